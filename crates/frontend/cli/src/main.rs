@@ -1,0 +1,2 @@
+//! The `siftfs` command.
+fn main() {}

@@ -1,0 +1,13 @@
+//! Types every role shares: numbers with units, errors, range sets, time.
+//!
+//! This crate does no I/O and knows no format.
+
+mod error;
+mod num;
+mod rangeset;
+mod time;
+
+pub use error::{Error, Result, corrupt, errno};
+pub use num::*;
+pub use rangeset::RangeSet;
+pub use time::{Clock, ManualClock, SystemClock, Timestamp};

@@ -1,0 +1,46 @@
+use super::*;
+
+/// Every operation on small random ranges agrees with a plain set of values.
+#[test]
+fn agrees_with_a_naive_set() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = move |n: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % n
+    };
+    for _ in 0..200 {
+        let mut set = RangeSet::new();
+        let mut naive = [false; 64];
+        for _ in 0..60 {
+            let (a, b) = (next(64), next(65));
+            let (s, e) = (a.min(b), a.max(b));
+            let put = next(2) == 0;
+            if put {
+                set.insert(s, e);
+            } else {
+                set.remove(s, e);
+            }
+            for v in s..e {
+                naive[v as usize] = put;
+            }
+            for v in 0..64u64 {
+                assert_eq!(set.contains(v), naive[v as usize]);
+            }
+            let total = naive.iter().filter(|x| **x).count() as u64;
+            assert_eq!(set.total(), total);
+            let (a, b) = (next(64), next(65));
+            let (s, e) = (a.min(b), a.max(b));
+            let inside: u64 = set.overlapping(s, e).map(|(x, y)| y - x).sum();
+            let outside: u64 = set.gaps(s, e).iter().map(|(x, y)| y - x).sum();
+            assert_eq!(inside, (s..e).filter(|v| naive[*v as usize]).count() as u64);
+            assert_eq!(inside + outside, e - s);
+            let mut last = None;
+            for (s, e) in set.iter() {
+                assert!(s < e && last.is_none_or(|l| l < s));
+                last = Some(e);
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The seam between the ext4 layer and whoever caches and journals its metadata blocks.
+
+use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Result};
+
+/// A cache of metadata blocks of the file-system area.
+///
+/// All calls are made under the Runtime's lock; a miss reads storage inside the call.
+pub trait BlockStore {
+    /// The block's newest content.
+    fn read(&mut self, nr: BlockNr) -> Result<&[u8; BLOCK_SIZE]>;
+    /// The block's newest content, to be changed; the block joins the running transaction.
+    fn modify(&mut self, nr: BlockNr) -> Result<&mut [u8; BLOCK_SIZE]>;
+    /// A newly allocated metadata block, all zeroes, read from nowhere; joins the transaction.
+    fn create(&mut self, nr: BlockNr) -> Result<&mut [u8; BLOCK_SIZE]>;
+    /// These blocks were freed: forget any cached or dirty content (they hold no metadata any
+    /// more), and remember them as dropped by the running transaction.
+    fn freed(&mut self, run: BlockRun);
+    /// A block whose checksum or structure failed: has this block been verified since it was
+    /// read? Lets the ext4 layer check each block once per stay in the cache.
+    fn verified(&self, nr: BlockNr) -> bool;
+    /// The block passed its checks.
+    fn set_verified(&mut self, nr: BlockNr);
+}

@@ -1,0 +1,25 @@
+//! The file protocol: what a Frontend may ask of a Runtime, as messages.
+//!
+//! FUSE, the embedded API and tests speak nothing else. Names are byte strings without `/` or
+//! NUL; inode 2 is the root directory. Calls may come from many threads and sessions.
+
+mod types;
+pub use types::*;
+
+use siftfs_base::Error;
+
+/// A Runtime's endpoint for file-protocol messages.
+pub trait FileService: Send + Sync {
+    /// Carries out one request on the caller's thread; returns when it is done (for `Fsync`,
+    /// when it is durable).
+    fn call(&self, session: SessionId, cred: &Credentials, req: Request) -> Result<Reply, Error>;
+
+    /// As [`FileService::call`], with the answer delivered to `done`, possibly on another
+    /// thread and later.
+    fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
+        done(self.call(session, cred, req));
+    }
+}
+
+/// Where a submitted request's answer goes.
+pub type Completion = Box<dyn FnOnce(Result<Reply, Error>) + Send>;

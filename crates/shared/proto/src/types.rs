@@ -1,0 +1,285 @@
+//! Requests and replies.
+
+use siftfs_base::{InodeNr, Timestamp};
+
+/// The root directory's inode number.
+pub const ROOT_INO: InodeNr = 2;
+
+/// A Frontend's session with the Runtime; open handles belong to it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SessionId(pub u32);
+
+/// An open file or directory, valid inside its session's Runtime.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Handle(pub u64);
+
+/// Who asks. Permission to the object was already checked by the Frontend (FUSE:
+/// `default_permissions`); the Runtime needs it for ownership, setgid, sticky directories,
+/// kill-privilege rules and reserved blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// File-system user id.
+    pub uid: u32,
+    /// File-system group id.
+    pub gid: u32,
+    /// Process id, 0 when unknown.
+    pub pid: u32,
+}
+
+/// Type of a file, as in a directory entry.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FileKind {
+    /// Regular file.
+    Regular,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Character device.
+    CharDevice,
+    /// Block device.
+    BlockDevice,
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+}
+
+/// Attributes of an inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: InodeNr,
+    /// Generation: differs when a number is reused.
+    pub generation: u32,
+    /// Type.
+    pub kind: FileKind,
+    /// Permission bits with setuid, setgid and sticky (07777).
+    pub perm: u16,
+    /// Links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device file, as `makedev` packs it for Linux userspace.
+    pub rdev: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Space used, in 512-byte units, delayed allocations included.
+    pub blocks: u64,
+    /// Access time.
+    pub atime: Timestamp,
+    /// Modification time.
+    pub mtime: Timestamp,
+    /// Change time.
+    pub ctime: Timestamp,
+    /// Creation time.
+    pub crtime: Timestamp,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The Runtime's present time.
+    Now,
+    /// This time.
+    At(Timestamp),
+}
+
+/// Changes to attributes; `None` leaves a field alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// New permission bits (07777).
+    pub perm: Option<u16>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New size in bytes.
+    pub size: Option<u64>,
+    /// New access time.
+    pub atime: Option<SetTime>,
+    /// New modification time.
+    pub mtime: Option<SetTime>,
+    /// New change time; without it, the change itself sets it to now.
+    pub ctime: Option<Timestamp>,
+    /// Clear setuid and setgid (group-executable) and `security.capability`, as for a write by
+    /// a caller without CAP_FSETID.
+    pub kill_priv: bool,
+}
+
+/// fallocate(2) modes that FUSE passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Allocate and grow the size.
+    Grow,
+    /// Allocate, keep the size.
+    KeepSize,
+    /// Punch a hole, keep the size.
+    PunchHole,
+    /// Zero the range, grow the size.
+    ZeroRange,
+    /// Zero the range, keep the size.
+    ZeroRangeKeepSize,
+}
+
+/// setxattr(2) flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Create or replace.
+    Set,
+    /// XATTR_CREATE.
+    Create,
+    /// XATTR_REPLACE.
+    Replace,
+}
+
+/// renameat2(2) flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// Replace the target if there is one.
+    Replace,
+    /// RENAME_NOREPLACE.
+    NoReplace,
+    /// RENAME_EXCHANGE.
+    Exchange,
+}
+
+/// lseek(2) whence that only a file system can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// SEEK_DATA.
+    Data,
+    /// SEEK_HOLE.
+    Hole,
+}
+
+/// A file-protocol request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the variants are POSIX calls; what is not obvious is said
+pub enum Request {
+    /// Look a name up; counts one reference for [`Request::Forget`]. Reply: `Entry`.
+    Lookup { parent: InodeNr, name: Vec<u8> },
+    /// Give back `count` references that `Entry` replies counted. Reply: `Done`.
+    Forget { ino: InodeNr, count: u64 },
+    /// Reply: `Attr`.
+    GetAttr { ino: InodeNr },
+    /// Reply: `Attr`.
+    SetAttr { ino: InodeNr, set: SetAttr },
+    /// Reply: `Data`.
+    ReadLink { ino: InodeNr },
+    /// Anything but a directory, symlink; `perm` has the umask applied. Reply: `Entry`.
+    MakeNode { parent: InodeNr, name: Vec<u8>, kind: FileKind, perm: u16, rdev: u32 },
+    /// Reply: `Entry`.
+    MakeDir { parent: InodeNr, name: Vec<u8>, perm: u16 },
+    /// Reply: `Entry`.
+    Symlink { parent: InodeNr, name: Vec<u8>, target: Vec<u8> },
+    /// Reply: `Entry`.
+    Link { ino: InodeNr, parent: InodeNr, name: Vec<u8> },
+    /// Reply: `Done`.
+    Unlink { parent: InodeNr, name: Vec<u8> },
+    /// Reply: `Done`.
+    RemoveDir { parent: InodeNr, name: Vec<u8> },
+    /// Reply: `Done`.
+    Rename {
+        parent: InodeNr,
+        name: Vec<u8>,
+        new_parent: InodeNr,
+        new_name: Vec<u8>,
+        mode: RenameMode,
+    },
+    /// Create a regular file and open it. Reply: `Created`.
+    Create { parent: InodeNr, name: Vec<u8>, perm: u16 },
+    /// Open a regular file; truncates to 0 when asked. Reply: `Opened`.
+    Open { ino: InodeNr, write: bool, truncate: bool, kill_priv: bool },
+    /// Close a handle of either kind. Reply: `Done`.
+    Release { handle: Handle },
+    /// Up to `len` bytes; short only at end of file. Reply: `Data`.
+    Read { ino: InodeNr, offset: u64, len: u32 },
+    /// Write all of `data`. `append` puts it at the end of file whatever `offset` says.
+    /// Reply: `Written`.
+    Write { ino: InodeNr, offset: u64, data: Vec<u8>, append: bool, kill_priv: bool },
+    /// Durable on return: data, size, name and everything recovery needs (crash model). Files
+    /// and directories. `datasync` may leave times out. Reply: `Done`.
+    Fsync { ino: InodeNr, datasync: bool },
+    /// Reply: `Done`.
+    Allocate { ino: InodeNr, mode: Allocate, offset: u64, len: u64 },
+    /// Reply: `Offset`, or ENXIO.
+    Seek { ino: InodeNr, offset: u64, whence: Seek },
+    /// Reply: `Opened`.
+    OpenDir { ino: InodeNr },
+    /// Entries after `cookie` (0: from the start), about `max_bytes` of names; with `plus` each
+    /// entry carries attributes and counts one reference except `.` and `..`. Reply: `Dir`.
+    ReadDir { handle: Handle, cookie: u64, max_bytes: u32, plus: bool },
+    /// Names such as `user.x`. Reply: `Data`.
+    GetXattr { ino: InodeNr, name: Vec<u8> },
+    /// Reply: `Names`.
+    ListXattr { ino: InodeNr },
+    /// Reply: `Done`.
+    SetXattr { ino: InodeNr, name: Vec<u8>, value: Vec<u8>, mode: XattrMode },
+    /// Reply: `Done`.
+    RemoveXattr { ino: InodeNr, name: Vec<u8> },
+    /// Reply: `Statfs`.
+    StatFs,
+    /// Everything done before this call durable and journaled (`siftfs sync`). Reply: `Done`.
+    SyncAll,
+    /// Journal and checkpoint everything (`siftfs checkpoint`). Reply: `Json`.
+    Checkpoint,
+    /// Reply: `Json`.
+    Status,
+}
+
+/// One directory entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Inode number.
+    pub ino: InodeNr,
+    /// Cookie to continue after this entry.
+    pub cookie: u64,
+    /// Type.
+    pub kind: FileKind,
+    /// Name.
+    pub name: Vec<u8>,
+    /// Attributes, when asked for.
+    pub attr: Option<Attr>,
+}
+
+/// statfs(2), in blocks of `block_size` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct StatFs {
+    /// Bytes per block.
+    pub block_size: u32,
+    /// Data blocks in all.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free: u64,
+    /// Free blocks for callers without privilege.
+    pub available: u64,
+    /// Inodes in all.
+    pub files: u64,
+    /// Free inodes.
+    pub files_free: u64,
+    /// Longest name in bytes.
+    pub name_max: u32,
+}
+
+/// A file-protocol reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Reply {
+    Done,
+    Entry(Attr),
+    Attr(Attr),
+    Created { attr: Attr, handle: Handle },
+    Opened { handle: Handle },
+    Data(Vec<u8>),
+    Written { len: u32 },
+    Offset(u64),
+    Dir(Vec<DirEntry>),
+    /// Names, each as getxattr takes it.
+    Names(Vec<Vec<u8>>),
+    Statfs(StatFs),
+    /// A JSON document.
+    Json(String),
+}

@@ -1,0 +1,227 @@
+//! The block protocol between Runtime and Service: durable blocks and references to staged
+//! data, never file names.
+//!
+//! One Runtime speaks to one Service over an ordered link. The Service answers every
+//! [`ToService`] with one or more [`FromService`]; sequence numbers and credits only grow.
+
+use siftfs_base::{BlockNr, BlockRun, Epoch, LaneId, Lsn, TxnSeq};
+
+/// Version of this message set.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// A staged transaction named by a background journal transaction (SIFT §3.2.4): where its
+/// record lies and what proves that it is the one meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedRef {
+    /// Lane the record lies in.
+    pub lane: LaneId,
+    /// Position of the record's first byte in the lane (64-bit, only grows).
+    pub pos: u64,
+    /// Whole length of the record in bytes, a multiple of the block size.
+    pub len: u32,
+    /// The record's LSN.
+    pub lsn: Lsn,
+    /// The record's header checksum, which covers its items and the checksums of its data.
+    pub crc: u32,
+}
+
+/// Copy tag: bytes of a staged record become bytes of the area. Byte-exact (rule R13); bytes
+/// of the destination blocks that no tag names are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyTag {
+    /// Index into [`Transaction::staged`].
+    pub source: u32,
+    /// Byte offset inside the record's data section.
+    pub data_offset: u32,
+    /// First byte in the area.
+    pub dst: u64,
+    /// Length in bytes; the range lies in one contiguous run of area blocks.
+    pub len: u32,
+}
+
+/// Zero tag: bytes of the area become zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZeroTag {
+    /// First byte in the area.
+    pub dst: u64,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+/// A background journal transaction, handed over as one snapshot (SIFT §3.2.7).
+///
+/// Meaning, in this order: `direct` runs are written to the area and flushed before the
+/// transaction commits (rule R20); then zero tags, copy tags and images apply, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transaction {
+    /// Sequence number, one more than the previous transaction's.
+    pub seq: TxnSeq,
+    /// Exactly the effects of operations up to this LSN are in the images (rule R1).
+    pub ops_cut: Lsn,
+    /// Staged transactions up to this LSN are contained. Equals `ops_cut` in live operation;
+    /// recovery, which applies staged transactions one by one, advances only this one.
+    pub staged_cut: Lsn,
+    /// Per lane, the position up to which records are contained in this cut: reclaimable once
+    /// this transaction is checkpointed.
+    pub lane_upto: Vec<u64>,
+    /// Staged transactions that copy tags refer to.
+    pub staged: Vec<StagedRef>,
+    /// Zero tags.
+    pub zeros: Vec<ZeroTag>,
+    /// Copy tags.
+    pub copies: Vec<CopyTag>,
+    /// Destination of each image in `image_data`, ascending, without duplicates.
+    pub images: Vec<BlockNr>,
+    /// Metadata block images, one block each, in the order of `images`.
+    pub image_data: Vec<u8>,
+    /// Newly allocated runs whose unsynced data goes straight to the area.
+    pub direct: Vec<BlockRun>,
+    /// The data of `direct`, run after run, whole blocks.
+    pub direct_data: Vec<u8>,
+    /// Area blocks freed by this transaction: older intervals on them are dead (rule R22).
+    pub drops: Vec<BlockRun>,
+}
+
+/// How urgent a checkpoint is; each kind has its own gate (SIFT §4.2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// Low watermark: reclaim in the background.
+    Background,
+    /// A foreground reservation waits.
+    Emergency,
+}
+
+/// Runtime to Service.
+#[derive(Clone, Debug)]
+pub enum ToService {
+    /// First message of a connection.
+    Hello {
+        /// [`PROTOCOL_VERSION`] of the Runtime.
+        version: u32,
+        /// Volume identity; must match the Service's.
+        volume: [u8; 16],
+        /// The Runtime's epoch; uncommitted transactions of older epochs are dropped (rule R9).
+        epoch: Epoch,
+    },
+    /// Journal this transaction. Every staged transaction it names is already flushed (rule R4).
+    Submit(Box<Transaction>),
+    /// Checkpoint every transaction journaled up to `upto` and reclaim its space.
+    Checkpoint {
+        /// Echoed in [`FromService::CheckpointDone`].
+        id: u64,
+        /// Last transaction to include; a larger number than journaled means all.
+        upto: TxnSeq,
+        /// Background or emergency.
+        urgency: Urgency,
+    },
+    /// Ask for [`FromService::Statistics`].
+    Statistics,
+}
+
+/// What one checkpoint did (SIFT §4.5).
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CheckpointReport {
+    /// Transactions in the ready-prefix batch.
+    pub batch: u64,
+    /// Tags read from the journal.
+    pub raw_tags: u64,
+    /// Tags replayed.
+    pub surviving_tags: u64,
+    /// Data and metadata blocks named by raw tags.
+    pub raw_blocks: u64,
+    /// Blocks replayed.
+    pub surviving_blocks: u64,
+    /// Metadata images in the batch.
+    pub raw_images: u64,
+    /// Metadata images replayed.
+    pub surviving_images: u64,
+    /// Reads issued.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes issued to the area.
+    pub writes: u64,
+    /// Bytes written to the area.
+    pub write_bytes: u64,
+    /// Flushes issued.
+    pub flushes: u64,
+    /// Read windows used.
+    pub windows: u64,
+    /// Time in nanoseconds.
+    pub nanos: u64,
+}
+
+/// Totals of the Service since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct ServiceStatistics {
+    /// Transactions journaled.
+    pub journaled_transactions: u64,
+    /// Bytes appended to the journal.
+    pub journaled_bytes: u64,
+    /// Tags journaled.
+    pub journaled_tags: u64,
+    /// Metadata images journaled.
+    pub journaled_images: u64,
+    /// Bytes written straight to the area before a commit.
+    pub direct_bytes: u64,
+    /// Area ranges listed as dropped.
+    pub drops: u64,
+    /// Checkpoints done, by urgency.
+    pub checkpoints_background: u64,
+    /// Checkpoints done because a foreground reservation waited.
+    pub checkpoints_emergency: u64,
+    /// Sum of all checkpoint reports.
+    pub checkpoint_total: CheckpointReport,
+    /// The last checkpoint's report.
+    pub checkpoint_last: CheckpointReport,
+}
+
+/// Service to Runtime.
+#[derive(Clone, Debug)]
+pub enum FromService {
+    /// Answer to `Hello`.
+    Welcome {
+        /// [`PROTOCOL_VERSION`] of the Service.
+        version: u32,
+        /// Sequence number of the newest durable transaction.
+        journaled: TxnSeq,
+        /// Sequence number of the newest checkpointed transaction.
+        checkpointed: TxnSeq,
+    },
+    /// The transaction's commit is durable; `bytes` is the journal space it took, wrap gap
+    /// included.
+    Journaled {
+        /// Which transaction.
+        seq: TxnSeq,
+        /// Journal bytes taken.
+        bytes: u64,
+        /// Position of its first image in the journal ring (64-bit, only grows); image `i` lies
+        /// at `image_pos + i * BLOCK_SIZE`.
+        image_pos: u64,
+    },
+    /// Credits: everything up to `seq` is in the area, flushed, and the tails are durable.
+    Reclaimed {
+        /// Newest checkpointed transaction.
+        seq: TxnSeq,
+        /// Journal tail position (64-bit, only grows).
+        journal_tail: u64,
+        /// Lane tail positions (64-bit, only grow).
+        lane_tails: Vec<u64>,
+    },
+    /// Answer to `Checkpoint`, after its last `Reclaimed`.
+    CheckpointDone {
+        /// The request's id.
+        id: u64,
+        /// The request's urgency.
+        urgency: Urgency,
+        /// What was done.
+        report: CheckpointReport,
+    },
+    /// Answer to `Statistics`.
+    Statistics(Box<ServiceStatistics>),
+    /// The Service failed and has latched the error; nothing after it will be journaled.
+    Failed {
+        /// First cause.
+        error: siftfs_base::Error,
+    },
+}
