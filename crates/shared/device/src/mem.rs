@@ -4,7 +4,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use siftfs_base::Result;
 
-use crate::{Device, Image, check_bounds};
+use crate::{Device, Image, WriteOp, check_bounds};
 
 /// A device in memory that loses nothing while the process lives.
 ///
@@ -60,6 +60,14 @@ impl Device for MemDevice {
     }
 
     fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        for op in ops {
+            check_bounds("write", self.size, op.offset, op.data.len())?;
+        }
+        let mut image = self.exclusive();
+        ops.iter().for_each(|op| image.write(op.offset, op.data));
         Ok(())
     }
 }

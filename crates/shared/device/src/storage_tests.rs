@@ -75,10 +75,7 @@ fn regions_are_relative_bounded_and_counted() {
     assert_eq!(counts.total().writes, 1);
     assert_eq!(counts.origin(Origin::Background).flushes, 1);
 
-    let ops = [
-        WriteOp { offset: 0, data: &[1; 10] },
-        WriteOp { offset: 4096, data: &[2; 20] },
-    ];
+    let ops = [WriteOp { offset: 0, data: &[1; 10] }, WriteOp { offset: 4096, data: &[2; 20] }];
     lane.write_batch(Origin::Background, &ops).unwrap();
     let delta = s.counters().snapshot().since(&counts);
     assert_eq!(delta.total().writes, 2);
@@ -112,10 +109,10 @@ fn two_devices_share_counters_but_not_flushes() {
     let log: Arc<dyn Device> = Arc::new(MemDevice::new(1 << 20));
     let s = Storage::on(&[
         (area, vec![desc(RegionKind::Area, 0, 0, 1 << 20)]),
-        (log, vec![
-            desc(RegionKind::Journal, 0, 0, 4096),
-            desc(RegionKind::Staging, 0, 4096, 4096),
-        ]),
+        (
+            log,
+            vec![desc(RegionKind::Journal, 0, 0, 4096), desc(RegionKind::Staging, 0, 4096, 4096)],
+        ),
     ])
     .unwrap();
     let (area, journal) = (s.take_area().unwrap(), s.take_journal().unwrap());

@@ -152,7 +152,8 @@ fn locked(file: &File, path: &Path) -> Error {
 fn behind_loop(path: &Path, device: &Path) -> Error {
     let (path, device) = (path.display(), device.display());
     let mounted = users::mount_point_of(device.to_string().as_ref());
-    let seen = mounted.map_or(String::new(), |at| format!(", which is mounted on {}", at.display()));
+    let seen =
+        mounted.map_or(String::new(), |at| format!(", which is mounted on {}", at.display()));
     Error::Refused(format!(
         "{path} is attached to the loop device {device}{seen}: detach it first (losetup -d {device})"
     ))

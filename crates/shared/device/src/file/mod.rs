@@ -57,8 +57,10 @@ impl FileDevice {
         path: &Path,
         options: FileOptions,
     ) -> Result<Self> {
-        let fail = |e: std::io::Error| io_error("open", 0, 0, e.raw_os_error().unwrap_or(libc::EIO));
-        let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|e| fail(e.into()))?;
+        let fail =
+            |e: std::io::Error| io_error("open", 0, 0, e.raw_os_error().unwrap_or(libc::EIO));
+        let size =
+            rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|e| fail(e.into()))?;
         let align = if options.direct { enable_direct(&file, size) } else { None };
         let rings = if options.uring { RingPool::probe(options.depth) } else { None };
         tracing::debug!(

@@ -32,8 +32,9 @@ pub(super) fn loop_over(file: &File) -> Option<PathBuf> {
 pub(super) fn loop_backing(rdev: u64) -> Option<PathBuf> {
     let device = sys_dir(rdev);
     let whole = device.join("..");
-    backing_file(&device).or_else(|| device.join("partition").exists().then_some(())
-        .and_then(|()| backing_file(&whole)))
+    backing_file(&device).or_else(|| {
+        device.join("partition").exists().then_some(()).and_then(|()| backing_file(&whole))
+    })
 }
 
 fn backing_file(device: &Path) -> Option<PathBuf> {
@@ -97,7 +98,9 @@ pub(super) fn lock_holders(file: &File) -> Vec<String> {
     let locking: Vec<u32> = locks
         .lines()
         .filter(|l| l.contains("FLOCK") && !l.contains("->"))
-        .filter(|l| l.split_whitespace().any(|f| f.matches(':').count() == 2 && f.ends_with(&inode)))
+        .filter(|l| {
+            l.split_whitespace().any(|f| f.matches(':').count() == 2 && f.ends_with(&inode))
+        })
         .filter_map(|l| l.split_whitespace().nth(4)?.parse().ok())
         .collect();
     let holders: Vec<u32> = open.iter().copied().filter(|pid| locking.contains(pid)).collect();
