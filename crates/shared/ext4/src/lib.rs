@@ -3,5 +3,6 @@
 //! Written from the public layout documentation of ext4. Blocks come from and go to a
 //! [`BlockStore`]; who reads, journals and writes them is not known here.
 
+pub mod dir;
 mod store;
 pub use store::BlockStore;
