@@ -5,4 +5,5 @@
 
 pub mod dir;
 mod store;
+pub mod xattr;
 pub use store::BlockStore;
