@@ -15,6 +15,7 @@ mod insert;
 mod iter;
 mod leaf;
 mod lookup;
+mod volume;
 
 use siftfs_base::{BLOCK_SIZE, Result};
 

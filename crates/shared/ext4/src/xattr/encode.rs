@@ -34,7 +34,7 @@ pub fn lay_out(all: &[Xattr], area: usize) -> Result<Layout> {
 }
 
 /// The order in a block.
-fn sort_key(x: &Xattr) -> (u8, usize, &[u8]) {
+pub(super) fn sort_key(x: &Xattr) -> (u8, usize, &[u8]) {
     (x.index, x.name.len(), &x.name)
 }
 

@@ -8,11 +8,13 @@ mod acl;
 mod encode;
 mod name;
 mod parse;
+mod volume;
 
 pub use acl::{ACL_ID_NONE, Acl, AclEntry, AclTag};
 pub use encode::{Layout, encode_block, lay_out};
 pub use name::{MAX_NAME, full_name, split_name};
 pub use parse::{parse_block, parse_inode};
+pub use volume::SetMode;
 
 /// Largest value in bytes that an attribute block of its own can hold with the shortest name.
 pub const MAX_VALUE: usize = siftfs_base::BLOCK_SIZE - BLOCK_HEADER - ENTRY - 4 - 4;
