@@ -2,15 +2,7 @@
 
 use siftfs_base::BLOCK_SIZE;
 
-/// CRC-32C in the form ext4 chains it: no inversion at either end.
-pub(crate) fn crc32c(state: u32, data: &[u8]) -> u32 {
-    !crc32c::crc32c_append(!state, data)
-}
-
-/// Seed of every checksum of one inode's blocks: the volume's seed, then inode and generation.
-pub(crate) fn inode_seed(volume_seed: u32, ino: u32, generation: u32) -> u32 {
-    crc32c(crc32c(volume_seed, &ino.to_le_bytes()), &generation.to_le_bytes())
-}
+use crate::csum::crc32c_raw as crc32c;
 
 /// Length of the phony entry at the end of a block of entries that holds its checksum.
 pub(super) const TAIL_LEN: usize = 12;

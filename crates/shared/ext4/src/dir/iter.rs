@@ -129,7 +129,7 @@ impl<B: DirBlocks> Dir<'_, B> {
             }
             // The legacy hash has no minor part; any function of the name will do for ours.
             let minor = match version.kind {
-                HashKind::Legacy => super::crc32c(!0, name),
+                HashKind::Legacy => crate::csum::crc32c_raw(!0, name),
                 _ => hash.minor,
             };
             let place = major_place(hash.major) | u64::from(minor);

@@ -19,7 +19,8 @@ mod volume;
 
 use siftfs_base::{BLOCK_SIZE, Result};
 
-pub(crate) use csum::{crc32c, inode_seed};
+use crate::csum::inode_seed;
+
 pub use hash::{DirHash, HashKind, HashVersion, dir_hash};
 
 /// Type codes of directory entries.

@@ -3,7 +3,7 @@
 use siftfs_base::{BLOCK_SIZE, BlockNr, Result, errno};
 
 use super::{BLOCK_HEADER, END, ENTRY, INODE_HEADER, MAGIC, Xattr};
-use crate::dir::crc32c;
+use crate::csum::crc32c_raw as crc32c;
 
 /// Attributes distributed over the two places they may be in.
 #[derive(Clone, PartialEq, Eq, Debug)]
