@@ -510,4 +510,4 @@ impl ServiceRecord {
 
 #[cfg(test)]
 #[path = "header_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -536,4 +536,4 @@ fn decode_two(kind: u16, body: &[u8]) -> Result<(NameOpKind, &[u8])> {
 
 #[cfg(test)]
 #[path = "item_tests.rs"]
-mod tests;
+pub(crate) mod tests;

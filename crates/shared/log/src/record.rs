@@ -459,4 +459,4 @@ pub fn decode_record<'a>(
 
 #[cfg(test)]
 #[path = "record_tests.rs"]
-mod tests;
+pub(crate) mod tests;
