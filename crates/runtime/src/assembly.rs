@@ -58,7 +58,6 @@ impl State {
         self.meta.has_changes()
             || !self.inode_dirty.is_empty()
             || !self.overlay_dirty.is_empty()
-            || self.orphans_changed
             || !self.evict_queue.is_empty()
             || self.lanes.iter().any(|l| l.head != l.cut_head)
             || self.data_dirty.iter().any(|i| self.is_due(*i, push))
@@ -354,28 +353,14 @@ impl State {
         }
     }
 
-    /// Writes dirty inodes, the orphan chain and the superblock into their cached blocks.
+    /// Writes dirty inodes and the superblock into their cached blocks.
     fn write_back_inodes(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.orphans_changed) {
-            self.chain_orphans()?;
-        }
         for ino in std::mem::take(&mut self.inode_dirty) {
             if let Some(node) = self.nodes.get(&ino) {
                 self.fs.write_inode(&mut self.meta, &node.inode)?;
             }
         }
         self.fs.sync_super(&mut self.meta)
-    }
-
-    /// The on-disk orphan list: superblock to first, each inode's dtime to the next.
-    fn chain_orphans(&mut self) -> Result<()> {
-        let orphans: Vec<InodeNr> = self.orphans.iter().copied().collect();
-        for (i, ino) in orphans.iter().enumerate() {
-            self.load(*ino)?;
-            self.node_mut(*ino).inode.dtime = orphans.get(i + 1).copied().unwrap_or(0);
-            self.inode_dirty.insert(*ino);
-        }
-        self.fs.set_last_orphan(&mut self.meta, orphans.first().copied().unwrap_or(0))
     }
 
     /// Takes the snapshot and starts the next running transaction.
@@ -387,7 +372,12 @@ impl State {
         overlays: Vec<InodeNr>,
     ) -> Transaction {
         let snapshot = self.meta.snapshot(seq);
-        let cut = Lsn(self.lsn);
+        let live = crate::recover::RecoveryCut {
+            ops_cut: Lsn(self.lsn),
+            staged_cut: Lsn(self.lsn),
+            lane_upto: self.lanes.iter().map(|l| l.head).collect(),
+        };
+        let cut = self.recovery.clone().unwrap_or(live);
         for ino in std::mem::take(&mut self.delta_dirty) {
             if let Some(node) = self.nodes.get_mut(&ino) {
                 node.delta_in_flight = std::mem::take(&mut node.delta);
@@ -402,9 +392,9 @@ impl State {
         self.unjournaled_since = (!self.data_dirty.is_empty()).then(|| self.clock.mono_ns());
         let txn = Transaction {
             seq,
-            ops_cut: cut,
-            staged_cut: cut,
-            lane_upto: self.lanes.iter().map(|l| l.head).collect(),
+            ops_cut: cut.ops_cut,
+            staged_cut: cut.staged_cut,
+            lane_upto: cut.lane_upto,
             staged: tags.staged,
             zeros: tags.zeros,
             copies: tags.copies,
@@ -421,7 +411,7 @@ impl State {
             overlays,
             freed: snapshot.drops,
             freed_inodes: std::mem::take(&mut self.freed_inodes),
-            ops_cut: cut,
+            ops_cut: cut.ops_cut,
             journal_bytes: journal_bytes * 2,
             journaled: false,
         };

@@ -2,8 +2,9 @@
 
 use crate::namespace::kind_of;
 use crate::state::State;
-use siftfs_base::{InodeNr, Result, Timestamp, errno};
-use siftfs_ext4::S_IFMT;
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_ext4::format::S_IFMT;
+use siftfs_ext4::xattr::SetMode;
 use siftfs_proto::{Attr, FileKind, SetAttr, SetTime, StatFs, XattrMode};
 
 const S_ISUID: u16 = 0o4000;
@@ -17,7 +18,7 @@ impl State {
         self.load(ino)?;
         let node = self.node(ino);
         let inode = &node.inode;
-        let kind = kind_of(u32::from(inode.mode));
+        let kind = kind_of(inode.mode);
         let device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
         Ok(Attr {
             ino,
@@ -57,7 +58,7 @@ impl State {
         }
         let inode = &mut self.node_mut(ino).inode;
         if let Some(perm) = set.perm {
-            inode.mode = inode.mode & (S_IFMT as u16) | perm & 0o7777;
+            inode.mode = inode.mode & S_IFMT | perm & 0o7777;
         }
         inode.uid = set.uid.unwrap_or(inode.uid);
         inode.gid = set.gid.unwrap_or(inode.gid);
@@ -95,7 +96,7 @@ impl State {
         }
         let node = self.nodes.get(&ino).expect("just loaded");
         if node.inode.is_reg()
-            && self.fs.xattr_get(&mut self.meta, &node.inode, CAPABILITY)?.is_some()
+            && self.fs.xattr_list(&mut self.meta, &node.inode)?.iter().any(|n| n == CAPABILITY)
         {
             self.remove_xattr(ino, CAPABILITY)?;
         }
@@ -118,17 +119,14 @@ impl State {
     pub fn get_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<Vec<u8>> {
         self.load(ino)?;
         let node = self.nodes.get(&ino).expect("just loaded");
-        self.fs
-            .xattr_get(&mut self.meta, &node.inode, name)?
-            .ok_or_else(|| errno(libc::ENODATA))
+        self.fs.xattr_get(&mut self.meta, &node.inode, name)
     }
 
     /// listxattr.
     pub fn list_xattrs(&mut self, ino: InodeNr) -> Result<Vec<Vec<u8>>> {
         self.load(ino)?;
         let node = self.nodes.get(&ino).expect("just loaded");
-        let list = self.fs.xattr_list(&mut self.meta, &node.inode)?;
-        Ok(list.into_iter().map(|(name, _)| name).collect())
+        self.fs.xattr_list(&mut self.meta, &node.inode)
     }
 
     /// setxattr.
@@ -142,7 +140,12 @@ impl State {
         self.load(ino)?;
         self.begin(2)?;
         let node = self.nodes.get_mut(&ino).expect("just loaded");
-        self.fs.xattr_set(&mut self.meta, &mut node.inode, name, value, mode.into())?;
+        let mode = match mode {
+            XattrMode::Set => SetMode::Any,
+            XattrMode::Create => SetMode::Create,
+            XattrMode::Replace => SetMode::Replace,
+        };
+        self.fs.xattr_set(&mut self.meta, &mut node.inode, name, value, mode)?;
         self.xattrs_changed(ino, name);
         Ok(())
     }
@@ -185,14 +188,13 @@ impl State {
         }
     }
 
-    /// Times of a new inode's parent rules: group and setgid from a setgid directory.
-    pub fn inherit(&self, dir: InodeNr, mode: u32, gid: u32, is_dir: bool) -> (u32, u32) {
+    /// Mode and group of a new inode: group and setgid from a setgid directory.
+    pub fn inherit(&self, dir: InodeNr, mode: u16, gid: u32, is_dir: bool) -> (u16, u32) {
         let parent = &self.node(dir).inode;
         if parent.mode & S_ISGID == 0 {
             return (mode, gid);
         }
-        let mode = if is_dir { mode | u32::from(S_ISGID) } else { mode };
+        let mode = if is_dir { mode | S_ISGID } else { mode };
         (mode, parent.gid)
     }
-
 }

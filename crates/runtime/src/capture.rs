@@ -294,7 +294,11 @@ impl State {
     fn capture_xattrs(&mut self, ino: InodeNr, capture: &mut Capture) -> Result<()> {
         let node = self.nodes.get(&ino).expect("loaded before use");
         if node.whole_delta().xattrs {
-            let list = self.fs.xattr_list(&mut self.meta, &node.inode)?;
+            let mut list = Vec::new();
+            for name in self.fs.xattr_list(&mut self.meta, &node.inode)? {
+                let value = self.fs.xattr_get(&mut self.meta, &node.inode, &name)?;
+                list.push((name, value));
+            }
             let generation = node.inode.generation;
             capture.items.push(Item::Xattrs { ino, generation, list });
         }

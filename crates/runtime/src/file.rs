@@ -286,7 +286,7 @@ impl State {
 
     /// The bytes between the end of the file and a write beyond it become part of the file: they
     /// read as zero wherever the area holds anything in that last block.
-    fn zero_gap(&mut self, ino: InodeNr, upto: u64) -> Result<()> {
+    pub fn zero_gap(&mut self, ino: InodeNr, upto: u64) -> Result<()> {
         let size = self.node(ino).size;
         let end = upto.min(block_up(size) * BLOCK_BYTES);
         if size < end {
@@ -437,10 +437,10 @@ impl State {
         loop {
             self.room_in_transaction(16)?;
             let node = self.nodes.get_mut(&ino).expect("loaded before use");
-            let done = self.fs.remove(&mut self.meta, &mut node.inode, first, end, REMOVE_STEP)?;
+            let removed = self.fs.remove(&mut self.meta, &mut node.inode, first, end, REMOVE_STEP)?;
             node.map_version += 1;
             self.mark_inode(ino);
-            if done {
+            if removed.done {
                 return Ok(());
             }
         }
@@ -670,20 +670,18 @@ impl State {
         self.unreserve(ino, 0, u64::MAX);
         self.node_mut(ino).overlay = crate::overlay::Overlay::default();
         self.overlay_dirty.remove(&ino);
-        if self.node(ino).inode.has_blocks() {
+        if self.node(ino).inode.has_extents() {
             self.remove_blocks(ino, 0, u64::MAX)?;
         }
         let mut node = self.nodes.remove(&ino).expect("loaded before use");
         self.pages.remove_range(ino, 0, u64::MAX);
-        self.fs.xattr_clear(&mut self.meta, &mut node.inode)?;
-        node.inode.size = 0;
-        node.inode.dtime = u32::try_from(time.sec).unwrap_or(u32::MAX);
+        self.fs.xattr_release(&mut self.meta, &mut node.inode)?;
+        node.inode.retire(time);
         let is_dir = node.inode.is_dir();
-        self.fs.write_inode(&mut self.meta, &node.inode)?;
+        self.fs.orphan_remove(&mut self.meta, &node.inode)?;
         self.fs.free_inode(&mut self.meta, ino, is_dir)?;
         self.freed_inodes.push(ino);
         self.orphans.remove(&ino);
-        self.orphans_changed = true;
         self.inode_dirty.remove(&ino);
         self.delta_dirty.remove(&ino);
         self.perms.remove(&ino);

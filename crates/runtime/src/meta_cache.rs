@@ -147,10 +147,11 @@ impl MetaCache {
             && looks > 0
         {
             looks -= 1;
+            let within = self.blocks.len() <= self.limit;
             let Some(nr) = self.clock.pop_front() else { break };
             let Some(cached) = self.blocks.get_mut(&nr) else { continue };
             let in_flight = self.images.get(&nr).is_some_and(|i| i.pos.is_none());
-            if in_flight || self.dirty.contains(&nr) || self.blocks.len() <= self.limit {
+            if in_flight || within || self.dirty.contains(&nr) {
                 self.clock.push_back(nr);
             } else if cached.referenced {
                 cached.referenced = false;

@@ -2,7 +2,8 @@
 
 use crate::state::State;
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
-use siftfs_ext4::{Inode, S_IFDIR, S_IFLNK, S_IFMT};
+use siftfs_ext4::format::{S_IFDIR, S_IFLNK, S_IFMT};
+use siftfs_ext4::Inode;
 use siftfs_log::NameOpKind;
 use siftfs_proto::{FileKind, RenameMode};
 
@@ -30,7 +31,7 @@ pub struct NewInode<'a> {
     /// `None`: allocate a number and generation.
     pub number: Option<(InodeNr, u32)>,
     /// Type and permission bits.
-    pub mode: u32,
+    pub mode: u16,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -50,7 +51,7 @@ impl State {
         }
         let node = self.nodes.get(&dir).expect("just loaded");
         let found = self.fs.dir_lookup(&mut self.meta, &node.inode, name)?;
-        Ok(found.map(|(ino, _)| ino))
+        Ok(found.map(|f| f.ino))
     }
 
     /// As `lookup`, and the inode is loaded. ENOENT when unbound.
@@ -80,20 +81,20 @@ impl State {
     }
 
     fn insert_entry(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
-        let mode = self.node(ino).inode.mode;
+        let ftype = entry_type(self.node(ino).inode.mode);
         let node = self.nodes.get_mut(&dir).expect("loaded before use");
-        self.fs.dir_insert(&mut self.meta, &mut node.inode, name, ino, mode)
+        self.fs.dir_insert(&mut self.meta, &mut node.inode, name, ino, ftype)
     }
 
     fn remove_entry(&mut self, dir: InodeNr, name: &[u8]) -> Result<()> {
-        let node = self.nodes.get_mut(&dir).expect("loaded before use");
-        self.fs.dir_remove(&mut self.meta, &mut node.inode, name)
+        let node = self.nodes.get(&dir).expect("loaded before use");
+        self.fs.dir_remove(&mut self.meta, &node.inode, name).map(drop)
     }
 
     fn replace_entry(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
-        let mode = self.node(ino).inode.mode;
-        let node = self.nodes.get_mut(&dir).expect("loaded before use");
-        self.fs.dir_replace(&mut self.meta, &mut node.inode, name, ino, mode)
+        let ftype = entry_type(self.node(ino).inode.mode);
+        let node = self.nodes.get(&dir).expect("loaded before use");
+        self.fs.dir_replace(&mut self.meta, &node.inode, name, ino, ftype).map(drop)
     }
 
     /// Makes an inode and binds its first name.
@@ -147,7 +148,7 @@ impl State {
                 name: name.to_vec(),
                 ino,
                 generation,
-                mode: new.mode,
+                mode: u32::from(new.mode),
                 uid: new.uid,
                 gid: new.gid,
                 rdev: new.rdev,
@@ -176,16 +177,8 @@ impl State {
                 inode.nlink = 2;
                 self.fs.dir_init(&mut self.meta, &mut inode, dir)?;
             }
-            S_IFLNK if !inode.set_fast_symlink(new.target) => {
-                let run = self.fs.alloc_blocks(&mut self.meta, self.fs.goal_for_inode(ino), 1)?;
-                self.fs.insert(&mut self.meta, &mut inode, 0, run, false)?;
-                use siftfs_ext4::BlockStore;
-                // The target is metadata here, as in ext4's own journaling of long symlinks.
-                let block = self.meta.create(run.start)?;
-                block[..new.target.len()].copy_from_slice(new.target);
-                inode.size = new.target.len() as u64;
-            }
-            S_IFLNK => {}
+            // A long target is metadata here, as in ext4's own journaling.
+            S_IFLNK => self.fs.symlink_init(&mut self.meta, &mut inode, new.target)?,
             _ if !is_dir && new.rdev != 0 => inode.set_rdev(new.rdev),
             _ => {}
         }
@@ -251,7 +244,7 @@ impl State {
         self.remove_entry(dir, name)?;
         self.node_mut(dir).inode.dec_nlink()?;
         self.dir_changed(dir, time);
-        self.kill_dir(ino, time);
+        self.kill_dir(ino, time)?;
         self.log_name_op(time, NameOpKind::RemoveDir { dir, name: name.to_vec(), ino }, false);
         Ok(ino)
     }
@@ -266,11 +259,11 @@ impl State {
     }
 
     /// An emptied directory lost its name.
-    fn kill_dir(&mut self, ino: InodeNr, time: Timestamp) {
+    fn kill_dir(&mut self, ino: InodeNr, time: Timestamp) -> Result<()> {
         let node = self.node_mut(ino);
         node.inode.nlink = 0;
         node.inode.ctime = time;
-        self.became_orphan(ino);
+        self.became_orphan(ino)
     }
 
     fn drop_link(&mut self, ino: InodeNr, time: Timestamp) -> Result<()> {
@@ -278,18 +271,19 @@ impl State {
         node.inode.dec_nlink()?;
         node.inode.ctime = time;
         if node.inode.nlink == 0 {
-            self.became_orphan(ino);
-        } else {
-            self.mark_inode(ino);
+            return self.became_orphan(ino);
         }
+        self.mark_inode(ino);
         Ok(())
     }
 
-    fn became_orphan(&mut self, ino: InodeNr) {
+    fn became_orphan(&mut self, ino: InodeNr) -> Result<()> {
         self.orphans.insert(ino);
-        self.orphans_changed = true;
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.fs.orphan_add(&mut self.meta, &node.inode)?;
         self.mark_inode(ino);
         self.queue_if_unreferenced(ino);
+        Ok(())
     }
 
     /// Renames; the reply names nothing, the displaced inode is dealt with here.
@@ -369,7 +363,7 @@ impl State {
         if let Some(t) = target {
             if is_dir {
                 self.node_mut(to.0).inode.dec_nlink()?;
-                self.kill_dir(t, time);
+                self.kill_dir(t, time)?;
             } else {
                 self.drop_link(t, time)?;
                 self.node_mut(ino).push_next = true;
@@ -405,8 +399,8 @@ impl State {
 
     /// A directory moved from one parent to another: `..` and both link counts follow.
     fn move_dotdot(&mut self, ino: InodeNr, old: InodeNr, new: InodeNr) -> Result<()> {
-        let node = self.nodes.get_mut(&ino).expect("loaded before use");
-        self.fs.dir_set_dotdot(&mut self.meta, &mut node.inode, new)?;
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.fs.dir_set_dotdot(&mut self.meta, &node.inode, new)?;
         self.node_mut(old).inode.dec_nlink()?;
         self.node_mut(new).inode.inc_nlink();
         Ok(())
@@ -457,8 +451,35 @@ impl State {
     }
 }
 
+/// The type code of a directory entry for an inode's mode.
+fn entry_type(mode: u16) -> u8 {
+    match kind_of(mode) {
+        FileKind::Regular => 1,
+        FileKind::Directory => 2,
+        FileKind::CharDevice => 3,
+        FileKind::BlockDevice => 4,
+        FileKind::Fifo => 5,
+        FileKind::Socket => 6,
+        FileKind::Symlink => 7,
+    }
+}
+
+/// The file kind of a directory entry's type code; `None` for unknown.
+pub fn kind_of_entry(code: u8) -> Option<FileKind> {
+    Some(match code {
+        1 => FileKind::Regular,
+        2 => FileKind::Directory,
+        3 => FileKind::CharDevice,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        7 => FileKind::Symlink,
+        _ => return None,
+    })
+}
+
 /// The type bits of `st_mode` for a file kind.
-pub fn mode_of(kind: FileKind) -> u32 {
+pub fn mode_of(kind: FileKind) -> u16 {
     match kind {
         FileKind::Fifo => 0o010_000,
         FileKind::CharDevice => 0o020_000,
@@ -471,7 +492,7 @@ pub fn mode_of(kind: FileKind) -> u32 {
 }
 
 /// The file kind of a mode.
-pub fn kind_of(mode: u32) -> FileKind {
+pub fn kind_of(mode: u16) -> FileKind {
     match mode & S_IFMT {
         0o010_000 => FileKind::Fifo,
         0o020_000 => FileKind::CharDevice,

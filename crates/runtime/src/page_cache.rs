@@ -87,12 +87,13 @@ impl PageCache {
             && looks > 0
         {
             looks -= 1;
+            let within = self.pages.len() <= self.limit;
             let Some(key) = self.clock.pop_front() else { break };
             let Some(page) = self.pages.get_mut(&key) else { continue };
-            if page.referenced && self.pages.len() > self.limit {
+            if page.referenced && !within {
                 page.referenced = false;
                 self.clock.push_back(key);
-            } else if self.pages.len() <= self.limit || busy(key.0, key.1) {
+            } else if within || busy(key.0, key.1) {
                 self.clock.push_back(key);
             } else {
                 self.pages.remove(&key);

@@ -5,8 +5,8 @@ use crate::assembly::Push;
 use crate::overlay::{RecordRef, Source};
 use crate::runtime::Runtime;
 use crate::state::State;
-use siftfs_base::{Error, InodeNr, Lsn, Result, Timestamp, corrupt};
-use siftfs_ext4::S_IFMT;
+use siftfs_base::{Error, InodeNr, Lsn, Result, corrupt};
+use siftfs_ext4::format::S_IFMT;
 use siftfs_log::{InodeItem, Item, NameOp, NameOpKind};
 use siftfs_proto::{Allocate, RenameMode};
 use siftfs_wire::Urgency;
@@ -148,7 +148,7 @@ impl State {
         data_offset: u32,
     ) -> Result<()> {
         let end = offset.checked_add(len).ok_or_else(|| corrupt("staged data", "beyond 2^64"))?;
-        self.write_gap(ino, offset)?;
+        self.zero_gap(ino, offset)?;
         let source = Source::Staged { record: record.clone(), offset: data_offset };
         let node = self.node_mut(ino);
         node.overlay.insert(offset, end, source);
@@ -168,11 +168,11 @@ impl State {
             self.set_size(item.ino, size, item.mtime)?;
         }
         let inode = &mut self.node_mut(item.ino).inode;
-        let kind = u32::from(inode.mode) & S_IFMT;
-        if item.mode & S_IFMT != kind {
+        let mode = u16::try_from(item.mode).map_err(|_| corrupt("inode mode", "too large"))?;
+        if mode & S_IFMT != inode.mode & S_IFMT {
             return Err(corrupt(format!("inode {}", item.ino), "the record gives it another type"));
         }
-        inode.mode = u16::try_from(item.mode).map_err(|_| corrupt("inode mode", "too large"))?;
+        inode.mode = mode;
         (inode.uid, inode.gid) = (item.uid, item.gid);
         (inode.atime, inode.mtime, inode.ctime) = (item.atime, item.mtime, item.ctime);
         self.mark_inode(item.ino);
@@ -185,7 +185,7 @@ impl State {
             NameOpKind::Create { dir, name, ino, generation, mode, uid, gid, rdev, target } => {
                 let new = crate::namespace::NewInode {
                     number: Some((*ino, *generation)),
-                    mode: *mode,
+                    mode: u16::try_from(*mode).map_err(|_| corrupt("mode", "too large"))?,
                     uid: *uid,
                     gid: *gid,
                     rdev: *rdev,
@@ -230,10 +230,5 @@ impl State {
             ));
         }
         Ok(())
-    }
-
-    /// A time given by a record may be later than this clock; later operations do not go back.
-    pub fn seen_time(&mut self, time: Timestamp) {
-        self.last_time = self.last_time.max(time);
     }
 }

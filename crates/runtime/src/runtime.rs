@@ -78,7 +78,7 @@ impl Runtime {
     pub fn open(parts: Parts) -> Result<Self> {
         let readers = Arc::new(parts.readers);
         let mut meta = MetaCache::new(readers.clone(), parts.config.meta_cache);
-        let fs = Fs::open(&mut meta)?;
+        let mut fs = Fs::open(&mut meta)?;
         let orphans: BTreeSet<InodeNr> = fs.read_orphans(&mut meta)?.into_iter().collect();
         let lanes = readers
             .lanes
@@ -111,7 +111,6 @@ impl Runtime {
             freed_inodes: Vec::new(),
             evict_queue: orphans.iter().copied().collect(),
             orphans,
-            orphans_changed: false,
             unjournaled_since: None,
             txns: Default::default(),
             txn_seq: parts.txn_seq,
@@ -124,6 +123,7 @@ impl Runtime {
             in_flight: Vec::new(),
             background_checkpoint: false,
             replaying: false,
+            recovery: None,
             clock: parts.clock,
             last_time: Default::default(),
             config: parts.config,

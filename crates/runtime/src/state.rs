@@ -109,10 +109,8 @@ pub struct State {
     pub reserved: u64,
     /// Inode numbers freed by the running transaction.
     pub freed_inodes: Vec<InodeNr>,
-    /// Unlinked inodes still referenced; the on-disk orphan list at each cut.
+    /// Unlinked inodes not freed yet: those on the on-disk orphan list.
     pub orphans: BTreeSet<InodeNr>,
-    /// The orphan set changed since the last cut.
-    pub orphans_changed: bool,
     /// Unlinked, unreferenced inodes whose blocks are still to be freed.
     pub evict_queue: VecDeque<InodeNr>,
     /// When the oldest unjournaled change was made (monotonic nanoseconds).
@@ -139,6 +137,8 @@ pub struct State {
     pub background_checkpoint: bool,
     /// Recovery applies staged transactions: nothing is pending, times and LSNs are given.
     pub replaying: bool,
+    /// What recovery's transactions say.
+    pub recovery: Option<crate::recover::RecoveryCut>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Latest time handed out, so that times never step back within a mount.
@@ -179,6 +179,10 @@ impl State {
 
     /// Does the running transaction take `blocks` more images? (rule R10)
     pub fn room_in_transaction(&mut self, blocks: usize) -> Result<()> {
+        // Recovery looks between records: one record is applied whole or not at all.
+        if self.replaying {
+            return Ok(());
+        }
         if self.transaction_blocks() + blocks > self.max_transaction_blocks() {
             return Err(Error::NeedsProgress(NEEDS_COMMIT));
         }

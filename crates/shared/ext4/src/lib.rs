@@ -19,6 +19,7 @@ mod orphan;
 pub mod profile;
 mod store;
 mod super_sync;
+mod symlink;
 pub mod testing;
 pub mod xattr;
 
