@@ -89,3 +89,37 @@ impl Rng {
         (self.0 >> 11) % n
     }
 }
+
+/// Runs one of e2fsprogs' tools on an image; it must succeed.
+#[track_caller]
+pub fn tool(name: &str, args: &[&str], file: &Path) -> String {
+    let path = format!("/usr/sbin/{name}");
+    let out = Command::new(path).args(args).arg(file).output().expect("the tool runs");
+    assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+/// Mounts an image with the kernel's ext4, runs `f` on its root, and unmounts. False, and `f`
+/// not run, where this user may not mount.
+#[track_caller]
+pub fn with_kernel(file: &Path, read_only: bool, f: impl FnOnce(&Path)) -> bool {
+    struct Mounted(PathBuf);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(&self.0).status();
+        }
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: the kernel's ext4 was not asked");
+        return false;
+    }
+    let root = file.with_extension("mnt");
+    std::fs::create_dir_all(&root).unwrap();
+    let options = if read_only { "loop,ro" } else { "loop" };
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "ext4", "-o", options]).arg(file).arg(&root);
+    assert!(mount.status().expect("mount runs").success(), "the kernel does not mount it");
+    let mounted = Mounted(root);
+    f(&mounted.0);
+    true
+}
