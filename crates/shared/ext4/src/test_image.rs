@@ -39,15 +39,27 @@ impl Image {
     /// A volume under the profile with `files` empty files in its root, inodes from
     /// [`FIRST_FILE`] on.
     pub fn with_files(mib: u64, files: u32) -> Self {
+        Self::files_with(mib, files, MKE2FS_ARGS)
+    }
+
+    /// The same with other arguments.
+    pub fn files_with(mib: u64, files: u32, args: &[&str]) -> Self {
         let names = Self::empty();
         let source = names.dir.join("files");
         std::fs::create_dir_all(&source).unwrap();
         for i in 0..files {
             std::fs::write(source.join(format!("f{i}")), b"").unwrap();
         }
-        let mut args = MKE2FS_ARGS.to_vec();
+        let mut args = args.to_vec();
         args.extend(["-d", source.to_str().unwrap()]);
         Self::make_with(mib, &args)
+    }
+
+    /// An image whose file is yet to be made.
+    pub fn empty_with(build: impl FnOnce(&Path, &Path)) -> Self {
+        let image = Self::empty();
+        build(&image.dir, &image.file);
+        image
     }
 
     /// A volume made with these arguments, under our configuration.
@@ -132,24 +144,4 @@ impl Rng {
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % n
     }
-}
-
-/// [`MemStore::load`] of a big image: only the parts of the file that are not holes are read.
-pub fn load_sparse(file: &Path) -> MemStore {
-    use std::os::unix::fs::FileExt;
-    let handle = std::fs::File::open(file).unwrap();
-    let mut store = MemStore::new(handle.metadata().unwrap().len() / 4096);
-    let chunk = 256u64;
-    let mut buf = vec![0; 4096 * chunk as usize];
-    let count = store.count();
-    for at in (0..count).step_by(chunk as usize) {
-        let len = (count - at).min(chunk) as usize * 4096;
-        handle.read_exact_at(&mut buf[..len], at * 4096).unwrap();
-        for (i, block) in buf[..len].chunks_exact(4096).enumerate() {
-            if block.iter().any(|b| *b != 0) {
-                store.raw(at + i as u64).copy_from_slice(block);
-            }
-        }
-    }
-    store
 }
