@@ -150,8 +150,7 @@ fn allocation_does_not_scan_the_volume() {
         }
     }
     let image = Image::make(8192);
-    let mut store = Counting(MemStore::new(8192 * 256), 0);
-    store.0 = crate::test_image::load_sparse(&image.file);
+    let mut store = Counting(image.load(), 0);
     let mut fs = Fs::open(&mut store).unwrap();
     while fs.available_blocks() > 40_000 {
         fs.alloc_blocks(&mut store, 0, 32768).unwrap();

@@ -50,13 +50,19 @@ fn exercise(store: &mut MemStore, rng: &mut Rng) {
         let _ = fs.remove(store, &mut inode, rng.below(6000), u64::MAX, 400);
         let _ = fs.remove(store, &mut inode, rng.below(6000), rng.below(6000), 400);
         let _ = fs.orphan_add(store, &inode);
+        if rng.below(2) == 0 {
+            let _ = fs.orphan_remove(store, &inode);
+        }
         let _ = fs.write_inode(store, &inode);
     }
     for _ in 0..5 {
         if let Ok(ino) = fs.alloc_inode(store, 2, rng.below(2) == 0) {
             let _ = fs.write_inode(store, &fs.new_inode(ino, 1, 0o100_644, NOW));
         }
-        let _ = fs.free_inode(store, 12 + rng.below(20) as u32, rng.below(2) == 0);
+        let ino = 12 + rng.below(20) as u32;
+        if !fs.is_orphan(ino) {
+            let _ = fs.free_inode(store, ino, rng.below(2) == 0);
+        }
         let start = rng.below(1 << 15);
         let _ = fs.free_run(store, BlockRun { start, len: rng.below(300) });
     }

@@ -90,6 +90,17 @@ fn recovery_takes_the_very_number() {
         assert!(fs.free_inode(&mut store, bad, false).is_err());
     }
     let mut inode = fs.new_inode(ino, 1, 0o100_644, NOW);
+    inode.nlink = 1;
+    fs.write_inode(&mut store, &inode).unwrap();
+    image.save(&mut fs, &mut store);
+    // Nothing is wrong with it but that it has no name.
+    let mut fsck = std::process::Command::new("/usr/sbin/e2fsck");
+    let out = fsck.arg("-fn").arg(&image.file).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let lines = text.lines().filter(|l| !l.starts_with("Pass ") && !l.contains(" files ("));
+    let odd: Vec<&str> = lines.filter(|l| !l.is_empty() && !l.contains("errors")).collect();
+    let name = |l: &&str| !l.contains("Unattached") && !l.contains("Connect to /lost+found");
+    assert_eq!(odd.into_iter().find(name), None, "{text}");
     inode.retire(NOW);
     fs.write_inode(&mut store, &inode).unwrap();
     fs.free_inode(&mut store, ino, false).unwrap();

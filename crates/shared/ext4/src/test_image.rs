@@ -39,15 +39,27 @@ impl Image {
     /// A volume under the profile with `files` empty files in its root, inodes from
     /// [`FIRST_FILE`] on.
     pub fn with_files(mib: u64, files: u32) -> Self {
+        Self::files_with(mib, files, MKE2FS_ARGS)
+    }
+
+    /// The same with other arguments.
+    pub fn files_with(mib: u64, files: u32, args: &[&str]) -> Self {
         let names = Self::empty();
         let source = names.dir.join("files");
         std::fs::create_dir_all(&source).unwrap();
         for i in 0..files {
             std::fs::write(source.join(format!("f{i}")), b"").unwrap();
         }
-        let mut args = MKE2FS_ARGS.to_vec();
+        let mut args = args.to_vec();
         args.extend(["-d", source.to_str().unwrap()]);
         Self::make_with(mib, &args)
+    }
+
+    /// An image whose file is yet to be made.
+    pub fn empty_with(build: impl FnOnce(&Path, &Path)) -> Self {
+        let image = Self::empty();
+        build(&image.dir, &image.file);
+        image
     }
 
     /// A volume made with these arguments, under our configuration.
@@ -133,6 +145,7 @@ impl Rng {
         (self.0 >> 11) % n
     }
 }
+<<<<<<< HEAD
 
 /// [`MemStore::load`] of a big image: only the parts of the file that are not holes are read.
 pub fn load_sparse(file: &Path) -> MemStore {
@@ -187,3 +200,5 @@ pub fn with_kernel(file: &Path, read_only: bool, f: impl FnOnce(&Path)) -> bool 
     f(&mounted.0);
     true
 }
+=======
+>>>>>>> ext4core
