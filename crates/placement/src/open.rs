@@ -120,7 +120,7 @@ impl Volume {
         progress("replaying the journal", 0, 1);
         let replayed = service.replay_committed(old.journal_key, old.lane_key)?;
         report.replayed_transactions = replayed.transactions;
-        report.journal_read_bytes = replayed.journal_bytes;
+        report.journal_read_bytes = replayed.journal.bytes;
         progress("replaying the journal", 1, 1);
 
         let ends = self.scan_ends(&storage, &old, &service)?;
