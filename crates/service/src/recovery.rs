@@ -97,7 +97,3 @@ impl Service {
         })
     }
 }
-
-#[cfg(test)]
-#[path = "recovery_tests.rs"]
-mod tests;

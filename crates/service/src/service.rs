@@ -320,7 +320,3 @@ impl Service {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "service_tests.rs"]
-mod tests;
