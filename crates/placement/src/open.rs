@@ -76,7 +76,7 @@ impl Volume {
         }
         // The header says clean; what is left of the marker goes, backups first.
         let storage = self.storage()?;
-        marker::mark(&storage.take_area()?, false)?;
+        marker::mark(&storage.take_area()?, false, clock.now())?;
         self.view = read_headers(&*self.dev)?;
         Ok(report)
     }
@@ -311,7 +311,7 @@ impl Volume {
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         let area = storage.take_area()?;
         if !opts.read_only {
-            let superblock = marker::mark(&area, true)?;
+            let superblock = marker::mark(&area, true, clock.now())?;
             host.write(
                 Origin::Admin,
                 &HostRecord {
