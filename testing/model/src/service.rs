@@ -16,6 +16,13 @@ impl Default for ModelService {
     }
 }
 
+impl ModelService {
+    /// Starts from a file system that is there; what is made gets numbers of its own.
+    pub fn with(model: Model) -> Self {
+        Self { state: Mutex::new((model, 1 << 30)) }
+    }
+}
+
 impl FileService for ModelService {
     fn call(&self, _s: SessionId, cred: &Credentials, req: Request) -> Result<Reply, Error> {
         let mut state = self.state.lock().map_err(|_| Error::Latched("a test panicked".into()))?;
