@@ -133,6 +133,14 @@ impl Bench {
         self.call(Request::Write { ino, offset, data, append: false, kill_priv: false }).map(|_| ())
     }
 
+    /// A new file of these bytes, written in pieces and not synced.
+    pub fn write_large(&self, path: &str, data: &[u8]) {
+        self.create(path);
+        for (piece, offset) in data.chunks(256 << 10).zip((0u64..).step_by(256 << 10)) {
+            self.write(path, offset, piece);
+        }
+    }
+
     /// Appends.
     pub fn append(&self, path: &str, data: &[u8]) {
         let (ino, data) = (self.ino(path), data.to_vec());

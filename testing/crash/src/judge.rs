@@ -84,17 +84,39 @@ impl Judge {
         if !found.is_empty() {
             return Ok(found);
         }
+        self.others(image, &recovered, &tree, recoveries)?;
+        Ok(Vec::new())
+    }
+
+    /// Everyone but the oracle.
+    fn others(
+        &self,
+        image: &Image,
+        recovered: &Image,
+        tree: &Tree,
+        recoveries: &mut u64,
+    ) -> Result<(), String> {
         if self.e2fsck {
-            crate::ext4::e2fsck_image(&recovered)?;
+            crate::ext4::e2fsck_image(recovered)?;
         }
         if self.again {
-            again(&recovered)?;
-            use_it(&recovered)?;
+            again(recovered)?;
+            use_it(recovered)?;
         }
         if self.recut_stride > 0 {
-            self.recut(image, &recovered, &tree, recoveries)?;
+            self.recut(image, recovered, tree, recoveries)?;
         }
-        Ok(Vec::new())
+        Ok(())
+    }
+
+    /// As [`Judge::verdict`], without an oracle: only the recovery itself is judged.
+    pub fn recovery_alone(&self, image: &Image) -> (Vec<String>, u64) {
+        let mut recoveries = 1;
+        let found = recover_image(image).and_then(|recovered| {
+            let tree = walk_image(&recovered)?;
+            self.others(image, &recovered, &tree, &mut recoveries)
+        });
+        (found.err().into_iter().collect(), recoveries)
     }
 
     /// Cuts the recovery of `image` and recovers again: the result is the uncut recovery's.
