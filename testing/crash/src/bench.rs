@@ -3,7 +3,7 @@
 use crate::judge::{recover_image, walk_image};
 use crate::volume::{Driver, VolumeKind, base_image_of, open};
 use siftfs_base::{Error, InodeNr};
-use siftfs_device::{Cut, FaultDevice, Image, OpKind, OpRecord};
+use siftfs_device::{CountersSnapshot, Cut, FaultDevice, Image, OpKind, OpRecord};
 use siftfs_model::{Caller, Control, Tree};
 use siftfs_proto::{
     Allocate, Attr, Credentials, FileService, Handle, ROOT_INO, RenameMode, Reply, Request,
@@ -256,6 +256,16 @@ impl Bench {
         self.checkpoint();
     }
 
+    /// The status report.
+    pub fn status(&self) -> serde_json::Value {
+        status(&*self.service)
+    }
+
+    /// What the storage backend counted so far, by region and origin.
+    pub fn counters(&self) -> CountersSnapshot {
+        counters(&*self.service)
+    }
+
     /// Device operations that `what` makes, reads aside.
     pub fn log(&self, what: impl FnOnce(&Self)) -> Vec<OpRecord> {
         self.device.record();
@@ -301,6 +311,22 @@ impl Bench {
     pub fn recovered(self, cut: Cut) -> Back {
         Back::from(&self.crash(cut))
     }
+}
+
+/// The status report of a service.
+pub fn status(service: &dyn FileService) -> serde_json::Value {
+    match service.call(SessionId(1), &Credentials::default(), Request::Status) {
+        Ok(Reply::Json(text)) => {
+            serde_json::from_str(&text).unwrap_or_else(|e| panic!("status is not JSON: {e}"))
+        }
+        other => panic!("status: {other:?}"),
+    }
+}
+
+/// The storage counters in the status report of a service.
+pub fn counters(service: &dyn FileService) -> CountersSnapshot {
+    let storage = status(service)["storage"].clone();
+    serde_json::from_value(storage).unwrap_or_else(|e| panic!("storage counters: {e}"))
 }
 
 /// A tree that a recovery brought back.

@@ -14,7 +14,7 @@ mod layout;
 mod record;
 mod volume;
 
-pub use bench::{Back, Bench, Io};
+pub use bench::{Back, Bench, Io, counters, status};
 pub use campaign::{Failure, campaign, shortest};
 pub use config::Config;
 pub use cuts::{CutReport, cut_everywhere};

@@ -23,9 +23,9 @@ pub struct VolumeKind {
 
 impl VolumeKind {
     /// Small, with a log that a few dozen operations fill: rings wrap, checkpoints happen.
-    pub const SMALL: Self = Self { size: 16 << 20, log: 2 << 20, lanes: 1 };
+    pub const SMALL: Self = Self { size: 16 << 20, log: 3 << 20, lanes: 1 };
     /// The same with two lanes.
-    pub const TWO_LANES: Self = Self { size: 16 << 20, log: 3 << 20, lanes: 2 };
+    pub const TWO_LANES: Self = Self { size: 16 << 20, log: 4 << 20, lanes: 2 };
     /// Room enough that nothing is short.
     pub const ROOMY: Self = Self { size: 64 << 20, log: 16 << 20, lanes: 1 };
 }
