@@ -60,12 +60,13 @@ impl Model {
             node.content.resize(size);
             node.mtime = None;
         }
+        // chown takes setuid and setgid away from anybody, root included.
+        if set.kill_priv || set.uid.is_some() || set.gid.is_some() {
+            kill_privileges(node);
+        }
         node.uid = set.uid.unwrap_or(node.uid);
         node.gid = set.gid.unwrap_or(node.gid);
         node.perm = set.perm.map_or(node.perm, |p| p & 0o7777);
-        if set.kill_priv {
-            kill_privileges(node);
-        }
         if let Some(time) = set.atime {
             node.atime = known(time);
         }

@@ -7,7 +7,7 @@ use siftfs_proto::{Allocate, FileKind, Handle, Reply, Request, Seek};
 /// What a caller without CAP_FSETID leaves behind: no setuid, no setgid of an executable, no
 /// `security.capability`.
 pub(crate) fn kill_privileges(node: &mut Node) {
-    if node.kind != FileKind::Regular {
+    if node.is_dir() {
         return;
     }
     node.perm &= !0o4000;
