@@ -104,11 +104,7 @@ pub fn preallocate(path: &Path, size: u64) -> Result<()> {
 }
 
 fn open(path: &Path, rw: bool, flags: i32) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(rw)
-        .custom_flags(flags | libc::O_CLOEXEC | libc::O_NONBLOCK)
-        .open(path)
+    OpenOptions::new().read(true).write(rw).custom_flags(flags).open(path)
 }
 
 fn cannot_open(path: &Path, e: &io::Error) -> Error {
