@@ -231,3 +231,40 @@ fn a_hundred_thousand_names() {
     found.retain(|d| !d.contains("atime"));
     assert_eq!(found, Vec::<String>::new());
 }
+
+/// While the kernel has the volume mounted through a loop device, it opens for nobody else; and
+/// while it is open here, the kernel refuses it.
+#[test]
+fn the_kernel_and_we_exclude_each_other() {
+    use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, mkfs};
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (path, at) = (dir.path().join("volume"), dir.path().join("mounted"));
+    fs::create_dir(&at).expect("a directory");
+    let quiet = &mut |_: &str, _: u64, _: u64| {};
+    let opts = MkfsOptions { size: Some(32 << 20), ..MkfsOptions::default() };
+    mkfs(&path, &opts, quiet).expect("mkfs");
+    let mount = || {
+        let mut command = Command::new("mount");
+        command.args(["-t", "ext4", "-o", "loop"]).args([&path, &at]);
+        command.output().expect("mount runs")
+    };
+    let unmount = || Command::new("umount").arg(&at).status().expect("umount runs").success();
+    let out = mount();
+    if !out.status.success() {
+        println!("skipped: {}", String::from_utf8_lossy(&out.stderr));
+        return;
+    }
+    let opened = LocalVolume::open(&path, &OpenOptions::default(), quiet);
+    assert!(unmount());
+    let Err(error) = opened else { panic!("opened what the kernel has mounted") };
+    assert!(error.to_string().len() > 25, "{error}");
+    println!("{error}");
+    let volume = LocalVolume::open(&path, &OpenOptions::default(), quiet).expect("free again");
+    if mount().status.success() {
+        assert!(unmount());
+        panic!("the kernel mounted what is open here");
+    }
+    volume.close().expect("closes");
+    assert!(mount().status.success(), "plain ext4 again");
+    assert!(unmount());
+}
