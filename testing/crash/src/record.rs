@@ -1,6 +1,6 @@
 //! One run of a sequence, in lockstep with the model.
 
-use crate::volume::{VolumeKind, base_image_of, open};
+use crate::volume::{Driver, VolumeKind, base_image_of, open};
 use siftfs_device::{FaultDevice, History, MemDevice};
 use siftfs_model::{Generator, Ids, Lockstep, Model, Op, Profile};
 use std::sync::Arc;
@@ -43,6 +43,14 @@ impl Source {
     }
 }
 
+/// A difference, with the error that stopped the mount if one did.
+fn explained(driver: &Driver, error: String) -> String {
+    match crate::bench::status(&*driver.volume.endpoint())["failed"].as_str() {
+        Some(failed) => format!("{error}\nthe mount failed: {failed}"),
+        None => error,
+    }
+}
+
 /// The last operations before a failure, and the failure.
 fn history(done: &[Op], op: &Op, error: &str) -> String {
     let from = done.len().saturating_sub(40);
@@ -81,7 +89,7 @@ pub fn record(kind: VolumeKind, source: &Source) -> Result<Recording, String> {
     let start = pair.model.clone();
     let (mut ends, mut succeeded) = (Vec::new(), Vec::new());
     let ops = source.run(&start, |op| {
-        let outcome = pair.step(op)?;
+        let outcome = pair.step(op).map_err(|e| explained(&driver, e))?;
         ends.push(device.ops());
         succeeded.push(outcome.is_ok());
         Ok(pair.model.clone())
@@ -105,7 +113,7 @@ pub fn differential(kind: VolumeKind, source: &Source, check_every: usize) -> Re
     let start = pair.model.clone();
     let mut count = 0;
     source.run(&start, |op| {
-        let _outcome = pair.step(op)?;
+        let _outcome = pair.step(op).map_err(|e| explained(&driver, e))?;
         count += 1;
         if count % check_every == 0 {
             pair.check_tree().map_err(|e| format!("after {op:?}: {e}"))?;
