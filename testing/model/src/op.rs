@@ -40,6 +40,14 @@ impl Op {
         Fresh { ino: FIRST_INO + self.id, handle: u64::from(self.id) + 1 }
     }
 
+    /// Who asks.
+    pub fn uid(&self) -> u32 {
+        match &self.action {
+            Action::Call(cred, _) => cred.uid,
+            _ => 0,
+        }
+    }
+
     /// The request, if it is one.
     pub fn request(&self) -> Option<&Request> {
         match &self.action {
