@@ -102,6 +102,17 @@ impl JournalScanner {
         self.ring.counts
     }
 
+    /// May the record after `at` lie at the start of the next lap? Looked at without moving the
+    /// window, which may have to go on from `at`.
+    fn promising(&mut self, at: u64, lap: u64) -> Result<bool> {
+        let gap = at % self.ring.ring_len() != 0 && lap - at < self.max_len;
+        if !gap || lap >= self.ring.limit() {
+            return Ok(false);
+        }
+        let block = self.ring.probe(lap)?;
+        Ok(JournalHeader::peek(&block[..], &self.key, lap, self.max_len).is_ok())
+    }
+
     /// Is the next transaction at `pos`, whole and chained to the one before?
     fn valid_at(&mut self, pos: u64) -> Result<bool> {
         let Some(descriptor) = self.descriptor_at(pos)? else { return Ok(false) };
