@@ -150,7 +150,10 @@ impl LaneScanner {
             found => return Ok(found),
         };
         let lap = next_lap(at, self.ring.ring_len());
-        if at % self.ring.ring_len() != 0 && lap - at < self.max_len && lap < self.ring.limit() {
+        if !at.is_multiple_of(self.ring.ring_len())
+            && lap - at < self.max_len
+            && lap < self.ring.limit()
+        {
             // Looked at first without moving the window, which may have to go on from `at`.
             let block = self.ring.probe(lap)?;
             let (key, lane, max) = (self.key, self.state.lane, self.max_len);
