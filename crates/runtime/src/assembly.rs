@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Bytes one transaction writes straight to the area at most; bounds the snapshot.
-const DIRECT_MAX: usize = 32 << 20;
+const DIRECT_MAX: usize = 8 << 20;
 
 /// Whose unsynced data a transaction pushes besides what it must.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,9 @@ pub struct Cut {
     pub staged: Vec<Staged>,
     /// Everything up to here must be durable before the transaction is submitted (rule R4).
     pub durable: Lsn,
-    /// The transaction.
-    pub txn: Transaction,
+    /// The transaction; none if data that must go along with it found no room, which the log
+    /// must give first.
+    pub txn: Option<Transaction>,
     /// Inodes with pushed data left for the next cut (no room).
     pub left: BTreeSet<InodeNr>,
 }
@@ -69,6 +70,10 @@ impl State {
         let age = self.clock.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
         let aged = u128::from(age) >= self.config.commit_age.as_nanos();
         let pressed = self.dirty_bytes > self.dirty_limit() / 2;
+        // The bytes of an unlinked file are nobody's concern after a crash: only memory pushes them.
+        if node.inode.nlink == 0 {
+            return pressed;
+        }
         aged || pressed || node.push_next || *push == Push::All || *push == Push::Inode(ino)
     }
 
@@ -79,10 +84,15 @@ impl State {
             return Err(Error::NeedsProgress(NEEDS_LOG));
         }
         self.run_evictions()?;
-        let due: Vec<InodeNr> =
+        let mut due: Vec<InodeNr> =
             self.data_dirty.iter().copied().filter(|i| self.is_due(*i, push)).collect();
+        // What a rename or truncation of this cut must not expose without its data goes first.
+        due.sort_by_key(|i| !self.node(*i).push_next);
         let mut left = BTreeSet::new();
-        let staged = self.stage_overwrites(seq, &due, &mut left)?;
+        let (staged, starved) = self.stage_overwrites(seq, &due, &mut left)?;
+        if starved {
+            return Ok(Cut { staged, durable: seq.published(), txn: None, left });
+        }
         let txn_seq = TxnSeq(self.txn_seq.0 + 1);
         let mut tags = Tags::default();
         let overlays: Vec<InodeNr> = std::mem::take(&mut self.overlay_dirty).into_iter().collect();
@@ -97,24 +107,27 @@ impl State {
         }
         self.write_back_inodes()?;
         let txn = self.merge(txn_seq, tags, direct, overlays);
-        Ok(Cut { staged, durable: seq.published(), txn, left })
+        Ok(Cut { staged, durable: seq.published(), txn: Some(txn), left })
     }
 
     /// Pushed overwrites of blocks that have a home, or whose home a record names, become staged
-    /// transactions (rule R20). What cannot be staged now stays dirty.
+    /// transactions (rule R20). What cannot be staged now stays dirty; the answer says whether
+    /// that is something that must not stay behind for want of lane space.
     fn stage_overwrites(
         &mut self,
         seq: &Sequencer,
         due: &[InodeNr],
         left: &mut BTreeSet<InodeNr>,
-    ) -> Result<Vec<Staged>> {
+    ) -> Result<(Vec<Staged>, bool)> {
         let mut staged = Vec::new();
         for &ino in due {
+            let must = self.node(ino).push_next;
             let overwrites = self.overwrites(ino)?;
             for part in self.record_sized(&overwrites) {
                 match self.stage(seq, ino, false, &Selection::Only(&part)) {
                     Ok(Outcome::Staged(s)) => staged.push(s),
                     Ok(Outcome::Nothing(_)) => {}
+                    Err(Error::NeedsProgress(_)) if must => return Ok((staged, true)),
                     Ok(Outcome::FullCommit(_)) | Err(Error::NeedsProgress(_)) => {
                         left.insert(ino);
                         break;
@@ -123,7 +136,7 @@ impl State {
                 }
             }
         }
-        Ok(staged)
+        Ok((staged, false))
     }
 
     /// Cuts ranges into parts that one record can hold.
@@ -356,7 +369,11 @@ impl State {
     /// Writes dirty inodes and the superblock into their cached blocks.
     fn write_back_inodes(&mut self) -> Result<()> {
         for ino in std::mem::take(&mut self.inode_dirty) {
-            if let Some(node) = self.nodes.get(&ino) {
+            if let Some(node) = self.nodes.get_mut(&ino) {
+                // With no dirty byte left (truncated, punched), nothing is ahead of its data.
+                if node.inode.is_reg() && node.dirty.is_empty() {
+                    node.inode.size = node.size;
+                }
                 self.fs.write_inode(&mut self.meta, &node.inode)?;
             }
         }
