@@ -400,6 +400,7 @@ fn name_of(req: &Request) -> &'static str {
         Request::Forget { .. } => "forget",
         Request::GetAttr { .. } => "getattr",
         Request::GetXattr { .. } => "getxattr",
+        Request::SetAttr { .. } => "setattr",
         Request::Read { .. } => "read",
         Request::Write { .. } => "write",
         Request::Open { .. } => "open",
