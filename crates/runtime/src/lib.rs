@@ -1,1 +1,34 @@
-//! siftfs-runtime
+//! The Runtime: the file system proper. Namespace, allocation, page cache, foreground staging and
+//! assembly of background journal transactions; the only writer of meaning.
+//!
+//! Follow one write: [`endpoint`] (the request), `file` (page cache), `capture` (fsync's staged
+//! transaction), `sequencer` (group commit), `assembly` (the atomic cut), `recover` (the same code
+//! applied to what a crash left).
+
+mod assembly;
+mod attributes;
+mod capture;
+mod config;
+mod endpoint;
+mod file;
+mod lane;
+mod meta_cache;
+mod names;
+mod namespace;
+mod node;
+mod overlay;
+mod page_cache;
+mod recover;
+mod runtime;
+mod sequencer;
+mod state;
+mod stats;
+
+pub use assembly::Push;
+pub use config::Config;
+pub use names::Unstageable;
+pub use overlay::RecordRef;
+pub use recover::{FoundRecord, RecoveryCut};
+pub use runtime::{Parts, Runtime, ServiceLink};
+pub use state::Readers;
+pub use stats::{Distribution, RuntimeStats};

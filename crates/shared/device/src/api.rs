@@ -1,6 +1,6 @@
 //! What a device promises (crash model, "Medium").
 
-use siftfs_base::Result;
+use siftfs_base::{Error, Result};
 
 /// Part of the volume an I/O touches; statistics count by it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,7 +28,7 @@ pub enum Origin {
 
 /// One buffer of a batched write.
 pub struct WriteOp<'a> {
-    /// Byte offset on the device.
+    /// Byte offset on the device or in the region.
     pub offset: u64,
     /// Bytes to write.
     pub data: &'a [u8],
@@ -36,7 +36,7 @@ pub struct WriteOp<'a> {
 
 /// One buffer of a batched read.
 pub struct ReadOp<'a> {
-    /// Byte offset on the device.
+    /// Byte offset on the device or in the region.
     pub offset: u64,
     /// Bytes to fill.
     pub buf: &'a mut [u8],
@@ -48,23 +48,42 @@ pub struct ReadOp<'a> {
 /// returned, a power cut may lose it, tear it at sectors, or keep it while losing earlier
 /// writes. A flush covers every write that had returned before the flush was called. A write
 /// with `fua` is durable itself when it returns, and says nothing of any other write.
+/// After a failed flush a backend may fail every later flush; it never reports success for
+/// writes that the failed one may have lost.
 /// All calls may be made from several threads at once. Offsets and lengths may have any
-/// alignment; backends bounce what their medium does not take (slowly).
+/// alignment; backends bounce what their medium does not take (slowly). A range that is not
+/// inside the device is refused with `EINVAL` and touches nothing.
 pub trait Device: Send + Sync {
     /// Size in bytes.
     fn size(&self) -> u64;
     /// Fills `buf` from `offset`. Short reads are errors.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
-    /// Writes `data` at `offset`; `fua` makes this write durable before it returns.
+    /// Writes `data` at `offset`; `fua` makes this write durable before it returns. After an
+    /// error, any part of the range may hold the new bytes.
     fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<()>;
     /// Makes every write that had returned before this call durable.
     fn flush(&self) -> Result<()>;
-    /// Several reads in flight; default is one after the other.
+    /// Several reads in flight; default is one after the other. After an error the contents
+    /// of all buffers are undefined.
     fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
         ops.iter_mut().try_for_each(|op| self.read(op.offset, op.buf))
     }
-    /// Several writes in flight, in no order; default is one after the other.
+    /// Several writes in flight, in no order; default is one after the other. After an error
+    /// any of them may have been carried out. None is in flight any more when it returns.
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         ops.iter().try_for_each(|op| self.write(op.offset, op.data, false))
+    }
+}
+
+/// An [`Error::Io`].
+pub(crate) fn io_error(op: &'static str, offset: u64, len: usize, errno: i32) -> Error {
+    Error::Io { op, offset, len: len as u64, errno }
+}
+
+/// Refuses a range that is not inside `size` bytes.
+pub(crate) fn check_bounds(op: &'static str, size: u64, offset: u64, len: usize) -> Result<()> {
+    match offset.checked_add(len as u64) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(io_error(op, offset, len, libc::EINVAL)),
     }
 }

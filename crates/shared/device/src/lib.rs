@@ -2,4 +2,24 @@
 //! the counted, bounds-checked regions that each role is handed.
 
 mod api;
+mod buf;
+mod counters;
+mod fault;
+mod file;
+mod image;
+mod mem;
+mod region;
+mod storage;
+
 pub use api::*;
+pub use buf::AlignedBuf;
+pub use counters::{Counters, CountersSnapshot, IoCounts, OriginCounts};
+pub use fault::*;
+pub use file::{DurableWrite, FileDevice, FileOptions, open_exclusive, preallocate};
+pub use image::Image;
+pub use mem::MemDevice;
+pub use region::Region;
+pub use storage::{
+    AreaReader, AreaWriter, HeaderReader, HeaderWriter, JournalReader, JournalWriter, RegionDesc,
+    RegionReader, RegionWriter, StagingReader, StagingWriter, Storage, zero_fill,
+};

@@ -3,5 +3,33 @@
 //! Written from the public layout documentation of ext4. Blocks come from and go to a
 //! [`BlockStore`]; who reads, journals and writes them is not known here.
 
+mod alloc;
+mod bits;
+pub mod csum;
+pub mod dir;
+mod extent;
+pub mod format;
+mod fs;
+mod geometry;
+mod group;
+mod ialloc;
+mod inode;
+mod inode_io;
+mod orphan;
+pub mod profile;
 mod store;
+mod super_sync;
+mod symlink;
+pub mod testing;
+pub mod xattr;
+
+pub use extent::*;
+pub use fs::Fs;
+pub use ialloc::ROOT_INO;
+pub use inode::*;
+pub use profile::{MKE2FS_ARGS, MKE2FS_CONF};
 pub use store::BlockStore;
+pub use super_sync::{check_super, has_marker, set_marker, super_block_count, super_uuid};
+
+#[cfg(test)]
+mod test_image;

@@ -1,1 +1,110 @@
-//! siftfs-log
+//! The log format: header, staged transactions, background journal transactions.
+//!
+//! Declarations, encoders and decoders only; no I/O. `docs/spec/log-format.md` describes the
+//! same bytes in words. Whatever a decoder is given is hostile until checked: nothing here
+//! panics, indexes unchecked or allocates beyond the input's own size.
+//!
+//! A decoder tells two kinds of trouble apart. Bytes that are *not a valid record* (torn,
+//! overwritten, never written) are [`Invalid`]: where a log ends, this is expected. Bytes whose
+//! checksum holds but whose content breaks the format are an [`Error`]: something wrote them on
+//! purpose, and a reader must stop.
+
+mod header;
+mod item;
+mod item_codec;
+mod journal;
+mod journal_codec;
+mod record;
+
+pub use header::*;
+pub use item::*;
+pub use journal::*;
+pub use record::*;
+
+use siftfs_base::{BLOCK_BYTES, Epoch, Error, Result, corrupt};
+use zerocopy::FromBytes;
+
+/// Most lanes a volume can have.
+pub const MAX_LANES: usize = 16;
+/// Longest name of a directory entry, in bytes.
+pub const MAX_NAME: usize = 255;
+/// Longest symbolic link target, in bytes.
+pub const MAX_TARGET: usize = 4095;
+
+/// What makes a record one of this volume and this epoch (rule R8): checksums of lane and
+/// journal records are seeded with it, so that neither user data nor an older epoch's record
+/// can pass for one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogKey {
+    /// Epoch the records were written under.
+    pub epoch: Epoch,
+    /// The epoch's secret number; drawn at random, kept in the header's host record only.
+    pub nonce: u64,
+}
+
+impl LogKey {
+    /// The seed of every record checksum under this key.
+    fn seed(&self) -> u32 {
+        let nonce = crc32c::crc32c(&self.nonce.to_le_bytes());
+        crc32c::crc32c_append(nonce, &self.epoch.0.to_le_bytes())
+    }
+
+    /// Checksum of `data` under this key.
+    pub fn crc(&self, data: &[u8]) -> u32 {
+        crc32c::crc32c_append(self.seed(), data)
+    }
+}
+
+/// Why bytes are not a valid record; a short reason for messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Invalid(pub &'static str);
+
+impl Invalid {
+    /// The same as an [`Error::Corrupt`] of `what`.
+    pub fn into_error(self, what: impl Into<String>) -> Error {
+        corrupt(what, self.0)
+    }
+}
+
+/// `Ok(Ok(_))`: valid. `Ok(Err(_))`: not a valid record. `Err(_)`: validly checksummed, but not
+/// understood or breaking the format; a reader must stop.
+pub type Checked<T> = Result<std::result::Result<T, Invalid>>;
+
+/// Position of the first byte of the lap after the one `pos` lies in.
+///
+/// # Panics
+/// If `ring_len` is 0.
+pub fn next_lap(pos: u64, ring_len: u64) -> u64 {
+    (pos / ring_len + 1) * ring_len
+}
+
+/// Where a record of `len` bytes goes in a ring when the previous one ended at `end`: there, or,
+/// as records never wrap, at the start of the next lap. `None` if it can never fit.
+pub fn place_record(end: u64, len: u64, ring_len: u64) -> Option<u64> {
+    if len > ring_len || ring_len == 0 {
+        return None;
+    }
+    if end % ring_len + len <= ring_len { Some(end) } else { Some(next_lap(end, ring_len)) }
+}
+
+/// `n` rounded up to whole blocks.
+pub(crate) fn blocks_up(n: u64) -> u64 {
+    n.div_ceil(BLOCK_BYTES) * BLOCK_BYTES
+}
+
+/// A fixed-size structure at the start of `bytes` and what follows it.
+pub(crate) fn take<'a, T>(bytes: &'a [u8], what: &str) -> Result<(&'a T, &'a [u8])>
+where
+    T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned,
+{
+    T::ref_from_prefix(bytes).map_err(|_| corrupt(what, "shorter than its fixed part"))
+}
+
+/// `n` bytes at the start of `bytes` and what follows them.
+pub(crate) fn split<'a>(bytes: &'a [u8], n: usize, what: &str) -> Result<(&'a [u8], &'a [u8])> {
+    bytes.split_at_checked(n).ok_or_else(|| corrupt(what, "a length points past its end"))
+}
+
+#[cfg(test)]
+#[path = "golden_tests.rs"]
+mod golden_tests;

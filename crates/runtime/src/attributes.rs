@@ -1,0 +1,200 @@
+//! Attributes and extended attributes.
+
+use crate::namespace::kind_of;
+use crate::state::State;
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_ext4::format::S_IFMT;
+use siftfs_ext4::xattr::SetMode;
+use siftfs_proto::{Attr, FileKind, SetAttr, SetTime, StatFs, XattrMode};
+
+const S_ISUID: u16 = 0o4000;
+const S_ISGID: u16 = 0o2000;
+const S_IXGRP: u16 = 0o0010;
+const CAPABILITY: &[u8] = b"security.capability";
+
+impl State {
+    /// The inode's attributes as an application sees them.
+    pub fn attr(&mut self, ino: InodeNr) -> Result<Attr> {
+        self.load(ino)?;
+        let node = self.node(ino);
+        let inode = &node.inode;
+        let kind = kind_of(inode.mode);
+        let device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
+        Ok(Attr {
+            ino,
+            generation: inode.generation,
+            kind,
+            perm: inode.mode & 0o7777,
+            nlink: inode.nlink,
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: if device { inode.rdev() } else { 0 },
+            size: if inode.is_reg() { node.size } else { inode.size },
+            blocks: inode.blocks + node.reserved.total() * 8,
+            atime: inode.atime,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            crtime: inode.crtime,
+        })
+    }
+
+    /// setattr: chmod, chown, truncate, utimes, and the kill-privilege rules.
+    pub fn set_attr(&mut self, ino: InodeNr, set: &SetAttr) -> Result<Attr> {
+        self.load(ino)?;
+        let now = self.now();
+        if let Some(size) = set.size {
+            if self.node(ino).inode.is_dir() {
+                return Err(errno(libc::EISDIR));
+            }
+            self.set_size(ino, size, now)?;
+        }
+        self.begin(0)?;
+        if set.kill_priv {
+            self.kill_privileges(ino)?;
+        }
+        let chown = set.uid.is_some() || set.gid.is_some();
+        if chown && !self.node(ino).inode.is_dir() {
+            self.kill_privileges(ino)?;
+        }
+        let inode = &mut self.node_mut(ino).inode;
+        if let Some(perm) = set.perm {
+            inode.mode = inode.mode & S_IFMT | perm & 0o7777;
+        }
+        inode.uid = set.uid.unwrap_or(inode.uid);
+        inode.gid = set.gid.unwrap_or(inode.gid);
+        let at = |t: SetTime| match t {
+            SetTime::Now => now,
+            SetTime::At(t) => t,
+        };
+        inode.atime = set.atime.map_or(inode.atime, at);
+        inode.mtime = set.mtime.map_or(inode.mtime, at);
+        inode.ctime = set.ctime.unwrap_or(now);
+        let perms = set.perm.is_some() || chown || set.kill_priv;
+        let delta = &mut self.node_mut(ino).delta;
+        delta.attrs |= perms;
+        delta.times = true;
+        if perms {
+            self.mark_perms(ino);
+        }
+        self.mark_delta(ino);
+        self.attr(ino)
+    }
+
+    /// Clears setuid, setgid (if group-executable) and the file's capabilities.
+    pub fn kill_privileges(&mut self, ino: InodeNr) -> Result<()> {
+        self.load(ino)?;
+        let inode = &mut self.node_mut(ino).inode;
+        let mut kill = inode.mode & S_ISUID;
+        if inode.mode & S_IXGRP != 0 {
+            kill |= inode.mode & S_ISGID;
+        }
+        if kill != 0 {
+            inode.mode &= !kill;
+            self.node_mut(ino).delta.attrs = true;
+            self.mark_perms(ino);
+            self.mark_delta(ino);
+        }
+        let node = self.nodes.get(&ino).expect("just loaded");
+        if node.inode.is_reg()
+            && self.fs.xattr_list(&mut self.meta, &node.inode)?.iter().any(|n| n == CAPABILITY)
+        {
+            self.remove_xattr(ino, CAPABILITY)?;
+        }
+        Ok(())
+    }
+
+    fn xattrs_changed(&mut self, ino: InodeNr, name: &[u8]) {
+        let now = self.now();
+        let node = self.node_mut(ino);
+        node.inode.ctime = now;
+        node.delta.xattrs = true;
+        node.delta.times = true;
+        if name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_") {
+            self.mark_perms(ino);
+        }
+        self.mark_delta(ino);
+    }
+
+    /// getxattr; ENODATA when absent.
+    pub fn get_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<Vec<u8>> {
+        self.load(ino)?;
+        let node = self.nodes.get(&ino).expect("just loaded");
+        self.fs.xattr_get(&mut self.meta, &node.inode, name)
+    }
+
+    /// listxattr.
+    pub fn list_xattrs(&mut self, ino: InodeNr) -> Result<Vec<Vec<u8>>> {
+        self.load(ino)?;
+        let node = self.nodes.get(&ino).expect("just loaded");
+        self.fs.xattr_list(&mut self.meta, &node.inode)
+    }
+
+    /// setxattr.
+    pub fn set_xattr(
+        &mut self,
+        ino: InodeNr,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        self.load(ino)?;
+        self.begin(2)?;
+        let node = self.nodes.get_mut(&ino).expect("just loaded");
+        let mode = match mode {
+            XattrMode::Set => SetMode::Any,
+            XattrMode::Create => SetMode::Create,
+            XattrMode::Replace => SetMode::Replace,
+        };
+        self.fs.xattr_set(&mut self.meta, &mut node.inode, name, value, mode)?;
+        self.xattrs_changed(ino, name);
+        Ok(())
+    }
+
+    /// removexattr; ENODATA when absent.
+    pub fn remove_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
+        self.load(ino)?;
+        self.begin(2)?;
+        let node = self.nodes.get_mut(&ino).expect("just loaded");
+        self.fs.xattr_remove(&mut self.meta, &mut node.inode, name)?;
+        self.xattrs_changed(ino, name);
+        Ok(())
+    }
+
+    /// The inode has exactly these extended attributes afterwards (recovery).
+    pub fn replace_xattrs(&mut self, ino: InodeNr, list: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        for name in self.list_xattrs(ino)? {
+            if !list.iter().any(|(n, _)| *n == name) {
+                self.remove_xattr(ino, &name)?;
+            }
+        }
+        for (name, value) in list {
+            self.set_xattr(ino, name, value, XattrMode::Set)?;
+        }
+        Ok(())
+    }
+
+    /// statfs as ext4 answers it: overhead is not counted as blocks.
+    pub fn stat_fs(&self) -> StatFs {
+        let blocks = self.fs.block_count() - self.fs.overhead_blocks();
+        let free = self.fs.free_blocks().saturating_sub(self.reserved);
+        StatFs {
+            block_size: 4096,
+            blocks,
+            free,
+            available: free.saturating_sub(self.fs.reserved_blocks()),
+            files: u64::from(self.fs.inode_count()),
+            files_free: self.fs.free_inodes(),
+            name_max: 255,
+        }
+    }
+
+    /// Mode and group of a new inode: group and setgid from a setgid directory.
+    pub fn inherit(&self, dir: InodeNr, mode: u16, gid: u32, is_dir: bool) -> (u16, u32) {
+        let parent = &self.node(dir).inode;
+        if parent.mode & S_ISGID == 0 {
+            return (mode, gid);
+        }
+        let mode = if is_dir { mode | S_ISGID } else { mode };
+        (mode, parent.gid)
+    }
+}

@@ -1,0 +1,428 @@
+//! Foreground staging: capturing what an inode's fsync owes into one staged transaction.
+//!
+//! `docs/design/persistence-path.md`, "Foreground: fsync", is followed step by step.
+
+use crate::names::{self, Unstageable};
+use crate::node::Delta;
+use crate::overlay::{RecordRef, Source};
+use crate::sequencer::{Sequencer, WriteMode};
+use crate::state::{NEEDS_LOG, State};
+use siftfs_base::{BLOCK_BYTES, Error, InodeNr, LaneId, Lsn, RangeSet, Result};
+use siftfs_device::AlignedBuf;
+use siftfs_log::{InodeItem, Item, NameOpKind, RecordBuilder, RecordLayout, RecordParams};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A staged transaction whose place is fixed and whose bytes are stable (R19), to be written.
+pub struct Staged {
+    /// Its LSN.
+    pub lsn: Lsn,
+    /// Index of its lane.
+    pub lane: usize,
+    /// Byte offset in the lane's region.
+    pub offset: u64,
+    /// The record.
+    pub buf: AlignedBuf,
+    /// How it must be written.
+    pub mode: WriteMode,
+}
+
+/// What staging an inode came to.
+pub enum Outcome {
+    /// Nothing new; durable once this LSN is.
+    Nothing(Lsn),
+    /// Write this.
+    Staged(Staged),
+    /// It cannot be made self-contained: a full commit is needed.
+    FullCommit(Unstageable),
+}
+
+/// Which data to capture.
+pub enum Selection<'a> {
+    /// Everything not durable.
+    All,
+    /// These ranges only (pushed overwrites, rule R20).
+    Only(&'a RangeSet),
+}
+
+/// What one record will carry.
+#[derive(Default)]
+struct Capture {
+    items: Vec<Item>,
+    /// Inode, range in the file, offset in the data section.
+    data: Vec<(InodeNr, u64, u64, u32)>,
+    data_len: u64,
+    ops: BTreeSet<Lsn>,
+    /// Inodes captured whole, with the size the record gives them.
+    whole: Vec<InodeNr>,
+    /// Inodes whose permissions are in the record.
+    perms: Vec<InodeNr>,
+}
+
+impl State {
+    /// Stages what `ino` owes. Publishes the record: from here on the captured ranges lie in the
+    /// lane, and the record must be written.
+    pub fn stage(
+        &mut self,
+        seq: &Sequencer,
+        ino: InodeNr,
+        datasync: bool,
+        selection: &Selection<'_>,
+    ) -> Result<Outcome> {
+        self.load(ino)?;
+        let capture = match self.capture(ino, datasync, selection)? {
+            Ok(Some(capture)) => capture,
+            Ok(None) => {
+                let lsn = self.node(ino).staged.max(self.evicted_staged);
+                return Ok(Outcome::Nothing(lsn));
+            }
+            Err(reason) => return Ok(Outcome::FullCommit(reason)),
+        };
+        let lane_index = ino as usize % self.lanes.len();
+        let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
+            .filter(|l| u64::from(l.len) <= self.lanes[lane_index].max_record())
+        else {
+            return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
+        };
+        let lane = &self.lanes[lane_index];
+        let Some(pos) = lane.place(u64::from(layout.len)) else {
+            return Err(Error::NeedsProgress(NEEDS_LOG));
+        };
+        Ok(Outcome::Staged(self.publish(seq, capture, &layout, lane_index, pos)))
+    }
+
+    /// Is there anything that a staged transaction of `ino` would carry?
+    fn capture(
+        &mut self,
+        ino: InodeNr,
+        datasync: bool,
+        selection: &Selection<'_>,
+    ) -> Result<std::result::Result<Option<Capture>, Unstageable>> {
+        let is_dir = self.node(ino).inode.is_dir();
+        let ops = match self.names.closure(ino, is_dir) {
+            Ok(ops) => ops,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let perms = match self.pending_permissions(ino, &ops)? {
+            Ok(perms) => perms,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let node = self.node(ino);
+        let delta = node.whole_delta();
+        let quiet = if datasync { delta.is_empty_for_datasync() } else { delta.is_empty() };
+        let dirty = match selection {
+            Selection::All => !node.dirty.is_empty() || !node.pushing.is_empty(),
+            Selection::Only(ranges) => !ranges.is_empty(),
+        };
+        let dead = node.inode.nlink == 0;
+        if ops.is_empty() && perms.is_empty() && (dead || quiet && !dirty) {
+            return Ok(Ok(None));
+        }
+        let mut capture = Capture::default();
+        self.capture_names(ino, &ops, &mut capture);
+        for other in self.replacing(ino, &ops) {
+            self.capture_whole(other, &Selection::All, &mut capture)?;
+        }
+        if !dead {
+            self.capture_whole(ino, selection, &mut capture)?;
+        }
+        for i in perms {
+            if !capture.whole.contains(&i) {
+                self.load(i)?;
+                let item = self.inode_item(i, None);
+                capture.items.push(Item::Inode(item));
+                self.capture_xattrs(i, &mut capture)?;
+            }
+            capture.perms.push(i);
+        }
+        capture.ops = ops;
+        Ok(Ok(Some(capture)))
+    }
+
+    /// Inodes with a permission change that is not durable among `ino`, its ancestors and the
+    /// ancestors of every name in the closure (rule R17).
+    fn pending_permissions(
+        &mut self,
+        ino: InodeNr,
+        ops: &BTreeSet<Lsn>,
+    ) -> Result<std::result::Result<Vec<InodeNr>, Unstageable>> {
+        let mut found = Vec::new();
+        if self.perms.is_empty() && self.perms_in_flight.is_empty() {
+            return Ok(Ok(found));
+        }
+        let pending = |st: &State, i: &InodeNr| {
+            st.perms.contains(i) || st.perms_in_flight.contains(i)
+        };
+        let mut dirs: BTreeSet<InodeNr> = BTreeSet::new();
+        for op in ops.iter().filter_map(|l| self.names.get(*l)) {
+            dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
+        }
+        let node = self.node(ino);
+        if node.inode.is_dir() {
+            dirs.insert(ino);
+        } else if let Some(parent) = node.parent {
+            dirs.insert(parent);
+        } else if node.inode.nlink > 0 {
+            return Ok(Err(Unstageable::UnknownAncestors));
+        }
+        if pending(self, &ino) {
+            found.push(ino);
+        }
+        let mut seen: BTreeSet<InodeNr> = BTreeSet::from([ino]);
+        for start in dirs {
+            let mut dir = start;
+            loop {
+                if seen.insert(dir) && pending(self, &dir) {
+                    found.push(dir);
+                }
+                if dir == siftfs_proto::ROOT_INO {
+                    break;
+                }
+                self.load(dir)?;
+                if self.node(dir).inode.nlink == 0 {
+                    break;
+                }
+                dir = self.parent_of_dir(dir)?;
+            }
+        }
+        Ok(Ok(found))
+    }
+
+    /// The closure's operations in order, and the attributes of what they created if they changed.
+    fn capture_names(&mut self, ino: InodeNr, ops: &BTreeSet<Lsn>, capture: &mut Capture) {
+        let mut created = Vec::new();
+        for op in ops.iter().filter_map(|l| self.names.get(*l)) {
+            if let NameOpKind::Create { ino: made, .. } = op.kind
+                && made != ino
+            {
+                created.push(made);
+            }
+            capture.items.push(Item::NameOp(op.clone()));
+        }
+        for made in created {
+            let changed = self.nodes.get(&made).is_some_and(|n| n.whole_delta().attrs);
+            if changed && self.node(made).inode.nlink > 0 {
+                let item = self.inode_item(made, None);
+                capture.items.push(Item::Inode(item));
+            }
+        }
+    }
+
+    /// Inodes that the closure renames over others: their data goes along (rule R20).
+    fn replacing(&self, ino: InodeNr, ops: &BTreeSet<Lsn>) -> Vec<InodeNr> {
+        let moved: BTreeSet<InodeNr> = ops
+            .iter()
+            .filter_map(|l| self.names.get(*l))
+            .filter_map(|op| match op.kind {
+                NameOpKind::Rename { ino, displaced, .. } if displaced != 0 => Some(ino),
+                _ => None,
+            })
+            .filter(|i| *i != ino)
+            .collect();
+        let live = |i: &InodeNr| {
+            self.nodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0)
+        };
+        moved.into_iter().filter(live).collect()
+    }
+
+    fn inode_item(&self, ino: InodeNr, size: Option<u64>) -> InodeItem {
+        let inode = &self.node(ino).inode;
+        InodeItem {
+            ino,
+            generation: inode.generation,
+            mode: u32::from(inode.mode),
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: 0,
+            size,
+            flags: 0,
+            atime: inode.atime,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            crtime: inode.crtime,
+        }
+    }
+
+    /// Ranges, sizes, data, xattrs and attributes of one inode.
+    fn capture_whole(
+        &mut self,
+        ino: InodeNr,
+        selection: &Selection<'_>,
+        capture: &mut Capture,
+    ) -> Result<()> {
+        self.load(ino)?;
+        let node = self.node(ino);
+        let generation = node.inode.generation;
+        let delta = node.whole_delta();
+        let is_reg = node.inode.is_reg();
+        let ranges = match selection {
+            Selection::All => node.undurable(),
+            Selection::Only(ranges) => (*ranges).clone(),
+        };
+        let size = match selection {
+            Selection::All => node.size,
+            Selection::Only(_) => node.inode.size.max(ranges.max_end().unwrap_or(0)),
+        };
+        capture_shape(ino, generation, &delta, &mut capture.items);
+        for (start, end) in ranges.iter() {
+            self.capture_range(ino, generation, start, end, capture);
+        }
+        if delta.xattrs {
+            self.capture_xattrs(ino, capture)?;
+        }
+        let item = self.inode_item(ino, is_reg.then_some(size));
+        capture.items.push(Item::Inode(item));
+        capture.whole.push(ino);
+        Ok(())
+    }
+
+    fn capture_range(
+        &self,
+        ino: InodeNr,
+        generation: u32,
+        start: u64,
+        end: u64,
+        capture: &mut Capture,
+    ) {
+        let data_offset = u32::try_from(capture.data_len).unwrap_or(u32::MAX);
+        let len = u32::try_from(end - start).unwrap_or(u32::MAX);
+        capture.items.push(Item::Data { ino, generation, offset: start, len, data_offset });
+        capture.data.push((ino, start, end, data_offset));
+        capture.data_len += end - start;
+    }
+
+    fn capture_xattrs(&mut self, ino: InodeNr, capture: &mut Capture) -> Result<()> {
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        if node.whole_delta().xattrs {
+            let mut list = Vec::new();
+            for name in self.fs.xattr_list(&mut self.meta, &node.inode)? {
+                let value = self.fs.xattr_get(&mut self.meta, &node.inode, &name)?;
+                list.push((name, value));
+            }
+            let generation = node.inode.generation;
+            capture.items.push(Item::Xattrs { ino, generation, list });
+        }
+        Ok(())
+    }
+
+    /// Fixes the record's place, encodes it, and makes it the source of what it captured.
+    fn publish(
+        &mut self,
+        seq: &Sequencer,
+        capture: Capture,
+        layout: &RecordLayout,
+        lane_index: usize,
+        pos: u64,
+    ) -> Staged {
+        let lsn = self.draw();
+        let durable_lsn = seq.durable();
+        let lane_id = LaneId(u16::try_from(lane_index).expect("at most 16 lanes"));
+        let lane = &mut self.lanes[lane_index];
+        lane.note_durable(durable_lsn);
+        let params = RecordParams {
+            lsn,
+            durable_lsn,
+            durable_pos: lane.durable_pos,
+            pos,
+            prev_end: lane.head,
+            prev_crc: lane.prev_crc,
+        };
+        let mut buf = AlignedBuf::zeroed(layout.len as usize);
+        let chunks = self.chunks(&capture.data);
+        let builder = RecordBuilder { key: self.config.key, lane: lane_id, owner: 0 };
+        let crc = builder.encode(&params, layout, &capture.items, &chunks, &mut buf);
+        let lane = &mut self.lanes[lane_index];
+        lane.advance(lsn, pos, u64::from(layout.len), crc);
+        let offset = pos % lane.len;
+        let mode = seq.publish(lsn);
+        let record = Arc::new(RecordRef {
+            lane: lane_id,
+            pos,
+            len: layout.len,
+            lsn,
+            crc,
+            data_start: layout.data_offset,
+        });
+        self.captured(&capture, &record);
+        self.stats.staged(layout, &capture.items);
+        Staged { lsn, lane: lane_index, offset, buf, mode }
+    }
+
+    /// The captured bytes, page by page.
+    fn chunks(&self, data: &[(InodeNr, u64, u64, u32)]) -> Vec<&[u8]> {
+        let mut chunks = Vec::new();
+        for &(ino, start, end, _) in data {
+            let mut at = start;
+            while at < end {
+                let from = (at % BLOCK_BYTES) as usize;
+                let to = (from as u64 + (end - at)).min(BLOCK_BYTES) as usize;
+                let page = self.pages.peek(ino, at / BLOCK_BYTES).expect("dirty pages stay cached");
+                chunks.push(&page.data[from..to]);
+                at += (to - from) as u64;
+            }
+        }
+        chunks
+    }
+
+    /// What the record carries is no longer pending; its ranges lie in the lane.
+    fn captured(&mut self, capture: &Capture, record: &Arc<RecordRef>) {
+        for &(ino, start, end, offset) in &capture.data {
+            self.forget_dirty(ino, start, end);
+            let source = Source::Staged { record: record.clone(), offset };
+            let node = self.node_mut(ino);
+            node.pushing.remove(start, end);
+            node.overlay.insert(start, end, source);
+            self.overlay_dirty.insert(ino);
+            self.overlay_added += 1;
+        }
+        for &ino in &capture.whole {
+            let size = capture.items.iter().rev().find_map(|item| match item {
+                Item::Inode(i) if i.ino == ino => i.size,
+                _ => None,
+            });
+            let node = self.node_mut(ino);
+            node.delta = Delta::default();
+            node.delta_in_flight = Delta::default();
+            if let Some(size) = size {
+                node.inode.size = size;
+            }
+            node.staged = record.lsn;
+            self.mark_inode(ino);
+        }
+        for ino in &capture.perms {
+            self.perms.remove(ino);
+            self.perms_in_flight.remove(ino);
+            self.note_staged(*ino, record.lsn);
+        }
+        for lsn in &capture.ops {
+            if let Some(op) = self.names.get(*lsn) {
+                let mut touched = names::inodes(op);
+                touched.extend(names::keys(op).iter().map(|(dir, _)| *dir));
+                for ino in touched {
+                    self.note_staged(ino, record.lsn);
+                }
+            }
+            self.names.remove(*lsn);
+        }
+    }
+
+    fn note_staged(&mut self, ino: InodeNr, lsn: Lsn) {
+        match self.nodes.get_mut(&ino) {
+            Some(node) => node.staged = lsn,
+            None => self.evicted_staged = lsn,
+        }
+    }
+}
+
+/// Truncation, zeroed ranges and preallocations, in the order in which recovery applies them.
+fn capture_shape(ino: InodeNr, generation: u32, delta: &Delta, items: &mut Vec<Item>) {
+    if let Some(size) = delta.min_size {
+        items.push(Item::Truncate { ino, generation, size });
+    }
+    for (start, end) in delta.zeros.iter() {
+        items.push(Item::Zero { ino, generation, offset: start, len: end - start });
+    }
+    for &(offset, len, keep_size) in &delta.allocs {
+        items.push(Item::Allocate { ino, generation, offset, len, keep_size });
+    }
+}

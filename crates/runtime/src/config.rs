@@ -1,0 +1,24 @@
+//! Settings of a Runtime.
+
+use std::time::Duration;
+
+/// See each field.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Age after which unsynced state is journaled.
+    pub commit_age: Duration,
+    /// Page cache bound in bytes.
+    pub page_cache: u64,
+    /// Clean metadata cache bound in bytes.
+    pub meta_cache: u64,
+    /// Inodes kept in memory beyond those in use.
+    pub max_nodes: usize,
+    /// Bound of the adaptive group-commit wait.
+    pub group_wait: Duration,
+    /// Free share of staging or journal in percent below which a checkpoint starts.
+    pub low_watermark: u64,
+    /// Key of this epoch's records.
+    pub key: siftfs_log::LogKey,
+    /// Refuse changes.
+    pub read_only: bool,
+}

@@ -1,0 +1,409 @@
+//! The Runtime's endpoint of the file protocol: each request becomes calls on the state.
+
+use crate::file::Outcome;
+use crate::namespace::{NewInode, kind_of, kind_of_entry, mode_of};
+use crate::runtime::Runtime;
+use crate::state::{OpenFile, State};
+use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, errno};
+use siftfs_proto::{
+    Attr, Credentials, DirEntry, FileKind, FileService, Handle, ROOT_INO, Reply, Request,
+    SessionId,
+};
+
+/// Longest symbolic link target in bytes: one block with its terminator.
+const TARGET_MAX: usize = BLOCK_BYTES as usize - 1;
+
+impl FileService for Runtime {
+    fn call(&self, _session: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
+        use Request as R;
+        match req {
+            R::Lookup { parent, name } => self.look_up(parent, &name),
+            R::Forget { ino, count } => self.forget(ino, count),
+            R::GetAttr { ino } => self.query(|st| st.attr(ino)).map(Reply::Attr),
+            R::SetAttr { ino, set } => self.mutate(|st| st.set_attr(ino, &set)).map(Reply::Attr),
+            R::ReadLink { ino } => self.read_link(ino),
+            R::MakeNode { parent, name, kind, perm, rdev } => {
+                self.make(cred, parent, &name, mode_of(kind) | perm & 0o7777, rdev, &[])
+            }
+            R::MakeDir { parent, name, perm } => {
+                let mode = mode_of(FileKind::Directory) | perm & 0o7777;
+                self.make(cred, parent, &name, mode, 0, &[])
+            }
+            R::Symlink { parent, name, target } => self.symlink(cred, parent, &name, &target),
+            R::Link { ino, parent, name } => self.mutate(|st| {
+                let time = st.now();
+                st.link(ino, parent, &name, time)?;
+                st.entry(ino)
+            }),
+            R::Unlink { parent, name } => self.mutate(|st| {
+                let time = st.now();
+                st.unlink(parent, &name, time).map(|_| Reply::Done)
+            }),
+            R::RemoveDir { parent, name } => self.mutate(|st| {
+                let time = st.now();
+                st.remove_dir(parent, &name, time).map(|_| Reply::Done)
+            }),
+            R::Rename { parent, name, new_parent, new_name, mode } => self.mutate(|st| {
+                let time = st.now();
+                st.rename((parent, &name), (new_parent, &new_name), mode, time)?;
+                Ok(Reply::Done)
+            }),
+            R::Create { parent, name, perm } => self.create_open(cred, parent, &name, perm),
+            R::Open { ino, write, truncate, kill_priv } => {
+                self.open_file(ino, write, truncate, kill_priv)
+            }
+            R::Release { handle } => self.release(handle),
+            R::Read { ino, offset, len } => self.read_data(ino, offset, len).map(Reply::Data),
+            R::Write { ino, offset, data, append, kill_priv } => {
+                self.write_data(cred, ino, (!append).then_some(offset), &data, kill_priv)
+            }
+            R::Fsync { ino, datasync } => self.fsync(ino, datasync).map(|()| Reply::Done),
+            R::Allocate { ino, mode, offset, len } => self.mutate(|st| {
+                let time = st.now();
+                st.allocate(ino, mode, offset, len, cred.uid == 0, time)?;
+                Ok(Reply::Done)
+            }),
+            R::Seek { ino, offset, whence } => {
+                self.query(|st| st.seek(ino, offset, whence)).map(Reply::Offset)
+            }
+            R::OpenDir { ino } => self.query(|st| {
+                st.load_dir(ino)?;
+                Ok(Reply::Opened { handle: st.open(ino) })
+            }),
+            R::ReadDir { handle, cookie, max_bytes, plus } => {
+                self.query(|st| st.read_dir(handle, cookie, max_bytes, plus)).map(Reply::Dir)
+            }
+            R::GetXattr { ino, name } => {
+                self.query(|st| st.get_xattr(ino, &name)).map(Reply::Data)
+            }
+            R::ListXattr { ino } => self.query(|st| st.list_xattrs(ino)).map(Reply::Names),
+            R::SetXattr { ino, name, value, mode } => self.mutate(|st| {
+                st.set_xattr(ino, &name, &value, mode).map(|()| Reply::Done)
+            }),
+            R::RemoveXattr { ino, name } => {
+                self.mutate(|st| st.remove_xattr(ino, &name).map(|()| Reply::Done))
+            }
+            R::StatFs => self.query(|st| Ok(Reply::Statfs(st.stat_fs()))),
+            R::SyncAll => self.sync_all().map(|()| Reply::Done),
+            R::Checkpoint => {
+                self.sync_all()?;
+                let report = self.checkpoint(siftfs_wire::Urgency::Emergency)?;
+                json(&report)
+            }
+            R::Status => self.status(),
+        }
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Reply> {
+    serde_json::to_string(value)
+        .map(Reply::Json)
+        .map_err(|e| siftfs_base::corrupt("status report", e.to_string()))
+}
+
+impl Runtime {
+    /// A request that changes nothing durable.
+    fn query<T>(&self, op: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut st = self.lock();
+        let result = op(&mut st);
+        st.shrink_caches();
+        result
+    }
+
+    fn look_up(&self, parent: InodeNr, name: &[u8]) -> Result<Reply> {
+        self.query(|st| {
+            let ino = match name {
+                b"." => parent,
+                b".." => st.parent_of_dir(parent)?,
+                _ => st.lookup_node(parent, name)?,
+            };
+            st.entry(ino)
+        })
+    }
+
+    fn forget(&self, ino: InodeNr, count: u64) -> Result<Reply> {
+        let orphan = {
+            let mut st = self.lock();
+            if let Some(node) = st.nodes.get_mut(&ino) {
+                node.lookups = node.lookups.saturating_sub(count);
+            }
+            st.queue_if_unreferenced(ino);
+            !st.evict_queue.is_empty()
+        };
+        if orphan { self.run_evictions() } else { Ok(Reply::Done) }
+    }
+
+    fn run_evictions(&self) -> Result<Reply> {
+        match self.mutate(|_| Ok(())) {
+            Err(Error::Posix(libc::EROFS)) | Ok(()) => Ok(Reply::Done),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn read_link(&self, ino: InodeNr) -> Result<Reply> {
+        self.query(|st| {
+            st.load(ino)?;
+            let node = st.nodes.get(&ino).expect("just loaded");
+            if !node.inode.is_symlink() {
+                return Err(errno(libc::EINVAL));
+            }
+            st.fs.symlink_read(&mut st.meta, &node.inode).map(Reply::Data)
+        })
+    }
+
+    fn make(
+        &self,
+        cred: &Credentials,
+        parent: InodeNr,
+        name: &[u8],
+        mode: u16,
+        rdev: u32,
+        target: &[u8],
+    ) -> Result<Reply> {
+        self.mutate(|st| {
+            let ino = st.make(cred, parent, name, mode, rdev, target)?;
+            st.entry(ino)
+        })
+    }
+
+    fn symlink(
+        &self,
+        cred: &Credentials,
+        parent: InodeNr,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Reply> {
+        if target.is_empty() {
+            return Err(errno(libc::ENOENT));
+        }
+        if target.len() > TARGET_MAX || target.contains(&0) {
+            return Err(errno(libc::ENAMETOOLONG));
+        }
+        self.make(cred, parent, name, mode_of(FileKind::Symlink) | 0o777, 0, target)
+    }
+
+    fn create_open(
+        &self,
+        cred: &Credentials,
+        parent: InodeNr,
+        name: &[u8],
+        perm: u16,
+    ) -> Result<Reply> {
+        self.mutate(|st| {
+            let mode = mode_of(FileKind::Regular) | perm & 0o7777;
+            let ino = st.make(cred, parent, name, mode, 0, &[])?;
+            let handle = st.open(ino);
+            let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
+            Ok(Reply::Created { attr, handle })
+        })
+    }
+
+    fn open_file(&self, ino: InodeNr, write: bool, truncate: bool, kill: bool) -> Result<Reply> {
+        if !truncate {
+            return self.query(|st| {
+                if write && st.config.read_only {
+                    return Err(errno(libc::EROFS));
+                }
+                st.load(ino)?;
+                if st.node(ino).inode.is_dir() {
+                    return Err(errno(libc::EISDIR));
+                }
+                Ok(Reply::Opened { handle: st.open(ino) })
+            });
+        }
+        self.mutate(|st| {
+            let time = st.now();
+            st.set_size(ino, 0, time)?;
+            if kill {
+                st.kill_privileges(ino)?;
+            }
+            Ok(Reply::Opened { handle: st.open(ino) })
+        })
+    }
+
+    fn release(&self, handle: Handle) -> Result<Reply> {
+        let orphan = {
+            let mut st = self.lock();
+            let file = st.handles.remove(&handle.0).ok_or_else(|| errno(libc::EBADF))?;
+            if let Some(node) = st.nodes.get_mut(&file.ino) {
+                node.opens = node.opens.saturating_sub(1);
+            }
+            st.queue_if_unreferenced(file.ino);
+            !st.evict_queue.is_empty()
+        };
+        if orphan { self.run_evictions() } else { Ok(Reply::Done) }
+    }
+
+    fn read_data(&self, ino: InodeNr, offset: u64, len: u32) -> Result<Vec<u8>> {
+        loop {
+            match self.query(|st| st.read(ino, offset, len))? {
+                Outcome::Done(data) => return Ok(data),
+                Outcome::Fill(plan) => self.fill(&plan)?,
+            }
+        }
+    }
+
+    fn fill(&self, plan: &crate::file::FillPlan) -> Result<()> {
+        let base = plan.read(self.readers())?;
+        self.lock().finish_fill(plan, &base)
+    }
+
+    fn write_data(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        offset: Option<u64>,
+        data: &[u8],
+        kill_priv: bool,
+    ) -> Result<Reply> {
+        let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
+        loop {
+            let outcome = self.mutate(|st| {
+                st.load(ino)?;
+                let time = st.now();
+                let at = offset.unwrap_or(st.node(ino).size);
+                let outcome = st.write(ino, at, data, cred.uid == 0, time)?;
+                if kill_priv && matches!(outcome, Outcome::Done(())) {
+                    st.kill_privileges(ino)?;
+                }
+                Ok(outcome)
+            })?;
+            match outcome {
+                Outcome::Done(()) => return Ok(Reply::Written { len }),
+                Outcome::Fill(plan) => self.fill(&plan)?,
+            }
+        }
+    }
+
+    fn status(&self) -> Result<Reply> {
+        let service = self.service_statistics()?;
+        let st = self.lock();
+        let report = serde_json::json!({
+            "runtime": st.stats,
+            "service": service,
+            "storage": self.counters.snapshot(),
+            "fsync_latency": self.latency.fsync_distribution(),
+            "failed": self.check().err().map(|e| e.to_string()),
+            "lsn": st.lsn,
+            "durable_lsn": self.seq.durable().0,
+            "transaction": st.txn_seq.0,
+            "reclaimed_transaction": st.reclaimed.0,
+            "unreclaimed_transactions": st.txns.len(),
+            "log": {
+                "journal_bytes": st.journal_len,
+                "journal_used": st.journal_used(),
+                "lanes": st.lanes.iter().map(|l| serde_json::json!({
+                    "bytes": l.len, "used": l.used(), "head": l.head, "tail": l.tail,
+                })).collect::<Vec<_>>(),
+            },
+            "cache": {
+                "pages": st.pages.len(),
+                "page_limit": st.pages.limit(),
+                "metadata_blocks": st.meta.len(),
+                "inodes": st.nodes.len(),
+                "dirty_bytes": st.dirty_bytes,
+            },
+            "pending": {
+                "name_operations": st.names.len(),
+                "metadata_blocks": st.meta.dirty_len(),
+                "inodes": st.inode_dirty.len(),
+                "reserved_blocks": st.reserved,
+                "orphans": st.orphans.len(),
+            },
+        });
+        drop(st);
+        json(&report)
+    }
+}
+
+impl State {
+    /// An `Entry` reply counts one reference for `Forget`.
+    fn entry(&mut self, ino: InodeNr) -> Result<Reply> {
+        let attr = self.attr(ino)?;
+        self.node_mut(ino).lookups += 1;
+        Ok(Reply::Entry(attr))
+    }
+
+    fn open(&mut self, ino: InodeNr) -> Handle {
+        let handle = self.next_handle;
+        self.next_handle += 1;
+        self.handles.insert(handle, OpenFile { ino });
+        self.node_mut(ino).opens += 1;
+        Handle(handle)
+    }
+
+    fn make(
+        &mut self,
+        cred: &Credentials,
+        parent: InodeNr,
+        name: &[u8],
+        mode: u16,
+        rdev: u32,
+        target: &[u8],
+    ) -> Result<InodeNr> {
+        self.load_dir(parent)?;
+        let is_dir = kind_of(mode) == FileKind::Directory;
+        let (mode, gid) = self.inherit(parent, mode, cred.gid, is_dir);
+        let time = self.now();
+        let new = NewInode { number: None, mode, uid: cred.uid, gid, rdev, target };
+        self.create(parent, name, &new, time)
+    }
+
+    fn read_dir(
+        &mut self,
+        handle: Handle,
+        cookie: u64,
+        max_bytes: u32,
+        plus: bool,
+    ) -> Result<Vec<DirEntry>> {
+        let ino = self.handles.get(&handle.0).ok_or_else(|| errno(libc::EBADF))?.ino;
+        self.load_dir(ino)?;
+        let mut entries: Vec<DirEntry> = Vec::new();
+        let mut untyped = Vec::new();
+        let mut bytes = 0usize;
+        let node = self.nodes.get(&ino).expect("just loaded");
+        let per_entry = if plus { 152 } else { 24 };
+        self.fs.dir_iterate(&mut self.meta, &node.inode, cookie, &mut |e| {
+            // Entries with one hash share a cookie: they go into one answer together.
+            let cost = (e.name.len() + per_entry) * (e.tied + 1);
+            let tied_to_last = entries.last().is_some_and(|l| l.cookie == e.cookie);
+            if !entries.is_empty() && !tied_to_last && bytes + cost > max_bytes as usize {
+                return false;
+            }
+            bytes += e.name.len() + per_entry;
+            let kind = kind_of_entry(e.ftype);
+            if kind.is_none() {
+                untyped.push(entries.len());
+            }
+            entries.push(DirEntry {
+                ino: e.ino,
+                cookie: e.cookie,
+                kind: kind.unwrap_or(FileKind::Regular),
+                name: e.name.to_vec(),
+                attr: None,
+            });
+            true
+        })?;
+        for i in untyped {
+            entries[i].kind = self.attr(entries[i].ino)?.kind;
+        }
+        if plus {
+            for entry in &mut entries {
+                entry.attr = self.entry_attr(ino, entry)?;
+            }
+        }
+        Ok(entries)
+    }
+
+    fn entry_attr(&mut self, dir: InodeNr, entry: &DirEntry) -> Result<Option<Attr>> {
+        if entry.name == b"." || entry.name == b".." {
+            return Ok(None);
+        }
+        let attr = self.attr(entry.ino)?;
+        let node = self.node_mut(entry.ino);
+        node.lookups += 1;
+        node.parent.get_or_insert(dir);
+        debug_assert!(entry.ino != ROOT_INO);
+        Ok(Some(attr))
+    }
+}

@@ -1,0 +1,80 @@
+//! A staging lane as the Runtime fills it: a ring with head and tail that only grow, one sentinel
+//! block that is never used (SIFT §4.2.1), and no record across the ring's end.
+
+use siftfs_base::{BLOCK_BYTES, Lsn};
+use std::collections::VecDeque;
+
+/// Space of one lane.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Bytes in the ring.
+    pub len: u64,
+    /// Where the next record may start.
+    pub head: u64,
+    /// Oldest byte still needed.
+    pub tail: u64,
+    /// Header checksum of the record that ends at `head`; 0 at the start of an epoch.
+    pub prev_crc: u32,
+    /// Records not yet known durable: LSN and end.
+    pub recent: VecDeque<(Lsn, u64)>,
+    /// Position up to which records are known durable (rule R14).
+    pub durable_pos: u64,
+    /// Head at the last cut: nothing staged since means nothing to journal for this lane.
+    pub cut_head: u64,
+}
+
+impl Lane {
+    /// An empty lane whose next record goes to `head`.
+    pub fn new(len: u64, head: u64) -> Self {
+        Self {
+            len,
+            head,
+            tail: head,
+            prev_crc: 0,
+            recent: VecDeque::new(),
+            durable_pos: head,
+            cut_head: head,
+        }
+    }
+
+    /// Where a record of `len` bytes would lie, if there is room: the gap at the ring's end counts.
+    pub fn place(&self, len: u64) -> Option<u64> {
+        assert!(len > 0 && len.is_multiple_of(BLOCK_BYTES), "records are whole blocks");
+        let pos = siftfs_log::place_record(self.head, len, self.len)?;
+        (pos + len - self.tail <= self.len - BLOCK_BYTES).then_some(pos)
+    }
+
+    /// The record placed at `pos` is fixed.
+    pub fn advance(&mut self, lsn: Lsn, pos: u64, len: u64, crc: u32) {
+        assert!(pos >= self.head && pos + len - self.tail <= self.len - BLOCK_BYTES);
+        self.head = pos + len;
+        self.prev_crc = crc;
+        self.recent.push_back((lsn, self.head));
+    }
+
+    /// Everything up to `durable` is durable.
+    pub fn note_durable(&mut self, durable: Lsn) {
+        while self.recent.front().is_some_and(|(lsn, _)| *lsn <= durable) {
+            self.durable_pos = self.recent.pop_front().expect("just seen").1;
+        }
+    }
+
+    /// Credits came back: clamped, so that the tail never passes the head.
+    pub fn reclaim(&mut self, tail: u64) {
+        self.tail = self.tail.max(tail.min(self.head));
+    }
+
+    /// Bytes between tail and head.
+    pub fn used(&self) -> u64 {
+        self.head - self.tail
+    }
+
+    /// The largest record it takes (rule R10).
+    pub fn max_record(&self) -> u64 {
+        siftfs_log::max_record_len(self.len)
+    }
+}
+
+#[cfg(test)]
+#[path = "lane_tests.rs"]
+mod tests;

@@ -1,0 +1,18 @@
+use super::*;
+
+#[test]
+fn wraps_with_a_gap_and_keeps_the_sentinel() {
+    let block = BLOCK_BYTES;
+    let mut lane = Lane::new(8 * block, 0);
+    assert_eq!(lane.place(7 * block), Some(0));
+    assert_eq!(lane.place(8 * block), None, "the sentinel block is never used");
+    lane.advance(Lsn(1), 0, 6 * block, 1);
+    assert_eq!(lane.place(2 * block), None);
+    lane.reclaim(100 * block);
+    assert_eq!(lane.tail, 6 * block, "over-release is clamped");
+    assert_eq!(lane.place(3 * block), Some(8 * block), "a record never crosses the end");
+    lane.advance(Lsn(2), 8 * block, 3 * block, 2);
+    assert_eq!(lane.used(), 5 * block);
+    assert_eq!(lane.place(2 * block), Some(11 * block));
+    assert_eq!(lane.place(3 * block), None);
+}

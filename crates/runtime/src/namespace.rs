@@ -1,0 +1,505 @@
+//! Operations on names: what live requests and recovery both call.
+
+use crate::state::State;
+use siftfs_base::{InodeNr, Result, Timestamp, errno};
+use siftfs_ext4::format::{S_IFDIR, S_IFLNK, S_IFMT};
+use siftfs_ext4::Inode;
+use siftfs_log::NameOpKind;
+use siftfs_proto::{FileKind, RenameMode};
+
+/// Longest name in bytes.
+pub const NAME_MAX: usize = 255;
+/// Blocks an insert may allocate at worst (leaf split, index split, extent path).
+const INSERT_BLOCKS: u64 = 8;
+
+/// Is it a name an operation may bind or remove?
+pub fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX {
+        return Err(errno(libc::ENAMETOOLONG));
+    }
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        return Err(errno(libc::EINVAL));
+    }
+    if name == b"." || name == b".." {
+        return Err(errno(libc::EEXIST));
+    }
+    Ok(())
+}
+
+/// What to create.
+pub struct NewInode<'a> {
+    /// `None`: allocate a number and generation.
+    pub number: Option<(InodeNr, u32)>,
+    /// Type and permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number.
+    pub rdev: u32,
+    /// Symlink target.
+    pub target: &'a [u8],
+}
+
+impl State {
+    /// The inode a name is bound to, with its type from the entry.
+    pub fn lookup(&mut self, dir: InodeNr, name: &[u8]) -> Result<Option<InodeNr>> {
+        self.load_dir(dir)?;
+        if name.len() > NAME_MAX {
+            return Err(errno(libc::ENAMETOOLONG));
+        }
+        let node = self.nodes.get(&dir).expect("just loaded");
+        let found = self.fs.dir_lookup(&mut self.meta, &node.inode, name)?;
+        Ok(found.map(|f| f.ino))
+    }
+
+    /// As `lookup`, and the inode is loaded. ENOENT when unbound.
+    pub fn lookup_node(&mut self, dir: InodeNr, name: &[u8]) -> Result<InodeNr> {
+        let ino = self.lookup(dir, name)?.ok_or_else(|| errno(libc::ENOENT))?;
+        self.load(ino)?;
+        if !self.node(ino).inode.is_dir() || self.node(ino).parent.is_none() {
+            self.node_mut(ino).parent = Some(dir);
+        }
+        Ok(ino)
+    }
+
+    fn dir_changed(&mut self, dir: InodeNr, time: Timestamp) {
+        let node = self.node_mut(dir);
+        node.inode.mtime = time;
+        node.inode.ctime = time;
+        node.size = node.inode.size;
+        self.mark_inode(dir);
+    }
+
+    fn require_live_dir(&mut self, dir: InodeNr) -> Result<()> {
+        self.load_dir(dir)?;
+        if self.node(dir).inode.nlink == 0 {
+            return Err(errno(libc::ENOENT));
+        }
+        Ok(())
+    }
+
+    fn insert_entry(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
+        let ftype = entry_type(self.node(ino).inode.mode);
+        let node = self.nodes.get_mut(&dir).expect("loaded before use");
+        self.fs.dir_insert(&mut self.meta, &mut node.inode, name, ino, ftype)
+    }
+
+    fn remove_entry(&mut self, dir: InodeNr, name: &[u8]) -> Result<()> {
+        let node = self.nodes.get(&dir).expect("loaded before use");
+        self.fs.dir_remove(&mut self.meta, &node.inode, name).map(drop)
+    }
+
+    fn replace_entry(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
+        let ftype = entry_type(self.node(ino).inode.mode);
+        let node = self.nodes.get(&dir).expect("loaded before use");
+        self.fs.dir_replace(&mut self.meta, &node.inode, name, ino, ftype).map(drop)
+    }
+
+    /// Makes an inode and binds its first name.
+    pub fn create(
+        &mut self,
+        dir: InodeNr,
+        name: &[u8],
+        new: &NewInode<'_>,
+        time: Timestamp,
+    ) -> Result<InodeNr> {
+        check_name(name)?;
+        self.require_live_dir(dir)?;
+        if self.lookup(dir, name)?.is_some() {
+            return Err(errno(libc::EEXIST));
+        }
+        let is_dir = new.mode & S_IFMT == S_IFDIR;
+        if is_dir && !self.node(dir).inode.can_link() {
+            return Err(errno(libc::EMLINK));
+        }
+        self.begin(INSERT_BLOCKS + 2)?;
+        if new.number.is_none() && self.fs.available_inodes() == 0 {
+            return Err(self.shortage());
+        }
+        let (ino, generation) = match new.number {
+            Some((ino, generation)) => {
+                self.fs.alloc_inode_at(&mut self.meta, ino, is_dir)?;
+                (ino, generation)
+            }
+            None => {
+                let ino = self.fs.alloc_inode(&mut self.meta, dir, is_dir)?;
+                // LSNs never repeat, so neither does (number, generation) in practice (R5).
+                (ino, (self.lsn as u32).wrapping_add(0x5146_5301) | 1)
+            }
+        };
+        self.orphans.remove(&ino);
+        let inode = self.build_inode(ino, generation, new, time, dir, is_dir)?;
+        let mut node = crate::node::Node::new(inode);
+        node.parent = Some(dir);
+        self.nodes.insert(ino, node);
+        self.node_clock.push_back(ino);
+        self.insert_entry(dir, name, ino)?;
+        if is_dir {
+            self.node_mut(dir).inode.inc_nlink();
+        }
+        self.mark_inode(ino);
+        self.dir_changed(dir, time);
+        self.log_name_op(
+            time,
+            NameOpKind::Create {
+                dir,
+                name: name.to_vec(),
+                ino,
+                generation,
+                mode: u32::from(new.mode),
+                uid: new.uid,
+                gid: new.gid,
+                rdev: new.rdev,
+                target: new.target.to_vec(),
+            },
+            false,
+        );
+        Ok(ino)
+    }
+
+    fn build_inode(
+        &mut self,
+        ino: InodeNr,
+        generation: u32,
+        new: &NewInode<'_>,
+        time: Timestamp,
+        dir: InodeNr,
+        is_dir: bool,
+    ) -> Result<Inode> {
+        let mut inode = self.fs.new_inode(ino, generation, new.mode, time);
+        inode.uid = new.uid;
+        inode.gid = new.gid;
+        inode.nlink = 1;
+        match new.mode & S_IFMT {
+            S_IFDIR => {
+                inode.nlink = 2;
+                self.fs.dir_init(&mut self.meta, &mut inode, dir)?;
+            }
+            // A long target is metadata here, as in ext4's own journaling.
+            S_IFLNK => self.fs.symlink_init(&mut self.meta, &mut inode, new.target)?,
+            _ if !is_dir && new.rdev != 0 => inode.set_rdev(new.rdev),
+            _ => {}
+        }
+        Ok(inode)
+    }
+
+    /// Binds one more name.
+    pub fn link(&mut self, ino: InodeNr, dir: InodeNr, name: &[u8], time: Timestamp) -> Result<()> {
+        check_name(name)?;
+        self.require_live_dir(dir)?;
+        self.load(ino)?;
+        let inode = &self.node(ino).inode;
+        if inode.is_dir() {
+            return Err(errno(libc::EPERM));
+        }
+        if inode.nlink == 0 {
+            return Err(errno(libc::ENOENT));
+        }
+        if self.lookup(dir, name)?.is_some() {
+            return Err(errno(libc::EEXIST));
+        }
+        if !self.node(ino).inode.can_link() {
+            return Err(errno(libc::EMLINK));
+        }
+        self.begin(INSERT_BLOCKS)?;
+        self.insert_entry(dir, name, ino)?;
+        let node = self.node_mut(ino);
+        node.inode.inc_nlink();
+        node.inode.ctime = time;
+        // Several parents from now on: the one known no longer stands for all (rule R17).
+        node.parent = None;
+        self.mark_inode(ino);
+        self.dir_changed(dir, time);
+        self.log_name_op(time, NameOpKind::Link { dir, name: name.to_vec(), ino }, false);
+        Ok(())
+    }
+
+    /// Removes a name of anything but a directory.
+    pub fn unlink(&mut self, dir: InodeNr, name: &[u8], time: Timestamp) -> Result<InodeNr> {
+        let ino = self.lookup_node(dir, name)?;
+        if self.node(ino).inode.is_dir() {
+            return Err(errno(libc::EISDIR));
+        }
+        self.begin(0)?;
+        self.remove_entry(dir, name)?;
+        self.dir_changed(dir, time);
+        self.drop_link(ino, time)?;
+        self.log_name_op(time, NameOpKind::Unlink { dir, name: name.to_vec(), ino }, false);
+        Ok(ino)
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_dir(&mut self, dir: InodeNr, name: &[u8], time: Timestamp) -> Result<InodeNr> {
+        if name == b"." {
+            return Err(errno(libc::EINVAL));
+        }
+        if name == b".." {
+            return Err(errno(libc::ENOTEMPTY));
+        }
+        let ino = self.lookup_node(dir, name)?;
+        self.require_empty_dir(ino)?;
+        self.begin(0)?;
+        self.remove_entry(dir, name)?;
+        self.node_mut(dir).inode.dec_nlink()?;
+        self.dir_changed(dir, time);
+        self.kill_dir(ino, time)?;
+        self.log_name_op(time, NameOpKind::RemoveDir { dir, name: name.to_vec(), ino }, false);
+        Ok(ino)
+    }
+
+    fn require_empty_dir(&mut self, ino: InodeNr) -> Result<()> {
+        self.load_dir(ino)?;
+        let node = self.nodes.get(&ino).expect("just loaded");
+        if !self.fs.dir_is_empty(&mut self.meta, &node.inode)? {
+            return Err(errno(libc::ENOTEMPTY));
+        }
+        Ok(())
+    }
+
+    /// An emptied directory lost its name.
+    fn kill_dir(&mut self, ino: InodeNr, time: Timestamp) -> Result<()> {
+        let node = self.node_mut(ino);
+        node.inode.nlink = 0;
+        node.inode.ctime = time;
+        self.became_orphan(ino)
+    }
+
+    fn drop_link(&mut self, ino: InodeNr, time: Timestamp) -> Result<()> {
+        let node = self.node_mut(ino);
+        node.inode.dec_nlink()?;
+        node.inode.ctime = time;
+        if node.inode.nlink == 0 {
+            return self.became_orphan(ino);
+        }
+        self.mark_inode(ino);
+        Ok(())
+    }
+
+    fn became_orphan(&mut self, ino: InodeNr) -> Result<()> {
+        self.orphans.insert(ino);
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.fs.orphan_add(&mut self.meta, &node.inode)?;
+        self.mark_inode(ino);
+        self.queue_if_unreferenced(ino);
+        Ok(())
+    }
+
+    /// Renames; the reply names nothing, the displaced inode is dealt with here.
+    pub fn rename(
+        &mut self,
+        from: (InodeNr, &[u8]),
+        to: (InodeNr, &[u8]),
+        mode: RenameMode,
+        time: Timestamp,
+    ) -> Result<()> {
+        check_name(from.1).map_err(|_| errno(libc::EBUSY))?;
+        check_name(to.1).map_err(|e| if e.errno() == libc::EEXIST { errno(libc::EBUSY) } else { e })?;
+        self.require_live_dir(from.0)?;
+        self.require_live_dir(to.0)?;
+        let ino = self.lookup_node(from.0, from.1)?;
+        let target = self.lookup(to.0, to.1)?;
+        match (mode, target) {
+            (RenameMode::NoReplace, Some(_)) => Err(errno(libc::EEXIST)),
+            (RenameMode::Exchange, None) => Err(errno(libc::ENOENT)),
+            (_, Some(t)) if t == ino => Ok(()),
+            (RenameMode::Exchange, Some(other)) => self.exchange(from, ino, to, other, time),
+            (_, target) => self.rename_replace(from, ino, to, target, time),
+        }
+    }
+
+    /// Would `dir` come to lie below `ino`?
+    fn is_below(&mut self, ino: InodeNr, mut dir: InodeNr) -> Result<bool> {
+        let mut depth = 0u32;
+        loop {
+            if dir == ino {
+                return Ok(true);
+            }
+            if dir == siftfs_proto::ROOT_INO {
+                return Ok(false);
+            }
+            dir = self.parent_of_dir(dir)?;
+            depth += 1;
+            if depth > 1_000_000 {
+                return Err(siftfs_base::corrupt("directory tree", "the parents form a loop"));
+            }
+        }
+    }
+
+    /// The directory's `..`.
+    pub fn parent_of_dir(&mut self, dir: InodeNr) -> Result<InodeNr> {
+        self.load_dir(dir)?;
+        let node = self.nodes.get(&dir).expect("just loaded");
+        self.fs.dir_dotdot(&mut self.meta, &node.inode)
+    }
+
+    fn rename_replace(
+        &mut self,
+        from: (InodeNr, &[u8]),
+        ino: InodeNr,
+        to: (InodeNr, &[u8]),
+        target: Option<InodeNr>,
+        time: Timestamp,
+    ) -> Result<()> {
+        let is_dir = self.node(ino).inode.is_dir();
+        if is_dir && from.0 != to.0 && self.is_below(ino, to.0)? {
+            return Err(errno(libc::EINVAL));
+        }
+        if let Some(t) = target {
+            self.check_displaced(is_dir, t)?;
+        } else if is_dir && from.0 != to.0 && !self.node(to.0).inode.can_link() {
+            return Err(errno(libc::EMLINK));
+        }
+        self.begin(INSERT_BLOCKS)?;
+        match target {
+            Some(_) => self.replace_entry(to.0, to.1, ino)?,
+            None => self.insert_entry(to.0, to.1, ino)?,
+        }
+        self.remove_entry(from.0, from.1)?;
+        if is_dir && from.0 != to.0 {
+            self.move_dotdot(ino, from.0, to.0)?;
+        }
+        if let Some(t) = target {
+            if is_dir {
+                self.node_mut(to.0).inode.dec_nlink()?;
+                self.kill_dir(t, time)?;
+            } else {
+                self.drop_link(t, time)?;
+                self.node_mut(ino).push_next = true;
+            }
+        }
+        let node = self.node_mut(ino);
+        node.inode.ctime = time;
+        node.parent = (is_dir || node.inode.nlink == 1).then_some(to.0);
+        self.mark_inode(ino);
+        self.dir_changed(from.0, time);
+        self.dir_changed(to.0, time);
+        let kind = NameOpKind::Rename {
+            dir: from.0,
+            name: from.1.to_vec(),
+            new_dir: to.0,
+            new_name: to.1.to_vec(),
+            ino,
+            displaced: target.unwrap_or(0),
+        };
+        self.log_name_op(time, kind, is_dir);
+        Ok(())
+    }
+
+    fn check_displaced(&mut self, is_dir: bool, target: InodeNr) -> Result<()> {
+        self.load(target)?;
+        match (is_dir, self.node(target).inode.is_dir()) {
+            (true, false) => Err(errno(libc::ENOTDIR)),
+            (false, true) => Err(errno(libc::EISDIR)),
+            (true, true) => self.require_empty_dir(target),
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// A directory moved from one parent to another: `..` and both link counts follow.
+    fn move_dotdot(&mut self, ino: InodeNr, old: InodeNr, new: InodeNr) -> Result<()> {
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.fs.dir_set_dotdot(&mut self.meta, &node.inode, new)?;
+        self.node_mut(old).inode.dec_nlink()?;
+        self.node_mut(new).inode.inc_nlink();
+        Ok(())
+    }
+
+    fn exchange(
+        &mut self,
+        a: (InodeNr, &[u8]),
+        a_ino: InodeNr,
+        b: (InodeNr, &[u8]),
+        b_ino: InodeNr,
+        time: Timestamp,
+    ) -> Result<()> {
+        self.load(b_ino)?;
+        let (a_dir, b_dir) = (self.node(a_ino).inode.is_dir(), self.node(b_ino).inode.is_dir());
+        if a_dir && self.is_below(a_ino, b.0)? || b_dir && self.is_below(b_ino, a.0)? {
+            return Err(errno(libc::EINVAL));
+        }
+        self.begin(INSERT_BLOCKS)?;
+        self.replace_entry(a.0, a.1, b_ino)?;
+        self.replace_entry(b.0, b.1, a_ino)?;
+        if a.0 != b.0 {
+            if a_dir {
+                self.move_dotdot(a_ino, a.0, b.0)?;
+            }
+            if b_dir {
+                self.move_dotdot(b_ino, b.0, a.0)?;
+            }
+        }
+        for (ino, parent) in [(a_ino, b.0), (b_ino, a.0)] {
+            let node = self.node_mut(ino);
+            node.inode.ctime = time;
+            node.parent = (node.inode.is_dir() || node.inode.nlink == 1).then_some(parent);
+            self.mark_inode(ino);
+        }
+        self.dir_changed(a.0, time);
+        self.dir_changed(b.0, time);
+        let kind = NameOpKind::Exchange {
+            dir: a.0,
+            name: a.1.to_vec(),
+            ino: a_ino,
+            other_dir: b.0,
+            other_name: b.1.to_vec(),
+            other_ino: b_ino,
+        };
+        self.log_name_op(time, kind, a_dir || b_dir);
+        Ok(())
+    }
+}
+
+/// The type code of a directory entry for an inode's mode.
+fn entry_type(mode: u16) -> u8 {
+    match kind_of(mode) {
+        FileKind::Regular => 1,
+        FileKind::Directory => 2,
+        FileKind::CharDevice => 3,
+        FileKind::BlockDevice => 4,
+        FileKind::Fifo => 5,
+        FileKind::Socket => 6,
+        FileKind::Symlink => 7,
+    }
+}
+
+/// The file kind of a directory entry's type code; `None` for unknown.
+pub fn kind_of_entry(code: u8) -> Option<FileKind> {
+    Some(match code {
+        1 => FileKind::Regular,
+        2 => FileKind::Directory,
+        3 => FileKind::CharDevice,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        7 => FileKind::Symlink,
+        _ => return None,
+    })
+}
+
+/// The type bits of `st_mode` for a file kind.
+pub fn mode_of(kind: FileKind) -> u16 {
+    match kind {
+        FileKind::Fifo => 0o010_000,
+        FileKind::CharDevice => 0o020_000,
+        FileKind::Directory => 0o040_000,
+        FileKind::BlockDevice => 0o060_000,
+        FileKind::Regular => 0o100_000,
+        FileKind::Symlink => 0o120_000,
+        FileKind::Socket => 0o140_000,
+    }
+}
+
+/// The file kind of a mode.
+pub fn kind_of(mode: u16) -> FileKind {
+    match mode & S_IFMT {
+        0o010_000 => FileKind::Fifo,
+        0o020_000 => FileKind::CharDevice,
+        0o040_000 => FileKind::Directory,
+        0o060_000 => FileKind::BlockDevice,
+        0o120_000 => FileKind::Symlink,
+        0o140_000 => FileKind::Socket,
+        _ => FileKind::Regular,
+    }
+}

@@ -1,0 +1,153 @@
+//! An inode in memory: its ext4 form as the next transaction will journal it, what the
+//! application sees beyond that, and what is not durable yet.
+
+use crate::overlay::Overlay;
+use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, RangeSet};
+use siftfs_ext4::Inode;
+
+/// Changes of one inode since its last durable state, as a staged transaction must carry them.
+/// Two generations exist: what the running transaction will journal, and what the transaction in
+/// flight has taken but not made durable.
+#[derive(Clone, Debug, Default)]
+pub struct Delta {
+    /// Attributes (mode, owner, times, flags) changed.
+    pub attrs: bool,
+    /// Times alone changed (fdatasync may leave them).
+    pub times: bool,
+    /// Size changed (without data saying so).
+    pub size: bool,
+    /// Extended attributes changed.
+    pub xattrs: bool,
+    /// Smallest size reached by a truncation (rule R6).
+    pub min_size: Option<u64>,
+    /// Ranges that became zero or unmapped (rule R6).
+    pub zeros: RangeSet,
+    /// Preallocations: offset, length, keep size.
+    pub allocs: Vec<(u64, u64, bool)>,
+}
+
+impl Delta {
+    /// Nothing changed?
+    pub fn is_empty(&self) -> bool {
+        !self.attrs && !self.times && self.is_empty_for_datasync()
+    }
+
+    /// Nothing changed that fdatasync owes?
+    pub fn is_empty_for_datasync(&self) -> bool {
+        !self.attrs
+            && !self.size
+            && !self.xattrs
+            && self.min_size.is_none()
+            && self.zeros.is_empty()
+            && self.allocs.is_empty()
+    }
+
+    /// `later` happened after `self`.
+    pub fn merge(&mut self, later: Delta) {
+        self.attrs |= later.attrs;
+        self.times |= later.times;
+        self.size |= later.size;
+        self.xattrs |= later.xattrs;
+        if let Some(min) = later.min_size {
+            self.min_size = Some(self.min_size.map_or(min, |m| m.min(min)));
+        }
+        self.zeros.union(&later.zeros);
+        self.allocs.extend(later.allocs);
+    }
+}
+
+/// See the module's text.
+pub struct Node {
+    /// As the next transaction will write it. For a regular file `inode.size` is the *journaled*
+    /// size: it never exceeds what is durable or explicitly extended (rule R20).
+    pub inode: Inode,
+    /// The size the application sees, in bytes.
+    pub size: u64,
+    /// Directory through which it was last found; for permission closures (rule R17).
+    pub parent: Option<InodeNr>,
+    /// Open handles.
+    pub opens: u32,
+    /// References the Frontend's lookups hold.
+    pub lookups: u64,
+    /// Changes since the last durable state, not yet taken by a transaction.
+    pub delta: Delta,
+    /// Changes the transaction in flight has taken.
+    pub delta_in_flight: Delta,
+    /// Bytes in the page cache that nothing durable holds.
+    pub dirty: RangeSet,
+    /// Bytes the transaction in flight writes straight to the area.
+    pub pushing: RangeSet,
+    /// Where staged and journaled bytes lie.
+    pub overlay: Overlay,
+    /// File blocks without a home for which space is reserved.
+    pub reserved: RangeSet,
+    /// Monotonic time of the oldest unsynced data, in nanoseconds.
+    pub dirty_since: Option<u64>,
+    /// The next transaction must push the data (replaced by rename or truncate, rule R20).
+    pub push_next: bool,
+    /// The newest staged transaction that carries something of this inode.
+    pub staged: Lsn,
+    /// Changes whenever the mapping of file blocks to area blocks changes.
+    pub map_version: u64,
+    /// Extents beyond the size are still to be removed (a truncation too large for one
+    /// transaction).
+    pub trunc_pending: bool,
+}
+
+impl Node {
+    /// A node for an inode just read or made.
+    pub fn new(inode: Inode) -> Self {
+        let size = inode.size;
+        Self {
+            inode,
+            size,
+            parent: None,
+            opens: 0,
+            lookups: 0,
+            delta: Delta::default(),
+            delta_in_flight: Delta::default(),
+            dirty: RangeSet::new(),
+            pushing: RangeSet::new(),
+            overlay: Overlay::default(),
+            reserved: RangeSet::new(),
+            dirty_since: None,
+            push_next: false,
+            staged: Lsn(0),
+            map_version: 0,
+            trunc_pending: false,
+        }
+    }
+
+    /// Everything not durable: both generations of changes.
+    pub fn whole_delta(&self) -> Delta {
+        let mut delta = self.delta_in_flight.clone();
+        delta.merge(self.delta.clone());
+        delta
+    }
+
+    /// Bytes that nothing durable holds: dirty and in flight.
+    pub fn undurable(&self) -> RangeSet {
+        let mut ranges = self.dirty.clone();
+        ranges.union(&self.pushing);
+        ranges
+    }
+
+    /// May the node be forgotten and read again later?
+    pub fn evictable(&self) -> bool {
+        self.opens == 0
+            && self.lookups == 0
+            && self.delta.is_empty()
+            && self.delta_in_flight.is_empty()
+            && self.dirty.is_empty()
+            && self.pushing.is_empty()
+            && self.overlay.is_empty()
+            && !self.trunc_pending
+            && self.inode.nlink > 0
+    }
+
+    /// Must page `index` stay in the cache?
+    pub fn page_busy(&self, index: u64) -> bool {
+        let (start, end) = (index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES);
+        self.dirty.overlaps(start, end) || self.pushing.overlaps(start, end)
+    }
+}

@@ -1,0 +1,234 @@
+//! Recovery's half of the one apply path: staged transactions become operations of the code that live
+//! requests run (rules R1, R2, R18).
+
+use crate::assembly::Push;
+use crate::overlay::{RecordRef, Source};
+use crate::runtime::Runtime;
+use crate::state::State;
+use siftfs_base::{Error, InodeNr, Lsn, Result, corrupt};
+use siftfs_ext4::format::S_IFMT;
+use siftfs_log::{InodeItem, Item, NameOp, NameOpKind};
+use siftfs_proto::{Allocate, RenameMode};
+use siftfs_wire::Urgency;
+use std::sync::Arc;
+
+/// A validated staged transaction found in a lane.
+pub struct FoundRecord {
+    /// Where it lies.
+    pub record: RecordRef,
+    /// What it says.
+    pub items: Vec<Item>,
+}
+
+/// What transactions cut by recovery say, instead of the live numbers.
+#[derive(Clone, Debug)]
+pub struct RecoveryCut {
+    /// Operations up to here were in the base before recovery began.
+    pub ops_cut: Lsn,
+    /// Staged transactions up to here are applied.
+    pub staged_cut: Lsn,
+    /// Lane positions up to which records are applied.
+    pub lane_upto: Vec<u64>,
+}
+
+impl Runtime {
+    /// Enters recovery: what is applied from here on is already durable in the lanes.
+    pub fn begin_recovery(&self, base: RecoveryCut) {
+        let mut st = self.lock();
+        st.replaying = true;
+        st.recovery = Some(base);
+    }
+
+    /// Applies one staged transaction; records come in LSN order. Returns false if the base
+    /// contains it already.
+    pub fn apply(&self, found: FoundRecord) -> Result<bool> {
+        let (lsn, lane) = (found.record.lsn, usize::from(found.record.lane.0));
+        let end = found.record.pos + u64::from(found.record.len);
+        let full = {
+            let st = self.lock();
+            st.transaction_blocks() * 2 > st.max_transaction_blocks()
+        };
+        if full {
+            self.commit(&Push::All)?;
+            self.checkpoint(Urgency::Emergency)?;
+        }
+        let mut st = self.lock();
+        let cut = st.recovery.clone().expect("begin_recovery comes first");
+        let newer = lsn > cut.staged_cut;
+        if newer {
+            let record = Arc::new(found.record);
+            for item in &found.items {
+                st.apply_item(item, &record, cut.ops_cut).map_err(|e| explain(e, lsn))?;
+            }
+        }
+        let cut = st.recovery.as_mut().expect("begin_recovery comes first");
+        cut.staged_cut = cut.staged_cut.max(lsn);
+        cut.lane_upto[lane] = cut.lane_upto[lane].max(end);
+        st.lsn = st.lsn.max(lsn.0);
+        Ok(newer)
+    }
+
+    /// Everything is applied: journals and checkpoints the rest, removes orphans, and returns how
+    /// many those were. The log is empty afterwards.
+    pub fn finish_recovery(&self, floor: Lsn) -> Result<u64> {
+        let orphans = {
+            let mut st = self.lock();
+            let upto = Lsn(st.lsn.max(floor.0));
+            st.lsn = upto.0;
+            let cut = st.recovery.as_mut().expect("begin_recovery comes first");
+            (cut.ops_cut, cut.staged_cut) = (upto, upto);
+            st.orphans.len() as u64
+        };
+        self.settle()?;
+        Ok(orphans)
+    }
+}
+
+fn explain(e: Error, lsn: Lsn) -> Error {
+    match e {
+        Error::Io { .. } | Error::Latched(_) => e,
+        other => corrupt(
+            format!("staged transaction {}", lsn.0),
+            format!("it cannot be applied to the file system as it is: {other}"),
+        ),
+    }
+}
+
+impl State {
+    fn apply_item(&mut self, item: &Item, record: &Arc<RecordRef>, ops_cut: Lsn) -> Result<()> {
+        match item {
+            Item::NameOp(op) if op.lsn <= ops_cut => Ok(()),
+            Item::NameOp(op) => self.apply_name_op(op),
+            Item::Inode(i) => self.apply_inode(i),
+            Item::Data { ino, generation, offset, len, data_offset } => {
+                self.expect(*ino, *generation)?;
+                self.apply_data(*ino, *offset, u64::from(*len), record, *data_offset)
+            }
+            Item::Zero { ino, generation, offset, len } => {
+                self.expect(*ino, *generation)?;
+                self.punch(*ino, *offset, offset.saturating_add(*len))
+            }
+            Item::Truncate { ino, generation, size } => {
+                self.expect(*ino, *generation)?;
+                let time = self.node(*ino).inode.mtime;
+                if *size < self.node(*ino).size { self.set_size(*ino, *size, time) } else { Ok(()) }
+            }
+            Item::Allocate { ino, generation, offset, len, keep_size } => {
+                self.expect(*ino, *generation)?;
+                let mode = if *keep_size { Allocate::KeepSize } else { Allocate::Grow };
+                let time = self.node(*ino).inode.mtime;
+                self.allocate(*ino, mode, *offset, *len, true, time)
+            }
+            Item::Xattrs { ino, generation, list } => {
+                self.expect(*ino, *generation)?;
+                self.replace_xattrs(*ino, list)
+            }
+        }
+    }
+
+    /// The inode must be the one the record meant.
+    fn expect(&mut self, ino: InodeNr, generation: u32) -> Result<()> {
+        self.load(ino)?;
+        let found = self.node(ino).inode.generation;
+        if found != generation {
+            return Err(corrupt(
+                format!("inode {ino}"),
+                format!("generation {found}, the record speaks of {generation}"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn apply_data(
+        &mut self,
+        ino: InodeNr,
+        offset: u64,
+        len: u64,
+        record: &Arc<RecordRef>,
+        data_offset: u32,
+    ) -> Result<()> {
+        let end = offset.checked_add(len).ok_or_else(|| corrupt("staged data", "beyond 2^64"))?;
+        self.zero_gap(ino, offset)?;
+        let source = Source::Staged { record: record.clone(), offset: data_offset };
+        let node = self.node_mut(ino);
+        node.overlay.insert(offset, end, source);
+        node.size = node.size.max(end);
+        node.inode.size = node.size;
+        self.overlay_dirty.insert(ino);
+        self.overlay_added += 1;
+        self.mark_inode(ino);
+        Ok(())
+    }
+
+    fn apply_inode(&mut self, item: &InodeItem) -> Result<()> {
+        self.expect(item.ino, item.generation)?;
+        if let Some(size) = item.size
+            && size != self.node(item.ino).size
+        {
+            self.set_size(item.ino, size, item.mtime)?;
+        }
+        let inode = &mut self.node_mut(item.ino).inode;
+        let mode = u16::try_from(item.mode).map_err(|_| corrupt("inode mode", "too large"))?;
+        if mode & S_IFMT != inode.mode & S_IFMT {
+            return Err(corrupt(format!("inode {}", item.ino), "the record gives it another type"));
+        }
+        inode.mode = mode;
+        (inode.uid, inode.gid) = (item.uid, item.gid);
+        (inode.atime, inode.mtime, inode.ctime) = (item.atime, item.mtime, item.ctime);
+        self.mark_inode(item.ino);
+        Ok(())
+    }
+
+    fn apply_name_op(&mut self, op: &NameOp) -> Result<()> {
+        let time = op.time;
+        match &op.kind {
+            NameOpKind::Create { dir, name, ino, generation, mode, uid, gid, rdev, target } => {
+                let new = crate::namespace::NewInode {
+                    number: Some((*ino, *generation)),
+                    mode: u16::try_from(*mode).map_err(|_| corrupt("mode", "too large"))?,
+                    uid: *uid,
+                    gid: *gid,
+                    rdev: *rdev,
+                    target,
+                };
+                self.create(*dir, name, &new, time).map(drop)
+            }
+            NameOpKind::Link { dir, name, ino } => self.link(*ino, *dir, name, time),
+            NameOpKind::Unlink { dir, name, ino } => {
+                self.bound(*dir, name, *ino)?;
+                self.unlink(*dir, name, time).map(drop)
+            }
+            NameOpKind::RemoveDir { dir, name, ino } => {
+                self.bound(*dir, name, *ino)?;
+                self.remove_dir(*dir, name, time).map(drop)
+            }
+            NameOpKind::Rename { dir, name, new_dir, new_name, ino, displaced } => {
+                self.bound(*dir, name, *ino)?;
+                if *displaced != 0 {
+                    self.bound(*new_dir, new_name, *displaced)?;
+                }
+                let mode =
+                    if *displaced == 0 { RenameMode::NoReplace } else { RenameMode::Replace };
+                self.rename((*dir, name), (*new_dir, new_name), mode, time)
+            }
+            NameOpKind::Exchange { dir, name, ino, other_dir, other_name, other_ino } => {
+                self.bound(*dir, name, *ino)?;
+                self.bound(*other_dir, other_name, *other_ino)?;
+                self.rename((*dir, name), (*other_dir, other_name), RenameMode::Exchange, time)
+            }
+        }
+    }
+
+    /// The name must be bound to the inode the record meant.
+    fn bound(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
+        let found = self.lookup(dir, name)?;
+        if found != Some(ino) {
+            let name = String::from_utf8_lossy(name);
+            return Err(corrupt(
+                format!("name {name:?} in directory inode {dir}"),
+                format!("bound to inode {found:?}, the record speaks of inode {ino}"),
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,492 @@
+//! The Runtime: the state under its lock, and the steps that run without it.
+//!
+//! Starts no threads. A host drives [`Runtime::tick`] and delivers the Service's messages to
+//! [`Runtime::on_service`]; any caller that needs background progress makes it on its own thread.
+
+use crate::assembly::Push;
+use crate::capture::{Outcome, Selection, Staged};
+use crate::config::Config;
+use crate::lane::Lane;
+use crate::meta_cache::MetaCache;
+use crate::page_cache::PageCache;
+use crate::sequencer::{Sequencer, WriteMode};
+use crate::state::{self, Readers, State};
+use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
+use siftfs_device::{Counters, Origin, StagingWriter};
+use siftfs_ext4::Fs;
+use siftfs_wire::{CheckpointReport, FromService, ToService, Urgency};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The Runtime's end of the block protocol.
+pub trait ServiceLink: Send + Sync {
+    /// Hands a message over; answers come through [`Runtime::on_service`], possibly before this
+    /// returns. Never called with the state lock held.
+    fn send(&self, message: ToService) -> Result<()>;
+}
+
+/// What a Runtime is made of.
+pub struct Parts {
+    /// Settings.
+    pub config: Config,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Device readers.
+    pub readers: Readers,
+    /// The right to write the lanes.
+    pub lanes: Vec<StagingWriter>,
+    /// Position of each lane's first record.
+    pub lane_heads: Vec<u64>,
+    /// Length of the journal ring in bytes.
+    pub journal_len: u64,
+    /// The Service.
+    pub link: Arc<dyn ServiceLink>,
+    /// Newest transaction the Service has.
+    pub txn_seq: TxnSeq,
+    /// LSNs drawn are larger.
+    pub lsn_floor: Lsn,
+    /// Storage counters, for the status report.
+    pub counters: Arc<Counters>,
+}
+
+/// See the module's text.
+pub struct Runtime {
+    state: Mutex<State>,
+    progress: Condvar,
+    pub(crate) seq: Sequencer,
+    lanes: Vec<StagingWriter>,
+    readers: Arc<Readers>,
+    link: Arc<dyn ServiceLink>,
+    /// One assembly at a time, and one transaction in flight.
+    assembly: Mutex<()>,
+    next_checkpoint: AtomicU64,
+    wake: (Mutex<bool>, Condvar),
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) latency: crate::stats::Latencies,
+}
+
+/// Most rounds of background progress one operation waits for.
+const MAX_ROUNDS: u32 = 10_000;
+
+fn relock<T>(r: std::result::Result<T, PoisonError<T>>) -> T {
+    r.unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Runtime {
+    /// Opens the ext4 layer on the area (and what the journal overlays, which is nothing now).
+    pub fn open(parts: Parts) -> Result<Self> {
+        let readers = Arc::new(parts.readers);
+        let mut meta = MetaCache::new(readers.clone(), parts.config.meta_cache);
+        let mut fs = Fs::open(&mut meta)?;
+        let orphans: BTreeSet<InodeNr> = fs.read_orphans(&mut meta)?.into_iter().collect();
+        let lanes = readers
+            .lanes
+            .iter()
+            .zip(&parts.lane_heads)
+            .map(|(r, head)| Lane::new(r.len(), *head))
+            .collect();
+        let seq = Sequencer::new(parts.config.group_wait, parts.lsn_floor);
+        let pages = PageCache::new(parts.config.page_cache);
+        let mut state = State {
+            fs,
+            meta,
+            pages,
+            nodes: Default::default(),
+            node_clock: Default::default(),
+            names: Default::default(),
+            perms: Default::default(),
+            perms_in_flight: Default::default(),
+            handles: Default::default(),
+            next_handle: 1,
+            lsn: parts.lsn_floor.0,
+            lanes,
+            inode_dirty: Default::default(),
+            overlay_dirty: Default::default(),
+            overlay_added: 0,
+            data_dirty: Default::default(),
+            delta_dirty: Default::default(),
+            dirty_bytes: 0,
+            reserved: 0,
+            freed_inodes: Vec::new(),
+            evict_queue: orphans.iter().copied().collect(),
+            orphans,
+            unjournaled_since: None,
+            txns: Default::default(),
+            txn_seq: parts.txn_seq,
+            reclaimed: parts.txn_seq,
+            journal_len: parts.journal_len,
+            checkpoints_done: Default::default(),
+            service_statistics: None,
+            space_tried: false,
+            evicted_staged: Lsn(0),
+            in_flight: Vec::new(),
+            background_checkpoint: false,
+            replaying: false,
+            recovery: None,
+            clock: parts.clock,
+            last_time: Default::default(),
+            config: parts.config,
+            readers: readers.clone(),
+            stats: Default::default(),
+        };
+        // Clocks step back; inode times of this volume must not run ahead of the superblock's.
+        state.last_time = siftfs_base::Timestamp { sec: state.fs.write_time(), nsec: 0 };
+        Ok(Self {
+            state: Mutex::new(state),
+            progress: Condvar::new(),
+            seq,
+            lanes: parts.lanes,
+            readers,
+            link: parts.link,
+            assembly: Mutex::new(()),
+            next_checkpoint: AtomicU64::new(1),
+            wake: (Mutex::new(false), Condvar::new()),
+            counters: parts.counters,
+            latency: Default::default(),
+        })
+    }
+
+    /// The state lock.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        relock(self.state.lock())
+    }
+
+    /// The readers, for reads without the state lock.
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.readers
+    }
+
+    /// Latches a failure: nothing is promised any more (rule R21).
+    pub fn fail(&self, error: &Error) {
+        if self.seq.check().is_ok() {
+            tracing::error!(%error, "the volume stops: an update could not be made durable");
+        }
+        self.seq.fail(error);
+        let _st = self.lock();
+        self.progress.notify_all();
+    }
+
+    /// The latched failure, if there is one.
+    pub fn check(&self) -> Result<()> {
+        self.seq.check()
+    }
+
+    /// Runs a mutating operation under the lock, making background progress where it asks for it.
+    pub(crate) fn mutate<T>(&self, mut op: impl FnMut(&mut State) -> Result<T>) -> Result<T> {
+        let mut space_tried = false;
+        for _ in 0..MAX_ROUNDS {
+            self.seq.check()?;
+            let mut st = self.lock();
+            if st.config.read_only {
+                return Err(errno(libc::EROFS));
+            }
+            st.space_tried = space_tried;
+            let before = st.meta.mutations();
+            let result = op(&mut st).and_then(|value| st.run_evictions().map(|()| value));
+            let changed = st.meta.mutations() != before;
+            st.shrink_caches();
+            let wake = st.should_wake();
+            drop(st);
+            if wake {
+                self.wake();
+            }
+            match result {
+                Err(Error::NeedsProgress(why)) => {
+                    space_tried |= why == state::NEEDS_SPACE;
+                    self.make_progress(why)?;
+                }
+                // An operation that failed half-way left cached metadata behind that is not one
+                // operation's effect: it must never reach the journal.
+                Err(e) if changed => {
+                    self.fail(&e);
+                    return Err(e);
+                }
+                other => return other,
+            }
+        }
+        Err(errno(libc::ENOSPC))
+    }
+
+    fn make_progress(&self, why: &'static str) -> Result<()> {
+        self.lock().stats.stalled(why);
+        match why {
+            state::NEEDS_COMMIT => self.commit(&Push::Aged).map(drop),
+            state::NEEDS_PUSH => {
+                let left = self.commit(&Push::All)?;
+                if left.is_empty() { Ok(()) } else { self.checkpoint(Urgency::Emergency).map(drop) }
+            }
+            _ => {
+                self.commit(&Push::Aged)?;
+                self.checkpoint(Urgency::Emergency).map(drop)
+            }
+        }
+    }
+
+    /// Writes a staged transaction into its lane.
+    fn write_staged(&self, staged: &Staged, origin: Origin) -> Result<()> {
+        let lane = &self.lanes[staged.lane];
+        let result = match staged.mode {
+            WriteMode::Fua => lane.write_fua(origin, staged.offset, &staged.buf),
+            WriteMode::Plain => lane.write(origin, staged.offset, &staged.buf),
+        };
+        self.seq.completed(staged.lsn, staged.mode, result)
+    }
+
+    fn wait_durable(&self, lsn: Lsn, origin: Origin) -> Result<()> {
+        self.seq.wait_durable(lsn, || self.lanes[0].flush(origin))
+    }
+
+    /// fsync and fdatasync (the page "Foreground: fsync").
+    pub fn fsync(&self, ino: InodeNr, datasync: bool) -> Result<()> {
+        let start = self.lock().clock.mono_ns();
+        let result = self.fsync_inner(ino, datasync);
+        let end = self.lock().clock.mono_ns();
+        self.latency.fsync(end.saturating_sub(start));
+        result
+    }
+
+    fn fsync_inner(&self, ino: InodeNr, datasync: bool) -> Result<()> {
+        self.seq.check()?;
+        for _ in 0..MAX_ROUNDS {
+            let mut st = self.lock();
+            let outcome = st.stage(&self.seq, ino, datasync, &Selection::All);
+            let wake = st.should_wake();
+            drop(st);
+            match outcome {
+                Ok(Outcome::Nothing(lsn)) => return self.wait_durable(lsn, Origin::Foreground),
+                Ok(Outcome::Staged(staged)) => {
+                    self.write_staged(&staged, Origin::Foreground)?;
+                    if wake {
+                        self.wake();
+                    }
+                    return self.wait_durable(staged.lsn, Origin::Foreground);
+                }
+                Ok(Outcome::FullCommit(reason)) => {
+                    self.lock().stats.full_commit(reason);
+                    return self.full_commit(ino);
+                }
+                Err(Error::NeedsProgress(why)) => self.make_progress(why)?,
+                Err(e) => return Err(e),
+            }
+        }
+        Err(errno(libc::EIO))
+    }
+
+    /// Makes an inode durable through background journal transactions.
+    fn full_commit(&self, ino: InodeNr) -> Result<()> {
+        for _ in 0..MAX_ROUNDS {
+            if !self.commit(&Push::Inode(ino))?.contains(&ino) {
+                return Ok(());
+            }
+            self.checkpoint(Urgency::Emergency)?;
+        }
+        Err(errno(libc::EIO))
+    }
+
+    /// Assembles and journals one transaction; returns inodes whose pushed data did not fit when
+    /// its commit is durable. Nothing to do is success.
+    pub fn commit(&self, push: &Push) -> Result<BTreeSet<InodeNr>> {
+        let _assembly = relock(self.assembly.lock());
+        let cut = loop {
+            self.seq.check()?;
+            let mut st = self.lock();
+            if !st.has_work(push) {
+                return Ok(BTreeSet::new());
+            }
+            match st.cut(&self.seq, push) {
+                Ok(cut) => break cut,
+                Err(Error::NeedsProgress(_)) if !st.txns.is_empty() => {
+                    drop(st);
+                    self.checkpoint(Urgency::Emergency)?;
+                }
+                Err(e) => {
+                    drop(st);
+                    self.fail(&e);
+                    return Err(e);
+                }
+            }
+        };
+        for staged in &cut.staged {
+            self.write_staged(staged, Origin::Background)?;
+        }
+        self.wait_durable(cut.durable, Origin::Background)?;
+        self.submit(cut.txn)?;
+        Ok(cut.left)
+    }
+
+    /// Hands a transaction to the Service and waits until its commit is durable. The caller holds
+    /// the assembly lock or is recovery.
+    pub(crate) fn submit(&self, txn: siftfs_wire::Transaction) -> Result<()> {
+        let seq = txn.seq;
+        self.link.send(ToService::Submit(Box::new(txn)))?;
+        self.wait_until(|st| st.txns.get(&seq).is_none_or(|t| t.journaled).then_some(()))
+    }
+
+    /// Checkpoints and reclaims everything journaled now.
+    pub fn checkpoint(&self, urgency: Urgency) -> Result<CheckpointReport> {
+        let id = self.next_checkpoint.fetch_add(1, Ordering::Relaxed);
+        self.link.send(ToService::Checkpoint { id, upto: TxnSeq(u64::MAX), urgency })?;
+        self.wait_until(|st| st.checkpoints_done.remove(&id))
+    }
+
+    fn wait_until<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+        let mut st = self.lock();
+        loop {
+            if let Some(value) = ready(&mut st) {
+                return Ok(value);
+            }
+            self.seq.check()?;
+            st = relock(self.progress.wait(st));
+        }
+    }
+
+    /// A message from the Service.
+    pub fn on_service(&self, message: FromService) {
+        let mut st = self.lock();
+        match message {
+            FromService::Welcome { .. } => {}
+            FromService::Journaled { seq, bytes, image_pos } => {
+                st.on_journaled(seq, bytes, image_pos);
+            }
+            FromService::Reclaimed { seq, lane_tails, .. } => st.on_reclaimed(seq, &lane_tails),
+            FromService::CheckpointDone { id, urgency, report } => {
+                if urgency == Urgency::Background {
+                    st.background_checkpoint = false;
+                } else {
+                    st.checkpoints_done.insert(id, report);
+                }
+            }
+            FromService::Statistics(s) => st.service_statistics = Some(*s),
+            FromService::Failed { error } => {
+                drop(st);
+                self.fail(&error);
+                return;
+            }
+        }
+        drop(st);
+        self.progress.notify_all();
+    }
+
+    /// One round of background work that is due: aged state is journaled, and a checkpoint is asked
+    /// for when staging or journal pass the low watermark.
+    pub fn tick(&self) -> Result<()> {
+        let (commit, reclaim) = {
+            let mut st = self.lock();
+            let reclaim = st.reclaim_due();
+            if reclaim {
+                st.background_checkpoint = true;
+            }
+            (st.commit_due(), reclaim)
+        };
+        if commit {
+            self.commit(&Push::Aged)?;
+        }
+        if reclaim {
+            let id = self.next_checkpoint.fetch_add(1, Ordering::Relaxed);
+            let upto = TxnSeq(u64::MAX);
+            self.link.send(ToService::Checkpoint { id, upto, urgency: Urgency::Background })?;
+        }
+        Ok(())
+    }
+
+    /// Waits until there may be background work, at most `timeout`.
+    pub fn wait_for_work(&self, timeout: std::time::Duration) {
+        let mut pending = relock(self.wake.0.lock());
+        if !*pending {
+            pending = match self.wake.1.wait_timeout(pending, timeout) {
+                Ok((guard, _)) => guard,
+                Err(p) => p.into_inner().0,
+            };
+        }
+        *pending = false;
+    }
+
+    /// Wakes whoever is in [`Runtime::wait_for_work`].
+    pub fn wake(&self) {
+        *relock(self.wake.0.lock()) = true;
+        self.wake.1.notify_one();
+    }
+
+    /// Everything done before this call is durable and journaled when it returns.
+    pub fn sync_all(&self) -> Result<()> {
+        for _ in 0..MAX_ROUNDS {
+            if self.commit(&Push::All)?.is_empty() {
+                return Ok(());
+            }
+            self.checkpoint(Urgency::Emergency)?;
+        }
+        Err(errno(libc::EIO))
+    }
+
+    /// Asks the Service for its statistics.
+    pub(crate) fn service_statistics(&self) -> Result<siftfs_wire::ServiceStatistics> {
+        self.link.send(ToService::Statistics)?;
+        self.wait_until(|st| st.service_statistics.take())
+    }
+
+    /// Everything final and in the area: the log is empty afterwards. For unmount.
+    pub fn settle(&self) -> Result<()> {
+        {
+            let mut st = self.lock();
+            let open: Vec<InodeNr> = st.orphans.iter().copied().collect();
+            for ino in open {
+                if let Some(node) = st.nodes.get_mut(&ino) {
+                    (node.opens, node.lookups) = (0, 0);
+                }
+                st.evict_queue.push_back(ino);
+            }
+        }
+        for _ in 0..MAX_ROUNDS {
+            self.sync_all()?;
+            self.checkpoint(Urgency::Emergency)?;
+            let st = self.lock();
+            if !st.has_work(&Push::All) && st.txns.is_empty() && st.orphans.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(errno(libc::EIO))
+    }
+
+    /// Heads of the lanes and the last LSN drawn.
+    pub fn log_position(&self) -> (Vec<u64>, Lsn) {
+        let st = self.lock();
+        (st.lanes.iter().map(|l| l.head).collect(), Lsn(st.lsn))
+    }
+
+    /// The superblock as the area has it once everything is settled.
+    pub fn superblock(&self) -> [u8; 1024] {
+        self.lock().fs.super_image()
+    }
+}
+
+impl State {
+    /// Is something old enough, or staged long enough, to be journaled?
+    fn commit_due(&self) -> bool {
+        let now = self.clock.mono_ns();
+        let old = |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
+        let aged = self.unjournaled_since.is_some_and(old)
+            || self.data_dirty.iter().any(|i| {
+                self.nodes.get(i).and_then(|n| n.dirty_since).is_some_and(old)
+            });
+        aged || self.commit_early()
+    }
+
+    /// Enough is staged, dirty or changed that a commit should not wait for the timer.
+    fn commit_early(&self) -> bool {
+        self.lanes.iter().any(|l| (l.head - l.cut_head) * 4 > l.len)
+            || self.dirty_bytes > self.dirty_limit() / 2
+            || self.transaction_blocks() * 2 > self.max_transaction_blocks()
+    }
+
+    /// Low watermark of staging or journal passed, something to reclaim, and no checkpoint asked for.
+    fn reclaim_due(&self) -> bool {
+        !self.background_checkpoint
+            && self.txns.values().any(|t| t.journaled)
+            && self.log_fill_percent() + self.config.low_watermark > 100
+    }
+
+    fn should_wake(&self) -> bool {
+        self.commit_early() || self.reclaim_due()
+    }
+}

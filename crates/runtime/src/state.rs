@@ -1,0 +1,321 @@
+//! Everything under the Runtime's state lock, and the bookkeeping all operations share.
+
+use crate::config::Config;
+use crate::lane::Lane;
+use crate::meta_cache::MetaCache;
+use crate::names::NameLog;
+use crate::node::Node;
+use crate::page_cache::PageCache;
+use siftfs_base::{
+    BLOCK_BYTES, BlockNr, BlockRun, Clock, Error, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno,
+};
+use siftfs_device::{AreaReader, JournalReader, StagingReader};
+use siftfs_ext4::Fs;
+use siftfs_log::{NameOp, NameOpKind};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Where the Runtime reads outside its caches.
+pub struct Readers {
+    /// The file-system area.
+    pub area: AreaReader,
+    /// The journal ring.
+    pub journal: JournalReader,
+    /// The lanes.
+    pub lanes: Vec<StagingReader>,
+}
+
+/// Blocks one operation may add to the running transaction at worst: a rename with two directory
+/// inserts that split (leaf, two index levels, bitmap, descriptor, extent path each), the inodes, the
+/// superblock.
+pub const OP_BLOCKS: usize = 48;
+
+/// Free blocks that delayed data may never reserve: room for the metadata of what is reserved.
+pub const SPACE_SLACK: u64 = 32;
+
+/// Why an operation asks for background progress: the running transaction is full,
+pub const NEEDS_COMMIT: &str = "the running transaction is full";
+/// ... freed blocks are not reusable yet,
+pub const NEEDS_SPACE: &str = "freed blocks are not reusable yet";
+/// ... the staging lane or the journal is full,
+pub const NEEDS_LOG: &str = "the log is full";
+/// ... or there is too much unsynced data.
+pub const NEEDS_PUSH: &str = "too much unsynced data";
+
+/// A transaction between its cut and its reclamation.
+pub struct TxnInfo {
+    /// Its images' destinations (dropped once journaled).
+    pub images: Vec<BlockNr>,
+    /// Inodes whose overlay it journaled.
+    pub overlays: Vec<InodeNr>,
+    /// Runs it freed: quarantined until it is reclaimed (rule R5).
+    pub freed: Vec<BlockRun>,
+    /// Inode numbers it freed.
+    pub freed_inodes: Vec<InodeNr>,
+    /// Its cut.
+    pub ops_cut: Lsn,
+    /// Journal bytes it took; an upper bound until journaled.
+    pub journal_bytes: u64,
+    /// Its commit is durable.
+    pub journaled: bool,
+}
+
+/// An open file or directory.
+#[derive(Clone, Copy)]
+pub struct OpenFile {
+    /// Inode.
+    pub ino: InodeNr,
+}
+
+/// See the module's text.
+pub struct State {
+    /// The ext4 layer.
+    pub fs: Fs,
+    /// Metadata blocks.
+    pub meta: MetaCache,
+    /// Data pages.
+    pub pages: PageCache,
+    /// Inodes in memory.
+    pub nodes: HashMap<InodeNr, Node>,
+    /// Order in which nodes are considered for eviction.
+    pub node_clock: VecDeque<InodeNr>,
+    /// Pending name operations.
+    pub names: NameLog,
+    /// Inodes with a permission change that is not durable: the running and the taken ones (R17).
+    pub perms: BTreeSet<InodeNr>,
+    /// As `perms`, taken by the transaction in flight.
+    pub perms_in_flight: BTreeSet<InodeNr>,
+    /// Open handles.
+    pub handles: HashMap<u64, OpenFile>,
+    /// Next handle number.
+    pub next_handle: u64,
+    /// Last LSN drawn.
+    pub lsn: u64,
+    /// Staging lanes.
+    pub lanes: Vec<Lane>,
+    /// Inodes whose attributes the running transaction must write.
+    pub inode_dirty: BTreeSet<InodeNr>,
+    /// Inodes with overlay ranges that no transaction has journaled.
+    pub overlay_dirty: BTreeSet<InodeNr>,
+    /// Overlay entries made since the last cut: an upper bound of its tags.
+    pub overlay_added: usize,
+    /// Inodes with dirty bytes.
+    pub data_dirty: BTreeSet<InodeNr>,
+    /// Inodes with changes in `delta` (for the hand-over at a cut).
+    pub delta_dirty: BTreeSet<InodeNr>,
+    /// Dirty bytes in all, an upper bound in pages.
+    pub dirty_bytes: u64,
+    /// Blocks reserved for delayed allocation.
+    pub reserved: u64,
+    /// Inode numbers freed by the running transaction.
+    pub freed_inodes: Vec<InodeNr>,
+    /// Unlinked inodes not freed yet: those on the on-disk orphan list.
+    pub orphans: BTreeSet<InodeNr>,
+    /// Unlinked, unreferenced inodes whose blocks are still to be freed.
+    pub evict_queue: VecDeque<InodeNr>,
+    /// When the oldest unjournaled change was made (monotonic nanoseconds).
+    pub unjournaled_since: Option<u64>,
+    /// Transactions not reclaimed.
+    pub txns: BTreeMap<TxnSeq, TxnInfo>,
+    /// Sequence number of the last transaction cut.
+    pub txn_seq: TxnSeq,
+    /// Newest transaction reclaimed.
+    pub reclaimed: TxnSeq,
+    /// Bytes of the journal ring.
+    pub journal_len: u64,
+    /// Checkpoint answers that have arrived, by request id.
+    pub checkpoints_done: BTreeMap<u64, siftfs_wire::CheckpointReport>,
+    /// Statistics answers that have arrived.
+    pub service_statistics: Option<siftfs_wire::ServiceStatistics>,
+    /// A commit and a checkpoint were made for this operation: a shortage is final now.
+    pub space_tried: bool,
+    /// Newest staged transaction of any inode evicted from memory.
+    pub evicted_staged: Lsn,
+    /// Inodes with something in the transaction in flight.
+    pub in_flight: Vec<InodeNr>,
+    /// A background checkpoint has been asked for and not answered.
+    pub background_checkpoint: bool,
+    /// Recovery applies staged transactions: nothing is pending, times and LSNs are given.
+    pub replaying: bool,
+    /// What recovery's transactions say.
+    pub recovery: Option<crate::recover::RecoveryCut>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Latest time handed out, so that times never step back within a mount.
+    pub last_time: Timestamp,
+    /// Settings.
+    pub config: Config,
+    /// Device readers.
+    pub readers: Arc<Readers>,
+    /// Counters the status report shows.
+    pub stats: crate::stats::RuntimeStats,
+}
+
+impl State {
+    /// Draws the next LSN.
+    pub fn draw(&mut self) -> Lsn {
+        self.lsn += 1;
+        Lsn(self.lsn)
+    }
+
+    /// The present time; never before an earlier one (future times upset e2fsck).
+    pub fn now(&mut self) -> Timestamp {
+        let now = self.clock.now();
+        if now > self.last_time {
+            self.last_time = now;
+        }
+        self.last_time
+    }
+
+    /// Called before a mutating operation changes anything: is there room in the running
+    /// transaction, and are `blocks` blocks of space free for metadata?
+    pub fn begin(&mut self, blocks: u64) -> Result<()> {
+        self.room_in_transaction(OP_BLOCKS)?;
+        if blocks > 0 && self.spendable() < blocks {
+            return Err(self.shortage());
+        }
+        Ok(())
+    }
+
+    /// Does the running transaction take `blocks` more images? (rule R10)
+    pub fn room_in_transaction(&mut self, blocks: usize) -> Result<()> {
+        // Recovery looks between records: one record is applied whole or not at all.
+        if self.replaying {
+            return Ok(());
+        }
+        if self.transaction_blocks() + blocks > self.max_transaction_blocks() {
+            return Err(Error::NeedsProgress(NEEDS_COMMIT));
+        }
+        Ok(())
+    }
+
+    /// Upper bound of the running transaction's journal blocks if it were cut now.
+    pub fn transaction_blocks(&self) -> usize {
+        self.meta.dirty_len()
+            + self.inode_dirty.len() / 4
+            + 6 * self.overlay_dirty.len()
+            + self.overlay_added / 24
+            + 16
+    }
+
+    /// A transaction closes before it outgrows a quarter of the journal.
+    pub fn max_transaction_blocks(&self) -> usize {
+        usize::try_from(self.journal_len / BLOCK_BYTES / 4).unwrap_or(usize::MAX).min(4096)
+    }
+
+    /// Blocks that may be allocated or reserved: free in the last durable state, not promised.
+    pub fn spendable(&self) -> u64 {
+        self.fs.available_blocks().saturating_sub(self.reserved + self.reserved / 64 + SPACE_SLACK)
+    }
+
+    /// What to answer when space is short: background progress may help once (rule R5).
+    pub fn shortage(&self) -> Error {
+        if !self.space_tried && !self.replaying {
+            Error::NeedsProgress(NEEDS_SPACE)
+        } else {
+            errno(libc::ENOSPC)
+        }
+    }
+
+    /// Makes sure the inode is in memory. ESTALE if it is not in use.
+    pub fn load(&mut self, ino: InodeNr) -> Result<()> {
+        if self.nodes.contains_key(&ino) {
+            return Ok(());
+        }
+        let inode = self.fs.read_inode(&mut self.meta, ino)?;
+        if inode.nlink == 0 && !self.orphans.contains(&ino) {
+            return Err(errno(libc::ESTALE));
+        }
+        self.nodes.insert(ino, Node::new(inode));
+        self.node_clock.push_back(ino);
+        Ok(())
+    }
+
+    /// The node; it must have been loaded under this lock.
+    pub fn node(&self, ino: InodeNr) -> &Node {
+        self.nodes.get(&ino).expect("loaded before use")
+    }
+
+    /// The node to be changed; it must have been loaded under this lock.
+    pub fn node_mut(&mut self, ino: InodeNr) -> &mut Node {
+        self.nodes.get_mut(&ino).expect("loaded before use")
+    }
+
+    /// Loads and checks that it is a directory.
+    pub fn load_dir(&mut self, ino: InodeNr) -> Result<()> {
+        self.load(ino)?;
+        if !self.node(ino).inode.is_dir() {
+            return Err(errno(libc::ENOTDIR));
+        }
+        Ok(())
+    }
+
+    /// Notes that something unjournaled exists, for the commit timer.
+    pub fn touch(&mut self) {
+        if self.unjournaled_since.is_none() {
+            self.unjournaled_since = Some(self.clock.mono_ns());
+        }
+    }
+
+    /// The inode's attributes changed; the running transaction will write them.
+    pub fn mark_inode(&mut self, ino: InodeNr) {
+        self.inode_dirty.insert(ino);
+        self.touch();
+    }
+
+    /// The inode's `delta` changed.
+    pub fn mark_delta(&mut self, ino: InodeNr) {
+        self.delta_dirty.insert(ino);
+        self.mark_inode(ino);
+    }
+
+    /// A permission change is pending on the inode (rule R17).
+    pub fn mark_perms(&mut self, ino: InodeNr) {
+        if !self.replaying {
+            self.perms.insert(ino);
+        }
+    }
+
+    /// Records a name operation that has just been carried out.
+    pub fn log_name_op(&mut self, time: Timestamp, kind: NameOpKind, moves_directory: bool) {
+        self.touch();
+        if !self.replaying {
+            let lsn = self.draw();
+            self.names.push(NameOp { lsn, time, kind }, moves_directory);
+        }
+    }
+
+    /// Keeps caches within their bounds.
+    pub fn shrink_caches(&mut self) {
+        let nodes = &self.nodes;
+        self.pages.shrink(|ino, index| nodes.get(&ino).is_some_and(|n| n.page_busy(index)));
+        self.meta.shrink();
+        let mut looks = 8;
+        while self.nodes.len() > self.config.max_nodes && looks > 0 {
+            looks -= 1;
+            let Some(ino) = self.node_clock.pop_front() else { break };
+            let busy = self.inode_dirty.contains(&ino);
+            match self.nodes.get(&ino) {
+                Some(node) if busy || !node.evictable() => self.node_clock.push_back(ino),
+                Some(node) => {
+                    self.evicted_staged = self.evicted_staged.max(node.staged);
+                    self.nodes.remove(&ino);
+                    self.pages.remove_range(ino, 0, u64::MAX);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Journal bytes between the oldest unreclaimed transaction and the newest cut, gaps included.
+    pub fn journal_used(&self) -> u64 {
+        self.txns.values().map(|t| t.journal_bytes).sum()
+    }
+
+    /// Share of staging or journal in use, whichever is more, in percent.
+    pub fn log_fill_percent(&self) -> u64 {
+        let journal = self.journal_used() * 100 / self.journal_len;
+        let lanes = self.lanes.iter().map(|l| l.used() * 100 / l.len).max().unwrap_or(0);
+        journal.max(lanes)
+    }
+}

@@ -1,0 +1,108 @@
+//! Counts of the Runtime that claims rest on, for the status report.
+
+use crate::names::Unstageable;
+use siftfs_log::{Item, RecordLayout};
+use siftfs_wire::Transaction;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// Counters kept under the state lock.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct RuntimeStats {
+    /// Staged transactions.
+    pub staged_transactions: u64,
+    /// Their bytes, headers and padding included.
+    pub staged_bytes: u64,
+    /// Their data bytes.
+    pub staged_data_bytes: u64,
+    /// Their items.
+    pub staged_items: u64,
+    /// Full commits forced by fsync, by reason.
+    pub full_commits: BTreeMap<String, u64>,
+    /// Waits for background progress, by reason.
+    pub stalls: BTreeMap<&'static str, u64>,
+    /// Background journal transactions cut.
+    pub transactions: u64,
+    /// Copy tags in them.
+    pub copy_tags: u64,
+    /// Zero tags in them.
+    pub zero_tags: u64,
+    /// Metadata images in them.
+    pub images: u64,
+    /// Bytes sent straight to the area.
+    pub direct_bytes: u64,
+    /// Blocks freed.
+    pub dropped_blocks: u64,
+}
+
+impl RuntimeStats {
+    pub(crate) fn staged(&mut self, layout: &RecordLayout, items: &[Item]) {
+        self.staged_transactions += 1;
+        self.staged_bytes += u64::from(layout.len);
+        self.staged_data_bytes += u64::from(layout.data_len);
+        self.staged_items += items.len() as u64;
+    }
+
+    pub(crate) fn full_commit(&mut self, reason: Unstageable) {
+        *self.full_commits.entry(format!("{reason:?}")).or_default() += 1;
+    }
+
+    pub(crate) fn stalled(&mut self, why: &'static str) {
+        *self.stalls.entry(why).or_default() += 1;
+    }
+
+    pub(crate) fn cut(&mut self, txn: &Transaction) {
+        self.transactions += 1;
+        self.copy_tags += txn.copies.len() as u64;
+        self.zero_tags += txn.zeros.len() as u64;
+        self.images += txn.images.len() as u64;
+        self.direct_bytes += txn.direct_data.len() as u64;
+        self.dropped_blocks += txn.drops.iter().map(|r| r.len).sum::<u64>();
+    }
+}
+
+/// Latency histograms, in nanoseconds.
+pub struct Latencies {
+    fsync: Mutex<hdrhistogram::Histogram<u64>>,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let new = || hdrhistogram::Histogram::new(3).expect("three digits are valid");
+        Self { fsync: Mutex::new(new()) }
+    }
+}
+
+/// A latency distribution in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Distribution {
+    /// Samples.
+    pub count: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.99th percentile.
+    pub p9999_ns: u64,
+    /// Largest.
+    pub max_ns: u64,
+}
+
+impl Latencies {
+    pub(crate) fn fsync(&self, ns: u64) {
+        let mut h = self.fsync.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        h.saturating_record(ns);
+    }
+
+    /// The fsync latencies so far.
+    pub fn fsync_distribution(&self) -> Distribution {
+        let h = self.fsync.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Distribution {
+            count: h.len(),
+            p50_ns: h.value_at_quantile(0.5),
+            p99_ns: h.value_at_quantile(0.99),
+            p9999_ns: h.value_at_quantile(0.9999),
+            max_ns: h.max(),
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The volatile cache of a device, and what a power cut leaves of it.
+
+use std::sync::Arc;
+
+use siftfs_base::{RangeSet, SECTOR_SIZE};
+
+use super::rng::Rng;
+use crate::Image;
+
+const SECTOR: u64 = SECTOR_SIZE as u64;
+
+/// What becomes of the writes that were not flushed, at a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// None survives.
+    LoseAll,
+    /// All survive, the ones in flight included.
+    KeepAll,
+    /// Each is kept, lost or torn by itself, as the seed says.
+    Random(u64),
+}
+
+/// What becomes of one write at a power cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Every sector survives.
+    Keep,
+    /// No sector survives.
+    Lose,
+    /// The first so many sectors survive.
+    Prefix(usize),
+    /// Each sector survives or not by itself, as the seed says.
+    Torn(u64),
+}
+
+/// A write that a power cut may lose.
+#[derive(Clone, Debug)]
+pub struct PendingWrite {
+    /// Number of the operation.
+    pub op: u64,
+    /// First byte, a multiple of the sector size.
+    pub offset: u64,
+    /// Length in bytes, a multiple of the sector size.
+    pub len: usize,
+    /// Had not returned yet.
+    pub in_flight: bool,
+    /// A flush that should have covered it failed: no later flush makes it durable.
+    pub abandoned: bool,
+}
+
+/// Something that happened to a device.
+#[derive(Clone)]
+pub(super) enum Event {
+    /// A write begins.
+    StartWrite {
+        /// Number of the operation.
+        op: u64,
+        /// First byte.
+        offset: u64,
+        /// What is written.
+        data: Arc<[u8]>,
+        /// Is it durable when it returns?
+        fua: bool,
+    },
+    /// All writes of the operation return.
+    FinishWrite { op: u64 },
+    /// A flush begins.
+    StartFlush { op: u64 },
+    /// A flush succeeds.
+    FinishFlush { op: u64 },
+    /// A flush fails.
+    FailFlush { op: u64 },
+    /// Bits at rest flip: each byte is combined with its mask by exclusive or.
+    Rot { offset: u64, mask: Arc<[u8]> },
+}
+
+#[derive(Clone)]
+struct Pending {
+    info: PendingWrite,
+    data: Arc<[u8]>,
+    /// When it returned, in [`VolatileCache::clock`] ticks.
+    returned: u64,
+    /// Byte ranges that a newer durable write replaced.
+    dead: RangeSet,
+}
+
+#[derive(Clone)]
+struct InFlight {
+    op: u64,
+    offset: u64,
+    data: Arc<[u8]>,
+    fua: bool,
+}
+
+/// State of a device with a volatile cache: what is durable, what reads see, and what is
+/// between the two.
+///
+/// Everything is kept in whole sectors: a write of part of a sector rewrites the rest of it
+/// with what the cache holds, as a bounced request does. A clone is cheap.
+#[derive(Clone)]
+pub struct VolatileCache {
+    durable: Image,
+    cached: Image,
+    /// In the order in which they returned.
+    pending: Vec<Pending>,
+    in_flight: Vec<InFlight>,
+    /// Running flushes: operation number and the tick at which each began.
+    flushing: Vec<(u64, u64)>,
+    clock: u64,
+}
+
+impl VolatileCache {
+    /// A device whose contents are all durable.
+    ///
+    /// # Panics
+    /// When the size is not a multiple of the sector size.
+    pub fn new(image: Image) -> Self {
+        assert!(image.size().is_multiple_of(SECTOR), "a device consists of whole sectors");
+        Self {
+            durable: image.clone(),
+            cached: image,
+            pending: Vec::new(),
+            in_flight: Vec::new(),
+            flushing: Vec::new(),
+            clock: 0,
+        }
+    }
+
+    /// What is certain to survive.
+    pub fn durable(&self) -> &Image {
+        &self.durable
+    }
+
+    /// What reads see.
+    pub fn cached(&self) -> &Image {
+        &self.cached
+    }
+
+    /// Writes that may be lost: those that returned, in that order, then those in flight.
+    pub fn pending(&self) -> Vec<PendingWrite> {
+        let returned = self.pending.iter().map(|p| p.info.clone());
+        let flying = self.in_flight.iter().map(|w| {
+            let (offset, len) = sectors(w.offset, w.data.len());
+            PendingWrite { op: w.op, offset, len, in_flight: true, abandoned: false }
+        });
+        returned.chain(flying).collect()
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Carries out one event.
+    pub(super) fn apply(&mut self, event: &Event) {
+        match event {
+            Event::StartWrite { op, offset, data, fua } => {
+                self.start_write(*op, *offset, Arc::clone(data), *fua);
+            }
+            Event::FinishWrite { op } => self.finish_write(*op),
+            Event::StartFlush { op } => self.start_flush(*op),
+            Event::FinishFlush { op } => self.finish_flush(*op),
+            Event::FailFlush { op } => self.fail_flush(*op),
+            Event::Rot { offset, mask } => self.rot(*offset, mask),
+        }
+    }
+
+    /// A write begins.
+    fn start_write(&mut self, op: u64, offset: u64, data: Arc<[u8]>, fua: bool) {
+        self.in_flight.push(InFlight { op, offset, data, fua });
+    }
+
+    /// All writes of this operation return.
+    fn finish_write(&mut self, op: u64) {
+        let (done, rest) =
+            std::mem::take(&mut self.in_flight).into_iter().partition(|w| w.op == op);
+        self.in_flight = rest;
+        let done: Vec<InFlight> = done;
+        for write in done {
+            self.returned(&write);
+        }
+    }
+
+    fn returned(&mut self, write: &InFlight) {
+        let (offset, data) = whole_sectors(&self.cached, write.offset, &write.data);
+        self.cached.write(offset, &data);
+        if write.fua {
+            self.durable.write(offset, &data);
+            self.replaced(offset, data.len());
+            return;
+        }
+        let len = data.len();
+        let info = PendingWrite { op: write.op, offset, len, in_flight: false, abandoned: false };
+        let returned = self.tick();
+        self.pending.push(Pending { info, data, returned, dead: RangeSet::new() });
+    }
+
+    /// A newer durable write of these bytes: what pending writes hold of them can never come
+    /// back.
+    fn replaced(&mut self, offset: u64, len: usize) {
+        let end = offset + len as u64;
+        for p in &mut self.pending {
+            let (from, to) = (p.info.offset, p.info.offset + p.info.len as u64);
+            p.dead.insert(offset.max(from), end.min(to));
+        }
+    }
+
+    /// A flush begins: it will cover what has returned by now.
+    fn start_flush(&mut self, op: u64) {
+        let now = self.tick();
+        self.flushing.push((op, now));
+    }
+
+    fn end_flush(&mut self, op: u64) -> u64 {
+        let at = self.flushing.iter().position(|(o, _)| *o == op).expect("a flush that began");
+        self.flushing.swap_remove(at).1
+    }
+
+    /// A flush succeeds: what had returned when it began is durable.
+    fn finish_flush(&mut self, op: u64) {
+        let began = self.end_flush(op);
+        for p in std::mem::take(&mut self.pending) {
+            if p.info.abandoned || p.returned > began {
+                self.pending.push(p);
+                continue;
+            }
+            for (from, to) in p.dead.gaps(p.info.offset, p.info.offset + p.info.len as u64) {
+                let skip = (from - p.info.offset) as usize;
+                let len = (to - from) as usize;
+                self.durable.write(from, &p.data[skip..skip + len]);
+                // Those put back so far returned earlier.
+                self.replaced(from, len);
+            }
+        }
+    }
+
+    /// A flush fails: what it should have covered is in doubt for good.
+    fn fail_flush(&mut self, op: u64) {
+        let began = self.end_flush(op);
+        for p in &mut self.pending {
+            p.info.abandoned |= p.returned <= began;
+        }
+    }
+
+    /// Bytes at rest change, in the cache and on the medium.
+    fn rot(&mut self, offset: u64, mask: &[u8]) {
+        for image in [&mut self.durable, &mut self.cached] {
+            let mut bytes = image.bytes(offset, mask.len());
+            bytes.iter_mut().zip(mask).for_each(|(b, m)| *b ^= m);
+            image.write(offset, &bytes);
+        }
+    }
+
+    /// What a power cut now leaves on the medium.
+    pub fn image(&self, cut: Cut) -> Image {
+        match cut {
+            Cut::LoseAll => self.durable.clone(),
+            Cut::KeepAll => self.image_with(|_| Fate::Keep),
+            Cut::Random(seed) => {
+                let mut rng = Rng::new(seed);
+                // Most of the writes kept, most lost, or half of them: uniform choices alone
+                // would hardly ever lose one write of many.
+                let keep = [1, 4, 7][rng.below(3) as usize];
+                self.image_with(|_| random_fate(&mut rng, keep))
+            }
+        }
+    }
+
+    /// What a power cut now leaves when `fate` decides on each write of
+    /// [`VolatileCache::pending`], in that order.
+    pub fn image_with(&self, mut fate: impl FnMut(&PendingWrite) -> Fate) -> Image {
+        let mut image = self.durable.clone();
+        let infos = self.pending();
+        let (returned, flying) = infos.split_at(self.pending.len());
+        for (p, info) in self.pending.iter().zip(returned) {
+            keep(&mut image, info.offset, &p.data, &p.dead, &fate(info));
+        }
+        for (w, info) in self.in_flight.iter().zip(flying) {
+            let (offset, data) = whole_sectors(&self.cached, w.offset, &w.data);
+            keep(&mut image, offset, &data, &RangeSet::new(), &fate(info));
+        }
+        image
+    }
+}
+
+fn random_fate(rng: &mut Rng, keep_of_8: u64) -> Fate {
+    match rng.below(10) {
+        0 => Fate::Torn(rng.next()),
+        1 => Fate::Prefix(rng.below(9) as usize),
+        _ if rng.below(8) < keep_of_8 => Fate::Keep,
+        _ => Fate::Lose,
+    }
+}
+
+/// Writes the surviving sectors of one write.
+fn keep(image: &mut Image, offset: u64, data: &[u8], dead: &RangeSet, fate: &Fate) {
+    let mut rng = Rng::new(if let Fate::Torn(seed) = fate { *seed } else { 0 });
+    for (index, sector) in data.chunks(SECTOR_SIZE).enumerate() {
+        let survives = match fate {
+            Fate::Keep => true,
+            Fate::Lose => false,
+            Fate::Prefix(n) => index < *n,
+            Fate::Torn(_) => rng.below(2) == 0,
+        };
+        let at = offset + (index * SECTOR_SIZE) as u64;
+        if survives && !dead.contains(at) {
+            image.write(at, sector);
+        }
+    }
+}
+
+/// The sectors that `[offset, offset + len)` touches: first byte and length.
+fn sectors(offset: u64, len: usize) -> (u64, usize) {
+    let start = offset - offset % SECTOR;
+    let end = (offset + len as u64).next_multiple_of(SECTOR);
+    (start, usize::try_from(end - start).expect("a write fits memory"))
+}
+
+/// A write as whole sectors, filled up with what the cache holds.
+fn whole_sectors(cached: &Image, offset: u64, data: &Arc<[u8]>) -> (u64, Arc<[u8]>) {
+    let (start, len) = sectors(offset, data.len());
+    if len == data.len() {
+        return (offset, Arc::clone(data));
+    }
+    let mut whole = cached.bytes(start, len);
+    let skip = (offset - start) as usize;
+    whole[skip..skip + data.len()].copy_from_slice(data);
+    (start, whole.into())
+}
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

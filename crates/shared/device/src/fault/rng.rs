@@ -1,0 +1,24 @@
+//! Reproducible choices.
+
+/// A small generator; equal seeds give equal choices on every machine.
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits: a counter, mixed so that each output bit depends on all of it.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}

@@ -1,0 +1,192 @@
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+use crate::Device;
+
+fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn refusal(result: Result<FileDevice>) -> String {
+    match result {
+        Err(Error::Refused(message)) => message,
+        Ok(_) => panic!("opened what it should have refused"),
+        Err(other) => panic!("expected a refusal, got {other}"),
+    }
+}
+
+fn open_rw(path: &Path) -> Result<FileDevice> {
+    open_exclusive(path, true, FileOptions::default())
+}
+
+fn volume(dir: &tempfile::TempDir) -> PathBuf {
+    let path = dir.path().join("volume");
+    preallocate(&path, 8 << 20).unwrap();
+    path
+}
+
+/// Runs a command of the system; `None` when it is not there or fails.
+fn run(program: &str, args: &[&str]) -> Option<String> {
+    let out = Command::new(program).args(args).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_owned())
+}
+
+/// An attached loop device; `None` when this test may not make one.
+struct Loop(PathBuf);
+
+impl Loop {
+    fn over(file: &Path) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not root: loop devices are not tried");
+            return None;
+        }
+        let found = run("losetup", &["--find", "--show", file.to_str()?]);
+        if found.is_none() {
+            eprintln!("no loop device to be had: not tried");
+        }
+        found.map(|name| Self(name.into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        run("losetup", &["-d", self.0.to_str().unwrap_or_default()]);
+    }
+}
+
+#[test]
+fn a_file_is_opened_for_writing_once() {
+    let dir = dir();
+    let path = volume(&dir);
+    let first = open_rw(&path).unwrap();
+    assert_eq!(first.size(), 8 << 20);
+    let message = refusal(open_rw(&path));
+    assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
+    refusal(open_exclusive(&path, false, FileOptions::default()));
+    let link = dir.path().join("link");
+    std::fs::hard_link(&path, &link).unwrap();
+    refusal(open_rw(&link));
+    drop(first);
+    let readers: Vec<_> =
+        (0..2).map(|_| open_exclusive(&path, false, FileOptions::default()).unwrap()).collect();
+    refusal(open_rw(&path));
+    drop(readers);
+    open_rw(&path).unwrap();
+}
+
+#[test]
+fn what_is_no_volume_is_refused_by_name() {
+    let dir = dir();
+    assert!(refusal(open_rw(&dir.path().join("absent"))).contains("absent"));
+    assert!(refusal(open_rw(dir.path())).contains("neither a regular file"));
+    assert!(refusal(open_rw(Path::new("/dev/null"))).contains("neither a regular file"));
+}
+
+fn lock_elsewhere(path: &Path) -> Option<Child> {
+    let mut child = Command::new("flock")
+        .args(["-x", path.to_str()?, "sh", "-c", "echo locked; exec sleep 60"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .ok()?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take()?).read_line(&mut line).ok()?;
+    Some(child)
+}
+
+#[test]
+fn a_lock_dies_with_its_process() {
+    let dir = dir();
+    let path = volume(&dir);
+    let Some(mut child) = lock_elsewhere(&path) else {
+        eprintln!("no flock command: not tried");
+        return;
+    };
+    let message = refusal(open_rw(&path));
+    // flock(1) holds the lock and waits for sleep(1), which inherited it.
+    assert!(message.contains("process "), "{message}");
+    // The lock belongs to whoever has the open file: end both.
+    let sleeper = users::openers(&File::open(&path).unwrap());
+    for who in sleeper {
+        let pid: String = who.chars().filter(char::is_ascii_digit).collect();
+        run("kill", &["-9", &pid]);
+    }
+    child.wait().unwrap();
+    open_rw(&path).unwrap();
+}
+
+#[test]
+fn a_file_behind_a_loop_device_is_refused() {
+    let dir = dir();
+    let path = volume(&dir);
+    let Some(device) = Loop::over(&path) else { return };
+    let message = refusal(open_rw(&path));
+    assert!(message.contains(device.0.to_str().unwrap()), "{message}");
+    drop(device);
+    open_rw(&path).unwrap();
+}
+
+#[test]
+fn a_loop_device_is_refused_while_its_file_is_a_volume() {
+    let dir = dir();
+    let path = volume(&dir);
+    let direct = open_rw(&path).unwrap();
+    let Some(device) = Loop::over(&path) else { return };
+    let message = refusal(open_rw(&device.0));
+    assert!(message.contains("loop device over") && message.contains("in use by"), "{message}");
+    drop(direct);
+
+    let through = open_rw(&device.0).unwrap();
+    assert_eq!(through.size(), 8 << 20);
+    through.write(4096, &[7; 4096], true).unwrap();
+    through.flush().unwrap();
+    let message = refusal(open_rw(&device.0));
+    assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
+    refusal(open_rw(&path));
+    drop(through);
+}
+
+#[test]
+fn a_mounted_device_is_refused_with_its_mount_point() {
+    let dir = dir();
+    let path = volume(&dir);
+    if run("mke2fs", &["-q", "-F", "-t", "ext4", path.to_str().unwrap()]).is_none() {
+        eprintln!("no mke2fs: not tried");
+        return;
+    }
+    let Some(device) = Loop::over(&path) else { return };
+    let at = dir.path().join("mnt");
+    std::fs::create_dir(&at).unwrap();
+    let (dev, mnt) = (device.0.to_str().unwrap(), at.to_str().unwrap());
+    if run("mount", &[dev, mnt]).is_none() {
+        eprintln!("cannot mount ext4: not tried");
+        return;
+    }
+    let on_device = open_rw(&device.0);
+    let on_file = open_rw(&path);
+    run("umount", &[mnt]).expect("unmounts");
+    let message = refusal(on_device);
+    assert!(message.contains("is mounted on") && message.contains(mnt), "{message}");
+    let message = refusal(on_file);
+    assert!(message.contains(dev) && message.contains(mnt), "{message}");
+
+    // And the other way round: what we have open, the kernel does not mount.
+    let ours = open_rw(&device.0).unwrap();
+    assert!(run("mount", &[dev, mnt]).is_none());
+    drop(ours);
+}
+
+#[test]
+fn a_replaced_descriptor_keeps_the_lock() {
+    let dir = dir();
+    let path = volume(&dir);
+    let d = open_rw(&path).unwrap();
+    // Opening and closing the file elsewhere in the process must not drop the lock, as it
+    // would with the other kind of file locks.
+    let other = File::open(&path).unwrap();
+    assert!(other.as_raw_fd() >= 0);
+    drop(other);
+    refusal(open_rw(&path));
+    drop(d);
+}

@@ -1,0 +1,60 @@
+use super::*;
+use crate::{FileOptions, open_exclusive, preallocate};
+use siftfs_base::Error;
+
+fn errno(result: Result<()>) -> i32 {
+    match result {
+        Err(Error::Io { errno, .. }) => errno,
+        other => panic!("expected an I/O error, got {other:?}"),
+    }
+}
+
+/// A file that lost its tail after it was opened: reads and batches say so instead of
+/// returning what was in the buffer.
+#[test]
+fn a_truncated_file_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    for options in [
+        FileOptions::default(),
+        FileOptions { uring: false, ..Default::default() },
+        FileOptions { direct: false, uring: false, ..Default::default() },
+    ] {
+        let path = dir.path().join("volume");
+        preallocate(&path, 1 << 20).unwrap();
+        let d = open_exclusive(&path, false, options).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(8192).unwrap();
+        assert_eq!(errno(d.read(8192, &mut [0; 4096])), libc::EIO);
+        let mut bufs = [AlignedBuf::zeroed(4096), AlignedBuf::zeroed(4096)];
+        let mut ops: Vec<_> =
+            bufs.iter_mut().zip([4096, 8192]).map(|(buf, offset)| ReadOp { offset, buf }).collect();
+        assert_eq!(errno(d.read_batch(&mut ops)), libc::EIO);
+    }
+}
+
+#[test]
+fn writing_what_was_opened_for_reading_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume");
+    preallocate(&path, 1 << 20).unwrap();
+    let d = open_exclusive(&path, false, FileOptions::default()).unwrap();
+    let block = AlignedBuf::zeroed(4096);
+    assert_eq!(errno(d.write(0, &block, false)), libc::EBADF);
+    assert_eq!(errno(d.write(0, &block, true)), libc::EBADF);
+    let ops = [WriteOp { offset: 0, data: &block }, WriteOp { offset: 4096, data: &block }];
+    assert_eq!(errno(d.write_batch(&ops)), libc::EBADF);
+    d.flush().unwrap();
+}
+
+#[test]
+fn preallocate_reserves_and_never_shrinks() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume");
+    preallocate(&path, 2 << 20).unwrap();
+    preallocate(&path, 1 << 20).unwrap();
+    let meta = std::fs::metadata(&path).unwrap();
+    assert_eq!(meta.len(), 2 << 20);
+    assert!(meta.blocks() * 512 >= 2 << 20);
+    assert!(matches!(preallocate(&path, 1 << 60), Err(Error::Refused(_))));
+    assert!(matches!(preallocate(dir.path(), 1), Err(Error::Refused(_))));
+}

@@ -1,0 +1,277 @@
+//! A file or block device as a device.
+
+mod align;
+mod exclusive;
+mod flush;
+mod io;
+mod options;
+mod uring;
+mod users;
+
+pub use exclusive::{open_exclusive, preallocate};
+pub use options::{DurableWrite, FileOptions};
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+
+use rustix::fs::OFlags;
+use siftfs_base::Result;
+
+use crate::{AlignedBuf, Device, ReadOp, WriteOp, check_bounds, io_error};
+use align::Align;
+use flush::FlushGate;
+use uring::{Job, RingPool};
+
+/// Largest piece of a bounced request, so that the bounce buffer is bounded.
+const BOUNCE: usize = 1 << 20;
+
+/// A regular file or block device.
+///
+/// With direct I/O (where the file system below takes it) data passes the page cache by;
+/// requests that are not aligned are bounced. `flush` is one fdatasync at a time: those who
+/// call while one runs share the next, and its result. Once making something durable has
+/// failed, every later flush and `fua` write fails as well, because the kernel reports a lost
+/// write only once and a second fdatasync would lie.
+pub struct FileDevice {
+    file: File,
+    /// Held for life: the locked file below a loop device.
+    _below: Option<File>,
+    path: PathBuf,
+    size: u64,
+    options: FileOptions,
+    /// `Some` when the file is open for direct I/O.
+    align: Option<Align>,
+    rings: Option<RingPool>,
+    flush: FlushGate,
+    /// Aligned writes share it; a read-modify-write of partial units has it alone.
+    partial: RwLock<()>,
+}
+
+impl FileDevice {
+    /// A device on an open file, whose size stays as it is now. `below` is kept open with it.
+    pub(crate) fn from_file(
+        file: File,
+        below: Option<File>,
+        path: &Path,
+        options: FileOptions,
+    ) -> Result<Self> {
+        let fail =
+            |e: std::io::Error| io_error("open", 0, 0, e.raw_os_error().unwrap_or(libc::EIO));
+        let size =
+            rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|e| fail(e.into()))?;
+        let align = if options.direct { enable_direct(&file, size) } else { None };
+        let rings = if options.uring { RingPool::probe(options.depth) } else { None };
+        tracing::debug!(
+            path = %path.display(), size, direct = align.is_some(), uring = rings.is_some(),
+            "device open"
+        );
+        Ok(Self {
+            file,
+            _below: below,
+            path: path.to_owned(),
+            size,
+            options,
+            align,
+            rings,
+            flush: FlushGate::default(),
+            partial: RwLock::new(()),
+        })
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Does data pass the page cache by?
+    pub fn is_direct(&self) -> bool {
+        self.align.is_some()
+    }
+
+    /// Are batches done through io_uring?
+    pub fn is_uring(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// Does the medium take this request as it is?
+    fn fits(&self, offset: u64, buf: &[u8]) -> bool {
+        self.align.is_none_or(|a| a.range(offset, buf.len()) && a.memory(buf))
+    }
+
+    fn read_one(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        if self.fits(offset, buf) {
+            return io::read_all(&self.file, offset, buf);
+        }
+        let align = self.align.expect("only direct I/O needs a bounce");
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let part = (buf.len() - done).min(BOUNCE);
+            let (start, len) = align.around(at, part);
+            let mut bounce = AlignedBuf::zeroed(len);
+            io::read_all(&self.file, start, &mut bounce)?;
+            let skip = (at - start) as usize;
+            buf[done..done + part].copy_from_slice(&bounce[skip..skip + part]);
+            done += part;
+        }
+        Ok(())
+    }
+
+    /// Writes without any promise of durability.
+    fn write_plain(&self, offset: u64, data: &[u8]) -> Result<()> {
+        if self.fits(offset, data) {
+            let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
+            return io::write_all(&self.file, offset, data);
+        }
+        self.write_bounced(offset, data)
+    }
+
+    /// Writes through an aligned buffer; the units at both ends keep their other bytes.
+    fn write_bounced(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let align = self.align.expect("only direct I/O needs a bounce");
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            let part = &data[done..data.len().min(done + BOUNCE)];
+            if align.range(at, part.len()) {
+                let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
+                io::write_all(&self.file, at, &AlignedBuf::copy_of(part))?;
+            } else {
+                let (start, len) = align.around(at, part.len());
+                let skip = (at - start) as usize;
+                let mut bounce = AlignedBuf::zeroed(len);
+                let _alone = self.partial.write().unwrap_or_else(PoisonError::into_inner);
+                io::read_all(&self.file, start, &mut bounce)?;
+                bounce[skip..skip + part.len()].copy_from_slice(part);
+                io::write_all(&self.file, start, &bounce)?;
+            }
+            done += part.len();
+        }
+        Ok(())
+    }
+
+    /// One write that is durable when it returns.
+    fn write_durable(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let bounce;
+        let data = if self.fits(offset, data) {
+            data
+        } else if self.align.is_some_and(|a| a.range(offset, data.len())) && data.len() <= BOUNCE {
+            bounce = AlignedBuf::copy_of(data);
+            &bounce
+        } else {
+            self.write_bounced(offset, data)?;
+            return self.sync();
+        };
+        // Without direct I/O an error of the page cache's writeback is reported to one caller
+        // only, so that every sync has to go through the gate.
+        if !self.is_direct() {
+            io::write_all(&self.file, offset, data)?;
+            return self.sync();
+        }
+        let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
+        let written = match (self.options.durable, &self.rings) {
+            (DurableWrite::Dsync, _) => {
+                self.flush.check().and_then(|()| io::write_dsync(&self.file, offset, data))
+            }
+            (DurableWrite::Linked, Some(rings)) => self
+                .flush
+                .check()
+                .and_then(|()| rings.write_and_sync(self.file.as_fd(), offset, data)),
+            _ => {
+                io::write_all(&self.file, offset, data)?;
+                return self.sync();
+            }
+        };
+        written.map_err(|errno| {
+            self.flush.note_failure(errno);
+            io_error("write", offset, data.len(), errno)
+        })
+    }
+
+    fn sync(&self) -> Result<()> {
+        let fdatasync = || rustix::fs::fdatasync(&self.file).map_err(|e| e.raw_os_error());
+        self.flush.run(fdatasync).map_err(|errno| io_error("flush", 0, 0, errno))
+    }
+}
+
+/// Switches direct I/O on when the file takes it for its whole length.
+fn enable_direct(file: &File, size: u64) -> Option<Align> {
+    let align = Align::of(file)?;
+    if size == 0 || !size.is_multiple_of(align.unit as u64) {
+        return None;
+    }
+    let flags = rustix::fs::fcntl_getfl(file).ok()?;
+    rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).ok()?;
+    let mut probe = AlignedBuf::zeroed(align.unit);
+    if io::read_all(file, 0, &mut probe).is_ok() {
+        return Some(align);
+    }
+    // A bad first block is not the probe's business: the reader that needs it will say so.
+    if rustix::fs::fcntl_setfl(file, flags).is_err() {
+        return Some(align);
+    }
+    None
+}
+
+impl Device for FileDevice {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_bounds("read", self.size, offset, buf.len())?;
+        self.read_one(offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<()> {
+        check_bounds("write", self.size, offset, data.len())?;
+        if fua { self.write_durable(offset, data) } else { self.write_plain(offset, data) }
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.sync()
+    }
+
+    fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
+        for op in ops.iter() {
+            check_bounds("read", self.size, op.offset, op.buf.len())?;
+        }
+        let Some(rings) = self.rings.as_ref().filter(|_| ops.len() > 1) else {
+            return ops.iter_mut().try_for_each(|op| self.read_one(op.offset, op.buf));
+        };
+        let mut jobs = Vec::with_capacity(ops.len());
+        for op in ops.iter_mut() {
+            if self.fits(op.offset, op.buf) {
+                jobs.push(Job::read(op.offset, op.buf));
+            } else {
+                self.read_one(op.offset, op.buf)?;
+            }
+        }
+        rings.run(self.file.as_fd(), &mut jobs)
+    }
+
+    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        for op in ops {
+            check_bounds("write", self.size, op.offset, op.data.len())?;
+        }
+        let Some(rings) = self.rings.as_ref().filter(|_| ops.len() > 1) else {
+            return ops.iter().try_for_each(|op| self.write_plain(op.offset, op.data));
+        };
+        let mut jobs = Vec::with_capacity(ops.len());
+        for op in ops {
+            if self.fits(op.offset, op.data) {
+                jobs.push(Job::write(op.offset, op.data));
+            } else {
+                self.write_bounced(op.offset, op.data)?;
+            }
+        }
+        let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
+        rings.run(self.file.as_fd(), &mut jobs)
+    }
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

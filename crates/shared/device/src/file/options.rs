@@ -1,0 +1,32 @@
+//! How a file device does its I/O.
+
+/// How a write with `fua` is made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DurableWrite {
+    /// One pwritev2 with `RWF_DSYNC`.
+    Dsync,
+    /// pwrite, then fdatasync.
+    WriteThenSync,
+    /// A write and an fdatasync linked in one io_uring submission; as `WriteThenSync` where
+    /// io_uring is not used.
+    Linked,
+}
+
+/// How a file device does its I/O. The default is the quickest that the machine allows.
+#[derive(Clone, Copy, Debug)]
+pub struct FileOptions {
+    /// Pass the page cache by (`O_DIRECT`) where the file system below allows it.
+    pub direct: bool,
+    /// Use io_uring for batches where it is allowed.
+    pub uring: bool,
+    /// Largest number of requests of one batch in flight, 1 to 1024.
+    pub depth: u32,
+    /// How a write with `fua` is made durable, under direct I/O.
+    pub durable: DurableWrite,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self { direct: true, uring: true, depth: 32, durable: DurableWrite::Dsync }
+    }
+}

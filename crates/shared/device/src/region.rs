@@ -1,0 +1,129 @@
+//! A counted, bounds-checked window of a device.
+
+use std::sync::Arc;
+
+use siftfs_base::Result;
+
+use crate::{Counters, Device, Origin, ReadOp, RegionKind, WriteOp, check_bounds, io_error};
+
+/// A window of a device. Offsets are relative to its start; an I/O that leaves it is refused
+/// with `EINVAL` and neither done nor counted. Errors of the device name device offsets.
+pub struct Region {
+    device: Arc<dyn Device>,
+    kind: RegionKind,
+    offset: u64,
+    len: u64,
+    counters: Arc<Counters>,
+}
+
+impl Region {
+    /// The `len` bytes at `offset` of `device`.
+    ///
+    /// # Errors
+    /// `EINVAL` when they do not lie on the device.
+    pub fn new(
+        device: Arc<dyn Device>,
+        kind: RegionKind,
+        offset: u64,
+        len: u64,
+        counters: Arc<Counters>,
+    ) -> Result<Self> {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= device.size());
+        if !inside {
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            return Err(io_error("region", offset, len, libc::EINVAL));
+        }
+        Ok(Self { device, kind, offset, len, counters })
+    }
+
+    /// What statistics count this region as.
+    pub fn kind(&self) -> RegionKind {
+        self.kind
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// No bytes at all?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// First byte on the device.
+    pub fn device_offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Do both regions lie on one device, so that one flush serves both?
+    pub fn shares_device(&self, other: &Region) -> bool {
+        Arc::ptr_eq(&self.device, &other.device)
+    }
+
+    fn noted(&self, origin: Origin, result: Result<()>) -> Result<()> {
+        if result.is_err() {
+            self.counters.error(self.kind, origin);
+        }
+        result
+    }
+
+    /// Fills `buf` from `offset`.
+    pub fn read(&self, origin: Origin, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_bounds("read", self.len, offset, buf.len())?;
+        self.counters.read(self.kind, origin, 1, buf.len() as u64);
+        self.noted(origin, self.device.read(self.offset + offset, buf))
+    }
+
+    /// Writes `data` at `offset`; volatile until a later [`Region::flush`].
+    pub fn write(&self, origin: Origin, offset: u64, data: &[u8]) -> Result<()> {
+        check_bounds("write", self.len, offset, data.len())?;
+        self.counters.write(self.kind, origin, 1, data.len() as u64);
+        self.noted(origin, self.device.write(self.offset + offset, data, false))
+    }
+
+    /// Writes `data` at `offset`, durable when it returns; says nothing of other writes.
+    pub fn write_fua(&self, origin: Origin, offset: u64, data: &[u8]) -> Result<()> {
+        check_bounds("write", self.len, offset, data.len())?;
+        self.counters.write(self.kind, origin, 1, data.len() as u64);
+        self.counters.flush(self.kind, origin);
+        self.noted(origin, self.device.write(self.offset + offset, data, true))
+    }
+
+    /// Makes every write that returned before this call durable: those to this region, and
+    /// those to every other region of the same device.
+    pub fn flush(&self, origin: Origin) -> Result<()> {
+        self.counters.flush(self.kind, origin);
+        self.noted(origin, self.device.flush())
+    }
+
+    /// Several reads in flight; `ops` keep region offsets.
+    pub fn read_batch(&self, origin: Origin, ops: &mut [ReadOp<'_>]) -> Result<()> {
+        let mut bytes = 0;
+        for op in ops.iter() {
+            check_bounds("read", self.len, op.offset, op.buf.len())?;
+            bytes += op.buf.len() as u64;
+        }
+        self.counters.read(self.kind, origin, ops.len() as u64, bytes);
+        let mut moved: Vec<ReadOp<'_>> = ops
+            .iter_mut()
+            .map(|op| ReadOp { offset: self.offset + op.offset, buf: &mut *op.buf })
+            .collect();
+        self.noted(origin, self.device.read_batch(&mut moved))
+    }
+
+    /// Several writes in flight, in no order; volatile until a later [`Region::flush`].
+    pub fn write_batch(&self, origin: Origin, ops: &[WriteOp<'_>]) -> Result<()> {
+        let mut bytes = 0;
+        for op in ops {
+            check_bounds("write", self.len, op.offset, op.data.len())?;
+            bytes += op.data.len() as u64;
+        }
+        self.counters.write(self.kind, origin, ops.len() as u64, bytes);
+        let moved: Vec<WriteOp<'_>> = ops
+            .iter()
+            .map(|op| WriteOp { offset: self.offset + op.offset, data: op.data })
+            .collect();
+        self.noted(origin, self.device.write_batch(&moved))
+    }
+}

@@ -1,0 +1,348 @@
+//! Block allocation: contiguous runs near a goal, quarantine of freed blocks (rule R5).
+
+use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Result, corrupt, errno};
+
+use crate::bits::{self, Bitmap};
+use crate::csum;
+use crate::format::*;
+use crate::fs::Fs;
+use crate::store::BlockStore;
+
+/// Groups looked into for a run of the whole length before a shorter one is taken.
+const GROUPS_TRIED: usize = 8;
+
+/// A free run inside a group: first bit and length.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    bit: u32,
+    len: u32,
+}
+
+impl Fs {
+    /// Allocates one contiguous run of 1 to `want` blocks, at `goal` if that is free, else near
+    /// it, else where a long run is found. The blocks' content is whatever was there.
+    ///
+    /// Does not touch any inode. Errors: ENOSPC when [`Fs::available_blocks`] is 0.
+    pub fn alloc_blocks(
+        &mut self,
+        store: &mut dyn BlockStore,
+        goal: BlockNr,
+        want: u64,
+    ) -> Result<BlockRun> {
+        assert!(want > 0, "an allocation of no blocks");
+        let want = want.min(u64::from(self.geo.blocks_per_group)) as u32;
+        let goal = if goal < self.geo.block_count { goal } else { 0 };
+        let (home, bit) = self.geo.locate(goal);
+        let mut best: Option<(u32, Found)> = None;
+        if self.groups[home as usize].blocks() > 0 {
+            let found = self.search_group(store, home, bit, want)?;
+            if found.len > 0 {
+                best = Some((home, found));
+                if found.bit == bit || found.len >= want {
+                    return self.claim(store, home, found);
+                }
+            }
+        }
+        let others = self.with_blocks.range(home + 1..).chain(self.with_blocks.range(..home));
+        let others: Vec<u32> = others.copied().take(GROUPS_TRIED).collect();
+        for group in others {
+            let len = best.map_or(0, |(_, f)| f.len);
+            if self.groups[group as usize].longest.min(self.groups[group as usize].blocks()) <= len
+            {
+                continue;
+            }
+            let found = self.search_group(store, group, 0, want)?;
+            if found.len > len {
+                best = Some((group, found));
+                if found.len >= want {
+                    break;
+                }
+            }
+        }
+        if let Some((group, found)) = best {
+            return self.claim(store, group, found);
+        }
+        Err(errno(libc::ENOSPC))
+    }
+
+    /// Allocates exactly `run` if all of it may be allocated now; false, and nothing done, if
+    /// not. For recovery and for extending in place.
+    pub fn alloc_blocks_at(&mut self, store: &mut dyn BlockStore, run: BlockRun) -> Result<bool> {
+        self.check_run(run, || "allocation".into())?;
+        if self.held.overlaps(run.start, run.end()) {
+            return Ok(false);
+        }
+        let pieces = self.by_group(run);
+        for &(group, bit, len) in &pieces {
+            let map = self.block_bitmap(store, group)?;
+            if bits::next_one(map.get(store)?, bit, bit + len) != bit + len {
+                return Ok(false);
+            }
+        }
+        for (group, bit, len) in pieces {
+            self.claim(store, group, Found { bit, len })?;
+        }
+        Ok(true)
+    }
+
+    /// Frees a run: bitmap and counts now, allocation again after [`Fs::release_blocks`].
+    ///
+    /// The store is told, so that no stale metadata of the blocks is written. Does not touch any
+    /// inode. Errors: `Corrupt` if a block is already free or belongs to the volume's own
+    /// structures; nothing is changed then.
+    pub fn free_run(&mut self, store: &mut dyn BlockStore, run: BlockRun) -> Result<()> {
+        self.check_run(run, || "freed run".into())?;
+        let pieces = self.by_group(run);
+        for &(group, bit, len) in &pieces {
+            let map = self.block_bitmap(store, group)?;
+            if bits::next_zero(map.get(store)?, bit, bit + len) != bit + len {
+                let detail = format!("{len} blocks at bit {bit} to be freed are not all in use");
+                return Err(corrupt(format!("block bitmap of group {group}"), detail));
+            }
+        }
+        for (group, bit, len) in pieces {
+            let g = &mut self.groups[group as usize];
+            let map = store.modify(g.block_bitmap)?;
+            bits::fill(map, bit, bit + len, false);
+            g.block_csum = csum::bitmap_csum(self.geo.seed, map, self.geo.blocks_per_group);
+            g.free_blocks += len;
+            g.held_blocks += len;
+            self.free_blocks += u64::from(len);
+            self.held_blocks += u64::from(len);
+            g.store(&self.geo, group, store)?;
+        }
+        assert!(!self.held.overlaps(run.start, run.end()), "a used block was in quarantine");
+        self.held.insert(run.start, run.end());
+        store.freed(run);
+        Ok(())
+    }
+
+    /// Ends the quarantine of those blocks of `run` that are in it: they may be allocated.
+    pub fn release_blocks(&mut self, run: BlockRun) {
+        let parts: Vec<_> = self.held.overlapping(run.start, run.end()).collect();
+        for (start, end) in parts {
+            self.held.remove(start, end);
+            for (group, bit, len) in self.by_group(BlockRun { start, len: end - start }) {
+                let g = &mut self.groups[group as usize];
+                g.held_blocks -= len;
+                g.block_hint = g.block_hint.min(bit);
+                g.longest = self.geo.blocks_in_group(group);
+                self.held_blocks -= u64::from(len);
+                self.with_blocks.insert(group);
+            }
+        }
+    }
+
+    /// The blocks in quarantine.
+    pub fn quarantined_blocks(&self) -> &siftfs_base::RangeSet {
+        &self.held
+    }
+
+    /// Are all blocks of `run` in use, by the bitmaps?
+    pub fn run_in_use(&mut self, store: &mut dyn BlockStore, run: BlockRun) -> Result<bool> {
+        self.check_run(run, || "run".into())?;
+        for (group, bit, len) in self.by_group(run) {
+            let map = self.block_bitmap(store, group)?;
+            if bits::next_zero(map.get(store)?, bit, bit + len) != bit + len {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The run cut at group boundaries: (group, first bit, length).
+    fn by_group(&self, run: BlockRun) -> Vec<(u32, u32, u32)> {
+        let mut out = Vec::new();
+        let mut at = run.start;
+        while at < run.end() {
+            let (group, bit) = self.geo.locate(at);
+            let len = (run.end() - at).min(u64::from(self.geo.blocks_per_group - bit)) as u32;
+            out.push((group, bit, len));
+            at += u64::from(len);
+        }
+        out
+    }
+
+    /// Marks a run in one group used.
+    fn claim(&mut self, store: &mut dyn BlockStore, group: u32, found: Found) -> Result<BlockRun> {
+        let Found { bit, len } = found;
+        let mut fresh = None;
+        if self.groups[group as usize].has(BG_BLOCK_UNINIT) {
+            fresh = Some(self.initial_block_bitmap(group));
+        }
+        let g = &mut self.groups[group as usize];
+        let map = match fresh {
+            Some(image) => {
+                let map = store.create(g.block_bitmap)?;
+                *map = *image;
+                g.flags &= !BG_BLOCK_UNINIT;
+                map
+            }
+            None => store.modify(g.block_bitmap)?,
+        };
+        assert!(bits::next_one(map, bit, bit + len) == bit + len, "claimed blocks are in use");
+        bits::fill(map, bit, bit + len, true);
+        g.block_csum = csum::bitmap_csum(self.geo.seed, map, self.geo.blocks_per_group);
+        g.free_blocks -= len;
+        self.free_blocks -= u64::from(len);
+        if g.block_hint >= bit {
+            g.block_hint = g.block_hint.max(bit + len);
+        }
+        if g.blocks() == 0 {
+            self.with_blocks.remove(&group);
+        }
+        g.store(&self.geo, group, store)?;
+        store.set_verified(g.block_bitmap);
+        Ok(BlockRun { start: self.geo.group_start(group) + u64::from(bit), len: u64::from(len) })
+    }
+
+    /// The best run of up to `want` blocks in a group: the one that starts at `from`, else the
+    /// first from there on that is long enough, else before it, else the longest.
+    fn search_group(
+        &mut self,
+        store: &mut dyn BlockStore,
+        group: u32,
+        from: u32,
+        want: u32,
+    ) -> Result<Found> {
+        let image = self.block_bitmap(store, group)?;
+        let map = image.get(store)?;
+        let end = self.geo.blocks_in_group(group);
+        let hint = self.groups[group as usize].block_hint;
+        let at = self.next_run(map, group, from.max(hint), end, want);
+        if at.bit == from && at.len > 0 {
+            return Ok(at);
+        }
+        let after = self.best_run(map, group, from.max(hint), end, want);
+        if after.len >= want {
+            return Ok(after);
+        }
+        // A run that begins before `from` is seen whole from the left.
+        let before = self.best_run(map, group, hint, end, want);
+        let best = if after.len >= before.len { after } else { before };
+        if best.len < want {
+            self.groups[group as usize].longest = best.len;
+        }
+        if best.len == 0 {
+            let what = format!("block bitmap of group {group}");
+            return Err(corrupt(what, "free blocks are counted, none is found"));
+        }
+        Ok(best)
+    }
+
+    /// First run of `want` blocks in bits `[from, end)`, else the longest there.
+    fn best_run(&self, map: &Bitmap, group: u32, from: u32, end: u32, want: u32) -> Found {
+        let mut best = Found::default();
+        let mut at = from;
+        while at < end {
+            let run = self.next_run(map, group, at, end, want);
+            if run.len > best.len {
+                best = run;
+            }
+            if run.len == 0 || run.len >= want {
+                break;
+            }
+            at = run.bit + run.len;
+        }
+        best
+    }
+
+    /// Next run of clear, unquarantined bits from `from` on, cut at `want`; length 0 if none.
+    fn next_run(&self, map: &Bitmap, group: u32, from: u32, end: u32, want: u32) -> Found {
+        let start = self.geo.group_start(group);
+        let mut at = from;
+        loop {
+            let bit = bits::next_zero(map, at, end);
+            if bit >= end {
+                return Found { bit: end, len: 0 };
+            }
+            let stop = bits::next_one(map, bit, end.min(bit.saturating_add(want)));
+            let (s, e) = (start + u64::from(bit), start + u64::from(stop));
+            match self.held.overlapping(s, e).next() {
+                None => return Found { bit, len: stop - bit },
+                Some((hs, _)) if hs > s => return Found { bit, len: (hs - s) as u32 },
+                Some((_, he)) => at = bit + (he - s) as u32,
+            }
+        }
+    }
+
+    /// The group's bitmap, checked; computed where it was never written.
+    pub(crate) fn block_bitmap(&self, store: &mut dyn BlockStore, group: u32) -> Result<Image> {
+        let g = &self.groups[group as usize];
+        if g.has(BG_BLOCK_UNINIT) {
+            let map = self.initial_block_bitmap(group);
+            let end = self.geo.blocks_in_group(group);
+            if bits::count_zeros(&map, end) != g.free_blocks {
+                let what = format!("group descriptor {group}");
+                return Err(corrupt(what, "free blocks of an uninitialised group"));
+            }
+            return Ok(Image::Computed(map));
+        }
+        if !store.verified(g.block_bitmap) {
+            let map = store.read(g.block_bitmap)?;
+            self.check_block_bitmap(group, map)?;
+            store.set_verified(g.block_bitmap);
+        }
+        Ok(Image::Stored(g.block_bitmap))
+    }
+
+    fn check_block_bitmap(&self, group: u32, map: &Bitmap) -> Result<()> {
+        let g = &self.groups[group as usize];
+        let bad = |detail: &str| Err(corrupt(format!("block bitmap of group {group}"), detail));
+        let mut want = csum::bitmap_csum(self.geo.seed, map, self.geo.blocks_per_group);
+        if self.geo.desc_size == 32 {
+            want &= 0xFFFF;
+        }
+        let have = if self.geo.desc_size == 32 { g.block_csum & 0xFFFF } else { g.block_csum };
+        if want != have {
+            return bad("checksum");
+        }
+        let end = self.geo.blocks_in_group(group);
+        if bits::count_zeros(map, end) != g.free_blocks {
+            return bad("free blocks differ from the descriptor");
+        }
+        let start = self.geo.group_start(group);
+        for (s, e) in self.system.overlapping(start, start + u64::from(end)) {
+            let (s, e) = ((s - start) as u32, (e - start) as u32);
+            if bits::next_zero(map, s, e) != e {
+                return bad("the volume's own blocks are marked free");
+            }
+        }
+        Ok(())
+    }
+
+    /// What a never-written bitmap says: the volume's own blocks and the padding behind a short
+    /// last group are in use.
+    fn initial_block_bitmap(&self, group: u32) -> Box<Bitmap> {
+        let mut map = Box::new([0; BLOCK_SIZE]);
+        let start = self.geo.group_start(group);
+        let blocks = self.geo.blocks_in_group(group);
+        for (s, e) in self.system.overlapping(start, start + u64::from(blocks)) {
+            bits::fill(&mut map, (s - start) as u32, (e - start) as u32, true);
+        }
+        bits::fill(&mut map, blocks, BLOCK_SIZE as u32 * 8, true);
+        map
+    }
+}
+
+/// A bitmap to look at.
+pub(crate) enum Image {
+    /// Computed, not on disk.
+    Computed(Box<Bitmap>),
+    /// In the store.
+    Stored(BlockNr),
+}
+
+impl Image {
+    /// Its bits.
+    pub fn get<'a>(&'a self, store: &'a mut dyn BlockStore) -> Result<&'a Bitmap> {
+        match self {
+            Image::Computed(map) => Ok(map),
+            Image::Stored(nr) => store.read(*nr),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "alloc_tests.rs"]
+mod tests;

@@ -1,0 +1,152 @@
+//! Golden images: the format as it was shipped, in `golden/`, one hex dump per structure.
+//!
+//! A dump has one line per 32 bytes that are not all zero: offset, then the bytes. A test that
+//! fails here means that volumes written before cannot be read any more, or differently. If that
+//! is meant, raise the version, then write the files anew with `SIFTFS_BLESS=1 cargo test`.
+
+use crate::header::tests::{host_record, service_record, static_header};
+use crate::record::tests::KEY;
+use crate::*;
+use siftfs_base::{BlockRun, LaneId, Lsn, Timestamp, TxnSeq};
+use siftfs_wire::{CopyTag, StagedRef, Transaction, ZeroTag};
+use std::fmt::Write as _;
+use std::path::Path;
+
+fn dump(bytes: &[u8]) -> String {
+    let mut out = format!("length {:#x}\n", bytes.len());
+    for (i, line) in bytes.chunks(32).enumerate().filter(|(_, l)| l.iter().any(|b| *b != 0)) {
+        write!(out, "{:06x} ", i * 32).unwrap();
+        line.iter().for_each(|b| write!(out, "{b:02x}").unwrap());
+        out.push('\n');
+    }
+    out
+}
+
+fn check(name: &str, bytes: &[u8]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
+    if std::env::var_os("SIFTFS_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, dump(bytes)).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).expect("golden file");
+    assert_eq!(dump(bytes), golden, "{name}: the on-disk format changed");
+}
+
+#[test]
+fn header_blocks() {
+    check("static.hex", &static_header().encode()[..]);
+    check("host.hex", &host_record().encode()[..]);
+    check("service.hex", &service_record().encode()[..]);
+}
+
+fn name_ops() -> Vec<Item> {
+    let kinds = [
+        NameOpKind::Create {
+            dir: 2,
+            name: b"link".to_vec(),
+            ino: 13,
+            generation: 5,
+            mode: 0o120777,
+            uid: 1000,
+            gid: 100,
+            rdev: 0,
+            target: b"../target".to_vec(),
+        },
+        NameOpKind::Link { dir: 2, name: b"second".to_vec(), ino: 13 },
+        NameOpKind::Unlink { dir: 2, name: b"gone".to_vec(), ino: 14 },
+        NameOpKind::RemoveDir { dir: 2, name: b"dir".to_vec(), ino: 15 },
+        NameOpKind::Rename {
+            dir: 2,
+            name: b"a".to_vec(),
+            new_dir: 16,
+            new_name: b"b".to_vec(),
+            ino: 17,
+            displaced: 18,
+        },
+        NameOpKind::Exchange {
+            dir: 2,
+            name: b"left".to_vec(),
+            ino: 19,
+            other_dir: 16,
+            other_name: b"right".to_vec(),
+            other_ino: 20,
+        },
+    ];
+    let time = Timestamp { sec: -1, nsec: 999_999_999 };
+    let op = |(i, kind)| Item::NameOp(NameOp { lsn: Lsn(10 + i as u64), time, kind });
+    kinds.into_iter().enumerate().map(op).collect()
+}
+
+fn items() -> Vec<Item> {
+    let t = |sec| Timestamp { sec, nsec: 7 };
+    let mut items = name_ops();
+    items.push(Item::Inode(InodeItem {
+        ino: 12,
+        generation: 3,
+        mode: 0o100644,
+        uid: 1000,
+        gid: 100,
+        rdev: 0,
+        size: Some(5000),
+        flags: 0x80000,
+        atime: t(1),
+        mtime: t(2),
+        ctime: t(3),
+        crtime: t(4),
+    }));
+    items.push(Item::Truncate { ino: 12, generation: 3, size: 100 });
+    items.push(Item::Zero { ino: 12, generation: 3, offset: 4096, len: 8192 });
+    items.push(Item::Allocate { ino: 12, generation: 3, offset: 0, len: 65536, keep_size: true });
+    let list = vec![(b"user.x".to_vec(), b"value".to_vec()), (b"user.y".to_vec(), vec![])];
+    items.push(Item::Xattrs { ino: 12, generation: 3, list });
+    items.push(Item::Data { ino: 12, generation: 3, offset: 10, len: 5, data_offset: 0 });
+    items
+}
+
+#[test]
+fn lane_records() {
+    let builder = RecordBuilder { key: KEY, lane: LaneId(1), owner: 6 };
+    let p = RecordParams {
+        lsn: Lsn(20),
+        durable_lsn: Lsn(9),
+        durable_pos: 4096,
+        pos: 65536,
+        prev_end: 61440,
+        prev_crc: 0xaabb_ccdd,
+    };
+    let encode = |items: &[Item], data: &[u8]| {
+        let layout = RecordLayout::new(items, data.len() as u64).unwrap();
+        let mut buf = vec![0; layout.len as usize];
+        builder.encode(&p, &layout, items, &[data], &mut buf);
+        buf
+    };
+    check("record-small.hex", &encode(&items(), b"hello"));
+    let large = Item::Data { ino: 12, generation: 3, offset: 0, len: 5000, data_offset: 0 };
+    check("record-large.hex", &encode(&[large], &[0x5a; 5000]));
+    let mut pad = [0; siftfs_base::BLOCK_SIZE];
+    builder.encode_pad(&p, 8192, &mut pad);
+    check("record-pad.hex", &pad);
+}
+
+#[test]
+fn journal_records() {
+    let txn = Transaction {
+        seq: TxnSeq(3),
+        ops_cut: Lsn(20),
+        staged_cut: Lsn(20),
+        lane_upto: vec![0, 73728],
+        staged: vec![StagedRef { lane: LaneId(1), pos: 65536, len: 8192, lsn: Lsn(20), crc: 99 }],
+        zeros: vec![ZeroTag { dst: 409_605, len: 4091 }],
+        copies: vec![CopyTag { source: 0, data_offset: 0, dst: 409_600, len: 5 }],
+        images: vec![1, 40],
+        image_data: [[1; 4096], [2; 4096]].concat(),
+        direct: vec![BlockRun { start: 200, len: 3 }],
+        direct_data: Vec::new(),
+        drops: vec![BlockRun { start: 300, len: 4 }],
+    };
+    let layout = JournalLayout::new(&txn).unwrap();
+    let p = JournalParams { pos: 1 << 20, prev_end: (1 << 20) - 4096, prev_crc: 1 };
+    let mut buf = vec![0; layout.len as usize];
+    encode_transaction(&KEY, &p, &layout, &txn, &mut buf);
+    check("journal.hex", &buf);
+}

@@ -1,0 +1,513 @@
+//! The header: static part, host slots, service slots.
+
+use crate::{Checked, Invalid, LogKey, MAX_LANES};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Epoch, Error, LaneId, Lsn, Result, TxnSeq, corrupt};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of one header copy.
+pub const HEADER_LEN: u64 = 65_536;
+/// Byte offset of the static part inside a copy.
+pub const STATIC_OFFSET: u64 = 0;
+/// Byte offsets of the two host slots inside a copy.
+pub const HOST_SLOTS: [u64; 2] = [BLOCK_BYTES, 2 * BLOCK_BYTES];
+/// Byte offsets of the two service slots inside a copy.
+pub const SERVICE_SLOTS: [u64; 2] = [3 * BLOCK_BYTES, 4 * BLOCK_BYTES];
+/// Version of header, lane and journal records that this crate reads and writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// Compatible features that this crate knows (unknown ones are ignored).
+pub const KNOWN_COMPAT: u32 = 0;
+/// Features without which a volume may still be read.
+pub const KNOWN_RO_COMPAT: u32 = 0;
+/// Features without which a volume is refused.
+pub const KNOWN_INCOMPAT: u32 = 0;
+/// Bit of ext4's `s_feature_incompat` that keeps others away while the log may hold state (R15).
+pub const EXT4_MARKER: u32 = 0x2000_0000;
+/// [`HostRecord::lane_ends`] of a lane that is being written.
+pub const OPEN_END: u64 = u64::MAX;
+
+const STATIC_MAGIC: [u8; 8] = *b"SIFTvol\x01";
+const HOST_MAGIC: [u8; 8] = *b"SIFThst\x01";
+const SERVICE_MAGIC: [u8; 8] = *b"SIFTsvc\x01";
+const MEDIUM_BLOCK: u16 = 1;
+const MEDIUM_BYTES: u16 = 2;
+const LANE_RUNTIME: u16 = 1;
+const LANE_ACTIVE: u16 = 1;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawLane {
+    id: U16,
+    medium: U16,
+    kind: U16,
+    state: U16,
+    offset: U64,
+    len: U64,
+    owner: U64,
+    reserved: [u8; 32],
+}
+const _: () = assert!(size_of::<RawLane>() == 64);
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawStatic {
+    magic: [u8; 8],
+    version: U32,
+    compat: U32,
+    ro_compat: U32,
+    incompat: U32,
+    lane_count: U32,
+    reserved0: U32,
+    volume: [u8; 16],
+    area_uuid: [u8; 16],
+    area_offset: U64,
+    area_len: U64,
+    journal_offset: U64,
+    journal_len: U64,
+    header_offsets: [U64; 2],
+    reserved1: [u8; 144],
+    lanes: [RawLane; MAX_LANES],
+    reserved2: [u8; 2812],
+    crc: U32,
+}
+const _: () = assert!(size_of::<RawStatic>() == BLOCK_SIZE);
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHost {
+    magic: [u8; 8],
+    version: U32,
+    state: U32,
+    seq: U64,
+    epoch: U64,
+    nonce: U64,
+    lane_epoch: U64,
+    lane_nonce: U64,
+    journal_epoch: U64,
+    journal_nonce: U64,
+    lsn_floor: U64,
+    area_crc: U32,
+    lane_count: U32,
+    lane_ends: [U64; MAX_LANES],
+    lane_heads: [U64; MAX_LANES],
+    reserved0: [u8; 680],
+    superblock: [u8; 1024],
+    reserved1: [u8; 2044],
+    crc: U32,
+}
+const _: () = assert!(size_of::<RawHost>() == BLOCK_SIZE);
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawService {
+    magic: [u8; 8],
+    version: U32,
+    lane_count: U32,
+    seq: U64,
+    epoch: U64,
+    journal_tail: U64,
+    next_seq: U64,
+    ops_cut: U64,
+    staged_cut: U64,
+    lane_tails: [U64; MAX_LANES],
+    reserved: [u8; 3900],
+    crc: U32,
+}
+const _: () = assert!(size_of::<RawService>() == BLOCK_SIZE);
+
+/// What a lane lies on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LaneMedium {
+    /// Block storage: torn at 512 bytes.
+    Block,
+    /// Byte-addressable memory: torn at 8 bytes.
+    Bytes,
+}
+
+/// One row of the lane table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneEntry {
+    /// Index, equal to the row.
+    pub id: LaneId,
+    /// What it lies on.
+    pub medium: LaneMedium,
+    /// First byte on the device; a multiple of the block size.
+    pub offset: u64,
+    /// Ring length in bytes; a multiple of the block size.
+    pub len: u64,
+    /// Session that may write it, 0 for the Runtime itself.
+    pub owner: u64,
+}
+
+/// What never changes while a volume is in use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StaticHeader {
+    /// Features a reader may ignore.
+    pub compat: u32,
+    /// Features a reader may ignore, a writer not.
+    pub ro_compat: u32,
+    /// Features nobody may ignore.
+    pub incompat: u32,
+    /// Identity of the volume.
+    pub volume: [u8; 16],
+    /// UUID of the ext4 area that the log belongs to (rule R16).
+    pub area_uuid: [u8; 16],
+    /// First byte of the area on its device.
+    pub area_offset: u64,
+    /// Bytes of the area.
+    pub area_len: u64,
+    /// First byte of the journal ring.
+    pub journal_offset: u64,
+    /// Bytes of the journal ring.
+    pub journal_len: u64,
+    /// First byte of header copy 0 and of header copy 1.
+    pub header_offsets: [u64; 2],
+    /// Lanes, at least one, in the order of their ids.
+    pub lanes: Vec<LaneEntry>,
+}
+
+/// What the log is for, as the host last said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostState {
+    /// The log is empty and the area is plain ext4.
+    Clean,
+    /// A mount writes, or died writing.
+    Mounted,
+    /// A recovery writes, or died writing.
+    Recovering,
+}
+
+/// The host's record, written by mount, unmount and recovery.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostRecord {
+    /// Counts host records; the highest is the newest.
+    pub seq: u64,
+    /// What is going on.
+    pub state: HostState,
+    /// Present epoch and its nonce.
+    pub key: LogKey,
+    /// Key under which the lanes' unreclaimed records were written.
+    pub lane_key: LogKey,
+    /// Key under which the journal's unreclaimed records were written.
+    pub journal_key: LogKey,
+    /// Every LSN drawn from now on is larger.
+    pub lsn_floor: Lsn,
+    /// crc32c of the area's superblock (1024 bytes) at the last clean unmount; a volume whose
+    /// superblock differs was changed by someone else since (rule R16).
+    pub area_crc: u32,
+    /// Per lane, the end of its valid records as found by a recovery, or [`OPEN_END`] while the
+    /// lane is being written under `lane_key` (rule R8).
+    pub lane_ends: Vec<u64>,
+    /// Per lane, where its first record under `lane_key` was or will be placed after.
+    pub lane_heads: Vec<u64>,
+    /// The superblock that the area should have, marker included (rule R15).
+    pub superblock: Box<[u8; 1024]>,
+}
+
+/// The Service's record, written at reclamation.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServiceRecord {
+    /// Counts service records; the highest is the newest.
+    pub seq: u64,
+    /// Epoch of the Service that wrote it.
+    pub epoch: Epoch,
+    /// Position of the journal's tail: the end of the newest checkpointed record.
+    pub journal_tail: u64,
+    /// Sequence number of the first transaction after the tail.
+    pub next_seq: TxnSeq,
+    /// `ops_cut` of the newest checkpointed transaction.
+    pub ops_cut: Lsn,
+    /// `staged_cut` of the newest checkpointed transaction.
+    pub staged_cut: Lsn,
+    /// Per lane, the end of the newest record contained in a checkpointed transaction.
+    pub lane_tails: Vec<u64>,
+}
+
+fn lanes_u64(values: &[u64]) -> [U64; MAX_LANES] {
+    assert!(!values.is_empty() && values.len() <= MAX_LANES, "1 to 16 lanes");
+    std::array::from_fn(|i| values.get(i).copied().unwrap_or(0).into())
+}
+
+fn lanes_vec(values: &[U64; MAX_LANES], count: u32, what: &str) -> Result<Vec<u64>> {
+    let n = count as usize;
+    match values.get(..n) {
+        Some(v) if n > 0 => Ok(v.iter().map(|x| x.get()).collect()),
+        _ => Err(corrupt(what, format!("{count} lanes"))),
+    }
+}
+
+/// Checks magic, checksum and version of one header block, in this order.
+fn open_block<'a, T>(
+    block: &'a [u8; BLOCK_SIZE],
+    magic: &[u8; 8],
+    version: impl Fn(&T) -> u32,
+) -> Checked<&'a T>
+where
+    T: FromBytes + KnownLayout + Immutable + Unaligned,
+{
+    let Ok(raw) = T::ref_from_bytes(block) else { return Ok(Err(Invalid("wrong size"))) };
+    if block[..8] != *magic {
+        return Ok(Err(Invalid("no magic number")));
+    }
+    let (body, crc) = block.split_at(BLOCK_SIZE - 4);
+    if crc != crc32c::crc32c(body).to_le_bytes() {
+        return Ok(Err(Invalid("checksum mismatch")));
+    }
+    let found = version(raw);
+    if found != FORMAT_VERSION {
+        return Err(Error::Incompatible(format!(
+            "log format version {found}; this build knows {FORMAT_VERSION}"
+        )));
+    }
+    Ok(Ok(raw))
+}
+
+/// The block's bytes with the checksum in its last four.
+fn seal<T: IntoBytes + Immutable>(raw: &T) -> Box<[u8; BLOCK_SIZE]> {
+    let mut block = Box::new([0u8; BLOCK_SIZE]);
+    block.copy_from_slice(raw.as_bytes());
+    let crc = crc32c::crc32c(&block[..BLOCK_SIZE - 4]);
+    block[BLOCK_SIZE - 4..].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
+macro_rules! check {
+    ($e:expr) => {
+        match $e? {
+            Ok(raw) => raw,
+            Err(invalid) => return Ok(Err(invalid)),
+        }
+    };
+}
+
+impl StaticHeader {
+    /// Encodes the static part.
+    pub fn encode(&self) -> Box<[u8; BLOCK_SIZE]> {
+        assert!(!self.lanes.is_empty() && self.lanes.len() <= MAX_LANES, "1 to 16 lanes");
+        let mut raw = RawStatic::new_zeroed();
+        raw.magic = STATIC_MAGIC;
+        raw.version = FORMAT_VERSION.into();
+        raw.compat = self.compat.into();
+        raw.ro_compat = self.ro_compat.into();
+        raw.incompat = self.incompat.into();
+        raw.lane_count = (self.lanes.len() as u32).into();
+        raw.volume = self.volume;
+        raw.area_uuid = self.area_uuid;
+        raw.area_offset = self.area_offset.into();
+        raw.area_len = self.area_len.into();
+        raw.journal_offset = self.journal_offset.into();
+        raw.journal_len = self.journal_len.into();
+        raw.header_offsets = self.header_offsets.map(U64::new);
+        for (slot, lane) in raw.lanes.iter_mut().zip(&self.lanes) {
+            slot.id = lane.id.0.into();
+            slot.medium = match lane.medium {
+                LaneMedium::Block => MEDIUM_BLOCK.into(),
+                LaneMedium::Bytes => MEDIUM_BYTES.into(),
+            };
+            slot.kind = LANE_RUNTIME.into();
+            slot.state = LANE_ACTIVE.into();
+            slot.offset = lane.offset.into();
+            slot.len = lane.len.into();
+            slot.owner = lane.owner.into();
+        }
+        seal(&raw)
+    }
+
+    /// Decodes and checks the static part: version, features, and a geometry in which no two
+    /// regions overlap.
+    pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
+        let raw = check!(open_block::<RawStatic>(block, &STATIC_MAGIC, |r| r.version.get()));
+        let unknown = raw.incompat.get() & !KNOWN_INCOMPAT;
+        if unknown != 0 {
+            return Err(Error::Incompatible(format!(
+                "incompatible features {unknown:#x} that this build does not know"
+            )));
+        }
+        let count = raw.lane_count.get() as usize;
+        let Some(rows) = raw.lanes.get(..count).filter(|r| !r.is_empty()) else {
+            return Err(corrupt("header", format!("{count} lanes")));
+        };
+        let mut lanes = Vec::with_capacity(count);
+        for (i, row) in rows.iter().enumerate() {
+            lanes.push(decode_lane(i, row)?);
+        }
+        let header = Self {
+            compat: raw.compat.get(),
+            ro_compat: raw.ro_compat.get(),
+            incompat: raw.incompat.get(),
+            volume: raw.volume,
+            area_uuid: raw.area_uuid,
+            area_offset: raw.area_offset.get(),
+            area_len: raw.area_len.get(),
+            journal_offset: raw.journal_offset.get(),
+            journal_len: raw.journal_len.get(),
+            header_offsets: raw.header_offsets.map(|o| o.get()),
+            lanes,
+        };
+        header.check_geometry()?;
+        Ok(Ok(header))
+    }
+
+    /// Unknown features that forbid writing, or 0.
+    pub fn unknown_ro_compat(&self) -> u32 {
+        self.ro_compat & !KNOWN_RO_COMPAT
+    }
+
+    /// Every region: name, offset and length in bytes.
+    pub fn regions(&self) -> Vec<(String, u64, u64)> {
+        let mut all = vec![
+            ("area".to_string(), self.area_offset, self.area_len),
+            ("header copy 0".to_string(), self.header_offsets[0], HEADER_LEN),
+            ("header copy 1".to_string(), self.header_offsets[1], HEADER_LEN),
+            ("journal".to_string(), self.journal_offset, self.journal_len),
+        ];
+        all.extend(self.lanes.iter().map(|l| (format!("lane {}", l.id.0), l.offset, l.len)));
+        all
+    }
+
+    /// Regions are block-aligned, not empty, and do not overlap.
+    pub fn check_geometry(&self) -> Result<()> {
+        let mut regions = self.regions();
+        regions.sort_by_key(|r| r.1);
+        let mut last: Option<(String, u64)> = None;
+        for (name, offset, len) in regions {
+            let bad = |why: &str| Err(corrupt("header", format!("{name} {why}")));
+            if len == 0 || len % BLOCK_BYTES != 0 || offset % BLOCK_BYTES != 0 {
+                return bad("is empty or not aligned to blocks");
+            }
+            let Some(end) = offset.checked_add(len).filter(|e| *e < 1 << 62) else {
+                return bad("lies beyond any device");
+            };
+            if let Some((before, before_end)) = last
+                && before_end > offset
+            {
+                return bad(&format!("overlaps {before}"));
+            }
+            last = Some((name, end));
+        }
+        Ok(())
+    }
+}
+
+fn decode_lane(row: usize, raw: &RawLane) -> Result<LaneEntry> {
+    let medium = match raw.medium.get() {
+        MEDIUM_BLOCK => LaneMedium::Block,
+        MEDIUM_BYTES => LaneMedium::Bytes,
+        m => return Err(Error::Incompatible(format!("lane {row} on unknown medium {m}"))),
+    };
+    if raw.kind.get() != LANE_RUNTIME || raw.state.get() != LANE_ACTIVE {
+        return Err(Error::Incompatible(format!("lane {row} of unknown type or state")));
+    }
+    if usize::from(raw.id.get()) != row {
+        return Err(corrupt("header", format!("lane {row} has id {}", raw.id.get())));
+    }
+    Ok(LaneEntry {
+        id: LaneId(raw.id.get()),
+        medium,
+        offset: raw.offset.get(),
+        len: raw.len.get(),
+        owner: raw.owner.get(),
+    })
+}
+
+fn key(epoch: U64, nonce: U64) -> LogKey {
+    LogKey { epoch: Epoch(epoch.get()), nonce: nonce.get() }
+}
+
+impl HostRecord {
+    /// Encodes the record.
+    pub fn encode(&self) -> Box<[u8; BLOCK_SIZE]> {
+        assert_eq!(self.lane_ends.len(), self.lane_heads.len(), "one end and head per lane");
+        let mut raw = RawHost::new_zeroed();
+        raw.magic = HOST_MAGIC;
+        raw.version = FORMAT_VERSION.into();
+        raw.state = match self.state {
+            HostState::Clean => 1.into(),
+            HostState::Mounted => 2.into(),
+            HostState::Recovering => 3.into(),
+        };
+        raw.seq = self.seq.into();
+        raw.epoch = self.key.epoch.0.into();
+        raw.nonce = self.key.nonce.into();
+        raw.lane_epoch = self.lane_key.epoch.0.into();
+        raw.lane_nonce = self.lane_key.nonce.into();
+        raw.journal_epoch = self.journal_key.epoch.0.into();
+        raw.journal_nonce = self.journal_key.nonce.into();
+        raw.lsn_floor = self.lsn_floor.0.into();
+        raw.area_crc = self.area_crc.into();
+        raw.lane_count = (self.lane_ends.len() as u32).into();
+        raw.lane_ends = lanes_u64(&self.lane_ends);
+        raw.lane_heads = lanes_u64(&self.lane_heads);
+        raw.superblock = *self.superblock;
+        seal(&raw)
+    }
+
+    /// Decodes and checks a host slot.
+    pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
+        const WHAT: &str = "host record";
+        let raw = check!(open_block::<RawHost>(block, &HOST_MAGIC, |r| r.version.get()));
+        let state = match raw.state.get() {
+            1 => HostState::Clean,
+            2 => HostState::Mounted,
+            3 => HostState::Recovering,
+            s => return Err(Error::Incompatible(format!("host state {s}"))),
+        };
+        Ok(Ok(Self {
+            seq: raw.seq.get(),
+            state,
+            key: key(raw.epoch, raw.nonce),
+            lane_key: key(raw.lane_epoch, raw.lane_nonce),
+            journal_key: key(raw.journal_epoch, raw.journal_nonce),
+            lsn_floor: Lsn(raw.lsn_floor.get()),
+            area_crc: raw.area_crc.get(),
+            lane_ends: lanes_vec(&raw.lane_ends, raw.lane_count.get(), WHAT)?,
+            lane_heads: lanes_vec(&raw.lane_heads, raw.lane_count.get(), WHAT)?,
+            superblock: Box::new(raw.superblock),
+        }))
+    }
+}
+
+impl ServiceRecord {
+    /// Encodes the record.
+    pub fn encode(&self) -> Box<[u8; BLOCK_SIZE]> {
+        let mut raw = RawService::new_zeroed();
+        raw.magic = SERVICE_MAGIC;
+        raw.version = FORMAT_VERSION.into();
+        raw.lane_count = (self.lane_tails.len() as u32).into();
+        raw.seq = self.seq.into();
+        raw.epoch = self.epoch.0.into();
+        raw.journal_tail = self.journal_tail.into();
+        raw.next_seq = self.next_seq.0.into();
+        raw.ops_cut = self.ops_cut.0.into();
+        raw.staged_cut = self.staged_cut.0.into();
+        raw.lane_tails = lanes_u64(&self.lane_tails);
+        seal(&raw)
+    }
+
+    /// Decodes and checks a service slot.
+    pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
+        const WHAT: &str = "service record";
+        let raw = check!(open_block::<RawService>(block, &SERVICE_MAGIC, |r| r.version.get()));
+        let tail = raw.journal_tail.get();
+        let lane_tails = lanes_vec(&raw.lane_tails, raw.lane_count.get(), WHAT)?;
+        if lane_tails.iter().chain([&tail]).any(|t| t % BLOCK_BYTES != 0 || *t >= 1 << 62) {
+            return Err(corrupt(WHAT, "a tail that no ring can have"));
+        }
+        if raw.next_seq.get() == 0 {
+            return Err(corrupt(WHAT, "next transaction has number 0"));
+        }
+        Ok(Ok(Self {
+            seq: raw.seq.get(),
+            epoch: Epoch(raw.epoch.get()),
+            journal_tail: tail,
+            next_seq: TxnSeq(raw.next_seq.get()),
+            ops_cut: Lsn(raw.ops_cut.get()),
+            staged_cut: Lsn(raw.staged_cut.get()),
+            lane_tails,
+        }))
+    }
+}
+
+#[cfg(test)]
+#[path = "header_tests.rs"]
+pub(crate) mod tests;

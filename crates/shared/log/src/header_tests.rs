@@ -1,0 +1,109 @@
+use super::*;
+
+pub(crate) fn static_header() -> StaticHeader {
+    let lane = |id: u16, offset| LaneEntry {
+        id: LaneId(id),
+        medium: LaneMedium::Block,
+        offset,
+        len: 1 << 20,
+        owner: 0,
+    };
+    StaticHeader {
+        compat: 0,
+        ro_compat: 0,
+        incompat: 0,
+        volume: *b"volume-uuid-0001",
+        area_uuid: *b"area-uuid-000001",
+        area_offset: 0,
+        area_len: 16 << 20,
+        journal_offset: (16 << 20) + HEADER_LEN,
+        journal_len: 1 << 20,
+        header_offsets: [16 << 20, (19 << 20) + HEADER_LEN],
+        lanes: vec![lane(0, (17 << 20) + HEADER_LEN), lane(1, (18 << 20) + HEADER_LEN)],
+    }
+}
+
+pub(crate) fn host_record() -> HostRecord {
+    HostRecord {
+        seq: 5,
+        state: HostState::Mounted,
+        key: LogKey { epoch: Epoch(4), nonce: 1 },
+        lane_key: LogKey { epoch: Epoch(3), nonce: 2 },
+        journal_key: LogKey { epoch: Epoch(4), nonce: 3 },
+        lsn_floor: Lsn(99),
+        area_crc: 0x1234,
+        lane_ends: vec![OPEN_END, 8192],
+        lane_heads: vec![4096, 0],
+        superblock: Box::new([9; 1024]),
+    }
+}
+
+pub(crate) fn service_record() -> ServiceRecord {
+    ServiceRecord {
+        seq: 6,
+        epoch: Epoch(4),
+        journal_tail: 12288,
+        next_seq: TxnSeq(3),
+        ops_cut: Lsn(50),
+        staged_cut: Lsn(51),
+        lane_tails: vec![4096, 0],
+    }
+}
+
+#[test]
+fn records_come_back() {
+    let s = static_header();
+    assert_eq!(StaticHeader::decode(&s.encode()).unwrap().unwrap(), s);
+    let h = host_record();
+    assert_eq!(HostRecord::decode(&h.encode()).unwrap().unwrap(), h);
+    let r = service_record();
+    assert_eq!(ServiceRecord::decode(&r.encode()).unwrap().unwrap(), r);
+}
+
+#[test]
+fn every_byte_counts() {
+    let blocks = [static_header().encode(), host_record().encode(), service_record().encode()];
+    for good in blocks {
+        for i in 0..BLOCK_SIZE {
+            let mut bad = good.clone();
+            bad[i] ^= 1;
+            assert!(matches!(StaticHeader::decode(&bad), Ok(Err(_))));
+            assert!(matches!(HostRecord::decode(&bad), Ok(Err(_))));
+            assert!(matches!(ServiceRecord::decode(&bad), Ok(Err(_))));
+        }
+    }
+    assert_eq!(HostRecord::decode(&[0; BLOCK_SIZE]), Ok(Err(Invalid("no magic number"))));
+}
+
+fn resealed(mut block: Box<[u8; BLOCK_SIZE]>, at: usize, bytes: &[u8]) -> Box<[u8; BLOCK_SIZE]> {
+    block[at..at + bytes.len()].copy_from_slice(bytes);
+    let crc = crc32c::crc32c(&block[..BLOCK_SIZE - 4]);
+    block[BLOCK_SIZE - 4..].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
+#[test]
+fn the_future_is_refused() {
+    let newer = |b| resealed(b, 8, &2u32.to_le_bytes());
+    let gone = |e| matches!(e, Err(Error::Incompatible(_)));
+    assert!(gone(StaticHeader::decode(&newer(static_header().encode())).map(|_| ())));
+    assert!(gone(HostRecord::decode(&newer(host_record().encode())).map(|_| ())));
+    assert!(gone(ServiceRecord::decode(&newer(service_record().encode())).map(|_| ())));
+    let mut feature = static_header();
+    feature.incompat = 1 << 31;
+    assert!(gone(StaticHeader::decode(&feature.encode()).map(|_| ())));
+    feature = StaticHeader { compat: 1 << 31, ro_compat: 2, ..static_header() };
+    let read = StaticHeader::decode(&feature.encode()).unwrap().unwrap();
+    assert_eq!(read.unknown_ro_compat(), 2);
+}
+
+#[test]
+fn impossible_geometry_is_refused() {
+    let overlap = StaticHeader { journal_len: 2 << 20, ..static_header() };
+    let unaligned = StaticHeader { area_len: 1000, ..static_header() };
+    let empty = StaticHeader { journal_len: 0, ..static_header() };
+    let huge = StaticHeader { area_len: u64::MAX - 4095, ..static_header() };
+    for bad in [overlap, unaligned, empty, huge] {
+        assert!(matches!(StaticHeader::decode(&bad.encode()), Err(Error::Corrupt { .. })));
+    }
+}

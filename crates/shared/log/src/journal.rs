@@ -1,0 +1,356 @@
+//! Journal records: background journal transactions as they lie in the journal ring.
+//!
+//! A record is `descriptor | images | commit block`, written in one piece. It is committed if
+//! all three validate.
+
+use crate::journal_codec::{RawCommit, RawDescriptor, decode_body, encode_body, sizes};
+use crate::{Checked, Invalid, LogKey, MAX_LANES};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, TxnSeq, corrupt};
+use siftfs_wire::Transaction;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Longest journal record in bytes, whatever the journal's length.
+pub const MAX_JOURNAL_RECORD: u64 = 32 << 20;
+/// Longest descriptor in bytes.
+pub const MAX_DESCRIPTOR: u64 = 8 << 20;
+/// Shortest journal in bytes.
+pub const MIN_JOURNAL_LEN: u64 = 64 << 10;
+/// Bytes of the descriptor's fixed part.
+pub const DESCRIPTOR_HEADER_LEN: usize = 128;
+
+pub(crate) const DESCRIPTOR_MAGIC: [u8; 8] = *b"SIFTjnl\x01";
+pub(crate) const COMMIT_MAGIC: [u8; 8] = *b"SIFTcmt\x01";
+pub(crate) const VERSION: u32 = 1;
+pub(crate) const WHAT: &str = "journal descriptor";
+
+/// Longest record that a journal of `ring_len` bytes takes: half of it, within
+/// [`MAX_JOURNAL_RECORD`], whole blocks.
+pub fn max_journal_record(ring_len: u64) -> u64 {
+    (ring_len / 2 / BLOCK_BYTES * BLOCK_BYTES).min(MAX_JOURNAL_RECORD)
+}
+
+/// A journal record's place and links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct JournalParams {
+    /// Position of the record's first byte.
+    pub pos: u64,
+    /// Where the predecessor ended.
+    pub prev_end: u64,
+    /// Checksum of the predecessor's commit block, 0 for the first of an epoch.
+    pub prev_crc: u32,
+}
+
+/// Sizes of a journal record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalLayout {
+    /// Descriptor, whole blocks; the first image follows it.
+    pub descriptor_len: u32,
+    /// Whole length: descriptor, images, commit block.
+    pub len: u64,
+}
+
+impl JournalLayout {
+    /// Sizes of the record of `txn`; `None` if it is longer than any record may be.
+    pub fn new(txn: &Transaction) -> Option<Self> {
+        let layout = sizes(&Counts::of(txn)?)?;
+        (layout.len <= MAX_JOURNAL_RECORD).then_some(layout)
+    }
+}
+
+/// Number of entries of each kind in a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Counts {
+    pub lanes: u32,
+    pub staged: u32,
+    pub zeros: u32,
+    pub copies: u32,
+    pub images: u32,
+    pub drops: u32,
+    pub direct: u32,
+}
+
+impl Counts {
+    fn of(txn: &Transaction) -> Option<Self> {
+        let n = |len: usize| u32::try_from(len).ok();
+        Some(Self {
+            lanes: n(txn.lane_upto.len())?,
+            staged: n(txn.staged.len())?,
+            zeros: n(txn.zeros.len())?,
+            copies: n(txn.copies.len())?,
+            images: n(txn.images.len())?,
+            drops: n(txn.drops.len())?,
+            direct: n(txn.direct.len())?,
+        })
+    }
+}
+
+/// Bytes that [`encode_transaction`] makes of `txn`, or `None` if it is too long.
+pub fn encoded_len(txn: &Transaction) -> Option<u64> {
+    JournalLayout::new(txn).map(|l| l.len)
+}
+
+/// Checks what a transaction must be on its own, whoever sent it: entries refer to each other
+/// correctly, images are ascending and complete, ranges do not overflow.
+pub fn check_transaction(txn: &Transaction) -> Result<()> {
+    let bad = |why: &str| Err(corrupt(format!("transaction {}", txn.seq.0), why));
+    if txn.seq.0 == 0 {
+        return bad("has number 0");
+    }
+    if txn.lane_upto.is_empty() || txn.lane_upto.len() > MAX_LANES {
+        return bad("names no lane or more than the format has");
+    }
+    if txn.lane_upto.iter().any(|p| p % BLOCK_BYTES != 0) {
+        return bad("names a lane position inside a block");
+    }
+    let staged_ok = |s: &siftfs_wire::StagedRef| {
+        let end = s.pos.checked_add(u64::from(s.len));
+        s.lsn.0 > 0
+            && s.len > 0
+            && (s.len as usize).is_multiple_of(BLOCK_SIZE)
+            && s.pos.is_multiple_of(BLOCK_BYTES)
+            && txn.lane_upto.get(usize::from(s.lane.0)).is_some_and(|upto| end <= Some(*upto))
+    };
+    if !txn.staged.iter().all(staged_ok) {
+        return bad("refers to an impossible staged record");
+    }
+    let span = |dst: u64, len: u32| len > 0 && dst.checked_add(u64::from(len)).is_some();
+    if !txn.zeros.iter().all(|z| span(z.dst, z.len)) {
+        return bad("has an impossible zero tag");
+    }
+    let copy_ok = |c: &siftfs_wire::CopyTag| {
+        let within = txn
+            .staged
+            .get(c.source as usize)
+            .is_some_and(|s| u64::from(c.data_offset) + u64::from(c.len) <= u64::from(s.len));
+        within && span(c.dst, c.len)
+    };
+    if !txn.copies.iter().all(copy_ok) {
+        return bad("has an impossible copy tag");
+    }
+    if txn.images.windows(2).any(|w| w[0] >= w[1]) {
+        return bad("has images that are not ascending");
+    }
+    if txn.images.last().is_some_and(|b| b.checked_mul(BLOCK_BYTES).is_none()) {
+        return bad("has an image beyond any device");
+    }
+    let run_ok = |r: &siftfs_base::BlockRun| {
+        let end = r.start.checked_add(r.len);
+        r.len > 0 && end.is_some_and(|e| e.checked_mul(BLOCK_BYTES).is_some())
+    };
+    if !txn.drops.iter().all(run_ok) || !txn.direct.iter().all(run_ok) {
+        return bad("has an impossible run of blocks");
+    }
+    Ok(())
+}
+
+/// Encodes `txn` into `buf`, which is exactly `layout.len` long; what it held before does not
+/// matter. `direct_data` is not part of the record. Returns the commit block's checksum, the
+/// successor's `prev_crc`.
+///
+/// # Panics
+/// If `layout` was not computed from `txn`, or `image_data` does not match `images`.
+pub fn encode_transaction(
+    key: &LogKey,
+    p: &JournalParams,
+    layout: &JournalLayout,
+    txn: &Transaction,
+    buf: &mut [u8],
+) -> u32 {
+    assert_eq!(buf.len() as u64, layout.len, "the buffer is the record");
+    assert_eq!(txn.image_data.len(), txn.images.len() * BLOCK_SIZE, "one block per image");
+    assert!(p.pos.is_multiple_of(BLOCK_BYTES) && p.prev_end <= p.pos);
+    let (descriptor, rest) = buf.split_at_mut(layout.descriptor_len as usize);
+    let (images, commit) = rest.split_at_mut(txn.image_data.len());
+    images.copy_from_slice(&txn.image_data);
+    let crcs = images.chunks_exact(BLOCK_SIZE).map(|b| key.crc(b));
+    descriptor.fill(0);
+    let counts = Counts::of(txn).expect("the layout fitted");
+    let raw = RawDescriptor::new(key, p, layout, txn, &counts);
+    descriptor[..DESCRIPTOR_HEADER_LEN].copy_from_slice(raw.as_bytes());
+    encode_body(txn, crcs, &mut descriptor[DESCRIPTOR_HEADER_LEN..]);
+    let crc = descriptor_crc(key, descriptor);
+    descriptor[DESCRIPTOR_HEADER_LEN - 4..DESCRIPTOR_HEADER_LEN]
+        .copy_from_slice(&crc.to_le_bytes());
+    let raw = RawCommit::new(key, p, layout, txn.seq, crc);
+    commit.copy_from_slice(raw.as_bytes());
+    let commit_crc = key.crc(&commit[..BLOCK_SIZE - 4]);
+    commit[BLOCK_SIZE - 4..].copy_from_slice(&commit_crc.to_le_bytes());
+    commit_crc
+}
+
+/// Checksum of a descriptor, its own field left out.
+fn descriptor_crc(key: &LogKey, descriptor: &[u8]) -> u32 {
+    let first = key.crc(&descriptor[..DESCRIPTOR_HEADER_LEN - 4]);
+    crc32c::crc32c_append(first, &descriptor[DESCRIPTOR_HEADER_LEN..])
+}
+
+/// A descriptor's fixed part. After [`JournalHeader::peek`] its lengths can be relied on, its
+/// content only after [`Descriptor::decode`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalHeader {
+    /// Place and links.
+    pub params: JournalParams,
+    /// Sizes.
+    pub layout: JournalLayout,
+    /// Sequence number.
+    pub seq: TxnSeq,
+    /// The descriptor's checksum.
+    pub crc: u32,
+    counts: Counts,
+}
+
+impl JournalHeader {
+    /// Looks at the first bytes of what may be a journal record under `key` at `pos`. Nothing is
+    /// verified by checksum yet; lengths are within bounds, and the record within `max_len`.
+    pub fn peek(
+        bytes: &[u8],
+        key: &LogKey,
+        pos: u64,
+        max_len: u64,
+    ) -> std::result::Result<Self, Invalid> {
+        let (raw, _) =
+            RawDescriptor::ref_from_prefix(bytes).map_err(|_| Invalid("shorter than a header"))?;
+        if raw.magic != DESCRIPTOR_MAGIC
+            || raw.epoch.get() != key.epoch.0
+            || raw.pos.get() != pos
+            || raw.seq.get() == 0
+        {
+            return Err(Invalid("not a descriptor of this epoch and position"));
+        }
+        let counts = raw.counts();
+        let layout =
+            JournalLayout { descriptor_len: raw.descriptor_len.get(), len: raw.total_len.get() };
+        if sizes(&counts) != Some(layout) || layout.len > max_len.min(MAX_JOURNAL_RECORD) {
+            return Err(Invalid("impossible lengths"));
+        }
+        Ok(Self {
+            params: JournalParams {
+                pos,
+                prev_end: raw.prev_end.get(),
+                prev_crc: raw.prev_crc.get(),
+            },
+            layout,
+            seq: TxnSeq(raw.seq.get()),
+            crc: raw.crc.get(),
+            counts,
+        })
+    }
+
+    /// Position one past the record.
+    pub fn end(&self) -> u64 {
+        self.params.pos + self.layout.len
+    }
+
+    /// Position of the first image.
+    pub fn image_pos(&self) -> u64 {
+        self.params.pos + u64::from(self.layout.descriptor_len)
+    }
+
+    /// Offset of the commit block from the record's start.
+    pub fn commit_offset(&self) -> u64 {
+        self.layout.len - BLOCK_BYTES
+    }
+}
+
+/// A verified descriptor; images and commit block are not verified yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Descriptor {
+    /// The fixed part.
+    pub header: JournalHeader,
+    /// The transaction, `image_data` and `direct_data` empty.
+    pub txn: Transaction,
+    image_crcs: Vec<u32>,
+    key: LogKey,
+}
+
+impl Descriptor {
+    /// Verifies and decodes a descriptor; `bytes` starts with it.
+    pub fn decode(header: JournalHeader, key: &LogKey, bytes: &[u8]) -> Checked<Self> {
+        let Some(bytes) = bytes.get(..header.layout.descriptor_len as usize) else {
+            return Ok(Err(Invalid("shorter than its descriptor")));
+        };
+        if descriptor_crc(key, bytes) != header.crc {
+            return Ok(Err(Invalid("checksum mismatch")));
+        }
+        let (raw, body) = crate::take::<RawDescriptor>(bytes, WHAT)?;
+        if raw.version.get() != VERSION || raw.flags.get() != 0 {
+            return Err(Error::Incompatible(format!(
+                "journal record of version {} with flags {:#x}; this build knows version {VERSION}",
+                raw.version.get(),
+                raw.flags.get()
+            )));
+        }
+        let (txn, image_crcs) = decode_body(raw, &header.counts, body)?;
+        check_transaction(&txn)?;
+        if header.params.prev_end > header.params.pos {
+            return Err(corrupt(WHAT, "its predecessor ends behind it"));
+        }
+        Ok(Ok(Self { header, txn, image_crcs, key: *key }))
+    }
+
+    /// Verifies image `index`, one block.
+    pub fn verify_image(&self, index: usize, block: &[u8]) -> bool {
+        self.image_crcs.get(index).is_some_and(|c| self.key.crc(block) == *c)
+    }
+
+    /// Verifies the commit block and returns its checksum, the successor's `prev_crc`.
+    pub fn verify_commit(&self, block: &[u8]) -> std::result::Result<u32, Invalid> {
+        let raw = RawCommit::ref_from_bytes(block).map_err(|_| Invalid("no commit block"))?;
+        if self.key.crc(&block[..BLOCK_SIZE - 4]) != raw.crc.get() || raw.magic != COMMIT_MAGIC {
+            return Err(Invalid("no valid commit block"));
+        }
+        let h = &self.header;
+        let same = raw.epoch.get() == self.key.epoch.0
+            && raw.version.get() == VERSION
+            && raw.seq.get() == h.seq.0
+            && raw.pos.get() == h.params.pos
+            && raw.total_len.get() == h.layout.len
+            && raw.descriptor_crc.get() == h.crc;
+        if same { Ok(raw.crc.get()) } else { Err(Invalid("commit block of another transaction")) }
+    }
+}
+
+/// A whole journal record, verified.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JournalRecord<'a> {
+    /// The descriptor with its transaction.
+    pub descriptor: Descriptor,
+    /// All images.
+    pub images: &'a [u8],
+    /// Checksum of the commit block.
+    pub commit_crc: u32,
+}
+
+/// Decodes and verifies a whole record given its bytes.
+pub fn decode_journal_record<'a>(
+    bytes: &'a [u8],
+    key: &LogKey,
+    pos: u64,
+    max_len: u64,
+) -> Checked<JournalRecord<'a>> {
+    let header = match JournalHeader::peek(bytes, key, pos, max_len) {
+        Ok(h) => h,
+        Err(invalid) => return Ok(Err(invalid)),
+    };
+    let Some(bytes) = bytes.get(..header.layout.len as usize) else {
+        return Ok(Err(Invalid("shorter than its record")));
+    };
+    let descriptor = match Descriptor::decode(header, key, bytes)? {
+        Ok(d) => d,
+        Err(invalid) => return Ok(Err(invalid)),
+    };
+    let (_, rest) = bytes.split_at(header.layout.descriptor_len as usize);
+    let (images, commit) = rest.split_at(rest.len() - BLOCK_SIZE);
+    let mut blocks = images.chunks_exact(BLOCK_SIZE).enumerate();
+    if !blocks.all(|(i, b)| descriptor.verify_image(i, b)) {
+        return Ok(Err(Invalid("image checksum mismatch")));
+    }
+    match descriptor.verify_commit(commit) {
+        Ok(commit_crc) => Ok(Ok(JournalRecord { descriptor, images, commit_crc })),
+        Err(invalid) => Ok(Err(invalid)),
+    }
+}
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

@@ -1,0 +1,236 @@
+//! Journal descriptor and commit block to bytes and back.
+
+use crate::journal::*;
+use crate::{LogKey, blocks_up};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, LaneId, Lsn, Result, TxnSeq, corrupt};
+use siftfs_wire::{CopyTag, StagedRef, Transaction, ZeroTag};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+macro_rules! layout {
+    ($(#[$doc:meta])* $name:ident, $size:expr, { $($field:ident: $ty:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+        #[repr(C)]
+        pub(crate) struct $name { $(pub $field: $ty),* }
+        const _: () = assert!(size_of::<$name>() == $size);
+    };
+}
+
+layout!(RawDescriptor, DESCRIPTOR_HEADER_LEN, {
+    magic: [u8; 8], version: U32, flags: U32, epoch: U64, seq: U64, pos: U64, prev_end: U64,
+    prev_crc: U32, lane_count: U32, ops_cut: U64, staged_cut: U64, total_len: U64,
+    descriptor_len: U32, staged_count: U32, zero_count: U32, copy_count: U32, image_count: U32,
+    drop_count: U32, direct_count: U32, reserved: [u8; 16], crc: U32,
+});
+layout!(RawCommit, BLOCK_SIZE, {
+    magic: [u8; 8], version: U32, descriptor_crc: U32, epoch: U64, seq: U64, pos: U64,
+    total_len: U64, reserved: [u8; 4044], crc: U32,
+});
+layout!(RawStaged, 32, {
+    lane: U16, reserved: U16, len: U32, pos: U64, lsn: U64, crc: U32, reserved2: U32,
+});
+layout!(RawZeroTag, 16, { dst: U64, len: U32, reserved: U32 });
+layout!(RawCopyTag, 24, { dst: U64, source: U32, data_offset: U32, len: U32, reserved: U32 });
+layout!(RawImage, 16, { block: U64, crc: U32, reserved: U32 });
+layout!(RawRun, 16, { start: U64, len: U64 });
+
+/// Sizes of a record with so many entries; `None` if no record may have them.
+pub(crate) fn sizes(c: &Counts) -> Option<JournalLayout> {
+    let entries = u64::from(c.lanes) * 8
+        + u64::from(c.staged) * 32
+        + u64::from(c.zeros) * 16
+        + u64::from(c.copies) * 24
+        + u64::from(c.images) * 16
+        + (u64::from(c.drops) + u64::from(c.direct)) * 16;
+    let descriptor = blocks_up(DESCRIPTOR_HEADER_LEN as u64 + entries);
+    if descriptor > MAX_DESCRIPTOR {
+        return None;
+    }
+    let len = descriptor + u64::from(c.images) * BLOCK_BYTES + BLOCK_BYTES;
+    Some(JournalLayout { descriptor_len: descriptor as u32, len })
+}
+
+impl RawDescriptor {
+    pub(crate) fn new(
+        key: &LogKey,
+        p: &JournalParams,
+        layout: &JournalLayout,
+        txn: &Transaction,
+        c: &Counts,
+    ) -> Self {
+        Self {
+            magic: DESCRIPTOR_MAGIC,
+            version: VERSION.into(),
+            flags: 0.into(),
+            epoch: key.epoch.0.into(),
+            seq: txn.seq.0.into(),
+            pos: p.pos.into(),
+            prev_end: p.prev_end.into(),
+            prev_crc: p.prev_crc.into(),
+            lane_count: c.lanes.into(),
+            ops_cut: txn.ops_cut.0.into(),
+            staged_cut: txn.staged_cut.0.into(),
+            total_len: layout.len.into(),
+            descriptor_len: layout.descriptor_len.into(),
+            staged_count: c.staged.into(),
+            zero_count: c.zeros.into(),
+            copy_count: c.copies.into(),
+            image_count: c.images.into(),
+            drop_count: c.drops.into(),
+            direct_count: c.direct.into(),
+            reserved: [0; 16],
+            crc: 0.into(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            lanes: self.lane_count.get(),
+            staged: self.staged_count.get(),
+            zeros: self.zero_count.get(),
+            copies: self.copy_count.get(),
+            images: self.image_count.get(),
+            drops: self.drop_count.get(),
+            direct: self.direct_count.get(),
+        }
+    }
+}
+
+impl RawCommit {
+    pub(crate) fn new(
+        key: &LogKey,
+        p: &JournalParams,
+        layout: &JournalLayout,
+        seq: TxnSeq,
+        descriptor_crc: u32,
+    ) -> Self {
+        Self {
+            magic: COMMIT_MAGIC,
+            version: VERSION.into(),
+            descriptor_crc: descriptor_crc.into(),
+            epoch: key.epoch.0.into(),
+            seq: seq.0.into(),
+            pos: p.pos.into(),
+            total_len: layout.len.into(),
+            reserved: [0; 4044],
+            crc: 0.into(),
+        }
+    }
+}
+
+/// Writes entries one after the other.
+struct Entries<'a> {
+    buf: &'a mut [u8],
+    at: usize,
+}
+
+impl Entries<'_> {
+    fn put<T: IntoBytes + Immutable>(&mut self, t: T) {
+        let bytes = t.as_bytes();
+        self.buf[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+    fn runs(&mut self, runs: &[BlockRun]) {
+        for r in runs {
+            self.put(RawRun { start: r.start.into(), len: r.len.into() });
+        }
+    }
+}
+
+/// Writes everything after the fixed part.
+pub(crate) fn encode_body(txn: &Transaction, crcs: impl Iterator<Item = u32>, buf: &mut [u8]) {
+    let mut out = Entries { buf, at: 0 };
+    for upto in &txn.lane_upto {
+        out.put(U64::new(*upto));
+    }
+    for s in &txn.staged {
+        out.put(RawStaged {
+            lane: s.lane.0.into(),
+            reserved: 0.into(),
+            len: s.len.into(),
+            pos: s.pos.into(),
+            lsn: s.lsn.0.into(),
+            crc: s.crc.into(),
+            reserved2: 0.into(),
+        });
+    }
+    for z in &txn.zeros {
+        out.put(RawZeroTag { dst: z.dst.into(), len: z.len.into(), reserved: 0.into() });
+    }
+    for c in &txn.copies {
+        out.put(RawCopyTag {
+            dst: c.dst.into(),
+            source: c.source.into(),
+            data_offset: c.data_offset.into(),
+            len: c.len.into(),
+            reserved: 0.into(),
+        });
+    }
+    for (block, crc) in txn.images.iter().zip(crcs) {
+        out.put(RawImage { block: (*block).into(), crc: crc.into(), reserved: 0.into() });
+    }
+    out.runs(&txn.drops);
+    out.runs(&txn.direct);
+}
+
+/// Reads entries one after the other.
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn list<T, U>(&mut self, count: u32, f: impl Fn(&T) -> U) -> Result<Vec<U>>
+    where
+        T: FromBytes + KnownLayout + Immutable + Unaligned + 'a,
+    {
+        let (list, rest) = <[T]>::ref_from_prefix_with_elems(self.bytes, count as usize)
+            .map_err(|_| corrupt(WHAT, "a count points past its end"))?;
+        self.bytes = rest;
+        Ok(list.iter().map(f).collect())
+    }
+    fn runs(&mut self, count: u32) -> Result<Vec<BlockRun>> {
+        self.list(count, |r: &RawRun| BlockRun { start: r.start.get(), len: r.len.get() })
+    }
+}
+
+/// Reads everything after the fixed part: the transaction and the checksums of its images.
+pub(crate) fn decode_body(
+    raw: &RawDescriptor,
+    c: &Counts,
+    body: &[u8],
+) -> Result<(Transaction, Vec<u32>)> {
+    let mut r = Reader { bytes: body };
+    let lane_upto = r.list(c.lanes, |u: &U64| u.get())?;
+    let staged = r.list(c.staged, |s: &RawStaged| StagedRef {
+        lane: LaneId(s.lane.get()),
+        pos: s.pos.get(),
+        len: s.len.get(),
+        lsn: Lsn(s.lsn.get()),
+        crc: s.crc.get(),
+    })?;
+    let zeros = r.list(c.zeros, |z: &RawZeroTag| ZeroTag { dst: z.dst.get(), len: z.len.get() })?;
+    let copies = r.list(c.copies, |t: &RawCopyTag| CopyTag {
+        source: t.source.get(),
+        data_offset: t.data_offset.get(),
+        dst: t.dst.get(),
+        len: t.len.get(),
+    })?;
+    let images = r.list(c.images, |i: &RawImage| (i.block.get(), i.crc.get()))?;
+    let (drops, direct) = (r.runs(c.drops)?, r.runs(c.direct)?);
+    let txn = Transaction {
+        seq: TxnSeq(raw.seq.get()),
+        ops_cut: Lsn(raw.ops_cut.get()),
+        staged_cut: Lsn(raw.staged_cut.get()),
+        lane_upto,
+        staged,
+        zeros,
+        copies,
+        images: images.iter().map(|i| i.0).collect(),
+        image_data: Vec::new(),
+        direct,
+        direct_data: Vec::new(),
+        drops,
+    };
+    Ok((txn, images.into_iter().map(|i| i.1).collect()))
+}

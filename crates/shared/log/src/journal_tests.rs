@@ -1,0 +1,148 @@
+use super::*;
+use proptest::prelude::*;
+use siftfs_base::{BlockRun, Epoch, LaneId, Lsn};
+use siftfs_wire::{CopyTag, StagedRef, ZeroTag};
+
+const KEY: LogKey = LogKey { epoch: Epoch(9), nonce: 42 };
+const P: JournalParams = JournalParams { pos: 1 << 20, prev_end: 1 << 20, prev_crc: 5 };
+const MAX: u64 = MAX_JOURNAL_RECORD;
+
+fn runs() -> impl Strategy<Value = Vec<BlockRun>> {
+    prop::collection::vec((0u64..1 << 40, 1u64..1000), 0..5)
+        .prop_map(|v| v.into_iter().map(|(start, len)| BlockRun { start, len }).collect())
+}
+
+fn transaction() -> impl Strategy<Value = Transaction> {
+    let staged = prop::collection::vec((0u64..1000, 1u32..5, 1u64.., any::<u32>()), 1..5);
+    let zeros = prop::collection::vec((0u64..1 << 40, 1u32..), 0..5);
+    let copies = prop::collection::vec((any::<u32>(), 0u32..2048, 0u64..1 << 40, 1u32..2048), 0..9);
+    let images = prop::collection::btree_map(0u64..1 << 40, any::<u8>(), 0..4);
+    (staged, zeros, copies, images, runs(), runs(), [any::<u64>(), any::<u64>()]).prop_map(
+        |(staged, zeros, copies, images, drops, direct, cuts)| {
+            let n = staged.len() as u32;
+            let entry = |(pos, len, lsn, crc): (u64, u32, u64, u32)| StagedRef {
+                lane: LaneId(1),
+                pos: pos * BLOCK_BYTES,
+                len: len * BLOCK_SIZE as u32,
+                lsn: Lsn(lsn),
+                crc,
+            };
+            let copy = |(source, data_offset, dst, len): (u32, u32, u64, u32)| CopyTag {
+                source: source % n,
+                data_offset,
+                dst,
+                len,
+            };
+            Transaction {
+                seq: TxnSeq(3),
+                ops_cut: Lsn(cuts[0]),
+                staged_cut: Lsn(cuts[1]),
+                lane_upto: vec![0, 1 << 30],
+                staged: staged.into_iter().map(entry).collect(),
+                zeros: zeros.into_iter().map(|(dst, len)| ZeroTag { dst, len }).collect(),
+                copies: copies.into_iter().map(copy).collect(),
+                images: images.keys().copied().collect(),
+                image_data: images.values().flat_map(|b| [*b; BLOCK_SIZE]).collect(),
+                direct,
+                direct_data: Vec::new(),
+                drops,
+            }
+        },
+    )
+}
+
+fn encode(txn: &Transaction) -> Vec<u8> {
+    let layout = JournalLayout::new(txn).unwrap();
+    let mut buf = vec![0xee; layout.len as usize];
+    encode_transaction(&KEY, &P, &layout, txn, &mut buf);
+    buf
+}
+
+fn valid(bytes: &[u8]) -> bool {
+    matches!(decode_journal_record(bytes, &KEY, P.pos, MAX), Ok(Ok(_)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn transactions_come_back(txn in transaction()) {
+        let bytes = encode(&txn);
+        let got = decode_journal_record(&bytes, &KEY, P.pos, MAX).unwrap().unwrap();
+        prop_assert_eq!(got.images, &txn.image_data[..]);
+        prop_assert_eq!(got.descriptor.header.params, P);
+        prop_assert_eq!(got.descriptor.header.end(), P.pos + bytes.len() as u64);
+        let mut back = got.descriptor.txn;
+        back.image_data = txn.image_data.clone();
+        prop_assert_eq!(back, txn);
+    }
+
+    #[test]
+    fn a_changed_bit_is_never_accepted(
+        txn in transaction(), at in any::<prop::sample::Index>(), bit in 0u8..8
+    ) {
+        let mut bytes = encode(&txn);
+        let i = at.index(bytes.len());
+        bytes[i] ^= 1 << bit;
+        prop_assert!(!valid(&bytes));
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_no_record(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        prop_assert!(!valid(&bytes));
+    }
+}
+
+#[test]
+fn every_bit_of_a_small_record_counts() {
+    let txn = Transaction {
+        seq: TxnSeq(1),
+        lane_upto: vec![0],
+        images: vec![7],
+        image_data: vec![1; BLOCK_SIZE],
+        ..Default::default()
+    };
+    let good = encode(&txn);
+    assert!(valid(&good));
+    for i in 0..good.len() {
+        let mut bad = good.clone();
+        bad[i] ^= 0x10;
+        assert!(!valid(&bad), "byte {i}");
+    }
+    assert!(!valid(&good[..good.len() - 1]));
+    let key = LogKey { nonce: 43, ..KEY };
+    assert!(!matches!(decode_journal_record(&good, &key, P.pos, MAX), Ok(Ok(_))));
+    assert!(!matches!(decode_journal_record(&good, &KEY, 0, MAX), Ok(Ok(_))));
+}
+
+#[test]
+fn nonsense_is_refused_before_it_is_written() {
+    let good = Transaction { seq: TxnSeq(1), lane_upto: vec![4096], ..Default::default() };
+    assert!(check_transaction(&good).is_ok());
+    let staged = StagedRef { lane: LaneId(0), pos: 0, len: 4096, lsn: Lsn(1), crc: 0 };
+    let copy = CopyTag { source: 0, data_offset: 0, dst: 0, len: 1 };
+    let run = BlockRun { start: u64::MAX, len: 2 };
+    let bad = [
+        Transaction { seq: TxnSeq(0), ..good.clone() },
+        Transaction { lane_upto: vec![], ..good.clone() },
+        Transaction { lane_upto: vec![1], ..good.clone() },
+        Transaction { staged: vec![StagedRef { pos: 4096, ..staged.clone() }], ..good.clone() },
+        Transaction { staged: vec![StagedRef { len: 7, ..staged.clone() }], ..good.clone() },
+        Transaction {
+            staged: vec![StagedRef { lane: LaneId(1), ..staged.clone() }],
+            ..good.clone()
+        },
+        Transaction { copies: vec![copy.clone()], ..good.clone() },
+        Transaction {
+            staged: vec![staged],
+            copies: vec![CopyTag { data_offset: 4000, len: 97, ..copy }],
+            ..good.clone()
+        },
+        Transaction { zeros: vec![ZeroTag { dst: u64::MAX, len: 1 }], ..good.clone() },
+        Transaction { images: vec![2, 2], ..good.clone() },
+        Transaction { drops: vec![run], ..good.clone() },
+        Transaction { direct: vec![run], ..good },
+    ];
+    for txn in bad {
+        assert!(check_transaction(&txn).is_err(), "{txn:?}");
+    }
+}

@@ -1,0 +1,462 @@
+//! Lane records: staged transactions and pads.
+
+use crate::item::Item;
+use crate::{Checked, Invalid, LogKey, blocks_up, item_codec};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, LaneId, Lsn, Result, corrupt};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Longest lane record in bytes, whatever the lane's length.
+pub const MAX_RECORD_LEN: u64 = 8 << 20;
+/// Longest head (header, items and data checksums) of a record in bytes.
+pub const MAX_HEAD_LEN: u64 = 1 << 20;
+/// Most items in one record.
+pub const MAX_ITEMS: u32 = 65_536;
+/// Bytes of the data section that one data checksum covers.
+pub const DATA_CHUNK: usize = 4096;
+/// Shortest lane in bytes.
+pub const MIN_LANE_LEN: u64 = 64 << 10;
+
+const MAGIC: [u8; 8] = *b"SIFTstg\x01";
+const VERSION: u16 = 1;
+const KIND_TRANSACTION: u16 = 1;
+const KIND_PAD: u16 = 2;
+/// Bytes of the fixed header.
+pub const RECORD_HEADER_LEN: usize = 128;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawRecord {
+    magic: [u8; 8],
+    version: U16,
+    kind: U16,
+    lane: U16,
+    flags: U16,
+    epoch: U64,
+    pos: U64,
+    prev_end: U64,
+    prev_crc: U32,
+    len: U32,
+    items_len: U32,
+    items_count: U32,
+    data_offset: U32,
+    data_len: U32,
+    lsn: U64,
+    durable_lsn: U64,
+    durable_pos: U64,
+    owner: U64,
+    reserved: [u8; 28],
+    crc: U32,
+}
+const _: () = assert!(size_of::<RawRecord>() == RECORD_HEADER_LEN);
+
+/// Longest record that a lane of `lane_len` bytes takes: an eighth of it (rule R10), within
+/// [`MAX_RECORD_LEN`], whole blocks.
+pub fn max_record_len(lane_len: u64) -> u64 {
+    (lane_len / 8 / BLOCK_BYTES * BLOCK_BYTES).clamp(2 * BLOCK_BYTES, MAX_RECORD_LEN)
+}
+
+/// Transaction or pad.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordKind {
+    /// A staged transaction.
+    Transaction,
+    /// Fills the place of a record whose write failed (rule R3): no items, no data.
+    Pad,
+}
+
+/// A record's place and links; what the sequencer knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RecordParams {
+    /// The record's LSN; larger than its predecessor's in the lane.
+    pub lsn: Lsn,
+    /// Highest LSN such that every record up to it, in any lane, was known durable (rule R14).
+    pub durable_lsn: Lsn,
+    /// Position in this lane up to which every record was known durable (rule R14); 0 if unknown.
+    pub durable_pos: u64,
+    /// Position of the record's first byte.
+    pub pos: u64,
+    /// Where the predecessor ended (the lane's start position for the first of an epoch); differs
+    /// from `pos` when a wrap gap lies between.
+    pub prev_end: u64,
+    /// The predecessor's checksum, 0 for the first of an epoch.
+    pub prev_crc: u32,
+}
+
+/// Sizes of a record to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordLayout {
+    /// Whole length, a multiple of the block size.
+    pub len: u32,
+    /// Bytes of all items.
+    pub items_len: u32,
+    /// Data section from the record's start.
+    pub data_offset: u32,
+    /// Bytes of the data section.
+    pub data_len: u32,
+}
+
+impl RecordLayout {
+    /// Computes the sizes of a record with these items and `data_len` bytes of data; `None` if
+    /// one record cannot hold them.
+    pub fn new(items: &[Item], data_len: u64) -> Option<Self> {
+        let items_len: u64 = items.iter().map(|i| item_codec::encoded_len(i) as u64).sum();
+        if items.len() as u64 > u64::from(MAX_ITEMS) || data_len > MAX_RECORD_LEN {
+            return None;
+        }
+        let (data_offset, len) = geometry(items_len, data_len);
+        if len > MAX_RECORD_LEN || head_len(items_len, data_len) > MAX_HEAD_LEN {
+            return None;
+        }
+        Some(Self {
+            len: len as u32,
+            items_len: items_len as u32,
+            data_offset: data_offset as u32,
+            data_len: data_len as u32,
+        })
+    }
+}
+
+/// Header, items and data checksums, in bytes.
+fn head_len(items_len: u64, data_len: u64) -> u64 {
+    RECORD_HEADER_LEN as u64 + items_len + data_len.div_ceil(DATA_CHUNK as u64) * 4
+}
+
+/// Where data starts and the record ends.
+fn geometry(items_len: u64, data_len: u64) -> (u64, u64) {
+    let head = head_len(items_len, data_len);
+    let close = head.next_multiple_of(8);
+    if close + data_len <= BLOCK_BYTES {
+        (close, BLOCK_BYTES)
+    } else {
+        let data = blocks_up(head);
+        (data, blocks_up(data + data_len))
+    }
+}
+
+/// Encodes records of one lane under one key.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordBuilder {
+    /// Key of the epoch.
+    pub key: LogKey,
+    /// The lane.
+    pub lane: LaneId,
+    /// Session that owns the lane, 0 for the Runtime.
+    pub owner: u64,
+}
+
+impl RecordBuilder {
+    /// Encodes a staged transaction into `buf`, copying the data once. `buf` is exactly
+    /// `layout.len` long; what it held before does not matter. Returns the record's checksum,
+    /// which the successor carries as `prev_crc` and a journal transaction as `StagedRef::crc`.
+    ///
+    /// # Panics
+    /// If `layout` was not computed from these items and this much data.
+    pub fn encode(
+        &self,
+        p: &RecordParams,
+        layout: &RecordLayout,
+        items: &[Item],
+        data: &[&[u8]],
+        buf: &mut [u8],
+    ) -> u32 {
+        assert_eq!(buf.len(), layout.len as usize, "the buffer is the record");
+        let data_at = layout.data_offset as usize;
+        let data_end = data_at + layout.data_len as usize;
+        buf[..data_at].fill(0);
+        buf[data_end..].fill(0);
+        let mut at = RECORD_HEADER_LEN;
+        for item in items {
+            at += item_codec::encode(item, &mut buf[at..]);
+        }
+        assert_eq!(at, RECORD_HEADER_LEN + layout.items_len as usize, "layout of other items");
+        let (head, rest) = buf.split_at_mut(data_at);
+        let section = &mut rest[..layout.data_len as usize];
+        let mut filled = 0;
+        for chunk in data {
+            section[filled..filled + chunk.len()].copy_from_slice(chunk);
+            filled += chunk.len();
+        }
+        assert_eq!(filled, section.len(), "layout of other data");
+        for chunk in section.chunks(DATA_CHUNK) {
+            head[at..at + 4].copy_from_slice(&self.key.crc(chunk).to_le_bytes());
+            at += 4;
+        }
+        let raw = self.header(p, KIND_TRANSACTION, layout, items.len() as u32);
+        self.seal(raw, buf, at)
+    }
+
+    /// Encodes the first block of a pad that takes `len` bytes of the lane; the rest of its
+    /// bytes mean nothing and are not written.
+    ///
+    /// # Panics
+    /// If `len` is not a positive multiple of the block size within [`MAX_RECORD_LEN`].
+    pub fn encode_pad(&self, p: &RecordParams, len: u32, block: &mut [u8; BLOCK_SIZE]) -> u32 {
+        assert!(
+            len > 0 && len.is_multiple_of(BLOCK_SIZE as u32) && u64::from(len) <= MAX_RECORD_LEN
+        );
+        let layout =
+            RecordLayout { len, items_len: 0, data_offset: RECORD_HEADER_LEN as u32, data_len: 0 };
+        block.fill(0);
+        self.seal(self.header(p, KIND_PAD, &layout, 0), block, RECORD_HEADER_LEN)
+    }
+
+    fn header(&self, p: &RecordParams, kind: u16, l: &RecordLayout, count: u32) -> RawRecord {
+        assert!(p.pos.is_multiple_of(BLOCK_BYTES) && p.prev_end <= p.pos && p.lsn.0 > 0);
+        assert!(p.durable_lsn < p.lsn && p.durable_pos <= p.pos, "durable before it was written");
+        RawRecord {
+            magic: MAGIC,
+            version: VERSION.into(),
+            kind: kind.into(),
+            lane: self.lane.0.into(),
+            flags: 0.into(),
+            epoch: self.key.epoch.0.into(),
+            pos: p.pos.into(),
+            prev_end: p.prev_end.into(),
+            prev_crc: p.prev_crc.into(),
+            len: l.len.into(),
+            items_len: l.items_len.into(),
+            items_count: count.into(),
+            data_offset: l.data_offset.into(),
+            data_len: l.data_len.into(),
+            lsn: p.lsn.0.into(),
+            durable_lsn: p.durable_lsn.0.into(),
+            durable_pos: p.durable_pos.into(),
+            owner: self.owner.into(),
+            reserved: [0; 28],
+            crc: 0.into(),
+        }
+    }
+
+    /// Puts header and checksum in front of a head of `head_len` bytes.
+    fn seal(&self, raw: RawRecord, buf: &mut [u8], head_len: usize) -> u32 {
+        buf[..RECORD_HEADER_LEN].copy_from_slice(raw.as_bytes());
+        let crc = head_crc(&self.key, &buf[..head_len]);
+        buf[RECORD_HEADER_LEN - 4..RECORD_HEADER_LEN].copy_from_slice(&crc.to_le_bytes());
+        crc
+    }
+}
+
+/// Checksum of a head, its own field left out.
+fn head_crc(key: &LogKey, head: &[u8]) -> u32 {
+    let first = key.crc(&head[..RECORD_HEADER_LEN - 4]);
+    crc32c::crc32c_append(first, &head[RECORD_HEADER_LEN..])
+}
+
+/// A record's fixed header. From [`RecordHeader::peek`] its lengths can be relied on, its content
+/// only after [`RecordHead::decode`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordHeader {
+    /// Transaction or pad.
+    pub kind: RecordKind,
+    /// Place and links.
+    pub params: RecordParams,
+    /// Lane it was written for.
+    pub lane: LaneId,
+    /// Sizes.
+    pub layout: RecordLayout,
+    /// Number of items.
+    pub items_count: u32,
+    /// Session that wrote it, 0 for the Runtime.
+    pub owner: u64,
+    /// Checksum of header, items and data checksums.
+    pub crc: u32,
+}
+
+impl RecordHeader {
+    /// Looks at the first bytes of what may be a record of `lane` under `key` at `pos`. Nothing
+    /// is verified by checksum yet; lengths are within bounds, and `len` within `max_len`.
+    pub fn peek(
+        bytes: &[u8],
+        key: &LogKey,
+        lane: LaneId,
+        pos: u64,
+        max_len: u64,
+    ) -> std::result::Result<Self, Invalid> {
+        let (raw, _) =
+            RawRecord::ref_from_prefix(bytes).map_err(|_| Invalid("shorter than a header"))?;
+        let ok = raw.magic == MAGIC
+            && raw.epoch.get() == key.epoch.0
+            && raw.pos.get() == pos
+            && raw.lane.get() == lane.0;
+        if !ok {
+            return Err(Invalid("not a record of this lane, epoch and position"));
+        }
+        let kind = match raw.kind.get() {
+            KIND_TRANSACTION => RecordKind::Transaction,
+            KIND_PAD => RecordKind::Pad,
+            _ => return Err(Invalid("a record of unknown kind")),
+        };
+        let layout = RecordLayout {
+            len: raw.len.get(),
+            items_len: raw.items_len.get(),
+            data_offset: raw.data_offset.get(),
+            data_len: raw.data_len.get(),
+        };
+        let header = Self {
+            kind,
+            params: RecordParams {
+                lsn: Lsn(raw.lsn.get()),
+                durable_lsn: Lsn(raw.durable_lsn.get()),
+                durable_pos: raw.durable_pos.get(),
+                pos,
+                prev_end: raw.prev_end.get(),
+                prev_crc: raw.prev_crc.get(),
+            },
+            lane,
+            layout,
+            items_count: raw.items_count.get(),
+            owner: raw.owner.get(),
+            crc: raw.crc.get(),
+        };
+        if header.lengths_hold(max_len) { Ok(header) } else { Err(Invalid("impossible lengths")) }
+    }
+
+    fn lengths_hold(&self, max_len: u64) -> bool {
+        let l = &self.layout;
+        let (len, items) = (u64::from(l.len), u64::from(l.items_len));
+        let data = u64::from(l.data_len);
+        let bounded = len > 0
+            && len % BLOCK_BYTES == 0
+            && len <= max_len.min(MAX_RECORD_LEN)
+            && head_len(items, data) <= MAX_HEAD_LEN
+            && self.items_count <= MAX_ITEMS;
+        bounded
+            && match self.kind {
+                RecordKind::Transaction => geometry(items, data) == (u64::from(l.data_offset), len),
+                RecordKind::Pad => {
+                    items == 0 && data == 0 && l.data_offset as usize == RECORD_HEADER_LEN
+                }
+            }
+    }
+
+    /// Bytes from the record's start that [`RecordHead::decode`] needs.
+    pub fn head_len(&self) -> usize {
+        head_len(u64::from(self.layout.items_len), u64::from(self.layout.data_len)) as usize
+    }
+
+    /// Position one past the record.
+    pub fn end(&self) -> u64 {
+        self.params.pos + u64::from(self.layout.len)
+    }
+
+    /// Does the head's checksum hold? `head` starts with the record and has at least
+    /// [`RecordHeader::head_len`] bytes.
+    pub fn verify_head(&self, key: &LogKey, head: &[u8]) -> bool {
+        head.get(..self.head_len()).is_some_and(|h| head_crc(key, h) == self.crc)
+    }
+}
+
+/// A record whose header, items and data checksums are verified; its data is not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordHead {
+    /// The header.
+    pub header: RecordHeader,
+    /// Its items, optional unknown kinds left out.
+    pub items: Vec<Item>,
+    sums: Vec<u32>,
+    seed: u32,
+}
+
+impl RecordHead {
+    /// Verifies and decodes a record's head. `head` starts with the record.
+    pub fn decode(header: RecordHeader, key: &LogKey, head: &[u8]) -> Checked<Self> {
+        if !header.verify_head(key, head) {
+            return Ok(Err(Invalid("checksum mismatch")));
+        }
+        let (raw, rest) = crate::take::<RawRecord>(head, "staged record")?;
+        if raw.version.get() != VERSION || raw.flags.get() != 0 {
+            return Err(Error::Incompatible(format!(
+                "staged record of version {} with flags {:#x}; this build knows version {VERSION}",
+                raw.version.get(),
+                raw.flags.get()
+            )));
+        }
+        let (items, sums) = crate::split(rest, header.layout.items_len as usize, "staged record")?;
+        let items = item_codec::decode_all(items, header.items_count)?;
+        let count = (header.layout.data_len as usize).div_ceil(DATA_CHUNK);
+        let sums = sums.chunks_exact(4).take(count);
+        let sums = sums.map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+        let head = Self { header, items, sums, seed: key.seed() };
+        head.check()?;
+        Ok(Ok(head))
+    }
+
+    /// What must hold beyond the checksum.
+    fn check(&self) -> Result<()> {
+        let what = || format!("staged record at position {}", self.header.params.pos);
+        let p = &self.header.params;
+        if p.lsn.0 == 0 || p.durable_lsn >= p.lsn || p.durable_pos > p.pos || p.prev_end > p.pos {
+            return Err(corrupt(what(), "its sequence numbers contradict each other"));
+        }
+        for item in &self.items {
+            match item {
+                Item::Data { len, data_offset, .. }
+                    if u64::from(*len) + u64::from(*data_offset)
+                        > u64::from(self.header.layout.data_len) =>
+                {
+                    return Err(corrupt(what(), "a data item outside the data section"));
+                }
+                Item::NameOp(op) if op.lsn > p.lsn => {
+                    return Err(corrupt(what(), "a name operation newer than its record"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies chunk `index` of the data section ([`DATA_CHUNK`] bytes, the last may be
+    /// shorter).
+    pub fn verify_chunk(&self, index: usize, chunk: &[u8]) -> bool {
+        self.sums.get(index).is_some_and(|s| crc32c::crc32c_append(self.seed, chunk) == *s)
+    }
+
+    /// Verifies the whole data section.
+    pub fn verify_data(&self, data: &[u8]) -> bool {
+        data.len() == self.header.layout.data_len as usize
+            && data.chunks(DATA_CHUNK).enumerate().all(|(i, c)| self.verify_chunk(i, c))
+    }
+
+    /// Verifies a part of the data section that starts at `offset`, a multiple of
+    /// [`DATA_CHUNK`], and ends at a chunk's end.
+    pub fn verify_part(&self, offset: usize, part: &[u8]) -> bool {
+        let end = offset + part.len();
+        let ends_well =
+            end.is_multiple_of(DATA_CHUNK) || end == self.header.layout.data_len as usize;
+        offset.is_multiple_of(DATA_CHUNK)
+            && ends_well
+            && part
+                .chunks(DATA_CHUNK)
+                .enumerate()
+                .all(|(i, c)| self.verify_chunk(offset / DATA_CHUNK + i, c))
+    }
+}
+
+/// Decodes and verifies a whole record given its bytes: head and data.
+pub fn decode_record<'a>(
+    bytes: &'a [u8],
+    key: &LogKey,
+    lane: LaneId,
+    pos: u64,
+    max_len: u64,
+) -> Checked<(RecordHead, &'a [u8])> {
+    let header = match RecordHeader::peek(bytes, key, lane, pos, max_len) {
+        Ok(h) => h,
+        Err(invalid) => return Ok(Err(invalid)),
+    };
+    let head = match RecordHead::decode(header, key, bytes)? {
+        Ok(h) => h,
+        Err(invalid) => return Ok(Err(invalid)),
+    };
+    let start = header.layout.data_offset as usize;
+    let data = bytes.get(start..start + header.layout.data_len as usize);
+    match data {
+        Some(d) if head.verify_data(d) => Ok(Ok((head, d))),
+        _ => Ok(Err(Invalid("data checksum mismatch"))),
+    }
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+pub(crate) mod tests;

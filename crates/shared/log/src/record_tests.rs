@@ -1,0 +1,161 @@
+use super::*;
+use crate::item_codec::tests::any_item;
+use proptest::prelude::*;
+use siftfs_base::Epoch;
+
+pub(crate) const KEY: LogKey = LogKey { epoch: Epoch(7), nonce: 0x1234_5678_9abc_def0 };
+const LANE: LaneId = LaneId(1);
+
+fn builder() -> RecordBuilder {
+    RecordBuilder { key: KEY, lane: LANE, owner: 0 }
+}
+
+fn params() -> RecordParams {
+    RecordParams {
+        lsn: Lsn(1000),
+        durable_lsn: Lsn(990),
+        durable_pos: 8192,
+        pos: 16384,
+        prev_end: 12288,
+        prev_crc: 77,
+    }
+}
+
+fn data_item(data_offset: u32, len: u32) -> Item {
+    Item::Data { ino: 12, generation: 3, offset: 100, len, data_offset }
+}
+
+fn encode(items: &[Item], data: &[&[u8]]) -> Vec<u8> {
+    let len = data.iter().map(|d| d.len() as u64).sum();
+    let layout = RecordLayout::new(items, len).unwrap();
+    let mut buf = vec![0xee; layout.len as usize];
+    builder().encode(&params(), &layout, items, data, &mut buf);
+    buf
+}
+
+fn decode(bytes: &[u8]) -> Checked<(RecordHead, &[u8])> {
+    decode_record(bytes, &KEY, LANE, 16384, MAX_RECORD_LEN)
+}
+
+fn valid(bytes: &[u8]) -> bool {
+    matches!(decode(bytes), Ok(Ok(_)))
+}
+
+proptest! {
+    #[test]
+    fn records_come_back(
+        mut items in prop::collection::vec(any_item(), 0..6),
+        data in prop::collection::vec(any::<u8>(), 0..9000),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        if !data.is_empty() {
+            items.push(data_item(0, data.len() as u32));
+        }
+        let (a, b) = data.split_at(cut.index(data.len() + 1));
+        let bytes = encode(&items, &[a, b]);
+        let (head, got) = decode(&bytes).unwrap().unwrap();
+        prop_assert_eq!(&head.items, &items);
+        prop_assert_eq!(got, &data[..]);
+        prop_assert_eq!(head.header.params, params());
+        prop_assert_eq!(head.header.end(), 16384 + bytes.len() as u64);
+    }
+
+    #[test]
+    fn a_changed_bit_is_never_accepted(
+        items in prop::collection::vec(any_item(), 1..4),
+        data in prop::collection::vec(any::<u8>(), 1..6000),
+        at in any::<prop::sample::Index>(), bit in 0u8..8,
+    ) {
+        let mut bytes = encode(&items, &[&data]);
+        let h = RecordHeader::peek(&bytes, &KEY, LANE, 16384, MAX_RECORD_LEN).unwrap();
+        let i = at.index(h.head_len() + data.len());
+        let i = if i < h.head_len() {
+            i
+        } else {
+            h.layout.data_offset as usize + i - h.head_len()
+        };
+        bytes[i] ^= 1 << bit;
+        prop_assert!(!valid(&bytes));
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_no_record(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        prop_assert!(!valid(&bytes));
+    }
+}
+
+#[test]
+fn a_small_append_is_one_block() {
+    let inode = Item::Inode(crate::InodeItem { ino: 12, ..Default::default() });
+    let l = RecordLayout::new(&[inode.clone(), data_item(0, 512)], 512).unwrap();
+    assert_eq!(l.len, 4096);
+    let l = RecordLayout::new(&[inode, data_item(0, 4096)], 4096).unwrap();
+    assert_eq!((l.len, l.data_offset), (8192, 4096));
+}
+
+#[test]
+fn what_one_record_cannot_hold_is_refused() {
+    assert!(RecordLayout::new(&[], MAX_RECORD_LEN).is_none());
+    assert!(RecordLayout::new(&[], MAX_RECORD_LEN - 12288).is_some());
+    let many = vec![data_item(0, 1); 40_000];
+    assert!(RecordLayout::new(&many, 1).is_none());
+}
+
+/// R8: another epoch's nonce, epoch, position or lane, and the record is none.
+#[test]
+fn r08_a_record_of_another_key_or_place_is_none() {
+    let bytes = encode(&[data_item(0, 3)], &[b"abc"]);
+    assert!(valid(&bytes));
+    let with = |key: LogKey, lane, pos| {
+        matches!(decode_record(&bytes, &key, lane, pos, MAX_RECORD_LEN), Ok(Ok(_)))
+    };
+    assert!(!with(LogKey { nonce: 1, ..KEY }, LANE, 16384));
+    assert!(!with(LogKey { epoch: Epoch(8), ..KEY }, LANE, 16384));
+    assert!(!with(KEY, LaneId(0), 16384));
+    assert!(!with(KEY, LANE, 16384 + 65536));
+}
+
+#[test]
+fn a_data_item_outside_the_data_is_an_error() {
+    let bytes = encode(&[data_item(2, 2)], &[b"abc"]);
+    assert!(decode(&bytes).is_err());
+}
+
+#[test]
+fn a_name_operation_newer_than_its_record_is_an_error() {
+    let kind = crate::NameOpKind::Unlink { dir: 2, name: b"x".to_vec(), ino: 12 };
+    let op = crate::NameOp { lsn: Lsn(1001), time: Default::default(), kind };
+    assert!(decode(&encode(&[Item::NameOp(op)], &[])).is_err());
+}
+
+#[test]
+fn parts_verify_alone() {
+    let data: Vec<u8> = (0..10_000u32).map(|i| (i / 7) as u8).collect();
+    let bytes = encode(&[data_item(0, 10_000)], &[&data]);
+    let (head, _) = decode(&bytes).unwrap().unwrap();
+    assert!(head.verify_part(4096, &data[4096..8192]));
+    assert!(head.verify_part(8192, &data[8192..]));
+    assert!(!head.verify_part(0, &data[4096..8192]));
+    assert!(!head.verify_part(4096, &data[4096..8000]));
+    assert!(!head.verify_part(4096, &data[4096..9000]));
+    assert!(!head.verify_part(12288, &data[..1]));
+}
+
+#[test]
+fn a_pad_fills_the_place() {
+    let mut block = [0u8; BLOCK_SIZE];
+    let crc = builder().encode_pad(&params(), 12288, &mut block);
+    let (head, data) = decode(&block).unwrap().unwrap();
+    assert_eq!((head.header.kind, head.header.crc), (RecordKind::Pad, crc));
+    assert_eq!((head.header.end(), data.len()), (16384 + 12288, 0));
+}
+
+#[test]
+fn another_version_is_incompatible() {
+    let mut bytes = encode(&[data_item(0, 3)], &[b"abc"]);
+    bytes[8] = 2;
+    let h = RecordHeader::peek(&bytes, &KEY, LANE, 16384, MAX_RECORD_LEN).unwrap();
+    let crc = head_crc(&KEY, &bytes[..h.head_len()]);
+    bytes[124..128].copy_from_slice(&crc.to_le_bytes());
+    assert!(matches!(decode(&bytes), Err(Error::Incompatible(_))));
+}
