@@ -1,11 +1,24 @@
 //! Placement: puts Frontend-facing endpoint, Runtime and Service together in one process (the
 //! `local` profile), and does what needs both: mkfs, mount, unmount, recovery.
 
-use siftfs_base::{Clock, Error, Result};
-use siftfs_device::Device;
+mod link;
+mod marker;
+mod mkfs;
+mod open;
+
+pub use mkfs::{mkfs, mkfs_on};
+
+use open::{Pair, Volume, close_pair};
+use siftfs_base::{Clock, Error, Result, SystemClock};
+use siftfs_device::{Device, FileOptions, open_exclusive};
 use siftfs_proto::FileService;
+use siftfs_runtime::{Push, Runtime};
+use siftfs_wire::Urgency;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// How a volume is made.
 #[derive(Clone, Debug, Default)]
@@ -105,60 +118,152 @@ pub struct RecoverReport {
 /// Progress of long work: what, done, total (in the same unit).
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, u64);
 
-/// Makes a volume on a file (created or resized) or block device.
-pub fn mkfs(_path: &Path, _opts: &MkfsOptions, _progress: Progress<'_>) -> Result<MkfsReport> {
-    Err(Error::Refused("mkfs".into()))
-}
-
-/// Makes a volume on any device.
-pub fn mkfs_on(_dev: &Arc<dyn Device>, _opts: &MkfsOptions) -> Result<MkfsReport> {
-    Err(Error::Refused("mkfs".into()))
+fn open_file(path: &Path, opts: &OpenOptions) -> Result<Arc<dyn Device>> {
+    let options = FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
+    Ok(Arc::new(open_exclusive(path, true, options)?))
 }
 
 /// Recovers a volume without mounting it; afterwards it is plain ext4.
-pub fn recover(_path: &Path, _opts: &OpenOptions, _p: Progress<'_>) -> Result<RecoverReport> {
-    Err(Error::Refused("recover".into()))
+pub fn recover(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<RecoverReport> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    Volume::read(open_file(path, opts)?, true)?.recover(&clock, opts, progress)
 }
 
 /// As [`recover`], on any device.
-pub fn recover_on(_dev: Arc<dyn Device>, _opts: &OpenOptions) -> Result<RecoverReport> {
-    Err(Error::Refused("recover".into()))
+pub fn recover_on(dev: Arc<dyn Device>, opts: &OpenOptions) -> Result<RecoverReport> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    Volume::read(dev, true)?.recover(&clock, opts, &mut |_, _, _| {})
 }
 
 /// An open volume: Runtime and Service in this process.
-pub struct LocalVolume {}
+pub struct LocalVolume {
+    dev: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    opts: OpenOptions,
+    pair: Pair,
+    background: Option<Background>,
+}
+
+/// The thread that commits and asks for checkpoints.
+struct Background {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
 
 impl LocalVolume {
     /// Opens a volume exclusively, recovering it first if it is dirty.
-    pub fn open(_path: &Path, _opts: &OpenOptions, _p: Progress<'_>) -> Result<Self> {
-        Err(Error::Refused("open".into()))
+    pub fn open(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<Self> {
+        let clock = Arc::new(SystemClock::default());
+        Self::open_with(open_file(path, opts)?, clock, opts, Threads::Real, progress)
     }
+
     /// As [`LocalVolume::open`], on any device, with any clock.
     pub fn open_on(
-        _dev: Arc<dyn Device>,
-        _clock: Arc<dyn Clock>,
-        _opts: &OpenOptions,
-        _threads: Threads,
+        dev: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        opts: &OpenOptions,
+        threads: Threads,
     ) -> Result<Self> {
-        Err(Error::Refused("open".into()))
+        Self::open_with(dev, clock, opts, threads, &mut |_, _, _| {})
     }
+
+    fn open_with(
+        dev: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        opts: &OpenOptions,
+        threads: Threads,
+        progress: Progress<'_>,
+    ) -> Result<Self> {
+        let mut volume = Volume::read(dev.clone(), true)?;
+        let report = volume.recover(&clock, opts, progress)?;
+        if !report.clean {
+            tracing::info!(?report, "the volume was recovered");
+        }
+        let pair = volume.open_clean(&clock, opts, threads)?;
+        let background = match threads {
+            Threads::Real => Some(Background::start(pair.runtime.clone(), opts)?),
+            Threads::None => None,
+        };
+        Ok(Self { dev, clock, opts: opts.clone(), pair, background })
+    }
+
     /// The endpoint Frontends speak to.
     pub fn endpoint(&self) -> Arc<dyn FileService> {
-        unreachable!("a volume cannot be opened")
+        self.pair.runtime.clone()
     }
+
     /// Assembles and journals one background transaction now (everything unsynced is pushed when
     /// `push_all`); returns when it is durable.
-    pub fn commit(&self, _push_all: bool) -> Result<()> {
-        Ok(())
+    pub fn commit(&self, push_all: bool) -> Result<()> {
+        let push = if push_all { Push::All } else { Push::Aged };
+        self.pair.runtime.commit(&push).map(drop)
     }
+
     /// Checkpoints and reclaims everything journaled.
     pub fn checkpoint(&self) -> Result<()> {
-        Ok(())
+        self.pair.runtime.checkpoint(Urgency::Emergency).map(drop)
     }
+
+    /// One round of the background work that is due, as the background thread does it.
+    pub fn tick(&self) -> Result<()> {
+        self.pair.runtime.tick()
+    }
+
     /// Makes everything durable and final, clears the marker: the volume is plain ext4.
-    pub fn close(self) -> Result<()> {
-        Ok(())
+    ///
+    /// # Errors
+    /// When something could not be made durable: the volume stays dirty, and the next mount or
+    /// `siftfs recover` brings back everything that was.
+    pub fn close(mut self) -> Result<()> {
+        if let Some(background) = self.background.take() {
+            background.stop(&self.pair.runtime);
+        }
+        if self.opts.read_only {
+            self.pair.driver.stop();
+            return Ok(());
+        }
+        close_pair(self.pair)?;
+        // The header says clean; clearing the marker is what recovery would do now.
+        let mut volume = Volume::read(self.dev, true)?;
+        volume.recover(&self.clock, &self.opts, &mut |_, _, _| {})?;
+        if volume.is_clean() { Ok(()) } else { Err(Error::Latched("the volume is not clean".into())) }
     }
+
     /// Stops without writing anything more, as a crash would (tests).
-    pub fn abandon(self) {}
+    pub fn abandon(mut self) {
+        self.pair.runtime.fail(&Error::Latched("abandoned".into()));
+        if let Some(background) = self.background.take() {
+            background.stop(&self.pair.runtime);
+        }
+        self.pair.driver.stop();
+    }
+}
+
+impl Background {
+    fn start(runtime: Arc<Runtime>, opts: &OpenOptions) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let pause = Duration::from_millis((opts.commit_ms / 5).clamp(5, 1000));
+        let thread = std::thread::Builder::new()
+            .name("siftfs-commit".into())
+            .spawn(move || {
+                while !stopped.load(Ordering::Acquire) {
+                    runtime.wait_for_work(pause);
+                    if runtime.tick().is_err() {
+                        // Latched and logged; callers see EIO. Nothing is left to do here.
+                        return;
+                    }
+                }
+            })
+            .map_err(|e| Error::Refused(format!("cannot start the commit thread: {e}")))?;
+        Ok(Self { stop, thread })
+    }
+
+    fn stop(self, runtime: &Runtime) {
+        self.stop.store(true, Ordering::Release);
+        runtime.wake();
+        if self.thread.join().is_err() {
+            tracing::error!("the commit thread ended with a failed assertion");
+        }
+    }
 }

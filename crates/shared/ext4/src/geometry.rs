@@ -67,7 +67,8 @@ impl Geometry {
         {
             return Err(bad(format!("{blocks_per_group} blocks per group")));
         }
-        if block_count < 64 || block_count > u64::MAX / BLOCK_BYTES || block_count >> 48 != 0 {
+        // Block numbers have 48 bits in inodes and extents.
+        if !(64..1 << 48).contains(&block_count) {
             return Err(bad(format!("{block_count} blocks")));
         }
         let group_count = u32::try_from(block_count.div_ceil(u64::from(blocks_per_group)))

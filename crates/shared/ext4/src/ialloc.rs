@@ -69,7 +69,7 @@ impl Fs {
 
     /// Frees an inode number: bitmap and counts now, allocation again after
     /// [`Fs::release_inode`]. The caller writes the record with no links and a deletion time
-    /// ([`crate::Inode::retire`]). Errors: `Corrupt` if it is free, reserved or out of range.
+    /// ([`crate::Inode::retire`]) and takes it off the orphan list first. Errors: `Corrupt` if it is free, reserved or out of range.
     pub fn free_inode(
         &mut self,
         store: &mut dyn BlockStore,
@@ -77,6 +77,7 @@ impl Fs {
         is_dir: bool,
     ) -> Result<()> {
         let (group, index) = self.locate_plain(ino)?;
+        assert!(!self.is_orphan(ino), "inode {ino} is freed while on the orphan list");
         if !self.inode_in_use(store, ino)? {
             return Err(corrupt(format!("inode {ino}"), "to be freed, but not in use"));
         }

@@ -127,6 +127,10 @@ impl Inode {
         if flags & FL_HUGE_FILE != 0 {
             blocks *= 8; // 48 bits times 8 cannot overflow
         }
+        if u32::from(known.i_links_count.get()) > LINK_MAX {
+            let detail = format!("{} links", known.i_links_count.get());
+            return Err(corrupt(format!("inode {ino}"), detail));
+        }
         let lo_hi = |lo: u16, hi: u16| u32::from(lo) | u32::from(hi) << 16;
         Ok(Self {
             ino,

@@ -32,4 +32,8 @@ pub use store::BlockStore;
 pub use super_sync::{check_super, has_marker, set_marker, super_block_count, super_uuid};
 
 #[cfg(test)]
+mod adopt_tests;
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod test_image;

@@ -185,3 +185,7 @@ impl Fs {
         });
     }
 }
+
+#[cfg(test)]
+#[path = "super_sync_tests.rs"]
+mod tests;

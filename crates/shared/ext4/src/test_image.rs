@@ -6,6 +6,9 @@ use std::process::Command;
 use crate::testing::MemStore;
 use crate::{Fs, MKE2FS_ARGS, MKE2FS_CONF};
 
+/// Inode of the first file that [`Image::with_files`] makes.
+pub const FIRST_FILE: u32 = 12;
+
 /// A directory for one image, removed at the end.
 pub struct Image {
     dir: PathBuf,
@@ -33,6 +36,32 @@ impl Image {
         Self::make_with(mib, MKE2FS_ARGS)
     }
 
+    /// A volume under the profile with `files` empty files in its root, inodes from
+    /// [`FIRST_FILE`] on.
+    pub fn with_files(mib: u64, files: u32) -> Self {
+        Self::files_with(mib, files, MKE2FS_ARGS)
+    }
+
+    /// The same with other arguments.
+    pub fn files_with(mib: u64, files: u32, args: &[&str]) -> Self {
+        let names = Self::empty();
+        let source = names.dir.join("files");
+        std::fs::create_dir_all(&source).unwrap();
+        for i in 0..files {
+            std::fs::write(source.join(format!("f{i}")), b"").unwrap();
+        }
+        let mut args = args.to_vec();
+        args.extend(["-d", source.to_str().unwrap()]);
+        Self::make_with(mib, &args)
+    }
+
+    /// An image whose file is yet to be made.
+    pub fn empty_with(build: impl FnOnce(&Path, &Path)) -> Self {
+        let image = Self::empty();
+        build(&image.dir, &image.file);
+        image
+    }
+
     /// A volume made with these arguments, under our configuration.
     pub fn make_with(mib: u64, args: &[&str]) -> Self {
         let image = Self::empty();
@@ -57,6 +86,33 @@ impl Image {
     pub fn save(&self, fs: &mut Fs, store: &mut MemStore) {
         fs.sync_super(store).unwrap();
         store.save(&self.file).unwrap();
+    }
+
+    /// The name in the root of one of [`Image::with_files`]' inodes.
+    pub fn name_of(&self, ino: u32) -> String {
+        let out = Command::new("/usr/sbin/debugfs")
+            .args(["-R", &format!("ncheck {ino}")])
+            .arg(&self.file)
+            .output()
+            .expect("debugfs runs");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        text.split('/').next_back().expect("a path").trim().to_string()
+    }
+
+    /// Runs `work` while the kernel has the image mounted.
+    pub fn mounted(&self, work: impl FnOnce(&Path)) {
+        let dir = self.dir.join("mount");
+        std::fs::create_dir_all(&dir).unwrap();
+        let run = |cmd: &mut Command| {
+            let out = cmd.output().expect("mount and umount run");
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        };
+        run(Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(&self.file).arg(&dir));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&dir)));
+        run(Command::new("umount").arg(&dir));
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
     }
 
     /// e2fsck -fn exits 0 and prints its pass lines and summary, nothing else.
@@ -88,4 +144,55 @@ impl Rng {
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % n
     }
+}
+
+/// [`MemStore::load`] of a big image: only the parts of the file that are not holes are read.
+pub fn load_sparse(file: &Path) -> MemStore {
+    use std::os::unix::fs::FileExt;
+    let handle = std::fs::File::open(file).unwrap();
+    let mut store = MemStore::new(handle.metadata().unwrap().len() / 4096);
+    let chunk = 256u64;
+    let mut buf = vec![0; 4096 * chunk as usize];
+    let count = store.count();
+    for at in (0..count).step_by(chunk as usize) {
+        let len = (count - at).min(chunk) as usize * 4096;
+        handle.read_exact_at(&mut buf[..len], at * 4096).unwrap();
+        for (i, block) in buf[..len].chunks_exact(4096).enumerate() {
+            if block.iter().any(|b| *b != 0) {
+                store.raw(at + i as u64).copy_from_slice(block);
+            }
+        }
+    }
+    store
+}
+
+/// Runs one of e2fsprogs' tools on an image; it must succeed.
+#[track_caller]
+pub fn tool(name: &str, args: &[&str], file: &Path) -> String {
+    let path = format!("/usr/sbin/{name}");
+    let out = Command::new(path).args(args).arg(file).output().expect("the tool runs");
+    assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+/// Mounts an image with the kernel's ext4, runs `f` on its root, and unmounts. False, and `f`
+/// not run, where this user may not mount.
+#[track_caller]
+pub fn with_kernel(file: &Path, read_only: bool, f: impl FnOnce(&Path)) -> bool {
+    struct Mounted(PathBuf);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(&self.0).status();
+        }
+    }
+    assert!(rustix::process::geteuid().is_root(), "asking the kernel's ext4 needs root");
+    let root = file.with_extension("mnt");
+    std::fs::create_dir_all(&root).unwrap();
+    let options = if read_only { "loop,ro" } else { "loop" };
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "ext4", "-o", options]).arg(file).arg(&root);
+    assert!(mount.status().expect("mount runs").success(), "the kernel does not mount it");
+    let mounted = Mounted(root);
+    f(&mounted.0);
+    true
 }

@@ -35,15 +35,18 @@ impl MemStore {
         store
     }
 
-    /// The volume in a file; holes stay holes.
+    /// The volume in a file.
     pub fn load(path: &std::path::Path) -> std::io::Result<Self> {
-        use std::io::Read;
-        let mut file = std::io::BufReader::with_capacity(1 << 20, std::fs::File::open(path)?);
-        let mut store = Self::new(file.get_ref().metadata()?.len() / BLOCK_BYTES);
-        let mut buf = [0; BLOCK_SIZE];
-        for nr in 0..store.count {
-            file.read_exact(&mut buf)?;
-            store.put(nr, &buf);
+        use std::os::unix::fs::FileExt;
+        let file = std::fs::File::open(path)?;
+        let mut store = Self::new(file.metadata()?.len() / BLOCK_BYTES);
+        let mut buf = vec![0; BLOCK_SIZE * 256];
+        for at in (0..store.count).step_by(256) {
+            let len = (store.count - at).min(256) as usize * BLOCK_SIZE;
+            file.read_exact_at(&mut buf[..len], at * BLOCK_BYTES)?;
+            for (nr, chunk) in (at..).zip(buf[..len].chunks_exact(BLOCK_SIZE)) {
+                store.put(nr, chunk);
+            }
         }
         Ok(store)
     }

@@ -182,7 +182,7 @@ fn hostile_bytes_are_refused_or_survived() {
             Dir::new(&mut c, &mut blocks).insert(format!("name {i}").as_bytes(), 20, 1).unwrap();
         }
         let mut rng = Rng(77 + n as u64);
-        for _ in 0..250 {
+        for _ in 0..100 {
             let (mut c, mut bad) = (c, blocks.clone());
             bad.cool();
             for _ in 0..=rng.below(3) {

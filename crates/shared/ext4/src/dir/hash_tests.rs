@@ -109,40 +109,45 @@ fn unknown_versions_are_refused() {
     assert_eq!((v.kind, v.unsigned), (HashKind::HalfMd4, true));
 }
 
-/// Names of 246 bytes with one legacy hash. The last byte can be computed: it is the one
-/// that takes the state before it to the wanted hash, if there is one.
-pub(crate) fn legacy_collisions(count: usize) -> Vec<Vec<u8>> {
+/// Twenty names of 254 bytes, more than a leaf holds, with one legacy hash.
+pub(crate) fn legacy_collisions() -> &'static [Vec<u8>] {
+    static NAMES: std::sync::OnceLock<Vec<Vec<u8>>> = std::sync::OnceLock::new();
+    NAMES.get_or_init(|| find_collisions(20))
+}
+
+/// Tries tails of five bytes, and computes a sixth: the one that takes the state before it to
+/// the wanted hash, if there is one.
+fn find_collisions(count: usize) -> Vec<Vec<u8>> {
     const MODULUS: u32 = 0x7fff_ffff;
+    const WANT: u32 = 0x1234_5678;
     let last: std::collections::HashMap<u32, u8> =
-        (b'0'..=b'z').map(|c| (u32::from(c) * 7_152_373, c)).collect();
-    let likely: Vec<bool> = {
-        let mut bits = vec![false; 1 << 16];
-        last.keys().for_each(|k| bits[(k >> 16) as usize] = true);
-        bits
-    };
+        (1..=127).filter(|c| *c != b'/').map(|c| (u32::from(c) * 7_152_373, c)).collect();
+    let mut likely = vec![false; 1 << 16];
+    last.keys().for_each(|k| likely[(k >> 16) as usize] = true);
     let step = |(newer, older): (u32, u32), c: u8| {
         let next = older.wrapping_add(newer ^ (u32::from(c) * 7_152_373));
         (if next & 0x8000_0000 != 0 { next.wrapping_sub(MODULUS) } else { next }, newer)
     };
-    let prefix = [b'x'; 240];
+    let prefix = [b'x'; 248];
     let start = prefix.iter().fold((0x12a3_fe2d, 0x37ab_e8f9), |s, c| step(s, *c));
-    let want = 0x1234_5678u32;
     let mut found = Vec::new();
-    let mut counter = 0u64;
-    while found.len() < count {
-        let mut tail = [0u8; 5];
-        for (i, t) in tail.iter_mut().enumerate() {
-            *t = b'0' + (counter >> (i * 6) & 63) as u8;
-        }
-        counter += 1;
+    for counter in 0u32.. {
+        let tail: [u8; 4] = std::array::from_fn(|i| b'0' + (counter >> (i * 6) & 63) as u8);
         let state = tail.iter().fold(start, |s, c| step(s, *c));
-        for sum in [want, want + MODULUS] {
-            let factor = sum.wrapping_sub(state.1) ^ state.0;
-            if likely[(factor >> 16) as usize]
-                && let Some(c) = last.get(&factor)
-            {
-                found.push([&prefix[..], &tail[..], &[*c][..]].concat());
+        for fifth in (1..=127u8).filter(|c| *c != b'/') {
+            let (newer, older) = step(state, fifth);
+            for sum in [WANT, WANT + MODULUS] {
+                let factor = sum.wrapping_sub(older) ^ newer;
+                if likely[(factor >> 16) as usize]
+                    && let Some(sixth) = last.get(&factor)
+                {
+                    found.push([&prefix[..], &tail[..], &[fifth, *sixth][..]].concat());
+                }
             }
+        }
+        if found.len() >= count {
+            found.truncate(count);
+            break;
         }
     }
     found

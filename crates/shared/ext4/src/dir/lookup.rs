@@ -1,6 +1,6 @@
 //! Finding names, and the changes that stay inside one block.
 
-use siftfs_base::{Result, corrupt, errno};
+use siftfs_base::{BLOCK_SIZE, Result, corrupt, errno};
 
 use super::hash::{DirHash, dir_hash};
 use super::index::{Fault, Node, Root, Walk, looks_like_node, looks_like_root};
@@ -37,6 +37,15 @@ enum Kind {
     Leaf,
     Root,
     Node,
+}
+
+fn kind(indexed: bool, lblk: u64, block: &Block) -> Kind {
+    match lblk {
+        0 if indexed && looks_like_root(block) => Kind::Root,
+        // Without checksums an empty leaf looks the same, and is as empty.
+        n if n > 0 && indexed && looks_like_node(block) => Kind::Node,
+        _ => Kind::Leaf,
+    }
 }
 
 impl<B: DirBlocks> Dir<'_, B> {
@@ -96,18 +105,19 @@ impl<B: DirBlocks> Dir<'_, B> {
     pub fn is_empty(&mut self) -> Result<bool> {
         for lblk in 0..self.blocks.block_count() {
             let end = self.scan_end(lblk)?;
-            let layout = self.layout;
             let block = self.blocks.read(lblk)?;
-            for (i, r) in leaf::records(block, end, layout).enumerate() {
-                let r = r?;
-                let dots: [&[u8]; 2] = [b".", b".."];
-                let dot = if lblk == 0 { dots.get(i) } else { None };
-                match dot {
-                    Some(dot) if r.ino == 0 || r.name(block) != *dot => {
+            let mut all = leaf::records(block, end, self.layout);
+            if lblk == 0 {
+                for dot in [&b"."[..], b".."] {
+                    let found = all.next().transpose()?;
+                    if !found.is_some_and(|r| r.ino != 0 && r.name(block) == dot) {
                         return Err(corrupt("directory block 0", "does not start with . and .."));
                     }
-                    None if r.ino != 0 => return Ok(false),
-                    _ => {}
+                }
+            }
+            for r in all {
+                if r?.ino != 0 {
+                    return Ok(false);
                 }
             }
         }
@@ -258,23 +268,14 @@ impl<B: DirBlocks> Dir<'_, B> {
         Ok(())
     }
 
-    fn kind(&self, lblk: u64, block: &Block) -> Kind {
-        match lblk {
-            0 if self.ctx.indexed && looks_like_root(block) => Kind::Root,
-            // Without checksums an empty leaf looks the same, and is as empty.
-            n if n > 0 && self.ctx.indexed && looks_like_node(block) => Kind::Node,
-            _ => Kind::Leaf,
-        }
-    }
-
     /// Prepares a block for being read one by one: checks it, and answers where its records
     /// end. Index blocks show their disguise: `.` and `..`, or nothing.
     pub(super) fn scan_end(&mut self, lblk: u64) -> Result<usize> {
         if lblk >= self.blocks.block_count() {
             return Err(corrupt("directory", "it has no blocks"));
         }
-        let block = *self.blocks.read(lblk)?;
-        let checked = match self.kind(lblk, &block) {
+        let indexed = self.ctx.indexed;
+        let checked = match kind(indexed, lblk, self.blocks.read(lblk)?) {
             Kind::Leaf => {
                 self.check_leaf(lblk)?;
                 return Ok(self.layout.end());
@@ -284,7 +285,7 @@ impl<B: DirBlocks> Dir<'_, B> {
         };
         match checked {
             // A broken index hides nothing but itself.
-            Ok(()) | Err(Fault::Broken(_)) => Ok(block.len()),
+            Ok(()) | Err(Fault::Broken(_)) => Ok(BLOCK_SIZE),
             Err(Fault::Failed(e)) => Err(e),
         }
     }
@@ -293,11 +294,12 @@ impl<B: DirBlocks> Dir<'_, B> {
     /// it is (`None`).
     fn sealer(&mut self, lblk: u64) -> Result<Option<Node>> {
         let (csum, unsigned) = (self.csum(), self.ctx.hash_version.unsigned);
-        let block = *self.blocks.read(lblk)?;
-        if self.kind(lblk, &block) != Kind::Root {
+        let indexed = self.ctx.indexed;
+        let block = self.blocks.read(lblk)?;
+        if kind(indexed, lblk, block) != Kind::Root {
             return Ok(None);
         }
-        match Root::of_block(&block, csum, unsigned) {
+        match Root::of_block(block, csum, unsigned) {
             Ok(root) => Ok(Some(root.node)),
             // Nothing to bring up to date.
             Err(Fault::Broken(_)) if !csum => Ok(None),

@@ -1,5 +1,7 @@
 //! A directory's blocks in memory, for tests.
 
+pub(crate) use crate::test_image::Rng;
+
 use super::*;
 use siftfs_base::errno;
 
@@ -62,18 +64,5 @@ pub(crate) fn ctx() -> DirCtx {
         dir_index: true,
         filetype: true,
         indexed: false,
-    }
-}
-
-/// A small generator, so that histories can be repeated.
-pub(crate) struct Rng(pub u64);
-
-impl Rng {
-    /// A number below `n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
     }
 }

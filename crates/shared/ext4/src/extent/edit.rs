@@ -6,7 +6,8 @@ use std::ops::Range;
 use siftfs_base::{BLOCK_BYTES, BlockNr, BlockRun, Result, errno};
 
 use super::map::{MAX_FILE_BLOCKS, position};
-use super::node::{Entry, Place, child, index, key};
+use super::node::{Entry, Header, Place, child, index, key};
+use super::pack::{Family, REACH, even, full};
 use crate::format::*;
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -37,10 +38,6 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Index of the leaf in `steps`.
-    pub fn level(&self) -> usize {
-        self.steps.len() - 1
-    }
     /// Where in the leaf the block looked for is, or would go behind.
     pub fn pos(&self) -> Option<usize> {
         self.steps.last().and_then(|s| s.pos)
@@ -169,8 +166,8 @@ impl Fs {
         let family = self.family(store, inode, parents, step)?;
         if let Some((range, total)) = family.share(all.len()) {
             let merged = self.gather(store, inode, &family, &range, &all)?;
-            let nodes = range.len();
-            let counts = even(total, nodes);
+            let last = at_end && range.end == family.pos + 1;
+            let counts = if last { full(total) } else { even(total, range.len()) };
             return self.replace(store, inode, parents, &family, range, &merged, &counts);
         }
         let counts =
@@ -210,8 +207,8 @@ impl Fs {
         let Some(parent) = parents.last() else { unreachable!("only the root has no parent") };
         let members = self.load(store, inode, parent)?;
         let pos = parent_pos(parents);
-        let lo = pos.saturating_sub(super::pack::REACH);
-        let hi = (pos + super::pack::REACH + 1).min(members.len());
+        let lo = pos.saturating_sub(REACH);
+        let hi = (pos + REACH + 1).min(members.len());
         let mut sizes = vec![None; members.len()];
         for (slot, entry) in sizes.iter_mut().zip(&members).take(hi).skip(lo) {
             let (h, _) = self.node(store, inode, child(entry), step.depth, key(entry))?;
@@ -303,7 +300,7 @@ impl Fs {
         Ok(run.start)
     }
 
-    fn free_tree_block(
+    pub(super) fn free_tree_block(
         &mut self,
         store: &mut dyn BlockStore,
         inode: &mut Inode,
@@ -314,9 +311,12 @@ impl Fs {
         Ok(())
     }
 
-    /// ENOSPC unless a change of one leaf of this tree can have all the blocks it may need.
+    /// EFBIG if the tree cannot grow, ENOSPC unless a change of one leaf of this tree can have all the blocks it may need.
     pub(super) fn reserve_for_edit(&self, inode: &Inode) -> Result<()> {
-        let depth = self.root(inode)?.0.depth;
+        let (Header { depth, entries }, _) = self.root(inode)?;
+        if depth == MAX_DEPTH && entries + 1 >= ROOT_ENTRIES {
+            return Err(errno(libc::EFBIG));
+        }
         if self.available_blocks() < u64::from(depth) + 1 {
             return Err(errno(libc::ENOSPC));
         }
@@ -328,46 +328,5 @@ fn parent_pos(parents: &[Step]) -> usize {
     match parents.last().and_then(|p| p.pos) {
         Some(pos) => pos,
         None => unreachable!("a way leads through an entry of each parent"),
-    }
-}
-
-/// `total` entries over `nodes` nodes, as even as can be.
-pub(super) fn even(total: usize, nodes: usize) -> Vec<usize> {
-    let (each, more) = (total / nodes.max(1), total % nodes.max(1));
-    (0..nodes).map(|i| each + usize::from(i < more)).collect()
-}
-
-/// The children of one node, as far as they were looked at.
-struct Family {
-    members: Vec<Entry>,
-    /// Entries of each member; `None` beyond reach.
-    sizes: Vec<Option<usize>>,
-    /// The member that is being changed.
-    pos: usize,
-    depth: u16,
-}
-
-impl Family {
-    /// Ranges of members around `pos` with the entries they will have, nearest first.
-    fn around(&self, own: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
-        let sizes = move |i: usize| if i == self.pos { Some(own) } else { self.sizes[i] };
-        (1..=super::pack::REACH).flat_map(move |d| {
-            let left = self.pos.checked_sub(d).map(|lo| lo..self.pos + 1);
-            let right = (self.pos + d < self.members.len()).then(|| self.pos..self.pos + d + 1);
-            [left, right].into_iter().flatten().filter_map(move |r| {
-                let total = r.clone().map(sizes).sum::<Option<usize>>()?;
-                Some((r, total))
-            })
-        })
-    }
-
-    /// The smallest neighbourhood that has room for `own` entries in the node.
-    fn share(&self, own: usize) -> Option<(Range<usize>, usize)> {
-        self.around(own).find(|(r, total)| *total <= r.len() * NODE_ENTRIES)
-    }
-
-    /// The smallest neighbourhood that fits one node fewer.
-    fn shrink(&self, own: usize) -> Option<(Range<usize>, usize)> {
-        self.around(own).find(|(r, total)| *total > 0 && *total <= (r.len() - 1) * NODE_ENTRIES)
     }
 }

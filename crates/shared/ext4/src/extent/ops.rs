@@ -13,7 +13,8 @@ use crate::store::BlockStore;
 /// What [`Fs::remove`] did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Removed {
-    /// Data runs that were freed, and are in quarantine; tree blocks are not listed.
+    /// Data runs that were freed. Tree blocks are not listed; the store's `freed` is told of both,
+    /// and all are in quarantine.
     pub runs: Vec<BlockRun>,
     /// Nothing of the range is mapped any more.
     pub done: bool,

@@ -190,7 +190,10 @@ impl Fs {
         let nr = run.start;
         *store.create(nr)? = encode_block(list, nr, Some(self.csum_seed()));
         store.set_verified(nr);
-        self.drop_block(store, inode)?;
+        if let Err(e) = self.drop_block(store, inode) {
+            self.free_run(store, run)?;
+            return Err(e);
+        }
         inode.file_acl = nr;
         inode.blocks += BLOCK_UNITS;
         Ok(())

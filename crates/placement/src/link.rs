@@ -1,0 +1,130 @@
+//! The in-process transport of the block protocol: inline for a single thread that drives
+//! everything, or a thread of its own for the Service.
+
+use siftfs_base::{Error, Result};
+use siftfs_runtime::{Runtime, ServiceLink};
+use siftfs_service::Service;
+use siftfs_wire::{FromService, ToService};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+/// Where the Service's answers go.
+#[derive(Default)]
+struct Sink {
+    runtime: OnceLock<Weak<Runtime>>,
+}
+
+impl Sink {
+    fn deliver(&self, messages: Vec<FromService>) {
+        let Some(runtime) = self.runtime.get().and_then(Weak::upgrade) else { return };
+        for message in messages {
+            runtime.on_service(message);
+        }
+    }
+}
+
+/// A Service and who runs it.
+pub struct Driver {
+    sink: Arc<Sink>,
+    kind: Kind,
+}
+
+enum Kind {
+    Inline(Mutex<Service>),
+    Thread { queue: Mutex<Option<Sender<ToService>>>, thread: Mutex<Option<JoinHandle<Service>>> },
+}
+
+fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Driver {
+    /// The sender's thread runs the Service to its end before `send` returns.
+    pub fn inline(service: Service) -> Self {
+        Self { sink: Arc::default(), kind: Kind::Inline(Mutex::new(service)) }
+    }
+
+    /// A thread runs the Service. A transaction is served between two steps of a checkpoint.
+    pub fn threaded(service: Service) -> Result<Self> {
+        let sink = Arc::new(Sink::default());
+        let (queue, messages) = channel();
+        let out = sink.clone();
+        let thread = std::thread::Builder::new()
+            .name("siftfs-service".into())
+            .spawn(move || run(service, &messages, &out))
+            .map_err(|e| Error::Refused(format!("cannot start the Service's thread: {e}")))?;
+        let kind =
+            Kind::Thread { queue: Mutex::new(Some(queue)), thread: Mutex::new(Some(thread)) };
+        Ok(Self { sink, kind })
+    }
+
+    /// Answers go to this Runtime from now on.
+    pub fn attach(&self, runtime: &Arc<Runtime>) {
+        assert!(self.sink.runtime.set(Arc::downgrade(runtime)).is_ok(), "attached once");
+    }
+
+    /// Stops and gives the Service back; messages sent before are served first.
+    pub fn stop(&self) -> Option<Service> {
+        match &self.kind {
+            Kind::Inline(_) => None,
+            Kind::Thread { queue, thread } => {
+                drop(lock(queue).take());
+                lock(thread).take().and_then(|t| t.join().ok())
+            }
+        }
+    }
+
+    /// Something that only recovery does with the Service, between messages.
+    pub fn with_inline<T>(&self, f: impl FnOnce(&mut Service) -> T) -> T {
+        match &self.kind {
+            Kind::Inline(service) => f(&mut lock(service)),
+            Kind::Thread { .. } => panic!("recovery runs its Service inline"),
+        }
+    }
+}
+
+impl ServiceLink for Driver {
+    fn send(&self, message: ToService) -> Result<()> {
+        match &self.kind {
+            Kind::Inline(service) => {
+                let answers = {
+                    let mut service = lock(service);
+                    service.handle(message);
+                    while service.has_work() {
+                        service.step();
+                    }
+                    service.drain()
+                };
+                self.sink.deliver(answers);
+                Ok(())
+            }
+            Kind::Thread { queue, .. } => lock(queue)
+                .as_ref()
+                .and_then(|q| q.send(message).ok())
+                .ok_or_else(|| Error::Latched("the Service has stopped".into())),
+        }
+    }
+}
+
+fn run(mut service: Service, messages: &Receiver<ToService>, out: &Sink) -> Service {
+    loop {
+        let message = if service.has_work() {
+            match messages.try_recv() {
+                Ok(message) => Some(message),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => return service,
+            }
+        } else {
+            match messages.recv() {
+                Ok(message) => Some(message),
+                Err(_) => return service,
+            }
+        };
+        match message {
+            Some(message) => service.handle(message),
+            None => service.step(),
+        }
+        out.deliver(service.drain());
+    }
+}

@@ -1,0 +1,370 @@
+//! Opening and closing a volume: header, marker, epochs, and recovery in the order of rule R18.
+
+use crate::link::Driver;
+use crate::marker;
+use crate::mkfs::nonce;
+use crate::{OpenOptions, Progress, RecoverReport, Threads};
+use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, TxnSeq};
+use siftfs_device::{AreaReader, AreaWriter, Device, Origin, RegionReader, Storage};
+use siftfs_ext4::{check_super, has_marker};
+use siftfs_log::{HostRecord, HostState, LogKey, OPEN_END};
+use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecordRef, RecoveryCut, Runtime};
+use siftfs_service::{Service, ServiceOptions, ServiceParts};
+use siftfs_volume::{
+    HEADER_HOST, HEADER_SERVICE, HeaderView, HostSlots, LaneScanner, ServiceSlots,
+    check_lane_ends, read_headers, region_descs, repair_headers,
+};
+use siftfs_runtime::ServiceLink;
+use siftfs_wire::{PROTOCOL_VERSION, ToService};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A volume whose header has been read and found consistent.
+pub struct Volume {
+    dev: Arc<dyn Device>,
+    view: HeaderView,
+}
+
+/// A Runtime with its Service behind it.
+pub struct Pair {
+    /// The Runtime.
+    pub runtime: Arc<Runtime>,
+    /// Who moves messages.
+    pub driver: Arc<Driver>,
+    /// The host's header records.
+    pub host: HostSlots,
+    /// To look at the superblock when closing.
+    area: AreaReader,
+}
+
+impl Volume {
+    /// Reads the header and repairs a bad copy from the good one.
+    pub fn read(dev: Arc<dyn Device>, may_write: bool) -> Result<Self> {
+        let view = read_headers(&*dev)?;
+        if view.needs_repair() && may_write {
+            tracing::warn!(copies = ?view.copies, "one header copy was bad; rewritten from the other");
+            repair_headers(&*dev, &view)?;
+        }
+        Ok(Self { dev, view })
+    }
+
+    /// Is the log empty and the area plain ext4?
+    pub fn is_clean(&self) -> bool {
+        self.view.host.state == HostState::Clean
+            && self.view.area.as_ref().is_some_and(|a| a.checksum_ok && !a.marker)
+    }
+
+    fn storage(&self) -> Result<Storage> {
+        Storage::new(self.dev.clone(), &region_descs(&self.view.header))
+    }
+
+    /// Brings the volume to the clean state, whatever it was in.
+    pub fn recover(
+        &mut self,
+        clock: &Arc<dyn Clock>,
+        opts: &OpenOptions,
+        progress: Progress<'_>,
+    ) -> Result<RecoverReport> {
+        let mut report = RecoverReport::default();
+        if self.is_clean() {
+            report.clean = true;
+            return Ok(report);
+        }
+        self.mend_superblock()?;
+        if self.view.host.state != HostState::Clean {
+            self.replay(clock, opts, progress, &mut report)?;
+        }
+        // The header says clean; what is left of the marker goes, backups first.
+        let storage = self.storage()?;
+        marker::mark(&storage.take_area()?, false)?;
+        self.view = read_headers(&*self.dev)?;
+        Ok(report)
+    }
+
+    /// A primary superblock that a crash tore is put back as it was intended (rule R15); one
+    /// that is whole but unmarked under a dirty header was changed by somebody else.
+    fn mend_superblock(&self) -> Result<()> {
+        let storage = self.storage()?;
+        let area = storage.take_area()?;
+        let reader: &RegionReader = &area;
+        let primary = marker::read_primary(reader)?;
+        let host = &self.view.host;
+        if check_super(&primary).is_err() {
+            check_super(&host.superblock)?;
+            tracing::warn!("the superblock was torn; restored from the header");
+            return marker::write_primary(&area, &host.superblock);
+        }
+        if host.state != HostState::Clean && !has_marker(&primary) {
+            return Err(siftfs_base::corrupt(
+                "volume",
+                "the header says that the log holds changes, but the marker is gone from the \
+                 superblock: the file system was changed without its log. To give the log up: \
+                 siftfs recover --discard-log",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Rule R18: committed transactions, then the remaining staged ones, then orphans.
+    fn replay(
+        &mut self,
+        clock: &Arc<dyn Clock>,
+        opts: &OpenOptions,
+        progress: Progress<'_>,
+        report: &mut RecoverReport,
+    ) -> Result<()> {
+        let storage = Arc::new(self.storage()?);
+        let old = self.view.host.clone();
+        let epoch = Epoch(old.key.epoch.0 + 1);
+        let mut service = self.service(&storage, storage.take_area()?, clock, Origin::Admin)?;
+        progress("replaying the journal", 0, 1);
+        let replayed = service.replay_committed(old.journal_key, old.lane_key)?;
+        report.replayed_transactions = replayed.transactions;
+        report.journal_read_bytes = replayed.journal_bytes;
+        progress("replaying the journal", 1, 1);
+
+        let ends = self.scan_ends(&storage, &old, &service)?;
+        let key = LogKey { epoch, nonce: nonce()? };
+        let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
+        let recovering = HostRecord {
+            state: HostState::Recovering,
+            key,
+            journal_key: key,
+            lane_ends: ends.clone(),
+            ..old.clone()
+        };
+        host.write(Origin::Admin, &recovering)?;
+        service.begin_epoch(key, old.lane_key);
+
+        let heads = ends.clone();
+        let floor = Lsn(old.lsn_floor.0.max(replayed.ops_cut.0).max(replayed.staged_cut.0));
+        let mut config = config_of(opts, key);
+        config.read_only = false;
+        let pair = self.pair(&storage, service, host, config, clock, heads, floor, Threads::None)?;
+        let base = RecoveryCut {
+            ops_cut: replayed.ops_cut,
+            staged_cut: replayed.staged_cut,
+            lane_upto: pair.driver.with_inline(|s| s.durable().lane_tails.clone()),
+        };
+        pair.runtime.begin_recovery(base);
+        self.apply_lanes(&storage, &old, &ends, &pair, progress, report)?;
+        report.orphans = pair.runtime.finish_recovery(floor)?;
+        pair.driver.with_inline(|s| s.advance_lanes(&ends))?;
+        close_pair(pair)
+    }
+
+    fn scanner(
+        storage: &Storage,
+        old: &HostRecord,
+        lane: usize,
+        tail: u64,
+        end: u64,
+    ) -> Result<LaneScanner> {
+        let id = LaneId(u16::try_from(lane).expect("at most 16 lanes"));
+        let region = storage.staging_reader(id)?;
+        LaneScanner::new(&region, id, old.lane_key, tail, end, false, Origin::Admin)
+    }
+
+    /// Where each lane's valid records end: recorded by an earlier recovery, or found now.
+    fn scan_ends(
+        &self,
+        storage: &Storage,
+        old: &HostRecord,
+        service: &Service,
+    ) -> Result<Vec<u64>> {
+        let mut ends = Vec::new();
+        for (lane, tail) in service.durable().lane_tails.iter().enumerate() {
+            let recorded = old.lane_ends.get(lane).copied().unwrap_or(OPEN_END);
+            let mut scanner = Self::scanner(storage, old, lane, *tail, recorded)?;
+            while scanner.next_record()?.is_some() {}
+            ends.push(scanner.end());
+        }
+        check_lane_ends(&ends)?;
+        Ok(ends.iter().map(|e| e.pos).collect())
+    }
+
+    /// Applies the staged transactions of all lanes in LSN order.
+    fn apply_lanes(
+        &self,
+        storage: &Storage,
+        old: &HostRecord,
+        ends: &[u64],
+        pair: &Pair,
+        progress: Progress<'_>,
+        report: &mut RecoverReport,
+    ) -> Result<()> {
+        let tails = pair.driver.with_inline(|s| s.durable().lane_tails.clone());
+        let total: u64 = ends.iter().zip(&tails).map(|(e, t)| e - t).sum();
+        let mut scanners = Vec::new();
+        let mut next = Vec::new();
+        for (lane, tail) in tails.iter().enumerate() {
+            let mut scanner = Self::scanner(storage, old, lane, *tail, ends[lane])?;
+            next.push(scanner.next_record()?);
+            scanners.push(scanner);
+        }
+        let mut done = 0;
+        while let Some(lane) = (0..next.len())
+            .filter(|l| next[*l].is_some())
+            .min_by_key(|l| next[*l].as_ref().map(|r| r.head.header.params.lsn))
+        {
+            let record = next[lane].take().expect("just seen");
+            next[lane] = scanners[lane].next_record()?;
+            let header = record.head.header;
+            done += u64::from(header.layout.len);
+            report.staged_found += 1;
+            let found = FoundRecord {
+                record: RecordRef {
+                    lane: header.lane,
+                    pos: header.params.pos,
+                    len: header.layout.len,
+                    lsn: header.params.lsn,
+                    crc: header.crc,
+                    data_start: header.layout.data_offset,
+                },
+                items: record.head.items,
+            };
+            report.staged_applied += u64::from(pair.runtime.apply(found)?);
+            progress("applying staged transactions", done, total);
+        }
+        let read = |s: &LaneScanner| s.counts().bytes;
+        report.staging_read_bytes = scanners.iter().map(read).sum::<u64>();
+        Ok(())
+    }
+
+    fn service(
+        &self,
+        storage: &Storage,
+        area: AreaWriter,
+        clock: &Arc<dyn Clock>,
+        origin: Origin,
+    ) -> Result<Service> {
+        let lanes = self.lane_ids().map(|i| storage.staging_reader(i)).collect::<Result<_>>()?;
+        let parts = ServiceParts {
+            area,
+            journal: storage.take_journal()?,
+            lanes,
+            slots: ServiceSlots::new(storage.take_header(HEADER_SERVICE)?, &self.view),
+        };
+        let mut options = ServiceOptions::new(self.view.header.volume, clock.clone());
+        options.origin = origin;
+        Service::open(parts, options)
+    }
+
+    fn lane_ids(&self) -> impl Iterator<Item = LaneId> + use<> {
+        let count = u16::try_from(self.view.header.lanes.len()).expect("at most 16 lanes");
+        (0..count).map(LaneId)
+    }
+
+    #[allow(clippy::too_many_arguments)] // what a pair is made of, each part from another step
+    fn pair(
+        &self,
+        storage: &Storage,
+        service: Service,
+        host: HostSlots,
+        config: Config,
+        clock: &Arc<dyn Clock>,
+        lane_heads: Vec<u64>,
+        lsn_floor: Lsn,
+        threads: Threads,
+    ) -> Result<Pair> {
+        let readers = Readers {
+            area: storage.area_reader()?,
+            journal: storage.journal_reader()?,
+            lanes: self.lane_ids().map(|i| storage.staging_reader(i)).collect::<Result<_>>()?,
+        };
+        let txn_seq = TxnSeq(service.durable().next_seq.0 - 1);
+        let key = config.key;
+        let driver = Arc::new(match threads {
+            Threads::None => Driver::inline(service),
+            Threads::Real => Driver::threaded(service)?,
+        });
+        let runtime = Arc::new(Runtime::open(Parts {
+            config,
+            clock: clock.clone(),
+            readers,
+            lanes: self.lane_ids().map(|i| storage.take_staging(i)).collect::<Result<_>>()?,
+            lane_heads,
+            journal_len: self.view.header.journal_len,
+            link: driver.clone(),
+            txn_seq,
+            lsn_floor,
+            counters: storage.counters().clone(),
+        })?);
+        driver.attach(&runtime);
+        let volume = self.view.header.volume;
+        driver.send(ToService::Hello { version: PROTOCOL_VERSION, volume, epoch: key.epoch })?;
+        Ok(Pair { runtime, driver, host, area: storage.area_reader()? })
+    }
+
+    /// Opens a clean volume for use: marker first, then the header, then the first append.
+    pub fn open_clean(
+        &self,
+        clock: &Arc<dyn Clock>,
+        opts: &OpenOptions,
+        threads: Threads,
+    ) -> Result<Pair> {
+        assert!(self.is_clean(), "recovery comes first");
+        let storage = self.storage()?;
+        let old = self.view.host.clone();
+        let epoch = Epoch(old.key.epoch.0 + 1);
+        let key = LogKey { epoch, nonce: nonce()? };
+        let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
+        let area = storage.take_area()?;
+        if !opts.read_only {
+            let superblock = marker::mark(&area, true)?;
+            host.write(
+                Origin::Admin,
+                &HostRecord {
+                    state: HostState::Mounted,
+                    key,
+                    lane_key: key,
+                    journal_key: key,
+                    lane_ends: vec![OPEN_END; old.lane_ends.len()],
+                    superblock: Box::new(superblock),
+                    ..old.clone()
+                },
+            )?;
+        }
+        let mut service = self.service(&storage, area, clock, Origin::Background)?;
+        service.begin_epoch(key, key);
+        let heads = old.lane_heads.clone();
+        self.pair(&storage, service, host, config_of(opts, key), clock, heads, old.lsn_floor, threads)
+    }
+}
+
+fn config_of(opts: &OpenOptions, key: LogKey) -> Config {
+    Config {
+        commit_age: Duration::from_millis(opts.commit_ms),
+        page_cache: opts.page_cache,
+        meta_cache: opts.meta_cache,
+        max_nodes: 65_536,
+        group_wait: Duration::from_micros(opts.group_wait_us),
+        low_watermark: u64::from(opts.low_watermark),
+        key,
+        read_only: opts.read_only,
+    }
+}
+
+/// Everything final, the log durably empty: the header says clean. The marker goes after that.
+pub fn close_pair(mut pair: Pair) -> Result<()> {
+    pair.runtime.settle()?;
+    let (heads, lsn) = pair.runtime.log_position();
+    pair.driver.stop();
+    let mut plain = marker::read_primary(&pair.area)?;
+    siftfs_ext4::set_marker(&mut plain, false);
+    let old = pair.host.newest().clone();
+    pair.host.write(
+        Origin::Admin,
+        &HostRecord {
+            state: HostState::Clean,
+            lane_key: old.key,
+            lane_ends: vec![OPEN_END; heads.len()],
+            lane_heads: heads,
+            lsn_floor: lsn,
+            area_crc: crc32c::crc32c(&plain),
+            superblock: Box::new(plain),
+            ..old
+        },
+    )?;
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! A volume's log on a device: finding and repairing the header, writing its slots, and reading
+//! lanes and journal back.
+//!
+//! Formats come from `siftfs-log`. Nothing here knows what a staged item or a metadata image
+//! means. Everything read is checked; memory is bounded by the longest record.
+
+mod header;
+mod journal;
+mod lane;
+mod ring;
+mod slots;
+mod superblock;
+
+pub use header::{
+    CopyState, HEADER_HOST, HEADER_SERVICE, HEADER_STATIC, HeaderView, format_headers,
+    read_headers, region_descs, repair_headers,
+};
+pub use journal::{JournalEnd, JournalScanner};
+pub use lane::{LaneEnd, LaneRecord, LaneScanner, check_lane_ends};
+pub use ring::ReadCounts;
+pub use slots::{HostSlots, ServiceSlots};
+pub use superblock::AreaSuper;
+
+#[cfg(test)]
+#[path = "test_util.rs"]
+pub(crate) mod test_util;
