@@ -1,1 +1,27 @@
-//! siftfs-service
+//! The Service: background journaling, checkpointing and reclamation.
+//!
+//! A state machine without threads. [`Service::handle`] takes one message of the block protocol,
+//! [`Service::step`] does a bounded piece of checkpoint work, both leave their answers in a
+//! queue; so a waiting `Submit` is served between two steps. The Service sees blocks and
+//! references to staged data, never file names.
+//!
+//! Order of durability: a transaction's direct runs, then its journal record; and for
+//! reclamation area writes, area flush, service record, its flush, then credits (rule R11).
+//! The first failure is latched: nothing is journaled, replayed or reclaimed after it (rule
+//! R21); the next recovery replays from the durable tail.
+
+mod checkpoint;
+mod journal;
+mod ordered;
+mod recovery;
+mod service;
+mod sources;
+mod tags;
+mod validate;
+
+pub use recovery::ReplaySummary;
+pub use service::{ReplayMode, Service, ServiceOptions, ServiceParts};
+
+#[cfg(test)]
+#[path = "test_util.rs"]
+pub(crate) mod test_util;

@@ -2,7 +2,7 @@
 
 use crate::ring::{ReadCounts, RingReader};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result, TxnSeq, corrupt};
-use siftfs_device::{JournalReader, Origin};
+use siftfs_device::{Origin, RegionReader};
 use siftfs_log::{
     Descriptor, JournalHeader, JournalRecord, LogKey, decode_journal_record, max_journal_record,
     next_lap,
@@ -36,7 +36,7 @@ const WHAT: &str = "journal";
 impl JournalScanner {
     /// Scans from `tail`, where transaction `next_seq` is due.
     pub fn new(
-        region: &JournalReader,
+        region: &RegionReader,
         key: LogKey,
         tail: u64,
         next_seq: TxnSeq,
@@ -49,7 +49,7 @@ impl JournalScanner {
         }
         Ok(Self {
             max_len: max_journal_record(region.len()),
-            ring: RingReader::new((**region).clone(), origin, tail),
+            ring: RingReader::new(region.clone(), origin, tail),
             key,
             end: JournalEnd { pos: tail, last_crc: 0, next_seq, transactions: 0 },
             done: false,

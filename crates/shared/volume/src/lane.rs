@@ -2,7 +2,7 @@
 
 use crate::ring::{ReadCounts, RingReader};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, LaneId, Lsn, Result, corrupt};
-use siftfs_device::{Origin, StagingReader};
+use siftfs_device::{Origin, RegionReader};
 use siftfs_log::{
     Checked, LogKey, OPEN_END, RecordHead, RecordHeader, RecordKind, max_record_len, next_lap,
 };
@@ -58,7 +58,7 @@ impl LaneScanner {
     /// up to a recorded end must all be there. With `want_data` records carry their data; the
     /// data is verified either way.
     pub fn new(
-        region: &StagingReader,
+        region: &RegionReader,
         lane: LaneId,
         key: LogKey,
         tail: u64,
@@ -88,7 +88,7 @@ impl LaneScanner {
         };
         Ok(Self {
             max_len: max_record_len(region.len()),
-            ring: RingReader::new((**region).clone(), origin, tail),
+            ring: RingReader::new(region.clone(), origin, tail),
             key,
             end,
             want_data,

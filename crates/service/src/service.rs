@@ -1,0 +1,322 @@
+//! The Service's state and its messages.
+
+use crate::checkpoint::Requests;
+use crate::ordered::OrderedReplay;
+use siftfs_base::{Clock, Error, Lsn, Result, TxnSeq};
+use siftfs_device::{AlignedBuf, AreaWriter, JournalWriter, Origin, StagingReader};
+use siftfs_log::{LogKey, ServiceRecord};
+use siftfs_volume::ServiceSlots;
+use siftfs_wire::{FromService, PROTOCOL_VERSION, ServiceStatistics, ToService, Transaction};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How a checkpoint replays. Modes differ in work, never in meaning (rule R22): the journal is
+/// the same and so is every allocated block afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize)]
+pub enum ReplayMode {
+    /// Every update in commit order, staged data before metadata images.
+    #[default]
+    Ordered,
+}
+
+/// What the Service may touch; each right exists once.
+pub struct ServiceParts {
+    /// The file-system area.
+    pub area: AreaWriter,
+    /// The journal.
+    pub journal: JournalWriter,
+    /// All lanes, in the order of their ids.
+    pub lanes: Vec<StagingReader>,
+    /// The service record's slots.
+    pub slots: ServiceSlots,
+}
+
+/// Settings of a Service.
+#[derive(Clone)]
+pub struct ServiceOptions {
+    /// Volume identity; a `Hello` must name it.
+    pub volume: [u8; 16],
+    /// How to replay.
+    pub mode: ReplayMode,
+    /// On whose behalf I/O is counted.
+    pub origin: Origin,
+    /// Most transactions in one background step.
+    pub step_transactions: u64,
+    /// Journal and staging bytes after which a step ends.
+    pub step_bytes: u64,
+    /// Most transactions in one emergency step: a foreground reservation waits for its credits.
+    pub emergency_transactions: u64,
+    /// Time source of the reports.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl ServiceOptions {
+    /// Usual settings for the volume with this identity.
+    pub fn new(volume: [u8; 16], clock: Arc<dyn Clock>) -> Self {
+        Self {
+            volume,
+            mode: ReplayMode::default(),
+            origin: Origin::Background,
+            step_transactions: 16,
+            step_bytes: 8 << 20,
+            emergency_transactions: 4,
+            clock,
+        }
+    }
+}
+
+/// A journaled transaction that is not checkpointed yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Journaled {
+    pub seq: TxnSeq,
+    pub pos: u64,
+    pub len: u64,
+}
+
+/// Keys of the present epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    pub journal: LogKey,
+    pub lanes: LogKey,
+}
+
+/// What the newest journaled transaction said; the next one may not fall behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct Newest {
+    pub seq: TxnSeq,
+    pub ops_cut: Lsn,
+    pub staged_cut: Lsn,
+    pub lane_upto: Vec<u64>,
+}
+
+impl Newest {
+    pub fn of_record(r: &ServiceRecord) -> Self {
+        Self {
+            seq: TxnSeq(r.next_seq.0 - 1),
+            ops_cut: r.ops_cut,
+            staged_cut: r.staged_cut,
+            lane_upto: r.lane_tails.clone(),
+        }
+    }
+    pub fn of_txn(t: &Transaction) -> Self {
+        Self {
+            seq: t.seq,
+            ops_cut: t.ops_cut,
+            staged_cut: t.staged_cut,
+            lane_upto: t.lane_upto.clone(),
+        }
+    }
+}
+
+/// The persistence service of one volume.
+pub struct Service {
+    pub(crate) parts: ServiceParts,
+    pub(crate) options: ServiceOptions,
+    pub(crate) keys: Option<Keys>,
+    pub(crate) replay: OrderedReplay,
+    /// Durable tails and cuts.
+    pub(crate) durable: ServiceRecord,
+    pub(crate) newest: Newest,
+    /// End of the newest journal record.
+    pub(crate) head: u64,
+    pub(crate) head_crc: u32,
+    pub(crate) pending: VecDeque<Journaled>,
+    pub(crate) requests: Requests,
+    pub(crate) out: VecDeque<FromService>,
+    pub(crate) stats: ServiceStatistics,
+    pub(crate) buf: AlignedBuf,
+    greeted: bool,
+    latched: Option<Error>,
+}
+
+impl Service {
+    /// A Service over a volume's regions. It journals once [`Service::begin_epoch`] was called;
+    /// a journal that may not be empty is first replayed by [`Service::replay_committed`].
+    ///
+    /// # Errors
+    /// Corrupt if the service record's tails do not fit the regions.
+    pub fn open(parts: ServiceParts, options: ServiceOptions) -> Result<Self> {
+        let durable = parts.slots.newest().clone();
+        if durable.lane_tails.len() != parts.lanes.len() {
+            return Err(siftfs_base::corrupt(
+                "service record",
+                format!("{} lanes, the volume has {}", durable.lane_tails.len(), parts.lanes.len()),
+            ));
+        }
+        Ok(Self {
+            newest: Newest::of_record(&durable),
+            head: durable.journal_tail,
+            head_crc: 0,
+            durable,
+            parts,
+            options,
+            keys: None,
+            replay: OrderedReplay::default(),
+            pending: VecDeque::new(),
+            requests: Requests::default(),
+            out: VecDeque::new(),
+            stats: ServiceStatistics::default(),
+            buf: AlignedBuf::default(),
+            greeted: false,
+            latched: None,
+        })
+    }
+
+    /// Starts journaling under a new key. The host record that names it is durable already, the
+    /// journal is empty, and no staged record under an older lane key is left unless `lane_key`
+    /// is that older key (recovery).
+    ///
+    /// # Panics
+    /// If a journaled transaction is not checkpointed.
+    pub fn begin_epoch(&mut self, journal_key: LogKey, lane_key: LogKey) {
+        assert!(self.pending.is_empty(), "a new epoch begins with an empty journal");
+        self.keys = Some(Keys { journal: journal_key, lanes: lane_key });
+        self.head_crc = 0;
+        self.greeted = false;
+    }
+
+    /// Takes one message. Its answers, if they are due at once, are in the queue afterwards.
+    pub fn handle(&mut self, message: ToService) {
+        if self.report_latched() {
+            return;
+        }
+        let done = match message {
+            ToService::Hello { version, volume, epoch } => self.hello(version, volume, epoch.0),
+            ToService::Submit(txn) => self.submit(&txn),
+            ToService::Checkpoint { id, upto, urgency } => {
+                self.requests.add(id, upto, urgency);
+                self.answer_finished();
+                Ok(())
+            }
+            ToService::Statistics => {
+                self.out.push_back(FromService::Statistics(Box::new(self.stats.clone())));
+                Ok(())
+            }
+        };
+        self.latch(done);
+    }
+
+    /// The next answer.
+    pub fn pop(&mut self) -> Option<FromService> {
+        self.out.pop_front()
+    }
+
+    /// All answers in the queue.
+    pub fn drain(&mut self) -> Vec<FromService> {
+        self.out.drain(..).collect()
+    }
+
+    /// Is there checkpoint work for [`Service::step`]?
+    pub fn has_work(&self) -> bool {
+        self.latched.is_none() && !self.requests.is_empty()
+    }
+
+    /// Does one bounded piece of checkpoint work: some transactions replayed, made durable,
+    /// their space returned as credits.
+    pub fn step(&mut self) {
+        if self.has_work() {
+            let done = self.checkpoint_step();
+            self.latch(done);
+        }
+    }
+
+    /// The error that stopped this Service, if one did.
+    pub fn failure(&self) -> Option<&Error> {
+        self.latched.as_ref()
+    }
+
+    /// Totals since the start.
+    pub fn statistics(&self) -> &ServiceStatistics {
+        &self.stats
+    }
+
+    /// The newest durable service record.
+    pub fn durable(&self) -> &ServiceRecord {
+        &self.durable
+    }
+
+    /// Journal bytes between tail and head, wrap gaps included.
+    pub fn journal_used(&self) -> u64 {
+        self.head - self.durable.journal_tail
+    }
+
+    /// Moves the lane tails to `tails` and makes that durable: recovery's last act, when
+    /// everything staged is in the area. The journal is empty.
+    ///
+    /// # Errors
+    /// Corrupt if a tail would move back; I/O errors are latched.
+    pub fn advance_lanes(&mut self, tails: &[u64]) -> Result<()> {
+        assert!(self.pending.is_empty(), "lanes are emptied after the journal");
+        let old = &self.durable.lane_tails;
+        if old.len() != tails.len() || old.iter().zip(tails).any(|(o, n)| n < o) {
+            return Err(siftfs_base::corrupt("staging", "a lane's tail would move back"));
+        }
+        let record = ServiceRecord { lane_tails: tails.to_vec(), ..self.durable.clone() };
+        let done = self.write_record(record);
+        self.latch(done.clone());
+        self.newest.lane_upto = tails.to_vec();
+        done
+    }
+
+    /// Writes a service record, durable on return.
+    pub(crate) fn write_record(&mut self, record: ServiceRecord) -> Result<()> {
+        self.parts.slots.write(self.options.origin, &record)?;
+        self.durable = self.parts.slots.newest().clone();
+        Ok(())
+    }
+
+    fn hello(&mut self, version: u32, volume: [u8; 16], epoch: u64) -> Result<()> {
+        if version != PROTOCOL_VERSION {
+            return Err(Error::Incompatible(format!(
+                "block protocol version {version}; this Service speaks {PROTOCOL_VERSION}"
+            )));
+        }
+        if volume != self.options.volume {
+            return Err(Error::Refused("the Runtime serves another volume".into()));
+        }
+        match self.keys {
+            Some(keys) if keys.journal.epoch.0 == epoch => {}
+            _ => return Err(Error::Refused(format!("epoch {epoch} is not the present one"))),
+        }
+        self.greeted = true;
+        self.out.push_back(FromService::Welcome {
+            version: PROTOCOL_VERSION,
+            journaled: self.newest.seq,
+            checkpointed: TxnSeq(self.durable.next_seq.0 - 1),
+        });
+        Ok(())
+    }
+
+    /// Keys, if a Runtime has introduced itself under the present epoch (rule R9).
+    pub(crate) fn greeted_keys(&self) -> Result<Keys> {
+        match self.keys {
+            Some(keys) if self.greeted => Ok(keys),
+            _ => Err(Error::Refused("a transaction before a Hello of this epoch".into())),
+        }
+    }
+
+    /// Latches an error (rule R21) and tells the Runtime.
+    pub(crate) fn latch(&mut self, done: Result<()>) {
+        if let Err(error) = done {
+            tracing::error!(%error, "the Service stops");
+            self.out.push_back(FromService::Failed { error: error.clone() });
+            self.latched = Some(error);
+        }
+    }
+
+    fn report_latched(&mut self) -> bool {
+        if let Some(error) = &self.latched {
+            self.out.push_back(FromService::Failed { error: error.clone() });
+            return true;
+        }
+        false
+    }
+
+    /// Refuses work after a failure.
+    pub(crate) fn check_latched(&self) -> Result<()> {
+        match &self.latched {
+            Some(e) => Err(Error::Latched(e.to_string())),
+            None => Ok(()),
+        }
+    }
+}

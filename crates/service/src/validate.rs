@@ -1,0 +1,76 @@
+//! What a transaction must be before anything of it is believed, whether a Runtime sent it or
+//! the journal holds it.
+
+use crate::service::{Newest, Service};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, Result, corrupt};
+use siftfs_log::{check_transaction, max_record_len};
+use siftfs_wire::Transaction;
+
+fn bad(txn: &Transaction, why: impl Into<String>) -> Error {
+    corrupt(format!("transaction {}", txn.seq.0), why)
+}
+
+impl Service {
+    /// Checks `txn` against the volume's geometry, the transaction before it, and the lanes'
+    /// unreclaimed windows.
+    pub(crate) fn validate(&self, txn: &Transaction, before: &Newest) -> Result<()> {
+        check_transaction(txn)?;
+        if txn.seq.0 != before.seq.0 + 1 {
+            return Err(bad(txn, format!("follows transaction {}", before.seq.0)));
+        }
+        if txn.ops_cut < before.ops_cut || txn.staged_cut < before.staged_cut {
+            return Err(bad(txn, "its cut is older than its predecessor's"));
+        }
+        self.validate_lanes(txn, before)?;
+        self.validate_area(txn)
+    }
+
+    fn validate_lanes(&self, txn: &Transaction, before: &Newest) -> Result<()> {
+        let lanes = &self.parts.lanes;
+        if txn.lane_upto.len() != lanes.len() {
+            return Err(bad(txn, "another number of lanes than the volume has"));
+        }
+        for (i, upto) in txn.lane_upto.iter().enumerate() {
+            let (tail, ring) = (self.durable.lane_tails[i], lanes[i].len());
+            if *upto < before.lane_upto[i] || *upto - tail > ring {
+                return Err(bad(txn, format!("position {upto} is not in lane {i}'s window")));
+            }
+        }
+        for s in &txn.staged {
+            // `check_transaction` made sure that the lane exists and the record ends by its upto.
+            let lane = usize::from(s.lane.0);
+            let (tail, ring) = (self.durable.lane_tails[lane], lanes[lane].len());
+            let len = u64::from(s.len);
+            let inside = s.pos >= tail && s.pos % ring + len <= ring && len <= max_record_len(ring);
+            if !inside || s.lsn > txn.staged_cut {
+                return Err(bad(txn, format!("staged record {} is not in its lane", s.lsn.0)));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_area(&self, txn: &Transaction) -> Result<()> {
+        let len = self.parts.area.len();
+        let blocks = len / BLOCK_BYTES;
+        let tag_ok = |dst: u64, n: u32| dst + u64::from(n) <= len;
+        let run_ok = |r: &BlockRun| r.end() <= blocks;
+        let inside = txn.zeros.iter().all(|z| tag_ok(z.dst, z.len))
+            && txn.copies.iter().all(|c| tag_ok(c.dst, c.len))
+            && txn.images.last().is_none_or(|b| *b < blocks)
+            && txn.drops.iter().all(run_ok)
+            && txn.direct.iter().all(run_ok);
+        if inside { Ok(()) } else { Err(bad(txn, "names bytes outside the file-system area")) }
+    }
+
+    /// Checks the payload that only a message carries.
+    pub(crate) fn validate_payload(&self, txn: &Transaction) -> Result<()> {
+        if txn.image_data.len() != txn.images.len() * BLOCK_SIZE {
+            return Err(bad(txn, "its image data is not one block per image"));
+        }
+        let direct: u64 = txn.direct.iter().map(|r| r.len * BLOCK_BYTES).sum();
+        if txn.direct_data.len() as u64 != direct {
+            return Err(bad(txn, "its direct data is not the length of its runs"));
+        }
+        Ok(())
+    }
+}
