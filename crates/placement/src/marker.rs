@@ -1,7 +1,7 @@
 //! The marker in the area's superblocks (rule R15): while a mount may hold state that is not in the
 //! area, an incompatible-feature bit keeps the kernel and e2fsck away from it.
 
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Error, Result};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Error, Result, Timestamp};
 use siftfs_device::{AreaWriter, Origin, RegionReader};
 use siftfs_ext4::{BlockStore, Fs, check_super, set_marker};
 use std::collections::HashMap;
@@ -53,10 +53,22 @@ pub fn write_primary(area: &AreaWriter, bytes: &SuperBytes) -> Result<()> {
 
 /// Sets or clears the marker in every copy of the superblock, backups first, primary last, each
 /// flushed. A backup that a crash tore is made anew from the primary.
-pub fn mark(area: &AreaWriter, on: bool) -> Result<SuperBytes> {
+pub fn mark(area: &AreaWriter, on: bool, now: Timestamp) -> Result<SuperBytes> {
     let reader: &RegionReader = area;
     let mut store = LookStore { area: reader.clone(), blocks: HashMap::new() };
     let mut fs = Fs::open(&mut store)?;
+    if on && !fs.is_clean() {
+        return Err(Error::Refused(
+            "the file system was not unmounted cleanly by whoever used it last; run e2fsck on it"
+                .into(),
+        ));
+    }
+    if on {
+        fs.set_mount_time(now);
+    } else {
+        fs.set_write_time(now);
+    }
+    fs.set_marker(on);
     for block in fs.backup_superblocks() {
         let mut bytes = [0u8; 1024];
         area.read(Origin::Admin, block * BLOCK_BYTES, &mut bytes)?;
@@ -67,8 +79,7 @@ pub fn mark(area: &AreaWriter, on: bool) -> Result<SuperBytes> {
         area.write(Origin::Admin, block * BLOCK_BYTES, &bytes)?;
     }
     area.flush(Origin::Admin)?;
-    let mut primary = read_primary(reader)?;
-    set_marker(&mut primary, on);
+    let primary = fs.super_image();
     write_primary(area, &primary)?;
     Ok(primary)
 }

@@ -76,7 +76,7 @@ impl Volume {
         }
         // The header says clean; what is left of the marker goes, backups first.
         let storage = self.storage()?;
-        marker::mark(&storage.take_area()?, false)?;
+        marker::mark(&storage.take_area()?, false, clock.now())?;
         self.view = read_headers(&*self.dev)?;
         Ok(report)
     }
@@ -120,7 +120,7 @@ impl Volume {
         progress("replaying the journal", 0, 1);
         let replayed = service.replay_committed(old.journal_key, old.lane_key)?;
         report.replayed_transactions = replayed.transactions;
-        report.journal_read_bytes = replayed.journal_bytes;
+        report.journal_read_bytes = replayed.journal.bytes;
         progress("replaying the journal", 1, 1);
 
         let ends = self.scan_ends(&storage, &old, &service)?;
@@ -311,7 +311,7 @@ impl Volume {
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         let area = storage.take_area()?;
         if !opts.read_only {
-            let superblock = marker::mark(&area, true)?;
+            let superblock = marker::mark(&area, true, clock.now())?;
             host.write(
                 Origin::Admin,
                 &HostRecord {

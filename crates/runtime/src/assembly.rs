@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Bytes one transaction writes straight to the area at most; bounds the snapshot.
-const DIRECT_MAX: usize = 32 << 20;
+const DIRECT_MAX: usize = 8 << 20;
 
 /// Whose unsynced data a transaction pushes besides what it must.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,9 @@ pub struct Cut {
     pub staged: Vec<Staged>,
     /// Everything up to here must be durable before the transaction is submitted (rule R4).
     pub durable: Lsn,
-    /// The transaction.
-    pub txn: Transaction,
+    /// The transaction; none if data that must go along with it found no room, which the log
+    /// must give first.
+    pub txn: Option<Transaction>,
     /// Inodes with pushed data left for the next cut (no room).
     pub left: BTreeSet<InodeNr>,
 }
@@ -79,10 +80,15 @@ impl State {
             return Err(Error::NeedsProgress(NEEDS_LOG));
         }
         self.run_evictions()?;
-        let due: Vec<InodeNr> =
+        let mut due: Vec<InodeNr> =
             self.data_dirty.iter().copied().filter(|i| self.is_due(*i, push)).collect();
+        // What a rename or truncation of this cut must not expose without its data goes first.
+        due.sort_by_key(|i| !self.node(*i).push_next);
         let mut left = BTreeSet::new();
-        let staged = self.stage_overwrites(seq, &due, &mut left)?;
+        let (staged, starved) = self.stage_overwrites(seq, &due, &mut left)?;
+        if starved {
+            return Ok(Cut { staged, durable: seq.published(), txn: None, left });
+        }
         let txn_seq = TxnSeq(self.txn_seq.0 + 1);
         let mut tags = Tags::default();
         let overlays: Vec<InodeNr> = std::mem::take(&mut self.overlay_dirty).into_iter().collect();
@@ -97,24 +103,27 @@ impl State {
         }
         self.write_back_inodes()?;
         let txn = self.merge(txn_seq, tags, direct, overlays);
-        Ok(Cut { staged, durable: seq.published(), txn, left })
+        Ok(Cut { staged, durable: seq.published(), txn: Some(txn), left })
     }
 
     /// Pushed overwrites of blocks that have a home, or whose home a record names, become staged
-    /// transactions (rule R20). What cannot be staged now stays dirty.
+    /// transactions (rule R20). What cannot be staged now stays dirty; the answer says whether
+    /// that is something that must not stay behind for want of lane space.
     fn stage_overwrites(
         &mut self,
         seq: &Sequencer,
         due: &[InodeNr],
         left: &mut BTreeSet<InodeNr>,
-    ) -> Result<Vec<Staged>> {
+    ) -> Result<(Vec<Staged>, bool)> {
         let mut staged = Vec::new();
         for &ino in due {
+            let must = self.node(ino).push_next;
             let overwrites = self.overwrites(ino)?;
             for part in self.record_sized(&overwrites) {
                 match self.stage(seq, ino, false, &Selection::Only(&part)) {
                     Ok(Outcome::Staged(s)) => staged.push(s),
                     Ok(Outcome::Nothing(_)) => {}
+                    Err(Error::NeedsProgress(_)) if must => return Ok((staged, true)),
                     Ok(Outcome::FullCommit(_)) | Err(Error::NeedsProgress(_)) => {
                         left.insert(ino);
                         break;
@@ -123,7 +132,7 @@ impl State {
                 }
             }
         }
-        Ok(staged)
+        Ok((staged, false))
     }
 
     /// Cuts ranges into parts that one record can hold.

@@ -124,8 +124,9 @@ impl Runtime {
     fn forget(&self, ino: InodeNr, count: u64) -> Result<Reply> {
         let orphan = {
             let mut st = self.lock();
-            if let Some(node) = st.nodes.get_mut(&ino) {
-                node.lookups = node.lookups.saturating_sub(count);
+            let held = st.lookups.remove(&ino).unwrap_or(0).saturating_sub(count);
+            if held > 0 {
+                st.lookups.insert(ino, held);
             }
             st.queue_if_unreferenced(ino);
             !st.evict_queue.is_empty()
@@ -320,7 +321,7 @@ impl State {
     /// An `Entry` reply counts one reference for `Forget`.
     fn entry(&mut self, ino: InodeNr) -> Result<Reply> {
         let attr = self.attr(ino)?;
-        self.node_mut(ino).lookups += 1;
+        *self.lookups.entry(ino).or_default() += 1;
         Ok(Reply::Entry(attr))
     }
 
@@ -400,9 +401,11 @@ impl State {
             return Ok(None);
         }
         let attr = self.attr(entry.ino)?;
+        *self.lookups.entry(entry.ino).or_default() += 1;
         let node = self.node_mut(entry.ino);
-        node.lookups += 1;
-        node.parent.get_or_insert(dir);
+        if node.inode.is_dir() || node.inode.nlink == 1 {
+            node.parent = Some(dir);
+        }
         debug_assert!(entry.ino != ROOT_INO);
         Ok(Some(attr))
     }

@@ -635,7 +635,7 @@ impl State {
     /// An unlinked inode that nobody refers to can be freed.
     pub fn queue_if_unreferenced(&mut self, ino: InodeNr) {
         let Some(node) = self.nodes.get(&ino) else { return };
-        if node.inode.nlink == 0 && node.opens == 0 && node.lookups == 0 {
+        if node.inode.nlink == 0 && node.opens == 0 && !self.lookups.contains_key(&ino) {
             self.evict_queue.push_back(ino);
         }
     }
@@ -648,7 +648,7 @@ impl State {
             }
             self.load(ino)?;
             let node = self.node(ino);
-            if node.opens > 0 || node.lookups > 0 {
+            if node.opens > 0 || self.lookups.contains_key(&ino) {
                 continue;
             }
             match self.evict(ino) {

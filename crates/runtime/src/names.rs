@@ -105,10 +105,6 @@ impl NameLog {
         assert!(old.is_none(), "one operation per LSN");
     }
 
-    /// Is there any?
-    pub fn is_empty(&self) -> bool {
-        self.ops.is_empty()
-    }
 
     /// Number of pending operations.
     pub fn len(&self) -> usize {
@@ -138,11 +134,6 @@ impl NameLog {
         for lsn in done {
             self.remove(lsn);
         }
-    }
-
-    /// Is any operation pending on this inode, or, for a directory, in it?
-    pub fn touches(&self, ino: InodeNr) -> bool {
-        self.by_inode.contains_key(&ino) || self.by_dir.contains_key(&ino)
     }
 
     /// The operations a staged transaction of `ino` must carry, in order. For a directory that

@@ -58,9 +58,9 @@ impl State {
     pub fn lookup_node(&mut self, dir: InodeNr, name: &[u8]) -> Result<InodeNr> {
         let ino = self.lookup(dir, name)?.ok_or_else(|| errno(libc::ENOENT))?;
         self.load(ino)?;
-        if !self.node(ino).inode.is_dir() || self.node(ino).parent.is_none() {
-            self.node_mut(ino).parent = Some(dir);
-        }
+        // With several names, the parent known does not stand for all (rule R17).
+        let node = self.node_mut(ino);
+        node.parent = (node.inode.is_dir() || node.inode.nlink == 1).then_some(dir);
         Ok(ino)
     }
 
@@ -348,6 +348,7 @@ impl State {
         }
         if let Some(t) = target {
             self.check_displaced(is_dir, t)?;
+            self.little_unsynced(ino)?;
         } else if is_dir && from.0 != to.0 && !self.node(to.0).inode.can_link() {
             return Err(errno(libc::EMLINK));
         }
@@ -384,6 +385,15 @@ impl State {
             displaced: target.unwrap_or(0),
         };
         self.log_name_op(time, kind, is_dir);
+        Ok(())
+    }
+
+    /// What is renamed over another file takes its data along into the next cut (rule R20); more
+    /// than a cut takes at once is pushed before.
+    fn little_unsynced(&mut self, ino: InodeNr) -> Result<()> {
+        if self.node(ino).dirty.total() > self.lanes[0].max_record() / 2 && !self.replaying {
+            return Err(siftfs_base::Error::NeedsProgress(crate::state::NEEDS_PUSH));
+        }
         Ok(())
     }
 

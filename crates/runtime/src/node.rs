@@ -67,8 +67,6 @@ pub struct Node {
     pub parent: Option<InodeNr>,
     /// Open handles.
     pub opens: u32,
-    /// References the Frontend's lookups hold.
-    pub lookups: u64,
     /// Changes since the last durable state, not yet taken by a transaction.
     pub delta: Delta,
     /// Changes the transaction in flight has taken.
@@ -103,7 +101,6 @@ impl Node {
             size,
             parent: None,
             opens: 0,
-            lookups: 0,
             delta: Delta::default(),
             delta_in_flight: Delta::default(),
             dirty: RangeSet::new(),
@@ -135,7 +132,6 @@ impl Node {
     /// May the node be forgotten and read again later?
     pub fn evictable(&self) -> bool {
         self.opens == 0
-            && self.lookups == 0
             && self.delta.is_empty()
             && self.delta_in_flight.is_empty()
             && self.dirty.is_empty()

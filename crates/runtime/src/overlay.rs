@@ -73,6 +73,7 @@ impl Overlay {
     }
 
     /// Number of entries no transaction has journaled yet.
+    #[cfg(test)]
     pub fn unjournaled(&self) -> usize {
         self.unjournaled
     }

@@ -20,9 +20,9 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// A cache of at most `bytes` bytes (at least 64 pages).
+    /// A cache of at most `bytes` bytes (at least 1024 pages, so that a request fits).
     pub fn new(bytes: u64) -> Self {
-        let limit = usize::try_from(bytes / BLOCK_SIZE as u64).unwrap_or(usize::MAX).max(64);
+        let limit = usize::try_from(bytes / BLOCK_SIZE as u64).unwrap_or(usize::MAX).max(1024);
         Self { pages: BTreeMap::new(), clock: VecDeque::new(), limit }
     }
 

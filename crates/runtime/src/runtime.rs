@@ -62,6 +62,7 @@ pub struct Runtime {
     assembly: Mutex<()>,
     next_checkpoint: AtomicU64,
     wake: (Mutex<bool>, Condvar),
+    clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) latency: crate::stats::Latencies,
 }
@@ -93,6 +94,7 @@ impl Runtime {
             meta,
             pages,
             nodes: Default::default(),
+            lookups: Default::default(),
             node_clock: Default::default(),
             names: Default::default(),
             perms: Default::default(),
@@ -124,7 +126,7 @@ impl Runtime {
             background_checkpoint: false,
             replaying: false,
             recovery: None,
-            clock: parts.clock,
+            clock: parts.clock.clone(),
             last_time: Default::default(),
             config: parts.config,
             readers: readers.clone(),
@@ -142,6 +144,7 @@ impl Runtime {
             assembly: Mutex::new(()),
             next_checkpoint: AtomicU64::new(1),
             wake: (Mutex::new(false), Condvar::new()),
+            clock: parts.clock,
             counters: parts.counters,
             latency: Default::default(),
         })
@@ -212,10 +215,7 @@ impl Runtime {
         self.lock().stats.stalled(why);
         match why {
             state::NEEDS_COMMIT => self.commit(&Push::Aged).map(drop),
-            state::NEEDS_PUSH => {
-                let left = self.commit(&Push::All)?;
-                if left.is_empty() { Ok(()) } else { self.checkpoint(Urgency::Emergency).map(drop) }
-            }
+            state::NEEDS_PUSH => self.commit_all(&Push::All, None),
             _ => {
                 self.commit(&Push::Aged)?;
                 self.checkpoint(Urgency::Emergency).map(drop)
@@ -239,10 +239,9 @@ impl Runtime {
 
     /// fsync and fdatasync (the page "Foreground: fsync").
     pub fn fsync(&self, ino: InodeNr, datasync: bool) -> Result<()> {
-        let start = self.lock().clock.mono_ns();
+        let start = self.clock.mono_ns();
         let result = self.fsync_inner(ino, datasync);
-        let end = self.lock().clock.mono_ns();
-        self.latency.fsync(end.saturating_sub(start));
+        self.latency.fsync(self.clock.mono_ns().saturating_sub(start));
         result
     }
 
@@ -275,44 +274,60 @@ impl Runtime {
 
     /// Makes an inode durable through background journal transactions.
     fn full_commit(&self, ino: InodeNr) -> Result<()> {
-        for _ in 0..MAX_ROUNDS {
-            if !self.commit(&Push::Inode(ino))?.contains(&ino) {
-                return Ok(());
-            }
-            self.checkpoint(Urgency::Emergency)?;
-        }
-        Err(errno(libc::EIO))
+        self.commit_all(&Push::Inode(ino), Some(ino))
     }
 
     /// Assembles and journals one transaction; returns inodes whose pushed data did not fit when
     /// its commit is durable. Nothing to do is success.
     pub fn commit(&self, push: &Push) -> Result<BTreeSet<InodeNr>> {
         let _assembly = relock(self.assembly.lock());
-        let cut = loop {
+        for _ in 0..MAX_ROUNDS {
             self.seq.check()?;
             let mut st = self.lock();
-            if !st.has_work(push) {
+            if st.config.read_only || !st.has_work(push) {
                 return Ok(BTreeSet::new());
             }
-            match st.cut(&self.seq, push) {
-                Ok(cut) => break cut,
-                Err(Error::NeedsProgress(_)) if !st.txns.is_empty() => {
-                    drop(st);
-                    self.checkpoint(Urgency::Emergency)?;
+            let unreclaimed = !st.txns.is_empty();
+            let cut = st.cut(&self.seq, push);
+            drop(st);
+            match cut {
+                Ok(cut) => {
+                    for staged in &cut.staged {
+                        self.write_staged(staged, Origin::Background)?;
+                    }
+                    self.wait_durable(cut.durable, Origin::Background)?;
+                    if let Some(txn) = cut.txn {
+                        self.submit(txn)?;
+                        return Ok(cut.left);
+                    }
                 }
+                Err(Error::NeedsProgress(_)) if unreclaimed => {}
                 Err(e) => {
-                    drop(st);
                     self.fail(&e);
                     return Err(e);
                 }
             }
-        };
-        for staged in &cut.staged {
-            self.write_staged(staged, Origin::Background)?;
+            self.checkpoint(Urgency::Emergency)?;
         }
-        self.wait_durable(cut.durable, Origin::Background)?;
-        self.submit(cut.txn)?;
-        Ok(cut.left)
+        Err(errno(libc::EIO))
+    }
+
+    /// Commits until nothing that `push` asks for (for `only`, if given) is left behind. A round
+    /// that leaves as much as the one before needs log space first.
+    fn commit_all(&self, push: &Push, only: Option<InodeNr>) -> Result<()> {
+        let mut before = u64::MAX;
+        for _ in 0..MAX_ROUNDS {
+            let left = self.commit(push)?;
+            if only.map_or(left.is_empty(), |ino| !left.contains(&ino)) {
+                return Ok(());
+            }
+            let dirty = self.lock().dirty_bytes;
+            if dirty >= before {
+                self.checkpoint(Urgency::Emergency)?;
+            }
+            before = dirty;
+        }
+        Err(errno(libc::EIO))
     }
 
     /// Hands a transaction to the Service and waits until its commit is durable. The caller holds
@@ -410,13 +425,7 @@ impl Runtime {
 
     /// Everything done before this call is durable and journaled when it returns.
     pub fn sync_all(&self) -> Result<()> {
-        for _ in 0..MAX_ROUNDS {
-            if self.commit(&Push::All)?.is_empty() {
-                return Ok(());
-            }
-            self.checkpoint(Urgency::Emergency)?;
-        }
-        Err(errno(libc::EIO))
+        self.commit_all(&Push::All, None)
     }
 
     /// Asks the Service for its statistics.
@@ -429,10 +438,11 @@ impl Runtime {
     pub fn settle(&self) -> Result<()> {
         {
             let mut st = self.lock();
+            st.lookups.clear();
             let open: Vec<InodeNr> = st.orphans.iter().copied().collect();
             for ino in open {
                 if let Some(node) = st.nodes.get_mut(&ino) {
-                    (node.opens, node.lookups) = (0, 0);
+                    node.opens = 0;
                 }
                 st.evict_queue.push_back(ino);
             }

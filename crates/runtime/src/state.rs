@@ -77,6 +77,8 @@ pub struct State {
     pub pages: PageCache,
     /// Inodes in memory.
     pub nodes: HashMap<InodeNr, Node>,
+    /// References that the Frontend's lookups hold, by inode.
+    pub lookups: HashMap<InodeNr, u64>,
     /// Order in which nodes are considered for eviction.
     pub node_clock: VecDeque<InodeNr>,
     /// Pending name operations.

@@ -1,0 +1,167 @@
+use crate::test_util::*;
+use siftfs_base::*;
+use siftfs_device::*;
+use siftfs_log::*;
+use siftfs_wire::*;
+use std::sync::Arc;
+
+fn formatted() -> Image {
+    let mem = MemDevice::new(SIZE);
+    format(&mem);
+    mem.snapshot()
+}
+
+fn recover(dev: &Arc<dyn Device>) -> Result<u64> {
+    let (mut service, _storage) = open(dev)?;
+    let summary = service.replay_committed(KEY, KEY)?;
+    Ok(summary.next_seq.0 - 1)
+}
+
+fn area(dev: &dyn Device) -> Vec<u8> {
+    let mut area = vec![0; AREA as usize];
+    dev.read(0, &mut area).unwrap();
+    area
+}
+
+/// Runs a random history on a device that loses power at operation `cut`.
+fn history(seed: u64, cut: u64) -> (Arc<FaultDevice>, Driver, bool) {
+    let dev = Arc::new(FaultDevice::from_image(formatted(), seed));
+    let as_dyn: Arc<dyn Device> = Arc::clone(&dev) as _;
+    let mut d = Driver::new(&as_dyn, seed).unwrap();
+    dev.cut_at(cut);
+    let finished = (0..14).all(|_| d.round().is_ok());
+    (dev, d, finished)
+}
+
+/// The recovered area is the model of the newest committed transaction, which is the last one
+/// acknowledged or the one in flight.
+fn check(d: &Driver, image: &Image, what: &str) -> Vec<u8> {
+    let dev: Arc<dyn Device> = Arc::new(MemDevice::from_image(image.clone()));
+    let seq = recover(&dev).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert!(seq == d.acked || seq == d.acked + 1, "{what}: {seq}, acknowledged {}", d.acked);
+    let mut bad = differing(&*dev, d.model(seq));
+    // Blocks that only an uncommitted transaction wrote directly were free before it.
+    let model = d.model(seq);
+    bad.retain(|b| *b < 48 || model[(*b as usize) << 12..][..BLOCK_SIZE].iter().any(|x| *x != 0));
+    assert_eq!(bad, vec![], "{what}: blocks differ after transaction {seq}");
+    let once = area(&*dev);
+    assert_eq!(recover(&dev).unwrap(), seq, "{what}: a second recovery");
+    assert_eq!(area(&*dev), once, "{what}: a second recovery changed the area");
+    once
+}
+
+#[test]
+fn a_power_cut_at_every_operation_loses_nothing_journaled() {
+    let mut cuts = 0;
+    for seed in 0..12 {
+        for cut in 0.. {
+            let (dev, d, finished) = history(seed, cut);
+            let what = |kind: &str| format!("seed {seed}, cut {cut}, {kind}");
+            check(&d, &dev.image(Cut::LoseAll), &what("all lost"));
+            check(&d, &dev.image(Cut::KeepAll), &what("all kept"));
+            check(&d, &dev.power_cut_image(seed * 1000 + cut), &what("torn"));
+            cuts += 1;
+            if finished {
+                break;
+            }
+        }
+    }
+    assert!(cuts > 500, "{cuts}");
+}
+
+/// Recovery itself is cut at every operation; running it again gives the same area.
+#[test]
+fn a_power_cut_inside_recovery_changes_nothing() {
+    for seed in 20..30 {
+        let (dev, d, _) = history(seed, 60 + seed);
+        let image = dev.power_cut_image(seed);
+        let once = check(&d, &image, &format!("seed {seed}"));
+        for cut in 0.. {
+            let second = Arc::new(FaultDevice::from_image(image.clone(), seed));
+            second.cut_at(cut);
+            let as_dyn: Arc<dyn Device> = Arc::clone(&second) as _;
+            let finished = recover(&as_dyn).is_ok();
+            for kind in [Cut::LoseAll, Cut::KeepAll, Cut::Random(cut)] {
+                let what = format!("seed {seed}, recovery cut {cut}");
+                assert_eq!(check(&d, &second.image(kind), &what), once, "{what}");
+            }
+            if finished {
+                break;
+            }
+        }
+    }
+}
+
+/// The journal's own bytes are read once; what lies behind its end is looked at, not replayed.
+#[test]
+fn the_journal_is_read_once() {
+    let (dev, d, _) = history(4, u64::MAX);
+    let left: Arc<dyn Device> = Arc::new(MemDevice::from_image(dev.image(Cut::KeepAll)));
+    let (mut service, storage) = open(&left).unwrap();
+    let summary = service.replay_committed(KEY, KEY).unwrap();
+    assert_eq!(summary.next_seq.0 - 1, d.acked);
+    assert!(summary.transactions > 0 && summary.journal.bytes <= JOURNAL);
+    let counted = storage.counters().get(RegionKind::Journal, Origin::Background);
+    assert_eq!(counted.read_bytes, summary.journal.bytes);
+    assert_eq!(summary.report.flushes, 2);
+}
+
+#[test]
+fn an_empty_journal_costs_no_write() {
+    let dev = Arc::new(FaultDevice::from_image(formatted(), 1));
+    let as_dyn: Arc<dyn Device> = Arc::clone(&dev) as _;
+    assert_eq!(recover(&as_dyn).unwrap(), 7);
+    assert_eq!(dev.stats().writes, 0);
+}
+
+/// R14: a committed transaction that rotted is not the journal's end if another follows.
+#[test]
+fn r14_rot_in_the_journal_is_not_its_end() {
+    let dev = Arc::new(FaultDevice::from_image(formatted(), 1));
+    let as_dyn: Arc<dyn Device> = Arc::clone(&dev) as _;
+    let mut d = Driver::new(&as_dyn, 8).unwrap();
+    let start = d.service.durable().journal_tail;
+    for _ in 0..4 {
+        let txn = d.transaction().unwrap();
+        d.service.handle(ToService::Submit(Box::new(txn)));
+        d.pump();
+    }
+    let image = dev.image(Cut::KeepAll);
+    for (at, what) in [(0, "first transaction"), (4096, "its next block")] {
+        let hurt = MemDevice::from_image(image.clone());
+        let offset = header().journal_offset + (start + at) % JOURNAL;
+        let mut byte = [0];
+        hurt.read(offset + 77, &mut byte).unwrap();
+        hurt.write(offset + 77, &[byte[0] ^ 1], false).unwrap();
+        let hurt: Arc<dyn Device> = Arc::new(hurt);
+        let e = recover(&hurt).unwrap_err();
+        assert!(e.to_string().contains("lost committed metadata"), "{what}: {e}");
+    }
+}
+
+/// R9, R8: a transaction of another epoch is never replayed.
+#[test]
+fn r09_another_epochs_transactions_are_dropped() {
+    let (dev, d, _) = history(6, u64::MAX);
+    let left: Arc<dyn Device> = Arc::new(MemDevice::from_image(dev.image(Cut::KeepAll)));
+    let (mut service, _storage) = open(&left).unwrap();
+    let before = service.durable().clone();
+    assert!(before.next_seq.0 <= d.acked, "something is left to replay");
+    let key = LogKey { epoch: Epoch(KEY.epoch.0 + 1), ..KEY };
+    let summary = service.replay_committed(key, KEY).unwrap();
+    assert_eq!((summary.transactions, summary.next_seq), (0, before.next_seq));
+}
+
+#[test]
+fn lanes_are_emptied_forward_only() {
+    let (dev, _, _) = history(7, u64::MAX);
+    let left: Arc<dyn Device> = Arc::new(MemDevice::from_image(dev.image(Cut::KeepAll)));
+    let (mut service, _storage) = open(&left).unwrap();
+    service.replay_committed(KEY, KEY).unwrap();
+    let mut tails = service.durable().lane_tails.clone();
+    tails[0] += 4096;
+    service.advance_lanes(&tails).unwrap();
+    assert_eq!(siftfs_volume::read_headers(&*left).unwrap().service.lane_tails, tails);
+    tails[0] -= 4096;
+    assert!(service.advance_lanes(&tails).is_err());
+}
