@@ -84,8 +84,9 @@ fn e2fsck(volume: &Path) -> Result<(Option<i32>, String), Failure> {
     })?;
     let mut text = String::from_utf8_lossy(&out.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&out.stderr));
-    let code = out.status.code().ok_or_else(|| {
-        Failure::about(volume, "e2fsck was killed").with_code(OPERATIONAL)
-    })?;
+    let code = out
+        .status
+        .code()
+        .ok_or_else(|| Failure::about(volume, "e2fsck was killed").with_code(OPERATIONAL))?;
     Ok((Some(code), text))
 }

@@ -137,7 +137,9 @@ pub fn umount(a: &Umount) -> Outcome {
             let volume = mount.source.display();
             let what = "its daemon had died; the mount is detached, but the volume is not plain \
                         ext4 yet";
-            return Err(about(&format!("{what}: run `siftfs recover {volume}`, or mount it again")));
+            return Err(about(&format!(
+                "{what}: run `siftfs recover {volume}`, or mount it again"
+            )));
         }
         Err(e) => return Err(no_daemon(&a.dir, &mount, &e)),
     };

@@ -107,7 +107,10 @@ fn relay(child: &mut Child, volume: &Path) -> Outcome {
             Err(_) if n > 0 => {}
             Err(_) => {
                 let how = child.wait().map_or_else(|e| e.to_string(), ended);
-                return Err(Failure::about(volume, format!("the daemon {how} before it was ready")));
+                return Err(Failure::about(
+                    volume,
+                    format!("the daemon {how} before it was ready"),
+                ));
             }
         }
     }

@@ -15,9 +15,28 @@ pub struct Options {
 
 /// Options that fstab and mount(8) use and a helper does not see a meaning in.
 const IGNORED: [&str; 22] = [
-    "defaults", "rw", "suid", "dev", "exec", "async", "auto", "noauto", "user", "nouser", "users",
-    "owner", "group", "_netdev", "nofail", "atime", "noatime", "relatime", "strictatime",
-    "diratime", "nodiratime", "default_permissions",
+    "defaults",
+    "rw",
+    "suid",
+    "dev",
+    "exec",
+    "async",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "_netdev",
+    "nofail",
+    "atime",
+    "noatime",
+    "relatime",
+    "strictatime",
+    "diratime",
+    "nodiratime",
+    "default_permissions",
 ];
 
 /// Parses the lists in order; a later option wins.

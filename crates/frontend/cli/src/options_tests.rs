@@ -19,9 +19,22 @@ fn options_reach_kernel_and_volume() {
 #[test]
 fn wrong_options_are_named() {
     for bad in [
-        "norw", "commit=", "commit=0", "commit=1e3", "commit=-1", "commit=99999999999999999999",
-        "commit=1.", "commit=1.2345", "cache=1M", "cache=x", "threads=1", "threads=99",
-        "subtype=a,b=", "subtype=a/b", "low_watermark=0", "ro=1",
+        "norw",
+        "commit=",
+        "commit=0",
+        "commit=1e3",
+        "commit=-1",
+        "commit=99999999999999999999",
+        "commit=1.",
+        "commit=1.2345",
+        "cache=1M",
+        "cache=x",
+        "threads=1",
+        "threads=99",
+        "subtype=a,b=",
+        "subtype=a/b",
+        "low_watermark=0",
+        "ro=1",
     ] {
         assert!(parsed(bad).is_err(), "{bad}");
     }

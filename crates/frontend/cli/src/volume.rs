@@ -18,7 +18,8 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         force: a.force,
     };
     let mut display = Display::new();
-    let result = siftfs_placement::mkfs(&a.volume, &options, &mut |w, d, t| display.update(w, d, t));
+    let result =
+        siftfs_placement::mkfs(&a.volume, &options, &mut |w, d, t| display.update(w, d, t));
     drop(display);
     let report = result.map_err(|e| Failure::about(&a.volume, e))?;
     if a.json {
