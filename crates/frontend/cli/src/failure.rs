@@ -47,7 +47,12 @@ impl Failure {
 pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
-        let text = info.payload_as_str().unwrap_or("assertion failed");
+        let payload = info.payload();
+        let text = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+            (Some(text), _) => text,
+            (None, Some(text)) => text.as_str(),
+            (None, None) => "assertion failed",
+        };
         tracing::error!(place, text, "internal error");
         eprintln!(
             "siftfs: internal error at {place}: {text}; stopped at once so that nothing \

@@ -4,49 +4,38 @@ use crate::args::Fsck;
 use crate::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
 use crate::volume::{failure, print_json};
 use serde::Serialize;
-use siftfs_device::{FileOptions, open_exclusive};
+use siftfs_base::Result;
+use siftfs_device::{Device, FileOptions, open_exclusive};
+use siftfs_fsck::{Finding, Severity};
 use std::path::Path;
 use std::process::Command;
 
 #[derive(Serialize)]
 struct Report {
-    findings: Vec<Shown>,
+    /// The newest state is in the log.
+    dirty: bool,
+    findings: Vec<Finding>,
     e2fsck_exit: Option<i32>,
     e2fsck_output: String,
     clean: bool,
-}
-
-#[derive(Serialize)]
-struct Shown {
-    severity: String,
-    code: String,
-    text: String,
 }
 
 /// `siftfs fsck`. Writes nothing.
 pub fn fsck(a: &Fsck) -> Outcome {
     let device = open_exclusive(&a.volume, false, FileOptions::default())
         .map_err(|e| failure(&a.volume, &e))?;
-    let found = siftfs_fsck::check(&device);
-    let dirty = found.iter().any(|f| f.code == siftfs_fsck::DIRTY);
-    let findings: Vec<Shown> = found
-        .iter()
-        .map(|f| Shown {
-            severity: format!("{:?}", f.severity).to_lowercase(),
-            code: f.code.to_string(),
-            text: f.text.clone(),
-        })
-        .collect();
-    let bad = found.iter().any(|f| f.severity >= siftfs_fsck::Severity::Error);
+    let findings = siftfs_fsck::check(&device);
+    let dirty = is_marked(&device).map_err(|e| failure(&a.volume, &e))?;
+    let bad = findings.iter().any(|f| f.severity >= Severity::Warning);
     // e2fsck refuses a volume that carries the marker, and would be right to find it stale.
     let (exit, output) = if dirty { (None, String::new()) } else { e2fsck(&a.volume)? };
     drop(device);
     let clean = !bad && !dirty && exit == Some(0);
-    let report = Report { findings, e2fsck_exit: exit, e2fsck_output: output, clean };
+    let report = Report { dirty, findings, e2fsck_exit: exit, e2fsck_output: output, clean };
     if a.json {
         print_json(&report)?;
     } else {
-        show(&a.volume, &report, dirty);
+        show(&a.volume, &report);
     }
     Ok(match (clean, exit) {
         (true, _) => 0,
@@ -55,12 +44,27 @@ pub fn fsck(a: &Fsck) -> Outcome {
     })
 }
 
-fn show(volume: &Path, report: &Report, dirty: bool) {
+/// Does the superblock carry the marker of a volume in use (rule R15)?
+fn is_marked(device: &dyn Device) -> Result<bool> {
+    let mut sb = [0; 1024];
+    device.read(1024, &mut sb)?;
+    Ok(siftfs_ext4::has_marker(&sb))
+}
+
+fn severity(s: Severity) -> &'static str {
+    match s {
+        Severity::Info => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+fn show(volume: &Path, report: &Report) {
     for f in &report.findings {
-        println!("{}: {}: {} ({})", volume.display(), f.severity, f.text, f.code);
+        println!("{}: {}: {} ({})", volume.display(), severity(f.severity), f.text, f.code);
     }
     print!("{}", report.e2fsck_output);
-    if dirty {
+    if report.dirty {
         println!(
             "{0}: not unmounted: its newest state is still in the log; \
              run `siftfs recover {0}` or mount it, then check again",
@@ -74,7 +78,7 @@ fn show(volume: &Path, report: &Report, dirty: bool) {
 }
 
 /// `e2fsck -fn` on the area, which starts at the volume's first byte.
-fn e2fsck(volume: &Path) -> Result<(Option<i32>, String), Failure> {
+fn e2fsck(volume: &Path) -> std::result::Result<(Option<i32>, String), Failure> {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
     let run = Command::new("e2fsck").arg("-fn").arg(volume).env("PATH", path).output();
