@@ -70,6 +70,10 @@ impl State {
         let age = self.clock.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
         let aged = u128::from(age) >= self.config.commit_age.as_nanos();
         let pressed = self.dirty_bytes > self.dirty_limit() / 2;
+        // The bytes of an unlinked file are nobody's concern after a crash: only memory pushes them.
+        if node.inode.nlink == 0 {
+            return pressed;
+        }
         aged || pressed || node.push_next || *push == Push::All || *push == Push::Inode(ino)
     }
 
@@ -365,7 +369,11 @@ impl State {
     /// Writes dirty inodes and the superblock into their cached blocks.
     fn write_back_inodes(&mut self) -> Result<()> {
         for ino in std::mem::take(&mut self.inode_dirty) {
-            if let Some(node) = self.nodes.get(&ino) {
+            if let Some(node) = self.nodes.get_mut(&ino) {
+                // With no dirty byte left (truncated, punched), nothing is ahead of its data.
+                if node.inode.is_reg() && node.dirty.is_empty() {
+                    node.inode.size = node.size;
+                }
                 self.fs.write_inode(&mut self.meta, &node.inode)?;
             }
         }

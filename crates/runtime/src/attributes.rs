@@ -5,10 +5,11 @@ use crate::state::State;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_ext4::format::S_IFMT;
 use siftfs_ext4::xattr::SetMode;
-use siftfs_proto::{Attr, FileKind, SetAttr, SetTime, StatFs, XattrMode};
+use siftfs_proto::{Attr, Credentials, FileKind, SetAttr, SetTime, StatFs, XattrMode};
 
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
+const S_ISVTX: u16 = 0o1000;
 const S_IXGRP: u16 = 0o0010;
 const CAPABILITY: &[u8] = b"security.capability";
 
@@ -186,6 +187,37 @@ impl State {
             files_free: self.fs.free_inodes(),
             name_max: 255,
         }
+    }
+
+    /// In a sticky directory, only root, its owner and the file's owner may remove or rename a
+    /// name (EPERM); a name that is not there is for the operation itself to judge.
+    pub fn may_remove(&mut self, cred: &Credentials, dir: InodeNr, name: &[u8]) -> Result<()> {
+        self.load_dir(dir)?;
+        let inode = &self.node(dir).inode;
+        if cred.uid == 0 || inode.mode & S_ISVTX == 0 || inode.uid == cred.uid {
+            return Ok(());
+        }
+        let Some(ino) = self.lookup(dir, name)? else { return Ok(()) };
+        self.load(ino)?;
+        if self.node(ino).inode.uid == cred.uid { Ok(()) } else { Err(errno(libc::EPERM)) }
+    }
+
+    /// [`State::may_remove`] at both ends, unless they are one file, where a rename does nothing.
+    pub fn may_rename(
+        &mut self,
+        cred: &Credentials,
+        from: (InodeNr, &[u8]),
+        to: (InodeNr, &[u8]),
+    ) -> Result<()> {
+        if cred.uid == 0 {
+            return Ok(());
+        }
+        let ino = self.lookup(from.0, from.1)?;
+        if ino.is_some() && ino == self.lookup(to.0, to.1)? {
+            return Ok(());
+        }
+        self.may_remove(cred, from.0, from.1)?;
+        self.may_remove(cred, to.0, to.1)
     }
 
     /// Mode and group of a new inode: group and setgid from a setgid directory.

@@ -114,7 +114,8 @@ impl State {
             Selection::All => !node.dirty.is_empty() || !node.pushing.is_empty(),
             Selection::Only(ranges) => !ranges.is_empty(),
         };
-        let dead = node.inode.nlink == 0;
+        // Nobody's fsync owes the bytes of an unlinked file, but memory may have to be freed of them.
+        let dead = node.inode.nlink == 0 && matches!(selection, Selection::All);
         if ops.is_empty() && perms.is_empty() && (dead || quiet && !dirty) {
             return Ok(Ok(None));
         }

@@ -37,14 +37,17 @@ impl FileService for Runtime {
             }),
             R::Unlink { parent, name } => self.mutate(|st| {
                 let time = st.now();
+                st.may_remove(cred, parent, &name)?;
                 st.unlink(parent, &name, time).map(|_| Reply::Done)
             }),
             R::RemoveDir { parent, name } => self.mutate(|st| {
                 let time = st.now();
+                st.may_remove(cred, parent, &name)?;
                 st.remove_dir(parent, &name, time).map(|_| Reply::Done)
             }),
             R::Rename { parent, name, new_parent, new_name, mode } => self.mutate(|st| {
                 let time = st.now();
+                st.may_rename(cred, (parent, &name), (new_parent, &new_name))?;
                 st.rename((parent, &name), (new_parent, &new_name), mode, time)?;
                 Ok(Reply::Done)
             }),

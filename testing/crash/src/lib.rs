@@ -1,1 +1,25 @@
-//! siftfs-crash
+//! The harness around a whole volume: power cuts at every write, recoveries cut in turn, and
+//! the differential test without any cut.
+//!
+//! A run is known by its seed. Every failure names seed, cut and image; the environment brings
+//! one back (see [`Config::from_env`]).
+
+mod bench;
+mod campaign;
+mod config;
+mod cuts;
+mod ext4;
+mod judge;
+mod layout;
+mod record;
+mod volume;
+
+pub use bench::{Back, Bench, Io, counters, status};
+pub use campaign::{Failure, campaign, shortest};
+pub use config::Config;
+pub use cuts::{CutReport, cut_everywhere};
+pub use ext4::{e2fsck, e2fsck_image};
+pub use judge::{ImageKind, Judge, recover_image, walk_image};
+pub use layout::Layout;
+pub use record::{Recording, Source, differential, generate, record};
+pub use volume::{Driver, VolumeKind, base_image, base_image_of, deterministic, open};

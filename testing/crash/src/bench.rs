@@ -1,0 +1,358 @@
+//! A mounted volume for tests written by hand: files by path, power cuts, what came back.
+
+use crate::judge::{recover_image, walk_image};
+use crate::volume::{Driver, VolumeKind, base_image_of, open};
+use siftfs_base::{Error, InodeNr};
+use siftfs_device::{CountersSnapshot, Cut, FaultDevice, Image, OpKind, OpRecord};
+use siftfs_model::{Caller, Control, Tree};
+use siftfs_proto::{
+    Allocate, Attr, Credentials, FileService, Handle, ROOT_INO, RenameMode, Reply, Request,
+    SessionId, SetAttr, XattrMode,
+};
+use std::sync::Arc;
+
+/// Writes and flushes at the device; a write with FUA is one of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Io {
+    /// Writes.
+    pub writes: u64,
+    /// Bytes of the largest.
+    pub largest: u64,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+/// A volume on a fault device, mounted without threads.
+pub struct Bench {
+    /// The device.
+    pub device: Arc<FaultDevice>,
+    /// The volume.
+    pub driver: Driver,
+    /// Its endpoint; tests with threads clone it.
+    pub service: Arc<dyn FileService>,
+}
+
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// Calls of root on paths; every error panics, for the test to fail.
+impl Bench {
+    /// A fresh volume.
+    pub fn new(kind: VolumeKind) -> Self {
+        Self::on(base_image_of(kind))
+    }
+
+    /// Mounts what is in `image`.
+    pub fn on(image: Image) -> Self {
+        Self::on_device(Arc::new(FaultDevice::from_image(image, 1)))
+    }
+
+    /// Mounts `device`.
+    pub fn on_device(device: Arc<FaultDevice>) -> Self {
+        let driver = open(device.clone()).unwrap_or_else(|e| panic!("open: {e}"));
+        let service = driver.volume.endpoint();
+        Self { device, driver, service }
+    }
+
+    /// One request.
+    pub fn call(&self, req: Request) -> Result<Reply, Error> {
+        self.service.call(SessionId(1), &Credentials::default(), req)
+    }
+
+    fn done(&self, what: &str, req: Request) {
+        self.call(req).unwrap_or_else(|e| panic!("{what}: {e}"));
+    }
+
+    /// Inode number of a path.
+    pub fn ino(&self, path: &str) -> InodeNr {
+        self.try_ino(path).unwrap_or_else(|| panic!("{path} is not there"))
+    }
+
+    /// Inode number of a path, if it is there.
+    pub fn try_ino(&self, path: &str) -> Option<InodeNr> {
+        path.split('/').filter(|p| !p.is_empty()).try_fold(ROOT_INO, |parent, name| {
+            match self.call(Request::Lookup { parent, name: name.into() }) {
+                Ok(Reply::Entry(attr)) => {
+                    self.done("forget", Request::Forget { ino: attr.ino, count: 1 });
+                    Some(attr.ino)
+                }
+                _ => None,
+            }
+        })
+    }
+
+    fn place(&self, path: &str) -> (InodeNr, Vec<u8>) {
+        let (dir, name) = split(path);
+        (self.ino(dir), name.into())
+    }
+
+    /// Creates a file and closes it.
+    pub fn create(&self, path: &str) -> InodeNr {
+        let (parent, name) = self.place(path);
+        match self.call(Request::Create { parent, name, perm: 0o644 }) {
+            Ok(Reply::Created { attr, handle }) => {
+                self.done("release", Request::Release { handle });
+                self.done("forget", Request::Forget { ino: attr.ino, count: 1 });
+                attr.ino
+            }
+            other => panic!("create {path}: {other:?}"),
+        }
+    }
+
+    /// Opens a file; it stays alive without a name.
+    pub fn open(&self, path: &str) -> Handle {
+        let ino = self.ino(path);
+        match self.call(Request::Open { ino, write: true, truncate: false, kill_priv: false }) {
+            Ok(Reply::Opened { handle }) => handle,
+            other => panic!("open {path}: {other:?}"),
+        }
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&self, path: &str) -> InodeNr {
+        let (parent, name) = self.place(path);
+        match self.call(Request::MakeDir { parent, name, perm: 0o755 }) {
+            Ok(Reply::Entry(attr)) => {
+                self.done("forget", Request::Forget { ino: attr.ino, count: 1 });
+                attr.ino
+            }
+            other => panic!("mkdir {path}: {other:?}"),
+        }
+    }
+
+    /// Writes, without making anything durable.
+    pub fn write(&self, path: &str, offset: u64, data: &[u8]) {
+        self.try_write(path, offset, data).unwrap_or_else(|e| panic!("write {path}: {e}"));
+    }
+
+    /// As [`Bench::write`]; the error is the caller's.
+    pub fn try_write(&self, path: &str, offset: u64, data: &[u8]) -> Result<(), Error> {
+        let ino = self.ino(path);
+        let data = data.to_vec();
+        self.call(Request::Write { ino, offset, data, append: false, kill_priv: false }).map(|_| ())
+    }
+
+    /// A new file of these bytes, written in pieces and not synced.
+    pub fn write_large(&self, path: &str, data: &[u8]) {
+        self.create(path);
+        for (piece, offset) in data.chunks(256 << 10).zip((0u64..).step_by(256 << 10)) {
+            self.write(path, offset, piece);
+        }
+    }
+
+    /// Appends.
+    pub fn append(&self, path: &str, data: &[u8]) {
+        let (ino, data) = (self.ino(path), data.to_vec());
+        let req = Request::Write { ino, offset: 0, data, append: true, kill_priv: false };
+        self.done("append", req);
+    }
+
+    /// Sets the size.
+    pub fn truncate(&self, path: &str, size: u64) {
+        self.set(path, SetAttr { size: Some(size), ..SetAttr::default() });
+    }
+
+    /// Sets permission bits.
+    pub fn chmod(&self, path: &str, perm: u16) {
+        self.set(path, SetAttr { perm: Some(perm), ..SetAttr::default() });
+    }
+
+    /// Sets attributes.
+    pub fn set(&self, path: &str, set: SetAttr) {
+        self.done("setattr", Request::SetAttr { ino: self.ino(path), set });
+    }
+
+    /// Sets an extended attribute.
+    pub fn setxattr(&self, path: &str, name: &str, value: &[u8]) {
+        let (name, value) = (name.into(), value.to_vec());
+        let req = Request::SetXattr { ino: self.ino(path), name, value, mode: XattrMode::Set };
+        self.done("setxattr", req);
+    }
+
+    /// fallocate.
+    pub fn allocate(&self, path: &str, mode: Allocate, offset: u64, len: u64) {
+        self.done("allocate", Request::Allocate { ino: self.ino(path), mode, offset, len });
+    }
+
+    /// A hard link.
+    pub fn link(&self, old: &str, new: &str) {
+        let ino = self.ino(old);
+        let (parent, name) = self.place(new);
+        self.done("link", Request::Link { ino, parent, name });
+        self.done("forget", Request::Forget { ino, count: 1 });
+    }
+
+    /// Removes a file.
+    pub fn unlink(&self, path: &str) {
+        let (parent, name) = self.place(path);
+        self.done("unlink", Request::Unlink { parent, name });
+    }
+
+    /// Removes a directory.
+    pub fn rmdir(&self, path: &str) {
+        let (parent, name) = self.place(path);
+        self.done("rmdir", Request::RemoveDir { parent, name });
+    }
+
+    /// Renames, replacing what is there.
+    pub fn rename(&self, old: &str, new: &str) {
+        let ((parent, name), (new_parent, new_name)) = (self.place(old), self.place(new));
+        let mode = RenameMode::Replace;
+        self.done("rename", Request::Rename { parent, name, new_parent, new_name, mode });
+    }
+
+    /// fsync of a file or directory.
+    pub fn fsync(&self, path: &str) {
+        self.try_fsync(path).unwrap_or_else(|e| panic!("fsync {path}: {e}"));
+    }
+
+    /// fsync; the error is the caller's.
+    pub fn try_fsync(&self, path: &str) -> Result<(), Error> {
+        self.call(Request::Fsync { ino: self.ino(path), datasync: false }).map(|_| ())
+    }
+
+    /// fdatasync.
+    pub fn fdatasync(&self, path: &str) {
+        self.done("fdatasync", Request::Fsync { ino: self.ino(path), datasync: true });
+    }
+
+    /// A new file of these bytes, durable.
+    pub fn durable(&self, path: &str, data: &[u8]) -> InodeNr {
+        let ino = self.create(path);
+        self.write(path, 0, data);
+        self.fsync(path);
+        ino
+    }
+
+    /// All bytes of a file.
+    pub fn read(&self, path: &str) -> Vec<u8> {
+        let ino = self.ino(path);
+        let caller = Caller::root(&*self.service);
+        let size = self.attr(path).size;
+        let content = caller.content(ino, size).unwrap_or_else(|e| panic!("read {path}: {e}"));
+        content.read(0, size)
+    }
+
+    /// Attributes of a path.
+    pub fn attr(&self, path: &str) -> Attr {
+        let ino = self.ino(path);
+        Caller::root(&*self.service).attr(ino).unwrap_or_else(|e| panic!("getattr {path}: {e}"))
+    }
+
+    /// A background journal transaction now.
+    pub fn commit(&self, push: bool) {
+        self.driver.commit(push).unwrap_or_else(|e| panic!("commit: {e}"));
+    }
+
+    /// A checkpoint now.
+    pub fn checkpoint(&self) {
+        self.driver.checkpoint().unwrap_or_else(|e| panic!("checkpoint: {e}"));
+    }
+
+    /// Everything in the area: the log is empty.
+    pub fn settle(&self) {
+        self.commit(true);
+        self.checkpoint();
+    }
+
+    /// The status report.
+    pub fn status(&self) -> serde_json::Value {
+        status(&*self.service)
+    }
+
+    /// What the storage backend counted so far, by region and origin.
+    pub fn counters(&self) -> CountersSnapshot {
+        counters(&*self.service)
+    }
+
+    /// Device operations that `what` makes, reads aside.
+    pub fn log(&self, what: impl FnOnce(&Self)) -> Vec<OpRecord> {
+        self.device.record();
+        what(self);
+        self.device.take_log().into_iter().filter(|op| op.kind != OpKind::Read).collect()
+    }
+
+    /// Writes and flushes that `what` makes.
+    pub fn io(&self, what: impl FnOnce(&Self)) -> Io {
+        let mut io = Io::default();
+        for op in self.log(what) {
+            let write = matches!(op.kind, OpKind::Write | OpKind::WriteFua);
+            io.writes += u64::from(write);
+            io.flushes += u64::from(matches!(op.kind, OpKind::Flush | OpKind::WriteFua));
+            io.largest = io.largest.max(op.len as u64);
+        }
+        io
+    }
+
+    /// The daemon dies and power is lost; what `cut` leaves on the device.
+    pub fn crash(self, cut: Cut) -> Image {
+        let image = self.device.image(cut);
+        self.stop();
+        image
+    }
+
+    /// The daemon dies; the device keeps what it has.
+    pub fn stop(self) {
+        let Self { driver, service, .. } = self;
+        drop(service);
+        driver.volume.abandon();
+    }
+
+    /// Unmounts; what is left is plain ext4.
+    pub fn close(self) -> Image {
+        let Self { device, driver, service } = self;
+        drop(service);
+        driver.volume.close().unwrap_or_else(|e| panic!("close: {e}"));
+        device.contents()
+    }
+
+    /// Crashes and recovers, and has e2fsck look at it.
+    pub fn recovered(self, cut: Cut) -> Back {
+        Back::from(&self.crash(cut))
+    }
+}
+
+/// The status report of a service.
+pub fn status(service: &dyn FileService) -> serde_json::Value {
+    match service.call(SessionId(1), &Credentials::default(), Request::Status) {
+        Ok(Reply::Json(text)) => {
+            serde_json::from_str(&text).unwrap_or_else(|e| panic!("status is not JSON: {e}"))
+        }
+        other => panic!("status: {other:?}"),
+    }
+}
+
+/// The storage counters in the status report of a service.
+pub fn counters(service: &dyn FileService) -> CountersSnapshot {
+    let storage = status(service)["storage"].clone();
+    serde_json::from_value(storage).unwrap_or_else(|e| panic!("storage counters: {e}"))
+}
+
+/// A tree that a recovery brought back.
+pub struct Back {
+    /// The plain ext4 volume.
+    pub image: Image,
+    /// What is in it.
+    pub tree: Tree,
+}
+
+impl Back {
+    /// Recovers `image`; any complaint panics.
+    pub fn from(image: &Image) -> Self {
+        let image = recover_image(image).unwrap_or_else(|e| panic!("{e}"));
+        crate::ext4::e2fsck_image(&image).unwrap_or_else(|e| panic!("{e}"));
+        let tree = walk_image(&image).unwrap_or_else(|e| panic!("{e}"));
+        Self { image, tree }
+    }
+
+    /// Is there such a path?
+    pub fn has(&self, path: &str) -> bool {
+        self.tree.get(path).is_some()
+    }
+
+    /// Bytes of a file; empty if it is not there.
+    pub fn bytes(&self, path: &str) -> Vec<u8> {
+        self.tree.get(path).map(|seen| seen.content.read(0, u64::MAX)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,113 @@
+//! Every cut of one run.
+
+use crate::config::Config;
+use crate::judge::{ImageKind, Judge};
+use crate::record::{Recording, Source, record};
+use crate::volume::VolumeKind;
+use siftfs_model::Oracle;
+
+/// How much was tried.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CutReport {
+    /// Sequences.
+    pub runs: u64,
+    /// Places where power was cut.
+    pub cuts: u64,
+    /// Recoveries that were judged.
+    pub recoveries: u64,
+}
+
+/// Runs `source` and cuts it at every device operation; the first complaint is the error.
+pub fn cut_everywhere(
+    kind: VolumeKind,
+    source: &Source,
+    seed: u64,
+    config: &Config,
+) -> Result<CutReport, String> {
+    let recording = record(kind, source)?;
+    let mut report = CutReport { runs: 1, ..CutReport::default() };
+    let mut oracle = Progress::new(&recording);
+    let mut failed = None;
+    recording.history.each_cut(|cut, cache| {
+        if failed.is_some() || config.cut.is_some_and(|only| only != cut) {
+            return;
+        }
+        oracle.advance(cut);
+        report.cuts += 1;
+        for kind in ImageKind::choose(cache, seed, cut) {
+            let at = seed.wrapping_mul(7).wrapping_add(cut);
+            let judge = Judge {
+                e2fsck: at.is_multiple_of(config.e2fsck_every),
+                again: at.is_multiple_of(config.e2fsck_every * 3),
+                recut_stride: if at.is_multiple_of(config.recut_every) {
+                    config.recut_stride
+                } else {
+                    0
+                },
+            };
+            let image = cache.image(kind.0);
+            let (found, recoveries) = judge.verdict(&image, &oracle.oracle, &recording.ids);
+            report.recoveries += recoveries;
+            if !found.is_empty() {
+                let complaints = found.join("\n    ");
+                failed = Some(format!(
+                    "power cut at device operation {cut} (SIFTFS_CUT={cut}), {kind:?}\n{}    {complaints}",
+                    oracle.story()
+                ));
+                return;
+            }
+        }
+    });
+    failed.map_or(Ok(report), Err)
+}
+
+/// The oracle, moved along with the cut.
+struct Progress<'a> {
+    recording: &'a Recording,
+    oracle: Oracle,
+    /// Operations that began; the last of them may be under way.
+    begun: usize,
+    /// Operations that returned.
+    returned: usize,
+}
+
+impl<'a> Progress<'a> {
+    fn new(recording: &'a Recording) -> Self {
+        let oracle = Oracle::new(recording.start.clone());
+        Self { recording, oracle, begun: 0, returned: 0 }
+    }
+
+    /// Everything that ended before device operation `cut` has returned; the next operation is
+    /// under way if `cut` is its own.
+    fn advance(&mut self, cut: u64) {
+        if cut < self.recording.mounted {
+            return;
+        }
+        while let Some(end) = self.recording.ends.get(self.returned) {
+            let under_way = *end > cut;
+            if self.begun == self.returned {
+                let _outcome = self.oracle.begin(&self.recording.ops[self.begun]);
+                self.begun += 1;
+            }
+            if under_way {
+                return;
+            }
+            if self.recording.succeeded[self.returned] {
+                self.oracle.returned(&self.recording.ops[self.returned]);
+            }
+            self.returned += 1;
+        }
+    }
+
+    /// The operations up to the cut.
+    fn story(&self) -> String {
+        let from = self.begun.saturating_sub(40);
+        let mut text = String::new();
+        for (nr, op) in self.recording.ops.iter().enumerate().take(self.begun).skip(from) {
+            let state = if nr < self.returned { "" } else { "   <- under way" };
+            let failed = if self.recording.succeeded[nr] { "" } else { "   (refused)" };
+            text.push_str(&format!("  {op:?}{failed}{state}\n"));
+        }
+        text
+    }
+}

@@ -1,0 +1,313 @@
+//! What is not a volume, not whole, not ours, or breaks while in use: one clear message, the right
+//! errno, never a panic, a hang or silent loss.
+
+use siftfs_base::Error;
+use siftfs_crash::{Back, Bench, Layout, VolumeKind, base_image, deterministic, open};
+use siftfs_device::{Cut, Device, Fault, FaultDevice, Image, MemDevice, OpClass};
+use siftfs_model::pattern;
+use siftfs_placement::{LocalVolume, OpenOptions, mkfs, recover, recover_on};
+use std::sync::Arc;
+
+/// Opening and recovering `image` both fail; the message of the first.
+fn refused(what: &str, image: &Image) -> Error {
+    let device =
+        |image: &Image| -> Arc<dyn Device> { Arc::new(MemDevice::from_image(image.clone())) };
+    let Err(error) = open(device(image)) else { panic!("{what}: opened") };
+    let Err(other) = recover_on(device(image), &deterministic()) else {
+        panic!("{what}: recovered")
+    };
+    println!("{what}: {error}");
+    for e in [&error, &other] {
+        let text = e.to_string();
+        assert!(text.len() > 25 && text.len() < 400, "{what}: no clear message: {text}");
+        assert!(!matches!(e, Error::Posix(_)), "{what}: a bare errno: {text}");
+    }
+    error
+}
+
+/// Opening `image` works, and so does e2fsck after recovery.
+fn serves(what: &str, image: &Image) -> Back {
+    let device = Arc::new(MemDevice::from_image(image.clone()));
+    recover_on(device.clone(), &deterministic()).unwrap_or_else(|e| panic!("{what}: {e}"));
+    Back::from(&device.snapshot())
+}
+
+fn layout() -> Layout {
+    Layout::of(VolumeKind::SMALL)
+}
+
+/// A dirty volume with a few acknowledged files.
+fn dirty() -> Image {
+    let b = Bench::new(VolumeKind::SMALL);
+    for i in 0..30 {
+        b.durable(&format!("f{i}"), &pattern(i, 0, 900));
+    }
+    b.commit(true);
+    for i in 0..10 {
+        b.durable(&format!("g{i}"), &pattern(i, 0, 900));
+    }
+    b.crash(Cut::LoseAll)
+}
+
+fn scribbled(image: &Image, offset: u64, len: usize) -> Image {
+    let device = FaultDevice::from_image(image.clone(), 1);
+    device.scribble(offset, len, 7);
+    device.contents()
+}
+
+#[test]
+fn not_a_volume() {
+    refused("zeros", &Image::new(16 << 20));
+    refused("empty", &Image::new(0));
+    refused("one sector", &Image::new(512));
+    let mut noise = Image::new(4 << 20);
+    noise.write(0, &pattern(1, 0, 4 << 20));
+    refused("noise", &noise);
+    let layout = layout();
+    let mut ext4 = Image::new(layout.area.end);
+    let len = usize::try_from(layout.area.end).expect("small");
+    ext4.write(0, &base_image().bytes(0, len));
+    refused("plain ext4 without a log", &ext4);
+}
+
+#[test]
+fn truncated() {
+    let layout = layout();
+    for image in [base_image(), dirty()] {
+        for size in [layout.area.end / 2, layout.header.end, layout.staging.start + 4096] {
+            let mut short = Image::new(size);
+            short.write(0, &image.bytes(0, usize::try_from(size).expect("small")));
+            refused("truncated", &short);
+        }
+    }
+}
+
+#[test]
+fn one_header_copy_serves_the_other() {
+    let layout = layout();
+    for image in [base_image(), dirty()] {
+        for copy in [&layout.header, &layout.tail] {
+            for (at, len) in [(0, 65_536), (100, 10), (4096, 8192), (3 * 4096, 8192)] {
+                let back = serves("one copy", &scribbled(&image, copy.start + at, len));
+                if image == dirty_again(&image) {
+                    assert_eq!(back.bytes("g9"), pattern(9, 0, 900));
+                }
+            }
+        }
+    }
+}
+
+/// `image` itself if it is a dirty one (has its marker), else something else.
+fn dirty_again(image: &Image) -> Image {
+    let flags = image.bytes(1024 + 0x60, 4);
+    if flags[3] & 0x20 != 0 { image.clone() } else { Image::new(0) }
+}
+
+#[test]
+fn both_headers_corrupt() {
+    let layout = layout();
+    for image in [base_image(), dirty()] {
+        let one = scribbled(&image, layout.header.start, 4096);
+        refused("both headers", &scribbled(&one, layout.tail.start, 4096));
+    }
+}
+
+/// Any byte of the static header, the records or the superblock may be wrong: never a panic, and
+/// what opens is whole.
+#[test]
+fn any_corrupt_byte_is_survived() {
+    let layout = layout();
+    let image = dirty();
+    let places = [
+        (layout.header.start, 4096 * 5),
+        (layout.journal.start, 40_000),
+        (layout.staging.start, 60_000),
+        (1024, 1024),
+        (4096, 40_000),
+    ];
+    for (start, len) in places {
+        for i in 0..60u64 {
+            let at = start + siftfs_model::mix(i + start) % len;
+            let device = FaultDevice::from_image(image.clone(), 1);
+            device.flip_bits(at, 1 << (i % 8));
+            let device: Arc<dyn Device> = Arc::new(MemDevice::from_image(device.contents()));
+            match recover_on(device, &deterministic()) {
+                Ok(_) => {}
+                Err(e) => assert!(e.to_string().len() > 20, "byte {at}: {e}"),
+            }
+        }
+    }
+}
+
+/// An ext4 area that was grown over the first header copy: the one at the device's end tells.
+#[test]
+fn an_area_grown_over_the_header() {
+    let layout = layout();
+    let dirty = scribbled(&dirty(), layout.header.start, 65_536);
+    assert_eq!(serves("first header overwritten", &dirty).bytes("g3"), pattern(3, 0, 900));
+    let mut grown = base_image();
+    // s_blocks_count_lo says that the area reaches to the end of the device.
+    let blocks = u32::try_from(grown.size() / 4096).expect("small");
+    grown.write(1024 + 4, &blocks.to_le_bytes());
+    refused("grown area", &grown);
+}
+
+#[test]
+fn an_ext4_area_with_bad_checksums() {
+    for start in [4096u64, 8192, 16_384] {
+        let image = scribbled(&base_image(), start, 4096);
+        let device: Arc<dyn Device> = Arc::new(MemDevice::from_image(image));
+        let result = open(device).and_then(|driver| {
+            let service = driver.volume.endpoint();
+            let walked = siftfs_model::Caller::root(&*service).walk().map(|_| ());
+            drop(service);
+            driver.volume.abandon();
+            walked
+        });
+        if let Err(e) = result {
+            assert!(e.to_string().len() > 20, "{e}");
+        }
+    }
+}
+
+/// Two links of a file's extent tree, or a directory's block, broken on a clean volume: EUCLEAN
+/// for who reads there, and everyone else goes on.
+#[test]
+fn a_broken_directory_block_is_an_error_for_its_readers_only() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.mkdir("d");
+    b.durable("d/inside-the-broken-directory", b"x");
+    b.durable("ok", b"fine");
+    let image = b.close();
+    let needle = b"inside-the-broken-directory";
+    let at = (0..layout().area.end / 4096)
+        .find(|nr| {
+            let block = image.bytes(nr * 4096, 4096);
+            block.windows(needle.len()).any(|w| w == needle)
+        })
+        .expect("the directory's block");
+    let b = Bench::on(scribbled(&image, at * 4096 + 40, 4));
+    let caller = siftfs_model::Caller::root(&*b.service);
+    let error = caller.read_dir(b.ino("d")).expect_err("a bad checksum");
+    assert_eq!(error.errno(), libc::EUCLEAN, "{error}");
+    assert_eq!(b.read("ok"), b"fine");
+    b.durable("new", b"works");
+    b.stop();
+}
+
+/// The disk fills: ENOSPC at the write, everything accepted is kept, and removing makes room.
+#[test]
+fn a_full_disk() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("precious", &pattern(1, 0, 50_000));
+    b.create("f");
+    let mut at = 0;
+    let error = loop {
+        match b.try_write("f", at, &pattern(2, at, 100_000)) {
+            Ok(()) => at += 100_000,
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(error.errno(), libc::ENOSPC);
+    b.fsync("f");
+    assert_eq!(b.read("precious"), pattern(1, 0, 50_000));
+    b.unlink("f");
+    b.durable("g", &pattern(3, 0, 1 << 20));
+    let image = b.close();
+    let back = Back::from(&image);
+    assert!(back.bytes("g") == pattern(3, 0, 1 << 20));
+}
+
+/// An error on a write of each region, at each of its first writes: an errno for who asked, no
+/// panic, and a remount has everything that was acknowledged.
+#[test]
+fn an_error_on_each_kind_of_write() {
+    let layout = layout();
+    let regions = [&layout.area, &layout.journal, &layout.staging, &layout.header, &layout.tail];
+    for (nr, region) in regions.into_iter().enumerate() {
+        for skip in [0, 1, 3] {
+            failing_write(nr, Fault::fail(OpClass::Write, libc::EIO), region, skip);
+            failing_write(nr, Fault::fail_torn(libc::EIO), region, skip);
+        }
+    }
+}
+
+fn failing_write(nr: usize, fault: Fault, region: &std::ops::Range<u64>, skip: u64) {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.device.inject(fault.within(region.clone()).after(skip).once());
+    let mut acknowledged = Vec::new();
+    for i in 0..12u64 {
+        let name = format!("f{i}");
+        let parent = siftfs_proto::ROOT_INO;
+        let req = siftfs_proto::Request::Create { parent, name: name.clone().into(), perm: 0o644 };
+        if b.call(req).is_err() {
+            break;
+        }
+        let ok = b.try_write(&name, 0, &pattern(i, 0, 5000)).and_then(|()| b.try_fsync(&name));
+        match ok {
+            Ok(()) => acknowledged.push((name, i)),
+            Err(e) => assert_eq!(e.errno(), libc::EIO, "{e}"),
+        }
+        if i % 4 == 3 {
+            let _failed = siftfs_model::Control::commit(&b.driver, true);
+            let _failed = siftfs_model::Control::checkpoint(&b.driver);
+        }
+    }
+    let images = [b.device.image(Cut::LoseAll), b.device.image(Cut::KeepAll)];
+    b.stop();
+    for image in images {
+        let back = Back::from(&image);
+        for (name, i) in &acknowledged {
+            assert!(back.bytes(name) == pattern(*i, 0, 5000), "{name}, region {nr}, write {skip}");
+        }
+    }
+}
+
+/// Reads that fail: an errno, and nothing latched for others.
+#[test]
+fn an_error_on_a_read() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &pattern(1, 0, 100_000));
+    let image = b.close();
+    let b = Bench::on(image);
+    let ino = b.ino("f");
+    let fault = b.device.inject(Fault::fail(OpClass::Read, libc::EIO));
+    let caller = siftfs_model::Caller::root(&*b.service);
+    let error = caller.read(ino, 0, 4096).expect_err("the read fails");
+    assert_eq!(error.errno(), libc::EIO);
+    b.device.remove(fault);
+    assert_eq!(b.read("f"), pattern(1, 0, 100_000));
+    b.durable("g", b"x");
+    b.stop();
+}
+
+#[test]
+fn messages_for_files_that_are_no_volume() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let quiet = &mut |_: &str, _: u64, _: u64| {};
+    let opts = OpenOptions::default();
+    let missing = dir.path().join("missing");
+    let Err(error) = LocalVolume::open(&missing, &opts, quiet) else { panic!("opened") };
+    assert!(error.to_string().contains("missing"), "{error}");
+    let text = dir.path().join("text");
+    std::fs::write(&text, "hello").expect("written");
+    assert!(LocalVolume::open(&text, &opts, quiet).is_err());
+    assert!(recover(&text, &opts, quiet).is_err());
+    assert_eq!(std::fs::read(&text).expect("read"), b"hello", "left alone");
+}
+
+/// mkfs does not overwrite something unless told to.
+#[test]
+fn mkfs_refuses_what_is_in_use() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("volume");
+    let quiet = &mut |_: &str, _: u64, _: u64| {};
+    let mut opts = siftfs_placement::MkfsOptions { size: Some(32 << 20), ..Default::default() };
+    mkfs(&path, &opts, quiet).expect("a new volume");
+    let Err(error) = mkfs(&path, &opts, quiet) else { panic!("overwrote a volume") };
+    assert!(matches!(error, Error::Refused(_)), "{error}");
+    opts.force = true;
+    mkfs(&path, &opts, quiet).expect("forced");
+    opts.size = Some(1 << 20);
+    assert!(mkfs(&dir.path().join("tiny"), &opts, quiet).is_err(), "too small");
+}

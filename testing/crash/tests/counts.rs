@@ -1,0 +1,310 @@
+//! The numbers that the product promises, counted at the storage backend.
+//!
+//! A write with FUA is one write and one flush. The foreground is what a caller waits for; the
+//! background has its own bound.
+
+use siftfs_base::SystemClock;
+use siftfs_crash::{Bench, Io, VolumeKind, base_image_of, counters, status};
+use siftfs_device::{FaultDevice, IoCounts, Origin};
+use siftfs_model::pattern;
+use siftfs_placement::{LocalVolume, OpenOptions, Threads};
+use siftfs_proto::{Credentials, FileService, ROOT_INO, Reply, Request, SessionId};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn one_write(io: Io, largest: u64) {
+    assert_eq!((io.writes, io.flushes), (1, 1), "{io:?}");
+    assert!(io.largest <= largest, "{io:?}");
+}
+
+const NOTHING: Io = Io { writes: 0, largest: 0, flushes: 0 };
+
+/// A mounted volume with one settled file.
+fn settled() -> Bench {
+    let b = Bench::new(VolumeKind::ROOMY);
+    b.durable("f", &pattern(1, 0, 1 << 20));
+    b.settle();
+    b
+}
+
+#[test]
+fn overwrite_in_place() {
+    let b = settled();
+    for i in 0..50 {
+        b.write("f", i * 8192, &pattern(2, 0, 4096));
+        one_write(b.io(|b| b.fsync("f")), 8192);
+        b.write("f", i * 8192, &pattern(3, 0, 4096));
+        one_write(b.io(|b| b.fdatasync("f")), 8192);
+    }
+    b.stop();
+}
+
+#[test]
+fn append_512_bytes() {
+    let b = settled();
+    for i in 0..50 {
+        b.append("f", &pattern(i, 0, 512));
+        one_write(b.io(|b| b.fsync("f")), 4096);
+    }
+    b.stop();
+}
+
+#[test]
+fn create_write_fsync_then_its_directory() {
+    let b = settled();
+    b.mkdir("d");
+    for i in 0..50 {
+        let name = format!("d/n{i}");
+        let io = b.io(|b| {
+            b.create(&name);
+            b.write(&name, 0, &pattern(i, 0, 4096));
+            b.fsync(&name);
+        });
+        one_write(io, 8192);
+        assert_eq!(b.io(|b| b.fsync("d")), NOTHING, "the entry is durable already");
+        b.settle();
+    }
+    b.stop();
+}
+
+/// The same without a commit between them: the closure of one does not drag the others along.
+#[test]
+fn creations_do_not_pile_up() {
+    let b = settled();
+    b.mkdir("d");
+    b.fsync("d");
+    for i in 0..100 {
+        let name = format!("d/n{i}");
+        b.create(&name);
+        b.write(&name, 0, &pattern(i, 0, 4096));
+        one_write(b.io(|b| b.fsync(&name)), 8192);
+        assert_eq!(b.io(|b| b.fsync("d")), NOTHING);
+    }
+    b.stop();
+}
+
+#[test]
+fn atomic_replacement() {
+    let b = settled();
+    for i in 0..50 {
+        let io = b.io(|b| {
+            b.create("tmp");
+            b.write("tmp", 0, &pattern(i, 0, 4096));
+            b.fsync("tmp");
+            b.rename("tmp", "f");
+            b.fsync("/");
+        });
+        assert_eq!((io.writes, io.flushes), (2, 2), "round {i}: {io:?}");
+    }
+    b.stop();
+}
+
+#[test]
+fn nothing_new() {
+    let b = settled();
+    assert_eq!(b.io(|b| b.fsync("f")), NOTHING);
+    b.append("f", b"x");
+    b.fsync("f");
+    b.create("g");
+    b.fsync("g");
+    b.fsync("/");
+    for path in ["f", "g", "/"] {
+        assert_eq!(b.io(|b| b.fsync(path)), NOTHING, "{path}");
+        assert_eq!(b.io(|b| b.fdatasync(path)), NOTHING, "{path}");
+    }
+    b.settle();
+    assert_eq!(b.io(|b| b.fsync("f")), NOTHING);
+    b.stop();
+}
+
+/// fsync of one file leaves another's unsynced megabytes alone.
+#[test]
+fn fsync_of_my_file_only() {
+    let b = settled();
+    b.create("big");
+    b.write("big", 0, &pattern(1, 0, 2 << 20));
+    b.append("f", &pattern(2, 0, 512));
+    one_write(b.io(|b| b.fsync("f")), 4096);
+    b.stop();
+}
+
+/// Recovery reads each staged byte at most twice and each journal byte once.
+#[test]
+fn recovery_reads() {
+    let b = Bench::new(VolumeKind::SMALL);
+    for i in 0..60 {
+        b.durable(&format!("f{i}"), &pattern(i, 0, 6000));
+        if i % 20 == 19 {
+            b.commit(true);
+        }
+    }
+    let staged = b.counters().staging.foreground.write_bytes;
+    let journaled = b.counters().journal.background.write_bytes;
+    let image = b.crash(siftfs_device::Cut::LoseAll);
+    let device = Arc::new(siftfs_device::MemDevice::from_image(image));
+    let report = siftfs_placement::recover_on(device, &siftfs_crash::deterministic());
+    let report = report.expect("recovers");
+    println!("{report:?}, {staged} bytes staged, {journaled} journaled");
+    assert!(report.staging_read_bytes <= 2 * staged + 64 * 1024, "staging read too often");
+    assert!(report.journal_read_bytes <= journaled + 64 * 1024, "journal read too often");
+}
+
+/// A volume with the background running.
+struct Live {
+    volume: LocalVolume,
+    device: Arc<FaultDevice>,
+}
+
+impl Live {
+    fn open(opts: &OpenOptions) -> Self {
+        let image = base_image_of(VolumeKind { size: 128 << 20, log: 32 << 20, lanes: 1 });
+        let device = Arc::new(FaultDevice::from_image(image, 1));
+        let clock = Arc::new(SystemClock::default());
+        let volume = LocalVolume::open_on(device.clone(), clock, opts, Threads::Real);
+        Self { volume: volume.expect("opens"), device }
+    }
+
+    fn foreground(&self) -> IoCounts {
+        counters(&*self.volume.endpoint()).origin(Origin::Foreground)
+    }
+}
+
+fn call(service: &dyn FileService, req: Request) -> Reply {
+    let shown = format!("{req:?}").chars().take(60).collect::<String>();
+    service
+        .call(SessionId(1), &Credentials::default(), req)
+        .unwrap_or_else(|e| panic!("{shown}: {e}"))
+}
+
+fn create(service: &dyn FileService, name: &str) -> u32 {
+    let name = name.into();
+    match call(service, Request::Create { parent: ROOT_INO, name, perm: 0o644 }) {
+        Reply::Created { attr, handle } => {
+            call(service, Request::Release { handle });
+            attr.ino
+        }
+        other => panic!("create: {other:?}"),
+    }
+}
+
+fn append(service: &dyn FileService, ino: u32, data: Vec<u8>) {
+    call(service, Request::Write { ino, offset: 0, data, append: true, kill_priv: false });
+}
+
+fn fsync(service: &dyn FileService, ino: u32) {
+    call(service, Request::Fsync { ino, datasync: false });
+}
+
+/// The table again with commit timer and checkpointer at work all the time: what the foreground
+/// does stays the same. An fsync that waits for background work counts that as its own, so the
+/// sum over many is compared, with one in fifty to spare.
+#[test]
+fn with_the_background_active() {
+    let opts = OpenOptions { commit_ms: 20, low_watermark: 95, ..OpenOptions::default() };
+    let live = Live::open(&opts);
+    let service = live.volume.endpoint();
+    let ino = create(&*service, "f");
+    append(&*service, ino, pattern(1, 0, 4096));
+    fsync(&*service, ino);
+    let rounds = 400u64;
+    let before = live.foreground();
+    for i in 0..rounds {
+        append(&*service, ino, pattern(i, 0, 512));
+        fsync(&*service, ino);
+        fsync(&*service, ino);
+        if i % 20 == 0 {
+            std::thread::sleep(Duration::from_millis(25));
+        }
+    }
+    let did = live.foreground() - before;
+    println!("{rounds} appends of 512 bytes: {did:?}");
+    let most = rounds + rounds / 50;
+    assert!(did.writes <= most && did.flushes <= most, "{did:?}");
+    assert!(did.write_bytes <= most * 4096, "{did:?}");
+    background_bound(&*service);
+    live.volume.close().expect("closes");
+}
+
+/// Writes and flushes of the background per journal transaction: one write and one flush to
+/// journal it, one flush more for data written straight to the area; its checkpoint is one flush
+/// of the area, the tail record in both header copies, and a flush for that. The area's own
+/// writes are bounded by what was journaled.
+fn background_bound(service: &dyn FileService) {
+    let report = status(service);
+    let count = counters(service);
+    let transactions = report["service"]["journaled_transactions"].as_u64().unwrap_or(0);
+    assert!(transactions > 3, "the background was idle: {report}");
+    let (journal, area) = (count.journal.background, count.area.background);
+    let header = count.header.background;
+    let flushes = count.origin(Origin::Background).flushes;
+    println!(
+        "{transactions} transactions: journal {journal:?}, area {area:?}, header {header:?}, \
+         {flushes} flushes"
+    );
+    assert!(journal.writes <= transactions, "more than one journal write per transaction");
+    assert!(flushes <= 4 * transactions, "more than four flushes per transaction");
+    assert!(header.writes <= 2 * transactions, "more than two header writes per transaction");
+}
+
+/// Flushes per fsync of four threads with a file each and a flush of 1 ms.
+fn shared_flushes(group_wait_us: u64) -> f64 {
+    let opts = OpenOptions { group_wait_us, ..OpenOptions::default() };
+    let live = Live::open(&opts);
+    let service = live.volume.endpoint();
+    let files: Vec<u32> = (0..4).map(|i| create(&*service, &format!("t{i}"))).collect();
+    files.iter().for_each(|ino| fsync(&*service, *ino));
+    live.volume.commit(true).expect("commits");
+    live.device.set_flush_delay(Duration::from_millis(1));
+    let before = live.foreground();
+    let start = Instant::now();
+    let rounds = 300;
+    std::thread::scope(|scope| {
+        for ino in &files {
+            let service = service.clone();
+            scope.spawn(move || {
+                for i in 0..rounds {
+                    append(&*service, *ino, pattern(i, 0, 512));
+                    fsync(&*service, *ino);
+                }
+            });
+        }
+    });
+    let did = live.foreground() - before;
+    live.device.set_flush_delay(Duration::ZERO);
+    let fsyncs = (rounds * files.len() as u64) as f64;
+    let rate = did.flushes as f64 / fsyncs;
+    println!("group wait {group_wait_us} us: {did:?}, {rate:.3} per fsync, {:?}", start.elapsed());
+    live.volume.close().expect("closes");
+    rate
+}
+
+#[test]
+fn four_threads_share_flushes() {
+    let plain = shared_flushes(0);
+    assert!(plain <= 0.55, "{plain:.3} flushes per fsync");
+    let waiting = shared_flushes(500);
+    assert!(waiting <= 0.35, "{waiting:.3} flushes per fsync with the adaptive wait");
+}
+
+/// Memory is bounded by the configured caches whatever the backlog.
+#[test]
+fn memory_is_bounded_by_the_caches() {
+    let opts = OpenOptions { page_cache: 1 << 20, meta_cache: 1 << 20, ..OpenOptions::default() };
+    let live = Live::open(&opts);
+    let service = live.volume.endpoint();
+    for i in 0..40 {
+        let ino = create(&*service, &format!("big{i}"));
+        for part in 0..4 {
+            append(&*service, ino, pattern(part, 0, 256 << 10));
+        }
+        if i % 3 == 0 {
+            fsync(&*service, ino);
+        }
+    }
+    let cache = status(&*service)["cache"].clone();
+    let (pages, limit) = (cache["pages"].as_u64(), cache["page_limit"].as_u64());
+    println!("{cache}");
+    assert!(pages.is_some() && pages <= limit, "{cache}");
+    assert!(limit <= Some((1 << 20) / 4096), "{cache}");
+    live.volume.close().expect("closes");
+}

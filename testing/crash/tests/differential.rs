@@ -1,0 +1,56 @@
+//! The Runtime against the model, without any crash: every answer and the whole tree.
+
+use siftfs_crash::{Config, Source, VolumeKind, campaign, differential, record, shortest};
+use siftfs_model::Profile;
+
+fn run(kind: VolumeKind, profile: &Profile, seeds: u64, ops: usize) {
+    let config = Config::from_env(seeds, ops);
+    let source = |seed| Source::Seed(seed, config.ops, profile.clone());
+    let result = campaign(&config, |seed| differential(kind, &source(seed), 40));
+    let Err(failure) = result else { return };
+    if config.shrink
+        && let Some(ops) = siftfs_crash::generate(kind, &source(failure.seed))
+    {
+        eprintln!("{}", shortest(ops, |source| differential(kind, source, 1)));
+    }
+    panic!("{failure}");
+}
+
+#[test]
+fn small_volume() {
+    run(VolumeKind::SMALL, &Profile::default(), 150, 150);
+}
+
+#[test]
+fn two_lanes() {
+    run(VolumeKind::TWO_LANES, &Profile::default(), 50, 150);
+}
+
+/// Mostly names: directories move, files are replaced and removed while open.
+#[test]
+fn names() {
+    let profile = Profile { names: 60, data: 10, dirs: 12, ..Profile::default() };
+    run(VolumeKind::SMALL, &profile, 80, 250);
+}
+
+/// Mostly data: long files, many extents, holes.
+#[test]
+fn data() {
+    let profile = Profile {
+        names: 6,
+        data: 60,
+        write_max: 30_000,
+        offset_max: 200_000,
+        ..Profile::default()
+    };
+    run(VolumeKind::ROOMY, &profile, 50, 250);
+}
+
+/// The recording that power cuts start from is the same run.
+#[test]
+fn a_recording_is_a_run() {
+    let source = Source::Seed(1, 30, Profile::crash());
+    let recording = record(VolumeKind::SMALL, &source).expect("runs");
+    assert_eq!(recording.ops.len(), 30);
+    assert_eq!(recording.ends.len(), 30);
+}

@@ -1,0 +1,55 @@
+//! Power is cut at every write and flush of generated sequences, and of the recoveries after.
+
+use siftfs_crash::{
+    Config, CutReport, Source, VolumeKind, campaign, cut_everywhere, generate, shortest,
+};
+use siftfs_model::Profile;
+
+fn run(kind: VolumeKind, profile: &Profile, seeds: u64, ops: usize) {
+    let config = Config::from_env(seeds, ops);
+    let source = |seed| Source::Seed(seed, config.ops, profile.clone());
+    let result = campaign(&config, |seed| cut_everywhere(kind, &source(seed), seed, &config));
+    let reports = match result {
+        Ok(reports) => reports,
+        Err(failure) => {
+            if config.shrink
+                && let Some(ops) = generate(kind, &source(failure.seed))
+            {
+                let all = Config { cut: None, ..config.clone() };
+                let one = |s: &Source| cut_everywhere(kind, s, failure.seed, &all).map(|_| ());
+                eprintln!("{}", shortest(ops, one));
+            }
+            panic!("{failure}");
+        }
+    };
+    let sum = reports.iter().fold(CutReport::default(), |a, b| CutReport {
+        runs: a.runs + b.runs,
+        cuts: a.cuts + b.cuts,
+        recoveries: a.recoveries + b.recoveries,
+    });
+    println!("{kind:?}: {sum:?}");
+    assert!(config.cut.is_some() || sum.cuts >= sum.runs, "nothing was cut");
+}
+
+#[test]
+fn mixed() {
+    run(VolumeKind::SMALL, &Profile::crash(), 140, 30);
+}
+
+#[test]
+fn two_lanes() {
+    run(VolumeKind::TWO_LANES, &Profile::crash(), 40, 30);
+}
+
+#[test]
+fn names() {
+    let profile = Profile { names: 55, data: 10, scripts: 14, dirs: 10, ..Profile::crash() };
+    run(VolumeKind::SMALL, &profile, 80, 40);
+}
+
+/// Long enough that rings wrap and reclaimed space is used again.
+#[test]
+fn long() {
+    let profile = Profile { background: 8, write_max: 60_000, ..Profile::crash() };
+    run(VolumeKind::SMALL, &profile, 6, 160);
+}

@@ -1,0 +1,253 @@
+//! Rules about what an fsync owes: R6, R7, R12, R13, R19, R20, R24.
+
+use super::{bytes, every_recovery};
+use siftfs_crash::{Back, Bench, VolumeKind};
+use siftfs_device::{Cut, Fault, Gate, OpClass};
+use siftfs_proto::{Allocate, Credentials, Request, SessionId};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// 1 MiB durable; truncate to 0; write 100 bytes at 500 KiB; fsync: no old byte comes back.
+#[test]
+fn r06_truncation_is_remembered() {
+    for datasync in [false, true] {
+        let b = Bench::new(VolumeKind::ROOMY);
+        b.durable("f", &bytes(1, 1 << 20));
+        b.settle();
+        b.truncate("f", 0);
+        b.write("f", 500 << 10, &bytes(2, 100));
+        if datasync {
+            b.fdatasync("f")
+        } else {
+            b.fsync("f")
+        }
+        every_recovery(b, |back| {
+            let found = back.bytes("f");
+            assert_eq!(found.len(), (500 << 10) + 100);
+            assert!(found[..500 << 10].iter().all(|b| *b == 0), "old bytes came back");
+            assert_eq!(found[500 << 10..], bytes(2, 100));
+        });
+    }
+}
+
+/// The same for ranges: punched, zeroed, cut off and extended again.
+#[test]
+fn r06_holes_are_remembered() {
+    let b = Bench::new(VolumeKind::ROOMY);
+    b.durable("f", &bytes(1, 100_000));
+    b.settle();
+    b.allocate("f", Allocate::PunchHole, 5000, 20_000);
+    b.allocate("f", Allocate::ZeroRange, 40_000, 10_001);
+    b.truncate("f", 70_001);
+    b.truncate("f", 90_000);
+    b.fdatasync("f");
+    let want = b.read("f");
+    every_recovery(b, |back| assert!(back.bytes("f") == want));
+}
+
+/// A staged record covers a range; newer data of that range, written in place by the background,
+/// must not be overwritten when the record is applied.
+#[test]
+fn r07_no_older_record_over_newer_data() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &bytes(1, 4096));
+    b.settle();
+    b.write("f", 0, &bytes(2, 4096));
+    b.fsync("f");
+    b.write("f", 0, &bytes(3, 4096));
+    b.commit(true);
+    let now = super::images(&b);
+    b.checkpoint();
+    let later = super::images(&b);
+    b.stop();
+    for image in now.iter().chain(&later) {
+        assert!(Back::from(image).bytes("f") == bytes(3, 4096));
+    }
+}
+
+/// Waits until `n` threads stand at the gate, or as long as those that never will may need.
+fn settle(gate: &Gate, n: u64) {
+    gate.wait_arrived(n, Duration::from_millis(300));
+}
+
+fn fsync(b: &Bench, path: &str) -> impl FnOnce() -> bool + Send + 'static {
+    let (service, ino) = (b.service.clone(), b.ino(path));
+    move || {
+        let req = Request::Fsync { ino, datasync: false };
+        service.call(SessionId(1), &Credentials::default(), req).is_ok()
+    }
+}
+
+/// A's fsync has captured the pages and its write is under way; B's fsync of the same file finds
+/// nothing dirty. B must not return before A's write is durable.
+#[test]
+fn r12_fsync_waits_for_whoever_took_it() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &bytes(1, 4096));
+    b.settle();
+    b.write("f", 0, &bytes(2, 4096));
+    let gate = Gate::new();
+    b.device.inject(Fault::hold(OpClass::Write, &gate).once());
+    let first = thread::spawn(fsync(&b, "f"));
+    settle(&gate, 1);
+    assert_eq!(gate.arrived(), 1, "the first fsync writes");
+    let second = thread::spawn(fsync(&b, "f"));
+    thread::sleep(Duration::from_millis(200));
+    let early = second.is_finished();
+    let image = b.device.image(Cut::LoseAll);
+    gate.open();
+    assert!(first.join().expect("no panic") && second.join().expect("no panic"));
+    b.stop();
+    let kept = Back::from(&image).bytes("f") == bytes(2, 4096);
+    assert!(!early || kept, "the second fsync returned over a write in flight");
+}
+
+/// A 512-byte append goes to a block that another file's bytes are still in: none of them shows,
+/// neither in the file nor in the rest of its block.
+#[test]
+fn r13_byte_exact_maps() {
+    let b = Bench::new(VolumeKind::SMALL);
+    let secret = vec![0x5a; 9 << 20];
+    b.write_large("secret", &secret);
+    b.settle();
+    b.unlink("secret");
+    b.settle();
+    for i in 0..20 {
+        let name = format!("f{i}");
+        b.create(&name);
+        b.append(&name, &bytes(i, 512));
+        b.fsync(&name);
+    }
+    let staged = b.device.image(Cut::LoseAll);
+    b.settle();
+    let settled = b.device.image(Cut::LoseAll);
+    b.stop();
+    for image in [staged, settled] {
+        let back = Back::from(&image);
+        for i in 0..20 {
+            assert_eq!(back.bytes(&format!("f{i}")), bytes(i, 512));
+            let block = find_block(&back.image, &bytes(i, 512)).expect("somewhere in the area");
+            assert!(block[512..].iter().all(|b| *b == 0), "the rest of the block shows old bytes");
+        }
+    }
+}
+
+/// The 4 KiB block of the image that begins with `head`.
+fn find_block(image: &siftfs_device::Image, head: &[u8]) -> Option<Vec<u8>> {
+    (0..image.size() / 4096)
+        .map(|nr| image.bytes(nr * 4096, 4096))
+        .find(|block| block.starts_with(head))
+}
+
+/// The checksum of a record covers memory that nobody changes while it is written: a writer
+/// hammering the file during its fsyncs never leaves a record that recovery calls corrupt.
+#[test]
+fn r19_stable_buffers() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &vec![1; 64 << 10]);
+    let stop = AtomicBool::new(false);
+    let mut images = Vec::new();
+    let ino = b.ino("f");
+    thread::scope(|scope| {
+        let (service, stop) = (b.service.clone(), &stop);
+        scope.spawn(move || {
+            for round in 2u8.. {
+                let data = vec![round.max(2); 64 << 10];
+                let req = Request::Write { ino, offset: 0, data, append: false, kill_priv: false };
+                service.call(SessionId(1), &Credentials::default(), req).expect("write");
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        for _ in 0..40 {
+            b.fsync("f");
+            images.push(b.device.image(Cut::LoseAll));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    b.stop();
+    for image in images.iter().step_by(4) {
+        let back = Back::from(image);
+        assert_eq!(back.bytes("f").len(), 64 << 10);
+        assert!(back.bytes("f").iter().all(|b| *b != 0));
+    }
+}
+
+/// A rename over a file never exposes the new name without the data written before it, though
+/// nobody called fsync.
+#[test]
+fn r20_a_replacing_rename_comes_with_its_data() {
+    for push in [false, true] {
+        let b = Bench::new(VolumeKind::SMALL);
+        b.durable("f", &bytes(1, 6000));
+        b.settle();
+        b.create("t");
+        b.write("t", 0, &bytes(2, 7000));
+        b.rename("t", "f");
+        b.commit(push);
+        every_recovery(b, |back| assert!(back.bytes("f") == bytes(2, 7000)));
+    }
+}
+
+/// The same when the rename becomes durable through another file's fsync.
+#[test]
+fn r20_a_rename_in_a_closure_comes_with_its_data() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &bytes(1, 6000));
+    b.settle();
+    b.create("t");
+    b.write("t", 0, &bytes(2, 7000));
+    b.rename("t", "f");
+    b.rename("f", "g");
+    b.durable("f", b"third");
+    every_recovery(b, |back| {
+        assert_eq!(back.bytes("f"), b"third");
+        assert!(back.bytes("g") == bytes(2, 7000));
+    });
+}
+
+/// The journaled size never runs ahead of the data.
+#[test]
+fn r20_size_follows_data() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &bytes(1, 1000));
+    b.settle();
+    b.append("f", &bytes(2, 50_000));
+    b.commit(false);
+    every_recovery(b, |back| {
+        let found = back.bytes("f");
+        assert!(found.len() == 1000 || found.len() == 51_000, "{} bytes", found.len());
+        assert!(found[1000..] == bytes(2, 50_000)[..found.len() - 1000]);
+    });
+}
+
+/// Unsynced data that was pushed is captured again by an fsync until its commit is durable.
+#[test]
+fn r20_fsync_after_a_push_is_still_an_fsync() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.create("f");
+    b.write("f", 0, &bytes(1, 30_000));
+    b.commit(true);
+    b.append("f", &bytes(2, 10));
+    b.fsync("f");
+    every_recovery(b, |back| {
+        assert!(back.bytes("f") == [bytes(1, 30_000), bytes(2, 10)].concat());
+    });
+}
+
+/// Two lanes hold records of one file; recovery merges them by number, and a record whose
+/// predecessor is not there is not applied.
+#[test]
+fn r24_lanes_are_merged_by_number() {
+    let b = Bench::new(VolumeKind::TWO_LANES);
+    b.create("f");
+    for i in 0..40u64 {
+        b.write("f", (i % 3) * 1000, &bytes(i, 1500));
+        b.fsync("f");
+        b.durable(&format!("other{i}"), &bytes(i, 10));
+    }
+    let want = b.read("f");
+    every_recovery(b, |back| assert!(back.bytes("f") == want));
+}

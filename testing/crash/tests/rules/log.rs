@@ -1,0 +1,364 @@
+//! Rules about the log and its order: R3, R4, R8, R14, R15, R16, R18.
+
+use super::{bytes, images};
+use siftfs_base::Error;
+use siftfs_crash::{
+    Back, Bench, Judge, Layout, VolumeKind, base_image, deterministic, e2fsck_image, recover_image,
+};
+use siftfs_device::{Cut, Fate, Fault, FaultDevice, Gate, Image, MemDevice, OpClass, OpKind};
+use siftfs_placement::recover_on;
+use siftfs_proto::{Credentials, Request, SessionId};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Starts an fsync on a thread of its own.
+fn fsync(b: &Bench, path: &str) -> JoinHandle<bool> {
+    let (service, ino) = (b.service.clone(), b.ino(path));
+    thread::spawn(move || {
+        let req = Request::Fsync { ino, datasync: false };
+        service.call(SessionId(1), &Credentials::default(), req).is_ok()
+    })
+}
+
+fn staging_write(gate: &Gate) -> Fault {
+    let staging = Layout::of(VolumeKind::SMALL).staging;
+    Fault::hold(OpClass::Write, gate).within(staging).once()
+}
+
+/// One thread's record is in flight while a later one is written and flushed: the later fsync
+/// returns only when nothing before it can be torn.
+#[test]
+fn r03_no_acknowledgement_over_a_hole() {
+    let b = Bench::new(VolumeKind::SMALL);
+    for name in ["a", "b"] {
+        b.create(name);
+        b.write(name, 0, &bytes(1, 3000));
+    }
+    let gate = Gate::new();
+    b.device.inject(staging_write(&gate));
+    let first = fsync(&b, "a");
+    assert!(gate.wait_arrived(1, Duration::from_secs(5)));
+    let second = fsync(&b, "b");
+    thread::sleep(Duration::from_millis(200));
+    let early = second.is_finished();
+    let image = b.device.image(Cut::LoseAll);
+    gate.open();
+    assert!(first.join().expect("no panic") && second.join().expect("no panic"));
+    b.stop();
+    let kept = Back::from(&image).bytes("b") == bytes(1, 3000);
+    assert!(!early || kept, "acknowledged over a hole");
+}
+
+/// A staging write fails: that fsync says so, and one that succeeds afterwards is durable all the
+/// same, though a record before it never was.
+#[test]
+fn r03_a_failed_write_leaves_no_hole() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.create("a");
+    b.write("a", 0, &bytes(1, 3000));
+    b.create("b");
+    b.write("b", 0, &bytes(2, 3000));
+    let staging = Layout::of(VolumeKind::SMALL).staging;
+    b.device.inject(Fault::fail(OpClass::Write, libc::EIO).within(staging).once());
+    let failed = b.try_fsync("a");
+    let second = b.try_fsync("b");
+    assert!(failed.is_err(), "the error was swallowed");
+    assert_eq!(failed.map_err(|e| e.errno()), Err(libc::EIO));
+    for image in images(&b) {
+        let back = Back::from(&image);
+        assert!(second.is_err() || back.bytes("b") == bytes(2, 3000));
+    }
+    b.stop();
+}
+
+/// No commit record is written while a staged transaction that it names is not flushed.
+#[test]
+fn r04_journaled_means_complete() {
+    let layout = Layout::of(VolumeKind::SMALL);
+    let b = Bench::new(VolumeKind::SMALL);
+    b.create("a");
+    b.write("a", 0, &bytes(1, 3000));
+    let gate = Gate::new();
+    b.device.inject(staging_write(&gate));
+    let first = fsync(&b, "a");
+    assert!(gate.wait_arrived(1, Duration::from_secs(5)));
+    b.device.record();
+    thread::scope(|scope| {
+        let commit = scope.spawn(|| b.commit(false));
+        thread::sleep(Duration::from_millis(200));
+        let ops = b.device.take_log();
+        let journaled =
+            ops.iter().any(|o| o.kind != OpKind::Read && layout.journal.contains(&o.offset));
+        let image = b.device.image(Cut::KeepAll);
+        gate.open();
+        commit.join().expect("commits");
+        assert!(!journaled || recover_image(&image).is_ok(), "journaled before it was flushed");
+    });
+    assert!(first.join().expect("no panic"));
+    b.stop();
+}
+
+/// Three records in flight; the cut tears the first and keeps the others. After recovery and a new
+/// mount another record of the same length takes the first one's place: the two that nobody
+/// acknowledged must not follow it.
+#[test]
+fn r08_old_records_stay_dead() {
+    let b = Bench::new(VolumeKind::SMALL);
+    for name in ["a", "b", "c"] {
+        b.durable(name, &bytes(1, 2000));
+    }
+    b.settle();
+    for (id, name) in [(2, "a"), (3, "b"), (4, "c")] {
+        b.write(name, 0, &bytes(id, 2000));
+    }
+    let gate = Gate::new();
+    let staging = Layout::of(VolumeKind::SMALL).staging;
+    b.device.inject(Fault::hold(OpClass::Write, &gate).within(staging));
+    let threads: Vec<_> = ["a", "b", "c"].iter().map(|n| fsync(&b, n)).collect();
+    gate.wait_arrived(3, Duration::from_millis(500));
+    let first = b.device.pending().first().map(|w| w.offset);
+    let torn =
+        b.device.image_with(|w| if Some(w.offset) == first { Fate::Prefix(1) } else { Fate::Keep });
+    b.device.cut_now();
+    threads.into_iter().for_each(|t| drop(t.join()));
+    b.stop();
+
+    let recovered = Back::from(&torn);
+    let old: Vec<_> = ["a", "b", "c"].map(|n| recovered.bytes(n)).into();
+    let again = Bench::on(recovered.image);
+    again.write("a", 0, &bytes(5, 2000));
+    again.fsync("a");
+    super::every_recovery(again, |back| {
+        assert_eq!(back.bytes("a"), bytes(5, 2000));
+        assert!(back.bytes("b") == old[1] && back.bytes("c") == old[2], "a dead record came back");
+    });
+}
+
+/// The same without a recovery in between being clean: the second mount opens the torn image
+/// itself, so that lanes are not emptied by an unmount first.
+#[test]
+fn r08_a_mount_opens_a_new_epoch() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("a", &bytes(1, 2000));
+    b.durable("b", &bytes(2, 2000));
+    let image = b.crash(Cut::LoseAll);
+    let b = Bench::on(image);
+    b.unlink("b");
+    b.fsync("/");
+    b.write("a", 0, &bytes(3, 2000));
+    b.fsync("a");
+    super::every_recovery(b, |back| {
+        assert_eq!(back.bytes("a"), bytes(3, 2000));
+        assert!(!back.has("b"));
+    });
+}
+
+/// User data that is an exact copy of a valid record, lying where a record could begin, is not
+/// taken for one.
+#[test]
+fn r08_user_data_never_passes_for_a_record() {
+    let staging = Layout::of(VolumeKind::SMALL).staging;
+    let b = Bench::new(VolumeKind::SMALL);
+    b.settle();
+    b.device.record();
+    b.durable("victim", &bytes(1, 600));
+    let log = b.device.take_log();
+    let op = log.iter().find(|o| o.kind != OpKind::Read && staging.contains(&o.offset));
+    let op = op.expect("the fsync wrote a record");
+    let record = b.device.contents().bytes(op.offset, op.len);
+    b.unlink("victim");
+    b.fsync("/");
+    b.create("evil");
+    b.write("evil", 0, &record.repeat(8));
+    b.fsync("evil");
+    let want = record.repeat(8);
+    super::every_recovery(b, |back| {
+        assert!(!back.has("victim"));
+        assert!(back.bytes("evil") == want);
+    });
+}
+
+fn dirty_volume(files: u64) -> (Image, Vec<siftfs_device::OpRecord>) {
+    let b = Bench::new(VolumeKind::SMALL);
+    let ops = b.log(|b| {
+        for i in 0..files {
+            b.durable(&format!("f{i}"), &bytes(i, 700));
+        }
+    });
+    (b.crash(Cut::LoseAll), ops)
+}
+
+fn recover_error(image: &Image) -> Error {
+    let device = Arc::new(MemDevice::from_image(image.clone()));
+    match recover_on(device, &deterministic()) {
+        Ok(report) => panic!("recovered: {report:?}"),
+        Err(e) => e,
+    }
+}
+
+/// A bad sector in one of many acknowledged records is an error, not the end of the log.
+#[test]
+fn r14_rot_is_not_a_torn_tail() {
+    let staging = Layout::of(VolumeKind::SMALL).staging;
+    let (image, ops) = dirty_volume(40);
+    let records: Vec<_> = ops.iter().filter(|o| staging.contains(&o.offset)).collect();
+    assert!(records.len() >= 40, "one record per fsync");
+    for (nr, flip) in [(0usize, 5usize), (10, 60), (20, 700), (records.len() - 3, 40)] {
+        let op = records[nr];
+        let device = FaultDevice::from_image(image.clone(), 1);
+        device.flip_bits(op.offset + flip as u64, 0x10);
+        let error = recover_error(&device.contents());
+        assert!(matches!(error, Error::Corrupt { .. }), "record {nr}: {error}");
+        assert!(error.to_string().len() > 20, "{error}");
+    }
+    // A whole sector as well.
+    let device = FaultDevice::from_image(image, 1);
+    device.scribble(records[15].offset, 512, 3);
+    let error = recover_error(&device.contents());
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+}
+
+/// s_feature_incompat of the superblock at this byte.
+fn incompat(image: &Image, superblock: u64) -> u32 {
+    let b = image.bytes(superblock + 0x60, 4);
+    u32::from_le_bytes([b[0], b[1], b[2], b[3]])
+}
+
+const MARKER: u32 = 0x2000_0000;
+
+/// While mounted, and after a crash, the marker keeps e2fsck away; afterwards it is gone.
+#[test]
+fn r15_the_marker() {
+    let clean = base_image();
+    assert_eq!(incompat(&clean, 1024) & MARKER, 0);
+    assert_eq!(e2fsck_image(&clean), Ok(()));
+    let b = Bench::new(VolumeKind::SMALL);
+    let mounted = b.device.image(Cut::LoseAll);
+    assert_ne!(incompat(&mounted, 1024) & MARKER, 0);
+    assert!(e2fsck_image(&mounted).is_err(), "e2fsck must refuse");
+    // A journaled superblock keeps it.
+    b.durable("f", b"x");
+    b.settle();
+    let later = b.device.image(Cut::LoseAll);
+    assert_ne!(incompat(&later, 1024) & MARKER, 0);
+    assert!(e2fsck_image(&later).is_err(), "e2fsck must refuse");
+    let closed = b.close();
+    assert_eq!(incompat(&closed, 1024) & MARKER, 0);
+    assert_eq!(e2fsck_image(&closed), Ok(()));
+}
+
+/// The superblock torn between its sectors while the marker is set or cleared: the header holds a
+/// copy, and repairs it. Mount and unmount are cut at every boundary.
+#[test]
+fn r15_a_torn_superblock_is_repaired() {
+    let device = Arc::new(FaultDevice::from_image(base_image(), 1));
+    device.record_history();
+    let b = Bench::on_device(device.clone());
+    b.durable("f", &bytes(1, 100));
+    b.mkdir("d");
+    b.close();
+    let history = device.take_history().expect("recorded");
+    history.each_cut(|cut, cache| {
+        let torn = cache.image_with(|w| if w.offset < 4096 { Fate::Prefix(1) } else { Fate::Keep });
+        let other =
+            cache.image_with(|w| if w.offset < 4096 { Fate::Torn(cut) } else { Fate::Lose });
+        for image in [torn, other, cache.image(Cut::Random(cut))] {
+            let back = Back::from(&image);
+            assert_eq!(incompat(&back.image, 1024) & MARKER, 0);
+        }
+    });
+}
+
+/// The header says dirty and the marker is gone: someone else changed the area. Stop.
+#[test]
+fn r15_marker_and_header_disagree() {
+    let (mut image, _) = dirty_volume(3);
+    image.write(0, &base_image().bytes(0, 4096));
+    let error = recover_error(&image);
+    assert!(!matches!(error, Error::Posix(_)), "{error}");
+    assert!(error.to_string().len() > 30, "no explanation: {error}");
+}
+
+/// An area that belongs to another volume is not given this log.
+#[test]
+fn r16_log_and_area_belong_together() {
+    let layout = Layout::of(VolumeKind::SMALL);
+    let (mut image, _) = dirty_volume(3);
+    let other = {
+        let device: Arc<MemDevice> = Arc::new(MemDevice::new(VolumeKind::SMALL.size));
+        let shared: Arc<dyn siftfs_device::Device> = device.clone();
+        let opts = siftfs_placement::MkfsOptions {
+            size: Some(VolumeKind::SMALL.size),
+            log_size: Some(VolumeKind::SMALL.log),
+            lanes: 1,
+            force: true,
+            label: None,
+        };
+        siftfs_placement::mkfs_on(&shared, &opts).expect("mkfs");
+        Bench::on(device.snapshot()).crash(Cut::KeepAll)
+    };
+    let len = usize::try_from(layout.area.end).expect("small");
+    image.write(0, &other.bytes(0, len));
+    let error = recover_error(&image);
+    assert!(error.to_string().len() > 30, "no explanation: {error}");
+}
+
+/// A volume that another system changed since the last clean unmount starts with an empty log.
+#[test]
+fn r16_a_volume_changed_by_others_opens() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &bytes(1, 100));
+    let closed = b.close();
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    closed.save(file.path()).expect("saved");
+    let script = "mkdir elsewhere\nrm f\n";
+    let commands = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(commands.path(), script).expect("written");
+    let status = std::process::Command::new("debugfs")
+        .args(["-w", "-f"])
+        .args([commands.path(), file.path()])
+        .output()
+        .expect("debugfs runs");
+    assert!(status.status.success());
+    let back = Back::from(&Image::load(file.path()).expect("loaded"));
+    assert!(back.has("elsewhere") && !back.has("f"));
+    let b = Bench::on(back.image);
+    b.durable("g", b"new");
+    super::every_recovery(b, |back| {
+        assert!(back.has("elsewhere") && !back.has("f"));
+        assert_eq!(back.bytes("g"), b"new");
+    });
+}
+
+/// Recovery with everything to do (journal, staged, orphans), cut at every boundary: the same.
+#[test]
+fn r18_recovery_cut_at_every_boundary() {
+    let b = Bench::new(VolumeKind::SMALL);
+    for i in 0..12 {
+        b.durable(&format!("f{i}"), &bytes(i, 9000));
+    }
+    b.mkdir("d");
+    let _open = b.open("f0");
+    b.unlink("f0");
+    b.commit(true);
+    for i in 1..6 {
+        b.write(&format!("f{i}"), 3000, &bytes(100 + i, 8000));
+        b.fsync(&format!("f{i}"));
+        b.rename(&format!("f{i}"), &format!("d/g{i}"));
+        b.fsync("d");
+    }
+    let _open = b.open("f7");
+    b.unlink("f7");
+    b.fsync("/");
+    let judge = Judge { e2fsck: true, again: true, recut_stride: 1 };
+    for image in [b.device.image(Cut::LoseAll), b.device.image(Cut::KeepAll)] {
+        let (found, recoveries) = judge.recovery_alone(&image);
+        assert_eq!(found, Vec::<String>::new());
+        assert!(recoveries > 10, "{recoveries} recoveries");
+        let back = Back::from(&image);
+        assert!(!back.has("f0") && !back.has("f7"));
+        assert!((1..6).all(|i| back.has(&format!("d/g{i}"))));
+    }
+    b.stop();
+}

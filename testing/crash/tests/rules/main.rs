@@ -1,0 +1,34 @@
+//! One test per rule of the crash model, built from the rule's scenario.
+//!
+//! Each test's comment ends with the change to the product under which it was seen to fail.
+
+mod durability;
+mod log;
+mod medium;
+mod names;
+mod space;
+
+use siftfs_crash::{Back, Bench};
+use siftfs_device::Cut;
+
+/// All images a cut of `bench` now may leave that these tests look at: both extremes and a few
+/// random ones.
+fn images(bench: &Bench) -> Vec<siftfs_device::Image> {
+    let mut out = vec![bench.device.image(Cut::LoseAll), bench.device.image(Cut::KeepAll)];
+    out.extend((0..6).map(|seed| bench.device.image(Cut::Random(seed))));
+    out
+}
+
+/// Recovers every one of [`images`] and hands it to `check`.
+fn every_recovery(bench: Bench, check: impl Fn(&Back)) {
+    let all = images(&bench);
+    bench.stop();
+    for image in &all {
+        check(&Back::from(image));
+    }
+}
+
+/// `len` bytes of pattern `id`, none of them zero.
+fn bytes(id: u64, len: u64) -> Vec<u8> {
+    siftfs_model::pattern(id, 0, len)
+}

@@ -1,0 +1,158 @@
+//! Rules about names and attributes: R1, R2, R17.
+
+use super::{bytes, every_recovery};
+use siftfs_crash::{Bench, VolumeKind};
+
+/// A staged creation is acknowledged, its file unlinked without fsync, and a transaction made for
+/// another file carries directory and bitmaps without it. The staged creation must not be applied
+/// again onto the freed inode, nor onto the number's next owner.
+#[test]
+fn r01_one_cut() {
+    for reuse in [false, true] {
+        let b = Bench::new(VolumeKind::SMALL);
+        b.durable("foo", &bytes(1, 5000));
+        b.unlink("foo");
+        b.create("other");
+        if reuse {
+            b.settle();
+            b.durable("new", &bytes(2, 300));
+        }
+        b.commit(false);
+        every_recovery(b, |back| {
+            assert!(!back.has("foo"), "applied a second time");
+            assert!(back.has("other"));
+            assert_eq!(back.bytes("new"), if reuse { bytes(2, 300) } else { Vec::new() });
+        });
+    }
+}
+
+/// The cut covers what is staged: changes after it are applied, those before are not again.
+#[test]
+fn r01_the_newest_staged_state_wins_over_the_cut() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &bytes(1, 9000));
+    b.commit(false);
+    b.write("f", 4096, &bytes(2, 100));
+    b.fsync("f");
+    b.commit(false);
+    b.truncate("f", 5000);
+    b.fsync("f");
+    let want = b.read("f");
+    every_recovery(b, |back| assert!(back.bytes("f") == want));
+}
+
+/// `mv f g` unsynced; create f, fsync f: the old file's durable bytes are at g.
+#[test]
+fn r02_names_come_whole() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &bytes(1, 5000));
+    b.settle();
+    b.rename("f", "g");
+    b.durable("f", &bytes(2, 700));
+    every_recovery(b, |back| {
+        assert_eq!(back.bytes("f"), bytes(2, 700));
+        assert_eq!(back.bytes("g"), bytes(1, 5000), "the old file is gone");
+    });
+}
+
+/// The closure follows ancestors that were never durable, and names across a chain of renames.
+#[test]
+fn r02_the_closure_is_transitive() {
+    let b = Bench::new(VolumeKind::SMALL);
+    for (id, name) in [(1, "a"), (2, "b"), (3, "c")] {
+        b.durable(name, &bytes(id, 1000));
+    }
+    b.settle();
+    b.rename("c", "d");
+    b.rename("b", "c");
+    b.rename("a", "b");
+    b.mkdir("x");
+    b.mkdir("x/y");
+    b.durable("x/y/z", b"deep");
+    b.durable("a", b"new");
+    every_recovery(b, |back| {
+        assert_eq!(back.bytes("a"), b"new");
+        assert_eq!(back.bytes("x/y/z"), b"deep");
+        let found: Vec<_> = ["b", "c", "d"].iter().map(|n| back.bytes(n)).collect();
+        for id in 1..=3 {
+            assert!(found.contains(&bytes(id, 1000)), "file {id} is gone");
+        }
+        assert_eq!(back.bytes("b"), bytes(1, 1000));
+    });
+}
+
+/// A directory moved inside the closure: what was fsynced is reached under its new path.
+#[test]
+fn r02_a_moved_directory_comes_along() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.mkdir("d");
+    b.mkdir("e");
+    b.settle();
+    b.rename("d", "e/d");
+    b.durable("e/d/f", b"inside");
+    every_recovery(b, |back| assert_eq!(back.bytes("e/d/f"), b"inside"));
+}
+
+/// Both halves of a rename between directories, and a replaced file that is still open.
+#[test]
+fn r02_a_rename_is_never_half() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.mkdir("d");
+    b.mkdir("e");
+    b.durable("d/f", &bytes(1, 100));
+    b.durable("e/g", &bytes(2, 100));
+    b.settle();
+    let _open = b.open("e/g");
+    b.rename("d/f", "e/g");
+    b.fsync("e");
+    every_recovery(b, |back| {
+        assert!(!back.has("d/f"));
+        assert_eq!(back.bytes("e/g"), bytes(1, 100));
+    });
+}
+
+/// `chmod 700 dir` unsynced; a secret made in it and fsynced is not recovered under 0755.
+#[test]
+fn r17_permissions_in_order() {
+    for datasync in [false, true] {
+        let b = Bench::new(VolumeKind::SMALL);
+        b.mkdir("top");
+        b.mkdir("top/dir");
+        b.settle();
+        b.chmod("top", 0o711);
+        b.chmod("top/dir", 0o700);
+        b.setxattr("top/dir", "security.label", b"secret");
+        b.create("top/dir/secret");
+        b.write("top/dir/secret", 0, b"secret");
+        if datasync {
+            b.fdatasync("top/dir/secret")
+        } else {
+            b.fsync("top/dir/secret")
+        }
+        every_recovery(b, |back| {
+            assert_eq!(back.bytes("top/dir/secret"), b"secret");
+            let dir = back.tree.get("top/dir").expect("its directory");
+            assert_eq!(dir.attr.perm, 0o700);
+            assert_eq!(dir.xattrs.get(b"security.label".as_slice()), Some(&b"secret".to_vec()));
+            assert_eq!(back.tree.get("top").map(|d| d.attr.perm), Some(0o711));
+        });
+    }
+}
+
+/// The same for a file that was there before: only its data is new.
+#[test]
+fn r17_an_overwrite_carries_the_permissions_above() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.mkdir("dir");
+    b.durable("dir/f", &bytes(1, 4096));
+    b.settle();
+    b.chmod("dir", 0o700);
+    b.chmod("dir/f", 0o600);
+    b.write("dir/f", 0, b"secret");
+    b.fdatasync("dir/f");
+    every_recovery(b, |back| {
+        assert_eq!(back.bytes("dir/f")[..6], *b"secret");
+        assert_eq!(back.tree.get("dir").map(|d| d.attr.perm), Some(0o700));
+        assert_eq!(back.tree.get("dir/f").map(|d| d.attr.perm), Some(0o600));
+    });
+}

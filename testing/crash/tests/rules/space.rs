@@ -1,0 +1,161 @@
+//! Rules about space: R5, R10, R11, R22.
+
+use super::{bytes, every_recovery};
+use siftfs_base::Error;
+use siftfs_crash::{Back, Bench, Layout, VolumeKind};
+use siftfs_device::{Cut, OpKind};
+use siftfs_proto::{Reply, Request};
+
+fn free_bytes(b: &Bench) -> u64 {
+    match b.call(Request::StatFs) {
+        Ok(Reply::Statfs(s)) => s.free * u64::from(s.block_size),
+        other => panic!("statfs: {other:?}"),
+    }
+}
+
+/// The disk is full; `rm big` unsynced; the freed space is written to and the fsync acknowledged:
+/// after the crash both the durable past and the acknowledged present fit.
+#[test]
+fn r05_free_means_durably_free() {
+    let b = Bench::new(VolumeKind::SMALL);
+    let big = free_bytes(&b) * 3 / 4;
+    b.write_large("big", &bytes(1, big));
+    b.settle();
+    b.unlink("big");
+    b.create("a");
+    let piece = 100_000;
+    let mut synced = 0;
+    while synced < big * 3 / 4 {
+        b.write("a", synced, &siftfs_model::pattern(2, synced, piece));
+        b.fsync("a");
+        synced += piece;
+        if synced.is_multiple_of(20 * piece) {
+            let back = Back::from(&b.device.image(Cut::LoseAll));
+            assert!(back.bytes("a") == siftfs_model::pattern(2, 0, synced));
+        }
+    }
+    every_recovery(b, |back| assert!(back.bytes("a") == bytes(2, synced)));
+}
+
+/// A full disk says ENOSPC at the write, and every byte that was accepted can be made durable.
+#[test]
+fn r05_what_was_accepted_fits() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.create("f");
+    let mut written = 0;
+    let error = loop {
+        let data = siftfs_model::pattern(1, written, 50_000);
+        match b.try_write("f", written, &data) {
+            Ok(()) => written += 50_000,
+            Err(e) => break e,
+        }
+        assert!(written < 1 << 30, "the disk never fills");
+    };
+    assert_eq!(error, Error::Posix(libc::ENOSPC));
+    b.fsync("f");
+    let want = b.read("f");
+    assert!(want.len() as u64 >= written);
+    every_recovery(b, |back| {
+        assert!(back.bytes("f")[..written as usize] == want[..written as usize]);
+    });
+}
+
+/// A freed inode number comes back only under another generation.
+#[test]
+fn r05_a_number_is_reused_under_a_new_generation() {
+    let b = Bench::new(VolumeKind::SMALL);
+    let mut seen = std::collections::HashSet::new();
+    let mut numbers = std::collections::HashSet::new();
+    for _ in 0..60 {
+        b.durable("f", b"x");
+        let attr = b.attr("f");
+        numbers.insert(attr.ino);
+        assert!(seen.insert((attr.ino, attr.generation)), "{attr:?} came back");
+        b.unlink("f");
+        b.settle();
+    }
+    assert!(numbers.len() < 60, "numbers are reused");
+}
+
+/// Without any background, a lane that is far smaller than what is fsynced never blocks or
+/// refuses: the fsync that finds no room makes it.
+#[test]
+fn r10_reserve_before_you_lock() {
+    let b = Bench::new(VolumeKind::SMALL);
+    let lane = Layout::of(VolumeKind::SMALL).staging;
+    let lane_bytes = lane.end - lane.start;
+    b.create("f");
+    let rounds = lane_bytes * 3 / 4096;
+    for i in 0..rounds {
+        b.write("f", (i % 64) * 4096, &bytes(i, 4096));
+        b.fsync("f");
+    }
+    let want = b.read("f");
+    every_recovery(b, |back| assert!(back.bytes("f") == want));
+}
+
+/// Creating and fsyncing in ever new directories dirties many metadata blocks per record: the
+/// journal does not fill up for good.
+#[test]
+fn r10_metadata_never_outgrows_the_journal() {
+    let b = Bench::new(VolumeKind::SMALL);
+    for i in 0..200 {
+        b.mkdir(&format!("d{i}"));
+        b.durable(&format!("d{i}/f"), &bytes(i, 100));
+    }
+    every_recovery(b, |back| {
+        for i in 0..200 {
+            assert_eq!(back.bytes(&format!("d{i}/f")), bytes(i, 100));
+        }
+    });
+}
+
+/// An fsync larger than the whole lane.
+#[test]
+fn r10_an_fsync_larger_than_the_lane() {
+    let b = Bench::new(VolumeKind::SMALL);
+    let lane = Layout::of(VolumeKind::SMALL).staging;
+    let len = (lane.end - lane.start) * 3 / 2;
+    b.create("f");
+    b.write("f", 0, &bytes(1, len));
+    b.fsync("f");
+    every_recovery(b, |back| assert!(back.bytes("f") == bytes(1, len)));
+}
+
+/// Area writes, area flush, tail record, its flush: in this order.
+#[test]
+fn r11_reclaim_in_order() {
+    let layout = Layout::of(VolumeKind::SMALL);
+    let b = Bench::new(VolumeKind::SMALL);
+    for i in 0..20 {
+        b.durable(&format!("f{i}"), &bytes(i, 6000));
+    }
+    b.commit(true);
+    let ops = b.log(Bench::checkpoint);
+    let last_area = ops
+        .iter()
+        .rposition(|o| o.kind != OpKind::Flush && layout.area.contains(&o.offset))
+        .expect("the area is written");
+    let first_tail = ops.iter().position(|o| o.kind != OpKind::Flush && layout.in_header(o));
+    let first_tail = first_tail.expect("the tail is written");
+    assert!(last_area < first_tail, "tail before area: {ops:?}");
+    let flushed = ops[last_area..first_tail].iter().any(|o| o.kind == OpKind::Flush);
+    assert!(flushed, "no flush between area and tail: {ops:?}");
+    let durable = |o: &siftfs_device::OpRecord| o.kind != OpKind::Write;
+    assert!(ops[first_tail..].iter().any(durable), "the tail is not flushed: {ops:?}");
+    b.stop();
+}
+
+/// Data deleted before its checkpoint never reaches the area.
+#[test]
+fn r22_deleted_data_is_dropped() {
+    let layout = Layout::of(VolumeKind::ROOMY);
+    let b = Bench::new(VolumeKind::ROOMY);
+    b.settle();
+    b.durable("f", &bytes(1, 400_000));
+    b.unlink("f");
+    let ops = b.log(|b| b.settle());
+    let area: usize = ops.iter().filter(|o| layout.area.contains(&o.offset)).map(|o| o.len).sum();
+    assert!(area < 200_000, "{area} bytes of a deleted file written");
+    every_recovery(b, |back| assert!(!back.has("f")));
+}

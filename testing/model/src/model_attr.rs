@@ -1,0 +1,79 @@
+//! Operations on attributes and extended attributes.
+
+use crate::model::{Effects, KnownTime, Model, Outcome};
+use crate::model_data::kill_privileges;
+use siftfs_base::InodeNr;
+use siftfs_proto::{FileKind, Reply, Request, SetAttr, SetTime, XattrMode};
+
+fn known(set: SetTime) -> KnownTime {
+    match set {
+        SetTime::Now => None,
+        SetTime::At(time) => Some(time),
+    }
+}
+
+impl Model {
+    pub(crate) fn exec_attr(&mut self, req: &Request, fx: &mut Effects) -> Outcome {
+        match req {
+            Request::GetAttr { ino } => Ok(Reply::Attr(self.get(*ino)?.attr(*ino))),
+            Request::SetAttr { ino, set } => self.set_attr(*ino, set, fx),
+            Request::GetXattr { ino, name } => {
+                let value = self.get(*ino)?.xattrs.get(name).ok_or(libc::ENODATA)?;
+                Ok(Reply::Data(value.clone()))
+            }
+            Request::ListXattr { ino } => {
+                Ok(Reply::Names(self.get(*ino)?.xattrs.keys().cloned().collect()))
+            }
+            Request::SetXattr { ino, name, value, mode } => {
+                let there = self.get(*ino)?.xattrs.contains_key(name);
+                match (mode, there) {
+                    (XattrMode::Create, true) => return Err(libc::EEXIST),
+                    (XattrMode::Replace, false) => return Err(libc::ENODATA),
+                    _ => {}
+                }
+                self.get_mut(*ino)?.xattrs.insert(name.clone(), value.clone());
+                fx.nodes.push(*ino);
+                Ok(Reply::Done)
+            }
+            Request::RemoveXattr { ino, name } => {
+                self.get_mut(*ino)?.xattrs.remove(name).ok_or(libc::ENODATA)?;
+                fx.nodes.push(*ino);
+                Ok(Reply::Done)
+            }
+            other => unreachable!("not an attribute operation: {other:?}"),
+        }
+    }
+
+    fn set_attr(&mut self, ino: InodeNr, set: &SetAttr, fx: &mut Effects) -> Outcome {
+        let node = self.get_mut(ino)?;
+        if set.size.is_some() {
+            match node.kind {
+                FileKind::Regular => {}
+                FileKind::Directory => return Err(libc::EISDIR),
+                _ => return Err(libc::EINVAL),
+            }
+        }
+        if let Some(size) = set.size {
+            if size > node.content.size() {
+                fx.extended = Some(ino);
+            }
+            node.content.resize(size);
+            node.mtime = None;
+        }
+        // chown takes setuid and setgid away from anybody, root included.
+        if set.kill_priv || set.uid.is_some() || set.gid.is_some() {
+            kill_privileges(node);
+        }
+        node.uid = set.uid.unwrap_or(node.uid);
+        node.gid = set.gid.unwrap_or(node.gid);
+        node.perm = set.perm.map_or(node.perm, |p| p & 0o7777);
+        if let Some(time) = set.atime {
+            node.atime = known(time);
+        }
+        if let Some(time) = set.mtime {
+            node.mtime = known(time);
+        }
+        fx.nodes.push(ino);
+        Ok(Reply::Attr(node.attr(ino)))
+    }
+}

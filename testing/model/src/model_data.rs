@@ -1,0 +1,125 @@
+//! Operations on a file's bytes.
+
+use crate::model::{Effects, Fresh, Model, Node, Outcome};
+use siftfs_base::InodeNr;
+use siftfs_proto::{Allocate, FileKind, Handle, Reply, Request, Seek};
+
+/// What a caller without CAP_FSETID leaves behind: no setuid, no setgid of an executable, no
+/// `security.capability`.
+pub(crate) fn kill_privileges(node: &mut Node) {
+    if node.is_dir() {
+        return;
+    }
+    node.perm &= !0o4000;
+    if node.perm & 0o010 != 0 {
+        node.perm &= !0o2000;
+    }
+    node.xattrs.remove(b"security.capability".as_slice());
+}
+
+impl Model {
+    fn regular(&mut self, ino: InodeNr) -> Result<&mut Node, i32> {
+        let node = self.get_mut(ino)?;
+        match node.kind {
+            FileKind::Regular => Ok(node),
+            FileKind::Directory => Err(libc::EISDIR),
+            _ => Err(libc::EINVAL),
+        }
+    }
+
+    pub(crate) fn exec_data(&mut self, req: &Request, fresh: Fresh, fx: &mut Effects) -> Outcome {
+        match req {
+            Request::Open { ino, write: _, truncate, kill_priv } => {
+                let node = self.regular(*ino)?;
+                node.opens += 1;
+                if *truncate {
+                    node.content.resize(0);
+                    node.mtime = None;
+                    if *kill_priv {
+                        kill_privileges(node);
+                    }
+                    fx.nodes.push(*ino);
+                }
+                self.handles.insert(fresh.handle, *ino);
+                Ok(Reply::Opened { handle: Handle(fresh.handle) })
+            }
+            Request::Release { handle } => {
+                let ino = self.handles.remove(&handle.0).ok_or(libc::EBADF)?;
+                self.get_mut(ino)?.opens -= 1;
+                Ok(Reply::Done)
+            }
+            Request::Read { ino, offset, len } => {
+                let node = self.regular(*ino)?;
+                node.atime = None;
+                Ok(Reply::Data(node.content.read(*offset, u64::from(*len))))
+            }
+            Request::Write { ino, offset, data, append, kill_priv } => {
+                let node = self.regular(*ino)?;
+                let at = if *append { node.content.size() } else { *offset };
+                node.content.write(at, data);
+                node.mtime = None;
+                if *kill_priv && !data.is_empty() {
+                    kill_privileges(node);
+                }
+                fx.nodes.push(*ino);
+                Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
+            }
+            Request::Fsync { ino, .. } => self.get(*ino).map(|_| Reply::Done),
+            Request::Allocate { ino, mode, offset, len } => {
+                self.allocate(*ino, *mode, *offset, *len, fx)
+            }
+            Request::Seek { ino, offset, whence } => self.seek(*ino, *offset, *whence),
+            other => unreachable!("not a data operation: {other:?}"),
+        }
+    }
+
+    fn allocate(
+        &mut self,
+        ino: InodeNr,
+        mode: Allocate,
+        offset: u64,
+        len: u64,
+        fx: &mut Effects,
+    ) -> Outcome {
+        let node = self.regular(ino)?;
+        if len == 0 {
+            return Err(libc::EINVAL);
+        }
+        let end = offset.checked_add(len).ok_or(libc::EFBIG)?;
+        let size = node.content.size();
+        match mode {
+            Allocate::Grow | Allocate::KeepSize => {}
+            Allocate::PunchHole | Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
+                node.content.zero(offset, end.min(size));
+            }
+        }
+        if matches!(mode, Allocate::Grow | Allocate::ZeroRange) && end > size {
+            node.content.resize(end);
+            fx.extended = Some(ino);
+        }
+        node.mtime = None;
+        fx.nodes.push(ino);
+        Ok(Reply::Done)
+    }
+
+    /// The model keeps no holes: it takes every page that was never written, or zeroed whole, as
+    /// one. [`crate::compare::seek_is_sane`] judges another answer.
+    fn seek(&mut self, ino: InodeNr, offset: u64, whence: Seek) -> Outcome {
+        let content = &self.regular(ino)?.content;
+        if offset >= content.size() {
+            return Err(libc::ENXIO);
+        }
+        let mut at = offset;
+        while at < content.size() {
+            let page = at / crate::content::PAGE;
+            if content.page(page).is_some() == (whence == Seek::Data) {
+                return Ok(Reply::Offset(at));
+            }
+            at = (page + 1) * crate::content::PAGE;
+        }
+        match whence {
+            Seek::Data => Err(libc::ENXIO),
+            Seek::Hole => Ok(Reply::Offset(content.size())),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What a recovery may bring back: the durability oracle.
+//!
+//! The oracle follows a sequence of operations on its own copy of the model. For every inode,
+//! name and attribute it keeps the value that is durable and all values since. After a power cut
+//! it compares the recovered tree with them. Its clauses, each as strict as the rules of the
+//! crash model justify:
+//!
+//! * **O1 fsynced files.** After fsync or fdatasync of an inode returned: its bytes, size, mode,
+//!   owner, xattrs and the set of its names are those of the call or later ones (R2, R6, R12).
+//!   fsync owes the modification time, too, fdatasync does not.
+//! * **O2 names are whole.** The set of names of an inode is one that it had at one moment, and
+//!   what a name is bound to is what it was bound to at one moment, neither older than the
+//!   durable one. So a rename happened at both ends or at none, a name that was replaced is never
+//!   free, and an old durable file is gone only if it was removed (R2). Values of different
+//!   inodes may be of different moments.
+//! * **O3 ancestors.** After fsync of an inode whose names had changed since they were durable,
+//!   every ancestor directory has its names of the call or later; it can be reached under the path
+//!   that the caller saw. Without a pending change of its own names, an fsync does not owe the
+//!   renames of directories above, as ext4 does not. Mode, owner and security xattrs of all
+//!   ancestors are owed by any fsync (R17).
+//! * **O4 directories.** fsync of a directory makes the binding of every name in it durable, as
+//!   of the call. It owes the bytes of no file.
+//! * **O5 unsynced bytes.** A byte inside the recovered size has a value that the file had there,
+//!   inside its size, at some moment since the durable one. A zero is also allowed where the byte
+//!   lay behind the end of file and an explicit extension (truncate, fallocate) later covered it:
+//!   size may be journaled before data then, and only then (R20). Bytes of one unsynced write may
+//!   come back in part. The size is one that the file had since the durable moment.
+//! * **O6 rename orders data.** If the recovered names of a file show that it replaced another by
+//!   rename, its bytes are not older than the rename (R20, last sentence).
+//! * **O7 commits.** A background commit that returned made names, modes, owners and xattrs of
+//!   everything durable (R1); one that pushes, like a sync of everything, bytes and times, too.
+//! * **O8 nothing else.** Every inode found is known by number and generation, with its type,
+//!   device number and link target; unlinked files are gone; what the operation under way at the
+//!   cut would have done may or may not be there.
+//!
+//! Access times are not judged. Whether counts and structures hold together is fsck's part.
+
+use crate::content::Content;
+use crate::history::{History, Time};
+use crate::model::{Effects, KnownTime, Model, Node, Outcome};
+use crate::op::{Action, Op};
+use siftfs_base::InodeNr;
+use siftfs_proto::{FileKind, Request};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A directory and a name in it.
+pub(crate) type Name = (InodeNr, Vec<u8>);
+
+/// A file's bytes at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Bytes {
+    pub content: Content,
+    /// Truncate or fallocate had just set the size upwards.
+    pub extended: bool,
+}
+
+/// Mode and owner.
+pub(crate) type Rights = (u16, u32, u32);
+
+/// All that may be found of one inode.
+#[derive(Clone, Debug)]
+pub(crate) struct InodePast {
+    pub kind: FileKind,
+    pub rdev: u32,
+    pub target: Vec<u8>,
+    pub bytes: History<Bytes>,
+    pub rights: History<Rights>,
+    pub mtime: History<KnownTime>,
+    pub xattrs: BTreeMap<Vec<u8>, History<Option<Vec<u8>>>>,
+    pub names: History<BTreeSet<Name>>,
+    /// When its names last changed, and until when they are durable.
+    pub names_changed: Time,
+    pub names_durable: Time,
+    /// Renames that put it in place of another file (O6).
+    pub replaced_at: Vec<Time>,
+}
+
+/// Follows a sequence; see the module's page for what it allows.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    pub(crate) model: Model,
+    pub(crate) now: Time,
+    pub(crate) inodes: BTreeMap<InodeNr, InodePast>,
+    pub(crate) names: BTreeMap<Name, History<Option<InodeNr>>>,
+}
+
+fn rights(node: &Node) -> Rights {
+    (node.perm, node.uid, node.gid)
+}
+
+impl InodePast {
+    fn new(node: &Node, time: Time, names: BTreeSet<Name>) -> Self {
+        let xattrs = node.xattrs.iter();
+        Self {
+            kind: node.kind,
+            rdev: node.rdev,
+            target: node.target.clone(),
+            bytes: History::new(time, Bytes { content: node.content.clone(), extended: false }),
+            rights: History::new(time, rights(node)),
+            mtime: History::new(time, node.mtime),
+            xattrs: xattrs.map(|(n, v)| (n.clone(), History::new(time, Some(v.clone())))).collect(),
+            names: History::new(time, names),
+            names_changed: time,
+            names_durable: time,
+            replaced_at: Vec::new(),
+        }
+    }
+
+    /// Notes the state after an operation.
+    fn note(&mut self, node: &Node, time: Time, names: BTreeSet<Name>, extended: bool) {
+        self.bytes.push(time, Bytes { content: node.content.clone(), extended });
+        if *self.rights.last() != rights(node) {
+            self.rights.push(time, rights(node));
+        }
+        self.mtime.push(time, node.mtime);
+        if *self.names.last() != names {
+            self.names.push(time, names);
+            self.names_changed = time;
+        }
+        let known: BTreeSet<_> = node.xattrs.keys().chain(self.xattrs.keys()).cloned().collect();
+        for name in known {
+            let value = node.xattrs.get(&name).cloned();
+            let past = self.xattrs.entry(name).or_insert_with(|| History::new(0, None));
+            if *past.last() != value {
+                past.push(time, value);
+            }
+        }
+    }
+
+    fn raise_names(&mut self, time: Time) {
+        self.names.raise(time);
+        self.names_durable = self.names_durable.max(time);
+    }
+
+    /// Mode, owner and the xattrs for which `which` holds.
+    fn raise_rights(&mut self, time: Time, which: impl Fn(&[u8]) -> bool) {
+        self.rights.raise(time);
+        for (_, past) in self.xattrs.iter_mut().filter(|(n, _)| which(n)) {
+            past.raise(time);
+        }
+    }
+}
+
+/// Xattrs that decide about access.
+fn is_security(name: &[u8]) -> bool {
+    name.starts_with(b"security.") || name.starts_with(b"system.")
+}
+
+impl Oracle {
+    /// Everything in `model` is durable.
+    pub fn new(model: Model) -> Self {
+        let (mut inodes, mut names) = (BTreeMap::new(), BTreeMap::new());
+        for (ino, node) in model.nodes() {
+            let own = model.names_of(ino).into_iter().collect();
+            inodes.insert(ino, InodePast::new(node, 0, own));
+            for (name, child) in &node.entries {
+                names.insert((ino, name.clone()), History::new(0, Some(*child)));
+            }
+        }
+        Self { model, now: 0, inodes, names }
+    }
+
+    /// The model's present state.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// `op` begins: from here on its effects may be found.
+    pub fn begin(&mut self, op: &Op) -> Outcome {
+        self.now += 1;
+        let Action::Call(cred, req) = &op.action else { return Ok(siftfs_proto::Reply::Done) };
+        let before = self.model.clone();
+        let (outcome, fx) = self.model.exec(cred, req, op.fresh());
+        self.note(&before, &fx);
+        outcome
+    }
+
+    fn note(&mut self, before: &Model, fx: &Effects) {
+        let now = self.now;
+        for ino in fx.nodes.iter().collect::<BTreeSet<_>>() {
+            // An inode whose last link went while nothing held it left the model at once.
+            let gone = before.node(*ino).map(|n| Node { nlink: 0, ..n.clone() });
+            let Some(node) = self.model.node(*ino).cloned().or(gone) else { continue };
+            let names: BTreeSet<Name> = self.model.names_of(*ino).into_iter().collect();
+            let extended = fx.extended == Some(*ino);
+            match self.inodes.get_mut(ino) {
+                Some(past) => past.note(&node, now, names, extended),
+                None => {
+                    // Before its creation it had no name and was nowhere.
+                    let mut past = InodePast::new(&node, now, BTreeSet::new());
+                    past.names_durable = now - 1;
+                    past.names.push(now, names);
+                    self.inodes.insert(*ino, past);
+                }
+            }
+        }
+        for (dir, name) in &fx.names {
+            let bound = self.model.child(*dir, name);
+            let past =
+                self.names.entry((*dir, name.clone())).or_insert_with(|| History::new(0, None));
+            if *past.last() != bound {
+                past.push(now, bound);
+            }
+        }
+        if let Some(ino) = fx.replaced_by
+            && let Some(past) = self.inodes.get_mut(&ino)
+        {
+            past.replaced_at.push(now);
+        }
+    }
+
+    /// The operation that began last has returned without an error.
+    pub fn returned(&mut self, op: &Op) {
+        match &op.action {
+            Action::Commit { push } => self.everything(*push),
+            Action::Call(_, Request::SyncAll | Request::Checkpoint) => self.everything(true),
+            Action::Call(_, Request::Fsync { ino, datasync }) => self.synced(*ino, *datasync),
+            _ => {}
+        }
+    }
+
+    /// O7.
+    fn everything(&mut self, bytes: bool) {
+        let now = self.now;
+        self.names.values_mut().for_each(|past| past.raise(now));
+        for past in self.inodes.values_mut() {
+            past.raise_names(now);
+            past.raise_rights(now, |_| true);
+            if bytes {
+                past.bytes.raise(now);
+                past.mtime.raise(now);
+            }
+        }
+    }
+
+    /// O1, O3, O4.
+    fn synced(&mut self, ino: InodeNr, datasync: bool) {
+        let now = self.now;
+        let Some(past) = self.inodes.get_mut(&ino) else { return };
+        let pending = past.names_changed > past.names_durable;
+        past.bytes.raise(now);
+        past.raise_rights(now, |_| true);
+        past.raise_names(now);
+        if !datasync {
+            past.mtime.raise(now);
+        }
+        let names: Vec<Name> = past.names.last().iter().cloned().collect();
+        let is_dir = past.kind == FileKind::Directory;
+        for name in &names {
+            self.names.entry(name.clone()).and_modify(|past| past.raise(now));
+            self.reachable(name.0, pending);
+        }
+        if is_dir {
+            for (_, past) in self.names.iter_mut().filter(|((dir, _), _)| *dir == ino) {
+                past.raise(now);
+            }
+        }
+    }
+
+    /// O3 for directory `dir` and all above it.
+    fn reachable(&mut self, dir: InodeNr, names: bool) {
+        let now = self.now;
+        let above = self.model.ancestors(dir);
+        for ino in std::iter::once(dir).chain(above) {
+            let Some(past) = self.inodes.get_mut(&ino) else { continue };
+            past.raise_rights(now, is_security);
+            if names {
+                past.raise_names(now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "oracle_tests.rs"]
+mod tests;

@@ -1,0 +1,248 @@
+use super::*;
+use crate::lockstep::Ids;
+use crate::tree::Tree;
+use siftfs_proto::{Credentials, ROOT_INO, RenameMode, SetAttr};
+
+/// Runs requests on the oracle; keeps the tree after each.
+struct Run {
+    oracle: Oracle,
+    next: u32,
+    trees: Vec<Tree>,
+}
+
+impl Run {
+    fn new() -> Self {
+        let oracle = Oracle::new(Model::default());
+        let trees = vec![oracle.model.tree()];
+        Self { oracle, next: 0, trees }
+    }
+
+    /// Begins and, if `returns`, ends `req`; the number that it would create.
+    fn step(&mut self, req: Request, returns: bool) -> InodeNr {
+        let op = Op { id: self.next, action: Action::Call(Credentials::default(), req) };
+        self.next += 1;
+        self.oracle.begin(&op).unwrap_or_else(|e| panic!("{op:?}: errno {e}"));
+        if returns {
+            self.oracle.returned(&op);
+        }
+        self.trees.push(self.oracle.model.tree());
+        op.fresh().ino
+    }
+
+    fn call(&mut self, req: Request) -> InodeNr {
+        self.step(req, true)
+    }
+
+    fn create(&mut self, parent: InodeNr, name: &str) -> InodeNr {
+        self.call(Request::Create { parent, name: name.into(), perm: 0o644 })
+    }
+
+    fn mkdir(&mut self, parent: InodeNr, name: &str) -> InodeNr {
+        self.call(Request::MakeDir { parent, name: name.into(), perm: 0o755 })
+    }
+
+    fn write(&mut self, ino: InodeNr, offset: u64, data: &[u8]) {
+        let data = data.to_vec();
+        self.call(Request::Write { ino, offset, data, append: false, kill_priv: false });
+    }
+
+    fn truncate(&mut self, ino: InodeNr, size: u64) {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.call(Request::SetAttr { ino, set });
+    }
+
+    fn fsync(&mut self, ino: InodeNr) {
+        self.call(Request::Fsync { ino, datasync: false });
+    }
+
+    fn rename(&mut self, from: (InodeNr, &str), to: (InodeNr, &str)) {
+        self.call(Request::Rename {
+            parent: from.0,
+            name: from.1.into(),
+            new_parent: to.0,
+            new_name: to.1.into(),
+            mode: RenameMode::Replace,
+        });
+    }
+
+    /// What the oracle says of `tree`.
+    fn judge(&self, tree: &Tree) -> Vec<String> {
+        let mut ids = Ids::default();
+        for (ino, past) in &self.oracle.inodes {
+            let attr = Node::new(past.kind, 0, 0, 0).attr(*ino);
+            ids.learn(*ino, &attr).expect("numbers are unique");
+        }
+        self.oracle.violations(tree, &ids)
+    }
+
+    fn allowed(&self) -> Vec<bool> {
+        self.trees.iter().map(|t| self.judge(t).is_empty()).collect()
+    }
+}
+
+/// Without any fsync every state is allowed; after one only those from its call on.
+#[test]
+fn o1_fsync_forbids_what_was_before() {
+    let mut run = Run::new();
+    let f = run.create(ROOT_INO, "f");
+    run.write(f, 0, b"one");
+    assert_eq!(run.allowed(), [true, true, true]);
+    run.fsync(f);
+    assert_eq!(run.allowed(), [false, false, true, true]);
+    run.write(f, 0, b"two");
+    assert_eq!(run.allowed(), [false, false, true, true, true]);
+    // An fsync under way promises nothing yet.
+    run.step(Request::Fsync { ino: f, datasync: false }, false);
+    assert_eq!(run.allowed(), [false, false, true, true, true, true]);
+}
+
+#[test]
+fn o1_another_files_bytes_are_not_allowed() {
+    let mut run = Run::new();
+    let f = run.create(ROOT_INO, "f");
+    run.write(f, 0, &[1; 5000]);
+    run.fsync(f);
+    run.write(f, 4000, &[2; 1000]);
+    let mut tree = run.trees[2].clone();
+    let seen = tree.nodes.get_mut(&f).expect("there");
+    seen.content.write(4500, &[2; 3]);
+    assert!(run.judge(&tree).is_empty(), "part of an unsynced write");
+    tree.nodes.get_mut(&f).expect("there").content.write(100, &[2]);
+    assert_eq!(run.judge(&tree).len(), 1);
+}
+
+#[test]
+fn o2_a_replaced_name_is_never_free() {
+    let mut run = Run::new();
+    let old = run.create(ROOT_INO, "g");
+    run.fsync(old);
+    let new = run.create(ROOT_INO, "t");
+    run.fsync(new);
+    run.rename((ROOT_INO, "t"), (ROOT_INO, "g"));
+    assert_eq!(run.allowed(), [false, false, false, true, true, true]);
+    let mut torn = run.trees[5].clone();
+    torn.nodes.remove(&new);
+    torn.nodes.get_mut(&ROOT_INO).expect("root").entries.clear();
+    assert!(!run.judge(&torn).is_empty());
+    // The old durable file keeps a name until the rename is known to have happened.
+    let mut both = run.trees[4].clone();
+    both.nodes.get_mut(&ROOT_INO).expect("root").entries.remove(b"t".as_slice());
+    both.nodes.remove(&new);
+    assert!(!run.judge(&both).is_empty());
+}
+
+/// `mv f g` unsynced, create f, fsync f: the old inode must be at g (rule R2).
+#[test]
+fn o2_a_displaced_file_is_not_lost() {
+    let mut run = Run::new();
+    let old = run.create(ROOT_INO, "f");
+    run.fsync(old);
+    run.rename((ROOT_INO, "f"), (ROOT_INO, "g"));
+    let new = run.create(ROOT_INO, "f");
+    run.fsync(new);
+    assert_eq!(run.allowed().last(), Some(&true));
+    let mut lost = run.trees[5].clone();
+    lost.nodes.remove(&old);
+    lost.nodes.get_mut(&ROOT_INO).expect("root").entries.remove(b"g".as_slice());
+    assert!(!run.judge(&lost).is_empty());
+}
+
+#[test]
+fn o3_ancestors_come_along() {
+    let mut run = Run::new();
+    let d = run.mkdir(ROOT_INO, "d");
+    run.call(Request::Fsync { ino: d, datasync: false });
+    run.rename((ROOT_INO, "d"), (ROOT_INO, "e"));
+    let f = run.create(d, "f");
+    run.fsync(f);
+    assert_eq!(run.allowed(), [false, false, false, false, true, true]);
+    // chmod of a directory above, then fsync of a file without a pending name (rule R17).
+    let set = SetAttr { perm: Some(0o700), ..SetAttr::default() };
+    run.call(Request::SetAttr { ino: d, set });
+    run.write(f, 0, b"secret");
+    run.fsync(f);
+    assert_eq!(run.allowed()[4..], [false, false, false, true, true]);
+}
+
+#[test]
+fn o4_fsync_of_a_directory_fixes_its_entries_not_their_bytes() {
+    let mut run = Run::new();
+    let f = run.create(ROOT_INO, "f");
+    run.write(f, 0, b"bytes");
+    run.fsync(ROOT_INO);
+    assert_eq!(run.allowed(), [false, true, true, true]);
+}
+
+#[test]
+fn o5_a_size_does_not_run_ahead_of_its_data() {
+    let mut run = Run::new();
+    let f = run.create(ROOT_INO, "f");
+    run.fsync(f);
+    run.write(f, 0, &[9; 100]);
+    let mut ahead = run.trees[2].clone();
+    let seen = ahead.nodes.get_mut(&f).expect("there");
+    seen.attr.size = 100;
+    seen.content.resize(100);
+    assert!(!run.judge(&ahead).is_empty());
+    run.truncate(f, 300);
+    let seen = ahead.nodes.get_mut(&f).expect("there");
+    seen.attr.size = 300;
+    seen.content.resize(300);
+    assert!(run.judge(&ahead).is_empty(), "an explicit extension may come first");
+}
+
+#[test]
+fn o5_truncation_does_not_bring_old_bytes_back() {
+    let mut run = Run::new();
+    let f = run.create(ROOT_INO, "f");
+    run.write(f, 0, &[9; 10_000]);
+    run.fsync(f);
+    run.truncate(f, 0);
+    run.write(f, 5000, &[8; 100]);
+    run.fsync(f);
+    let mut old = run.trees.last().expect("some").clone();
+    let seen = old.nodes.get_mut(&f).expect("there");
+    seen.content.write(10, &[9]);
+    assert!(!run.judge(&old).is_empty());
+}
+
+#[test]
+fn o6_a_replacing_rename_comes_with_its_data() {
+    let mut run = Run::new();
+    let old = run.create(ROOT_INO, "g");
+    run.fsync(old);
+    let new = run.create(ROOT_INO, "t");
+    run.write(new, 0, b"data");
+    run.rename((ROOT_INO, "t"), (ROOT_INO, "g"));
+    let mut empty = run.trees[5].clone();
+    let seen = empty.nodes.get_mut(&new).expect("there");
+    seen.attr.size = 0;
+    seen.content = Content::default();
+    assert_eq!(run.judge(&run.trees[5]), Vec::<String>::new());
+    assert_eq!(run.judge(&empty).len(), 1);
+}
+
+#[test]
+fn o7_a_commit_fixes_names() {
+    let mut run = Run::new();
+    let f = run.create(ROOT_INO, "f");
+    run.write(f, 0, b"data");
+    for (push, allowed) in [(false, [false, true, true]), (true, [false, false, true])] {
+        let op = Op { id: 100, action: Action::Commit { push } };
+        run.oracle.begin(&op).expect("commits");
+        run.oracle.returned(&op);
+        assert_eq!(run.allowed()[..3], allowed);
+    }
+}
+
+#[test]
+fn o8_removed_files_stay_removed() {
+    let mut run = Run::new();
+    let f = run.create(ROOT_INO, "f");
+    run.fsync(f);
+    run.call(Request::Unlink { parent: ROOT_INO, name: "f".into() });
+    // The first tree has no file either.
+    assert_eq!(run.allowed(), [true; 4]);
+    run.fsync(ROOT_INO);
+    assert_eq!(run.allowed(), [true, false, false, true, true]);
+}
