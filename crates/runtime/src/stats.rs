@@ -68,8 +68,9 @@ pub struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        let new = || hdrhistogram::Histogram::new(3).expect("three digits are valid");
-        Self { fsync: Mutex::new(new()) }
+        let minutes = 600_000_000_000;
+        let new = hdrhistogram::Histogram::new_with_bounds(1, minutes, 3);
+        Self { fsync: Mutex::new(new.expect("these bounds are valid")) }
     }
 }
 
