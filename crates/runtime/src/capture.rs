@@ -179,7 +179,11 @@ impl State {
                 if dir == siftfs_proto::ROOT_INO {
                     break;
                 }
-                self.load(dir)?;
+                // A directory that was left and removed meanwhile guards nothing any more.
+                match self.load(dir) {
+                    Err(Error::Posix(libc::ESTALE)) => break,
+                    other => other?,
+                }
                 if self.node(dir).inode.nlink == 0 {
                     break;
                 }
