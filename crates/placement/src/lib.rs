@@ -236,7 +236,7 @@ impl LocalVolume {
             self.pair.driver.stop();
             return Ok(());
         }
-        close_pair(self.pair)?;
+        close_pair(self.pair, self.clock.now())?;
         // The header says clean; clearing the marker is what recovery would do now.
         let mut volume = Volume::read(self.dev, true)?;
         volume.recover(&self.clock, &self.opts, &mut |_, _, _| {})?;
