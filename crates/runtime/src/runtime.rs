@@ -474,11 +474,13 @@ impl State {
     /// Is something old enough, or staged long enough, to be journaled?
     fn commit_due(&self) -> bool {
         let now = self.clock.mono_ns();
-        let old = |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
+        let old =
+            |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
         let aged = self.unjournaled_since.is_some_and(old)
-            || self.data_dirty.iter().any(|i| {
-                self.nodes.get(i).and_then(|n| n.dirty_since).is_some_and(old)
-            });
+            || self
+                .data_dirty
+                .iter()
+                .any(|i| self.nodes.get(i).and_then(|n| n.dirty_since).is_some_and(old));
         aged || self.commit_early()
     }
 
