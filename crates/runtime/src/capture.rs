@@ -380,8 +380,7 @@ impl State {
             let node = self.node_mut(ino);
             node.pushing.remove(start, end);
             node.overlay.insert(start, end, source);
-            self.overlay_dirty.insert(ino);
-            self.overlay_added += 1;
+            self.note_overlay(ino);
         }
         for &ino in &capture.whole {
             let size = capture.items.iter().rev().find_map(|item| match item {
