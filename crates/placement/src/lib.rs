@@ -226,7 +226,11 @@ impl LocalVolume {
         // The header says clean; clearing the marker is what recovery would do now.
         let mut volume = Volume::read(self.dev, true)?;
         volume.recover(&self.clock, &self.opts, &mut |_, _, _| {})?;
-        if volume.is_clean() { Ok(()) } else { Err(Error::Latched("the volume is not clean".into())) }
+        if volume.is_clean() {
+            Ok(())
+        } else {
+            Err(Error::Latched("the volume is not clean".into()))
+        }
     }
 
     /// Stops without writing anything more, as a crash would (tests).

@@ -8,13 +8,13 @@ use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, TxnSeq};
 use siftfs_device::{AreaReader, AreaWriter, Device, Origin, RegionReader, Storage};
 use siftfs_ext4::{check_super, has_marker};
 use siftfs_log::{HostRecord, HostState, LogKey, OPEN_END};
+use siftfs_runtime::ServiceLink;
 use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecordRef, RecoveryCut, Runtime};
 use siftfs_service::{Service, ServiceOptions, ServiceParts};
 use siftfs_volume::{
-    HEADER_HOST, HEADER_SERVICE, HeaderView, HostSlots, LaneScanner, ServiceSlots,
-    check_lane_ends, read_headers, region_descs, repair_headers,
+    HEADER_HOST, HEADER_SERVICE, HeaderView, HostSlots, LaneScanner, ServiceSlots, check_lane_ends,
+    read_headers, region_descs, repair_headers,
 };
-use siftfs_runtime::ServiceLink;
 use siftfs_wire::{PROTOCOL_VERSION, ToService};
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,7 +140,8 @@ impl Volume {
         let floor = Lsn(old.lsn_floor.0.max(replayed.ops_cut.0).max(replayed.staged_cut.0));
         let mut config = config_of(opts, key);
         config.read_only = false;
-        let pair = self.pair(&storage, service, host, config, clock, heads, floor, Threads::None)?;
+        let pair =
+            self.pair(&storage, service, host, config, clock, heads, floor, Threads::None)?;
         let base = RecoveryCut {
             ops_cut: replayed.ops_cut,
             staged_cut: replayed.staged_cut,
@@ -328,7 +329,16 @@ impl Volume {
         let mut service = self.service(&storage, area, clock, Origin::Background)?;
         service.begin_epoch(key, key);
         let heads = old.lane_heads.clone();
-        self.pair(&storage, service, host, config_of(opts, key), clock, heads, old.lsn_floor, threads)
+        self.pair(
+            &storage,
+            service,
+            host,
+            config_of(opts, key),
+            clock,
+            heads,
+            old.lsn_floor,
+            threads,
+        )
     }
 }
 
