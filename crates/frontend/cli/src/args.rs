@@ -1,0 +1,135 @@
+//! The command line.
+
+use crate::size::parse_size;
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit status: 0 success, 1 failure, 2 wrong usage. `fsck` and `recover` speak like fsck(8): \
+0 clean (or recovered), 4 damaged or in need of recovery, 8 could not look.";
+
+/// A file system whose fsync is one write, and whose format is ext4.
+#[derive(Parser)]
+#[command(name = "siftfs", version, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Make a volume in a file or on a block device
+    Mkfs(Mkfs),
+    /// Mount a volume; returns when it is usable
+    Mount(Mount),
+    /// Unmount; returns when the volume is plain ext4
+    Umount(Umount),
+    /// Make everything written so far durable
+    Sync(Dir),
+    /// Show what a mount does, with its process id
+    Status(DirJson),
+    /// Bring everything into the ext4 area and free the log
+    Checkpoint(DirJson),
+    /// Bring a volume that was not unmounted back to plain ext4, without mounting it
+    Recover(Recover),
+    /// Check a volume that is not mounted: header, staging, journal, then the ext4 area
+    Fsck(Fsck),
+}
+
+/// `siftfs mkfs`.
+#[derive(Args)]
+pub struct Mkfs {
+    /// File (made if missing) or block device
+    pub volume: PathBuf,
+    /// Whole size, such as 2G; default: the size that is there
+    #[arg(long, value_parser = parse_size)]
+    pub size: Option<u64>,
+    /// Journal and staging together, such as 128M; default: chosen from the size
+    #[arg(long, value_parser = parse_size)]
+    pub log_size: Option<u64>,
+    /// ext4 label, at most 16 bytes
+    #[arg(long)]
+    pub label: Option<String>,
+    /// Staging lanes, 1 to 16
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub lanes: u16,
+    /// Overwrite a file system that is there
+    #[arg(long)]
+    pub force: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `siftfs mount`.
+#[derive(Args)]
+pub struct Mount {
+    /// The volume
+    pub volume: PathBuf,
+    /// An existing directory
+    pub dir: PathBuf,
+    /// Stay in the foreground until the volume is unmounted
+    #[arg(long)]
+    pub foreground: bool,
+    /// Options, separated by commas: ro, nosuid, nodev, noexec, sync, allow_other,
+    /// noallow_other, subtype=NAME (empty: plain `fuse`), threads=N, commit=SECONDS,
+    /// cache=SIZE, meta_cache=SIZE, group_wait=MICROSECONDS, low_watermark=PERCENT,
+    /// nodirect, nouring
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub options: Vec<String>,
+    /// Where the background process writes its log; default: nowhere
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// The background process itself; speaks with its parent through standard output
+    #[arg(long, hide = true)]
+    pub daemon_child: bool,
+}
+
+/// `siftfs umount`.
+#[derive(Args)]
+pub struct Umount {
+    /// The directory it is mounted on
+    pub dir: PathBuf,
+    /// Detach even if it is in use; returns when the last user has gone
+    #[arg(long)]
+    pub lazy: bool,
+}
+
+/// A mounted directory.
+#[derive(Args)]
+pub struct Dir {
+    /// A directory on the mount
+    pub dir: PathBuf,
+}
+
+/// A mounted directory, and how to print.
+#[derive(Args)]
+pub struct DirJson {
+    /// A directory on the mount
+    pub dir: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `siftfs recover`.
+#[derive(Args)]
+pub struct Recover {
+    /// The volume
+    pub volume: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `siftfs fsck`.
+#[derive(Args)]
+pub struct Fsck {
+    /// The volume
+    pub volume: PathBuf,
+    /// Findings as JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,90 @@
+//! How commands speak with the daemon of a mount: JSON documents, each behind its length, on a
+//! unix socket named after the mount's device number, so that it can be found even when the
+//! mount itself is busy or dead.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use siftfs_fuse::MountEntry;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+/// Version of these messages; both sides refuse another one.
+pub const VERSION: u32 = 1;
+/// Largest message in bytes.
+const MAX_MESSAGE: u32 = 4 << 20;
+const DIRECTORY: &str = "/run/siftfs";
+
+/// What a command asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// The status document.
+    Status,
+    /// Make everything durable.
+    Sync,
+    /// Bring everything into the area.
+    Checkpoint,
+    /// Answer when the volume is closed.
+    WaitClosed,
+}
+
+/// A command's message.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Ask {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What is asked.
+    pub op: Op,
+}
+
+/// The daemon's answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What failed; `None` when nothing did.
+    pub error: Option<String>,
+    /// The document asked for.
+    #[serde(default)]
+    pub value: serde_json::Value,
+}
+
+/// The directory of all sockets.
+pub fn directory() -> PathBuf {
+    PathBuf::from(DIRECTORY)
+}
+
+/// The socket of a mount.
+pub fn socket_path(mount: &MountEntry) -> PathBuf {
+    directory().join(format!("{}-{}.sock", mount.major, mount.minor))
+}
+
+/// Sends one message.
+pub fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let body = serde_json::to_vec(message)?;
+    let len = u32::try_from(body.len()).ok().filter(|n| *n <= MAX_MESSAGE);
+    let len = len.ok_or_else(|| io::Error::other("message too long"))?;
+    let mut all = len.to_le_bytes().to_vec();
+    all.extend_from_slice(&body);
+    to.write_all(&all)?;
+    to.flush()
+}
+
+/// Receives one message; an announced length is not believed before the bytes are there.
+pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
+    let mut len = [0; 4];
+    from.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len);
+    if len > MAX_MESSAGE {
+        return Err(io::Error::other("message too long"));
+    }
+    let mut body = Vec::new();
+    from.take(u64::from(len)).read_to_end(&mut body)?;
+    if body.len() as u64 != u64::from(len) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_slice(&body)?)
+}
+
+#[cfg(test)]
+#[path = "control_tests.rs"]
+mod tests;

@@ -1,0 +1,197 @@
+//! The daemon's end of the control socket.
+
+use crate::control::{Answer, Ask, Op, VERSION, directory, receive, send, socket_path};
+use serde_json::{Value, json};
+use siftfs_base::Result as VolumeResult;
+use siftfs_fuse::MountEntry;
+use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
+use std::fs::{DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SESSION: SessionId = SessionId(2);
+/// Commands served at once.
+const MAX_CLIENTS: usize = 16;
+/// How long a client may take to say what it wants, and to take its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the daemon knows of its mount.
+pub struct Info {
+    /// The volume.
+    pub volume: PathBuf,
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// Mount options as given.
+    pub options: String,
+    /// When it was mounted.
+    pub started: Instant,
+}
+
+struct Shared {
+    service: Arc<dyn FileService>,
+    info: Info,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    clients: usize,
+    /// How the daemon ended.
+    closed: Option<Result<(), String>>,
+}
+
+/// Answers commands until the daemon ends.
+pub struct ControlServer {
+    shared: Arc<Shared>,
+    path: PathBuf,
+}
+
+impl ControlServer {
+    /// Starts to listen on the socket that belongs to `mount`.
+    pub fn start(
+        mount: &MountEntry,
+        service: Arc<dyn FileService>,
+        info: Info,
+    ) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o755).create(directory())?;
+        let path = socket_path(mount);
+        // A device number belongs to one living mount: a socket that is there is a dead one's.
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let state = Mutex::default();
+        let shared = Arc::new(Shared { service, info, state, changed: Condvar::new() });
+        let server = Self { shared: shared.clone(), path };
+        thread::Builder::new()
+            .name("siftfs-control".into())
+            .spawn(move || shared.accept(&listener))?;
+        Ok(server)
+    }
+
+    /// Tells everyone who waits how it ended, and takes the socket away.
+    pub fn finish(self, result: Result<(), String>) {
+        let _ = std::fs::remove_file(&self.path);
+        let mut state = self.shared.lock();
+        state.closed = Some(result);
+        self.shared.changed.notify_all();
+        let end = Instant::now() + Duration::from_secs(2);
+        while state.clients > 0 && Instant::now() < end {
+            let wait = self.shared.changed.wait_timeout(state, Duration::from_millis(100));
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accept(self: &Arc<Self>, listener: &UnixListener) {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else {
+                // Out of descriptors, most likely: try again a little later.
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            if self.lock().clients >= MAX_CLIENTS {
+                continue;
+            }
+            self.lock().clients += 1;
+            let shared = self.clone();
+            let started = thread::Builder::new().name("siftfs-client".into()).spawn(move || {
+                if let Err(error) = shared.serve(stream) {
+                    tracing::debug!(%error, "control client");
+                }
+                shared.leave();
+            });
+            if started.is_err() {
+                self.leave();
+            }
+        }
+    }
+
+    fn leave(&self) {
+        self.lock().clients -= 1;
+        self.changed.notify_all();
+    }
+
+    fn serve(&self, mut stream: UnixStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
+            return send(&mut stream, &refuse("only root and the mounting user may ask"));
+        }
+        let ask: Ask = receive(&mut stream)?;
+        if ask.version != VERSION {
+            let what = format!("message version {} instead of {VERSION}", ask.version);
+            return send(&mut stream, &refuse(&what));
+        }
+        let answer = match self.answer(ask.op) {
+            Ok(value) => Answer { version: VERSION, error: None, value },
+            Err(e) => refuse(&e),
+        };
+        send(&mut stream, &answer)
+    }
+
+    fn answer(&self, op: Op) -> Result<Value, String> {
+        match op {
+            Op::Status => {
+                let runtime = self.document(Request::Status)?;
+                Ok(json!({
+                    "pid": std::process::id(),
+                    "version": env!("CARGO_PKG_VERSION"),
+                    "volume": self.info.volume,
+                    "dir": self.info.dir,
+                    "options": self.info.options,
+                    "uptime_s": self.info.started.elapsed().as_secs_f64(),
+                    "runtime": runtime,
+                }))
+            }
+            Op::Sync => match self.call(Request::SyncAll) {
+                Ok(_) => Ok(Value::Null),
+                Err(e) => Err(e.to_string()),
+            },
+            Op::Checkpoint => self.document(Request::Checkpoint),
+            Op::WaitClosed => {
+                let mut state = self.lock();
+                loop {
+                    match &state.closed {
+                        Some(Ok(())) => return Ok(Value::Null),
+                        Some(Err(e)) => return Err(e.clone()),
+                        None => {
+                            let next = self.changed.wait(state);
+                            state = next.unwrap_or_else(PoisonError::into_inner);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn call(&self, request: Request) -> VolumeResult<Reply> {
+        self.service.call(SESSION, &Credentials::default(), request)
+    }
+
+    fn document(&self, request: Request) -> Result<Value, String> {
+        match self.call(request) {
+            Ok(Reply::Json(text)) => serde_json::from_str(&text).map_err(|e| e.to_string()),
+            Ok(_) => Err("the volume answered with something else".into()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+}
+
+fn refuse(why: &str) -> Answer {
+    Answer { version: VERSION, error: Some(why.to_string()), value: Value::Null }
+}

@@ -1,0 +1,199 @@
+//! The process that serves a mount, from opening the volume to closing it.
+
+use crate::control_server::{ControlServer, Info};
+use crate::failure::{Failure, Outcome};
+use crate::options::Options;
+use rustix::fs::{Mode, OFlags};
+use siftfs_fuse::{FuseMount, Gate, MountEntry, MountOptions, detach, top_mount, unmount};
+use siftfs_placement::LocalVolume;
+use siftfs_proto::SessionId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing_subscriber::EnvFilter;
+
+const FUSE_SESSION: SessionId = SessionId(1);
+/// After a signal and a lazy unmount: how long programs may go on with files they hold open.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Who hears how the start goes.
+pub trait Report {
+    /// `done` of `total` of `what`.
+    fn progress(&mut self, what: &str, done: u64, total: u64);
+    /// The mount is usable.
+    fn ready(&mut self);
+}
+
+/// One mount to be.
+pub struct Daemon {
+    /// The volume, absolute.
+    pub volume: PathBuf,
+    /// Where to mount it, absolute, without links.
+    pub dir: PathBuf,
+    /// Options.
+    pub options: Options,
+    /// The options as they were given.
+    pub shown: String,
+}
+
+/// Why the daemon stops serving.
+enum End {
+    /// The mount is gone.
+    Served(io::Result<()>),
+    /// A signal asked for it and the grace time is over.
+    Forced,
+}
+
+impl Daemon {
+    /// Opens, mounts, serves until the mount is gone or a signal ends it, and closes the volume:
+    /// when this returns 0 the volume is plain ext4.
+    pub fn run(&self, report: &mut dyn Report) -> Outcome {
+        let about = |e: &dyn std::fmt::Display| Failure::about(&self.volume, e);
+        let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::plain)?;
+        let mut progress = |what: &str, done, total| report.progress(what, done, total);
+        let volume = LocalVolume::open(&self.volume, &self.options.open, &mut progress)
+            .map_err(|e| about(&e))?;
+        let gate = Arc::new(Gate::new(volume.endpoint()));
+        let started = self.start(&gate);
+        let (mount, control) = match started {
+            Ok(started) => started,
+            Err(failure) => {
+                gate.close();
+                volume.close().map_err(|e| about(&e))?;
+                return Err(failure);
+            }
+        };
+        let (tx, rx) = channel();
+        self.watch_signals(signals, mount.entry().clone(), tx.clone());
+        let server = thread::Builder::new().name("siftfs-serve".into());
+        let served = server.spawn(move || tx.send(End::Served(mount.serve())));
+        let result = match served {
+            Ok(_) => {
+                report.ready();
+                tracing::info!(volume = %self.volume.display(), dir = %self.dir.display(), "mounted");
+                self.wait(&rx)
+            }
+            Err(e) => {
+                let _ = detach(&self.dir);
+                Err(Failure::plain(e))
+            }
+        };
+        gate.close();
+        let closed = volume.close().map_err(|e| {
+            let hint = "run `siftfs recover` on it, or mount it again";
+            Failure::about(&self.volume, format!("{e}; the volume was not closed: {hint}"))
+        });
+        let result = closed.and(result);
+        if let Err(f) = &result {
+            tracing::error!(error = f.message, "ended");
+        }
+        control.finish(result.as_ref().map(|_| ()).map_err(|f| f.message.clone()));
+        result.map(|()| 0)
+    }
+
+    fn start(&self, gate: &Arc<Gate>) -> Result<(FuseMount, ControlServer), Failure> {
+        let options = MountOptions { source: self.volume.clone(), ..self.options.mount.clone() };
+        let mount = FuseMount::new(gate.clone(), FUSE_SESSION, &self.dir, &options)
+            .map_err(Failure::plain)?;
+        let info = Info {
+            volume: self.volume.clone(),
+            dir: self.dir.clone(),
+            options: self.shown.clone(),
+            started: Instant::now(),
+        };
+        match ControlServer::start(mount.entry(), gate.clone(), info) {
+            Ok(control) => Ok((mount, control)),
+            Err(e) => {
+                let _ = detach(&self.dir);
+                Err(Failure::plain(format!("cannot listen for commands: {e}")))
+            }
+        }
+    }
+
+    fn wait(&self, ends: &Receiver<End>) -> Result<(), Failure> {
+        match ends.recv() {
+            Ok(End::Served(Ok(())) | End::Forced) => Ok(()),
+            Ok(End::Served(Err(e))) => {
+                let _ = detach(&self.dir);
+                Err(Failure::about(&self.dir, format!("the kernel's requests ended: {e}")))
+            }
+            Err(_) => Err(Failure::about(&self.dir, "the serving thread ended without a word")),
+        }
+    }
+
+    /// SIGTERM, SIGINT and SIGHUP unmount; if the mount is in use it is detached, what the
+    /// kernel still holds is written, and after a grace time the volume is closed all the same.
+    fn watch_signals(&self, mut signals: Signals, entry: MountEntry, tx: Sender<End>) {
+        let dir = self.dir.clone();
+        let watch = move || {
+            for signal in signals.forever() {
+                tracing::info!(signal, "asked to end");
+                if !is_ours(&dir, &entry) {
+                    // Already detached or covered by another mount: only force is left.
+                    thread::sleep(GRACE);
+                } else if unmount(&dir).is_ok() {
+                    continue;
+                } else {
+                    leave(&dir);
+                }
+                if tx.send(End::Forced).is_err() {
+                    return;
+                }
+            }
+        };
+        let started = thread::Builder::new().name("siftfs-signals".into()).spawn(watch);
+        if let Err(error) = started {
+            tracing::error!(%error, "no thread for signals; use `siftfs umount`");
+        }
+    }
+}
+
+fn is_ours(dir: &Path, entry: &MountEntry) -> bool {
+    top_mount(dir).ok().flatten().is_some_and(|m| (m.major, m.minor) == (entry.major, entry.minor))
+}
+
+/// Detaches a mount in use. Pages dirtied through shared mappings are still in the kernel, and
+/// reach us only if somebody asks for them.
+fn leave(dir: &Path) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(dir, flags, Mode::empty());
+    if let Err(error) = detach(dir) {
+        tracing::error!(%error, "cannot detach");
+    }
+    let writer = thread::spawn(move || {
+        if let Ok(root) = root {
+            let _ = rustix::fs::syncfs(&root);
+        }
+    });
+    let start = Instant::now();
+    while start.elapsed() < GRACE {
+        thread::sleep(Duration::from_millis(50));
+    }
+    if !writer.is_finished() {
+        tracing::warn!("closing although the kernel still writes");
+    }
+}
+
+/// Starts the log: to a file, or to standard error when in the foreground. `SIFTFS_LOG` filters
+/// it, as `tracing` describes; the default is `info`.
+pub fn start_log(file: Option<&Path>, foreground: bool) -> Result<(), Failure> {
+    let filter = EnvFilter::try_from_env("SIFTFS_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter);
+    match file {
+        Some(path) => {
+            use std::os::unix::fs::OpenOptionsExt;
+            let mut options = std::fs::OpenOptions::new();
+            options.create(true).append(true).mode(0o600);
+            let log = options.open(path).map_err(|e| Failure::about(path, e))?;
+            builder.with_ansi(false).with_writer(std::sync::Mutex::new(log)).init();
+        }
+        None if foreground => builder.with_writer(io::stderr).init(),
+        None => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! `siftfs fsck`: the log by our own checker, then the ext4 area by e2fsck.
+
+use crate::args::Fsck;
+use crate::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
+use crate::volume::{failure, print_json};
+use serde::Serialize;
+use siftfs_base::Result;
+use siftfs_device::{Device, FileOptions, open_exclusive};
+use siftfs_fsck::{Finding, Severity};
+use std::path::Path;
+use std::process::Command;
+
+#[derive(Serialize)]
+struct Report {
+    /// The newest state is in the log.
+    dirty: bool,
+    findings: Vec<Finding>,
+    e2fsck_exit: Option<i32>,
+    e2fsck_output: String,
+    clean: bool,
+}
+
+/// `siftfs fsck`. Writes nothing.
+pub fn fsck(a: &Fsck) -> Outcome {
+    let device = open_exclusive(&a.volume, false, FileOptions::default())
+        .map_err(|e| failure(&a.volume, &e))?;
+    let findings = siftfs_fsck::check(&device);
+    let dirty = is_marked(&device).map_err(|e| failure(&a.volume, &e))?;
+    let bad = findings.iter().any(|f| f.severity >= Severity::Warning);
+    // e2fsck refuses a volume that carries the marker, and would be right to find it stale.
+    let (exit, output) = if dirty { (None, String::new()) } else { e2fsck(&a.volume)? };
+    drop(device);
+    let clean = !bad && !dirty && exit == Some(0);
+    let report = Report { dirty, findings, e2fsck_exit: exit, e2fsck_output: output, clean };
+    if a.json {
+        print_json(&report)?;
+    } else {
+        show(&a.volume, &report);
+    }
+    Ok(match (clean, exit) {
+        (true, _) => 0,
+        (false, Some(code)) if code & 8 != 0 => OPERATIONAL,
+        _ => DAMAGED,
+    })
+}
+
+/// Does the superblock carry the marker of a volume in use (rule R15)?
+fn is_marked(device: &dyn Device) -> Result<bool> {
+    let mut sb = [0; 1024];
+    device.read(1024, &mut sb)?;
+    Ok(siftfs_ext4::has_marker(&sb))
+}
+
+fn severity(s: Severity) -> &'static str {
+    match s {
+        Severity::Info => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+fn show(volume: &Path, report: &Report) {
+    for f in &report.findings {
+        println!("{}: {}: {} ({})", volume.display(), severity(f.severity), f.text, f.code);
+    }
+    print!("{}", report.e2fsck_output);
+    if report.dirty {
+        println!(
+            "{0}: not unmounted: its newest state is still in the log; \
+             run `siftfs recover {0}` or mount it, then check again",
+            volume.display()
+        );
+    } else if report.clean {
+        println!("{}: clean", volume.display());
+    } else {
+        println!("{}: damaged (see above)", volume.display());
+    }
+}
+
+/// `e2fsck -fn` on the area, which starts at the volume's first byte.
+fn e2fsck(volume: &Path) -> std::result::Result<(Option<i32>, String), Failure> {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    let run = Command::new("e2fsck").arg("-fn").arg(volume).env("PATH", path).output();
+    let out = run.map_err(|e| {
+        Failure::about(volume, format!("cannot run e2fsck ({e}); install e2fsprogs"))
+            .with_code(OPERATIONAL)
+    })?;
+    let mut text = String::from_utf8_lossy(&out.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&out.stderr));
+    let code = out
+        .status
+        .code()
+        .ok_or_else(|| Failure::about(volume, "e2fsck was killed").with_code(OPERATIONAL))?;
+    Ok((Some(code), text))
+}

@@ -1,0 +1,195 @@
+//! Commands on a mounted volume.
+
+use crate::args::{Dir, DirJson, Umount};
+use crate::control::{Answer, Ask, Op, VERSION, receive, send, socket_path};
+use crate::failure::{Failure, Outcome};
+use crate::mount::resolve;
+use crate::volume::print_json;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde_json::Value;
+use siftfs_fuse::{MountEntry, containing, detach, top_mount, unmount};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// A connection to a mount's daemon.
+struct Daemon {
+    stream: UnixStream,
+    pid: Pid,
+}
+
+impl Daemon {
+    fn connect(mount: &MountEntry) -> io::Result<Self> {
+        let stream = UnixStream::connect(socket_path(mount))?;
+        let pid = rustix::net::sockopt::socket_peercred(&stream)?.pid;
+        Ok(Self { stream, pid })
+    }
+
+    fn ask(&mut self, op: Op) -> io::Result<()> {
+        send(&mut self.stream, &Ask { version: VERSION, op })
+    }
+
+    fn answer(&mut self) -> io::Result<Value> {
+        let answer: Answer = receive(&mut self.stream)?;
+        match answer.error {
+            _ if answer.version != VERSION => Err(io::Error::other("daemon of another version")),
+            Some(e) => Err(io::Error::other(e)),
+            None => Ok(answer.value),
+        }
+    }
+}
+
+/// Asks the daemon of the mount that `dir` lies on.
+fn ask(dir: &Path, op: Op) -> Result<Value, Failure> {
+    let about = |e: &dyn std::fmt::Display| Failure::about(dir, e);
+    let path = resolve(dir).map_err(|e| about(&e))?;
+    let mount = containing(&path).map_err(|e| about(&e))?.filter(MountEntry::is_fuse);
+    let mount = mount.ok_or_else(|| about(&"not on a SiftFS mount"))?;
+    let mut daemon = Daemon::connect(&mount).map_err(|e| no_daemon(dir, &mount, &e))?;
+    daemon.ask(op).and_then(|()| daemon.answer()).map_err(|e| about(&e))
+}
+
+fn no_daemon(dir: &Path, mount: &MountEntry, e: &io::Error) -> Failure {
+    let what = if e.kind() == io::ErrorKind::PermissionDenied {
+        "only root and the mounting user may ask its daemon".to_string()
+    } else if is_dead(&mount.mount_point) {
+        format!(
+            "the mount's daemon has died; mount {} again (that recovers it), or \
+             `siftfs umount` the directory and `siftfs recover` the volume",
+            mount.source.display()
+        )
+    } else {
+        format!("no SiftFS daemon answers for this mount ({e})")
+    };
+    Failure::about(dir, what)
+}
+
+fn is_dead(dir: &Path) -> bool {
+    std::fs::symlink_metadata(dir).is_err_and(|e| e.raw_os_error() == Some(libc::ENOTCONN))
+}
+
+/// Sends what the kernel holds back (pages dirtied through shared mappings) to the daemon.
+fn sync_kernel(dir: &Path) -> Result<(), Failure> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(dir, flags, Mode::empty()).map_err(|e| Failure::about(dir, e))?;
+    rustix::fs::syncfs(&root).map_err(|e| Failure::about(dir, e))
+}
+
+/// `siftfs sync`.
+pub fn sync(a: &Dir) -> Outcome {
+    sync_kernel(&a.dir)?;
+    ask(&a.dir, Op::Sync).map(|_| 0)
+}
+
+/// `siftfs status`.
+pub fn status(a: &DirJson) -> Outcome {
+    show(&ask(&a.dir, Op::Status)?, a.json)
+}
+
+/// `siftfs checkpoint`.
+pub fn checkpoint(a: &DirJson) -> Outcome {
+    sync_kernel(&a.dir)?;
+    show(&ask(&a.dir, Op::Checkpoint)?, a.json)
+}
+
+fn show(value: &Value, json: bool) -> Outcome {
+    if json {
+        print_json(value)?;
+    } else {
+        let mut lines = Vec::new();
+        flatten("", value, &mut lines);
+        let width = lines.iter().map(|(k, _)| k.len()).max().unwrap_or(0);
+        for (key, value) in lines {
+            println!("{key:width$}  {value}");
+        }
+    }
+    Ok(0)
+}
+
+fn flatten(prefix: &str, value: &Value, out: &mut Vec<(String, String)>) {
+    let name = |part: &str| {
+        if prefix.is_empty() { part.to_string() } else { format!("{prefix}.{part}") }
+    };
+    match value {
+        Value::Object(map) => map.iter().for_each(|(k, v)| flatten(&name(k), v, out)),
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(i, v)| flatten(&name(&i.to_string()), v, out));
+        }
+        Value::String(s) => out.push((prefix.to_string(), s.clone())),
+        other => out.push((prefix.to_string(), other.to_string())),
+    }
+}
+
+/// `siftfs umount`.
+pub fn umount(a: &Umount) -> Outcome {
+    let about = |e: &dyn std::fmt::Display| Failure::about(&a.dir, e);
+    let dir = resolve(&a.dir).map_err(|e| about(&e))?;
+    let mount = top_mount(&dir).map_err(|e| about(&e))?.filter(MountEntry::is_fuse);
+    let mount = mount.ok_or_else(|| about(&"not a SiftFS mount"))?;
+    let mut daemon = match Daemon::connect(&mount) {
+        Ok(daemon) => daemon,
+        Err(_) if is_dead(&dir) => {
+            detach(&dir).map_err(|e| about(&e))?;
+            let volume = mount.source.display();
+            let what = "its daemon had died; the mount is detached, but the volume is not plain \
+                        ext4 yet";
+            return Err(about(&format!(
+                "{what}: run `siftfs recover {volume}`, or mount it again"
+            )));
+        }
+        Err(e) => return Err(no_daemon(&a.dir, &mount, &e)),
+    };
+    let process = pidfd_open(daemon.pid, PidfdFlags::empty()).map_err(|e| about(&e))?;
+    daemon.ask(Op::WaitClosed).map_err(|e| about(&e))?;
+    let leave = if a.lazy { detach(&dir) } else { unmount(&dir) };
+    leave.map_err(|e| match e.raw_os_error() {
+        Some(libc::EBUSY) => about(
+            &"in use: a process has a file open or its working directory there (see \
+              `fuser -vm`); end it, or use --lazy",
+        ),
+        Some(libc::EPERM) => about(&"only root may unmount"),
+        _ => about(&e),
+    })?;
+    wait_closed(&dir, &mount, &mut daemon, &process)
+}
+
+/// Waits until the daemon has closed the volume and is gone.
+fn wait_closed(dir: &Path, mount: &MountEntry, daemon: &mut Daemon, process: &OwnedFd) -> Outcome {
+    let about = |e: &dyn std::fmt::Display| Failure::about(dir, e);
+    let patience = Duration::from_secs(10);
+    daemon.stream.set_read_timeout(Some(patience)).map_err(|e| about(&e))?;
+    let mut told = false;
+    let answer = loop {
+        match daemon.answer() {
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                if !told {
+                    let what = "waiting for the daemon to bring everything into the ext4 area";
+                    eprintln!("siftfs: {}: {what}", dir.display());
+                    told = true;
+                }
+            }
+            other => break other,
+        }
+    };
+    answer.map_err(|e| match e.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+            let volume = mount.source.display();
+            about(&format!(
+                "the daemon died before the volume was plain ext4; nothing acknowledged is lost: \
+                 run `siftfs recover {volume}`, or mount it again"
+            ))
+        }
+        _ => about(&e),
+    })?;
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
+    match poll(&mut fds, Some(&limit)) {
+        Ok(0) => Err(about(&"the volume is closed, but its daemon does not end")),
+        Ok(_) => Ok(0),
+        Err(e) => Err(about(&e)),
+    }
+}

@@ -1,0 +1,180 @@
+//! `siftfs mount`: starts the daemon and waits until the mount is usable.
+
+use crate::args::Mount;
+use crate::daemon::{self, Daemon, Report};
+use crate::failure::{Failure, Outcome, USAGE};
+use crate::options;
+use crate::progress::Display;
+use serde::{Deserialize, Serialize};
+use siftfs_fuse::{detach_dead, top_mount};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// Longest line the daemon sends, in bytes.
+const MAX_LINE: u64 = 1 << 16;
+
+/// What the daemon tells the command that started it, one JSON document per line.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Message {
+    Progress { what: String, done: u64, total: u64 },
+    Ready { pid: u32 },
+    Failed { code: u8, message: String },
+}
+
+/// `siftfs mount`, in each of its three forms.
+pub fn mount(a: &Mount) -> Outcome {
+    let options = options::parse(&a.options).map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
+    let dir = mount_point(&a.dir)?;
+    let daemon = Daemon { volume, dir, options, shown: a.options.join(",") };
+    if a.daemon_child {
+        daemon::start_log(a.log_file.as_deref(), false)?;
+        return background(&daemon);
+    }
+    if a.foreground {
+        daemon::start_log(a.log_file.as_deref(), true)?;
+        let mut report = Terminal(Display::new());
+        return daemon.run(&mut report);
+    }
+    spawn(a, &daemon)
+}
+
+/// The directory to mount on: dead mounts taken away, nothing of ours there yet.
+fn mount_point(given: &Path) -> Result<PathBuf, Failure> {
+    let dir = resolve(given).map_err(|e| Failure::about(given, e))?;
+    let dead = detach_dead(&dir).map_err(|e| Failure::about(&dir, e))?;
+    if dead > 0 {
+        eprintln!("siftfs: {}: detached a mount whose daemon had died", dir.display());
+    }
+    let meta = std::fs::metadata(&dir).map_err(|e| Failure::about(&dir, e))?;
+    if !meta.is_dir() {
+        return Err(Failure::about(&dir, "not a directory"));
+    }
+    match top_mount(&dir) {
+        Ok(Some(m)) if m.fs_type == "fuse.siftfs" => {
+            let what = format!("already mounted (volume {})", m.source.display());
+            Err(Failure::about(&dir, format!("{what}; `siftfs umount` it first")))
+        }
+        Ok(_) => Ok(dir),
+        Err(e) => Err(Failure::about(&dir, e)),
+    }
+}
+
+/// An absolute path without links, also when the last part is a dead mount.
+pub fn resolve(path: &Path) -> std::io::Result<PathBuf> {
+    path.canonicalize().or_else(|e| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if e.raw_os_error() == Some(libc::ENOTCONN) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            Ok(parent.canonicalize()?.join(name))
+        }
+        _ => Err(e),
+    })
+}
+
+/// Starts the daemon as a process of its own and relays what it says until it is ready.
+fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
+    let exe = std::env::current_exe().map_err(Failure::plain)?;
+    let mut command = Command::new(exe);
+    command.arg("mount").arg("--daemon-child").arg(&daemon.volume).arg(&daemon.dir);
+    for list in &a.options {
+        command.arg("-o").arg(list);
+    }
+    if let Some(log) = &a.log_file {
+        let log = std::path::absolute(log).map_err(|e| Failure::about(log, e))?;
+        command.arg("--log-file").arg(log);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|e| Failure::plain(format!("cannot start: {e}")))?;
+    relay(&mut child, &daemon.volume)
+}
+
+fn relay(child: &mut Child, volume: &Path) -> Outcome {
+    let mut display = Display::new();
+    let mut lines = BufReader::new(child.stdout.take().ok_or_else(|| Failure::plain("no pipe"))?);
+    loop {
+        let mut line = String::new();
+        let n = lines.by_ref().take(MAX_LINE).read_line(&mut line).map_err(Failure::plain)?;
+        match serde_json::from_str(&line) {
+            Ok(Message::Progress { what, done, total }) => display.update(&what, done, total),
+            Ok(Message::Ready { .. }) => return Ok(0),
+            Ok(Message::Failed { code, message }) => {
+                let _ = child.wait();
+                return Err(Failure { code, message });
+            }
+            Err(_) if n > 0 => {}
+            Err(_) => {
+                let how = child.wait().map_or_else(|e| e.to_string(), ended);
+                return Err(Failure::about(
+                    volume,
+                    format!("the daemon {how} before it was ready"),
+                ));
+            }
+        }
+    }
+}
+
+fn ended(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was killed by signal {signal}"),
+        (None, code) => format!("ended with status {}", code.unwrap_or(-1)),
+    }
+}
+
+/// The daemon process: leaves the caller's terminal and session, then runs.
+fn background(daemon: &Daemon) -> Outcome {
+    let _ = rustix::process::setsid();
+    std::env::set_current_dir("/").map_err(Failure::plain)?;
+    let mut report = Pipe { ready: false };
+    let outcome = daemon.run(&mut report);
+    if let Err(Failure { code, message }) = &outcome
+        && !report.ready
+    {
+        send(&Message::Failed { code: *code, message: message.clone() });
+    }
+    outcome
+}
+
+fn send(message: &Message) {
+    if let Ok(text) = serde_json::to_string(message) {
+        // Nobody has to listen: the parent may have been interrupted.
+        let mut out = std::io::stdout().lock();
+        let _ = writeln!(out, "{text}");
+        let _ = out.flush();
+    }
+}
+
+/// Reports to the parent through standard output.
+struct Pipe {
+    ready: bool,
+}
+
+impl Report for Pipe {
+    fn progress(&mut self, what: &str, done: u64, total: u64) {
+        send(&Message::Progress { what: what.to_string(), done, total });
+    }
+
+    fn ready(&mut self) {
+        send(&Message::Ready { pid: std::process::id() });
+        self.ready = true;
+        // The parent's pipe must end, and nothing may go to a terminal any more.
+        if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdout(&null);
+        }
+    }
+}
+
+/// Reports to a terminal.
+struct Terminal(Display);
+
+impl Report for Terminal {
+    fn progress(&mut self, what: &str, done: u64, total: u64) {
+        self.0.update(what, done, total);
+    }
+
+    fn ready(&mut self) {
+        self.0 = Display::new();
+    }
+}

@@ -1,0 +1,42 @@
+use super::*;
+
+fn parsed(list: &str) -> Result<Options, String> {
+    parse(&[list.to_string()])
+}
+
+#[test]
+fn options_reach_kernel_and_volume() {
+    let o = parsed("rw,noatime,ro,nosuid,commit=0.25,cache=64M,threads=8,x-systemd.a=b,,").unwrap();
+    assert!(o.mount.read_only && o.open.read_only && o.mount.nosuid && !o.mount.nodev);
+    assert_eq!((o.open.commit_ms, o.open.page_cache, o.mount.threads), (250, 64 << 20, 8));
+    assert_eq!(o.mount.subtype.as_deref(), Some("siftfs"));
+    assert_eq!(parsed("subtype=").unwrap().mount.subtype, None);
+    assert_eq!(parsed("subtype=x").unwrap().mount.subtype.as_deref(), Some("x"));
+    let o = parse(&["commit=5".into(), "commit=7".into()]).unwrap();
+    assert_eq!(o.open.commit_ms, 7000);
+}
+
+#[test]
+fn wrong_options_are_named() {
+    for bad in [
+        "norw",
+        "commit=",
+        "commit=0",
+        "commit=1e3",
+        "commit=-1",
+        "commit=99999999999999999999",
+        "commit=1.",
+        "commit=1.2345",
+        "cache=1M",
+        "cache=x",
+        "threads=1",
+        "threads=99",
+        "subtype=a,b=",
+        "subtype=a/b",
+        "low_watermark=0",
+        "ro=1",
+    ] {
+        assert!(parsed(bad).is_err(), "{bad}");
+    }
+    assert!(parsed("speed=high").unwrap_err().contains("`speed`"));
+}

@@ -1,0 +1,118 @@
+//! Numbers as the kernel's FUSE protocol has them, and as the file protocol has them.
+
+use siftfs_base::{Error, InodeNr, Result, Timestamp, errno};
+use siftfs_proto::{Allocate, FileKind, ROOT_INO, RenameMode, Seek, XattrMode};
+use std::time::{Duration, SystemTime};
+
+/// The kernel's name for the root directory.
+const ROOT_NODE: u64 = 1;
+
+/// The node id of an inode. ext4's inode 1 (the bad-block list) is never shown, so the root can
+/// take its number.
+pub(crate) fn node(ino: InodeNr) -> u64 {
+    if ino == ROOT_INO { ROOT_NODE } else { u64::from(ino) }
+}
+
+/// The inode of a node id; `ESTALE` for what we never handed out.
+pub(crate) fn inode(node: u64) -> Result<InodeNr> {
+    match InodeNr::try_from(node) {
+        Ok(1) => Ok(ROOT_INO),
+        Ok(0 | ROOT_INO) | Err(_) => Err(errno(libc::ESTALE)),
+        Ok(ino) => Ok(ino),
+    }
+}
+
+/// A time for a reply.
+pub(crate) fn system_time(t: Timestamp) -> SystemTime {
+    let nsec = Duration::from_nanos(u64::from(t.nsec));
+    let sec = Duration::from_secs(t.sec.unsigned_abs());
+    let whole = if t.sec >= 0 {
+        SystemTime::UNIX_EPOCH.checked_add(sec)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_sub(sec)
+    };
+    whole.and_then(|w| w.checked_add(nsec)).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// A time from a request. Before 1970 the `fuser` crate hands over `-(sec + nsec)` where the
+/// kernel means `-sec + nsec`; the two parts are still there and are put together again.
+pub(crate) fn request_time(t: SystemTime) -> Timestamp {
+    let (negative, d) = match t.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(d) => (false, d),
+        Err(e) => (true, e.duration()),
+    };
+    let sec = i64::try_from(d.as_secs()).unwrap_or(i64::MAX);
+    Timestamp { sec: if negative { -sec } else { sec }, nsec: d.subsec_nanos() }
+}
+
+/// The type bits of a mode that mknod(2) takes.
+pub(crate) fn kind_of_mode(mode: u32) -> Result<FileKind> {
+    match mode & libc::S_IFMT {
+        0 | libc::S_IFREG => Ok(FileKind::Regular),
+        libc::S_IFCHR => Ok(FileKind::CharDevice),
+        libc::S_IFBLK => Ok(FileKind::BlockDevice),
+        libc::S_IFIFO => Ok(FileKind::Fifo),
+        libc::S_IFSOCK => Ok(FileKind::Socket),
+        _ => Err(errno(libc::EINVAL)),
+    }
+}
+
+/// The permission bits of a mode.
+pub(crate) fn perm_of_mode(mode: u32) -> u16 {
+    u16::try_from(mode & 0o7777).unwrap_or(0)
+}
+
+/// renameat2(2) flags.
+pub(crate) fn rename_mode(flags: u32) -> Result<RenameMode> {
+    match flags {
+        0 => Ok(RenameMode::Replace),
+        libc::RENAME_NOREPLACE => Ok(RenameMode::NoReplace),
+        libc::RENAME_EXCHANGE => Ok(RenameMode::Exchange),
+        _ => Err(errno(libc::EINVAL)),
+    }
+}
+
+/// fallocate(2) modes; `EOPNOTSUPP` for the others, as ext4 without them would say.
+pub(crate) fn allocate_mode(mode: i32) -> Result<Allocate> {
+    const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
+    const PUNCH_KEEP: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
+    const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE;
+    const ZERO_KEEP: i32 = ZERO | KEEP;
+    match mode {
+        0 => Ok(Allocate::Grow),
+        KEEP => Ok(Allocate::KeepSize),
+        PUNCH_KEEP => Ok(Allocate::PunchHole),
+        ZERO => Ok(Allocate::ZeroRange),
+        ZERO_KEEP => Ok(Allocate::ZeroRangeKeepSize),
+        _ => Err(errno(libc::EOPNOTSUPP)),
+    }
+}
+
+/// lseek(2) whence; the kernel answers all but these itself.
+pub(crate) fn seek(whence: i32) -> Result<Seek> {
+    match whence {
+        libc::SEEK_DATA => Ok(Seek::Data),
+        libc::SEEK_HOLE => Ok(Seek::Hole),
+        _ => Err(errno(libc::EINVAL)),
+    }
+}
+
+/// setxattr(2) flags.
+pub(crate) fn xattr_mode(flags: i32) -> Result<XattrMode> {
+    match flags {
+        0 => Ok(XattrMode::Set),
+        libc::XATTR_CREATE => Ok(XattrMode::Create),
+        libc::XATTR_REPLACE => Ok(XattrMode::Replace),
+        _ => Err(errno(libc::EINVAL)),
+    }
+}
+
+/// A reply of the wrong kind is a defect of the service; the caller sees an I/O error.
+pub(crate) fn unexpected(what: &'static str) -> Error {
+    tracing::error!(what, "the service answered with a reply of another kind");
+    errno(libc::EIO)
+}
+
+#[cfg(test)]
+#[path = "convert_tests.rs"]
+mod tests;

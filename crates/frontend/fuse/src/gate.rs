@@ -1,0 +1,97 @@
+//! A door in front of a [`FileService`] that can be closed for good.
+
+use siftfs_base::{Error, errno};
+use siftfs_proto::{Completion, Credentials, FileService, Reply, Request, SessionId};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+const CLOSED: u64 = 1 << 63;
+
+/// Lets requests through until [`Gate::close`]; afterwards every request fails with `ENODEV`.
+///
+/// A volume may be closed only when no request is under way. A mount that was detached while
+/// programs still hold files open can send requests at any time, so the gate, not the mount,
+/// says when the last one has ended.
+pub struct Gate {
+    inner: Arc<dyn FileService>,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Requests under way; the top bit says closed.
+    count: AtomicU64,
+    lock: Mutex<()>,
+    drained: Condvar,
+}
+
+/// One request under way.
+struct Pass(Arc<State>);
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let before = self.0.count.fetch_sub(1, Ordering::SeqCst);
+        assert!(before & !CLOSED > 0, "a request left the gate that never entered");
+        if before == CLOSED + 1 {
+            let _held = self.0.lock.lock();
+            self.0.drained.notify_all();
+        }
+    }
+}
+
+impl Gate {
+    /// An open gate before `inner`.
+    pub fn new(inner: Arc<dyn FileService>) -> Self {
+        Self { inner, state: Arc::default() }
+    }
+
+    /// Refuses every later request and returns when the last one under way has ended.
+    pub fn close(&self) {
+        self.state.count.fetch_or(CLOSED, Ordering::SeqCst);
+        let mut held = match self.state.lock.lock() {
+            Ok(h) => h,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        while self.state.count.load(Ordering::SeqCst) != CLOSED {
+            held = match self.state.drained.wait(held) {
+                Ok(h) => h,
+                Err(poisoned) => poisoned.into_inner(),
+            };
+        }
+    }
+
+    fn enter(&self) -> Result<Pass, Error> {
+        let before = self.state.count.fetch_add(1, Ordering::SeqCst);
+        let pass = Pass(self.state.clone());
+        if before & CLOSED != 0 {
+            return Err(errno(libc::ENODEV));
+        }
+        Ok(pass)
+    }
+}
+
+impl FileService for Gate {
+    fn call(&self, session: SessionId, cred: &Credentials, req: Request) -> Result<Reply, Error> {
+        let _pass = self.enter()?;
+        self.inner.call(session, cred, req)
+    }
+
+    fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
+        match self.enter() {
+            Err(e) => done(Err(e)),
+            Ok(pass) => self.inner.submit(
+                session,
+                cred,
+                req,
+                Box::new(move |result| {
+                    done(result);
+                    drop(pass);
+                }),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

@@ -1,0 +1,43 @@
+use super::*;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+struct Slow(AtomicBool);
+
+impl FileService for Slow {
+    fn call(&self, _: SessionId, _: &Credentials, _: Request) -> Result<Reply, Error> {
+        std::thread::sleep(Duration::from_millis(50));
+        self.0.store(true, Ordering::SeqCst);
+        Ok(Reply::Done)
+    }
+}
+
+/// Closing waits for the request under way, and refuses those that come later.
+#[test]
+fn close_waits_and_then_refuses() {
+    let slow = Arc::new(Slow(AtomicBool::new(false)));
+    let gate = Arc::new(Gate::new(slow.clone()));
+    let caller = {
+        let gate = gate.clone();
+        std::thread::spawn(move || {
+            gate.call(SessionId(1), &Credentials::default(), Request::StatFs)
+        })
+    };
+    while gate.state.count.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    gate.close();
+    assert!(slow.0.load(Ordering::SeqCst), "close returned before the request ended");
+    assert_eq!(caller.join().unwrap(), Ok(Reply::Done));
+    let late = gate.call(SessionId(1), &Credentials::default(), Request::StatFs);
+    assert_eq!(late, Err(errno(libc::ENODEV)));
+    let (tx, rx) = std::sync::mpsc::channel();
+    gate.submit(
+        SessionId(1),
+        &Credentials::default(),
+        Request::StatFs,
+        Box::new(move |r| tx.send(r).unwrap()),
+    );
+    assert_eq!(rx.recv().unwrap(), Err(errno(libc::ENODEV)));
+    gate.close();
+}

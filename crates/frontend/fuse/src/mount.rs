@@ -1,0 +1,166 @@
+//! Mounting and unmounting with the kernel's own calls.
+//!
+//! Our own mount(2) call instead of a helper program: the subtype and the flags are ours to
+//! choose, and a bare umount(2) ends the session.
+
+use crate::adapter::{Adapter, KernelSession};
+use crate::mountinfo::{MountEntry, top_mount};
+use crate::server::Server;
+use rustix::mount::{MountFlags, UnmountFlags};
+use siftfs_proto::{FileService, SessionId};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a volume is mounted.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What the mount table shows as the source.
+    pub source: PathBuf,
+    /// `Some("siftfs")` gives the type `fuse.siftfs`, `None` plain `fuse`.
+    pub subtype: Option<String>,
+    /// Let every user in (permissions are still checked by the kernel).
+    pub allow_other: bool,
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Ignore setuid, setgid and file capabilities.
+    pub nosuid: bool,
+    /// Ignore device files.
+    pub nodev: bool,
+    /// Refuse to execute.
+    pub noexec: bool,
+    /// Every write as if the file were opened with O_SYNC.
+    pub sync: bool,
+    /// Threads that read requests; at least 2.
+    pub threads: usize,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            source: PathBuf::from("siftfs"),
+            subtype: Some("siftfs".into()),
+            allow_other: rustix::process::geteuid().is_root(),
+            read_only: false,
+            nosuid: false,
+            nodev: false,
+            noexec: false,
+            sync: false,
+            threads: 4,
+        }
+    }
+}
+
+/// A mounted volume; nothing is answered before [`FuseMount::serve`].
+pub struct FuseMount {
+    session: KernelSession,
+    entry: MountEntry,
+}
+
+impl FuseMount {
+    /// Mounts `service` on `dir`, an absolute path without symbolic links. When this returns,
+    /// kernel and server have agreed on the protocol; requests wait until [`FuseMount::serve`].
+    pub fn new(
+        service: Arc<dyn FileService>,
+        session: SessionId,
+        dir: &Path,
+        options: &MountOptions,
+    ) -> io::Result<Self> {
+        let threads = options.threads.clamp(2, 64);
+        let device = open_device()?;
+        kernel_mount(&device, dir, options)?;
+        let server = Arc::new(Server::new(service, session, threads));
+        let made = Adapter::session(server, device, options.allow_other, threads).and_then(|s| {
+            let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
+            let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
+            Ok(Self { session: s, entry })
+        });
+        if made.is_err() {
+            let _ = detach(dir);
+        }
+        made
+    }
+
+    /// The mount as the kernel lists it; its device number identifies it.
+    pub fn entry(&self) -> &MountEntry {
+        &self.entry
+    }
+
+    /// Answers requests until the mount is gone (umount(2), or an aborted connection).
+    ///
+    /// # Errors
+    /// When the kernel connection fails for another reason.
+    pub fn serve(self) -> io::Result<()> {
+        self.session.run()
+    }
+}
+
+fn open_device() -> io::Result<OwnedFd> {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    file.map(OwnedFd::from).map_err(|e| match e.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
+            io::Error::new(e.kind(), "no /dev/fuse: load the kernel's fuse module (modprobe fuse)")
+        }
+        _ => io::Error::new(e.kind(), format!("cannot open /dev/fuse: {e}")),
+    })
+}
+
+fn kernel_mount(device: &OwnedFd, dir: &Path, o: &MountOptions) -> io::Result<()> {
+    let mut flags = MountFlags::NOATIME;
+    flags.set(MountFlags::RDONLY, o.read_only);
+    flags.set(MountFlags::NOSUID, o.nosuid);
+    flags.set(MountFlags::NODEV, o.nodev);
+    flags.set(MountFlags::NOEXEC, o.noexec);
+    flags.set(MountFlags::SYNCHRONOUS, o.sync);
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    if o.allow_other {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data)?;
+    let fs_type = match &o.subtype {
+        Some(s) => format!("fuse.{s}"),
+        None => "fuse".to_string(),
+    };
+    rustix::mount::mount(&o.source, dir, fs_type.as_str(), flags, data.as_c_str()).map_err(|e| {
+        let hint = if e == rustix::io::Errno::PERM { " (mounting needs root)" } else { "" };
+        io::Error::new(io::Error::from(e).kind(), format!("mount on {}: {e}{hint}", dir.display()))
+    })
+}
+
+/// umount(2) of exactly this directory.
+///
+/// # Errors
+/// `EBUSY` while a process has a file open or its working directory in the mount.
+pub fn unmount(dir: &Path) -> io::Result<()> {
+    Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW)?)
+}
+
+/// Takes the mount out of the tree at once; it ends when the last open file is closed.
+pub fn detach(dir: &Path) -> io::Result<()> {
+    Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?)
+}
+
+/// Detaches FUSE mounts on `dir` whose server is dead (the kernel answers `ENOTCONN`). Returns
+/// how many there were.
+pub fn detach_dead(dir: &Path) -> io::Result<usize> {
+    let mut found = 0;
+    loop {
+        match std::fs::symlink_metadata(dir) {
+            Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {}
+            Ok(_) => return Ok(found),
+            Err(e) => return Err(e),
+        }
+        if !top_mount(dir)?.is_some_and(|m| m.is_fuse()) {
+            return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
+        }
+        detach(dir)?;
+        found += 1;
+    }
+}

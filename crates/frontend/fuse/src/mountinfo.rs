@@ -1,0 +1,97 @@
+//! What is mounted where, from `/proc/self/mountinfo`: works when a mount's daemon is dead or
+//! hangs, because it asks the kernel and not the mount.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mount of this mount namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Device number's major part (0 for FUSE).
+    pub major: u32,
+    /// Device number's minor part.
+    pub minor: u32,
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// Type, such as `fuse.siftfs`.
+    pub fs_type: String,
+    /// Source: the volume's path for a SiftFS mount.
+    pub source: PathBuf,
+}
+
+impl MountEntry {
+    /// Is it a FUSE mount of any subtype?
+    pub fn is_fuse(&self) -> bool {
+        self.fs_type == "fuse" || self.fs_type.starts_with("fuse.")
+    }
+}
+
+/// All mounts, in mount order: of two on one directory the later one is visible.
+pub fn mounts() -> io::Result<Vec<MountEntry>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|b| *b == b'\n').filter_map(parse_line).collect())
+}
+
+/// The visible mount whose mount point is exactly `dir` (an absolute path without links).
+pub fn top_mount(dir: &Path) -> io::Result<Option<MountEntry>> {
+    Ok(mounts()?.into_iter().rev().find(|m| m.mount_point == dir))
+}
+
+/// The visible mount that `path` (absolute, without links) lies on.
+pub fn containing(path: &Path) -> io::Result<Option<MountEntry>> {
+    let mut best: Option<MountEntry> = None;
+    for m in mounts()? {
+        let len = |p: &Path| p.components().count();
+        if path.starts_with(&m.mount_point)
+            && best.as_ref().is_none_or(|b| len(&m.mount_point) >= len(&b.mount_point))
+        {
+            best = Some(m);
+        }
+    }
+    Ok(best)
+}
+
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|b| *b == b' ');
+    let dev = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let (major, minor) = dev.split_once(':')?;
+    let mount_point = unescape(fields.nth(1)?);
+    let mut rest = fields.skip_while(|f| *f != b"-").skip(1);
+    let fs_type = String::from_utf8_lossy(rest.next()?).into_owned();
+    let source = unescape(rest.next()?);
+    Some(MountEntry {
+        major: major.parse().ok()?,
+        minor: minor.parse().ok()?,
+        mount_point,
+        fs_type,
+        source,
+    })
+}
+
+/// The kernel writes space, tab, newline and backslash as `\ooo`.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut out = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while let Some(&b) = field.get(at) {
+        let octal =
+            field.get(at + 1..at + 4).filter(|d| d.iter().all(|c| (b'0'..=b'7').contains(c)));
+        match octal {
+            Some(digits) if b == b'\\' => {
+                let v = digits.iter().fold(0u32, |v, d| v * 8 + u32::from(d - b'0'));
+                out.push(u8::try_from(v & 0xff).unwrap_or(b'?'));
+                at += 4;
+            }
+            _ => {
+                out.push(b);
+                at += 1;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(out))
+}
+
+#[cfg(test)]
+#[path = "mountinfo_tests.rs"]
+mod tests;

@@ -1,0 +1,177 @@
+use super::*;
+use siftfs_base::Timestamp;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Answers directory reads with `entries` names, records everything, and holds fsyncs.
+struct Fake {
+    kind: FileKind,
+    entries: u64,
+    seen: Mutex<Vec<Request>>,
+    hold: Mutex<()>,
+}
+
+fn attr(ino: InodeNr, kind: FileKind) -> Attr {
+    let t = Timestamp::default();
+    Attr {
+        ino,
+        generation: 1,
+        kind,
+        perm: 0o644,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        atime: t,
+        mtime: t,
+        ctime: t,
+        crtime: t,
+    }
+}
+
+impl FileService for Fake {
+    fn call(&self, _: SessionId, _: &Credentials, req: Request) -> Result<Reply> {
+        self.seen.lock().unwrap().push(req.clone());
+        match req {
+            Request::ReadDir { cookie, plus, .. } => {
+                let end = (cookie + 5).min(self.entries);
+                let entry = |i: u64| DirEntry {
+                    ino: 100 + i as InodeNr,
+                    cookie: i + 1,
+                    kind: FileKind::Regular,
+                    name: format!("f{i}").into_bytes(),
+                    attr: plus.then(|| attr(100 + i as InodeNr, FileKind::Regular)),
+                };
+                Ok(Reply::Dir((cookie..end).map(entry).collect()))
+            }
+            Request::ListXattr { .. } => Ok(Reply::Names(vec![
+                b"user.a".to_vec(),
+                b"trusted.b".to_vec(),
+                b"system.posix_acl_access".to_vec(),
+            ])),
+            Request::GetAttr { ino } | Request::SetAttr { ino, .. } => {
+                Ok(Reply::Attr(attr(ino, self.kind)))
+            }
+            Request::Fsync { .. } => {
+                drop(self.hold.lock().unwrap());
+                Ok(Reply::Done)
+            }
+            _ => Ok(Reply::Done),
+        }
+    }
+}
+
+fn server(kind: FileKind) -> (Arc<Fake>, Arc<Server>) {
+    let fake = Arc::new(Fake { kind, entries: 12, seen: Mutex::default(), hold: Mutex::new(()) });
+    let server = Arc::new(Server::new(fake.clone(), SessionId(1), 2));
+    (fake, server)
+}
+
+fn user(uid: u32) -> Credentials {
+    Credentials { uid, gid: uid, pid: 1 }
+}
+
+/// Entries that did not fit are given back exactly once, and the next call starts with them.
+#[test]
+fn a_full_directory_buffer_gives_references_back() {
+    let (fake, server) = server(FileKind::Directory);
+    let mut got = Vec::new();
+    let mut cookie = 0;
+    for _ in 0..20 {
+        let before = got.len();
+        let mut room = 3;
+        let cursor = DirCursor { handle: Handle(1), cookie, plus: true };
+        server
+            .read_dir(&user(0), cursor, &mut |e| {
+                if room == 0 {
+                    return false;
+                }
+                room -= 1;
+                cookie = e.cookie;
+                got.push(e.ino);
+                true
+            })
+            .unwrap();
+        if got.len() == before {
+            break;
+        }
+    }
+    assert_eq!(got, (100..112).collect::<Vec<_>>());
+    let mut refs = [0i64; 12];
+    let mut cookies = Vec::new();
+    for r in fake.seen.lock().unwrap().iter() {
+        match r {
+            Request::ReadDir { cookie, .. } => {
+                cookies.push(*cookie);
+                (*cookie..(*cookie + 5).min(12)).for_each(|i| refs[i as usize] += 1);
+            }
+            Request::Forget { ino, count } => refs[*ino as usize - 100] -= *count as i64,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(refs, [1; 12], "reads started at {cookies:?}");
+}
+
+fn killed(kind: FileKind, uid: u32, set: SetAttr) -> bool {
+    let (fake, server) = server(kind);
+    server.set_attr(&user(uid), 11, set).unwrap();
+    let seen = fake.seen.lock().unwrap();
+    match seen.last() {
+        Some(Request::SetAttr { set, .. }) => set.kill_priv,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn privileges_die_as_linux_has_it() {
+    use FileKind::{Directory, Regular};
+    let size = SetAttr { size: Some(1), ..SetAttr::default() };
+    let owner = SetAttr { gid: Some(1), ..SetAttr::default() };
+    let chmod = SetAttr { perm: Some(0o6755), ..SetAttr::default() };
+    assert!(killed(Regular, 1000, size.clone()));
+    assert!(!killed(Regular, 0, size));
+    assert!(killed(Regular, 0, owner.clone()));
+    assert!(!killed(Directory, 0, owner));
+    assert!(!killed(Regular, 1000, chmod));
+    assert!(killed(Regular, 1000, SetAttr::default()));
+    assert!(!killed(Directory, 1000, SetAttr::default()));
+}
+
+#[test]
+fn xattr_namespaces() {
+    let (_, server) = server(FileKind::Regular);
+    assert_eq!(server.list_xattr(&user(0), 11).unwrap(), b"user.a\0trusted.b\0");
+    assert_eq!(server.list_xattr(&user(7), 11).unwrap(), b"user.a\0");
+    let acl = server.get_xattr(&user(0), 11, b"system.posix_acl_access".to_vec());
+    assert_eq!(acl, Err(errno(libc::EOPNOTSUPP)));
+}
+
+/// With two readers, the second fsync that waits does not take the last one with it.
+#[test]
+fn an_fsync_never_takes_the_last_reader() {
+    let (fake, server) = server(FileKind::Regular);
+    let (tx, rx) = channel();
+    let held = fake.hold.lock().unwrap();
+    let first = {
+        let (server, tx) = (server.clone(), tx.clone());
+        std::thread::spawn(move || {
+            server.fsync(user(0), 11, false, Box::new(move |r| tx.send(r).unwrap()));
+        })
+    };
+    while server.waiting.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    for _ in 0..10 {
+        let tx = tx.clone();
+        server.fsync(user(0), 12, true, Box::new(move |r| tx.send(r).unwrap()));
+    }
+    assert!(rx.try_recv().is_err(), "an fsync was answered while the disk held it");
+    drop(held);
+    for _ in 0..11 {
+        assert_eq!(rx.recv_timeout(Duration::from_secs(10)).unwrap(), Ok(Reply::Done));
+    }
+    first.join().unwrap();
+}

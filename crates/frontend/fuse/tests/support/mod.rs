@@ -1,0 +1,410 @@
+//! A file service in memory: just enough of POSIX to exercise the mount, no durability.
+
+use siftfs_base::{Clock, InodeNr, Result, SystemClock, Timestamp, errno};
+use siftfs_proto::*;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+
+#[derive(Clone)]
+struct Node {
+    attr: Attr,
+    data: Vec<u8>,
+    names: BTreeMap<Vec<u8>, InodeNr>,
+    parent: InodeNr,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    lookups: u64,
+    opens: u64,
+}
+
+pub struct State {
+    nodes: HashMap<InodeNr, Node>,
+    handles: HashMap<u64, InodeNr>,
+    next_ino: InodeNr,
+    next_handle: u64,
+    /// Every request's name, for counting.
+    pub log: Vec<&'static str>,
+}
+
+pub struct Mem {
+    pub state: Mutex<State>,
+    clock: SystemClock,
+}
+
+impl Mem {
+    pub fn new() -> Self {
+        let clock = SystemClock::default();
+        let mut state = State {
+            nodes: HashMap::new(),
+            handles: HashMap::new(),
+            next_ino: 11,
+            next_handle: 1,
+            log: Vec::new(),
+        };
+        let root = node(ROOT_INO, FileKind::Directory, 0o755, (0, 0), clock.now());
+        state.nodes.insert(ROOT_INO, root);
+        Self { state: Mutex::new(state), clock }
+    }
+
+    /// Inodes in memory, the root included.
+    pub fn inodes(&self) -> usize {
+        self.state.lock().unwrap().nodes.len()
+    }
+}
+
+fn node(ino: InodeNr, kind: FileKind, perm: u16, owner: (u32, u32), now: Timestamp) -> Node {
+    let nlink = if kind == FileKind::Directory { 2 } else { 1 };
+    let attr = Attr {
+        ino,
+        generation: 7,
+        kind,
+        perm,
+        nlink,
+        uid: owner.0,
+        gid: owner.1,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        crtime: now,
+    };
+    Node {
+        attr,
+        data: Vec::new(),
+        names: BTreeMap::new(),
+        parent: ROOT_INO,
+        xattrs: BTreeMap::new(),
+        lookups: 0,
+        opens: 0,
+    }
+}
+
+impl State {
+    fn get(&mut self, ino: InodeNr) -> Result<&mut Node> {
+        self.nodes.get_mut(&ino).ok_or(errno(libc::ESTALE))
+    }
+
+    fn find(&mut self, parent: InodeNr, name: &[u8]) -> Result<InodeNr> {
+        self.get(parent)?.names.get(name).copied().ok_or(errno(libc::ENOENT))
+    }
+
+    fn add(&mut self, parent: InodeNr, name: &[u8], mut new: Node) -> Result<Attr> {
+        if self.find(parent, name).is_ok() {
+            return Err(errno(libc::EEXIST));
+        }
+        let ino = self.next_ino;
+        self.next_ino += 1;
+        new.attr.ino = ino;
+        new.parent = parent;
+        new.lookups = 1;
+        let attr = new.attr.clone();
+        self.nodes.insert(ino, new);
+        let dir = self.get(parent)?;
+        dir.names.insert(name.to_vec(), ino);
+        dir.attr.mtime = attr.crtime;
+        dir.attr.ctime = attr.crtime;
+        dir.attr.nlink += u32::from(attr.kind == FileKind::Directory);
+        Ok(attr)
+    }
+
+    fn drop_unused(&mut self, ino: InodeNr) {
+        if let Some(n) = self.nodes.get(&ino)
+            && n.attr.nlink == 0
+            && n.lookups == 0
+            && n.opens == 0
+        {
+            self.nodes.remove(&ino);
+        }
+    }
+
+    fn remove(&mut self, parent: InodeNr, name: &[u8], now: Timestamp) -> Result<()> {
+        let ino = self.find(parent, name)?;
+        let dir = self.get(parent)?;
+        dir.names.remove(name);
+        dir.attr.mtime = now;
+        dir.attr.ctime = now;
+        let n = self.get(ino)?;
+        n.attr.ctime = now;
+        let is_dir = n.attr.kind == FileKind::Directory;
+        n.attr.nlink = if is_dir { 0 } else { n.attr.nlink - 1 };
+        if is_dir {
+            self.get(parent)?.attr.nlink -= 1;
+        }
+        self.drop_unused(ino);
+        Ok(())
+    }
+
+    fn open(&mut self, ino: InodeNr) -> Result<Handle> {
+        self.get(ino)?.opens += 1;
+        let h = self.next_handle;
+        self.next_handle += 1;
+        self.handles.insert(h, ino);
+        Ok(Handle(h))
+    }
+
+    fn resize(&mut self, ino: InodeNr, size: u64, now: Timestamp) -> Result<()> {
+        let n = self.get(ino)?;
+        n.data.resize(size as usize, 0);
+        n.attr.size = size;
+        n.attr.blocks = size.div_ceil(4096) * 8;
+        n.attr.mtime = now;
+        n.attr.ctime = now;
+        Ok(())
+    }
+
+    fn kill(&mut self, ino: InodeNr) -> Result<()> {
+        let n = self.get(ino)?;
+        n.attr.perm &= !0o4000;
+        if n.attr.perm & 0o10 != 0 {
+            n.attr.perm &= !0o2000;
+        }
+        n.xattrs.remove(b"security.capability".as_slice());
+        Ok(())
+    }
+
+    fn set_attr(&mut self, ino: InodeNr, set: &SetAttr, now: Timestamp) -> Result<Attr> {
+        if set.kill_priv {
+            self.kill(ino)?;
+        }
+        if let Some(size) = set.size {
+            self.resize(ino, size, now)?;
+        }
+        let at = |t: SetTime| match t {
+            SetTime::Now => now,
+            SetTime::At(t) => t,
+        };
+        let a = &mut self.get(ino)?.attr;
+        a.perm = set.perm.unwrap_or(a.perm);
+        a.uid = set.uid.unwrap_or(a.uid);
+        a.gid = set.gid.unwrap_or(a.gid);
+        a.atime = set.atime.map_or(a.atime, at);
+        a.mtime = set.mtime.map_or(a.mtime, at);
+        a.ctime = now;
+        Ok(a.clone())
+    }
+
+    fn rename(&mut self, r: (InodeNr, &[u8], InodeNr, &[u8]), m: RenameMode) -> Result<()> {
+        let (parent, name, new_parent, new_name) = r;
+        let ino = self.find(parent, name)?;
+        let target = self.find(new_parent, new_name).ok();
+        match (m, target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(errno(libc::EEXIST)),
+            (RenameMode::Exchange, None) => return Err(errno(libc::ENOENT)),
+            (RenameMode::Exchange, Some(t)) => {
+                self.get(parent)?.names.insert(name.to_vec(), t);
+            }
+            (_, Some(t)) => {
+                self.get(parent)?.names.remove(name);
+                self.get(t)?.attr.nlink -= 1;
+                self.drop_unused(t);
+            }
+            (_, None) => {
+                self.get(parent)?.names.remove(name);
+            }
+        }
+        self.get(new_parent)?.names.insert(new_name.to_vec(), ino);
+        Ok(())
+    }
+
+    fn read_dir(&mut self, handle: Handle, cookie: u64, plus: bool) -> Result<Vec<DirEntry>> {
+        let ino = *self.handles.get(&handle.0).ok_or(errno(libc::EBADF))?;
+        let dir = self.get(ino)?.clone();
+        let dots = [(b".".to_vec(), ino), (b"..".to_vec(), dir.parent)];
+        let mut out = Vec::new();
+        for (i, (name, ino)) in dots.into_iter().chain(dir.names).enumerate() {
+            if i as u64 >= cookie && out.len() < 20 {
+                let n = self.get(ino)?;
+                n.lookups += u64::from(plus && i >= 2);
+                let attr = plus.then(|| n.attr.clone());
+                let kind = n.attr.kind;
+                out.push(DirEntry { ino, cookie: i as u64 + 1, kind, name, attr });
+            }
+        }
+        Ok(out)
+    }
+
+    fn write(&mut self, ino: InodeNr, offset: u64, data: &[u8], now: Timestamp) -> Result<Reply> {
+        let end = offset + data.len() as u64;
+        if end > self.get(ino)?.attr.size {
+            self.resize(ino, end, now)?;
+        }
+        let n = self.get(ino)?;
+        n.data[offset as usize..end as usize].copy_from_slice(data);
+        n.attr.mtime = now;
+        n.attr.ctime = now;
+        Ok(Reply::Written { len: data.len() as u32 })
+    }
+
+    fn allocate(
+        &mut self,
+        ino: InodeNr,
+        mode: Allocate,
+        r: (u64, u64),
+        t: Timestamp,
+    ) -> Result<()> {
+        let (start, end) = (r.0, r.0 + r.1);
+        let size = self.get(ino)?.attr.size;
+        if matches!(mode, Allocate::Grow | Allocate::ZeroRange) && end > size {
+            self.resize(ino, end, t)?;
+        }
+        if !matches!(mode, Allocate::Grow | Allocate::KeepSize) {
+            let n = self.get(ino)?;
+            let end = end.min(n.attr.size) as usize;
+            n.data[(start as usize).min(end)..end].fill(0);
+        }
+        Ok(())
+    }
+}
+
+impl FileService for Mem {
+    fn call(&self, _: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
+        let now = self.clock.now();
+        let owner = (cred.uid, cred.gid);
+        let mut s = self.state.lock().unwrap();
+        s.log.push(name_of(&req));
+        match req {
+            Request::Lookup { parent, name } => {
+                let ino = s.find(parent, &name)?;
+                let n = s.get(ino)?;
+                n.lookups += 1;
+                Ok(Reply::Entry(n.attr.clone()))
+            }
+            Request::Forget { ino, count } => {
+                let n = s.get(ino)?;
+                n.lookups = n.lookups.checked_sub(count).expect("more forgets than lookups");
+                s.drop_unused(ino);
+                Ok(Reply::Done)
+            }
+            Request::GetAttr { ino } => Ok(Reply::Attr(s.get(ino)?.attr.clone())),
+            Request::SetAttr { ino, set } => s.set_attr(ino, &set, now).map(Reply::Attr),
+            Request::ReadLink { ino } => Ok(Reply::Data(s.get(ino)?.data.clone())),
+            Request::MakeNode { parent, name, kind, perm, rdev } => {
+                let mut n = node(0, kind, perm, owner, now);
+                n.attr.rdev = rdev;
+                s.add(parent, &name, n).map(Reply::Entry)
+            }
+            Request::MakeDir { parent, name, perm } => {
+                let n = node(0, FileKind::Directory, perm, owner, now);
+                s.add(parent, &name, n).map(Reply::Entry)
+            }
+            Request::Symlink { parent, name, target } => {
+                let mut n = node(0, FileKind::Symlink, 0o777, owner, now);
+                n.attr.size = target.len() as u64;
+                n.data = target;
+                s.add(parent, &name, n).map(Reply::Entry)
+            }
+            Request::Link { ino, parent, name } => {
+                s.get(parent)?.names.insert(name, ino);
+                let n = s.get(ino)?;
+                n.attr.nlink += 1;
+                n.lookups += 1;
+                Ok(Reply::Entry(n.attr.clone()))
+            }
+            Request::Unlink { parent, name } | Request::RemoveDir { parent, name } => {
+                s.remove(parent, &name, now).map(|()| Reply::Done)
+            }
+            Request::Rename { parent, name, new_parent, new_name, mode } => {
+                s.rename((parent, &name, new_parent, &new_name), mode).map(|()| Reply::Done)
+            }
+            Request::Create { parent, name, perm } => {
+                let n = node(0, FileKind::Regular, perm, owner, now);
+                let attr = s.add(parent, &name, n)?;
+                let handle = s.open(attr.ino)?;
+                Ok(Reply::Created { attr, handle })
+            }
+            Request::Open { ino, truncate, kill_priv, .. } => {
+                if truncate {
+                    s.resize(ino, 0, now)?;
+                }
+                if kill_priv {
+                    s.kill(ino)?;
+                }
+                s.open(ino).map(|handle| Reply::Opened { handle })
+            }
+            Request::OpenDir { ino } => s.open(ino).map(|handle| Reply::Opened { handle }),
+            Request::Release { handle } => {
+                let ino = s.handles.remove(&handle.0).ok_or(errno(libc::EBADF))?;
+                s.get(ino)?.opens -= 1;
+                s.drop_unused(ino);
+                Ok(Reply::Done)
+            }
+            Request::Read { ino, offset, len } => {
+                let data = &s.get(ino)?.data;
+                let start = (offset as usize).min(data.len());
+                let end = (start + len as usize).min(data.len());
+                Ok(Reply::Data(data[start..end].to_vec()))
+            }
+            Request::Write { ino, offset, data, append, kill_priv } => {
+                assert!(!append);
+                if kill_priv {
+                    s.kill(ino)?;
+                }
+                s.write(ino, offset, &data, now)
+            }
+            Request::Fsync { .. } => Ok(Reply::Done),
+            Request::Allocate { ino, mode, offset, len } => {
+                s.allocate(ino, mode, (offset, len), now).map(|()| Reply::Done)
+            }
+            Request::Seek { ino, offset, whence } => {
+                let size = s.get(ino)?.attr.size;
+                match whence {
+                    _ if offset >= size => Err(errno(libc::ENXIO)),
+                    Seek::Data => Ok(Reply::Offset(offset)),
+                    Seek::Hole => Ok(Reply::Offset(size)),
+                }
+            }
+            Request::ReadDir { handle, cookie, plus, .. } => {
+                s.read_dir(handle, cookie, plus).map(Reply::Dir)
+            }
+            Request::GetXattr { ino, name } => {
+                let value = s.get(ino)?.xattrs.get(&name).cloned();
+                value.map(Reply::Data).ok_or(errno(libc::ENODATA))
+            }
+            Request::ListXattr { ino } => {
+                Ok(Reply::Names(s.get(ino)?.xattrs.keys().cloned().collect()))
+            }
+            Request::SetXattr { ino, name, value, mode } => {
+                let x = &mut s.get(ino)?.xattrs;
+                match (mode, x.contains_key(&name)) {
+                    (XattrMode::Create, true) => Err(errno(libc::EEXIST)),
+                    (XattrMode::Replace, false) => Err(errno(libc::ENODATA)),
+                    _ => {
+                        x.insert(name, value);
+                        Ok(Reply::Done)
+                    }
+                }
+            }
+            Request::RemoveXattr { ino, name } => {
+                let old = s.get(ino)?.xattrs.remove(&name);
+                old.map(|_| Reply::Done).ok_or(errno(libc::ENODATA))
+            }
+            Request::StatFs => Ok(Reply::Statfs(StatFs {
+                block_size: 4096,
+                blocks: 1000,
+                free: 900,
+                available: 850,
+                files: 500,
+                files_free: 400,
+                name_max: 255,
+            })),
+            Request::SyncAll => Ok(Reply::Done),
+            Request::Checkpoint | Request::Status => Ok(Reply::Json("{}".into())),
+        }
+    }
+}
+
+fn name_of(req: &Request) -> &'static str {
+    match req {
+        Request::Lookup { .. } => "lookup",
+        Request::Forget { .. } => "forget",
+        Request::GetAttr { .. } => "getattr",
+        Request::GetXattr { .. } => "getxattr",
+        Request::SetAttr { .. } => "setattr",
+        Request::Read { .. } => "read",
+        Request::Write { .. } => "write",
+        Request::Open { .. } => "open",
+        Request::Fsync { .. } => "fsync",
+        _ => "other",
+    }
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Says what is missing for the tests, and fails. A test that was skipped in silence proves
+# nothing, so none is.
+set -u
+PATH="$PATH:/usr/sbin:/sbin"
+bad=0
+wrong() {
+    echo "cannot test here: $1" >&2
+    bad=1
+}
+
+[ "$(id -u)" = 0 ] || wrong "mounting needs root; run as root"
+[ -c /dev/fuse ] || modprobe fuse 2>/dev/null || true
+[ -c /dev/fuse ] || wrong "no /dev/fuse; load the kernel's fuse module"
+[ -c /dev/loop-control ] || modprobe loop 2>/dev/null || true
+[ -c /dev/loop-control ] || wrong "no /dev/loop-control; load the kernel's loop module"
+
+if [ "$bad" = 0 ]; then
+    dir=$(mktemp -d)
+    truncate -s 8M "$dir/image"
+    mke2fs -q -F -t ext4 "$dir/image" || wrong "mke2fs does not work"
+    mkdir "$dir/mount"
+    if mount -t ext4 -o loop,ro "$dir/image" "$dir/mount"; then
+        umount "$dir/mount"
+    else
+        wrong "the kernel's ext4 cannot be mounted from a loop device"
+    fi
+    rm -rf "$dir"
+fi
+exit "$bad"

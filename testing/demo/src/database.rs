@@ -1,0 +1,225 @@
+//! SQLite under concurrent transactions, through its own shell.
+
+use crate::place::{Failed, Place, Result, failed, run};
+use crate::volume::Volume;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// One database per journal mode, each with its writers.
+const MODES: [&str; 2] = ["wal", "delete"];
+const WRITERS: u64 = 2;
+
+/// Newest acknowledged transaction of each writer; each writer numbers its own from 1.
+#[derive(Clone, Debug, Default)]
+pub struct Acknowledged(BTreeMap<(usize, u64), u64>);
+
+impl Acknowledged {
+    /// Transactions in all.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// Takes over what a job ended with.
+    pub fn add(&mut self, later: Self) {
+        for (writer, n) in later.0 {
+            let known = self.0.entry(writer).or_default();
+            *known = (*known).max(n);
+        }
+    }
+
+    fn of(&self, writer: (usize, u64)) -> u64 {
+        self.0.get(&writer).copied().unwrap_or(0)
+    }
+}
+
+fn path(volume: &Volume, mode: usize) -> PathBuf {
+    volume.dir.join(format!("{}.sqlite", MODES[mode]))
+}
+
+fn sql(database: &Path, script: &str) -> Result<String> {
+    let database = crate::place::arg(database)?;
+    run("sqlite3", &["-bail", "-batch", "-cmd", ".timeout 60000", database, script])
+}
+
+/// Makes the databases.
+pub fn create(volume: &Volume) -> Result<()> {
+    for (i, mode) in MODES.iter().enumerate() {
+        let script = format!(
+            "PRAGMA journal_mode={mode}; CREATE TABLE log(writer INTEGER, n INTEGER, \
+             payload TEXT, PRIMARY KEY(writer, n));"
+        );
+        sql(&path(volume, i), &script)?;
+    }
+    Ok(())
+}
+
+/// Every acknowledged transaction is there, and SQLite finds its databases whole.
+pub fn verify(volume: &Volume, acks: &Acknowledged) -> Result<()> {
+    for (i, mode) in MODES.iter().enumerate() {
+        let database = path(volume, i);
+        let check = sql(&database, "PRAGMA integrity_check;")?;
+        if check.trim() != "ok" {
+            return Err(Failed(format!("{mode} database: integrity_check says {check}")));
+        }
+        for writer in 0..WRITERS {
+            let n = acks.of((i, writer));
+            let query = format!(
+                "SELECT count(*) FROM log WHERE writer={writer} AND n<={n} AND length(payload)=400;"
+            );
+            let found = sql(&database, &query)?;
+            if found.trim() != n.to_string() {
+                return Err(Failed(format!(
+                    "{mode} database, writer {writer}: {n} transactions were acknowledged, \
+                     {} are there",
+                    found.trim()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writers at work.
+pub struct Job {
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+    writers: Vec<((usize, u64), Child, JoinHandle<u64>)>,
+}
+
+impl Job {
+    /// Starts all writers; each goes on after its newest acknowledged transaction. What is
+    /// acknowledged is also logged to a file outside the mount.
+    pub fn start(place: &Place, volume: &Volume, acks: &Acknowledged) -> Result<Self> {
+        let log = place.path("acknowledged");
+        let log = File::options().create(true).append(true).open(log).map_err(failed("log"))?;
+        let log = Arc::new(Mutex::new(log));
+        let mut job = Self { stop: Arc::default(), count: Arc::default(), writers: Vec::new() };
+        for mode in 0..MODES.len() {
+            for writer in 0..WRITERS {
+                // A transaction may have been committed and its acknowledgement lost in the crash.
+                let query = format!("SELECT max(n) FROM log WHERE writer={writer};");
+                let there = sql(&path(volume, mode), &query)?.trim().parse().unwrap_or(0);
+                let from = acks.of((mode, writer)).max(there);
+                job.add(volume, (mode, writer), from, log.clone())?;
+            }
+        }
+        Ok(job)
+    }
+
+    fn add(
+        &mut self,
+        volume: &Volume,
+        id: (usize, u64),
+        from: u64,
+        log: Arc<Mutex<File>>,
+    ) -> Result<()> {
+        let mut shell = Command::new("sqlite3")
+            .args(["-bail", "-batch"])
+            .arg(path(volume, id.0))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed("sqlite3"))?;
+        let (Some(input), Some(output)) = (shell.stdin.take(), shell.stdout.take()) else {
+            return Err(Failed("sqlite3 without pipes".into()));
+        };
+        let (stop, count) = (self.stop.clone(), self.count.clone());
+        let thread = std::thread::spawn(move || {
+            let acknowledge = |n: u64| {
+                count.fetch_add(1, Ordering::Relaxed);
+                if let Ok(mut log) = log.lock() {
+                    let _ = writeln!(log, "{} {} {n}", MODES[id.0], id.1);
+                }
+            };
+            write_until(&stop, input, output, (id.1, from), acknowledge)
+        });
+        self.writers.push((id, shell, thread));
+        Ok(())
+    }
+
+    /// Transactions acknowledged so far.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Lets the writers work.
+    pub fn run_for(&self, place: &Place, time: Duration) -> Result<()> {
+        let bar = crate::place::bar(u64::try_from(time.as_millis()).unwrap_or(0), "transactions");
+        let start = Instant::now();
+        while start.elapsed() < time {
+            place.go_on()?;
+            std::thread::sleep(Duration::from_millis(50));
+            bar.set_position(u64::try_from(start.elapsed().as_millis()).unwrap_or(0));
+            bar.set_message(format!("{} transactions", self.count()));
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// Stops the writers and returns what was acknowledged.
+    pub fn stop(mut self) -> Acknowledged {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut acks = Acknowledged::default();
+        for (id, mut shell, thread) in std::mem::take(&mut self.writers) {
+            let end = Instant::now() + Duration::from_secs(20);
+            while !thread.is_finished() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = shell.kill();
+            let _ = shell.wait();
+            acks.0.insert(id, thread.join().unwrap_or(0));
+        }
+        acks
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for (_, shell, _) in &mut self.writers {
+            let _ = shell.kill();
+            let _ = shell.wait();
+        }
+    }
+}
+
+/// One transaction after the other until told to stop or the shell gives up (it stops at the
+/// first error); returns the newest acknowledged one.
+fn write_until(
+    stop: &AtomicBool,
+    mut input: std::process::ChildStdin,
+    output: ChildStdout,
+    (writer, from): (u64, u64),
+    acknowledge: impl Fn(u64),
+) -> u64 {
+    let mut lines = BufReader::new(output).lines();
+    let mut newest = from;
+    if writeln!(input, ".timeout 60000\nPRAGMA synchronous=FULL;").is_err() {
+        return newest;
+    }
+    while !stop.load(Ordering::Relaxed) {
+        let n = newest + 1;
+        let sent = writeln!(
+            input,
+            "BEGIN IMMEDIATE; INSERT INTO log VALUES({writer}, {n}, hex(randomblob(200))); \
+             COMMIT; SELECT 'done', {n};"
+        );
+        let answer = lines.next();
+        match (sent, answer) {
+            (Ok(()), Some(Ok(line))) if line == format!("done|{n}") => {
+                newest = n;
+                acknowledge(n);
+            }
+            _ => break,
+        }
+    }
+    newest
+}

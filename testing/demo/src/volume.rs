@@ -1,0 +1,140 @@
+//! The volume under test, driven through the `siftfs` command as a user would.
+
+use crate::place::{Failed, Place, Result, arg, failed, output, run, step};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A volume and where it is mounted.
+pub struct Volume {
+    siftfs: PathBuf,
+    image: PathBuf,
+    /// Where it is mounted.
+    pub dir: PathBuf,
+}
+
+/// Counts at the storage backend since the mount.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Io {
+    /// Writes that a caller waited for.
+    pub writes: u64,
+    /// Flushes that a caller waited for.
+    pub flushes: u64,
+    /// Bytes written to staging.
+    pub staged_bytes: u64,
+    /// Bytes written to the journal.
+    pub journal_bytes: u64,
+    /// Bytes written to the ext4 area.
+    pub checkpoint_bytes: u64,
+}
+
+impl Volume {
+    /// `siftfs mkfs` in a file.
+    pub fn make(place: &Place, size: &str) -> Result<Self> {
+        let exe = std::env::current_exe().map_err(failed("own path"))?;
+        let siftfs = exe.with_file_name("siftfs");
+        let dir = place.mount_point("mount")?;
+        let volume = Self { siftfs, image: place.path("volume"), dir };
+        step(&format!("siftfs mkfs --size {size}"), || {
+            volume.siftfs(&["mkfs", arg(&volume.image)?, "--size", size])
+        })?;
+        Ok(volume)
+    }
+
+    fn siftfs(&self, args: &[&str]) -> Result<String> {
+        run(&self.siftfs, args)
+    }
+
+    /// `siftfs mount`.
+    pub fn mount(&self) -> Result<()> {
+        self.siftfs(&["mount", arg(&self.image)?, arg(&self.dir)?]).map(drop)
+    }
+
+    /// `siftfs umount`.
+    pub fn unmount(&self) -> Result<()> {
+        step("siftfs umount", || self.siftfs(&["umount", arg(&self.dir)?]).map(drop))
+    }
+
+    /// `siftfs sync`.
+    pub fn sync(&self) -> Result<()> {
+        self.siftfs(&["sync", arg(&self.dir)?]).map(drop)
+    }
+
+    /// `siftfs checkpoint`.
+    pub fn checkpoint(&self) -> Result<()> {
+        step("siftfs checkpoint", || self.siftfs(&["checkpoint", arg(&self.dir)?]).map(drop))
+    }
+
+    fn status(&self) -> Result<Value> {
+        let text = self.siftfs(&["status", arg(&self.dir)?, "--json"])?;
+        serde_json::from_str(&text).map_err(|e| Failed(format!("status: {e}")))
+    }
+
+    /// Counts from `siftfs status --json`.
+    pub fn io(&self) -> Result<Io> {
+        let status = self.status()?;
+        let count = |region: &str, origin: &str, what: &str| {
+            let path = format!("/runtime/storage/{region}/{origin}/{what}");
+            let n = status.pointer(&path).and_then(Value::as_u64);
+            n.ok_or_else(|| Failed(format!("status has no number at {path}")))
+        };
+        let regions = ["area", "staging", "journal", "header"];
+        let sum = |origin: &str, what: &str| {
+            regions.iter().map(|r| count(r, origin, what)).sum::<Result<u64>>()
+        };
+        let bytes = |region: &str| {
+            let origins = ["foreground", "background"];
+            origins.iter().map(|o| count(region, o, "write_bytes")).sum::<Result<u64>>()
+        };
+        Ok(Io {
+            writes: sum("foreground", "writes")?,
+            flushes: sum("foreground", "flushes")?,
+            staged_bytes: bytes("staging")?,
+            journal_bytes: bytes("journal")?,
+            checkpoint_bytes: bytes("area")?,
+        })
+    }
+
+    /// SIGKILL of the daemon, found through the status, and waits until it is gone.
+    pub fn kill_daemon(&self) -> Result<()> {
+        let pid = self.status()?["pid"].as_i64().and_then(|p| i32::try_from(p).ok());
+        let pid = pid.and_then(rustix::process::Pid::from_raw);
+        let pid = pid.ok_or_else(|| Failed("status has no pid".into()))?;
+        let process = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|e| Failed(format!("daemon {pid:?}: {e}")))?;
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL)
+            .map_err(|e| Failed(format!("kill: {e}")))?;
+        let mut fds = [PollFd::new(&process, PollFlags::IN)];
+        let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+        match poll(&mut fds, Some(&limit)) {
+            Ok(1) => Ok(()),
+            _ => Err(Failed("the daemon does not die of SIGKILL".into())),
+        }
+    }
+
+    /// `e2fsck -fn` must find nothing at all.
+    pub fn e2fsck(&self) -> Result<()> {
+        step("e2fsck -fn", || {
+            let out = output("e2fsck", &["-fn", arg(&self.image)?])?;
+            if out.status.code() == Some(0) {
+                return Ok(());
+            }
+            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            Err(Failed(format!("e2fsck found damage ({}):\n{text}", out.status)))
+        })
+    }
+
+    /// Runs `work` on the volume's file as the kernel's ext4 shows it.
+    pub fn with_kernel_mount<T>(
+        &self,
+        place: &Place,
+        work: impl FnOnce(&Path) -> Result<T>,
+    ) -> Result<T> {
+        let dir = place.mount_point("kernel")?;
+        run("mount", &["-t", "ext4", "-o", "loop,ro", arg(&self.image)?, arg(&dir)?])?;
+        let result = work(&dir);
+        run("umount", &[arg(&dir)?])?;
+        result
+    }
+}
