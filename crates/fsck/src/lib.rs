@@ -1,1 +1,107 @@
-//! siftfs-fsck
+//! Checks a volume's header, staging lanes and journal, and the marker in its ext4 superblocks.
+//! It only reads. The area's own structures are e2fsck's business.
+//!
+//! Shares the format's declarations with what it checks, and nothing else: searching, scanning
+//! and judging are written here again, from the format's description.
+
+mod header;
+mod journal;
+mod lanes;
+mod ring;
+mod superblock;
+
+use siftfs_base::Error;
+use siftfs_device::Device;
+use siftfs_log::{HostRecord, ServiceRecord, StaticHeader};
+
+/// How bad a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; nothing is wrong.
+    Info,
+    /// Something is damaged or out of step, but nothing is lost and the next mount or recovery
+    /// puts it right.
+    Warning,
+    /// State is lost, or the volume cannot be used as it is.
+    Error,
+}
+
+/// One thing found.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Stable name for scripts, such as `header.copy`.
+    pub code: &'static str,
+    /// What was found and where, for people.
+    pub text: String,
+}
+
+/// What the checks know and have found.
+pub(crate) struct Check<'a> {
+    pub dev: &'a dyn Device,
+    pub findings: Vec<Finding>,
+}
+
+/// The header that the rest is checked against.
+pub(crate) struct Volume {
+    pub header: StaticHeader,
+    pub host: HostRecord,
+    pub service: ServiceRecord,
+}
+
+impl Check<'_> {
+    fn add(&mut self, severity: Severity, code: &'static str, text: impl Into<String>) {
+        self.findings.push(Finding { severity, code, text: text.into() });
+    }
+    pub fn info(&mut self, code: &'static str, text: impl Into<String>) {
+        self.add(Severity::Info, code, text);
+    }
+    pub fn warn(&mut self, code: &'static str, text: impl Into<String>) {
+        self.add(Severity::Warning, code, text);
+    }
+    pub fn error(&mut self, code: &'static str, text: impl Into<String>) {
+        self.add(Severity::Error, code, text);
+    }
+    /// An error met while reading `what`: the medium's, or a structure's that cannot be.
+    pub fn failed(&mut self, code: &'static str, what: &str, e: &Error) {
+        let code = match e {
+            Error::Io { .. } => "io",
+            Error::Incompatible(_) => "incompatible",
+            _ => code,
+        };
+        self.error(code, format!("{what}: {e}"));
+    }
+    /// `len` bytes at `offset`, or a finding.
+    pub fn read(&mut self, offset: u64, len: usize, what: &str) -> Option<Vec<u8>> {
+        if offset.checked_add(len as u64).is_none_or(|e| e > self.dev.size()) {
+            return None;
+        }
+        let mut buf = vec![0; len];
+        match self.dev.read(offset, &mut buf) {
+            Ok(()) => Some(buf),
+            Err(e) => {
+                self.failed("io", what, &e);
+                None
+            }
+        }
+    }
+}
+
+/// Checks everything but the ext4 structures; an empty list, or one of [`Severity::Info`]
+/// alone, is a sound log. Nothing is written.
+pub fn check(dev: &dyn Device) -> Vec<Finding> {
+    let mut check = Check { dev, findings: Vec::new() };
+    let primary = superblock::primary(&mut check);
+    if let Some(volume) = header::check(&mut check, primary.as_ref()) {
+        superblock::check_marker(&mut check, &volume, primary.as_ref());
+        lanes::check(&mut check, &volume);
+        journal::check(&mut check, &volume);
+    }
+    check.findings
+}
+
+#[cfg(test)]
+#[path = "lib_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! Placement: puts Frontend-facing endpoint, Runtime and Service together in one process (the
 //! `local` profile), and does what needs both: mkfs, mount, unmount, recovery.
 
+mod discard;
 mod link;
 mod marker;
 mod mkfs;
@@ -127,6 +128,19 @@ fn open_file(path: &Path, opts: &OpenOptions) -> Result<Arc<dyn Device>> {
 pub fn recover(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<RecoverReport> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     Volume::read(open_file(path, opts)?, true)?.recover(&clock, opts, progress)
+}
+
+/// Gives the log of a volume up: see [`discard_log_on`].
+pub fn discard_log(path: &Path, opts: &OpenOptions) -> Result<()> {
+    discard_log_on(open_file(path, opts)?)
+}
+
+/// Forgets everything that lies in the log alone and clears the marker, for a dirty volume whose
+/// log is lost (rule R16). What had been fsynced since the last checkpoint may be lost, and the
+/// file system may be inconsistent: e2fsck must follow.
+pub fn discard_log_on(dev: Arc<dyn Device>) -> Result<()> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    discard::discard_log(dev, &clock)
 }
 
 /// As [`recover`], on any device.

@@ -54,7 +54,13 @@ impl Volume {
             && self.view.area.as_ref().is_some_and(|a| a.checksum_ok && !a.marker)
     }
 
-    fn storage(&self) -> Result<Storage> {
+    /// The header as read.
+    pub fn view(&self) -> &HeaderView {
+        &self.view
+    }
+
+    /// The volume's regions.
+    pub fn storage(&self) -> Result<Storage> {
         Storage::new(self.dev.clone(), &region_descs(&self.view.header))
     }
 
@@ -123,7 +129,7 @@ impl Volume {
         report.journal_read_bytes = replayed.journal.bytes;
         progress("replaying the journal", 1, 1);
 
-        let ends = self.scan_ends(&storage, &old, &service)?;
+        let (ends, found) = self.scan(&storage, &old, &service, progress, report)?;
         let key = LogKey { epoch, nonce: nonce()? };
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         let recovering = HostRecord {
@@ -147,88 +153,57 @@ impl Volume {
             lane_upto: pair.driver.with_inline(|s| s.durable().lane_tails.clone()),
         };
         pair.runtime.begin_recovery(base);
-        self.apply_lanes(&storage, &old, &ends, &pair, progress, report)?;
+        let total = found.len() as u64;
+        for (done, record) in (1..).zip(found) {
+            report.staged_applied += u64::from(pair.runtime.apply(record)?);
+            progress("applying staged transactions", done, total);
+        }
         report.orphans = pair.runtime.finish_recovery(floor)?;
         pair.driver.with_inline(|s| s.advance_lanes(&ends))?;
         close_pair(pair)
     }
 
-    fn scanner(
-        storage: &Storage,
-        old: &HostRecord,
-        lane: usize,
-        tail: u64,
-        end: u64,
-    ) -> Result<LaneScanner> {
-        let id = LaneId(u16::try_from(lane).expect("at most 16 lanes"));
-        let region = storage.staging_reader(id)?;
-        LaneScanner::new(&region, id, old.lane_key, tail, end, false, Origin::Admin)
-    }
-
-    /// Where each lane's valid records end: recorded by an earlier recovery, or found now.
-    fn scan_ends(
+    /// The lanes' valid records in LSN order, and where each lane ends: recorded by an earlier
+    /// recovery, or found now. Each staged byte is read once; heads and items are kept (a small
+    /// part of the lanes), data is not.
+    fn scan(
         &self,
         storage: &Storage,
         old: &HostRecord,
         service: &Service,
-    ) -> Result<Vec<u64>> {
+        progress: Progress<'_>,
+        report: &mut RecoverReport,
+    ) -> Result<(Vec<u64>, Vec<FoundRecord>)> {
         let mut ends = Vec::new();
-        for (lane, tail) in service.durable().lane_tails.iter().enumerate() {
-            let recorded = old.lane_ends.get(lane).copied().unwrap_or(OPEN_END);
-            let mut scanner = Self::scanner(storage, old, lane, *tail, recorded)?;
-            while scanner.next_record()?.is_some() {}
+        let mut found = Vec::new();
+        for (id, tail) in self.lane_ids().zip(&service.durable().lane_tails) {
+            let recorded = old.lane_ends.get(usize::from(id.0)).copied().unwrap_or(OPEN_END);
+            let region = storage.staging_reader(id)?;
+            let key = old.lane_key;
+            let mut scanner =
+                LaneScanner::new(&region, id, key, *tail, recorded, false, Origin::Admin)?;
+            while let Some(record) = scanner.next_record()? {
+                let header = record.head.header;
+                progress("reading staged transactions", header.end() - tail, region.len());
+                found.push(FoundRecord {
+                    record: RecordRef {
+                        lane: header.lane,
+                        pos: header.params.pos,
+                        len: header.layout.len,
+                        lsn: header.params.lsn,
+                        crc: header.crc,
+                        data_start: header.layout.data_offset,
+                    },
+                    items: record.head.items,
+                });
+            }
+            report.staging_read_bytes += scanner.counts().bytes;
             ends.push(scanner.end());
         }
         check_lane_ends(&ends)?;
-        Ok(ends.iter().map(|e| e.pos).collect())
-    }
-
-    /// Applies the staged transactions of all lanes in LSN order.
-    fn apply_lanes(
-        &self,
-        storage: &Storage,
-        old: &HostRecord,
-        ends: &[u64],
-        pair: &Pair,
-        progress: Progress<'_>,
-        report: &mut RecoverReport,
-    ) -> Result<()> {
-        let tails = pair.driver.with_inline(|s| s.durable().lane_tails.clone());
-        let total: u64 = ends.iter().zip(&tails).map(|(e, t)| e - t).sum();
-        let mut scanners = Vec::new();
-        let mut next = Vec::new();
-        for (lane, tail) in tails.iter().enumerate() {
-            let mut scanner = Self::scanner(storage, old, lane, *tail, ends[lane])?;
-            next.push(scanner.next_record()?);
-            scanners.push(scanner);
-        }
-        let mut done = 0;
-        while let Some(lane) = (0..next.len())
-            .filter(|l| next[*l].is_some())
-            .min_by_key(|l| next[*l].as_ref().map(|r| r.head.header.params.lsn))
-        {
-            let record = next[lane].take().expect("just seen");
-            next[lane] = scanners[lane].next_record()?;
-            let header = record.head.header;
-            done += u64::from(header.layout.len);
-            report.staged_found += 1;
-            let found = FoundRecord {
-                record: RecordRef {
-                    lane: header.lane,
-                    pos: header.params.pos,
-                    len: header.layout.len,
-                    lsn: header.params.lsn,
-                    crc: header.crc,
-                    data_start: header.layout.data_offset,
-                },
-                items: record.head.items,
-            };
-            report.staged_applied += u64::from(pair.runtime.apply(found)?);
-            progress("applying staged transactions", done, total);
-        }
-        let read = |s: &LaneScanner| s.counts().bytes;
-        report.staging_read_bytes = scanners.iter().map(read).sum::<u64>();
-        Ok(())
+        found.sort_by_key(|f| f.record.lsn);
+        report.staged_found = found.len() as u64;
+        Ok((ends.iter().map(|e| e.pos).collect(), found))
     }
 
     fn service(

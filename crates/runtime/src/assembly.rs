@@ -244,6 +244,7 @@ impl State {
                 }
                 Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, rest))?.len,
             };
+            self.note_tree(ino);
             let node = self.node_mut(ino);
             node.map_version += 1;
             let (start, stop) = (block * BLOCK_BYTES, (block + fresh) * BLOCK_BYTES);
@@ -344,6 +345,7 @@ impl State {
             }
         };
         self.node_mut(ino).map_version += 1;
+        self.note_tree(ino);
         Ok(run)
     }
 
@@ -405,7 +407,7 @@ impl State {
         for lane in &mut self.lanes {
             lane.cut_head = lane.head;
         }
-        self.overlay_added = 0;
+        (self.overlay_added, self.overlay_blocks) = (0, 0);
         self.unjournaled_since = (!self.data_dirty.is_empty()).then(|| self.clock.mono_ns());
         let txn = Transaction {
             seq,

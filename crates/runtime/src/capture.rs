@@ -179,7 +179,11 @@ impl State {
                 if dir == siftfs_proto::ROOT_INO {
                     break;
                 }
-                self.load(dir)?;
+                // A directory that was left and removed meanwhile guards nothing any more.
+                match self.load(dir) {
+                    Err(Error::Posix(libc::ESTALE)) => break,
+                    other => other?,
+                }
                 if self.node(dir).inode.nlink == 0 {
                     break;
                 }
@@ -373,8 +377,7 @@ impl State {
             let node = self.node_mut(ino);
             node.pushing.remove(start, end);
             node.overlay.insert(start, end, source);
-            self.overlay_dirty.insert(ino);
-            self.overlay_added += 1;
+            self.note_overlay(ino);
         }
         for &ino in &capture.whole {
             let size = capture.items.iter().rev().find_map(|item| match item {

@@ -308,9 +308,8 @@ impl State {
         let mapped = self.fs.map(&mut self.meta, &node.inode, block, 1)?;
         if matches!(mapped, Mapping::Mapped { unwritten: false, .. }) {
             node.overlay.insert(start, end, Source::Zero);
-            self.overlay_dirty.insert(ino);
-            self.overlay_added += 1;
             node.delta.zeros.insert(start, end);
+            self.note_overlay(ino);
             self.mark_delta(ino);
         }
         Ok(())
@@ -439,6 +438,7 @@ impl State {
             let node = self.nodes.get_mut(&ino).expect("loaded before use");
             let removed = self.fs.remove(&mut self.meta, &mut node.inode, first, end, REMOVE_STEP)?;
             node.map_version += 1;
+            self.note_tree(ino);
             self.mark_inode(ino);
             if removed.done {
                 return Ok(());
@@ -484,6 +484,7 @@ impl State {
                     let node = self.nodes.get_mut(&ino).expect("loaded before use");
                     self.fs.insert(&mut self.meta, &mut node.inode, block, run, true)?;
                     node.map_version += 1;
+                    self.note_tree(ino);
                     self.unreserve(ino, block, block + run.len);
                     self.mark_inode(ino);
                     block += run.len;
@@ -685,6 +686,7 @@ impl State {
         self.inode_dirty.remove(&ino);
         self.delta_dirty.remove(&ino);
         self.perms.remove(&ino);
+        self.untidy.remove(&ino);
         self.touch();
         Ok(())
     }

@@ -9,8 +9,6 @@ use siftfs_proto::{FileKind, RenameMode};
 
 /// Longest name in bytes.
 pub const NAME_MAX: usize = 255;
-/// Blocks an insert may allocate at worst (leaf split, index split, extent path).
-const INSERT_BLOCKS: u64 = 8;
 
 /// Is it a name an operation may bind or remove?
 pub fn check_name(name: &[u8]) -> Result<()> {
@@ -114,7 +112,7 @@ impl State {
         if is_dir && !self.node(dir).inode.can_link() {
             return Err(errno(libc::EMLINK));
         }
-        self.begin(INSERT_BLOCKS + 2)?;
+        self.begin_insert(dir, 2)?;
         if new.number.is_none() && self.fs.available_inodes() == 0 {
             return Err(self.shortage());
         }
@@ -203,7 +201,7 @@ impl State {
         if !self.node(ino).inode.can_link() {
             return Err(errno(libc::EMLINK));
         }
-        self.begin(INSERT_BLOCKS)?;
+        self.begin_insert(dir, 0)?;
         self.insert_entry(dir, name, ino)?;
         let node = self.node_mut(ino);
         node.inode.inc_nlink();
@@ -352,7 +350,7 @@ impl State {
         } else if is_dir && from.0 != to.0 && !self.node(to.0).inode.can_link() {
             return Err(errno(libc::EMLINK));
         }
-        self.begin(INSERT_BLOCKS)?;
+        self.begin_insert(to.0, 0)?;
         match target {
             Some(_) => self.replace_entry(to.0, to.1, ino)?,
             None => self.insert_entry(to.0, to.1, ino)?,
@@ -429,7 +427,7 @@ impl State {
         if a_dir && self.is_below(a_ino, b.0)? || b_dir && self.is_below(b_ino, a.0)? {
             return Err(errno(libc::EINVAL));
         }
-        self.begin(INSERT_BLOCKS)?;
+        self.begin(0)?;
         self.replace_entry(a.0, a.1, b_ino)?;
         self.replace_entry(b.0, b.1, a_ino)?;
         if a.0 != b.0 {

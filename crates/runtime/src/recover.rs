@@ -154,8 +154,7 @@ impl State {
         node.overlay.insert(offset, end, source);
         node.size = node.size.max(end);
         node.inode.size = node.size;
-        self.overlay_dirty.insert(ino);
-        self.overlay_added += 1;
+        self.note_overlay(ino);
         self.mark_inode(ino);
         Ok(())
     }

@@ -106,6 +106,8 @@ impl Runtime {
             inode_dirty: Default::default(),
             overlay_dirty: Default::default(),
             overlay_added: 0,
+            overlay_blocks: 0,
+            untidy: Default::default(),
             data_dirty: Default::default(),
             delta_dirty: Default::default(),
             dirty_bytes: 0,
@@ -450,8 +452,8 @@ impl Runtime {
         for _ in 0..MAX_ROUNDS {
             self.sync_all()?;
             self.checkpoint(Urgency::Emergency)?;
-            let st = self.lock();
-            if !st.has_work(&Push::All) && st.txns.is_empty() && st.orphans.is_empty() {
+            let mut st = self.lock();
+            if st.tidy_trees()? && !st.has_work(&Push::All) && st.txns.is_empty() && st.orphans.is_empty() {
                 return Ok(());
             }
         }

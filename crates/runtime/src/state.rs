@@ -25,10 +25,9 @@ pub struct Readers {
     pub lanes: Vec<StagingReader>,
 }
 
-/// Blocks one operation may add to the running transaction at worst: a rename with two directory
-/// inserts that split (leaf, two index levels, bitmap, descriptor, extent path each), the inodes, the
-/// superblock.
-pub const OP_BLOCKS: usize = 48;
+/// Blocks one operation may add to the running transaction at worst, besides what a directory
+/// insert costs: inodes, bitmaps, descriptors, a new directory's block, the superblock.
+pub const OP_BLOCKS: usize = 24;
 
 /// Free blocks that delayed data may never reserve: room for the metadata of what is reserved.
 pub const SPACE_SLACK: u64 = 32;
@@ -101,6 +100,11 @@ pub struct State {
     pub overlay_dirty: BTreeSet<InodeNr>,
     /// Overlay entries made since the last cut: an upper bound of its tags.
     pub overlay_added: usize,
+    /// Extent tree blocks that homes for them may change, an upper bound.
+    pub overlay_blocks: usize,
+    /// Inodes whose extent tree has blocks and was changed: packed again at unmount, so that e2fsck
+    /// has nothing to optimise.
+    pub untidy: BTreeSet<InodeNr>,
     /// Inodes with dirty bytes.
     pub data_dirty: BTreeSet<InodeNr>,
     /// Inodes with changes in `delta` (for the hand-over at a cut).
@@ -172,7 +176,17 @@ impl State {
     /// Called before a mutating operation changes anything: is there room in the running
     /// transaction, and are `blocks` blocks of space free for metadata?
     pub fn begin(&mut self, blocks: u64) -> Result<()> {
-        self.room_in_transaction(OP_BLOCKS)?;
+        self.begin_with(blocks, OP_BLOCKS)
+    }
+
+    /// As `begin`, for an operation that inserts a name into `dir`.
+    pub fn begin_insert(&mut self, dir: InodeNr, blocks: u64) -> Result<()> {
+        let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
+        self.begin_with(blocks + u64::from(cost.appended), OP_BLOCKS + cost.dirtied as usize)
+    }
+
+    fn begin_with(&mut self, blocks: u64, images: usize) -> Result<()> {
+        self.room_in_transaction(images)?;
         if blocks > 0 && self.spendable() < blocks {
             return Err(self.shortage());
         }
@@ -194,10 +208,62 @@ impl State {
     /// Upper bound of the running transaction's journal blocks if it were cut now.
     pub fn transaction_blocks(&self) -> usize {
         self.meta.dirty_len()
-            + self.inode_dirty.len() / 4
-            + 6 * self.overlay_dirty.len()
+            + self.inode_dirty.len()
+            + self.overlay_blocks
+            + 2 * self.overlay_added.min(self.groups())
             + self.overlay_added / 24
             + 16
+    }
+
+    /// Block groups: each has a bitmap that an allocation may change, and part of a descriptor block.
+    fn groups(&self) -> usize {
+        usize::try_from(self.fs.block_count() / (8 * BLOCK_BYTES) + 1).unwrap_or(usize::MAX)
+    }
+
+    /// The inode's extent tree changed.
+    pub fn note_tree(&mut self, ino: InodeNr) {
+        if self.fs.worst_case_touched(&self.node(ino).inode).is_ok_and(|t| t > 1) {
+            self.untidy.insert(ino);
+        }
+    }
+
+    /// Packs loose extent trees as far as the running transaction has room; true when done.
+    pub fn tidy_trees(&mut self) -> Result<bool> {
+        while let Some(ino) = self.untidy.pop_first() {
+            if self.load(ino).is_err() {
+                continue;
+            }
+            let node = self.nodes.get_mut(&ino).expect("just loaded");
+            let blocks = self.fs.tree_blocks(&mut self.meta, &node.inode)?;
+            let blocks = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(2);
+            if blocks > self.max_transaction_blocks() / 2 {
+                continue;
+            }
+            if self.room_in_transaction(blocks).is_err() {
+                self.untidy.insert(ino);
+                return Ok(false);
+            }
+            let node = self.nodes.get_mut(&ino).expect("just loaded");
+            if self.fs.tidy(&mut self.meta, &mut node.inode)? {
+                node.map_version += 1;
+                self.mark_inode(ino);
+            }
+        }
+        Ok(true)
+    }
+
+    /// One more range of the inode's overlay waits for the next transaction.
+    pub fn note_overlay(&mut self, ino: InodeNr) {
+        let inode = &self.node(ino).inode;
+        let tree = self.fs.worst_case_touched(inode).unwrap_or(1);
+        let tree = usize::try_from(tree).unwrap_or(usize::MAX);
+        if self.overlay_dirty.insert(ino) {
+            self.overlay_blocks += tree + 1;
+        } else if tree > 1 {
+            // Another range, perhaps another leaf.
+            self.overlay_blocks += 1;
+        }
+        self.overlay_added += 1;
     }
 
     /// A transaction closes before it outgrows a quarter of the journal.

@@ -97,3 +97,7 @@ impl Service {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod tests;

@@ -320,3 +320,7 @@ impl Service {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "service_tests.rs"]
+mod tests;

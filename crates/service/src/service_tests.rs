@@ -1,7 +1,6 @@
 use crate::test_util::*;
 use siftfs_base::*;
 use siftfs_device::*;
-use siftfs_log::*;
 use siftfs_wire::*;
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ fn fault() -> (Arc<FaultDevice>, Arc<dyn Device>) {
 
 #[test]
 fn a_checkpointed_area_is_the_model() {
-    for seed in 0..30 {
+    for seed in 0..10 {
         let (_, dev) = mem();
         let mut d = Driver::new(&dev, seed).unwrap();
         for _ in 0..40 {
@@ -166,8 +165,7 @@ fn r21_a_failed_area_flush_reclaims_nothing() {
         let durable = d.service.durable().clone();
         d.messages.clear();
         // The step's first flush is the area's, its second the service record's.
-        let flushes = FaultOp::Flush;
-        dev.inject(Fault { skip: fail, ..Fault::error(flushes) });
+        dev.inject(Fault::fail(OpClass::Flush, 5).after(fail).once());
         d.checkpoint(u64::MAX, Urgency::Background);
         d.settle();
         assert!(d.failed.is_some());

@@ -141,9 +141,9 @@ fn replaced_since(past: &InodePast, names: &BTreeSet<Name>) -> Time {
 /// O5.
 fn check_bytes(versions: &[&Bytes], seen: &Seen) -> Result<(), String> {
     let size = seen.attr.size;
-    if !versions.iter().any(|v| v.content.size() == size) {
-        let allowed: Vec<_> = versions.iter().map(|v| v.content.size()).collect();
-        return Err(format!("O5 size {size}, allowed {allowed:?}"));
+    let sizes = || versions.iter().map(|v| v.content.size());
+    if sizes().min() > Some(size) || sizes().max() < Some(size) {
+        return Err(format!("O5 size {size}, allowed {:?}", sizes().collect::<Vec<_>>()));
     }
     let mut pages: BTreeSet<u64> = seen.content.page_numbers().collect();
     for version in versions {

@@ -192,8 +192,9 @@ pub struct HostRecord {
     pub journal_key: LogKey,
     /// Every LSN drawn from now on is larger.
     pub lsn_floor: Lsn,
-    /// crc32c of the area's superblock (1024 bytes) at the last clean unmount; a volume whose
-    /// superblock differs was changed by someone else since (rule R16).
+    /// crc32c of the first 1020 bytes of the area's superblock at the last clean unmount (its own
+    /// checksum left out: over a message and its checksum, a CRC is the same for every message);
+    /// a volume whose superblock differs was changed by someone else since (rule R16).
     pub area_crc: u32,
     /// Per lane, the end of its valid records as found by a recovery, or [`OPEN_END`] while the
     /// lane is being written under `lane_key` (rule R8).

@@ -69,10 +69,7 @@ impl JournalScanner {
         let lap = next_lap(at, self.ring.ring_len());
         let pos = if self.valid_at(at)? {
             at
-        } else if !at.is_multiple_of(self.ring.ring_len())
-            && lap - at < self.max_len
-            && self.valid_at(lap)?
-        {
+        } else if self.promising(at, lap)? && self.valid_at(lap)? {
             lap
         } else {
             self.done = true;
@@ -100,6 +97,17 @@ impl JournalScanner {
     /// Reads done so far.
     pub fn counts(&self) -> ReadCounts {
         self.ring.counts
+    }
+
+    /// May the record after `at` lie at the start of the next lap? Looked at without moving the
+    /// window, which may have to go on from `at`.
+    fn promising(&mut self, at: u64, lap: u64) -> Result<bool> {
+        let gap = !at.is_multiple_of(self.ring.ring_len()) && lap - at < self.max_len;
+        if !gap || lap >= self.ring.limit() {
+            return Ok(false);
+        }
+        let block = self.ring.probe(lap)?;
+        Ok(JournalHeader::peek(&block[..], &self.key, lap, self.max_len).is_ok())
     }
 
     /// Is the next transaction at `pos`, whole and chained to the one before?

@@ -150,11 +150,19 @@ impl LaneScanner {
             found => return Ok(found),
         };
         let lap = next_lap(at, self.ring.ring_len());
-        if !at.is_multiple_of(self.ring.ring_len()) && lap - at < self.max_len {
-            return match self.check_at(lap)? {
-                Found::Nothing(t) => Ok(Found::Nothing(torn.or(t))),
-                found => Ok(found),
-            };
+        if !at.is_multiple_of(self.ring.ring_len())
+            && lap - at < self.max_len
+            && lap < self.ring.limit()
+        {
+            // Looked at first without moving the window, which may have to go on from `at`.
+            let block = self.ring.probe(lap)?;
+            let (key, lane, max) = (self.key, self.state.lane, self.max_len);
+            if RecordHeader::peek(&block[..], &key, lane, lap, max).is_ok() {
+                return match self.check_at(lap)? {
+                    Found::Nothing(t) => Ok(Found::Nothing(torn.or(t))),
+                    found => Ok(found),
+                };
+            }
         }
         Ok(Found::Nothing(torn))
     }

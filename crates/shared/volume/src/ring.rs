@@ -1,6 +1,6 @@
 //! Forward reading of a ring, each byte once.
 
-use siftfs_base::{Result, corrupt};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result, corrupt};
 use siftfs_device::{AlignedBuf, Origin, RegionReader};
 
 /// Bytes read beyond what is asked for, when there are any.
@@ -68,6 +68,16 @@ impl RingReader {
         }
         let at = (pos - self.start) as usize;
         Ok(&self.buf[at..at + len])
+    }
+
+    /// The block at `pos`, without moving the window there: a position that may hold the next
+    /// record, but need not.
+    pub fn probe(&mut self, pos: u64) -> Result<Box<[u8; BLOCK_SIZE]>> {
+        let mut block = Box::new([0; BLOCK_SIZE]);
+        self.counts.reads += 1;
+        self.counts.bytes += BLOCK_BYTES;
+        self.region.read(self.origin, pos % self.ring_len, &mut block[..])?;
+        Ok(block)
     }
 
     /// Drops what lies before `pos`, keeps the rest, reads on.

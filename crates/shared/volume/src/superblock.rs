@@ -21,7 +21,8 @@ pub struct AreaSuper {
     pub marker: bool,
     /// Does its checksum hold? True when it carries none.
     pub checksum_ok: bool,
-    /// crc32c of the 1024 bytes, as `HostRecord::area_crc` keeps it.
+    /// crc32c of all bytes but the checksum's own, as `HostRecord::area_crc` keeps it. (Over a
+    /// message and its checksum, a CRC is the same for every message.)
     pub crc: u32,
 }
 
@@ -45,14 +46,14 @@ impl AreaSuper {
         let mut uuid = [0; 16];
         uuid.copy_from_slice(bytes.get(104..120)?);
         // ext4 keeps the checksum without the final inversion of crc32c.
-        let sum = !crc32c::crc32c(bytes.get(..1020)?);
+        let crc = crc32c::crc32c(bytes.get(..1020)?);
         let checksummed = u32_at(bytes, 100) & RO_COMPAT_METADATA_CSUM != 0;
         Some(Self {
             len: blocks.checked_mul(block_size)?,
             uuid,
             marker: incompat & EXT4_MARKER != 0,
-            checksum_ok: !checksummed || sum == u32_at(bytes, 1020),
-            crc: crc32c::crc32c(bytes),
+            checksum_ok: !checksummed || !crc == u32_at(bytes, 1020),
+            crc,
         })
     }
 }

@@ -1,0 +1,152 @@
+//! Header copies, slots, geometry.
+
+use crate::superblock::Super;
+use crate::{Check, Volume};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE};
+use siftfs_log::{
+    Checked, HEADER_LEN, HOST_SLOTS, HostRecord, OPEN_END, SERVICE_SLOTS, ServiceRecord,
+    StaticHeader,
+};
+
+type Block = [u8; BLOCK_SIZE];
+
+/// Decodes the block at `offset`: `None` if it is not valid; a newer format is a finding.
+fn block<T>(
+    c: &mut Check<'_>,
+    offset: u64,
+    what: &str,
+    decode: fn(&Block) -> Checked<T>,
+) -> Option<T> {
+    let bytes = c.read(offset, BLOCK_SIZE, what)?;
+    let mut b = [0; BLOCK_SIZE];
+    b.copy_from_slice(&bytes);
+    match decode(&b) {
+        Ok(found) => found.ok(),
+        Err(e) => {
+            c.failed("header.content", what, &e);
+            None
+        }
+    }
+}
+
+/// Checks the header and returns what the rest is checked against.
+pub(crate) fn check(c: &mut Check<'_>, primary: Option<&Super>) -> Option<Volume> {
+    let header = find(c, primary)?;
+    check_geometry(c, &header, primary);
+    let host = slots(c, &header, "host", HOST_SLOTS, HostRecord::decode, |r| r.seq)?;
+    let service = slots(c, &header, "service", SERVICE_SLOTS, ServiceRecord::decode, |r| r.seq)?;
+    let volume = Volume { header, host, service };
+    check_records(c, &volume).then_some(volume)
+}
+
+/// The static part, from where copies can be; says which copies are missing.
+fn find(c: &mut Check<'_>, primary: Option<&Super>) -> Option<StaticHeader> {
+    let guesses = [c.dev.size().checked_sub(HEADER_LEN), primary.and_then(Super::len)];
+    let mut found = None;
+    for offset in guesses.into_iter().flatten() {
+        found = found.or(block(c, offset, "header", StaticHeader::decode));
+    }
+    let Some(header) = found else {
+        c.error("header.none", "neither copy of the header is valid");
+        return None;
+    };
+    for (i, offset) in header.header_offsets.into_iter().enumerate() {
+        let what = format!("header copy {i}");
+        match block(c, offset, &what, StaticHeader::decode) {
+            None => c.warn("header.copy", format!("{what} at byte {offset} is not valid")),
+            Some(h) if h != header => {
+                c.error("header.disagree", format!("{what} describes another volume"));
+            }
+            Some(_) => {}
+        }
+    }
+    Some(header)
+}
+
+fn check_geometry(c: &mut Check<'_>, header: &StaticHeader, primary: Option<&Super>) {
+    for (name, offset, len) in header.regions() {
+        if offset + len > c.dev.size() {
+            c.error("geometry.truncated", format!("{name} lies beyond the device's end"));
+        }
+    }
+    let Some(primary) = primary.filter(|p| p.checksum_ok()) else { return };
+    match primary.len() {
+        Some(len) if len > header.area_len => c.error(
+            "geometry.grown",
+            format!("the file system has {len} bytes, header and log begin at {}", header.area_len),
+        ),
+        None => c.error("geometry.grown", "the file system's length cannot be"),
+        _ => {}
+    }
+    if primary.uuid() != header.area_uuid {
+        c.error("geometry.uuid", "the log belongs to a file system with another UUID");
+    }
+}
+
+/// Newest record of two slots in two copies.
+fn slots<T: Clone + PartialEq>(
+    c: &mut Check<'_>,
+    header: &StaticHeader,
+    name: &str,
+    slots: [u64; 2],
+    decode: fn(&Block) -> Checked<T>,
+    seq: fn(&T) -> u64,
+) -> Option<T> {
+    let mut newest: [Option<T>; 2] = [None, None];
+    let mut all: Vec<T> = Vec::new();
+    for (copy, base) in header.header_offsets.into_iter().enumerate() {
+        for slot in slots {
+            let what = format!("{name} record in header copy {copy}");
+            let Some(r) = block(c, base + slot, &what, decode) else { continue };
+            if all.iter().any(|o| seq(o) == seq(&r) && *o != r) {
+                c.error("slot.conflict", format!("two {name} records have number {}", seq(&r)));
+            }
+            all.push(r.clone());
+            if newest[copy].as_ref().is_none_or(|n| seq(&r) > seq(n)) {
+                newest[copy] = Some(r);
+            }
+        }
+    }
+    let [a, b] = newest;
+
+    match (a.as_ref().map(seq), b.as_ref().map(seq)) {
+        (None, None) => {
+            c.error("slot.none", format!("there is no valid {name} record in either copy"));
+            None
+        }
+        (x, y) if x == y => a,
+        (x, y) => {
+            let behind = if x < y { 0 } else { 1 };
+            c.warn("slot.behind", format!("header copy {behind} lacks the newest {name} record"));
+            if behind == 0 { b } else { a }
+        }
+    }
+}
+
+/// Tails, ends and counts; false if lanes and journal cannot be looked at.
+fn check_records(c: &mut Check<'_>, v: &Volume) -> bool {
+    let lanes = v.header.lanes.len();
+    if v.host.lane_ends.len() != lanes || v.service.lane_tails.len() != lanes {
+        c.error("record.lanes", "header and records disagree about the number of lanes");
+        return false;
+    }
+    for (i, lane) in v.header.lanes.iter().enumerate() {
+        let (tail, end) = (v.service.lane_tails[i], v.host.lane_ends[i]);
+        let end_ok =
+            end == OPEN_END || (end % BLOCK_BYTES == 0 && end >= tail && end - tail <= lane.len);
+        if !end_ok {
+            c.error(
+                "lane.tail",
+                format!("lane {i}: tail {tail} and end {end} do not fit its ring"),
+            );
+            return false;
+        }
+    }
+    if v.service.epoch > v.host.key.epoch {
+        c.error("record.epoch", "the Service wrote under an epoch that no host opened");
+    }
+    if v.service.ops_cut > v.service.staged_cut {
+        c.error("record.cut", "the service record's cuts contradict each other");
+    }
+    true
+}

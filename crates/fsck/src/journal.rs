@@ -1,0 +1,140 @@
+//! The journal: the chain of transactions from tail to end, and what each may say.
+
+use crate::ring::Ring;
+use crate::{Check, Volume};
+use siftfs_base::{BLOCK_BYTES, TxnSeq};
+use siftfs_log::{
+    Descriptor, HostState, JournalHeader, decode_journal_record, decode_record, max_journal_record,
+};
+use siftfs_wire::Transaction;
+
+const WHAT: &str = "journal";
+
+/// Checks the journal.
+pub(crate) fn check(c: &mut Check<'_>, v: &Volume) {
+    let (offset, len) = (v.header.journal_offset, v.header.journal_len);
+    let ring = Ring { offset, len, tail: v.service.journal_tail };
+    let (mut end, mut crc, mut next) = (ring.tail, None, v.service.next_seq);
+    let mut before = Transaction {
+        ops_cut: v.service.ops_cut,
+        staged_cut: v.service.staged_cut,
+        lane_upto: v.service.lane_tails.clone(),
+        ..Transaction::default()
+    };
+    while let Some((txn, header, commit)) = next_record(c, v, &ring, end, crc, next) {
+        check_transaction(c, v, &txn, &before);
+        (end, crc, next) = (header.end(), Some(commit), TxnSeq(header.seq.0 + 1));
+        before = txn;
+    }
+    if v.host.state == HostState::Clean && end != ring.tail {
+        c.error("journal.not-empty", format!("{} bytes in a clean volume", end - ring.tail));
+    }
+    look_behind(c, v, &ring, end, next);
+}
+
+/// A descriptor that holds at `pos`.
+fn descriptor_at(c: &mut Check<'_>, v: &Volume, ring: &Ring, pos: u64) -> Option<Descriptor> {
+    let key = &v.host.journal_key;
+    let block = ring.block(c, pos, WHAT)?;
+    let header = JournalHeader::peek(&block, key, pos, max_journal_record(ring.len)).ok()?;
+    let bytes = ring.read(c, pos, u64::from(header.layout.descriptor_len), WHAT)?;
+    match Descriptor::decode(header, key, &bytes) {
+        Ok(d) => d.ok(),
+        Err(e) => {
+            c.failed("journal.content", &format!("journal record at position {pos}"), &e);
+            None
+        }
+    }
+}
+
+fn next_record(
+    c: &mut Check<'_>,
+    v: &Volume,
+    ring: &Ring,
+    end: u64,
+    crc: Option<u32>,
+    next: TxnSeq,
+) -> Option<(Transaction, JournalHeader, u32)> {
+    let max = max_journal_record(ring.len);
+    for pos in ring.candidates(end) {
+        let Some(d) = descriptor_at(c, v, ring, pos) else { continue };
+        let h = d.header;
+        let chained = h.seq == next
+            && h.params.prev_end == end
+            && crc.is_none_or(|crc| crc == h.params.prev_crc);
+        if !chained {
+            continue;
+        }
+        let Some(bytes) = ring.read(c, pos, h.layout.len, WHAT) else { continue };
+        if let Ok(Ok(record)) = decode_journal_record(&bytes, &v.host.journal_key, pos, max) {
+            return Some((record.descriptor.txn, h, record.commit_crc));
+        }
+    }
+    None
+}
+
+/// What a transaction says against the volume and the one before it.
+fn check_transaction(c: &mut Check<'_>, v: &Volume, txn: &Transaction, before: &Transaction) {
+    let name = format!("transaction {}", txn.seq.0);
+    if txn.ops_cut < before.ops_cut || txn.staged_cut < before.staged_cut {
+        c.error("journal.cut", format!("{name}: its cut is older than its predecessor's"));
+    }
+    if txn.ops_cut > txn.staged_cut {
+        c.error("journal.cut", format!("{name}: its cuts contradict each other"));
+    }
+    let lanes_ok = txn.lane_upto.len() == v.header.lanes.len()
+        && txn.lane_upto.iter().zip(&before.lane_upto).all(|(n, o)| n >= o)
+        && txn
+            .lane_upto
+            .iter()
+            .enumerate()
+            .all(|(i, upto)| *upto <= v.service.lane_tails[i] + v.header.lanes[i].len);
+    if !lanes_ok {
+        c.error("journal.lane", format!("{name}: its lane positions cannot be"));
+        return;
+    }
+    let len = v.header.area_len;
+    let blocks = len / BLOCK_BYTES;
+    let inside = txn.zeros.iter().all(|z| z.dst + u64::from(z.len) <= len)
+        && txn.copies.iter().all(|t| t.dst + u64::from(t.len) <= len)
+        && txn.images.iter().all(|b| *b < blocks)
+        && txn.drops.iter().chain(&txn.direct).all(|r| r.end() <= blocks);
+    if !inside {
+        c.error("journal.range", format!("{name}: it names bytes outside the file system"));
+    }
+    check_staged(c, v, txn, &name);
+}
+
+/// Every staged record that a transaction names is there, whole, and the one meant (rule R4).
+fn check_staged(c: &mut Check<'_>, v: &Volume, txn: &Transaction, name: &str) {
+    for s in &txn.staged {
+        let i = usize::from(s.lane.0);
+        let Some(lane) = v.header.lanes.get(i) else { continue };
+        let ring = Ring { offset: lane.offset, len: lane.len, tail: v.service.lane_tails[i] };
+        let what = format!("{name}: staged record {} at {} of lane {i}", s.lsn.0, s.pos);
+        let bytes = ring.read(c, s.pos, u64::from(s.len), &what);
+        let key = &v.host.lane_key;
+        let found = bytes.as_ref().map(|b| decode_record(b, key, s.lane, s.pos, u64::from(s.len)));
+        let same = matches!(&found, Some(Ok(Ok((head, _))))
+            if head.header.crc == s.crc && head.header.params.lsn == s.lsn);
+        if !same {
+            c.error("journal.staged", format!("{what} is damaged or another one"));
+        }
+    }
+}
+
+/// A transaction behind the end proves that the one at the end was durable (rule R14).
+fn look_behind(c: &mut Check<'_>, v: &Volume, ring: &Ring, end: u64, next: TxnSeq) {
+    let horizon = ring.horizon(end, max_journal_record(ring.len));
+    for pos in ring.behind(end).take_while(|p| *p <= horizon) {
+        let Some(d) = descriptor_at(c, v, ring, pos) else { continue };
+        if d.header.seq > next {
+            let text = format!(
+                "transaction {} at position {end} is damaged, transaction {} follows",
+                next.0, d.header.seq.0
+            );
+            c.error("journal.rot", text);
+            return;
+        }
+    }
+}

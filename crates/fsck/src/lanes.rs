@@ -1,0 +1,153 @@
+//! Staging lanes: the chain of records from tail to end.
+
+use crate::ring::Ring;
+use crate::{Check, Volume};
+use siftfs_base::{BLOCK_BYTES, LaneId, Lsn};
+use siftfs_log::{
+    HostState, LogKey, OPEN_END, RecordHead, RecordHeader, RecordKind, decode_record,
+    max_record_len,
+};
+
+/// One lane being read.
+struct Lane<'a> {
+    id: LaneId,
+    ring: Ring,
+    key: &'a LogKey,
+    what: String,
+    end: u64,
+    crc: Option<u32>,
+    lsn: Lsn,
+    /// LSN of a damaged record at the end whose head survived.
+    torn: Option<Lsn>,
+    /// Highest LSN that any record calls durable.
+    durable: Lsn,
+}
+
+/// Checks every lane.
+pub(crate) fn check(c: &mut Check<'_>, v: &Volume) {
+    let mut ends: Vec<(LaneId, Option<Lsn>, Lsn)> = Vec::new();
+    for (i, entry) in v.header.lanes.iter().enumerate() {
+        let tail = v.service.lane_tails[i];
+        let mut lane = Lane {
+            id: entry.id,
+            ring: Ring { offset: entry.offset, len: entry.len, tail },
+            key: &v.host.lane_key,
+            what: format!("lane {i}"),
+            end: tail,
+            crc: None,
+            lsn: Lsn(0),
+            torn: None,
+            durable: Lsn(0),
+        };
+        let recorded = Some(v.host.lane_ends[i]).filter(|e| *e != OPEN_END);
+        while recorded != Some(lane.end) && lane.advance(c, recorded) {}
+        lane.judge(c, v, recorded);
+        ends.push((lane.id, lane.torn, lane.durable));
+    }
+    let durable = ends.iter().map(|e| e.2).max().unwrap_or_default();
+    for (id, _, _) in ends.iter().filter(|e| e.1.is_some_and(|t| t <= durable)) {
+        c.error("lane.rot", format!("lane {}: a durable record is damaged", id.0));
+    }
+}
+
+impl Lane<'_> {
+    /// Takes the next record; false at the end.
+    fn advance(&mut self, c: &mut Check<'_>, recorded: Option<u64>) -> bool {
+        for pos in self.ring.candidates(self.end) {
+            let Some(head) = self.whole_at(c, pos) else { continue };
+            let h = head.header;
+            let chained = h.params.prev_end == self.end
+                && self.crc.is_none_or(|crc| crc == h.params.prev_crc)
+                && recorded.is_none_or(|r| h.end() <= r);
+            if !chained {
+                continue;
+            }
+            if h.params.lsn <= self.lsn {
+                let text = format!("{}: number {} after {}", self.what, h.params.lsn.0, self.lsn.0);
+                c.error("lane.lsn", text);
+            }
+            self.end = h.end();
+            // A pad took the place of the record that its successor knew.
+            self.crc = (h.kind == RecordKind::Transaction).then_some(h.crc);
+            self.lsn = self.lsn.max(h.params.lsn);
+            self.durable = self.durable.max(h.params.durable_lsn);
+            self.torn = None;
+            return true;
+        }
+        false
+    }
+
+    fn header_at(&self, c: &mut Check<'_>, pos: u64) -> Option<RecordHeader> {
+        let block = self.ring.block(c, pos, &self.what)?;
+        let max = max_record_len(self.ring.len);
+        RecordHeader::peek(&block, self.key, self.id, pos, max).ok()
+    }
+
+    /// A record whose head and data hold. Valid checksums over impossible content are findings.
+    fn whole_at(&mut self, c: &mut Check<'_>, pos: u64) -> Option<RecordHead> {
+        let header = self.header_at(c, pos)?;
+        let bytes = self.ring.read(c, pos, u64::from(header.layout.len), &self.what)?;
+        let max = max_record_len(self.ring.len);
+        match decode_record(&bytes, self.key, self.id, pos, max) {
+            Ok(Ok((head, _))) => Some(head),
+            Ok(Err(_)) => {
+                let head_ok = header.verify_head(self.key, &bytes);
+                let next = header.params.prev_end == self.end;
+                self.torn = (head_ok && next).then_some(header.params.lsn).or(self.torn);
+                None
+            }
+            Err(e) => {
+                c.failed("lane.item", &format!("{} at position {pos}", self.what), &e);
+                None
+            }
+        }
+    }
+
+    /// Is the end found a good one?
+    fn judge(&mut self, c: &mut Check<'_>, v: &Volume, recorded: Option<u64>) {
+        let (end, tail) = (self.end, self.ring.tail);
+        if let Some(recorded) = recorded {
+            if end != recorded {
+                let text = format!("{}: valid to {end}, but to {recorded} before", self.what);
+                c.error("lane.end", text);
+            }
+            return;
+        }
+        if v.host.state == HostState::Clean && end != tail {
+            let text = format!("{}: {} bytes of records in a clean volume", self.what, end - tail);
+            c.error("lane.not-empty", text);
+        }
+        let max = max_record_len(self.ring.len);
+        let (mut horizon, mut skip_to) = (self.ring.horizon(end, max), 0);
+        let mut behind = 0;
+        for pos in self.ring.behind(end) {
+            if pos > horizon {
+                break;
+            }
+            if pos < skip_to {
+                continue;
+            }
+            let Some(header) = self.header_at(c, pos) else { continue };
+            let bytes = self.ring.read(c, pos, u64::from(header.layout.len), &self.what);
+            if !bytes.is_some_and(|b| header.verify_head(self.key, &b)) {
+                continue;
+            }
+            if header.params.lsn <= self.lsn {
+                continue;
+            }
+            behind += 1;
+            self.durable = self.durable.max(header.params.durable_lsn);
+            (skip_to, horizon) = (header.end(), header.end() + max);
+            if header.params.durable_pos > end {
+                let text = format!("{}: the durable record at {end} is damaged", self.what);
+                c.error("lane.rot", text);
+                return;
+            }
+        }
+        if behind > 0 || self.torn.is_some() {
+            let text = format!("{}: torn at {end}, {behind} unacknowledged behind", self.what);
+            c.info("lane.torn", text);
+        }
+        debug_assert!(end % BLOCK_BYTES == 0, "records are whole blocks");
+    }
+}

@@ -1,0 +1,400 @@
+use super::*;
+use siftfs_base::*;
+use siftfs_device::*;
+use siftfs_log::*;
+use siftfs_wire::*;
+
+const AREA: u64 = 64 * BLOCK_BYTES;
+const RING: u64 = 128 << 10;
+const SIZE: u64 = AREA + 2 * RING + 2 * HEADER_LEN;
+const KEY: LogKey = LogKey { epoch: Epoch(3), nonce: 9 };
+const UUID: [u8; 16] = *b"uuid-of-the-area";
+const LANE: u64 = AREA + HEADER_LEN + RING;
+const JOURNAL: u64 = AREA + HEADER_LEN;
+const BACKUPS: [u64; 3] = [1024, 16 * BLOCK_BYTES, 48 * BLOCK_BYTES];
+
+/// A sound, dirty volume: three records in the lane, two transactions in the journal.
+struct Fixture {
+    dev: MemDevice,
+    header: StaticHeader,
+    host: HostRecord,
+    service: ServiceRecord,
+    end: u64,
+    crc: u32,
+    lsn: u64,
+    journal_end: u64,
+    journal_crc: u32,
+    staged: Vec<StagedRef>,
+}
+
+fn superblock(marker: bool, blocks: u32) -> [u8; 1024] {
+    let mut s = [0; 1024];
+    let mut put = |at: usize, v: u32| s[at..at + 4].copy_from_slice(&v.to_le_bytes());
+    put(4, blocks);
+    put(24, 2);
+    put(32, 16);
+    put(56, 0xef53);
+    put(96, 0x80 | if marker { EXT4_MARKER } else { 0 });
+    put(100, 0x401);
+    s[104..120].copy_from_slice(&UUID);
+    let crc = !crc32c::crc32c(&s[..1020]);
+    s[1020..].copy_from_slice(&crc.to_le_bytes());
+    s
+}
+
+impl Fixture {
+    fn empty(state: HostState) -> Self {
+        let lane = LaneEntry {
+            id: LaneId(0),
+            medium: LaneMedium::Block,
+            offset: LANE,
+            len: RING,
+            owner: 0,
+        };
+        let header = StaticHeader {
+            compat: 0,
+            ro_compat: 0,
+            incompat: 0,
+            volume: [1; 16],
+            area_uuid: UUID,
+            area_offset: 0,
+            area_len: AREA,
+            journal_offset: JOURNAL,
+            journal_len: RING,
+            header_offsets: [AREA, SIZE - HEADER_LEN],
+            lanes: vec![lane],
+        };
+        let dirty = state != HostState::Clean;
+        let host = HostRecord {
+            seq: 7,
+            state,
+            key: KEY,
+            lane_key: KEY,
+            journal_key: KEY,
+            lsn_floor: Lsn(0),
+            area_crc: crc32c::crc32c(&superblock(false, 64)[..1020]),
+            lane_ends: vec![OPEN_END],
+            lane_heads: vec![0],
+            superblock: Box::new(superblock(true, 64)),
+        };
+        let service = ServiceRecord {
+            seq: 5,
+            epoch: KEY.epoch,
+            journal_tail: RING,
+            next_seq: TxnSeq(4),
+            ops_cut: Lsn(5),
+            staged_cut: Lsn(5),
+            lane_tails: vec![RING - 8192],
+        };
+        let f = Self {
+            dev: MemDevice::new(SIZE),
+            header,
+            host,
+            end: service.lane_tails[0],
+            crc: 0,
+            lsn: 10,
+            journal_end: service.journal_tail,
+            journal_crc: 0,
+            service,
+            staged: Vec::new(),
+        };
+        BACKUPS.iter().for_each(|at| f.put(*at, &superblock(dirty, 64)));
+        f.headers();
+        f
+    }
+
+    fn new() -> Self {
+        let mut f = Self::empty(HostState::Mounted);
+        for len in [100, 5000, 200] {
+            f.append(len, 0);
+        }
+        let (s0, s1) = (f.staged[0].clone(), f.staged[1].clone());
+        let first = f.txn(4, vec![s0]);
+        f.journal(&first);
+        let second = f.txn(5, vec![s1]);
+        f.journal(&second);
+        f
+    }
+
+    fn put(&self, at: u64, bytes: &[u8]) {
+        self.dev.write(at, bytes, false).unwrap();
+    }
+
+    /// Writes both copies: the records in slot A, the slots before them in slot B.
+    fn headers(&self) {
+        for base in self.header.header_offsets {
+            self.put(base, &self.header.encode()[..]);
+            let host = HostRecord { seq: self.host.seq - 1, ..self.host.clone() };
+            self.put(base + HOST_SLOTS[0], &self.host.encode()[..]);
+            self.put(base + HOST_SLOTS[1], &host.encode()[..]);
+            self.put(base + SERVICE_SLOTS[0], &self.service.encode()[..]);
+        }
+    }
+
+    fn flip(&self, at: u64) {
+        let mut b = [0];
+        self.dev.read(at, &mut b).unwrap();
+        self.put(at, &[b[0] ^ 1]);
+    }
+
+    fn append(&mut self, len: u32, durable_pos: u64) -> u64 {
+        let item = Item::Data { ino: 12, generation: 0, offset: 0, len, data_offset: 0 };
+        self.append_item(item, len, durable_pos)
+    }
+
+    fn append_item(&mut self, item: Item, len: u32, durable_pos: u64) -> u64 {
+        let layout = RecordLayout::new(std::slice::from_ref(&item), u64::from(len)).unwrap();
+        let pos = place_record(self.end, u64::from(layout.len), RING).unwrap();
+        let p = RecordParams {
+            lsn: Lsn(self.lsn),
+            durable_lsn: Lsn(0),
+            durable_pos,
+            pos,
+            prev_end: self.end,
+            prev_crc: self.crc,
+        };
+        let mut buf = vec![0; layout.len as usize];
+        let builder = RecordBuilder { key: KEY, lane: LaneId(0), owner: 0 };
+        let crc = builder.encode(&p, &layout, &[item], &[&vec![7; len as usize]], &mut buf);
+        self.put(LANE + pos % RING, &buf);
+        let lsn = Lsn(self.lsn);
+        self.staged.push(StagedRef { lane: LaneId(0), pos, len: layout.len, lsn, crc });
+        (self.end, self.crc, self.lsn) = (pos + u64::from(layout.len), crc, self.lsn + 1);
+        pos
+    }
+
+    fn txn(&self, seq: u64, staged: Vec<StagedRef>) -> Transaction {
+        Transaction {
+            seq: TxnSeq(seq),
+            ops_cut: Lsn(self.lsn),
+            staged_cut: Lsn(self.lsn),
+            lane_upto: vec![self.end],
+            copies: vec![CopyTag { source: 0, data_offset: 0, dst: 8192, len: 10 }],
+            staged,
+            images: vec![1, 3],
+            image_data: vec![seq as u8; 8192],
+            ..Default::default()
+        }
+    }
+
+    fn journal(&mut self, txn: &Transaction) -> u64 {
+        let layout = JournalLayout::new(txn).unwrap();
+        let pos = place_record(self.journal_end, layout.len, RING).unwrap();
+        let p = JournalParams { pos, prev_end: self.journal_end, prev_crc: self.journal_crc };
+        let mut buf = vec![0; layout.len as usize];
+        self.journal_crc = encode_transaction(&KEY, &p, &layout, txn, &mut buf);
+        self.put(JOURNAL + pos % RING, &buf);
+        self.journal_end = pos + layout.len;
+        pos
+    }
+
+    fn codes(&self) -> Vec<&'static str> {
+        let mut codes: Vec<_> = check(&self.dev).iter().map(|f| f.code).collect();
+        codes.dedup();
+        codes
+    }
+}
+
+#[test]
+fn sound_volumes_have_no_findings() {
+    assert_eq!(check(&Fixture::new().dev), vec![]);
+    assert_eq!(check(&Fixture::empty(HostState::Clean).dev), vec![]);
+}
+
+#[test]
+fn nothing_at_all() {
+    let codes: Vec<_> = check(&MemDevice::new(1 << 20)).iter().map(|f| f.code).collect();
+    assert_eq!(codes, ["super.missing", "header.none"]);
+    check(&MemDevice::new(0));
+}
+
+#[test]
+fn a_damaged_superblock() {
+    let f = Fixture::new();
+    f.flip(1024 + 300);
+    assert_eq!(f.codes(), ["super.checksum"]);
+    f.put(1024, &[0; 1024]);
+    assert_eq!(f.codes(), ["super.missing"]);
+    let f = Fixture::new();
+    f.flip(BACKUPS[2] + 300);
+    assert_eq!(f.codes(), ["super.backup"]);
+}
+
+/// R15: marker and header disagree.
+#[test]
+fn r15_the_marker_must_agree_with_the_header() {
+    let f = Fixture::new();
+    f.put(1024, &superblock(false, 64));
+    assert_eq!(f.codes(), ["marker.missing"]);
+    let f = Fixture::new();
+    f.put(BACKUPS[1], &superblock(false, 64));
+    assert_eq!(f.codes(), ["marker.backup"]);
+    let f = Fixture::empty(HostState::Clean);
+    f.put(1024, &superblock(true, 64));
+    assert_eq!(f.codes(), ["marker.stale", "super.changed"]);
+    let mut f = Fixture::new();
+    *f.host.superblock = superblock(false, 64);
+    f.headers();
+    assert_eq!(f.codes(), ["host.superblock"]);
+}
+
+#[test]
+fn damaged_header_copies() {
+    let f = Fixture::new();
+    f.flip(AREA + 9);
+    assert_eq!(f.codes(), ["header.copy"]);
+    f.flip(SIZE - HEADER_LEN + 9);
+    assert_eq!(f.codes(), ["header.none"]);
+    let f = Fixture::new();
+    let other = StaticHeader { volume: [2; 16], ..f.header.clone() };
+    f.put(AREA, &other.encode()[..]);
+    assert_eq!(f.codes(), ["header.disagree"]);
+    let f = Fixture::new();
+    let newer = StaticHeader { incompat: 1, ..f.header.clone() };
+    f.header.header_offsets.iter().for_each(|o| f.put(*o, &newer.encode()[..]));
+    assert_eq!(f.codes(), ["incompatible", "header.none"]);
+}
+
+#[test]
+fn damaged_slots() {
+    let f = Fixture::new();
+    f.flip(AREA + HOST_SLOTS[0] + 100);
+    assert_eq!(f.codes(), ["slot.behind"]);
+    for base in f.header.header_offsets {
+        f.put(base + SERVICE_SLOTS[0], &[0; 4096]);
+    }
+    assert_eq!(f.codes(), ["slot.behind", "slot.none"]);
+    let f = Fixture::new();
+    let other = ServiceRecord { staged_cut: Lsn(6), ..f.service.clone() };
+    f.put(AREA + SERVICE_SLOTS[0], &other.encode()[..]);
+    assert_eq!(f.codes(), ["slot.conflict"]);
+}
+
+#[test]
+fn impossible_geometry_and_records() {
+    let f = Fixture::new();
+    BACKUPS.iter().for_each(|at| f.put(*at, &superblock(true, 70)));
+    assert_eq!(f.codes()[0], "geometry.grown");
+    let mut f = Fixture::new();
+    f.header.area_uuid = [3; 16];
+    f.headers();
+    assert_eq!(f.codes(), ["geometry.uuid"]);
+    let mut f = Fixture::new();
+    f.host.lane_ends = vec![4096];
+    f.headers();
+    assert_eq!(f.codes(), ["lane.tail"]);
+    let mut f = Fixture::new();
+    f.service.epoch = Epoch(4);
+    f.headers();
+    assert_eq!(f.codes(), ["record.epoch"]);
+    let mut f = Fixture::new();
+    f.service.ops_cut = Lsn(6);
+    f.headers();
+    assert_eq!(f.codes(), ["record.cut"]);
+    let mut f = Fixture::new();
+    (f.host.lane_ends, f.host.lane_heads) = (vec![OPEN_END; 2], vec![0; 2]);
+    f.headers();
+    assert_eq!(f.codes(), ["record.lanes"]);
+}
+
+#[test]
+fn a_truncated_device() {
+    let f = Fixture::new();
+    let short = MemDevice::new(SIZE - BLOCK_BYTES);
+    let mut bytes = vec![0; short.size() as usize];
+    f.dev.read(0, &mut bytes).unwrap();
+    short.write(0, &bytes, false).unwrap();
+    let codes: Vec<_> = check(&short).iter().map(|f| f.code).collect();
+    assert_eq!(codes, ["geometry.truncated"]);
+}
+
+#[test]
+fn a_torn_lane_is_no_error() {
+    let mut f = Fixture::new();
+    let torn = f.append(6000, 0);
+    f.append(10, 0);
+    f.flip(LANE + (torn + 5000) % RING);
+    assert_eq!(f.codes(), ["lane.torn"]);
+    assert_eq!(check(&f.dev)[0].severity, Severity::Info);
+}
+
+/// R14: rot in a lane and in the journal.
+#[test]
+fn r14_rot_is_an_error() {
+    let mut f = Fixture::new();
+    let torn = f.append(6000, 0);
+    let end = f.end;
+    f.append(10, end);
+    f.flip(LANE + (torn + 5000) % RING);
+    assert_eq!(f.codes(), ["lane.rot"]);
+    let f = Fixture::new();
+    f.flip(JOURNAL + 5000);
+    assert_eq!(f.codes(), ["journal.rot"]);
+}
+
+/// R4: a journaled transaction names a record that is not there.
+#[test]
+fn r04_a_named_record_is_damaged() {
+    let f = Fixture::new();
+    f.flip(LANE + f.staged[1].pos % RING + 5000);
+    assert_eq!(f.codes(), ["lane.torn", "journal.staged"]);
+}
+
+#[test]
+fn records_that_contradict() {
+    let mut f = Fixture::new();
+    f.lsn = 5;
+    f.append(10, 0);
+    assert_eq!(f.codes(), ["lane.lsn"]);
+    let mut f = Fixture::new();
+    let outside = Item::Data { ino: 12, generation: 0, offset: 0, len: 9, data_offset: 8 };
+    f.append_item(outside, 10, 0);
+    assert!(f.codes().contains(&"lane.item"), "{:?}", f.codes());
+    let mut f = Fixture::new();
+    f.host.lane_ends = vec![f.end + 4096];
+    f.headers();
+    assert_eq!(f.codes(), ["lane.end"]);
+    let mut f = Fixture::empty(HostState::Clean);
+    f.append(10, 0);
+    let txn = Transaction { copies: vec![], ..f.txn(4, vec![]) };
+    f.journal(&txn);
+    assert_eq!(f.codes(), ["lane.not-empty", "journal.not-empty"]);
+}
+
+#[test]
+fn transactions_that_contradict() {
+    type Spoil = (fn(&mut Transaction), &'static str);
+    let spoil: [Spoil; 6] = [
+        (|t| t.ops_cut = Lsn(1), "journal.cut"),
+        (|t| t.ops_cut = Lsn(t.staged_cut.0 + 1), "journal.cut"),
+        (|t| t.lane_upto[0] += RING, "journal.lane"),
+        (|t| t.copies[0].dst = AREA, "journal.range"),
+        (|t| t.drops.push(BlockRun { start: 63, len: 2 }), "journal.range"),
+        (|t| t.staged[0].crc ^= 1, "journal.staged"),
+    ];
+    for (spoil, code) in spoil {
+        let mut f = Fixture::new();
+        let mut txn = f.txn(6, vec![f.staged[2].clone()]);
+        spoil(&mut txn);
+        f.journal(&txn);
+        assert_eq!(f.codes(), [code]);
+    }
+}
+
+#[test]
+fn a_transaction_that_breaks_the_format_is_an_error() {
+    let mut f = Fixture::new();
+    let mut txn = f.txn(6, vec![]);
+    txn.copies[0].source = 9;
+    f.journal(&txn);
+    assert_eq!(f.codes(), ["journal.content"]);
+}
+
+#[test]
+fn an_unreadable_block_is_said() {
+    let f = Fixture::new();
+    let image = f.dev.snapshot();
+    let dev = FaultDevice::from_image(image, 1);
+    dev.inject(Fault::fail(OpClass::Read, 5).within(LANE..LANE + 4096));
+    assert!(check(&dev).iter().any(|f| f.code == "io" && f.severity == Severity::Error));
+}

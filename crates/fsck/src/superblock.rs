@@ -1,0 +1,126 @@
+//! The ext4 superblock and its backups: checksum and marker (rule R15).
+
+use crate::{Check, Volume};
+use siftfs_log::{EXT4_MARKER, HostState};
+
+const LEN: usize = 1024;
+const COMPAT_SPARSE_SUPER2: u32 = 0x200;
+const RO_COMPAT_SPARSE_SUPER: u32 = 0x1;
+const RO_COMPAT_METADATA_CSUM: u32 = 0x400;
+const INCOMPAT_64BIT: u32 = 0x80;
+
+/// Fields of a superblock that the log's checks need.
+pub(crate) struct Super {
+    bytes: Vec<u8>,
+}
+
+impl Super {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let magic = bytes.get(56..58) == Some(&[0x53, 0xef][..]);
+        (magic && bytes.len() == LEN).then(|| Self { bytes: bytes.to_vec() })
+    }
+    fn u32(&self, at: usize) -> u32 {
+        let mut b = [0; 4];
+        b.copy_from_slice(&self.bytes[at..at + 4]);
+        u32::from_le_bytes(b)
+    }
+    pub fn marker(&self) -> bool {
+        self.u32(96) & EXT4_MARKER != 0
+    }
+    pub fn checksum_ok(&self) -> bool {
+        let used = self.u32(100) & RO_COMPAT_METADATA_CSUM != 0;
+        !used || !crc32c::crc32c(&self.bytes[..1020]) == self.u32(1020)
+    }
+    fn blocks(&self) -> u64 {
+        let high = if self.u32(96) & INCOMPAT_64BIT != 0 { self.u32(0x150) } else { 0 };
+        u64::from(high) << 32 | u64::from(self.u32(4))
+    }
+    /// Length of the file system in bytes, if it can be one.
+    pub fn len(&self) -> Option<u64> {
+        (self.u32(24) <= 6).then(|| self.blocks().checked_mul(1024 << self.u32(24))).flatten()
+    }
+    pub fn uuid(&self) -> &[u8] {
+        &self.bytes[104..120]
+    }
+    /// First blocks of the groups that hold a backup.
+    fn backups(&self) -> Vec<u64> {
+        let per_group = u64::from(self.u32(32));
+        if per_group == 0 || self.u32(92) & COMPAT_SPARSE_SUPER2 != 0 {
+            return Vec::new();
+        }
+        let groups = self.blocks().div_ceil(per_group);
+        if self.u32(100) & RO_COMPAT_SPARSE_SUPER == 0 {
+            return (1..groups.min(1 << 16)).map(|g| g * per_group).collect();
+        }
+        let mut all = vec![1];
+        for base in [3u64, 5, 7] {
+            all.extend(std::iter::successors(Some(base), |g| g.checked_mul(base)).take(40));
+        }
+        all.retain(|g| *g < groups);
+        all.sort_unstable();
+        all.into_iter().filter_map(|g| g.checked_mul(per_group)).collect()
+    }
+}
+
+/// The primary superblock of an area at the device's start.
+pub(crate) fn primary(c: &mut Check<'_>) -> Option<Super> {
+    let found = c.read(1024, LEN, "primary superblock").as_deref().and_then(Super::parse);
+    match &found {
+        None => c.error("super.missing", "there is no ext4 superblock at byte 1024"),
+        Some(s) if !s.checksum_ok() => {
+            c.error("super.checksum", "the primary superblock's checksum does not hold (torn?)");
+        }
+        _ => {}
+    }
+    found
+}
+
+/// Marker and header must agree: dirty means marked everywhere, clean means marked nowhere.
+pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
+    let dirty = v.host.state != HostState::Clean;
+    if dirty {
+        match Super::parse(&v.host.superblock[..]) {
+            Some(s) if s.marker() && s.checksum_ok() => {}
+            _ => c.error("host.superblock", "the header's superblock image is damaged or unmarked"),
+        }
+    }
+    let Some(primary) = primary else { return };
+    match (dirty, primary.marker()) {
+        (true, false) => c.error(
+            "marker.missing",
+            "the header says that the log is in use, but the marker is gone from the file \
+             system: someone may have changed it since",
+        ),
+        (false, true) => c.warn(
+            "marker.stale",
+            "the log is empty, but the file system is still marked as in use; the next mount \
+             and unmount clears it",
+        ),
+        _ => {}
+    }
+    if !dirty && crc32c::crc32c(&primary.bytes[..1020]) != v.host.area_crc {
+        c.info("super.changed", "the file system was changed since SiftFS last unmounted it");
+    }
+    if primary.checksum_ok() {
+        check_backups(c, v, primary, dirty);
+    }
+}
+
+fn check_backups(c: &mut Check<'_>, v: &Volume, primary: &Super, dirty: bool) {
+    let size = 1024u64 << primary.u32(24).min(6);
+    for block in primary.backups() {
+        let at = v.header.area_offset.saturating_add(block.saturating_mul(size));
+        let what = format!("backup superblock in block {block}");
+        match c.read(at, LEN, &what).as_deref().and_then(Super::parse) {
+            None => c.warn("super.backup", format!("{what} is none")),
+            Some(s) if !s.checksum_ok() => {
+                c.warn("super.backup", format!("{what}: its checksum does not hold"));
+            }
+            Some(s) if s.marker() != dirty => {
+                let says = if dirty { "lacks the marker" } else { "still has the marker" };
+                c.warn("marker.backup", format!("{what} {says}"));
+            }
+            Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `siftfs recover --discard-log`: giving the log up, for a dirty volume whose log is lost or belongs
+//! to another state of the area (rule R16).
+
+use crate::marker;
+use crate::mkfs::nonce;
+use crate::open::Volume;
+use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Lsn, Result};
+use siftfs_device::{AreaWriter, Device, Origin, RegionDesc, RegionKind, Storage};
+use siftfs_ext4::set_marker;
+use siftfs_log::{HostRecord, HostState, LogKey, OPEN_END};
+use siftfs_volume::{AreaSuper, HEADER_HOST, HostSlots};
+use std::sync::Arc;
+
+/// LSNs that a lost log may have used beyond what the header knows.
+const LSN_GAP: u64 = 1 << 32;
+
+/// Forgets everything that lies in the log alone and clears the marker. What had been fsynced since
+/// the last checkpoint may be lost, and the file system may be inconsistent: run e2fsck.
+///
+/// # Errors
+/// I/O errors; `Corrupt` if there is no ext4 superblock to clear the marker from.
+pub fn discard_log(dev: Arc<dyn Device>, clock: &Arc<dyn Clock>) -> Result<()> {
+    match Volume::read(dev.clone(), true) {
+        Ok(volume) => empty_log(&volume, clock),
+        Err(error) => {
+            tracing::warn!(%error, "no usable header; the area alone is looked at");
+            area_alone(dev, clock)
+        }
+    }
+}
+
+fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {
+    let storage = volume.storage()?;
+    let area = storage.take_area()?;
+    let old = volume.view().host.clone();
+    // The next epoch's key makes every record of this one invalid; the tails stay where they are.
+    let key = LogKey { epoch: Epoch(old.key.epoch.0 + 1), nonce: nonce()? };
+    let lanes = volume.view().service.lane_tails.clone();
+    let mut plain = marker::read_primary(&area)?;
+    set_marker(&mut plain, false);
+    let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, volume.view());
+    host.write(
+        Origin::Admin,
+        &HostRecord {
+            state: HostState::Clean,
+            key,
+            lane_key: key,
+            journal_key: key,
+            lane_ends: vec![OPEN_END; lanes.len()],
+            lane_heads: lanes,
+            lsn_floor: Lsn(old.lsn_floor.0 + LSN_GAP),
+            area_crc: crc32c::crc32c(&plain),
+            superblock: Box::new(plain),
+            ..old
+        },
+    )?;
+    clear(&area, clock)
+}
+
+/// The marker goes from every copy, or, if the lost log left the descriptors in a state that they
+/// cannot be found by, from the primary: e2fsck works from that one.
+fn clear(area: &AreaWriter, clock: &Arc<dyn Clock>) -> Result<()> {
+    if let Err(error) = marker::mark(area, false, clock.now()) {
+        tracing::warn!(%error, "the backup superblocks keep the marker");
+        let mut primary = marker::read_primary(area)?;
+        set_marker(&mut primary, false);
+        marker::write_primary(area, &primary)?;
+    }
+    Ok(())
+}
+
+fn area_alone(dev: Arc<dyn Device>, clock: &Arc<dyn Clock>) -> Result<()> {
+    let mut bytes = [0u8; 1024];
+    dev.read(1024, &mut bytes)?;
+    let found = AreaSuper::parse(&bytes)
+        .ok_or_else(|| siftfs_base::corrupt("volume", "neither a header nor an ext4 superblock"))?;
+    let len = found.len.min(dev.size()) / BLOCK_BYTES * BLOCK_BYTES;
+    let area = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len };
+    let storage = Storage::new(dev, &[area])?;
+    clear(&storage.take_area()?, clock)
+}
