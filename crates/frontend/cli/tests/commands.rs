@@ -79,6 +79,28 @@ fn a_killed_daemon_is_recovered_without_a_mount() {
     s.umount();
 }
 
+/// Without its log a volume opens only when its owner says so.
+#[test]
+fn a_lost_log_is_given_up_on_demand_only() {
+    let s = Setup::new();
+    s.mount("");
+    fs::write(s.path("checkpointed"), b"x").unwrap();
+    siftfs(&["checkpoint", s.dir()]).ok();
+    File::create(s.path("in the log")).unwrap().sync_all().unwrap();
+    let daemon = s.daemon();
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    siftfs(&["umount", s.dir()]).fails(1, &[]);
+    let given_up = siftfs(&["recover", "--discard-log", s.volume()]).ok();
+    assert!(given_up.out.contains("e2fsck -f"), "{given_up:?}");
+    let mended = run("e2fsck", &["-fy", s.volume()]);
+    assert!(mended.code <= 1, "{mended:?}");
+    s.mount("");
+    assert!(s.path("checkpointed").exists() && !s.path("in the log").exists());
+    s.umount();
+    s.assert_plain_ext4();
+}
+
 /// A bare umount(2) makes the daemon close the volume and exit.
 #[test]
 fn a_bare_umount_closes_the_volume() {
