@@ -68,7 +68,7 @@ fn listing_a_changing_directory() {
 
 #[test]
 fn a_hundred_thousand_names() {
-    let s = mounted("768M", "");
+    let s = mounted("1400M", "");
     let dir = s.path("d");
     fs::create_dir(&dir).unwrap();
     for i in 0..100_000 {
@@ -182,10 +182,11 @@ fn a_full_volume() {
     let f = fs::File::options().write(true).open(s.path("small0")).unwrap();
     pwrite(&f, b"overwritten", 0).unwrap();
     f.sync_all().unwrap();
+    drop(f);
     for i in 0..small {
         fs::remove_file(s.path(&format!("small{i}"))).unwrap();
     }
-    let big = fs::File::create(s.path("big")).unwrap();
+    let big = open(&s.path("big"), OFlags::CREATE | OFlags::RDWR, 0o644).unwrap();
     let chunk = vec![7u8; 1 << 20];
     let mut len = 0u64;
     let error = loop {
@@ -196,7 +197,7 @@ fn a_full_volume() {
     };
     assert_eq!(error, Errno::NOSPC);
     assert!(len > 16 << 20, "only {len} bytes fit");
-    big.sync_all().unwrap();
+    rustix::fs::fsync(&big).unwrap();
     let mut buf = [0; 10];
     assert_eq!(pread(&big, &mut buf[..], len - 10), Ok(10));
     assert_eq!(buf, [7; 10]);
@@ -263,6 +264,7 @@ fn killed_under_load() {
     let mut durable: BTreeMap<String, u64> = BTreeMap::new();
     for round in 0..4u64 {
         let stop = AtomicBool::new(false);
+        let daemon = s.daemon();
         let found = std::thread::scope(|scope| {
             let (s, stop) = (&s, &stop);
             for t in 0..2 {
@@ -271,7 +273,6 @@ fn killed_under_load() {
             let writers: Vec<_> =
                 (0..2).map(|t| scope.spawn(move || acknowledged(s, round * 2 + t, stop))).collect();
             std::thread::sleep(Duration::from_millis(900));
-            let daemon = s.daemon();
             daemon.signal(Signal::KILL);
             daemon.wait();
             stop.store(true, Ordering::Relaxed);
