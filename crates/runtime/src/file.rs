@@ -92,7 +92,7 @@ impl State {
     /// Puts the pages of a plan in, overlaid with what is newer than the area; with the lock.
     /// Nothing happens if the mapping changed meanwhile: the operation plans again.
     pub fn finish_fill(&mut self, plan: &FillPlan, base: &[u8]) -> Result<()> {
-        if !self.nodes.get(&plan.ino).is_some_and(|n| n.map_version == plan.map_version) {
+        if self.nodes.get(&plan.ino).is_none_or(|n| n.map_version != plan.map_version) {
             return Ok(());
         }
         for (i, bytes) in (plan.first..plan.first + plan.count).zip(base.chunks_exact(BLOCK_SIZE)) {
