@@ -1,7 +1,7 @@
 //! `siftfs recover --discard-log`: giving the log up, for a dirty volume whose log is lost or belongs
 //! to another state of the area (rule R16).
 
-use crate::marker;
+use crate::marker::{self, SuperBytes};
 use crate::mkfs::nonce;
 use crate::open::Volume;
 use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Lsn, Result};
@@ -36,8 +36,7 @@ fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {
     // The next epoch's key makes every record of this one invalid; the tails stay where they are.
     let key = LogKey { epoch: Epoch(old.key.epoch.0 + 1), nonce: nonce()? };
     let lanes = volume.view().service.lane_tails.clone();
-    let mut plain = marker::read_primary(&area)?;
-    set_marker(&mut plain, false);
+    let plain = plain_super(&area, clock)?;
     let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, volume.view());
     host.write(
         Origin::Admin,
@@ -49,24 +48,32 @@ fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {
             lane_ends: vec![OPEN_END; lanes.len()],
             lane_heads: lanes,
             lsn_floor: Lsn(old.lsn_floor.0 + LSN_GAP),
-            area_crc: crc32c::crc32c(&plain),
+            area_crc: AreaSuper::parse(&plain).map_or(0, |s| s.crc),
             superblock: Box::new(plain),
             ..old
         },
     )?;
-    clear(&area, clock)
+    clear(&area, &plain)
+}
+
+/// The superblock without the marker; taken as it is if the lost log left the descriptors in a state
+/// that nothing more can be said from.
+fn plain_super(area: &AreaWriter, clock: &Arc<dyn Clock>) -> Result<SuperBytes> {
+    marker::final_super(area, clock.now()).or_else(|error| {
+        tracing::warn!(%error, "the file system is damaged");
+        let mut primary = marker::read_primary(area)?;
+        set_marker(&mut primary, false);
+        Ok(primary)
+    })
 }
 
 /// The marker goes from every copy, or, if the lost log left the descriptors in a state that they
 /// cannot be found by, from the primary: e2fsck works from that one.
-fn clear(area: &AreaWriter, clock: &Arc<dyn Clock>) -> Result<()> {
-    if let Err(error) = marker::mark(area, false, clock.now()) {
+fn clear(area: &AreaWriter, plain: &SuperBytes) -> Result<()> {
+    marker::clear(area, plain).or_else(|error| {
         tracing::warn!(%error, "the backup superblocks keep the marker");
-        let mut primary = marker::read_primary(area)?;
-        set_marker(&mut primary, false);
-        marker::write_primary(area, &primary)?;
-    }
-    Ok(())
+        marker::write_primary(area, plain)
+    })
 }
 
 fn area_alone(dev: Arc<dyn Device>, clock: &Arc<dyn Clock>) -> Result<()> {
@@ -77,5 +84,7 @@ fn area_alone(dev: Arc<dyn Device>, clock: &Arc<dyn Clock>) -> Result<()> {
     let len = found.len.min(dev.size()) / BLOCK_BYTES * BLOCK_BYTES;
     let area = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len };
     let storage = Storage::new(dev, &[area])?;
-    clear(&storage.take_area()?, clock)
+    let area = storage.take_area()?;
+    let plain = plain_super(&area, clock)?;
+    clear(&area, &plain)
 }

@@ -209,8 +209,10 @@ impl LocalVolume {
     /// Assembles and journals one background transaction now (everything unsynced is pushed when
     /// `push_all`); returns when it is durable.
     pub fn commit(&self, push_all: bool) -> Result<()> {
-        let push = if push_all { Push::All } else { Push::Aged };
-        self.pair.runtime.commit(&push).map(drop)
+        if push_all {
+            return self.pair.runtime.sync_all();
+        }
+        self.pair.runtime.commit(&Push::Aged).map(drop)
     }
 
     /// Checkpoints and reclaims everything journaled.
@@ -236,11 +238,15 @@ impl LocalVolume {
             self.pair.driver.stop();
             return Ok(());
         }
-        close_pair(self.pair)?;
+        close_pair(self.pair, self.clock.now())?;
         // The header says clean; clearing the marker is what recovery would do now.
         let mut volume = Volume::read(self.dev, true)?;
         volume.recover(&self.clock, &self.opts, &mut |_, _, _| {})?;
-        if volume.is_clean() { Ok(()) } else { Err(Error::Latched("the volume is not clean".into())) }
+        if volume.is_clean() {
+            Ok(())
+        } else {
+            Err(Error::Latched("the volume is not clean".into()))
+        }
     }
 
     /// Stops without writing anything more, as a crash would (tests).

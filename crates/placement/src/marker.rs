@@ -51,35 +51,58 @@ pub fn write_primary(area: &AreaWriter, bytes: &SuperBytes) -> Result<()> {
     area.flush(Origin::Admin)
 }
 
-/// Sets or clears the marker in every copy of the superblock, backups first, primary last, each
-/// flushed. A backup that a crash tore is made anew from the primary.
-pub fn mark(area: &AreaWriter, on: bool, now: Timestamp) -> Result<SuperBytes> {
-    let reader: &RegionReader = area;
-    let mut store = LookStore { area: reader.clone(), blocks: HashMap::new() };
-    let mut fs = Fs::open(&mut store)?;
-    if on && !fs.is_clean() {
+fn look(area: &RegionReader) -> Result<Fs> {
+    Fs::open(&mut LookStore { area: area.clone(), blocks: HashMap::new() })
+}
+
+/// The superblock as it will stand when the volume is plain ext4 again.
+pub fn final_super(area: &RegionReader, now: Timestamp) -> Result<SuperBytes> {
+    let mut fs = look(area)?;
+    fs.set_write_time(now);
+    fs.set_marker(false);
+    Ok(fs.super_image())
+}
+
+/// Sets the marker in every copy of the superblock, primary last, all flushed, and notes the
+/// mount. Answers the primary.
+///
+/// # Errors
+/// `Refused` if somebody else used the file system and did not unmount it cleanly.
+pub fn set(area: &AreaWriter, now: Timestamp) -> Result<SuperBytes> {
+    let mut fs = look(area)?;
+    if !fs.is_clean() {
         return Err(Error::Refused(
             "the file system was not unmounted cleanly by whoever used it last; run e2fsck on it"
                 .into(),
         ));
     }
-    if on {
-        fs.set_mount_time(now);
-    } else {
-        fs.set_write_time(now);
-    }
-    fs.set_marker(on);
+    fs.set_mount_time(now);
+    fs.set_marker(true);
+    mark_backups(area, &mut fs)?;
+    let primary = fs.super_image();
+    write_primary(area, &primary)?;
+    Ok(primary)
+}
+
+/// Clears the marker, backups first, and leaves `primary` as the primary superblock. Doing it
+/// again after a crash in it ends the same.
+pub fn clear(area: &AreaWriter, primary: &SuperBytes) -> Result<()> {
+    let mut fs = look(area)?;
+    fs.set_marker(false);
+    mark_backups(area, &mut fs)?;
+    write_primary(area, primary)
+}
+
+/// Gives every backup the marker that `fs` has. One that a crash tore is made anew.
+fn mark_backups(area: &AreaWriter, fs: &mut Fs) -> Result<()> {
     for block in fs.backup_superblocks() {
         let mut bytes = [0u8; 1024];
         area.read(Origin::Admin, block * BLOCK_BYTES, &mut bytes)?;
         if check_super(&bytes).is_err() {
             bytes = fs.backup_image(block);
         }
-        set_marker(&mut bytes, on);
+        set_marker(&mut bytes, fs.marker());
         area.write(Origin::Admin, block * BLOCK_BYTES, &bytes)?;
     }
-    area.flush(Origin::Admin)?;
-    let primary = fs.super_image();
-    write_primary(area, &primary)?;
-    Ok(primary)
+    area.flush(Origin::Admin)
 }

@@ -96,7 +96,9 @@ pub fn mkfs(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<M
         let size = opts.size.unwrap_or(dev.size()).min(dev.size());
         if opts.size.is_some_and(|s| s > dev.size()) {
             let have = dev.size();
-            return Err(Error::Refused(format!("the device has {have} bytes, fewer than asked for")));
+            return Err(Error::Refused(format!(
+                "the device has {have} bytes, fewer than asked for"
+            )));
         }
         refuse_existing(&dev, opts)?;
         lay_out(size, opts)?

@@ -4,17 +4,17 @@ use crate::link::Driver;
 use crate::marker;
 use crate::mkfs::nonce;
 use crate::{OpenOptions, Progress, RecoverReport, Threads};
-use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, TxnSeq};
+use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
 use siftfs_device::{AreaReader, AreaWriter, Device, Origin, RegionReader, Storage};
-use siftfs_ext4::{check_super, has_marker};
+use siftfs_ext4::{check_super, has_marker, set_marker};
 use siftfs_log::{HostRecord, HostState, LogKey, OPEN_END};
+use siftfs_runtime::ServiceLink;
 use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecordRef, RecoveryCut, Runtime};
 use siftfs_service::{Service, ServiceOptions, ServiceParts};
 use siftfs_volume::{
-    HEADER_HOST, HEADER_SERVICE, HeaderView, HostSlots, LaneScanner, ServiceSlots,
+    AreaSuper, HEADER_HOST, HEADER_SERVICE, HeaderView, HostSlots, LaneScanner, ServiceSlots,
     check_lane_ends, read_headers, region_descs, repair_headers,
 };
-use siftfs_runtime::ServiceLink;
 use siftfs_wire::{PROTOCOL_VERSION, ToService};
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,8 @@ impl Volume {
         }
         // The header says clean; what is left of the marker goes, backups first.
         let storage = self.storage()?;
-        marker::mark(&storage.take_area()?, false, clock.now())?;
+        self.view = read_headers(&*self.dev)?;
+        marker::clear(&storage.take_area()?, &self.view.host.superblock)?;
         self.view = read_headers(&*self.dev)?;
         Ok(report)
     }
@@ -98,7 +99,11 @@ impl Volume {
         if check_super(&primary).is_err() {
             check_super(&host.superblock)?;
             tracing::warn!("the superblock was torn; restored from the header");
-            return marker::write_primary(&area, &host.superblock);
+            // With the marker even under a clean header: the backups may still carry it, and
+            // clearing takes the primary last.
+            let mut whole = host.superblock.clone();
+            set_marker(&mut whole, true);
+            return marker::write_primary(&area, &whole);
         }
         if host.state != HostState::Clean && !has_marker(&primary) {
             return Err(siftfs_base::corrupt(
@@ -146,7 +151,8 @@ impl Volume {
         let floor = Lsn(old.lsn_floor.0.max(replayed.ops_cut.0).max(replayed.staged_cut.0));
         let mut config = config_of(opts, key);
         config.read_only = false;
-        let pair = self.pair(&storage, service, host, config, clock, heads, floor, Threads::None)?;
+        let pair =
+            self.pair(&storage, service, host, config, clock, heads, floor, Threads::None)?;
         let base = RecoveryCut {
             ops_cut: replayed.ops_cut,
             staged_cut: replayed.staged_cut,
@@ -160,7 +166,7 @@ impl Volume {
         }
         report.orphans = pair.runtime.finish_recovery(floor)?;
         pair.driver.with_inline(|s| s.advance_lanes(&ends))?;
-        close_pair(pair)
+        close_pair(pair, clock.now())
     }
 
     /// The lanes' valid records in LSN order, and where each lane ends: recorded by an earlier
@@ -286,7 +292,7 @@ impl Volume {
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         let area = storage.take_area()?;
         if !opts.read_only {
-            let superblock = marker::mark(&area, true, clock.now())?;
+            let superblock = marker::set(&area, clock.now())?;
             host.write(
                 Origin::Admin,
                 &HostRecord {
@@ -303,7 +309,16 @@ impl Volume {
         let mut service = self.service(&storage, area, clock, Origin::Background)?;
         service.begin_epoch(key, key);
         let heads = old.lane_heads.clone();
-        self.pair(&storage, service, host, config_of(opts, key), clock, heads, old.lsn_floor, threads)
+        self.pair(
+            &storage,
+            service,
+            host,
+            config_of(opts, key),
+            clock,
+            heads,
+            old.lsn_floor,
+            threads,
+        )
     }
 }
 
@@ -321,12 +336,11 @@ fn config_of(opts: &OpenOptions, key: LogKey) -> Config {
 }
 
 /// Everything final, the log durably empty: the header says clean. The marker goes after that.
-pub fn close_pair(mut pair: Pair) -> Result<()> {
+pub fn close_pair(mut pair: Pair, now: Timestamp) -> Result<()> {
     pair.runtime.settle()?;
     let (heads, lsn) = pair.runtime.log_position();
     pair.driver.stop();
-    let mut plain = marker::read_primary(&pair.area)?;
-    siftfs_ext4::set_marker(&mut plain, false);
+    let plain = marker::final_super(&pair.area, now)?;
     let old = pair.host.newest().clone();
     pair.host.write(
         Origin::Admin,
@@ -336,7 +350,7 @@ pub fn close_pair(mut pair: Pair) -> Result<()> {
             lane_ends: vec![OPEN_END; heads.len()],
             lane_heads: heads,
             lsn_floor: lsn,
-            area_crc: crc32c::crc32c(&plain),
+            area_crc: AreaSuper::parse(&plain).map_or(0, |s| s.crc),
             superblock: Box::new(plain),
             ..old
         },

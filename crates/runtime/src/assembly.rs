@@ -5,7 +5,9 @@ use crate::capture::{Outcome, Selection, Staged};
 use crate::overlay::{RecordRef, Source};
 use crate::sequencer::Sequencer;
 use crate::state::{NEEDS_LOG, State, TxnInfo};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, InodeNr, Lsn, RangeSet, Result, TxnSeq};
+use siftfs_base::{
+    BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, InodeNr, Lsn, RangeSet, Result, TxnSeq,
+};
 use siftfs_ext4::Mapping;
 use siftfs_wire::{CopyTag, StagedRef, Transaction, ZeroTag};
 use std::collections::{BTreeSet, HashMap};
@@ -101,6 +103,10 @@ impl State {
         }
         let mut direct = Direct { runs: Vec::new(), data: Vec::new() };
         for ino in due {
+            // What could not be staged must not be overtaken by what lies behind it.
+            if left.contains(&ino) {
+                continue;
+            }
             if !self.push_direct(ino, &mut direct)? {
                 left.insert(ino);
             }
@@ -166,11 +172,20 @@ impl State {
         parts
     }
 
-    /// The inode's dirty bytes that may not go straight to the area.
+    /// The inode's dirty bytes that may not go straight to the area. A record of them may be
+    /// durable while the transaction is not, and it extends the file: so it takes along whatever is
+    /// dirty between the journaled size and its own end.
     fn overwrites(&mut self, ino: InodeNr) -> Result<RangeSet> {
         let mut out = self.node(ino).dirty.clone();
         for (start, end) in self.direct_blocks(ino)?.iter() {
             out.remove(start * BLOCK_BYTES, end * BLOCK_BYTES);
+        }
+        let node = self.node(ino);
+        let from = node.inode.size / BLOCK_BYTES * BLOCK_BYTES;
+        if let Some(end) = out.max_end().filter(|end| *end > node.inode.size) {
+            for (s, e) in node.dirty.overlapping(from, end) {
+                out.insert(s, e);
+            }
         }
         Ok(out)
     }
@@ -183,10 +198,11 @@ impl State {
         for (start, end) in crate::file::pages_of(&node.dirty).iter() {
             let mut block = start;
             while block < end {
-                let (ok, len) = match self.fs.map(&mut self.meta, &node.inode, block, end - block)? {
-                    Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
-                    Mapping::Hole { len } => (true, len),
-                };
+                let (ok, len) =
+                    match self.fs.map(&mut self.meta, &node.inode, block, end - block)? {
+                        Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
+                        Mapping::Hole { len } => (true, len),
+                    };
                 let stop = block + len.clamp(1, end - block);
                 if ok {
                     out.insert(block, stop);
@@ -310,11 +326,19 @@ impl State {
             return Ok(true);
         }
         let blocks = self.direct_blocks(ino)?;
+        let first = blocks.iter().next().map_or(0, |(start, _)| start);
         for (start, end) in blocks.iter() {
             let mut block = start;
             while block < end {
                 let room = (DIRECT_MAX - direct.data.len().min(DIRECT_MAX)) / BLOCK_SIZE;
                 if room == 0 || self.room_in_transaction(16).is_err() {
+                    // Blocks come in order: all below this one is as durable as the transaction.
+                    let node = self.node_mut(ino);
+                    let reached = node.size.min(block * BLOCK_BYTES);
+                    if block > start || start > first {
+                        node.inode.size = node.inode.size.max(reached);
+                        self.mark_inode(ino);
+                    }
                     return Ok(false);
                 }
                 let want = (end - block).min(room as u64);

@@ -99,9 +99,14 @@ impl State {
         selection: &Selection<'_>,
     ) -> Result<std::result::Result<Option<Capture>, Unstageable>> {
         let is_dir = self.node(ino).inode.is_dir();
-        let ops = match self.names.closure(ino, is_dir) {
-            Ok(ops) => ops,
-            Err(reason) => return Ok(Err(reason)),
+        // Pushed overwrites bind no name, and must not: the rest of the data that a name may have to
+        // wait for (rule R20) goes straight to the area with the same transaction.
+        let ops = match selection {
+            Selection::Only(_) => BTreeSet::new(),
+            Selection::All => match self.names.closure(ino, is_dir) {
+                Ok(ops) => ops,
+                Err(reason) => return Ok(Err(reason)),
+            },
         };
         let perms = match self.pending_permissions(ino, &ops)? {
             Ok(perms) => perms,
@@ -151,9 +156,8 @@ impl State {
         if self.perms.is_empty() && self.perms_in_flight.is_empty() {
             return Ok(Ok(found));
         }
-        let pending = |st: &State, i: &InodeNr| {
-            st.perms.contains(i) || st.perms_in_flight.contains(i)
-        };
+        let pending =
+            |st: &State, i: &InodeNr| st.perms.contains(i) || st.perms_in_flight.contains(i);
         let mut dirs: BTreeSet<InodeNr> = BTreeSet::new();
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
@@ -224,9 +228,8 @@ impl State {
             })
             .filter(|i| *i != ino)
             .collect();
-        let live = |i: &InodeNr| {
-            self.nodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0)
-        };
+        let live =
+            |i: &InodeNr| self.nodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0);
         moved.into_iter().filter(live).collect()
     }
 

@@ -6,8 +6,7 @@ use crate::runtime::Runtime;
 use crate::state::{OpenFile, State};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, errno};
 use siftfs_proto::{
-    Attr, Credentials, DirEntry, FileKind, FileService, Handle, ROOT_INO, Reply, Request,
-    SessionId,
+    Attr, Credentials, DirEntry, FileKind, FileService, Handle, ROOT_INO, Reply, Request, SessionId,
 };
 
 /// Longest symbolic link target in bytes: one block with its terminator.
@@ -76,13 +75,11 @@ impl FileService for Runtime {
             R::ReadDir { handle, cookie, max_bytes, plus } => {
                 self.query(|st| st.read_dir(handle, cookie, max_bytes, plus)).map(Reply::Dir)
             }
-            R::GetXattr { ino, name } => {
-                self.query(|st| st.get_xattr(ino, &name)).map(Reply::Data)
-            }
+            R::GetXattr { ino, name } => self.query(|st| st.get_xattr(ino, &name)).map(Reply::Data),
             R::ListXattr { ino } => self.query(|st| st.list_xattrs(ino)).map(Reply::Names),
-            R::SetXattr { ino, name, value, mode } => self.mutate(|st| {
-                st.set_xattr(ino, &name, &value, mode).map(|()| Reply::Done)
-            }),
+            R::SetXattr { ino, name, value, mode } => {
+                self.mutate(|st| st.set_xattr(ino, &name, &value, mode).map(|()| Reply::Done))
+            }
             R::RemoveXattr { ino, name } => {
                 self.mutate(|st| st.remove_xattr(ino, &name).map(|()| Reply::Done))
             }

@@ -2,9 +2,7 @@
 
 use crate::overlay::Source;
 use crate::state::State;
-use siftfs_base::{
-    BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, Timestamp, errno,
-};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, Timestamp, errno};
 use siftfs_device::{Origin, ReadOp};
 use siftfs_ext4::Mapping;
 use siftfs_proto::{Allocate, Seek};
@@ -109,7 +107,12 @@ impl State {
         Ok(())
     }
 
-    fn overlay_page(&mut self, ino: InodeNr, index: u64, page: &mut [u8; BLOCK_SIZE]) -> Result<()> {
+    fn overlay_page(
+        &mut self,
+        ino: InodeNr,
+        index: u64,
+        page: &mut [u8; BLOCK_SIZE],
+    ) -> Result<()> {
         let node = self.nodes.get(&ino).expect("loaded before use");
         let start = index * BLOCK_BYTES;
         for (s, e, source, _) in node.overlay.overlapping(start, start + BLOCK_BYTES) {
@@ -227,10 +230,9 @@ impl State {
         if self.pages.contains(ino, index) {
             return Ok(None);
         }
-        if index * BLOCK_BYTES >= self.node(ino).size && !self.node(ino).overlay.overlaps(
-            index * BLOCK_BYTES,
-            (index + 1) * BLOCK_BYTES,
-        ) {
+        if index * BLOCK_BYTES >= self.node(ino).size
+            && !self.node(ino).overlay.overlaps(index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES)
+        {
             self.pages.insert(ino, index, Box::new([0u8; BLOCK_SIZE]));
             return Ok(None);
         }
@@ -436,7 +438,8 @@ impl State {
         loop {
             self.room_in_transaction(16)?;
             let node = self.nodes.get_mut(&ino).expect("loaded before use");
-            let removed = self.fs.remove(&mut self.meta, &mut node.inode, first, end, REMOVE_STEP)?;
+            let removed =
+                self.fs.remove(&mut self.meta, &mut node.inode, first, end, REMOVE_STEP)?;
             node.map_version += 1;
             self.note_tree(ino);
             self.mark_inode(ino);
@@ -476,7 +479,12 @@ impl State {
                 Mapping::Hole { len } => {
                     let want = len.clamp(1, end - block);
                     self.room_in_transaction(16)?;
-                    let held = self.node(ino).reserved.overlapping(block, block + want).map(|(s, e)| e - s).sum::<u64>();
+                    let held = self
+                        .node(ino)
+                        .reserved
+                        .overlapping(block, block + want)
+                        .map(|(s, e)| e - s)
+                        .sum::<u64>();
                     if want > held {
                         self.check_space(want - held, privileged)?;
                     }
@@ -531,7 +539,8 @@ impl State {
             return Err(errno(libc::EFBIG));
         }
         self.begin(2)?;
-        let keep = matches!(mode, Allocate::KeepSize | Allocate::ZeroRangeKeepSize | Allocate::PunchHole);
+        let keep =
+            matches!(mode, Allocate::KeepSize | Allocate::ZeroRangeKeepSize | Allocate::PunchHole);
         match mode {
             Allocate::Grow | Allocate::KeepSize => {
                 let blocks = block_up(end) - offset / BLOCK_BYTES;
@@ -567,7 +576,13 @@ impl State {
     }
 
     /// Fails early if the holes of a range cannot all be given blocks.
-    fn check_hole_space(&mut self, ino: InodeNr, first: u64, blocks: u64, privileged: bool) -> Result<()> {
+    fn check_hole_space(
+        &mut self,
+        ino: InodeNr,
+        first: u64,
+        blocks: u64,
+        privileged: bool,
+    ) -> Result<()> {
         let mut holes = 0;
         let mut block = first;
         while block < first + blocks {
@@ -582,7 +597,8 @@ impl State {
             };
             block += len.clamp(1, rest);
         }
-        let held: u64 = self.node(ino).reserved.overlapping(first, first + blocks).map(|(s, e)| e - s).sum();
+        let held: u64 =
+            self.node(ino).reserved.overlapping(first, first + blocks).map(|(s, e)| e - s).sum();
         if holes > held { self.check_space(holes - held, privileged) } else { Ok(()) }
     }
 

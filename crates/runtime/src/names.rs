@@ -105,7 +105,6 @@ impl NameLog {
         assert!(old.is_none(), "one operation per LSN");
     }
 
-
     /// Number of pending operations.
     pub fn len(&self) -> usize {
         self.ops.len()

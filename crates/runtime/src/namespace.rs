@@ -2,8 +2,8 @@
 
 use crate::state::State;
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
-use siftfs_ext4::format::{S_IFDIR, S_IFLNK, S_IFMT};
 use siftfs_ext4::Inode;
+use siftfs_ext4::format::{S_IFDIR, S_IFLNK, S_IFMT};
 use siftfs_log::NameOpKind;
 use siftfs_proto::{FileKind, RenameMode};
 
@@ -293,7 +293,8 @@ impl State {
         time: Timestamp,
     ) -> Result<()> {
         check_name(from.1).map_err(|_| errno(libc::EBUSY))?;
-        check_name(to.1).map_err(|e| if e.errno() == libc::EEXIST { errno(libc::EBUSY) } else { e })?;
+        check_name(to.1)
+            .map_err(|e| if e.errno() == libc::EEXIST { errno(libc::EBUSY) } else { e })?;
         self.require_live_dir(from.0)?;
         self.require_live_dir(to.0)?;
         let ino = self.lookup_node(from.0, from.1)?;

@@ -453,7 +453,11 @@ impl Runtime {
             self.sync_all()?;
             self.checkpoint(Urgency::Emergency)?;
             let mut st = self.lock();
-            if st.tidy_trees()? && !st.has_work(&Push::All) && st.txns.is_empty() && st.orphans.is_empty() {
+            if st.tidy_trees()?
+                && !st.has_work(&Push::All)
+                && st.txns.is_empty()
+                && st.orphans.is_empty()
+            {
                 return Ok(());
             }
         }
@@ -476,11 +480,13 @@ impl State {
     /// Is something old enough, or staged long enough, to be journaled?
     fn commit_due(&self) -> bool {
         let now = self.clock.mono_ns();
-        let old = |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
+        let old =
+            |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
         let aged = self.unjournaled_since.is_some_and(old)
-            || self.data_dirty.iter().any(|i| {
-                self.nodes.get(i).and_then(|n| n.dirty_since).is_some_and(old)
-            });
+            || self
+                .data_dirty
+                .iter()
+                .any(|i| self.nodes.get(i).and_then(|n| n.dirty_since).is_some_and(old));
         aged || self.commit_early()
     }
 

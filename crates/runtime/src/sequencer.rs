@@ -182,3 +182,7 @@ fn latched(e: &Error) -> Error {
         other => Error::Latched(other.to_string()),
     }
 }
+
+#[cfg(test)]
+#[path = "sequencer_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! How much is tried, and which single case.
 
 use std::env;
+use std::path::PathBuf;
 
 /// Numbers of a campaign of seeds.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct Config {
     pub recut_stride: u64,
     /// Make a failing sequence shorter before it is shown.
     pub shrink: bool,
+    /// Directory in which the image of a failing cut is kept.
+    pub keep: Option<PathBuf>,
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -32,7 +35,8 @@ impl Config {
     /// `seeds` seeds of `ops` operations, unless the environment says otherwise:
     /// `SIFTFS_SEEDS` is a number of seeds, `SIFTFS_SEED` one seed or the first, `SIFTFS_OPS`
     /// the length of a sequence, `SIFTFS_CUT` the one cut to try, `SIFTFS_SHRINK=1` makes a
-    /// failing sequence shorter. One cut of one seed gets every check.
+    /// failing sequence shorter, `SIFTFS_KEEP` names a directory in which the image of a failing
+    /// cut is kept. One cut of one seed gets every check.
     pub fn from_env(seeds: u64, ops: usize) -> Self {
         let one = number("SIFTFS_SEED");
         let cut = number("SIFTFS_CUT");
@@ -48,6 +52,7 @@ impl Config {
             recut_every: if thorough { 1 } else { 61 },
             recut_stride: 1,
             shrink: number("SIFTFS_SHRINK") == Some(1),
+            keep: env::var_os("SIFTFS_KEEP").map(PathBuf::from),
         }
     }
 }

@@ -49,6 +49,9 @@ pub fn cut_everywhere(
             let (found, recoveries) = judge.verdict(&image, &oracle.oracle, &recording.ids);
             report.recoveries += recoveries;
             if !found.is_empty() {
+                if let Some(dir) = &config.keep {
+                    keep(dir, seed, cut, &image);
+                }
                 let complaints = found.join("\n    ");
                 failed = Some(format!(
                     "power cut at device operation {cut} (SIFTFS_CUT={cut}), {kind:?}\n{}    {complaints}",
@@ -59,6 +62,15 @@ pub fn cut_everywhere(
         }
     });
     failed.map_or(Ok(report), Err)
+}
+
+/// Saves an image, before and after its recovery, for a look at it by hand.
+fn keep(dir: &std::path::Path, seed: u64, cut: u64, image: &siftfs_device::Image) {
+    let saved = image.save(&dir.join(format!("{seed}-{cut}.img"))).map_err(|e| e.to_string());
+    let recovered = crate::judge::recover_image(image).and_then(|image| {
+        image.save(&dir.join(format!("{seed}-{cut}.recovered"))).map_err(|e| e.to_string())
+    });
+    eprintln!("images kept in {}: {saved:?}, {recovered:?}", dir.display());
 }
 
 /// The oracle, moved along with the cut.

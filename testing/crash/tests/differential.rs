@@ -46,6 +46,21 @@ fn data() {
     run(VolumeKind::ROOMY, &profile, 50, 250);
 }
 
+/// More unsynced data than the page cache holds.
+#[test]
+fn memory_pressure() {
+    let profile = Profile {
+        names: 6,
+        data: 60,
+        sync: 4,
+        background: 1,
+        write_max: 300_000,
+        offset_max: 300_000,
+        ..Profile::default()
+    };
+    run(VolumeKind::ROOMY, &profile, 20, 150);
+}
+
 /// The recording that power cuts start from is the same run.
 #[test]
 fn a_recording_is_a_run() {

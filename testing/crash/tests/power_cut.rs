@@ -47,6 +47,14 @@ fn names() {
     run(VolumeKind::SMALL, &profile, 80, 40);
 }
 
+/// More unsynced data than the page cache holds: it is pushed while it is written.
+#[test]
+fn memory_pressure() {
+    let profile =
+        Profile { data: 50, sync: 8, write_max: 300_000, offset_max: 300_000, ..Profile::crash() };
+    run(VolumeKind::ROOMY, &profile, 12, 40);
+}
+
 /// Long enough that rings wrap and reclaimed space is used again.
 #[test]
 fn long() {

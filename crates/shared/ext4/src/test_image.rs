@@ -146,26 +146,6 @@ impl Rng {
     }
 }
 
-/// [`MemStore::load`] of a big image: only the parts of the file that are not holes are read.
-pub fn load_sparse(file: &Path) -> MemStore {
-    use std::os::unix::fs::FileExt;
-    let handle = std::fs::File::open(file).unwrap();
-    let mut store = MemStore::new(handle.metadata().unwrap().len() / 4096);
-    let chunk = 256u64;
-    let mut buf = vec![0; 4096 * chunk as usize];
-    let count = store.count();
-    for at in (0..count).step_by(chunk as usize) {
-        let len = (count - at).min(chunk) as usize * 4096;
-        handle.read_exact_at(&mut buf[..len], at * 4096).unwrap();
-        for (i, block) in buf[..len].chunks_exact(4096).enumerate() {
-            if block.iter().any(|b| *b != 0) {
-                store.raw(at + i as u64).copy_from_slice(block);
-            }
-        }
-    }
-    store
-}
-
 /// Runs one of e2fsprogs' tools on an image; it must succeed.
 #[track_caller]
 pub fn tool(name: &str, args: &[&str], file: &Path) -> String {

@@ -271,10 +271,17 @@ pub enum Reply {
     Done,
     Entry(Attr),
     Attr(Attr),
-    Created { attr: Attr, handle: Handle },
-    Opened { handle: Handle },
+    Created {
+        attr: Attr,
+        handle: Handle,
+    },
+    Opened {
+        handle: Handle,
+    },
     Data(Vec<u8>),
-    Written { len: u32 },
+    Written {
+        len: u32,
+    },
     Offset(u64),
     Dir(Vec<DirEntry>),
     /// Names, each as getxattr takes it.
