@@ -147,20 +147,21 @@ pub fn detach(dir: &Path) -> io::Result<()> {
     Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?)
 }
 
-/// Detaches FUSE mounts on `dir` whose server is dead (the kernel answers `ENOTCONN`). Returns
-/// how many there were.
+/// Is the server of the mount on `dir` dead (the kernel answers `ENOTCONN`)? Asks with statfs(2),
+/// which, unlike stat(2), never comes from a cache.
+pub fn is_dead(dir: &Path) -> bool {
+    rustix::fs::statfs(dir).is_err_and(|e| e == rustix::io::Errno::NOTCONN)
+}
+
+/// Detaches FUSE mounts on `dir` whose server is dead. Returns how many there were.
 pub fn detach_dead(dir: &Path) -> io::Result<usize> {
     let mut found = 0;
-    loop {
-        match std::fs::symlink_metadata(dir) {
-            Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {}
-            Ok(_) => return Ok(found),
-            Err(e) => return Err(e),
-        }
+    while is_dead(dir) {
         if !top_mount(dir)?.is_some_and(|m| m.is_fuse()) {
             return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
         }
         detach(dir)?;
         found += 1;
     }
+    Ok(found)
 }
