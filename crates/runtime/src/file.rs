@@ -440,7 +440,7 @@ impl State {
             let node = self.nodes.get_mut(&ino).expect("loaded before use");
             let removed =
                 self.fs.remove(&mut self.meta, &mut node.inode, first, end, REMOVE_STEP)?;
-            node.map_version += 1;
+            self.remapped(ino);
             self.note_tree(ino);
             self.mark_inode(ino);
             if removed.done {
@@ -491,7 +491,7 @@ impl State {
                     let run = self.allocate_run(ino, block, want)?;
                     let node = self.nodes.get_mut(&ino).expect("loaded before use");
                     self.fs.insert(&mut self.meta, &mut node.inode, block, run, true)?;
-                    node.map_version += 1;
+                    self.remapped(ino);
                     self.note_tree(ino);
                     self.unreserve(ino, block, block + run.len);
                     self.mark_inode(ino);

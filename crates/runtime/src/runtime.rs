@@ -94,6 +94,7 @@ impl Runtime {
             meta,
             pages,
             nodes: Default::default(),
+            versions: 0,
             lookups: Default::default(),
             node_clock: Default::default(),
             names: Default::default(),
