@@ -50,13 +50,8 @@ fn names() {
 /// More unsynced data than the page cache holds: it is pushed while it is written.
 #[test]
 fn memory_pressure() {
-    let profile = Profile {
-        data: 50,
-        sync: 8,
-        write_max: 300_000,
-        offset_max: 300_000,
-        ..Profile::crash()
-    };
+    let profile =
+        Profile { data: 50, sync: 8, write_max: 300_000, offset_max: 300_000, ..Profile::crash() };
     run(VolumeKind::ROOMY, &profile, 12, 40);
 }
 
