@@ -92,6 +92,12 @@ impl Sequencer {
         st.failed.clone().map_or(Ok(()), |e| Err(latched(&e)))
     }
 
+    /// Queue depths: records being written, and callers waiting for durability.
+    pub fn depths(&self) -> (usize, usize) {
+        let st = self.lock();
+        (st.in_flight.len(), st.waiting)
+    }
+
     /// Newest LSN known durable.
     pub fn durable(&self) -> Lsn {
         self.lock().durable
