@@ -3,7 +3,7 @@
 use crate::overlay::Source;
 use crate::state::State;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, Timestamp, errno};
-use siftfs_device::{Origin, ReadOp};
+use siftfs_device::{AlignedBuf, Origin, ReadOp};
 use siftfs_ext4::Mapping;
 use siftfs_proto::{Allocate, Seek};
 
@@ -39,8 +39,9 @@ fn block_up(offset: u64) -> u64 {
 
 impl FillPlan {
     /// Reads the base of the pages; call without the state lock.
-    pub fn read(&self, readers: &crate::state::Readers) -> Result<Vec<u8>> {
-        let mut buf = vec![0u8; usize::try_from(self.count).unwrap_or(0) * BLOCK_SIZE];
+    pub fn read(&self, readers: &crate::state::Readers) -> Result<AlignedBuf> {
+        let pages = usize::try_from(self.count).expect("a plan has at most FILL_PAGES pages");
+        let mut buf = AlignedBuf::zeroed(pages * BLOCK_SIZE);
         let mut ops: Vec<ReadOp<'_>> = Vec::with_capacity(self.reads.len());
         let (mut rest, mut at) = (&mut buf[..], 0usize);
         for &(offset, start, len) in &self.reads {
