@@ -278,12 +278,21 @@ impl Runtime {
 
     fn status(&self) -> Result<Reply> {
         let service = self.service_statistics()?;
+        let (in_flight, waiting) = self.seq.depths();
         let st = self.lock();
         let report = serde_json::json!({
             "runtime": st.stats,
             "service": service,
             "storage": self.counters.snapshot(),
-            "fsync_latency": self.latency.fsync_distribution(),
+            "fsync_latency": self.latency.fsync.distribution(),
+            "commit_latency": self.latency.commit.distribution(),
+            "emergency_checkpoint_latency": self.latency.checkpoint.distribution(),
+            "queues": { "records_in_flight": in_flight, "fsyncs_waiting": waiting },
+            "credits": {
+                "journal_bytes": st.journal_len.saturating_sub(st.journal_used()),
+                "staging_bytes": st.lanes.iter().map(|l| l.len - l.used()).sum::<u64>(),
+                "quarantined_blocks": st.fs.quarantined_blocks().total(),
+            },
             "failed": self.check().err().map(|e| e.to_string()),
             "lsn": st.lsn,
             "durable_lsn": self.seq.durable().0,

@@ -3,7 +3,7 @@
 use crate::overlay::Source;
 use crate::state::State;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, Timestamp, errno};
-use siftfs_device::{Origin, ReadOp};
+use siftfs_device::{AlignedBuf, Origin, ReadOp};
 use siftfs_ext4::Mapping;
 use siftfs_proto::{Allocate, Seek};
 
@@ -39,8 +39,9 @@ fn block_up(offset: u64) -> u64 {
 
 impl FillPlan {
     /// Reads the base of the pages; call without the state lock.
-    pub fn read(&self, readers: &crate::state::Readers) -> Result<Vec<u8>> {
-        let mut buf = vec![0u8; usize::try_from(self.count).unwrap_or(0) * BLOCK_SIZE];
+    pub fn read(&self, readers: &crate::state::Readers) -> Result<AlignedBuf> {
+        let pages = usize::try_from(self.count).expect("a plan has at most FILL_PAGES pages");
+        let mut buf = AlignedBuf::zeroed(pages * BLOCK_SIZE);
         let mut ops: Vec<ReadOp<'_>> = Vec::with_capacity(self.reads.len());
         let (mut rest, mut at) = (&mut buf[..], 0usize);
         for &(offset, start, len) in &self.reads {
@@ -92,7 +93,7 @@ impl State {
     /// Puts the pages of a plan in, overlaid with what is newer than the area; with the lock.
     /// Nothing happens if the mapping changed meanwhile: the operation plans again.
     pub fn finish_fill(&mut self, plan: &FillPlan, base: &[u8]) -> Result<()> {
-        if !self.nodes.get(&plan.ino).is_some_and(|n| n.map_version == plan.map_version) {
+        if self.nodes.get(&plan.ino).is_none_or(|n| n.map_version != plan.map_version) {
             return Ok(());
         }
         for (i, bytes) in (plan.first..plan.first + plan.count).zip(base.chunks_exact(BLOCK_SIZE)) {
@@ -440,7 +441,7 @@ impl State {
             let node = self.nodes.get_mut(&ino).expect("loaded before use");
             let removed =
                 self.fs.remove(&mut self.meta, &mut node.inode, first, end, REMOVE_STEP)?;
-            node.map_version += 1;
+            self.remapped(ino);
             self.note_tree(ino);
             self.mark_inode(ino);
             if removed.done {
@@ -491,7 +492,7 @@ impl State {
                     let run = self.allocate_run(ino, block, want)?;
                     let node = self.nodes.get_mut(&ino).expect("loaded before use");
                     self.fs.insert(&mut self.meta, &mut node.inode, block, run, true)?;
-                    node.map_version += 1;
+                    self.remapped(ino);
                     self.note_tree(ino);
                     self.unreserve(ino, block, block + run.len);
                     self.mark_inode(ino);

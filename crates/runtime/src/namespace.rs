@@ -129,7 +129,8 @@ impl State {
         };
         self.orphans.remove(&ino);
         let inode = self.build_inode(ino, generation, new, time, dir, is_dir)?;
-        let mut node = crate::node::Node::new(inode);
+        let version = self.next_version();
+        let mut node = crate::node::Node::new(inode, version);
         node.parent = Some(dir);
         self.nodes.insert(ino, node);
         self.node_clock.push_back(ino);

@@ -94,6 +94,7 @@ impl Runtime {
             meta,
             pages,
             nodes: Default::default(),
+            versions: 0,
             lookups: Default::default(),
             node_clock: Default::default(),
             names: Default::default(),
@@ -243,7 +244,7 @@ impl Runtime {
     pub fn fsync(&self, ino: InodeNr, datasync: bool) -> Result<()> {
         let start = self.clock.mono_ns();
         let result = self.fsync_inner(ino, datasync);
-        self.latency.fsync(self.clock.mono_ns().saturating_sub(start));
+        self.latency.fsync.record(self.clock.mono_ns().saturating_sub(start));
         result
     }
 
@@ -290,6 +291,7 @@ impl Runtime {
                 return Ok(BTreeSet::new());
             }
             let unreclaimed = !st.txns.is_empty();
+            let start = self.clock.mono_ns();
             let cut = st.cut(&self.seq, push);
             drop(st);
             match cut {
@@ -300,6 +302,7 @@ impl Runtime {
                     self.wait_durable(cut.durable, Origin::Background)?;
                     if let Some(txn) = cut.txn {
                         self.submit(txn)?;
+                        self.latency.commit.record(self.clock.mono_ns().saturating_sub(start));
                         return Ok(cut.left);
                     }
                 }
@@ -342,9 +345,12 @@ impl Runtime {
 
     /// Checkpoints and reclaims everything journaled now.
     pub fn checkpoint(&self, urgency: Urgency) -> Result<CheckpointReport> {
+        let start = self.clock.mono_ns();
         let id = self.next_checkpoint.fetch_add(1, Ordering::Relaxed);
         self.link.send(ToService::Checkpoint { id, upto: TxnSeq(u64::MAX), urgency })?;
-        self.wait_until(|st| st.checkpoints_done.remove(&id))
+        let report = self.wait_until(|st| st.checkpoints_done.remove(&id))?;
+        self.latency.checkpoint.record(self.clock.mono_ns().saturating_sub(start));
+        Ok(report)
     }
 
     fn wait_until<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {

@@ -76,6 +76,8 @@ pub struct State {
     pub pages: PageCache,
     /// Inodes in memory.
     pub nodes: HashMap<InodeNr, Node>,
+    /// Last number given to a node's `map_version`.
+    pub versions: u64,
     /// References that the Frontend's lookups hold, by inode.
     pub lookups: HashMap<InodeNr, u64>,
     /// Order in which nodes are considered for eviction.
@@ -245,7 +247,7 @@ impl State {
             }
             let node = self.nodes.get_mut(&ino).expect("just loaded");
             if self.fs.tidy(&mut self.meta, &mut node.inode)? {
-                node.map_version += 1;
+                self.remapped(ino);
                 self.mark_inode(ino);
             }
         }
@@ -294,9 +296,22 @@ impl State {
         if inode.nlink == 0 && !self.orphans.contains(&ino) {
             return Err(errno(libc::ESTALE));
         }
-        self.nodes.insert(ino, Node::new(inode));
+        let version = self.next_version();
+        self.nodes.insert(ino, Node::new(inode, version));
         self.node_clock.push_back(ino);
         Ok(())
+    }
+
+    /// A number for [`Node::map_version`].
+    pub fn next_version(&mut self) -> u64 {
+        self.versions += 1;
+        self.versions
+    }
+
+    /// Reads of the area that are under way may not become pages of this inode.
+    pub fn remapped(&mut self, ino: InodeNr) {
+        let version = self.next_version();
+        self.node_mut(ino).map_version = version;
     }
 
     /// The node; it must have been loaded under this lock.

@@ -69,6 +69,26 @@ fn a_power_cut_at_every_operation_loses_nothing_journaled() {
     assert!(cuts > 150, "{cuts}");
 }
 
+/// R21: a write or flush that fails, with the power on, stops everything; whatever the cache then
+/// keeps or loses, a restart finds what was journaled.
+#[test]
+fn r21_a_failed_write_or_flush_loses_nothing_journaled() {
+    for (seed, class) in [(40, OpClass::Write), (41, OpClass::Flush)] {
+        for n in 0.. {
+            let dev = Arc::new(FaultDevice::from_image(formatted(), seed));
+            let as_dyn: Arc<dyn Device> = Arc::clone(&dev) as _;
+            let mut d = Driver::new(&as_dyn, seed).unwrap();
+            dev.inject(Fault::fail(class, 5).after(n).once());
+            if (0..14).all(|_| d.round().is_ok()) {
+                break;
+            }
+            for kind in [Cut::LoseAll, Cut::KeepAll, Cut::Random(n)] {
+                check(&d, &dev.image(kind), &format!("{class:?} {n} failed, {kind:?}"));
+            }
+        }
+    }
+}
+
 /// Recovery itself is cut at every operation; running it again gives the same area.
 #[test]
 fn a_power_cut_inside_recovery_changes_nothing() {

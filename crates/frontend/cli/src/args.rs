@@ -119,6 +119,10 @@ pub struct DirJson {
 pub struct Recover {
     /// The volume
     pub volume: PathBuf,
+    /// Give the log up instead: only for a volume whose log is lost or damaged. What was fsynced
+    /// since the last checkpoint may be lost; run e2fsck afterwards
+    #[arg(long)]
+    pub discard_log: bool,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,

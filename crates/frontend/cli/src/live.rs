@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
-use siftfs_fuse::{MountEntry, containing, detach, top_mount, unmount};
+use siftfs_fuse::{MountEntry, containing, detach, is_dead, top_mount, unmount};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -66,10 +66,6 @@ fn no_daemon(dir: &Path, mount: &MountEntry, e: &io::Error) -> Failure {
         format!("no SiftFS daemon answers for this mount ({e})")
     };
     Failure::about(dir, what)
-}
-
-fn is_dead(dir: &Path) -> bool {
-    std::fs::symlink_metadata(dir).is_err_and(|e| e.raw_os_error() == Some(libc::ENOTCONN))
 }
 
 /// Sends what the kernel holds back (pages dirtied through shared mappings) to the daemon.

@@ -40,6 +40,9 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
 
 /// `siftfs recover`.
 pub fn recover(a: &Recover) -> Outcome {
+    if a.discard_log {
+        return discard_log(a);
+    }
     let mut display = Display::new();
     let result = siftfs_placement::recover(&a.volume, &OpenOptions::default(), &mut |w, d, t| {
         display.update(w, d, t);
@@ -59,6 +62,22 @@ pub fn recover(a: &Recover) -> Outcome {
             report.staged_applied,
             report.staged_found,
             report.orphans
+        );
+    }
+    Ok(0)
+}
+
+/// `siftfs recover --discard-log`.
+fn discard_log(a: &Recover) -> Outcome {
+    siftfs_placement::discard_log(&a.volume, &OpenOptions::default())
+        .map_err(|e| failure(&a.volume, &e))?;
+    if a.json {
+        print_json(&serde_json::json!({ "discarded_log": true }))?;
+    } else {
+        println!(
+            "{0}: the log was given up. What was fsynced since the last checkpoint may be lost, and \
+             the file system may be inconsistent: run `e2fsck -f {0}`",
+            a.volume.display()
         );
     }
     Ok(0)

@@ -17,5 +17,5 @@ mod pool;
 mod server;
 
 pub use gate::Gate;
-pub use mount::{FuseMount, MountOptions, detach, detach_dead, unmount};
+pub use mount::{FuseMount, MountOptions, detach, detach_dead, is_dead, unmount};
 pub use mountinfo::{MountEntry, containing, mounts, top_mount};

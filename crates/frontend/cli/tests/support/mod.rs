@@ -1,0 +1,145 @@
+//! The `siftfs` command as a script sees it. Needs root, `/dev/fuse` and e2fsprogs.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub const SIFTFS: &str = env!("CARGO_BIN_EXE_siftfs");
+
+/// A temporary directory with a volume and a directory to mount it on.
+pub struct Setup {
+    pub tmp: tempfile::TempDir,
+}
+
+/// What a command printed, and its exit status.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(o: Output) -> Self {
+        Self {
+            code: o.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&o.stdout).into_owned(),
+            err: String::from_utf8_lossy(&o.stderr).into_owned(),
+        }
+    }
+}
+
+impl Ran {
+    /// The command succeeded.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    /// The command failed with one message that says all of `parts`.
+    #[track_caller]
+    pub fn fails(self, code: i32, parts: &[&str]) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        for part in parts {
+            assert!(self.err.contains(part), "no `{part}` in {self:?}");
+        }
+        assert!(!self.err.contains("panicked"), "{self:?}");
+        self
+    }
+}
+
+impl Setup {
+    /// A fresh volume of 64 MiB, not mounted.
+    pub fn new() -> Self {
+        let setup = Self::empty();
+        siftfs(&["mkfs", setup.volume(), "--size", "64M"]).ok();
+        setup
+    }
+
+    /// No volume yet.
+    pub fn empty() -> Self {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(tmp.path().join("m")).unwrap();
+        Self { tmp }
+    }
+
+    fn text(&self, name: &str) -> &'static str {
+        let path = self.tmp.path().join(name);
+        Box::leak(path.into_os_string().into_string().unwrap().into_boxed_str())
+    }
+
+    pub fn volume(&self) -> &'static str {
+        self.text("volume")
+    }
+
+    pub fn dir(&self) -> &'static str {
+        self.text("m")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.tmp.path().join("m").join(name)
+    }
+
+    pub fn mount(&self, options: &str) {
+        siftfs(&["mount", self.volume(), self.dir(), "-o", options]).ok();
+    }
+
+    pub fn umount(&self) {
+        siftfs(&["umount", self.dir()]).ok();
+    }
+
+    /// The daemon's process.
+    pub fn daemon(&self) -> Process {
+        let status = siftfs(&["status", self.dir(), "--json"]).ok();
+        let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+        let pid = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
+        let pid = Pid::from_raw(pid).unwrap();
+        Process { pid, fd: pidfd_open(pid, PidfdFlags::empty()).unwrap() }
+    }
+
+    /// The volume is plain ext4 without a complaint from anyone.
+    #[track_caller]
+    pub fn assert_plain_ext4(&self) {
+        let e2fsck = run("e2fsck", &["-fn", self.volume()]);
+        assert_eq!(e2fsck.code, 0, "{e2fsck:?}");
+        siftfs(&["fsck", self.volume()]).ok();
+    }
+}
+
+impl Drop for Setup {
+    fn drop(&mut self) {
+        while siftfs_fuse::detach(Path::new(self.dir())).is_ok() {}
+    }
+}
+
+/// A process that is not our child.
+pub struct Process {
+    pub pid: Pid,
+    fd: OwnedFd,
+}
+
+impl Process {
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid, signal).unwrap();
+    }
+
+    /// Waits until it is gone.
+    #[track_caller]
+    pub fn wait(&self) {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+        assert_eq!(poll(&mut fds, Some(&limit)).unwrap(), 1, "the process does not end");
+    }
+}
+
+pub fn siftfs(args: &[&str]) -> Ran {
+    Command::new(SIFTFS).args(args).output().unwrap().into()
+}
+
+pub fn run(program: &str, args: &[&str]) -> Ran {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    Command::new(program).args(args).env("PATH", path).output().unwrap().into()
+}

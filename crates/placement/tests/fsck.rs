@@ -1,0 +1,71 @@
+//! `siftfs_fsck::check` finds nothing wrong with a sound volume, whatever it is doing.
+
+use siftfs_base::{Clock, ManualClock};
+use siftfs_device::{Device, MemDevice};
+use siftfs_fsck::Severity;
+use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_proto::{Credentials, ROOT_INO, Reply, Request, SessionId};
+use std::sync::Arc;
+
+fn call(v: &LocalVolume, req: Request) -> Reply {
+    v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("call")
+}
+
+fn sound(dev: &Arc<MemDevice>, when: &str) {
+    let found = siftfs_fsck::check(&**dev);
+    assert!(found.iter().all(|f| f.severity == Severity::Info), "{when}: {found:#?}");
+}
+
+/// As [`sound`], without even a remark.
+fn spotless(dev: &Arc<MemDevice>, when: &str) {
+    assert_eq!(siftfs_fsck::check(&**dev), vec![], "{when}");
+}
+
+fn open(dev: &Arc<MemDevice>) -> LocalVolume {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(1_700_000_000));
+    LocalVolume::open_on(dev.clone(), clock, &OpenOptions::default(), Threads::None).expect("open")
+}
+
+#[test]
+fn a_sound_volume_has_no_findings_at_any_time() {
+    for lanes in [1, 2] {
+        let dev = Arc::new(MemDevice::new(24 << 20));
+        let any: Arc<dyn Device> = dev.clone();
+        let log_size = Some(6 << 20);
+        let opts = MkfsOptions { log_size, lanes, ..MkfsOptions::default() };
+        mkfs_on(&any, &opts).expect("mkfs");
+        spotless(&dev, "fresh");
+        let v = open(&dev);
+        sound(&dev, "mounted");
+        for i in 0..200u32 {
+            let (parent, name) = (ROOT_INO, format!("file{i}").into_bytes());
+            let Reply::Created { attr, handle } =
+                call(&v, Request::Create { parent, name, perm: 0o644 })
+            else {
+                panic!("create")
+            };
+            let (ino, data) = (attr.ino, vec![i as u8; 3000 + 100 * i as usize]);
+            let write = Request::Write { ino, offset: 0, data, append: false, kill_priv: false };
+            call(&v, write);
+            call(&v, Request::Fsync { ino, datasync: false });
+            call(&v, Request::Release { handle });
+            if i % 50 == 20 {
+                v.commit(i % 100 == 20).expect("commit");
+                sound(&dev, "committed");
+            }
+            if i % 90 == 80 {
+                v.checkpoint().expect("checkpoint");
+                sound(&dev, "checkpointed");
+            }
+            if i % 40 == 0 {
+                sound(&dev, "staged");
+            }
+        }
+        v.abandon();
+        sound(&dev, "abandoned");
+        let v = open(&dev);
+        sound(&dev, "recovered and mounted");
+        v.close().expect("close");
+        spotless(&dev, "unmounted");
+    }
+}
