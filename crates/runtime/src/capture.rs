@@ -329,6 +329,7 @@ impl State {
         lane.note_durable(durable_lsn);
         let params = RecordParams {
             lsn,
+            prev_lsn: std::mem::replace(&mut self.last_staged, lsn),
             durable_lsn,
             durable_pos: lane.durable_pos,
             pos,

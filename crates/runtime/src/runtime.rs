@@ -126,6 +126,7 @@ impl Runtime {
             checkpoints_done: Default::default(),
             service_statistics: None,
             space_tried: false,
+            last_staged: Lsn(0),
             evicted_staged: Lsn(0),
             in_flight: Vec::new(),
             background_checkpoint: false,

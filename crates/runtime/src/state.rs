@@ -140,6 +140,8 @@ pub struct State {
     pub service_statistics: Option<siftfs_wire::ServiceStatistics>,
     /// A commit and a checkpoint were made for this operation: a shortage is final now.
     pub space_tried: bool,
+    /// The newest staged transaction of this epoch, 0 if there is none (rule R24).
+    pub last_staged: Lsn,
     /// Newest staged transaction of any inode evicted from memory.
     pub evicted_staged: Lsn,
     /// Inodes with something in the transaction in flight.
