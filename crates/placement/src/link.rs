@@ -107,7 +107,20 @@ impl ServiceLink for Driver {
     }
 }
 
+/// Tells the Runtime when the Service's thread ends by a failed assertion.
+struct Alarm<'a>(&'a Sink);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let error = Error::Latched("the Service stopped at a failed assertion".into());
+            self.0.deliver(vec![FromService::Failed { error }]);
+        }
+    }
+}
+
 fn run(mut service: Service, messages: &Receiver<ToService>, out: &Sink) -> Service {
+    let _alarm = Alarm(out);
     loop {
         let message = if service.has_work() {
             match messages.try_recv() {

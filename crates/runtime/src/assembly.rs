@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Bytes one transaction writes straight to the area at most; bounds the snapshot.
-const DIRECT_MAX: usize = 8 << 20;
+const DIRECT_MAX: usize = 16 << 20;
 
 /// Whose unsynced data a transaction pushes besides what it must.
 #[derive(Clone, Debug, PartialEq, Eq)]

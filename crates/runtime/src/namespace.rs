@@ -55,7 +55,13 @@ impl State {
     /// As `lookup`, and the inode is loaded. ENOENT when unbound.
     pub fn lookup_node(&mut self, dir: InodeNr, name: &[u8]) -> Result<InodeNr> {
         let ino = self.lookup(dir, name)?.ok_or_else(|| errno(libc::ENOENT))?;
-        self.load(ino)?;
+        self.load(ino).map_err(|e| match e {
+            siftfs_base::Error::Posix(libc::ESTALE) => siftfs_base::corrupt(
+                format!("directory inode {dir}"),
+                format!("an entry names inode {ino}, which is not in use"),
+            ),
+            other => other,
+        })?;
         // With several names, the parent known does not stand for all (rule R17).
         let node = self.node_mut(ino);
         node.parent = (node.inode.is_dir() || node.inode.nlink == 1).then_some(dir);
@@ -124,7 +130,7 @@ impl State {
             None => {
                 let ino = self.fs.alloc_inode(&mut self.meta, dir, is_dir)?;
                 // LSNs never repeat, so neither does (number, generation) in practice (R5).
-                (ino, (self.lsn as u32).wrapping_add(0x5146_5301) | 1)
+                (ino, (self.lsn as u32).wrapping_add(0x5146_5301).max(1))
             }
         };
         self.orphans.remove(&ino);

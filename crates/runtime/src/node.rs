@@ -138,6 +138,7 @@ impl Node {
             && self.dirty.is_empty()
             && self.pushing.is_empty()
             && self.overlay.is_empty()
+            && self.reserved.is_empty()
             && !self.trunc_pending
             && self.inode.nlink > 0
     }

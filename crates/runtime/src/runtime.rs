@@ -61,6 +61,8 @@ pub struct Runtime {
     /// One assembly at a time, and one transaction in flight.
     assembly: Mutex<()>,
     next_checkpoint: AtomicU64,
+    /// Held while the Service is asked for statistics.
+    asking: Mutex<()>,
     wake: (Mutex<bool>, Condvar),
     clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
@@ -146,6 +148,7 @@ impl Runtime {
             link: parts.link,
             assembly: Mutex::new(()),
             next_checkpoint: AtomicU64::new(1),
+            asking: Mutex::new(()),
             wake: (Mutex::new(false), Condvar::new()),
             clock: parts.clock,
             counters: parts.counters,
@@ -438,6 +441,8 @@ impl Runtime {
 
     /// Asks the Service for its statistics.
     pub(crate) fn service_statistics(&self) -> Result<siftfs_wire::ServiceStatistics> {
+        // The answer carries no id: one question at a time.
+        let _asking = relock(self.asking.lock());
         self.link.send(ToService::Statistics)?;
         self.wait_until(|st| st.service_statistics.take())
     }

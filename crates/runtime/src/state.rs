@@ -29,6 +29,9 @@ pub struct Readers {
 /// insert costs: inodes, bitmaps, descriptors, a new directory's block, the superblock.
 pub const OP_BLOCKS: usize = 24;
 
+/// Name operations remembered for staged transactions at most; then a commit clears them.
+const MAX_PENDING_NAMES: usize = 65_536;
+
 /// Free blocks that delayed data may never reserve: room for the metadata of what is reserved.
 pub const SPACE_SLACK: u64 = 32;
 
@@ -111,7 +114,7 @@ pub struct State {
     pub data_dirty: BTreeSet<InodeNr>,
     /// Inodes with changes in `delta` (for the hand-over at a cut).
     pub delta_dirty: BTreeSet<InodeNr>,
-    /// Dirty bytes in all, an upper bound in pages.
+    /// Bytes of the pages that hold a dirty byte.
     pub dirty_bytes: u64,
     /// Blocks reserved for delayed allocation.
     pub reserved: u64,
@@ -188,6 +191,9 @@ impl State {
     }
 
     fn begin_with(&mut self, blocks: u64, images: usize) -> Result<()> {
+        if self.names.len() > MAX_PENDING_NAMES && !self.replaying {
+            return Err(Error::NeedsProgress(NEEDS_COMMIT));
+        }
         self.room_in_transaction(images)?;
         if blocks > 0 && self.spendable() < blocks {
             return Err(self.shortage());
@@ -205,6 +211,11 @@ impl State {
             return Err(Error::NeedsProgress(NEEDS_COMMIT));
         }
         Ok(())
+    }
+
+    /// Images that the running transaction still has room for.
+    pub fn room(&self) -> usize {
+        self.max_transaction_blocks().saturating_sub(self.transaction_blocks())
     }
 
     /// Upper bound of the running transaction's journal blocks if it were cut now.
