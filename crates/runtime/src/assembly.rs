@@ -126,9 +126,23 @@ impl State {
         left: &mut BTreeSet<InodeNr>,
     ) -> Result<(Vec<Staged>, bool)> {
         let mut staged = Vec::new();
+        let mut blocked = false;
         for &ino in due {
             let must = self.node(ino).push_next;
             let overwrites = self.overwrites(ino)?;
+            if !overwrites.is_empty() && !blocked {
+                match self.stage_permissions(seq, &mut staged) {
+                    Err(Error::NeedsProgress(_)) => blocked = true,
+                    other => other?,
+                }
+            }
+            if !overwrites.is_empty() && blocked {
+                if must {
+                    return Ok((staged, true));
+                }
+                left.insert(ino);
+                continue;
+            }
             for part in self.record_sized(&overwrites) {
                 match self.stage(seq, ino, false, &Selection::Only(&part)) {
                     Ok(Outcome::Staged(s)) => staged.push(s),

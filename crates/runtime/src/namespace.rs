@@ -275,6 +275,8 @@ impl State {
         let node = self.node_mut(ino);
         node.inode.dec_nlink()?;
         node.inode.ctime = time;
+        // Which of several names is left is not known here.
+        node.parent = None;
         if node.inode.nlink == 0 {
             return self.became_orphan(ino);
         }
