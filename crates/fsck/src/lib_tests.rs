@@ -147,6 +147,7 @@ impl Fixture {
         let pos = place_record(self.end, u64::from(layout.len), RING).unwrap();
         let p = RecordParams {
             lsn: Lsn(self.lsn),
+            prev_lsn: Lsn(0),
             durable_lsn: Lsn(0),
             durable_pos,
             pos,

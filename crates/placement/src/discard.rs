@@ -12,7 +12,8 @@ use siftfs_volume::{AreaSuper, HEADER_HOST, HostSlots};
 use std::sync::Arc;
 
 /// LSNs that a lost log may have used beyond what the header knows.
-const LSN_GAP: u64 = 1 << 32;
+/// (not a multiple of 2^32: generations are made from the low half).
+const LSN_GAP: u64 = (1 << 32) + (1 << 28);
 
 /// Forgets everything that lies in the log alone and clears the marker. What had been fsynced since
 /// the last checkpoint may be lost, and the file system may be inconsistent: run e2fsck.

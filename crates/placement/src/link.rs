@@ -31,7 +31,7 @@ pub struct Driver {
 }
 
 enum Kind {
-    Inline(Mutex<Service>),
+    Inline(Box<Mutex<Service>>),
     Thread { queue: Mutex<Option<Sender<ToService>>>, thread: Mutex<Option<JoinHandle<Service>>> },
 }
 
@@ -42,7 +42,7 @@ fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl Driver {
     /// The sender's thread runs the Service to its end before `send` returns.
     pub fn inline(service: Service) -> Self {
-        Self { sink: Arc::default(), kind: Kind::Inline(Mutex::new(service)) }
+        Self { sink: Arc::default(), kind: Kind::Inline(Box::new(Mutex::new(service))) }
     }
 
     /// A thread runs the Service. A transaction is served between two steps of a checkpoint.
@@ -107,7 +107,20 @@ impl ServiceLink for Driver {
     }
 }
 
+/// Tells the Runtime when the Service's thread ends by a failed assertion.
+struct Alarm<'a>(&'a Sink);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let error = Error::Latched("the Service stopped at a failed assertion".into());
+            self.0.deliver(vec![FromService::Failed { error }]);
+        }
+    }
+}
+
 fn run(mut service: Service, messages: &Receiver<ToService>, out: &Sink) -> Service {
+    let _alarm = Alarm(out);
     loop {
         let message = if service.has_work() {
             match messages.try_recv() {

@@ -138,12 +138,15 @@ fn refuse_existing(dev: &dyn Device, opts: &MkfsOptions) -> Result<()> {
     if opts.force {
         return Ok(());
     }
-    let mut start = vec![0u8; (64 * 1024).min(usize::try_from(dev.size()).unwrap_or(0))];
-    dev.read(0, &mut start)?;
-    if start.iter().any(|b| *b != 0) {
-        return Err(Error::Refused(
-            "it holds data already; use --force to overwrite it".to_string(),
-        ));
+    let len = HEADER_LEN.min(dev.size());
+    for offset in [0, dev.size() - len] {
+        let mut bytes = vec![0u8; usize::try_from(len).unwrap_or(0)];
+        dev.read(offset, &mut bytes)?;
+        if bytes.iter().any(|b| *b != 0) {
+            return Err(Error::Refused(
+                "it holds data already; use --force to overwrite it".to_string(),
+            ));
+        }
     }
     Ok(())
 }
@@ -175,6 +178,11 @@ fn write_log(dev: &dyn Device, layout: &Layout, progress: Progress<'_>) -> Resul
     // Log regions are written once, so that a ring in a file costs no metadata of the file system
     // below when it is filled for the first time.
     let (start, end) = (layout.area, layout.total);
+    // What an older volume left at the end of a larger device must not pass for a header.
+    if dev.size() > layout.total {
+        let len = HEADER_LEN.min(dev.size() - layout.total);
+        zero_fill(dev, dev.size() - len, len)?;
+    }
     let mut at = start;
     while at < end {
         let len = (end - at).min(16 << 20);

@@ -200,6 +200,7 @@ impl Volume {
                         crc: header.crc,
                         data_start: header.layout.data_offset,
                     },
+                    prev_lsn: header.params.prev_lsn,
                     items: record.head.items,
                 });
             }
@@ -208,6 +209,8 @@ impl Volume {
         }
         check_lane_ends(&ends)?;
         found.sort_by_key(|f| f.record.lsn);
+        let durable = ends.iter().map(|e| e.durable_lsn).max().unwrap_or_default();
+        cut_at_gap(&mut found, service.durable().staged_cut, durable)?;
         report.staged_found = found.len() as u64;
         Ok((ends.iter().map(|e| e.pos).collect(), found))
     }
@@ -320,6 +323,33 @@ impl Volume {
             threads,
         )
     }
+}
+
+/// Lanes are written independently: a record whose predecessor in another lane was lost was never
+/// acknowledged, and neither was anything after it (rules R3, R24). `base` is contained in the area;
+/// everything up to `durable` is known to have been durable, so a gap below it is rot (rule R14).
+fn cut_at_gap(found: &mut Vec<FoundRecord>, base: Lsn, durable: Lsn) -> Result<()> {
+    let mut last = base;
+    let gap = found.iter().position(|f| {
+        let follows = f.prev_lsn <= base || f.prev_lsn == last;
+        last = f.record.lsn;
+        !follows
+    });
+    let Some(gap) = gap else { return Ok(()) };
+    let missing = found[gap].prev_lsn;
+    if missing <= durable {
+        return Err(siftfs_base::corrupt(
+            format!("staged transaction {}", missing.0),
+            "it was durable, and is not there any more",
+        ));
+    }
+    tracing::info!(
+        missing = missing.0,
+        dropped = found.len() - gap,
+        "the log ends at a lost record"
+    );
+    found.truncate(gap);
+    Ok(())
 }
 
 fn config_of(opts: &OpenOptions, key: LogKey) -> Config {

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Bytes one transaction writes straight to the area at most; bounds the snapshot.
-const DIRECT_MAX: usize = 8 << 20;
+const DIRECT_MAX: usize = 16 << 20;
 
 /// Whose unsynced data a transaction pushes besides what it must.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,9 +126,23 @@ impl State {
         left: &mut BTreeSet<InodeNr>,
     ) -> Result<(Vec<Staged>, bool)> {
         let mut staged = Vec::new();
+        let mut blocked = false;
         for &ino in due {
             let must = self.node(ino).push_next;
             let overwrites = self.overwrites(ino)?;
+            if !overwrites.is_empty() && !blocked {
+                match self.stage_permissions(seq, &mut staged) {
+                    Err(Error::NeedsProgress(_)) => blocked = true,
+                    other => other?,
+                }
+            }
+            if !overwrites.is_empty() && blocked {
+                if must {
+                    return Ok((staged, true));
+                }
+                left.insert(ino);
+                continue;
+            }
             for part in self.record_sized(&overwrites) {
                 match self.stage(seq, ino, false, &Selection::Only(&part)) {
                     Ok(Outcome::Staged(s)) => staged.push(s),
@@ -261,8 +275,8 @@ impl State {
                 Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, rest))?.len,
             };
             self.note_tree(ino);
+            self.remapped(ino);
             let node = self.node_mut(ino);
-            node.map_version += 1;
             let (start, stop) = (block * BLOCK_BYTES, (block + fresh) * BLOCK_BYTES);
             let mut covered = RangeSet::new();
             for (s, e, _, _) in node.overlay.overlapping(start, stop) {
@@ -368,7 +382,7 @@ impl State {
                 BlockRun { start: pblk, len }
             }
         };
-        self.node_mut(ino).map_version += 1;
+        self.remapped(ino);
         self.note_tree(ino);
         Ok(run)
     }
@@ -487,8 +501,10 @@ impl State {
         for info in std::mem::replace(&mut self.txns, later).into_values() {
             assert!(info.journaled, "only journaled transactions are reclaimed");
             for ino in info.overlays {
+                self.versions += 1;
                 if let Some(node) = self.nodes.get_mut(&ino) {
                     node.overlay.reclaimed(seq);
+                    node.map_version = self.versions;
                 }
             }
             for run in info.freed {

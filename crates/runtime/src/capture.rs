@@ -27,6 +27,9 @@ pub struct Staged {
     pub mode: WriteMode,
 }
 
+/// Inodes whose permissions a record of nothing else carries; their xattrs go along.
+const PERMS_PER_RECORD: usize = 8;
+
 /// What staging an inode came to.
 pub enum Outcome {
     /// Nothing new; durable once this LSN is.
@@ -108,9 +111,13 @@ impl State {
                 Err(reason) => return Ok(Err(reason)),
             },
         };
-        let perms = match self.pending_permissions(ino, &ops)? {
-            Ok(perms) => perms,
-            Err(reason) => return Ok(Err(reason)),
+        let perms = match selection {
+            // They went ahead in records of their own.
+            Selection::Only(_) => Vec::new(),
+            Selection::All => match self.pending_permissions(ino, &ops)? {
+                Ok(perms) => perms,
+                Err(reason) => return Ok(Err(reason)),
+            },
         };
         let node = self.node(ino);
         let delta = node.whole_delta();
@@ -143,6 +150,37 @@ impl State {
         }
         capture.ops = ops;
         Ok(Ok(Some(capture)))
+    }
+
+    /// Stages every pending permission change of what exists in the last durable state, before data
+    /// is pushed whose records may be durable when the transaction is not (rule R17). Records
+    /// that are in `out` when an error comes must be written all the same.
+    pub fn stage_permissions(&mut self, seq: &Sequencer, out: &mut Vec<Staged>) -> Result<()> {
+        let all: Vec<InodeNr> = self.perms.union(&self.perms_in_flight).copied().collect();
+        let pending: Vec<InodeNr> = all.into_iter().filter(|i| !self.names.creates(*i)).collect();
+        for some in pending.chunks(PERMS_PER_RECORD) {
+            let mut capture = Capture::default();
+            for &ino in some {
+                match self.load(ino) {
+                    Err(Error::Posix(libc::ESTALE)) => continue,
+                    other => other?,
+                }
+                if self.node(ino).inode.nlink > 0 {
+                    let item = self.inode_item(ino, None);
+                    capture.items.push(Item::Inode(item));
+                    self.capture_xattrs(ino, &mut capture)?;
+                    capture.perms.push(ino);
+                }
+            }
+            if capture.items.is_empty() {
+                continue;
+            }
+            let layout = RecordLayout::new(&capture.items, 0).expect("a few inodes fit a record");
+            let pos = self.lanes[0].place(u64::from(layout.len));
+            let pos = pos.ok_or(Error::NeedsProgress(NEEDS_LOG))?;
+            out.push(self.publish(seq, capture, &layout, 0, pos));
+        }
+        Ok(())
     }
 
     /// Inodes with a permission change that is not durable among `ino`, its ancestors and the
@@ -329,6 +367,7 @@ impl State {
         lane.note_durable(durable_lsn);
         let params = RecordParams {
             lsn,
+            prev_lsn: std::mem::replace(&mut self.last_staged, lsn),
             durable_lsn,
             durable_pos: lane.durable_pos,
             pos,

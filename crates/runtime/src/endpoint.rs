@@ -6,7 +6,8 @@ use crate::runtime::Runtime;
 use crate::state::{OpenFile, State};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, errno};
 use siftfs_proto::{
-    Attr, Credentials, DirEntry, FileKind, FileService, Handle, ROOT_INO, Reply, Request, SessionId,
+    Allocate, Attr, Credentials, DirEntry, FileKind, FileService, Handle, ROOT_INO, Reply, Request,
+    SessionId,
 };
 
 /// Longest symbolic link target in bytes: one block with its terminator.
@@ -60,11 +61,7 @@ impl FileService for Runtime {
                 self.write_data(cred, ino, (!append).then_some(offset), &data, kill_priv)
             }
             R::Fsync { ino, datasync } => self.fsync(ino, datasync).map(|()| Reply::Done),
-            R::Allocate { ino, mode, offset, len } => self.mutate(|st| {
-                let time = st.now();
-                st.allocate(ino, mode, offset, len, cred.uid == 0, time)?;
-                Ok(Reply::Done)
-            }),
+            R::Allocate { ino, mode, offset, len } => self.allocate(cred, ino, mode, offset, len),
             R::Seek { ino, offset, whence } => {
                 self.query(|st| st.seek(ino, offset, whence)).map(Reply::Offset)
             }
@@ -263,11 +260,11 @@ impl Runtime {
                 st.load(ino)?;
                 let time = st.now();
                 let at = offset.unwrap_or(st.node(ino).size);
-                let outcome = st.write(ino, at, data, cred.uid == 0, time)?;
-                if kill_priv && matches!(outcome, Outcome::Done(())) {
+                // First, so that an operation that must be tried again has not written yet.
+                if kill_priv {
                     st.kill_privileges(ino)?;
                 }
-                Ok(outcome)
+                st.write(ino, at, data, st.privileged(cred), time)
             })?;
             match outcome {
                 Outcome::Done(()) => return Ok(Reply::Written { len }),
@@ -276,14 +273,49 @@ impl Runtime {
         }
     }
 
+    /// fallocate(2), in pieces that a transaction holds: a piece that is tried again starts over.
+    fn allocate(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        mode: Allocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<Reply> {
+        const PIECE: u64 = 64 << 20;
+        let zero = matches!(mode, Allocate::ZeroRange | Allocate::ZeroRangeKeepSize);
+        let end = offset.checked_add(len).ok_or_else(|| errno(libc::EFBIG))?;
+        let mut at = offset;
+        loop {
+            let stop = if zero { end.min((at / PIECE + 1) * PIECE) } else { end };
+            self.mutate(|st| {
+                let time = st.now();
+                st.allocate(ino, mode, at, stop - at, st.privileged(cred), time)
+            })?;
+            at = stop;
+            if at >= end {
+                return Ok(Reply::Done);
+            }
+        }
+    }
+
     fn status(&self) -> Result<Reply> {
         let service = self.service_statistics()?;
+        let (in_flight, waiting) = self.seq.depths();
         let st = self.lock();
         let report = serde_json::json!({
             "runtime": st.stats,
             "service": service,
             "storage": self.counters.snapshot(),
-            "fsync_latency": self.latency.fsync_distribution(),
+            "fsync_latency": self.latency.fsync.distribution(),
+            "commit_latency": self.latency.commit.distribution(),
+            "emergency_checkpoint_latency": self.latency.checkpoint.distribution(),
+            "queues": { "records_in_flight": in_flight, "fsyncs_waiting": waiting },
+            "credits": {
+                "journal_bytes": st.journal_len.saturating_sub(st.journal_used()),
+                "staging_bytes": st.lanes.iter().map(|l| l.len - l.used()).sum::<u64>(),
+                "quarantined_blocks": st.fs.quarantined_blocks().total(),
+            },
             "failed": self.check().err().map(|e| e.to_string()),
             "lsn": st.lsn,
             "durable_lsn": self.seq.durable().0,
@@ -323,6 +355,12 @@ impl State {
         let attr = self.attr(ino)?;
         *self.lookups.entry(ino).or_default() += 1;
         Ok(Reply::Entry(attr))
+    }
+
+    /// May this caller use the blocks that are held back for root?
+    fn privileged(&self, cred: &Credentials) -> bool {
+        let (uid, gid) = self.fs.reserved_ids();
+        cred.uid == 0 || cred.uid == uid || gid != 0 && cred.gid == gid
     }
 
     fn open(&mut self, ino: InodeNr) -> Handle {
@@ -392,6 +430,10 @@ impl State {
             for entry in &mut entries {
                 entry.attr = self.entry_attr(ino, entry)?;
             }
+            // Counted only when nothing can fail any more.
+            for entry in entries.iter().filter(|e| e.attr.is_some()) {
+                *self.lookups.entry(entry.ino).or_default() += 1;
+            }
         }
         Ok(entries)
     }
@@ -401,7 +443,6 @@ impl State {
             return Ok(None);
         }
         let attr = self.attr(entry.ino)?;
-        *self.lookups.entry(entry.ino).or_default() += 1;
         let node = self.node_mut(entry.ino);
         if node.inode.is_dir() || node.inode.nlink == 1 {
             node.parent = Some(dir);

@@ -2,15 +2,19 @@
 
 use crate::overlay::Source;
 use crate::state::State;
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, Timestamp, errno};
-use siftfs_device::{Origin, ReadOp};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, InodeNr, RangeSet, Result, Timestamp, errno};
+use siftfs_device::{AlignedBuf, Origin, ReadOp};
 use siftfs_ext4::Mapping;
 use siftfs_proto::{Allocate, Seek};
 
 /// Largest file: ext4's 2^32 blocks less one.
 pub const MAX_FILE_SIZE: u64 = (1 << 32) * BLOCK_BYTES - BLOCK_BYTES;
-/// Extents removed in one step of a long truncation.
+/// Extents removed at most in one step of a long truncation.
 const REMOVE_STEP: usize = 4096;
+/// Images that freeing one extent may add: two bitmaps and two descriptor blocks.
+const REMOVE_IMAGES: usize = 4;
+/// Preallocations an inode remembers for its next staged transaction; then a commit clears them.
+const MAX_ALLOCS: usize = 1024;
 /// Pages one fill brings in.
 const FILL_PAGES: u64 = 256;
 
@@ -39,8 +43,9 @@ fn block_up(offset: u64) -> u64 {
 
 impl FillPlan {
     /// Reads the base of the pages; call without the state lock.
-    pub fn read(&self, readers: &crate::state::Readers) -> Result<Vec<u8>> {
-        let mut buf = vec![0u8; usize::try_from(self.count).unwrap_or(0) * BLOCK_SIZE];
+    pub fn read(&self, readers: &crate::state::Readers) -> Result<AlignedBuf> {
+        let pages = usize::try_from(self.count).expect("a plan has at most FILL_PAGES pages");
+        let mut buf = AlignedBuf::zeroed(pages * BLOCK_SIZE);
         let mut ops: Vec<ReadOp<'_>> = Vec::with_capacity(self.reads.len());
         let (mut rest, mut at) = (&mut buf[..], 0usize);
         for &(offset, start, len) in &self.reads {
@@ -92,7 +97,7 @@ impl State {
     /// Puts the pages of a plan in, overlaid with what is newer than the area; with the lock.
     /// Nothing happens if the mapping changed meanwhile: the operation plans again.
     pub fn finish_fill(&mut self, plan: &FillPlan, base: &[u8]) -> Result<()> {
-        if !self.nodes.get(&plan.ino).is_some_and(|n| n.map_version == plan.map_version) {
+        if self.nodes.get(&plan.ino).is_none_or(|n| n.map_version != plan.map_version) {
             return Ok(());
         }
         for (i, bytes) in (plan.first..plan.first + plan.count).zip(base.chunks_exact(BLOCK_SIZE)) {
@@ -342,11 +347,12 @@ impl State {
     fn note_dirty(&mut self, ino: InodeNr, start: u64, end: u64) {
         let now = self.clock.mono_ns();
         let node = self.node_mut(ino);
-        let before: u64 = node.dirty.overlapping(start, end).map(|(s, e)| e - s).sum();
+        let before = dirty_pages(&node.dirty, start, end);
         node.dirty.insert(start, end);
         node.delta.zeros.remove(start, end);
         node.dirty_since.get_or_insert(now);
-        self.dirty_bytes += (end - start) - before;
+        let after = dirty_pages(&node.dirty, start, end);
+        self.dirty_bytes += (after - before) * BLOCK_BYTES;
         self.data_dirty.insert(ino);
         self.touch();
     }
@@ -354,14 +360,15 @@ impl State {
     /// `[start, end)` holds no unsynced data any more.
     pub fn forget_dirty(&mut self, ino: InodeNr, start: u64, end: u64) {
         let node = self.node_mut(ino);
-        let bytes: u64 = node.dirty.overlapping(start, end).map(|(s, e)| e - s).sum();
+        let before = dirty_pages(&node.dirty, start, end);
         node.dirty.remove(start, end);
+        let after = dirty_pages(&node.dirty, start, end);
         let clean = node.dirty.is_empty();
         if clean {
             node.dirty_since = None;
             node.push_next = false;
         }
-        self.dirty_bytes -= bytes;
+        self.dirty_bytes -= (before - after) * BLOCK_BYTES;
         if clean {
             self.data_dirty.remove(&ino);
         }
@@ -428,19 +435,43 @@ impl State {
                 self.node_mut(ino).delta.zeros.remove(size, block_end);
             }
         }
-        self.remove_blocks(ino, block_up(size), u64::MAX)?;
-        self.node_mut(ino).trunc_pending = false;
-        Ok(())
+        let done = self.remove_blocks(ino, block_up(size), u64::MAX);
+        let node = self.nodes.get_mut(&ino).expect("loaded before use");
+        match done {
+            // The rest comes in later transactions: the orphan list remembers it until then.
+            Err(Error::NeedsProgress(_)) => self.fs.orphan_add(&mut self.meta, &node.inode)?,
+            Err(_) => {}
+            Ok(()) => {
+                node.trunc_pending = false;
+                if self.fs.is_orphan(ino) {
+                    self.fs.orphan_remove(&mut self.meta, &node.inode)?;
+                }
+                self.unreserve_unused(ino, size / BLOCK_BYTES);
+            }
+        }
+        done
+    }
+
+    /// Nothing dirty or staged needs a home for this block any more: gives its reservation back.
+    fn unreserve_unused(&mut self, ino: InodeNr, block: u64) {
+        let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
+        let node = self.node(ino);
+        if !node.dirty.overlaps(start, end) && !node.overlay.overlaps(start, end) {
+            self.unreserve(ino, block, block + 1);
+        }
     }
 
     /// Unmaps blocks `[first, end)`, in steps that fit the running transaction.
     fn remove_blocks(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<()> {
         loop {
-            self.room_in_transaction(16)?;
+            let tree = self.fs.worst_case_touched(&self.node(ino).inode)?;
+            let tree = 16 + usize::try_from(tree).unwrap_or(usize::MAX);
+            self.room_in_transaction(tree + REMOVE_IMAGES)?;
+            let step = (self.room() - tree) / REMOVE_IMAGES;
             let node = self.nodes.get_mut(&ino).expect("loaded before use");
-            let removed =
-                self.fs.remove(&mut self.meta, &mut node.inode, first, end, REMOVE_STEP)?;
-            node.map_version += 1;
+            let step = step.clamp(1, REMOVE_STEP);
+            let removed = self.fs.remove(&mut self.meta, &mut node.inode, first, end, step)?;
+            self.remapped(ino);
             self.note_tree(ino);
             self.mark_inode(ino);
             if removed.done {
@@ -462,6 +493,9 @@ impl State {
             self.zero_edge(ino, s, e)?;
         }
         self.node_mut(ino).delta.zeros.insert(start, end);
+        for (s, _) in edges(start, end) {
+            self.unreserve_unused(ino, s / BLOCK_BYTES);
+        }
         if first < last {
             self.unreserve(ino, first, last);
             self.remove_blocks(ino, first, last)?;
@@ -491,7 +525,7 @@ impl State {
                     let run = self.allocate_run(ino, block, want)?;
                     let node = self.nodes.get_mut(&ino).expect("loaded before use");
                     self.fs.insert(&mut self.meta, &mut node.inode, block, run, true)?;
-                    node.map_version += 1;
+                    self.remapped(ino);
                     self.note_tree(ino);
                     self.unreserve(ino, block, block + run.len);
                     self.mark_inode(ino);
@@ -563,6 +597,9 @@ impl State {
             node.size = end;
             node.inode.size = end;
             node.delta.size = true;
+        }
+        if self.node(ino).delta.allocs.len() > MAX_ALLOCS {
+            return Err(Error::NeedsProgress(crate::state::NEEDS_COMMIT));
         }
         let node = self.node_mut(ino);
         if mode != Allocate::PunchHole {
@@ -682,6 +719,9 @@ impl State {
 
     fn evict(&mut self, ino: InodeNr) -> Result<()> {
         self.room_in_transaction(OP_EVICT)?;
+        if self.node(ino).inode.nlink > 0 {
+            return self.finish_truncation(ino);
+        }
         let time = self.now();
         self.clear_pages(ino, 0, u64::MAX / BLOCK_BYTES * BLOCK_BYTES);
         self.unreserve(ino, 0, u64::MAX);
@@ -708,8 +748,36 @@ impl State {
     }
 }
 
+impl State {
+    /// An orphan that has names: a truncation that a crash interrupted goes on.
+    fn finish_truncation(&mut self, ino: InodeNr) -> Result<()> {
+        if self.node(ino).inode.is_reg() {
+            let first = block_up(self.node(ino).inode.size);
+            self.remove_blocks(ino, first, u64::MAX)?;
+        }
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.fs.orphan_remove(&mut self.meta, &node.inode)?;
+        self.orphans.remove(&ino);
+        self.touch();
+        Ok(())
+    }
+}
+
 /// Images an eviction step may add besides the extents' own check.
 const OP_EVICT: usize = 16;
+
+/// Pages with a dirty byte among those that `[start, end)` touches.
+fn dirty_pages(dirty: &RangeSet, start: u64, end: u64) -> u64 {
+    let (first, last) = (start / BLOCK_BYTES * BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+    let mut pages = 0;
+    let mut next = 0;
+    for (s, e) in dirty.overlapping(first, last.saturating_mul(BLOCK_BYTES)) {
+        let from = (s / BLOCK_BYTES).max(next);
+        next = block_up(e);
+        pages += next.saturating_sub(from);
+    }
+    pages
+}
 
 /// The partial blocks at both ends of a byte range.
 fn edges(start: u64, end: u64) -> Vec<(u64, u64)> {

@@ -142,7 +142,8 @@ impl MetaCache {
 
     /// Evicts clean blocks until the cache is within its bound.
     pub fn shrink(&mut self) {
-        let mut looks = self.clock.len() * 2;
+        let excess = self.blocks.len().saturating_sub(self.limit);
+        let mut looks = (64 + 4 * excess).min(self.clock.len() * 2);
         while (self.blocks.len() > self.limit || self.clock.len() > 2 * self.blocks.len() + 64)
             && looks > 0
         {

@@ -168,6 +168,15 @@ impl NameLog {
         Ok(found)
     }
 
+    /// Is the inode's creation pending: does it not exist in the last durable state?
+    pub fn creates(&self, ino: InodeNr) -> bool {
+        let created = |lsn: Lsn| {
+            let op = self.ops.get(&lsn).map(|p| &p.op.kind);
+            matches!(op, Some(NameOpKind::Create { ino: made, .. }) if *made == ino)
+        };
+        self.of_inode(ino).any(created)
+    }
+
     fn of_inode(&self, ino: InodeNr) -> impl Iterator<Item = Lsn> + '_ {
         self.by_inode.get(&ino).into_iter().flatten().copied()
     }

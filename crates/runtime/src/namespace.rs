@@ -55,7 +55,13 @@ impl State {
     /// As `lookup`, and the inode is loaded. ENOENT when unbound.
     pub fn lookup_node(&mut self, dir: InodeNr, name: &[u8]) -> Result<InodeNr> {
         let ino = self.lookup(dir, name)?.ok_or_else(|| errno(libc::ENOENT))?;
-        self.load(ino)?;
+        self.load(ino).map_err(|e| match e {
+            siftfs_base::Error::Posix(libc::ESTALE) => siftfs_base::corrupt(
+                format!("directory inode {dir}"),
+                format!("an entry names inode {ino}, which is not in use"),
+            ),
+            other => other,
+        })?;
         // With several names, the parent known does not stand for all (rule R17).
         let node = self.node_mut(ino);
         node.parent = (node.inode.is_dir() || node.inode.nlink == 1).then_some(dir);
@@ -124,12 +130,13 @@ impl State {
             None => {
                 let ino = self.fs.alloc_inode(&mut self.meta, dir, is_dir)?;
                 // LSNs never repeat, so neither does (number, generation) in practice (R5).
-                (ino, (self.lsn as u32).wrapping_add(0x5146_5301) | 1)
+                (ino, (self.lsn as u32).wrapping_add(0x5146_5301).max(1))
             }
         };
         self.orphans.remove(&ino);
         let inode = self.build_inode(ino, generation, new, time, dir, is_dir)?;
-        let mut node = crate::node::Node::new(inode);
+        let version = self.next_version();
+        let mut node = crate::node::Node::new(inode, version);
         node.parent = Some(dir);
         self.nodes.insert(ino, node);
         self.node_clock.push_back(ino);
@@ -268,6 +275,8 @@ impl State {
         let node = self.node_mut(ino);
         node.inode.dec_nlink()?;
         node.inode.ctime = time;
+        // Which of several names is left is not known here.
+        node.parent = None;
         if node.inode.nlink == 0 {
             return self.became_orphan(ino);
         }

@@ -85,7 +85,8 @@ pub struct Node {
     pub push_next: bool,
     /// The newest staged transaction that carries something of this inode.
     pub staged: Lsn,
-    /// Changes whenever the mapping of file blocks to area blocks changes.
+    /// Drawn anew, never repeated in a mount, whenever bytes read from the area before may not be
+    /// the file's any more: its mapping changed, or the area got what the overlay had.
     pub map_version: u64,
     /// Extents beyond the size are still to be removed (a truncation too large for one
     /// transaction).
@@ -94,7 +95,7 @@ pub struct Node {
 
 impl Node {
     /// A node for an inode just read or made.
-    pub fn new(inode: Inode) -> Self {
+    pub fn new(inode: Inode, map_version: u64) -> Self {
         let size = inode.size;
         Self {
             inode,
@@ -110,7 +111,7 @@ impl Node {
             dirty_since: None,
             push_next: false,
             staged: Lsn(0),
-            map_version: 0,
+            map_version,
             trunc_pending: false,
         }
     }
@@ -137,6 +138,7 @@ impl Node {
             && self.dirty.is_empty()
             && self.pushing.is_empty()
             && self.overlay.is_empty()
+            && self.reserved.is_empty()
             && !self.trunc_pending
             && self.inode.nlink > 0
     }

@@ -79,10 +79,11 @@ impl PageCache {
         }
     }
 
-    /// Evicts pages that `busy` does not claim until the cache is within its bound, or every page
-    /// was looked at twice. The clock holds stale keys of removed pages; they are dropped here.
+    /// Evicts pages that `busy` does not claim until the cache is within its bound, or enough pages
+    /// were looked at for one call: the work is spread over the operations. The clock holds stale keys of removed pages; they are dropped here.
     pub fn shrink(&mut self, mut busy: impl FnMut(InodeNr, u64) -> bool) {
-        let mut looks = self.clock.len() * 2;
+        let excess = self.pages.len().saturating_sub(self.limit);
+        let mut looks = (64 + 4 * excess).min(self.clock.len() * 2);
         while (self.pages.len() > self.limit || self.clock.len() > self.pages.len() * 2 + 64)
             && looks > 0
         {

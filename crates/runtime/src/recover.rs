@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub struct FoundRecord {
     /// Where it lies.
     pub record: RecordRef,
+    /// LSN of the record before it in the order of all lanes, 0 for the first of its epoch.
+    pub prev_lsn: Lsn,
     /// What it says.
     pub items: Vec<Item>,
 }

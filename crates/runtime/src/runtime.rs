@@ -61,6 +61,8 @@ pub struct Runtime {
     /// One assembly at a time, and one transaction in flight.
     assembly: Mutex<()>,
     next_checkpoint: AtomicU64,
+    /// Held while the Service is asked for statistics.
+    asking: Mutex<()>,
     wake: (Mutex<bool>, Condvar),
     clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
@@ -94,6 +96,7 @@ impl Runtime {
             meta,
             pages,
             nodes: Default::default(),
+            versions: 0,
             lookups: Default::default(),
             node_clock: Default::default(),
             names: Default::default(),
@@ -123,6 +126,7 @@ impl Runtime {
             checkpoints_done: Default::default(),
             service_statistics: None,
             space_tried: false,
+            last_staged: Lsn(0),
             evicted_staged: Lsn(0),
             in_flight: Vec::new(),
             background_checkpoint: false,
@@ -145,6 +149,7 @@ impl Runtime {
             link: parts.link,
             assembly: Mutex::new(()),
             next_checkpoint: AtomicU64::new(1),
+            asking: Mutex::new(()),
             wake: (Mutex::new(false), Condvar::new()),
             clock: parts.clock,
             counters: parts.counters,
@@ -243,7 +248,7 @@ impl Runtime {
     pub fn fsync(&self, ino: InodeNr, datasync: bool) -> Result<()> {
         let start = self.clock.mono_ns();
         let result = self.fsync_inner(ino, datasync);
-        self.latency.fsync(self.clock.mono_ns().saturating_sub(start));
+        self.latency.fsync.record(self.clock.mono_ns().saturating_sub(start));
         result
     }
 
@@ -290,6 +295,7 @@ impl Runtime {
                 return Ok(BTreeSet::new());
             }
             let unreclaimed = !st.txns.is_empty();
+            let start = self.clock.mono_ns();
             let cut = st.cut(&self.seq, push);
             drop(st);
             match cut {
@@ -300,6 +306,7 @@ impl Runtime {
                     self.wait_durable(cut.durable, Origin::Background)?;
                     if let Some(txn) = cut.txn {
                         self.submit(txn)?;
+                        self.latency.commit.record(self.clock.mono_ns().saturating_sub(start));
                         return Ok(cut.left);
                     }
                 }
@@ -342,9 +349,12 @@ impl Runtime {
 
     /// Checkpoints and reclaims everything journaled now.
     pub fn checkpoint(&self, urgency: Urgency) -> Result<CheckpointReport> {
+        let start = self.clock.mono_ns();
         let id = self.next_checkpoint.fetch_add(1, Ordering::Relaxed);
         self.link.send(ToService::Checkpoint { id, upto: TxnSeq(u64::MAX), urgency })?;
-        self.wait_until(|st| st.checkpoints_done.remove(&id))
+        let report = self.wait_until(|st| st.checkpoints_done.remove(&id))?;
+        self.latency.checkpoint.record(self.clock.mono_ns().saturating_sub(start));
+        Ok(report)
     }
 
     fn wait_until<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
@@ -432,6 +442,8 @@ impl Runtime {
 
     /// Asks the Service for its statistics.
     pub(crate) fn service_statistics(&self) -> Result<siftfs_wire::ServiceStatistics> {
+        // The answer carries no id: one question at a time.
+        let _asking = relock(self.asking.lock());
         self.link.send(ToService::Statistics)?;
         self.wait_until(|st| st.service_statistics.take())
     }

@@ -88,8 +88,14 @@ impl Sequencer {
                 st.failed.get_or_insert(e);
             }
         }
-        self.changed.notify_all();
+        self.tell(&st);
         st.failed.clone().map_or(Ok(()), |e| Err(latched(&e)))
+    }
+
+    /// Queue depths: records being written, and callers waiting for durability.
+    pub fn depths(&self) -> (usize, usize) {
+        let st = self.lock();
+        (st.in_flight.len(), st.waiting)
     }
 
     /// Newest LSN known durable.
@@ -118,7 +124,9 @@ impl Sequencer {
     pub fn wait_durable(&self, lsn: Lsn, mut flush: impl FnMut() -> Result<()>) -> Result<()> {
         let mut st = self.lock();
         st.waiting += 1;
-        self.changed.notify_all();
+        if st.flushing {
+            self.changed.notify_all();
+        }
         let result = loop {
             if st.durable >= lsn {
                 break Ok(());
@@ -145,10 +153,17 @@ impl Sequencer {
                     st.failed.get_or_insert(e);
                 }
             }
-            self.changed.notify_all();
+            self.tell(&st);
         };
         st.waiting -= 1;
         result
+    }
+
+    /// Wakes waiters; nobody waits in the common case, and then no system call is made.
+    fn tell(&self, st: &State) {
+        if st.waiting > 0 {
+            self.changed.notify_all();
+        }
     }
 
     fn wait_changed<'a>(&self, st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {

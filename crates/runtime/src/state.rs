@@ -29,6 +29,9 @@ pub struct Readers {
 /// insert costs: inodes, bitmaps, descriptors, a new directory's block, the superblock.
 pub const OP_BLOCKS: usize = 24;
 
+/// Name operations remembered for staged transactions at most; then a commit clears them.
+const MAX_PENDING_NAMES: usize = 65_536;
+
 /// Free blocks that delayed data may never reserve: room for the metadata of what is reserved.
 pub const SPACE_SLACK: u64 = 32;
 
@@ -76,6 +79,8 @@ pub struct State {
     pub pages: PageCache,
     /// Inodes in memory.
     pub nodes: HashMap<InodeNr, Node>,
+    /// Last number given to a node's `map_version`.
+    pub versions: u64,
     /// References that the Frontend's lookups hold, by inode.
     pub lookups: HashMap<InodeNr, u64>,
     /// Order in which nodes are considered for eviction.
@@ -109,7 +114,7 @@ pub struct State {
     pub data_dirty: BTreeSet<InodeNr>,
     /// Inodes with changes in `delta` (for the hand-over at a cut).
     pub delta_dirty: BTreeSet<InodeNr>,
-    /// Dirty bytes in all, an upper bound in pages.
+    /// Bytes of the pages that hold a dirty byte.
     pub dirty_bytes: u64,
     /// Blocks reserved for delayed allocation.
     pub reserved: u64,
@@ -135,6 +140,8 @@ pub struct State {
     pub service_statistics: Option<siftfs_wire::ServiceStatistics>,
     /// A commit and a checkpoint were made for this operation: a shortage is final now.
     pub space_tried: bool,
+    /// The newest staged transaction of this epoch, 0 if there is none (rule R24).
+    pub last_staged: Lsn,
     /// Newest staged transaction of any inode evicted from memory.
     pub evicted_staged: Lsn,
     /// Inodes with something in the transaction in flight.
@@ -186,6 +193,9 @@ impl State {
     }
 
     fn begin_with(&mut self, blocks: u64, images: usize) -> Result<()> {
+        if self.names.len() > MAX_PENDING_NAMES && !self.replaying {
+            return Err(Error::NeedsProgress(NEEDS_COMMIT));
+        }
         self.room_in_transaction(images)?;
         if blocks > 0 && self.spendable() < blocks {
             return Err(self.shortage());
@@ -203,6 +213,11 @@ impl State {
             return Err(Error::NeedsProgress(NEEDS_COMMIT));
         }
         Ok(())
+    }
+
+    /// Images that the running transaction still has room for.
+    pub fn room(&self) -> usize {
+        self.max_transaction_blocks().saturating_sub(self.transaction_blocks())
     }
 
     /// Upper bound of the running transaction's journal blocks if it were cut now.
@@ -245,7 +260,7 @@ impl State {
             }
             let node = self.nodes.get_mut(&ino).expect("just loaded");
             if self.fs.tidy(&mut self.meta, &mut node.inode)? {
-                node.map_version += 1;
+                self.remapped(ino);
                 self.mark_inode(ino);
             }
         }
@@ -294,9 +309,22 @@ impl State {
         if inode.nlink == 0 && !self.orphans.contains(&ino) {
             return Err(errno(libc::ESTALE));
         }
-        self.nodes.insert(ino, Node::new(inode));
+        let version = self.next_version();
+        self.nodes.insert(ino, Node::new(inode, version));
         self.node_clock.push_back(ino);
         Ok(())
+    }
+
+    /// A number for [`Node::map_version`].
+    pub fn next_version(&mut self) -> u64 {
+        self.versions += 1;
+        self.versions
+    }
+
+    /// Reads of the area that are under way may not become pages of this inode.
+    pub fn remapped(&mut self, ino: InodeNr) {
+        let version = self.next_version();
+        self.node_mut(ino).map_version = version;
     }
 
     /// The node; it must have been loaded under this lock.

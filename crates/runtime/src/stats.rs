@@ -4,7 +4,7 @@ use crate::names::Unstageable;
 use siftfs_log::{Item, RecordLayout};
 use siftfs_wire::Transaction;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Counters kept under the state lock.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -62,15 +62,24 @@ impl RuntimeStats {
 }
 
 /// Latency histograms, in nanoseconds.
+#[derive(Default)]
 pub struct Latencies {
-    fsync: Mutex<hdrhistogram::Histogram<u64>>,
+    /// fsync and fdatasync, from call to answer.
+    pub(crate) fsync: Latency,
+    /// Background journal transactions, from cut to durable commit.
+    pub(crate) commit: Latency,
+    /// Emergency checkpoints somebody waited for.
+    pub(crate) checkpoint: Latency,
 }
 
-impl Default for Latencies {
+/// One histogram.
+pub struct Latency(Mutex<hdrhistogram::Histogram<u64>>);
+
+impl Default for Latency {
     fn default() -> Self {
         let minutes = 600_000_000_000;
         let new = hdrhistogram::Histogram::new_with_bounds(1, minutes, 3);
-        Self { fsync: Mutex::new(new.expect("these bounds are valid")) }
+        Self(Mutex::new(new.expect("these bounds are valid")))
     }
 }
 
@@ -89,15 +98,19 @@ pub struct Distribution {
     pub max_ns: u64,
 }
 
-impl Latencies {
-    pub(crate) fn fsync(&self, ns: u64) {
-        let mut h = self.fsync.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        h.saturating_record(ns);
+impl Latency {
+    fn lock(&self) -> MutexGuard<'_, hdrhistogram::Histogram<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fsync latencies so far.
-    pub fn fsync_distribution(&self) -> Distribution {
-        let h = self.fsync.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    /// Counts one sample of `ns` nanoseconds.
+    pub(crate) fn record(&self, ns: u64) {
+        self.lock().saturating_record(ns);
+    }
+
+    /// The distribution so far.
+    pub fn distribution(&self) -> Distribution {
+        let h = self.lock();
         Distribution {
             count: h.len(),
             p50_ns: h.value_at_quantile(0.5),

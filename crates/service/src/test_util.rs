@@ -231,6 +231,7 @@ impl Driver {
         let lsn = Lsn(self.lsn);
         let p = RecordParams {
             lsn,
+            prev_lsn: Lsn(0),
             durable_lsn: Lsn(0),
             durable_pos: l.end,
             pos,

@@ -1,5 +1,6 @@
 //! Every cut of one run.
 
+use crate::campaign::guarded;
 use crate::config::Config;
 use crate::judge::{ImageKind, Judge};
 use crate::record::{Recording, Source, record};
@@ -46,7 +47,8 @@ pub fn cut_everywhere(
                 },
             };
             let image = cache.image(kind.0);
-            let (found, recoveries) = judge.verdict(&image, &oracle.oracle, &recording.ids);
+            let verdict = guarded(|| Ok(judge.verdict(&image, &oracle.oracle, &recording.ids)));
+            let (found, recoveries) = verdict.unwrap_or_else(|panic| (vec![panic], 1));
             report.recoveries += recoveries;
             if !found.is_empty() {
                 if let Some(dir) = &config.keep {

@@ -30,7 +30,7 @@ pub(crate) type KernelSession = fuser::Session<Adapter>;
 /// what its own requests change.
 const TTL: Duration = Duration::from_secs(24 * 3600);
 /// Largest read or write the kernel sends, in bytes.
-const MAX_IO: u32 = 1 << 20;
+pub(crate) const MAX_IO: u32 = 1 << 20;
 
 /// What we want from the kernel, each only where it has it. Not among them, on purpose: the
 /// writeback cache (size and times would move into the kernel), POSIX and flock locks (the

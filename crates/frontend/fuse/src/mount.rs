@@ -3,7 +3,7 @@
 //! Our own mount(2) call instead of a helper program: the subtype and the flags are ours to
 //! choose, and a bare umount(2) ends the session.
 
-use crate::adapter::{Adapter, KernelSession};
+use crate::adapter::{Adapter, KernelSession, MAX_IO};
 use crate::mountinfo::{MountEntry, top_mount};
 use crate::server::Server;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -75,6 +75,7 @@ impl FuseMount {
         let made = Adapter::session(server, device, options.allow_other, threads).and_then(|s| {
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
+            read_ahead(&entry);
             Ok(Self { session: s, entry })
         });
         if made.is_err() {
@@ -94,6 +95,15 @@ impl FuseMount {
     /// When the kernel connection fails for another reason.
     pub fn serve(self) -> io::Result<()> {
         self.session.run()
+    }
+}
+
+/// Lets the kernel read ahead as much as one request carries: its default of 128 KiB makes a cold
+/// stream wait for each round trip. Without the right to set it, the default stays.
+fn read_ahead(entry: &MountEntry) {
+    let path = format!("/sys/class/bdi/{}:{}/read_ahead_kb", entry.major, entry.minor);
+    if let Err(error) = std::fs::write(&path, (MAX_IO / 1024).to_string()) {
+        tracing::info!(%error, path, "read-ahead stays at the kernel's default");
     }
 }
 

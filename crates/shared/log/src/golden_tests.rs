@@ -108,6 +108,7 @@ fn lane_records() {
     let builder = RecordBuilder { key: KEY, lane: LaneId(1), owner: 6 };
     let p = RecordParams {
         lsn: Lsn(20),
+        prev_lsn: Lsn(0),
         durable_lsn: Lsn(9),
         durable_pos: 4096,
         pos: 65536,

@@ -45,7 +45,8 @@ struct RawRecord {
     durable_lsn: U64,
     durable_pos: U64,
     owner: U64,
-    reserved: [u8; 28],
+    prev_lsn: U64,
+    reserved: [u8; 20],
     crc: U32,
 }
 const _: () = assert!(size_of::<RawRecord>() == RECORD_HEADER_LEN);
@@ -70,6 +71,9 @@ pub enum RecordKind {
 pub struct RecordParams {
     /// The record's LSN; larger than its predecessor's in the lane.
     pub lsn: Lsn,
+    /// LSN of the record before it in the order of all lanes, 0 for the first of an epoch: recovery
+    /// applies a record only if that one is applied (rule R24).
+    pub prev_lsn: Lsn,
     /// Highest LSN such that every record up to it, in any lane, was known durable (rule R14).
     pub durable_lsn: Lsn,
     /// Position in this lane up to which every record was known durable (rule R14); 0 if unknown.
@@ -204,6 +208,7 @@ impl RecordBuilder {
     fn header(&self, p: &RecordParams, kind: u16, l: &RecordLayout, count: u32) -> RawRecord {
         assert!(p.pos.is_multiple_of(BLOCK_BYTES) && p.prev_end <= p.pos && p.lsn.0 > 0);
         assert!(p.durable_lsn < p.lsn && p.durable_pos <= p.pos, "durable before it was written");
+        assert!(p.prev_lsn < p.lsn, "LSNs grow");
         RawRecord {
             magic: MAGIC,
             version: VERSION.into(),
@@ -223,7 +228,8 @@ impl RecordBuilder {
             durable_lsn: p.durable_lsn.0.into(),
             durable_pos: p.durable_pos.into(),
             owner: self.owner.into(),
-            reserved: [0; 28],
+            prev_lsn: p.prev_lsn.0.into(),
+            reserved: [0; 20],
             crc: 0.into(),
         }
     }
@@ -297,6 +303,7 @@ impl RecordHeader {
             kind,
             params: RecordParams {
                 lsn: Lsn(raw.lsn.get()),
+                prev_lsn: Lsn(raw.prev_lsn.get()),
                 durable_lsn: Lsn(raw.durable_lsn.get()),
                 durable_pos: raw.durable_pos.get(),
                 pos,
@@ -386,7 +393,11 @@ impl RecordHead {
     fn check(&self) -> Result<()> {
         let what = || format!("staged record at position {}", self.header.params.pos);
         let p = &self.header.params;
-        if p.lsn.0 == 0 || p.durable_lsn >= p.lsn || p.durable_pos > p.pos || p.prev_end > p.pos {
+        if p.prev_lsn >= p.lsn
+            || p.durable_lsn >= p.lsn
+            || p.durable_pos > p.pos
+            || p.prev_end > p.pos
+        {
             return Err(corrupt(what(), "its sequence numbers contradict each other"));
         }
         for item in &self.items {

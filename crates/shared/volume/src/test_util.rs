@@ -106,6 +106,7 @@ impl<'a> Appender<'a> {
         let pos = place_record(self.end, u64::from(layout.len), RING).unwrap();
         let p = RecordParams {
             lsn: Lsn(self.lsn),
+            prev_lsn: Lsn(0),
             durable_lsn: Lsn(self.durable_lsn),
             durable_pos: self.durable_pos,
             pos,

@@ -90,7 +90,9 @@ fn r04_journaled_means_complete() {
         let ops = b.device.take_log();
         let journaled =
             ops.iter().any(|o| o.kind != OpKind::Read && layout.journal.contains(&o.offset));
-        let image = b.device.image(Cut::KeepAll);
+        let image = b.device.image_with(|w| {
+            if layout.staging.contains(&w.offset) { Fate::Lose } else { Fate::Keep }
+        });
         gate.open();
         commit.join().expect("commits");
         assert!(!journaled || recover_image(&image).is_ok(), "journaled before it was flushed");

@@ -24,24 +24,30 @@ fn r09_one_writer() {
     open().expect("free again").close().expect("closes");
 }
 
-/// A failed flush is an EIO for its caller, and for everyone after: nothing more is promised.
-/// What was acknowledged before stays.
+/// A failed write or flush is an EIO for its caller, and for everyone after: nothing more is
+/// promised. What was acknowledged before stays.
 #[test]
 fn r21_failed_flush() {
-    let b = Bench::new(VolumeKind::SMALL);
-    b.durable("before", &bytes(1, 5000));
-    b.write("before", 0, &bytes(2, 5000));
-    // Every fsync flushes one way or the other: let both fail.
-    b.device.inject(Fault::fail(OpClass::Flush, libc::EIO).once());
-    b.device.inject(Fault::fail(OpClass::Write, libc::EIO).once());
-    let failed = b.try_fsync("before").expect_err("the flush failed");
-    assert_eq!(failed.errno(), libc::EIO);
-    let all = images(&b);
-    b.stop();
-    for image in all {
-        let found = Back::from(&image).bytes("before");
-        assert_eq!(found.len(), 5000);
-        assert!(found == bytes(1, 5000) || found == bytes(2, 5000));
+    for class in [OpClass::Write, OpClass::Flush] {
+        let b = Bench::new(VolumeKind::SMALL);
+        b.durable("before", &bytes(1, 5000));
+        b.durable("other", &bytes(1, 100));
+        b.write("before", 0, &bytes(2, 5000));
+        b.device.inject(Fault::fail(class, libc::EIO).once());
+        // A record alone in flight is made durable by its write; a commit always flushes.
+        let failed = match class {
+            OpClass::Write => b.try_fsync("before"),
+            _ => siftfs_model::Control::commit(&b.driver, true),
+        };
+        assert_eq!(failed.map_err(|e| e.errno()), Err(libc::EIO), "{class:?}");
+        let later = b.try_write("other", 0, b"new").and_then(|()| b.try_fsync("other"));
+        assert_eq!(later.map_err(|e| e.errno()), Err(libc::EIO), "{class:?}");
+        let all = images(&b);
+        b.stop();
+        for image in all {
+            let found = Back::from(&image).bytes("before");
+            assert!(found == bytes(1, 5000) || found == bytes(2, 5000));
+        }
     }
 }
 
