@@ -469,3 +469,17 @@ fn removed_directory(c: &mut Place) {
     c.v("working directory", std::env::current_dir().map_err(|_| rustix::io::Errno::NOENT));
     std::env::set_current_dir("/").unwrap();
 }
+
+/// FUSE has no O_TMPFILE in the protocol spoken here: programs are told so, and what they fall
+/// back to works.
+#[test]
+fn temporary_files_fall_back() {
+    same(|c| {
+        let unnamed = open(&c.p("."), OFlags::TMPFILE | OFlags::RDWR, 0o600);
+        assert!(matches!(unnamed, Ok(_) | Err(rustix::io::Errno::OPNOTSUPP)), "{unnamed:?}");
+        let file = tempfile::tempfile_in(c.p("."));
+        let wrote = file.and_then(|mut f| std::io::Write::write(&mut f, b"nameless"));
+        c.say(format!("{:?}", wrote.map_err(|e| e.kind())));
+        c.say(format!("{:?}", std::fs::read_dir(c.p(".")).map(|d| d.count()).ok()));
+    });
+}
