@@ -104,7 +104,7 @@ impl State {
     fn room_for_ranges(&mut self, capture: &Capture) -> Result<bool> {
         let mut blocks = capture.data.len() / 24 + 2;
         for &ino in &capture.whole {
-            let tree = self.fs.worst_case_touched(&self.node(ino).inode)?;
+            let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
             blocks += usize::try_from(tree).unwrap_or(usize::MAX) + 2;
             if tree > 1 {
                 blocks += capture.data.iter().filter(|d| d.0 == ino).count();
