@@ -443,7 +443,7 @@ impl State {
             Err(_) => {}
             Ok(()) => {
                 node.trunc_pending = false;
-                if self.fs.is_orphan(ino) {
+                if node.inode.nlink > 0 && self.fs.is_orphan(ino) {
                     self.fs.orphan_remove(&mut self.meta, &node.inode)?;
                 }
                 self.unreserve_unused(ino, size / BLOCK_BYTES);
