@@ -65,11 +65,13 @@ impl State {
         inode.gid = set.gid.unwrap_or(inode.gid);
         let at = |t: SetTime| match t {
             SetTime::Now => now,
-            SetTime::At(t) => t,
+            SetTime::At(t) => inode.storable_time(t),
         };
-        inode.atime = set.atime.map_or(inode.atime, at);
-        inode.mtime = set.mtime.map_or(inode.mtime, at);
-        inode.ctime = set.ctime.unwrap_or(now);
+        let (atime, mtime) = (set.atime.map(at), set.mtime.map(at));
+        let ctime = set.ctime.map(|t| inode.storable_time(t));
+        inode.atime = atime.unwrap_or(inode.atime);
+        inode.mtime = mtime.unwrap_or(inode.mtime);
+        inode.ctime = ctime.unwrap_or(now);
         let perms = set.perm.is_some() || chown || set.kill_priv;
         let delta = &mut self.node_mut(ino).delta;
         delta.attrs |= perms;

@@ -1,13 +1,14 @@
 //! The daemon's end of the control socket.
 
 use crate::control::{Answer, Ask, Op, VERSION, directory, receive, send, socket_path};
+use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 use siftfs_base::Result as VolumeResult;
 use siftfs_fuse::MountEntry;
 use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
-use std::fs::{DirBuilder, Permissions};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -50,6 +51,8 @@ struct State {
 pub struct ControlServer {
     shared: Arc<Shared>,
     path: PathBuf,
+    /// The socket's inode: another mount may have put its own in the same place.
+    ino: u64,
 }
 
 impl ControlServer {
@@ -61,16 +64,19 @@ impl ControlServer {
     ) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o755).create(directory())?;
         let path = socket_path(mount);
-        // A device number belongs to one living mount: a socket that is there is a dead one's.
+        let _turn = take_turn()?;
+        // A device number belongs to one mount at a time: a socket that is there is that of a
+        // dead daemon, or of one whose mount is gone and who still closes its volume.
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let ino = std::fs::symlink_metadata(&path)?.ino();
         let state = Mutex::default();
         let shared = Arc::new(Shared { service, info, state, changed: Condvar::new() });
-        let server = Self { shared: shared.clone(), path };
+        let server = Self { shared: shared.clone(), path, ino };
         thread::Builder::new()
             .name("siftfs-control".into())
             .spawn(move || shared.accept(&listener))?;
@@ -79,7 +85,7 @@ impl ControlServer {
 
     /// Tells everyone who waits how it ended, and takes the socket away.
     pub fn finish(self, result: Result<(), String>) {
-        let _ = std::fs::remove_file(&self.path);
+        self.remove_socket();
         let mut state = self.shared.lock();
         state.closed = Some(result);
         self.shared.changed.notify_all();
@@ -89,6 +95,24 @@ impl ControlServer {
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+impl ControlServer {
+    /// The kernel gives a device number out again as soon as its mount is gone, long before the
+    /// daemon has closed the volume: only our own socket goes.
+    fn remove_socket(&self) {
+        let Ok(_turn) = take_turn() else { return };
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|m| m.ino() == self.ino) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Daemons look at the sockets one after the other, while the result lives.
+fn take_turn() -> io::Result<File> {
+    let dir = File::open(directory())?;
+    rustix::fs::flock(&dir, FlockOperation::LockExclusive)?;
+    Ok(dir)
 }
 
 impl Shared {

@@ -62,10 +62,20 @@ fn decode_time(sec: u32, extra: u32) -> Timestamp {
     Timestamp { sec: i64::from(sec.cast_signed()) + epoch, nsec: (extra >> 2).min(999_999_999) }
 }
 
-/// (seconds field, extra field); seconds outside 1901..2446 become the nearest that fit.
-fn encode_time(t: Timestamp, has_extra: bool) -> (u32, u32) {
+/// The nearest time that a record can hold: 1901 to 2446, or to 2038 and in whole seconds
+/// without the extra field. The first and the last second have no nanoseconds, as on Linux.
+fn nearest_time(t: Timestamp, has_extra: bool) -> Timestamp {
+    let min = i64::from(i32::MIN);
     let max = if has_extra { (3i64 << 32) + i64::from(i32::MAX) } else { i64::from(i32::MAX) };
-    let sec = t.sec.clamp(i64::from(i32::MIN), max);
+    let sec = t.sec.clamp(min, max);
+    let nsec = if has_extra && sec > min && sec < max { t.nsec } else { 0 };
+    Timestamp { sec, nsec }
+}
+
+/// (seconds field, extra field) of the nearest time that fits.
+fn encode_time(t: Timestamp, has_extra: bool) -> (u32, u32) {
+    let t = nearest_time(t, has_extra);
+    let sec = t.sec;
     let low = (sec & 0xFFFF_FFFF) as u32;
     let epoch = ((sec - i64::from(low.cast_signed())) >> 32) as u32 & 3;
     (low, epoch | (t.nsec.min(999_999_999) << 2))
@@ -219,6 +229,11 @@ impl Inode {
         r.i_projid = self.projid.into();
     }
 
+    /// The nearest time that this inode's record can hold, so that memory shows what storage
+    /// will.
+    pub fn storable_time(&self, t: Timestamp) -> Timestamp {
+        nearest_time(t, usize::from(self.extra_isize) + INODE_BASE >= 0x90)
+    }
     /// `i_mode`'s file type bits.
     pub fn file_type(&self) -> u16 {
         self.mode & S_IFMT

@@ -1,0 +1,18 @@
+//! The mount behaves as the kernel's own ext4 does: the same calls, the same answers.
+//! Needs root, `/dev/fuse`, loop devices and e2fsprogs.
+
+#[path = "posix/attrs.rs"]
+mod attrs;
+#[path = "posix/data.rs"]
+mod data;
+#[path = "posix/many.rs"]
+mod many;
+#[path = "posix/names.rs"]
+mod names;
+#[path = "posix/owners.rs"]
+mod owners;
+#[path = "posix/pair.rs"]
+mod pair;
+#[path = "posix/random.rs"]
+mod random;
+mod support;
