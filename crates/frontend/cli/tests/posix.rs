@@ -13,6 +13,8 @@ mod names;
 mod owners;
 #[path = "posix/pair.rs"]
 mod pair;
+#[path = "posix/pressure.rs"]
+mod pressure;
 #[path = "posix/random.rs"]
 mod random;
 mod support;
