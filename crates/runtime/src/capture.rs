@@ -254,6 +254,8 @@ impl State {
                 dir = self.parent_of_dir(dir)?;
             }
         }
+        // What has no name any more guards nothing, and recovery may not find it.
+        found.retain(|i| self.nodes.get(i).is_none_or(|n| n.inode.nlink > 0));
         Ok(Ok(found))
     }
 
