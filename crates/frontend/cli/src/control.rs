@@ -19,6 +19,8 @@ const DIRECTORY: &str = "/run/siftfs";
 pub enum Op {
     /// The status document.
     Status,
+    /// Which files are open for writing: a list of node id and generation.
+    Writers,
     /// Make everything durable.
     Sync,
     /// Bring everything into the area.

@@ -4,7 +4,7 @@ use crate::control::{Answer, Ask, Op, VERSION, directory, receive, send, socket_
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 use siftfs_base::Result as VolumeResult;
-use siftfs_fuse::MountEntry;
+use siftfs_fuse::{FuseMount, Writers};
 use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
@@ -35,6 +35,7 @@ pub struct Info {
 
 struct Shared {
     service: Arc<dyn FileService>,
+    writers: Writers,
     info: Info,
     state: Mutex<State>,
     changed: Condvar,
@@ -57,13 +58,9 @@ pub struct ControlServer {
 
 impl ControlServer {
     /// Starts to listen on the socket that belongs to `mount`.
-    pub fn start(
-        mount: &MountEntry,
-        service: Arc<dyn FileService>,
-        info: Info,
-    ) -> io::Result<Self> {
+    pub fn start(mount: &FuseMount, service: Arc<dyn FileService>, info: Info) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o755).create(directory())?;
-        let path = socket_path(mount);
+        let path = socket_path(mount.entry());
         let _turn = take_turn()?;
         // A device number belongs to one mount at a time: a socket that is there is that of a
         // dead daemon, or of one whose mount is gone and who still closes its volume.
@@ -74,8 +71,9 @@ impl ControlServer {
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let ino = std::fs::symlink_metadata(&path)?.ino();
-        let state = Mutex::default();
-        let shared = Arc::new(Shared { service, info, state, changed: Condvar::new() });
+        let (writers, state) = (mount.writers(), Mutex::default());
+        let changed = Condvar::new();
+        let shared = Arc::new(Shared { service, writers, info, state, changed });
         let server = Self { shared: shared.clone(), path, ino };
         thread::Builder::new()
             .name("siftfs-control".into())
@@ -182,6 +180,7 @@ impl Shared {
                     "runtime": runtime,
                 }))
             }
+            Op::Writers => Ok(json!(self.writers.list())),
             Op::Sync => match self.call(Request::SyncAll) {
                 Ok(_) => Ok(Value::Null),
                 Err(e) => Err(e.to_string()),

@@ -106,7 +106,7 @@ impl Daemon {
             options: self.shown.clone(),
             started: Instant::now(),
         };
-        match ControlServer::start(mount.entry(), gate.clone(), info) {
+        match ControlServer::start(&mount, gate.clone(), info) {
             Ok(control) => Ok((mount, control)),
             Err(e) => {
                 let _ = detach(&self.dir);

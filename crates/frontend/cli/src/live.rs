@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
-use siftfs_fuse::{MountEntry, containing, detach, is_dead, top_mount, unmount};
+use siftfs_fuse::{MountEntry, containing, detach, flush, is_dead, top_mount, unmount};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -68,11 +68,20 @@ fn no_daemon(dir: &Path, mount: &MountEntry, e: &io::Error) -> Failure {
     Failure::about(dir, what)
 }
 
-/// Sends what the kernel holds back (pages dirtied through shared mappings) to the daemon.
+/// Sends what the kernel holds back (pages dirtied through shared mappings) to the daemon, and
+/// waits until it has it.
 fn sync_kernel(dir: &Path) -> Result<(), Failure> {
+    let about = |e: &dyn std::fmt::Display| Failure::about(dir, e);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(dir, flags, Mode::empty()).map_err(|e| Failure::about(dir, e))?;
-    rustix::fs::syncfs(&root).map_err(|e| Failure::about(dir, e))
+    let root = rustix::fs::open(dir, flags, Mode::empty()).map_err(|e| about(&e))?;
+    // Starts it for all files at once; the kernel does not wait for a FUSE file's pages here.
+    rustix::fs::syncfs(&root).map_err(|e| about(&e))?;
+    let writers = serde_json::from_value(ask(dir, Op::Writers)?);
+    let writers: Vec<(u64, u32)> = writers.map_err(|e| about(&e))?;
+    for (node, generation) in writers {
+        flush(&root, node, generation).map_err(|e| about(&e))?;
+    }
+    Ok(())
 }
 
 /// `siftfs sync`.

@@ -401,7 +401,12 @@ impl Filesystem for Adapter {
             let write = flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
             let truncate = flags.0 & libc::O_TRUNC != 0;
             let kill_priv = truncate && cred.uid != 0;
-            self.server.opened(&cred, Request::Open { ino, write, truncate, kill_priv })
+            let handle =
+                self.server.opened(&cred, Request::Open { ino, write, truncate, kill_priv })?;
+            if write {
+                self.server.note_writer(handle, ino);
+            }
+            Ok(handle)
         });
         self.reply_opened(result, reply);
     }
@@ -413,7 +418,7 @@ impl Filesystem for Adapter {
         name: &OsStr,
         mode: u32,
         _umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
         let result = inode(parent.0).and_then(|parent| {
@@ -421,13 +426,14 @@ impl Filesystem for Adapter {
             self.server.call(&cred(req), Request::Create { parent, name, perm })
         });
         match result {
-            Ok(Reply::Created { attr, handle }) => reply.created(
-                &TTL,
-                &file_attr(&attr),
-                generation(&attr),
-                FileHandle(handle.0),
-                open_flags(),
-            ),
+            Ok(Reply::Created { attr, handle }) => {
+                if flags & libc::O_ACCMODE != libc::O_RDONLY {
+                    self.server.note_writer(handle, attr.ino);
+                }
+                let (ttl, made) = (&TTL, file_attr(&attr));
+                let fh = FileHandle(handle.0);
+                reply.created(ttl, &made, generation(&attr), fh, open_flags());
+            }
             Ok(_) => reply.error(code(&unexpected("created"))),
             Err(e) => reply.error(code(&e)),
         }
@@ -503,7 +509,7 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let handle = Handle(fh.0);
-        reply_empty(self.server.done(&cred(req), Request::Release { handle }), reply);
+        reply_empty(self.server.release(&cred(req), handle), reply);
     }
 
     fn fsync(

@@ -15,7 +15,9 @@ mod mount;
 mod mountinfo;
 mod pool;
 mod server;
+mod writers;
 
 pub use gate::Gate;
 pub use mount::{FuseMount, MountOptions, detach, detach_dead, is_dead, unmount};
 pub use mountinfo::{MountEntry, containing, mounts, top_mount};
+pub use writers::{Writers, flush};

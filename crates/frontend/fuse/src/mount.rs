@@ -6,6 +6,7 @@
 use crate::adapter::{Adapter, KernelSession, MAX_IO};
 use crate::mountinfo::{MountEntry, top_mount};
 use crate::server::Server;
+use crate::writers::Writers;
 use rustix::mount::{MountFlags, UnmountFlags};
 use siftfs_proto::{FileService, SessionId};
 use std::ffi::CString;
@@ -57,6 +58,7 @@ impl Default for MountOptions {
 pub struct FuseMount {
     session: KernelSession,
     entry: MountEntry,
+    writers: Writers,
 }
 
 impl FuseMount {
@@ -72,11 +74,12 @@ impl FuseMount {
         let device = open_device()?;
         kernel_mount(&device, dir, options)?;
         let server = Arc::new(Server::new(service, session, threads));
+        let writers = Writers::new(server.clone());
         let made = Adapter::session(server, device, options.allow_other, threads).and_then(|s| {
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
             read_ahead(&entry);
-            Ok(Self { session: s, entry })
+            Ok(Self { session: s, entry, writers })
         });
         if made.is_err() {
             let _ = detach(dir);
@@ -87,6 +90,11 @@ impl FuseMount {
     /// The mount as the kernel lists it; its device number identifies it.
     pub fn entry(&self) -> &MountEntry {
         &self.entry
+    }
+
+    /// The files open for writing, also while the mount is served.
+    pub fn writers(&self) -> Writers {
+        self.writers.clone()
     }
 
     /// Answers requests until the mount is gone (umount(2), or an aborted connection).

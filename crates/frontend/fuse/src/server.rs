@@ -7,8 +7,9 @@ use siftfs_proto::{
     Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle, Reply, Request,
     SessionId, SetAttr,
 };
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Threads beside the readers that may wait in an fsync.
 const WAITERS: usize = 64;
@@ -25,13 +26,16 @@ pub(crate) struct Server {
     /// Readers inside an fsync.
     waiting: AtomicUsize,
     pool: Pool,
+    /// Handles opened for writing: only through them can a file be mapped and stored to.
+    writers: Mutex<HashMap<Handle, InodeNr>>,
 }
 
 impl Server {
     pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId, readers: usize) -> Self {
         assert!(readers >= 2, "one reader must stay free while another waits");
         let pool = Pool::new(WAITERS);
-        Self { service, session, readers, waiting: AtomicUsize::new(0), pool }
+        let (waiting, writers) = (AtomicUsize::new(0), Mutex::default());
+        Self { service, session, readers, waiting, pool, writers }
     }
 
     pub(crate) fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
@@ -57,6 +61,30 @@ impl Server {
             Reply::Opened { handle } => Ok(handle),
             _ => Err(unexpected("opened")),
         }
+    }
+
+    fn writers(&self) -> MutexGuard<'_, HashMap<Handle, InodeNr>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `handle` of `ino` was opened for writing.
+    pub(crate) fn note_writer(&self, handle: Handle, ino: InodeNr) {
+        self.writers().insert(handle, ino);
+    }
+
+    pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
+        self.writers().remove(&handle);
+        self.done(cred, Request::Release { handle })
+    }
+
+    /// Attributes of every file that is open for writing, each once.
+    pub(crate) fn open_for_writing(&self) -> Vec<Attr> {
+        let mut inodes: Vec<InodeNr> = self.writers().values().copied().collect();
+        inodes.sort_unstable();
+        inodes.dedup();
+        let cred = Credentials::default();
+        let attr = |ino| self.entry(&cred, Request::GetAttr { ino }).ok();
+        inodes.into_iter().filter_map(attr).collect()
     }
 
     pub(crate) fn data(&self, cred: &Credentials, req: Request) -> Result<Vec<u8>> {

@@ -3,6 +3,7 @@
 use crate::support::{Setup, run, siftfs};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, statat};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use rustix::thread::{Gid, Uid, UnshareFlags};
 use std::fmt::{Debug, Write as _};
 use std::os::fd::OwnedFd;
@@ -138,25 +139,33 @@ fn own_fs() {
     rustix::process::umask(Mode::from_raw_mode(0o022));
 }
 
-/// Runs `program` on both file systems and compares the transcripts; afterwards the volume must
-/// be plain ext4 that the kernel reads as the mount showed it.
+/// Runs `program` on both file systems and compares the transcripts. All of it must survive
+/// `siftfs sync` and a killed daemon, and in the end the volume must be plain ext4 that the
+/// kernel reads as the mount showed it.
 #[track_caller]
 pub fn same(program: impl Fn(&mut Place) + Sync) {
-    same_sized("96M", program);
+    same_with("commit=1", program);
 }
 
-/// As [`same`], with both file systems of about this size.
+/// As [`same`], with these mount options.
 #[track_caller]
-pub fn same_sized(size: &str, program: impl Fn(&mut Place) + Sync) {
+pub fn same_with(options: &str, program: impl Fn(&mut Place) + Sync) {
+    let size = "96M";
     let reference = Ext4::make(size);
     let expected = transcript(&reference.dir, &program);
     let setup = Setup::empty();
     open_up(setup.tmp.path());
     siftfs(&["mkfs", setup.volume(), "--size", size]).ok();
-    setup.mount("commit=1");
+    setup.mount(options);
     let got = transcript(Path::new(setup.dir()), &program);
     compare(&expected, &got);
     let before = tree(Path::new(setup.dir()));
+    siftfs(&["sync", setup.dir()]).ok();
+    let daemon = setup.daemon();
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    setup.mount(options);
+    compare(&before, &tree(Path::new(setup.dir())));
     setup.umount();
     setup.assert_plain_ext4();
     let kernel = Ext4::mount(Path::new(setup.volume()), "loop,ro");

@@ -133,6 +133,41 @@ fn a_mapping_of_a_full_volume() {
     s.assert_plain_ext4();
 }
 
+/// What was stored through a mapping that nobody has synced or closed is the kernel's until
+/// somebody asks for it: `siftfs sync` does, and so does the end of the mount.
+#[test]
+fn stores_through_a_mapping_are_synced() {
+    let s = volume("128M");
+    s.mount("commit=3600");
+    for round in 1..6u8 {
+        let pages = 6000;
+        let f = open(&s.path("f"), OFlags::CREATE | OFlags::RDWR, 0o644).unwrap();
+        ftruncate(&f, pages * 4096).unwrap();
+        let map = Map::new(&f, 0, pages as usize * 4096, rustix::mm::MapFlags::SHARED).unwrap();
+        for page in 0..pages {
+            map.store(page as usize * 4096 + 17, &[round]);
+        }
+        let daemon = s.daemon();
+        if round % 2 == 1 {
+            siftfs(&["sync", s.dir()]).ok();
+            daemon.signal(Signal::KILL);
+            daemon.wait();
+            drop((map, f));
+        } else {
+            drop((map, f));
+            siftfs_fuse::unmount(Path::new(s.dir())).unwrap();
+            daemon.wait();
+            s.assert_plain_ext4();
+        }
+        s.mount("commit=3600");
+        let bytes = fs::read(s.path("f")).unwrap();
+        let lost = bytes.chunks(4096).filter(|page| page[17] != round).count();
+        assert_eq!((bytes.len(), lost), (pages as usize * 4096, 0), "round {round}");
+    }
+    s.umount();
+    s.assert_plain_ext4();
+}
+
 /// Reading and writing far more than the caches hold.
 #[test]
 fn files_larger_than_the_caches() {

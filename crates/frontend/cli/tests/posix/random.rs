@@ -1,7 +1,7 @@
 //! Random programs on both file systems.
 
 use crate::data::{Map, store_through_map};
-use crate::pair::{Place, as_user, same};
+use crate::pair::{Place, as_user, same_with};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, OFlags, RenameFlags, Uid, XattrFlags, chmod,
     chownat, fallocate, ftruncate, linkat, mknodat, renameat_with, rmdir, symlink, unlink,
@@ -165,7 +165,12 @@ fn random_programs_do_the_same() {
     let long = std::env::var_os("SIFTFS_LONG").is_some();
     let first = std::env::var("SIFTFS_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
     for seed in first..first + if long { 100 } else { 3 } {
-        println!("seed {seed}");
-        same(program(seed, if long { 6000 } else { 2500 }));
+        let options = match seed % 3 {
+            0 => "commit=0.02,cache=8M,meta_cache=8M",
+            1 => "commit=0.3",
+            _ => "",
+        };
+        println!("seed {seed} {options}");
+        same_with(options, program(seed, if long { 6000 } else { 2500 }));
     }
 }
