@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Bytes one transaction writes straight to the area at most; bounds the snapshot.
 const DIRECT_MAX: usize = 16 << 20;
 
+/// ... and with what must not stay behind (rule R20; `little_unsynced` bounds that).
+const MUST_MAX: usize = 4 * DIRECT_MAX;
+
 /// Whose unsynced data a transaction pushes besides what it must.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Push {
@@ -33,9 +36,8 @@ pub struct Cut {
     pub staged: Vec<Staged>,
     /// Everything up to here must be durable before the transaction is submitted (rule R4).
     pub durable: Lsn,
-    /// The transaction; none if data that must go along with it found no room, which the log
-    /// must give first.
-    pub txn: Option<Transaction>,
+    /// The transaction.
+    pub txn: Transaction,
     /// Inodes with pushed data left for the next cut (no room).
     pub left: BTreeSet<InodeNr>,
 }
@@ -89,12 +91,10 @@ impl State {
         let mut due: Vec<InodeNr> =
             self.data_dirty.iter().copied().filter(|i| self.is_due(*i, push)).collect();
         // What a rename or truncation of this cut must not expose without its data goes first.
-        due.sort_by_key(|i| !self.node(*i).push_next);
+        // Then the oldest, so that nobody waits for ever.
+        due.sort_by_key(|i| (!self.node(*i).push_next, self.node(*i).dirty_since));
         let mut left = BTreeSet::new();
-        let (staged, starved) = self.stage_overwrites(seq, &due, &mut left)?;
-        if starved {
-            return Ok(Cut { staged, durable: seq.published(), txn: None, left });
-        }
+        let (staged, elsewhere) = self.stage_overwrites(seq, &due, &mut left)?;
         let txn_seq = TxnSeq(self.txn_seq.0 + 1);
         let mut tags = Tags::default();
         let overlays: Vec<InodeNr> = std::mem::take(&mut self.overlay_dirty).into_iter().collect();
@@ -102,6 +102,12 @@ impl State {
             self.locate(*ino, txn_seq, &mut tags)?;
         }
         let mut direct = Direct { runs: Vec::new(), data: Vec::new() };
+        for ino in elsewhere {
+            if !self.move_home(ino)? {
+                tracing::warn!(ino, "no space to write replaced data before its new name");
+                left.insert(ino);
+            }
+        }
         for ino in due {
             // What could not be staged must not be overtaken by what lies behind it.
             if left.contains(&ino) {
@@ -113,55 +119,82 @@ impl State {
         }
         self.write_back_inodes()?;
         let txn = self.merge(txn_seq, tags, direct, overlays);
-        Ok(Cut { staged, durable: seq.published(), txn: Some(txn), left })
+        Ok(Cut { staged, durable: seq.published(), txn, left })
     }
 
     /// Pushed overwrites of blocks that have a home, or whose home a record names, become staged
-    /// transactions (rule R20). What cannot be staged now stays dirty; the answer says whether
-    /// that is something that must not stay behind for want of lane space.
+    /// transactions (rule R20). What cannot be staged now stays dirty; what must not stay behind
+    /// is answered separately, to be written elsewhere.
     fn stage_overwrites(
         &mut self,
         seq: &Sequencer,
         due: &[InodeNr],
         left: &mut BTreeSet<InodeNr>,
-    ) -> Result<(Vec<Staged>, bool)> {
-        let mut staged = Vec::new();
-        let mut blocked = false;
+    ) -> Result<(Vec<Staged>, Vec<InodeNr>)> {
+        let (mut staged, mut elsewhere) = (Vec::new(), Vec::new());
         for &ino in due {
-            let must = self.node(ino).push_next;
             let overwrites = self.overwrites(ino)?;
-            if !overwrites.is_empty() && !blocked {
-                match self.stage_permissions(seq, &mut staged) {
-                    Err(Error::NeedsProgress(_)) => blocked = true,
-                    other => other?,
-                }
-            }
-            if !overwrites.is_empty() && blocked {
-                if must {
-                    return Ok((staged, true));
-                }
-                left.insert(ino);
+            if overwrites.is_empty() {
                 continue;
             }
-            for part in self.record_sized(&overwrites) {
-                match self.stage(seq, ino, false, &Selection::Only(&part)) {
-                    Ok(Outcome::Staged(s)) => staged.push(s),
-                    Ok(Outcome::Nothing(_)) => {}
-                    Err(Error::NeedsProgress(_)) if must => return Ok((staged, true)),
-                    Ok(Outcome::FullCommit(_)) | Err(Error::NeedsProgress(_)) => {
+            let done = self.stage_permissions(seq, &mut staged);
+            match done.and_then(|()| self.stage_parts(seq, ino, &overwrites, &mut staged)) {
+                Ok(true) => {}
+                Ok(false) | Err(Error::NeedsProgress(_)) => {
+                    if self.node(ino).push_next {
+                        elsewhere.push(ino);
+                    } else {
                         left.insert(ino);
-                        break;
                     }
-                    Err(e) => return Err(e),
                 }
+                Err(e) => return Err(e),
             }
         }
-        Ok((staged, false))
+        Ok((staged, elsewhere))
     }
 
-    /// Cuts ranges into parts that one record can hold.
+    /// Stages one inode's overwrites in records of a size; false if not all of them found room.
+    fn stage_parts(
+        &mut self,
+        seq: &Sequencer,
+        ino: InodeNr,
+        overwrites: &RangeSet,
+        staged: &mut Vec<Staged>,
+    ) -> Result<bool> {
+        for part in self.record_sized(overwrites) {
+            match self.stage(seq, ino, false, &Selection::Only(&part))? {
+                Outcome::Staged(s) => staged.push(s),
+                Outcome::Nothing(_) => {}
+                Outcome::FullCommit(_) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Overwrites that found no room in a lane but must be in this cut lose their old home: their
+    /// blocks, complete in the cache, go straight to new ones (rule R20), and the old ones are
+    /// freed by the same transaction. False if there is no space for that.
+    fn move_home(&mut self, ino: InodeNr) -> Result<bool> {
+        let mut blocks = crate::file::pages_of(&self.node(ino).dirty);
+        for (s, e) in self.direct_blocks(ino)?.iter() {
+            blocks.remove(s, e);
+        }
+        if self.spendable() < blocks.total() + 2 {
+            return Ok(false);
+        }
+        for (s, e) in blocks.iter() {
+            self.node_mut(ino).overlay.remove(s * BLOCK_BYTES, e * BLOCK_BYTES);
+            let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+            while !self.fs.remove(&mut self.meta, &mut node.inode, s, e, 1024)?.done {}
+            self.remapped(ino);
+        }
+        Ok(true)
+    }
+
+    /// Cuts ranges into parts that one record, and the running transaction, can hold.
     fn record_sized(&self, ranges: &RangeSet) -> Vec<RangeSet> {
         let max = self.lanes[0].max_record() / 2;
+        let most_ranges = (self.max_transaction_blocks() / 4).max(1);
         let mut parts = Vec::new();
         let mut part = RangeSet::new();
         let mut room = max;
@@ -174,7 +207,7 @@ impl State {
                 room -= take;
                 // Every range costs an item and perhaps a checksum.
                 room = room.saturating_sub(64);
-                if room == 0 {
+                if room == 0 || part.ranges() >= most_ranges {
                     parts.push(std::mem::take(&mut part));
                     room = max;
                 }
@@ -201,7 +234,7 @@ impl State {
                 out.insert(s, e);
             }
         }
-        Ok(out)
+        Ok(one_per_page(&out))
     }
 
     /// Dirty file blocks whose data may go straight to the area: no record names the block, and it
@@ -344,8 +377,10 @@ impl State {
         for (start, end) in blocks.iter() {
             let mut block = start;
             while block < end {
-                let room = (DIRECT_MAX - direct.data.len().min(DIRECT_MAX)) / BLOCK_SIZE;
-                if room == 0 || self.room_in_transaction(16).is_err() {
+                let must = self.node(ino).push_next;
+                let most = if must { MUST_MAX } else { DIRECT_MAX };
+                let room = (most - direct.data.len().min(most)) / BLOCK_SIZE;
+                if room == 0 || !must && self.room_in_transaction(16).is_err() {
                     // Blocks come in order: all below this one is as durable as the transaction.
                     let node = self.node_mut(ino);
                     let reached = node.size.min(block * BLOCK_BYTES);
@@ -446,6 +481,7 @@ impl State {
             lane.cut_head = lane.head;
         }
         (self.overlay_added, self.overlay_blocks) = (0, 0);
+        self.replacing = 0;
         self.unjournaled_since = (!self.data_dirty.is_empty()).then(|| self.clock.mono_ns());
         let txn = Transaction {
             seq,
@@ -520,6 +556,20 @@ impl State {
             lane.reclaim(*tail);
         }
     }
+}
+
+/// At most one range per page: what lies between two dirty ranges of a page is in the cache and
+/// current, and carrying it costs less than describing the gaps.
+pub fn one_per_page(ranges: &RangeSet) -> RangeSet {
+    let mut out = ranges.clone();
+    let mut last: Option<u64> = None;
+    for (start, end) in ranges.iter() {
+        if let Some(before) = last.filter(|b| (b - 1) / BLOCK_BYTES == start / BLOCK_BYTES) {
+            out.insert(before, start);
+        }
+        last = Some(end);
+    }
+    out
 }
 
 impl Tags {

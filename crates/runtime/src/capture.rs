@@ -82,16 +82,38 @@ impl State {
             Err(reason) => return Ok(Outcome::FullCommit(reason)),
         };
         let lane_index = ino as usize % self.lanes.len();
+        let most_ranges = self.max_transaction_blocks() / 4 + 1;
         let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
+            .filter(|_| capture.data.len() <= most_ranges)
             .filter(|l| u64::from(l.len) <= self.lanes[lane_index].max_record())
         else {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
         };
+        if !self.room_for_ranges(&capture)? {
+            return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
+        }
         let lane = &self.lanes[lane_index];
         let Some(pos) = lane.place(u64::from(layout.len)) else {
             return Err(Error::NeedsProgress(NEEDS_LOG));
         };
         Ok(Outcome::Staged(self.publish(seq, capture, &layout, lane_index, pos)))
+    }
+
+    /// What is staged now must find room in the next transaction (rule R10); false if not even an
+    /// empty one holds it.
+    fn room_for_ranges(&mut self, capture: &Capture) -> Result<bool> {
+        let mut blocks = capture.data.len() / 24 + 2;
+        for &ino in &capture.whole {
+            let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
+            blocks += usize::try_from(tree).unwrap_or(usize::MAX) + 2;
+            if tree > 1 {
+                blocks += capture.data.iter().filter(|d| d.0 == ino).count();
+            }
+        }
+        if blocks > self.max_transaction_blocks() / 2 {
+            return Ok(false);
+        }
+        self.room_in_transaction(blocks).map(|()| true)
     }
 
     /// Is there anything that a staged transaction of `ino` would carry?
@@ -106,7 +128,7 @@ impl State {
         // wait for (rule R20) goes straight to the area with the same transaction.
         let ops = match selection {
             Selection::Only(_) => BTreeSet::new(),
-            Selection::All => match self.names.closure(ino, is_dir) {
+            Selection::All => match self.names.closure(ino, is_dir, self.closure_max()) {
                 Ok(ops) => ops,
                 Err(reason) => return Ok(Err(reason)),
             },
@@ -232,6 +254,8 @@ impl State {
                 dir = self.parent_of_dir(dir)?;
             }
         }
+        // What has no name any more guards nothing, and recovery may not find it.
+        found.retain(|i| self.nodes.get(i).is_none_or(|n| n.inode.nlink > 0));
         Ok(Ok(found))
     }
 
@@ -302,7 +326,7 @@ impl State {
         let delta = node.whole_delta();
         let is_reg = node.inode.is_reg();
         let ranges = match selection {
-            Selection::All => node.undurable(),
+            Selection::All => crate::assembly::one_per_page(&node.undurable()),
             Selection::Only(ranges) => (*ranges).clone(),
         };
         let size = match selection {

@@ -21,6 +21,7 @@ mod page_cache;
 mod recover;
 mod runtime;
 mod sequencer;
+mod shape;
 mod state;
 mod stats;
 

@@ -10,7 +10,8 @@ use siftfs_base::{InodeNr, Lsn};
 use siftfs_log::{NameOp, NameOpKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Most operations one staged transaction carries; a larger closure becomes a full commit.
+/// Most operations one staged transaction carries, however large the journal; a larger closure
+/// becomes a full commit.
 pub const CLOSURE_MAX: usize = 128;
 
 /// Why a closure cannot be staged.
@@ -18,7 +19,7 @@ pub const CLOSURE_MAX: usize = 128;
 pub enum Unstageable {
     /// A directory was moved inside the closure.
     DirectoryMove,
-    /// More operations than [`CLOSURE_MAX`].
+    /// More operations than one staged transaction carries.
     ClosureTooLarge,
     /// A permission change is pending and the file's ancestors are not known.
     UnknownAncestors,
@@ -136,8 +137,13 @@ impl NameLog {
     }
 
     /// The operations a staged transaction of `ino` must carry, in order. For a directory that
-    /// includes those on its entries.
-    pub fn closure(&self, ino: InodeNr, is_dir: bool) -> Result<BTreeSet<Lsn>, Unstageable> {
+    /// includes those on its entries. At most `most`.
+    pub fn closure(
+        &self,
+        ino: InodeNr,
+        is_dir: bool,
+        most: usize,
+    ) -> Result<BTreeSet<Lsn>, Unstageable> {
         let mut found: BTreeSet<Lsn> = BTreeSet::new();
         let mut work: Vec<Lsn> = self.of_inode(ino).collect();
         if is_dir {
@@ -147,7 +153,7 @@ impl NameLog {
             if !found.insert(lsn) {
                 continue;
             }
-            if found.len() > CLOSURE_MAX {
+            if found.len() > most {
                 return Err(Unstageable::ClosureTooLarge);
             }
             let Some(pending) = self.ops.get(&lsn) else { continue };

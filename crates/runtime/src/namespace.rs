@@ -10,6 +10,9 @@ use siftfs_proto::{FileKind, RenameMode};
 /// Longest name in bytes.
 pub const NAME_MAX: usize = 255;
 
+/// Renames over other files that one cut takes the data of.
+const MAX_REPLACING: usize = 256;
+
 /// Is it a name an operation may bind or remove?
 pub fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_MAX {
@@ -399,10 +402,13 @@ impl State {
     /// What is renamed over another file takes its data along into the next cut (rule R20); more
     /// than a cut takes at once is pushed before.
     fn little_unsynced(&mut self, ino: InodeNr) -> Result<()> {
-        if self.node(ino).dirty.total() > self.lanes[0].max_record() / 2 && !self.replaying {
-            return Err(siftfs_base::Error::NeedsProgress(crate::state::NEEDS_PUSH));
+        let much = self.node(ino).dirty.total() > self.lanes[0].max_record() / 2;
+        if self.replaying || !much && self.replacing < MAX_REPLACING {
+            self.replacing += 1;
+            return Ok(());
         }
-        Ok(())
+        self.node_mut(ino).push_next = true;
+        Err(siftfs_base::Error::NeedsProgress(crate::state::NEEDS_COMMIT))
     }
 
     fn check_displaced(&mut self, is_dir: bool, target: InodeNr) -> Result<()> {

@@ -48,7 +48,7 @@ impl Runtime {
         let end = found.record.pos + u64::from(found.record.len);
         let full = {
             let st = self.lock();
-            st.transaction_blocks() * 2 > st.max_transaction_blocks()
+            st.transaction_blocks() * 4 > st.max_transaction_blocks()
         };
         if full {
             self.commit(&Push::All)?;

@@ -113,6 +113,7 @@ impl Runtime {
             untidy: Default::default(),
             data_dirty: Default::default(),
             delta_dirty: Default::default(),
+            replacing: 0,
             dirty_bytes: 0,
             reserved: 0,
             freed_inodes: Vec::new(),
@@ -221,10 +222,10 @@ impl Runtime {
     fn make_progress(&self, why: &'static str) -> Result<()> {
         self.lock().stats.stalled(why);
         match why {
-            state::NEEDS_COMMIT => self.commit(&Push::Aged).map(drop),
+            state::NEEDS_COMMIT => self.commit_for(&Push::Aged, Origin::Foreground).map(drop),
             state::NEEDS_PUSH => self.commit_all(&Push::All, None),
             _ => {
-                self.commit(&Push::Aged)?;
+                self.commit_for(&Push::Aged, Origin::Foreground)?;
                 self.checkpoint(Urgency::Emergency).map(drop)
             }
         }
@@ -284,9 +285,15 @@ impl Runtime {
         self.commit_all(&Push::Inode(ino), Some(ino))
     }
 
-    /// Assembles and journals one transaction; returns inodes whose pushed data did not fit when
-    /// its commit is durable. Nothing to do is success.
+    /// Assembles and journals one transaction in the background; see [`Runtime::commit_for`].
     pub fn commit(&self, push: &Push) -> Result<BTreeSet<InodeNr>> {
+        self.commit_for(push, Origin::Background)
+    }
+
+    /// Assembles and journals one transaction; returns inodes whose pushed data did not fit when
+    /// its commit is durable. Nothing to do is success. `origin` says whether a caller waits: its
+    /// writes and flushes are that caller's own then.
+    pub fn commit_for(&self, push: &Push, origin: Origin) -> Result<BTreeSet<InodeNr>> {
         let _assembly = relock(self.assembly.lock());
         for _ in 0..MAX_ROUNDS {
             self.seq.check()?;
@@ -301,14 +308,12 @@ impl Runtime {
             match cut {
                 Ok(cut) => {
                     for staged in &cut.staged {
-                        self.write_staged(staged, Origin::Background)?;
+                        self.write_staged(staged, origin)?;
                     }
-                    self.wait_durable(cut.durable, Origin::Background)?;
-                    if let Some(txn) = cut.txn {
-                        self.submit(txn)?;
-                        self.latency.commit.record(self.clock.mono_ns().saturating_sub(start));
-                        return Ok(cut.left);
-                    }
+                    self.wait_durable(cut.durable, origin)?;
+                    self.submit(cut.txn, origin)?;
+                    self.latency.commit.record(self.clock.mono_ns().saturating_sub(start));
+                    return Ok(cut.left);
                 }
                 Err(Error::NeedsProgress(_)) if unreclaimed => {}
                 Err(e) => {
@@ -321,13 +326,18 @@ impl Runtime {
         Err(errno(libc::EIO))
     }
 
-    /// Commits until nothing that `push` asks for (for `only`, if given) is left behind. A round
+    /// Commits until nothing dirty at the call (of `only`, if given) is left behind. A round
     /// that leaves as much as the one before needs log space first.
     fn commit_all(&self, push: &Push, only: Option<InodeNr>) -> Result<()> {
+        let mut targets: BTreeSet<InodeNr> = match only {
+            Some(ino) => BTreeSet::from([ino]),
+            None => self.lock().data_dirty.clone(),
+        };
         let mut before = u64::MAX;
         for _ in 0..MAX_ROUNDS {
-            let left = self.commit(push)?;
-            if only.map_or(left.is_empty(), |ino| !left.contains(&ino)) {
+            let left = self.commit_for(push, Origin::Foreground)?;
+            targets.retain(|ino| left.contains(ino));
+            if targets.is_empty() {
                 return Ok(());
             }
             let dirty = self.lock().dirty_bytes;
@@ -341,9 +351,10 @@ impl Runtime {
 
     /// Hands a transaction to the Service and waits until its commit is durable. The caller holds
     /// the assembly lock or is recovery.
-    pub(crate) fn submit(&self, txn: siftfs_wire::Transaction) -> Result<()> {
+    fn submit(&self, txn: siftfs_wire::Transaction, origin: Origin) -> Result<()> {
         let seq = txn.seq;
-        self.link.send(ToService::Submit(Box::new(txn)))?;
+        let waited = origin == Origin::Foreground;
+        self.link.send(ToService::Submit { txn: Box::new(txn), waited })?;
         self.wait_until(|st| st.txns.get(&seq).is_none_or(|t| t.journaled).then_some(()))
     }
 

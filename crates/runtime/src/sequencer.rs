@@ -21,8 +21,8 @@ struct State {
     flushing: bool,
     /// Callers inside `wait_durable`.
     waiting: usize,
-    /// Callers that shared each of the last two flushes: what `gather` hopes for.
-    last_groups: [usize; 2],
+    /// Callers that shared each of the last flushes, newest first: `gather` hopes for the most.
+    last_groups: [usize; 8],
     /// First failure; nothing is promised after it (rule R21).
     failed: Option<Error>,
 }
@@ -146,7 +146,8 @@ impl Sequencer {
             let outcome = flush();
             st = self.lock();
             st.flushing = false;
-            st.last_groups = [group, st.last_groups[0]];
+            st.last_groups.rotate_right(1);
+            st.last_groups[0] = group;
             match outcome {
                 Ok(()) => st.durable = st.durable.max(target),
                 Err(e) => {
@@ -172,7 +173,7 @@ impl Sequencer {
 
     /// Bounded adaptive wait: for as many callers as shared the last flush, at most `wait`.
     fn gather<'a>(&'a self, mut st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let want = st.last_groups[0].max(st.last_groups[1]);
+        let want = st.last_groups.iter().copied().max().unwrap_or(0);
         if self.wait.is_zero() || want <= 1 {
             return st;
         }

@@ -114,6 +114,8 @@ pub struct State {
     pub data_dirty: BTreeSet<InodeNr>,
     /// Inodes with changes in `delta` (for the hand-over at a cut).
     pub delta_dirty: BTreeSet<InodeNr>,
+    /// Renames over other files since the last cut, whose data that cut must take along.
+    pub replacing: usize,
     /// Bytes of the pages that hold a dirty byte.
     pub dirty_bytes: u64,
     /// Blocks reserved for delayed allocation.
@@ -213,6 +215,11 @@ impl State {
             return Err(Error::NeedsProgress(NEEDS_COMMIT));
         }
         Ok(())
+    }
+
+    /// Most name operations of one staged transaction: recovery must find room for them too.
+    pub fn closure_max(&self) -> usize {
+        (self.max_transaction_blocks() / 8).clamp(8, crate::names::CLOSURE_MAX)
     }
 
     /// Images that the running transaction still has room for.

@@ -81,13 +81,16 @@ impl Service {
     pub(crate) fn checkpoint_step(&mut self) -> Result<()> {
         let start = self.options.clock.mono_ns();
         let Some(request) = self.requests.next() else { return Ok(()) };
-        let (upto, most) = match request.urgency {
-            Urgency::Background => (request.upto, self.options.step_transactions),
-            Urgency::Emergency => (request.upto, self.options.emergency_transactions),
+        let waited = request.urgency == Urgency::Emergency;
+        let upto = request.upto;
+        let most = match waited {
+            false => self.options.step_transactions,
+            true => self.options.emergency_transactions,
         };
+        self.count_as(waited);
         let mut report = CheckpointReport::default();
         let reached = self.replay_some(upto, most, &mut report)?;
-        self.parts.area.flush(self.options.origin)?;
+        self.parts.area.flush(self.origin)?;
         let record = ServiceRecord {
             epoch: self.greeted_keys()?.journal.epoch,
             journal_tail: reached.end,
@@ -153,7 +156,7 @@ impl Service {
         if buf.len() < len {
             *buf = AlignedBuf::zeroed(len);
         }
-        journal.read(self.options.origin, entry.pos % journal.len(), &mut buf[..len])?;
+        journal.read(self.origin, entry.pos % journal.len(), &mut buf[..len])?;
         report.reads += 1;
         report.read_bytes += entry.len;
         let what = || format!("journal record of transaction {}", entry.seq.0);
@@ -167,7 +170,7 @@ impl Service {
             area: &self.parts.area,
             lanes: &self.parts.lanes,
             lane_key: keys.lanes,
-            origin: self.options.origin,
+            origin: self.origin,
             report,
         };
         match self.options.mode {

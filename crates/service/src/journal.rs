@@ -31,8 +31,8 @@ impl Service {
         let record = &mut self.buf[..len];
         let crc = encode_transaction(&keys.journal, &params, &layout, txn, record);
         let journal = &self.parts.journal;
-        journal.write(self.options.origin, pos % journal.len(), record)?;
-        journal.flush(self.options.origin)?;
+        journal.write(self.origin, pos % journal.len(), record)?;
+        journal.flush(self.origin)?;
         if self.buf.len() > KEEP_BUF {
             self.buf = AlignedBuf::default();
         }
@@ -87,8 +87,8 @@ impl Service {
             }
             at += len;
         }
-        self.parts.area.write_batch(self.options.origin, &ops)?;
-        self.parts.area.flush(self.options.origin)
+        self.parts.area.write_batch(self.origin, &ops)?;
+        self.parts.area.flush(self.origin)
     }
 
     fn count(&mut self, txn: &Transaction, bytes: u64) {

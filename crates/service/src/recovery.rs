@@ -49,7 +49,7 @@ impl Service {
         let start = self.options.clock.mono_ns();
         let mut report = CheckpointReport::default();
         let mut replay = std::mem::take(&mut self.replay);
-        let origin = self.options.origin;
+        let origin = self.origin;
         let (tail, next_seq) = (self.durable.journal_tail, self.durable.next_seq);
         let mut scanner =
             JournalScanner::new(&self.parts.journal, journal_key, tail, next_seq, origin)?;

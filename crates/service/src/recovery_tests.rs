@@ -117,7 +117,7 @@ fn a_power_cut_inside_recovery_changes_nothing() {
 fn the_journal_is_read_once() {
     let (dev, mut d, _) = history(4, u64::MAX);
     let txn = d.transaction().unwrap();
-    d.service.handle(ToService::Submit(Box::new(txn)));
+    d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
     d.pump();
     assert!(d.failed.is_none());
     let left: Arc<dyn Device> = Arc::new(MemDevice::from_image(dev.image(Cut::KeepAll)));
@@ -147,7 +147,7 @@ fn r14_rot_in_the_journal_is_not_its_end() {
     let start = d.service.durable().journal_tail;
     for _ in 0..4 {
         let txn = d.transaction().unwrap();
-        d.service.handle(ToService::Submit(Box::new(txn)));
+        d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
         d.pump();
     }
     let image = dev.image(Cut::KeepAll);

@@ -124,6 +124,8 @@ pub struct Service {
     pub(crate) requests: Requests,
     pub(crate) out: VecDeque<FromService>,
     pub(crate) stats: ServiceStatistics,
+    /// Whose I/O the present work is.
+    pub(crate) origin: Origin,
     pub(crate) buf: AlignedBuf,
     greeted: bool,
     latched: Option<Error>,
@@ -149,6 +151,7 @@ impl Service {
             head_crc: 0,
             durable,
             parts,
+            origin: options.origin,
             options,
             keys: None,
             replay: OrderedReplay::default(),
@@ -182,7 +185,12 @@ impl Service {
         }
         let done = match message {
             ToService::Hello { version, volume, epoch } => self.hello(version, volume, epoch.0),
-            ToService::Submit(txn) => self.submit(&txn),
+            ToService::Submit { txn, waited } => {
+                self.count_as(waited);
+                let done = self.submit(&txn);
+                self.count_as(false);
+                done
+            }
             ToService::Checkpoint { id, upto, urgency } => {
                 self.requests.add(id, upto, urgency);
                 self.answer_finished();
@@ -258,9 +266,17 @@ impl Service {
         done
     }
 
+    /// Whether a foreground caller waits for what is done from here on: then it is counted as its.
+    pub(crate) fn count_as(&mut self, waited: bool) {
+        self.origin = match self.options.origin {
+            Origin::Background if waited => Origin::Foreground,
+            usual => usual,
+        };
+    }
+
     /// Writes a service record, durable on return.
     pub(crate) fn write_record(&mut self, record: ServiceRecord) -> Result<()> {
-        self.parts.slots.write(self.options.origin, &record)?;
+        self.parts.slots.write(self.origin, &record)?;
         self.durable = self.parts.slots.newest().clone();
         Ok(())
     }

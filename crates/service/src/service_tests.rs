@@ -51,7 +51,7 @@ fn journaling_is_one_write_and_one_flush() {
         }
         let before = dev.stats();
         let direct = u64::from(!txn.direct.is_empty());
-        d.service.handle(ToService::Submit(Box::new(txn)));
+        d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
         d.pump();
         let after = dev.stats();
         assert_eq!(after.flushes - before.flushes, 1 + direct);
@@ -65,7 +65,7 @@ fn steps_are_bounded_and_emergencies_go_first() {
     let mut d = Driver::new(&dev, 9).unwrap();
     let submit = |d: &mut Driver| {
         let txn = d.transaction().unwrap();
-        d.service.handle(ToService::Submit(Box::new(txn)));
+        d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
         d.pump();
     };
     (0..5).for_each(|_| submit(&mut d));
@@ -121,12 +121,12 @@ fn a_message_that_cannot_be_is_refused_and_nothing_written() {
         let good = txn.clone();
         spoil(&mut txn);
         let writes = dev.stats().writes;
-        d.service.handle(ToService::Submit(Box::new(txn)));
+        d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
         d.pump();
         assert!(matches!(d.failed, Some(Error::Corrupt { .. })), "case {i}: {:?}", d.failed);
         assert_eq!(dev.stats().writes, writes, "case {i}");
         // Latched: even a good one is refused now.
-        d.service.handle(ToService::Submit(Box::new(good)));
+        d.service.handle(ToService::Submit { txn: Box::new(good), waited: false });
         d.pump();
         assert_eq!((dev.stats().writes, d.acked), (writes, d.first + 1), "case {i}");
     }
@@ -139,7 +139,7 @@ fn strangers_are_refused() {
         hello(PROTOCOL_VERSION + 1, VOLUME, KEY.epoch.0),
         hello(PROTOCOL_VERSION, [0; 16], KEY.epoch.0),
         hello(PROTOCOL_VERSION, VOLUME, KEY.epoch.0 - 1),
-        ToService::Submit(Box::default()),
+        ToService::Submit { txn: Box::default(), waited: false },
     ];
     for message in bad {
         let (_, dev) = mem();
@@ -159,7 +159,7 @@ fn r21_a_failed_area_flush_reclaims_nothing() {
         let mut d = Driver::new(&as_dyn, 11).unwrap();
         for _ in 0..3 {
             let txn = d.transaction().unwrap();
-            d.service.handle(ToService::Submit(Box::new(txn)));
+            d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
         }
         d.pump();
         let durable = d.service.durable().clone();
@@ -187,7 +187,7 @@ fn a_damaged_source_stops_the_checkpoint() {
         let mut d = Driver::new(&as_dyn, 2).unwrap();
         let txn = loop {
             let txn = d.transaction().unwrap();
-            d.service.handle(ToService::Submit(Box::new(txn.clone())));
+            d.service.handle(ToService::Submit { txn: Box::new(txn.clone()), waited: false });
             d.pump();
             let big =
                 |s: &StagedRef, i: u32| s.len > 8192 && txn.copies.iter().any(|c| c.source == i);

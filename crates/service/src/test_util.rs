@@ -321,7 +321,7 @@ impl Driver {
             self.checkpoint(u64::MAX, Urgency::Emergency);
             self.settle();
         }
-        self.service.handle(ToService::Submit(Box::new(txn)));
+        self.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
         self.pump();
         if self.rng.below(4) == 0 {
             let upto = self.acked.saturating_sub(self.rng.below(3));

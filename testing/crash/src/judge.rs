@@ -1,5 +1,6 @@
 //! One image after a power cut: recover it, and ask everyone who can judge it.
 
+use crate::campaign::guarded;
 use crate::volume::{deterministic, open};
 use siftfs_device::{Cut, FaultDevice, Image, MemDevice, VolatileCache};
 use siftfs_model::{Caller, Ids, Oracle, Tree};
@@ -36,13 +37,19 @@ impl ImageKind {
 
 /// Recovers `image` without a mount; the plain ext4 volume that is left.
 pub fn recover_image(image: &Image) -> Result<Image, String> {
-    let device = Arc::new(MemDevice::from_image(image.clone()));
-    recover_on(device.clone(), &deterministic()).map_err(|e| format!("recovery: {e}"))?;
-    Ok(device.snapshot())
+    guarded(|| {
+        let device = Arc::new(MemDevice::from_image(image.clone()));
+        recover_on(device.clone(), &deterministic()).map_err(|e| format!("recovery: {e}"))?;
+        Ok(device.snapshot())
+    })
 }
 
 /// Opens a copy of `image` and walks its tree.
 pub fn walk_image(image: &Image) -> Result<Tree, String> {
+    guarded(|| walk_unguarded(image))
+}
+
+fn walk_unguarded(image: &Image) -> Result<Tree, String> {
     let device = Arc::new(MemDevice::from_image(image.clone()));
     let driver = open(device).map_err(|e| format!("opening after recovery: {e}"))?;
     let service = driver.volume.endpoint();

@@ -1,5 +1,6 @@
 //! Commands that a script can rely on.
 
+#[allow(dead_code)] // each test program uses a part of it
 mod support;
 
 use rustix::process::Signal;

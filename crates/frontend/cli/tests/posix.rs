@@ -17,5 +17,5 @@ mod pair;
 mod pressure;
 #[path = "posix/random.rs"]
 mod random;
-#[allow(dead_code)] // each test program uses its part of it
+#[allow(dead_code)] // each test program uses a part of it
 mod support;

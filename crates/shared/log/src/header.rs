@@ -251,7 +251,7 @@ where
         return Ok(Err(Invalid("no magic number")));
     }
     let (body, crc) = block.split_at(BLOCK_SIZE - 4);
-    if crc != crc32c::crc32c(body).to_le_bytes() {
+    if crc != crate::checksum(0, body).to_le_bytes() {
         return Ok(Err(Invalid("checksum mismatch")));
     }
     let found = version(raw);
@@ -267,7 +267,7 @@ where
 fn seal<T: IntoBytes + Immutable>(raw: &T) -> Box<[u8; BLOCK_SIZE]> {
     let mut block = Box::new([0u8; BLOCK_SIZE]);
     block.copy_from_slice(raw.as_bytes());
-    let crc = crc32c::crc32c(&block[..BLOCK_SIZE - 4]);
+    let crc = crate::checksum(0, &block[..BLOCK_SIZE - 4]);
     block[BLOCK_SIZE - 4..].copy_from_slice(&crc.to_le_bytes());
     block
 }

@@ -77,7 +77,7 @@ fn every_byte_counts() {
 
 fn resealed(mut block: Box<[u8; BLOCK_SIZE]>, at: usize, bytes: &[u8]) -> Box<[u8; BLOCK_SIZE]> {
     block[at..at + bytes.len()].copy_from_slice(bytes);
-    let crc = crc32c::crc32c(&block[..BLOCK_SIZE - 4]);
+    let crc = crate::checksum(0, &block[..BLOCK_SIZE - 4]);
     block[BLOCK_SIZE - 4..].copy_from_slice(&crc.to_le_bytes());
     block
 }
@@ -106,4 +106,23 @@ fn impossible_geometry_is_refused() {
     for bad in [overlap, unaligned, empty, huge] {
         assert!(matches!(StaticHeader::decode(&bad.encode()), Err(Error::Corrupt { .. })));
     }
+}
+
+/// A superblock carries its own crc32c, so that any two of them differ by a multiple of the
+/// polynomial: a record torn between them must be seen all the same.
+#[test]
+fn a_tear_between_two_valid_superblocks_is_seen() {
+    let superblock = |fill: u8| {
+        let mut bytes = [fill; 1024];
+        let crc = !crc32c::crc32c(&bytes[..1020]);
+        bytes[1020..].copy_from_slice(&crc.to_le_bytes());
+        Box::new(bytes)
+    };
+    let old = HostRecord { superblock: superblock(1), ..host_record() };
+    let new = HostRecord { superblock: superblock(2), ..host_record() };
+    let (old, mut torn) = (old.encode(), new.encode());
+    let range = (0..BLOCK_SIZE - 1024).find(|at| torn[*at..at + 1024] == *superblock(2));
+    let at = range.expect("the superblock is in the record");
+    torn[at..at + 1024].copy_from_slice(&old[at..at + 1024]);
+    assert!(matches!(HostRecord::decode(&torn), Ok(Err(_))), "a torn record passed");
 }

@@ -181,7 +181,7 @@ pub fn encode_transaction(
 /// Checksum of a descriptor, its own field left out.
 fn descriptor_crc(key: &LogKey, descriptor: &[u8]) -> u32 {
     let first = key.crc(&descriptor[..DESCRIPTOR_HEADER_LEN - 4]);
-    crc32c::crc32c_append(first, &descriptor[DESCRIPTOR_HEADER_LEN..])
+    crate::checksum(first, &descriptor[DESCRIPTOR_HEADER_LEN..])
 }
 
 /// A descriptor's fixed part. After [`JournalHeader::peek`] its lengths can be relied on, its

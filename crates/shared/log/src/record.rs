@@ -246,7 +246,7 @@ impl RecordBuilder {
 /// Checksum of a head, its own field left out.
 fn head_crc(key: &LogKey, head: &[u8]) -> u32 {
     let first = key.crc(&head[..RECORD_HEADER_LEN - 4]);
-    crc32c::crc32c_append(first, &head[RECORD_HEADER_LEN..])
+    crate::checksum(first, &head[RECORD_HEADER_LEN..])
 }
 
 /// A record's fixed header. From [`RecordHeader::peek`] its lengths can be relied on, its content
@@ -420,7 +420,7 @@ impl RecordHead {
     /// Verifies chunk `index` of the data section ([`DATA_CHUNK`] bytes, the last may be
     /// shorter).
     pub fn verify_chunk(&self, index: usize, chunk: &[u8]) -> bool {
-        self.sums.get(index).is_some_and(|s| crc32c::crc32c_append(self.seed, chunk) == *s)
+        self.sums.get(index).is_some_and(|s| crate::checksum(self.seed, chunk) == *s)
     }
 
     /// Verifies the whole data section.

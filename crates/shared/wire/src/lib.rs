@@ -104,7 +104,12 @@ pub enum ToService {
         epoch: Epoch,
     },
     /// Journal this transaction. Every staged transaction it names is already flushed (rule R4).
-    Submit(Box<Transaction>),
+    Submit {
+        /// What to journal.
+        txn: Box<Transaction>,
+        /// A foreground caller waits: writes and flushes are counted as its own.
+        waited: bool,
+    },
     /// Checkpoint every transaction journaled up to `upto` and reclaim its space.
     Checkpoint {
         /// Echoed in [`FromService::CheckpointDone`].

@@ -1,0 +1,105 @@
+//! An open regular file.
+
+use crate::{Attr, Result, Shared, unexpected};
+use siftfs_base::InodeNr;
+use siftfs_proto::{Handle, Reply, Request, SetAttr};
+use std::sync::Arc;
+
+/// Largest piece of one read or write request, in bytes.
+const PIECE: usize = 1 << 20;
+
+/// Closed when dropped. May be used from several threads at once; must not outlive its volume's
+/// `close`, after which every call fails.
+pub struct File {
+    shared: Arc<Shared>,
+    ino: InodeNr,
+    handle: Handle,
+}
+
+impl File {
+    pub(crate) fn new(shared: Arc<Shared>, ino: InodeNr, handle: Handle) -> Self {
+        Self { shared, ino, handle }
+    }
+
+    /// Inode number.
+    pub fn ino(&self) -> InodeNr {
+        self.ino
+    }
+
+    /// Attributes.
+    pub fn stat(&self) -> Result<Attr> {
+        match self.shared.call(Request::GetAttr { ino: self.ino })? {
+            Reply::Attr(attr) => Ok(attr),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Up to `len` bytes from `offset`; fewer only at the end of the file.
+    pub fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        while out.len() < len {
+            let want = (len - out.len()).min(PIECE);
+            let req = Request::Read {
+                ino: self.ino,
+                offset: offset + out.len() as u64,
+                len: u32::try_from(want).unwrap_or(u32::MAX),
+            };
+            match self.shared.call(req)? {
+                Reply::Data(data) if data.is_empty() => break,
+                Reply::Data(data) => out.extend_from_slice(&data),
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(out)
+    }
+
+    /// Writes all of `data` at `offset`. Not durable before a sync.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let mut at = offset;
+        for piece in data.chunks(PIECE) {
+            self.write(at, piece, false)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes all of `data` at the end, wherever that is then; at most 1 MiB, so that it is whole.
+    pub fn append(&self, data: &[u8]) -> Result<()> {
+        if data.len() > PIECE {
+            return Err(siftfs_base::errno(libc::EINVAL));
+        }
+        self.write(0, data, true)
+    }
+
+    fn write(&self, offset: u64, data: &[u8], append: bool) -> Result<()> {
+        let data = data.to_vec();
+        let req = Request::Write { ino: self.ino, offset, data, append, kill_priv: false };
+        match self.shared.call(req)? {
+            Reply::Written { .. } => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sets the size.
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.shared.call(Request::SetAttr { ino: self.ino, set }).map(drop)
+    }
+
+    /// fsync: data, size, attributes and name are durable on return.
+    pub fn sync_all(&self) -> Result<()> {
+        self.shared.call(Request::Fsync { ino: self.ino, datasync: false }).map(drop)
+    }
+
+    /// fdatasync: as [`File::sync_all`], but times may be left out.
+    pub fn sync_data(&self) -> Result<()> {
+        self.shared.call(Request::Fsync { ino: self.ino, datasync: true }).map(drop)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // Nobody is left to hear of an error; closing promises nothing.
+        let _ = self.shared.call(Request::Release { handle: self.handle });
+    }
+}

@@ -1,0 +1,62 @@
+//! The embedded handle on a real volume file: what it does is there after a crash and after closing.
+
+use siftfs::{RenameMode, Volume};
+use siftfs_placement::{MkfsOptions, mkfs};
+use std::path::PathBuf;
+
+fn volume(dir: &tempfile::TempDir) -> PathBuf {
+    let path = dir.path().join("v.img");
+    let opts = MkfsOptions { size: Some(64 << 20), ..MkfsOptions::default() };
+    mkfs(&path, &opts, &mut |_, _, _| {}).expect("mkfs");
+    path
+}
+
+#[test]
+fn files_directories_and_names() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let path = volume(&dir);
+    let v = Volume::open(&path).expect("open");
+    v.create_dir("/d", 0o755).expect("mkdir");
+    let f = v.create("/d/f", 0o644).expect("create");
+    f.write_at(0, &vec![5; 3_000_000]).expect("write");
+    f.append(b"end").expect("append");
+    f.sync_all().expect("sync");
+    assert_eq!(f.stat().expect("stat").size, 3_000_003);
+    assert_eq!(f.read_at(2_999_999, 100).expect("read"), b"\x05end");
+    v.symlink("/d/s", "f").expect("symlink");
+    v.link("/d/f", "/g").expect("link");
+    v.rename("/g", "/h", RenameMode::NoReplace).expect("rename");
+    assert_eq!(v.stat("/h").expect("stat").nlink, 2);
+    let names: Vec<_> = v.read_dir("/d").expect("readdir").into_iter().map(|e| e.name).collect();
+    assert!(names.len() == 2 && names.contains(&b"s".to_vec()), "{names:?}");
+    assert_eq!(v.stat("/nothing").unwrap_err().errno(), libc::ENOENT);
+    assert_eq!(v.remove_dir("/d").unwrap_err().errno(), libc::ENOTEMPTY);
+    drop(f);
+    v.sync().expect("sync");
+    assert!(v.status().expect("status").contains("staged_transactions"));
+    v.close().expect("close");
+    let out = std::process::Command::new("e2fsck").arg("-fn").arg(&path).output().expect("e2fsck");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+}
+
+#[test]
+fn a_crash_loses_nothing_that_was_synced() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let path = volume(&dir);
+    let v = Volume::open(&path).expect("open");
+    let f = v.create("/f", 0o644).expect("create");
+    for i in 0..100u64 {
+        f.write_at(i * 100, &[i as u8; 100]).expect("write");
+        f.sync_data().expect("sync");
+    }
+    v.create("/lost", 0o644).expect("create");
+    drop(f);
+    v.abandon();
+    let v = Volume::open(&path).expect("recovery");
+    let f = v.open_file("/f").expect("it was synced");
+    let data = f.read_at(0, 20_000).expect("read");
+    assert_eq!(data.len(), 10_000);
+    assert!(data.iter().enumerate().all(|(i, b)| usize::from(*b) == i / 100));
+    drop(f);
+    v.close().expect("close");
+}

@@ -1,0 +1,140 @@
+//! What one cut takes is bounded (rule R10), and what must go along with it finds a way (rule R20).
+
+use siftfs_base::{Clock, ManualClock};
+use siftfs_device::{Device, MemDevice};
+use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_proto::*;
+use std::sync::Arc;
+
+struct World {
+    dev: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+}
+
+impl World {
+    fn new(size: u64, log: u64) -> Self {
+        let dev: Arc<dyn Device> = Arc::new(MemDevice::new(size));
+        mkfs_on(&dev, &MkfsOptions { log_size: Some(log), ..MkfsOptions::default() })
+            .expect("mkfs");
+        Self { dev, clock: Arc::new(ManualClock::new(1_700_000_000)) }
+    }
+    fn open(&self) -> LocalVolume {
+        let opts = OpenOptions::default();
+        LocalVolume::open_on(self.dev.clone(), self.clock.clone(), &opts, Threads::None)
+            .expect("open")
+    }
+}
+
+fn call(v: &LocalVolume, req: Request) -> Reply {
+    v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("the request")
+}
+
+fn create(v: &LocalVolume, name: &str) -> u32 {
+    match call(v, Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 }) {
+        Reply::Created { attr, handle } => {
+            call(v, Request::Release { handle });
+            call(v, Request::Forget { ino: attr.ino, count: 1 });
+            attr.ino
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn write(v: &LocalVolume, ino: u32, offset: u64, data: &[u8]) {
+    let req = Request::Write { ino, offset, data: data.to_vec(), append: false, kill_priv: false };
+    assert_eq!(call(v, req), Reply::Written { len: data.len() as u32 });
+}
+
+fn read(v: &LocalVolume, ino: u32, offset: u64, len: u32) -> Vec<u8> {
+    match call(v, Request::Read { ino, offset, len }) {
+        Reply::Data(data) => data,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn lookup(v: &LocalVolume, name: &str) -> u32 {
+    match call(v, Request::Lookup { parent: ROOT_INO, name: name.into() }) {
+        Reply::Entry(attr) => attr.ino,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Every other byte of three megabytes overwritten, then synced: hundreds of thousands of ranges.
+#[test]
+fn r10_scattered_overwrites_do_not_outgrow_a_transaction() {
+    let world = World::new(48 << 20, 8 << 20);
+    let v = world.open();
+    let f = create(&v, "f");
+    write(&v, f, 0, &vec![1; 3 << 20]);
+    call(&v, Request::SyncAll);
+    for i in (0..3u64 << 20).step_by(8) {
+        write(&v, f, i, &[2]);
+    }
+    call(&v, Request::SyncAll);
+    v.abandon();
+    let v = world.open();
+    let f = lookup(&v, "f");
+    let data = read(&v, f, 0, 3 << 20);
+    assert!(data.iter().enumerate().all(|(i, b)| *b == if i % 8 == 0 { 2 } else { 1 }));
+    v.close().expect("close");
+}
+
+/// More overwritten files than the lane holds, each renamed over another: the cut takes all their
+/// data along, and the background goes on.
+#[test]
+fn r20_replacing_files_may_exceed_the_lane() {
+    let world = World::new(48 << 20, 4 << 20);
+    let v = world.open();
+    for i in 0..60 {
+        let f = create(&v, &format!("old{i}"));
+        write(&v, f, 0, &[1; 60_000]);
+        let f = create(&v, &format!("new{i}"));
+        write(&v, f, 0, &[2; 60_000]);
+    }
+    call(&v, Request::SyncAll);
+    for i in 0..60 {
+        write(&v, lookup(&v, &format!("new{i}")), 0, &[3; 60_000]);
+        call(
+            &v,
+            Request::Rename {
+                parent: ROOT_INO,
+                name: format!("new{i}").into(),
+                new_parent: ROOT_INO,
+                new_name: format!("old{i}").into(),
+                mode: RenameMode::Replace,
+            },
+        );
+    }
+    v.commit(false).expect("commit");
+    v.abandon();
+    let v = world.open();
+    for i in 0..60 {
+        let f = lookup(&v, &format!("old{i}"));
+        assert_eq!(read(&v, f, 0, 100_000), vec![3; 60_000], "file {i}");
+    }
+    v.close().expect("close");
+}
+
+/// Dirty memory is counted in pages: single bytes in many pages are pushed out in time.
+#[test]
+fn sparse_dirty_bytes_are_bounded_by_their_pages() {
+    let world = World::new(128 << 20, 16 << 20);
+    let opts = OpenOptions { page_cache: 8 << 20, ..OpenOptions::default() };
+    let v = LocalVolume::open_on(world.dev.clone(), world.clock.clone(), &opts, Threads::None)
+        .expect("open");
+    let f = create(&v, "f");
+    for i in 0..10_000u64 {
+        write(&v, f, i * 4096 + 7, &[9]);
+    }
+    let Reply::Json(status) = call(&v, Request::Status) else { panic!("no status") };
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let pages = status["cache"]["pages"].as_u64().expect("pages");
+    assert!(pages <= 2 * 2048, "{pages} pages with a limit of 2048");
+    for i in (0..10_000u64).step_by(97) {
+        assert_eq!(
+            read(&v, f, i * 4096, 9),
+            [0, 0, 0, 0, 0, 0, 0, 9, 0][..if i == 9999 { 8 } else { 9 }]
+        );
+    }
+    v.close().expect("close");
+}
