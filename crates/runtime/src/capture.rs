@@ -129,6 +129,9 @@ impl State {
         let ops = match selection {
             Selection::Only(_) => BTreeSet::new(),
             Selection::All => match self.names.closure(ino, is_dir, self.closure_max()) {
+                Ok(ops) if self.moved_above(&ops)? => {
+                    return Ok(Err(Unstageable::DirectoryMove));
+                }
                 Ok(ops) => ops,
                 Err(reason) => return Ok(Err(reason)),
             },
@@ -172,6 +175,35 @@ impl State {
         }
         capture.ops = ops;
         Ok(Ok(Some(capture)))
+    }
+
+    /// Was a directory moved anywhere above a name of `ops`? The name is to be found where the caller
+    /// saw it, however far up the move was (rule R2).
+    fn moved_above(&mut self, ops: &BTreeSet<Lsn>) -> Result<bool> {
+        let mut dirs: Vec<InodeNr> = Vec::new();
+        for op in ops.iter().filter_map(|l| self.names.get(*l)) {
+            dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
+        }
+        let mut seen: BTreeSet<InodeNr> = BTreeSet::from([siftfs_proto::ROOT_INO]);
+        while let Some(dir) = dirs.pop() {
+            if !seen.insert(dir) {
+                continue;
+            }
+            if self.names.moves(dir) {
+                return Ok(true);
+            }
+            match self.load(dir) {
+                // A directory that was left and removed meanwhile leads nowhere.
+                Err(Error::Posix(libc::ESTALE)) => {}
+                other => {
+                    other?;
+                    if self.node(dir).inode.nlink > 0 {
+                        dirs.push(self.parent_of_dir(dir)?);
+                    }
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Stages every pending permission change of what exists in the last durable state, before data

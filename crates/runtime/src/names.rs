@@ -174,6 +174,11 @@ impl NameLog {
         Ok(found)
     }
 
+    /// Is a move of this directory pending?
+    pub fn moves(&self, dir: InodeNr) -> bool {
+        self.of_inode(dir).any(|lsn| self.ops.get(&lsn).is_some_and(|p| p.moves_directory))
+    }
+
     /// Is the inode's creation pending: does it not exist in the last durable state?
     pub fn creates(&self, ino: InodeNr) -> bool {
         let created = |lsn: Lsn| {

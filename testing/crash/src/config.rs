@@ -26,6 +26,9 @@ pub struct Config {
     pub keep: Option<PathBuf>,
 }
 
+/// How many times as many seeds a long run has.
+const LONG: u64 = 20;
+
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
     Some(text.trim().parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
@@ -33,14 +36,16 @@ fn number(name: &str) -> Option<u64> {
 
 impl Config {
     /// `seeds` seeds of `ops` operations, unless the environment says otherwise:
-    /// `SIFTFS_SEEDS` is a number of seeds, `SIFTFS_SEED` one seed or the first, `SIFTFS_OPS`
+    /// `SIFTFS_LONG` multiplies the seeds, `SIFTFS_SEEDS` is their number, `SIFTFS_SEED` one seed or the first, `SIFTFS_OPS`
     /// the length of a sequence, `SIFTFS_CUT` the one cut to try, `SIFTFS_SHRINK=1` makes a
     /// failing sequence shorter, `SIFTFS_KEEP` names a directory in which the image of a failing
     /// cut is kept. One cut of one seed gets every check.
     pub fn from_env(seeds: u64, ops: usize) -> Self {
         let one = number("SIFTFS_SEED");
         let cut = number("SIFTFS_CUT");
-        let seeds = number("SIFTFS_SEEDS").unwrap_or(if one.is_some() { 1 } else { seeds });
+        let long = if env::var_os("SIFTFS_LONG").is_some() { LONG } else { 1 };
+        let seeds = if one.is_some() { 1 } else { seeds * long };
+        let seeds = number("SIFTFS_SEEDS").unwrap_or(seeds);
         let ops = number("SIFTFS_OPS").map_or(ops, |n| usize::try_from(n).unwrap_or(ops));
         let thorough = cut.is_some();
         Self {

@@ -33,18 +33,18 @@ fn run(kind: VolumeKind, profile: &Profile, seeds: u64, ops: usize) {
 
 #[test]
 fn mixed() {
-    run(VolumeKind::SMALL, &Profile::crash(), 140, 30);
+    run(VolumeKind::SMALL, &Profile::crash(), 240, 30);
 }
 
 #[test]
 fn two_lanes() {
-    run(VolumeKind::TWO_LANES, &Profile::crash(), 40, 30);
+    run(VolumeKind::TWO_LANES, &Profile::crash(), 60, 30);
 }
 
 #[test]
 fn names() {
     let profile = Profile { names: 55, data: 10, scripts: 14, dirs: 10, ..Profile::crash() };
-    run(VolumeKind::SMALL, &profile, 80, 40);
+    run(VolumeKind::SMALL, &profile, 140, 40);
 }
 
 /// More unsynced data than the page cache holds: it is pushed while it is written.
@@ -52,12 +52,12 @@ fn names() {
 fn memory_pressure() {
     let profile =
         Profile { data: 50, sync: 8, write_max: 300_000, offset_max: 300_000, ..Profile::crash() };
-    run(VolumeKind::ROOMY, &profile, 12, 40);
+    run(VolumeKind::ROOMY, &profile, 20, 40);
 }
 
 /// Long enough that rings wrap and reclaimed space is used again.
 #[test]
 fn long() {
     let profile = Profile { background: 8, write_max: 60_000, ..Profile::crash() };
-    run(VolumeKind::SMALL, &profile, 6, 160);
+    run(VolumeKind::SMALL, &profile, 8, 160);
 }

@@ -254,6 +254,13 @@ impl Oracle {
             for (_, past) in self.names.iter_mut().filter(|((dir, _), _)| *dir == ino) {
                 past.raise(now);
             }
+            // Nothing is pending of a name that its directory's fsync made durable.
+            let entries = self.model.node(ino).map(|n| n.entries.clone()).unwrap_or_default();
+            for child in entries.values() {
+                if let Some(past) = self.inodes.get_mut(child) {
+                    past.names_durable = past.names_durable.max(now);
+                }
+            }
         }
     }
 

@@ -93,6 +93,19 @@ fn r02_a_moved_directory_comes_along() {
     every_recovery(b, |back| assert_eq!(back.bytes("e/d/f"), b"inside"));
 }
 
+/// The same when the move was further up, and nothing between has changed.
+#[test]
+fn r02_a_directory_moved_far_above_comes_along() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.mkdir("a");
+    b.mkdir("a/b");
+    b.mkdir("a/b/c");
+    b.settle();
+    b.rename("a", "z");
+    b.durable("z/b/c/f", b"inside");
+    every_recovery(b, |back| assert_eq!(back.bytes("z/b/c/f"), b"inside"));
+}
+
 /// Both halves of a rename between directories, and a replaced file that is still open.
 #[test]
 fn r02_a_rename_is_never_half() {
