@@ -17,7 +17,7 @@ run:
 
 # Every test. Fails, and says why, where it may not mount.
 test: check-env lint
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 # The same with many more generated sequences and power cuts.
 test-long: check-env

@@ -298,7 +298,8 @@ fn shared_flushes(group_wait_us: u64) -> f64 {
 fn four_threads_share_flushes() {
     let plain = shared_flushes(0);
     assert!(plain <= 0.55, "{plain:.3} flushes per fsync");
-    let waiting = shared_flushes(500);
+    // Twice the flush bounds the wait; it ends as soon as the others are there.
+    let waiting = shared_flushes(2000);
     assert!(waiting <= 0.35, "{waiting:.3} flushes per fsync with the adaptive wait");
 }
 
