@@ -24,10 +24,15 @@ fn every_field_survives() {
 
 #[test]
 fn times_cover_1901_to_2446_and_clamp_outside() {
-    for sec in [i64::from(i32::MIN), -1, 0, 1 << 31, (1 << 32) + 5, (3 << 32) + i64::from(i32::MAX)]
-    {
+    let (first, last) = (i64::from(i32::MIN), (3 << 32) + i64::from(i32::MAX));
+    for sec in [first + 1, -1, 0, 1 << 31, (1 << 32) + 5, last - 1] {
         let (lo, extra) = encode_time(Timestamp { sec, nsec: 7 }, true);
         assert_eq!(decode_time(lo, extra), Timestamp { sec, nsec: 7 });
+    }
+    // At the ends of the range nanoseconds are dropped, as the kernel does.
+    for sec in [first, last] {
+        let (lo, extra) = encode_time(Timestamp { sec, nsec: 7 }, true);
+        assert_eq!(decode_time(lo, extra), Timestamp { sec, nsec: 0 });
     }
     let late = encode_time(Timestamp { sec: i64::MAX, nsec: 0 }, true);
     assert_eq!(decode_time(late.0, late.1).sec, (3 << 32) + i64::from(i32::MAX));
