@@ -34,6 +34,11 @@ impl<T> History<T> {
         &self.values.last().expect("a history is never empty").1
     }
 
+    /// When the newest value appeared.
+    pub fn changed(&self) -> Time {
+        self.values.last().expect("a history is never empty").0
+    }
+
     /// Every possible value with the time it appeared.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Time, &T)> {
         self.values.iter().map(|(t, v)| (*t, v))

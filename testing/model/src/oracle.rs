@@ -13,10 +13,10 @@
 //!   durable one. So a rename happened at both ends or at none, a name that was replaced is never
 //!   free, and an old durable file is gone only if it was removed (R2). Values of different
 //!   inodes may be of different moments.
-//! * **O3 ancestors.** After fsync of an inode whose names had changed since they were durable,
-//!   every ancestor directory has its names of the call or later; it can be reached under the path
-//!   that the caller saw. Without a pending change of its own names, an fsync does not owe the
-//!   renames of directories above, as ext4 does not. Mode, owner and security xattrs of all
+//! * **O3 ancestors.** After fsync of an inode, every directory above a name that it got since its
+//!   names were durable has its own names of the call or later: it can be reached under the path
+//!   that the caller saw. Above a name that was durable before, an fsync does not owe the renames
+//!   of directories, as ext4's fdatasync does not. Mode, owner and security xattrs of all
 //!   ancestors are owed by any fsync (R17).
 //! * **O4 directories.** fsync of a directory makes the binding of every name in it durable, as
 //!   of the call. It owes the bytes of no file.
@@ -68,8 +68,7 @@ pub(crate) struct InodePast {
     pub mtime: History<KnownTime>,
     pub xattrs: BTreeMap<Vec<u8>, History<Option<Vec<u8>>>>,
     pub names: History<BTreeSet<Name>>,
-    /// When its names last changed, and until when they are durable.
-    pub names_changed: Time,
+    /// Until when its names are durable.
     pub names_durable: Time,
     /// Renames that put it in place of another file (O6).
     pub replaced_at: Vec<Time>,
@@ -100,7 +99,6 @@ impl InodePast {
             mtime: History::new(time, node.mtime),
             xattrs: xattrs.map(|(n, v)| (n.clone(), History::new(time, Some(v.clone())))).collect(),
             names: History::new(time, names),
-            names_changed: time,
             names_durable: time,
             replaced_at: Vec::new(),
         }
@@ -115,7 +113,6 @@ impl InodePast {
         self.mtime.push(time, node.mtime);
         if *self.names.last() != names {
             self.names.push(time, names);
-            self.names_changed = time;
         }
         let known: BTreeSet<_> = node.xattrs.keys().chain(self.xattrs.keys()).cloned().collect();
         for name in known {
@@ -237,7 +234,7 @@ impl Oracle {
     fn synced(&mut self, ino: InodeNr, datasync: bool) {
         let now = self.now;
         let Some(past) = self.inodes.get_mut(&ino) else { return };
-        let pending = past.names_changed > past.names_durable;
+        let durable = past.names_durable;
         past.bytes.raise(now);
         past.raise_rights(now, |_| true);
         past.raise_names(now);
@@ -247,8 +244,9 @@ impl Oracle {
         let names: Vec<Name> = past.names.last().iter().cloned().collect();
         let is_dir = past.kind == FileKind::Directory;
         for name in &names {
+            let bound = self.names.get(name).map_or(0, History::changed);
             self.names.entry(name.clone()).and_modify(|past| past.raise(now));
-            self.reachable(name.0, pending);
+            self.reachable(name.0, bound > durable);
         }
         if is_dir {
             for (_, past) in self.names.iter_mut().filter(|((dir, _), _)| *dir == ino) {

@@ -9,6 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 /// 1 MiB durable; truncate to 0; write 100 bytes at 500 KiB; fsync: no old byte comes back.
+///
+/// Seen to fail when records leave out the smallest size reached.
 #[test]
 fn r06_truncation_is_remembered() {
     for datasync in [false, true] {
@@ -32,6 +34,8 @@ fn r06_truncation_is_remembered() {
 }
 
 /// The same for ranges: punched, zeroed, cut off and extended again.
+///
+/// Seen to fail when records leave out zeroed ranges.
 #[test]
 fn r06_holes_are_remembered() {
     let b = Bench::new(VolumeKind::ROOMY);
@@ -48,6 +52,8 @@ fn r06_holes_are_remembered() {
 
 /// A staged record covers a range; newer data of that range, written in place by the background,
 /// must not be overwritten when the record is applied.
+///
+/// Seen to fail when mapped blocks, and those that a record names, are written in place.
 #[test]
 fn r07_no_older_record_over_newer_data() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -81,6 +87,8 @@ fn fsync(b: &Bench, path: &str) -> impl FnOnce() -> bool + Send + 'static {
 
 /// A's fsync has captured the pages and its write is under way; B's fsync of the same file finds
 /// nothing dirty. B must not return before A's write is durable.
+///
+/// Seen to fail when an fsync that finds nothing new returns at once.
 #[test]
 fn r12_fsync_waits_for_whoever_took_it() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -105,6 +113,8 @@ fn r12_fsync_waits_for_whoever_took_it() {
 
 /// A 512-byte append goes to a block that another file's bytes are still in: none of them shows,
 /// neither in the file nor in the rest of its block.
+///
+/// Seen to fail when the rest of a new block gets no zero ranges.
 #[test]
 fn r13_byte_exact_maps() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -177,6 +187,8 @@ fn r19_stable_buffers() {
 
 /// A rename over a file never exposes the new name without the data written before it, though
 /// nobody called fsync.
+///
+/// Seen to fail when a replacing rename does not mark its file to be pushed.
 #[test]
 fn r20_a_replacing_rename_comes_with_its_data() {
     for push in [false, true] {
@@ -192,6 +204,8 @@ fn r20_a_replacing_rename_comes_with_its_data() {
 }
 
 /// The same when the rename becomes durable through another file's fsync.
+///
+/// Seen to fail when the closure leaves out the data of files renamed over others.
 #[test]
 fn r20_a_rename_in_a_closure_comes_with_its_data() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -209,6 +223,8 @@ fn r20_a_rename_in_a_closure_comes_with_its_data() {
 }
 
 /// The journaled size never runs ahead of the data.
+///
+/// Seen to fail when inodes are always journaled with their present size.
 #[test]
 fn r20_size_follows_data() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -239,6 +255,8 @@ fn r20_fsync_after_a_push_is_still_an_fsync() {
 
 /// Records of two lanes build on each other: each new x needs the rename of the one before, which
 /// lies in the other lane. Recovery merges them by number.
+///
+/// Seen to fail when recovery applies lane after lane.
 #[test]
 fn r24_lanes_are_merged_by_number() {
     let b = Bench::new(VolumeKind::TWO_LANES);

@@ -28,6 +28,8 @@ fn staging_write(gate: &Gate) -> Fault {
 
 /// One thread's record is in flight while a later one is written and flushed: the later fsync
 /// returns only when nothing before it can be torn.
+///
+/// Seen to fail when a flush counts for all published records, written or not.
 #[test]
 fn r03_no_acknowledgement_over_a_hole() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -52,6 +54,8 @@ fn r03_no_acknowledgement_over_a_hole() {
 
 /// A staging write fails: that fsync says so, and one that succeeds afterwards is durable all the
 /// same, though a record before it never was.
+///
+/// Seen to fail when a failed write of a record is reported and not latched.
 #[test]
 fn r03_a_failed_write_leaves_no_hole() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -73,6 +77,8 @@ fn r03_a_failed_write_leaves_no_hole() {
 }
 
 /// No commit record is written while a staged transaction that it names is not flushed.
+///
+/// Seen to fail when a commit does not wait for its sources.
 #[test]
 fn r04_journaled_means_complete() {
     let layout = Layout::of(VolumeKind::SMALL);
@@ -104,6 +110,9 @@ fn r04_journaled_means_complete() {
 /// Three records in flight; the cut tears the first and keeps the others. After recovery and a new
 /// mount another record of the same length takes the first one's place: the two that nobody
 /// acknowledged must not follow it.
+///
+/// Seen to fail when mount and recovery keep the old key, and a record need not follow its
+/// predecessor (position alone is checked).
 #[test]
 fn r08_old_records_stay_dead() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -200,6 +209,8 @@ fn recover_error(image: &Image) -> Error {
 }
 
 /// A bad sector in one of many acknowledged records is an error, not the end of the log.
+///
+/// Seen to fail when a scanner ends at the first invalid record without looking past it.
 #[test]
 fn r14_rot_is_not_a_torn_tail() {
     let staging = Layout::of(VolumeKind::SMALL).staging;
@@ -230,6 +241,8 @@ fn incompat(image: &Image, superblock: u64) -> u32 {
 const MARKER: u32 = 0x2000_0000;
 
 /// While mounted, and after a crash, the marker keeps e2fsck away; afterwards it is gone.
+///
+/// Seen to fail when the marker is never set.
 #[test]
 fn r15_the_marker() {
     let clean = base_image();
@@ -252,6 +265,8 @@ fn r15_the_marker() {
 
 /// The superblock torn between its sectors while the marker is set or cleared: the header holds a
 /// copy, and repairs it. Mount and unmount are cut at every boundary.
+///
+/// Seen to fail when a torn superblock is not put back.
 #[test]
 fn r15_a_torn_superblock_is_repaired() {
     let device = Arc::new(FaultDevice::from_image(base_image(), 1));
@@ -273,6 +288,8 @@ fn r15_a_torn_superblock_is_repaired() {
 }
 
 /// The header says dirty and the marker is gone: someone else changed the area. Stop.
+///
+/// Seen to fail when a missing marker is not looked at.
 #[test]
 fn r15_marker_and_header_disagree() {
     let (mut image, _) = dirty_volume(3);
@@ -283,6 +300,8 @@ fn r15_marker_and_header_disagree() {
 }
 
 /// An area that belongs to another volume is not given this log.
+///
+/// Seen to fail when the UUIDs are not compared.
 #[test]
 fn r16_log_and_area_belong_together() {
     let layout = Layout::of(VolumeKind::SMALL);
@@ -334,6 +353,8 @@ fn r16_a_volume_changed_by_others_opens() {
 }
 
 /// Recovery with everything to do (journal, staged, orphans), cut at every boundary: the same.
+///
+/// Seen to fail when recovery empties the lanes before it has applied them.
 #[test]
 fn r18_recovery_cut_at_every_boundary() {
     let b = Bench::new(VolumeKind::SMALL);

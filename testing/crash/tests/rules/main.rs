@@ -1,6 +1,8 @@
 //! One test per rule of the crash model, built from the rule's scenario.
 //!
-//! Each test's comment ends with the change to the product under which it was seen to fail.
+//! A test's comment ends with the change to the product under which it was seen to fail. Tests
+//! without one are companions of another test of their rule: several defences stand behind each
+//! other there, and no single change lets them through.
 
 mod durability;
 mod log;

@@ -7,6 +7,8 @@ use siftfs_device::{Cut, Fault, OpClass};
 use siftfs_placement::{MkfsOptions, OpenOptions, mkfs, recover};
 
 /// A volume that one process has open opens for nobody else, in this process or another.
+///
+/// Seen to fail when no lock is taken.
 #[test]
 fn r09_one_writer() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -26,6 +28,8 @@ fn r09_one_writer() {
 
 /// A failed write or flush is an EIO for its caller, and for everyone after: nothing more is
 /// promised. What was acknowledged before stays.
+///
+/// Seen to fail when a failed write of a record is ignored.
 #[test]
 fn r21_failed_flush() {
     for class in [OpClass::Write, OpClass::Flush] {
@@ -54,6 +58,8 @@ fn r21_failed_flush() {
 /// A flush of the area fails, whichever of a checkpoint: the Service reclaims nothing, and what
 /// was acknowledged is still recovered when the writes that the flush should have covered are
 /// lost.
+///
+/// Seen to fail when the result of the area flush is ignored.
 #[test]
 fn r21_a_failed_area_flush_reclaims_nothing() {
     for skip in 0..8 {

@@ -39,6 +39,8 @@ fn r05_free_means_durably_free() {
 
 /// The same while the freed space is taken: at every write of the commit that unlinks one file and
 /// gives its room to another, the durable file is whole or gone.
+///
+/// Seen to fail when the allocator ignores the quarantine.
 #[test]
 fn r05_freed_blocks_are_not_overwritten() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -58,6 +60,8 @@ fn r05_freed_blocks_are_not_overwritten() {
 }
 
 /// A full disk says ENOSPC at the write, and every byte that was accepted can be made durable.
+///
+/// Seen to fail when reserved space counts as free.
 #[test]
 fn r05_what_was_accepted_fits() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -81,6 +85,8 @@ fn r05_what_was_accepted_fits() {
 }
 
 /// A freed inode number comes back only under another generation.
+///
+/// Seen to fail when every inode gets the same generation.
 #[test]
 fn r05_a_number_is_reused_under_a_new_generation() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -99,6 +105,8 @@ fn r05_a_number_is_reused_under_a_new_generation() {
 
 /// Without any background, a lane that is far smaller than what is fsynced never blocks or
 /// refuses: the fsync that finds no room makes it.
+///
+/// Seen to fail when an fsync that finds its lane full gives up.
 #[test]
 fn r10_reserve_before_you_lock() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -115,6 +123,8 @@ fn r10_reserve_before_you_lock() {
 }
 
 /// More dirty metadata than the journal holds: the running transaction closes in time.
+///
+/// Seen to fail when operations do not look at the size of the running transaction.
 #[test]
 fn r10_metadata_never_outgrows_the_journal() {
     let b = Bench::new(VolumeKind::ROOMY);
@@ -132,6 +142,8 @@ fn r10_metadata_never_outgrows_the_journal() {
 }
 
 /// An fsync larger than the whole lane.
+///
+/// Seen to fail when a record that is too long is refused instead of a full commit.
 #[test]
 fn r10_an_fsync_larger_than_the_lane() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -144,6 +156,8 @@ fn r10_an_fsync_larger_than_the_lane() {
 }
 
 /// Area writes, area flush, tail record, its flush: in this order.
+///
+/// Seen to fail when a checkpoint does not flush the area.
 #[test]
 fn r11_reclaim_in_order() {
     let layout = Layout::of(VolumeKind::SMALL);
