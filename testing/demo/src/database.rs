@@ -132,6 +132,7 @@ impl Job {
             return Err(Failed("sqlite3 without pipes".into()));
         };
         let (stop, count) = (self.stop.clone(), self.count.clone());
+        let dir = volume.dir.clone();
         let thread = std::thread::spawn(move || {
             let acknowledge = |n: u64| {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -139,7 +140,7 @@ impl Job {
                     let _ = writeln!(log, "{} {} {n}", MODES[id.0], id.1);
                 }
             };
-            write_until(&stop, input, output, (id.1, from), acknowledge)
+            write_until(&stop, &dir, input, output, (id.1, from), acknowledge)
         });
         self.writers.push((id, shell, thread));
         Ok(())
@@ -193,8 +194,15 @@ impl Drop for Job {
 
 /// One transaction after the other until told to stop or the shell gives up (it stops at the
 /// first error); returns the newest acknowledged one.
+///
+/// In DELETE mode SQLite syncs the directory after it has removed the rollback journal, but
+/// takes a directory that it cannot *open* for one that needs no sync, and reports success. A
+/// daemon killed between the two therefore leaves a "commit" that was never synced. So an
+/// acknowledgement counts only if the file system still answered after it; asking with statfs
+/// makes nothing durable.
 fn write_until(
     stop: &AtomicBool,
+    dir: &Path,
     mut input: std::process::ChildStdin,
     output: ChildStdout,
     (writer, from): (u64, u64),
@@ -216,7 +224,9 @@ fn write_until(
         );
         let answer = lines.next();
         match (sent, answer) {
-            (Ok(()), Some(Ok(line))) if line == format!("done|{n}") => {
+            (Ok(()), Some(Ok(line)))
+                if line == format!("done|{n}") && rustix::fs::statfs(dir).is_ok() =>
+            {
                 newest = n;
                 acknowledge(n);
             }
