@@ -173,7 +173,7 @@ impl Fixture {
             copies: vec![CopyTag { source: 0, data_offset: 0, dst: 8192, len: 10 }],
             staged,
             images: vec![1, 3],
-            image_data: vec![seq as u8; 8192],
+            image_data: vec![[seq as u8; 4096].into(); 2],
             ..Default::default()
         }
     }

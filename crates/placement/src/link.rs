@@ -5,7 +5,7 @@ use siftfs_base::{Error, Result};
 use siftfs_runtime::{Runtime, ServiceLink};
 use siftfs_service::Service;
 use siftfs_wire::{FromService, ToService};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
@@ -24,6 +24,10 @@ impl Sink {
     }
 }
 
+/// Messages that wait for the Service's thread at most; then the sender does. Direct data is the
+/// bulk of them, so this bounds the memory of a hand-off.
+const QUEUE: usize = 8;
+
 /// A Service and who runs it.
 pub struct Driver {
     sink: Arc<Sink>,
@@ -32,7 +36,7 @@ pub struct Driver {
 
 enum Kind {
     Inline(Box<Mutex<Service>>),
-    Thread { queue: Mutex<Option<Sender<ToService>>>, thread: Mutex<Option<JoinHandle<Service>>> },
+    Thread { queue: Mutex<Option<SyncSender<ToService>>>, thread: Mutex<Option<JoinHandle<Service>>> },
 }
 
 fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -48,7 +52,7 @@ impl Driver {
     /// A thread runs the Service. A transaction is served between two steps of a checkpoint.
     pub fn threaded(service: Service) -> Result<Self> {
         let sink = Arc::new(Sink::default());
-        let (queue, messages) = channel();
+        let (queue, messages) = sync_channel(QUEUE);
         let out = sink.clone();
         let thread = std::thread::Builder::new()
             .name("siftfs-service".into())
@@ -99,10 +103,13 @@ impl ServiceLink for Driver {
                 self.sink.deliver(answers);
                 Ok(())
             }
-            Kind::Thread { queue, .. } => lock(queue)
-                .as_ref()
-                .and_then(|q| q.send(message).ok())
-                .ok_or_else(|| Error::Latched("the Service has stopped".into())),
+            Kind::Thread { queue, .. } => {
+                // Not sent under the lock: a full queue blocks.
+                let queue = lock(queue).clone();
+                queue
+                    .and_then(|q| q.send(message).ok())
+                    .ok_or_else(|| Error::Latched("the Service has stopped".into()))
+            }
         }
     }
 }

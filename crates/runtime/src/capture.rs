@@ -358,7 +358,7 @@ impl State {
         let delta = node.whole_delta();
         let is_reg = node.inode.is_reg();
         let ranges = match selection {
-            Selection::All => crate::assembly::one_per_page(&node.undurable()),
+            Selection::All => crate::push::one_per_page(&node.undurable()),
             Selection::Only(ranges) => (*ranges).clone(),
         };
         let size = match selection {

@@ -309,6 +309,7 @@ impl Runtime {
             "storage": self.counters.snapshot(),
             "fsync_latency": self.latency.fsync.distribution(),
             "commit_latency": self.latency.commit.distribution(),
+            "assembly_lock_hold": self.latency.hold.distribution(),
             "emergency_checkpoint_latency": self.latency.checkpoint.distribution(),
             "queues": { "records_in_flight": in_flight, "fsyncs_waiting": waiting },
             "credits": {

@@ -2,10 +2,13 @@
 
 use crate::overlay::Source;
 use crate::state::State;
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, Timestamp, errno};
+use siftfs_base::{
+    BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, SharedBlock, Timestamp, errno,
+};
 use siftfs_device::{AlignedBuf, Origin, ReadOp};
 use siftfs_ext4::Mapping;
 use siftfs_proto::Seek;
+use std::sync::Arc;
 
 /// Largest file: ext4's 2^32 blocks less one.
 pub const MAX_FILE_SIZE: u64 = (1 << 32) * BLOCK_BYTES - BLOCK_BYTES;
@@ -28,6 +31,11 @@ pub enum Outcome<T> {
     Done(T),
     /// These pages must be read first.
     Fill(FillPlan),
+}
+
+/// A whole block's bytes, shared.
+fn block(bytes: &[u8]) -> SharedBlock {
+    Arc::new(bytes.try_into().expect("one block"))
 }
 
 /// First block not below byte `offset`.
@@ -98,9 +106,9 @@ impl State {
             if self.pages.contains(plan.ino, i) {
                 continue;
             }
-            let mut page = Box::new([0u8; BLOCK_SIZE]);
-            page.copy_from_slice(bytes);
-            self.overlay_page(plan.ino, i, &mut page)?;
+            let mut page: SharedBlock = block(bytes);
+            let own = Arc::get_mut(&mut page).expect("nobody else has it yet");
+            self.overlay_page(plan.ino, i, own)?;
             self.pages.insert(plan.ino, i, page);
         }
         Ok(())
@@ -232,7 +240,7 @@ impl State {
         if index * BLOCK_BYTES >= self.node(ino).size
             && !self.node(ino).overlay.overlaps(index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES)
         {
-            self.pages.insert(ino, index, Box::new([0u8; BLOCK_SIZE]));
+            self.pages.insert(ino, index, Arc::new([0u8; BLOCK_SIZE]));
             return Ok(None);
         }
         self.plan_fill(ino, index, index + 1)
@@ -302,7 +310,7 @@ impl State {
         debug_assert!(start < end && end <= (block + 1) * BLOCK_BYTES);
         if let Some(page) = self.pages.get_mut(ino, block) {
             let base = block * BLOCK_BYTES;
-            page.data[(start - base) as usize..(end - base) as usize].fill(0);
+            page[(start - base) as usize..(end - base) as usize].fill(0);
         }
         let node = self.nodes.get_mut(&ino).expect("loaded before use");
         node.overlay.remove(start, end);
@@ -326,12 +334,10 @@ impl State {
             let index = at / BLOCK_BYTES;
             if self.pages.contains(ino, index) {
                 let page = self.pages.get_mut(ino, index).expect("just seen");
-                page.data[start..start + take].copy_from_slice(piece);
+                page[start..start + take].copy_from_slice(piece);
             } else {
                 assert!(take == BLOCK_SIZE, "partly written pages are filled before");
-                let mut page = Box::new([0u8; BLOCK_SIZE]);
-                page.copy_from_slice(piece);
-                self.pages.insert(ino, index, page);
+                self.pages.insert(ino, index, block(piece));
             }
             at += take as u64;
             rest = tail;
@@ -377,7 +383,7 @@ impl State {
         for (s, e) in crate::shape::edges(start, end) {
             if let Some(page) = self.pages.get_mut(ino, s / BLOCK_BYTES) {
                 let base = s / BLOCK_BYTES * BLOCK_BYTES;
-                page.data[(s - base) as usize..(e - base) as usize].fill(0);
+                page[(s - base) as usize..(e - base) as usize].fill(0);
             }
         }
     }

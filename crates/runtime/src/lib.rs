@@ -2,22 +2,25 @@
 //! assembly of background journal transactions; the only writer of meaning.
 //!
 //! Follow one write: [`endpoint`] (the request), `file` (page cache), `capture` (fsync's staged
-//! transaction), `sequencer` (group commit), `assembly` (the atomic cut), `recover` (the same code
+//! transaction), `sequencer` (group commit), `assembly` (`push`, `locate`, the atomic cut), `recover` (the same code
 //! applied to what a crash left).
 
 mod assembly;
 mod attributes;
 mod capture;
 mod config;
+mod credits;
 mod endpoint;
 mod file;
 mod lane;
+mod locate;
 mod meta_cache;
 mod names;
 mod namespace;
 mod node;
 mod overlay;
 mod page_cache;
+mod push;
 mod recover;
 mod runtime;
 mod sequencer;

@@ -2,14 +2,14 @@
 //! newest copy of a block in the journal until the area has it (rule R11).
 
 use crate::state::Readers;
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Result, TxnSeq};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Result, SharedBlock, TxnSeq};
 use siftfs_device::Origin;
 use siftfs_ext4::BlockStore;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 struct Cached {
-    data: Box<[u8; BLOCK_SIZE]>,
+    data: SharedBlock,
     verified: bool,
     referenced: bool,
 }
@@ -44,7 +44,7 @@ pub struct Snapshot {
     /// Destinations, ascending.
     pub blocks: Vec<BlockNr>,
     /// Their images.
-    pub data: Vec<u8>,
+    pub data: Vec<SharedBlock>,
     /// Runs freed.
     pub drops: Vec<BlockRun>,
 }
@@ -86,7 +86,8 @@ impl MetaCache {
 
     fn load(&mut self, nr: BlockNr) -> Result<&mut Cached> {
         if !self.blocks.contains_key(&nr) {
-            let mut data = Box::new([0u8; BLOCK_SIZE]);
+            let mut fresh: SharedBlock = Arc::new([0u8; BLOCK_SIZE]);
+            let data = Arc::get_mut(&mut fresh).expect("nobody else has it yet");
             match self.images.get(&nr) {
                 Some(Image { pos: Some(pos), .. }) => {
                     let at = pos % self.readers.journal.len();
@@ -99,26 +100,26 @@ impl MetaCache {
                     self.readers.area.read(Origin::Foreground, nr * BLOCK_BYTES, &mut data[..])?
                 }
             }
-            self.put(nr, data);
+            self.put(nr, fresh);
         }
         let cached = self.blocks.get_mut(&nr).expect("just loaded");
         cached.referenced = true;
         Ok(cached)
     }
 
-    fn put(&mut self, nr: BlockNr, data: Box<[u8; BLOCK_SIZE]>) {
+    fn put(&mut self, nr: BlockNr, data: SharedBlock) {
         if self.blocks.insert(nr, Cached { data, verified: false, referenced: true }).is_none() {
             self.clock.push_back(nr);
         }
     }
 
-    /// Copies the running transaction's blocks out and starts the next one; the blocks stay in
-    /// the cache until `journaled` says where they lie.
+    /// Takes the running transaction's blocks, copying none, and starts the next one; the blocks
+    /// stay in the cache until `journaled` says where they lie.
     pub fn snapshot(&mut self, seq: TxnSeq) -> Snapshot {
         let blocks: Vec<BlockNr> = std::mem::take(&mut self.dirty).into_iter().collect();
-        let mut data = Vec::with_capacity(blocks.len() * BLOCK_SIZE);
+        let mut data = Vec::with_capacity(blocks.len());
         for nr in &blocks {
-            data.extend_from_slice(&self.blocks[nr].data[..]);
+            data.push(self.blocks[nr].data.clone());
             self.images.insert(*nr, Image { seq, pos: None });
         }
         Snapshot { blocks, data, drops: std::mem::take(&mut self.drops) }
@@ -173,14 +174,14 @@ impl BlockStore for MetaCache {
         self.load(nr)?;
         self.mutations += 1;
         self.dirty.insert(nr);
-        Ok(&mut self.load(nr)?.data)
+        Ok(Arc::make_mut(&mut self.load(nr)?.data))
     }
 
     fn create(&mut self, nr: BlockNr) -> Result<&mut [u8; BLOCK_SIZE]> {
-        self.put(nr, Box::new([0u8; BLOCK_SIZE]));
+        self.put(nr, Arc::new([0u8; BLOCK_SIZE]));
         self.mutations += 1;
         self.dirty.insert(nr);
-        Ok(&mut self.blocks.get_mut(&nr).expect("just put").data)
+        Ok(Arc::make_mut(&mut self.blocks.get_mut(&nr).expect("just put").data))
     }
 
     fn freed(&mut self, run: BlockRun) {

@@ -2,13 +2,15 @@
 //! A page in the cache is always complete and current; which of its bytes are dirty is the
 //! inode's business.
 
-use siftfs_base::{BLOCK_SIZE, InodeNr};
+use siftfs_base::{BLOCK_SIZE, InodeNr, SharedBlock};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// One page.
 pub struct Page {
-    /// Its bytes; those beyond the end of the file are zero.
-    pub data: Box<[u8; BLOCK_SIZE]>,
+    /// Its bytes; those beyond the end of the file are zero. Shared with what is on its way to
+    /// the area.
+    pub data: SharedBlock,
     referenced: bool,
 }
 
@@ -48,11 +50,11 @@ impl PageCache {
         self.pages.get(&(ino, index))
     }
 
-    /// The page to be changed, if cached.
-    pub fn get_mut(&mut self, ino: InodeNr, index: u64) -> Option<&mut Page> {
+    /// The page's bytes to be changed, if cached; a copy if somebody else still has them.
+    pub fn get_mut(&mut self, ino: InodeNr, index: u64) -> Option<&mut [u8; BLOCK_SIZE]> {
         let page = self.pages.get_mut(&(ino, index))?;
         page.referenced = true;
-        Some(page)
+        Some(Arc::make_mut(&mut page.data))
     }
 
     /// Is the page cached?
@@ -61,11 +63,10 @@ impl PageCache {
     }
 
     /// Puts a complete page in.
-    pub fn insert(&mut self, ino: InodeNr, index: u64, data: Box<[u8; BLOCK_SIZE]>) -> &mut Page {
+    pub fn insert(&mut self, ino: InodeNr, index: u64, data: SharedBlock) {
         if self.pages.insert((ino, index), Page { data, referenced: true }).is_none() {
             self.clock.push_back((ino, index));
         }
-        self.pages.get_mut(&(ino, index)).expect("just inserted")
     }
 
     /// Forgets pages `[from, to)` of an inode.

@@ -38,6 +38,7 @@ impl Runtime {
     pub fn begin_recovery(&self, base: RecoveryCut) {
         let mut st = self.lock();
         st.replaying = true;
+        st.keep_orphans = true;
         st.recovery = Some(base);
     }
 
@@ -75,6 +76,7 @@ impl Runtime {
     pub fn finish_recovery(&self, floor: Lsn) -> Result<u64> {
         let orphans = {
             let mut st = self.lock();
+            st.keep_orphans = false;
             let upto = Lsn(st.lsn.max(floor.0));
             st.lsn = upto.0;
             let cut = st.recovery.as_mut().expect("begin_recovery comes first");

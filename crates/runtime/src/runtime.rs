@@ -3,7 +3,7 @@
 //! Starts no threads. A host drives [`Runtime::tick`] and delivers the Service's messages to
 //! [`Runtime::on_service`]; any caller that needs background progress makes it on its own thread.
 
-use crate::assembly::Push;
+use crate::assembly::{Cut, Handoff, Push};
 use crate::capture::{Outcome, Selection, Staged};
 use crate::config::Config;
 use crate::lane::Lane;
@@ -14,7 +14,7 @@ use crate::state::{self, Readers, State};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
 use siftfs_device::{Counters, Origin, StagingWriter};
 use siftfs_ext4::Fs;
-use siftfs_wire::{CheckpointReport, FromService, ToService, Urgency};
+use siftfs_wire::{CheckpointReport, DIRECT_MAX_BLOCKS, FromService, ToService, Urgency};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -129,9 +129,11 @@ impl Runtime {
             space_tried: false,
             last_staged: Lsn(0),
             evicted_staged: Lsn(0),
+            pushed: Default::default(),
             in_flight: Vec::new(),
             background_checkpoint: false,
             replaying: false,
+            keep_orphans: false,
             recovery: None,
             clock: parts.clock.clone(),
             last_time: Default::default(),
@@ -297,19 +299,16 @@ impl Runtime {
         let _assembly = relock(self.assembly.lock());
         for _ in 0..MAX_ROUNDS {
             self.seq.check()?;
-            let mut st = self.lock();
+            let st = self.lock();
             if st.config.read_only || !st.has_work(push) {
                 return Ok(BTreeSet::new());
             }
             let unreclaimed = !st.txns.is_empty();
-            let start = self.clock.mono_ns();
-            let cut = st.cut(&self.seq, push);
+            let seq = st.next_txn();
             drop(st);
-            match cut {
+            let start = self.clock.mono_ns();
+            match self.assemble(seq, push, origin) {
                 Ok(cut) => {
-                    for staged in &cut.staged {
-                        self.write_staged(staged, origin)?;
-                    }
                     self.wait_durable(cut.durable, origin)?;
                     self.submit(cut.txn, origin)?;
                     self.latency.commit.record(self.clock.mono_ns().saturating_sub(start));
@@ -324,6 +323,53 @@ impl Runtime {
             self.checkpoint(Urgency::Emergency)?;
         }
         Err(errno(libc::EIO))
+    }
+
+    /// Takes a transaction through the stages up to its cut; everything handed over is written.
+    fn assemble(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Result<Cut> {
+        let mut assembly = self.held(|st| st.begin_assembly(push))?;
+        loop {
+            let more = self.held(|st| st.assembly_step(&self.seq, &mut assembly));
+            self.hand_over(seq, std::mem::take(&mut assembly.out), origin)?;
+            if !more? {
+                break;
+            }
+        }
+        let cut = self.held(|st| st.cut(&self.seq, &mut assembly));
+        self.hand_over(seq, std::mem::take(&mut assembly.out), origin)?;
+        cut
+    }
+
+    /// One step of assembly under the state lock.
+    fn held<T>(&self, step: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut st = self.lock();
+        let start = self.clock.mono_ns();
+        let result = step(&mut st);
+        drop(st);
+        self.latency.hold.record(self.clock.mono_ns().saturating_sub(start));
+        result
+    }
+
+    /// Writes what a step made: records to their lanes, direct data through the Service.
+    fn hand_over(&self, seq: TxnSeq, out: Handoff, origin: Origin) -> Result<()> {
+        for staged in &out.staged {
+            self.write_staged(staged, origin)?;
+        }
+        let waited = origin == Origin::Foreground;
+        let (mut runs, mut blocks) = (Vec::new(), 0);
+        for run in out.direct {
+            if blocks + run.data.len() > DIRECT_MAX_BLOCKS {
+                let runs = std::mem::take(&mut runs);
+                self.link.send(ToService::Direct { seq, runs, waited })?;
+                blocks = 0;
+            }
+            blocks += run.data.len();
+            runs.push(run);
+        }
+        if runs.is_empty() {
+            return Ok(());
+        }
+        self.link.send(ToService::Direct { seq, runs, waited })
     }
 
     /// Commits until nothing dirty at the call (of `only`, if given) is left behind. A round

@@ -279,6 +279,9 @@ impl State {
 
     /// Frees queued inodes as far as the running transaction has room.
     pub fn run_evictions(&mut self) -> Result<()> {
+        if self.keep_orphans {
+            return Ok(());
+        }
         while let Some(ino) = self.evict_queue.pop_front() {
             if !self.orphans.contains(&ino) {
                 continue;

@@ -146,12 +146,16 @@ pub struct State {
     pub last_staged: Lsn,
     /// Newest staged transaction of any inode evicted from memory.
     pub evicted_staged: Lsn,
+    /// What went to the area ahead of the running transaction.
+    pub pushed: crate::push::Pushed,
     /// Inodes with something in the transaction in flight.
     pub in_flight: Vec<InodeNr>,
     /// A background checkpoint has been asked for and not answered.
     pub background_checkpoint: bool,
     /// Recovery applies staged transactions: nothing is pending, times and LSNs are given.
     pub replaying: bool,
+    /// Unlinked inodes keep their blocks: a staged transaction still to be applied may name them.
+    pub keep_orphans: bool,
     /// What recovery's transactions say.
     pub recovery: Option<crate::recover::RecoveryCut>,
     /// Time.

@@ -51,12 +51,12 @@ impl RuntimeStats {
         *self.stalls.entry(why).or_default() += 1;
     }
 
-    pub(crate) fn cut(&mut self, txn: &Transaction) {
+    pub(crate) fn cut(&mut self, txn: &Transaction, direct_bytes: u64) {
         self.transactions += 1;
         self.copy_tags += txn.copies.len() as u64;
         self.zero_tags += txn.zeros.len() as u64;
         self.images += txn.images.len() as u64;
-        self.direct_bytes += txn.direct_data.len() as u64;
+        self.direct_bytes += direct_bytes;
         self.dropped_blocks += txn.drops.iter().map(|r| r.len).sum::<u64>();
     }
 }
@@ -68,6 +68,8 @@ pub struct Latencies {
     pub(crate) fsync: Latency,
     /// Background journal transactions, from cut to durable commit.
     pub(crate) commit: Latency,
+    /// How long one step of assembly, or the cut, held the state lock.
+    pub(crate) hold: Latency,
     /// Emergency checkpoints somebody waited for.
     pub(crate) checkpoint: Latency,
 }

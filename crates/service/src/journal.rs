@@ -1,16 +1,14 @@
 //! Background journaling: direct runs, then one journal write.
 
 use crate::service::{Journaled, Newest, Service};
-use siftfs_base::{BLOCK_BYTES, Result, corrupt};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Result, TxnSeq, corrupt};
 use siftfs_device::{AlignedBuf, WriteOp};
 use siftfs_log::{
     JournalLayout, JournalParams, encode_transaction, max_journal_record, place_record,
 };
-use siftfs_wire::{FromService, Transaction};
+use siftfs_wire::{DirectRun, FromService, Transaction};
 
-/// Longest single write of direct data.
-const DIRECT_PIECE: usize = 1 << 20;
-/// An encoding buffer longer than this is given back after use.
+/// A buffer longer than this is given back after use.
 const KEEP_BUF: usize = 1 << 20;
 
 impl Service {
@@ -22,7 +20,9 @@ impl Service {
         self.validate(txn, &self.newest)?;
         self.validate_payload(txn)?;
         let (layout, pos) = self.place(txn)?;
-        self.write_direct(txn)?;
+        if !std::mem::take(&mut self.direct).is_empty() {
+            self.parts.area.flush(self.origin)?;
+        }
         let params = JournalParams { pos, prev_end: self.head, prev_crc: self.head_crc };
         let len = layout.len as usize;
         if self.buf.len() < len {
@@ -63,32 +63,29 @@ impl Service {
         Ok((layout, pos))
     }
 
-    /// Writes newly allocated runs straight to the area and flushes them (rule R20).
-    fn write_direct(&self, txn: &Transaction) -> Result<()> {
-        if txn.direct.is_empty() {
-            return Ok(());
+    /// Writes data of the coming transaction straight to its new blocks (rule R20); the flush
+    /// comes with that transaction.
+    pub(crate) fn write_direct(&mut self, seq: TxnSeq, runs: &[DirectRun]) -> Result<()> {
+        self.greeted_keys()?;
+        self.validate_direct(seq, runs)?;
+        let blocks: usize = runs.iter().map(|r| r.data.len()).sum();
+        if self.buf.len() < blocks * BLOCK_SIZE {
+            self.buf = AlignedBuf::zeroed(blocks * BLOCK_SIZE);
         }
-        let mut ops: Vec<WriteOp<'_>> = Vec::new();
-        let (mut at, mut i) = (0, 0);
-        while let Some(first) = txn.direct.get(i) {
-            // Neighbouring runs become one write.
-            let mut end = first.end();
-            i += 1;
-            while let Some(next) = txn.direct.get(i).filter(|n| n.start == end) {
-                end = next.end();
-                i += 1;
-            }
-            let len = ((end - first.start) * BLOCK_BYTES) as usize;
-            let data = &txn.direct_data[at..at + len];
-            let mut offset = first.start * BLOCK_BYTES;
-            for piece in data.chunks(DIRECT_PIECE) {
-                ops.push(WriteOp { offset, data: piece });
-                offset += piece.len() as u64;
-            }
-            at += len;
+        let data = runs.iter().flat_map(|r| &r.data);
+        for (to, block) in self.buf.chunks_exact_mut(BLOCK_SIZE).zip(data) {
+            to.copy_from_slice(&block[..]);
+        }
+        let (mut ops, mut rest) = (Vec::new(), &self.buf[..]);
+        for run in neighbours_joined(runs) {
+            let (data, more) = rest.split_at((run.len * BLOCK_BYTES) as usize);
+            ops.push(WriteOp { offset: run.start * BLOCK_BYTES, data });
+            rest = more;
         }
         self.parts.area.write_batch(self.origin, &ops)?;
-        self.parts.area.flush(self.origin)
+        self.direct.extend(runs.iter().map(|r| r.run));
+        self.stats.direct_bytes += blocks as u64 * BLOCK_BYTES;
+        Ok(())
     }
 
     fn count(&mut self, txn: &Transaction, bytes: u64) {
@@ -97,7 +94,18 @@ impl Service {
         s.journaled_bytes += bytes;
         s.journaled_tags += (txn.zeros.len() + txn.copies.len()) as u64;
         s.journaled_images += txn.images.len() as u64;
-        s.direct_bytes += txn.direct_data.len() as u64;
         s.drops += txn.drops.len() as u64;
     }
+}
+
+/// Runs in the order of their data, those that touch made one.
+fn neighbours_joined(runs: &[DirectRun]) -> Vec<BlockRun> {
+    let mut out: Vec<BlockRun> = Vec::new();
+    for DirectRun { run, .. } in runs {
+        match out.last_mut() {
+            Some(last) if last.end() == run.start => last.len += run.len,
+            _ => out.push(*run),
+        }
+    }
+    out
 }

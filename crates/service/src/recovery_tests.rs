@@ -2,7 +2,6 @@ use crate::test_util::*;
 use siftfs_base::*;
 use siftfs_device::*;
 use siftfs_log::*;
-use siftfs_wire::*;
 use std::sync::Arc;
 
 fn formatted() -> Image {
@@ -117,7 +116,7 @@ fn a_power_cut_inside_recovery_changes_nothing() {
 fn the_journal_is_read_once() {
     let (dev, mut d, _) = history(4, u64::MAX);
     let txn = d.transaction().unwrap();
-    d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
+    d.submit(&txn);
     d.pump();
     assert!(d.failed.is_none());
     let left: Arc<dyn Device> = Arc::new(MemDevice::from_image(dev.image(Cut::KeepAll)));
@@ -147,7 +146,7 @@ fn r14_rot_in_the_journal_is_not_its_end() {
     let start = d.service.durable().journal_tail;
     for _ in 0..4 {
         let txn = d.transaction().unwrap();
-        d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
+        d.submit(&txn);
         d.pump();
     }
     let image = dev.image(Cut::KeepAll);

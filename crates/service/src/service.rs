@@ -2,7 +2,7 @@
 
 use crate::checkpoint::Requests;
 use crate::ordered::OrderedReplay;
-use siftfs_base::{Clock, Error, Lsn, Result, TxnSeq};
+use siftfs_base::{BlockRun, Clock, Error, Lsn, Result, TxnSeq};
 use siftfs_device::{AlignedBuf, AreaWriter, JournalWriter, Origin, StagingReader};
 use siftfs_log::{LogKey, ServiceRecord};
 use siftfs_volume::ServiceSlots;
@@ -127,6 +127,8 @@ pub struct Service {
     /// Whose I/O the present work is.
     pub(crate) origin: Origin,
     pub(crate) buf: AlignedBuf,
+    /// Runs written ahead of the next transaction, which must list exactly these.
+    pub(crate) direct: Vec<BlockRun>,
     greeted: bool,
     latched: Option<Error>,
 }
@@ -160,6 +162,7 @@ impl Service {
             out: VecDeque::new(),
             stats: ServiceStatistics::default(),
             buf: AlignedBuf::default(),
+            direct: Vec::new(),
             greeted: false,
             latched: None,
         })
@@ -185,6 +188,12 @@ impl Service {
         }
         let done = match message {
             ToService::Hello { version, volume, epoch } => self.hello(version, volume, epoch.0),
+            ToService::Direct { seq, runs, waited } => {
+                self.count_as(waited);
+                let done = self.write_direct(seq, &runs);
+                self.count_as(false);
+                done
+            }
             ToService::Submit { txn, waited } => {
                 self.count_as(waited);
                 let done = self.submit(&txn);
@@ -295,6 +304,8 @@ impl Service {
             _ => return Err(Error::Refused(format!("epoch {epoch} is not the present one"))),
         }
         self.greeted = true;
+        // What another Runtime sent ahead of a transaction it never submitted is nobody's.
+        self.direct.clear();
         self.out.push_back(FromService::Welcome {
             version: PROTOCOL_VERSION,
             journaled: self.newest.seq,

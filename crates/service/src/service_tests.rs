@@ -51,7 +51,7 @@ fn journaling_is_one_write_and_one_flush() {
         }
         let before = dev.stats();
         let direct = u64::from(!txn.direct.is_empty());
-        d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
+        d.submit(&txn);
         d.pump();
         let after = dev.stats();
         assert_eq!(after.flushes - before.flushes, 1 + direct);
@@ -65,7 +65,7 @@ fn steps_are_bounded_and_emergencies_go_first() {
     let mut d = Driver::new(&dev, 9).unwrap();
     let submit = |d: &mut Driver| {
         let txn = d.transaction().unwrap();
-        d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
+        d.submit(&txn);
         d.pump();
     };
     (0..5).for_each(|_| submit(&mut d));
@@ -102,12 +102,12 @@ fn a_message_that_cannot_be_is_refused_and_nothing_written() {
         |t| t.lane_upto.push(0),
         |t| {
             t.images = vec![AREA / 4096];
-            t.image_data = vec![0; 4096];
+            t.image_data = vec![[0; 4096].into()];
         },
-        |t| t.image_data.push(0),
+        |t| t.image_data.push([0; 4096].into()),
         |t| t.zeros.push(ZeroTag { dst: AREA - 1, len: 2 }),
         |t| t.drops.push(BlockRun { start: AREA / 4096, len: 1 }),
-        |t| t.direct_data.push(0),
+        |t| t.direct.push(BlockRun { start: 60, len: 1 }),
         |t| {
             let r = StagedRef { lane: LaneId(0), pos: 0, len: 4096, lsn: Lsn(101), crc: 0 };
             t.staged.push(r);
@@ -120,16 +120,57 @@ fn a_message_that_cannot_be_is_refused_and_nothing_written() {
         let mut txn = d.transaction().unwrap();
         let good = txn.clone();
         spoil(&mut txn);
+        d.send_ahead();
         let writes = dev.stats().writes;
-        d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
+        d.submit(&txn);
         d.pump();
         assert!(matches!(d.failed, Some(Error::Corrupt { .. })), "case {i}: {:?}", d.failed);
         assert_eq!(dev.stats().writes, writes, "case {i}");
         // Latched: even a good one is refused now.
-        d.service.handle(ToService::Submit { txn: Box::new(good), waited: false });
+        d.submit(&good);
         d.pump();
         assert_eq!((dev.stats().writes, d.acked), (writes, d.first + 1), "case {i}");
     }
+}
+
+/// Data that goes ahead of its transaction is checked before a byte of it is written.
+#[test]
+fn direct_data_that_cannot_be_is_refused_and_nothing_written() {
+    let blocks = |n: usize| vec![SharedBlock::from([7; BLOCK_SIZE]); n];
+    let run = |start, len, n| DirectRun { run: BlockRun { start, len }, data: blocks(n) };
+    let cases = [
+        (2, vec![run(50, 1, 1)]),
+        (1, vec![run(50, 2, 1)]),
+        (1, vec![run(50, 0, 0)]),
+        (1, vec![run(AREA / 4096, 1, 1)]),
+        (1, vec![run(u64::MAX, 1, 1)]),
+        (1, vec![run(0, 1025, 1025)]),
+    ];
+    for (i, (ahead, runs)) in cases.into_iter().enumerate() {
+        let (dev, as_dyn) = fault();
+        let mut d = Driver::new(&as_dyn, 5).unwrap();
+        let writes = dev.stats().writes;
+        let seq = TxnSeq(d.seq + ahead);
+        d.service.handle(ToService::Direct { seq, runs, waited: false });
+        d.pump();
+        assert!(matches!(d.failed, Some(Error::Corrupt { .. })), "case {i}: {:?}", d.failed);
+        assert_eq!(dev.stats().writes, writes, "case {i}");
+    }
+}
+
+/// A transaction lists exactly the runs whose data was sent ahead of it.
+#[test]
+fn direct_data_without_its_transaction_is_refused() {
+    let (_, as_dyn) = fault();
+    let mut d = Driver::new(&as_dyn, 5).unwrap();
+    let data = vec![SharedBlock::from([7; BLOCK_SIZE])];
+    let runs = vec![DirectRun { run: BlockRun { start: 60, len: 1 }, data }];
+    let seq = TxnSeq(d.seq + 1);
+    d.service.handle(ToService::Direct { seq, runs, waited: false });
+    let txn = d.transaction().unwrap();
+    d.submit(&txn);
+    d.pump();
+    assert!(matches!(d.failed, Some(Error::Corrupt { .. })), "{:?}", d.failed);
 }
 
 #[test]
@@ -159,7 +200,7 @@ fn r21_a_failed_area_flush_reclaims_nothing() {
         let mut d = Driver::new(&as_dyn, 11).unwrap();
         for _ in 0..3 {
             let txn = d.transaction().unwrap();
-            d.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
+            d.submit(&txn);
         }
         d.pump();
         let durable = d.service.durable().clone();
@@ -187,7 +228,7 @@ fn a_damaged_source_stops_the_checkpoint() {
         let mut d = Driver::new(&as_dyn, 2).unwrap();
         let txn = loop {
             let txn = d.transaction().unwrap();
-            d.service.handle(ToService::Submit { txn: Box::new(txn.clone()), waited: false });
+            d.submit(&txn);
             d.pump();
             let big =
                 |s: &StagedRef, i: u32| s.len > 8192 && txn.copies.iter().any(|c| c.source == i);

@@ -127,6 +127,8 @@ pub struct Driver {
     pub acked: u64,
     /// Next block that was never used, for direct runs.
     fresh: u64,
+    /// Direct data of the transaction made last, not sent yet.
+    ahead: Vec<DirectRun>,
     journal_tail: u64,
     journal_head: u64,
     request: u64,
@@ -157,12 +159,28 @@ impl Driver {
             first,
             acked: first,
             fresh: 48,
+            ahead: Vec::new(),
             journal_tail: durable.journal_tail,
             journal_head: durable.journal_tail,
             request: 0,
             messages: Vec::new(),
             failed: None,
         })
+    }
+
+    /// Sends the direct data of the transaction made last.
+    pub fn send_ahead(&mut self) {
+        let runs = std::mem::take(&mut self.ahead);
+        if !runs.is_empty() {
+            let seq = TxnSeq(self.seq);
+            self.service.handle(ToService::Direct { seq, runs, waited: false });
+        }
+    }
+
+    /// Sends the transaction made last, its direct data first.
+    pub fn submit(&mut self, txn: &Transaction) {
+        self.send_ahead();
+        self.service.handle(ToService::Submit { txn: Box::new(txn.clone()), waited: false });
     }
 
     /// Takes the Service's answers.
@@ -295,7 +313,7 @@ impl Driver {
             let image = self.rng.bytes(BLOCK_SIZE);
             let at = *b as usize * BLOCK_SIZE;
             model[at..at + BLOCK_SIZE].copy_from_slice(&image);
-            txn.image_data.extend(image);
+            txn.image_data.push(block(&image));
         }
         txn.images = blocks;
     }
@@ -306,8 +324,9 @@ impl Driver {
             let data = self.rng.bytes(len as usize * BLOCK_SIZE);
             let at = self.fresh as usize * BLOCK_SIZE;
             model[at..at + data.len()].copy_from_slice(&data);
-            txn.direct.push(BlockRun { start: self.fresh, len });
-            txn.direct_data.extend(data);
+            let run = BlockRun { start: self.fresh, len };
+            txn.direct.push(run);
+            self.ahead.push(DirectRun { run, data: data.chunks(BLOCK_SIZE).map(block).collect() });
             self.fresh += len;
         }
     }
@@ -321,7 +340,7 @@ impl Driver {
             self.checkpoint(u64::MAX, Urgency::Emergency);
             self.settle();
         }
-        self.service.handle(ToService::Submit { txn: Box::new(txn), waited: false });
+        self.submit(&txn);
         self.pump();
         if self.rng.below(4) == 0 {
             let upto = self.acked.saturating_sub(self.rng.below(3));
@@ -346,4 +365,9 @@ pub fn differing(dev: &dyn Device, model: &[u8]) -> Vec<u64> {
     dev.read(0, &mut area).unwrap();
     let pairs = area.chunks(BLOCK_SIZE).zip(model.chunks(BLOCK_SIZE)).enumerate();
     pairs.filter(|(_, (a, m))| a != m).map(|(i, _)| i as u64).collect()
+}
+
+fn block(bytes: &[u8]) -> SharedBlock {
+    let bytes: [u8; BLOCK_SIZE] = bytes.try_into().expect("a block's bytes");
+    bytes.into()
 }

@@ -2,9 +2,9 @@
 //! the journal holds it.
 
 use crate::service::{Newest, Service};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, Result, corrupt};
+use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result, TxnSeq, corrupt};
 use siftfs_log::{check_transaction, max_record_len};
-use siftfs_wire::Transaction;
+use siftfs_wire::{DIRECT_MAX_BLOCKS, DirectRun, Transaction};
 
 fn bad(txn: &Transaction, why: impl Into<String>) -> Error {
     corrupt(format!("transaction {}", txn.seq.0), why)
@@ -64,12 +64,31 @@ impl Service {
 
     /// Checks the payload that only a message carries.
     pub(crate) fn validate_payload(&self, txn: &Transaction) -> Result<()> {
-        if txn.image_data.len() != txn.images.len() * BLOCK_SIZE {
+        if txn.image_data.len() != txn.images.len() {
             return Err(bad(txn, "its image data is not one block per image"));
         }
-        let direct: u64 = txn.direct.iter().map(|r| r.len * BLOCK_BYTES).sum();
-        if txn.direct_data.len() as u64 != direct {
-            return Err(bad(txn, "its direct data is not the length of its runs"));
+        if txn.direct != self.direct {
+            return Err(bad(txn, "its direct runs are not those whose data was sent"));
+        }
+        Ok(())
+    }
+
+    /// Checks data sent ahead of transaction `seq`.
+    pub(crate) fn validate_direct(&self, seq: TxnSeq, runs: &[DirectRun]) -> Result<()> {
+        let bad = |why: &str| Err(corrupt(format!("data of transaction {}", seq.0), why));
+        if seq.0 != self.newest.seq.0 + 1 {
+            return bad("it is not the next transaction");
+        }
+        let blocks = self.parts.area.len() / BLOCK_BYTES;
+        let sent: usize = runs.iter().map(|r| r.data.len()).sum();
+        if sent > DIRECT_MAX_BLOCKS {
+            return bad("it is more than one message may carry");
+        }
+        for DirectRun { run, data } in runs {
+            let end = run.start.checked_add(run.len).filter(|end| *end <= blocks);
+            if run.len == 0 || end.is_none() || run.len != data.len() as u64 {
+                return bad("a run is empty, outside the area, or not as long as its data");
+            }
         }
         Ok(())
     }

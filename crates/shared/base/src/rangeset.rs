@@ -119,6 +119,12 @@ impl RangeSet {
         out
     }
 
+    /// What both sets have.
+    pub fn intersection(&self, other: &RangeSet) -> RangeSet {
+        let both = self.iter().flat_map(|(s, e)| other.overlapping(s, e));
+        RangeSet { map: both.collect() }
+    }
+
     /// Adds every range of `other`.
     pub fn union(&mut self, other: &RangeSet) {
         for (s, e) in other.iter() {

@@ -44,3 +44,18 @@ fn agrees_with_a_naive_set() {
         }
     }
 }
+
+/// An intersection has exactly the values of both.
+#[test]
+fn an_intersection_has_what_both_have() {
+    let set = |ranges: &[(u64, u64)]| {
+        let mut set = RangeSet::new();
+        ranges.iter().for_each(|(s, e)| set.insert(*s, *e));
+        set
+    };
+    let (a, b) = (set(&[(0, 10), (20, 30), (40, 50)]), set(&[(5, 25), (29, 41), (60, 70)]));
+    let both = a.intersection(&b);
+    assert_eq!(both, set(&[(5, 10), (20, 25), (29, 30), (40, 41)]));
+    assert_eq!(both, b.intersection(&a));
+    assert!(a.intersection(&RangeSet::new()).is_empty());
+}

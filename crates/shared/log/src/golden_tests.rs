@@ -140,9 +140,8 @@ fn journal_records() {
         zeros: vec![ZeroTag { dst: 409_605, len: 4091 }],
         copies: vec![CopyTag { source: 0, data_offset: 0, dst: 409_600, len: 5 }],
         images: vec![1, 40],
-        image_data: [[1; 4096], [2; 4096]].concat(),
+        image_data: vec![[1; 4096].into(), [2; 4096].into()],
         direct: vec![BlockRun { start: 200, len: 3 }],
-        direct_data: Vec::new(),
         drops: vec![BlockRun { start: 300, len: 4 }],
     };
     let layout = JournalLayout::new(&txn).unwrap();

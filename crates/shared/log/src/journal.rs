@@ -144,7 +144,7 @@ pub fn check_transaction(txn: &Transaction) -> Result<()> {
 }
 
 /// Encodes `txn` into `buf`, which is exactly `layout.len` long; what it held before does not
-/// matter. `direct_data` is not part of the record. Returns the commit block's checksum, the
+/// matter. Returns the commit block's checksum, the
 /// successor's `prev_crc`.
 ///
 /// # Panics
@@ -157,11 +157,13 @@ pub fn encode_transaction(
     buf: &mut [u8],
 ) -> u32 {
     assert_eq!(buf.len() as u64, layout.len, "the buffer is the record");
-    assert_eq!(txn.image_data.len(), txn.images.len() * BLOCK_SIZE, "one block per image");
+    assert_eq!(txn.image_data.len(), txn.images.len(), "one block per image");
     assert!(p.pos.is_multiple_of(BLOCK_BYTES) && p.prev_end <= p.pos);
     let (descriptor, rest) = buf.split_at_mut(layout.descriptor_len as usize);
-    let (images, commit) = rest.split_at_mut(txn.image_data.len());
-    images.copy_from_slice(&txn.image_data);
+    let (images, commit) = rest.split_at_mut(txn.image_data.len() * BLOCK_SIZE);
+    for (to, image) in images.chunks_exact_mut(BLOCK_SIZE).zip(&txn.image_data) {
+        to.copy_from_slice(&image[..]);
+    }
     let crcs = images.chunks_exact(BLOCK_SIZE).map(|b| key.crc(b));
     descriptor.fill(0);
     let counts = Counts::of(txn).expect("the layout fitted");
@@ -257,7 +259,7 @@ impl JournalHeader {
 pub struct Descriptor {
     /// The fixed part.
     pub header: JournalHeader,
-    /// The transaction, `image_data` and `direct_data` empty.
+    /// The transaction, `image_data` empty.
     pub txn: Transaction,
     image_crcs: Vec<u32>,
     key: LogKey,

@@ -229,7 +229,6 @@ pub(crate) fn decode_body(
         images: images.iter().map(|i| i.0).collect(),
         image_data: Vec::new(),
         direct,
-        direct_data: Vec::new(),
         drops,
     };
     Ok((txn, images.into_iter().map(|i| i.1).collect()))

@@ -42,9 +42,8 @@ fn transaction() -> impl Strategy<Value = Transaction> {
                 zeros: zeros.into_iter().map(|(dst, len)| ZeroTag { dst, len }).collect(),
                 copies: copies.into_iter().map(copy).collect(),
                 images: images.keys().copied().collect(),
-                image_data: images.values().flat_map(|b| [*b; BLOCK_SIZE]).collect(),
+                image_data: images.values().map(|b| [*b; BLOCK_SIZE].into()).collect(),
                 direct,
-                direct_data: Vec::new(),
                 drops,
             }
         },
@@ -68,7 +67,7 @@ proptest! {
     fn transactions_come_back(txn in transaction()) {
         let bytes = encode(&txn);
         let got = decode_journal_record(&bytes, &KEY, P.pos, MAX).unwrap().unwrap();
-        prop_assert_eq!(got.images, &txn.image_data[..]);
+        prop_assert_eq!(got.images, txn.image_data.iter().flat_map(|b| **b).collect::<Vec<u8>>());
         prop_assert_eq!(got.descriptor.header.params, P);
         prop_assert_eq!(got.descriptor.header.end(), P.pos + bytes.len() as u64);
         let mut back = got.descriptor.txn;
@@ -98,7 +97,7 @@ fn every_bit_of_a_small_record_counts() {
         seq: TxnSeq(1),
         lane_upto: vec![0],
         images: vec![7],
-        image_data: vec![1; BLOCK_SIZE],
+        image_data: vec![[1; BLOCK_SIZE].into()],
         ..Default::default()
     };
     let good = encode(&txn);

@@ -19,7 +19,7 @@ impl Writer<'_> {
             seq: TxnSeq(self.seq),
             lane_upto: vec![0],
             images: (0..images).collect(),
-            image_data: vec![self.seq as u8; images as usize * BLOCK_SIZE],
+            image_data: vec![[self.seq as u8; BLOCK_SIZE].into(); images as usize],
             ..Default::default()
         };
         let layout = JournalLayout::new(&txn).unwrap();

@@ -4,10 +4,13 @@
 //! One Runtime speaks to one Service over an ordered link. The Service answers every
 //! [`ToService`] with one or more [`FromService`]; sequence numbers and credits only grow.
 
-use siftfs_base::{BlockNr, BlockRun, Epoch, LaneId, Lsn, TxnSeq};
+use siftfs_base::{BlockNr, BlockRun, Epoch, LaneId, Lsn, SharedBlock, TxnSeq};
 
 /// Version of this message set.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Blocks of data one [`ToService::Direct`] carries at most.
+pub const DIRECT_MAX_BLOCKS: usize = 1024;
 
 /// A staged transaction named by a background journal transaction (SIFT §3.2.4): where its
 /// record lies and what proves that it is the one meant.
@@ -50,8 +53,9 @@ pub struct ZeroTag {
 
 /// A background journal transaction, handed over as one snapshot (SIFT §3.2.7).
 ///
-/// Meaning, in this order: `direct` runs are written to the area and flushed before the
-/// transaction commits (rule R20); then zero tags, copy tags and images apply, in this order.
+/// Meaning, in this order: `direct` runs, whose bytes went ahead in [`ToService::Direct`], are in
+/// the area and flushed before the transaction commits (rule R20); then zero tags, copy tags and
+/// images apply, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// Sequence number, one more than the previous transaction's.
@@ -72,14 +76,22 @@ pub struct Transaction {
     pub copies: Vec<CopyTag>,
     /// Destination of each image in `image_data`, ascending, without duplicates.
     pub images: Vec<BlockNr>,
-    /// Metadata block images, one block each, in the order of `images`.
-    pub image_data: Vec<u8>,
-    /// Newly allocated runs whose unsynced data goes straight to the area.
+    /// Metadata block images in the order of `images`; not copied until they are encoded.
+    pub image_data: Vec<SharedBlock>,
+    /// Newly allocated runs whose unsynced data went straight to the area: exactly the runs of
+    /// this transaction's [`ToService::Direct`] messages, in their order.
     pub direct: Vec<BlockRun>,
-    /// The data of `direct`, run after run, whole blocks.
-    pub direct_data: Vec<u8>,
     /// Area blocks freed by this transaction: older intervals on them are dead (rule R22).
     pub drops: Vec<BlockRun>,
+}
+
+/// Data that goes straight to its home in the area.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectRun {
+    /// Where.
+    pub run: BlockRun,
+    /// One block each.
+    pub data: Vec<SharedBlock>,
 }
 
 /// How urgent a checkpoint is; each kind has its own gate (SIFT §4.2.5).
@@ -102,6 +114,16 @@ pub enum ToService {
         volume: [u8; 16],
         /// The Runtime's epoch; uncommitted transactions of older epochs are dropped (rule R9).
         epoch: Epoch,
+    },
+    /// Write these runs to the area now: data of the transaction `seq`, which has not been
+    /// submitted yet, in blocks that nothing durable refers to. No answer; an error latches.
+    Direct {
+        /// The transaction that will list the runs.
+        seq: TxnSeq,
+        /// What to write where.
+        runs: Vec<DirectRun>,
+        /// A foreground caller waits.
+        waited: bool,
     },
     /// Journal this transaction. Every staged transaction it names is already flushed (rule R4).
     Submit {

@@ -162,8 +162,8 @@ fn r19_stable_buffers() {
     thread::scope(|scope| {
         let (service, stop) = (b.service.clone(), &stop);
         scope.spawn(move || {
-            for round in 2u8.. {
-                let data = vec![round.max(2); 64 << 10];
+            for round in (2u8..=255).cycle() {
+                let data = vec![round; 64 << 10];
                 let req = Request::Write { ino, offset: 0, data, append: false, kill_priv: false };
                 service.call(SessionId(1), &Credentials::default(), req).expect("write");
                 if stop.load(Ordering::Relaxed) {

@@ -1,0 +1,355 @@
+//! Assembly's first stage, fetch: unsynced data that is due becomes staged transactions, or goes
+//! straight to new blocks of the area, one bounded step under the state lock at a time (rule R20).
+
+use crate::assembly::{Handoff, Owed};
+use crate::capture::{Outcome, Selection, Staged};
+use crate::sequencer::Sequencer;
+use crate::state::State;
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, InodeNr, RangeSet, Result};
+use siftfs_ext4::Mapping;
+use siftfs_wire::DirectRun;
+use std::collections::BTreeSet;
+
+/// Bytes one transaction writes straight to the area at most.
+const DIRECT_MAX: usize = 16 << 20;
+
+/// ... and with what must not stay behind (rule R20; `little_unsynced` bounds that).
+const MUST_MAX: usize = 4 * DIRECT_MAX;
+
+/// Blocks of one direct run at most, and of one step.
+const STEP_BLOCKS: u64 = 256;
+
+/// Steps that one inode gets in one transaction: a writer that dirties its data again and again
+/// must not hold the others' up.
+const STEPS_MAX: u32 = 1024;
+
+/// Runs written ahead for the running transaction, which will list them.
+#[derive(Default)]
+pub struct Pushed {
+    /// In the order of their hand-over.
+    pub runs: Vec<BlockRun>,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+/// How far pushing an inode's data came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A step's worth; there may be more.
+    More,
+    /// Nothing that is owed is left.
+    All,
+    /// The rest finds no room in this transaction.
+    NoRoom,
+}
+
+impl State {
+    /// One step for what an inode owes: a record's worth of overwrites, or, once there are none, a
+    /// step's worth of data for new blocks. On an error the records in `out` must be written all
+    /// the same.
+    pub fn push_step(
+        &mut self,
+        seq: &Sequencer,
+        owed: &mut Owed,
+        out: &mut Handoff,
+    ) -> Result<Progress> {
+        let Some(node) = self.nodes.get(&owed.ino) else { return Ok(Progress::All) };
+        // Bytes that were dirty before and are clean now are owed no more, dirtied again or not.
+        owed.ranges = owed.ranges.intersection(&node.dirty);
+        if owed.ranges.is_empty() {
+            return Ok(Progress::All);
+        }
+        owed.steps += 1;
+        if owed.steps > STEPS_MAX {
+            return Ok(Progress::NoRoom);
+        }
+        let overwrites = self.overwrites(owed.ino)?;
+        let progress = match self.record_sized(&overwrites).first() {
+            None => self.push_direct(owed.ino, STEP_BLOCKS, out)?,
+            Some(part) => {
+                let done = self.stage_permissions(seq, &mut out.staged);
+                match done.and_then(|()| self.stage_part(seq, owed.ino, part, &mut out.staged)) {
+                    Ok(true) => Progress::More,
+                    Ok(false) | Err(Error::NeedsProgress(_)) => Progress::NoRoom,
+                    Err(e) => return Err(e),
+                }
+            }
+        };
+        if progress == Progress::More {
+            owed.ranges = owed.ranges.intersection(&self.node(owed.ino).dirty);
+        }
+        Ok(progress)
+    }
+
+    /// Pushed overwrites of blocks that have a home, or whose home a record names, become staged
+    /// transactions (rule R20). What cannot be staged now stays dirty; what must not stay behind
+    /// is answered separately, to be written elsewhere.
+    pub fn stage_overwrites(
+        &mut self,
+        seq: &Sequencer,
+        due: &[InodeNr],
+        left: &mut BTreeSet<InodeNr>,
+        staged: &mut Vec<Staged>,
+    ) -> Result<Vec<InodeNr>> {
+        let mut elsewhere = Vec::new();
+        for &ino in due {
+            let overwrites = self.overwrites(ino)?;
+            if overwrites.is_empty() {
+                continue;
+            }
+            let done = self.stage_permissions(seq, staged);
+            match done.and_then(|()| self.stage_parts(seq, ino, &overwrites, staged)) {
+                Ok(true) => {}
+                Ok(false) | Err(Error::NeedsProgress(_)) => {
+                    if self.node(ino).push_next {
+                        elsewhere.push(ino);
+                    } else {
+                        left.insert(ino);
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(elsewhere)
+    }
+
+    /// Stages one inode's overwrites in records of a size; false if not all of them found room.
+    fn stage_parts(
+        &mut self,
+        seq: &Sequencer,
+        ino: InodeNr,
+        overwrites: &RangeSet,
+        staged: &mut Vec<Staged>,
+    ) -> Result<bool> {
+        for part in self.record_sized(overwrites) {
+            if !self.stage_part(seq, ino, &part, staged)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Stages one record's worth; false if it cannot be.
+    fn stage_part(
+        &mut self,
+        seq: &Sequencer,
+        ino: InodeNr,
+        part: &RangeSet,
+        staged: &mut Vec<Staged>,
+    ) -> Result<bool> {
+        match self.stage(seq, ino, false, &Selection::Only(part))? {
+            Outcome::Staged(s) => staged.push(s),
+            Outcome::Nothing(_) => {}
+            Outcome::FullCommit(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Overwrites that found no room in a lane but must be in this cut lose their old home: their
+    /// blocks, complete in the cache, go straight to new ones (rule R20), and the old ones are
+    /// freed by the same transaction. False if there is no space for that.
+    pub fn move_home(&mut self, ino: InodeNr) -> Result<bool> {
+        let mut blocks = crate::file::pages_of(&self.node(ino).dirty);
+        for (s, e) in self.direct_blocks(ino)?.iter() {
+            blocks.remove(s, e);
+        }
+        if self.spendable() < blocks.total() + 2 {
+            return Ok(false);
+        }
+        for (s, e) in blocks.iter() {
+            self.node_mut(ino).overlay.remove(s * BLOCK_BYTES, e * BLOCK_BYTES);
+            let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+            while !self.fs.remove(&mut self.meta, &mut node.inode, s, e, 1024)?.done {}
+            self.remapped(ino);
+        }
+        Ok(true)
+    }
+
+    /// Cuts ranges into parts that one record, and the running transaction, can hold.
+    fn record_sized(&self, ranges: &RangeSet) -> Vec<RangeSet> {
+        let max = self.lanes[0].max_record() / 2;
+        let most_ranges = (self.max_transaction_blocks() / 4).max(1);
+        let mut parts = Vec::new();
+        let mut part = RangeSet::new();
+        let mut room = max;
+        for (start, end) in ranges.iter() {
+            let mut at = start;
+            while at < end {
+                let take = (end - at).min(room);
+                part.insert(at, at + take);
+                at += take;
+                room -= take;
+                // Every range costs an item and perhaps a checksum.
+                room = room.saturating_sub(64);
+                if room == 0 || part.ranges() >= most_ranges {
+                    parts.push(std::mem::take(&mut part));
+                    room = max;
+                }
+            }
+        }
+        if !part.is_empty() {
+            parts.push(part);
+        }
+        parts
+    }
+
+    /// The inode's dirty bytes that may not go straight to the area. A record of them may be
+    /// durable while the transaction is not, and it extends the file: so it takes along whatever is
+    /// dirty between the journaled size and its own end.
+    fn overwrites(&mut self, ino: InodeNr) -> Result<RangeSet> {
+        let mut out = self.node(ino).dirty.clone();
+        for (start, end) in self.direct_blocks(ino)?.iter() {
+            out.remove(start * BLOCK_BYTES, end * BLOCK_BYTES);
+        }
+        let node = self.node(ino);
+        let from = node.inode.size / BLOCK_BYTES * BLOCK_BYTES;
+        if let Some(end) = out.max_end().filter(|end| *end > node.inode.size) {
+            for (s, e) in node.dirty.overlapping(from, end) {
+                out.insert(s, e);
+            }
+        }
+        Ok(one_per_page(&out))
+    }
+
+    /// Dirty file blocks whose data may go straight to the area: no record names the block, and it
+    /// has no home or an unwritten one.
+    fn direct_blocks(&mut self, ino: InodeNr) -> Result<RangeSet> {
+        let node = self.nodes.get(&ino).expect("dirty inodes stay in memory");
+        let mut out = RangeSet::new();
+        for (start, end) in crate::file::pages_of(&node.dirty).iter() {
+            let mut block = start;
+            while block < end {
+                let (ok, len) =
+                    match self.fs.map(&mut self.meta, &node.inode, block, end - block)? {
+                        Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
+                        Mapping::Hole { len } => (true, len),
+                    };
+                let stop = block + len.clamp(1, end - block);
+                if ok {
+                    out.insert(block, stop);
+                }
+                block = stop;
+            }
+        }
+        let taken: Vec<(u64, u64)> = out
+            .iter()
+            .flat_map(|(s, e)| node.overlay.overlapping(s * BLOCK_BYTES, e * BLOCK_BYTES))
+            .map(|(s, e, _, _)| (s / BLOCK_BYTES, e.div_ceil(BLOCK_BYTES)))
+            .collect();
+        for (s, e) in taken {
+            out.remove(s, e);
+        }
+        Ok(out)
+    }
+
+    /// Pushes at most `most` blocks of the inode's data that may be written in place. Nothing of
+    /// it is to be staged, or that has found no room.
+    pub fn push_direct(&mut self, ino: InodeNr, most: u64, out: &mut Handoff) -> Result<Progress> {
+        if !self.nodes.contains_key(&ino) {
+            return Ok(Progress::All);
+        }
+        let mut left = most;
+        for (start, end) in self.direct_blocks(ino)?.iter() {
+            let mut block = start;
+            while block < end {
+                let room = self.direct_room(ino);
+                if room.min(left) == 0 {
+                    self.reached(ino, block, left < most);
+                    return Ok(if room == 0 { Progress::NoRoom } else { Progress::More });
+                }
+                let want = (end - block).min(room).min(left).min(STEP_BLOCKS);
+                let run = self.direct_home(ino, block, want)?;
+                self.hand_direct(ino, block, run, out);
+                block += run.len;
+                left -= run.len;
+            }
+        }
+        let node = self.node_mut(ino);
+        if !node.dirty.is_empty() {
+            return Ok(Progress::NoRoom);
+        }
+        node.inode.size = node.inode.size.max(node.size);
+        self.mark_inode(ino);
+        Ok(Progress::All)
+    }
+
+    /// Blocks of the inode's data that this transaction still takes.
+    fn direct_room(&mut self, ino: InodeNr) -> u64 {
+        let must = self.node(ino).push_next;
+        if !must && self.room_in_transaction(16).is_err() {
+            return 0;
+        }
+        let most = if must { MUST_MAX } else { DIRECT_MAX };
+        (most.saturating_sub(self.pushed.bytes) / BLOCK_SIZE) as u64
+    }
+
+    /// Pushing stops before `block`. Blocks come in order, so all below it is as durable as the
+    /// transaction.
+    fn reached(&mut self, ino: InodeNr, block: u64, progress: bool) {
+        if progress {
+            let node = self.node_mut(ino);
+            node.inode.size = node.inode.size.max(node.size.min(block * BLOCK_BYTES));
+            self.mark_inode(ino);
+        }
+    }
+
+    fn direct_home(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
+        let node = self.nodes.get(&ino).expect("checked by the caller");
+        let run = match self.fs.map(&mut self.meta, &node.inode, block, want)? {
+            Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, want))?,
+            Mapping::Mapped { pblk, len, unwritten } => {
+                assert!(unwritten, "written blocks are staged, not pushed");
+                let len = len.clamp(1, want);
+                let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+                self.fs.mark_written(&mut self.meta, &mut node.inode, block, len)?;
+                BlockRun { start: pblk, len }
+            }
+        };
+        self.remapped(ino);
+        self.note_tree(ino);
+        Ok(run)
+    }
+
+    /// The pages of one run leave with this step; the cache keeps them until the transaction is
+    /// durable.
+    fn hand_direct(&mut self, ino: InodeNr, block: u64, run: BlockRun, out: &mut Handoff) {
+        let page = |i| self.pages.peek(ino, i).expect("dirty pages stay cached").data.clone();
+        let data: Vec<_> = (block..block + run.len).map(page).collect();
+        let (start, end) = (block * BLOCK_BYTES, (block + run.len) * BLOCK_BYTES);
+        let node = self.node_mut(ino);
+        let moved: Vec<(u64, u64)> = node.dirty.overlapping(start, end).collect();
+        for &(s, e) in &moved {
+            node.pushing.insert(s, e);
+        }
+        self.forget_dirty(ino, start, end);
+        self.in_flight.push(ino);
+        self.pushed.bytes += data.len() * BLOCK_SIZE;
+        match (out.direct.last_mut(), self.pushed.runs.last_mut()) {
+            (Some(last), Some(listed))
+                if last.run.end() == run.start && last.run.len + run.len <= STEP_BLOCKS =>
+            {
+                last.run.len += run.len;
+                listed.len += run.len;
+                last.data.extend(data);
+            }
+            _ => {
+                out.direct.push(DirectRun { run, data });
+                self.pushed.runs.push(run);
+            }
+        }
+    }
+}
+
+/// At most one range per page: what lies between two dirty ranges of a page is in the cache and
+/// current, and carrying it costs less than describing the gaps.
+pub fn one_per_page(ranges: &RangeSet) -> RangeSet {
+    let mut out = ranges.clone();
+    let mut last: Option<u64> = None;
+    for (start, end) in ranges.iter() {
+        if let Some(before) = last.filter(|b| (b - 1) / BLOCK_BYTES == start / BLOCK_BYTES) {
+            out.insert(before, start);
+        }
+        last = Some(end);
+    }
+    out
+}
