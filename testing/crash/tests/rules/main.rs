@@ -8,6 +8,7 @@ mod durability;
 mod log;
 mod medium;
 mod names;
+mod orphans;
 mod space;
 
 use siftfs_crash::{Back, Bench};
