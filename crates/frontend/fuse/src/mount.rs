@@ -49,7 +49,7 @@ impl Default for MountOptions {
             nodev: false,
             noexec: false,
             sync: false,
-            threads: 4,
+            threads: 2,
         }
     }
 }
