@@ -36,7 +36,10 @@ pub struct Driver {
 
 enum Kind {
     Inline(Box<Mutex<Service>>),
-    Thread { queue: Mutex<Option<SyncSender<ToService>>>, thread: Mutex<Option<JoinHandle<Service>>> },
+    Thread {
+        queue: Mutex<Option<SyncSender<ToService>>>,
+        thread: Mutex<Option<JoinHandle<Service>>>,
+    },
 }
 
 fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -172,7 +172,8 @@ impl State {
         }
         for ino in due {
             // What could not be staged must not be overtaken by what lies behind it.
-            if !left.contains(&ino) && self.push_direct(ino, u64::MAX, &mut a.out)? != Progress::All {
+            if !left.contains(&ino) && self.push_direct(ino, u64::MAX, &mut a.out)? != Progress::All
+            {
                 left.insert(ino);
             }
         }
