@@ -189,6 +189,11 @@ impl State {
 
     /// Writes dirty inodes and the superblock into their cached blocks.
     fn write_back_inodes(&mut self) -> Result<()> {
+        for ino in &self.in_flight {
+            if let Some(node) = self.nodes.get_mut(ino) {
+                node.inode.size = node.inode.size.max(std::mem::take(&mut node.pushed_size));
+            }
+        }
         for ino in std::mem::take(&mut self.inode_dirty) {
             if let Some(node) = self.nodes.get_mut(&ino) {
                 // With no dirty byte left (truncated, punched), nothing is ahead of its data.

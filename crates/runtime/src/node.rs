@@ -63,6 +63,9 @@ pub struct Node {
     pub inode: Inode,
     /// The size the application sees, in bytes.
     pub size: u64,
+    /// Up to here the running transaction has the data, by what was sent to the area ahead of it;
+    /// the journaled size follows at its cut, not before: a staged transaction carries that size.
+    pub pushed_size: u64,
     /// Directory through which it was last found; for permission closures (rule R17).
     pub parent: Option<InodeNr>,
     /// Open handles.
@@ -100,6 +103,7 @@ impl Node {
         Self {
             inode,
             size,
+            pushed_size: 0,
             parent: None,
             opens: 0,
             delta: Delta::default(),

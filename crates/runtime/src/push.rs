@@ -4,7 +4,7 @@
 use crate::assembly::{Handoff, Owed};
 use crate::capture::{Outcome, Selection, Staged};
 use crate::sequencer::Sequencer;
-use crate::state::State;
+use crate::state::{NEEDS_COMMIT, State};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, InodeNr, RangeSet, Result};
 use siftfs_ext4::Mapping;
 use siftfs_wire::DirectRun;
@@ -66,6 +66,8 @@ impl State {
         let overwrites = self.overwrites(owed.ino)?;
         let progress = match self.record_sized(&overwrites).first() {
             None => self.push_direct(owed.ino, STEP_BLOCKS, out)?,
+            // A record of its own cannot name a file that only this transaction creates.
+            Some(_) if self.names.creates(owed.ino) => Progress::NoRoom,
             Some(part) => {
                 let done = self.stage_permissions(seq, &mut out.staged);
                 match done.and_then(|()| self.stage_part(seq, owed.ino, part, &mut out.staged)) {
@@ -97,7 +99,11 @@ impl State {
             if overwrites.is_empty() {
                 continue;
             }
-            let done = self.stage_permissions(seq, staged);
+            let done = if self.names.creates(ino) {
+                Err(Error::NeedsProgress(NEEDS_COMMIT))
+            } else {
+                self.stage_permissions(seq, staged)
+            };
             match done.and_then(|()| self.stage_parts(seq, ino, &overwrites, staged)) {
                 Ok(true) => {}
                 Ok(false) | Err(Error::NeedsProgress(_)) => {
@@ -195,7 +201,7 @@ impl State {
 
     /// The inode's dirty bytes that may not go straight to the area. A record of them may be
     /// durable while the transaction is not, and it extends the file: so it takes along whatever is
-    /// dirty between the journaled size and its own end.
+    /// not durable between the journaled size and its own end.
     fn overwrites(&mut self, ino: InodeNr) -> Result<RangeSet> {
         let mut out = self.node(ino).dirty.clone();
         for (start, end) in self.direct_blocks(ino)?.iter() {
@@ -204,7 +210,7 @@ impl State {
         let node = self.node(ino);
         let from = node.inode.size / BLOCK_BYTES * BLOCK_BYTES;
         if let Some(end) = out.max_end().filter(|end| *end > node.inode.size) {
-            for (s, e) in node.dirty.overlapping(from, end) {
+            for (s, e) in node.undurable().overlapping(from, end) {
                 out.insert(s, e);
             }
         }
@@ -268,7 +274,7 @@ impl State {
         if !node.dirty.is_empty() {
             return Ok(Progress::NoRoom);
         }
-        node.inode.size = node.inode.size.max(node.size);
+        node.pushed_size = node.size;
         self.mark_inode(ino);
         Ok(Progress::All)
     }
@@ -288,7 +294,7 @@ impl State {
     fn reached(&mut self, ino: InodeNr, block: u64, progress: bool) {
         if progress {
             let node = self.node_mut(ino);
-            node.inode.size = node.inode.size.max(node.size.min(block * BLOCK_BYTES));
+            node.pushed_size = node.pushed_size.max(node.size.min(block * BLOCK_BYTES));
             self.mark_inode(ino);
         }
     }

@@ -54,6 +54,7 @@ impl State {
             let min = node.delta.min_size.map_or(size, |m| m.min(size));
             node.delta.min_size = Some(min);
             node.inode.size = node.inode.size.min(size);
+            node.pushed_size = node.pushed_size.min(size);
             node.size = size;
             node.push_next |= push;
             node.trunc_pending = true;
