@@ -157,6 +157,7 @@ impl Volume {
             ops_cut: replayed.ops_cut,
             staged_cut: replayed.staged_cut,
             lane_upto: pair.driver.with_inline(|s| s.durable().lane_tails.clone()),
+            applied: false,
         };
         pair.runtime.begin_recovery(base);
         let total = found.len() as u64;

@@ -468,6 +468,7 @@ impl State {
             ops_cut: Lsn(self.lsn),
             staged_cut: Lsn(self.lsn),
             lane_upto: self.lanes.iter().map(|l| l.head).collect(),
+            applied: true,
         };
         let cut = self.recovery.clone().unwrap_or(live);
         for ino in std::mem::take(&mut self.delta_dirty) {

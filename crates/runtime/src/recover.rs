@@ -31,6 +31,8 @@ pub struct RecoveryCut {
     pub staged_cut: Lsn,
     /// Lane positions up to which records are applied.
     pub lane_upto: Vec<u64>,
+    /// No record is left to apply: what has no name now gets none.
+    pub applied: bool,
 }
 
 impl Runtime {
@@ -79,7 +81,9 @@ impl Runtime {
             st.lsn = upto.0;
             let cut = st.recovery.as_mut().expect("begin_recovery comes first");
             (cut.ops_cut, cut.staged_cut) = (upto, upto);
-            st.orphans.len() as u64
+            cut.applied = true;
+            let named = |i: &&InodeNr| st.nodes.get(i).is_some_and(|n| n.inode.nlink > 0);
+            (st.orphans.len() - st.orphans.iter().filter(named).count()) as u64
         };
         self.settle()?;
         Ok(orphans)

@@ -279,6 +279,10 @@ impl State {
 
     /// Frees queued inodes as far as the running transaction has room.
     pub fn run_evictions(&mut self) -> Result<()> {
+        // A record to come may speak of them, or give one a name.
+        if self.recovery.as_ref().is_some_and(|r| !r.applied) {
+            return Ok(());
+        }
         while let Some(ino) = self.evict_queue.pop_front() {
             if !self.orphans.contains(&ino) {
                 continue;
