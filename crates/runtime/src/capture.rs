@@ -152,7 +152,8 @@ impl State {
             Selection::Only(ranges) => !ranges.is_empty(),
         };
         // Nobody's fsync owes the bytes of an unlinked file, but memory may have to be freed of them.
-        let dead = node.inode.nlink == 0 && matches!(selection, Selection::All);
+        // A file that may still get a name is none of these.
+        let dead = node.inode.nlink == 0 && !node.linkable && matches!(selection, Selection::All);
         if ops.is_empty() && perms.is_empty() && (dead || quiet && !dirty) {
             return Ok(Ok(None));
         }

@@ -52,6 +52,7 @@ impl FileService for Runtime {
                 Ok(Reply::Done)
             }),
             R::Create { parent, name, perm } => self.create_open(cred, parent, &name, perm),
+            R::TmpFile { parent, perm } => self.create_unnamed(cred, parent, perm),
             R::Open { ino, write, truncate, kill_priv } => {
                 self.open_file(ino, write, truncate, kill_priv)
             }
@@ -190,6 +191,20 @@ impl Runtime {
         self.mutate(|st| {
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
             let ino = st.make(cred, parent, name, mode, 0, &[])?;
+            let handle = st.open(ino);
+            let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
+            Ok(Reply::Created { attr, handle })
+        })
+    }
+
+    fn create_unnamed(&self, cred: &Credentials, parent: InodeNr, perm: u16) -> Result<Reply> {
+        self.mutate(|st| {
+            st.load_dir(parent)?;
+            let mode = mode_of(FileKind::Regular) | perm & 0o7777;
+            let (mode, gid) = st.inherit(parent, mode, cred.gid, false);
+            let time = st.now();
+            let new = NewInode { number: None, mode, uid: cred.uid, gid, rdev: 0, target: &[] };
+            let ino = st.create_unnamed(parent, &new, time)?;
             let handle = st.open(ino);
             let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
             Ok(Reply::Created { attr, handle })

@@ -1,6 +1,6 @@
 //! Operations on names: what live requests and recovery both call.
 
-use crate::state::State;
+use crate::state::{OP_BLOCKS, State};
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
 use siftfs_ext4::Inode;
 use siftfs_ext4::format::{S_IFDIR, S_IFLNK, S_IFMT};
@@ -167,6 +167,40 @@ impl State {
         Ok(ino)
     }
 
+    /// Makes an inode without a name, which [`State::link`] may give one. In the log it is what
+    /// recovery knows: a file made and removed in one step, under a name that nobody sees.
+    pub fn create_unnamed(
+        &mut self,
+        dir: InodeNr,
+        new: &NewInode<'_>,
+        time: Timestamp,
+    ) -> Result<InodeNr> {
+        self.require_live_dir(dir)?;
+        // Both halves or none: room for the second is looked for before the first.
+        let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
+        self.room_in_transaction(2 * OP_BLOCKS + cost.dirtied as usize)?;
+        let name = self.unused_name(dir)?;
+        let inode = &self.node(dir).inode;
+        let (mtime, ctime) = (inode.mtime, inode.ctime);
+        let ino = self.create(dir, &name, new, time)?;
+        self.unlink_found(dir, &name, ino, time)?;
+        self.node_mut(ino).linkable = true;
+        let inode = &mut self.node_mut(dir).inode;
+        (inode.mtime, inode.ctime) = (mtime, ctime);
+        Ok(ino)
+    }
+
+    fn unused_name(&mut self, dir: InodeNr) -> Result<Vec<u8>> {
+        let mut number = self.lsn;
+        loop {
+            let name = format!(".siftfs-unnamed-{number:x}").into_bytes();
+            if self.lookup(dir, &name)?.is_none() {
+                return Ok(name);
+            }
+            number += 1;
+        }
+    }
+
     fn build_inode(
         &mut self,
         ino: InodeNr,
@@ -202,7 +236,8 @@ impl State {
         if inode.is_dir() {
             return Err(errno(libc::EPERM));
         }
-        if inode.nlink == 0 {
+        let first = inode.nlink == 0;
+        if first && !self.replaying && !self.node(ino).linkable {
             return Err(errno(libc::ENOENT));
         }
         if self.lookup(dir, name)?.is_some() {
@@ -217,8 +252,11 @@ impl State {
         node.inode.inc_nlink();
         node.inode.ctime = time;
         // Several parents from now on: the one known no longer stands for all (rule R17).
-        node.parent = None;
+        node.parent = first.then_some(dir);
         self.mark_inode(ino);
+        if first {
+            self.no_orphan(ino)?;
+        }
         self.dir_changed(dir, time);
         self.log_name_op(time, NameOpKind::Link { dir, name: name.to_vec(), ino }, false);
         Ok(())
@@ -231,11 +269,22 @@ impl State {
             return Err(errno(libc::EISDIR));
         }
         self.begin(0)?;
+        self.unlink_found(dir, name, ino, time)?;
+        Ok(ino)
+    }
+
+    fn unlink_found(
+        &mut self,
+        dir: InodeNr,
+        name: &[u8],
+        ino: InodeNr,
+        time: Timestamp,
+    ) -> Result<()> {
         self.remove_entry(dir, name)?;
         self.dir_changed(dir, time);
         self.drop_link(ino, time)?;
         self.log_name_op(time, NameOpKind::Unlink { dir, name: name.to_vec(), ino }, false);
-        Ok(ino)
+        Ok(())
     }
 
     /// Removes an empty directory.
@@ -294,6 +343,19 @@ impl State {
         self.mark_inode(ino);
         self.queue_if_unreferenced(ino);
         Ok(())
+    }
+
+    /// An inode without a name got one.
+    fn no_orphan(&mut self, ino: InodeNr) -> Result<()> {
+        self.node_mut(ino).linkable = false;
+        // A truncation that is not finished keeps it on the list. Whether there is one, recovery
+        // does not know: it leaves the inode there for the end, when that is looked for.
+        if self.replaying || self.node(ino).trunc_pending {
+            return Ok(());
+        }
+        self.orphans.remove(&ino);
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.fs.orphan_remove(&mut self.meta, &node.inode)
     }
 
     /// Renames; the reply names nothing, the displaced inode is dealt with here.

@@ -94,6 +94,8 @@ pub struct Node {
     /// Extents beyond the size are still to be removed (a truncation too large for one
     /// transaction).
     pub trunc_pending: bool,
+    /// Made without a name, and may still get one.
+    pub linkable: bool,
 }
 
 impl Node {
@@ -117,6 +119,7 @@ impl Node {
             staged: Lsn(0),
             map_version,
             trunc_pending: false,
+            linkable: false,
         }
     }
 

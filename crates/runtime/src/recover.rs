@@ -81,7 +81,8 @@ impl Runtime {
             st.lsn = upto.0;
             let cut = st.recovery.as_mut().expect("begin_recovery comes first");
             (cut.ops_cut, cut.staged_cut) = (upto, upto);
-            st.orphans.len() as u64
+            let named = |i: &&InodeNr| st.nodes.get(i).is_some_and(|n| n.inode.nlink > 0);
+            (st.orphans.len() - st.orphans.iter().filter(named).count()) as u64
         };
         self.settle()?;
         Ok(orphans)

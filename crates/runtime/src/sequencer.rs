@@ -19,8 +19,9 @@ struct State {
     durable: Lsn,
     /// Somebody is flushing.
     flushing: bool,
-    /// Callers inside `wait_durable`.
-    waiting: usize,
+    /// What each caller inside `wait_durable` waits for. Some may be durable already: their callers
+    /// have been told and have not run yet.
+    waiting: Vec<Lsn>,
     /// Callers that shared each of the last flushes, newest first: `gather` hopes for the most.
     last_groups: [usize; 8],
     /// First failure; nothing is promised after it (rule R21).
@@ -31,6 +32,11 @@ impl State {
     /// Every record up to this LSN has been written.
     fn written(&self) -> Lsn {
         self.in_flight.first().map_or(self.published, |l| Lsn(l.0 - 1))
+    }
+
+    /// Callers that a flush would serve.
+    fn in_need(&self) -> usize {
+        self.waiting.iter().filter(|lsn| **lsn > self.durable).count()
     }
 }
 
@@ -95,7 +101,7 @@ impl Sequencer {
     /// Queue depths: records being written, and callers waiting for durability.
     pub fn depths(&self) -> (usize, usize) {
         let st = self.lock();
-        (st.in_flight.len(), st.waiting)
+        (st.in_flight.len(), st.waiting.len())
     }
 
     /// Newest LSN known durable.
@@ -123,7 +129,10 @@ impl Sequencer {
     /// written and nobody flushing flushes for all.
     pub fn wait_durable(&self, lsn: Lsn, mut flush: impl FnMut() -> Result<()>) -> Result<()> {
         let mut st = self.lock();
-        st.waiting += 1;
+        if st.durable >= lsn {
+            return Ok(());
+        }
+        st.waiting.push(lsn);
         if st.flushing {
             self.changed.notify_all();
         }
@@ -141,7 +150,7 @@ impl Sequencer {
             st.flushing = true;
             st = self.gather(st);
             let target = st.written();
-            let group = st.waiting;
+            let group = st.in_need();
             drop(st);
             let outcome = flush();
             st = self.lock();
@@ -156,13 +165,14 @@ impl Sequencer {
             }
             self.tell(&st);
         };
-        st.waiting -= 1;
+        let at = st.waiting.iter().position(|l| *l == lsn).expect("entered above");
+        st.waiting.swap_remove(at);
         result
     }
 
     /// Wakes waiters; nobody waits in the common case, and then no system call is made.
     fn tell(&self, st: &State) {
-        if st.waiting > 0 {
+        if !st.waiting.is_empty() {
             self.changed.notify_all();
         }
     }
@@ -178,7 +188,7 @@ impl Sequencer {
             return st;
         }
         let deadline = std::time::Instant::now() + self.wait;
-        while st.waiting < want || st.written() < st.published {
+        while st.in_need() < want || st.written() < st.published {
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             if left.is_zero() || st.failed.is_some() {
                 break;

@@ -298,8 +298,9 @@ fn shared_flushes(group_wait_us: u64) -> f64 {
 fn four_threads_share_flushes() {
     let plain = shared_flushes(0);
     assert!(plain <= 0.55, "{plain:.3} flushes per fsync");
-    // Twice the flush bounds the wait; it ends as soon as the others are there.
-    let waiting = shared_flushes(2000);
+    // The wait ends as soon as the others are there. Its bound is what a busy machine may keep a
+    // thread from running for, not what it costs.
+    let waiting = shared_flushes(20_000);
     assert!(waiting <= 0.35, "{waiting:.3} flushes per fsync with the adaptive wait");
 }
 

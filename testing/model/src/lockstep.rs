@@ -177,6 +177,7 @@ impl<'a> Lockstep<'a> {
             | Request::Symlink { parent, .. }
             | Request::Unlink { parent, .. }
             | Request::RemoveDir { parent, .. }
+            | Request::TmpFile { parent, .. }
             | Request::Create { parent, .. } => there(parent)?,
             Request::Link { ino, parent, .. } => {
                 there(ino)?;

@@ -223,6 +223,7 @@ impl Model {
             | Request::RemoveDir { .. }
             | Request::Rename { .. }
             | Request::Create { .. }
+            | Request::TmpFile { .. }
             | Request::OpenDir { .. }
             | Request::ReadDir { .. } => self.exec_name(cred, req, fresh, fx),
             Request::Open { .. }

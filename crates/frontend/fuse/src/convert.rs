@@ -1,8 +1,7 @@
 //! Numbers as the kernel's FUSE protocol has them, and as the file protocol has them.
 
-use siftfs_base::{Error, InodeNr, Result, Timestamp, errno};
+use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{Allocate, FileKind, ROOT_INO, RenameMode, Seek, XattrMode};
-use std::time::{Duration, SystemTime};
 
 /// The kernel's name for the root directory.
 const ROOT_NODE: u64 = 1;
@@ -22,27 +21,17 @@ pub(crate) fn inode(node: u64) -> Result<InodeNr> {
     }
 }
 
-/// A time for a reply.
-pub(crate) fn system_time(t: Timestamp) -> SystemTime {
-    let nsec = Duration::from_nanos(u64::from(t.nsec));
-    let sec = Duration::from_secs(t.sec.unsigned_abs());
-    let whole = if t.sec >= 0 {
-        SystemTime::UNIX_EPOCH.checked_add(sec)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_sub(sec)
-    };
-    whole.and_then(|w| w.checked_add(nsec)).unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-/// A time from a request. Before 1970 the `fuser` crate hands over `-(sec + nsec)` where the
-/// kernel means `-sec + nsec`; the two parts are still there and are put together again.
-pub(crate) fn request_time(t: SystemTime) -> Timestamp {
-    let (negative, d) = match t.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(d) => (false, d),
-        Err(e) => (true, e.duration()),
-    };
-    let sec = i64::try_from(d.as_secs()).unwrap_or(i64::MAX);
-    Timestamp { sec: if negative { -sec } else { sec }, nsec: d.subsec_nanos() }
+/// The type bits of `st_mode`; shifted right by 12 they are a directory entry's type.
+pub(crate) fn kind_bits(kind: FileKind) -> u32 {
+    match kind {
+        FileKind::Regular => libc::S_IFREG,
+        FileKind::Directory => libc::S_IFDIR,
+        FileKind::Symlink => libc::S_IFLNK,
+        FileKind::CharDevice => libc::S_IFCHR,
+        FileKind::BlockDevice => libc::S_IFBLK,
+        FileKind::Fifo => libc::S_IFIFO,
+        FileKind::Socket => libc::S_IFSOCK,
+    }
 }
 
 /// The type bits of a mode that mknod(2) takes.
@@ -73,11 +62,12 @@ pub(crate) fn rename_mode(flags: u32) -> Result<RenameMode> {
 }
 
 /// fallocate(2) modes; `EOPNOTSUPP` for the others, as ext4 without them would say.
-pub(crate) fn allocate_mode(mode: i32) -> Result<Allocate> {
+pub(crate) fn allocate_mode(mode: u32) -> Result<Allocate> {
     const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
     const PUNCH_KEEP: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
     const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE;
     const ZERO_KEEP: i32 = ZERO | KEEP;
+    let Ok(mode) = i32::try_from(mode) else { return Err(errno(libc::EOPNOTSUPP)) };
     match mode {
         0 => Ok(Allocate::Grow),
         KEEP => Ok(Allocate::KeepSize),
@@ -89,20 +79,20 @@ pub(crate) fn allocate_mode(mode: i32) -> Result<Allocate> {
 }
 
 /// lseek(2) whence; the kernel answers all but these itself.
-pub(crate) fn seek(whence: i32) -> Result<Seek> {
-    match whence {
-        libc::SEEK_DATA => Ok(Seek::Data),
-        libc::SEEK_HOLE => Ok(Seek::Hole),
+pub(crate) fn seek(whence: u32) -> Result<Seek> {
+    match i32::try_from(whence) {
+        Ok(libc::SEEK_DATA) => Ok(Seek::Data),
+        Ok(libc::SEEK_HOLE) => Ok(Seek::Hole),
         _ => Err(errno(libc::EINVAL)),
     }
 }
 
 /// setxattr(2) flags.
-pub(crate) fn xattr_mode(flags: i32) -> Result<XattrMode> {
-    match flags {
-        0 => Ok(XattrMode::Set),
-        libc::XATTR_CREATE => Ok(XattrMode::Create),
-        libc::XATTR_REPLACE => Ok(XattrMode::Replace),
+pub(crate) fn xattr_mode(flags: u32) -> Result<XattrMode> {
+    match i32::try_from(flags) {
+        Ok(0) => Ok(XattrMode::Set),
+        Ok(libc::XATTR_CREATE) => Ok(XattrMode::Create),
+        Ok(libc::XATTR_REPLACE) => Ok(XattrMode::Replace),
         _ => Err(errno(libc::EINVAL)),
     }
 }

@@ -1,8 +1,9 @@
 //! The FUSE Frontend: serves a [`siftfs_proto::FileService`] to the kernel.
 //!
-//! The `fuser` crate appears in one module only (`adapter`), which turns kernel requests into
-//! file-protocol requests; everything that is a decision (kill-privilege rules, which xattr
-//! namespaces exist, how a directory buffer is filled) is in `server`, which knows no `fuser`.
+//! `kernel` speaks the protocol of `/dev/fuse`: messages in, answers out. `adapter` turns its
+//! operations into file-protocol requests; everything that is a decision (which xattr namespaces
+//! exist, how a directory buffer is filled, how a range is copied) is in `server`, which knows no
+//! kernel structure.
 //!
 //! The kernel keeps permissions (`default_permissions`), locks, the page cache and the umask.
 //! This mount is the volume's only writer, so cached names and attributes stay valid until the
@@ -11,6 +12,7 @@
 mod adapter;
 mod convert;
 mod gate;
+mod kernel;
 mod mount;
 mod mountinfo;
 mod pool;

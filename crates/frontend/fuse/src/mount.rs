@@ -3,7 +3,8 @@
 //! Our own mount(2) call instead of a helper program: the subtype and the flags are ours to
 //! choose, and a bare umount(2) ends the session.
 
-use crate::adapter::{Adapter, KernelSession, MAX_IO};
+use crate::adapter::Adapter;
+use crate::kernel::{MAX_IO, session::Session};
 use crate::mountinfo::{MountEntry, top_mount};
 use crate::server::Server;
 use crate::writers::Writers;
@@ -56,9 +57,10 @@ impl Default for MountOptions {
 
 /// A mounted volume; nothing is answered before [`FuseMount::serve`].
 pub struct FuseMount {
-    session: KernelSession,
+    session: Session,
+    server: Arc<Server>,
+    threads: usize,
     entry: MountEntry,
-    writers: Writers,
 }
 
 impl FuseMount {
@@ -74,12 +76,11 @@ impl FuseMount {
         let device = open_device()?;
         kernel_mount(&device, dir, options)?;
         let server = Arc::new(Server::new(service, session, threads));
-        let writers = Writers::new(server.clone());
-        let made = Adapter::session(server, device, options.allow_other, threads).and_then(|s| {
+        let made = Session::start(device).and_then(|session| {
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
             read_ahead(&entry);
-            Ok(Self { session: s, entry, writers })
+            Ok(Self { session, server, threads, entry })
         });
         if made.is_err() {
             let _ = detach(dir);
@@ -94,7 +95,7 @@ impl FuseMount {
 
     /// The files open for writing, also while the mount is served.
     pub fn writers(&self) -> Writers {
-        self.writers.clone()
+        Writers::new(self.server.clone())
     }
 
     /// Answers requests until the mount is gone (umount(2), or an aborted connection).
@@ -102,7 +103,7 @@ impl FuseMount {
     /// # Errors
     /// When the kernel connection fails for another reason.
     pub fn serve(self) -> io::Result<()> {
-        self.session.run()
+        self.session.run(self.threads, &Arc::new(Adapter::new(self.server)))
     }
 }
 

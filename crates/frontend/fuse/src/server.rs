@@ -1,11 +1,12 @@
 //! Decisions between the kernel's requests and the file protocol's.
 
 use crate::convert::unexpected;
+use crate::kernel::MAX_IO;
 use crate::pool::Pool;
-use siftfs_base::{InodeNr, Result, errno};
+use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{
-    Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle, Reply, Request,
-    SessionId, SetAttr,
+    Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle, Reply,
+    Request, Seek, SessionId, SetAttr,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +18,8 @@ const WAITERS: usize = 64;
 /// of it than its name. Entries that do not fit are asked for again.
 const DIR_BYTES: u32 = 2048;
 const DIR_PLUS_BYTES: u32 = 512;
+/// Bytes of data that one copy request moves at most, so that it does not keep its reader long.
+const COPY_BYTES: u64 = 16 << 20;
 
 /// One mount's requests.
 pub(crate) struct Server {
@@ -117,23 +120,112 @@ impl Server {
         }
     }
 
-    /// SETATTR. The kernel leaves clearing setuid, setgid and file capabilities to us: on a size
-    /// change by anybody but root, on chown, and on a request that changes nothing else (that
-    /// is how it announces a write by somebody without CAP_FSETID). Directories keep their bits.
+    /// SETATTR. Clearing setuid, setgid and file capabilities is left to us: where the request says
+    /// so, and when it changes nothing at all, which is how the kernel announces a write by somebody
+    /// without CAP_FSETID. Directories keep their bits then.
     pub(crate) fn set_attr(
         &self,
         cred: &Credentials,
         ino: InodeNr,
         mut set: SetAttr,
     ) -> Result<Attr> {
-        let owner = (set.uid.is_some() || set.gid.is_some()) && set.perm.is_none();
-        let nothing = set == SetAttr::default();
-        set.kill_priv = set.size.is_some() && cred.uid != 0;
-        if owner || nothing {
+        if set == SetAttr::default() {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
-            set.kill_priv |= attr.kind != FileKind::Directory;
+            set.kill_priv = attr.kind != FileKind::Directory;
         }
         self.entry(cred, Request::SetAttr { ino, set })
+    }
+
+    /// Writes all of `data`; returns its length.
+    pub(crate) fn write(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        offset: u64,
+        data: Vec<u8>,
+        kill_priv: bool,
+    ) -> Result<u32> {
+        match self.call(cred, Request::Write { ino, offset, data, append: false, kill_priv })? {
+            Reply::Written { len } => Ok(len),
+            _ => Err(unexpected("written")),
+        }
+    }
+
+    /// lseek(2) for data or a hole.
+    pub(crate) fn seek(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        offset: u64,
+        whence: Seek,
+    ) -> Result<u64> {
+        if i64::try_from(offset).is_err() {
+            return Err(errno(libc::ENXIO));
+        }
+        match self.call(cred, Request::Seek { ino, offset, whence })? {
+            Reply::Offset(at) => Ok(at),
+            _ => Err(unexpected("offset")),
+        }
+    }
+
+    /// copy_file_range(2): as far as the source goes and [`COPY_BYTES`] of data at most; returns how
+    /// far it came. Holes stay holes. The kernel holds both files' locks, has written back what it
+    /// cached of them and drops what it cached of the target afterwards.
+    pub(crate) fn copy(&self, cred: &Credentials, r: &CopyRange) -> Result<u32> {
+        let size = self.entry(cred, Request::GetAttr { ino: r.from })?.size;
+        let len = r.len.min(u64::from(u32::MAX));
+        let end = size.min(r.offset.checked_add(len).ok_or(errno(libc::EOVERFLOW))?);
+        r.to_offset.checked_add(len).ok_or(errno(libc::EFBIG))?;
+        let (mut at, mut data) = (r.offset, 0);
+        while at < end && data < COPY_BYTES {
+            match self.copy_piece(cred, r, at, end) {
+                Ok((next, bytes)) => (at, data) = (next, data + bytes),
+                // What was copied counts; the caller comes back for the error.
+                Err(_) if at > r.offset => break,
+                Err(e) => return Err(e),
+            }
+        }
+        u32::try_from(at.saturating_sub(r.offset)).map_err(|_| errno(libc::EIO))
+    }
+
+    /// Copies the hole or some of the data at `at`; returns where it ends and its bytes of data.
+    fn copy_piece(
+        &self,
+        cred: &Credentials,
+        r: &CopyRange,
+        at: u64,
+        end: u64,
+    ) -> Result<(u64, u64)> {
+        let to = r.to_offset + (at - r.offset);
+        let data = match self.seek(cred, r.from, at, Seek::Data) {
+            Err(Error::Posix(libc::ENXIO)) => end,
+            other => other?.min(end),
+        };
+        if data > at {
+            self.copy_hole(cred, r.to, to, data - at)?;
+            return Ok((data, 0));
+        }
+        let hole = self.seek(cred, r.from, at, Seek::Hole)?.min(end);
+        let len = u32::try_from(hole.saturating_sub(at)).unwrap_or(u32::MAX).min(MAX_IO);
+        let bytes = self.data(cred, Request::Read { ino: r.from, offset: at, len })?;
+        if bytes.is_empty() {
+            return Err(errno(libc::EIO));
+        }
+        let written = self.write(cred, r.to, to, bytes, false)?;
+        Ok((at + u64::from(written), u64::from(written)))
+    }
+
+    fn copy_hole(&self, cred: &Credentials, ino: InodeNr, offset: u64, len: u64) -> Result<()> {
+        let size = self.entry(cred, Request::GetAttr { ino })?.size;
+        if offset < size {
+            let len = len.min(size - offset);
+            self.done(cred, Request::Allocate { ino, mode: Allocate::PunchHole, offset, len })?;
+        }
+        if offset + len > size {
+            let set = SetAttr { size: Some(offset + len), ..SetAttr::default() };
+            self.entry(cred, Request::SetAttr { ino, set })?;
+        }
+        Ok(())
     }
 
     /// Fills a directory buffer: `add` returns false, and takes nothing, when it is full.
@@ -210,6 +302,16 @@ impl Server {
         }
         Ok(out)
     }
+}
+
+/// What copy_file_range(2) copies.
+pub(crate) struct CopyRange {
+    pub(crate) from: InodeNr,
+    pub(crate) offset: u64,
+    pub(crate) to: InodeNr,
+    pub(crate) to_offset: u64,
+    /// Bytes at most.
+    pub(crate) len: u64,
 }
 
 /// Where a directory is being read.

@@ -285,13 +285,39 @@ fn times_before_1970_and_far_away() {
         assert_eq!((meta.mtime(), meta.mtime_nsec()), (sec, nsec));
         assert_eq!((meta.atime(), meta.atime_nsec()), (sec, nsec));
     }
-    for sec in [i64::MIN + 1, i64::MAX] {
-        let t = rustix::fs::Timespec { tv_sec: sec, tv_nsec: 0 };
+    // All of 64 bits arrive as they were sent.
+    for sec in [i64::MIN, i64::MIN + 1, i64::MAX] {
+        let t = rustix::fs::Timespec { tv_sec: sec, tv_nsec: 999_999_999 };
         let both = rustix::fs::Timestamps { last_access: t, last_modification: t };
         let flags = rustix::fs::AtFlags::empty();
-        let _ = rustix::fs::utimensat(rustix::fs::CWD, &path, &both, flags);
-        fs::metadata(&path).unwrap();
+        rustix::fs::utimensat(rustix::fs::CWD, &path, &both, flags).unwrap();
+        let meta = fs::metadata(&path).unwrap();
+        assert_eq!((meta.mtime(), meta.atime()), (sec, sec));
     }
+    m.end();
+}
+
+#[test]
+fn creation_times_copies_and_files_without_a_name() {
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+    let mut m = Mounted::new(Some("siftfs"));
+    fs::write(m.path("f"), [7; 10_000]).unwrap();
+    let x = rustix::fs::statx(CWD, m.path("f"), AtFlags::empty(), StatxFlags::ALL).unwrap();
+    assert!(x.stx_mask & StatxFlags::BTIME.bits() != 0 && x.stx_btime.tv_sec > 1_700_000_000);
+    let from = File::open(m.path("f")).unwrap();
+    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    let to = File::from(rustix::fs::open(m.dir.path(), flags, Mode::from(0o600)).unwrap());
+    let before = m.count("read");
+    let (mut at, mut put) = (5000, 100);
+    let n = rustix::fs::copy_file_range(&from, Some(&mut at), &to, Some(&mut put), 8000).unwrap();
+    assert_eq!((n, at, put), (5000, 10_000, 5100));
+    assert!(m.count("read") > before, "the copy was made here");
+    assert_eq!(to.metadata().unwrap().len(), 5100);
+    let proc = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&to));
+    rustix::fs::linkat(CWD, proc, CWD, m.path("named"), AtFlags::SYMLINK_FOLLOW).unwrap();
+    let want = [vec![0; 100], vec![7; 5000]].concat();
+    assert_eq!(fs::read(m.path("named")).unwrap(), want);
+    drop((from, to));
     m.end();
 }
 

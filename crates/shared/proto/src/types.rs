@@ -191,6 +191,10 @@ pub enum Request {
     },
     /// Create a regular file and open it. Reply: `Created`.
     Create { parent: InodeNr, name: Vec<u8>, perm: u16 },
+    /// Create a regular file without a name and open it. It is gone with its last reference, at the
+    /// latest with a crash, unless `Link` names it before. `parent` is where it would be: it gives
+    /// what a new file inherits. Reply: `Created`.
+    TmpFile { parent: InodeNr, perm: u16 },
     /// Open a regular file; truncates to 0 when asked. Reply: `Opened`.
     Open { ino: InodeNr, write: bool, truncate: bool, kill_priv: bool },
     /// Close a handle of either kind. Reply: `Done`.

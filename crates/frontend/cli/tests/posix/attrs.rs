@@ -133,13 +133,45 @@ fn times_are_set() {
             }
         }
         // The reference clamps what ext4's format cannot say, at both ends.
-        for sec in [-2_147_483_649, 15_032_385_536, i64::MAX / 2] {
+        for sec in [
+            -2_147_483_649,
+            15_032_385_536,
+            i64::MAX / 2,
+            i64::MIN / 2,
+            i64::MIN,
+            i64::MIN + 1,
+            i64::MAX,
+        ] {
             let t = Timespec { tv_sec: sec, tv_nsec: 5 };
             let both = Timestamps { last_access: t, last_modification: t };
             c.r("utimensat", utimensat(CWD, c.p("f"), &both, AtFlags::empty()));
             let s = statat(CWD, c.p("f"), AtFlags::empty()).unwrap();
             c.say(format!("{sec}: {} {}", s.st_atime, s.st_mtime));
         }
+        c.file("after", b"the file system still answers");
+        c.content("after");
+    });
+}
+
+/// Every file has a creation time, and nothing moves it.
+#[test]
+fn creation_times() {
+    same(|c| {
+        c.file("f", b"x");
+        let birth = |c: &Place| {
+            let all = rustix::fs::StatxFlags::ALL;
+            let x = rustix::fs::statx(CWD, c.p("f"), AtFlags::empty(), all).unwrap();
+            assert!(x.stx_mask & rustix::fs::StatxFlags::BTIME.bits() != 0, "no creation time");
+            (x.stx_btime.tv_sec, x.stx_btime.tv_nsec)
+        };
+        let made = birth(c);
+        std::thread::sleep(Duration::from_millis(12));
+        c.file("f", b"longer than before");
+        let t = Timespec { tv_sec: 5, tv_nsec: 5 };
+        let both = Timestamps { last_access: t, last_modification: t };
+        c.r("utimensat", utimensat(CWD, c.p("f"), &both, AtFlags::empty()));
+        let same = made == birth(c);
+        c.say(format!("the same creation time: {same}"));
     });
 }
 

@@ -470,16 +470,59 @@ fn removed_directory(c: &mut Place) {
     std::env::set_current_dir("/").unwrap();
 }
 
-/// FUSE has no O_TMPFILE in the protocol spoken here: programs are told so, and what they fall
-/// back to works.
+/// O_TMPFILE: a file without a name is a file, gets a name only if it may, and leaves nothing.
 #[test]
-fn temporary_files_fall_back() {
+fn files_made_without_a_name() {
+    use rustix::fs::{AtFlags, CWD};
     same(|c| {
-        let unnamed = open(&c.p("."), OFlags::TMPFILE | OFlags::RDWR, 0o600);
-        assert!(matches!(unnamed, Ok(_) | Err(rustix::io::Errno::OPNOTSUPP)), "{unnamed:?}");
         let file = tempfile::tempfile_in(c.p("."));
         let wrote = file.and_then(|mut f| std::io::Write::write(&mut f, b"nameless"));
         c.say(format!("{:?}", wrote.map_err(|e| e.kind())));
-        c.say(format!("{:?}", std::fs::read_dir(c.p(".")).map(|d| d.count()).ok()));
+        c.dir("d");
+        for (name, flags) in [("a", OFlags::RDWR), ("b", OFlags::RDWR | OFlags::EXCL)] {
+            let unnamed = open(&c.p("d"), OFlags::TMPFILE | flags, 0o6644);
+            let Some(f) = c.r("O_TMPFILE", unnamed) else { return };
+            c.fstat("without a name", &f);
+            c.v("write", pwrite(&f, b"some data", 4090));
+            c.r("fsync", rustix::fs::fsync(&f));
+            c.say(format!("{:?}", std::fs::read_dir(c.p("d")).map(|d| d.count()).ok()));
+            let proc = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&f));
+            for to in [name, "twice"] {
+                let (from, to) = (&proc, c.p(&format!("d/{to}")));
+                c.r("link", rustix::fs::linkat(CWD, from, CWD, to, AtFlags::SYMLINK_FOLLOW));
+            }
+            c.fstat("with a name", &f);
+            c.stat(&format!("d/{name}"));
+            c.content(&format!("d/{name}"));
+            c.r("unlink", unlink(c.p("d/twice")));
+        }
+        c.v("not a directory", open(&c.p("d/a"), OFlags::TMPFILE | OFlags::RDWR, 0o600).map(drop));
+        c.v("read only", open(&c.p("d"), OFlags::TMPFILE | OFlags::RDONLY, 0o600).map(drop));
+        c.stat("d");
+    });
+}
+
+/// copy_file_range(2) keeps holes, here as large as they were.
+#[test]
+fn copies_keep_holes() {
+    same(|c| {
+        let Some(a) = c.open("a", OFlags::CREATE | OFlags::RDWR) else { return };
+        c.v("data", pwrite(&a, &[1; 8192], 1 << 20));
+        c.v("more", pwrite(&a, &[2; 100], (8 << 20) + 10));
+        c.r("a hole at the end", ftruncate(&a, 40 << 20));
+        c.file("b", &[3; 5000]);
+        let Some(b) = c.open("b", OFlags::RDWR) else { return };
+        let (mut from, mut to) = (0u64, 0u64);
+        while from < 40 << 20 {
+            let n = rustix::fs::copy_file_range(&a, Some(&mut from), &b, Some(&mut to), 40 << 20);
+            assert!(n.unwrap() > 0);
+        }
+        c.content("b");
+        c.stat("b");
+        let blocks = rustix::fs::fstat(&b).unwrap().st_blocks;
+        // The kernel's own copy for ext4 fills holes, so only SiftFS can be held to this.
+        if rustix::fs::fstatfs(&b).unwrap().f_type == 0x6573_5546 {
+            assert!(blocks <= 64, "{blocks} blocks of 512 bytes for three pages of data");
+        }
     });
 }

@@ -313,6 +313,16 @@ impl FileService for Mem {
                 let handle = s.open(attr.ino)?;
                 Ok(Reply::Created { attr, handle })
             }
+            Request::TmpFile { parent, perm } => {
+                s.get(parent)?;
+                let mut n = node(s.next_ino, FileKind::Regular, perm, owner, now);
+                s.next_ino += 1;
+                (n.attr.nlink, n.lookups) = (0, 1);
+                let attr = n.attr.clone();
+                s.nodes.insert(attr.ino, n);
+                let handle = s.open(attr.ino)?;
+                Ok(Reply::Created { attr, handle })
+            }
             Request::Open { ino, truncate, kill_priv, .. } => {
                 if truncate {
                     s.resize(ino, 0, now)?;

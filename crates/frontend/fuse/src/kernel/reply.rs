@@ -1,0 +1,270 @@
+//! Answers: one message, one writev(2).
+
+use super::abi::{self, OutHeader};
+use crate::convert::{kind_bits, node};
+use siftfs_base::{Error, Result, Timestamp};
+use siftfs_proto::{Attr, DirEntry, Handle, StatFs};
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// How long the kernel may trust names and attributes, in seconds: no other writer exists, and
+/// it knows what its own requests change.
+const VALID: u64 = 24 * 3600;
+
+/// The kernel keeps cached pages over an open, and close(2) sends no FLUSH.
+const OPEN_FLAGS: u32 = abi::FOPEN_KEEP_CACHE | abi::FOPEN_NOFLUSH;
+
+/// What a request is answered with when it succeeds.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Done,
+    Entry(Attr),
+    /// The name does not exist, and the kernel may remember it.
+    Missing,
+    Attr(Attr),
+    Statx(Attr),
+    Opened(Handle),
+    Created(Attr, Handle),
+    Data(Vec<u8>),
+    Written(u32),
+    Offset(u64),
+    /// Bytes that an extended attribute or the list of them takes.
+    XattrSize(u32),
+    Statfs(StatFs),
+    /// The protocol that is spoken from here on.
+    Init(Box<abi::InitOut>),
+}
+
+/// The connection's writing end.
+pub(crate) struct Channel {
+    device: Arc<OwnedFd>,
+}
+
+impl Channel {
+    pub(crate) fn new(device: Arc<OwnedFd>) -> Self {
+        Self { device }
+    }
+
+    fn send(&self, unique: u64, error: i32, body: &[&[u8]]) {
+        let bytes: usize = body.iter().map(|b| b.len()).sum();
+        let len = u32::try_from(size_of::<OutHeader>() + bytes).unwrap_or(u32::MAX);
+        let header = OutHeader { len, error, unique };
+        let mut parts = [IoSlice::new(header.as_bytes()), IoSlice::new(&[]), IoSlice::new(&[])];
+        for (part, bytes) in parts.iter_mut().skip(1).zip(body) {
+            *part = IoSlice::new(bytes);
+        }
+        let parts = parts.get(..=body.len()).unwrap_or(&parts);
+        loop {
+            match rustix::io::writev(&*self.device, parts) {
+                Err(rustix::io::Errno::INTR) => {}
+                // Whoever asked was killed meanwhile, or the mount is gone.
+                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) | Ok(_) => return,
+                Err(error) => {
+                    tracing::error!(%error, unique, "the kernel refused an answer");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn answer(&self, unique: u64, answer: &Answer) {
+        match answer {
+            Answer::Done => self.send(unique, 0, &[]),
+            Answer::Entry(a) => self.send(unique, 0, &[entry(a).as_bytes()]),
+            Answer::Missing => {
+                let none = abi::EntryOut { entry_valid: VALID, ..abi::EntryOut::new_zeroed() };
+                self.send(unique, 0, &[none.as_bytes()]);
+            }
+            Answer::Attr(a) => {
+                let mut out = abi::AttrOut::new_zeroed();
+                (out.attr_valid, out.attr) = (VALID, attr(a));
+                self.send(unique, 0, &[out.as_bytes()]);
+            }
+            Answer::Statx(a) => self.send(unique, 0, &[statx(a).as_bytes()]),
+            Answer::Opened(h) => self.send(unique, 0, &[open(*h).as_bytes()]),
+            Answer::Created(a, h) => {
+                self.send(unique, 0, &[entry(a).as_bytes(), open(*h).as_bytes()]);
+            }
+            Answer::Data(d) => self.send(unique, 0, &[d]),
+            Answer::Written(size) => {
+                let out = abi::WriteOut { size: *size, padding: 0 };
+                self.send(unique, 0, &[out.as_bytes()]);
+            }
+            Answer::Offset(offset) => {
+                self.send(unique, 0, &[abi::OffsetOut { offset: *offset }.as_bytes()]);
+            }
+            Answer::XattrSize(size) => {
+                let out = abi::XattrSizeOut { size: *size, padding: 0 };
+                self.send(unique, 0, &[out.as_bytes()]);
+            }
+            Answer::Statfs(s) => self.send(unique, 0, &[statfs(s).as_bytes()]),
+            Answer::Init(out) => self.send(unique, 0, &[out.as_bytes()]),
+        }
+    }
+}
+
+/// The right and the duty to answer one request, exactly once, from any thread. Dropped without
+/// an answer it says EIO, so that no program waits for ever.
+pub(crate) struct Token {
+    channel: Option<Arc<Channel>>,
+    unique: u64,
+}
+
+impl Token {
+    pub(crate) fn new(channel: Arc<Channel>, unique: u64) -> Self {
+        Self { channel: Some(channel), unique }
+    }
+
+    /// Answers. An error that is not a plain errno is the volume's trouble and is logged.
+    pub(crate) fn send(mut self, result: Result<Answer>) {
+        let Some(channel) = self.channel.take() else { return };
+        match result {
+            Ok(answer) => channel.answer(self.unique, &answer),
+            Err(e) => {
+                if !matches!(e, Error::Posix(_)) {
+                    tracing::error!(error = %e, "request failed");
+                }
+                channel.send(self.unique, -e.errno(), &[]);
+            }
+        }
+    }
+
+    /// The request is of a kind without answers.
+    pub(crate) fn none(mut self) {
+        self.channel = None;
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if let Some(channel) = self.channel.take() {
+            tracing::error!(unique = self.unique, "a request was dropped without an answer");
+            channel.send(self.unique, -libc::EIO, &[]);
+        }
+    }
+}
+
+/// A directory's entries as READDIR and READDIRPLUS answer them.
+pub(crate) struct DirBuffer {
+    bytes: Vec<u8>,
+    limit: usize,
+    plus: bool,
+}
+
+impl DirBuffer {
+    /// At most `limit` bytes.
+    pub(crate) fn new(limit: u32, plus: bool) -> Self {
+        let limit = usize::try_from(limit.min(super::MAX_IO)).unwrap_or(0);
+        Self { bytes: Vec::with_capacity(limit), limit, plus }
+    }
+
+    /// Appends an entry; false, and nothing happens, if it has no room.
+    pub(crate) fn add(&mut self, e: &DirEntry) -> bool {
+        const HEAD: usize = size_of::<abi::Dirent>();
+        let Ok(name_len) = u32::try_from(e.name.len()) else { return false };
+        let len = (HEAD + e.name.len()).next_multiple_of(8);
+        let before = if self.plus { size_of::<abi::EntryOut>() } else { 0 };
+        let end = self.bytes.len() + before + len;
+        if end > self.limit {
+            return false;
+        }
+        if self.plus {
+            // "." and ".." come without attributes: the kernel looks at their numbers only.
+            let entry = e.attr.as_ref().map_or_else(abi::EntryOut::new_zeroed, entry);
+            self.bytes.extend_from_slice(entry.as_bytes());
+        }
+        let kind = kind_bits(e.kind) >> 12;
+        let head = abi::Dirent { ino: node(e.ino), cookie: e.cookie, name_len, kind };
+        self.bytes.extend_from_slice(head.as_bytes());
+        self.bytes.extend_from_slice(&e.name);
+        self.bytes.resize(end, 0);
+        true
+    }
+
+    /// The answer.
+    pub(crate) fn done(self) -> Answer {
+        Answer::Data(self.bytes)
+    }
+}
+
+fn attr(a: &Attr) -> abi::Attr {
+    abi::Attr {
+        ino: node(a.ino),
+        size: a.size,
+        blocks: a.blocks,
+        atime: a.atime.sec,
+        mtime: a.mtime.sec,
+        ctime: a.ctime.sec,
+        atime_nsec: a.atime.nsec,
+        mtime_nsec: a.mtime.nsec,
+        ctime_nsec: a.ctime.nsec,
+        mode: kind_bits(a.kind) | u32::from(a.perm),
+        nlink: a.nlink,
+        uid: a.uid,
+        gid: a.gid,
+        rdev: a.rdev,
+        block_size: 4096,
+        flags: 0,
+    }
+}
+
+fn entry(a: &Attr) -> abi::EntryOut {
+    abi::EntryOut {
+        node: node(a.ino),
+        generation: u64::from(a.generation),
+        entry_valid: VALID,
+        attr_valid: VALID,
+        entry_valid_nsec: 0,
+        attr_valid_nsec: 0,
+        attr: attr(a),
+    }
+}
+
+fn open(handle: Handle) -> abi::OpenOut {
+    abi::OpenOut { handle: handle.0, open_flags: OPEN_FLAGS, backing: 0 }
+}
+
+fn statx(a: &Attr) -> abi::StatxOut {
+    let time = |t: Timestamp| abi::StatxTime { sec: t.sec, nsec: t.nsec, reserved: 0 };
+    let kind_and_perm = kind_bits(a.kind) | u32::from(a.perm);
+    let device = u64::from(a.rdev);
+    abi::StatxOut {
+        attr_valid: VALID,
+        mask: abi::STATX_BASIC_AND_BTIME,
+        block_size: 4096,
+        nlink: a.nlink,
+        uid: a.uid,
+        gid: a.gid,
+        mode: u16::try_from(kind_and_perm).unwrap_or(0),
+        ino: node(a.ino),
+        size: a.size,
+        blocks: a.blocks,
+        atime: time(a.atime),
+        btime: time(a.crtime),
+        ctime: time(a.ctime),
+        mtime: time(a.mtime),
+        rdev_major: rustix::fs::major(device),
+        rdev_minor: rustix::fs::minor(device),
+        ..abi::StatxOut::new_zeroed()
+    }
+}
+
+fn statfs(s: &StatFs) -> abi::StatfsOut {
+    abi::StatfsOut {
+        blocks: s.blocks,
+        free: s.free,
+        available: s.available,
+        files: s.files,
+        files_free: s.files_free,
+        block_size: s.block_size,
+        name_max: s.name_max,
+        fragment_size: s.block_size,
+        ..abi::StatfsOut::new_zeroed()
+    }
+}
+
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;

@@ -1,0 +1,392 @@
+//! One message of the kernel, taken apart. What does not fit its own lengths is [`Malformed`];
+//! nothing here panics or allocates by what a message says.
+
+use super::abi::{self, InHeader};
+use siftfs_base::Timestamp;
+use siftfs_proto::{Credentials, SetAttr, SetTime};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// A message shorter than its kind, a name without its end, lengths that contradict each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Malformed;
+
+type Parsed<T> = Result<T, Malformed>;
+
+/// What was agreed in INIT and changes how messages read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Dialect {
+    /// SETXATTR has flags of its own.
+    pub(crate) setxattr_ext: bool,
+}
+
+/// A request, borrowed from the buffer it was read into.
+#[derive(Debug)]
+pub(crate) struct Message<'a> {
+    /// Number that its answer carries.
+    pub(crate) unique: u64,
+    /// The node it is about.
+    pub(crate) node: u64,
+    /// Who asks.
+    pub(crate) cred: Credentials,
+    /// What.
+    pub(crate) op: Operation<'a>,
+}
+
+/// What the kernel asks for. Node ids, modes and flags are as it sent them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Operation<'a> {
+    Lookup {
+        name: &'a [u8],
+    },
+    Forget {
+        count: u64,
+    },
+    BatchForget(Forgets<'a>),
+    GetAttr,
+    Statx,
+    SetAttr {
+        set: SetAttr,
+    },
+    ReadLink,
+    Symlink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    MakeNode {
+        name: &'a [u8],
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+    },
+    MakeDir {
+        name: &'a [u8],
+        mode: u32,
+        umask: u32,
+    },
+    Unlink {
+        name: &'a [u8],
+    },
+    RemoveDir {
+        name: &'a [u8],
+    },
+    Rename {
+        name: &'a [u8],
+        new_dir: u64,
+        new_name: &'a [u8],
+        flags: u32,
+    },
+    Link {
+        node: u64,
+        name: &'a [u8],
+    },
+    Open {
+        flags: u32,
+        kill_priv: bool,
+    },
+    Create {
+        name: &'a [u8],
+        mode: u32,
+        umask: u32,
+        flags: u32,
+    },
+    TmpFile {
+        mode: u32,
+        umask: u32,
+        flags: u32,
+    },
+    Read {
+        offset: u64,
+        size: u32,
+    },
+    Write {
+        offset: u64,
+        data: &'a [u8],
+        kill_priv: bool,
+    },
+    StatFs,
+    Release {
+        handle: u64,
+    },
+    ReleaseDir {
+        handle: u64,
+    },
+    Fsync {
+        datasync: bool,
+    },
+    SetXattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: u32,
+        kill_setgid: bool,
+    },
+    GetXattr {
+        name: &'a [u8],
+        size: u32,
+    },
+    ListXattr {
+        size: u32,
+    },
+    RemoveXattr {
+        name: &'a [u8],
+    },
+    OpenDir,
+    ReadDir {
+        handle: u64,
+        cookie: u64,
+        size: u32,
+        plus: bool,
+    },
+    Allocate {
+        offset: u64,
+        len: u64,
+        mode: u32,
+    },
+    Seek {
+        offset: u64,
+        whence: u32,
+    },
+    Copy {
+        offset: u64,
+        to_node: u64,
+        to_offset: u64,
+        len: u64,
+        flags: u64,
+    },
+    Init {
+        major: u32,
+        minor: u32,
+        max_readahead: u32,
+        flags: u32,
+    },
+    Destroy,
+    Ioctl,
+    /// A kind that SiftFS does not serve.
+    Unknown {
+        opcode: u32,
+    },
+}
+
+/// Nodes that the kernel forgets in one message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Forgets<'a>(&'a [u8]);
+
+impl Forgets<'_> {
+    /// Node id and references of each.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        let one = |bytes: &[u8]| abi::ForgetOne::read_from_bytes(bytes).ok();
+        let all = self.0.chunks_exact(size_of::<abi::ForgetOne>()).filter_map(one);
+        all.map(|f| (f.node, f.count))
+    }
+}
+
+/// The rest of a message.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Parsed<T> {
+        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Malformed)?;
+        self.0 = rest;
+        Ok(value)
+    }
+
+    /// Bytes up to the next NUL, which is taken too.
+    fn name(&mut self) -> Parsed<&'a [u8]> {
+        let end = self.0.iter().position(|b| *b == 0).ok_or(Malformed)?;
+        let (name, rest) = self.0.split_at_checked(end).ok_or(Malformed)?;
+        self.0 = rest.get(1..).ok_or(Malformed)?;
+        Ok(name)
+    }
+
+    fn bytes(&mut self, len: u32) -> Parsed<&'a [u8]> {
+        let len = usize::try_from(len).map_err(|_| Malformed)?;
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+}
+
+/// The number and kind of a message, if it is at least that long: what a refusal needs.
+pub(crate) fn header(message: &[u8]) -> Parsed<InHeader> {
+    InHeader::read_from_prefix(message).map(|(h, _)| h).map_err(|_| Malformed)
+}
+
+/// Takes one message apart; `message` is exactly what one read returned.
+pub(crate) fn parse<'a>(message: &'a [u8], dialect: Dialect) -> Parsed<Message<'a>> {
+    let mut rest = Rest(message);
+    let h: InHeader = rest.take()?;
+    if usize::try_from(h.len) != Ok(message.len()) {
+        return Err(Malformed);
+    }
+    let op = match h.opcode {
+        abi::SETXATTR => set_xattr(&mut rest, dialect)?,
+        opcode => match names(opcode, &mut rest)? {
+            Some(op) => op,
+            None => match files(opcode, &mut rest)? {
+                Some(op) => op,
+                None => whole(opcode, &mut rest)?,
+            },
+        },
+    };
+    let cred = Credentials { uid: h.uid, gid: h.gid, pid: h.pid };
+    Ok(Message { unique: h.unique, node: h.node, cred, op })
+}
+
+/// Requests on file data, which come most often.
+fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> {
+    use Operation as O;
+    Ok(Some(match opcode {
+        abi::READ => {
+            let r: abi::ReadIn = rest.take()?;
+            O::Read { offset: r.offset, size: r.size }
+        }
+        abi::WRITE => {
+            let w: abi::WriteIn = rest.take()?;
+            let kill_priv = w.write_flags & abi::FUSE_WRITE_KILL_SUIDGID != 0;
+            O::Write { offset: w.offset, data: rest.bytes(w.size)?, kill_priv }
+        }
+        abi::OPEN => {
+            let o: abi::OpenIn = rest.take()?;
+            let kill_priv = o.open_flags & abi::FUSE_OPEN_KILL_SUIDGID != 0;
+            O::Open { flags: o.flags, kill_priv }
+        }
+        abi::RELEASE => O::Release { handle: rest.take::<abi::ReleaseIn>()?.handle },
+        abi::FSYNC | abi::FSYNCDIR => {
+            let f: abi::FsyncIn = rest.take()?;
+            O::Fsync { datasync: f.flags & abi::FUSE_FSYNC_FDATASYNC != 0 }
+        }
+        abi::OPENDIR => O::OpenDir,
+        abi::RELEASEDIR => O::ReleaseDir { handle: rest.take::<abi::ReleaseIn>()?.handle },
+        abi::READDIR | abi::READDIRPLUS => {
+            let r: abi::ReadIn = rest.take()?;
+            let plus = opcode == abi::READDIRPLUS;
+            O::ReadDir { handle: r.handle, cookie: r.offset, size: r.size, plus }
+        }
+        abi::FALLOCATE => {
+            let f: abi::FallocateIn = rest.take()?;
+            O::Allocate { offset: f.offset, len: f.len, mode: f.mode }
+        }
+        abi::LSEEK => {
+            let l: abi::LseekIn = rest.take()?;
+            O::Seek { offset: l.offset, whence: l.whence }
+        }
+        abi::COPY_FILE_RANGE => {
+            let c: abi::CopyFileRangeIn = rest.take()?;
+            let (to_node, to_offset) = (c.node_out, c.offset_out);
+            O::Copy { offset: c.offset_in, to_node, to_offset, len: c.len, flags: c.flags }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Requests on names.
+fn names<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> {
+    use Operation as O;
+    Ok(Some(match opcode {
+        abi::LOOKUP => O::Lookup { name: rest.name()? },
+        abi::SYMLINK => O::Symlink { name: rest.name()?, target: rest.name()? },
+        abi::MKNOD => {
+            let m: abi::MknodIn = rest.take()?;
+            O::MakeNode { name: rest.name()?, mode: m.mode, umask: m.umask, rdev: m.rdev }
+        }
+        abi::MKDIR => {
+            let m: abi::MkdirIn = rest.take()?;
+            O::MakeDir { name: rest.name()?, mode: m.mode, umask: m.umask }
+        }
+        abi::UNLINK => O::Unlink { name: rest.name()? },
+        abi::RMDIR => O::RemoveDir { name: rest.name()? },
+        abi::RENAME => {
+            let r: abi::RenameIn = rest.take()?;
+            let (name, new_name) = (rest.name()?, rest.name()?);
+            O::Rename { name, new_dir: r.new_dir, new_name, flags: 0 }
+        }
+        abi::RENAME2 => {
+            let r: abi::Rename2In = rest.take()?;
+            let (name, new_name) = (rest.name()?, rest.name()?);
+            O::Rename { name, new_dir: r.new_dir, new_name, flags: r.flags }
+        }
+        abi::LINK => {
+            let l: abi::LinkIn = rest.take()?;
+            O::Link { node: l.node, name: rest.name()? }
+        }
+        abi::CREATE => {
+            let c: abi::CreateIn = rest.take()?;
+            O::Create { name: rest.name()?, mode: c.mode, umask: c.umask, flags: c.flags }
+        }
+        abi::TMPFILE => {
+            let c: abi::CreateIn = rest.take()?;
+            O::TmpFile { mode: c.mode, umask: c.umask, flags: c.flags }
+        }
+        abi::GETXATTR => {
+            let g: abi::GetXattrIn = rest.take()?;
+            O::GetXattr { name: rest.name()?, size: g.size }
+        }
+        abi::REMOVEXATTR => O::RemoveXattr { name: rest.name()? },
+        _ => return Ok(None),
+    }))
+}
+
+/// Requests on inodes and on the mount.
+fn whole<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Operation<'a>> {
+    use Operation as O;
+    Ok(match opcode {
+        abi::GETATTR => O::GetAttr,
+        abi::STATX => O::Statx,
+        abi::SETATTR => O::SetAttr { set: set_attr(&rest.take()?) },
+        abi::READLINK => O::ReadLink,
+        abi::FORGET => O::Forget { count: rest.take::<abi::ForgetIn>()?.count },
+        abi::BATCH_FORGET => {
+            let b: abi::BatchForgetIn = rest.take()?;
+            let each = u32::try_from(size_of::<abi::ForgetOne>()).map_err(|_| Malformed)?;
+            O::BatchForget(Forgets(rest.bytes(b.count.checked_mul(each).ok_or(Malformed)?)?))
+        }
+        abi::STATFS => O::StatFs,
+        abi::LISTXATTR => O::ListXattr { size: rest.take::<abi::GetXattrIn>()?.size },
+        abi::INIT => {
+            let i: abi::InitIn = rest.take()?;
+            let (max_readahead, flags) = (i.max_readahead, i.flags);
+            O::Init { major: i.major, minor: i.minor, max_readahead, flags }
+        }
+        abi::DESTROY => O::Destroy,
+        abi::IOCTL => O::Ioctl,
+        opcode => O::Unknown { opcode },
+    })
+}
+
+fn set_xattr<'a>(rest: &mut Rest<'a>, dialect: Dialect) -> Parsed<Operation<'a>> {
+    let s: abi::SetXattrIn = rest.take()?;
+    let extra = match dialect.setxattr_ext {
+        true => rest.take::<abi::SetXattrExt>()?.extra_flags,
+        false => 0,
+    };
+    let kill_setgid = extra & abi::FUSE_SETXATTR_ACL_KILL_SGID != 0;
+    let name = rest.name()?;
+    Ok(Operation::SetXattr { name, value: rest.bytes(s.size)?, flags: s.flags, kill_setgid })
+}
+
+/// A time as sent: all of 64 bits, both ways; the Runtime keeps the nearest that ext4 can.
+fn time(sec: i64, nsec: u32) -> Timestamp {
+    Timestamp { sec, nsec: nsec.min(999_999_999) }
+}
+
+fn set_attr(s: &abi::SetAttrIn) -> SetAttr {
+    let has = |flag: u32| s.valid & flag != 0;
+    let set_time = |field: u32, now: u32, at: Timestamp| {
+        has(field).then(|| if has(now) { SetTime::Now } else { SetTime::At(at) })
+    };
+    let atime = time(s.atime, s.atime_nsec);
+    let mtime = time(s.mtime, s.mtime_nsec);
+    SetAttr {
+        perm: has(abi::FATTR_MODE).then(|| crate::convert::perm_of_mode(s.mode)),
+        uid: has(abi::FATTR_UID).then_some(s.uid),
+        gid: has(abi::FATTR_GID).then_some(s.gid),
+        size: has(abi::FATTR_SIZE).then_some(s.size),
+        atime: set_time(abi::FATTR_ATIME, abi::FATTR_ATIME_NOW, atime),
+        mtime: set_time(abi::FATTR_MTIME, abi::FATTR_MTIME_NOW, mtime),
+        ctime: has(abi::FATTR_CTIME).then(|| time(s.ctime, s.ctime_nsec)),
+        kill_priv: has(abi::FATTR_KILL_SUIDGID),
+    }
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,206 @@
+//! Files made without a name (O_TMPFILE): what a crash leaves of them, before and after they got
+//! a name.
+
+use siftfs_base::{Clock, Error, ManualClock};
+use siftfs_device::{Device, MemDevice};
+use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_proto::*;
+use std::process::Command;
+use std::sync::Arc;
+
+const ROOT: u32 = ROOT_INO;
+
+struct World {
+    dev: Arc<MemDevice>,
+    clock: Arc<ManualClock>,
+}
+
+impl World {
+    fn new() -> Self {
+        let dev = Arc::new(MemDevice::new(24 << 20));
+        let any: Arc<dyn Device> = dev.clone();
+        let opts = MkfsOptions { log_size: Some(6 << 20), ..MkfsOptions::default() };
+        mkfs_on(&any, &opts).expect("mkfs");
+        Self { dev, clock: Arc::new(ManualClock::new(1_700_000_000)) }
+    }
+
+    fn open(&self) -> LocalVolume {
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        LocalVolume::open_on(self.dev.clone(), clock, &OpenOptions::default(), Threads::None)
+            .expect("open")
+    }
+
+    /// Opened again after a crash and closed: what is there under each name, and e2fsck content.
+    fn after_crash(&self, v: LocalVolume, names: &[&str]) -> Vec<Option<Vec<u8>>> {
+        v.abandon();
+        let v = self.open();
+        let found = names.iter().map(|n| lookup(&v, n).map(|a| read(&v, a.ino))).collect();
+        v.close().expect("close");
+        let file = tempfile::NamedTempFile::new().expect("temp file");
+        self.dev.snapshot().save(file.path()).expect("save");
+        let out = Command::new("e2fsck").arg("-fn").arg(file.path()).output().expect("e2fsck");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+        found
+    }
+}
+
+fn call(v: &LocalVolume, req: Request) -> Result<Reply, Error> {
+    v.endpoint().call(SessionId(1), &Credentials::default(), req)
+}
+
+fn done(v: &LocalVolume, req: Request) {
+    call(v, req).expect("request");
+}
+
+fn unnamed(v: &LocalVolume) -> (u32, Handle) {
+    match call(v, Request::TmpFile { parent: ROOT, perm: 0o640 }).expect("tmpfile") {
+        Reply::Created { attr, handle } => {
+            assert_eq!((attr.nlink, attr.perm), (0, 0o640));
+            (attr.ino, handle)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn write(v: &LocalVolume, ino: u32, data: &[u8]) {
+    let (data, append, kill_priv) = (data.to_vec(), false, false);
+    done(v, Request::Write { ino, offset: 0, data, append, kill_priv });
+}
+
+fn read(v: &LocalVolume, ino: u32) -> Vec<u8> {
+    match call(v, Request::Read { ino, offset: 0, len: 1 << 20 }).expect("read") {
+        Reply::Data(data) => data,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn lookup(v: &LocalVolume, name: &str) -> Option<Attr> {
+    match call(v, Request::Lookup { parent: ROOT, name: name.into() }) {
+        Ok(Reply::Entry(attr)) => Some(attr),
+        Err(Error::Posix(libc::ENOENT)) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn fsync(v: &LocalVolume, ino: u32) {
+    done(v, Request::Fsync { ino, datasync: false });
+}
+
+fn link(v: &LocalVolume, ino: u32, name: &str) {
+    done(v, Request::Link { ino, parent: ROOT, name: name.into() });
+}
+
+/// More staged transactions than one of recovery's own takes.
+fn many(v: &LocalVolume) {
+    for i in 0..120 {
+        let name = format!("dir{i}").into_bytes();
+        let made = call(v, Request::MakeDir { parent: ROOT, name, perm: 0o755 }).expect("mkdir");
+        let Reply::Entry(attr) = made else { panic!("{made:?}") };
+        fsync(v, attr.ino);
+    }
+}
+
+fn names(v: &LocalVolume) -> Vec<Vec<u8>> {
+    let opened = call(v, Request::OpenDir { ino: ROOT }).expect("opendir");
+    let Reply::Opened { handle } = opened else { panic!("{opened:?}") };
+    let list = Request::ReadDir { handle, cookie: 0, max_bytes: 1 << 16, plus: false };
+    let Reply::Dir(entries) = call(v, list).expect("readdir") else { panic!("no entries") };
+    done(v, Request::Release { handle });
+    entries.into_iter().map(|e| e.name).collect()
+}
+
+/// Nobody sees a name, the directory's times stay, and a crash or the last close leaves nothing.
+#[test]
+fn without_a_name_it_is_gone() {
+    for (sync, commit) in [(false, false), (true, false), (false, true), (true, true)] {
+        let world = World::new();
+        let v = world.open();
+        let Ok(Reply::Attr(before)) = call(&v, Request::GetAttr { ino: ROOT }) else { panic!() };
+        world.clock.advance(1_000_000_000);
+        let (ino, handle) = unnamed(&v);
+        let (second, _open) = unnamed(&v);
+        write(&v, ino, b"never seen");
+        write(&v, second, b"neither");
+        assert_eq!(names(&v).len(), 3, "., .. and lost+found");
+        let Ok(Reply::Attr(after)) = call(&v, Request::GetAttr { ino: ROOT }) else { panic!() };
+        assert_eq!((before.mtime, before.ctime), (after.mtime, after.ctime));
+        if sync {
+            fsync(&v, ino);
+        }
+        if commit {
+            v.commit(false).expect("commit");
+        }
+        done(&v, Request::Release { handle });
+        done(&v, Request::Forget { ino, count: 1 });
+        let late = call(&v, Request::Link { ino, parent: ROOT, name: b"late".to_vec() });
+        assert_eq!(late.unwrap_err().errno(), libc::ESTALE, "it was gone with its last reference");
+        assert_eq!(world.after_crash(v, &["late"]), [None]);
+    }
+}
+
+/// A file that lost its last name does not come back.
+#[test]
+fn unlinked_is_not_unnamed() {
+    let world = World::new();
+    let v = world.open();
+    let made = call(&v, Request::Create { parent: ROOT, name: b"f".to_vec(), perm: 0o644 });
+    let Ok(Reply::Created { attr, .. }) = made else { panic!("{made:?}") };
+    done(&v, Request::Unlink { parent: ROOT, name: b"f".to_vec() });
+    let again = call(&v, Request::Link { ino: attr.ino, parent: ROOT, name: b"g".to_vec() });
+    assert_eq!(again.unwrap_err().errno(), libc::ENOENT);
+    let (ino, _open) = unnamed(&v);
+    link(&v, ino, "h");
+    done(&v, Request::Unlink { parent: ROOT, name: b"h".to_vec() });
+    let again = call(&v, Request::Link { ino, parent: ROOT, name: b"g".to_vec() });
+    assert_eq!(again.unwrap_err().errno(), libc::ENOENT);
+    v.close().expect("close");
+}
+
+/// What is durable when: whichever of the file and its directory is synced, and wherever a
+/// transaction or many other records come between.
+#[test]
+fn with_a_name_it_is_as_durable_as_any_file() {
+    let data = vec![9; 10_000];
+    for case in 0..32u32 {
+        let on = |bit: u32| case & (1 << bit) != 0;
+        let (sync_before, commit_before, between) = (on(0), on(1), on(2));
+        let (commit_after, sync_dir) = (on(3), on(4));
+        let world = World::new();
+        let v = world.open();
+        let (ino, _open) = unnamed(&v);
+        write(&v, ino, &data);
+        if sync_before {
+            fsync(&v, ino);
+        }
+        if commit_before {
+            v.commit(false).expect("commit");
+        }
+        if between {
+            many(&v);
+        }
+        link(&v, ino, "named");
+        if commit_after {
+            v.commit(false).expect("commit");
+        }
+        fsync(&v, if sync_dir { ROOT } else { ino });
+        if between {
+            many_more(&v);
+        }
+        let found = world.after_crash(v, &["named"]).remove(0);
+        let found = found.unwrap_or_else(|| panic!("case {case:05b}: no name"));
+        if sync_before || !sync_dir {
+            assert!(found == data, "case {case:05b}: {} bytes", found.len());
+        } else {
+            assert!(found.iter().all(|b| *b == 9 || *b == 0), "case {case:05b}");
+        }
+    }
+}
+
+fn many_more(v: &LocalVolume) {
+    for i in 0..60 {
+        let name = format!("more{i}").into_bytes();
+        let made = call(v, Request::MakeDir { parent: ROOT, name, perm: 0o755 }).expect("mkdir");
+        let Reply::Entry(attr) = made else { panic!("{made:?}") };
+        fsync(v, attr.ino);
+    }
+}
