@@ -14,6 +14,8 @@ use std::process::Command;
 struct Report {
     /// The newest state is in the log.
     dirty: bool,
+    /// `siftfs recover`, or the next mount, has something to put right first.
+    needs_recovery: bool,
     findings: Vec<Finding>,
     e2fsck_exit: Option<i32>,
     e2fsck_output: String,
@@ -27,11 +29,15 @@ pub fn fsck(a: &Fsck) -> Outcome {
     let findings = siftfs_fsck::check(&device);
     let dirty = is_marked(&device).map_err(|e| failure(&a.volume, &e))?;
     let bad = findings.iter().any(|f| f.severity >= Severity::Warning);
-    // e2fsck refuses a volume that carries the marker, and would be right to find it stale.
-    let (exit, output) = if dirty { (None, String::new()) } else { e2fsck(&a.volume)? };
+    let needs_recovery = dirty || findings.iter().any(restores_superblock);
+    // e2fsck refuses a volume that carries the marker, and would be right to find it stale. Without
+    // a superblock it would look for another one that is not the newest.
+    let (exit, e2fsck_output) =
+        if needs_recovery { (None, String::new()) } else { e2fsck(&a.volume)? };
     drop(device);
-    let clean = !bad && !dirty && exit == Some(0);
-    let report = Report { dirty, findings, e2fsck_exit: exit, e2fsck_output: output, clean };
+    let clean = !bad && !needs_recovery && exit == Some(0);
+    let report =
+        Report { dirty, needs_recovery, findings, e2fsck_exit: exit, e2fsck_output, clean };
     if a.json {
         print_json(&report)?;
     } else {
@@ -42,6 +48,11 @@ pub fn fsck(a: &Fsck) -> Outcome {
         (false, Some(code)) if code & 8 != 0 => OPERATIONAL,
         _ => DAMAGED,
     })
+}
+
+/// Is it a superblock that recovery puts back from the header's copy?
+fn restores_superblock(f: &Finding) -> bool {
+    f.severity == Severity::Warning && ["super.torn", "super.missing"].contains(&f.code)
 }
 
 /// Does the superblock carry the marker of a volume in use (rule R15)?
@@ -70,6 +81,8 @@ fn show(volume: &Path, report: &Report) {
              run `siftfs recover {0}` or mount it, then check again",
             volume.display()
         );
+    } else if report.needs_recovery {
+        println!("{0}: run `siftfs recover {0}` or mount it, then check again", volume.display());
     } else if report.clean {
         println!("{}: clean", volume.display());
     } else {

@@ -1,6 +1,6 @@
-//! Rules about what an fsync owes: R6, R7, R12, R13, R19, R20, R24.
+//! Rules about what an fsync owes: R6, R7, R12, R13, R19, R20.
 
-use super::{bytes, every_recovery};
+use super::{bytes, every_recovery, fsync_on_thread};
 use siftfs_crash::{Back, Bench, VolumeKind};
 use siftfs_device::{Cut, Fault, Gate, OpClass};
 use siftfs_proto::{Allocate, Credentials, Request, SessionId};
@@ -77,14 +77,6 @@ fn settle(gate: &Gate, n: u64) {
     gate.wait_arrived(n, Duration::from_millis(300));
 }
 
-fn fsync(b: &Bench, path: &str) -> impl FnOnce() -> bool + Send + 'static {
-    let (service, ino) = (b.service.clone(), b.ino(path));
-    move || {
-        let req = Request::Fsync { ino, datasync: false };
-        service.call(SessionId(1), &Credentials::default(), req).is_ok()
-    }
-}
-
 /// A's fsync has captured the pages and its write is under way; B's fsync of the same file finds
 /// nothing dirty. B must not return before A's write is durable.
 ///
@@ -97,10 +89,10 @@ fn r12_fsync_waits_for_whoever_took_it() {
     b.write("f", 0, &bytes(2, 4096));
     let gate = Gate::new();
     b.device.inject(Fault::hold(OpClass::Write, &gate).once());
-    let first = thread::spawn(fsync(&b, "f"));
+    let first = fsync_on_thread(&b, "f");
     settle(&gate, 1);
     assert_eq!(gate.arrived(), 1, "the first fsync writes");
-    let second = thread::spawn(fsync(&b, "f"));
+    let second = fsync_on_thread(&b, "f");
     thread::sleep(Duration::from_millis(200));
     let early = second.is_finished();
     let image = b.device.image(Cut::LoseAll);
@@ -250,30 +242,5 @@ fn r20_fsync_after_a_push_is_still_an_fsync() {
     b.fsync("f");
     every_recovery(b, |back| {
         assert!(back.bytes("f") == [bytes(1, 30_000), bytes(2, 10)].concat());
-    });
-}
-
-/// Records of two lanes build on each other: each new x needs the rename of the one before, which
-/// lies in the other lane. Recovery merges them by number.
-///
-/// Seen to fail when recovery applies lane after lane.
-#[test]
-fn r24_lanes_are_merged_by_number() {
-    let b = Bench::new(VolumeKind::TWO_LANES);
-    let mut parities = std::collections::BTreeSet::new();
-    for i in 0..40u64 {
-        parities.insert(b.durable("x", &bytes(i, 1500)) % 2);
-        b.write("x", 700, &bytes(100 + i, 100));
-        b.fsync("x");
-        b.rename("x", &format!("y{i}"));
-    }
-    assert_eq!(parities.len(), 2, "both lanes are used");
-    b.fsync("/");
-    every_recovery(b, |back| {
-        for i in 0..40 {
-            let mut want = bytes(i, 1500);
-            want[700..800].copy_from_slice(&bytes(100 + i, 100));
-            assert!(back.bytes(&format!("y{i}")) == want, "file {i}");
-        }
     });
 }

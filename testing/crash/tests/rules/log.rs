@@ -1,25 +1,15 @@
 //! Rules about the log and its order: R3, R4, R8, R14, R15, R16, R18.
 
-use super::{bytes, images};
+use super::{bytes, fsync_on_thread as fsync, images};
 use siftfs_base::Error;
 use siftfs_crash::{
     Back, Bench, Judge, Layout, VolumeKind, base_image, deterministic, e2fsck_image, recover_image,
 };
 use siftfs_device::{Cut, Fate, Fault, FaultDevice, Gate, Image, MemDevice, OpClass, OpKind};
 use siftfs_placement::recover_on;
-use siftfs_proto::{Credentials, Request, SessionId};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
-
-/// Starts an fsync on a thread of its own.
-fn fsync(b: &Bench, path: &str) -> JoinHandle<bool> {
-    let (service, ino) = (b.service.clone(), b.ino(path));
-    thread::spawn(move || {
-        let req = Request::Fsync { ino, datasync: false };
-        service.call(SessionId(1), &Credentials::default(), req).is_ok()
-    })
-}
 
 fn staging_write(gate: &Gate) -> Fault {
     let staging = Layout::of(VolumeKind::SMALL).staging;
