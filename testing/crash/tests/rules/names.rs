@@ -117,6 +117,37 @@ fn r02_a_directory_moved_far_above_comes_along() {
     every_recovery(b, |back| assert_eq!(back.bytes("z/b/c/f"), b"inside"));
 }
 
+/// A file whose own name is durable, below a directory whose move is not: an fsync makes its data
+/// durable, and does not owe the move (S1). The file is there once, under the one path or the other,
+/// with its new data. An fsync of the directory that was moved, or of the one it went to, owes it.
+///
+/// Seen to fail when the closure of a directory leaves out the operations on itself.
+#[test]
+fn r02_an_fsync_below_a_moved_directory_owes_the_data_alone() {
+    for owed in [None, Some("new"), Some("to")] {
+        let b = Bench::new(VolumeKind::SMALL);
+        b.mkdir("old");
+        b.mkdir("to");
+        b.durable("old/f", &bytes(1, 5000));
+        b.settle();
+        let new = if owed == Some("to") { "to/new" } else { "new" };
+        b.rename("old", new);
+        let path = format!("{new}/f");
+        b.write(&path, 0, &bytes(2, 3000));
+        b.fsync(&path);
+        if let Some(dir) = owed {
+            b.fsync(dir);
+        }
+        let want = [&bytes(2, 3000)[..], &bytes(1, 5000)[3000..]].concat();
+        every_recovery(b, |back| {
+            let found: Vec<_> = ["old/f", &path].into_iter().filter(|p| back.has(p)).collect();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(owed.is_none() || found[0] == path, "the move of {owed:?} is owed");
+            assert!(back.bytes(found[0]) == want, "under {}", found[0]);
+        });
+    }
+}
+
 /// Both halves of a rename between directories, and a replaced file that is still open.
 ///
 /// Seen to fail when the closure of a directory leaves out its entries.
