@@ -219,6 +219,21 @@ fn r20_a_replacing_rename_comes_with_its_data() {
     }
 }
 
+/// A file that was cut to nothing and written again is never journaled without the new data, though
+/// nobody called fsync: it has the old bytes or the new ones.
+///
+/// Seen to fail when a truncation to nothing does not mark its file to be pushed.
+#[test]
+fn r20_a_rewritten_file_comes_with_its_data() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &bytes(1, 6000));
+    b.settle();
+    b.truncate("f", 0);
+    b.write("f", 0, &bytes(2, 7000));
+    b.commit(false);
+    every_recovery(b, |back| assert!(back.bytes("f") == bytes(2, 7000)));
+}
+
 /// The same when the rename becomes durable through another file's fsync.
 ///
 /// Seen to fail when the closure leaves out the data of files renamed over others.
