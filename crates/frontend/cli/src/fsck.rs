@@ -46,8 +46,14 @@ pub fn fsck(a: &Fsck) -> Outcome {
     Ok(match (clean, exit) {
         (true, _) => 0,
         (false, Some(code)) if code & 8 != 0 => OPERATIONAL,
+        _ if !report.dirty && report.findings.iter().any(no_header) => OPERATIONAL,
         _ => DAMAGED,
     })
+}
+
+/// Is it that there is no header? Without the marker this is then no volume, as far as anyone can see.
+fn no_header(f: &Finding) -> bool {
+    f.code == "header.none"
 }
 
 /// Is it a superblock that recovery puts back from the header's copy?
@@ -58,6 +64,9 @@ fn restores_superblock(f: &Finding) -> bool {
 /// Does the superblock carry the marker of a volume in use (rule R15)?
 fn is_marked(device: &dyn Device) -> Result<bool> {
     let mut sb = [0; 1024];
+    if device.size() < 2048 {
+        return Ok(false);
+    }
     device.read(1024, &mut sb)?;
     Ok(siftfs_ext4::has_marker(&sb))
 }
@@ -79,6 +88,11 @@ fn show(volume: &Path, report: &Report) {
         println!(
             "{0}: not unmounted: its newest state is still in the log; \
              run `siftfs recover {0}` or mount it, then check again",
+            volume.display()
+        );
+    } else if report.findings.iter().any(no_header) {
+        println!(
+            "{}: not a SiftFS volume, or both copies of its header are lost",
             volume.display()
         );
     } else if report.needs_recovery {
