@@ -101,7 +101,6 @@ const ALL: [Meanwhile; 9] = [
     Meanwhile::RenameOver,
 ];
 
-
 const OTHER: u64 = 200_000;
 
 /// Does it; returns where the file is now and what it holds.
