@@ -45,6 +45,10 @@ fn find(c: &mut Check<'_>, primary: Option<&Super>) -> Option<StaticHeader> {
     let mut found = None;
     for offset in guesses.into_iter().flatten() {
         found = found.or(block(c, offset, "header", StaticHeader::decode));
+        if c.findings.iter().any(|f| f.code == "incompatible") {
+            // A volume of another version: nothing here is known well enough to be called damaged.
+            return None;
+        }
     }
     let Some(header) = found else {
         c.error("header.none", "neither copy of the header is valid");

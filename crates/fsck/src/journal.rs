@@ -2,7 +2,7 @@
 
 use crate::ring::Ring;
 use crate::{Check, Volume};
-use siftfs_base::{BLOCK_BYTES, TxnSeq};
+use siftfs_base::{BLOCK_BYTES, Lsn, TxnSeq};
 use siftfs_log::{
     Descriptor, HostState, JournalHeader, decode_journal_record, decode_record, max_journal_record,
 };
@@ -10,8 +10,8 @@ use siftfs_wire::Transaction;
 
 const WHAT: &str = "journal";
 
-/// Checks the journal.
-pub(crate) fn check(c: &mut Check<'_>, v: &Volume) {
+/// Checks the journal; returns the staged cut of its newest transaction.
+pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Lsn {
     let (offset, len) = (v.header.journal_offset, v.header.journal_len);
     let ring = Ring { offset, len, tail: v.service.journal_tail };
     let (mut end, mut crc, mut next) = (ring.tail, None, v.service.next_seq);
@@ -30,6 +30,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) {
         c.error("journal.not-empty", format!("{} bytes in a clean volume", end - ring.tail));
     }
     look_behind(c, v, &ring, end, next);
+    before.staged_cut
 }
 
 /// A descriptor that holds at `pos`.

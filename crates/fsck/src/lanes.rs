@@ -21,11 +21,23 @@ struct Lane<'a> {
     torn: Option<Lsn>,
     /// Highest LSN that any record calls durable.
     durable: Lsn,
+    /// Where valid records are noted.
+    records: &'a mut Vec<(Lsn, Lsn)>,
 }
 
-/// Checks every lane.
-pub(crate) fn check(c: &mut Check<'_>, v: &Volume) {
+/// What the lanes' records say of their order.
+#[derive(Default)]
+pub(crate) struct Order {
+    /// Number of every valid record, and of the one before it in the order of all lanes.
+    records: Vec<(Lsn, Lsn)>,
+    /// Highest number that any record calls durable.
+    durable: Lsn,
+}
+
+/// Checks every lane by itself.
+pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
     let mut ends: Vec<(LaneId, Option<Lsn>, Lsn)> = Vec::new();
+    let mut order = Order::default();
     for (i, entry) in v.header.lanes.iter().enumerate() {
         let tail = v.service.lane_tails[i];
         let mut lane = Lane {
@@ -38,6 +50,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) {
             lsn: Lsn(0),
             torn: None,
             durable: Lsn(0),
+            records: &mut order.records,
         };
         let recorded = Some(v.host.lane_ends[i]).filter(|e| *e != OPEN_END);
         while recorded != Some(lane.end) && lane.advance(c, recorded) {}
@@ -47,6 +60,27 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) {
     let durable = ends.iter().map(|e| e.2).max().unwrap_or_default();
     for (id, _, _) in ends.iter().filter(|e| e.1.is_some_and(|t| t <= durable)) {
         c.error("lane.rot", format!("lane {}: a durable record is damaged", id.0));
+    }
+    order.durable = durable;
+    order
+}
+
+/// Checks the order of all lanes' records: above `base`, the newest journaled cut, each follows the
+/// one it names (rule R24). A cut leaves gaps only above what was durable (rule R14).
+pub(crate) fn check_order(c: &mut Check<'_>, mut order: Order, base: Lsn) {
+    order.records.sort_unstable();
+    let mut last = base;
+    for (lsn, before) in order.records {
+        if before > base && before != last {
+            let missing = format!("record {} is in no lane, record {} follows it", before.0, lsn.0);
+            if before <= order.durable {
+                c.error("lane.gap", format!("{missing}, and it was durable"));
+            } else {
+                c.info("lane.gap", format!("{missing}; neither was acknowledged"));
+            }
+            return;
+        }
+        last = lsn;
     }
 }
 
@@ -70,6 +104,9 @@ impl Lane<'_> {
             // A pad took the place of the record that its successor knew.
             self.crc = (h.kind == RecordKind::Transaction).then_some(h.crc);
             self.lsn = self.lsn.max(h.params.lsn);
+            if h.kind == RecordKind::Transaction {
+                self.records.push((h.params.lsn, h.params.prev_lsn));
+            }
             self.durable = self.durable.max(h.params.durable_lsn);
             self.torn = None;
             return true;

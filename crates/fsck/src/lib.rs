@@ -94,10 +94,13 @@ impl Check<'_> {
 pub fn check(dev: &dyn Device) -> Vec<Finding> {
     let mut check = Check { dev, findings: Vec::new() };
     let primary = superblock::primary(&mut check);
-    if let Some(volume) = header::check(&mut check, primary.as_ref()) {
+    let volume = header::check(&mut check, primary.as_ref());
+    superblock::judge(&mut check, volume.as_ref(), primary.as_ref());
+    if let Some(volume) = volume {
         superblock::check_marker(&mut check, &volume, primary.as_ref());
-        lanes::check(&mut check, &volume);
-        journal::check(&mut check, &volume);
+        let order = lanes::check(&mut check, &volume);
+        let base = journal::check(&mut check, &volume);
+        lanes::check_order(&mut check, order, base);
     }
     check.findings
 }

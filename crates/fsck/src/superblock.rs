@@ -62,29 +62,43 @@ impl Super {
     }
 }
 
-/// The primary superblock of an area at the device's start.
+/// The primary superblock of an area at the device's start, whole or not.
 pub(crate) fn primary(c: &mut Check<'_>) -> Option<Super> {
-    let found = c.read(1024, LEN, "primary superblock").as_deref().and_then(Super::parse);
-    match &found {
-        None => c.error("super.missing", "there is no ext4 superblock at byte 1024"),
-        Some(s) if !s.checksum_ok() => {
-            c.error("super.checksum", "the primary superblock's checksum does not hold (torn?)");
-        }
-        _ => {}
+    c.read(1024, LEN, "primary superblock").as_deref().and_then(Super::parse)
+}
+
+/// Is the primary superblock whole? A power cut may tear it while the marker is set or cleared:
+/// the header holds a copy, and recovery puts it back (rule R15).
+pub(crate) fn judge(c: &mut Check<'_>, v: Option<&Volume>, primary: Option<&Super>) {
+    let (code, what) = match primary {
+        Some(s) if s.checksum_ok() => return,
+        Some(_) => ("super.torn", "the primary superblock is torn: its checksum does not hold"),
+        None => ("super.missing", "there is no ext4 superblock at byte 1024"),
+    };
+    if v.and_then(copy_of).is_some_and(|s| s.checksum_ok()) {
+        let text = format!("{what}; recovery restores it from the header's copy");
+        c.warn(code, text);
+    } else {
+        c.error(code, format!("{what}, and the header holds no copy of it"));
     }
-    found
+}
+
+/// The header's copy of the superblock.
+fn copy_of(v: &Volume) -> Option<Super> {
+    Super::parse(&v.host.superblock[..])
 }
 
 /// Marker and header must agree: dirty means marked everywhere, clean means marked nowhere.
 pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
     let dirty = v.host.state != HostState::Clean;
     if dirty {
-        match Super::parse(&v.host.superblock[..]) {
+        match copy_of(v) {
             Some(s) if s.marker() && s.checksum_ok() => {}
             _ => c.error("host.superblock", "the header's superblock image is damaged or unmarked"),
         }
     }
-    let Some(primary) = primary else { return };
+    // What a torn one says of the marker may be of its old half.
+    let Some(primary) = primary.filter(|p| p.checksum_ok()) else { return };
     match (dirty, primary.marker()) {
         (true, false) => c.error(
             "marker.missing",
@@ -101,9 +115,7 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
     if !dirty && crc32c::crc32c(&primary.bytes[..1020]) != v.host.area_crc {
         c.info("super.changed", "the file system was changed since SiftFS last unmounted it");
     }
-    if primary.checksum_ok() {
-        check_backups(c, v, primary, dirty);
-    }
+    check_backups(c, v, primary, dirty);
 }
 
 fn check_backups(c: &mut Check<'_>, v: &Volume, primary: &Super, dirty: bool) {

@@ -63,8 +63,9 @@ pub fn final_super(area: &RegionReader, now: Timestamp) -> Result<SuperBytes> {
     Ok(fs.super_image())
 }
 
-/// Sets the marker in every copy of the superblock, primary last, all flushed, and notes the
-/// mount. Answers the primary.
+/// Sets the marker in every copy of the superblock, primary first, each flushed, and notes the
+/// mount. Answers the primary. A crash in the middle leaves a marked primary, as one in [`clear`]
+/// does: whoever opens the volume next sees that something is unfinished.
 ///
 /// # Errors
 /// `Refused` if somebody else used the file system and did not unmount it cleanly.
@@ -78,9 +79,9 @@ pub fn set(area: &AreaWriter, now: Timestamp) -> Result<SuperBytes> {
     }
     fs.set_mount_time(now);
     fs.set_marker(true);
-    mark_backups(area, &mut fs)?;
     let primary = fs.super_image();
     write_primary(area, &primary)?;
+    mark_backups(area, &mut fs)?;
     Ok(primary)
 }
 

@@ -289,12 +289,20 @@ impl Volume {
     ) -> Result<Pair> {
         assert!(self.is_clean(), "recovery comes first");
         let storage = self.storage()?;
-        let old = self.view.host.clone();
+        let mut old = self.view.host.clone();
         let epoch = Epoch(old.key.epoch.0 + 1);
         let key = LogKey { epoch, nonce: nonce()? };
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         let area = storage.take_area()?;
         if !opts.read_only {
+            let present = marker::read_primary(&area)?;
+            if present != *old.superblock {
+                // Somebody else changed the file system since: if a crash tears the superblock
+                // while the marker is set, theirs is the one to put back (rules R15, R16).
+                old.area_crc = AreaSuper::parse(&present).map_or(0, |s| s.crc);
+                old.superblock = Box::new(present);
+                host.write(Origin::Admin, &old)?;
+            }
             let superblock = marker::set(&area, clock.now())?;
             host.write(
                 Origin::Admin,

@@ -59,15 +59,13 @@ fn walk_unguarded(image: &Image) -> Result<Tree, String> {
     tree
 }
 
-/// What `siftfs fsck` calls an error in header, lanes, journal or marker. A superblock may be torn
-/// after a cut: recovery has the header's copy of it.
-fn fsck(image: &Image, torn: bool) -> Result<(), String> {
+/// What `siftfs fsck` calls an error in header, lanes, journal or marker. What a cut leaves and
+/// recovery puts right is none, a torn superblock included.
+fn fsck(image: &Image) -> Result<(), String> {
     let found = guarded(|| Ok(siftfs_fsck::check(&MemDevice::from_image(image.clone()))))?;
-    let torn = torn && found.iter().any(|f| f.code == "super.checksum");
-    let allowed = |code: &str| torn && (code == "super.checksum" || code == "marker.missing");
     let errors: Vec<String> = found
         .iter()
-        .filter(|f| f.severity == siftfs_fsck::Severity::Error && !allowed(f.code))
+        .filter(|f| f.severity == siftfs_fsck::Severity::Error)
         .map(|f| format!("{f:?}"))
         .collect();
     if errors.is_empty() { Ok(()) } else { Err(format!("fsck: {}", errors.join("\n"))) }
@@ -99,9 +97,9 @@ impl Judge {
         ids: &Ids,
         recoveries: &mut u64,
     ) -> Result<Vec<String>, String> {
-        fsck(image, true).map_err(|e| format!("before recovery: {e}"))?;
+        fsck(image).map_err(|e| format!("before recovery: {e}"))?;
         let recovered = recover_image(image)?;
-        fsck(&recovered, false)?;
+        fsck(&recovered)?;
         let tree = walk_image(&recovered)?;
         let found = oracle.violations(&tree, ids);
         if !found.is_empty() {

@@ -25,9 +25,11 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure about a volume or directory.
+    /// A failure about a volume or directory, which the message names once.
     pub fn about(path: &Path, what: impl Display) -> Self {
-        Self { code: FAILED, message: format!("{}: {what}", path.display()) }
+        let (name, what) = (path.display().to_string(), what.to_string());
+        let named = what.strip_prefix(&name).is_some_and(|rest| rest.starts_with([' ', ':']));
+        Self { code: FAILED, message: if named { what } else { format!("{name}: {what}") } }
     }
 
     /// A failure with a message of its own.

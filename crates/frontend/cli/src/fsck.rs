@@ -14,6 +14,8 @@ use std::process::Command;
 struct Report {
     /// The newest state is in the log.
     dirty: bool,
+    /// `siftfs recover`, or the next mount, has something to put right first.
+    needs_recovery: bool,
     findings: Vec<Finding>,
     e2fsck_exit: Option<i32>,
     e2fsck_output: String,
@@ -27,11 +29,15 @@ pub fn fsck(a: &Fsck) -> Outcome {
     let findings = siftfs_fsck::check(&device);
     let dirty = is_marked(&device).map_err(|e| failure(&a.volume, &e))?;
     let bad = findings.iter().any(|f| f.severity >= Severity::Warning);
-    // e2fsck refuses a volume that carries the marker, and would be right to find it stale.
-    let (exit, output) = if dirty { (None, String::new()) } else { e2fsck(&a.volume)? };
+    let needs_recovery = dirty || findings.iter().any(restores_superblock);
+    // e2fsck refuses a volume that carries the marker, and would be right to find it stale. Without
+    // a superblock it would look for another one that is not the newest.
+    let (exit, e2fsck_output) =
+        if needs_recovery { (None, String::new()) } else { e2fsck(&a.volume)? };
     drop(device);
-    let clean = !bad && !dirty && exit == Some(0);
-    let report = Report { dirty, findings, e2fsck_exit: exit, e2fsck_output: output, clean };
+    let clean = !bad && !needs_recovery && exit == Some(0);
+    let report =
+        Report { dirty, needs_recovery, findings, e2fsck_exit: exit, e2fsck_output, clean };
     if a.json {
         print_json(&report)?;
     } else {
@@ -40,13 +46,27 @@ pub fn fsck(a: &Fsck) -> Outcome {
     Ok(match (clean, exit) {
         (true, _) => 0,
         (false, Some(code)) if code & 8 != 0 => OPERATIONAL,
+        _ if !report.dirty && report.findings.iter().any(no_header) => OPERATIONAL,
         _ => DAMAGED,
     })
+}
+
+/// Is it that there is no header? Without the marker this is then no volume, as far as anyone can see.
+fn no_header(f: &Finding) -> bool {
+    f.code == "header.none"
+}
+
+/// Is it a superblock that recovery puts back from the header's copy?
+fn restores_superblock(f: &Finding) -> bool {
+    f.severity == Severity::Warning && ["super.torn", "super.missing"].contains(&f.code)
 }
 
 /// Does the superblock carry the marker of a volume in use (rule R15)?
 fn is_marked(device: &dyn Device) -> Result<bool> {
     let mut sb = [0; 1024];
+    if device.size() < 2048 {
+        return Ok(false);
+    }
     device.read(1024, &mut sb)?;
     Ok(siftfs_ext4::has_marker(&sb))
 }
@@ -70,6 +90,13 @@ fn show(volume: &Path, report: &Report) {
              run `siftfs recover {0}` or mount it, then check again",
             volume.display()
         );
+    } else if report.findings.iter().any(no_header) {
+        println!(
+            "{}: not a SiftFS volume, or both copies of its header are lost",
+            volume.display()
+        );
+    } else if report.needs_recovery {
+        println!("{0}: run `siftfs recover {0}` or mount it, then check again", volume.display());
     } else if report.clean {
         println!("{}: clean", volume.display());
     } else {

@@ -5,6 +5,7 @@
 //! other there, and no single change lets them through.
 
 mod durability;
+mod lanes;
 mod log;
 mod medium;
 mod names;
@@ -13,6 +14,8 @@ mod space;
 
 use siftfs_crash::{Back, Bench};
 use siftfs_device::Cut;
+use siftfs_proto::{Credentials, Request, SessionId};
+use std::thread::{self, JoinHandle};
 
 /// All images a cut of `bench` now may leave that these tests look at: both extremes and a few
 /// random ones.
@@ -34,4 +37,13 @@ fn every_recovery(bench: Bench, check: impl Fn(&Back)) {
 /// `len` bytes of pattern `id`, none of them zero.
 fn bytes(id: u64, len: u64) -> Vec<u8> {
     siftfs_model::pattern(id, 0, len)
+}
+
+/// Starts an fsync on a thread of its own; did it succeed?
+fn fsync_on_thread(b: &Bench, path: &str) -> JoinHandle<bool> {
+    let (service, ino) = (b.service.clone(), b.ino(path));
+    thread::spawn(move || {
+        let req = Request::Fsync { ino, datasync: false };
+        service.call(SessionId(1), &Credentials::default(), req).is_ok()
+    })
 }

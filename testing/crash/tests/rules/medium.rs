@@ -1,10 +1,12 @@
 //! Rules about a medium that fails: R9, R21.
 
-use super::{bytes, images};
+use super::{bytes, fsync_on_thread, images};
 use siftfs_base::Error;
-use siftfs_crash::{Back, Bench, VolumeKind};
-use siftfs_device::{Cut, Fault, OpClass};
+use siftfs_crash::{Back, Bench, Layout, VolumeKind};
+use siftfs_device::{Cut, Fault, Gate, OpClass};
 use siftfs_placement::{MkfsOptions, OpenOptions, mkfs, recover};
+use std::thread;
+use std::time::Duration;
 
 /// A volume that one process has open opens for nobody else, in this process or another.
 ///
@@ -53,6 +55,42 @@ fn r21_failed_flush() {
             assert!(found == bytes(1, 5000) || found == bytes(2, 5000));
         }
     }
+}
+
+/// A flush that two fsyncs share fails: the one whose record only the flush would have made durable
+/// gets EIO, and so does everyone after.
+///
+/// Seen to fail when the result of a shared flush is ignored.
+#[test]
+fn r21_a_failed_shared_flush() {
+    let b = Bench::new(VolumeKind::SMALL);
+    for name in ["a", "b"] {
+        b.durable(name, &bytes(1, 5000));
+        b.write(name, 0, &bytes(2, 5000));
+    }
+    let gate = Gate::new();
+    let staging = Layout::of(VolumeKind::SMALL).staging;
+    b.device.inject(Fault::hold(OpClass::Write, &gate).within(staging).once());
+    let first = fsync_on_thread(&b, "a");
+    assert!(gate.wait_arrived(1, Duration::from_secs(5)));
+    let fault = b.device.inject(Fault::fail(OpClass::Flush, libc::EIO).once());
+    // Something else is in flight, so this record is not durable by its own write.
+    let second = fsync_on_thread(&b, "b");
+    while b.device.pending().len() < 2 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    gate.open();
+    let acknowledged = [first, second].map(|t| t.join().expect("no panic"));
+    assert_eq!(b.device.fired(fault), 1, "the flush was shared");
+    let image = b.device.image(Cut::LoseAll);
+    assert_eq!(b.try_fsync("a").map_err(|e| e.errno()), Err(libc::EIO));
+    b.stop();
+    let back = Back::from(&image);
+    for (name, acknowledged) in ["a", "b"].into_iter().zip(acknowledged) {
+        let kept = back.bytes(name) == bytes(2, 5000);
+        assert!(kept || !acknowledged, "{name} was acknowledged and is lost");
+    }
+    assert!(!acknowledged[1], "the flush failed unnoticed");
 }
 
 /// A flush of the area fails, whichever of a checkpoint: the Service reclaims nothing, and what

@@ -27,32 +27,28 @@ fn volume(dir: &tempfile::TempDir) -> PathBuf {
     path
 }
 
-/// Runs a command of the system; `None` when it is not there or fails.
-fn run(program: &str, args: &[&str]) -> Option<String> {
-    let out = Command::new(program).args(args).output().ok()?;
-    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_owned())
+/// Runs a command of the system that must succeed.
+fn run(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output();
+    let out = out.unwrap_or_else(|e| panic!("{program} {args:?}: {e}"));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{program} {args:?}: {said} (needs root and loop devices)");
+    String::from_utf8_lossy(&out.stdout).trim().to_owned()
 }
 
-/// An attached loop device; `None` when this test may not make one.
+/// An attached loop device.
 struct Loop(PathBuf);
 
 impl Loop {
-    fn over(file: &Path) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("not root: loop devices are not tried");
-            return None;
-        }
-        let found = run("losetup", &["--find", "--show", file.to_str()?]);
-        if found.is_none() {
-            eprintln!("no loop device to be had: not tried");
-        }
-        found.map(|name| Self(name.into()))
+    fn over(file: &Path) -> Self {
+        Self(run("losetup", &["--find", "--show", file.to_str().unwrap()]).into())
     }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        run("losetup", &["-d", self.0.to_str().unwrap_or_default()]);
+        let detached = Command::new("losetup").arg("-d").arg(&self.0).status();
+        assert!(detached.is_ok_and(|s| s.success()) || thread::panicking());
     }
 }
 
@@ -84,25 +80,23 @@ fn what_is_no_volume_is_refused_by_name() {
     assert!(refusal(open_rw(Path::new("/dev/null"))).contains("neither a regular file"));
 }
 
-fn lock_elsewhere(path: &Path) -> Option<Child> {
+fn lock_elsewhere(path: &Path) -> Child {
     let mut child = Command::new("flock")
-        .args(["-x", path.to_str()?, "sh", "-c", "echo locked; exec sleep 60"])
+        .args(["-x", path.to_str().unwrap(), "sh", "-c", "echo locked; exec sleep 60"])
         .stdout(Stdio::piped())
         .spawn()
-        .ok()?;
+        .expect("flock runs");
     let mut line = String::new();
-    BufReader::new(child.stdout.take()?).read_line(&mut line).ok()?;
-    Some(child)
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "locked\n");
+    child
 }
 
 #[test]
 fn a_lock_dies_with_its_process() {
     let dir = dir();
     let path = volume(&dir);
-    let Some(mut child) = lock_elsewhere(&path) else {
-        eprintln!("no flock command: not tried");
-        return;
-    };
+    let mut child = lock_elsewhere(&path);
     let message = refusal(open_rw(&path));
     // flock(1) holds the lock and waits for sleep(1), which inherited it.
     assert!(message.contains("process "), "{message}");
@@ -110,7 +104,8 @@ fn a_lock_dies_with_its_process() {
     let sleeper = users::openers(&File::open(&path).unwrap());
     for who in sleeper {
         let pid: String = who.chars().filter(char::is_ascii_digit).collect();
-        run("kill", &["-9", &pid]);
+        // Ending one of them may have ended the next.
+        Command::new("kill").args(["-9", &pid]).status().unwrap();
     }
     child.wait().unwrap();
     open_rw(&path).unwrap();
@@ -120,7 +115,7 @@ fn a_lock_dies_with_its_process() {
 fn a_file_behind_a_loop_device_is_refused() {
     let dir = dir();
     let path = volume(&dir);
-    let Some(device) = Loop::over(&path) else { return };
+    let device = Loop::over(&path);
     let message = refusal(open_rw(&path));
     assert!(message.contains(device.0.to_str().unwrap()), "{message}");
     drop(device);
@@ -132,7 +127,7 @@ fn a_loop_device_is_refused_while_its_file_is_a_volume() {
     let dir = dir();
     let path = volume(&dir);
     let direct = open_rw(&path).unwrap();
-    let Some(device) = Loop::over(&path) else { return };
+    let device = Loop::over(&path);
     let message = refusal(open_rw(&device.0));
     assert!(message.contains("loop device over") && message.contains("in use by"), "{message}");
     drop(direct);
@@ -151,21 +146,15 @@ fn a_loop_device_is_refused_while_its_file_is_a_volume() {
 fn a_mounted_device_is_refused_with_its_mount_point() {
     let dir = dir();
     let path = volume(&dir);
-    if run("mke2fs", &["-q", "-F", "-t", "ext4", path.to_str().unwrap()]).is_none() {
-        eprintln!("no mke2fs: not tried");
-        return;
-    }
-    let Some(device) = Loop::over(&path) else { return };
+    run("mke2fs", &["-q", "-F", "-t", "ext4", path.to_str().unwrap()]);
+    let device = Loop::over(&path);
     let at = dir.path().join("mnt");
     std::fs::create_dir(&at).unwrap();
     let (dev, mnt) = (device.0.to_str().unwrap(), at.to_str().unwrap());
-    if run("mount", &[dev, mnt]).is_none() {
-        eprintln!("cannot mount ext4: not tried");
-        return;
-    }
+    run("mount", &[dev, mnt]);
     let on_device = open_rw(&device.0);
     let on_file = open_rw(&path);
-    run("umount", &[mnt]).expect("unmounts");
+    run("umount", &[mnt]);
     let message = refusal(on_device);
     assert!(message.contains("is mounted on") && message.contains(mnt), "{message}");
     let message = refusal(on_file);
@@ -173,7 +162,7 @@ fn a_mounted_device_is_refused_with_its_mount_point() {
 
     // And the other way round: what we have open, the kernel does not mount.
     let ours = open_rw(&device.0).unwrap();
-    assert!(run("mount", &[dev, mnt]).is_none());
+    assert!(!Command::new("mount").args([dev, mnt]).status().unwrap().success());
     drop(ours);
 }
 
