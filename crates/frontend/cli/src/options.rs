@@ -87,7 +87,7 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<(), String> {
             }
             o.mount.subtype = Some(value.to_string()).filter(|v| !v.is_empty());
         }
-        "threads" => o.mount.threads = usize::try_from(number(2, 64)?).unwrap_or(4),
+        "threads" => o.mount.threads = usize::try_from(number(1, 64)?).unwrap_or(4),
         "commit" => o.open.commit_ms = milliseconds(value)?,
         "cache" => o.open.page_cache = cache_size(name, value)?,
         "meta_cache" => o.open.meta_cache = cache_size(name, value)?,

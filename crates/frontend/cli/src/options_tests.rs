@@ -29,7 +29,7 @@ fn wrong_options_are_named() {
         "commit=1.2345",
         "cache=1M",
         "cache=x",
-        "threads=1",
+        "threads=0",
         "threads=99",
         "subtype=a,b=",
         "subtype=a/b",

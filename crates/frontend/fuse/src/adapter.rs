@@ -34,7 +34,7 @@ impl Handler for Adapter {
                     let done = Box::new(move |result: Result<Reply>| {
                         token.send(result.map(|_| Answer::Done));
                     });
-                    self.server.fsync(cred, ino, datasync, done);
+                    self.server.fsync(&cred, ino, datasync, done);
                 }
             },
             op => token.send(self.carry_out(&cred, node, op)),

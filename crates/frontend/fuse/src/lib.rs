@@ -15,7 +15,6 @@ mod gate;
 mod kernel;
 mod mount;
 mod mountinfo;
-mod pool;
 mod server;
 mod writers;
 

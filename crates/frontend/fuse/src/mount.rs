@@ -35,7 +35,7 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Every write as if the file were opened with O_SYNC.
     pub sync: bool,
-    /// Threads that read requests; at least 2.
+    /// Threads that stay ready to read a request; while requests take long there are more.
     pub threads: usize,
 }
 
@@ -72,10 +72,10 @@ impl FuseMount {
         dir: &Path,
         options: &MountOptions,
     ) -> io::Result<Self> {
-        let threads = options.threads.clamp(2, 64);
+        let threads = options.threads.clamp(1, 64);
         let device = open_device()?;
         kernel_mount(&device, dir, options)?;
-        let server = Arc::new(Server::new(service, session, threads));
+        let server = Arc::new(Server::new(service, session));
         let made = Session::start(device).and_then(|session| {
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;

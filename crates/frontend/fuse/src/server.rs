@@ -2,18 +2,14 @@
 
 use crate::convert::unexpected;
 use crate::kernel::MAX_IO;
-use crate::pool::Pool;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle, Reply,
     Request, Seek, SessionId, SetAttr,
 };
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Threads beside the readers that may wait in an fsync.
-const WAITERS: usize = 64;
 /// Names asked for at a time: the kernel's buffer is at least a page, and each entry costs more
 /// of it than its name. Entries that do not fit are asked for again.
 const DIR_BYTES: u32 = 2048;
@@ -25,20 +21,13 @@ const COPY_BYTES: u64 = 16 << 20;
 pub(crate) struct Server {
     service: Arc<dyn FileService>,
     session: SessionId,
-    readers: usize,
-    /// Readers inside an fsync.
-    waiting: AtomicUsize,
-    pool: Pool,
     /// Handles opened for writing: only through them can a file be mapped and stored to.
     writers: Mutex<HashMap<Handle, InodeNr>>,
 }
 
 impl Server {
-    pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId, readers: usize) -> Self {
-        assert!(readers >= 2, "one reader must stay free while another waits");
-        let pool = Pool::new(WAITERS);
-        let (waiting, writers) = (AtomicUsize::new(0), Mutex::default());
-        Self { service, session, readers, waiting, pool, writers }
+    pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId) -> Self {
+        Self { service, session, writers: Mutex::default() }
     }
 
     pub(crate) fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
@@ -97,27 +86,9 @@ impl Server {
         }
     }
 
-    /// fsync(2). Runs on the reader's own thread, which costs no hand-over, as long as another
-    /// reader stays free; otherwise on a thread of the pool, so that requests are always read.
-    pub(crate) fn fsync(
-        self: &Arc<Self>,
-        cred: Credentials,
-        ino: InodeNr,
-        datasync: bool,
-        done: Completion,
-    ) {
-        let req = Request::Fsync { ino, datasync };
-        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
-        if waiting < self.readers {
-            self.service.submit(self.session, &cred, req, done);
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        } else {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            let server = self.clone();
-            self.pool.run(Box::new(move || {
-                server.service.submit(server.session, &cred, req, done);
-            }));
-        }
+    /// fsync(2), on the reader's own thread, which costs no hand-over: another reads meanwhile.
+    pub(crate) fn fsync(&self, cred: &Credentials, ino: InodeNr, datasync: bool, done: Completion) {
+        self.service.submit(self.session, cred, Request::Fsync { ino, datasync }, done);
     }
 
     /// SETATTR. Clearing setuid, setgid and file capabilities is left to us: where the request says

@@ -1,15 +1,12 @@
 use super::*;
 use siftfs_base::Timestamp;
 use std::sync::Mutex;
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
-/// Answers directory reads with `entries` names, records everything, and holds fsyncs.
+/// Answers directory reads with `entries` names, and records everything.
 struct Fake {
     kind: FileKind,
     entries: u64,
     seen: Mutex<Vec<Request>>,
-    hold: Mutex<()>,
 }
 
 fn attr(ino: InodeNr, kind: FileKind) -> Attr {
@@ -55,18 +52,14 @@ impl FileService for Fake {
             Request::GetAttr { ino } | Request::SetAttr { ino, .. } => {
                 Ok(Reply::Attr(attr(ino, self.kind)))
             }
-            Request::Fsync { .. } => {
-                drop(self.hold.lock().unwrap());
-                Ok(Reply::Done)
-            }
             _ => Ok(Reply::Done),
         }
     }
 }
 
 fn server(kind: FileKind) -> (Arc<Fake>, Arc<Server>) {
-    let fake = Arc::new(Fake { kind, entries: 12, seen: Mutex::default(), hold: Mutex::new(()) });
-    let server = Arc::new(Server::new(fake.clone(), SessionId(1), 2));
+    let fake = Arc::new(Fake { kind, entries: 12, seen: Mutex::default() });
+    let server = Arc::new(Server::new(fake.clone(), SessionId(1)));
     (fake, server)
 }
 
@@ -145,31 +138,4 @@ fn xattr_namespaces() {
     assert_eq!(server.list_xattr(&user(7), 11).unwrap(), b"user.a\0");
     let acl = server.get_xattr(&user(0), 11, b"system.posix_acl_access".to_vec());
     assert_eq!(acl, Err(errno(libc::EOPNOTSUPP)));
-}
-
-/// With two readers, the second fsync that waits does not take the last one with it.
-#[test]
-fn an_fsync_never_takes_the_last_reader() {
-    let (fake, server) = server(FileKind::Regular);
-    let (tx, rx) = channel();
-    let held = fake.hold.lock().unwrap();
-    let first = {
-        let (server, tx) = (server.clone(), tx.clone());
-        std::thread::spawn(move || {
-            server.fsync(user(0), 11, false, Box::new(move |r| tx.send(r).unwrap()));
-        })
-    };
-    while server.waiting.load(Ordering::SeqCst) == 0 {
-        std::thread::yield_now();
-    }
-    for _ in 0..10 {
-        let tx = tx.clone();
-        server.fsync(user(0), 12, true, Box::new(move |r| tx.send(r).unwrap()));
-    }
-    assert!(rx.try_recv().is_err(), "an fsync was answered while the disk held it");
-    drop(held);
-    for _ in 0..11 {
-        assert_eq!(rx.recv_timeout(Duration::from_secs(10)).unwrap(), Ok(Reply::Done));
-    }
-    first.join().unwrap();
 }

@@ -9,6 +9,7 @@
 //! of the protocol that POSIX semantics need reaches the server.
 
 pub(crate) mod abi;
+mod readers;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod session;

@@ -2,13 +2,15 @@
 
 use super::MAX_IO;
 use super::abi;
+use super::readers::{Readers, Taken};
 use super::reply::{Answer, Channel, Token};
 use super::request::{Dialect, Message, Operation, header, parse};
 use rustix::io::Errno;
 use siftfs_base::errno;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Requests of the background (reads ahead, mostly) that the kernel has under way at once, and
@@ -100,24 +102,25 @@ impl Session {
         }
     }
 
-    /// Serves with `threads` threads until the mount is gone (umount(2), or an aborted
-    /// connection).
+    /// Serves until the mount is gone (umount(2), or an aborted connection), with `keep` threads
+    /// free to read when nothing is to be done, and more while requests take long.
     ///
     /// # Errors
     /// When the kernel connection fails for another reason, or a thread cannot be started. Other
     /// threads may still be answering then.
-    pub(crate) fn run(self, threads: usize, handler: &Arc<impl Handler>) -> io::Result<()> {
+    pub(crate) fn run(self, keep: usize, handler: &Arc<impl Handler>) -> io::Result<()> {
         let (ends, ended) = mpsc::channel();
-        for i in 0..threads {
-            let (device, dialect) = (self.device.clone(), self.dialect);
-            let (handler, ends) = (handler.clone(), ends.clone());
-            let body = move || {
-                // Nobody listens any more once another reader has failed.
-                let _ = ends.send(read_requests(&device, dialect, &*handler));
-            };
-            std::thread::Builder::new().name(format!("siftfs-fuse-{i}")).spawn(body)?;
+        let reader = Reader {
+            device: self.device.clone(),
+            dialect: self.dialect,
+            handler: handler.clone(),
+            readers: Arc::new(Readers::new(keep)),
+            ends,
+        };
+        for _ in 0..keep {
+            reader.another()?;
         }
-        drop((ends, self));
+        drop((reader, self));
         ended.into_iter().collect()
     }
 }
@@ -153,18 +156,50 @@ fn init_out(minor: u32, max_readahead: u32, flags: u32) -> abi::InitOut {
     }
 }
 
-fn read_requests(
-    device: &Arc<OwnedFd>,
+/// A thread that reads requests and carries them out, and what the next one needs.
+struct Reader<H> {
+    device: Arc<OwnedFd>,
     dialect: Dialect,
-    handler: &impl Handler,
-) -> io::Result<()> {
-    // One per reader: its reference count then stays in this thread's cache.
-    let channel = Arc::new(Channel::new(device.clone()));
-    let mut buffer = Buffer::new();
-    while let Next::Message(len) = buffer.read(device)? {
-        dispatch(buffer.message(len), dialect, &channel, handler);
+    handler: Arc<H>,
+    readers: Arc<Readers>,
+    /// Takes how each thread ended.
+    ends: Sender<io::Result<()>>,
+}
+
+impl<H: Handler> Reader<H> {
+    /// Starts another thread; the caller has counted it.
+    fn another(&self) -> io::Result<()> {
+        let (device, handler) = (self.device.clone(), self.handler.clone());
+        let (readers, ends) = (self.readers.clone(), self.ends.clone());
+        let reader = Self { device, dialect: self.dialect, handler, readers, ends };
+        let body = move || {
+            let end = reader.read_requests();
+            reader.readers.end();
+            // Nobody listens any more once another reader has failed.
+            let _ = reader.ends.send(end);
+        };
+        std::thread::Builder::new().name("siftfs-fuse".into()).spawn(body)?;
+        Ok(())
     }
-    Ok(())
+
+    fn read_requests(&self) -> io::Result<()> {
+        // One per reader: its reference count then stays in this thread's cache.
+        let channel = Arc::new(Channel::new(self.device.clone()));
+        let mut buffer = Buffer::new();
+        while let Next::Message(len) = buffer.read(&self.device)? {
+            if self.readers.taken() == Taken::Start
+                && let Err(error) = self.another()
+            {
+                tracing::warn!(%error, "no thread for the next request: it waits for this one");
+                self.readers.not_started();
+            }
+            dispatch(buffer.message(len), self.dialect, &channel, &*self.handler);
+            if !self.readers.done() {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Hands one message over, or refuses it.

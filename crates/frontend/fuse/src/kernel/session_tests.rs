@@ -43,7 +43,7 @@ impl Kernel {
         let (_, body) = receive(&end);
         let agreed = abi::InitOut::read_from_bytes(&body).unwrap();
         let mem = Arc::new(support::Mem::new());
-        let server = Arc::new(Server::new(mem, SessionId(1), 2));
+        let server = Arc::new(Server::new(mem, SessionId(1)));
         let adapter = Arc::new(Adapter::new(server));
         let server = Some(std::thread::spawn(move || session.run(2, &adapter)));
         Self { end, server, agreed, unique: 100 }
@@ -320,5 +320,47 @@ proptest! {
         }
         k.ok::<abi::StatfsOut>(abi::STATFS, 1, &[]);
         k.end();
+    }
+}
+
+/// Carries fsyncs out only when the gate opens.
+struct Slow {
+    gate: std::sync::Mutex<()>,
+}
+
+impl Handler for Slow {
+    fn handle(&self, message: Message<'_>, token: Token) {
+        if matches!(message.op, Operation::Fsync { .. }) {
+            drop(self.gate.lock().unwrap());
+        }
+        token.send(Ok(Answer::Done));
+    }
+}
+
+/// Twenty requests that take long do not keep the twenty-first from being read, with one thread or
+/// two that stay.
+#[test]
+fn long_requests_never_take_the_last_reader() {
+    for keep in [1, 2] {
+        let (end, ours) = pair();
+        send(&end, &init(7, 99, 0));
+        let session = Session::start(ours).unwrap();
+        receive(&end);
+        let slow = Arc::new(Slow { gate: std::sync::Mutex::new(()) });
+        let held = slow.gate.lock().unwrap();
+        let handler = slow.clone();
+        let server = std::thread::spawn(move || session.run(keep, &handler));
+        let fsync = [n64(&[1]), n32(&[0, 0])].concat();
+        for unique in 1..=20 {
+            send(&end, &message_from(0, unique, abi::FSYNC, 1, &fsync));
+        }
+        send(&end, &message_from(0, 21, abi::STATFS, 1, &[]));
+        assert_eq!(receive(&end).0.unique, 21, "the others are still held");
+        drop(held);
+        let mut answered: Vec<u64> = (0..20).map(|_| receive(&end).0.unique).collect();
+        answered.sort_unstable();
+        assert_eq!(answered, (1..=20).collect::<Vec<u64>>());
+        drop(end);
+        server.join().unwrap().unwrap();
     }
 }

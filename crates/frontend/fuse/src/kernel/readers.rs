@@ -1,0 +1,128 @@
+//! How many threads read requests: as many as are needed for one to be free.
+//!
+//! Each request is carried out on the thread that read it, which costs no hand-over. Some take
+//! long: an fsync, a write that waits for the background. So whoever takes a request while nobody
+//! else is free to read the next one first wakes or starts another thread; and a thread that has
+//! answered and finds enough others free lies down. With one client it is always the same few
+//! threads, whose caches are warm.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Threads at most; beyond that requests wait in the kernel.
+pub(crate) const MOST: usize = 128;
+
+/// Who reads, who sleeps. All threads of a session share one.
+pub(crate) struct Readers {
+    /// Threads that are reading, or on their way to it.
+    free: AtomicUsize,
+    /// So many stay.
+    keep: usize,
+    sleepers: Mutex<Sleepers>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Sleepers {
+    /// Threads asleep that nobody has called yet.
+    asleep: usize,
+    /// Calls not yet answered.
+    calls: usize,
+    /// Threads there are.
+    threads: usize,
+    /// The session is over.
+    ended: bool,
+}
+
+/// What a thread that took the last place does before it carries its request out.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Somebody is free to read the next one.
+    Covered,
+    /// A new thread is to be started; it counts already.
+    Start,
+}
+
+impl Readers {
+    /// `keep` threads, at least 1, are free when nothing is to be done; they exist already.
+    pub(crate) fn new(keep: usize) -> Self {
+        assert!((1..=MOST).contains(&keep), "somebody must read");
+        let sleepers = Sleepers { threads: keep, ..Sleepers::default() };
+        Self {
+            free: AtomicUsize::new(keep),
+            keep,
+            sleepers: Mutex::new(sleepers),
+            wake: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sleepers> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The calling thread has a request.
+    pub(crate) fn taken(&self) -> Taken {
+        let before = self.free.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a thread that reads is free");
+        if before > 1 {
+            return Taken::Covered;
+        }
+        let mut sleepers = self.lock();
+        if sleepers.asleep > 0 {
+            sleepers.asleep -= 1;
+            sleepers.calls += 1;
+            self.free.fetch_add(1, Ordering::SeqCst);
+            drop(sleepers);
+            self.wake.notify_one();
+            return Taken::Covered;
+        }
+        if sleepers.threads >= MOST || sleepers.ended {
+            return Taken::Covered;
+        }
+        sleepers.threads += 1;
+        self.free.fetch_add(1, Ordering::SeqCst);
+        Taken::Start
+    }
+
+    /// The thread announced by [`Taken::Start`] could not be started.
+    pub(crate) fn not_started(&self) {
+        self.lock().threads -= 1;
+        self.free.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// The calling thread has carried its request out. Returns when it is to read again; false when
+    /// the session is over.
+    pub(crate) fn done(&self) -> bool {
+        let enough = |free: usize| free >= self.keep;
+        let join = |free| (!enough(free)).then_some(free + 1);
+        if self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).is_ok() {
+            return true;
+        }
+        let mut sleepers = self.lock();
+        // Whoever took the last place looks for sleepers under this lock: it either sees this one or
+        // is seen.
+        if self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).is_ok() {
+            return true;
+        }
+        sleepers.asleep += 1;
+        while sleepers.calls == 0 && !sleepers.ended {
+            sleepers = self.wake.wait(sleepers).unwrap_or_else(PoisonError::into_inner);
+        }
+        if sleepers.ended {
+            return false;
+        }
+        // The caller has counted this thread as free.
+        sleepers.calls -= 1;
+        true
+    }
+
+    /// The session is over: nobody sleeps on.
+    pub(crate) fn end(&self) {
+        self.lock().ended = true;
+        self.wake.notify_all();
+    }
+}
+
+#[cfg(test)]
+#[path = "readers_tests.rs"]
+mod tests;
