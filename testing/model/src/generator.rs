@@ -132,7 +132,7 @@ impl Generator {
         if self.rng.chance(85) {
             return Credentials::default();
         }
-        Credentials { uid: 1000, gid: 100, pid: 0 }
+        Credentials { uid: 1000, gid: 100, ..Credentials::default() }
     }
 
     fn name(&mut self) -> Vec<u8> {
@@ -348,7 +348,8 @@ impl Generator {
         let modes = [XattrMode::Set, XattrMode::Set, XattrMode::Create, XattrMode::Replace];
         let mode = *self.rng.pick(&modes)?;
         let len = if self.rng.chance(70) { self.rng.below(40) } else { self.rng.below(700) };
-        Some(Request::SetXattr { ino, name, value: pattern(u64::from(self.next), 0, len), mode })
+        let value = pattern(u64::from(self.next), 0, len);
+        Some(Request::SetXattr { ino, name, value, mode, kill_setgid: false })
     }
 
     fn sync_op(&mut self, model: &Model) -> Option<Request> {

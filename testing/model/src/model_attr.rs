@@ -24,7 +24,7 @@ impl Model {
             Request::ListXattr { ino } => {
                 Ok(Reply::Names(self.get(*ino)?.xattrs.keys().cloned().collect()))
             }
-            Request::SetXattr { ino, name, value, mode } => {
+            Request::SetXattr { ino, name, value, mode, .. } => {
                 let there = self.get(*ino)?.xattrs.contains_key(name);
                 match (mode, there) {
                     (XattrMode::Create, true) => return Err(libc::EEXIST),
