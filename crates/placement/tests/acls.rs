@@ -164,6 +164,44 @@ fn a_list_of_a_directory_above_is_not_overtaken() {
     v.close().expect("close");
 }
 
+/// A file that was closed to others and then moved, or linked, to where they come does not
+/// arrive open.
+#[test]
+fn a_new_name_does_not_overtake_permissions() {
+    for (what, by_list) in [("rename", false), ("rename", true), ("link", false), ("link", true)] {
+        let world = World::new();
+        let v = world.open();
+        let (private, public) =
+            (make_dir(&v, ROOT, "private").ino, make_dir(&v, ROOT, "public").ino);
+        let f = create(&v, private, "f").ino;
+        set(&v, f, ACCESS, &list(7, 7));
+        [f, public, private].iter().for_each(|i| fsync(&v, *i));
+        v.commit(false).expect("commit");
+        if by_list {
+            set(&v, f, ACCESS, &list(0, 7));
+        } else {
+            let set = SetAttr { perm: Some(0o600), ..SetAttr::default() };
+            attr(call(&v, Request::SetAttr { ino: f, set }));
+        }
+        let (mode, name) = (RenameMode::Replace, b"f".to_vec());
+        let new_name = name.clone();
+        let op = match what {
+            "link" => Request::Link { ino: f, parent: public, name },
+            _ => Request::Rename { parent: private, name, new_parent: public, new_name, mode },
+        };
+        call(&v, op).expect(what);
+        fsync(&v, public);
+        let v = world.crash(v);
+        let public = lookup(&v, ROOT, "public").ino;
+        let moved = lookup(&v, public, "f");
+        let list = get(&v, moved.ino, ACCESS).expect("a list");
+        let (user, mask) = (list[14], list[30]);
+        let wanted = if by_list { (0o770, 0, 7) } else { (0o600, 7, 0) };
+        assert_eq!((moved.perm, user, mask), wanted, "{what}");
+        v.close().expect("close");
+    }
+}
+
 /// What is made in a directory with a default list has its lists however its name became durable.
 #[test]
 fn inherited_lists_come_with_the_name() {

@@ -238,8 +238,8 @@ impl State {
         Ok(())
     }
 
-    /// Inodes with a permission change that is not durable among `ino`, its ancestors and the
-    /// ancestors of every name in the closure (rule R17).
+    /// Inodes with a permission change that is not durable among `ino`, its ancestors, what the
+    /// closure names and the ancestors of each of its names (rule R17).
     fn pending_permissions(
         &mut self,
         ino: InodeNr,
@@ -254,6 +254,9 @@ impl State {
         let mut dirs: BTreeSet<InodeNr> = BTreeSet::new();
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
+            // A name must not show its file as it was before somebody was shut out.
+            let named = names::inodes(op).into_iter().filter(|i| *i != ino && pending(self, i));
+            found.extend(named);
         }
         let node = self.node(ino);
         if node.inode.is_dir() {
@@ -267,6 +270,7 @@ impl State {
             found.push(ino);
         }
         let mut seen: BTreeSet<InodeNr> = BTreeSet::from([ino]);
+        seen.extend(found.iter().copied());
         for start in dirs {
             let mut dir = start;
             loop {
