@@ -11,6 +11,7 @@ need mke2fs e2fsprogs
 need e2fsck e2fsprogs
 need debugfs e2fsprogs
 need sqlite3 sqlite3
+need setfacl acl
 need losetup mount
 need mount mount
 need findmnt util-linux

@@ -49,7 +49,14 @@ impl State {
             }
             self.set_size(ino, size, now)?;
         }
-        self.begin(0)?;
+        let acl = match set.perm {
+            Some(perm) => self.acl_of_mode(ino, perm)?,
+            None => None,
+        };
+        self.begin(if acl.is_some() { 2 } else { 0 })?;
+        if let Some(acl) = acl {
+            self.put_xattr(ino, crate::acl::ACCESS, &acl, SetMode::Any)?;
+        }
         if set.kill_priv {
             self.kill_privileges(ino)?;
         }
@@ -132,7 +139,7 @@ impl State {
         self.fs.xattr_list(&mut self.meta, &node.inode)
     }
 
-    /// setxattr.
+    /// setxattr, of anything but an access control list ([`State::set_acl`]).
     pub fn set_xattr(
         &mut self,
         ino: InodeNr,
@@ -142,12 +149,23 @@ impl State {
     ) -> Result<()> {
         self.load(ino)?;
         self.begin(2)?;
-        let node = self.nodes.get_mut(&ino).expect("just loaded");
         let mode = match mode {
             XattrMode::Set => SetMode::Any,
             XattrMode::Create => SetMode::Create,
             XattrMode::Replace => SetMode::Replace,
         };
+        self.put_xattr(ino, name, value, mode)
+    }
+
+    /// Sets an attribute, whatever its name; the caller has called `begin`.
+    pub fn put_xattr(
+        &mut self,
+        ino: InodeNr,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+    ) -> Result<()> {
+        let node = self.nodes.get_mut(&ino).expect("loaded before use");
         self.fs.xattr_set(&mut self.meta, &mut node.inode, name, value, mode)?;
         self.xattrs_changed(ino, name);
         Ok(())
@@ -157,7 +175,12 @@ impl State {
     pub fn remove_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
         self.load(ino)?;
         self.begin(2)?;
-        let node = self.nodes.get_mut(&ino).expect("just loaded");
+        self.drop_xattr(ino, name)
+    }
+
+    /// Removes an attribute, whatever its name; the caller has called `begin`.
+    pub fn drop_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
+        let node = self.nodes.get_mut(&ino).expect("loaded before use");
         self.fs.xattr_remove(&mut self.meta, &mut node.inode, name)?;
         self.xattrs_changed(ino, name);
         Ok(())

@@ -158,7 +158,7 @@ impl State {
             return Ok(Ok(None));
         }
         let mut capture = Capture::default();
-        self.capture_names(ino, &ops, &mut capture);
+        self.capture_names(ino, &ops, &perms, &mut capture)?;
         for other in self.replacing(ino, &ops) {
             self.capture_whole(other, &Selection::All, &mut capture)?;
         }
@@ -238,8 +238,8 @@ impl State {
         Ok(())
     }
 
-    /// Inodes with a permission change that is not durable among `ino`, its ancestors and the
-    /// ancestors of every name in the closure (rule R17).
+    /// Inodes with a permission change that is not durable among `ino`, its ancestors, what the
+    /// closure names and the ancestors of each of its names (rule R17).
     fn pending_permissions(
         &mut self,
         ino: InodeNr,
@@ -254,6 +254,9 @@ impl State {
         let mut dirs: BTreeSet<InodeNr> = BTreeSet::new();
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
+            // A name must not show its file as it was before somebody was shut out.
+            let named = names::inodes(op).into_iter().filter(|i| *i != ino && pending(self, i));
+            found.extend(named);
         }
         let node = self.node(ino);
         if node.inode.is_dir() {
@@ -267,6 +270,7 @@ impl State {
             found.push(ino);
         }
         let mut seen: BTreeSet<InodeNr> = BTreeSet::from([ino]);
+        seen.extend(found.iter().copied());
         for start in dirs {
             let mut dir = start;
             loop {
@@ -293,23 +297,34 @@ impl State {
     }
 
     /// The closure's operations in order, and the attributes of what they created if they changed.
-    fn capture_names(&mut self, ino: InodeNr, ops: &BTreeSet<Lsn>, capture: &mut Capture) {
+    /// Those of `perms` are captured by the caller.
+    fn capture_names(
+        &mut self,
+        ino: InodeNr,
+        ops: &BTreeSet<Lsn>,
+        perms: &[InodeNr],
+        capture: &mut Capture,
+    ) -> Result<()> {
         let mut created = Vec::new();
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             if let NameOpKind::Create { ino: made, .. } = op.kind
                 && made != ino
+                && !perms.contains(&made)
             {
                 created.push(made);
             }
             capture.items.push(Item::NameOp(op.clone()));
         }
         for made in created {
-            let changed = self.nodes.get(&made).is_some_and(|n| n.whole_delta().attrs);
-            if changed && self.node(made).inode.nlink > 0 {
+            let Some(node) = self.nodes.get(&made).filter(|n| n.inode.nlink > 0) else { continue };
+            if node.whole_delta().attrs {
                 let item = self.inode_item(made, None);
                 capture.items.push(Item::Inode(item));
             }
+            // Access control lists it inherited: without them its mode would grant too much.
+            self.capture_xattrs(made, capture)?;
         }
+        Ok(())
     }
 
     /// Inodes that the closure renames over others: their data goes along (rule R20).

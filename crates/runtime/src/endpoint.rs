@@ -1,5 +1,6 @@
 //! The Runtime's endpoint of the file protocol: each request becomes calls on the state.
 
+use crate::acl::is_acl;
 use crate::file::Outcome;
 use crate::namespace::{NewInode, kind_of, kind_of_entry, mode_of};
 use crate::runtime::Runtime;
@@ -75,8 +76,14 @@ impl FileService for Runtime {
             }
             R::GetXattr { ino, name } => self.query(|st| st.get_xattr(ino, &name)).map(Reply::Data),
             R::ListXattr { ino } => self.query(|st| st.list_xattrs(ino)).map(Reply::Names),
-            R::SetXattr { ino, name, value, mode } => {
+            R::SetXattr { ino, name, value, kill_setgid, .. } if is_acl(&name) => {
+                self.mutate(|st| st.set_acl(ino, &name, &value, kill_setgid).map(|()| Reply::Done))
+            }
+            R::SetXattr { ino, name, value, mode, .. } => {
                 self.mutate(|st| st.set_xattr(ino, &name, &value, mode).map(|()| Reply::Done))
+            }
+            R::RemoveXattr { ino, name } if is_acl(&name) => {
+                self.mutate(|st| st.remove_acl(ino, &name).map(|()| Reply::Done))
             }
             R::RemoveXattr { ino, name } => {
                 self.mutate(|st| st.remove_xattr(ino, &name).map(|()| Reply::Done))
@@ -202,8 +209,10 @@ impl Runtime {
             st.load_dir(parent)?;
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
             let (mode, gid) = st.inherit(parent, mode, cred.gid, false);
+            let (mode, xattrs) = st.inherit_acls(parent, mode, cred.umask)?;
             let time = st.now();
-            let new = NewInode { number: None, mode, uid: cred.uid, gid, rdev: 0, target: &[] };
+            let (uid, xattrs) = (cred.uid, xattrs.as_slice());
+            let new = NewInode { number: None, mode, uid, gid, rdev: 0, target: &[], xattrs };
             let ino = st.create_unnamed(parent, &new, time)?;
             let handle = st.open(ino);
             let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
@@ -399,8 +408,10 @@ impl State {
         self.load_dir(parent)?;
         let is_dir = kind_of(mode) == FileKind::Directory;
         let (mode, gid) = self.inherit(parent, mode, cred.gid, is_dir);
+        let (mode, xattrs) = self.inherit_acls(parent, mode, cred.umask)?;
         let time = self.now();
-        let new = NewInode { number: None, mode, uid: cred.uid, gid, rdev, target };
+        let uid = cred.uid;
+        let new = NewInode { number: None, mode, uid, gid, rdev, target, xattrs: &xattrs };
         self.create(parent, name, &new, time)
     }
 

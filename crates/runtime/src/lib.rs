@@ -5,6 +5,7 @@
 //! transaction), `sequencer` (group commit), `assembly` (`push`, `locate`, the atomic cut), `recover` (the same code
 //! applied to what a crash left).
 
+mod acl;
 mod assembly;
 mod attributes;
 mod capture;

@@ -4,6 +4,7 @@ use crate::state::{OP_BLOCKS, State};
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
 use siftfs_ext4::Inode;
 use siftfs_ext4::format::{S_IFDIR, S_IFLNK, S_IFMT};
+use siftfs_ext4::xattr::SetMode;
 use siftfs_log::NameOpKind;
 use siftfs_proto::{FileKind, RenameMode};
 
@@ -41,6 +42,8 @@ pub struct NewInode<'a> {
     pub rdev: u32,
     /// Symlink target.
     pub target: &'a [u8],
+    /// Extended attributes it has from the start.
+    pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
 }
 
 impl State {
@@ -121,7 +124,8 @@ impl State {
         if is_dir && !self.node(dir).inode.can_link() {
             return Err(errno(libc::EMLINK));
         }
-        self.begin_insert(dir, 2)?;
+        self.fs.xattrs_fit(new.mode, new.xattrs)?;
+        self.begin_insert(dir, if new.xattrs.is_empty() { 2 } else { 3 })?;
         if new.number.is_none() && self.fs.available_inodes() == 0 {
             return Err(self.shortage());
         }
@@ -137,7 +141,10 @@ impl State {
             }
         };
         self.orphans.remove(&ino);
-        let inode = self.build_inode(ino, generation, new, time, dir, is_dir)?;
+        let mut inode = self.build_inode(ino, generation, new, time, dir, is_dir)?;
+        for (name, value) in new.xattrs {
+            self.fs.xattr_set(&mut self.meta, &mut inode, name, value, SetMode::Any)?;
+        }
         let version = self.next_version();
         let mut node = crate::node::Node::new(inode, version);
         node.parent = Some(dir);
@@ -148,6 +155,12 @@ impl State {
             self.node_mut(dir).inode.inc_nlink();
         }
         self.mark_inode(ino);
+        if !new.xattrs.is_empty() {
+            // What the operation in the log does not say.
+            self.node_mut(ino).delta.xattrs = true;
+            self.mark_perms(ino);
+            self.mark_delta(ino);
+        }
         self.dir_changed(dir, time);
         self.log_name_op(
             time,

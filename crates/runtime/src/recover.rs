@@ -194,6 +194,8 @@ impl State {
                     gid: *gid,
                     rdev: *rdev,
                     target,
+                    // They come in an item of their own.
+                    xattrs: &[],
                 };
                 self.create(*dir, name, &new, time).map(drop)
             }

@@ -166,7 +166,8 @@ impl Bench {
     /// Sets an extended attribute.
     pub fn setxattr(&self, path: &str, name: &str, value: &[u8]) {
         let (name, value) = (name.into(), value.to_vec());
-        let req = Request::SetXattr { ino: self.ino(path), name, value, mode: XattrMode::Set };
+        let (ino, mode, kill_setgid) = (self.ino(path), XattrMode::Set, false);
+        let req = Request::SetXattr { ino, name, value, mode, kill_setgid };
         self.done("setxattr", req);
     }
 

@@ -4,6 +4,7 @@
 //! files, ranges that overlap. Mostly valid; some are refused on purpose.
 
 use crate::model::{Model, Node};
+use crate::model_acl::{self, ACCESS, DEFAULT};
 use crate::op::{Action, Op};
 use crate::rng::{Rng, pattern};
 use crate::scripts::Script;
@@ -132,7 +133,8 @@ impl Generator {
         if self.rng.chance(85) {
             return Credentials::default();
         }
-        Credentials { uid: 1000, gid: 100, pid: 0 }
+        let umask = self.rng.pick(&[0, 0o022, 0o077]).copied().unwrap_or(0);
+        Credentials { uid: 1000, gid: 100, pid: 0, umask }
     }
 
     fn name(&mut self) -> Vec<u8> {
@@ -340,7 +342,38 @@ impl Generator {
         Some(Request::SetAttr { ino, set })
     }
 
+    /// An access control list: set, mostly a good one, or removed.
+    fn acl_op(&mut self, ino: InodeNr) -> Option<Request> {
+        let name = self.rng.pick(&[ACCESS, DEFAULT])?.to_vec();
+        if self.rng.chance(25) {
+            return Some(Request::RemoveXattr { ino, name });
+        }
+        let none = u32::MAX;
+        let perm = |g: &mut Self| u16::try_from(g.rng.below(8)).unwrap_or(0);
+        let (owner, group, others) = (perm(self), perm(self), perm(self));
+        let (user, team, mask) = (perm(self), perm(self), perm(self));
+        let mut list = vec![(1, owner, none)];
+        let named = self.rng.chance(70);
+        if named {
+            list.push((2, user, 1000));
+        }
+        list.push((4, group, none));
+        if named {
+            list.extend([(8, team, 100), (16, mask, none)]);
+        }
+        list.push((32, others, none));
+        let mut value = model_acl::value(&list);
+        if self.rng.chance(5) {
+            value.truncate(value.len() - 3);
+        }
+        let (mode, kill_setgid) = (XattrMode::Set, self.rng.chance(20));
+        Some(Request::SetXattr { ino, name, value, mode, kill_setgid })
+    }
+
     fn xattr_op(&mut self, ino: InodeNr) -> Option<Request> {
+        if self.rng.chance(35) {
+            return self.acl_op(ino);
+        }
         let name = self.rng.pick(&XATTRS)?.to_vec();
         if self.rng.chance(25) {
             return Some(Request::RemoveXattr { ino, name });
@@ -348,7 +381,8 @@ impl Generator {
         let modes = [XattrMode::Set, XattrMode::Set, XattrMode::Create, XattrMode::Replace];
         let mode = *self.rng.pick(&modes)?;
         let len = if self.rng.chance(70) { self.rng.below(40) } else { self.rng.below(700) };
-        Some(Request::SetXattr { ino, name, value: pattern(u64::from(self.next), 0, len), mode })
+        let value = pattern(u64::from(self.next), 0, len);
+        Some(Request::SetXattr { ino, name, value, mode, kill_setgid: false })
     }
 
     fn sync_op(&mut self, model: &Model) -> Option<Request> {
@@ -378,7 +412,8 @@ impl Generator {
             (0, _) => Request::GetAttr { ino },
             (1, _) => Request::Lookup { parent: self.dir(model), name: self.name() },
             (2, FileKind::Regular | FileKind::Directory) => {
-                Request::GetXattr { ino, name: self.rng.pick(&XATTRS)?.to_vec() }
+                let names = [XATTRS[0], XATTRS[1], XATTRS[2], XATTRS[3], ACCESS, DEFAULT];
+                Request::GetXattr { ino, name: self.rng.pick(&names)?.to_vec() }
             }
             (3, FileKind::Regular | FileKind::Directory) => Request::ListXattr { ino },
             (4, FileKind::Regular) => {

@@ -13,6 +13,7 @@ mod generator;
 mod history;
 mod lockstep;
 mod model;
+mod model_acl;
 mod model_attr;
 mod model_data;
 mod model_names;

@@ -1,6 +1,7 @@
 //! Operations on attributes and extended attributes.
 
 use crate::model::{Effects, KnownTime, Model, Outcome};
+use crate::model_acl::{self, is_acl};
 use crate::model_data::kill_privileges;
 use siftfs_base::InodeNr;
 use siftfs_proto::{FileKind, Reply, Request, SetAttr, SetTime, XattrMode};
@@ -24,7 +25,12 @@ impl Model {
             Request::ListXattr { ino } => {
                 Ok(Reply::Names(self.get(*ino)?.xattrs.keys().cloned().collect()))
             }
-            Request::SetXattr { ino, name, value, mode } => {
+            Request::SetXattr { ino, name, value, kill_setgid, .. } if is_acl(name) => {
+                model_acl::set(self.get_mut(*ino)?, name, value, *kill_setgid)?;
+                fx.nodes.push(*ino);
+                Ok(Reply::Done)
+            }
+            Request::SetXattr { ino, name, value, mode, .. } => {
                 let there = self.get(*ino)?.xattrs.contains_key(name);
                 match (mode, there) {
                     (XattrMode::Create, true) => return Err(libc::EEXIST),
@@ -36,7 +42,10 @@ impl Model {
                 Ok(Reply::Done)
             }
             Request::RemoveXattr { ino, name } => {
-                self.get_mut(*ino)?.xattrs.remove(name).ok_or(libc::ENODATA)?;
+                let old = self.get_mut(*ino)?.xattrs.remove(name);
+                if old.is_none() && !is_acl(name) {
+                    return Err(libc::ENODATA);
+                }
                 fx.nodes.push(*ino);
                 Ok(Reply::Done)
             }
@@ -66,7 +75,10 @@ impl Model {
         }
         node.uid = set.uid.unwrap_or(node.uid);
         node.gid = set.gid.unwrap_or(node.gid);
-        node.perm = set.perm.map_or(node.perm, |p| p & 0o7777);
+        if let Some(perm) = set.perm {
+            node.perm = perm & 0o7777;
+            model_acl::follow_mode(node);
+        }
         if let Some(time) = set.atime {
             node.atime = known(time);
         }

@@ -102,6 +102,7 @@ impl Model {
                 node.perm |= 0o2000;
             }
         }
+        crate::model_acl::inherit(&mut node, dir, cred.umask);
         node.parent = if node.is_dir() { parent } else { 0 };
         node.nlink = if node.is_dir() { 2 } else { 1 };
         let make_dir = node.is_dir();

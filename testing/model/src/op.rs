@@ -108,7 +108,7 @@ fn show_request(f: &mut fmt::Formatter<'_>, req: &Request) -> fmt::Result {
             write!(f, "rename {parent}/{} to {new_parent}/{}", text(name), text(new_name))?;
             write!(f, " {mode:?}")
         }
-        Request::SetXattr { ino, name, value, mode } => {
+        Request::SetXattr { ino, name, value, mode, .. } => {
             write!(f, "setxattr {ino} {} {} bytes {mode:?}", text(name), value.len())
         }
         Request::RemoveXattr { ino, name } => write!(f, "removexattr {ino} {}", text(name)),

@@ -19,7 +19,8 @@
 //!   of directories, as ext4's fdatasync does not. Mode, owner and security xattrs of all
 //!   ancestors are owed by any fsync (R17).
 //! * **O4 directories.** fsync of a directory makes the binding of every name in it durable, as
-//!   of the call. It owes the bytes of no file.
+//!   of the call, and of what a name that was not durable shows, mode, owner and security xattrs
+//!   as of when it was made (R17). It owes the bytes of no file.
 //! * **O5 unsynced bytes.** A byte inside the recovered size has a value that the file had there,
 //!   inside its size, at some moment since the durable one. A zero is also allowed where the byte
 //!   lay behind the end of file and an explicit extension (truncate, fallocate) later covered it:
@@ -254,8 +255,12 @@ impl Oracle {
             }
             // Nothing is pending of a name that its directory's fsync made durable.
             let entries = self.model.node(ino).map(|n| n.entries.clone()).unwrap_or_default();
-            for child in entries.values() {
-                if let Some(past) = self.inodes.get_mut(child) {
+            for (name, child) in entries {
+                let bound = self.names.get(&(ino, name)).map_or(0, History::changed);
+                if let Some(past) = self.inodes.get_mut(&child) {
+                    if bound > past.names_durable {
+                        past.raise_rights(bound, is_security);
+                    }
                     past.names_durable = past.names_durable.max(now);
                 }
             }

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 /// Version of these messages; both sides refuse another one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Largest message in bytes.
 const MAX_MESSAGE: u32 = 4 << 20;
 const DIRECTORY: &str = "/run/siftfs";
@@ -25,7 +25,8 @@ pub enum Op {
     Sync,
     /// Bring everything into the area.
     Checkpoint,
-    /// Answer when the volume is closed.
+    /// Answer at once, and a second time when the volume is closed. The first answer says that the
+    /// second will come, however soon the mount goes.
     WaitClosed,
 }
 

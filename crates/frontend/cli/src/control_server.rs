@@ -159,6 +159,9 @@ impl Shared {
             let what = format!("message version {} instead of {VERSION}", ask.version);
             return send(&mut stream, &refuse(&what));
         }
+        if ask.op == Op::WaitClosed {
+            send(&mut stream, &Answer { version: VERSION, error: None, value: Value::Null })?;
+        }
         let answer = match self.answer(ask.op) {
             Ok(value) => Answer { version: VERSION, error: None, value },
             Err(e) => refuse(&e),

@@ -149,7 +149,8 @@ pub fn umount(a: &Umount) -> Outcome {
         Err(e) => return Err(no_daemon(&a.dir, &mount, &e)),
     };
     let process = pidfd_open(daemon.pid, PidfdFlags::empty()).map_err(|e| about(&e))?;
-    daemon.ask(Op::WaitClosed).map_err(|e| about(&e))?;
+    // Heard before the mount goes: the daemon waits for whom it serves, and for nobody else.
+    daemon.ask(Op::WaitClosed).and_then(|()| daemon.answer()).map_err(|e| about(&e))?;
     let leave = if a.lazy { detach(&dir) } else { unmount(&dir) };
     leave.map_err(|e| match e.raw_os_error() {
         Some(libc::EBUSY) => about(

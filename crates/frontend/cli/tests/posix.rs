@@ -1,6 +1,8 @@
 //! The mount behaves as the kernel's own ext4 does: the same calls, the same answers.
-//! Needs root, `/dev/fuse`, loop devices and e2fsprogs.
+//! Needs root, `/dev/fuse`, loop devices, e2fsprogs and acl.
 
+#[path = "posix/acls.rs"]
+mod acls;
 #[path = "posix/attrs.rs"]
 mod attrs;
 #[path = "posix/data.rs"]

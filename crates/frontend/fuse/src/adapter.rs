@@ -6,7 +6,7 @@ use crate::convert::{
 use crate::kernel::reply::{Answer, DirBuffer, Token};
 use crate::kernel::request::{Message, Operation};
 use crate::kernel::session::Handler;
-use crate::server::{CopyRange, DirCursor, Server, check_xattr_name};
+use crate::server::{CopyRange, DirCursor, Server};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{Attr, Credentials, Handle, Reply, Request};
 use std::sync::Arc;
@@ -40,6 +40,11 @@ impl Handler for Adapter {
             op => token.send(self.carry_out(&cred, node, op)),
         }
     }
+}
+
+/// The caller with the umask that its request brought.
+fn masked(cred: &Credentials, umask: u32) -> Credentials {
+    Credentials { umask: perm_of_mode(umask), ..cred.clone() }
 }
 
 /// Is the file opened for writing?
@@ -142,12 +147,14 @@ impl Adapter {
                 let (name, target) = (name.to_vec(), target.to_vec());
                 entry(server.entry(cred, Request::Symlink { parent, name, target }))
             }
-            O::MakeNode { name, mode, rdev, .. } => {
+            O::MakeNode { name, mode, umask, rdev } => {
+                let cred = &masked(cred, umask);
                 let (kind, perm) = (kind_of_mode(mode)?, perm_of_mode(mode));
                 let name = name.to_vec();
                 entry(server.entry(cred, Request::MakeNode { parent, name, kind, perm, rdev }))
             }
-            O::MakeDir { name, mode, .. } => {
+            O::MakeDir { name, mode, umask } => {
+                let cred = &masked(cred, umask);
                 let (name, perm) = (name.to_vec(), perm_of_mode(mode));
                 entry(server.entry(cred, Request::MakeDir { parent, name, perm }))
             }
@@ -168,13 +175,13 @@ impl Adapter {
                 let (ino, name) = (inode(node)?, name.to_vec());
                 entry(server.entry(cred, Request::Link { ino, parent, name }))
             }
-            O::Create { name, mode, flags, .. } => {
+            O::Create { name, mode, umask, flags } => {
                 let (name, perm) = (name.to_vec(), perm_of_mode(mode));
-                self.created(cred, Request::Create { parent, name, perm }, flags)
+                self.created(&masked(cred, umask), Request::Create { parent, name, perm }, flags)
             }
-            O::TmpFile { mode, flags, .. } => {
+            O::TmpFile { mode, umask, flags } => {
                 let perm = perm_of_mode(mode);
-                self.created(cred, Request::TmpFile { parent, perm }, flags)
+                self.created(&masked(cred, umask), Request::TmpFile { parent, perm }, flags)
             }
             _ => Err(errno(libc::ENOSYS)),
         }
@@ -244,13 +251,14 @@ impl Adapter {
                 xattr(self.server.get_xattr(cred, ino, name.to_vec())?, size)
             }
             O::ListXattr { size } => xattr(self.server.list_xattr(cred, ino)?, size),
-            O::SetXattr { name, value, flags, .. } => {
-                check_xattr_name(name)?;
+            O::SetXattr { name, value, flags, kill_setgid } => {
+                self.server.check_xattr_name(name)?;
                 let (name, value, mode) = (name.to_vec(), value.to_vec(), xattr_mode(flags)?);
-                done(self.server.done(cred, Request::SetXattr { ino, name, value, mode }))
+                let request = Request::SetXattr { ino, name, value, mode, kill_setgid };
+                done(self.server.done(cred, request))
             }
             O::RemoveXattr { name } => {
-                check_xattr_name(name)?;
+                self.server.check_xattr_name(name)?;
                 done(self.server.done(cred, Request::RemoveXattr { ino, name: name.to_vec() }))
             }
             _ => Err(errno(libc::ENOSYS)),

@@ -5,7 +5,8 @@
 //! exist, how a directory buffer is filled, how a range is copied) is in `server`, which knows no
 //! kernel structure.
 //!
-//! The kernel keeps permissions (`default_permissions`), locks, the page cache and the umask.
+//! The kernel checks permissions (`default_permissions`, and access control lists that it asks us
+//! for) and keeps locks and the page cache; umask and default lists are the Runtime's.
 //! This mount is the volume's only writer, so cached names and attributes stay valid until the
 //! kernel itself changes them.
 

@@ -75,12 +75,12 @@ impl FuseMount {
         let threads = options.threads.clamp(1, 64);
         let device = open_device()?;
         kernel_mount(&device, dir, options)?;
-        let server = Arc::new(Server::new(service, session));
-        let made = Session::start(device).and_then(|session| {
+        let made = Session::start(device).and_then(|kernel| {
+            let server = Server::new(service, session, kernel.has_acls());
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
             read_ahead(&entry);
-            Ok(Self { session, server, threads, entry })
+            Ok(Self { session: kernel, server: Arc::new(server), threads, entry })
         });
         if made.is_err() {
             let _ = detach(dir);

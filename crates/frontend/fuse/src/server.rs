@@ -21,13 +21,15 @@ const COPY_BYTES: u64 = 16 << 20;
 pub(crate) struct Server {
     service: Arc<dyn FileService>,
     session: SessionId,
+    /// The kernel checks permissions by access control lists.
+    acls: bool,
     /// Handles opened for writing: only through them can a file be mapped and stored to.
     writers: Mutex<HashMap<Handle, InodeNr>>,
 }
 
 impl Server {
-    pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId) -> Self {
-        Self { service, session, writers: Mutex::default() }
+    pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId, acls: bool) -> Self {
+        Self { service, session, acls, writers: Mutex::default() }
     }
 
     pub(crate) fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
@@ -247,6 +249,16 @@ impl Server {
         }
     }
 
+    /// Of the names that begin with `system.` there are the two of access control lists, if the
+    /// kernel enforces them: a program must hear of one that nobody would.
+    pub(crate) fn check_xattr_name(&self, name: &[u8]) -> Result<()> {
+        let acl = name == b"system.posix_acl_access" || name == b"system.posix_acl_default";
+        if name.starts_with(b"system.") && !(acl && self.acls) {
+            return Err(errno(libc::EOPNOTSUPP));
+        }
+        Ok(())
+    }
+
     /// The value of an extended attribute.
     pub(crate) fn get_xattr(
         &self,
@@ -254,7 +266,7 @@ impl Server {
         ino: InodeNr,
         name: Vec<u8>,
     ) -> Result<Vec<u8>> {
-        check_xattr_name(&name)?;
+        self.check_xattr_name(&name)?;
         self.data(cred, Request::GetXattr { ino, name })
     }
 
@@ -266,7 +278,7 @@ impl Server {
         let mut out = Vec::new();
         for name in names {
             let hidden = name.starts_with(b"trusted.") && cred.uid != 0;
-            if !hidden && check_xattr_name(&name).is_ok() {
+            if !hidden && self.check_xattr_name(&name).is_ok() {
                 out.extend_from_slice(&name);
                 out.push(0);
             }
@@ -292,12 +304,6 @@ pub(crate) struct DirCursor {
     pub(crate) cookie: u64,
     /// With attributes.
     pub(crate) plus: bool,
-}
-
-/// `system.` holds POSIX ACLs, which this mount does not offer: a program must hear so instead
-/// of storing one that nobody enforces.
-pub(crate) fn check_xattr_name(name: &[u8]) -> Result<()> {
-    if name.starts_with(b"system.") { Err(errno(libc::EOPNOTSUPP)) } else { Ok(()) }
 }
 
 #[cfg(test)]

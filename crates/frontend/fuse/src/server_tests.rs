@@ -58,13 +58,17 @@ impl FileService for Fake {
 }
 
 fn server(kind: FileKind) -> (Arc<Fake>, Arc<Server>) {
+    server_with(kind, false)
+}
+
+fn server_with(kind: FileKind, acls: bool) -> (Arc<Fake>, Arc<Server>) {
     let fake = Arc::new(Fake { kind, entries: 12, seen: Mutex::default() });
-    let server = Arc::new(Server::new(fake.clone(), SessionId(1)));
+    let server = Arc::new(Server::new(fake.clone(), SessionId(1), acls));
     (fake, server)
 }
 
 fn user(uid: u32) -> Credentials {
-    Credentials { uid, gid: uid, pid: 1 }
+    Credentials { uid, gid: uid, pid: 1, umask: 0 }
 }
 
 /// Entries that did not fit are given back exactly once, and the next call starts with them.
@@ -137,5 +141,12 @@ fn xattr_namespaces() {
     assert_eq!(server.list_xattr(&user(0), 11).unwrap(), b"user.a\0trusted.b\0");
     assert_eq!(server.list_xattr(&user(7), 11).unwrap(), b"user.a\0");
     let acl = server.get_xattr(&user(0), 11, b"system.posix_acl_access".to_vec());
-    assert_eq!(acl, Err(errno(libc::EOPNOTSUPP)));
+    assert_eq!(acl, Err(errno(libc::EOPNOTSUPP)), "nobody would enforce it");
+    let (_, server) = server_with(FileKind::Regular, true);
+    let all = b"user.a\0system.posix_acl_access\0";
+    assert_eq!(server.list_xattr(&user(7), 11).unwrap(), all);
+    assert_eq!(server.check_xattr_name(b"system.posix_acl_default"), Ok(()));
+    for other in [&b"system.richacl"[..], b"system.data", b"system."] {
+        assert_eq!(server.check_xattr_name(other), Err(errno(libc::EOPNOTSUPP)));
+    }
 }

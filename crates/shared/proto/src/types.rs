@@ -24,6 +24,9 @@ pub struct Credentials {
     pub gid: u32,
     /// Process id, 0 when unknown.
     pub pid: u32,
+    /// Permission bits that what this caller makes does not get, unless the directory has a
+    /// default access control list.
+    pub umask: u16,
 }
 
 /// Type of a file, as in a directory entry.
@@ -169,7 +172,7 @@ pub enum Request {
     SetAttr { ino: InodeNr, set: SetAttr },
     /// Reply: `Data`.
     ReadLink { ino: InodeNr },
-    /// Anything but a directory, symlink; `perm` has the umask applied. Reply: `Entry`.
+    /// Anything but a directory, symlink; the umask comes with the credentials. Reply: `Entry`.
     MakeNode { parent: InodeNr, name: Vec<u8>, kind: FileKind, perm: u16, rdev: u32 },
     /// Reply: `Entry`.
     MakeDir { parent: InodeNr, name: Vec<u8>, perm: u16 },
@@ -220,8 +223,10 @@ pub enum Request {
     GetXattr { ino: InodeNr, name: Vec<u8> },
     /// Reply: `Names`.
     ListXattr { ino: InodeNr },
-    /// Reply: `Done`.
-    SetXattr { ino: InodeNr, name: Vec<u8>, value: Vec<u8>, mode: XattrMode },
+    /// An access control list (`system.posix_acl_access`, in Linux's form) changes the permission
+    /// bits too; `kill_setgid` then clears setgid, as for a caller that is not in the file's group
+    /// and has no CAP_FSETID. `mode` does not count for access control lists. Reply: `Done`.
+    SetXattr { ino: InodeNr, name: Vec<u8>, value: Vec<u8>, mode: XattrMode, kill_setgid: bool },
     /// Reply: `Done`.
     RemoveXattr { ino: InodeNr, name: Vec<u8> },
     /// Reply: `Statfs`.

@@ -22,7 +22,7 @@ const CONGESTED: u16 = 48;
 /// writeback cache (size and times would move into the kernel), POSIX and flock locks (the
 /// kernel keeps both, interruptibly), and automatic invalidation (the kernel's cache cannot be
 /// stale).
-const WANTED: [(&str, u32); 11] = [
+const WANTED: [(&str, u32); 14] = [
     ("ASYNC_READ", abi::FUSE_ASYNC_READ),
     ("BIG_WRITES", abi::FUSE_BIG_WRITES),
     ("ATOMIC_O_TRUNC", abi::FUSE_ATOMIC_O_TRUNC),
@@ -34,6 +34,11 @@ const WANTED: [(&str, u32); 11] = [
     ("EXPLICIT_INVAL_DATA", abi::FUSE_EXPLICIT_INVAL_DATA),
     ("HANDLE_KILLPRIV_V2", abi::FUSE_HANDLE_KILLPRIV_V2),
     ("MAX_PAGES", abi::FUSE_MAX_PAGES),
+    // The kernel checks permissions by lists that it asks us for, and leaves the umask to us,
+    // because a default list takes its place.
+    ("POSIX_ACL", abi::FUSE_POSIX_ACL),
+    ("DONT_MASK", abi::FUSE_DONT_MASK),
+    ("SETXATTR_EXT", abi::FUSE_SETXATTR_EXT),
 ];
 
 /// Who carries requests out.
@@ -47,6 +52,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
 pub(crate) struct Session {
     device: Arc<OwnedFd>,
     dialect: Dialect,
+    acls: bool,
 }
 
 /// What came of one attempt to read a request.
@@ -98,8 +104,14 @@ impl Session {
             let out = init_out(minor, max_readahead, agreed);
             token.send(Ok(Answer::Init(Box::new(out))));
             let dialect = Dialect { setxattr_ext: agreed & abi::FUSE_SETXATTR_EXT != 0 };
-            return Ok(Self { device, dialect });
+            let acls = agreed & abi::FUSE_POSIX_ACL != 0 && agreed & abi::FUSE_DONT_MASK != 0;
+            return Ok(Self { device, dialect, acls });
         }
+    }
+
+    /// Does the kernel check permissions by access control lists?
+    pub(crate) fn has_acls(&self) -> bool {
+        self.acls
     }
 
     /// Serves until the mount is gone (umount(2), or an aborted connection), with `keep` threads

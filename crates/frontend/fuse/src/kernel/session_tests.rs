@@ -43,7 +43,7 @@ impl Kernel {
         let (_, body) = receive(&end);
         let agreed = abi::InitOut::read_from_bytes(&body).unwrap();
         let mem = Arc::new(support::Mem::new());
-        let server = Arc::new(Server::new(mem, SessionId(1)));
+        let server = Arc::new(Server::new(mem, SessionId(1), true));
         let adapter = Arc::new(Adapter::new(server));
         let server = Some(std::thread::spawn(move || session.run(2, &adapter)));
         Self { end, server, agreed, unique: 100 }

@@ -261,6 +261,7 @@ impl FileService for Mem {
     fn call(&self, _: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
         let now = self.clock.now();
         let owner = (cred.uid, cred.gid);
+        let masked = |perm: u16| perm & !cred.umask;
         let mut s = self.state.lock().unwrap();
         s.log.push(name_of(&req));
         match req {
@@ -280,12 +281,12 @@ impl FileService for Mem {
             Request::SetAttr { ino, set } => s.set_attr(ino, &set, now).map(Reply::Attr),
             Request::ReadLink { ino } => Ok(Reply::Data(s.get(ino)?.data.clone())),
             Request::MakeNode { parent, name, kind, perm, rdev } => {
-                let mut n = node(0, kind, perm, owner, now);
+                let mut n = node(0, kind, masked(perm), owner, now);
                 n.attr.rdev = rdev;
                 s.add(parent, &name, n).map(Reply::Entry)
             }
             Request::MakeDir { parent, name, perm } => {
-                let n = node(0, FileKind::Directory, perm, owner, now);
+                let n = node(0, FileKind::Directory, masked(perm), owner, now);
                 s.add(parent, &name, n).map(Reply::Entry)
             }
             Request::Symlink { parent, name, target } => {
@@ -308,14 +309,14 @@ impl FileService for Mem {
                 s.rename((parent, &name, new_parent, &new_name), mode).map(|()| Reply::Done)
             }
             Request::Create { parent, name, perm } => {
-                let n = node(0, FileKind::Regular, perm, owner, now);
+                let n = node(0, FileKind::Regular, masked(perm), owner, now);
                 let attr = s.add(parent, &name, n)?;
                 let handle = s.open(attr.ino)?;
                 Ok(Reply::Created { attr, handle })
             }
             Request::TmpFile { parent, perm } => {
                 s.get(parent)?;
-                let mut n = node(s.next_ino, FileKind::Regular, perm, owner, now);
+                let mut n = node(s.next_ino, FileKind::Regular, masked(perm), owner, now);
                 s.next_ino += 1;
                 (n.attr.nlink, n.lookups) = (0, 1);
                 let attr = n.attr.clone();
@@ -374,7 +375,7 @@ impl FileService for Mem {
             Request::ListXattr { ino } => {
                 Ok(Reply::Names(s.get(ino)?.xattrs.keys().cloned().collect()))
             }
-            Request::SetXattr { ino, name, value, mode } => {
+            Request::SetXattr { ino, name, value, mode, .. } => {
                 let x = &mut s.get(ino)?.xattrs;
                 match (mode, x.contains_key(&name)) {
                     (XattrMode::Create, true) => Err(errno(libc::EEXIST)),

@@ -1,6 +1,6 @@
 //! Extended attributes of a volume's inodes.
 
-use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Result, corrupt, errno};
+use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Result, Timestamp, corrupt, errno};
 
 use super::encode::{encode_block, lay_out, references, set_references};
 use super::name::{ACL_ACCESS, ACL_DEFAULT, full_name, split_name};
@@ -123,6 +123,20 @@ impl Fs {
             (None, _) => all.push(Xattr { index, name: rest.to_vec(), value }),
         }
         self.store_xattrs(store, inode, &all)
+    }
+
+    /// Will a new inode hold these attributes (full names and values)? ENOSPC if not.
+    pub fn xattrs_fit(&self, mode: u16, list: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        if list.is_empty() {
+            return Ok(());
+        }
+        let mut all = Vec::with_capacity(list.len());
+        for (name, value) in list {
+            let (index, rest) = split_name(name)?;
+            all.push(Xattr { index, name: rest.to_vec(), value: stored(index, value)? });
+        }
+        let fresh = self.new_inode(self.geo.first_ino, 1, mode, Timestamp::default());
+        lay_out(&all, fresh.xattr_area().len()).map(drop)
     }
 
     /// Removes an attribute; ENODATA if there is none of this name.
