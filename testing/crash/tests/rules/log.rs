@@ -104,7 +104,7 @@ fn r04_journaled_means_complete() {
 /// acknowledged must not follow it.
 ///
 /// Seen to fail when mount and recovery keep the old key, and a record need not follow its
-/// predecessor (position alone is checked).
+/// predecessor (position alone is checked): two defences, of which the test below has the key alone.
 #[test]
 fn r08_old_records_stay_dead() {
     let b = Bench::new(VolumeKind::SMALL);
