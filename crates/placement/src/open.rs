@@ -300,7 +300,7 @@ impl Volume {
                 // Somebody else changed the file system since: if a crash tears the superblock
                 // while the marker is set, theirs is the one to put back (rules R15, R16).
                 old.area_crc = AreaSuper::parse(&present).map_or(0, |s| s.crc);
-                old.superblock = Box::new(present);
+                *old.superblock = present;
                 host.write(Origin::Admin, &old)?;
             }
             let superblock = marker::set(&area, clock.now())?;

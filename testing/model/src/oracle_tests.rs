@@ -164,6 +164,29 @@ fn o3_ancestors_come_along() {
     assert_eq!(run.allowed()[4..], [false, false, false, true, true]);
 }
 
+/// S1: an fsync of a file whose own name is durable owes no move of a directory above it; an fsync of
+/// that directory does.
+#[test]
+fn o3_a_move_above_a_durable_name_is_its_directorys() {
+    let mut run = Run::new();
+    let d = run.mkdir(ROOT_INO, "d");
+    let f = run.create(d, "f");
+    run.fsync(f);
+    run.rename((ROOT_INO, "d"), (ROOT_INO, "e"));
+    run.write(f, 0, b"new");
+    run.fsync(f);
+    let mut unmoved = run.trees.last().expect("a tree").clone();
+    let root = &mut unmoved.nodes.get_mut(&ROOT_INO).expect("root").entries;
+    let entry = root.remove(b"e".as_slice()).expect("moved");
+    root.insert(b"d".to_vec(), entry);
+    assert_eq!(run.judge(&unmoved), Vec::<String>::new());
+    let mut old_bytes = unmoved.clone();
+    old_bytes.nodes.get_mut(&f).expect("there").content.resize(0);
+    assert!(!run.judge(&old_bytes).is_empty(), "the data is owed, under either path");
+    run.call(Request::Fsync { ino: d, datasync: false });
+    assert!(!run.judge(&unmoved).is_empty(), "owed now");
+}
+
 #[test]
 fn o4_fsync_of_a_directory_fixes_its_entries_not_their_bytes() {
     let mut run = Run::new();

@@ -172,7 +172,7 @@ fn r19_stable_buffers() {
         });
         for _ in 0..40 {
             let before = images.last().map_or(0, |(owed, _)| *owed);
-            let owed = newer_than(&written, before);
+            let owed = newer_than(written, before);
             b.fsync("f");
             images.push((owed, b.device.image(Cut::LoseAll)));
         }

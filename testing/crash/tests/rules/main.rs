@@ -7,6 +7,7 @@
 mod durability;
 mod lanes;
 mod log;
+mod marker;
 mod medium;
 mod names;
 mod orphans;

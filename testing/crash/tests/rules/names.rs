@@ -128,7 +128,8 @@ fn r02_the_closure_is_transitive() {
 
 /// A directory moved inside the closure: what was fsynced is reached under its new path.
 ///
-/// Seen to fail when the closure leaves out the operations on the directories of its names.
+/// Seen to fail when the closure leaves out the operations on the directories of its names and
+/// `moved_above` is not asked; each of them stands in for the other here.
 #[test]
 fn r02_a_moved_directory_comes_along() {
     let b = Bench::new(VolumeKind::SMALL);
