@@ -34,6 +34,17 @@ pub fn has_marker(bytes: &[u8; SUPER_SIZE]) -> bool {
     super_ref(bytes).s_feature_incompat.get() & INCOMPAT_SIFTFS != 0
 }
 
+/// Our own bytes in a superblock or one of its copies; the ext4 layer gives them no meaning.
+pub fn own_bytes(bytes: &[u8; SUPER_SIZE]) -> [u8; OWN_LEN] {
+    super_ref(bytes).s_siftfs
+}
+
+/// Replaces our own bytes and sets the checksum; the caller has checked the rest ([`check_super`]).
+pub fn set_own_bytes(bytes: &mut [u8; SUPER_SIZE], own: &[u8; OWN_LEN]) {
+    super_mut(bytes).s_siftfs = *own;
+    csum::set_super_csum(bytes);
+}
+
 /// The file system's UUID in these bytes.
 pub fn super_uuid(bytes: &[u8; SUPER_SIZE]) -> [u8; 16] {
     super_ref(bytes).s_uuid
@@ -129,6 +140,19 @@ impl Fs {
     pub fn set_marker(&mut self, on: bool) {
         if self.marker() != on {
             set_marker(&mut self.sb, on);
+            self.sb_dirty = true;
+        }
+    }
+
+    /// Our own bytes in the image.
+    pub fn own_bytes(&self) -> [u8; OWN_LEN] {
+        own_bytes(&self.sb)
+    }
+
+    /// Replaces our own bytes in the image; the copies on storage are the caller's to write.
+    pub fn set_own_bytes(&mut self, own: &[u8; OWN_LEN]) {
+        if self.own_bytes() != *own {
+            set_own_bytes(&mut self.sb, own);
             self.sb_dirty = true;
         }
     }
