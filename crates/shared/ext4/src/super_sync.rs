@@ -160,8 +160,22 @@ impl Fs {
     /// Was the volume unmounted cleanly, without known errors, orphans or (excluded by the
     /// profile) an unreplayed journal?
     pub fn is_clean(&self) -> bool {
+        self.unclean().is_none()
+    }
+
+    /// Why [`Fs::is_clean`] is false, and what to do; completes "the file system ...".
+    pub fn unclean(&self) -> Option<&'static str> {
         let sb = self.super_block();
-        sb.s_state.get() & (STATE_VALID | STATE_ERROR) == STATE_VALID && sb.s_last_orphan.get() == 0
+        let state = sb.s_state.get();
+        if state & STATE_ERROR != 0 {
+            Some("has noted errors: run e2fsck -f on it")
+        } else if state & STATE_VALID == 0 {
+            Some("was not unmounted cleanly by whoever used it last: run e2fsck on it")
+        } else if sb.s_last_orphan.get() != 0 {
+            Some("holds deleted files that are still to be freed: mount it once, or run e2fsck")
+        } else {
+            None
+        }
     }
 
     /// The head of the orphan list, or 0.
