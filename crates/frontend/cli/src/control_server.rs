@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Info {
     /// The volume.
     pub volume: PathBuf,
+    /// Its log, if that lies elsewhere.
+    pub log: Option<PathBuf>,
     /// Where it is mounted.
     pub dir: PathBuf,
     /// Mount options as given.
@@ -174,6 +176,7 @@ impl Shared {
                     "pid": std::process::id(),
                     "version": env!("CARGO_PKG_VERSION"),
                     "volume": self.info.volume,
+                    "log": self.info.log,
                     "dir": self.info.dir,
                     "options": self.info.options,
                     "uptime_s": self.info.started.elapsed().as_secs_f64(),
