@@ -30,11 +30,7 @@ fn block<T>(
 }
 
 /// Checks the header and returns what the rest is checked against.
-pub(crate) fn check(
-    c: &mut Check<'_>,
-    primary: Option<&Super>,
-    apart: bool,
-) -> Option<Volume> {
+pub(crate) fn check(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> Option<Volume> {
     let header = find(c, primary, apart)?;
     check_geometry(c, &header, primary);
     let host = slots(c, &header, "host", HOST_SLOTS, HostRecord::decode, |r| r.seq)?;

@@ -39,7 +39,9 @@ pub fn adopt(
     progress: Progress<'_>,
 ) -> Result<MkfsReport> {
     if same_storage(path, log) {
-        return Err(Error::Refused("the log must be on another file or device than the volume".into()));
+        return Err(Error::Refused(
+            "the log must be on another file or device than the volume".into(),
+        ));
     }
     let area: Arc<dyn Device> = Arc::new(open_exclusive(path, true, FileOptions::default())?);
     let len = adoptable(&area)?;
@@ -121,11 +123,7 @@ fn refuse_unclean(fs: &Fs) -> Result<()> {
 /// # Errors
 /// As [`crate::recover`]. A volume whose log is lost cannot be released: see
 /// [`crate::discard_log`].
-pub fn release(
-    path: &Path,
-    opts: &OpenOptions,
-    progress: Progress<'_>,
-) -> Result<ReleaseReport> {
+pub fn release(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<ReleaseReport> {
     let report = release_on(open_media(path, opts)?.media, opts, progress)?;
     find::forget(&report.uuid);
     Ok(report)

@@ -74,8 +74,7 @@ impl Volume {
         assert!(!has_marker(&plain), "the mount had not begun");
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         let old = host.newest().clone();
-        let record =
-            HostRecord { state: HostState::Clean, superblock: Box::new(plain), ..old };
+        let record = HostRecord { state: HostState::Clean, superblock: Box::new(plain), ..old };
         host.write(Origin::Admin, &record)
     }
 

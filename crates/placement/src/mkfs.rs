@@ -65,7 +65,9 @@ pub fn mkfs_with_log(
     progress: Progress<'_>,
 ) -> Result<MkfsReport> {
     if same_storage(path, log) {
-        return Err(Error::Refused("the log must be on another file or device than the volume".into()));
+        return Err(Error::Refused(
+            "the log must be on another file or device than the volume".into(),
+        ));
     }
     let size = volume_size(path, opts)?;
     let (log_dev, layout) = new_log(log, size, opts)?;

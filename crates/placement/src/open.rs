@@ -11,8 +11,8 @@ use siftfs_runtime::ServiceLink;
 use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecordRef, RecoveryCut, Runtime};
 use siftfs_service::{Service, ServiceOptions, ServiceParts};
 use siftfs_volume::{
-    AreaSuper, HEADER_HOST, HEADER_SERVICE, HeaderView, HostSlots, LaneScanner, Media, ServiceSlots,
-    check_lane_ends,
+    AreaSuper, HEADER_HOST, HEADER_SERVICE, HeaderView, HostSlots, LaneScanner, Media,
+    ServiceSlots, check_lane_ends,
 };
 use siftfs_wire::{PROTOCOL_VERSION, ToService};
 use std::sync::Arc;

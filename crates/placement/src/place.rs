@@ -28,11 +28,7 @@ fn about(log: &Path, e: &Error) -> Error {
 /// Opens the file (made if missing) or block device for a new log, exclusively, and lays the log of a
 /// file system of `area` bytes out on it. A size that does not fit is refused before anything is
 /// made.
-pub(crate) fn new_log(
-    log: &Path,
-    area: u64,
-    opts: &MkfsOptions,
-) -> Result<(FileDevice, Layout)> {
+pub(crate) fn new_log(log: &Path, area: u64, opts: &MkfsOptions) -> Result<(FileDevice, Layout)> {
     let meta = std::fs::metadata(log).ok();
     let there = meta.as_ref().is_some_and(|m| !m.is_file() || m.len() > 0);
     if there {

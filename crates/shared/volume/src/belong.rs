@@ -56,7 +56,8 @@ pub(crate) fn check_area(
 fn check_linked(header: &StaticHeader, area: Option<&AreaSuper>, device: u64) -> Result<()> {
     let Some(area) = area else {
         return Err(Error::Refused(
-            "no ext4 superblock is here, so nothing says that the log belongs to this volume".into(),
+            "no ext4 superblock is here, so nothing says that the log belongs to this volume"
+                .into(),
         ));
     };
     let log = show_uuid(&header.volume);
