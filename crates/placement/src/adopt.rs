@@ -141,7 +141,8 @@ pub fn release_on(
     let recovered = !volume.recover(&clock, opts, progress)?.clean;
     let header = volume.view().header.clone();
     let area = volume.storage()?.take_area()?;
-    let mut plain = marker::final_super(&area, clock.now())?;
+    // Nothing else of it changes: then it cannot be torn, for the link and the checksum share a sector.
+    let mut plain = marker::read_primary(&area)?;
     set_own_bytes(&mut plain, &marker::link_bytes(None));
     marker::set(&area, &plain)?;
     erase_headers(media.log_device(), &header)?;
