@@ -25,7 +25,7 @@ fn cuts(seed: u64) -> [Cut; 5] {
 
 /// An fsync writes and flushes the log's device, and touches the other not at all.
 ///
-/// Seen to fail when the header's copies are flushed with an fsync, on the area's device.
+/// Seen to fail when a record alone in flight is written without FUA.
 #[test]
 fn r03_an_fsync_is_the_log_devices_business() {
     let b = Bench::new(KIND);
