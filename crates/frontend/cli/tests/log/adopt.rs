@@ -1,6 +1,6 @@
 //! Adopting an existing ext4 volume, and giving it back.
 
-use crate::setup::{Apart, Loop, clean};
+use crate::setup::{Apart, Loop, clean, umount};
 use crate::support::{Ran, run};
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -16,7 +16,7 @@ impl Apart {
     fn foreign(options: &[&str]) -> Self {
         let s = Self::empty();
         s.mke2fs(options);
-        s.kernel("rw", |m| fill(m));
+        s.kernel("rw", fill);
         s
     }
 
@@ -158,6 +158,7 @@ fn a_volume_with_its_own_log_is_released() {
         .fails(1, &["a SiftFS volume already"]);
     s.siftfs(&["release", &s.volume()]).ok();
     s.siftfs(&["mount", &s.volume(), &s.dir()]).fails(1, &["not a SiftFS volume"]);
+    assert_eq!(run("e2fsck", &["-fy", &s.volume()]).code, 0);
     run("resize2fs", &[&s.volume()]).ok();
     clean(&s.volume());
     s.kernel("ro", |m| assert_eq!(fs::read(m.join("kept")).unwrap(), b"kept"));
@@ -257,5 +258,5 @@ fn a_block_device_is_adopted() {
     let kernel = Command::new("mount").args([&area.0, &dir]).status().unwrap();
     assert!(kernel.success());
     check(&s.path(""));
-    run("umount", &[&dir]).ok();
+    umount(&dir);
 }

@@ -1,6 +1,6 @@
 //! Volumes whose log was put elsewhere when they were made.
 
-use crate::setup::{Apart, Loop, clean};
+use crate::setup::{Apart, Loop, clean, umount};
 use crate::support::run;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -130,7 +130,7 @@ fn a_log_on_a_mounted_device_is_refused() {
             ["mkfs", &s.volume(), "--size", "32M", "--log", log, "--log-size", "8M", "--force"];
         s.siftfs(&mkfs).fails(1, &[log, "mounted on", &s.dir()]);
     }
-    run("umount", &[&s.dir()]).ok();
+    umount(&s.dir());
     clean(&file);
 }
 

@@ -5,6 +5,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// A temporary directory with names for a volume, its log and a mount.
 pub struct Apart {
@@ -63,8 +64,9 @@ impl Apart {
         self.siftfs(&["mount", &self.volume(), &self.dir()]).ok();
     }
 
+    #[track_caller]
     pub fn umount(&self) {
-        self.siftfs(&["umount", &self.dir()]).ok();
+        patient(|| self.siftfs(&["umount", &self.dir()])).ok();
     }
 
     pub fn status(&self) -> serde_json::Value {
@@ -103,7 +105,7 @@ impl Apart {
         let options = format!("loop,{options}");
         run("mount", &["-t", "ext4", "-o", &options, &self.volume(), &dir]).ok();
         work(Path::new(&dir));
-        run("umount", &[&dir]).ok();
+        umount(&dir);
     }
 }
 
@@ -111,6 +113,25 @@ impl Drop for Apart {
     fn drop(&mut self) {
         while siftfs_fuse::detach(Path::new(&self.dir())).is_ok() {}
     }
+}
+
+/// Unmounts what the kernel has mounted.
+#[track_caller]
+pub fn umount(dir: &str) {
+    patient(|| run("umount", &[dir])).ok();
+}
+
+/// Unmounts, again and again while the mount is in use: a process that another test starts holds our
+/// open files until it runs its own program.
+fn patient(umount: impl Fn() -> Ran) -> Ran {
+    for _ in 0..50 {
+        let ran = umount();
+        if !ran.err.contains("in use") && !ran.err.contains("busy") {
+            return ran;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    umount()
 }
 
 /// `e2fsck -fn` finds nothing.
