@@ -4,7 +4,7 @@
 use crate::marker::{self, SuperBytes};
 use crate::mkfs::nonce;
 use crate::open::Volume;
-use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Lsn, Result};
+use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Error, Lsn, Result};
 use siftfs_device::{AreaWriter, Device, Origin, RegionDesc, RegionKind, Storage};
 use siftfs_ext4::{set_marker, set_own_bytes};
 use siftfs_log::{HostRecord, HostState, LogKey, OPEN_END};
@@ -30,10 +30,13 @@ pub enum Discarded {
 /// elsewhere that does not serve the volume is not written, and the volume forgets it.
 ///
 /// # Errors
-/// I/O errors; `Corrupt` if there is no ext4 superblock to clear the marker from.
+/// I/O errors; `Corrupt` if there is no ext4 superblock to clear the marker from; `Refused` if a log
+/// was given that belongs to another volume, and then nothing is changed.
 pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
     match Volume::read(media.clone(), true) {
         Ok(volume) => empty_log(&volume, clock).map(|()| Discarded::Emptied),
+        // A log was given, and it is not this volume's: the right one may be somewhere.
+        Err(error @ Error::Refused(_)) if media.log.is_some() => Err(error),
         Err(error) => {
             tracing::warn!(%error, "no usable header; the area alone is looked at");
             area_alone(media.area, clock).map(|()| Discarded::Forgotten)

@@ -1,8 +1,9 @@
 //! Do this log and this area belong together (rule R16)?
 
-use crate::header::HeaderView;
+use crate::header::{HeaderView, super_at};
 use crate::superblock::AreaSuper;
-use siftfs_base::{Error, Result, corrupt};
+use siftfs_base::{BLOCK_BYTES, Error, Result, corrupt};
+use siftfs_device::Device;
 use siftfs_log::{AreaLink, StaticHeader, show_uuid};
 
 /// Nobody said where the log is, and it was not found.
@@ -25,15 +26,8 @@ pub(crate) fn without_log(link: &AreaLink, marked: bool) -> Error {
     ))
 }
 
-/// The area is the one that the header speaks of, and is all there.
-pub(crate) fn check_area(
-    header: &StaticHeader,
-    area: Option<&AreaSuper>,
-    device: u64,
-) -> Result<()> {
-    if header.external_log() {
-        return check_linked(header, area, device);
-    }
+/// The area in front of its log is the one that the header speaks of, and is all there.
+pub(crate) fn check_area(header: &StaticHeader, area: Option<&AreaSuper>) -> Result<()> {
     match area.filter(|a| a.checksum_ok) {
         Some(a) if a.len > header.area_len => Err(corrupt(
             "volume",
@@ -51,15 +45,50 @@ pub(crate) fn check_area(
     }
 }
 
-/// The same for a log elsewhere. A torn superblock is judged too: each of its sectors is an old or a
-/// new one, and both say the same of what is looked at here.
-fn check_linked(header: &StaticHeader, area: Option<&AreaSuper>, device: u64) -> Result<()> {
-    let Some(area) = area else {
-        return Err(Error::Refused(
+/// The same for a log elsewhere, and both are of the same time.
+///
+/// A torn superblock is believed about who it belongs to: each of its sectors is an old or a new one,
+/// and both say the same of that. One that rotted is not; then a backup says it.
+pub(crate) fn check_linked(view: &HeaderView, device: &dyn Device) -> Result<()> {
+    let header = &view.header;
+    let primary = match &view.area {
+        Some(area) => check_identity(header, area),
+        None => Err(Error::Refused(
             "no ext4 superblock is here, so nothing says that the log belongs to this volume"
                 .into(),
-        ));
+        )),
     };
+    if let Err(e) = primary {
+        let whole = view.area.is_some_and(|a| a.checksum_ok);
+        match backup(view, device)? {
+            Some(backup) if !whole => check_identity(header, &backup).map_err(|_| e)?,
+            _ => return Err(e),
+        }
+    }
+    let Some(area) = view.area.filter(|a| a.checksum_ok) else { return Ok(()) };
+    if area.len > device.size() {
+        let (len, have) = (area.len, device.size());
+        return Err(corrupt(
+            "volume",
+            format!("truncated: its file system has {len} bytes, the device {have}"),
+        ));
+    }
+    check_times(view, &area)
+}
+
+/// The first backup superblock, where the header's copy of the primary says that it is.
+fn backup(view: &HeaderView, device: &dyn Device) -> Result<Option<AreaSuper>> {
+    const BLOCKS_PER_GROUP: std::ops::Range<usize> = 32..36;
+    let bytes = view.host.superblock.get(BLOCKS_PER_GROUP).and_then(|b| b.try_into().ok());
+    let at = u64::from(bytes.map_or(0, u32::from_le_bytes)) * BLOCK_BYTES;
+    if at == 0 {
+        return Ok(None);
+    }
+    Ok(super_at(device, at)?.filter(|s| s.checksum_ok))
+}
+
+/// Do log and superblock name each other?
+fn check_identity(header: &StaticHeader, area: &AreaSuper) -> Result<()> {
     let log = show_uuid(&header.volume);
     match area.link {
         Some(link) if link.volume != header.volume => {
@@ -88,25 +117,14 @@ fn check_linked(header: &StaticHeader, area: Option<&AreaSuper>, device: u64) ->
             )));
         }
     }
-    if area.checksum_ok && area.len > device {
-        let len = area.len;
-        return Err(corrupt(
-            "volume",
-            format!("truncated: its file system has {len} bytes, the device {device}"),
-        ));
-    }
     Ok(())
 }
 
 /// A marked area and its log are of the same mount. Where one of both was put back from a copy, what
 /// the log says does not fit what the area holds; replaying it would destroy the file system.
-pub(crate) fn check_times(view: &HeaderView) -> Result<()> {
-    let Some(area) = view.area.filter(|a| a.checksum_ok && a.marker) else { return Ok(()) };
-    if !view.header.external_log() {
-        return Ok(());
-    }
+fn check_times(view: &HeaderView, area: &AreaSuper) -> Result<()> {
     let ours = AreaLink::of_super(&view.host.superblock[..]);
-    if area.link == ours {
+    if !area.marker || area.link == ours {
         return Ok(());
     }
     let epoch = |link: Option<AreaLink>| link.map_or(0, |l| l.epoch.0);

@@ -84,6 +84,33 @@ fn r16_the_log_of_another_volume_is_refused() {
     says(&media(&[0; 1024], &s), "no ext4 superblock");
 }
 
+/// A primary superblock that rotted says nothing; its backup does, of this volume or of another one.
+#[test]
+fn r16_a_backup_says_whose_a_rotten_volume_is() {
+    let mut wanted = linked(Some(3), true);
+    wanted[32..36].copy_from_slice(&32u32.to_le_bytes());
+    let wanted = resealed(wanted);
+    let mut rotten = wanted;
+    rotten[LINK_OFFSET + 8] ^= 1;
+    for primary in [[0; 1024], rotten] {
+        let with_backup = |backup: &[u8; 1024]| {
+            let media = media(&primary, &wanted);
+            media.area.write(32 * 4096, backup, false).unwrap();
+            media.read().map(drop)
+        };
+        with_backup(&wanted).unwrap();
+        let mut other = wanted;
+        other[LINK_OFFSET + 8] ^= 1;
+        assert!(with_backup(&resealed(other)).is_err());
+        assert!(with_backup(&other).is_err(), "a rotten backup says nothing");
+        assert!(with_backup(&[0; 1024]).is_err());
+    }
+    // A whole primary needs nobody to speak for it.
+    let media = media(&resealed(rotten), &wanted);
+    media.area.write(32 * 4096, &wanted, false).unwrap();
+    says(&media, "belongs to another volume");
+}
+
 #[test]
 fn r16_a_lost_log_is_said_with_what_to_do() {
     let alone = |s| Media { log: None, ..media(&s, &s) };

@@ -77,11 +77,16 @@ fn static_at(dev: &dyn Device, offset: u64) -> Checked<StaticHeader> {
 }
 
 fn read_super(dev: &dyn Device, area: u64) -> Result<Option<AreaSuper>> {
+    super_at(dev, area.saturating_add(SUPERBLOCK_OFFSET))
+}
+
+/// The superblock at this byte, if one is there.
+pub(crate) fn super_at(dev: &dyn Device, at: u64) -> Result<Option<AreaSuper>> {
     let mut bytes = [0; SUPERBLOCK_LEN];
-    if area.checked_add(2 * SUPERBLOCK_OFFSET).is_none_or(|e| e > dev.size()) {
+    if at.checked_add(SUPERBLOCK_LEN as u64).is_none_or(|e| e > dev.size()) {
         return Ok(None);
     }
-    dev.read(area + SUPERBLOCK_OFFSET, &mut bytes)?;
+    dev.read(at, &mut bytes)?;
     Ok(AreaSuper::parse(&bytes))
 }
 
@@ -189,7 +194,9 @@ pub fn read_media(area: &dyn Device, log: Option<&dyn Device>) -> Result<HeaderV
             ));
         }
     }
-    belong::check_area(&header, area_super.as_ref(), area.size())?;
+    if !header.external_log() {
+        belong::check_area(&header, area_super.as_ref())?;
+    }
     let mut blocks = [Vec::new(), Vec::new()];
     for (copy, base) in header.header_offsets.iter().enumerate() {
         for i in 0..USED {
@@ -197,7 +204,9 @@ pub fn read_media(area: &dyn Device, log: Option<&dyn Device>) -> Result<HeaderV
         }
     }
     let view = view(header, area_super, blocks)?;
-    belong::check_times(&view)?;
+    if view.header.external_log() {
+        belong::check_linked(&view, area)?;
+    }
     Ok(view)
 }
 

@@ -18,6 +18,8 @@ fn r16_the_log_of_another_volume_is_refused() {
         s.siftfs(&[&mount[..], &with].concat()).fails(1, &[&s.volume(), what]);
         s.siftfs(&[&["recover", &s.volume()][..], &with].concat()).fails(8, &[what]);
         s.siftfs(&[&["release", &s.volume()][..], &with].concat()).fails(1, &[what]);
+        let discard = ["recover", &s.volume(), "--discard-log"];
+        s.siftfs(&[&discard[..], &with].concat()).fails(8, &[what]);
         let fsck = s.siftfs(&[&["fsck", &s.volume()][..], &with].concat());
         assert!(fsck.code == 4 && fsck.out.contains("link.volume"), "{fsck:?}");
         assert!(before == [fs::read(s.volume()).unwrap(), fs::read(other.log()).unwrap()]);
@@ -56,6 +58,28 @@ fn r16_a_lost_log_is_refused_and_given_up_on_demand_only() {
     s.siftfs(&["adopt", &volume, "--log", &s.log(), "--log-size", "4M"]).ok();
     s.mount();
     assert!(s.path("checkpointed").exists() && !s.path("in the log").exists());
+    s.umount();
+    s.assert_plain_ext4();
+}
+
+/// Both copies of the header are damaged: the log is there and of no use.
+#[test]
+fn r16_a_damaged_log_is_given_up_like_a_lost_one() {
+    let s = Apart::new();
+    s.crash_with("in the log");
+    let mut log = fs::read(s.log()).unwrap();
+    let end = log.len() - 65_536;
+    for at in [0, end] {
+        log[at..at + 4096].fill(0xff);
+    }
+    fs::write(s.log(), &log).unwrap();
+    let (volume, log) = (s.volume(), s.log());
+    s.siftfs(&["recover", &volume]).fails(4, &["may hold changes"]);
+    s.siftfs(&["recover", &volume, "--log", &log]).fails(8, &["neither copy"]);
+    s.siftfs(&["recover", &volume, "--discard-log"]).ok();
+    assert!(run("e2fsck", &["-fy", &volume]).code <= 1);
+    s.siftfs(&["adopt", &volume, "--log", &log, "--force"]).ok();
+    s.mount();
     s.umount();
     s.assert_plain_ext4();
 }
