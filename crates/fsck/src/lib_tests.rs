@@ -275,7 +275,7 @@ fn r16_log_and_area_must_belong_together() {
     assert_eq!(codes(&marked, Some(&log)), Vec::<&str>::new());
     let older = AreaLink { epoch: siftfs_base::Epoch(KEY.epoch.0 - 1), ..link };
     assert_eq!(codes(&with(Some(older), true), Some(&log)), ["link.epoch"]);
-    let other = AreaLink { volume: [1; 16], ..link };
+    let other = AreaLink { volume: [0xee; 16], ..link };
     assert_eq!(codes(&with(Some(other), true), Some(&log)), ["link.volume", "link.epoch"]);
     assert_eq!(codes(&with(None, true), Some(&log)), ["link.none", "link.epoch"]);
     assert_eq!(codes(&marked, None), ["log.missing"]);
