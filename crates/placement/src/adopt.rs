@@ -144,7 +144,7 @@ pub fn release_on(
     // Nothing else of it changes: then it cannot be torn, for the link and the checksum share a sector.
     let mut plain = marker::read_primary(&area)?;
     set_own_bytes(&mut plain, &marker::link_bytes(None));
-    marker::set(&area, &plain)?;
+    marker::clear(&area, &plain)?;
     erase_headers(media.log_device(), &header)?;
     Ok(ReleaseReport {
         uuid: show_uuid(&header.volume),

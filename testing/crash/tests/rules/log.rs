@@ -362,7 +362,7 @@ fn r15_a_torn_superblock_is_repaired() {
 /// Where the only backup superblock of a volume of two block groups lies, in bytes.
 const BACKUP: u64 = 32_768 * 4096;
 /// Large enough to have it.
-const TWO_GROUPS: VolumeKind = VolumeKind { size: 200 << 20, log: 8 << 20, lanes: 1 };
+const TWO_GROUPS: VolumeKind = VolumeKind { size: 200 << 20, log: 8 << 20, lanes: 1, apart: false };
 
 /// e2fsck falls back to a backup superblock, so each has the marker too while the log is in use. No
 /// backup has it when the primary has not: the primary gets it first and loses it last, so whatever
