@@ -126,10 +126,10 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
     if !dirty && !untouched {
         c.info("super.changed", "the file system was changed since SiftFS last unmounted it");
     }
-    check_backups(c, v, primary, dirty);
+    check_backups(c, v, primary, dirty, held);
 }
 
-fn check_backups(c: &mut Check<'_>, v: &Volume, primary: &Super, dirty: bool) {
+fn check_backups(c: &mut Check<'_>, v: &Volume, primary: &Super, dirty: bool, held: bool) {
     let size = 1024u64 << primary.u32(24).min(6);
     for block in primary.backups() {
         let at = v.header.area_offset.saturating_add(block.saturating_mul(size));
@@ -138,6 +138,11 @@ fn check_backups(c: &mut Check<'_>, v: &Volume, primary: &Super, dirty: bool) {
             None => c.warn("super.backup", format!("{what} is none")),
             Some(s) if !s.checksum_ok() => {
                 c.warn("super.backup", format!("{what}: its checksum does not hold"));
+            }
+            Some(s) if dirty && !held && !s.marker() => {
+                // The backups get it last, before the first append.
+                let text = format!("{what} lacks the marker: a mount was interrupted");
+                c.warn("marker.pending", text);
             }
             Some(s) if s.marker() != dirty => {
                 let says = if dirty { "lacks the marker" } else { "still has the marker" };
