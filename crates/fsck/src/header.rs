@@ -30,18 +30,20 @@ fn block<T>(
 }
 
 /// Checks the header and returns what the rest is checked against.
-pub(crate) fn check(c: &mut Check<'_>, primary: Option<&Super>) -> Option<Volume> {
-    let header = find(c, primary)?;
+pub(crate) fn check(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> Option<Volume> {
+    let header = find(c, primary, apart)?;
     check_geometry(c, &header, primary);
     let host = slots(c, &header, "host", HOST_SLOTS, HostRecord::decode, |r| r.seq)?;
     let service = slots(c, &header, "service", SERVICE_SLOTS, ServiceRecord::decode, |r| r.seq)?;
     let volume = Volume { header, host, service };
+    check_link(c, &volume, primary);
     check_records(c, &volume).then_some(volume)
 }
 
 /// The static part, from where copies can be; says which copies are missing.
-fn find(c: &mut Check<'_>, primary: Option<&Super>) -> Option<StaticHeader> {
-    let guesses = [c.dev.size().checked_sub(HEADER_LEN), primary.and_then(Super::len)];
+fn find(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> Option<StaticHeader> {
+    let first = if apart { Some(0) } else { primary.and_then(Super::len) };
+    let guesses = [c.log.size().checked_sub(HEADER_LEN), first];
     let mut found = None;
     for offset in guesses.into_iter().flatten() {
         found = found.or(block(c, offset, "header", StaticHeader::decode));
@@ -54,6 +56,15 @@ fn find(c: &mut Check<'_>, primary: Option<&Super>) -> Option<StaticHeader> {
         c.error("header.none", "neither copy of the header is valid");
         return None;
     };
+    if header.external_log() != apart {
+        let text = if apart {
+            "what was given as log is a volume that holds its own"
+        } else {
+            "this is a log, and not the volume that it belongs to"
+        };
+        c.error("header.kind", text);
+        return None;
+    }
     for (i, offset) in header.header_offsets.into_iter().enumerate() {
         let what = format!("header copy {i}");
         match block(c, offset, &what, StaticHeader::decode) {
@@ -69,13 +80,18 @@ fn find(c: &mut Check<'_>, primary: Option<&Super>) -> Option<StaticHeader> {
 
 fn check_geometry(c: &mut Check<'_>, header: &StaticHeader, primary: Option<&Super>) {
     for (name, offset, len) in header.regions() {
-        if offset + len > c.dev.size() {
+        if offset + len > c.log.size() {
             c.error("geometry.truncated", format!("{name} lies beyond the device's end"));
         }
     }
     let Some(primary) = primary.filter(|p| p.checksum_ok()) else { return };
+    let room = if header.external_log() { c.area.size() } else { header.area_len };
     match primary.len() {
-        Some(len) if len > header.area_len => c.error(
+        Some(len) if len > room && header.external_log() => c.error(
+            "geometry.truncated",
+            format!("the file system has {len} bytes, its device {room}"),
+        ),
+        Some(len) if len > room => c.error(
             "geometry.grown",
             format!("the file system has {len} bytes, header and log begin at {}", header.area_len),
         ),
@@ -84,6 +100,25 @@ fn check_geometry(c: &mut Check<'_>, header: &StaticHeader, primary: Option<&Sup
     }
     if primary.uuid() != header.area_uuid {
         c.error("geometry.uuid", "the log belongs to a file system with another UUID");
+    }
+}
+
+/// A log elsewhere and the area name each other, and a marked area has the log of its own mount
+/// (rule R16).
+fn check_link(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
+    let Some(primary) = primary.filter(|_| v.header.external_log()) else { return };
+    let link = primary.link();
+    match link {
+        Some(link) if link.volume != v.header.volume => {
+            let uuid = siftfs_log::show_uuid(&link.volume);
+            c.error("link.volume", format!("the file system's log is another one, {uuid}"));
+        }
+        None => c.info("link.none", "the superblock names no log; the next mount notes this one"),
+        Some(_) => {}
+    }
+    let wanted = siftfs_log::AreaLink::of_super(&v.host.superblock[..]);
+    if primary.checksum_ok() && primary.marker() && link != wanted {
+        c.error("link.epoch", "log and file system are of different times: one is an older copy");
     }
 }
 

@@ -10,8 +10,8 @@ use siftfs_wire::Transaction;
 
 const WHAT: &str = "journal";
 
-/// Checks the journal; returns the staged cut of its newest transaction.
-pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Lsn {
+/// Checks the journal; returns the staged cut of its newest transaction, and whether there is one.
+pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> (Lsn, bool) {
     let (offset, len) = (v.header.journal_offset, v.header.journal_len);
     let ring = Ring { offset, len, tail: v.service.journal_tail };
     let (mut end, mut crc, mut next) = (ring.tail, None, v.service.next_seq);
@@ -30,7 +30,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Lsn {
         c.error("journal.not-empty", format!("{} bytes in a clean volume", end - ring.tail));
     }
     look_behind(c, v, &ring, end, next);
-    before.staged_cut
+    (before.staged_cut, end != ring.tail)
 }
 
 /// A descriptor that holds at `pos`.

@@ -34,6 +34,13 @@ pub(crate) struct Order {
     durable: Lsn,
 }
 
+impl Order {
+    /// Is there a record in any lane?
+    pub fn any(&self) -> bool {
+        !self.records.is_empty()
+    }
+}
+
 /// Checks every lane by itself.
 pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
     let mut ends: Vec<(LaneId, Option<Lsn>, Lsn)> = Vec::new();

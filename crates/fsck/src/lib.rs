@@ -40,7 +40,10 @@ pub struct Finding {
 
 /// What the checks know and have found.
 pub(crate) struct Check<'a> {
-    pub dev: &'a dyn Device,
+    /// Holds the ext4 area.
+    pub area: &'a dyn Device,
+    /// Holds header, lanes and journal.
+    pub log: &'a dyn Device,
     pub findings: Vec<Finding>,
 }
 
@@ -73,13 +76,26 @@ impl Check<'_> {
         };
         self.error(code, format!("{what}: {e}"));
     }
-    /// `len` bytes at `offset`, or a finding.
+    /// `len` bytes at `offset` of the log's device, or a finding.
     pub fn read(&mut self, offset: u64, len: usize, what: &str) -> Option<Vec<u8>> {
-        if offset.checked_add(len as u64).is_none_or(|e| e > self.dev.size()) {
+        self.read_from(self.log, offset, len, what)
+    }
+    /// `len` bytes at `offset` of the area's device, or a finding.
+    pub fn read_area(&mut self, offset: u64, len: usize, what: &str) -> Option<Vec<u8>> {
+        self.read_from(self.area, offset, len, what)
+    }
+    fn read_from(
+        &mut self,
+        dev: &dyn Device,
+        offset: u64,
+        len: usize,
+        what: &str,
+    ) -> Option<Vec<u8>> {
+        if offset.checked_add(len as u64).is_none_or(|e| e > dev.size()) {
             return None;
         }
         let mut buf = vec![0; len];
-        match self.dev.read(offset, &mut buf) {
+        match dev.read(offset, &mut buf) {
             Ok(()) => Some(buf),
             Err(e) => {
                 self.failed("io", what, &e);
@@ -92,17 +108,46 @@ impl Check<'_> {
 /// Checks everything but the ext4 structures; an empty list, or one of [`Severity::Info`]
 /// alone, is a sound log. Nothing is written.
 pub fn check(dev: &dyn Device) -> Vec<Finding> {
-    let mut check = Check { dev, findings: Vec::new() };
+    check_on(dev, None)
+}
+
+/// As [`check`], with the log on a device of its own if `log` is one.
+pub fn check_on(area: &dyn Device, log: Option<&dyn Device>) -> Vec<Finding> {
+    let mut check = Check { area, log: log.unwrap_or(area), findings: Vec::new() };
     let primary = superblock::primary(&mut check);
-    let volume = header::check(&mut check, primary.as_ref());
+    if log.is_none() && check.log_is_missing(primary.as_ref()) {
+        return check.findings;
+    }
+    let volume = header::check(&mut check, primary.as_ref(), log.is_some());
     superblock::judge(&mut check, volume.as_ref(), primary.as_ref());
     if let Some(volume) = volume {
-        superblock::check_marker(&mut check, &volume, primary.as_ref());
         let order = lanes::check(&mut check, &volume);
-        let base = journal::check(&mut check, &volume);
+        let (base, journaled) = journal::check(&mut check, &volume);
+        let held = order.any() || journaled;
         lanes::check_order(&mut check, order, base);
+        superblock::check_marker(&mut check, &volume, primary.as_ref(), held);
     }
     check.findings
+}
+
+impl Check<'_> {
+    /// The superblock names a log elsewhere, and none was given.
+    fn log_is_missing(&mut self, primary: Option<&superblock::Super>) -> bool {
+        let Some(primary) = primary else { return false };
+        let Some(link) = primary.link() else { return false };
+        let uuid = siftfs_log::show_uuid(&link.volume);
+        if primary.marker() {
+            let text = format!(
+                "the log {uuid} lies elsewhere and was not found; it may hold changes that are not \
+                 in the file system"
+            );
+            self.error("log.missing", text);
+        } else {
+            let text = format!("the log {uuid} lies elsewhere and was not found");
+            self.warn("log.missing", text);
+        }
+        true
+    }
 }
 
 #[cfg(test)]

@@ -243,11 +243,57 @@ fn r15_a_torn_superblock() {
     assert_eq!(found(&f), [("super.backup", Severity::Warning)]);
 }
 
+/// R16: a log elsewhere, and whether it is this area's.
+#[test]
+fn r16_log_and_area_must_belong_together() {
+    let f = Fixture::new();
+    let with = |link: Option<AreaLink>, marker| {
+        let mut s = superblock(marker, 64);
+        s[LINK_OFFSET..1020].copy_from_slice(&link.map_or([0; LINK_LEN], |l| l.encode()));
+        let crc = !crc32c::crc32c(&s[..1020]);
+        s[1020..].copy_from_slice(&crc.to_le_bytes());
+        s
+    };
+    let link = AreaLink { volume: f.header.volume, epoch: KEY.epoch };
+    let (area, log) = (MemDevice::new(AREA), MemDevice::new(SIZE - AREA));
+    let mut header = StaticHeader { incompat: INCOMPAT_EXTERNAL_LOG, ..f.header.clone() };
+    header.journal_offset -= AREA;
+    header.header_offsets = header.header_offsets.map(|o| o - AREA);
+    header.lanes.iter_mut().for_each(|l| l.offset -= AREA);
+    let host = HostRecord { superblock: Box::new(with(Some(link), true)), ..f.host.clone() };
+    for base in header.header_offsets {
+        log.write(base, &header.encode()[..], false).unwrap();
+        log.write(base + HOST_SLOTS[0], &host.encode()[..], false).unwrap();
+        log.write(base + SERVICE_SLOTS[0], &f.service.encode()[..], false).unwrap();
+    }
+    let codes = |primary: &[u8; 1024], log: Option<&dyn Device>| {
+        area.write(1024, primary, false).unwrap();
+        BACKUPS[1..].iter().for_each(|at| area.write(*at, &with(None, true), false).unwrap());
+        check_on(&area, log).into_iter().map(|f| f.code).collect::<Vec<_>>()
+    };
+    let marked = with(Some(link), true);
+    assert_eq!(codes(&marked, Some(&log)), Vec::<&str>::new());
+    let older = AreaLink { epoch: siftfs_base::Epoch(KEY.epoch.0 - 1), ..link };
+    assert_eq!(codes(&with(Some(older), true), Some(&log)), ["link.epoch"]);
+    let other = AreaLink { volume: [0xee; 16], ..link };
+    assert_eq!(codes(&with(Some(other), true), Some(&log)), ["link.volume", "link.epoch"]);
+    assert_eq!(codes(&with(None, true), Some(&log)), ["link.none", "link.epoch"]);
+    assert_eq!(codes(&marked, None), ["log.missing"]);
+    assert_eq!(codes(&marked, Some(&f.dev)), ["header.kind"]);
+    assert!(check(&log).iter().any(|f| f.code == "header.kind"));
+}
+
 /// R15: marker and header disagree.
 #[test]
 fn r15_the_marker_must_agree_with_the_header() {
     let f = Fixture::new();
     f.put(1024, &superblock(false, 64));
+    assert_eq!(f.codes(), ["marker.missing"]);
+    // A mount that wrote its header and nothing else; then a superblock that is not the one it found.
+    let f = Fixture::empty(HostState::Mounted);
+    f.put(1024, &superblock(false, 64));
+    assert_eq!(f.codes(), ["marker.pending"]);
+    f.put(1024, &superblock(false, 63));
     assert_eq!(f.codes(), ["marker.missing"]);
     let f = Fixture::new();
     f.put(BACKUPS[1], &superblock(false, 64));
@@ -273,7 +319,7 @@ fn damaged_header_copies() {
     f.put(AREA, &other.encode()[..]);
     assert_eq!(f.codes(), ["header.disagree"]);
     let f = Fixture::new();
-    let newer = StaticHeader { incompat: 1, ..f.header.clone() };
+    let newer = StaticHeader { incompat: 2, ..f.header.clone() };
     f.header.header_offsets.iter().for_each(|o| f.put(*o, &newer.encode()[..]));
     assert_eq!(f.codes(), ["incompatible"]);
 }

@@ -1,7 +1,7 @@
 //! The ext4 superblock and its backups: checksum and marker (rule R15).
 
 use crate::{Check, Volume};
-use siftfs_log::{EXT4_MARKER, HostState};
+use siftfs_log::{AreaLink, EXT4_MARKER, HostState};
 
 const LEN: usize = 1024;
 const COMPAT_SPARSE_SUPER2: u32 = 0x200;
@@ -39,6 +39,10 @@ impl Super {
     pub fn len(&self) -> Option<u64> {
         (self.u32(24) <= 6).then(|| self.blocks().checked_mul(1024 << self.u32(24))).flatten()
     }
+    /// The log elsewhere that it names.
+    pub fn link(&self) -> Option<AreaLink> {
+        AreaLink::of_super(&self.bytes)
+    }
     pub fn uuid(&self) -> &[u8] {
         &self.bytes[104..120]
     }
@@ -64,7 +68,7 @@ impl Super {
 
 /// The primary superblock of an area at the device's start, whole or not.
 pub(crate) fn primary(c: &mut Check<'_>) -> Option<Super> {
-    c.read(1024, LEN, "primary superblock").as_deref().and_then(Super::parse)
+    c.read_area(1024, LEN, "primary superblock").as_deref().and_then(Super::parse)
 }
 
 /// Is the primary superblock whole? A power cut may tear it while the marker is set or cleared:
@@ -88,8 +92,9 @@ fn copy_of(v: &Volume) -> Option<Super> {
     Super::parse(&v.host.superblock[..])
 }
 
-/// Marker and header must agree: dirty means marked everywhere, clean means marked nowhere.
-pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
+/// Marker and header must agree: dirty means marked everywhere, clean means marked nowhere. `held`:
+/// something is in the log.
+pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>, held: bool) {
     let dirty = v.host.state != HostState::Clean;
     if dirty {
         match copy_of(v) {
@@ -99,7 +104,13 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
     }
     // What a torn one says of the marker may be of its old half.
     let Some(primary) = primary.filter(|p| p.checksum_ok()) else { return };
+    let untouched = crc32c::crc32c(&primary.bytes[..1020]) == v.host.area_crc;
+    let begun = held || v.host.state != HostState::Mounted || !untouched;
     match (dirty, primary.marker()) {
+        (true, false) if !begun => c.warn(
+            "marker.pending",
+            "a mount was interrupted before it began; the next mount or recovery puts it right",
+        ),
         (true, false) => c.error(
             "marker.missing",
             "the header says that the log is in use, but the marker is gone from the file \
@@ -112,21 +123,26 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
         ),
         _ => {}
     }
-    if !dirty && crc32c::crc32c(&primary.bytes[..1020]) != v.host.area_crc {
+    if !dirty && !untouched {
         c.info("super.changed", "the file system was changed since SiftFS last unmounted it");
     }
-    check_backups(c, v, primary, dirty);
+    check_backups(c, v, primary, dirty, held);
 }
 
-fn check_backups(c: &mut Check<'_>, v: &Volume, primary: &Super, dirty: bool) {
+fn check_backups(c: &mut Check<'_>, v: &Volume, primary: &Super, dirty: bool, held: bool) {
     let size = 1024u64 << primary.u32(24).min(6);
     for block in primary.backups() {
         let at = v.header.area_offset.saturating_add(block.saturating_mul(size));
         let what = format!("backup superblock in block {block}");
-        match c.read(at, LEN, &what).as_deref().and_then(Super::parse) {
+        match c.read_area(at, LEN, &what).as_deref().and_then(Super::parse) {
             None => c.warn("super.backup", format!("{what} is none")),
             Some(s) if !s.checksum_ok() => {
                 c.warn("super.backup", format!("{what}: its checksum does not hold"));
+            }
+            Some(s) if dirty && !held && !s.marker() => {
+                // The backups get it last, before the first append.
+                let text = format!("{what} lacks the marker: a mount was interrupted");
+                c.warn("marker.pending", text);
             }
             Some(s) if s.marker() != dirty => {
                 let says = if dirty { "lacks the marker" } else { "still has the marker" };

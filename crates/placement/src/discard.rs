@@ -4,28 +4,42 @@
 use crate::marker::{self, SuperBytes};
 use crate::mkfs::nonce;
 use crate::open::Volume;
-use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Lsn, Result};
+use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Error, Lsn, Result};
 use siftfs_device::{AreaWriter, Device, Origin, RegionDesc, RegionKind, Storage};
-use siftfs_ext4::set_marker;
+use siftfs_ext4::{set_marker, set_own_bytes};
 use siftfs_log::{HostRecord, HostState, LogKey, OPEN_END};
-use siftfs_volume::{AreaSuper, HEADER_HOST, HostSlots};
+use siftfs_volume::{AreaSuper, HEADER_HOST, HostSlots, Media};
 use std::sync::Arc;
 
 /// LSNs that a lost log may have used beyond what the header knows.
 /// (not a multiple of 2^32: generations are made from the low half).
-const LSN_GAP: u64 = (1 << 32) + (1 << 28);
+pub(crate) const LSN_GAP: u64 = (1 << 32) + (1 << 28);
+
+/// What became of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Discarded {
+    /// It is there, empty, and serves on.
+    Emptied,
+    /// It is not there or not usable: the volume is plain ext4 and has no log any more.
+    Forgotten,
+}
 
 /// Forgets everything that lies in the log alone and clears the marker. What had been fsynced since
-/// the last checkpoint may be lost, and the file system may be inconsistent: run e2fsck.
+/// the last checkpoint may be lost, and the file system may be inconsistent: run e2fsck. A log
+/// elsewhere that does not serve the volume is not written, and the volume forgets it.
 ///
 /// # Errors
-/// I/O errors; `Corrupt` if there is no ext4 superblock to clear the marker from.
-pub fn discard_log(dev: Arc<dyn Device>, clock: &Arc<dyn Clock>) -> Result<()> {
-    match Volume::read(dev.clone(), true) {
-        Ok(volume) => empty_log(&volume, clock),
+/// I/O errors; `Corrupt` if there is no ext4 superblock to clear the marker from; `Refused` if a log
+/// was given that belongs to another volume, and then nothing is changed.
+pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
+    match Volume::read(media.clone(), true) {
+        Ok(volume) => empty_log(&volume, clock).map(|()| Discarded::Emptied),
+        // A log was given, and it is not this volume's: the right one may be somewhere.
+        Err(error @ Error::Refused(_)) if media.log.is_some() => Err(error),
         Err(error) => {
             tracing::warn!(%error, "no usable header; the area alone is looked at");
-            area_alone(dev, clock)
+            area_alone(media.area, clock).map(|()| Discarded::Forgotten)
         }
     }
 }
@@ -33,7 +47,7 @@ pub fn discard_log(dev: Arc<dyn Device>, clock: &Arc<dyn Clock>) -> Result<()> {
 fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {
     let storage = volume.storage()?;
     let area = storage.take_area()?;
-    let old = volume.view().host.clone();
+    let old = volume.forget_older_log();
     // The next epoch's key makes every record of this one invalid; the tails stay where they are.
     let key = LogKey { epoch: Epoch(old.key.epoch.0 + 1), nonce: nonce()? };
     let lanes = volume.view().service.lane_tails.clone();
@@ -86,6 +100,7 @@ fn area_alone(dev: Arc<dyn Device>, clock: &Arc<dyn Clock>) -> Result<()> {
     let area = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len };
     let storage = Storage::new(dev, &[area])?;
     let area = storage.take_area()?;
-    let plain = plain_super(&area, clock)?;
+    let mut plain = plain_super(&area, clock)?;
+    set_own_bytes(&mut plain, &marker::link_bytes(None));
     clear(&area, &plain)
 }

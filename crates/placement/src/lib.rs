@@ -1,21 +1,30 @@
 //! Placement: puts Frontend-facing endpoint, Runtime and Service together in one process (the
 //! `local` profile), and does what needs both: mkfs, mount, unmount, recovery.
 
+mod adopt;
 mod discard;
+mod find;
+mod layout;
 mod link;
 mod marker;
+mod mend;
 mod mkfs;
 mod open;
+mod place;
 
-pub use mkfs::{mkfs, mkfs_on};
+pub use adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
+pub use discard::Discarded;
+pub use mkfs::{mkfs, mkfs_apart_on, mkfs_on, mkfs_with_log};
+pub use siftfs_volume::Media;
 
 use open::{Pair, Volume, close_pair};
 use siftfs_base::{Clock, Error, Result, SystemClock};
-use siftfs_device::{Device, FileOptions, open_exclusive};
+use siftfs_device::{FileOptions, open_exclusive};
+use siftfs_log::show_uuid;
 use siftfs_proto::FileService;
 use siftfs_runtime::{Push, Runtime};
 use siftfs_wire::Urgency;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -26,7 +35,8 @@ use std::time::Duration;
 pub struct MkfsOptions {
     /// Whole size in bytes (area, header, journal and staging); `None`: the size that is there.
     pub size: Option<u64>,
-    /// Journal and staging together, in bytes; `None`: chosen from the size.
+    /// Journal and staging together, in bytes; `None`: chosen from the size. For a log elsewhere:
+    /// the whole log, header included; `None`: the size that is there.
     pub log_size: Option<u64>,
     /// ext4 label.
     pub label: Option<String>,
@@ -55,6 +65,8 @@ pub struct OpenOptions {
     pub direct: bool,
     /// io_uring where allowed.
     pub uring: bool,
+    /// Where the log is, if not with the volume; `None`: looked for, if the volume names one.
+    pub log: Option<PathBuf>,
 }
 
 impl Default for OpenOptions {
@@ -68,6 +80,7 @@ impl Default for OpenOptions {
             read_only: false,
             direct: true,
             uring: true,
+            log: None,
         }
     }
 }
@@ -119,39 +132,82 @@ pub struct RecoverReport {
 /// Progress of long work: what, done, total (in the same unit).
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, u64);
 
-fn open_file(path: &Path, opts: &OpenOptions) -> Result<Arc<dyn Device>> {
+/// A volume's devices, opened exclusively.
+pub struct OpenedMedia {
+    /// The devices.
+    pub media: Media,
+    /// Where the log is, if on a file or device of its own.
+    pub log: Option<PathBuf>,
+}
+
+/// Opens the file or block device `path` and, where the volume's log lies elsewhere, that of the log:
+/// the one that `opts.log` says, else the one found by the UUID that the superblock names. A log that
+/// is not found is not opened; reading the header then says so.
+///
+/// # Errors
+/// Refused if one of both cannot be had alone, or several devices hold the log.
+pub fn open_media(path: &Path, opts: &OpenOptions) -> Result<OpenedMedia> {
+    open_media_for(path, opts, true)
+}
+
+/// As [`open_media`], to write or only to read.
+pub fn open_media_for(path: &Path, opts: &OpenOptions, rw: bool) -> Result<OpenedMedia> {
     let options = FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
-    Ok(Arc::new(open_exclusive(path, true, options)?))
+    if opts.log.as_ref().is_some_and(|log| place::same_storage(path, log)) {
+        return Err(Error::Refused("the log given is the volume itself".into()));
+    }
+    let area = open_exclusive(path, rw, options)?;
+    let link = find::link_of(&area)?;
+    let log = match (&opts.log, &link) {
+        (Some(log), _) => Some(log.clone()),
+        (None, Some(link)) => find::find_log(path, link)?,
+        (None, None) => None,
+    };
+    let Some(log) = log else { return Ok(OpenedMedia { media: Arc::new(area).into(), log: None }) };
+    let device = open_exclusive(&log, rw, options)?;
+    tracing::debug!(log = %log.display(), "the log lies elsewhere");
+    Ok(OpenedMedia { media: Media::split(Arc::new(area), Arc::new(device)), log: Some(log) })
 }
 
 /// Recovers a volume without mounting it; afterwards it is plain ext4.
 pub fn recover(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<RecoverReport> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    Volume::read(open_file(path, opts)?, true)?.recover(&clock, opts, progress)
+    let opened = open_media(path, opts)?;
+    let mut volume = Volume::read(opened.media, true)?;
+    remember_log(&volume, opened.log.as_deref());
+    volume.recover(&clock, opts, progress)
 }
 
 /// Gives the log of a volume up: see [`discard_log_on`].
-pub fn discard_log(path: &Path, opts: &OpenOptions) -> Result<()> {
-    discard_log_on(open_file(path, opts)?)
+pub fn discard_log(path: &Path, opts: &OpenOptions) -> Result<Discarded> {
+    discard_log_on(open_media(path, opts)?.media)
+}
+
+/// So that the log is found without being told the next time.
+fn remember_log(volume: &Volume, log: Option<&Path>) {
+    if let Some(log) = log {
+        find::remember(&show_uuid(&volume.view().header.volume), log);
+    }
 }
 
 /// Forgets everything that lies in the log alone and clears the marker, for a dirty volume whose
 /// log is lost (rule R16). What had been fsynced since the last checkpoint may be lost, and the
 /// file system may be inconsistent: e2fsck must follow.
-pub fn discard_log_on(dev: Arc<dyn Device>) -> Result<()> {
+pub fn discard_log_on(media: impl Into<Media>) -> Result<Discarded> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    discard::discard_log(dev, &clock)
+    discard::discard_log(media.into(), &clock)
 }
 
-/// As [`recover`], on any device.
-pub fn recover_on(dev: Arc<dyn Device>, opts: &OpenOptions) -> Result<RecoverReport> {
+/// As [`recover`], on any devices.
+pub fn recover_on(media: impl Into<Media>, opts: &OpenOptions) -> Result<RecoverReport> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-    Volume::read(dev, true)?.recover(&clock, opts, &mut |_, _, _| {})
+    Volume::read(media.into(), true)?.recover(&clock, opts, &mut |_, _, _| {})
 }
 
 /// An open volume: Runtime and Service in this process.
 pub struct LocalVolume {
-    dev: Arc<dyn Device>,
+    media: Media,
+    log: Option<PathBuf>,
     clock: Arc<dyn Clock>,
     opts: OpenOptions,
     pair: Pair,
@@ -168,27 +224,32 @@ impl LocalVolume {
     /// Opens a volume exclusively, recovering it first if it is dirty.
     pub fn open(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<Self> {
         let clock = Arc::new(SystemClock::default());
-        Self::open_with(open_file(path, opts)?, clock, opts, Threads::Real, progress)
+        let opened = open_media(path, opts)?;
+        let log = opened.log;
+        let volume = Volume::read(opened.media, true)?;
+        remember_log(&volume, log.as_deref());
+        let local = Self::open_with(volume, clock, opts, Threads::Real, progress)?;
+        Ok(Self { log, ..local })
     }
 
-    /// As [`LocalVolume::open`], on any device, with any clock.
+    /// As [`LocalVolume::open`], on any devices, with any clock.
     pub fn open_on(
-        dev: Arc<dyn Device>,
+        media: impl Into<Media>,
         clock: Arc<dyn Clock>,
         opts: &OpenOptions,
         threads: Threads,
     ) -> Result<Self> {
-        Self::open_with(dev, clock, opts, threads, &mut |_, _, _| {})
+        let volume = Volume::read(media.into(), true)?;
+        Self::open_with(volume, clock, opts, threads, &mut |_, _, _| {})
     }
 
     fn open_with(
-        dev: Arc<dyn Device>,
+        mut volume: Volume,
         clock: Arc<dyn Clock>,
         opts: &OpenOptions,
         threads: Threads,
         progress: Progress<'_>,
     ) -> Result<Self> {
-        let mut volume = Volume::read(dev.clone(), true)?;
         let report = volume.recover(&clock, opts, progress)?;
         if !report.clean {
             tracing::info!(?report, "the volume was recovered");
@@ -198,7 +259,12 @@ impl LocalVolume {
             Threads::Real => Some(Background::start(pair.runtime.clone(), opts)?),
             Threads::None => None,
         };
-        Ok(Self { dev, clock, opts: opts.clone(), pair, background })
+        Ok(Self { media: volume.media, log: None, clock, opts: opts.clone(), pair, background })
+    }
+
+    /// Where the log is, if on a file or device of its own that was opened by path.
+    pub fn log_path(&self) -> Option<&Path> {
+        self.log.as_deref()
     }
 
     /// The endpoint Frontends speak to.
@@ -240,7 +306,7 @@ impl LocalVolume {
         }
         close_pair(self.pair, self.clock.now())?;
         // The header says clean; clearing the marker is what recovery would do now.
-        let mut volume = Volume::read(self.dev, true)?;
+        let mut volume = Volume::read(self.media, true)?;
         volume.recover(&self.clock, &self.opts, &mut |_, _, _| {})?;
         if volume.is_clean() {
             Ok(())

@@ -3,7 +3,8 @@
 
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Error, Result, Timestamp};
 use siftfs_device::{AreaWriter, Origin, RegionReader};
-use siftfs_ext4::{BlockStore, Fs, check_super, set_marker};
+use siftfs_ext4::{BlockStore, Fs, check_super, has_marker, own_bytes, set_marker, set_own_bytes};
+use siftfs_log::{AreaLink, LINK_LEN};
 use std::collections::HashMap;
 
 const SUPER_OFFSET: u64 = 1024;
@@ -51,7 +52,8 @@ pub fn write_primary(area: &AreaWriter, bytes: &SuperBytes) -> Result<()> {
     area.flush(Origin::Admin)
 }
 
-fn look(area: &RegionReader) -> Result<Fs> {
+/// The file system as the area has it, to look at.
+pub fn look(area: &RegionReader) -> Result<Fs> {
     Fs::open(&mut LookStore { area: area.clone(), blocks: HashMap::new() })
 }
 
@@ -63,46 +65,59 @@ pub fn final_super(area: &RegionReader, now: Timestamp) -> Result<SuperBytes> {
     Ok(fs.super_image())
 }
 
-/// Sets the marker in every copy of the superblock, primary first, each flushed, and notes the
-/// mount. Answers the primary. A crash in the middle leaves a marked primary, as one in [`clear`]
-/// does: whoever opens the volume next sees that something is unfinished.
+/// The primary superblock with the marker, a mount noted, and this link.
 ///
 /// # Errors
 /// `Refused` if somebody else used the file system and did not unmount it cleanly.
-pub fn set(area: &AreaWriter, now: Timestamp) -> Result<SuperBytes> {
+pub fn marked_super(
+    area: &RegionReader,
+    now: Timestamp,
+    link: Option<AreaLink>,
+) -> Result<SuperBytes> {
     let mut fs = look(area)?;
-    if !fs.is_clean() {
-        return Err(Error::Refused(
-            "the file system was not unmounted cleanly by whoever used it last; run e2fsck on it"
-                .into(),
-        ));
+    if let Some(why) = fs.unclean() {
+        return Err(Error::Refused(format!("the file system {why}")));
     }
     fs.set_mount_time(now);
     fs.set_marker(true);
-    let primary = fs.super_image();
-    write_primary(area, &primary)?;
-    mark_backups(area, &mut fs)?;
-    Ok(primary)
+    fs.set_own_bytes(&link_bytes(link));
+    Ok(fs.super_image())
 }
 
-/// Clears the marker, backups first, and leaves `primary` as the primary superblock. Doing it
-/// again after a crash in it ends the same.
+/// A link, or none, as the superblock has it.
+pub fn link_bytes(link: Option<AreaLink>) -> [u8; LINK_LEN] {
+    link.map_or([0; LINK_LEN], |l| l.encode())
+}
+
+/// Leaves `primary` as the primary superblock, then gives every backup its marker and link, each
+/// flushed. A crash in the middle leaves a primary that says what is unfinished, as one in [`clear`]
+/// does.
+pub fn set(area: &AreaWriter, primary: &SuperBytes) -> Result<()> {
+    write_primary(area, primary)?;
+    mark_backups(area, primary)
+}
+
+/// As [`set`], backups first: takes marker or link away. Doing it again after a crash in it ends the
+/// same.
 pub fn clear(area: &AreaWriter, primary: &SuperBytes) -> Result<()> {
-    let mut fs = look(area)?;
-    fs.set_marker(false);
-    mark_backups(area, &mut fs)?;
+    assert!(!has_marker(primary), "what is left is plain ext4");
+    mark_backups(area, primary)?;
     write_primary(area, primary)
 }
 
-/// Gives every backup the marker that `fs` has. One that a crash tore is made anew.
-fn mark_backups(area: &AreaWriter, fs: &mut Fs) -> Result<()> {
+/// Gives every backup the marker and the link of `primary`. One that a crash tore is made anew.
+fn mark_backups(area: &AreaWriter, primary: &SuperBytes) -> Result<()> {
+    let mut fs = look(area)?;
+    fs.set_marker(has_marker(primary));
+    fs.set_own_bytes(&own_bytes(primary));
     for block in fs.backup_superblocks() {
         let mut bytes = [0u8; 1024];
         area.read(Origin::Admin, block * BLOCK_BYTES, &mut bytes)?;
         if check_super(&bytes).is_err() {
             bytes = fs.backup_image(block);
         }
-        set_marker(&mut bytes, fs.marker());
+        set_marker(&mut bytes, has_marker(primary));
+        set_own_bytes(&mut bytes, &own_bytes(primary));
         area.write(Origin::Admin, block * BLOCK_BYTES, &bytes)?;
     }
     area.flush(Origin::Admin)

@@ -1,63 +1,20 @@
 //! Making a volume: mke2fs makes the area with our own configuration, then header, journal and
-//! lanes are laid out behind it and written once.
+//! lanes are laid out behind it, or on a device of their own, and written once.
 
+use crate::layout::{Layout, write_log};
+use crate::place::{new_log, same_storage};
 use crate::{MkfsOptions, MkfsReport, Progress};
-use siftfs_base::{BLOCK_BYTES, Epoch, Error, LaneId, Lsn, Result, TxnSeq};
-use siftfs_device::{Device, FileOptions, open_exclusive, zero_fill};
+use siftfs_base::{BLOCK_BYTES, Error, Result};
+use siftfs_device::{Device, FileOptions, open_exclusive};
 use siftfs_ext4::{MKE2FS_ARGS, MKE2FS_CONF};
-use siftfs_log::{
-    EXT4_MARKER, HEADER_LEN, HostRecord, HostState, LaneEntry, LaneMedium, LogKey, OPEN_END,
-    ServiceRecord, StaticHeader,
-};
-use siftfs_volume::AreaSuper;
+use siftfs_log::HEADER_LEN;
+use siftfs_volume::Media;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Smallest journal in bytes: a quarter of it must hold one operation with room to spare.
-const MIN_JOURNAL: u64 = 2 << 20;
-/// Smallest lane in bytes.
-const MIN_LANE: u64 = 1 << 20;
-/// Smallest area in bytes.
-const MIN_AREA: u64 = 8 << 20;
-
-/// Where everything lies, in bytes.
-#[derive(Clone, Debug)]
-struct Layout {
-    area: u64,
-    journal: u64,
-    lane: u64,
-    lanes: u16,
-    total: u64,
-}
-
-fn down(bytes: u64) -> u64 {
-    bytes / BLOCK_BYTES * BLOCK_BYTES
-}
-
-fn lay_out(size: u64, opts: &MkfsOptions) -> Result<Layout> {
-    let total = down(size);
-    let lanes = opts.lanes.clamp(1, 16);
-    let least = MIN_JOURNAL + MIN_LANE * u64::from(lanes);
-    let log = down(opts.log_size.unwrap_or((total / 16).clamp(least.max(8 << 20), 1 << 30)));
-    if log < least {
-        return Err(Error::Refused(format!(
-            "a log of {log} bytes is too small: journal and {lanes} lane(s) need {least} bytes"
-        )));
-    }
-    let journal = down((log / 4).max(MIN_JOURNAL));
-    let lane = down((log - journal) / u64::from(lanes));
-    let behind = 2 * HEADER_LEN + journal + lane * u64::from(lanes);
-    if total < behind + MIN_AREA {
-        return Err(Error::Refused(format!(
-            "{total} bytes are too few: the log takes {behind}, and the file system needs {MIN_AREA}"
-        )));
-    }
-    Ok(Layout { area: down(total - behind), journal, lane, lanes, total })
-}
-
-fn io(what: &str, path: &Path, e: &std::io::Error) -> Error {
+pub(crate) fn io(what: &str, path: &Path, e: &std::io::Error) -> Error {
     Error::Refused(format!("cannot {what} {}: {e}", path.display()))
 }
 
@@ -84,45 +41,86 @@ fn mke2fs(path: &Path, bytes: u64, label: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Makes a volume on a file (created or resized) or block device.
+/// Makes a volume on a file (created or resized) or block device, its log with it.
 ///
 /// # Errors
 /// `Refused` when it exists and is not empty (unless `force`), is in use, or a size is unfit.
 pub fn mkfs(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<MkfsReport> {
+    let size = volume_size(path, opts)?;
+    let layout = Layout::together(size, opts)?;
+    make_area(path, &layout, layout.total, opts, progress)?;
+    let dev = open_exclusive(path, true, FileOptions::default())?;
+    write_log(&Media::from(Arc::new(dev)), &layout, progress)
+}
+
+/// As [`mkfs`], with header, journal and staging on a file or block device of their own;
+/// `opts.log_size` is how much of it they take, header included.
+///
+/// # Errors
+/// As [`mkfs`], for the log's file or device too, and when both are the same.
+pub fn mkfs_with_log(
+    path: &Path,
+    log: &Path,
+    opts: &MkfsOptions,
+    progress: Progress<'_>,
+) -> Result<MkfsReport> {
+    if same_storage(path, log) {
+        return Err(Error::Refused(
+            "the log must be on another file or device than the volume".into(),
+        ));
+    }
+    let size = volume_size(path, opts)?;
+    let (log_dev, layout) = new_log(log, size, opts)?;
+    make_area(path, &layout, layout.area, opts, progress)?;
+    let area = open_exclusive(path, true, FileOptions::default())?;
+    let report = write_log(&Media::split(Arc::new(area), Arc::new(log_dev)), &layout, progress)?;
+    crate::find::remember(&report.uuid, log);
+    Ok(report)
+}
+
+/// How large the volume shall be: as asked for, else as large as what is there, which must not hold
+/// data already.
+fn volume_size(path: &Path, opts: &MkfsOptions) -> Result<u64> {
     let meta = std::fs::metadata(path).ok();
-    let is_device = meta.as_ref().is_some_and(|m| !m.is_file());
-    let layout = if is_device {
+    if meta.as_ref().is_some_and(|m| !m.is_file()) {
         let dev = open_exclusive(path, true, FileOptions::default())?;
-        let size = opts.size.unwrap_or(dev.size()).min(dev.size());
-        if opts.size.is_some_and(|s| s > dev.size()) {
-            let have = dev.size();
+        let have = dev.size();
+        if opts.size.is_some_and(|s| s > have) {
             return Err(Error::Refused(format!(
                 "the device has {have} bytes, fewer than asked for"
             )));
         }
-        refuse_existing(&dev, opts)?;
-        lay_out(size, opts)?
-    } else {
-        let there = meta.map_or(0, |m| m.len());
-        let size = opts.size.unwrap_or(there);
-        if size == 0 {
-            return Err(Error::Refused("say how large the volume shall be (--size)".into()));
-        }
-        let layout = lay_out(size, opts)?;
-        if there > 0 {
-            let dev = open_exclusive(path, true, FileOptions::default())?;
-            refuse_existing(&dev, opts)?;
-        }
-        make_file(path, layout.total)?;
-        layout
-    };
-    progress("making the ext4 area", 0, layout.total);
-    mke2fs(path, layout.area, opts.label.as_deref())?;
-    let dev = open_exclusive(path, true, FileOptions::default())?;
-    write_log(&dev, &layout, progress)
+        refuse_existing(&dev, opts.force)?;
+        return Ok(opts.size.unwrap_or(have));
+    }
+    let there = meta.map_or(0, |m| m.len());
+    if there > 0 {
+        let dev = open_exclusive(path, true, FileOptions::default())?;
+        refuse_existing(&dev, opts.force)?;
+    }
+    match opts.size.unwrap_or(there) {
+        0 => Err(Error::Refused("say how large the volume shall be (--size)".into())),
+        size => Ok(size),
+    }
 }
 
-fn make_file(path: &Path, size: u64) -> Result<()> {
+/// Makes the file, if it is to be one, and the file system in it.
+fn make_area(
+    path: &Path,
+    layout: &Layout,
+    size: u64,
+    opts: &MkfsOptions,
+    progress: Progress<'_>,
+) -> Result<()> {
+    if !std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        make_file(path, size)?;
+    }
+    progress("making the ext4 area", 0, size);
+    mke2fs(path, layout.area, opts.label.as_deref())
+}
+
+/// Makes an empty file of this size, or empties it.
+pub(crate) fn make_file(path: &Path, size: u64) -> Result<()> {
     let file = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -134,8 +132,9 @@ fn make_file(path: &Path, size: u64) -> Result<()> {
     Ok(())
 }
 
-fn refuse_existing(dev: &dyn Device, opts: &MkfsOptions) -> Result<()> {
-    if opts.force {
+/// Refuses a device that has something at its start or its end.
+pub(crate) fn refuse_existing(dev: &dyn Device, force: bool) -> Result<()> {
+    if force {
         return Ok(());
     }
     let len = HEADER_LEN.min(dev.size());
@@ -153,7 +152,27 @@ fn refuse_existing(dev: &dyn Device, opts: &MkfsOptions) -> Result<()> {
 
 /// Makes a volume on any device: the area is made in a temporary file and copied.
 pub fn mkfs_on(dev: &Arc<dyn Device>, opts: &MkfsOptions) -> Result<MkfsReport> {
-    let layout = lay_out(opts.size.unwrap_or(dev.size()).min(dev.size()), opts)?;
+    let layout = Layout::together(opts.size.unwrap_or(dev.size()).min(dev.size()), opts)?;
+    let media = Media::from(dev.clone());
+    copy_area(dev, &layout, opts)?;
+    write_log(&media, &layout, &mut |_, _, _| {})
+}
+
+/// As [`mkfs_on`], with the log on a device of its own, which it takes as a whole unless
+/// `opts.log_size` says how much.
+pub fn mkfs_apart_on(
+    area: &Arc<dyn Device>,
+    log: &Arc<dyn Device>,
+    opts: &MkfsOptions,
+) -> Result<MkfsReport> {
+    let size = opts.size.unwrap_or(area.size()).min(area.size());
+    let layout = Layout::apart(size, opts.log_size.unwrap_or(log.size()), opts.lanes)?;
+    copy_area(area, &layout, opts)?;
+    let media = Media::split(area.clone(), log.clone());
+    write_log(&media, &layout, &mut |_, _, _| {})
+}
+
+fn copy_area(dev: &Arc<dyn Device>, layout: &Layout, opts: &MkfsOptions) -> Result<()> {
     let file = tempfile::NamedTempFile::new()
         .map_err(|e| io("create a file in", &std::env::temp_dir(), &e))?;
     make_file(file.path(), layout.area)?;
@@ -171,85 +190,7 @@ pub fn mkfs_on(dev: &Arc<dyn Device>, opts: &MkfsOptions) -> Result<MkfsReport> 
         }
         at += len as u64;
     }
-    write_log(&**dev, &layout, &mut |_, _, _| {})
-}
-
-fn write_log(dev: &dyn Device, layout: &Layout, progress: Progress<'_>) -> Result<MkfsReport> {
-    // Log regions are written once, so that a ring in a file costs no metadata of the file system
-    // below when it is filled for the first time.
-    let (start, end) = (layout.area, layout.total);
-    // What an older volume left at the end of a larger device must not pass for a header.
-    if dev.size() > layout.total {
-        let len = HEADER_LEN.min(dev.size() - layout.total);
-        zero_fill(dev, dev.size() - len, len)?;
-    }
-    let mut at = start;
-    while at < end {
-        let len = (end - at).min(16 << 20);
-        progress("writing the log regions", at - start, end - start);
-        zero_fill(dev, at, len)?;
-        at += len;
-    }
-    let mut block = [0u8; 1024];
-    dev.read(1024, &mut block)?;
-    let area = AreaSuper::parse(&block)
-        .ok_or_else(|| siftfs_base::corrupt("new area", "mke2fs left no superblock"))?;
-    let volume = uuid::Uuid::new_v4();
-    let header = static_header(layout, *volume.as_bytes(), area.uuid);
-    let key = LogKey { epoch: Epoch(0), nonce: nonce()? };
-    let lanes = usize::from(layout.lanes);
-    let host = HostRecord {
-        seq: 0,
-        state: HostState::Clean,
-        key,
-        lane_key: key,
-        journal_key: key,
-        lsn_floor: Lsn(0),
-        area_crc: area.crc,
-        lane_ends: vec![OPEN_END; lanes],
-        lane_heads: vec![0; lanes],
-        superblock: Box::new(block),
-    };
-    let service = ServiceRecord {
-        next_seq: TxnSeq(1),
-        lane_tails: vec![0; lanes],
-        ..ServiceRecord::default()
-    };
-    siftfs_volume::format_headers(dev, &header, &host, &service)?;
-    progress("writing the log regions", end - start, end - start);
-    assert!(!area.marker, "a fresh area carries no marker {EXT4_MARKER:#x}");
-    Ok(MkfsReport {
-        uuid: volume.to_string(),
-        area_bytes: layout.area,
-        journal_bytes: layout.journal,
-        staging_bytes: layout.lane * u64::from(layout.lanes),
-        lanes: layout.lanes,
-    })
-}
-
-fn static_header(layout: &Layout, volume: [u8; 16], area: [u8; 16]) -> StaticHeader {
-    let journal_offset = layout.area + HEADER_LEN;
-    let first_lane = journal_offset + layout.journal;
-    let lane = |i: u16| LaneEntry {
-        id: LaneId(i),
-        medium: LaneMedium::Block,
-        offset: first_lane + layout.lane * u64::from(i),
-        len: layout.lane,
-        owner: 0,
-    };
-    StaticHeader {
-        compat: 0,
-        ro_compat: 0,
-        incompat: 0,
-        volume,
-        area_uuid: area,
-        area_offset: 0,
-        area_len: layout.area,
-        journal_offset,
-        journal_len: layout.journal,
-        header_offsets: [layout.area, layout.total - HEADER_LEN],
-        lanes: (0..layout.lanes).map(lane).collect(),
-    }
+    dev.flush()
 }
 
 /// A secret number (rule R8).

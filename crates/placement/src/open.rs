@@ -5,15 +5,14 @@ use crate::marker;
 use crate::mkfs::nonce;
 use crate::{OpenOptions, Progress, RecoverReport, Threads};
 use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
-use siftfs_device::{AreaReader, AreaWriter, Device, Origin, RegionReader, Storage};
-use siftfs_ext4::{check_super, has_marker, set_marker};
-use siftfs_log::{HostRecord, HostState, LogKey, OPEN_END};
+use siftfs_device::{AreaReader, AreaWriter, Origin, Storage};
+use siftfs_log::{AreaLink, HostRecord, HostState, LogKey, OPEN_END};
 use siftfs_runtime::ServiceLink;
 use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecordRef, RecoveryCut, Runtime};
 use siftfs_service::{Service, ServiceOptions, ServiceParts};
 use siftfs_volume::{
-    AreaSuper, HEADER_HOST, HEADER_SERVICE, HeaderView, HostSlots, LaneScanner, ServiceSlots,
-    check_lane_ends, read_headers, region_descs, repair_headers,
+    AreaSuper, HEADER_HOST, HEADER_SERVICE, HeaderView, HostSlots, LaneScanner, Media,
+    ServiceSlots, check_lane_ends,
 };
 use siftfs_wire::{PROTOCOL_VERSION, ToService};
 use std::sync::Arc;
@@ -21,8 +20,8 @@ use std::time::Duration;
 
 /// A volume whose header has been read and found consistent.
 pub struct Volume {
-    dev: Arc<dyn Device>,
-    view: HeaderView,
+    pub(crate) media: Media,
+    pub(crate) view: HeaderView,
 }
 
 /// A Runtime with its Service behind it.
@@ -39,13 +38,13 @@ pub struct Pair {
 
 impl Volume {
     /// Reads the header and repairs a bad copy from the good one.
-    pub fn read(dev: Arc<dyn Device>, may_write: bool) -> Result<Self> {
-        let view = read_headers(&*dev)?;
+    pub fn read(media: Media, may_write: bool) -> Result<Self> {
+        let view = media.read()?;
         if view.needs_repair() && may_write {
             tracing::warn!(copies = ?view.copies, "one header copy was bad; rewritten from the other");
-            repair_headers(&*dev, &view)?;
+            media.repair(&view)?;
         }
-        Ok(Self { dev, view })
+        Ok(Self { media, view })
     }
 
     /// Is the log empty and the area plain ext4?
@@ -61,7 +60,7 @@ impl Volume {
 
     /// The volume's regions.
     pub fn storage(&self) -> Result<Storage> {
-        Storage::new(self.dev.clone(), &region_descs(&self.view.header))
+        self.media.storage(&self.view)
     }
 
     /// Brings the volume to the clean state, whatever it was in.
@@ -76,44 +75,17 @@ impl Volume {
             report.clean = true;
             return Ok(report);
         }
-        self.mend_superblock()?;
-        if self.view.host.state != HostState::Clean {
-            self.replay(clock, opts, progress, &mut report)?;
+        match self.mend_superblock()? {
+            Found::Empty => {}
+            Found::NeverMounted => self.cancel_mount()?,
+            Found::InUse => self.replay(clock, opts, progress, &mut report)?,
         }
         // The header says clean; what is left of the marker goes, backups first.
         let storage = self.storage()?;
-        self.view = read_headers(&*self.dev)?;
+        self.view = self.media.read()?;
         marker::clear(&storage.take_area()?, &self.view.host.superblock)?;
-        self.view = read_headers(&*self.dev)?;
+        self.view = self.media.read()?;
         Ok(report)
-    }
-
-    /// A primary superblock that a crash tore is put back as it was intended (rule R15); one
-    /// that is whole but unmarked under a dirty header was changed by somebody else.
-    fn mend_superblock(&self) -> Result<()> {
-        let storage = self.storage()?;
-        let area = storage.take_area()?;
-        let reader: &RegionReader = &area;
-        let primary = marker::read_primary(reader)?;
-        let host = &self.view.host;
-        if check_super(&primary).is_err() {
-            check_super(&host.superblock)?;
-            tracing::warn!("the superblock was torn; restored from the header");
-            // With the marker even under a clean header: the backups may still carry it, and
-            // clearing takes the primary last.
-            let mut whole = host.superblock.clone();
-            set_marker(&mut whole, true);
-            return marker::write_primary(&area, &whole);
-        }
-        if host.state != HostState::Clean && !has_marker(&primary) {
-            return Err(siftfs_base::corrupt(
-                "volume",
-                "the header says that the log holds changes, but the marker is gone from the \
-                 superblock: the file system was changed without its log. To give the log up: \
-                 siftfs recover --discard-log",
-            ));
-        }
-        Ok(())
     }
 
     /// Rule R18: committed transactions, then the remaining staged ones, then orphans.
@@ -234,7 +206,7 @@ impl Volume {
         Service::open(parts, options)
     }
 
-    fn lane_ids(&self) -> impl Iterator<Item = LaneId> + use<> {
+    pub(crate) fn lane_ids(&self) -> impl Iterator<Item = LaneId> + use<> {
         let count = u16::try_from(self.view.header.lanes.len()).expect("at most 16 lanes");
         (0..count).map(LaneId)
     }
@@ -280,7 +252,8 @@ impl Volume {
         Ok(Pair { runtime, driver, host, area: storage.area_reader()? })
     }
 
-    /// Opens a clean volume for use: marker first, then the header, then the first append.
+    /// Opens a clean volume for use: the header first, then the marker, then the first append. So a
+    /// marked area always has a log of the same epoch (rules R15, R16).
     pub fn open_clean(
         &self,
         clock: &Arc<dyn Clock>,
@@ -289,21 +262,15 @@ impl Volume {
     ) -> Result<Pair> {
         assert!(self.is_clean(), "recovery comes first");
         let storage = self.storage()?;
-        let mut old = self.view.host.clone();
+        let old = self.forget_older_log();
         let epoch = Epoch(old.key.epoch.0 + 1);
         let key = LogKey { epoch, nonce: nonce()? };
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         let area = storage.take_area()?;
         if !opts.read_only {
-            let present = marker::read_primary(&area)?;
-            if present != *old.superblock {
-                // Somebody else changed the file system since: if a crash tears the superblock
-                // while the marker is set, theirs is the one to put back (rules R15, R16).
-                old.area_crc = AreaSuper::parse(&present).map_or(0, |s| s.crc);
-                *old.superblock = present;
-                host.write(Origin::Admin, &old)?;
-            }
-            let superblock = marker::set(&area, clock.now())?;
+            let volume = self.view.header.volume;
+            let link = self.view.header.external_log().then_some(AreaLink { volume, epoch });
+            let superblock = marker::marked_super(&area, clock.now(), link)?;
             host.write(
                 Origin::Admin,
                 &HostRecord {
@@ -312,10 +279,12 @@ impl Volume {
                     lane_key: key,
                     journal_key: key,
                     lane_ends: vec![OPEN_END; old.lane_ends.len()],
+                    area_crc: self.view.area.map_or(0, |a| a.crc),
                     superblock: Box::new(superblock),
                     ..old.clone()
                 },
             )?;
+            marker::set(&area, &superblock)?;
         }
         let mut service = self.service(&storage, area, clock, Origin::Background)?;
         service.begin_epoch(key, key);
@@ -331,6 +300,17 @@ impl Volume {
             threads,
         )
     }
+}
+
+/// What a recovery finds, by header and marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The header says that the log is empty; the marker may be left.
+    Empty,
+    /// A mount had written its header, and nothing else yet.
+    NeverMounted,
+    /// The log may hold state.
+    InUse,
 }
 
 /// Lanes are written independently: a record whose predecessor in another lane was lost was never

@@ -2,8 +2,10 @@
 
 use siftfs_base::{Clock, ManualClock};
 use siftfs_device::{Device, MemDevice};
-use siftfs_fsck::Severity;
-use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_fsck::{Finding, Severity};
+use siftfs_placement::{
+    LocalVolume, Media, MkfsOptions, OpenOptions, Threads, mkfs_apart_on, mkfs_on,
+};
 use siftfs_proto::{Credentials, ROOT_INO, Reply, Request, SessionId};
 use std::sync::Arc;
 
@@ -11,29 +13,39 @@ fn call(v: &LocalVolume, req: Request) -> Reply {
     v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("call")
 }
 
-fn sound(dev: &Arc<MemDevice>, when: &str) {
-    let found = siftfs_fsck::check(&**dev);
+fn check(media: &Media) -> Vec<Finding> {
+    siftfs_fsck::check_on(&*media.area, media.log.as_deref())
+}
+
+fn sound(media: &Media, when: &str) {
+    let found = check(media);
     assert!(found.iter().all(|f| f.severity == Severity::Info), "{when}: {found:#?}");
 }
 
 /// As [`sound`], without even a remark.
-fn spotless(dev: &Arc<MemDevice>, when: &str) {
-    assert_eq!(siftfs_fsck::check(&**dev), vec![], "{when}");
+fn spotless(media: &Media, when: &str) {
+    assert_eq!(check(media), vec![], "{when}");
 }
 
-fn open(dev: &Arc<MemDevice>) -> LocalVolume {
+fn open(dev: &Media) -> LocalVolume {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(1_700_000_000));
     LocalVolume::open_on(dev.clone(), clock, &OpenOptions::default(), Threads::None).expect("open")
 }
 
 #[test]
 fn a_sound_volume_has_no_findings_at_any_time() {
-    for lanes in [1, 2] {
-        let dev = Arc::new(MemDevice::new(24 << 20));
-        let any: Arc<dyn Device> = dev.clone();
+    for (lanes, apart) in [(1, false), (2, false), (1, true), (2, true)] {
+        let device = |size| -> Arc<dyn Device> { Arc::new(MemDevice::new(size)) };
         let log_size = Some(6 << 20);
         let opts = MkfsOptions { log_size, lanes, ..MkfsOptions::default() };
-        mkfs_on(&any, &opts).expect("mkfs");
+        let (area, log) = (device(24 << 20), device(6 << 20));
+        let dev = if apart {
+            mkfs_apart_on(&area, &log, &opts).expect("mkfs");
+            Media::split(area, log)
+        } else {
+            mkfs_on(&area, &opts).expect("mkfs");
+            Media::from(area)
+        };
         spotless(&dev, "fresh");
         let v = open(&dev);
         sound(&dev, "mounted");

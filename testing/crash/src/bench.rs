@@ -1,7 +1,7 @@
 //! A mounted volume for tests written by hand: files by path, power cuts, what came back.
 
 use crate::judge::{recover_image, walk_image};
-use crate::volume::{Driver, VolumeKind, base_image_of, open};
+use crate::volume::{Driver, VolumeKind, base_image_of, media_of, open};
 use siftfs_base::{Error, InodeNr};
 use siftfs_device::{CountersSnapshot, Cut, FaultDevice, Image, OpKind, OpRecord};
 use siftfs_model::{Caller, Control, Tree};
@@ -50,7 +50,8 @@ impl Bench {
 
     /// Mounts `device`.
     pub fn on_device(device: Arc<FaultDevice>) -> Self {
-        let driver = open(device.clone()).unwrap_or_else(|e| panic!("open: {e}"));
+        let media = media_of(&device, &device.contents());
+        let driver = open(media).unwrap_or_else(|e| panic!("open: {e}"));
         let service = driver.volume.endpoint();
         Self { device, driver, service }
     }

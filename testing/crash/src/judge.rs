@@ -1,8 +1,8 @@
 //! One image after a power cut: recover it, and ask everyone who can judge it.
 
 use crate::campaign::guarded;
-use crate::volume::{deterministic, open};
-use siftfs_device::{Cut, FaultDevice, Image, MemDevice, VolatileCache};
+use crate::volume::{deterministic, media_of, mem_media, open, split_of};
+use siftfs_device::{Cut, FaultDevice, Image, VolatileCache};
 use siftfs_model::{Caller, Ids, Oracle, Tree};
 use siftfs_placement::recover_on;
 use siftfs_proto::{ROOT_INO, Request};
@@ -18,28 +18,34 @@ impl fmt::Debug for ImageKind {
         match self.0 {
             Cut::LoseAll => write!(f, "all unflushed writes lost"),
             Cut::KeepAll => write!(f, "all unflushed writes kept"),
+            Cut::KeepBefore(_) => write!(f, "unflushed writes kept by the area's device alone"),
+            Cut::KeepFrom(_) => write!(f, "unflushed writes kept by the log's device alone"),
             Cut::Random(seed) => write!(f, "unflushed writes kept, lost or torn by seed {seed}"),
         }
     }
 }
 
 impl ImageKind {
-    /// The images tried at a cut: the two extremes in turn, and a random one. Where nothing was
-    /// in doubt all are the same.
+    /// The images tried at a cut: the two extremes in turn, and a random one; of two devices, also
+    /// those where one lost all and the other nothing. Where nothing was in doubt all are the same.
     pub fn choose(cache: &VolatileCache, seed: u64, cut: u64) -> Vec<Self> {
         if cache.pending().is_empty() {
             return vec![Self(Cut::LoseAll)];
         }
         let extreme = if cut.is_multiple_of(2) { Cut::LoseAll } else { Cut::KeepAll };
-        vec![Self(extreme), Self(Cut::Random(seed.wrapping_mul(100_003) + cut))]
+        let mut all = vec![Self(extreme), Self(Cut::Random(seed.wrapping_mul(100_003) + cut))];
+        if let Some(split) = split_of(cache.cached()) {
+            all.extend([Self(Cut::KeepBefore(split)), Self(Cut::KeepFrom(split))]);
+        }
+        all
     }
 }
 
 /// Recovers `image` without a mount; the plain ext4 volume that is left.
 pub fn recover_image(image: &Image) -> Result<Image, String> {
     guarded(|| {
-        let device = Arc::new(MemDevice::from_image(image.clone()));
-        recover_on(device.clone(), &deterministic()).map_err(|e| format!("recovery: {e}"))?;
+        let (device, media) = mem_media(image);
+        recover_on(media, &deterministic()).map_err(|e| format!("recovery: {e}"))?;
         Ok(device.snapshot())
     })
 }
@@ -50,8 +56,7 @@ pub fn walk_image(image: &Image) -> Result<Tree, String> {
 }
 
 fn walk_unguarded(image: &Image) -> Result<Tree, String> {
-    let device = Arc::new(MemDevice::from_image(image.clone()));
-    let driver = open(device).map_err(|e| format!("opening after recovery: {e}"))?;
+    let driver = open(mem_media(image).1).map_err(|e| format!("opening after recovery: {e}"))?;
     let service = driver.volume.endpoint();
     let tree = Caller::root(&*service).walk().map_err(|e| format!("walk: {e}"));
     drop(service);
@@ -62,7 +67,8 @@ fn walk_unguarded(image: &Image) -> Result<Tree, String> {
 /// What `siftfs fsck` calls an error in header, lanes, journal or marker. What a cut leaves and
 /// recovery puts right is none, a torn superblock included.
 fn fsck(image: &Image) -> Result<(), String> {
-    let found = guarded(|| Ok(siftfs_fsck::check(&MemDevice::from_image(image.clone()))))?;
+    let media = mem_media(image).1;
+    let found = guarded(|| Ok(siftfs_fsck::check_on(&*media.area, media.log.as_deref())))?;
     let errors: Vec<String> = found
         .iter()
         .filter(|f| f.severity == siftfs_fsck::Severity::Error)
@@ -150,7 +156,8 @@ impl Judge {
     ) -> Result<(), String> {
         let device = Arc::new(FaultDevice::from_image(image.clone(), 0));
         device.record_history();
-        recover_on(device.clone(), &deterministic()).map_err(|e| format!("recovery: {e}"))?;
+        recover_on(media_of(&device, image), &deterministic())
+            .map_err(|e| format!("recovery: {e}"))?;
         let history = device.take_history().ok_or("the history is gone")?;
         let mut failed = None;
         history.each_cut(|cut, cache| {
@@ -183,7 +190,7 @@ fn same(image: &Image, want: &Tree, e2fsck: bool) -> Result<(), String> {
 /// A second recovery finds nothing to do and writes nothing.
 fn again(recovered: &Image) -> Result<(), String> {
     let device = Arc::new(FaultDevice::from_image(recovered.clone(), 0));
-    let report = recover_on(device.clone(), &deterministic())
+    let report = recover_on(media_of(&device, recovered), &deterministic())
         .map_err(|e| format!("second recovery: {e}"))?;
     if !report.clean || device.stats().writes > 0 {
         let stats = device.stats();
@@ -195,8 +202,8 @@ fn again(recovered: &Image) -> Result<(), String> {
 /// The recovered volume can be used: files grow by zeros only, and something new survives an
 /// unmount.
 fn use_it(recovered: &Image) -> Result<(), String> {
-    let device = Arc::new(MemDevice::from_image(recovered.clone()));
-    let driver = open(device.clone()).map_err(|e| format!("open: {e}"))?;
+    let (device, media) = mem_media(recovered);
+    let driver = open(media).map_err(|e| format!("open: {e}"))?;
     let service = driver.volume.endpoint();
     let caller = Caller::root(&*service);
     let before = caller.walk().map_err(|e| format!("walk: {e}"))?;

@@ -26,7 +26,11 @@ pub struct Layout {
 
 impl Layout {
     /// The layout of volumes of `kind`.
+    ///
+    /// # Panics
+    /// If the log is a device of its own.
     pub fn of(kind: VolumeKind) -> Self {
+        assert!(!kind.apart, "regions of one device");
         let device: Arc<dyn Device> = Arc::new(MemDevice::new(kind.size));
         let opts = MkfsOptions {
             size: Some(kind.size),

@@ -22,4 +22,7 @@ pub use ext4::{e2fsck, e2fsck_image};
 pub use judge::{ImageKind, Judge, recover_image, walk_image};
 pub use layout::Layout;
 pub use record::{Recording, Source, differential, generate, record};
-pub use volume::{Driver, VolumeKind, base_image, base_image_of, deterministic, open};
+pub use volume::{
+    Driver, VolumeKind, base_image, base_image_of, deterministic, media_of, mem_media, open,
+    split_of,
+};

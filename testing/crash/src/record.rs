@@ -1,7 +1,7 @@
 //! One run of a sequence, in lockstep with the model.
 
-use crate::volume::{Driver, VolumeKind, base_image_of, open};
-use siftfs_device::{FaultDevice, History, MemDevice};
+use crate::volume::{Driver, VolumeKind, base_image_of, media_of, mem_media, open};
+use siftfs_device::{FaultDevice, History};
 use siftfs_model::{Generator, Ids, Lockstep, Model, Op, Profile};
 use std::sync::Arc;
 
@@ -80,9 +80,10 @@ pub struct Recording {
 /// Runs `source` on a volume of `kind` and records it. `Err` is a difference to the model: a
 /// bug that needs no power cut.
 pub fn record(kind: VolumeKind, source: &Source) -> Result<Recording, String> {
-    let device = Arc::new(FaultDevice::from_image(base_image_of(kind), 0));
+    let base = base_image_of(kind);
+    let device = Arc::new(FaultDevice::from_image(base.clone(), 0));
     device.record_history();
-    let driver = open(device.clone()).map_err(|e| format!("open: {e}"))?;
+    let driver = open(media_of(&device, &base)).map_err(|e| format!("open: {e}"))?;
     let service = driver.volume.endpoint();
     let mounted = device.ops();
     let mut pair = Lockstep::new(&*service, &driver)?;
@@ -106,8 +107,8 @@ pub fn record(kind: VolumeKind, source: &Source) -> Result<Recording, String> {
 /// tree every `check_every` operations and at the end, then again after unmounting, and what
 /// `e2fsck` says of the result.
 pub fn differential(kind: VolumeKind, source: &Source, check_every: usize) -> Result<(), String> {
-    let device = Arc::new(MemDevice::from_image(base_image_of(kind)));
-    let driver = open(device.clone()).map_err(|e| format!("open: {e}"))?;
+    let (device, media) = mem_media(&base_image_of(kind));
+    let driver = open(media).map_err(|e| format!("open: {e}"))?;
     let service = driver.volume.endpoint();
     let mut pair = Lockstep::new(&*service, &driver)?;
     let start = pair.model.clone();

@@ -1,9 +1,12 @@
 //! Volumes for tests: made once, cloned for every run.
 
 use siftfs_base::{Clock, Error, ManualClock};
-use siftfs_device::{Device, Image, MemDevice};
+use siftfs_device::{Device, Divisible, Image, MemDevice, Part};
 use siftfs_model::Control;
-use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_placement::{
+    LocalVolume, Media, MkfsOptions, OpenOptions, Threads, mkfs_apart_on, mkfs_on,
+};
+use siftfs_volume::AreaSuper;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,15 +22,21 @@ pub struct VolumeKind {
     pub log: u64,
     /// Staging lanes.
     pub lanes: u16,
+    /// The log is a device of its own: the last `log` bytes of the image, header included.
+    pub apart: bool,
 }
 
 impl VolumeKind {
     /// Small, with a log that a few dozen operations fill: rings wrap, checkpoints happen.
-    pub const SMALL: Self = Self { size: 16 << 20, log: 3 << 20, lanes: 1 };
+    pub const SMALL: Self = Self { size: 16 << 20, log: 3 << 20, lanes: 1, apart: false };
     /// The same with two lanes.
-    pub const TWO_LANES: Self = Self { size: 16 << 20, log: 4 << 20, lanes: 2 };
+    pub const TWO_LANES: Self = Self { size: 16 << 20, log: 4 << 20, lanes: 2, apart: false };
+    /// As small, with the log on a device of its own.
+    pub const APART: Self = Self { size: 17 << 20, log: 4 << 20, lanes: 1, apart: true };
+    /// The same with two lanes.
+    pub const APART_TWO_LANES: Self = Self { size: 18 << 20, log: 5 << 20, lanes: 2, apart: true };
     /// Room enough that nothing is short.
-    pub const ROOMY: Self = Self { size: 64 << 20, log: 16 << 20, lanes: 1 };
+    pub const ROOMY: Self = Self { size: 64 << 20, log: 16 << 20, lanes: 1, apart: false };
 }
 
 /// A freshly made volume of this kind; made once per process.
@@ -44,8 +53,18 @@ pub fn base_image_of(kind: VolumeKind) -> Image {
             lanes: kind.lanes,
             force: true,
         };
-        mkfs_on(&device, &opts).unwrap_or_else(|e| panic!("mkfs of {kind:?}: {e}"));
-        mem.snapshot()
+        let made = if kind.apart {
+            let part = |range| -> Arc<dyn Device> { Arc::new(Part::new(mem.clone(), range)) };
+            let split = kind.size - kind.log;
+            let opts = MkfsOptions { size: None, log_size: None, ..opts };
+            mkfs_apart_on(&part(0..split), &part(split..kind.size), &opts)
+        } else {
+            mkfs_on(&device, &opts)
+        };
+        made.unwrap_or_else(|e| panic!("mkfs of {kind:?}: {e}"));
+        let image = mem.snapshot();
+        assert_eq!(split_of(&image), kind.apart.then_some(kind.size - kind.log));
+        image
     });
     image.clone()
 }
@@ -60,11 +79,33 @@ pub fn deterministic() -> OpenOptions {
     OpenOptions { page_cache: 4 << 20, meta_cache: 4 << 20, ..OpenOptions::default() }
 }
 
-/// Opens `device` so that one thread runs everything.
-pub fn open(device: Arc<dyn Device>) -> Result<Driver, Error> {
+/// Where the log of an image begins that stands for two devices: behind the file system whose
+/// superblock says that its log lies elsewhere.
+pub fn split_of(image: &Image) -> Option<u64> {
+    let bytes = (image.size() > 2048).then(|| image.bytes(1024, 1024))?;
+    let area = AreaSuper::parse(&bytes).filter(|s| s.link.is_some())?;
+    Some(area.len).filter(|len| *len < image.size())
+}
+
+/// The one or two devices that `device` stands for, now that it holds `image`.
+pub fn media_of<D: Divisible + 'static>(device: &Arc<D>, image: &Image) -> Media {
+    let Some(split) = split_of(image) else { return Media::from(device.clone()) };
+    let part = |range| -> Arc<dyn Device> { Arc::new(Part::new(device.clone(), range)) };
+    Media::split(part(0..split), part(split..image.size()))
+}
+
+/// The one or two devices that hold `image`, in memory, and what they stand in.
+pub fn mem_media(image: &Image) -> (Arc<MemDevice>, Media) {
+    let device = Arc::new(MemDevice::from_image(image.clone()));
+    let media = media_of(&device, image);
+    (device, media)
+}
+
+/// Opens a volume so that one thread runs everything.
+pub fn open(media: impl Into<Media>) -> Result<Driver, Error> {
     let clock = Arc::new(ManualClock::new(START));
     let shared: Arc<dyn Clock> = clock.clone();
-    let volume = LocalVolume::open_on(device, shared, &deterministic(), Threads::None)?;
+    let volume = LocalVolume::open_on(media, shared, &deterministic(), Threads::None)?;
     Ok(Driver { volume, clock })
 }
 

@@ -61,3 +61,22 @@ fn long() {
     let profile = Profile { background: 8, write_max: 60_000, ..Profile::crash() };
     run(VolumeKind::SMALL, &profile, 8, 160);
 }
+
+/// The log on a device of its own, with flushes of its own; both lose power together.
+#[test]
+fn log_apart() {
+    run(VolumeKind::APART, &Profile::crash(), 60, 30);
+}
+
+#[test]
+fn log_apart_with_two_lanes_and_many_names() {
+    let profile = Profile { names: 45, scripts: 14, dirs: 10, ..Profile::crash() };
+    run(VolumeKind::APART_TWO_LANES, &profile, 20, 40);
+}
+
+/// Rings wrap, checkpoints reclaim, blocks are used again.
+#[test]
+fn log_apart_long() {
+    let profile = Profile { background: 8, write_max: 60_000, ..Profile::crash() };
+    run(VolumeKind::APART, &profile, 3, 160);
+}

@@ -8,6 +8,12 @@ const EXIT_CODES: &str = "\
 Exit status: 0 success, 1 failure, 2 wrong usage. `fsck` and `recover` speak like fsck(8): \
 0 clean (or recovered), 4 damaged or in need of recovery, 8 could not look.";
 
+const ADOPT_HELP: &str = "\
+The file system is not changed, its superblock excepted, which names the log. It must be unmounted, \
+clean (run e2fsck otherwise), have blocks of 4096 bytes and the features that mke2fs gives ext4 by \
+default; bigalloc, inline_data, encrypt, casefold, verity, ea_inode, quota and others are refused by \
+name. An ext4 journal is left as it is. `siftfs release` gives the file system back.";
+
 /// A file system whose fsync is one write, and whose format is ext4.
 #[derive(Parser)]
 #[command(name = "siftfs", version, after_help = EXIT_CODES)]
@@ -22,6 +28,10 @@ pub struct Cli {
 pub enum Command {
     /// Make a volume in a file or on a block device
     Mkfs(Mkfs),
+    /// Make a clean ext4 file system a volume as it is, with its log elsewhere
+    Adopt(Adopt),
+    /// Give a volume back: everything into the ext4 area, and no log any more
+    Release(Release),
     /// Mount a volume; returns when it is usable
     Mount(Mount),
     /// Unmount; returns when the volume is plain ext4
@@ -29,7 +39,7 @@ pub enum Command {
     /// Make everything written so far durable
     Sync(Dir),
     /// Show what a mount does, with its process id
-    Status(DirJson),
+    Status(Status),
     /// Bring everything into the ext4 area and free the log
     Checkpoint(DirJson),
     /// Bring a volume that was not unmounted back to plain ext4, without mounting it
@@ -46,9 +56,13 @@ pub struct Mkfs {
     /// Whole size, such as 2G; default: the size that is there
     #[arg(long, value_parser = parse_size)]
     pub size: Option<u64>,
-    /// Journal and staging together, such as 128M; default: chosen from the size
+    /// Journal and staging together, such as 128M; default: chosen from the size. With --log: the
+    /// whole log; default: the size that is there
     #[arg(long, value_parser = parse_size)]
     pub log_size: Option<u64>,
+    /// Put the log on this file (made if missing) or block device; the volume then holds ext4 alone
+    #[arg(long, value_name = "PATH")]
+    pub log: Option<PathBuf>,
     /// ext4 label, at most 16 bytes
     #[arg(long)]
     pub label: Option<String>,
@@ -59,6 +73,55 @@ pub struct Mkfs {
     #[arg(long)]
     pub force: bool,
     /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `siftfs adopt`.
+#[derive(Args)]
+#[command(after_help = ADOPT_HELP)]
+pub struct Adopt {
+    /// A file or block device with a clean ext4 file system
+    pub volume: PathBuf,
+    /// File (made if missing) or block device for the log
+    #[arg(long, value_name = "PATH")]
+    pub log: PathBuf,
+    /// Size of the log, such as 128M; default: the size that is there
+    #[arg(long, value_parser = parse_size)]
+    pub log_size: Option<u64>,
+    /// Staging lanes, 1 to 16
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub lanes: u16,
+    /// Overwrite what is in the log's file or device
+    #[arg(long)]
+    pub force: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `siftfs release`.
+#[derive(Args)]
+pub struct Release {
+    /// The volume, not mounted
+    pub volume: PathBuf,
+    /// Where its log is; default: it is looked for
+    #[arg(long, value_name = "PATH")]
+    pub log: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `siftfs status`.
+#[derive(Args)]
+pub struct Status {
+    /// A directory on the mount
+    pub dir: PathBuf,
+    /// Fail unless the mount's log is there
+    #[arg(long, value_name = "PATH")]
+    pub log: Option<PathBuf>,
+    /// As JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -74,12 +137,15 @@ pub struct Mount {
     #[arg(long)]
     pub foreground: bool,
     /// Options, separated by commas: ro, nosuid, nodev, noexec, sync, allow_other,
-    /// noallow_other, subtype=NAME (empty: plain `fuse`), threads=N, commit=SECONDS,
+    /// noallow_other, subtype=NAME (empty: plain `fuse`), log=PATH, threads=N, commit=SECONDS,
     /// cache=SIZE, meta_cache=SIZE, group_wait=MICROSECONDS, low_watermark=PERCENT,
     /// nodirect, nouring
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
-    /// Where the background process writes its log; default: nowhere
+    /// Where the volume's log is, if it is not with the volume; default: it is looked for
+    #[arg(long, value_name = "PATH")]
+    pub log: Option<PathBuf>,
+    /// Where the background process writes its messages; default: nowhere
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
     /// The background process itself; speaks with its parent through standard output
@@ -95,6 +161,9 @@ pub struct Umount {
     /// Detach even if it is in use; returns when the last user has gone
     #[arg(long)]
     pub lazy: bool,
+    /// Refuse unless the mount's log is there
+    #[arg(long, value_name = "PATH")]
+    pub log: Option<PathBuf>,
 }
 
 /// A mounted directory.
@@ -119,6 +188,9 @@ pub struct DirJson {
 pub struct Recover {
     /// The volume
     pub volume: PathBuf,
+    /// Where its log is, if it is not with the volume; default: it is looked for
+    #[arg(long, value_name = "PATH")]
+    pub log: Option<PathBuf>,
     /// Give the log up instead: only for a volume whose log is lost or damaged. What was fsynced
     /// since the last checkpoint may be lost; run e2fsck afterwards
     #[arg(long)]
@@ -133,6 +205,9 @@ pub struct Recover {
 pub struct Fsck {
     /// The volume
     pub volume: PathBuf,
+    /// Where its log is, if it is not with the volume; default: it is looked for
+    #[arg(long, value_name = "PATH")]
+    pub log: Option<PathBuf>,
     /// Findings as JSON
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,7 @@
 //! The daemon's end of the control socket.
 
 use crate::control::{Answer, Ask, Op, VERSION, directory, receive, send, socket_path};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 use siftfs_base::Result as VolumeResult;
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Info {
     /// The volume.
     pub volume: PathBuf,
+    /// Its log, if that lies elsewhere.
+    pub log: Option<PathBuf>,
     /// Where it is mounted.
     pub dir: PathBuf,
     /// Mount options as given.
@@ -51,6 +54,7 @@ struct State {
 /// Answers commands until the daemon ends.
 pub struct ControlServer {
     shared: Arc<Shared>,
+    listener: Arc<UnixListener>,
     path: PathBuf,
     /// The socket's inode: another mount may have put its own in the same place.
     ino: u64,
@@ -74,7 +78,9 @@ impl ControlServer {
         let (writers, state) = (mount.writers(), Mutex::default());
         let changed = Condvar::new();
         let shared = Arc::new(Shared { service, writers, info, state, changed });
-        let server = Self { shared: shared.clone(), path, ino };
+        listener.set_nonblocking(true)?;
+        let listener = Arc::new(listener);
+        let server = Self { shared: shared.clone(), listener: listener.clone(), path, ino };
         thread::Builder::new()
             .name("siftfs-control".into())
             .spawn(move || shared.accept(&listener))?;
@@ -88,7 +94,8 @@ impl ControlServer {
         state.closed = Some(result);
         self.shared.changed.notify_all();
         let end = Instant::now() + Duration::from_secs(2);
-        while state.clients > 0 && Instant::now() < end {
+        // A command may have connected and not be a client yet: it is owed the answer, too.
+        while (state.clients > 0 || readable(&self.listener, Some(0))) && Instant::now() < end {
             let wait = self.shared.changed.wait_timeout(state, Duration::from_millis(100));
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -106,6 +113,13 @@ impl ControlServer {
     }
 }
 
+/// Is a connection waiting, now or within the time given (under 1000 ms; `None`: however long)?
+fn readable(listener: &UnixListener, wait_ms: Option<u32>) -> bool {
+    let limit = wait_ms.map(|ms| Timespec { tv_sec: 0, tv_nsec: i64::from(ms) * 1_000_000 });
+    let mut fds = [PollFd::new(listener, PollFlags::IN)];
+    poll(&mut fds, limit.as_ref()).is_ok_and(|n| n > 0)
+}
+
 /// Daemons look at the sockets one after the other, while the result lives.
 fn take_turn() -> io::Result<File> {
     let dir = File::open(directory())?;
@@ -119,16 +133,9 @@ impl Shared {
     }
 
     fn accept(self: &Arc<Self>, listener: &UnixListener) {
-        for stream in listener.incoming() {
-            let Ok(stream) = stream else {
-                // Out of descriptors, most likely: try again a little later.
-                thread::sleep(Duration::from_millis(100));
-                continue;
-            };
-            if self.lock().clients >= MAX_CLIENTS {
-                continue;
-            }
-            self.lock().clients += 1;
+        loop {
+            readable(listener, None);
+            let Some(stream) = self.next_client(listener) else { continue };
             let shared = self.clone();
             let started = thread::Builder::new().name("siftfs-client".into()).spawn(move || {
                 if let Err(error) = shared.serve(stream) {
@@ -138,6 +145,26 @@ impl Shared {
             });
             if started.is_err() {
                 self.leave();
+            }
+        }
+    }
+
+    /// Takes a connection and counts it, in one step: who sees none waiting sees it counted.
+    fn next_client(&self, listener: &UnixListener) -> Option<UnixStream> {
+        let mut state = self.lock();
+        match listener.accept() {
+            Ok((stream, _)) if state.clients < MAX_CLIENTS => {
+                state.clients += 1;
+                Some(stream)
+            }
+            Ok(_) => None,
+            Err(e) => {
+                drop(state);
+                if e.kind() != io::ErrorKind::WouldBlock {
+                    // Out of descriptors, most likely: try again a little later.
+                    thread::sleep(Duration::from_millis(100));
+                }
+                None
             }
         }
     }
@@ -177,6 +204,7 @@ impl Shared {
                     "pid": std::process::id(),
                     "version": env!("CARGO_PKG_VERSION"),
                     "volume": self.info.volume,
+                    "log": self.info.log,
                     "dir": self.info.dir,
                     "options": self.info.options,
                     "uptime_s": self.info.started.elapsed().as_secs_f64(),

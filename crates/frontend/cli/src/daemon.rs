@@ -59,7 +59,8 @@ impl Daemon {
         let volume = LocalVolume::open(&self.volume, &self.options.open, &mut progress)
             .map_err(|e| about(&e))?;
         let gate = Arc::new(Gate::new(volume.endpoint()));
-        let started = self.start(&gate);
+        let log = volume.log_path().map(Path::to_path_buf);
+        let started = self.start(&gate, log);
         let (mount, control) = match started {
             Ok(started) => started,
             Err(failure) => {
@@ -96,12 +97,17 @@ impl Daemon {
         result.map(|()| 0)
     }
 
-    fn start(&self, gate: &Arc<Gate>) -> Result<(FuseMount, ControlServer), Failure> {
+    fn start(
+        &self,
+        gate: &Arc<Gate>,
+        log: Option<PathBuf>,
+    ) -> Result<(FuseMount, ControlServer), Failure> {
         let options = MountOptions { source: self.volume.clone(), ..self.options.mount.clone() };
         let mount = FuseMount::new(gate.clone(), FUSE_SESSION, &self.dir, &options)
             .map_err(Failure::plain)?;
         let info = Info {
             volume: self.volume.clone(),
+            log,
             dir: self.dir.clone(),
             options: self.shown.clone(),
             started: Instant::now(),

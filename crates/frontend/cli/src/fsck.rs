@@ -2,11 +2,12 @@
 
 use crate::args::Fsck;
 use crate::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
-use crate::volume::{failure, print_json};
+use crate::volume::{failure, open_options, print_json};
 use serde::Serialize;
 use siftfs_base::Result;
-use siftfs_device::{Device, FileOptions, open_exclusive};
+use siftfs_device::Device;
 use siftfs_fsck::{Finding, Severity};
+use siftfs_placement::open_media_for;
 use std::path::Path;
 use std::process::Command;
 
@@ -24,17 +25,18 @@ struct Report {
 
 /// `siftfs fsck`. Writes nothing.
 pub fn fsck(a: &Fsck) -> Outcome {
-    let device = open_exclusive(&a.volume, false, FileOptions::default())
+    let opened = open_media_for(&a.volume, &open_options(&a.log), false)
         .map_err(|e| failure(&a.volume, &e))?;
-    let findings = siftfs_fsck::check(&device);
-    let dirty = is_marked(&device).map_err(|e| failure(&a.volume, &e))?;
+    let (area, log) = (&*opened.media.area, opened.media.log.as_deref());
+    let findings = siftfs_fsck::check_on(area, log);
+    let dirty = is_marked(area).map_err(|e| failure(&a.volume, &e))?;
     let bad = findings.iter().any(|f| f.severity >= Severity::Warning);
     let needs_recovery = dirty || findings.iter().any(restores_superblock);
     // e2fsck refuses a volume that carries the marker, and would be right to find it stale. Without
     // a superblock it would look for another one that is not the newest.
     let (exit, e2fsck_output) =
         if needs_recovery { (None, String::new()) } else { e2fsck(&a.volume)? };
-    drop(device);
+    drop(opened);
     let clean = !bad && !needs_recovery && exit == Some(0);
     let report =
         Report { dirty, needs_recovery, findings, e2fsck_exit: exit, e2fsck_output, clean };

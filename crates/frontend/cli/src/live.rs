@@ -1,6 +1,6 @@
 //! Commands on a mounted volume.
 
-use crate::args::{Dir, DirJson, Umount};
+use crate::args::{Dir, DirJson, Status, Umount};
 use crate::control::{Answer, Ask, Op, VERSION, receive, send, socket_path};
 use crate::failure::{Failure, Outcome};
 use crate::mount::resolve;
@@ -91,8 +91,21 @@ pub fn sync(a: &Dir) -> Outcome {
 }
 
 /// `siftfs status`.
-pub fn status(a: &DirJson) -> Outcome {
-    show(&ask(&a.dir, Op::Status)?, a.json)
+pub fn status(a: &Status) -> Outcome {
+    let status = ask(&a.dir, Op::Status)?;
+    check_log(&a.dir, &status, a.log.as_deref())?;
+    show(&status, a.json)
+}
+
+/// The log of the mount that `status` is about is where the caller thinks it is.
+fn check_log(dir: &Path, status: &Value, wanted: Option<&Path>) -> Result<(), Failure> {
+    let Some(wanted) = wanted else { return Ok(()) };
+    let full = wanted.canonicalize().map_err(|e| Failure::about(wanted, e))?;
+    match status["log"].as_str() {
+        Some(log) if Path::new(log).canonicalize().is_ok_and(|l| l == full) => Ok(()),
+        Some(log) => Err(Failure::about(dir, format!("its log is {log}, not {}", full.display()))),
+        None => Err(Failure::about(dir, "its log is with the volume, not elsewhere")),
+    }
 }
 
 /// `siftfs checkpoint`.
@@ -135,6 +148,9 @@ pub fn umount(a: &Umount) -> Outcome {
     let dir = resolve(&a.dir).map_err(|e| about(&e))?;
     let mount = top_mount(&dir).map_err(|e| about(&e))?.filter(MountEntry::is_fuse);
     let mount = mount.ok_or_else(|| about(&"not a SiftFS mount"))?;
+    if a.log.is_some() {
+        check_log(&a.dir, &ask(&a.dir, Op::Status)?, a.log.as_deref())?;
+    }
     let mut daemon = match Daemon::connect(&mount) {
         Ok(daemon) => daemon,
         Err(_) if is_dead(&dir) => {

@@ -34,6 +34,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Outcome {
     match command {
         Command::Mkfs(a) => volume::mkfs(&a),
+        Command::Adopt(a) => volume::adopt(&a),
+        Command::Release(a) => volume::release(&a),
         Command::Mount(a) => mount::mount(&a),
         Command::Umount(a) => live::umount(&a),
         Command::Sync(a) => live::sync(&a),

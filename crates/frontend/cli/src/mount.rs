@@ -26,7 +26,12 @@ enum Message {
 
 /// `siftfs mount`, in each of its three forms.
 pub fn mount(a: &Mount) -> Outcome {
-    let options = options::parse(&a.options).map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    let mut options = options::parse(&a.options).map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    // The daemon leaves the directory that a relative path starts from.
+    if let Some(log) = a.log.as_ref().or(options.open.log.as_ref()) {
+        let full = log.canonicalize().map_err(|e| Failure::about(log, e))?;
+        options.open.log = Some(full);
+    }
     let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
     let dir = mount_point(&a.dir)?;
     let daemon = Daemon { volume, dir, options, shown: a.options.join(",") };
@@ -81,6 +86,9 @@ fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
     command.arg("mount").arg("--daemon-child").arg(&daemon.volume).arg(&daemon.dir);
     for list in &a.options {
         command.arg("-o").arg(list);
+    }
+    if let Some(log) = &daemon.options.open.log {
+        command.arg("--log").arg(log);
     }
     if let Some(log) = &a.log_file {
         let log = std::path::absolute(log).map_err(|e| Failure::about(log, e))?;

@@ -87,6 +87,8 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<(), String> {
             }
             o.mount.subtype = Some(value.to_string()).filter(|v| !v.is_empty());
         }
+        "log" if value.is_empty() => return Err("log=: no path".into()),
+        "log" => o.open.log = Some(value.into()),
         "threads" => o.mount.threads = usize::try_from(number(1, 64)?).unwrap_or(4),
         "commit" => o.open.commit_ms = milliseconds(value)?,
         "cache" => o.open.page_cache = cache_size(name, value)?,

@@ -10,6 +10,8 @@ fn options_reach_kernel_and_volume() {
     assert!(o.mount.read_only && o.open.read_only && o.mount.nosuid && !o.mount.nodev);
     assert_eq!((o.open.commit_ms, o.open.page_cache, o.mount.threads), (250, 64 << 20, 8));
     assert_eq!(o.mount.subtype.as_deref(), Some("siftfs"));
+    assert_eq!(parsed("log=/a/b").unwrap().open.log, Some("/a/b".into()));
+    assert!(parsed("log=").is_err());
     assert_eq!(parsed("subtype=").unwrap().mount.subtype, None);
     assert_eq!(parsed("subtype=x").unwrap().mount.subtype.as_deref(), Some("x"));
     let o = parse(&["commit=5".into(), "commit=7".into()]).unwrap();

@@ -1,12 +1,12 @@
 //! Commands on a volume that is not mounted.
 
-use crate::args::{Mkfs, Recover};
+use crate::args::{Adopt, Mkfs, Recover, Release};
 use crate::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
 use crate::progress::Display;
 use crate::size::show_size;
 use siftfs_base::Error;
-use siftfs_placement::{MkfsOptions, OpenOptions};
-use std::path::Path;
+use siftfs_placement::{Discarded, MkfsOptions, MkfsReport, OpenOptions};
+use std::path::{Path, PathBuf};
 
 /// `siftfs mkfs`.
 pub fn mkfs(a: &Mkfs) -> Outcome {
@@ -18,24 +18,82 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         force: a.force,
     };
     let mut display = Display::new();
-    let result =
-        siftfs_placement::mkfs(&a.volume, &options, &mut |w, d, t| display.update(w, d, t));
+    let progress = &mut |w: &str, d, t| display.update(w, d, t);
+    let result = match &a.log {
+        None => siftfs_placement::mkfs(&a.volume, &options, progress),
+        Some(log) => siftfs_placement::mkfs_with_log(&a.volume, log, &options, progress),
+    };
+    drop(display);
+    let report = result.map_err(|e| Failure::about(&a.volume, e))?;
+    show_made(&a.volume, a.log.as_deref(), "volume", &report, a.json)
+}
+
+/// `siftfs adopt`.
+pub fn adopt(a: &Adopt) -> Outcome {
+    let options = MkfsOptions {
+        log_size: a.log_size,
+        lanes: a.lanes,
+        force: a.force,
+        ..MkfsOptions::default()
+    };
+    let mut display = Display::new();
+    let result = siftfs_placement::adopt(&a.volume, &a.log, &options, &mut |w, d, t| {
+        display.update(w, d, t);
+    });
+    drop(display);
+    let report = result.map_err(|e| Failure::about(&a.volume, e))?;
+    show_made(&a.volume, Some(&a.log), "adopted as volume", &report, a.json)
+}
+
+fn show_made(
+    volume: &Path,
+    log: Option<&Path>,
+    what: &str,
+    report: &MkfsReport,
+    json: bool,
+) -> Outcome {
+    if json {
+        print_json(report)?;
+        return Ok(0);
+    }
+    let place = log.map_or(String::new(), |l| format!("; the log is {}", l.display()));
+    println!(
+        "{}: {what} {}: ext4 area {}, journal {}, staging {} in {} lane(s){place}",
+        volume.display(),
+        report.uuid,
+        show_size(report.area_bytes),
+        show_size(report.journal_bytes),
+        show_size(report.staging_bytes),
+        report.lanes
+    );
+    Ok(0)
+}
+
+/// `siftfs release`.
+pub fn release(a: &Release) -> Outcome {
+    let mut display = Display::new();
+    let result = siftfs_placement::release(&a.volume, &open_options(&a.log), &mut |w, d, t| {
+        display.update(w, d, t);
+    });
     drop(display);
     let report = result.map_err(|e| Failure::about(&a.volume, e))?;
     if a.json {
         print_json(&report)?;
     } else {
-        println!(
-            "{}: volume {}: ext4 area {}, journal {}, staging {} in {} lane(s)",
-            a.volume.display(),
-            report.uuid,
-            show_size(report.area_bytes),
-            show_size(report.journal_bytes),
-            show_size(report.staging_bytes),
-            report.lanes
-        );
+        let first = if report.recovered { "recovered and " } else { "" };
+        let what = if report.external_log {
+            "its log's file or device is free"
+        } else {
+            "the space behind the file system is free (resize2fs can give it that)"
+        };
+        println!("{}: {first}released: it is plain ext4, and {what}", a.volume.display());
     }
     Ok(0)
+}
+
+/// How a volume is opened whose log is perhaps elsewhere.
+pub fn open_options(log: &Option<PathBuf>) -> OpenOptions {
+    OpenOptions { log: log.clone(), ..OpenOptions::default() }
 }
 
 /// `siftfs recover`.
@@ -44,7 +102,7 @@ pub fn recover(a: &Recover) -> Outcome {
         return discard_log(a);
     }
     let mut display = Display::new();
-    let result = siftfs_placement::recover(&a.volume, &OpenOptions::default(), &mut |w, d, t| {
+    let result = siftfs_placement::recover(&a.volume, &open_options(&a.log), &mut |w, d, t| {
         display.update(w, d, t);
     });
     drop(display);
@@ -69,17 +127,23 @@ pub fn recover(a: &Recover) -> Outcome {
 
 /// `siftfs recover --discard-log`.
 fn discard_log(a: &Recover) -> Outcome {
-    siftfs_placement::discard_log(&a.volume, &OpenOptions::default())
+    let what = siftfs_placement::discard_log(&a.volume, &open_options(&a.log))
         .map_err(|e| failure(&a.volume, &e))?;
     if a.json {
-        print_json(&serde_json::json!({ "discarded_log": true }))?;
-    } else {
-        println!(
-            "{0}: the log was given up. What was fsynced since the last checkpoint may be lost, and \
-             the file system may be inconsistent: run `e2fsck -f {0}`",
-            a.volume.display()
-        );
+        print_json(&serde_json::json!({ "discarded_log": true, "log": what }))?;
+        return Ok(0);
     }
+    let left = match what {
+        Discarded::Emptied => "",
+        Discarded::Forgotten => {
+            " It has no log any more; after that, `siftfs adopt` can give it a new one."
+        }
+    };
+    println!(
+        "{0}: THE LOG WAS GIVEN UP. What was fsynced since the last checkpoint may be lost, and the \
+         file system may be inconsistent: run `e2fsck -f {0}` before anything else.{left}",
+        a.volume.display()
+    );
     Ok(0)
 }
 

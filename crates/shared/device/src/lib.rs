@@ -8,6 +8,7 @@ mod fault;
 mod file;
 mod image;
 mod mem;
+mod part;
 mod region;
 mod storage;
 
@@ -18,6 +19,7 @@ pub use fault::*;
 pub use file::{DurableWrite, FileDevice, FileOptions, open_exclusive, preallocate};
 pub use image::Image;
 pub use mem::MemDevice;
+pub use part::{Divisible, Part};
 pub use region::Region;
 pub use storage::{
     AreaReader, AreaWriter, HeaderReader, HeaderWriter, JournalReader, JournalWriter, RegionDesc,

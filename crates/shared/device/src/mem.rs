@@ -1,10 +1,11 @@
 //! Memory as a device.
 
+use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use siftfs_base::Result;
 
-use crate::{Device, Image, WriteOp, check_bounds};
+use crate::{Device, Divisible, Image, WriteOp, check_bounds};
 
 /// A device in memory that loses nothing while the process lives.
 ///
@@ -68,6 +69,12 @@ impl Device for MemDevice {
         }
         let mut image = self.exclusive();
         ops.iter().for_each(|op| image.write(op.offset, op.data));
+        Ok(())
+    }
+}
+
+impl Divisible for MemDevice {
+    fn flush_range(&self, _range: Range<u64>) -> Result<()> {
         Ok(())
     }
 }

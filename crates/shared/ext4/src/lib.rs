@@ -29,7 +29,9 @@ pub use ialloc::ROOT_INO;
 pub use inode::*;
 pub use profile::{MKE2FS_ARGS, MKE2FS_CONF};
 pub use store::BlockStore;
-pub use super_sync::{check_super, has_marker, set_marker, super_block_count, super_uuid};
+pub use super_sync::{
+    check_super, has_marker, own_bytes, set_marker, set_own_bytes, super_block_count, super_uuid,
+};
 
 #[cfg(test)]
 mod adopt_tests;

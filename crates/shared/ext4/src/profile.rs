@@ -77,10 +77,16 @@ pub struct Feature {
     pub name: &'static str,
     /// What SiftFS does with it.
     pub support: Support,
+    /// Why it is refused, if it is.
+    pub why: &'static str,
 }
 
 const fn feature(word: Word, bit: u32, name: &'static str, support: Support) -> Feature {
-    Feature { word, bit, name, support }
+    Feature { word, bit, name, support, why: "" }
+}
+
+const fn refused(word: Word, bit: u32, name: &'static str, why: &'static str) -> Feature {
+    Feature { word, bit, name, support: Support::Refused, why }
 }
 
 /// Every feature bit that ext4 defines, and ours. A bit that is not here is refused.
@@ -88,53 +94,73 @@ pub const FEATURES: &[Feature] = {
     use Support::*;
     use Word::*;
     &[
-        feature(Compat, 0x1, "dir_prealloc", Refused),
-        feature(Compat, 0x2, "imagic_inodes", Refused),
+        refused(Compat, 0x1, "dir_prealloc", "never used by Linux"),
+        refused(Compat, 0x2, "imagic_inodes", "never used by Linux"),
         feature(Compat, COMPAT_HAS_JOURNAL, "has_journal", ReadOnly),
         feature(Compat, 0x8, "ext_attr", Written),
         feature(Compat, 0x10, "resize_inode", ReadOnly),
         feature(Compat, 0x20, "dir_index", Written),
-        feature(Compat, 0x40, "lazy_bg", Refused),
-        feature(Compat, 0x80, "exclude_inode", Refused),
-        feature(Compat, 0x100, "exclude_bitmap", Refused),
-        feature(Compat, 0x200, "sparse_super2", Refused),
-        feature(Compat, 0x400, "fast_commit", Refused),
-        feature(Compat, 0x800, "stable_inodes", Refused),
+        refused(Compat, 0x40, "lazy_bg", "obsolete"),
+        refused(Compat, 0x80, "exclude_inode", "obsolete"),
+        refused(Compat, 0x100, "exclude_bitmap", "obsolete"),
+        refused(Compat, 0x200, "sparse_super2", "two backups at chosen places"),
+        refused(Compat, 0x400, "fast_commit", "a second journal format"),
+        refused(Compat, 0x800, "stable_inodes", "only of use with encryption"),
         feature(Compat, COMPAT_ORPHAN_FILE, "orphan_file", ReadOnly),
-        feature(Incompat, 0x1, "compression", Refused),
+        refused(Incompat, 0x1, "compression", "never implemented"),
         feature(Incompat, 0x2, "filetype", Required),
-        feature(Incompat, INCOMPAT_RECOVER, "needs_recovery", Refused),
-        feature(Incompat, 0x8, "journal_dev", Refused),
-        feature(Incompat, 0x10, "meta_bg", Refused),
+        refused(
+            Incompat,
+            INCOMPAT_RECOVER,
+            "needs_recovery",
+            "its journal is not replayed: mount it once with the kernel, or run e2fsck",
+        ),
+        refused(Incompat, 0x8, "journal_dev", "the volume is a journal, not a file system"),
+        refused(Incompat, 0x10, "meta_bg", "descriptors spread over the volume"),
         feature(Incompat, 0x40, "extent", Required),
         feature(Incompat, INCOMPAT_64BIT, "64bit", Written),
-        feature(Incompat, 0x100, "mmp", Refused),
+        refused(Incompat, 0x100, "mmp", "would need the block to be rewritten all the time"),
         feature(Incompat, 0x200, "flex_bg", Written),
-        feature(Incompat, 0x400, "ea_inode", Refused),
-        feature(Incompat, 0x1000, "dirdata", Refused),
+        refused(Incompat, 0x400, "ea_inode", "large attributes in inodes of their own"),
+        refused(Incompat, 0x1000, "dirdata", "never implemented in Linux"),
         feature(Incompat, INCOMPAT_CSUM_SEED, "metadata_csum_seed", Written),
-        feature(Incompat, 0x4000, "large_dir", Refused),
-        feature(Incompat, 0x8000, "inline_data", Refused),
-        feature(Incompat, 0x1_0000, "encrypt", Refused),
-        feature(Incompat, 0x2_0000, "casefold", Refused),
+        refused(Incompat, 0x4000, "large_dir", "hash trees of three levels"),
+        refused(Incompat, 0x8000, "inline_data", "small files inside inodes"),
+        refused(Incompat, 0x1_0000, "encrypt", "encrypted names and contents"),
+        refused(Incompat, 0x2_0000, "casefold", "names compared without regard to case"),
         feature(Incompat, INCOMPAT_SIFTFS, "siftfs", Written),
         feature(RoCompat, 0x1, "sparse_super", Required),
         feature(RoCompat, 0x2, "large_file", Required),
-        feature(RoCompat, 0x4, "btree_dir", Refused),
+        refused(RoCompat, 0x4, "btree_dir", "never used"),
         feature(RoCompat, 0x8, "huge_file", Required),
-        feature(RoCompat, 0x10, "uninit_bg", Refused),
+        refused(
+            RoCompat,
+            0x10,
+            "uninit_bg",
+            "crc16 descriptor checksums; metadata_csum replaces it",
+        ),
         feature(RoCompat, 0x20, "dir_nlink", Required),
         feature(RoCompat, 0x40, "extra_isize", Required),
-        feature(RoCompat, 0x80, "snapshot", Refused),
-        feature(RoCompat, 0x100, "quota", Refused),
-        feature(RoCompat, 0x200, "bigalloc", Refused),
+        refused(RoCompat, 0x80, "snapshot", "obsolete"),
+        refused(RoCompat, 0x100, "quota", "quota files would have to be kept current"),
+        refused(RoCompat, 0x200, "bigalloc", "allocation by clusters"),
         feature(RoCompat, 0x400, "metadata_csum", Required),
-        feature(RoCompat, 0x800, "replica", Refused),
-        feature(RoCompat, 0x1000, "read-only", Refused),
-        feature(RoCompat, 0x2000, "project", Refused),
-        feature(RoCompat, 0x4000, "shared_blocks", Refused),
-        feature(RoCompat, 0x8000, "verity", Refused),
-        feature(RoCompat, RO_COMPAT_ORPHAN_PRESENT, "orphan_present", Refused),
+        refused(RoCompat, 0x800, "replica", "never implemented"),
+        refused(RoCompat, 0x1000, "read-only", "the volume asks not to be written"),
+        refused(
+            RoCompat,
+            0x2000,
+            "project",
+            "project quotas; the id in an inode is kept all the same",
+        ),
+        refused(RoCompat, 0x4000, "shared_blocks", "blocks in several files"),
+        refused(RoCompat, 0x8000, "verity", "verity hashes behind the ends of files"),
+        refused(
+            RoCompat,
+            RO_COMPAT_ORPHAN_PRESENT,
+            "orphan_present",
+            "its orphan file is not empty: mount it once with the kernel, or run e2fsck",
+        ),
     ]
 };
 
@@ -192,7 +218,7 @@ pub fn check_features(sb: &Superblock) -> Result<()> {
         for f in FEATURES.iter().filter(|f| f.word == word) {
             unknown &= !f.bit;
             match (f.support, value & f.bit != 0) {
-                (Support::Refused, true) => refused.push(f.name.to_string()),
+                (Support::Refused, true) => refused.push(format!("{} ({})", f.name, f.why)),
                 (Support::Required, false) => missing.push(f.name),
                 _ => {}
             }

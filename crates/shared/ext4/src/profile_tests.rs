@@ -24,6 +24,9 @@ fn document_and_table_agree() {
         .collect();
     let doc: Vec<Vec<&str>> = rows.iter().map(|r| r[..4].to_vec()).collect();
     assert_eq!(doc, code);
+    for (row, f) in rows.iter().zip(FEATURES).filter(|(_, f)| f.support == Support::Refused) {
+        assert!(row[4] == f.why && !f.why.is_empty(), "{}: {}", f.name, row[4]);
+    }
     for arg in MKE2FS_ARGS.iter().filter(|a| a.contains(',')) {
         assert!(DOCUMENT.contains(&arg.replace(' ', "")), "the document names {arg}");
     }

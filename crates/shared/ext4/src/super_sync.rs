@@ -34,6 +34,17 @@ pub fn has_marker(bytes: &[u8; SUPER_SIZE]) -> bool {
     super_ref(bytes).s_feature_incompat.get() & INCOMPAT_SIFTFS != 0
 }
 
+/// Our own bytes in a superblock or one of its copies; the ext4 layer gives them no meaning.
+pub fn own_bytes(bytes: &[u8; SUPER_SIZE]) -> [u8; OWN_LEN] {
+    super_ref(bytes).s_siftfs
+}
+
+/// Replaces our own bytes and sets the checksum; the caller has checked the rest ([`check_super`]).
+pub fn set_own_bytes(bytes: &mut [u8; SUPER_SIZE], own: &[u8; OWN_LEN]) {
+    super_mut(bytes).s_siftfs = *own;
+    csum::set_super_csum(bytes);
+}
+
 /// The file system's UUID in these bytes.
 pub fn super_uuid(bytes: &[u8; SUPER_SIZE]) -> [u8; 16] {
     super_ref(bytes).s_uuid
@@ -133,11 +144,38 @@ impl Fs {
         }
     }
 
+    /// Our own bytes in the image.
+    pub fn own_bytes(&self) -> [u8; OWN_LEN] {
+        own_bytes(&self.sb)
+    }
+
+    /// Replaces our own bytes in the image; the copies on storage are the caller's to write.
+    pub fn set_own_bytes(&mut self, own: &[u8; OWN_LEN]) {
+        if self.own_bytes() != *own {
+            set_own_bytes(&mut self.sb, own);
+            self.sb_dirty = true;
+        }
+    }
+
     /// Was the volume unmounted cleanly, without known errors, orphans or (excluded by the
     /// profile) an unreplayed journal?
     pub fn is_clean(&self) -> bool {
+        self.unclean().is_none()
+    }
+
+    /// Why [`Fs::is_clean`] is false, and what to do; completes "the file system ...".
+    pub fn unclean(&self) -> Option<&'static str> {
         let sb = self.super_block();
-        sb.s_state.get() & (STATE_VALID | STATE_ERROR) == STATE_VALID && sb.s_last_orphan.get() == 0
+        let state = sb.s_state.get();
+        if state & STATE_ERROR != 0 {
+            Some("has noted errors: run e2fsck -f on it")
+        } else if state & STATE_VALID == 0 {
+            Some("was not unmounted cleanly by whoever used it last: run e2fsck on it")
+        } else if sb.s_last_orphan.get() != 0 {
+            Some("holds deleted files that are still to be freed: mount it once, or run e2fsck")
+        } else {
+            None
+        }
     }
 
     /// The head of the orphan list, or 0.

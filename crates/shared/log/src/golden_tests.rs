@@ -4,7 +4,7 @@
 //! fails here means that volumes written before cannot be read any more, or differently. If that
 //! is meant, raise the version, then write the files anew with `SIFTFS_BLESS=1 cargo test`.
 
-use crate::header::tests::{host_record, service_record, static_header};
+use crate::header::tests::{external_header, host_record, service_record, static_header};
 use crate::record::tests::KEY;
 use crate::*;
 use siftfs_base::{BlockRun, LaneId, Lsn, Timestamp, TxnSeq};
@@ -35,6 +35,9 @@ fn check(name: &str, bytes: &[u8]) {
 #[test]
 fn header_blocks() {
     check("static.hex", &static_header().encode()[..]);
+    check("static-external.hex", &external_header().encode()[..]);
+    let link = AreaLink { volume: *b"volume-uuid-0001", epoch: siftfs_base::Epoch(4) };
+    check("link.hex", &link.encode());
     check("host.hex", &host_record().encode()[..]);
     check("service.hex", &service_record().encode()[..]);
 }

@@ -20,7 +20,11 @@ pub const KNOWN_COMPAT: u32 = 0;
 /// Features without which a volume may still be read.
 pub const KNOWN_RO_COMPAT: u32 = 0;
 /// Features without which a volume is refused.
-pub const KNOWN_INCOMPAT: u32 = 0;
+pub const KNOWN_INCOMPAT: u32 = INCOMPAT_EXTERNAL_LOG;
+/// Incompatible feature: the area lies on a device of its own, from its first byte on. All other
+/// places are on the device that holds the header; what the header says of the area's length is
+/// what it was when the log was made.
+pub const INCOMPAT_EXTERNAL_LOG: u32 = 1;
 /// Bit of ext4's `s_feature_incompat` that keeps others away while the log may hold state (R15).
 pub const EXT4_MARKER: u32 = 0x2000_0000;
 /// [`HostRecord::lane_ends`] of a lane that is being written.
@@ -192,9 +196,10 @@ pub struct HostRecord {
     pub journal_key: LogKey,
     /// Every LSN drawn from now on is larger.
     pub lsn_floor: Lsn,
-    /// crc32c of the first 1020 bytes of the area's superblock at the last clean unmount (its own
-    /// checksum left out: over a message and its checksum, a CRC is the same for every message);
-    /// a volume whose superblock differs was changed by someone else since (rule R16).
+    /// crc32c of the first 1020 bytes of the area's superblock while it has no marker: as the last
+    /// clean unmount left it, or, in a mounted record, as that mount found it (rule R15). Its own
+    /// checksum is left out: over a message and its checksum, a CRC is the same for every message.
+    /// A clean volume whose superblock differs was changed by someone else since (rule R16).
     pub area_crc: u32,
     /// Per lane, the end of its valid records as found by a recovery, or [`OPEN_END`] while the
     /// lane is being written under `lane_key` (rule R8).
@@ -354,20 +359,29 @@ impl StaticHeader {
         self.ro_compat & !KNOWN_RO_COMPAT
     }
 
-    /// Every region: name, offset and length in bytes.
+    /// Does the area lie on another device than the log?
+    pub fn external_log(&self) -> bool {
+        self.incompat & INCOMPAT_EXTERNAL_LOG != 0
+    }
+
+    /// Every region on the device that holds the header: name, offset and length in bytes.
     pub fn regions(&self) -> Vec<(String, u64, u64)> {
-        let mut all = vec![
-            ("area".to_string(), self.area_offset, self.area_len),
+        let area = ("area".to_string(), self.area_offset, self.area_len);
+        let mut all: Vec<_> = (!self.external_log()).then_some(area).into_iter().collect();
+        all.extend([
             ("header copy 0".to_string(), self.header_offsets[0], HEADER_LEN),
             ("header copy 1".to_string(), self.header_offsets[1], HEADER_LEN),
             ("journal".to_string(), self.journal_offset, self.journal_len),
-        ];
+        ]);
         all.extend(self.lanes.iter().map(|l| (format!("lane {}", l.id.0), l.offset, l.len)));
         all
     }
 
     /// Regions are block-aligned, not empty, and do not overlap.
     pub fn check_geometry(&self) -> Result<()> {
+        if self.external_log() && self.area_offset != 0 {
+            return Err(corrupt("header", "the area does not begin at its device's first byte"));
+        }
         let mut regions = self.regions();
         regions.sort_by_key(|r| r.1);
         let mut last: Option<(String, u64)> = None;

@@ -23,6 +23,16 @@ pub(crate) fn static_header() -> StaticHeader {
     }
 }
 
+/// The header of a log whose area lies on another device.
+pub(crate) fn external_header() -> StaticHeader {
+    let area = 16 << 20;
+    let mut header = StaticHeader { incompat: INCOMPAT_EXTERNAL_LOG, ..static_header() };
+    header.journal_offset -= area;
+    header.header_offsets = header.header_offsets.map(|o| o - area);
+    header.lanes.iter_mut().for_each(|l| l.offset -= area);
+    header
+}
+
 pub(crate) fn host_record() -> HostRecord {
     HostRecord {
         seq: 5,
@@ -52,8 +62,9 @@ pub(crate) fn service_record() -> ServiceRecord {
 
 #[test]
 fn records_come_back() {
-    let s = static_header();
-    assert_eq!(StaticHeader::decode(&s.encode()).unwrap().unwrap(), s);
+    for s in [static_header(), external_header()] {
+        assert_eq!(StaticHeader::decode(&s.encode()).unwrap().unwrap(), s);
+    }
     let h = host_record();
     assert_eq!(HostRecord::decode(&h.encode()).unwrap().unwrap(), h);
     let r = service_record();
@@ -103,7 +114,8 @@ fn impossible_geometry_is_refused() {
     let unaligned = StaticHeader { area_len: 1000, ..static_header() };
     let empty = StaticHeader { journal_len: 0, ..static_header() };
     let huge = StaticHeader { area_len: u64::MAX - 4095, ..static_header() };
-    for bad in [overlap, unaligned, empty, huge] {
+    let far = StaticHeader { area_offset: 4096, ..external_header() };
+    for bad in [overlap, unaligned, empty, huge, far] {
         assert!(matches!(StaticHeader::decode(&bad.encode()), Err(Error::Corrupt { .. })));
     }
 }

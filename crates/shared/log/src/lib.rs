@@ -14,11 +14,13 @@ mod item;
 mod item_codec;
 mod journal;
 mod journal_codec;
+mod link;
 mod record;
 
 pub use header::*;
 pub use item::*;
 pub use journal::*;
+pub use link::*;
 pub use record::*;
 
 use siftfs_base::{BLOCK_BYTES, Epoch, Error, Result, corrupt};

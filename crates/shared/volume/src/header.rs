@@ -1,11 +1,12 @@
 //! Finding, checking, repairing and making the header.
 
+use crate::belong;
 use crate::superblock::{AreaSuper, SUPERBLOCK_LEN, SUPERBLOCK_OFFSET};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, corrupt};
 use siftfs_device::{Device, RegionDesc, RegionKind};
 use siftfs_log::{
     Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, Invalid, SERVICE_SLOTS, STATIC_OFFSET,
-    ServiceRecord, StaticHeader,
+    ServiceRecord, StaticHeader, show_uuid,
 };
 
 /// Index of the host record's region descriptors (two slots in each copy).
@@ -76,22 +77,24 @@ fn static_at(dev: &dyn Device, offset: u64) -> Checked<StaticHeader> {
 }
 
 fn read_super(dev: &dyn Device, area: u64) -> Result<Option<AreaSuper>> {
+    super_at(dev, area.saturating_add(SUPERBLOCK_OFFSET))
+}
+
+/// The superblock at this byte, if one is there.
+pub(crate) fn super_at(dev: &dyn Device, at: u64) -> Result<Option<AreaSuper>> {
     let mut bytes = [0; SUPERBLOCK_LEN];
-    if area.checked_add(2 * SUPERBLOCK_OFFSET).is_none_or(|e| e > dev.size()) {
+    if at.checked_add(SUPERBLOCK_LEN as u64).is_none_or(|e| e > dev.size()) {
         return Ok(None);
     }
-    dev.read(area + SUPERBLOCK_OFFSET, &mut bytes)?;
+    dev.read(at, &mut bytes)?;
     Ok(AreaSuper::parse(&bytes))
 }
 
-/// The static part: at the device's end, else where the ext4 area ends.
-fn find_static(dev: &dyn Device) -> Result<StaticHeader> {
-    let size = dev.size();
-    let area = read_super(dev, 0)?;
-    let guesses = [size.checked_sub(HEADER_LEN), area.map(|a| a.len)];
+/// The static part at one of these places; copies must not contradict each other.
+fn static_in(dev: &dyn Device, places: &[Option<u64>]) -> Result<Option<StaticHeader>> {
     let mut found: Option<StaticHeader> = None;
-    for offset in guesses.into_iter().flatten() {
-        if let Ok(header) = static_at(dev, offset)? {
+    for offset in places.iter().flatten() {
+        if let Ok(header) = static_at(dev, *offset)? {
             match &found {
                 Some(first) if *first != header => {
                     return Err(corrupt("header", "its two copies describe different volumes"));
@@ -100,8 +103,45 @@ fn find_static(dev: &dyn Device) -> Result<StaticHeader> {
             }
         }
     }
-    if let Some(header) = found {
-        return Ok(header);
+    Ok(found)
+}
+
+/// The header of a log that lies on a device of its own: at its end, else at its start. Only the
+/// device is looked at, not the volume that the log belongs to.
+///
+/// # Errors
+/// Refused if no log is here; incompatible for newer versions and unknown features; corrupt if its
+/// copies contradict each other.
+pub fn read_log_header(log: &dyn Device) -> Result<StaticHeader> {
+    let header = static_in(log, &[log.size().checked_sub(HEADER_LEN), Some(0)])?;
+    let area = read_super(log, 0)?;
+    match header {
+        Some(header) if header.external_log() => Ok(header),
+        Some(_) => {
+            let what = "the device given as log is a volume that holds its own log";
+            Err(Error::Refused(what.into()))
+        }
+        None if area.is_some() => {
+            Err(Error::Refused("the device given as log holds a file system, and no log".into()))
+        }
+        None => Err(Error::Refused(
+            "no log is on the device given as log: neither copy of its header is valid".into(),
+        )),
+    }
+}
+
+/// The static part on the device that holds everything: at its end, else where the ext4 area ends.
+fn find_static(dev: &dyn Device, area: Option<&AreaSuper>) -> Result<StaticHeader> {
+    let size = dev.size();
+    match static_in(dev, &[size.checked_sub(HEADER_LEN), area.map(|a| a.len)])? {
+        Some(header) if !header.external_log() => return Ok(header),
+        Some(header) if area.is_none() => {
+            return Err(Error::Refused(format!(
+                "this is the log {} of a volume, and not the volume: name that, and this as --log",
+                show_uuid(&header.volume)
+            )));
+        }
+        _ => {}
     }
     Err(match area {
         None => Error::Refused(
@@ -113,6 +153,7 @@ fn find_static(dev: &dyn Device) -> Result<StaticHeader> {
             "volume",
             format!("truncated: its file system has {} bytes, the device {size}", a.len),
         ),
+        Some(AreaSuper { link: Some(link), marker, .. }) => belong::without_log(link, *marker),
         Some(a) if a.marker => corrupt(
             "header",
             "both copies are damaged or cut off, and the file system is marked as in use by \
@@ -122,18 +163,29 @@ fn find_static(dev: &dyn Device) -> Result<StaticHeader> {
     })
 }
 
-/// Finds and checks a volume's header on the device that holds everything.
+/// Finds and checks the header of a volume on one device: [`read_media`] without a log elsewhere.
+pub fn read_headers(dev: &dyn Device) -> Result<HeaderView> {
+    read_media(dev, None)
+}
+
+/// Finds and checks a volume's header: on `log` if there is one, else on the device that holds
+/// everything.
 ///
 /// # Errors
-/// Refused if this is not a volume; incompatible for newer versions and unknown incompatible
-/// features; corrupt if both copies are damaged, the volume is truncated, its ext4 area was
-/// grown over the log, or the area's file system is another one.
-pub fn read_headers(dev: &dyn Device) -> Result<HeaderView> {
-    let header = find_static(dev)?;
+/// Refused if this is not a volume, or its log is missing or another volume's; incompatible for
+/// newer versions and unknown incompatible features; corrupt if both copies are damaged, the volume
+/// is truncated, its ext4 area was grown over the log, the area's file system is another one, or log
+/// and area are of different times (rule R16).
+pub fn read_media(area: &dyn Device, log: Option<&dyn Device>) -> Result<HeaderView> {
+    let area_super = read_super(area, 0)?;
+    let (dev, header) = match log {
+        Some(log) => (log, read_log_header(log)?),
+        None => (area, find_static(area, area_super.as_ref())?),
+    };
     for (name, offset, len) in header.regions() {
         if offset + len > dev.size() {
             return Err(corrupt(
-                "volume",
+                if header.external_log() { "log" } else { "volume" },
                 format!(
                     "truncated: {name} should end at byte {}, the device has {} bytes",
                     offset + len,
@@ -142,33 +194,20 @@ pub fn read_headers(dev: &dyn Device) -> Result<HeaderView> {
             ));
         }
     }
-    let area = read_super(dev, header.area_offset)?;
-    check_area(&header, area.as_ref())?;
+    if !header.external_log() {
+        belong::check_area(&header, area_super.as_ref())?;
+    }
     let mut blocks = [Vec::new(), Vec::new()];
     for (copy, base) in header.header_offsets.iter().enumerate() {
         for i in 0..USED {
             blocks[copy].push(read_block(dev, base + i as u64 * BLOCK_BYTES)?);
         }
     }
-    view(header, area, blocks)
-}
-
-fn check_area(header: &StaticHeader, area: Option<&AreaSuper>) -> Result<()> {
-    match area.filter(|a| a.checksum_ok) {
-        Some(a) if a.len > header.area_len => Err(corrupt(
-            "volume",
-            format!(
-                "its ext4 file system has {} bytes and was grown over header and log, which begin \
-                 at byte {}; shrink it again with resize2fs",
-                a.len, header.area_len
-            ),
-        )),
-        Some(a) if a.uuid != header.area_uuid => Err(corrupt(
-            "volume",
-            "its ext4 file system is not the one that the log belongs to (UUIDs differ)",
-        )),
-        _ => Ok(()),
+    let view = view(header, area_super, blocks)?;
+    if view.header.external_log() {
+        belong::check_linked(&view, area)?;
     }
+    Ok(view)
 }
 
 /// Newest valid record of the four places, its slot and the highest sequence number.
@@ -261,13 +300,21 @@ pub fn format_headers(
     dev.flush()
 }
 
-/// The regions that a `Storage` over the volume's device consists of.
+/// Writes zeroes over both copies, then flushes: there is no log any more.
+pub fn erase_headers(dev: &dyn Device, header: &StaticHeader) -> Result<()> {
+    for base in header.header_offsets {
+        siftfs_device::zero_fill(dev, base, HEADER_LEN)?;
+    }
+    dev.flush()
+}
+
+/// The regions on the device that holds the header, the area among them if it lies there.
 pub fn region_descs(header: &StaticHeader) -> Vec<RegionDesc> {
     let desc = |kind, index, offset, len| RegionDesc { kind, index, offset, len };
-    let mut all = vec![
-        desc(RegionKind::Area, 0, header.area_offset, header.area_len),
-        desc(RegionKind::Journal, 0, header.journal_offset, header.journal_len),
-    ];
+    let mut all = vec![desc(RegionKind::Journal, 0, header.journal_offset, header.journal_len)];
+    if !header.external_log() {
+        all.push(desc(RegionKind::Area, 0, header.area_offset, header.area_len));
+    }
     for base in header.header_offsets {
         let slots = 2 * BLOCK_BYTES;
         all.push(desc(RegionKind::Header, HEADER_STATIC, base + STATIC_OFFSET, BLOCK_BYTES));

@@ -4,19 +4,22 @@
 //! Formats come from `siftfs-log`. Nothing here knows what a staged item or a metadata image
 //! means. Everything read is checked; memory is bounded by the longest record.
 
+mod belong;
 mod header;
 mod journal;
 mod lane;
+mod media;
 mod ring;
 mod slots;
 mod superblock;
 
 pub use header::{
-    CopyState, HEADER_HOST, HEADER_SERVICE, HEADER_STATIC, HeaderView, format_headers,
-    read_headers, region_descs, repair_headers,
+    CopyState, HEADER_HOST, HEADER_SERVICE, HEADER_STATIC, HeaderView, erase_headers,
+    format_headers, read_headers, read_log_header, read_media, region_descs, repair_headers,
 };
 pub use journal::{JournalEnd, JournalScanner};
 pub use lane::{LaneEnd, LaneRecord, LaneScanner, check_lane_ends};
+pub use media::Media;
 pub use ring::ReadCounts;
 pub use slots::{HostSlots, ServiceSlots};
 pub use superblock::AreaSuper;

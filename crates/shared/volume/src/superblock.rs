@@ -1,6 +1,6 @@
 //! As much of ext4's superblock as finding and trusting the log needs.
 
-use siftfs_log::EXT4_MARKER;
+use siftfs_log::{AreaLink, EXT4_MARKER};
 
 /// Byte offset of the primary superblock in the area.
 pub(crate) const SUPERBLOCK_OFFSET: u64 = 1024;
@@ -19,6 +19,8 @@ pub struct AreaSuper {
     pub uuid: [u8; 16],
     /// Is our incompatible-feature bit set (rule R15)?
     pub marker: bool,
+    /// The log elsewhere that it names (rule R16).
+    pub link: Option<AreaLink>,
     /// Does its checksum hold? True when it carries none.
     pub checksum_ok: bool,
     /// crc32c of all bytes but the checksum's own, as `HostRecord::area_crc` keeps it. (Over a
@@ -52,6 +54,7 @@ impl AreaSuper {
             len: blocks.checked_mul(block_size)?,
             uuid,
             marker: incompat & EXT4_MARKER != 0,
+            link: AreaLink::of_super(bytes),
             checksum_ok: !checksummed || !crc == u32_at(bytes, 1020),
             crc,
         })

@@ -4,6 +4,7 @@
 //! without one are companions of another test of their rule: several defences stand behind each
 //! other there, and no single change lets them through.
 
+mod apart;
 mod durability;
 mod lanes;
 mod log;

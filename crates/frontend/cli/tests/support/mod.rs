@@ -118,7 +118,7 @@ impl Drop for Setup {
 /// A process that is not our child.
 pub struct Process {
     pub pid: Pid,
-    fd: OwnedFd,
+    pub fd: OwnedFd,
 }
 
 impl Process {

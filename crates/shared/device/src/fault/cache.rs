@@ -1,5 +1,6 @@
 //! The volatile cache of a device, and what a power cut leaves of it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use siftfs_base::{RangeSet, SECTOR_SIZE};
@@ -18,6 +19,11 @@ pub enum Cut {
     KeepAll,
     /// Each is kept, lost or torn by itself, as the seed says.
     Random(u64),
+    /// Those that begin before this byte survive, the others do not: of two parts of a device,
+    /// only one had its cache backed.
+    KeepBefore(u64),
+    /// Those that begin at this byte or behind it survive.
+    KeepFrom(u64),
 }
 
 /// What becomes of one write at a power cut.
@@ -64,8 +70,8 @@ pub(super) enum Event {
     },
     /// All writes of the operation return.
     FinishWrite { op: u64 },
-    /// A flush begins.
-    StartFlush { op: u64 },
+    /// A flush begins, of the writes that begin in this range.
+    StartFlush { op: u64, range: Range<u64> },
     /// A flush succeeds.
     FinishFlush { op: u64 },
     /// A flush fails.
@@ -82,6 +88,22 @@ struct Pending {
     returned: u64,
     /// Byte ranges that a newer durable write replaced.
     dead: RangeSet,
+}
+
+/// A flush that is under way.
+#[derive(Clone)]
+struct Flushing {
+    op: u64,
+    /// When it began.
+    began: u64,
+    range: Range<u64>,
+}
+
+impl Flushing {
+    /// Does it cover this write?
+    fn covers(&self, p: &Pending) -> bool {
+        p.returned <= self.began && self.range.contains(&p.info.offset)
+    }
 }
 
 #[derive(Clone)]
@@ -104,8 +126,7 @@ pub struct VolatileCache {
     /// In the order in which they returned.
     pending: Vec<Pending>,
     in_flight: Vec<InFlight>,
-    /// Running flushes: operation number and the tick at which each began.
-    flushing: Vec<(u64, u64)>,
+    flushing: Vec<Flushing>,
     clock: u64,
 }
 
@@ -158,7 +179,7 @@ impl VolatileCache {
                 self.start_write(*op, *offset, Arc::clone(data), *fua);
             }
             Event::FinishWrite { op } => self.finish_write(*op),
-            Event::StartFlush { op } => self.start_flush(*op),
+            Event::StartFlush { op, range } => self.start_flush(*op, range.clone()),
             Event::FinishFlush { op } => self.finish_flush(*op),
             Event::FailFlush { op } => self.fail_flush(*op),
             Event::Rot { offset, mask } => self.rot(*offset, mask),
@@ -206,21 +227,21 @@ impl VolatileCache {
     }
 
     /// A flush begins: it will cover what has returned by now.
-    fn start_flush(&mut self, op: u64) {
-        let now = self.tick();
-        self.flushing.push((op, now));
+    fn start_flush(&mut self, op: u64, range: Range<u64>) {
+        let began = self.tick();
+        self.flushing.push(Flushing { op, began, range });
     }
 
-    fn end_flush(&mut self, op: u64) -> u64 {
-        let at = self.flushing.iter().position(|(o, _)| *o == op).expect("a flush that began");
-        self.flushing.swap_remove(at).1
+    fn end_flush(&mut self, op: u64) -> Flushing {
+        let at = self.flushing.iter().position(|f| f.op == op).expect("a flush that began");
+        self.flushing.swap_remove(at)
     }
 
     /// A flush succeeds: what had returned when it began is durable.
     fn finish_flush(&mut self, op: u64) {
-        let began = self.end_flush(op);
+        let flush = self.end_flush(op);
         for p in std::mem::take(&mut self.pending) {
-            if p.info.abandoned || p.returned > began {
+            if p.info.abandoned || !flush.covers(&p) {
                 self.pending.push(p);
                 continue;
             }
@@ -236,9 +257,9 @@ impl VolatileCache {
 
     /// A flush fails: what it should have covered is in doubt for good.
     fn fail_flush(&mut self, op: u64) {
-        let began = self.end_flush(op);
+        let flush = self.end_flush(op);
         for p in &mut self.pending {
-            p.info.abandoned |= p.returned <= began;
+            p.info.abandoned |= flush.covers(p);
         }
     }
 
@@ -256,6 +277,8 @@ impl VolatileCache {
         match cut {
             Cut::LoseAll => self.durable.clone(),
             Cut::KeepAll => self.image_with(|_| Fate::Keep),
+            Cut::KeepBefore(at) => self.image_with(|w| keep_if(w.offset < at)),
+            Cut::KeepFrom(at) => self.image_with(|w| keep_if(w.offset >= at)),
             Cut::Random(seed) => {
                 let mut rng = Rng::new(seed);
                 // Most of the writes kept, most lost, or half of them: uniform choices alone
@@ -281,6 +304,10 @@ impl VolatileCache {
         }
         image
     }
+}
+
+fn keep_if(kept: bool) -> Fate {
+    if kept { Fate::Keep } else { Fate::Lose }
 }
 
 fn random_fate(rng: &mut Rng, keep_of_8: u64) -> Fate {

@@ -12,7 +12,7 @@ fn put(cache: &mut VolatileCache, op: u64, offset: u64, byte: u8, len: usize, fu
 }
 
 fn flush(cache: &mut VolatileCache, op: u64) {
-    cache.apply(&Event::StartFlush { op });
+    cache.apply(&Event::StartFlush { op, range: 0..u64::MAX });
     cache.apply(&Event::FinishFlush { op });
 }
 
@@ -35,7 +35,7 @@ fn a_flush_covers_only_what_had_returned_when_it_began() {
     let mut c = cache();
     c.apply(&Event::StartWrite { op: 0, offset: 0, data: vec![1; 512].into(), fua: false });
     put(&mut c, 1, 512, 2, 512, false);
-    c.apply(&Event::StartFlush { op: 2 });
+    c.apply(&Event::StartFlush { op: 2, range: 0..u64::MAX });
     c.apply(&Event::FinishWrite { op: 0 });
     put(&mut c, 3, 1024, 3, 512, false);
     c.apply(&Event::FinishFlush { op: 2 });
@@ -66,7 +66,7 @@ fn fua_is_durable_alone_and_never_undone_by_an_older_write() {
 fn a_failed_flush_leaves_doubt_that_only_a_new_write_ends() {
     let mut c = cache();
     put(&mut c, 0, 0, 1, 512, false);
-    c.apply(&Event::StartFlush { op: 1 });
+    c.apply(&Event::StartFlush { op: 1, range: 0..u64::MAX });
     c.apply(&Event::FailFlush { op: 1 });
     flush(&mut c, 2);
     assert_eq!(first(c.durable()), 0, "the second flush says nothing of the first one's writes");

@@ -1,5 +1,6 @@
 //! The fault-injecting device itself.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::cache::{Cut, Event, Fate, PendingWrite, VolatileCache};
 use super::history::{History, OpKind, OpRecord};
 use super::rng::Rng;
 use super::rules::{Effects, Fault, FaultId, OpClass, Rules};
-use crate::{Device, Image, WriteOp, check_bounds, io_error};
+use crate::{Device, Divisible, Image, WriteOp, check_bounds, io_error};
 
 /// What a fault device counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -322,16 +323,19 @@ impl State {
         }
     }
 
-    fn begin_flush(&mut self) -> Result<(u64, Effects)> {
+    fn begin_flush(&mut self, range: Range<u64>) -> Result<(u64, Effects)> {
         let dead = || io_error("flush", 0, 0, libc::EIO);
         if self.cut {
             return Err(dead());
         }
-        self.note(OpKind::Flush, 0, 0);
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        // A flush of everything touches no range of its own.
+        let len = if range.end == u64::MAX { 0 } else { len };
+        self.note(OpKind::Flush, range.start, len);
         self.stats.flushes += 1;
-        let effects = self.rules.effects(OpClass::Flush, 0, 0);
+        let effects = self.rules.effects(OpClass::Flush, range.start, len);
         let (number, last) = self.number();
-        self.event(Event::StartFlush { op: number });
+        self.event(Event::StartFlush { op: number, range });
         if last {
             self.lose_power();
             return Err(dead());
@@ -378,8 +382,18 @@ impl Device for FaultDevice {
     }
 
     fn flush(&self) -> Result<()> {
+        self.flush_range(0..u64::MAX)
+    }
+
+    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        self.write_all(ops, false)
+    }
+}
+
+impl Divisible for FaultDevice {
+    fn flush_range(&self, range: Range<u64>) -> Result<()> {
         let mut st = self.lock();
-        let (op, effects) = st.begin_flush()?;
+        let (op, effects) = st.begin_flush(range)?;
         let delay = st.flush_delay;
         drop(st);
         Self::dawdle(&effects, delay);
@@ -402,10 +416,6 @@ impl Device for FaultDevice {
                 Ok(())
             }
         }
-    }
-
-    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
-        self.write_all(ops, false)
     }
 }
 

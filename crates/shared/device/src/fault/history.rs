@@ -24,9 +24,9 @@ pub struct OpRecord {
     pub op: u64,
     /// What it was.
     pub kind: OpKind,
-    /// First byte; 0 for a flush.
+    /// First byte; 0 for a flush of the whole device, else that of the part.
     pub offset: u64,
-    /// Length in bytes; 0 for a flush.
+    /// Length in bytes; 0 for a flush of the whole device.
     pub len: usize,
 }
 
@@ -58,7 +58,7 @@ impl History {
         let mut next = None;
         for event in &self.events {
             cache.apply(event);
-            if let Event::StartWrite { op, .. } | Event::StartFlush { op } = event
+            if let Event::StartWrite { op, .. } | Event::StartFlush { op, .. } = event
                 && next.is_none_or(|n| *op >= n)
             {
                 at(*op, &cache);

@@ -73,7 +73,8 @@ impl Fault {
         Self::new(class, Action::Hold(gate.clone()))
     }
 
-    /// Only calls that touch this range of the device; a flush touches none.
+    /// Only calls that touch this range of the device; a flush touches none, unless it is that of
+    /// a part.
     #[must_use]
     pub fn within(mut self, range: Range<u64>) -> Self {
         self.range = Some(range);

@@ -7,6 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const SUPER_SIZE: usize = 1024;
 /// Byte offset of the primary superblock in block 0.
 pub const SUPER_OFFSET: usize = 1024;
+/// Bytes at the end of the reserved ones that are ours (`docs/spec/ext4-profile.md`).
+pub const OWN_LEN: usize = 44;
 /// `s_magic`.
 pub const SUPER_MAGIC: u16 = 0xEF53;
 /// `s_state`: unmounted cleanly.
@@ -124,7 +126,8 @@ pub struct Superblock {
     pub s_encoding: U16,
     pub s_encoding_flags: U16,
     pub s_orphan_file_inum: U32,
-    pub s_reserved: [U32; 94],
+    pub s_reserved: [U32; 83],
+    pub s_siftfs: [u8; OWN_LEN],
     pub s_checksum: U32,
 }
 
@@ -134,4 +137,5 @@ const _: () = assert!(std::mem::offset_of!(Superblock, s_hash_seed) == 0xEC);
 const _: () = assert!(std::mem::offset_of!(Superblock, s_blocks_count_hi) == 0x150);
 const _: () = assert!(std::mem::offset_of!(Superblock, s_error_count) == 0x194);
 const _: () = assert!(std::mem::offset_of!(Superblock, s_checksum_seed) == 0x270);
+const _: () = assert!(std::mem::offset_of!(Superblock, s_siftfs) == 0x3D0);
 const _: () = assert!(std::mem::offset_of!(Superblock, s_checksum) == 0x3FC);

@@ -1,0 +1,154 @@
+//! Taking an existing ext4 volume as it is, with a log elsewhere, and giving a volume back.
+
+use crate::layout::write_log;
+use crate::marker;
+use crate::open::Volume;
+use crate::place::{new_log, same_storage};
+use crate::{MkfsOptions, MkfsReport, OpenOptions, Progress, find, open_media};
+use siftfs_base::{BLOCK_BYTES, Clock, Error, Result, SystemClock};
+use siftfs_device::{Device, FileOptions, RegionDesc, RegionKind, Storage, open_exclusive};
+use siftfs_ext4::{Fs, set_own_bytes};
+use siftfs_log::{LINK_LEN, show_uuid};
+use siftfs_volume::{AreaSuper, Media, erase_headers, read_headers};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What was given back.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ReleaseReport {
+    /// UUID of the log that is one no more.
+    pub uuid: String,
+    /// Was something in the log, and brought into the file system first?
+    pub recovered: bool,
+    /// Did the log lie on a file or device of its own?
+    pub external_log: bool,
+}
+
+/// Makes a log on the file or device `log` for the clean ext4 file system on `path`, which becomes a
+/// SiftFS volume. Nothing of the file system changes but the superblock, which names the log.
+/// `opts.log_size` is how much the log takes; `size` and `label` mean nothing here.
+///
+/// # Errors
+/// `Incompatible` for what the ext4 profile does not take, `Corrupt` for a damaged file system,
+/// `Refused` if it is not clean, in use, or a SiftFS volume already, or the log's place is unfit.
+/// Nothing has changed then.
+pub fn adopt(
+    path: &Path,
+    log: &Path,
+    opts: &MkfsOptions,
+    progress: Progress<'_>,
+) -> Result<MkfsReport> {
+    if same_storage(path, log) {
+        return Err(Error::Refused(
+            "the log must be on another file or device than the volume".into(),
+        ));
+    }
+    let area: Arc<dyn Device> = Arc::new(open_exclusive(path, true, FileOptions::default())?);
+    let len = adoptable(&area)?;
+    let (log_dev, layout) = new_log(log, len, opts)?;
+    let report = write_log(&Media::split(area, Arc::new(log_dev)), &layout, progress)?;
+    find::remember(&report.uuid, log);
+    Ok(report)
+}
+
+/// As [`adopt`], on any devices.
+pub fn adopt_on(
+    area: &Arc<dyn Device>,
+    log: &Arc<dyn Device>,
+    opts: &MkfsOptions,
+) -> Result<MkfsReport> {
+    let len = adoptable(area)?;
+    let size = opts.log_size.unwrap_or(log.size()).min(log.size());
+    let layout = crate::layout::Layout::apart(len, size, opts.lanes)?;
+    write_log(&Media::split(area.clone(), log.clone()), &layout, &mut |_, _, _| {})
+}
+
+/// The length of the file system, if it can be taken.
+fn adoptable(area: &Arc<dyn Device>) -> Result<u64> {
+    let mut bytes = [0; 1024];
+    if area.size() >= 2048 {
+        area.read(1024, &mut bytes)?;
+    }
+    let Some(found) = AreaSuper::parse(&bytes) else {
+        return Err(Error::Refused(
+            "no ext4 file system is here: siftfs mkfs --log makes a volume with a log elsewhere"
+                .into(),
+        ));
+    };
+    if let Some(link) = found.link {
+        return Err(Error::Refused(format!(
+            "it is a SiftFS volume already, with the log {}: siftfs release gives it back; if that \
+             log is lost, siftfs recover --discard-log",
+            show_uuid(&link.volume)
+        )));
+    }
+    if found.marker || read_headers(&**area).is_ok() {
+        return Err(Error::Refused(
+            "it is a SiftFS volume already, with its own log: siftfs release gives it back".into(),
+        ));
+    }
+    if found.len > area.size() {
+        let (len, have) = (found.len, area.size());
+        return Err(siftfs_base::corrupt(
+            "volume",
+            format!("truncated: its file system has {len} bytes, the device {have}"),
+        ));
+    }
+    let len = area.size() / BLOCK_BYTES * BLOCK_BYTES;
+    let desc = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len };
+    let storage = Storage::new(area.clone(), &[desc])?;
+    let reader = storage.area_reader()?;
+    let fs = marker::look(&reader)?;
+    refuse_unclean(&fs)?;
+    if fs.own_bytes() != [0; LINK_LEN] {
+        return Err(Error::Incompatible(
+            "bytes 0x3d0 to 0x3fb of the superblock, where a log is named, are in use by something \
+             else"
+                .into(),
+        ));
+    }
+    Ok(found.len)
+}
+
+fn refuse_unclean(fs: &Fs) -> Result<()> {
+    match fs.unclean() {
+        None => Ok(()),
+        Some(why) => Err(Error::Refused(format!("the file system {why}"))),
+    }
+}
+
+/// Gives a volume back: everything in the log is brought into the file system, the superblock
+/// forgets SiftFS, and the log is made invalid, in this order.
+///
+/// # Errors
+/// As [`crate::recover`]. A volume whose log is lost cannot be released: see
+/// [`crate::discard_log`].
+pub fn release(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<ReleaseReport> {
+    let report = release_on(open_media(path, opts)?.media, opts, progress)?;
+    find::forget(&report.uuid);
+    Ok(report)
+}
+
+/// As [`release`], on any devices.
+pub fn release_on(
+    media: impl Into<Media>,
+    opts: &OpenOptions,
+    progress: Progress<'_>,
+) -> Result<ReleaseReport> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let media = media.into();
+    let mut volume = Volume::read(media.clone(), true)?;
+    let recovered = !volume.recover(&clock, opts, progress)?.clean;
+    let header = volume.view().header.clone();
+    let area = volume.storage()?.take_area()?;
+    // Nothing else of it changes: then it cannot be torn, for the link and the checksum share a sector.
+    let mut plain = marker::read_primary(&area)?;
+    set_own_bytes(&mut plain, &marker::link_bytes(None));
+    marker::clear(&area, &plain)?;
+    erase_headers(media.log_device(), &header)?;
+    Ok(ReleaseReport {
+        uuid: show_uuid(&header.volume),
+        recovered,
+        external_log: header.external_log(),
+    })
+}

@@ -1,0 +1,139 @@
+//! Where the log of a volume is, if it lies elsewhere and nobody says where.
+//!
+//! The superblock names the log by UUID. Tried in this order: the place that was remembered, the
+//! file of the volume's name with `.log` behind it, every block device. Only a header with the right
+//! UUID is taken for the log; whether it is the right *state* of it is judged when it is read (rule
+//! R16). What is remembered is a hint and never believed.
+
+use siftfs_base::{BLOCK_SIZE, Error, Result};
+use siftfs_device::Device;
+use siftfs_log::{AreaLink, HEADER_LEN, StaticHeader, show_uuid};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where places are remembered, unless `SIFTFS_STATE_DIR` says otherwise.
+const STATE_DIR: &str = "/var/lib/siftfs";
+/// Longest path that is believed to be one.
+const MAX_PATH: usize = 4096;
+
+/// The link in the superblock of a volume; none if there is no superblock or no link.
+pub(crate) fn link_of(area: &dyn Device) -> Result<Option<AreaLink>> {
+    let mut bytes = [0; 1024];
+    if area.size() < 2048 {
+        return Ok(None);
+    }
+    area.read(1024, &mut bytes)?;
+    let ext4 = bytes[56..58] == [0x53, 0xef];
+    Ok(ext4.then(|| AreaLink::of_super(&bytes)).flatten())
+}
+
+/// The log that `link` names, of the volume at `volume`; `None` if it is nowhere.
+///
+/// # Errors
+/// `Refused` if several devices hold it, as a copy does.
+pub(crate) fn find_log(volume: &Path, link: &AreaLink) -> Result<Option<PathBuf>> {
+    let wanted = |path: &PathBuf| holds_log(path, &link.volume);
+    if let Some(path) = remembered(link).filter(wanted) {
+        return Ok(Some(path));
+    }
+    let mut beside = OsString::from(volume);
+    beside.push(".log");
+    let beside = PathBuf::from(beside);
+    if wanted(&beside) {
+        return Ok(Some(beside));
+    }
+    let mut found: Vec<PathBuf> = block_devices().into_iter().filter(wanted).collect();
+    found.sort();
+    if found.len() > 1 {
+        let list: Vec<String> = found.iter().map(|p| p.display().to_string()).collect();
+        return Err(Error::Refused(format!(
+            "several devices hold its log {}: {}; say which one with --log",
+            show_uuid(&link.volume),
+            list.join(", ")
+        )));
+    }
+    Ok(found.pop())
+}
+
+/// Is the log with this UUID there?
+fn holds_log(path: &Path, uuid: &[u8; 16]) -> bool {
+    let usable = |t: fs::FileType| t.is_file() || t.is_block_device();
+    if !fs::metadata(path).is_ok_and(|m| usable(m.file_type())) {
+        return false;
+    }
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else {
+        return false;
+    };
+    let end = file.seek(SeekFrom::End(0)).ok().and_then(|size| size.checked_sub(HEADER_LEN));
+    [Some(0), end].into_iter().flatten().any(|at| header_at(&file, at, uuid))
+}
+
+fn header_at(file: &File, offset: u64, uuid: &[u8; 16]) -> bool {
+    let mut block = [0; BLOCK_SIZE];
+    if file.read_exact_at(&mut block, offset).is_err() {
+        return false;
+    }
+    matches!(StaticHeader::decode(&block),
+        Ok(Ok(h)) if h.external_log() && h.volume == *uuid && h.header_offsets.contains(&offset))
+}
+
+/// Every block device that has a size; optical and floppy drives aside, which would spin up.
+fn block_devices() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/sys/class/block").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let text = name.to_string_lossy();
+        let slow = ["sr", "fd", "ram"].iter().any(|p| text.starts_with(p));
+        let size = fs::read_to_string(entry.path().join("size")).unwrap_or_default();
+        if !slow && size.trim() != "0" && !size.is_empty() {
+            found.push(Path::new("/dev").join(text.replace('!', "/")));
+        }
+    }
+    found
+}
+
+fn registry() -> PathBuf {
+    let base = std::env::var_os("SIFTFS_STATE_DIR").unwrap_or_else(|| STATE_DIR.into());
+    PathBuf::from(base).join("logs")
+}
+
+fn remembered(link: &AreaLink) -> Option<PathBuf> {
+    let bytes = fs::read(registry().join(show_uuid(&link.volume))).ok()?;
+    let path = PathBuf::from(OsString::from_vec(bytes));
+    (path.is_absolute() && path.as_os_str().len() <= MAX_PATH).then_some(path)
+}
+
+/// Remembers where the log with this UUID (as text) is. A hint for later: that it cannot be written
+/// is no error.
+pub(crate) fn remember(uuid: &str, log: &Path) {
+    let written = || -> std::io::Result<()> {
+        let path = log.canonicalize()?;
+        let dir = registry();
+        let entry = dir.join(uuid);
+        if fs::read(&entry).is_ok_and(|old| old == path.as_os_str().as_bytes()) {
+            return Ok(());
+        }
+        fs::create_dir_all(&dir)?;
+        let mut file = tempfile::NamedTempFile::new_in(&dir)?;
+        file.write_all(path.as_os_str().as_bytes())?;
+        file.persist(entry).map_err(|e| e.error)?;
+        Ok(())
+    };
+    if let Err(error) = written() {
+        tracing::debug!(%error, "the log's place is not remembered; --log will be needed");
+    }
+}
+
+/// Forgets where the log with this UUID (as text) is.
+pub(crate) fn forget(uuid: &str) {
+    let _ = fs::remove_file(registry().join(uuid));
+}
+
+#[cfg(test)]
+#[path = "find_tests.rs"]
+mod tests;

@@ -1,0 +1,199 @@
+//! Where journal, lanes and header copies lie, and writing them for the first time.
+
+use crate::marker::{self, SuperBytes};
+use crate::mkfs::nonce;
+use crate::{MkfsOptions, MkfsReport, Progress};
+use siftfs_base::{BLOCK_BYTES, Epoch, Error, LaneId, Lsn, Result, TxnSeq};
+use siftfs_device::{Device, zero_fill};
+use siftfs_ext4::{has_marker, set_own_bytes};
+use siftfs_log::{
+    AreaLink, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG, LaneEntry, LaneMedium,
+    LogKey, OPEN_END, ServiceRecord, StaticHeader,
+};
+use siftfs_volume::{AreaSuper, Media, format_headers};
+
+/// Smallest journal in bytes: a quarter of it must hold one operation with room to spare.
+const MIN_JOURNAL: u64 = 2 << 20;
+/// Smallest lane in bytes.
+const MIN_LANE: u64 = 1 << 20;
+/// Smallest area in bytes.
+const MIN_AREA: u64 = 8 << 20;
+
+/// Where everything lies, in bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    /// Length of the area.
+    pub area: u64,
+    /// First byte of the log on its device: behind the area, or 0 on a device of its own.
+    base: u64,
+    journal: u64,
+    lane: u64,
+    lanes: u16,
+    /// End of the log on its device.
+    pub total: u64,
+}
+
+/// `bytes` down to whole blocks.
+pub(crate) fn down(bytes: u64) -> u64 {
+    bytes / BLOCK_BYTES * BLOCK_BYTES
+}
+
+/// Journal, lane, and what they take with both header copies.
+fn split(log: u64, lanes: u16) -> (u64, u64, u64) {
+    let journal = down((log / 4).max(MIN_JOURNAL));
+    let lane = down((log - journal) / u64::from(lanes));
+    (journal, lane, 2 * HEADER_LEN + journal + lane * u64::from(lanes))
+}
+
+impl Layout {
+    /// Everything on one device of `size` bytes.
+    pub fn together(size: u64, opts: &MkfsOptions) -> Result<Self> {
+        let total = down(size);
+        let lanes = opts.lanes.clamp(1, 16);
+        let least = MIN_JOURNAL + MIN_LANE * u64::from(lanes);
+        let log = down(opts.log_size.unwrap_or((total / 16).clamp(least.max(8 << 20), 1 << 30)));
+        if log < least {
+            return Err(Error::Refused(format!(
+                "a log of {log} bytes is too small: journal and {lanes} lane(s) need {least} bytes"
+            )));
+        }
+        let (journal, lane, behind) = split(log, lanes);
+        if total < behind + MIN_AREA {
+            return Err(Error::Refused(format!(
+                "{total} bytes are too few: the log takes {behind}, and the file system needs \
+                 {MIN_AREA}"
+            )));
+        }
+        let area = down(total - behind);
+        Ok(Self { area, base: area, journal, lane, lanes, total })
+    }
+
+    /// The log on a device of its own, of which it takes `log` bytes; `area` is the file system's
+    /// length.
+    pub fn apart(area: u64, log: u64, lanes: u16) -> Result<Self> {
+        let (area, log) = (down(area), down(log));
+        let lanes = lanes.clamp(1, 16);
+        let least = 2 * HEADER_LEN + MIN_JOURNAL + MIN_LANE * u64::from(lanes);
+        if log < least {
+            return Err(Error::Refused(format!(
+                "a log of {log} bytes is too small: with {lanes} lane(s) it needs at least {least} \
+                 bytes ({} KiB)",
+                least.div_ceil(1024)
+            )));
+        }
+        if area < MIN_AREA {
+            return Err(Error::Refused(format!(
+                "{area} bytes are too few for a volume: the file system needs {MIN_AREA}"
+            )));
+        }
+        let (journal, lane, total) = split(log - 2 * HEADER_LEN, lanes);
+        Ok(Self { area, base: 0, journal, lane, lanes, total })
+    }
+
+    fn header(&self, volume: [u8; 16], area: [u8; 16]) -> StaticHeader {
+        let journal_offset = self.base + HEADER_LEN;
+        let first_lane = journal_offset + self.journal;
+        let lane = |i: u16| LaneEntry {
+            id: LaneId(i),
+            medium: LaneMedium::Block,
+            offset: first_lane + self.lane * u64::from(i),
+            len: self.lane,
+            owner: 0,
+        };
+        StaticHeader {
+            compat: 0,
+            ro_compat: 0,
+            incompat: if self.base == 0 { INCOMPAT_EXTERNAL_LOG } else { 0 },
+            volume,
+            area_uuid: area,
+            area_offset: 0,
+            area_len: self.area,
+            journal_offset,
+            journal_len: self.journal,
+            header_offsets: [self.base, self.total - HEADER_LEN],
+            lanes: (0..self.lanes).map(lane).collect(),
+        }
+    }
+}
+
+/// Makes the log of the file system that is on the area's device. A log elsewhere is whole and
+/// durable before the superblock names it.
+pub(crate) fn write_log(
+    media: &Media,
+    layout: &Layout,
+    progress: Progress<'_>,
+) -> Result<MkfsReport> {
+    let dev = media.log_device();
+    clear_regions(dev, layout, progress)?;
+    let mut block: SuperBytes = [0; 1024];
+    media.area.read(1024, &mut block)?;
+    let volume = uuid::Uuid::new_v4();
+    if media.log.is_some() {
+        let link = AreaLink { volume: *volume.as_bytes(), epoch: Epoch(0) };
+        set_own_bytes(&mut block, &link.encode());
+    }
+    let area = AreaSuper::parse(&block)
+        .ok_or_else(|| siftfs_base::corrupt("new area", "there is no superblock"))?;
+    assert!(!has_marker(&block), "a log is made for a file system that nobody uses");
+    let header = layout.header(*volume.as_bytes(), area.uuid);
+    let (host, service) = first_records(layout, &block, area.crc)?;
+    format_headers(dev, &header, &host, &service)?;
+    if media.log.is_some() {
+        let view = media.read()?;
+        marker::set(&media.storage(&view)?.take_area()?, &block)?;
+    }
+    progress("writing the log regions", 1, 1);
+    Ok(MkfsReport {
+        uuid: volume.to_string(),
+        area_bytes: layout.area,
+        journal_bytes: layout.journal,
+        staging_bytes: layout.lane * u64::from(layout.lanes),
+        lanes: layout.lanes,
+    })
+}
+
+/// Log regions are written once, so that a ring in a file costs no metadata of the file system
+/// below when it is filled for the first time.
+fn clear_regions(dev: &dyn Device, layout: &Layout, progress: Progress<'_>) -> Result<()> {
+    // What an older volume left at the end of a larger device must not pass for a header.
+    if dev.size() > layout.total {
+        let len = HEADER_LEN.min(dev.size() - layout.total);
+        zero_fill(dev, dev.size() - len, len)?;
+    }
+    let (start, end) = (layout.base, layout.total);
+    let mut at = start;
+    while at < end {
+        let len = (end - at).min(16 << 20);
+        progress("writing the log regions", at - start, end - start);
+        zero_fill(dev, at, len)?;
+        at += len;
+    }
+    Ok(())
+}
+
+fn first_records(
+    layout: &Layout,
+    superblock: &SuperBytes,
+    area_crc: u32,
+) -> Result<(HostRecord, ServiceRecord)> {
+    let key = LogKey { epoch: Epoch(0), nonce: nonce()? };
+    let lanes = usize::from(layout.lanes);
+    let host = HostRecord {
+        seq: 0,
+        state: HostState::Clean,
+        key,
+        lane_key: key,
+        journal_key: key,
+        lsn_floor: Lsn(0),
+        area_crc,
+        lane_ends: vec![OPEN_END; lanes],
+        lane_heads: vec![0; lanes],
+        superblock: Box::new(*superblock),
+    };
+    let service = ServiceRecord {
+        next_seq: TxnSeq(1),
+        lane_tails: vec![0; lanes],
+        ..ServiceRecord::default()
+    };
+    Ok((host, service))
+}

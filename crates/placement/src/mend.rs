@@ -1,0 +1,94 @@
+//! Where header and area disagree: what a torn superblock, a mount that did not get far, and a log
+//! that was put back from a copy look like, and what becomes of them (rules R15, R16).
+
+use crate::discard::LSN_GAP;
+use crate::marker;
+use crate::open::{Found, Volume};
+use siftfs_base::{Epoch, Lsn, Result, corrupt};
+use siftfs_device::{Origin, RegionReader, Storage};
+use siftfs_ext4::{check_super, has_marker, set_marker};
+use siftfs_log::{HostRecord, HostState, OPEN_END};
+use siftfs_volume::{AreaSuper, HEADER_HOST, HostSlots, JournalScanner, LaneScanner};
+
+impl Volume {
+    /// A primary superblock that a crash tore is put back as it was intended (rule R15); one that
+    /// is whole but unmarked under a header that says mounted is that of a mount which did not get
+    /// further, or was changed by somebody else.
+    pub(crate) fn mend_superblock(&self) -> Result<Found> {
+        let storage = self.storage()?;
+        let area = storage.take_area()?;
+        let reader: &RegionReader = &area;
+        let primary = marker::read_primary(reader)?;
+        let host = &self.view.host;
+        let found = match host.state {
+            HostState::Clean => Found::Empty,
+            HostState::Mounted | HostState::Recovering => Found::InUse,
+        };
+        if check_super(&primary).is_err() {
+            check_super(&host.superblock)?;
+            tracing::warn!("the superblock was torn; restored from the header");
+            // With the marker even under a clean header: the backups may still carry it, and
+            // clearing takes the primary last.
+            let mut whole = host.superblock.clone();
+            set_marker(&mut whole, true);
+            marker::write_primary(&area, &whole)?;
+            return Ok(found);
+        }
+        if found == Found::Empty || has_marker(&primary) {
+            return Ok(found);
+        }
+        let untouched = AreaSuper::parse(&primary).is_some_and(|s| s.crc == host.area_crc);
+        if host.state == HostState::Mounted && untouched && self.log_is_empty(&storage)? {
+            return Ok(Found::NeverMounted);
+        }
+        Err(corrupt(
+            "volume",
+            "the header says that the log holds changes, but the marker is gone from the \
+             superblock: the file system was changed without its log. To give the log up: \
+             siftfs recover --discard-log",
+        ))
+    }
+
+    /// Nothing was appended to lanes or journal in the present epoch.
+    fn log_is_empty(&self, storage: &Storage) -> Result<bool> {
+        let (host, service) = (&self.view.host, &self.view.service);
+        for (id, tail) in self.lane_ids().zip(&service.lane_tails) {
+            let region = storage.staging_reader(id)?;
+            let key = host.lane_key;
+            let mut scanner =
+                LaneScanner::new(&region, id, key, *tail, OPEN_END, false, Origin::Admin)?;
+            if scanner.next_record()?.is_some() {
+                return Ok(false);
+            }
+        }
+        let (key, tail, seq) = (host.journal_key, service.journal_tail, service.next_seq);
+        let journal = storage.journal_reader()?;
+        let mut scanner = JournalScanner::new(&journal, key, tail, seq, Origin::Admin)?;
+        Ok(scanner.next_record()?.is_none())
+    }
+
+    /// Takes a mount back that wrote its header and no marker: nothing was appended.
+    pub(crate) fn cancel_mount(&self) -> Result<()> {
+        let storage = self.storage()?;
+        let plain = marker::read_primary(&*storage.area_reader()?)?;
+        assert!(!has_marker(&plain), "the mount had not begun");
+        let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
+        let old = host.newest().clone();
+        let record = HostRecord { state: HostState::Clean, superblock: Box::new(plain), ..old };
+        host.write(Origin::Admin, &record)
+    }
+
+    /// The newest host record, made newer than everything that the area has seen: a clean log that
+    /// was put back from an older copy is empty and serves, but no epoch is used twice.
+    pub(crate) fn forget_older_log(&self) -> HostRecord {
+        let host = self.view.host.clone();
+        let seen = self.view.area.and_then(|a| a.link).map_or(Epoch(0), |l| l.epoch);
+        if host.key.epoch >= seen {
+            return host;
+        }
+        tracing::warn!("the log is an older copy; it is empty, and starts anew");
+        let mut key = host.key;
+        key.epoch = seen;
+        HostRecord { key, lsn_floor: Lsn(host.lsn_floor.0 + LSN_GAP), ..host }
+    }
+}

@@ -1,0 +1,83 @@
+//! The file or device that a new log goes to.
+
+use crate::MkfsOptions;
+use crate::layout::Layout;
+use crate::mkfs::{io, make_file, refuse_existing};
+use siftfs_base::{Error, Result};
+use siftfs_device::{Device, FileDevice, FileOptions, open_exclusive, preallocate};
+use siftfs_log::show_uuid;
+use siftfs_volume::read_log_header;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Are both the same file or the same block device, whatever they are called?
+pub(crate) fn same_storage(a: &Path, b: &Path) -> bool {
+    let (Ok(x), Ok(y)) = (std::fs::metadata(a), std::fs::metadata(b)) else {
+        // One of them is still to be made: two names may lead to the same new file.
+        return std::path::absolute(a).ok() == std::path::absolute(b).ok();
+    };
+    let devices = x.file_type().is_block_device() && y.file_type().is_block_device();
+    (devices && x.rdev() == y.rdev()) || (x.dev(), x.ino()) == (y.dev(), y.ino())
+}
+
+/// A problem with the log's file or device, which is not the one that the command is about.
+fn about(log: &Path, e: &Error) -> Error {
+    Error::Refused(format!("log {}: {e}", log.display()))
+}
+
+/// Opens the file (made if missing) or block device for a new log, exclusively, and lays the log of a
+/// file system of `area` bytes out on it. A size that does not fit is refused before anything is
+/// made.
+pub(crate) fn new_log(log: &Path, area: u64, opts: &MkfsOptions) -> Result<(FileDevice, Layout)> {
+    let meta = std::fs::metadata(log).ok();
+    let there = meta.as_ref().is_some_and(|m| !m.is_file() || m.len() > 0);
+    if there {
+        let dev = open_exclusive(log, true, FileOptions::default())?;
+        refuse_used(&dev, opts.force).map_err(|e| about(log, &e))?;
+        if meta.is_some_and(|m| !m.is_file()) {
+            let have = dev.size();
+            let size = opts.log_size.unwrap_or(have);
+            if size > have {
+                let what = format!("the device has {have} bytes, fewer than asked for");
+                return Err(about(log, &Error::Refused(what)));
+            }
+            let layout = Layout::apart(area, size, opts.lanes)?;
+            return Ok((dev, layout));
+        }
+        let layout = Layout::apart(area, opts.log_size.unwrap_or(dev.size()), opts.lanes)?;
+        drop(dev);
+        return Ok((make_log_file(log, layout.total)?, layout));
+    }
+    let Some(size) = opts.log_size else {
+        return Err(Error::Refused("say how large the log shall be (--log-size)".into()));
+    };
+    let layout = Layout::apart(area, size, opts.lanes)?;
+    Ok((make_log_file(log, layout.total)?, layout))
+}
+
+fn make_log_file(log: &Path, size: u64) -> Result<FileDevice> {
+    make_file(log, 0)?;
+    let made = preallocate(log, size).and_then(|()| {
+        std::fs::File::open(log).and_then(|f| f.sync_all()).map_err(|e| io("make", log, &e))?;
+        open_exclusive(log, true, FileOptions::default())
+    });
+    made.inspect_err(|_| {
+        // Nothing of it is a log yet, and an unfinished one would stand in the next try's way.
+        let _ = std::fs::remove_file(log);
+    })
+}
+
+/// Refuses a device that holds something, and says if that is another volume's log.
+fn refuse_used(dev: &dyn Device, force: bool) -> Result<()> {
+    if force {
+        return Ok(());
+    }
+    if let Ok(header) = read_log_header(dev) {
+        return Err(Error::Refused(format!(
+            "it is the log {} of a volume already: siftfs release that volume, or use --force to \
+             overwrite the log, which makes that volume lose it",
+            show_uuid(&header.volume)
+        )));
+    }
+    refuse_existing(dev, false)
+}

@@ -1,0 +1,67 @@
+//! A part of a device in memory as a device of its own: two parts stand for two devices whose
+//! power fails together, with one order of operations over both.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use siftfs_base::Result;
+
+use crate::{Device, WriteOp, check_bounds};
+
+/// A device of which ranges can be flushed by themselves.
+pub trait Divisible: Device {
+    /// Makes every write that begins in the range, and had returned before this call, durable; of
+    /// other writes it says nothing.
+    fn flush_range(&self, range: Range<u64>) -> Result<()>;
+}
+
+/// A range of a [`Divisible`] device. Its flushes cover its own writes alone.
+pub struct Part {
+    whole: Arc<dyn Divisible>,
+    range: Range<u64>,
+}
+
+impl Part {
+    /// The bytes of `range`.
+    ///
+    /// # Panics
+    /// If the range is not inside the device.
+    pub fn new(whole: Arc<dyn Divisible>, range: Range<u64>) -> Self {
+        assert!(range.start <= range.end && range.end <= whole.size(), "a part lies inside");
+        Self { whole, range }
+    }
+}
+
+impl Device for Part {
+    fn size(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_bounds("read", self.size(), offset, buf.len())?;
+        self.whole.read(self.range.start + offset, buf)
+    }
+
+    fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<()> {
+        check_bounds("write", self.size(), offset, data.len())?;
+        self.whole.write(self.range.start + offset, data, fua)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.whole.flush_range(self.range.clone())
+    }
+
+    fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        for op in ops {
+            check_bounds("write", self.size(), op.offset, op.data.len())?;
+        }
+        let moved = |op: &WriteOp<'_>| self.range.start + op.offset;
+        let ops: Vec<_> =
+            ops.iter().map(|op| WriteOp { offset: moved(op), data: op.data }).collect();
+        self.whole.write_batch(&ops)
+    }
+}
+
+#[cfg(test)]
+#[path = "part_tests.rs"]
+mod tests;

@@ -1,0 +1,59 @@
+//! The devices that a volume lies on.
+
+use crate::header::{HeaderView, read_media, region_descs, repair_headers};
+use siftfs_base::{BLOCK_BYTES, Result};
+use siftfs_device::{Device, RegionDesc, RegionKind, Storage};
+use std::sync::Arc;
+
+/// One device that holds everything, or one for the ext4 area and one for the log.
+#[derive(Clone)]
+pub struct Media {
+    /// Holds the area, and all else where there is no other device.
+    pub area: Arc<dyn Device>,
+    /// Holds header, journal and staging.
+    pub log: Option<Arc<dyn Device>>,
+}
+
+impl Media {
+    /// Area and log on devices of their own.
+    pub fn split(area: Arc<dyn Device>, log: Arc<dyn Device>) -> Self {
+        Self { area, log: Some(log) }
+    }
+
+    /// The device that holds header, journal and staging.
+    pub fn log_device(&self) -> &dyn Device {
+        &**self.log.as_ref().unwrap_or(&self.area)
+    }
+
+    /// Finds and checks the header: see [`read_media`].
+    pub fn read(&self) -> Result<HeaderView> {
+        read_media(&*self.area, self.log.as_deref())
+    }
+
+    /// See [`repair_headers`].
+    pub fn repair(&self, view: &HeaderView) -> Result<()> {
+        repair_headers(self.log_device(), view)
+    }
+
+    /// The volume's regions. The area of a volume whose log lies elsewhere is all of its device, so
+    /// that the file system may be grown while it is not mounted.
+    pub fn storage(&self, view: &HeaderView) -> Result<Storage> {
+        let descs = region_descs(&view.header);
+        let Some(log) = &self.log else { return Storage::new(self.area.clone(), &descs) };
+        let len = self.area.size() / BLOCK_BYTES * BLOCK_BYTES;
+        let area = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len };
+        Storage::on(&[(self.area.clone(), vec![area]), (log.clone(), descs)])
+    }
+}
+
+impl From<Arc<dyn Device>> for Media {
+    fn from(area: Arc<dyn Device>) -> Self {
+        Self { area, log: None }
+    }
+}
+
+impl<T: Device + 'static> From<Arc<T>> for Media {
+    fn from(area: Arc<T>) -> Self {
+        Self { area, log: None }
+    }
+}
