@@ -273,12 +273,16 @@ impl State {
         seen.extend(found.iter().copied());
         for start in dirs {
             let mut dir = start;
+            let mut path = BTreeSet::new();
             loop {
                 if seen.insert(dir) && pending(self, &dir) {
                     found.push(dir);
                 }
                 if dir == siftfs_proto::ROOT_INO {
                     break;
+                }
+                if !path.insert(dir) {
+                    return Err(siftfs_base::corrupt("directory tree", "the parents form a loop"));
                 }
                 // A directory that was left and removed meanwhile guards nothing any more.
                 match self.load(dir) {

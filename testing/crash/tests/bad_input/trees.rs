@@ -189,3 +189,27 @@ fn directories_that_are_each_others_parents() {
         });
     }
 }
+
+/// The same for an fsync, which asks whose permissions above are pending (rule R17).
+///
+/// Seen to hang when the walk upwards does not notice where it has been.
+#[test]
+fn an_fsync_below_directories_that_are_each_others_parents() {
+    let (image, [.., middle, low]) = volume();
+    for (what, parents) in [
+        ("each other", [(middle, low), (low, middle)]),
+        ("itself", [(middle, middle), (low, middle)]),
+    ] {
+        let image = with_parents(parents, &image);
+        meets(&format!("parent of {what}, fsync"), &image, Others::GoOn, move |b| {
+            // A pending permission change anywhere makes an fsync look at what is above.
+            b.chmod("d", 0o700);
+            b.write("a/b/c/inside", 0, b"y");
+            let synced = ["a/b/c/inside", "a/b/c"].map(|path| {
+                let ino = b.ino(path);
+                b.call(Request::Fsync { ino, datasync: false }).err()
+            });
+            synced.into_iter().flatten().collect()
+        });
+    }
+}
