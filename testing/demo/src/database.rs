@@ -1,7 +1,7 @@
 //! SQLite under concurrent transactions, through its own shell.
 
-use crate::place::{Failed, Place, Result, failed, run};
-use crate::volume::Volume;
+use siftfs_rig::place::{Failed, Place, Result, failed, run};
+use siftfs_rig::volume::Volume;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -44,7 +44,7 @@ fn path(volume: &Volume, mode: usize) -> PathBuf {
 }
 
 fn sql(database: &Path, script: &str) -> Result<String> {
-    let database = crate::place::arg(database)?;
+    let database = siftfs_rig::place::arg(database)?;
     run("sqlite3", &["-bail", "-batch", "-cmd", ".timeout 60000", database, script])
 }
 
@@ -153,7 +153,8 @@ impl Job {
 
     /// Lets the writers work.
     pub fn run_for(&self, place: &Place, time: Duration) -> Result<()> {
-        let bar = crate::place::bar(u64::try_from(time.as_millis()).unwrap_or(0), "transactions");
+        let bar =
+            siftfs_rig::place::bar(u64::try_from(time.as_millis()).unwrap_or(0), "transactions");
         let start = Instant::now();
         while start.elapsed() < time {
             place.go_on()?;

@@ -4,19 +4,19 @@
 mod bench;
 mod database;
 mod files;
-mod place;
 mod report;
-mod volume;
 
 use database::{Acknowledged, Job};
 use files::Tree;
-use place::{Failed, Place, Result, step};
 use report::Table;
+use siftfs_rig::place::{Failed, Place, Result, step};
+use siftfs_rig::volume::{Io, Volume};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use volume::{Io, Volume};
 
 const VOLUME_SIZE: &str = "2G";
+/// Space needed in the temporary directory, in bytes.
+const NEEDED: u64 = 4 << 30;
 const FILES: usize = 3000;
 /// Which share of the files is fsynced, and so must survive the crash.
 const FSYNC_EVERY: usize = 4;
@@ -38,8 +38,8 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let start = Instant::now();
-    let place = Place::new()?;
-    let volume = Volume::make(&place, VOLUME_SIZE)?;
+    let place = Place::new("siftfs-demo", NEEDED, None)?;
+    let volume = Volume::make(&place, "mount", VOLUME_SIZE)?;
     let source = step("writing the files to be copied", || Tree::generate(&place, FILES))?;
 
     let mut acks = Acknowledged::default();
@@ -65,7 +65,7 @@ fn run() -> Result<()> {
     volume.unmount()?;
     volume.e2fsck()?;
     step("comparing under the kernel's ext4", || {
-        volume.with_kernel_mount(&place, |dir| files::compare(&sums, &files::sums(dir)?))
+        volume.with_kernel_mount(&place, "loop,ro", |dir| files::compare(&sums, &files::sums(dir)?))
     })?;
     totals(&mut table, &first, &second, &acks, sums.len());
     table.print();
