@@ -1,10 +1,11 @@
 //! One cell: one row on one system in one round.
 
+use crate::counts::{Backend, Disk, DiskIo};
 use crate::rows::{FULL_BLOCKS, Files, Kind, Operation, Row};
 use crate::stream::Stream;
 use crate::system::{BLOCK, Floor, Handle, Mode, System};
 use crate::tree::Archive;
-use siftfs_rig::place::{Result, failed};
+use siftfs_rig::place::{Failed, Result, failed};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -27,8 +28,35 @@ pub struct Measured {
     pub nanos: Vec<u64>,
     /// Operations or bytes in a second, for the others.
     pub rate: f64,
-    /// Operations done; for streams, megabytes.
+    /// Operations done; for streams, MiB.
     pub operations: u64,
+    /// What the operations, without their preparation, cost at SiftFS's storage backend.
+    pub backend: Option<Backend>,
+    /// And at the disk, whoever used it meanwhile.
+    pub disk: Option<DiskIo>,
+}
+
+/// A system with the counters below it.
+pub struct Probe<'s> {
+    /// The system.
+    pub system: &'s dyn System,
+    /// The disk below all systems.
+    pub disk: &'s Disk,
+}
+
+impl Probe<'_> {
+    /// Runs the operations between two looks at the counters.
+    fn count(&self, work: impl FnOnce() -> io::Result<Measured>) -> io::Result<Measured> {
+        let backend = || self.system.backend().map_err(io_error);
+        let (before, disk) = (backend()?, self.disk.read());
+        let measured = work()?;
+        let (after, disk_after) = (backend()?, self.disk.read());
+        Ok(Measured {
+            backend: after.zip(before).map(|(after, before)| after.since(&before)),
+            disk: disk_after.zip(disk).map(|(after, before)| after.since(&before)),
+            ..measured
+        })
+    }
 }
 
 /// How much.
@@ -40,26 +68,30 @@ pub struct Amount {
 }
 
 /// Measures a row on a system that was settled before. `None`: the row does not exist there.
-/// The caller cleans up with [`clear`], which must not be counted.
+/// The caller cleans up with [`clear`].
 pub fn measure(
     row: &Row,
-    system: &dyn System,
+    probe: &Probe,
     amount: &Amount,
     archive: &Archive,
 ) -> Result<Option<Measured>> {
-    let what = |e: io::Error| failed(row.name)(e);
-    match row.kind {
-        Kind::Each(operation) => each(system, operation, amount.time).map(Some).map_err(what),
-        Kind::Threads { shared } => threads(system, shared, amount.time).map(Some).map_err(what),
-        Kind::WarmReads => warm_reads(system, amount.time).map(Some).map_err(what),
-        Kind::StreamWrite => stream_write(system, amount.stream_bytes).map(Some).map_err(what),
-        Kind::StreamRead => stream_read(system, amount.stream_bytes).map(Some),
-        Kind::Untar => match system.directory() {
-            Some(dir) => archive.unpack(&dir.join(DIR)).map(Some),
-            None => Ok(None),
+    let measured = match row.kind {
+        Kind::Each(operation) => each(probe, operation, amount.time),
+        Kind::Threads { shared } => threads(probe, shared, amount.time),
+        Kind::WarmReads => warm_reads(probe, amount.time),
+        Kind::StreamWrite => stream_write(probe, amount.stream_bytes),
+        Kind::StreamRead => stream_read(probe, amount.stream_bytes),
+        Kind::Untar => match probe.system.directory() {
+            Some(dir) => probe.count(|| archive.unpack(&dir.join(DIR)).map_err(io_error)),
+            None => return Ok(None),
         },
-        Kind::BesideStream(operation) => beside(system, operation, amount).map(Some),
-    }
+        Kind::BesideStream(operation) => beside(probe, operation, amount),
+    };
+    measured.map(Some).map_err(failed(row.name))
+}
+
+fn io_error(Failed(message): Failed) -> io::Error {
+    io::Error::other(message)
 }
 
 /// Removes what a cell made, so that the next one starts in an empty directory.
@@ -72,10 +104,14 @@ pub fn clear(system: &dyn System) -> Result<()> {
 pub fn measure_floor(
     floor: &mut Floor,
     (writes, bytes): (u64, usize),
+    disk: &Disk,
     time: Duration,
 ) -> Result<Measured> {
-    let operation = |_| floor.write(writes, bytes);
-    timed(time, operation).map_err(failed("synchronous direct write"))
+    let before = disk.read();
+    let measured = timed(time, |_| floor.write(writes, bytes));
+    let measured = measured.map_err(failed("synchronous direct write"))?;
+    let disk = disk.read().zip(before).map(|(after, before)| after.since(&before));
+    Ok(Measured { disk, ..measured })
 }
 
 fn timed(time: Duration, mut operation: impl FnMut(u64) -> io::Result<()>) -> io::Result<Measured> {
@@ -90,19 +126,21 @@ fn timed(time: Duration, mut operation: impl FnMut(u64) -> io::Result<()>) -> io
         }
     }
     let operations = nanos.len() as u64;
-    Ok(Measured { nanos, rate: 0.0, operations })
+    Ok(Measured { nanos, operations, ..Measured::default() })
 }
 
-fn each(system: &dyn System, operation: Operation, time: Duration) -> io::Result<Measured> {
-    let files = Files::prepare(system, DIR)?;
-    timed(time, |n| operation(&files, n))
+fn each(probe: &Probe, operation: Operation, time: Duration) -> io::Result<Measured> {
+    let files = Files::prepare(probe.system, DIR)?;
+    probe.count(|| timed(time, |n| operation(&files, n)))
 }
 
-fn per_second(operations: u64, time: Duration) -> f64 {
-    operations as f64 / time.as_secs_f64()
+fn rate(operations: u64, time: Duration) -> Measured {
+    let rate = operations as f64 / time.as_secs_f64();
+    Measured { rate, operations, ..Measured::default() }
 }
 
-fn threads(system: &dyn System, shared: bool, time: Duration) -> io::Result<Measured> {
+fn threads(probe: &Probe, shared: bool, time: Duration) -> io::Result<Measured> {
+    let system = probe.system;
     system.make_dir(DIR)?;
     let blocks = FULL_BLOCKS / THREADS;
     let mut files = Vec::new();
@@ -114,6 +152,12 @@ fn threads(system: &dyn System, shared: bool, time: Duration) -> io::Result<Meas
         file.sync()?;
         files.push(file);
     }
+    probe.count(|| overwrite_together(&files, time))
+}
+
+/// Each file's thread overwrites its own part of it and syncs.
+fn overwrite_together(files: &[Box<dyn Handle>], time: Duration) -> io::Result<Measured> {
+    let blocks = FULL_BLOCKS / THREADS;
     let start = Instant::now();
     let work = |thread: u64, file: &dyn Handle| -> io::Result<u64> {
         let mut n = 0;
@@ -127,15 +171,14 @@ fn threads(system: &dyn System, shared: bool, time: Duration) -> io::Result<Meas
     };
     let operations = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..THREADS)
-            .zip(&files)
+            .zip(files)
             .map(|(thread, file)| scope.spawn(move || work(thread, file.as_ref())))
             .collect();
-        let done = workers
-            .into_iter()
-            .map(|w| w.join().unwrap_or_else(|_| Err(io::Error::other("a worker panicked"))));
+        let panicked = |_| Err(io::Error::other("a worker panicked"));
+        let done = workers.into_iter().map(|w| w.join().unwrap_or_else(panicked));
         done.sum::<io::Result<u64>>()
     })?;
-    Ok(Measured { nanos: Vec::new(), rate: per_second(operations, start.elapsed()), operations })
+    Ok(rate(operations, start.elapsed()))
 }
 
 fn write_file(system: &dyn System, path: &str, bytes: u64) -> io::Result<()> {
@@ -147,7 +190,8 @@ fn write_file(system: &dyn System, path: &str, bytes: u64) -> io::Result<()> {
     file.sync()
 }
 
-fn warm_reads(system: &dyn System, time: Duration) -> io::Result<Measured> {
+fn warm_reads(probe: &Probe, time: Duration) -> io::Result<Measured> {
+    let system = probe.system;
     system.make_dir(DIR)?;
     let path = format!("{DIR}/warm");
     write_file(system, &path, WARM_BYTES)?;
@@ -156,6 +200,11 @@ fn warm_reads(system: &dyn System, time: Duration) -> io::Result<Measured> {
     for at in (0..WARM_BYTES).step_by(BLOCK) {
         file.read_at(at, &mut block)?;
     }
+    probe.count(|| random_reads(file.as_ref(), time))
+}
+
+fn random_reads(file: &dyn Handle, time: Duration) -> io::Result<Measured> {
+    let mut block = [0; BLOCK];
     let (mut operations, mut random) = (0, 1u64);
     let start = Instant::now();
     while start.elapsed() < time {
@@ -167,55 +216,53 @@ fn warm_reads(system: &dyn System, time: Duration) -> io::Result<Measured> {
         }
         operations += READ_BATCH;
     }
-    Ok(Measured { nanos: Vec::new(), rate: per_second(operations, start.elapsed()), operations })
+    Ok(rate(operations, start.elapsed()))
 }
 
 fn stream(bytes: u64, time: Duration) -> Measured {
-    let rate = per_second(bytes, time);
-    Measured { nanos: Vec::new(), rate, operations: bytes / CHUNK as u64 }
+    rate(bytes / CHUNK as u64, time)
 }
 
-fn stream_write(system: &dyn System, bytes: u64) -> io::Result<Measured> {
-    system.make_dir(DIR)?;
-    let start = Instant::now();
-    write_file(system, &format!("{DIR}/stream"), bytes)?;
-    Ok(stream(bytes, start.elapsed()))
+fn stream_write(probe: &Probe, bytes: u64) -> io::Result<Measured> {
+    probe.system.make_dir(DIR)?;
+    probe.count(|| {
+        let start = Instant::now();
+        write_file(probe.system, &format!("{DIR}/stream"), bytes)?;
+        Ok(stream(bytes, start.elapsed()))
+    })
 }
 
-fn stream_read(system: &dyn System, bytes: u64) -> Result<Measured> {
-    let what = || failed("stream-read");
+fn stream_read(probe: &Probe, bytes: u64) -> io::Result<Measured> {
+    let system = probe.system;
     let path = format!("{DIR}/stream");
-    system.make_dir(DIR).map_err(what())?;
-    write_file(system, &path, bytes).map_err(what())?;
-    system.settle()?;
-    system.forget(&path)?;
-    let mut chunk = vec![0; CHUNK];
-    let start = Instant::now();
-    let file = system.open(&path, Mode::Open).map_err(what())?;
-    for at in (0..bytes).step_by(CHUNK) {
-        file.read_at(at, &mut chunk).map_err(what())?;
-    }
-    Ok(stream(bytes, start.elapsed()))
+    system.make_dir(DIR)?;
+    write_file(system, &path, bytes)?;
+    system.settle().and_then(|()| system.forget(&path)).map_err(io_error)?;
+    probe.count(|| {
+        let mut chunk = vec![0; CHUNK];
+        let start = Instant::now();
+        let file = system.open(&path, Mode::Open)?;
+        for at in (0..bytes).step_by(CHUNK) {
+            file.read_at(at, &mut chunk)?;
+        }
+        Ok(stream(bytes, start.elapsed()))
+    })
 }
 
 /// The stream is a process of its own where one can reach the file system, else a thread.
-fn beside(system: &dyn System, operation: Operation, amount: &Amount) -> Result<Measured> {
-    let files = Files::prepare(system, DIR).map_err(failed("small-beside"))?;
-    let measured = match system.directory() {
-        Some(dir) => {
-            let stream = Stream::start(&dir.join(DIR).join("stream"), amount.stream_bytes)?;
-            std::thread::sleep(STREAM_LEAD);
-            let measured = timed(amount.time, |n| operation(&files, n));
-            stream.stop()?;
-            measured
-        }
-        None => {
-            let path = format!("{DIR}/stream");
-            let file = system.open(&path, Mode::Create).map_err(failed("small-beside"))?;
-            beside_thread(file.as_ref(), amount, || timed(amount.time, |n| operation(&files, n)))
-        }
-    };
-    measured.map_err(failed("small-beside"))
+fn beside(probe: &Probe, operation: Operation, amount: &Amount) -> io::Result<Measured> {
+    let files = Files::prepare(probe.system, DIR)?;
+    let work = || probe.count(|| timed(amount.time, |n| operation(&files, n)));
+    if let Some(dir) = probe.system.directory() {
+        let path = dir.join(DIR).join("stream");
+        let stream = Stream::start(&path, amount.stream_bytes).map_err(io_error)?;
+        std::thread::sleep(STREAM_LEAD);
+        let measured = work();
+        stream.stop().map_err(io_error)?;
+        return measured;
+    }
+    let file = probe.system.open(&format!("{DIR}/stream"), Mode::Create)?;
+    beside_thread(file.as_ref(), amount, work)
 }
 
 fn beside_thread(

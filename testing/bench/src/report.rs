@@ -193,9 +193,13 @@ impl Report {
     }
 
     fn print_counts(&self) {
-        println!("\nPer operation (per MiB of a stream), preparation and background included: at");
-        println!("SiftFS's backend, writes, flushes and KiB that a caller waited for; and at the");
-        println!("whole disk, whoever used it meanwhile.\n");
+        println!(
+            "\nPer operation (per MiB of a stream) writes, flushes and KiB: at SiftFS's backend,"
+        );
+        println!(
+            "those that a caller waited for and the background's; and at the whole disk, whoever"
+        );
+        println!("used it meanwhile.\n");
         println!(
             "{:42} {:>19} {:>19} {:>19} {:>19}",
             "", "SiftFS, FUSE", "background", "its disk", "ext4's disk"

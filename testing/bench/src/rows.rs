@@ -10,7 +10,7 @@ pub enum Metric {
     Latency,
     /// Operations of all threads together in a second; more is better.
     Operations,
-    /// Bytes in a second; more is better.
+    /// MiB in a second; more is better.
     Bytes,
 }
 

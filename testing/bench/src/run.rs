@@ -1,6 +1,6 @@
 //! The whole measurement: every row on every system, in turns, several rounds.
 
-use crate::cell::{Amount, Measured, clear, measure, measure_floor};
+use crate::cell::{Amount, Measured, Probe, clear, measure, measure_floor};
 use crate::counts::{Backend, Disk, DiskIo};
 use crate::embedded::Embedded;
 use crate::rows::{Metric, Row};
@@ -116,20 +116,12 @@ impl Systems {
     /// One operation's writes and their size on SiftFS, in whole blocks.
     fn calibrate(&self, row: &Row, archive: &Archive) -> Result<(u64, usize)> {
         let amount = Amount { time: CALIBRATION, stream_bytes: 0 };
-        let mut shape = (1, BLOCK);
-        for (name, system) in &self.named {
-            if *name != FUSE {
-                continue;
-            }
-            let before = system.backend()?;
-            let measured = measure(row, system.as_ref(), &amount, archive)?;
-            let after = system.backend()?;
-            clear(system.as_ref())?;
-            if let (Some(before), Some(after), Some(measured)) = (before, after, measured) {
-                shape = floor_shape(&after.since(&before), measured.operations);
-            }
-        }
-        Ok(shape)
+        let fuse = self.named.iter().find(|(name, _)| *name == FUSE);
+        let Some((_, system)) = fuse else { return Ok((1, BLOCK)) };
+        let probe = Probe { system: system.as_ref(), disk: &self.disk };
+        let measured = measure(row, &probe, &amount, archive)?.unwrap_or_default();
+        clear(probe.system)?;
+        Ok(floor_shape(&measured.backend.unwrap_or_default(), measured.operations))
     }
 
     /// Each system once, beginning with another one in each round.
@@ -144,27 +136,19 @@ impl Systems {
         let turns = self.named.len() + 1;
         for turn in 0..turns {
             place.go_on()?;
-            let turn = (turn + round) % turns;
-            let Some((name, system)) = self.named.get(turn) else {
+            let Some((name, system)) = self.named.get((turn + round) % turns) else {
                 if let Some(shape) = outcome.floor {
-                    let before = self.disk.read();
-                    let measured = measure_floor(&mut self.floor, shape, plan.amount.time)?;
-                    let disk = difference(before, self.disk.read());
-                    outcome.add(FLOOR, measured, None, disk);
+                    let (floor, time) = (&mut self.floor, plan.amount.time);
+                    outcome.add(FLOOR, measure_floor(floor, shape, &self.disk, time)?);
                 }
                 continue;
             };
-            system.settle()?;
-            let before = (system.backend()?, self.disk.read());
-            let measured = measure(outcome.row, system.as_ref(), &plan.amount, archive)?;
-            let Some(measured) = measured else { continue };
-            let after = (system.backend()?, self.disk.read());
-            clear(system.as_ref())?;
-            let backend = match (before.0, after.0) {
-                (Some(before), Some(after)) => Some(after.since(&before)),
-                _ => None,
-            };
-            outcome.add(name, measured, backend, difference(before.1, after.1));
+            let probe = Probe { system: system.as_ref(), disk: &self.disk };
+            probe.system.settle()?;
+            if let Some(measured) = measure(outcome.row, &probe, &plan.amount, archive)? {
+                clear(probe.system)?;
+                outcome.add(name, measured);
+            }
         }
         Ok(())
     }
@@ -177,23 +161,13 @@ fn floor_shape(io: &Backend, operations: u64) -> (u64, usize) {
     (writes, bytes.div_ceil(BLOCK).max(1) * BLOCK)
 }
 
-fn difference(before: Option<DiskIo>, after: Option<DiskIo>) -> Option<DiskIo> {
-    Some(after?.since(&before?))
-}
-
 impl Outcome<'_> {
     /// The column of a system.
     pub fn column(&self, system: &str) -> Option<&Column> {
         self.columns.iter().find(|c| c.system == system)
     }
 
-    fn add(
-        &mut self,
-        system: &'static str,
-        measured: Measured,
-        backend: Option<Backend>,
-        disk: Option<DiskIo>,
-    ) {
+    fn add(&mut self, system: &'static str, measured: Measured) {
         let at = self.columns.iter().position(|c| c.system == system).unwrap_or_else(|| {
             self.columns.push(Column { system, ..Column::default() });
             self.columns.len() - 1
@@ -201,14 +175,13 @@ impl Outcome<'_> {
         let column = &mut self.columns[at];
         let samples: Vec<f64> = match self.row.metric {
             Metric::Latency => measured.nanos.iter().map(|n| *n as f64 / 1e3).collect(),
-            Metric::Operations => vec![measured.rate],
-            Metric::Bytes => vec![measured.rate / f64::from(1 << 20)],
+            Metric::Operations | Metric::Bytes => vec![measured.rate],
         };
         column.rounds.push(crate::stats::Summary::of(samples.iter().copied()).median);
         column.samples.extend(samples);
         column.operations += measured.operations;
-        column.backend = backend.map(|b| b.plus(&column.backend.unwrap_or_default()));
-        column.disk = disk.map(|d| d.plus(&column.disk.unwrap_or_default()));
+        column.backend = measured.backend.map(|b| b.plus(&column.backend.unwrap_or_default()));
+        column.disk = measured.disk.map(|d| d.plus(&column.disk.unwrap_or_default()));
     }
 }
 

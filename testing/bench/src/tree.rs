@@ -38,7 +38,7 @@ impl Archive {
         run("tar", &["-xf", arg(&self.0)?, "-C", arg(dir)?])?;
         let operations = (DIRECTORIES * FILES_EACH) as u64;
         let rate = operations as f64 / start.elapsed().as_secs_f64();
-        Ok(Measured { nanos: Vec::new(), rate, operations })
+        Ok(Measured { rate, operations, ..Measured::default() })
     }
 }
 
