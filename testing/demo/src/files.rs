@@ -1,6 +1,6 @@
 //! Small files: made, copied in, and compared by checksum.
 
-use crate::database::Job;
+use siftfs_rig::database::Job;
 use siftfs_rig::place::{Failed, Place, Result, bar, failed};
 use std::collections::BTreeMap;
 use std::fs::{self, File};

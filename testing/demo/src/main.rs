@@ -2,13 +2,12 @@
 //! and everything that is claimed about it checked.
 
 mod bench;
-mod database;
 mod files;
 mod report;
 
-use database::{Acknowledged, Job};
 use files::Tree;
 use report::Table;
+use siftfs_rig::database::{self, Acknowledged, Job};
 use siftfs_rig::place::{Failed, Place, Result, step};
 use siftfs_rig::volume::{Io, Volume};
 use std::process::ExitCode;
@@ -49,13 +48,13 @@ fn run() -> Result<()> {
     let recovery = Instant::now();
     volume.mount()?;
     println!("  mounted again, recovery included, in {:.0?}", recovery.elapsed());
-    step("checking every acknowledged transaction", || database::verify(&volume, &acks))?;
+    step("checking every acknowledged transaction", || database::verify(&volume.dir, &acks))?;
     step("checking every fsynced file", || {
         source.verify_copies(&volume.dir, |i| i < copied && i % FSYNC_EVERY == 0)
     })?;
 
     second_half(&place, &volume, &source, &mut acks)?;
-    step("checking every acknowledged transaction", || database::verify(&volume, &acks))?;
+    step("checking every acknowledged transaction", || database::verify(&volume.dir, &acks))?;
     step("checking every copied file", || source.verify_copies(&volume.dir, |_| true))?;
     let mut table = bench::compare(&place, &volume)?;
 
@@ -81,8 +80,8 @@ fn first_half(
     acks: &mut Acknowledged,
     copied: &mut usize,
 ) -> Result<Io> {
-    database::create(volume)?;
-    let job = Job::start(place, volume, acks)?;
+    database::create(&volume.dir)?;
+    let job = Job::start(&volume.dir, &place.path("acknowledged"), acks, "")?;
     *copied = source.copy(place, &volume.dir, 0..FILES / 2, FSYNC_EVERY, BEFORE_CRASH, &job)?;
     job.run_for(place, BEFORE_CRASH)?;
     let io = volume.io()?;
@@ -103,7 +102,7 @@ fn second_half(
     source: &Tree,
     acks: &mut Acknowledged,
 ) -> Result<()> {
-    let job = Job::start(place, volume, acks)?;
+    let job = Job::start(&volume.dir, &place.path("acknowledged"), acks, "")?;
     source.copy(place, &volume.dir, 0..FILES, FSYNC_EVERY, Duration::from_secs(60), &job)?;
     job.run_for(place, AFTER_CRASH)?;
     acks.add(job.stop());
