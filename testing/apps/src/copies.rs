@@ -36,26 +36,27 @@ impl Copies {
     /// Makes trees, one after the other, until work ends; each is synced, and old ones removed.
     pub fn work(&self, at: &Site, make: impl Fn(&Path) -> Result<()>) -> Result<()> {
         while !at.stopped() {
-            let n = self.state(|s| {
-                s.next += 1;
-                s.next
-            });
-            if let Err(e) = make(&path(at, n)).and_then(|()| at.sync()) {
+            if let Err(e) = self.work_once(at, &make) {
                 return if at.stopped() { Ok(()) } else { Err(e) };
-            }
-            let old = self.state(|s| {
-                s.acknowledged.push(n);
-                s.total += 1;
-                (s.acknowledged.len() > KEPT).then(|| s.acknowledged.remove(0))
-            });
-            if let Some(old) = old
-                && let Err(e) = remove(&path(at, old))
-                && !at.stopped()
-            {
-                return Err(e);
             }
         }
         Ok(())
+    }
+
+    /// Makes one tree and syncs it; removes an old one.
+    pub fn work_once(&self, at: &Site, make: &impl Fn(&Path) -> Result<()>) -> Result<()> {
+        let n = self.state(|s| {
+            s.next += 1;
+            s.next
+        });
+        make(&path(at, n))?;
+        at.sync()?;
+        let old = self.state(|s| {
+            s.acknowledged.push(n);
+            s.total += 1;
+            (s.acknowledged.len() > KEPT).then(|| s.acknowledged.remove(0))
+        });
+        old.map_or(Ok(()), |old| remove(&path(at, old)))
     }
 
     /// Has every acknowledged tree checked. What was under way is removed, and made again to be

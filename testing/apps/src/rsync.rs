@@ -22,8 +22,9 @@ fn rsync(at: &Site, more: &[&str], to: &Path) -> Result<String> {
     at.run("rsync", guarded("rsync", &args))
 }
 
+/// With `--delete`, which takes away the temporary files of an rsync that was killed.
 fn copy(at: &Site, to: &Path) -> Result<()> {
-    rsync(at, &[], to).map(drop)
+    rsync(at, &["--delete"], to).map(drop)
 }
 
 fn compare(at: &Site, to: &Path) -> Result<()> {

@@ -75,9 +75,10 @@ fn steps(
 ) -> Result<()> {
     let scratch = place.path(&format!("{}.scratch", app.name()));
     std::fs::create_dir(&scratch).map_err(failed(scratch.display()))?;
+    let start = Instant::now();
     let mut step = |name| {
         outcome.step = name;
-        println!("  {name}");
+        println!("  {:5.1} s  {name}", start.elapsed().as_secs_f64());
         place.go_on()
     };
     step("preparing")?;
