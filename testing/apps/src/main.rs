@@ -35,10 +35,13 @@ struct Args {
     /// Only these, with commas between.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Seconds that each works before the crash.
+    /// Seconds that each works before a crash.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     before: u64,
-    /// Seconds that each works after it.
+    /// Crashes of each, one after the other.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    crashes: u32,
+    /// Seconds that each works after the last crash.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     after: u64,
     /// Directory for the volumes [default: $TMPDIR, or /var/tmp].

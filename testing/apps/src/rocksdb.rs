@@ -5,16 +5,13 @@ use crate::program::{Output, guarded};
 use crate::work::{App, Site};
 use siftfs_rig::place::{Failed, Result, arg};
 use std::io::{BufRead, BufReader};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-/// One database before the crash, one after; each with what it reported finished.
-const PHASES: usize = 2;
-
-/// The application.
+/// The application: each time it works in a new database, of which it knows what was reported
+/// finished.
 #[derive(Default)]
 pub struct RocksDb {
-    phase: AtomicUsize,
-    acks: [AtomicU64; PHASES],
+    acks: Mutex<Vec<u64>>,
 }
 
 fn database(at: &Site, name: &str) -> Result<String> {
@@ -35,6 +32,10 @@ pub fn counted(text: &str) -> Option<u64> {
 }
 
 impl RocksDb {
+    fn acks<T>(&self, work: impl FnOnce(&mut Vec<u64>) -> T) -> T {
+        work(&mut self.acks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn bench(
         at: &Site,
         benchmarks: &str,
@@ -74,7 +75,10 @@ impl App for RocksDb {
     }
 
     fn work(&self, at: &Site) -> Result<()> {
-        let phase = self.phase.fetch_add(1, Ordering::Relaxed).min(PHASES - 1);
+        let phase = self.acks(|a| {
+            a.push(0);
+            a.len() - 1
+        });
         // A small memtable, so that tables are written, compacted and removed all the time.
         let more = [
             "--sync=1",
@@ -96,7 +100,7 @@ impl App for RocksDb {
             if let Some(n) = finished(&line)
                 && at.alive()
             {
-                self.acks[phase].store(n, Ordering::Relaxed);
+                self.acks(|a| a[phase] = n);
             }
             last = line;
             if at.stopped() {
@@ -108,16 +112,14 @@ impl App for RocksDb {
 
     fn check(&mut self, at: &Site) -> Result<()> {
         Self::verify(at, &database(at, "first")?, 0)?;
-        for phase in 0..self.phase.load(Ordering::Relaxed).min(PHASES) {
-            let acknowledged = self.acks[phase].load(Ordering::Relaxed);
+        for (phase, acknowledged) in self.acks(|a| a.clone()).into_iter().enumerate() {
             Self::verify(at, &database(at, &format!("phase-{phase}"))?, acknowledged)?;
         }
         Ok(())
     }
 
     fn acknowledged(&self) -> String {
-        let total: u64 = self.acks.iter().map(|a| a.load(Ordering::Relaxed)).sum();
-        format!("{total} writes")
+        format!("{} writes", self.acks(|a| a.iter().sum::<u64>()))
     }
 }
 

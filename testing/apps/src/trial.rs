@@ -17,9 +17,11 @@ const END: Duration = Duration::from_secs(30);
 /// How long.
 #[derive(Clone, Copy)]
 pub struct Times {
-    /// Work before the crash.
+    /// Work before each crash.
     pub before: Duration,
-    /// Work after it.
+    /// Crashes, each with its recovery and check.
+    pub crashes: u32,
+    /// Work after the last one.
     pub after: Duration,
 }
 
@@ -27,7 +29,7 @@ pub struct Times {
 pub struct Outcome {
     /// The application.
     pub name: &'static str,
-    /// Acknowledged before the crash, in words.
+    /// Acknowledged before the last crash, in words.
     pub first: String,
     /// Acknowledged in all.
     pub all: String,
@@ -84,14 +86,17 @@ fn steps(
     step("preparing")?;
     volume.mount()?;
     app.prepare(&Site::mounted(volume, &scratch))?;
-    step("working, killing the daemon in the middle")?;
-    work(place, app, &Site::mounted(volume, &scratch), times.before, Some(volume))?;
-    let first = app.acknowledged();
-    println!("    acknowledged: {first}");
-    step("recovering")?;
-    volume.mount()?;
-    step("checking what was recovered")?;
-    app.check(&Site::mounted(volume, &scratch))?;
+    let mut first = String::new();
+    for _ in 0..times.crashes {
+        step("working, killing the daemon in the middle")?;
+        work(place, app, &Site::mounted(volume, &scratch), times.before, Some(volume))?;
+        first = app.acknowledged();
+        println!("          acknowledged: {first}");
+        step("recovering")?;
+        volume.mount()?;
+        step("checking what was recovered")?;
+        app.check(&Site::mounted(volume, &scratch))?;
+    }
     step("working on")?;
     work(place, app, &Site::mounted(volume, &scratch), times.after, None)?;
     step("checking")?;
