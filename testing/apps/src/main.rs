@@ -87,8 +87,11 @@ fn run(args: &Args) -> Result<bool> {
     let root = place.path("");
     std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o755))
         .map_err(failed(root.display()))?;
-    let times =
-        Times { before: Duration::from_secs(args.before), after: Duration::from_secs(args.after) };
+    let times = Times {
+        before: Duration::from_secs(args.before),
+        crashes: args.crashes,
+        after: Duration::from_secs(args.after),
+    };
     let mut outcomes = Vec::new();
     for (name, make) in APPS {
         if args.only.is_empty() || args.only.iter().any(|n| n == name) {
