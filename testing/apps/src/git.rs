@@ -180,3 +180,7 @@ impl App for Git {
         format!("{} commits, {} clones", self.commits(|c| c.total), self.clones.total())
     }
 }
+
+#[cfg(test)]
+#[path = "git_tests.rs"]
+mod tests;

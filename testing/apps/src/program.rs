@@ -154,3 +154,7 @@ pub enum Output {
     /// Standard error to a pipe.
     ErrorPiped,
 }
+
+#[cfg(test)]
+#[path = "program_tests.rs"]
+mod tests;

@@ -163,3 +163,7 @@ fn tidy(volume: &Volume, bad: bool, keep: Option<&Path>) -> Result<()> {
     }
     std::fs::remove_file(&volume.image).map_err(failed(volume.image.display()))
 }
+
+#[cfg(test)]
+#[path = "trial_tests.rs"]
+mod tests;
