@@ -45,11 +45,7 @@ impl App for Rsync {
     }
 
     fn prepare(&mut self, at: &Site) -> Result<()> {
-        let acls = source::acls(&at.dir)?;
-        if let Err(said) = &acls {
-            println!("    without ACLs, which the mount refuses: {said}");
-        }
-        source::generate(&at.scratch.join("source"), acls.is_ok())?;
+        source::generate(&at.scratch.join("source"))?;
         at.sync()
     }
 

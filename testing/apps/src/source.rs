@@ -1,7 +1,7 @@
 //! A tree with everything that a copying program may have to keep.
 
 use rustix::fs::{CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
-use siftfs_rig::place::{Failed, Result, arg, failed, output};
+use siftfs_rig::place::{Result, arg, failed};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -10,8 +10,8 @@ const DIRECTORIES: usize = 12;
 const FILES: usize = 30;
 
 /// Makes the tree: sizes from nothing to a megabyte, holes, hard and symbolic links, a fifo, modes,
-/// owners, times to the nanosecond, user attributes, and ACLs if wished.
-pub fn generate(root: &Path, acls: bool) -> Result<()> {
+/// owners, times to the nanosecond, user attributes, access and default ACLs.
+pub fn generate(root: &Path) -> Result<()> {
     for d in 0..DIRECTORIES {
         let dir = root.join(format!("dir-{d}"));
         fs::create_dir_all(&dir).map_err(failed(dir.display()))?;
@@ -19,10 +19,9 @@ pub fn generate(root: &Path, acls: bool) -> Result<()> {
             file(&dir.join(format!("file {f}")), d * FILES + f)?;
         }
         special(&dir, d).map_err(failed(dir.display()))?;
-        if acls {
-            acl(&["-m", "u:1234:rw,g:4321:r"], &dir.join("file 1"))?;
-            acl(&["-d", "-m", "u:1234:rwx"], &dir)?;
-        }
+        // Last: the directory's default ACL would be inherited by what is made after it.
+        acl(&["-m", "u:1234:rw,g:4321:r"], &dir.join("file 1"))?;
+        acl(&["-d", "-m", "u:1234:rwx"], &dir)?;
     }
     Ok(())
 }
@@ -65,20 +64,4 @@ fn acl(options: &[&str], path: &Path) -> Result<()> {
     let mut args = options.to_vec();
     args.push(arg(path)?);
     siftfs_rig::place::run("setfacl", &args).map(drop)
-}
-
-/// Whether a mount takes ACLs, and what is said if not.
-pub fn acls(dir: &Path) -> Result<std::result::Result<(), String>> {
-    let probe = dir.join("acl probe");
-    File::create(&probe).map_err(failed(probe.display()))?;
-    let out = output("setfacl", &["-m", "u:1234:r", arg(&probe)?])?;
-    fs::remove_file(&probe).map_err(failed(probe.display()))?;
-    let said = String::from_utf8_lossy(&out.stderr).trim().to_string();
-    if out.status.success() {
-        return Ok(Ok(()));
-    }
-    if said.contains("not supported") {
-        return Ok(Err(said));
-    }
-    Err(Failed(format!("setfacl: {said}")))
 }

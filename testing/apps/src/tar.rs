@@ -41,11 +41,7 @@ impl App for Tar {
 
     fn prepare(&mut self, at: &Site) -> Result<()> {
         let root = at.scratch.join("source");
-        let acls = source::acls(&at.dir)?;
-        if let Err(said) = &acls {
-            println!("    without ACLs, which the mount refuses: {said}");
-        }
-        source::generate(&root, acls.is_ok())?;
+        source::generate(&root)?;
         let options = ["--create", "--format=posix", "--sparse", "--xattrs", "--acls"];
         let archive = archive(at);
         run("tar", &[&options[..], &["-f", arg(&archive)?, "-C", arg(&root)?, "."]].concat())?;
