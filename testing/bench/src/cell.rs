@@ -100,7 +100,7 @@ pub fn clear(system: &dyn System) -> Result<()> {
     system.settle()
 }
 
-/// The floor's cell: `writes` direct writes of `bytes` as one operation.
+/// The floor's cell: `writes` direct writes of `bytes` together as one operation.
 pub fn measure_floor(
     floor: &mut Floor,
     (writes, bytes): (u64, usize),

@@ -27,7 +27,7 @@ pub struct Entry {
     pub unit: &'static str,
     /// By system.
     pub systems: BTreeMap<&'static str, Numbers>,
-    /// Writes per operation and bytes per write of the floor.
+    /// Writes per operation of the floor, and their bytes together.
     pub floor: Option<(u64, usize)>,
     /// SiftFS through FUSE to ext4, over the rounds.
     pub ratio: Option<Summary>,
@@ -171,7 +171,7 @@ impl Report {
                 e.what,
                 spread(e.systems.get(EMBEDDED)),
                 e.embedded_ratio.map_or_else(dash, |r| format!("{:.2}", r.median)),
-                e.floor.map_or_else(dash, |(n, bytes)| format!("{n} x {} KiB", bytes >> 10)),
+                e.floor.map_or_else(dash, |(n, bytes)| format!("{n}, {} KiB", bytes >> 10)),
                 median(e.systems.get(FLOOR)),
                 e.floor_ratio.map_or_else(dash, |r| format!("{:.2}", r.median)),
                 e.floor_target.map_or_else(dash, |t| format!("{t:.2}")),

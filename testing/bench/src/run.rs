@@ -57,7 +57,7 @@ pub struct Column {
 pub struct Outcome<'r> {
     /// The row.
     pub row: &'r Row,
-    /// Its floor: writes per operation, and bytes of each.
+    /// Its floor: writes per operation, and their bytes together.
     pub floor: Option<(u64, usize)>,
     /// One per system on which the row exists.
     pub columns: Vec<Column>,
@@ -154,11 +154,11 @@ impl Systems {
     }
 }
 
+/// Writes of one operation, and their bytes together in whole blocks.
 fn floor_shape(io: &Backend, operations: u64) -> (u64, usize) {
-    let each = |n: u64, of: u64| (n + of / 2) / of.max(1);
-    let writes = each(io.writes, operations).max(1);
-    let bytes = usize::try_from(each(io.write_bytes, io.writes)).unwrap_or(BLOCK);
-    (writes, bytes.div_ceil(BLOCK).max(1) * BLOCK)
+    let each = |n: u64| (n + operations / 2) / operations.max(1);
+    let bytes = usize::try_from(each(io.write_bytes)).unwrap_or(BLOCK);
+    (each(io.writes).max(1), bytes.next_multiple_of(BLOCK).max(BLOCK))
 }
 
 impl Outcome<'_> {

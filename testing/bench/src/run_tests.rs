@@ -6,7 +6,7 @@ fn the_floor_is_what_one_operation_stages() {
     let io = |writes, write_bytes| Backend { writes, write_bytes, ..Backend::default() };
     assert_eq!(floor_shape(&io(100, 100 * 8192), 100), (1, 8192));
     assert_eq!(floor_shape(&io(104, 104 * 4096), 100), (1, 4096), "a push of another file");
-    assert_eq!(floor_shape(&io(200, 200 * 5000), 100), (2, 8192), "whole blocks");
+    assert_eq!(floor_shape(&io(200, 200 * 5900), 100), (2, 12288), "whole blocks");
     assert_eq!(floor_shape(&io(0, 0), 100), (1, 4096), "never nothing");
 }
 

@@ -185,16 +185,20 @@ impl Floor {
         Ok(Self { file, buffer, aligned, next: 0 })
     }
 
-    /// `writes` writes of `bytes` each (rounded up to blocks, 256 KiB at most), one after the other.
+    /// `writes` writes of `bytes` in all (in whole blocks, as even as can be, 256 KiB each at most),
+    /// one after the other.
     pub fn write(&mut self, writes: u64, bytes: usize) -> io::Result<()> {
-        let blocks = bytes.div_ceil(BLOCK).clamp(1, 64);
-        for _ in 0..writes {
-            if self.next + blocks as u64 > FLOOR_BLOCKS {
+        let blocks = bytes.div_ceil(BLOCK) as u64;
+        for n in 0..writes {
+            let more = u64::from(n < blocks % writes);
+            let blocks = (blocks / writes + more).clamp(1, 64);
+            if self.next + blocks > FLOOR_BLOCKS {
                 self.next = 0;
             }
-            let data = &self.buffer[self.aligned..self.aligned + blocks * BLOCK];
+            let bytes = usize::try_from(blocks).unwrap_or(1) * BLOCK;
+            let data = &self.buffer[self.aligned..self.aligned + bytes];
             self.file.write_all_at(data, self.next * BLOCK as u64)?;
-            self.next += blocks as u64;
+            self.next += blocks;
         }
         Ok(())
     }
