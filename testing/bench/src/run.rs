@@ -158,7 +158,9 @@ impl Systems {
 fn floor_shape(io: &Backend, operations: u64) -> (u64, usize) {
     let each = |n: u64| (n + operations / 2) / operations.max(1);
     let bytes = usize::try_from(each(io.write_bytes)).unwrap_or(BLOCK);
-    (each(io.writes).max(1), bytes.next_multiple_of(BLOCK).max(BLOCK))
+    // To the nearest: SiftFS stages whole blocks, and a write of the background is no operation's.
+    let blocks = (bytes + BLOCK / 2) / BLOCK;
+    (each(io.writes).max(1), blocks.max(1) * BLOCK)
 }
 
 impl Outcome<'_> {
