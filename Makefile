@@ -2,7 +2,11 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 
-.PHONY: all run test test-long check-env lint build install clean
+# Options for siftfs-bench and siftfs-apps, such as BENCH="--rounds 3" or APPS="--only git".
+BENCH ?=
+APPS ?=
+
+.PHONY: all run test test-long test-apps bench check-env lint build install clean
 
 all: build
 
@@ -22,6 +26,18 @@ test: check-env lint
 # The same with many more generated sequences and power cuts.
 test-long: check-env
 	SIFTFS_LONG=1 $(CARGO) test --release --workspace --locked
+
+# Real, unmodified software, with a crash in the middle of its work.
+test-apps:
+	scripts/install-deps.sh apps
+	scripts/check-environment.sh
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-apps
+	$(CARGO) run --release --locked --quiet -p siftfs-apps -- $(APPS)
+
+# Beside ext4 on the same disk. Numbers and a picture go to target/bench.
+bench: check-env
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-bench
+	$(CARGO) run --release --locked --quiet -p siftfs-bench -- $(BENCH)
 
 check-env:
 	scripts/install-deps.sh

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Installs the system programs that are missing, with apt. Does nothing when all are there.
+# With the argument "apps" also the software that `make test-apps` runs.
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 
@@ -17,6 +18,19 @@ need mount mount
 need findmnt util-linux
 need setpriv util-linux
 need cc gcc
+need unshare util-linux
+need tar tar
+if [ "${1:-}" = apps ]; then
+    ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
+    ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1 || missing="$missing postgresql"
+    need db_bench rocksdb-tools
+    need ldb rocksdb-tools
+    need redis-server redis-server
+    need redis-check-aof redis-tools
+    need git git
+    need rsync rsync
+    need setfacl acl
+fi
 
 [ -z "$missing" ] && exit 0
 packages=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
@@ -26,6 +40,14 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
 fi
 echo "installing: $packages"
 export DEBIAN_FRONTEND=noninteractive
+# Debian's packages start the servers they bring, unless this file says no; none is needed here.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+fi
 # shellcheck disable=SC2086 # a list of words
 apt-get install -y -q --no-install-recommends $packages || {
     apt-get update -q

@@ -1,12 +1,12 @@
 //! fsync latencies on SiftFS and on the kernel's ext4, in turns.
 
-use crate::place::{Failed, Place, Result, arg, failed, run, step};
 use crate::report::{Row, Table};
-use crate::volume::Volume;
+use siftfs_rig::place::{Place, Result, failed, step};
+use siftfs_rig::volume::Volume;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 3;
@@ -34,7 +34,7 @@ const WORKLOADS: [(&str, Work); 3] = [
 
 /// Measures both and fills the first part of the table.
 pub fn compare(place: &Place, volume: &Volume) -> Result<Table> {
-    let (ext4, name) = ext4_directory(place)?;
+    let (ext4, name) = siftfs_rig::ext4::directory(place, 1 << 30)?;
     let mut table = Table::new(name);
     for (what, work) in WORKLOADS {
         let row = step(&format!("measuring: {what}"), || {
@@ -99,29 +99,4 @@ fn round(dir: &Path, from: u64, work: Work) -> io::Result<Vec<Duration>> {
         }
     }
     Ok(times)
-}
-
-/// A directory on the kernel's ext4: where we are if that is ext4, else in a loop image.
-fn ext4_directory(place: &Place) -> Result<(PathBuf, &'static str)> {
-    let here = place.path("ext4");
-    let parent = here.parent().unwrap_or(&here);
-    let kind = run("stat", &["-f", "-c", "%T", arg(parent)?])?;
-    if kind.trim() == "ext2/ext3" && is_ext4(parent)? {
-        return Ok((here, "ext4 (this disk's own)"));
-    }
-    let image = place.path("ext4.image");
-    let file = File::create(&image).map_err(failed("ext4 image"))?;
-    file.set_len(1 << 30).map_err(failed("ext4 image"))?;
-    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 1 << 30)
-        .map_err(|e| Failed(format!("ext4 image: {e}")))?;
-    let image = arg(&image)?;
-    run("mke2fs", &["-q", "-F", "-t", "ext4", "-E", "lazy_itable_init=0", image])?;
-    let dir = place.mount_point("ext4-loop")?;
-    run("mount", &["-o", "loop", image, arg(&dir)?])?;
-    Ok((dir.join("bench"), "ext4 (loop image)"))
-}
-
-/// statfs cannot tell ext2, ext3 and ext4 apart; the mount table can.
-fn is_ext4(dir: &Path) -> Result<bool> {
-    Ok(run("findmnt", &["-n", "-o", "FSTYPE", "-T", arg(dir)?])?.trim() == "ext4")
 }

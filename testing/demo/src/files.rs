@@ -1,7 +1,7 @@
 //! Small files: made, copied in, and compared by checksum.
 
-use crate::database::Job;
-use crate::place::{Failed, Place, Result, bar, failed};
+use siftfs_rig::database::Job;
+use siftfs_rig::place::{Failed, Place, Result, bar, failed};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;

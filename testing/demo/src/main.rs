@@ -2,21 +2,20 @@
 //! and everything that is claimed about it checked.
 
 mod bench;
-mod database;
 mod files;
-mod place;
 mod report;
-mod volume;
 
-use database::{Acknowledged, Job};
 use files::Tree;
-use place::{Failed, Place, Result, step};
 use report::Table;
+use siftfs_rig::database::{self, Acknowledged, Job};
+use siftfs_rig::place::{Failed, Place, Result, step};
+use siftfs_rig::volume::{Io, Volume};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use volume::{Io, Volume};
 
 const VOLUME_SIZE: &str = "2G";
+/// Space needed in the temporary directory, in bytes.
+const NEEDED: u64 = 4 << 30;
 const FILES: usize = 3000;
 /// Which share of the files is fsynced, and so must survive the crash.
 const FSYNC_EVERY: usize = 4;
@@ -38,8 +37,8 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let start = Instant::now();
-    let place = Place::new()?;
-    let volume = Volume::make(&place, VOLUME_SIZE)?;
+    let place = Place::new("siftfs-demo", NEEDED, None)?;
+    let volume = Volume::make(&place, "mount", VOLUME_SIZE)?;
     let source = step("writing the files to be copied", || Tree::generate(&place, FILES))?;
 
     let mut acks = Acknowledged::default();
@@ -49,13 +48,13 @@ fn run() -> Result<()> {
     let recovery = Instant::now();
     volume.mount()?;
     println!("  mounted again, recovery included, in {:.0?}", recovery.elapsed());
-    step("checking every acknowledged transaction", || database::verify(&volume, &acks))?;
+    step("checking every acknowledged transaction", || database::verify(&volume.dir, &acks))?;
     step("checking every fsynced file", || {
         source.verify_copies(&volume.dir, |i| i < copied && i % FSYNC_EVERY == 0)
     })?;
 
     second_half(&place, &volume, &source, &mut acks)?;
-    step("checking every acknowledged transaction", || database::verify(&volume, &acks))?;
+    step("checking every acknowledged transaction", || database::verify(&volume.dir, &acks))?;
     step("checking every copied file", || source.verify_copies(&volume.dir, |_| true))?;
     let mut table = bench::compare(&place, &volume)?;
 
@@ -65,7 +64,7 @@ fn run() -> Result<()> {
     volume.unmount()?;
     volume.e2fsck()?;
     step("comparing under the kernel's ext4", || {
-        volume.with_kernel_mount(&place, |dir| files::compare(&sums, &files::sums(dir)?))
+        volume.with_kernel_mount(&place, "loop,ro", |dir| files::compare(&sums, &files::sums(dir)?))
     })?;
     totals(&mut table, &first, &second, &acks, sums.len());
     table.print();
@@ -81,8 +80,8 @@ fn first_half(
     acks: &mut Acknowledged,
     copied: &mut usize,
 ) -> Result<Io> {
-    database::create(volume)?;
-    let job = Job::start(place, volume, acks)?;
+    database::create(&volume.dir)?;
+    let job = Job::start(&volume.dir, &place.path("acknowledged"), acks, "")?;
     *copied = source.copy(place, &volume.dir, 0..FILES / 2, FSYNC_EVERY, BEFORE_CRASH, &job)?;
     job.run_for(place, BEFORE_CRASH)?;
     let io = volume.io()?;
@@ -103,7 +102,7 @@ fn second_half(
     source: &Tree,
     acks: &mut Acknowledged,
 ) -> Result<()> {
-    let job = Job::start(place, volume, acks)?;
+    let job = Job::start(&volume.dir, &place.path("acknowledged"), acks, "")?;
     source.copy(place, &volume.dir, 0..FILES, FSYNC_EVERY, Duration::from_secs(60), &job)?;
     job.run_for(place, AFTER_CRASH)?;
     acks.add(job.stop());

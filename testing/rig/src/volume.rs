@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 /// A volume and where it is mounted.
 pub struct Volume {
     siftfs: PathBuf,
-    image: PathBuf,
+    /// The volume's file.
+    pub image: PathBuf,
     /// Where it is mounted.
     pub dir: PathBuf,
 }
@@ -30,19 +31,21 @@ pub struct Io {
 }
 
 impl Volume {
-    /// `siftfs mkfs` in a file.
-    pub fn make(place: &Place, size: &str) -> Result<Self> {
+    /// `siftfs mkfs` in a file `NAME.sift`; it will be mounted on `NAME`. Uses the `siftfs` beside
+    /// the running program.
+    pub fn make(place: &Place, name: &str, size: &str) -> Result<Self> {
         let exe = std::env::current_exe().map_err(failed("own path"))?;
         let siftfs = exe.with_file_name("siftfs");
-        let dir = place.mount_point("mount")?;
-        let volume = Self { siftfs, image: place.path("volume"), dir };
+        let dir = place.mount_point(name)?;
+        let volume = Self { siftfs, image: place.path(&format!("{name}.sift")), dir };
         step(&format!("siftfs mkfs --size {size}"), || {
             volume.siftfs(&["mkfs", arg(&volume.image)?, "--size", size])
         })?;
         Ok(volume)
     }
 
-    fn siftfs(&self, args: &[&str]) -> Result<String> {
+    /// Runs `siftfs` with these arguments, which must succeed; answers what it printed.
+    pub fn siftfs(&self, args: &[&str]) -> Result<String> {
         run(&self.siftfs, args)
     }
 
@@ -66,7 +69,8 @@ impl Volume {
         step("siftfs checkpoint", || self.siftfs(&["checkpoint", arg(&self.dir)?]).map(drop))
     }
 
-    fn status(&self) -> Result<Value> {
+    /// `siftfs status --json`.
+    pub fn status(&self) -> Result<Value> {
         let text = self.siftfs(&["status", arg(&self.dir)?, "--json"])?;
         serde_json::from_str(&text).map_err(|e| Failed(format!("status: {e}")))
     }
@@ -125,16 +129,19 @@ impl Volume {
         })
     }
 
-    /// Runs `work` on the volume's file as the kernel's ext4 shows it.
+    /// Runs `work` on the volume's file as the kernel's ext4 shows it, mounted with `options`
+    /// (such as `loop,ro`).
     pub fn with_kernel_mount<T>(
         &self,
         place: &Place,
+        options: &str,
         work: impl FnOnce(&Path) -> Result<T>,
     ) -> Result<T> {
         let dir = place.mount_point("kernel")?;
-        run("mount", &["-t", "ext4", "-o", "loop,ro", arg(&self.image)?, arg(&dir)?])?;
+        run("mount", &["-t", "ext4", "-o", options, arg(&self.image)?, arg(&dir)?])?;
         let result = work(&dir);
-        run("umount", &[arg(&dir)?])?;
-        result
+        let unmounted = run("umount", &[arg(&dir)?]);
+        let value = result?;
+        unmounted.map(|_| value)
     }
 }

@@ -10,11 +10,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Space needed in the temporary directory, in bytes.
-const NEEDED: u64 = 4 << 30;
-
-/// Why the demonstration failed.
-#[derive(Debug)]
+/// Why it failed, for the user: what happened, to which file, what to do.
+#[derive(Clone, Debug)]
 pub struct Failed(pub String);
 
 /// Result of a step.
@@ -33,21 +30,24 @@ pub struct Place {
 }
 
 impl Place {
-    /// A directory in `$TMPDIR`, or in `/var/tmp`, which lies on a disk where `/tmp` may not.
-    pub fn new() -> Result<Self> {
+    /// A new directory `NAME-...` in `parent`, else in `$TMPDIR`, else in `/var/tmp`, which lies on
+    /// a disk where `/tmp` may not. Fails without root, or with less than `needed` bytes free.
+    pub fn new(name: &str, needed: u64, parent: Option<&Path>) -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             return Err(Failed("mounting needs root; run as root".into()));
         }
-        let parent = std::env::var_os("TMPDIR").map_or("/var/tmp".into(), PathBuf::from);
+        let temporary = || std::env::var_os("TMPDIR").map_or("/var/tmp".into(), PathBuf::from);
+        let parent = parent.map_or_else(temporary, Path::to_path_buf);
         let space = rustix::fs::statvfs(&parent)
             .map_err(|e| Failed(format!("{}: {e}", parent.display())))?;
-        if space.f_bavail * space.f_frsize < NEEDED {
+        if space.f_bavail * space.f_frsize < needed {
             return Err(Failed(format!(
-                "{}: less than 4 GiB free; set TMPDIR to a directory with more",
-                parent.display()
+                "{}: less than {} MiB free; set TMPDIR to a directory with more",
+                parent.display(),
+                needed >> 20
             )));
         }
-        let dir = tempfile::Builder::new().prefix("siftfs-demo-").tempdir_in(&parent);
+        let dir = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(&parent);
         let dir = dir.map_err(failed(parent.display()))?;
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -62,10 +62,11 @@ impl Place {
         self.dir.as_ref().map_or_else(PathBuf::new, |d| d.path().join(name))
     }
 
-    /// A new directory to mount on; it will be unmounted at the end, whatever happens.
+    /// A directory to mount on, made if it is not there; it will be unmounted at the end, whatever
+    /// happens.
     pub fn mount_point(&self, name: &str) -> Result<PathBuf> {
         let path = self.path(name);
-        std::fs::create_dir(&path).map_err(failed(path.display()))?;
+        std::fs::create_dir_all(&path).map_err(failed(path.display()))?;
         if let Ok(mut mounts) = self.mounts.lock() {
             mounts.push(path.clone());
         }

@@ -1,7 +1,6 @@
 //! SQLite under concurrent transactions, through its own shell.
 
 use crate::place::{Failed, Place, Result, failed, run};
-use crate::volume::Volume;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -39,8 +38,8 @@ impl Acknowledged {
     }
 }
 
-fn path(volume: &Volume, mode: usize) -> PathBuf {
-    volume.dir.join(format!("{}.sqlite", MODES[mode]))
+fn path(dir: &Path, mode: usize) -> PathBuf {
+    dir.join(format!("{}.sqlite", MODES[mode]))
 }
 
 fn sql(database: &Path, script: &str) -> Result<String> {
@@ -48,22 +47,22 @@ fn sql(database: &Path, script: &str) -> Result<String> {
     run("sqlite3", &["-bail", "-batch", "-cmd", ".timeout 60000", database, script])
 }
 
-/// Makes the databases.
-pub fn create(volume: &Volume) -> Result<()> {
+/// Makes the databases in a directory.
+pub fn create(dir: &Path) -> Result<()> {
     for (i, mode) in MODES.iter().enumerate() {
         let script = format!(
             "PRAGMA journal_mode={mode}; CREATE TABLE log(writer INTEGER, n INTEGER, \
              payload TEXT, PRIMARY KEY(writer, n));"
         );
-        sql(&path(volume, i), &script)?;
+        sql(&path(dir, i), &script)?;
     }
     Ok(())
 }
 
 /// Every acknowledged transaction is there, and SQLite finds its databases whole.
-pub fn verify(volume: &Volume, acks: &Acknowledged) -> Result<()> {
+pub fn verify(dir: &Path, acks: &Acknowledged) -> Result<()> {
     for (i, mode) in MODES.iter().enumerate() {
-        let database = path(volume, i);
+        let database = path(dir, i);
         let check = sql(&database, "PRAGMA integrity_check;")?;
         if check.trim() != "ok" {
             return Err(Failed(format!("{mode} database: integrity_check says {check}")));
@@ -94,10 +93,15 @@ pub struct Job {
 }
 
 impl Job {
-    /// Starts all writers; each goes on after its newest acknowledged transaction. What is
-    /// acknowledged is also logged to a file outside the mount.
-    pub fn start(place: &Place, volume: &Volume, acks: &Acknowledged) -> Result<Self> {
-        let log = place.path("acknowledged");
+    /// Starts all writers, a process each; each goes on after its newest acknowledged transaction.
+    /// What is acknowledged is also logged to a file outside the mount. `settings` are statements
+    /// that each process begins with.
+    pub fn start(
+        dir: &Path,
+        log: &Path,
+        acks: &Acknowledged,
+        settings: &'static str,
+    ) -> Result<Self> {
         let log = File::options().create(true).append(true).open(log).map_err(failed("log"))?;
         let log = Arc::new(Mutex::new(log));
         let mut job = Self { stop: Arc::default(), count: Arc::default(), writers: Vec::new() };
@@ -105,9 +109,9 @@ impl Job {
             for writer in 0..WRITERS {
                 // A transaction may have been committed and its acknowledgement lost in the crash.
                 let query = format!("SELECT max(n) FROM log WHERE writer={writer};");
-                let there = sql(&path(volume, mode), &query)?.trim().parse().unwrap_or(0);
+                let there = sql(&path(dir, mode), &query)?.trim().parse().unwrap_or(0);
                 let from = acks.of((mode, writer)).max(there);
-                job.add(volume, (mode, writer), from, log.clone())?;
+                job.add(dir, (mode, writer), from, (log.clone(), settings))?;
             }
         }
         Ok(job)
@@ -115,24 +119,24 @@ impl Job {
 
     fn add(
         &mut self,
-        volume: &Volume,
+        dir: &Path,
         id: (usize, u64),
         from: u64,
-        log: Arc<Mutex<File>>,
+        (log, settings): (Arc<Mutex<File>>, &'static str),
     ) -> Result<()> {
         let mut shell = Command::new("sqlite3")
             .args(["-bail", "-batch"])
-            .arg(path(volume, id.0))
+            .arg(path(dir, id.0))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed("sqlite3"))?;
-        let (Some(input), Some(output)) = (shell.stdin.take(), shell.stdout.take()) else {
+        let (Some(mut input), Some(output)) = (shell.stdin.take(), shell.stdout.take()) else {
             return Err(Failed("sqlite3 without pipes".into()));
         };
         let (stop, count) = (self.stop.clone(), self.count.clone());
-        let dir = volume.dir.clone();
+        let dir = dir.to_path_buf();
         let thread = std::thread::spawn(move || {
             let acknowledge = |n: u64| {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -140,10 +144,16 @@ impl Job {
                     let _ = writeln!(log, "{} {} {n}", MODES[id.0], id.1);
                 }
             };
+            let _ = writeln!(input, "{settings}");
             write_until(&stop, &dir, input, output, (id.1, from), acknowledge)
         });
         self.writers.push((id, shell, thread));
         Ok(())
+    }
+
+    /// Whether a writer has given up.
+    pub fn gave_up(&self) -> bool {
+        self.writers.iter().any(|(_, _, thread)| thread.is_finished())
     }
 
     /// Transactions acknowledged so far.

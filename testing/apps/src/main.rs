@@ -1,0 +1,119 @@
+//! `make test-apps`: real, unmodified software on a mounted volume. The daemon is killed in the
+//! middle of each one's work; after recovery, after more work, and under the kernel's ext4, each
+//! one's own checker must find its data whole and everything it acknowledged.
+
+mod cargo;
+mod copies;
+mod git;
+mod postgres;
+mod program;
+mod redis;
+mod rocksdb;
+mod rsync;
+mod source;
+mod sqlite;
+mod tar;
+mod trial;
+mod work;
+
+use clap::Parser;
+use siftfs_rig::place::{Failed, Place, Result, failed};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use trial::{Outcome, Times};
+use work::App;
+
+/// Space needed in the temporary directory, in bytes.
+const NEEDED: u64 = 6 << 30;
+
+/// Runs real software on SiftFS, with a crash in the middle.
+#[derive(Parser)]
+#[command(name = "siftfs-apps")]
+struct Args {
+    /// Only these, with commas between.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Seconds that each works before a crash.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    before: u64,
+    /// Crashes of each, one after the other.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    crashes: u32,
+    /// Seconds that each works after the last crash.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    after: u64,
+    /// Directory for the volumes [default: $TMPDIR, or /var/tmp].
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Copies the volume of a failed trial into this directory.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+type Make = fn() -> Result<Box<dyn App>>;
+
+const APPS: [(&str, Make); 8] = [
+    ("sqlite", || Ok(Box::<sqlite::Sqlite>::default())),
+    ("postgresql", || Ok(Box::new(postgres::Postgres::new()?))),
+    ("rocksdb", || Ok(Box::<rocksdb::RocksDb>::default())),
+    ("redis", || Ok(Box::<redis::Redis>::default())),
+    ("git", || Ok(Box::<git::Git>::default())),
+    ("cargo", || Ok(Box::<cargo::Cargo>::default())),
+    ("rsync", || Ok(Box::<rsync::Rsync>::default())),
+    ("tar", || Ok(Box::<tar::Tar>::default())),
+];
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(Failed(message)) => {
+            eprintln!("siftfs-apps: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<bool> {
+    let known = |name: &String| APPS.iter().any(|(n, _)| n == name);
+    if let Some(unknown) = args.only.iter().find(|n| !known(n)) {
+        let names: Vec<_> = APPS.iter().map(|(n, _)| *n).collect();
+        return Err(Failed(format!("no application is called {unknown}; {}", names.join(", "))));
+    }
+    let place = Place::new("siftfs-apps", NEEDED, args.dir.as_deref())?;
+    // PostgreSQL's user has to get through.
+    let root = place.path("");
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o755))
+        .map_err(failed(root.display()))?;
+    let times = Times {
+        before: Duration::from_secs(args.before),
+        crashes: args.crashes,
+        after: Duration::from_secs(args.after),
+    };
+    let mut outcomes = Vec::new();
+    for (name, make) in APPS {
+        if args.only.is_empty() || args.only.iter().any(|n| n == name) {
+            place.go_on()?;
+            let mut app = make()?;
+            outcomes.push(trial::run(&place, app.as_mut(), times, args.keep.as_deref()));
+        }
+    }
+    print(&outcomes);
+    Ok(outcomes.iter().all(|o| o.error.is_none()))
+}
+
+fn print(outcomes: &[Outcome]) {
+    println!("\n{:12} {:32} {:32} {:>6}", "", "acknowledged before the crash", "in all", "");
+    for o in outcomes {
+        let verdict = if o.error.is_none() { "held" } else { "FAILED" };
+        let took = format!("{:.0?}", o.took);
+        println!("{:12} {:32} {:32} {took:>6}  {verdict}", o.name, o.first, o.all);
+    }
+    for o in outcomes {
+        if let Some(error) = &o.error {
+            println!("\n{}, while {}: {error}", o.name, o.step);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! One application's trial: work, SIGKILL of the daemon, recovery, check, more work, check, plain
+//! ext4, check.
+
+use crate::work::{App, Site};
+use siftfs_rig::place::{Failed, Place, Result, failed};
+use siftfs_rig::volume::Volume;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Size of each application's volume.
+const VOLUME_SIZE: &str = "2G";
+/// Programs that saw the crash have so long to end by themselves.
+const GRACE: Duration = Duration::from_secs(5);
+/// After their kill.
+const END: Duration = Duration::from_secs(30);
+
+/// How long.
+#[derive(Clone, Copy)]
+pub struct Times {
+    /// Work before each crash.
+    pub before: Duration,
+    /// Crashes, each with its recovery and check.
+    pub crashes: u32,
+    /// Work after the last one.
+    pub after: Duration,
+}
+
+/// How far a trial came.
+pub struct Outcome {
+    /// The application.
+    pub name: &'static str,
+    /// Acknowledged before the last crash, in words.
+    pub first: String,
+    /// Acknowledged in all.
+    pub all: String,
+    /// The last step begun.
+    pub step: &'static str,
+    /// What went wrong in it.
+    pub error: Option<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Runs a trial; a failure is in the outcome.
+pub fn run(place: &Place, app: &mut dyn App, times: Times, keep: Option<&Path>) -> Outcome {
+    let start = Instant::now();
+    let mut outcome = Outcome {
+        name: app.name(),
+        first: String::new(),
+        all: String::new(),
+        step: "making the volume",
+        error: None,
+        took: Duration::ZERO,
+    };
+    println!("{}", app.name());
+    let volume = Volume::make(place, app.name(), VOLUME_SIZE);
+    let result = volume.and_then(|volume| {
+        let result = steps(place, app, &volume, times, &mut outcome);
+        let tidied = tidy(&volume, result.is_err(), keep);
+        result.and(tidied)
+    });
+    outcome.all = app.acknowledged();
+    if let Err(Failed(message)) = result {
+        println!("  FAILED while {}: {message}", outcome.step);
+        outcome.error = Some(message);
+    }
+    outcome.took = start.elapsed();
+    outcome
+}
+
+fn steps(
+    place: &Place,
+    app: &mut dyn App,
+    volume: &Volume,
+    times: Times,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let scratch = place.path(&format!("{}.scratch", app.name()));
+    std::fs::create_dir(&scratch).map_err(failed(scratch.display()))?;
+    let start = Instant::now();
+    let mut step = |name| {
+        outcome.step = name;
+        println!("  {:5.1} s  {name}", start.elapsed().as_secs_f64());
+        place.go_on()
+    };
+    step("preparing")?;
+    volume.mount()?;
+    app.prepare(&Site::mounted(volume, &scratch))?;
+    let mut first = String::new();
+    for _ in 0..times.crashes {
+        step("working, killing the daemon in the middle")?;
+        work(place, app, &Site::mounted(volume, &scratch), times.before, Some(volume))?;
+        first = app.acknowledged();
+        println!("          acknowledged: {first}");
+        step("recovering")?;
+        volume.mount()?;
+        step("checking what was recovered")?;
+        app.check(&Site::mounted(volume, &scratch))?;
+    }
+    step("working on")?;
+    work(place, app, &Site::mounted(volume, &scratch), times.after, None)?;
+    step("checking")?;
+    app.check(&Site::mounted(volume, &scratch))?;
+    step("unmounting")?;
+    volume.siftfs(&["umount", &volume.dir.to_string_lossy()])?;
+    step("siftfs fsck and e2fsck")?;
+    volume.siftfs(&["fsck", &volume.image.to_string_lossy()])?;
+    volume.e2fsck()?;
+    step("checking under the kernel's ext4")?;
+    volume.with_kernel_mount(place, "loop", |dir| app.check(&Site::kernel(dir, &scratch)))?;
+    volume.e2fsck()?;
+    outcome.first = first;
+    Ok(())
+}
+
+/// Lets the application work; with a victim, its daemon is killed in the middle of it.
+fn work(
+    place: &Place,
+    app: &dyn App,
+    site: &Site,
+    time: Duration,
+    victim: Option<&Volume>,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| app.work(site));
+        let start = Instant::now();
+        while start.elapsed() < time && !worker.is_finished() && place.go_on().is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let early = worker.is_finished();
+        let killed = if early { Ok(()) } else { victim.map_or(Ok(()), Volume::kill_daemon) };
+        site.stop();
+        let told = Instant::now();
+        while !worker.is_finished() && told.elapsed() < GRACE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        while !worker.is_finished() && told.elapsed() < GRACE + END {
+            site.kill();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let panicked = |_| Err(Failed("its driver panicked".into()));
+        let result = worker.join().unwrap_or_else(panicked);
+        place.go_on()?;
+        killed?;
+        match (early, victim) {
+            (true, _) => result.and(Err(Failed("it ended before its time".into()))),
+            // What it reports of the crash is its own affair; what it left is checked.
+            (false, Some(_)) => Ok(()),
+            (false, None) => result,
+        }
+    })
+}
+
+/// Leaves no mount; keeps the image of a failed trial where that is wished, else gives its space
+/// back for the next application.
+fn tidy(volume: &Volume, bad: bool, keep: Option<&Path>) -> Result<()> {
+    if bad {
+        let _ = volume.siftfs(&["umount", "--lazy", &volume.dir.to_string_lossy()]);
+    }
+    if let (true, Some(dir)) = (bad, keep) {
+        let dir = dir.to_string_lossy();
+        siftfs_rig::place::run("cp", &["--sparse=always", &volume.image.to_string_lossy(), &dir])?;
+    }
+    std::fs::remove_file(&volume.image).map_err(failed(volume.image.display()))
+}
+
+#[cfg(test)]
+#[path = "trial_tests.rs"]
+mod tests;

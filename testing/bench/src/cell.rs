@@ -1,0 +1,282 @@
+//! One cell: one row on one system in one round.
+
+use crate::counts::{Backend, Disk, DiskIo};
+use crate::rows::{FULL_BLOCKS, Files, Kind, Operation, Row};
+use crate::stream::Stream;
+use crate::system::{BLOCK, Floor, Handle, Mode, System};
+use crate::tree::Archive;
+use siftfs_rig::place::{Failed, Result, failed};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// The cell's directory on each system, removed after it.
+const DIR: &str = "cell";
+const THREADS: u64 = 4;
+/// Bytes of the file whose reads are cached.
+const WARM_BYTES: u64 = 16 << 20;
+/// Reads between two looks at the clock.
+const READ_BATCH: u64 = 256;
+/// Bytes of one write or read of a stream.
+pub const CHUNK: usize = 1 << 20;
+/// What a stream wrote before latencies beside it are taken.
+const STREAM_LEAD: Duration = Duration::from_millis(300);
+
+/// What a cell found.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Nanoseconds of each operation, for rows of latencies.
+    pub nanos: Vec<u64>,
+    /// Operations or bytes in a second, for the others.
+    pub rate: f64,
+    /// Operations done; for streams, MiB.
+    pub operations: u64,
+    /// What the operations, without their preparation, cost at SiftFS's storage backend.
+    pub backend: Option<Backend>,
+    /// And at the disk, whoever used it meanwhile.
+    pub disk: Option<DiskIo>,
+}
+
+/// A system with the counters below it.
+pub struct Probe<'s> {
+    /// The system.
+    pub system: &'s dyn System,
+    /// The disk below all systems.
+    pub disk: &'s Disk,
+}
+
+impl Probe<'_> {
+    /// Runs the operations between two looks at the counters.
+    fn count(&self, work: impl FnOnce() -> io::Result<Measured>) -> io::Result<Measured> {
+        let backend = || self.system.backend().map_err(io_error);
+        let (before, disk) = (backend()?, self.disk.read());
+        let measured = work()?;
+        let (after, disk_after) = (backend()?, self.disk.read());
+        Ok(Measured {
+            backend: after.zip(before).map(|(after, before)| after.since(&before)),
+            disk: disk_after.zip(disk).map(|(after, before)| after.since(&before)),
+            ..measured
+        })
+    }
+}
+
+/// How much.
+pub struct Amount {
+    /// Of a cell that can be stopped at any time.
+    pub time: Duration,
+    /// Bytes of the large file, a multiple of [`CHUNK`].
+    pub stream_bytes: u64,
+}
+
+/// Measures a row on a system that was settled before. `None`: the row does not exist there.
+/// The caller cleans up with [`clear`].
+pub fn measure(
+    row: &Row,
+    probe: &Probe,
+    amount: &Amount,
+    archive: &Archive,
+) -> Result<Option<Measured>> {
+    let measured = match row.kind {
+        Kind::Each(operation) => each(probe, operation, amount.time),
+        Kind::Threads { shared } => threads(probe, shared, amount.time),
+        Kind::WarmReads => warm_reads(probe, amount.time),
+        Kind::StreamWrite => stream_write(probe, amount.stream_bytes),
+        Kind::StreamRead => stream_read(probe, amount.stream_bytes),
+        Kind::Untar => match probe.system.directory() {
+            Some(dir) => probe.count(|| archive.unpack(&dir.join(DIR)).map_err(io_error)),
+            None => return Ok(None),
+        },
+        Kind::BesideStream(operation) => beside(probe, operation, amount),
+    };
+    measured.map(Some).map_err(failed(row.name))
+}
+
+fn io_error(Failed(message): Failed) -> io::Error {
+    io::Error::other(message)
+}
+
+/// Removes what a cell made, so that the next one starts in an empty directory.
+pub fn clear(system: &dyn System) -> Result<()> {
+    system.remove_all(DIR).map_err(failed("removing a cell's files"))?;
+    system.settle()
+}
+
+/// The floor's cell: `writes` direct writes of `bytes` together as one operation.
+pub fn measure_floor(
+    floor: &mut Floor,
+    (writes, bytes): (u64, usize),
+    disk: &Disk,
+    time: Duration,
+) -> Result<Measured> {
+    let before = disk.read();
+    let measured = timed(time, |_| floor.write(writes, bytes));
+    let measured = measured.map_err(failed("synchronous direct write"))?;
+    let disk = disk.read().zip(before).map(|(after, before)| after.since(&before));
+    Ok(Measured { disk, ..measured })
+}
+
+fn timed(time: Duration, mut operation: impl FnMut(u64) -> io::Result<()>) -> io::Result<Measured> {
+    let mut nanos = Vec::new();
+    let start = Instant::now();
+    for n in 0.. {
+        let begin = Instant::now();
+        operation(n)?;
+        nanos.push(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        if start.elapsed() >= time {
+            break;
+        }
+    }
+    let operations = nanos.len() as u64;
+    Ok(Measured { nanos, operations, ..Measured::default() })
+}
+
+fn each(probe: &Probe, operation: Operation, time: Duration) -> io::Result<Measured> {
+    let files = Files::prepare(probe.system, DIR)?;
+    probe.count(|| timed(time, |n| operation(&files, n)))
+}
+
+fn rate(operations: u64, time: Duration) -> Measured {
+    let rate = operations as f64 / time.as_secs_f64();
+    Measured { rate, operations, ..Measured::default() }
+}
+
+fn threads(probe: &Probe, shared: bool, time: Duration) -> io::Result<Measured> {
+    let system = probe.system;
+    system.make_dir(DIR)?;
+    let blocks = FULL_BLOCKS / THREADS;
+    let mut files = Vec::new();
+    for thread in 0..THREADS {
+        let path = format!("{DIR}/{}", if shared { 0 } else { thread });
+        let mode = if shared && thread > 0 { Mode::Open } else { Mode::Create };
+        let file = system.open(&path, mode)?;
+        file.write_at(thread * blocks * BLOCK as u64, &vec![1; blocks as usize * BLOCK])?;
+        file.sync()?;
+        files.push(file);
+    }
+    probe.count(|| overwrite_together(&files, time))
+}
+
+/// Each file's thread overwrites its own part of it and syncs.
+fn overwrite_together(files: &[Box<dyn Handle>], time: Duration) -> io::Result<Measured> {
+    let blocks = FULL_BLOCKS / THREADS;
+    let start = Instant::now();
+    let work = |thread: u64, file: &dyn Handle| -> io::Result<u64> {
+        let mut n = 0;
+        while start.elapsed() < time {
+            let at = (thread * blocks + n % blocks) * BLOCK as u64;
+            file.write_at(at, &[n.to_le_bytes()[0]; BLOCK])?;
+            file.sync()?;
+            n += 1;
+        }
+        Ok(n)
+    };
+    let operations = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .zip(files)
+            .map(|(thread, file)| scope.spawn(move || work(thread, file.as_ref())))
+            .collect();
+        let panicked = |_| Err(io::Error::other("a worker panicked"));
+        let done = workers.into_iter().map(|w| w.join().unwrap_or_else(panicked));
+        done.sum::<io::Result<u64>>()
+    })?;
+    Ok(rate(operations, start.elapsed()))
+}
+
+fn write_file(system: &dyn System, path: &str, bytes: u64) -> io::Result<()> {
+    let chunk = vec![5; CHUNK];
+    let file = system.open(path, Mode::Create)?;
+    for at in (0..bytes).step_by(CHUNK) {
+        file.write_at(at, &chunk)?;
+    }
+    file.sync()
+}
+
+fn warm_reads(probe: &Probe, time: Duration) -> io::Result<Measured> {
+    let system = probe.system;
+    system.make_dir(DIR)?;
+    let path = format!("{DIR}/warm");
+    write_file(system, &path, WARM_BYTES)?;
+    let file = system.open(&path, Mode::Open)?;
+    let mut block = [0; BLOCK];
+    for at in (0..WARM_BYTES).step_by(BLOCK) {
+        file.read_at(at, &mut block)?;
+    }
+    probe.count(|| random_reads(file.as_ref(), time))
+}
+
+fn random_reads(file: &dyn Handle, time: Duration) -> io::Result<Measured> {
+    let mut block = [0; BLOCK];
+    let (mut operations, mut random) = (0, 1u64);
+    let start = Instant::now();
+    while start.elapsed() < time {
+        for _ in 0..READ_BATCH {
+            // Any full-period generator will do: the blocks are to come in no order.
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = (random >> 33) % (WARM_BYTES / BLOCK as u64) * BLOCK as u64;
+            file.read_at(at, &mut block)?;
+        }
+        operations += READ_BATCH;
+    }
+    Ok(rate(operations, start.elapsed()))
+}
+
+fn stream(bytes: u64, time: Duration) -> Measured {
+    rate(bytes / CHUNK as u64, time)
+}
+
+fn stream_write(probe: &Probe, bytes: u64) -> io::Result<Measured> {
+    probe.system.make_dir(DIR)?;
+    probe.count(|| {
+        let start = Instant::now();
+        write_file(probe.system, &format!("{DIR}/stream"), bytes)?;
+        Ok(stream(bytes, start.elapsed()))
+    })
+}
+
+fn stream_read(probe: &Probe, bytes: u64) -> io::Result<Measured> {
+    let system = probe.system;
+    let path = format!("{DIR}/stream");
+    system.make_dir(DIR)?;
+    write_file(system, &path, bytes)?;
+    system.settle().and_then(|()| system.forget(&path)).map_err(io_error)?;
+    probe.count(|| {
+        let mut chunk = vec![0; CHUNK];
+        let start = Instant::now();
+        let file = system.open(&path, Mode::Open)?;
+        for at in (0..bytes).step_by(CHUNK) {
+            file.read_at(at, &mut chunk)?;
+        }
+        Ok(stream(bytes, start.elapsed()))
+    })
+}
+
+/// The stream is a process of its own where one can reach the file system, else a thread.
+fn beside(probe: &Probe, operation: Operation, amount: &Amount) -> io::Result<Measured> {
+    let files = Files::prepare(probe.system, DIR)?;
+    let work = || probe.count(|| timed(amount.time, |n| operation(&files, n)));
+    if let Some(dir) = probe.system.directory() {
+        let path = dir.join(DIR).join("stream");
+        let stream = Stream::start(&path, amount.stream_bytes).map_err(io_error)?;
+        std::thread::sleep(STREAM_LEAD);
+        let measured = work();
+        stream.stop().map_err(io_error)?;
+        return measured;
+    }
+    let file = probe.system.open(&format!("{DIR}/stream"), Mode::Create)?;
+    beside_thread(file.as_ref(), amount, work)
+}
+
+fn beside_thread(
+    file: &dyn Handle,
+    amount: &Amount,
+    work: impl FnOnce() -> io::Result<Measured>,
+) -> io::Result<Measured> {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| crate::stream::write(file, amount.stream_bytes, &stop));
+        std::thread::sleep(STREAM_LEAD);
+        let measured = work();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let streamed = writer.join().unwrap_or_else(|_| Err(io::Error::other("a worker panicked")));
+        streamed.and(measured)
+    })
+}

@@ -1,0 +1,211 @@
+//! The systems that are compared, behind one small interface, so that each row is written once.
+
+use crate::counts::{Backend, Disk};
+use rustix::fs::Advice;
+use siftfs_rig::place::{Failed, Result, arg, failed};
+use siftfs_rig::volume::Volume;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// An open file.
+pub trait Handle: Send + Sync {
+    /// Overwrites or extends at an offset.
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Reads exactly so much.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+    /// fsync.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It is there.
+    Open,
+    /// It is not there.
+    Create,
+    /// It is there, and each write is to be durable (O_DSYNC).
+    Durable,
+}
+
+/// One file system under measurement. Paths are relative to a directory of its own.
+pub trait System: Send + Sync {
+    /// Opens or creates.
+    fn open(&self, path: &str, mode: Mode) -> io::Result<Box<dyn Handle>>;
+    /// Makes a directory.
+    fn make_dir(&self, path: &str) -> io::Result<()>;
+    /// fsync of a directory.
+    fn sync_dir(&self, path: &str) -> io::Result<()>;
+    /// Renames over what is there.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a directory of files.
+    fn remove_all(&self, path: &str) -> io::Result<()>;
+    /// Everything written so far is durable, so that the next cell does not pay for this one.
+    fn settle(&self) -> Result<()>;
+    /// Nothing of this file, synced and closed, is in any cache afterwards.
+    fn forget(&self, path: &str) -> Result<()>;
+    /// Where other programs see it.
+    fn directory(&self) -> Option<&Path>;
+    /// Counts at SiftFS's storage backend; none for another system.
+    fn backend(&self) -> Result<Option<Backend>>;
+}
+
+/// A mounted file system: the kernel's ext4, or SiftFS through FUSE.
+pub struct Mounted {
+    dir: PathBuf,
+    volume: Option<Volume>,
+}
+
+impl Mounted {
+    /// SiftFS, mounted.
+    pub fn fuse(volume: Volume) -> Result<Self> {
+        volume.mount()?;
+        Ok(Self { dir: volume.dir.clone(), volume: Some(volume) })
+    }
+
+    /// A directory on ext4, made here.
+    pub fn ext4(dir: PathBuf) -> Result<Self> {
+        fs::create_dir(&dir).map_err(failed(dir.display()))?;
+        Ok(Self { dir, volume: None })
+    }
+}
+
+impl Handle for File {
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write_all_at(data, offset)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(into, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+impl System for Mounted {
+    fn open(&self, path: &str, mode: Mode) -> io::Result<Box<dyn Handle>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(mode == Mode::Create);
+        if mode == Mode::Durable {
+            options.custom_flags(libc::O_DSYNC);
+        }
+        Ok(Box::new(options.open(self.dir.join(path))?))
+    }
+
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        fs::create_dir(self.dir.join(path))
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        File::open(self.dir.join(path))?.sync_all()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.dir.join(from), self.dir.join(to))
+    }
+
+    fn remove_all(&self, path: &str) -> io::Result<()> {
+        fs::remove_dir_all(self.dir.join(path))
+    }
+
+    fn settle(&self) -> Result<()> {
+        if let Some(volume) = &self.volume {
+            return volume.sync();
+        }
+        let dir = File::open(&self.dir).map_err(failed(self.dir.display()))?;
+        rustix::fs::syncfs(&dir).map_err(|e| Failed(format!("{}: {e}", self.dir.display())))
+    }
+
+    /// SiftFS has a cache of its own: it is mounted again.
+    fn forget(&self, path: &str) -> Result<()> {
+        if let Some(volume) = &self.volume {
+            volume.siftfs(&["umount", arg(&volume.dir)?])?;
+            return volume.mount();
+        }
+        let path = self.dir.join(path);
+        let file = File::open(&path).map_err(failed(path.display()))?;
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
+            .map_err(|e| Failed(format!("{}: {e}", path.display())))
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.dir)
+    }
+
+    fn backend(&self) -> Result<Option<Backend>> {
+        match &self.volume {
+            Some(volume) => Backend::from_status(&volume.status()?["runtime"]).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Some(volume) = &self.volume
+            && let Err(Failed(e)) = volume.siftfs(&["umount", &volume.dir.to_string_lossy()])
+        {
+            eprintln!("{e}");
+        }
+    }
+}
+
+/// Blocks of the file that the floor writes to.
+const FLOOR_BLOCKS: u64 = 16 << 10;
+/// Its alignment, and the unit of its writes, in bytes.
+pub const BLOCK: usize = 4096;
+
+/// The floor: synchronous direct writes to a file whose blocks are all written already.
+pub struct Floor {
+    file: File,
+    buffer: Vec<u8>,
+    aligned: usize,
+    next: u64,
+}
+
+impl Floor {
+    /// Makes the file in a directory.
+    pub fn new(path: &Path) -> Result<Self> {
+        let what = || failed(format!("floor file {}", path.display()));
+        let file = File::create_new(path).map_err(what())?;
+        let zeros = vec![0; 1 << 20];
+        for at in (0..FLOOR_BLOCKS * BLOCK as u64).step_by(zeros.len()) {
+            file.write_all_at(&zeros, at).map_err(what())?;
+        }
+        file.sync_all().map_err(what())?;
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC);
+        let file = options.open(path).map_err(what())?;
+        let buffer = vec![7; 65 * BLOCK];
+        let aligned = buffer.as_ptr().align_offset(BLOCK);
+        Ok(Self { file, buffer, aligned, next: 0 })
+    }
+
+    /// `writes` writes of `bytes` in all (in whole blocks, as even as can be, 256 KiB each at most),
+    /// one after the other.
+    pub fn write(&mut self, writes: u64, bytes: usize) -> io::Result<()> {
+        let blocks = bytes.div_ceil(BLOCK) as u64;
+        for n in 0..writes {
+            let more = u64::from(n < blocks % writes);
+            let blocks = (blocks / writes + more).clamp(1, 64);
+            if self.next + blocks > FLOOR_BLOCKS {
+                self.next = 0;
+            }
+            let bytes = usize::try_from(blocks).unwrap_or(1) * BLOCK;
+            let data = &self.buffer[self.aligned..self.aligned + bytes];
+            self.file.write_all_at(data, self.next * BLOCK as u64)?;
+            self.next += blocks;
+        }
+        Ok(())
+    }
+}
+
+/// The disk below a path.
+pub fn disk_of(path: &Path) -> Result<Disk> {
+    let stat = rustix::fs::stat(path).map_err(|e| Failed(format!("{}: {e}", path.display())))?;
+    Ok(Disk::new(rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev)))
+}

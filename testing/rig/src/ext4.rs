@@ -1,0 +1,28 @@
+//! The ext4 that SiftFS is compared with: the disk's own, or one on a loop device.
+
+use crate::place::{Failed, Place, Result, arg, failed, run};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// A directory on the kernel's ext4, not yet made, and in words which ext4 that is: the place's own
+/// where that is ext4, else an image of `bytes`, allocated beforehand, on a loop device.
+pub fn directory(place: &Place, bytes: u64) -> Result<(PathBuf, &'static str)> {
+    let here = place.path("ext4");
+    let parent = here.parent().unwrap_or(&here);
+    // statfs cannot tell ext2, ext3 and ext4 apart; the mount table can.
+    if run("findmnt", &["-n", "-o", "FSTYPE", "-T", arg(parent)?])?.trim() == "ext4" {
+        return Ok((here, "ext4 (this disk's own)"));
+    }
+    let image = place.path("ext4.image");
+    allocate(&image, bytes)?;
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-E", "lazy_itable_init=0", arg(&image)?])?;
+    let dir = place.mount_point("ext4-loop")?;
+    run("mount", &["-o", "loop", arg(&image)?, arg(&dir)?])?;
+    Ok((dir.join("ext4"), "ext4 (loop image)"))
+}
+
+fn allocate(image: &Path, bytes: u64) -> Result<()> {
+    let file = File::create(image).map_err(failed(image.display()))?;
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)
+        .map_err(|e| Failed(format!("{}: {e}", image.display())))
+}

@@ -1,0 +1,7 @@
+//! What the programs that work on mounted volumes share: a temporary place whose mounts go away
+//! with it, and a volume driven through the `siftfs` command, as a user would.
+
+pub mod database;
+pub mod ext4;
+pub mod place;
+pub mod volume;
