@@ -36,6 +36,9 @@ pub enum Command {
     Recover(Recover),
     /// Check a volume that is not mounted: header, staging, journal, then the ext4 area
     Fsck(Fsck),
+    /// Write man pages and shell completions
+    #[command(hide = true)]
+    Generate(Generate),
 }
 
 /// `siftfs mkfs`.
@@ -65,6 +68,7 @@ pub struct Mkfs {
 
 /// `siftfs mount`.
 #[derive(Args)]
+#[command(after_help = crate::option_list::help())]
 pub struct Mount {
     /// The volume
     pub volume: PathBuf,
@@ -73,15 +77,21 @@ pub struct Mount {
     /// Stay in the foreground until the volume is unmounted
     #[arg(long)]
     pub foreground: bool,
-    /// Options, separated by commas: ro, nosuid, nodev, noexec, sync, allow_other,
-    /// noallow_other, subtype=NAME (empty: plain `fuse`), threads=N, commit=SECONDS,
-    /// cache=SIZE, meta_cache=SIZE, group_wait=MICROSECONDS, low_watermark=PERCENT,
-    /// nodirect, nouring
+    /// Options, separated by commas; a later one wins
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Where the background process writes its log; default: nowhere
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
+    /// Check the options, and mount nothing
+    #[arg(long)]
+    pub fake: bool,
+    /// Pass over unknown mount options
+    #[arg(long)]
+    pub sloppy: bool,
+    /// Say what was mounted
+    #[arg(long, short)]
+    pub verbose: bool,
     /// The background process itself; speaks with its parent through standard output
     #[arg(long, hide = true)]
     pub daemon_child: bool,
@@ -90,7 +100,7 @@ pub struct Mount {
 /// `siftfs umount`.
 #[derive(Args)]
 pub struct Umount {
-    /// The directory it is mounted on
+    /// The directory it is mounted on, or the volume
     pub dir: PathBuf,
     /// Detach even if it is in use; returns when the last user has gone
     #[arg(long)]
@@ -136,4 +146,11 @@ pub struct Fsck {
     /// Findings as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `siftfs generate`.
+#[derive(Args)]
+pub struct Generate {
+    /// Where to: below it, `man` and `completions` are made
+    pub dir: PathBuf,
 }

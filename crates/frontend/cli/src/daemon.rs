@@ -4,7 +4,9 @@ use crate::control_server::{ControlServer, Info};
 use crate::failure::{Failure, Outcome};
 use crate::options::Options;
 use rustix::fs::{Mode, OFlags};
-use siftfs_fuse::{FuseMount, Gate, MountEntry, MountOptions, detach, top_mount, unmount};
+use siftfs_fuse::{
+    FuseMount, Gate, MountEntry, MountOptions, detach, mount_of_id, top_mount, unmount,
+};
 use siftfs_placement::LocalVolume;
 use siftfs_proto::SessionId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -69,7 +71,7 @@ impl Daemon {
             }
         };
         let (tx, rx) = channel();
-        self.watch_signals(signals, mount.entry().clone(), tx.clone());
+        Self::watch_signals(signals, mount.entry().clone(), tx.clone());
         let server = thread::Builder::new().name("siftfs-serve".into());
         let served = server.spawn(move || tx.send(End::Served(mount.serve())));
         let result = match served {
@@ -128,18 +130,15 @@ impl Daemon {
 
     /// SIGTERM, SIGINT and SIGHUP unmount; if the mount is in use it is detached, what the
     /// kernel still holds is written, and after a grace time the volume is closed all the same.
-    fn watch_signals(&self, mut signals: Signals, entry: MountEntry, tx: Sender<End>) {
-        let dir = self.dir.clone();
+    fn watch_signals(mut signals: Signals, entry: MountEntry, tx: Sender<End>) {
         let watch = move || {
             for signal in signals.forever() {
                 tracing::info!(signal, "asked to end");
-                if !is_ours(&dir, &entry) {
+                match place_of(&entry) {
                     // Already detached or covered by another mount: only force is left.
-                    thread::sleep(GRACE);
-                } else if unmount(&dir).is_ok() {
-                    continue;
-                } else {
-                    leave(&dir);
+                    None => thread::sleep(GRACE),
+                    Some(dir) if unmount(&dir).is_ok() => continue,
+                    Some(dir) => leave(&dir),
                 }
                 if tx.send(End::Forced).is_err() {
                     return;
@@ -153,8 +152,13 @@ impl Daemon {
     }
 }
 
-fn is_ours(dir: &Path, entry: &MountEntry) -> bool {
-    top_mount(dir).ok().flatten().is_some_and(|m| (m.major, m.minor) == (entry.major, entry.minor))
+/// Where our mount is now, if it is still to be reached there: somebody may have moved it, covered
+/// it, or put another mount in its place, even one with the same device number.
+fn place_of(entry: &MountEntry) -> Option<PathBuf> {
+    let now = mount_of_id(entry.id).ok().flatten()?;
+    let ours = |m: &MountEntry| (m.id, m.major, m.minor) == (entry.id, entry.major, entry.minor);
+    let top = top_mount(&now.mount_point).ok().flatten()?;
+    (ours(&now) && ours(&top)).then_some(now.mount_point)
 }
 
 /// Detaches a mount in use. Pages dirtied through shared mappings are still in the kernel, and

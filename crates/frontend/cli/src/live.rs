@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
-use siftfs_fuse::{MountEntry, containing, detach, flush, is_dead, top_mount, unmount};
+use siftfs_fuse::{MountEntry, containing, detach, flush, is_dead, mounts, top_mount, unmount};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -129,12 +129,27 @@ fn flatten(prefix: &str, value: &Value, out: &mut Vec<(String, String)>) {
     }
 }
 
+/// The mount on the directory `given`, or of the volume `given`: umount(8) takes both.
+fn mounted_as(given: &Path) -> io::Result<Option<MountEntry>> {
+    if let Some(mount) = top_mount(given)?.filter(MountEntry::is_fuse) {
+        return Ok(Some(mount));
+    }
+    let volume = !std::fs::metadata(given).is_ok_and(|m| m.is_dir());
+    let of_it = |m: &MountEntry| volume && m.is_fuse() && m.source == given;
+    let found = mounts()?.into_iter().rev().find(of_it);
+    match found {
+        Some(mount) => Ok(top_mount(&mount.mount_point)?.filter(|top| top.id == mount.id)),
+        None => Ok(None),
+    }
+}
+
 /// `siftfs umount`.
 pub fn umount(a: &Umount) -> Outcome {
     let about = |e: &dyn std::fmt::Display| Failure::about(&a.dir, e);
-    let dir = resolve(&a.dir).map_err(|e| about(&e))?;
-    let mount = top_mount(&dir).map_err(|e| about(&e))?.filter(MountEntry::is_fuse);
+    let given = resolve(&a.dir).map_err(|e| about(&e))?;
+    let mount = mounted_as(&given).map_err(|e| about(&e))?;
     let mount = mount.ok_or_else(|| about(&"not a SiftFS mount"))?;
+    let dir = mount.mount_point.clone();
     let mut daemon = match Daemon::connect(&mount) {
         Ok(daemon) => daemon,
         Err(_) if is_dead(&dir) => {

@@ -6,9 +6,13 @@ mod control_server;
 mod daemon;
 mod failure;
 mod fsck;
+mod generate;
 mod helper;
 mod live;
+mod manual;
 mod mount;
+mod notify;
+mod option_list;
 mod options;
 mod progress;
 mod size;
@@ -17,16 +21,32 @@ mod volume;
 use args::{Cli, Command};
 use clap::Parser;
 use failure::{Failure, Outcome};
+use helper::{Call, Role};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     failure::install_panic_hook();
-    let cli = Cli::parse_from(helper::arguments(std::env::args_os().collect()));
-    match run(cli.command) {
-        Ok(code) => ExitCode::from(code),
-        Err(Failure { code, message }) => {
-            eprintln!("siftfs: {message}");
-            ExitCode::from(code)
+    let (role, outcome) = match helper::understand(std::env::args_os().collect()) {
+        Ok(call) => (call.role, start(&call)),
+        Err(failure) => (Role::Helper, Err(failure)),
+    };
+    let code = outcome.unwrap_or_else(|Failure { code, message }| {
+        eprintln!("siftfs: {message}");
+        code
+    });
+    ExitCode::from(role.exit_status(code))
+}
+
+fn start(call: &Call) -> Outcome {
+    if let Some(namespace) = &call.namespace {
+        helper::enter_namespace(namespace)?;
+    }
+    match Cli::try_parse_from(&call.arguments) {
+        Ok(cli) => run(cli.command),
+        Err(e) => {
+            // A reader who has gone away is no failure of ours.
+            let _ = e.print();
+            Ok(if e.use_stderr() { failure::USAGE } else { 0 })
         }
     }
 }
@@ -41,5 +61,6 @@ fn run(command: Command) -> Outcome {
         Command::Checkpoint(a) => live::checkpoint(&a),
         Command::Recover(a) => volume::recover(&a),
         Command::Fsck(a) => fsck::fsck(&a),
+        Command::Generate(a) => generate::generate(&a),
     }
 }

@@ -3,8 +3,8 @@
 use crate::args::Mount;
 use crate::daemon::{self, Daemon, Report};
 use crate::failure::{Failure, Outcome, USAGE};
-use crate::options;
 use crate::progress::Display;
+use crate::{notify, options};
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{detach_dead, top_mount};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,7 +26,11 @@ enum Message {
 
 /// `siftfs mount`, in each of its three forms.
 pub fn mount(a: &Mount) -> Outcome {
-    let options = options::parse(&a.options).map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    let parsed = options::parse(&a.options, a.sloppy);
+    let options = parsed.map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    if a.fake {
+        return Ok(0);
+    }
     let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
     let dir = mount_point(&a.dir)?;
     let daemon = Daemon { volume, dir, options, shown: a.options.join(",") };
@@ -82,13 +86,20 @@ fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
     for list in &a.options {
         command.arg("-o").arg(list);
     }
+    if a.sloppy {
+        command.arg("--sloppy");
+    }
     if let Some(log) = &a.log_file {
         let log = std::path::absolute(log).map_err(|e| Failure::about(log, e))?;
         command.arg("--log-file").arg(log);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|e| Failure::plain(format!("cannot start: {e}")))?;
-    relay(&mut child, &daemon.volume)
+    let code = relay(&mut child, &daemon.volume)?;
+    if a.verbose {
+        println!("siftfs: {} mounted on {}", daemon.volume.display(), daemon.dir.display());
+    }
+    Ok(code)
 }
 
 fn relay(child: &mut Child, volume: &Path) -> Outcome {
@@ -175,6 +186,7 @@ impl Report for Terminal {
     }
 
     fn ready(&mut self) {
+        notify::ready();
         self.0 = Display::new();
     }
 }
