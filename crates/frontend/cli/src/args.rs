@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::logging::Level;
 use crate::size::parse_size;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ pub enum Command {
     Sync(Dir),
     /// Show what a mount does, with its process id
     Status(DirJson),
+    /// Show live what a mount does: fsync rate and latency, fill of the log, checkpoints
+    Top(Top),
     /// Bring everything into the ext4 area and free the log
     Checkpoint(DirJson),
     /// Bring a volume that was not unmounted back to plain ext4, without mounting it
@@ -83,6 +86,9 @@ pub struct Mount {
     /// Where the background process writes its log; default: nowhere
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
+    /// What the log holds; counts more than SIFTFS_LOG
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<Level>,
     /// Check the options, and mount nothing
     #[arg(long)]
     pub fake: bool,
@@ -153,4 +159,27 @@ pub struct Fsck {
 pub struct Generate {
     /// Where to: below it, `man` and `completions` are made
     pub dir: PathBuf,
+}
+
+/// `siftfs top`.
+#[derive(Args)]
+pub struct Top {
+    /// A directory on the mount
+    pub dir: PathBuf,
+    /// Seconds between two pictures, 0.1 to 3600
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub delay: f64,
+    /// How many pictures; default: until interrupted
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub count: Option<u64>,
+    /// One picture, as -n 1
+    #[arg(long, conflicts_with = "count")]
+    pub once: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.1..=3600.0).contains(&s) => Ok(s),
+        _ => Err("not a number of seconds from 0.1 to 3600".into()),
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::control_server::{ControlServer, Info};
 use crate::failure::{Failure, Outcome};
+use crate::metrics_server::{self, Address, Listener};
 use crate::options::Options;
 use rustix::fs::{Mode, OFlags};
 use siftfs_fuse::{
@@ -17,7 +18,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use tracing_subscriber::EnvFilter;
 
 const FUSE_SESSION: SessionId = SessionId(1);
 /// After a signal and a lazy unmount: how long programs may go on with files they hold open.
@@ -57,6 +57,7 @@ impl Daemon {
     pub fn run(&self, report: &mut dyn Report) -> Outcome {
         let about = |e: &dyn std::fmt::Display| Failure::about(&self.volume, e);
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::plain)?;
+        let metrics = self.options.daemon.metrics.as_ref().map(listen).transpose()?;
         let mut progress = |what: &str, done, total| report.progress(what, done, total);
         let volume = LocalVolume::open(&self.volume, &self.options.open, &mut progress)
             .map_err(|e| about(&e))?;
@@ -74,6 +75,9 @@ impl Daemon {
         Self::watch_signals(signals, mount.entry().clone(), tx.clone());
         let server = thread::Builder::new().name("siftfs-serve".into());
         let served = server.spawn(move || tx.send(End::Served(mount.serve())));
+        if let Some(metrics) = &metrics {
+            serve_metrics(metrics, &control);
+        }
         let result = match served {
             Ok(_) => {
                 report.ready();
@@ -152,6 +156,19 @@ impl Daemon {
     }
 }
 
+fn listen(address: &Address) -> Result<Listener, Failure> {
+    let what = |e| Failure::plain(format!("cannot serve metrics at {address}: {e}"));
+    address.listen().map_err(what)
+}
+
+fn serve_metrics(listener: &Listener, control: &ControlServer) {
+    let status = control.status();
+    let source = move || serde_json::from_value(status()?).map_err(|e| e.to_string());
+    if let Err(error) = metrics_server::serve(listener, Arc::new(source)) {
+        tracing::error!(%error, "no thread for metrics");
+    }
+}
+
 /// Where our mount is now, if it is still to be reached there: somebody may have moved it, covered
 /// it, or put another mount in its place, even one with the same device number.
 fn place_of(entry: &MountEntry) -> Option<PathBuf> {
@@ -181,23 +198,4 @@ fn leave(dir: &Path) {
     if !writer.is_finished() {
         tracing::warn!("closing although the kernel still writes");
     }
-}
-
-/// Starts the log: to a file, or to standard error when in the foreground. `SIFTFS_LOG` filters
-/// it, as `tracing` describes; the default is `info`.
-pub fn start_log(file: Option<&Path>, foreground: bool) -> Result<(), Failure> {
-    let filter = EnvFilter::try_from_env("SIFTFS_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter);
-    match file {
-        Some(path) => {
-            use std::os::unix::fs::OpenOptionsExt;
-            let mut options = std::fs::OpenOptions::new();
-            options.create(true).append(true).mode(0o600);
-            let log = options.open(path).map_err(|e| Failure::about(path, e))?;
-            builder.with_ansi(false).with_writer(std::sync::Mutex::new(log)).init();
-        }
-        None if foreground => builder.with_writer(io::stderr).init(),
-        None => {}
-    }
-    Ok(())
 }

@@ -4,6 +4,9 @@ use crate::args::{Dir, DirJson, Umount};
 use crate::control::{Answer, Ask, Op, VERSION, receive, send, socket_path};
 use crate::failure::{Failure, Outcome};
 use crate::mount::resolve;
+use crate::output::print;
+use crate::status_text;
+use crate::view::Status;
 use crate::volume::print_json;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -92,7 +95,23 @@ pub fn sync(a: &Dir) -> Outcome {
 
 /// `siftfs status`.
 pub fn status(a: &DirJson) -> Outcome {
-    show(&ask(&a.dir, Op::Status)?, a.json)
+    let value = ask(&a.dir, Op::Status)?;
+    if a.json {
+        print_json(&value)?;
+    } else {
+        print(&status_text::text(&read_status(&a.dir, value)?))?;
+    }
+    Ok(0)
+}
+
+/// The status of the mount that `dir` lies on.
+pub fn status_of(dir: &Path) -> Result<Status, Failure> {
+    read_status(dir, ask(dir, Op::Status)?)
+}
+
+fn read_status(dir: &Path, value: Value) -> Result<Status, Failure> {
+    let what = "the daemon's answer makes no sense to this version";
+    serde_json::from_value(value).map_err(|e| Failure::about(dir, format!("{what}: {e}")))
 }
 
 /// `siftfs checkpoint`.

@@ -8,14 +8,22 @@ mod failure;
 mod fsck;
 mod generate;
 mod helper;
+mod human;
 mod live;
+mod logging;
 mod manual;
+mod metrics;
+mod metrics_server;
 mod mount;
 mod notify;
 mod option_list;
 mod options;
+mod output;
 mod progress;
 mod size;
+mod status_text;
+mod top;
+mod view;
 mod volume;
 
 use args::{Cli, Command};
@@ -58,6 +66,7 @@ fn run(command: Command) -> Outcome {
         Command::Umount(a) => live::umount(&a),
         Command::Sync(a) => live::sync(&a),
         Command::Status(a) => live::status(&a),
+        Command::Top(a) => top::top(&a),
         Command::Checkpoint(a) => live::checkpoint(&a),
         Command::Recover(a) => volume::recover(&a),
         Command::Fsck(a) => fsck::fsck(&a),

@@ -1,8 +1,9 @@
 //! `siftfs mount`: starts the daemon and waits until the mount is usable.
 
 use crate::args::Mount;
-use crate::daemon::{self, Daemon, Report};
+use crate::daemon::{Daemon, Report};
 use crate::failure::{Failure, Outcome, USAGE};
+use crate::logging;
 use crate::progress::Display;
 use crate::{notify, options};
 use serde::{Deserialize, Serialize};
@@ -35,15 +36,22 @@ pub fn mount(a: &Mount) -> Outcome {
     let dir = mount_point(&a.dir)?;
     let daemon = Daemon { volume, dir, options, shown: a.options.join(",") };
     if a.daemon_child {
-        daemon::start_log(a.log_file.as_deref(), false)?;
+        start_log(a, &daemon.options)?;
         return background(&daemon);
     }
     if a.foreground {
-        daemon::start_log(a.log_file.as_deref(), true)?;
+        start_log(a, &daemon.options)?;
         let mut report = Terminal(Display::new());
         return daemon.run(&mut report);
     }
     spawn(a, &daemon)
+}
+
+/// What the command line says about the log counts more than what the options say.
+fn start_log(a: &Mount, options: &options::Options) -> Result<(), Failure> {
+    let o = &options.daemon;
+    let file = a.log_file.as_deref().or(o.log_file.as_deref());
+    logging::start(file, a.foreground, a.log_level.or(o.log_level), o.log_format)
 }
 
 /// The directory to mount on: dead mounts taken away, nothing of ours there yet.
@@ -85,6 +93,9 @@ fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
     command.arg("mount").arg("--daemon-child").arg(&daemon.volume).arg(&daemon.dir);
     for list in &a.options {
         command.arg("-o").arg(list);
+    }
+    if let Some(level) = a.log_level {
+        command.args(["--log-level", level.name()]);
     }
     if a.sloppy {
         command.arg("--sloppy");

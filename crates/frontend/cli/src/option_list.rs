@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 18] = [
+pub const OPTIONS: [MountOption; 22] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -40,6 +40,14 @@ pub const OPTIONS: [MountOption; 18] = [
         "free share of staging or journal below which a background checkpoint starts",
     ),
     option("threads=N", "2", "threads that read requests, 2 to 64"),
+    option(
+        "metrics=ADDRESS",
+        "off",
+        "serve Prometheus' text format at 127.0.0.1:PORT or on a unix socket's path",
+    ),
+    option("log_file=PATH", "nowhere", "where the daemon writes its log"),
+    option("log_level=LEVEL", "info", "what the log holds: error, warn, info, debug or trace"),
+    option("log_format=FORMAT", "text", "text, or json: one document per line"),
     option("nodirect", "off", "no O_DIRECT on the volume"),
     option("nouring", "off", "no io_uring on the volume"),
 ];

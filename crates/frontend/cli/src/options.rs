@@ -1,8 +1,12 @@
 //! `-o` options.
 
+use crate::logging::{Format, Level};
+use crate::metrics_server::Address;
 use crate::size::parse_size;
+use clap::ValueEnum;
 use siftfs_fuse::MountOptions;
 use siftfs_placement::OpenOptions;
+use std::path::PathBuf;
 
 /// Everything that `-o` can say.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +15,21 @@ pub struct Options {
     pub mount: MountOptions,
     /// For the volume.
     pub open: OpenOptions,
+    /// For the daemon.
+    pub daemon: DaemonOptions,
+}
+
+/// What `-o` says about the daemon itself.
+#[derive(Clone, Debug, Default)]
+pub struct DaemonOptions {
+    /// Where metrics are served.
+    pub metrics: Option<Address>,
+    /// How the log is written.
+    pub log_format: Format,
+    /// What the log holds.
+    pub log_level: Option<Level>,
+    /// Where the log goes.
+    pub log_file: Option<PathBuf>,
 }
 
 /// Options that fstab and mount(8) use and a helper does not see a meaning in.
@@ -104,6 +123,23 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
             }
             o.mount.subtype = Some(value.to_string()).filter(|v| !v.is_empty());
         }
+        "metrics" => o.daemon.metrics = Some(Address::parse(value)?),
+        "log_format" => {
+            o.daemon.log_format = match value {
+                "text" => Format::Text,
+                "json" => Format::Json,
+                _ => return Err(format!("log_format={value}: neither text nor json")),
+            }
+        }
+        "log_level" => {
+            let level = Level::from_str(value, false);
+            let what = format!("log_level={value}: not one of error, warn, info, debug, trace");
+            o.daemon.log_level = Some(level.map_err(|_| what)?);
+        }
+        "log_file" if !value.starts_with('/') => {
+            return Err(format!("log_file={value}: not an absolute path"));
+        }
+        "log_file" => o.daemon.log_file = Some(value.into()),
         "threads" => o.mount.threads = usize::try_from(number(2, 64)?).unwrap_or(4),
         "commit" => o.open.commit_ms = milliseconds(value)?,
         "cache" => o.open.page_cache = cache_size(name, value)?,

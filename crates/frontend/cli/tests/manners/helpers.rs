@@ -151,7 +151,7 @@ fn lazy_umount() {
         r#"
 mount -t siftfs "$V" "$D"
 exec 9> "$D/open"
-umount -l "$D" &
+umount -l "$D" 9>&- &
 leaving=$!
 while mountpoint -q "$D"; do sleep 0.05; done
 echo late >&9
