@@ -36,7 +36,10 @@ pub fn mount(a: &Mount) -> Outcome {
     let dir = mount_point(&a.dir)?;
     let daemon = Daemon { volume, dir, options, shown: a.options.join(",") };
     if a.daemon_child {
-        start_log(a, &daemon.options)?;
+        // Nobody sees its standard error: the parent says what went wrong.
+        start_log(a, &daemon.options).inspect_err(|f| {
+            send(&Message::Failed { code: f.code, message: f.message.clone() });
+        })?;
         return background(&daemon);
     }
     if a.foreground {

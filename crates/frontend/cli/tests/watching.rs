@@ -178,6 +178,8 @@ fn log_levels() {
     siftfs(&["mount", s.volume(), s.dir(), "--log-level", "loud"]).fails(2, &["loud", "info"]);
     siftfs(&["mount", s.volume(), s.dir(), "-o", "log_level=loud"]).fails(2, &["log_level=loud"]);
     siftfs(&["mount", s.volume(), s.dir(), "-o", "log_format=xml"]).fails(2, &["log_format=xml"]);
+    siftfs(&["mount", s.volume(), s.dir(), "--log-file", "/no/such/log"])
+        .fails(1, &["/no/such/log"]);
     let wrong = Command::new(SIFTFS)
         .args(["mount", s.volume(), s.dir(), "--log-file", path])
         .env("SIFTFS_LOG", "siftfs=loud")
