@@ -6,7 +6,21 @@ PREFIX ?= /usr/local
 BENCH ?=
 APPS ?=
 
-.PHONY: all run test test-long test-apps bench check-env lint build install clean
+# Where things go; DESTDIR comes in front of each. mount(8) and umount(8) look for helpers in /sbin alone.
+BINDIR = $(PREFIX)/bin
+SBINDIR ?= /sbin
+MANDIR = $(PREFIX)/share/man/man8
+UNITDIR = $(PREFIX)/lib/systemd/system
+BASH_COMPLETION = $(PREFIX)/share/bash-completion/completions/siftfs
+ZSH_COMPLETION = $(PREFIX)/share/zsh/site-functions/_siftfs
+FISH_COMPLETION = $(PREFIX)/share/fish/vendor_completions.d/siftfs.fish
+HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs
+
+# The program to install.
+SIFTFS ?= $(shell $(CARGO) metadata --format-version 1 --no-deps \
+  | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/siftfs
+
+.PHONY: all run test test-long test-apps bench check-env lint build install install-files uninstall clean
 
 all: build
 
@@ -47,13 +61,30 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# The command, and the names that mount(8) and umount(8) look for.
-install: build
-	install -D -m 0755 "$$($(CARGO) metadata --format-version 1 --no-deps \
-	  | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/siftfs" \
-	  $(DESTDIR)$(PREFIX)/bin/siftfs
-	for name in mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs; do \
-	  install -d $(DESTDIR)/sbin && ln -sf $(PREFIX)/bin/siftfs $(DESTDIR)/sbin/$$name; done
+# The command, the names that mount(8) and umount(8) look for, man pages, completions, systemd's unit.
+install: build install-files
+
+# What `install` puts in place, from a program that is built already.
+install-files:
+	install -D -m 0755 "$(SIFTFS)" $(DESTDIR)$(BINDIR)/siftfs
+	install -d $(DESTDIR)$(SBINDIR)
+	for name in $(HELPERS); do ln -sf $(BINDIR)/siftfs $(DESTDIR)$(SBINDIR)/$$name || exit 1; done
+	pages=$$(mktemp -d) && trap 'rm -r "$$pages"' EXIT && "$(SIFTFS)" generate "$$pages" && \
+	install -d $(DESTDIR)$(MANDIR) && install -m 0644 "$$pages"/man/*.8 $(DESTDIR)$(MANDIR) && \
+	ln -sf mount.siftfs.8 $(DESTDIR)$(MANDIR)/mount.fuse.siftfs.8 && \
+	ln -sf umount.siftfs.8 $(DESTDIR)$(MANDIR)/umount.fuse.siftfs.8 && \
+	install -D -m 0644 "$$pages"/completions/siftfs.bash $(DESTDIR)$(BASH_COMPLETION) && \
+	install -D -m 0644 "$$pages"/completions/_siftfs $(DESTDIR)$(ZSH_COMPLETION) && \
+	install -D -m 0644 "$$pages"/completions/siftfs.fish $(DESTDIR)$(FISH_COMPLETION)
+	install -d $(DESTDIR)$(UNITDIR)
+	sed 's|@PREFIX@|$(PREFIX)|' packaging/siftfs@.service.in > $(DESTDIR)$(UNITDIR)/siftfs@.service
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/siftfs $(addprefix $(DESTDIR)$(SBINDIR)/,$(HELPERS))
+	rm -f $(DESTDIR)$(MANDIR)/siftfs.8 $(DESTDIR)$(MANDIR)/siftfs-*.8
+	rm -f $(addprefix $(DESTDIR)$(MANDIR)/,$(addsuffix .8,$(HELPERS)))
+	rm -f $(DESTDIR)$(BASH_COMPLETION) $(DESTDIR)$(ZSH_COMPLETION) $(DESTDIR)$(FISH_COMPLETION)
+	rm -f $(DESTDIR)$(UNITDIR)/siftfs@.service
 
 clean:
 	$(CARGO) clean

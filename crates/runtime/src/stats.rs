@@ -75,21 +75,38 @@ pub struct Latencies {
 }
 
 /// One histogram.
-pub struct Latency(Mutex<hdrhistogram::Histogram<u64>>);
+pub struct Latency(Mutex<Samples>);
+
+struct Samples {
+    histogram: hdrhistogram::Histogram<u64>,
+    sum_ns: u64,
+}
+
+/// Upper bounds of the buckets that a status report counts, in units of each decade from a microsecond
+/// to a second; ten seconds are the last.
+const STEPS: [u64; 6] = [10, 15, 20, 30, 50, 70];
+
+fn bounds() -> impl Iterator<Item = u64> {
+    let decades = (2..9).map(|e| 10u64.pow(e));
+    decades.flat_map(|d| STEPS.map(|s| s * d)).chain([10_000_000_000])
+}
 
 impl Default for Latency {
     fn default() -> Self {
         let minutes = 600_000_000_000;
         let new = hdrhistogram::Histogram::new_with_bounds(1, minutes, 3);
-        Self(Mutex::new(new.expect("these bounds are valid")))
+        let histogram = new.expect("these bounds are valid");
+        Self(Mutex::new(Samples { histogram, sum_ns: 0 }))
     }
 }
 
 /// A latency distribution in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Distribution {
     /// Samples.
     pub count: u64,
+    /// Their sum.
+    pub sum_ns: u64,
     /// Median.
     pub p50_ns: u64,
     /// 99th percentile.
@@ -98,23 +115,37 @@ pub struct Distribution {
     pub p9999_ns: u64,
     /// Largest.
     pub max_ns: u64,
+    /// Upper bound in nanoseconds, and how many samples do not exceed it. The bounds are always the
+    /// same.
+    pub buckets: Vec<(u64, u64)>,
 }
 
 impl Latency {
-    fn lock(&self) -> MutexGuard<'_, hdrhistogram::Histogram<u64>> {
+    fn lock(&self) -> MutexGuard<'_, Samples> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts one sample of `ns` nanoseconds.
     pub(crate) fn record(&self, ns: u64) {
-        self.lock().saturating_record(ns);
+        let mut samples = self.lock();
+        samples.histogram.saturating_record(ns);
+        samples.sum_ns = samples.sum_ns.saturating_add(ns);
     }
 
     /// The distribution so far.
     pub fn distribution(&self) -> Distribution {
-        let h = self.lock();
+        let samples = self.lock();
+        let h = &samples.histogram;
+        let (mut below, mut count) = (0, 0);
+        let buckets = bounds().map(|bound| {
+            count += h.count_between(below, bound);
+            below = h.next_non_equivalent(bound);
+            (bound, count)
+        });
         Distribution {
+            buckets: buckets.collect(),
             count: h.len(),
+            sum_ns: samples.sum_ns,
             p50_ns: h.value_at_quantile(0.5),
             p99_ns: h.value_at_quantile(0.99),
             p9999_ns: h.value_at_quantile(0.9999),
@@ -122,3 +153,7 @@ impl Latency {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "stats_tests.rs"]
+mod tests;

@@ -67,6 +67,7 @@ impl Service {
                     Urgency::Emergency => self.stats.checkpoints_emergency += 1,
                 }
                 self.stats.checkpoint_last = r.report.clone();
+                self.stats.checkpoint_last_s = self.options.clock.now().sec;
                 self.out.push_back(FromService::CheckpointDone {
                     id: r.id,
                     urgency: r.urgency,

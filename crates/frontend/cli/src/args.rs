@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::logging::Level;
 use crate::size::parse_size;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -40,12 +41,17 @@ pub enum Command {
     Sync(Dir),
     /// Show what a mount does, with its process id
     Status(Status),
+    /// Show live what a mount does: fsync rate and latency, fill of the log, checkpoints
+    Top(Top),
     /// Bring everything into the ext4 area and free the log
     Checkpoint(DirJson),
     /// Bring a volume that was not unmounted back to plain ext4, without mounting it
     Recover(Recover),
     /// Check a volume that is not mounted: header, staging, journal, then the ext4 area
     Fsck(Fsck),
+    /// Write man pages and shell completions
+    #[command(hide = true)]
+    Generate(Generate),
 }
 
 /// `siftfs mkfs`.
@@ -128,6 +134,7 @@ pub struct Status {
 
 /// `siftfs mount`.
 #[derive(Args)]
+#[command(after_help = crate::option_list::help())]
 pub struct Mount {
     /// The volume
     pub volume: PathBuf,
@@ -136,10 +143,7 @@ pub struct Mount {
     /// Stay in the foreground until the volume is unmounted
     #[arg(long)]
     pub foreground: bool,
-    /// Options, separated by commas: ro, nosuid, nodev, noexec, sync, allow_other,
-    /// noallow_other, subtype=NAME (empty: plain `fuse`), log=PATH, threads=N, commit=SECONDS,
-    /// cache=SIZE, meta_cache=SIZE, group_wait=MICROSECONDS, low_watermark=PERCENT,
-    /// nodirect, nouring
+    /// Options, separated by commas; a later one wins
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Where the volume's log is, if it is not with the volume; default: it is looked for
@@ -148,6 +152,18 @@ pub struct Mount {
     /// Where the background process writes its messages; default: nowhere
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
+    /// What the log holds; counts more than SIFTFS_LOG
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<Level>,
+    /// Check the options, and mount nothing
+    #[arg(long)]
+    pub fake: bool,
+    /// Pass over unknown mount options
+    #[arg(long)]
+    pub sloppy: bool,
+    /// Say what was mounted
+    #[arg(long, short)]
+    pub verbose: bool,
     /// The background process itself; speaks with its parent through standard output
     #[arg(long, hide = true)]
     pub daemon_child: bool,
@@ -156,7 +172,7 @@ pub struct Mount {
 /// `siftfs umount`.
 #[derive(Args)]
 pub struct Umount {
-    /// The directory it is mounted on
+    /// The directory it is mounted on, or the volume
     pub dir: PathBuf,
     /// Detach even if it is in use; returns when the last user has gone
     #[arg(long)]
@@ -211,4 +227,34 @@ pub struct Fsck {
     /// Findings as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `siftfs generate`.
+#[derive(Args)]
+pub struct Generate {
+    /// Where to: below it, `man` and `completions` are made
+    pub dir: PathBuf,
+}
+
+/// `siftfs top`.
+#[derive(Args)]
+pub struct Top {
+    /// A directory on the mount
+    pub dir: PathBuf,
+    /// Seconds between two pictures, 0.1 to 3600
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub delay: f64,
+    /// How many pictures; default: until interrupted
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub count: Option<u64>,
+    /// One picture, as -n 1
+    #[arg(long, conflicts_with = "count")]
+    pub once: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.1..=3600.0).contains(&s) => Ok(s),
+        _ => Err("not a number of seconds from 0.1 to 3600".into()),
+    }
 }

@@ -14,7 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const SESSION: SessionId = SessionId(2);
 /// Commands served at once.
@@ -85,6 +85,12 @@ impl ControlServer {
             .name("siftfs-control".into())
             .spawn(move || shared.accept(&listener))?;
         Ok(server)
+    }
+
+    /// The status document, for others in this process.
+    pub fn status(&self) -> impl Fn() -> Result<Value, String> + Send + Sync + use<> {
+        let shared = self.shared.clone();
+        move || shared.answer(Op::Status)
     }
 
     /// Tells everyone who waits how it ended, and takes the socket away.
@@ -207,6 +213,7 @@ impl Shared {
                     "log": self.info.log,
                     "dir": self.info.dir,
                     "options": self.info.options,
+                    "time_s": since_1970(),
                     "uptime_s": self.info.started.elapsed().as_secs_f64(),
                     "runtime": runtime,
                 }))
@@ -244,6 +251,11 @@ impl Shared {
             Err(e) => Err(e.to_string()),
         }
     }
+}
+
+/// Seconds since 1970.
+fn since_1970() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
 fn refuse(why: &str) -> Answer {

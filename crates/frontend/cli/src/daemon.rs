@@ -2,9 +2,12 @@
 
 use crate::control_server::{ControlServer, Info};
 use crate::failure::{Failure, Outcome};
+use crate::metrics_server::{self, Address, Listener};
 use crate::options::Options;
 use rustix::fs::{Mode, OFlags};
-use siftfs_fuse::{FuseMount, Gate, MountEntry, MountOptions, detach, top_mount, unmount};
+use siftfs_fuse::{
+    FuseMount, Gate, MountEntry, MountOptions, detach, mount_of_id, top_mount, unmount,
+};
 use siftfs_placement::LocalVolume;
 use siftfs_proto::SessionId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -15,7 +18,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use tracing_subscriber::EnvFilter;
 
 const FUSE_SESSION: SessionId = SessionId(1);
 /// After a signal and a lazy unmount: how long programs may go on with files they hold open.
@@ -55,6 +57,7 @@ impl Daemon {
     pub fn run(&self, report: &mut dyn Report) -> Outcome {
         let about = |e: &dyn std::fmt::Display| Failure::about(&self.volume, e);
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::plain)?;
+        let metrics = self.options.daemon.metrics.as_ref().map(listen).transpose()?;
         let mut progress = |what: &str, done, total| report.progress(what, done, total);
         let volume = LocalVolume::open(&self.volume, &self.options.open, &mut progress)
             .map_err(|e| about(&e))?;
@@ -70,9 +73,12 @@ impl Daemon {
             }
         };
         let (tx, rx) = channel();
-        self.watch_signals(signals, mount.entry().clone(), tx.clone());
+        Self::watch_signals(signals, mount.entry().clone(), tx.clone());
         let server = thread::Builder::new().name("siftfs-serve".into());
         let served = server.spawn(move || tx.send(End::Served(mount.serve())));
+        if let Some(metrics) = &metrics {
+            serve_metrics(metrics, &control);
+        }
         let result = match served {
             Ok(_) => {
                 report.ready();
@@ -134,18 +140,15 @@ impl Daemon {
 
     /// SIGTERM, SIGINT and SIGHUP unmount; if the mount is in use it is detached, what the
     /// kernel still holds is written, and after a grace time the volume is closed all the same.
-    fn watch_signals(&self, mut signals: Signals, entry: MountEntry, tx: Sender<End>) {
-        let dir = self.dir.clone();
+    fn watch_signals(mut signals: Signals, entry: MountEntry, tx: Sender<End>) {
         let watch = move || {
             for signal in signals.forever() {
                 tracing::info!(signal, "asked to end");
-                if !is_ours(&dir, &entry) {
+                match place_of(&entry) {
                     // Already detached or covered by another mount: only force is left.
-                    thread::sleep(GRACE);
-                } else if unmount(&dir).is_ok() {
-                    continue;
-                } else {
-                    leave(&dir);
+                    None => thread::sleep(GRACE),
+                    Some(dir) if unmount(&dir).is_ok() => continue,
+                    Some(dir) => leave(&dir),
                 }
                 if tx.send(End::Forced).is_err() {
                     return;
@@ -159,8 +162,26 @@ impl Daemon {
     }
 }
 
-fn is_ours(dir: &Path, entry: &MountEntry) -> bool {
-    top_mount(dir).ok().flatten().is_some_and(|m| (m.major, m.minor) == (entry.major, entry.minor))
+fn listen(address: &Address) -> Result<Listener, Failure> {
+    let what = |e| Failure::plain(format!("cannot serve metrics at {address}: {e}"));
+    address.listen().map_err(what)
+}
+
+fn serve_metrics(listener: &Listener, control: &ControlServer) {
+    let status = control.status();
+    let source = move || serde_json::from_value(status()?).map_err(|e| e.to_string());
+    if let Err(error) = metrics_server::serve(listener, Arc::new(source)) {
+        tracing::error!(%error, "no thread for metrics");
+    }
+}
+
+/// Where our mount is now, if it is still to be reached there: somebody may have moved it, covered
+/// it, or put another mount in its place, even one with the same device number.
+fn place_of(entry: &MountEntry) -> Option<PathBuf> {
+    let now = mount_of_id(entry.id).ok().flatten()?;
+    let ours = |m: &MountEntry| (m.id, m.major, m.minor) == (entry.id, entry.major, entry.minor);
+    let top = top_mount(&now.mount_point).ok().flatten()?;
+    (ours(&now) && ours(&top)).then_some(now.mount_point)
 }
 
 /// Detaches a mount in use. Pages dirtied through shared mappings are still in the kernel, and
@@ -183,23 +204,4 @@ fn leave(dir: &Path) {
     if !writer.is_finished() {
         tracing::warn!("closing although the kernel still writes");
     }
-}
-
-/// Starts the log: to a file, or to standard error when in the foreground. `SIFTFS_LOG` filters
-/// it, as `tracing` describes; the default is `info`.
-pub fn start_log(file: Option<&Path>, foreground: bool) -> Result<(), Failure> {
-    let filter = EnvFilter::try_from_env("SIFTFS_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter);
-    match file {
-        Some(path) => {
-            use std::os::unix::fs::OpenOptionsExt;
-            let mut options = std::fs::OpenOptions::new();
-            options.create(true).append(true).mode(0o600);
-            let log = options.open(path).map_err(|e| Failure::about(path, e))?;
-            builder.with_ansi(false).with_writer(std::sync::Mutex::new(log)).init();
-        }
-        None if foreground => builder.with_writer(io::stderr).init(),
-        None => {}
-    }
-    Ok(())
 }

@@ -1,15 +1,18 @@
 //! Commands on a mounted volume.
 
-use crate::args::{Dir, DirJson, Status, Umount};
+use crate::args::{self, Dir, DirJson, Umount};
 use crate::control::{Answer, Ask, Op, VERSION, receive, send, socket_path};
 use crate::failure::{Failure, Outcome};
 use crate::mount::resolve;
+use crate::output::print;
+use crate::status_text;
+use crate::view::Status;
 use crate::volume::print_json;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
-use siftfs_fuse::{MountEntry, containing, detach, flush, is_dead, top_mount, unmount};
+use siftfs_fuse::{MountEntry, containing, detach, flush, is_dead, mounts, top_mount, unmount};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -91,10 +94,15 @@ pub fn sync(a: &Dir) -> Outcome {
 }
 
 /// `siftfs status`.
-pub fn status(a: &Status) -> Outcome {
-    let status = ask(&a.dir, Op::Status)?;
-    check_log(&a.dir, &status, a.log.as_deref())?;
-    show(&status, a.json)
+pub fn status(a: &args::Status) -> Outcome {
+    let value = ask(&a.dir, Op::Status)?;
+    check_log(&a.dir, &value, a.log.as_deref())?;
+    if a.json {
+        print_json(&value)?;
+    } else {
+        print(&status_text::text(&read_status(&a.dir, value)?))?;
+    }
+    Ok(0)
 }
 
 /// The log of the mount that `status` is about is where the caller thinks it is.
@@ -106,6 +114,16 @@ fn check_log(dir: &Path, status: &Value, wanted: Option<&Path>) -> Result<(), Fa
         Some(log) => Err(Failure::about(dir, format!("its log is {log}, not {}", full.display()))),
         None => Err(Failure::about(dir, "its log is with the volume, not elsewhere")),
     }
+}
+
+/// The status of the mount that `dir` lies on.
+pub fn status_of(dir: &Path) -> Result<Status, Failure> {
+    read_status(dir, ask(dir, Op::Status)?)
+}
+
+fn read_status(dir: &Path, value: Value) -> Result<Status, Failure> {
+    let what = "the daemon's answer makes no sense to this version";
+    serde_json::from_value(value).map_err(|e| Failure::about(dir, format!("{what}: {e}")))
 }
 
 /// `siftfs checkpoint`.
@@ -142,15 +160,30 @@ fn flatten(prefix: &str, value: &Value, out: &mut Vec<(String, String)>) {
     }
 }
 
+/// The mount on the directory `given`, or of the volume `given`: umount(8) takes both.
+fn mounted_as(given: &Path) -> io::Result<Option<MountEntry>> {
+    if let Some(mount) = top_mount(given)?.filter(MountEntry::is_fuse) {
+        return Ok(Some(mount));
+    }
+    let volume = !std::fs::metadata(given).is_ok_and(|m| m.is_dir());
+    let of_it = |m: &MountEntry| volume && m.is_fuse() && m.source == given;
+    let found = mounts()?.into_iter().rev().find(of_it);
+    match found {
+        Some(mount) => Ok(top_mount(&mount.mount_point)?.filter(|top| top.id == mount.id)),
+        None => Ok(None),
+    }
+}
+
 /// `siftfs umount`.
 pub fn umount(a: &Umount) -> Outcome {
     let about = |e: &dyn std::fmt::Display| Failure::about(&a.dir, e);
-    let dir = resolve(&a.dir).map_err(|e| about(&e))?;
-    let mount = top_mount(&dir).map_err(|e| about(&e))?.filter(MountEntry::is_fuse);
+    let given = resolve(&a.dir).map_err(|e| about(&e))?;
+    let mount = mounted_as(&given).map_err(|e| about(&e))?;
     let mount = mount.ok_or_else(|| about(&"not a SiftFS mount"))?;
     if a.log.is_some() {
         check_log(&a.dir, &ask(&a.dir, Op::Status)?, a.log.as_deref())?;
     }
+    let dir = mount.mount_point.clone();
     let mut daemon = match Daemon::connect(&mount) {
         Ok(daemon) => daemon,
         Err(_) if is_dead(&dir) => {

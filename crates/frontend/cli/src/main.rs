@@ -6,27 +6,55 @@ mod control_server;
 mod daemon;
 mod failure;
 mod fsck;
+mod generate;
 mod helper;
+mod human;
 mod live;
+mod logging;
+mod manual;
+mod metrics;
+mod metrics_server;
 mod mount;
+mod notify;
+mod option_list;
 mod options;
+mod output;
 mod progress;
 mod size;
+mod status_text;
+mod top;
+mod view;
 mod volume;
 
 use args::{Cli, Command};
 use clap::Parser;
 use failure::{Failure, Outcome};
+use helper::{Call, Role};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     failure::install_panic_hook();
-    let cli = Cli::parse_from(helper::arguments(std::env::args_os().collect()));
-    match run(cli.command) {
-        Ok(code) => ExitCode::from(code),
-        Err(Failure { code, message }) => {
-            eprintln!("siftfs: {message}");
-            ExitCode::from(code)
+    let (role, outcome) = match helper::understand(std::env::args_os().collect()) {
+        Ok(call) => (call.role, start(&call)),
+        Err(failure) => (Role::Helper, Err(failure)),
+    };
+    let code = outcome.unwrap_or_else(|Failure { code, message }| {
+        eprintln!("siftfs: {message}");
+        code
+    });
+    ExitCode::from(role.exit_status(code))
+}
+
+fn start(call: &Call) -> Outcome {
+    if let Some(namespace) = &call.namespace {
+        helper::enter_namespace(namespace)?;
+    }
+    match Cli::try_parse_from(&call.arguments) {
+        Ok(cli) => run(cli.command),
+        Err(e) => {
+            // A reader who has gone away is no failure of ours.
+            let _ = e.print();
+            Ok(if e.use_stderr() { failure::USAGE } else { 0 })
         }
     }
 }
@@ -40,8 +68,10 @@ fn run(command: Command) -> Outcome {
         Command::Umount(a) => live::umount(&a),
         Command::Sync(a) => live::sync(&a),
         Command::Status(a) => live::status(&a),
+        Command::Top(a) => top::top(&a),
         Command::Checkpoint(a) => live::checkpoint(&a),
         Command::Recover(a) => volume::recover(&a),
         Command::Fsck(a) => fsck::fsck(&a),
+        Command::Generate(a) => generate::generate(&a),
     }
 }

@@ -1,10 +1,11 @@
 //! `siftfs mount`: starts the daemon and waits until the mount is usable.
 
 use crate::args::Mount;
-use crate::daemon::{self, Daemon, Report};
+use crate::daemon::{Daemon, Report};
 use crate::failure::{Failure, Outcome, USAGE};
-use crate::options;
+use crate::logging;
 use crate::progress::Display;
+use crate::{notify, options};
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{detach_dead, top_mount};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,7 +27,11 @@ enum Message {
 
 /// `siftfs mount`, in each of its three forms.
 pub fn mount(a: &Mount) -> Outcome {
-    let mut options = options::parse(&a.options).map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    let parsed = options::parse(&a.options, a.sloppy);
+    let mut options = parsed.map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    if a.fake {
+        return Ok(0);
+    }
     // The daemon leaves the directory that a relative path starts from.
     if let Some(log) = a.log.as_ref().or(options.open.log.as_ref()) {
         let full = log.canonicalize().map_err(|e| Failure::about(log, e))?;
@@ -36,15 +41,25 @@ pub fn mount(a: &Mount) -> Outcome {
     let dir = mount_point(&a.dir)?;
     let daemon = Daemon { volume, dir, options, shown: a.options.join(",") };
     if a.daemon_child {
-        daemon::start_log(a.log_file.as_deref(), false)?;
+        // Nobody sees its standard error: the parent says what went wrong.
+        start_log(a, &daemon.options).inspect_err(|f| {
+            send(&Message::Failed { code: f.code, message: f.message.clone() });
+        })?;
         return background(&daemon);
     }
     if a.foreground {
-        daemon::start_log(a.log_file.as_deref(), true)?;
+        start_log(a, &daemon.options)?;
         let mut report = Terminal(Display::new());
         return daemon.run(&mut report);
     }
     spawn(a, &daemon)
+}
+
+/// What the command line says about the log counts more than what the options say.
+fn start_log(a: &Mount, options: &options::Options) -> Result<(), Failure> {
+    let o = &options.daemon;
+    let file = a.log_file.as_deref().or(o.log_file.as_deref());
+    logging::start(file, a.foreground, a.log_level.or(o.log_level), o.log_format)
 }
 
 /// The directory to mount on: dead mounts taken away, nothing of ours there yet.
@@ -90,13 +105,23 @@ fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
     if let Some(log) = &daemon.options.open.log {
         command.arg("--log").arg(log);
     }
+    if let Some(level) = a.log_level {
+        command.args(["--log-level", level.name()]);
+    }
+    if a.sloppy {
+        command.arg("--sloppy");
+    }
     if let Some(log) = &a.log_file {
         let log = std::path::absolute(log).map_err(|e| Failure::about(log, e))?;
         command.arg("--log-file").arg(log);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|e| Failure::plain(format!("cannot start: {e}")))?;
-    relay(&mut child, &daemon.volume)
+    let code = relay(&mut child, &daemon.volume)?;
+    if a.verbose {
+        println!("siftfs: {} mounted on {}", daemon.volume.display(), daemon.dir.display());
+    }
+    Ok(code)
 }
 
 fn relay(child: &mut Child, volume: &Path) -> Outcome {
@@ -183,6 +208,7 @@ impl Report for Terminal {
     }
 
     fn ready(&mut self) {
+        notify::ready();
         self.0 = Display::new();
     }
 }

@@ -1,8 +1,12 @@
 //! `-o` options.
 
+use crate::logging::{Format, Level};
+use crate::metrics_server::Address;
 use crate::size::parse_size;
+use clap::ValueEnum;
 use siftfs_fuse::MountOptions;
 use siftfs_placement::OpenOptions;
+use std::path::PathBuf;
 
 /// Everything that `-o` can say.
 #[derive(Clone, Debug, Default)]
@@ -11,70 +15,102 @@ pub struct Options {
     pub mount: MountOptions,
     /// For the volume.
     pub open: OpenOptions,
+    /// For the daemon.
+    pub daemon: DaemonOptions,
+}
+
+/// What `-o` says about the daemon itself.
+#[derive(Clone, Debug, Default)]
+pub struct DaemonOptions {
+    /// Where metrics are served.
+    pub metrics: Option<Address>,
+    /// How the log is written.
+    pub log_format: Format,
+    /// What the log holds.
+    pub log_level: Option<Level>,
+    /// Where the log goes.
+    pub log_file: Option<PathBuf>,
 }
 
 /// Options that fstab and mount(8) use and a helper does not see a meaning in.
-const IGNORED: [&str; 22] = [
+const IGNORED: [&str; 19] = [
     "defaults",
-    "rw",
-    "suid",
-    "dev",
-    "exec",
-    "async",
     "auto",
     "noauto",
-    "user",
     "nouser",
-    "users",
-    "owner",
-    "group",
+    "noowner",
+    "nogroup",
     "_netdev",
     "nofail",
     "atime",
     "noatime",
     "relatime",
+    "norelatime",
     "strictatime",
+    "nostrictatime",
     "diratime",
     "nodiratime",
+    "lazytime",
+    "nolazytime",
     "default_permissions",
 ];
 
-/// Parses the lists in order; a later option wins.
+/// Parses the lists in order; a later option wins. With `sloppy`, unknown options are passed over
+/// (mount(8)'s `-s`).
 ///
 /// # Errors
 /// A message naming the option that is unknown or has a wrong value.
-pub fn parse(lists: &[String]) -> Result<Options, String> {
+pub fn parse(lists: &[String], sloppy: bool) -> Result<Options, String> {
     let mut o = Options::default();
     for option in lists.iter().flat_map(|l| l.split(',')).filter(|s| !s.is_empty()) {
-        match option.split_once('=') {
-            Some((name, value)) => set_value(&mut o, name, value)?,
-            None => set_flag(&mut o, option)?,
+        let (name, known) = match option.split_once('=') {
+            Some((name, value)) => (name, set_value(&mut o, name, value)?),
+            None => (option, set_flag(&mut o, option)?),
+        };
+        if !known && !sloppy {
+            return Err(format!("unknown mount option `{name}`"));
         }
     }
     Ok(o)
 }
 
-fn set_flag(o: &mut Options, flag: &str) -> Result<(), String> {
+/// False if there is no such flag.
+fn set_flag(o: &mut Options, flag: &str) -> Result<bool, String> {
+    let m = &mut o.mount;
     match flag {
-        "ro" => {
-            o.mount.read_only = true;
-            o.open.read_only = true;
+        "ro" | "rw" => {
+            m.read_only = flag == "ro";
+            o.open.read_only = flag == "ro";
         }
-        "nosuid" => o.mount.nosuid = true,
-        "nodev" => o.mount.nodev = true,
-        "noexec" => o.mount.noexec = true,
-        "sync" => o.mount.sync = true,
-        "allow_other" => o.mount.allow_other = true,
-        "noallow_other" => o.mount.allow_other = false,
+        "nosuid" | "suid" => m.nosuid = flag == "nosuid",
+        "nodev" | "dev" => m.nodev = flag == "nodev",
+        "noexec" | "exec" => m.noexec = flag == "noexec",
+        "sync" | "async" => m.sync = flag == "sync",
+        "allow_other" | "noallow_other" => m.allow_other = flag == "allow_other",
+        // mount(8): these imply the others, unless a later option says otherwise.
+        "user" | "users" => (m.nosuid, m.nodev, m.noexec) = (true, true, true),
+        "owner" | "group" => (m.nosuid, m.nodev) = (true, true),
         "nodirect" => o.open.direct = false,
         "nouring" => o.open.uring = false,
-        f if IGNORED.contains(&f) || f.starts_with("x-") => {}
-        f => return Err(format!("unknown mount option `{f}`")),
+        "remount" => {
+            return Err(
+                "remount: a mounted volume's options cannot be changed; umount it and mount \
+                        it again"
+                    .into(),
+            );
+        }
+        f => return Ok(IGNORED.contains(&f) || is_private(f)),
     }
-    Ok(())
+    Ok(true)
 }
 
-fn set_value(o: &mut Options, name: &str, value: &str) -> Result<(), String> {
+/// Options that are for programs around mount(8), such as `x-systemd.automount`.
+fn is_private(name: &str) -> bool {
+    name.starts_with("x-") || name.starts_with("X-")
+}
+
+/// False if there is no such option.
+fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
     let number = |low: u64, high: u64| match value.parse::<u64>() {
         Ok(n) if (low..=high).contains(&n) => Ok(n),
         _ => Err(format!("{name}={value}: not a number from {low} to {high}")),
@@ -89,16 +125,35 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<(), String> {
         }
         "log" if value.is_empty() => return Err("log=: no path".into()),
         "log" => o.open.log = Some(value.into()),
+        "metrics" => o.daemon.metrics = Some(Address::parse(value)?),
+        "log_format" => {
+            o.daemon.log_format = match value {
+                "text" => Format::Text,
+                "json" => Format::Json,
+                _ => return Err(format!("log_format={value}: neither text nor json")),
+            }
+        }
+        "log_level" => {
+            let level = Level::from_str(value, false);
+            let what = format!("log_level={value}: not one of error, warn, info, debug, trace");
+            o.daemon.log_level = Some(level.map_err(|_| what)?);
+        }
+        "log_file" if !value.starts_with('/') => {
+            return Err(format!("log_file={value}: not an absolute path"));
+        }
+        "log_file" => o.daemon.log_file = Some(value.into()),
         "threads" => o.mount.threads = usize::try_from(number(1, 64)?).unwrap_or(4),
         "commit" => o.open.commit_ms = milliseconds(value)?,
         "cache" => o.open.page_cache = cache_size(name, value)?,
         "meta_cache" => o.open.meta_cache = cache_size(name, value)?,
         "group_wait" => o.open.group_wait_us = number(0, 100_000)?,
         "low_watermark" => o.open.low_watermark = u8::try_from(number(1, 99)?).unwrap_or(50),
-        n if n.starts_with("x-") || n == "fsname" || n == "context" => {}
-        n => return Err(format!("unknown mount option `{n}`")),
+        n if is_private(n) || ["fsname", "context", "comment", "user"].contains(&n) => {}
+        // A flag with a value is not one of its own that may be passed over.
+        n if set_flag(&mut o.clone(), n)? => return Err(format!("{n}={value}: {n} has no value")),
+        _ => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Seconds, also in parts, from 0.01 to an hour.

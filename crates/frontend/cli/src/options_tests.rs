@@ -1,7 +1,7 @@
 use super::*;
 
 fn parsed(list: &str) -> Result<Options, String> {
-    parse(&[list.to_string()])
+    parse(&[list.to_string()], false)
 }
 
 #[test]
@@ -14,7 +14,7 @@ fn options_reach_kernel_and_volume() {
     assert!(parsed("log=").is_err());
     assert_eq!(parsed("subtype=").unwrap().mount.subtype, None);
     assert_eq!(parsed("subtype=x").unwrap().mount.subtype.as_deref(), Some("x"));
-    let o = parse(&["commit=5".into(), "commit=7".into()]).unwrap();
+    let o = parse(&["commit=5".into(), "commit=7".into()], false).unwrap();
     assert_eq!(o.open.commit_ms, 7000);
 }
 
@@ -41,4 +41,32 @@ fn wrong_options_are_named() {
         assert!(parsed(bad).is_err(), "{bad}");
     }
     assert!(parsed("speed=high").unwrap_err().contains("`speed`"));
+}
+
+/// What fstab, systemd and mount(8) say besides, and that the later of two wins.
+#[test]
+fn options_of_mount() {
+    let o = parsed("defaults,noauto,nofail,_netdev,x-systemd.automount,X-mount.mkdir=755").unwrap();
+    assert!(!o.mount.read_only && !o.mount.nosuid && !o.mount.nodev && !o.mount.noexec);
+    let o = parsed("ro,nosuid,nodev,noexec,sync,noallow_other").unwrap().mount;
+    assert!(o.read_only && o.nosuid && o.nodev && o.noexec && o.sync && !o.allow_other);
+    let o = parsed("ro,nosuid,nodev,noexec,sync,rw,suid,dev,exec,async,allow_other").unwrap();
+    assert!(!o.mount.read_only && !o.open.read_only && !o.mount.sync && o.mount.allow_other);
+    assert!(!o.mount.nosuid && !o.mount.nodev && !o.mount.noexec);
+    let o = parsed("user,exec").unwrap().mount;
+    assert!(o.nosuid && o.nodev && !o.noexec);
+    let o = parsed("owner").unwrap().mount;
+    assert!(o.nosuid && o.nodev && !o.noexec);
+    assert!(parsed("remount,ro").unwrap_err().contains("mount it again"));
+}
+
+/// Sloppy passes over what it does not know, and over nothing else.
+#[test]
+fn sloppy() {
+    let lists = ["ro,speed,colour=red".to_string()];
+    assert!(parse(&lists, true).unwrap().mount.read_only);
+    assert!(parse(&lists, false).is_err());
+    for wrong in ["commit=never", "cache=1M", "ro=1"] {
+        assert!(parse(&[wrong.into()], true).is_err(), "{wrong}");
+    }
 }

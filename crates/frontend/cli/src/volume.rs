@@ -159,6 +159,6 @@ pub fn failure(volume: &Path, e: &Error) -> Failure {
 /// Prints a report as one JSON document.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::plain)?;
-    println!("{text}");
+    crate::output::print(&format!("{text}\n"))?;
     Ok(())
 }

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 /// One mount of this mount namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
+    /// The mount's own number, whatever it is moved to.
+    pub id: u64,
     /// Device number's major part (0 for FUSE).
     pub major: u32,
     /// Device number's minor part.
@@ -39,6 +41,11 @@ pub fn top_mount(dir: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?.into_iter().rev().find(|m| m.mount_point == dir))
 }
 
+/// The mount with this number, wherever it is now; `None` if it is gone.
+pub fn mount_of_id(id: u64) -> io::Result<Option<MountEntry>> {
+    Ok(mounts()?.into_iter().find(|m| m.id == id))
+}
+
 /// The visible mount that `path` (absolute, without links) lies on.
 pub fn containing(path: &Path) -> io::Result<Option<MountEntry>> {
     let mut best: Option<MountEntry> = None;
@@ -55,13 +62,15 @@ pub fn containing(path: &Path) -> io::Result<Option<MountEntry>> {
 
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|b| *b == b' ');
-    let dev = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let dev = std::str::from_utf8(fields.nth(1)?).ok()?;
     let (major, minor) = dev.split_once(':')?;
     let mount_point = unescape(fields.nth(1)?);
     let mut rest = fields.skip_while(|f| *f != b"-").skip(1);
     let fs_type = String::from_utf8_lossy(rest.next()?).into_owned();
     let source = unescape(rest.next()?);
     Some(MountEntry {
+        id,
         major: major.parse().ok()?,
         minor: minor.parse().ok()?,
         mount_point,

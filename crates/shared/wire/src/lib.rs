@@ -201,6 +201,8 @@ pub struct ServiceStatistics {
     pub checkpoint_total: CheckpointReport,
     /// The last checkpoint's report.
     pub checkpoint_last: CheckpointReport,
+    /// When it was done, in seconds since 1970; 0 before the first.
+    pub checkpoint_last_s: i64,
 }
 
 /// Service to Runtime.

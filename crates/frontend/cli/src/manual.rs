@@ -1,0 +1,217 @@
+//! The man pages: one for `siftfs`, one per command, and those of the helpers that mount(8) and
+//! umount(8) call.
+
+use crate::args::Cli;
+use crate::option_list::{OPTIONS, OTHERS};
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
+
+/// One page.
+pub struct Page {
+    /// Its file's name.
+    pub name: String,
+    /// Its text for man(1).
+    pub text: Vec<u8>,
+}
+
+/// Exit statuses and what they mean.
+type Statuses = &'static [(&'static str, &'static str)];
+
+/// Of the commands that are not like one of the system's.
+const COMMAND: Statuses = &[
+    ("0", "done"),
+    ("1", "failed; one message on standard error says what is wrong and what to do"),
+    ("2", "wrong usage: an unknown command or option, a value out of range"),
+];
+/// As fsck(8) has them.
+const CHECK: Statuses = &[
+    ("0", "clean; for recover: recovered, or clean already"),
+    ("4", "damaged or incompatible; for fsck also: not unmounted, recovery comes first"),
+    ("8", "could not look: no such file, in use, an I/O error, not a volume"),
+    ("16", "wrong usage"),
+];
+/// As mount(8) has them.
+const HELPER: Statuses = &[
+    ("0", "done"),
+    ("1", "wrong usage: an unknown option, a value out of range"),
+    ("32", "the mount or umount failed; the message says why"),
+];
+const FILES: &str = "/run/siftfs/*.sock: where the daemons of the mounts listen for commands.";
+const ENVIRONMENT: &str = "SIFTFS_LOG filters the log, such as `debug` or `siftfs_runtime=trace`.";
+
+/// All pages.
+pub fn pages() -> Vec<Page> {
+    let mut cli = Cli::command();
+    cli.build();
+    let mut pages = vec![page(&cli)];
+    let commands = cli.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+    pages.extend(commands.map(page));
+    pages.push(mount_helper());
+    pages.push(umount_helper());
+    pages
+}
+
+fn statuses(command: &str) -> Statuses {
+    match command {
+        "fsck" | "recover" => CHECK,
+        _ => COMMAND,
+    }
+}
+
+/// The page of a command, or of `siftfs` itself.
+fn page(command: &Command) -> Page {
+    let title = command.get_display_name().unwrap_or_else(|| command.get_name()).to_string();
+    let name = format!("{title}.8");
+    let top = command.get_name() == "siftfs";
+    // What clap prints behind the options comes as sections of its own here.
+    let extra = command.get_after_help().map(ToString::to_string).filter(|_| !top);
+    let man = Man::new(command.clone())
+        .title(title.to_uppercase())
+        .section("8")
+        .source(concat!("siftfs ", env!("CARGO_PKG_VERSION")))
+        .manual("SiftFS");
+    let mut text = Vec::new();
+    let mut rendered = man.render_title(&mut text);
+    rendered = rendered.and_then(|()| man.render_name_section(&mut text));
+    rendered = rendered.and_then(|()| man.render_synopsis_section(&mut text));
+    rendered = rendered.and_then(|()| man.render_description_section(&mut text));
+    rendered = rendered.and_then(|()| man.render_options_section(&mut text));
+    if top {
+        rendered = rendered.and_then(|()| man.render_subcommands_section(&mut text));
+    }
+    rendered.expect("writing to memory does not fail");
+    let mut roff = Roff::new();
+    match command.get_name() {
+        "mount" => mount_options(&mut roff),
+        _ => {
+            if let Some(extra) = extra {
+                section(&mut roff, "NOTES", &extra);
+            }
+        }
+    }
+    exit_status(&mut roff, statuses(command.get_name()));
+    if top {
+        list(&mut roff, "EXIT STATUS OF FSCK AND RECOVER", CHECK);
+        section(&mut roff, "ENVIRONMENT", ENVIRONMENT);
+        section(&mut roff, "FILES", FILES);
+    }
+    see_also(&mut roff, &title);
+    text.extend_from_slice(roff.render().as_bytes());
+    Page { name, text }
+}
+
+fn section(roff: &mut Roff, title: &str, text: &str) {
+    roff.control("SH", [title]);
+    roff.text([roman(text)]);
+}
+
+fn list(roff: &mut Roff, title: &str, rows: Statuses) {
+    roff.control("SH", [title]);
+    for (status, meaning) in rows {
+        roff.control("TP", []);
+        roff.text([bold(*status)]);
+        roff.text([roman(*meaning)]);
+    }
+}
+
+fn exit_status(roff: &mut Roff, rows: Statuses) {
+    list(roff, "EXIT STATUS", rows);
+}
+
+fn see_also(roff: &mut Roff, title: &str) {
+    let all = ["siftfs(8)", "siftfs-mount(8)", "mount.siftfs(8)", "mount(8)", "fsck(8)", "ext4(5)"];
+    let others: Vec<_> = all.into_iter().filter(|o| *o != format!("{title}(8)")).collect();
+    section(roff, "SEE ALSO", &others.join(", "));
+}
+
+fn mount_options(roff: &mut Roff) {
+    roff.control("SH", ["MOUNT OPTIONS"]);
+    for o in &OPTIONS {
+        roff.control("TP", []);
+        roff.text([bold(o.usage)]);
+        roff.text([roman(format!("{} (default: {})", o.meaning, o.default))]);
+    }
+    roff.control("PP", []);
+    roff.text([roman(OTHERS)]);
+}
+
+/// Title, name and synopsis of a page that no command of clap's stands behind.
+fn helper_page(name: &str, about: &str, synopsis: &[Inline]) -> Roff {
+    let mut roff = Roff::new();
+    let source = concat!("siftfs ", env!("CARGO_PKG_VERSION"));
+    roff.control("TH", [name.to_uppercase().as_str(), "8", "", source, "SiftFS"]);
+    section(&mut roff, "NAME", &format!("{name} - {about}"));
+    roff.control("SH", ["SYNOPSIS"]);
+    roff.text(synopsis);
+    roff
+}
+
+fn mount_helper() -> Page {
+    let mut roff = helper_page(
+        "mount.siftfs",
+        "mount a SiftFS volume, called by mount(8)",
+        &[
+            bold("mount -t siftfs"),
+            roman(" [-sfnvrw] [-o "),
+            italic("OPTIONS"),
+            roman("] "),
+            italic("VOLUME DIR"),
+        ],
+    );
+    section(
+        &mut roff,
+        "DESCRIPTION",
+        "mount(8) runs it for the type siftfs, from the command line, from fstab(5) and from systemd's \
+         mount units. It recovers the volume if that is needed, mounts it and returns when it is usable; \
+         a daemon of its own serves the mount from then on. A mount of the same directory whose daemon \
+         has died is taken away first.",
+    );
+    roff.control("PP", []);
+    roff.text([roman(
+        "A line of fstab(5); e2fsck is not for a volume, so the last field stays 0:",
+    )]);
+    roff.control("PP", []);
+    roff.text([bold("/var/lib/data.sift /srv/data siftfs rw,nosuid,nodev,nofail 0 0")]);
+    roff.control("SH", ["OPTIONS"]);
+    for (option, meaning) in [
+        ("-o OPTIONS", "mount options, see below"),
+        ("-r, -w", "as -o ro and -o rw"),
+        ("-f", "fake: check the options, mount nothing"),
+        ("-s", "sloppy: pass over unknown options"),
+        ("-v", "say what was mounted"),
+        ("-n", "accepted; no mtab is written in any case"),
+        ("-N NAMESPACE", "mount in another mount namespace: a process number or its file"),
+        ("-t TYPE", "siftfs, fuse.siftfs, or siftfs.NAME, which is -o subtype=NAME"),
+    ] {
+        roff.control("TP", []);
+        roff.text([bold(option)]);
+        roff.text([roman(meaning)]);
+    }
+    mount_options(&mut roff);
+    exit_status(&mut roff, HELPER);
+    see_also(&mut roff, "mount.siftfs");
+    Page { name: "mount.siftfs.8".into(), text: roff.render().into_bytes() }
+}
+
+fn umount_helper() -> Page {
+    let mut roff = helper_page(
+        "umount.siftfs",
+        "unmount a SiftFS volume, called by umount(8)",
+        &[bold("umount"), roman(" [-flnrv] "), italic("DIR"), roman(" | "), italic("VOLUME")],
+    );
+    section(
+        &mut roff,
+        "DESCRIPTION",
+        "umount(8) runs it for mounts of type fuse.siftfs. It returns when everything is in the ext4 area, \
+         the volume is plain ext4 and the daemon has gone. With -l the mount is detached even if it is in \
+         use, and the command returns when the last user has gone. The other options change nothing.",
+    );
+    exit_status(&mut roff, HELPER);
+    see_also(&mut roff, "umount.siftfs");
+    Page { name: "umount.siftfs.8".into(), text: roff.render().into_bytes() }
+}
+
+#[cfg(test)]
+#[path = "manual_tests.rs"]
+mod tests;

@@ -1,0 +1,63 @@
+use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Parses a page as a scraper does: every sample belongs to a family that was announced with HELP and
+/// TYPE before it, no sample stands twice, values are numbers.
+pub fn parse(page: &str) -> BTreeMap<String, f64> {
+    let (mut help, mut types) = (BTreeSet::new(), BTreeMap::new());
+    let mut samples = BTreeMap::new();
+    assert!(page.ends_with('\n'));
+    for line in page.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, text) = rest.split_once(' ').unwrap();
+            assert!(!text.is_empty() && help.insert(name), "{line}");
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            assert!(help.contains(name) && types.insert(name, kind).is_none(), "{line}");
+        } else {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let name = series.split('{').next().unwrap();
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|s| name.strip_suffix(s));
+            let family = family.filter(|f| types.get(f) == Some(&"histogram")).unwrap_or(name);
+            assert!(types.contains_key(family), "{line}");
+            assert!(samples.insert(series.to_string(), value.parse().unwrap()).is_none(), "{line}");
+        }
+    }
+    samples
+}
+
+fn status() -> Status {
+    serde_json::from_str(
+        r#"{"version":"1","volume":"/odd \"name\\\n","uptime_s":2.5,"runtime":{
+        "failed":"x","fsync_latency":{"count":9,"sum_ns":5000000,"buckets":[[1000,0],[1500000,7]]},
+        "runtime":{"full_commits":{"TooMuchData":2},"stalls":{"log full":1}},
+        "log":{"lanes":[{"bytes":10,"used":3},{"bytes":10,"used":4}]},
+        "storage":{"staging":{"foreground":{"writes":5,"flushes":6,"errors":1}}}}}"#,
+    )
+    .unwrap()
+}
+
+#[test]
+fn a_scraper_reads_it() {
+    let samples = parse(&page(&status()));
+    for (series, value) in [
+        ("siftfs_info{version=\"1\",volume=\"/odd \\\"name\\\\\\n\",dir=\"\"}", 1.0),
+        ("siftfs_failed", 1.0),
+        ("siftfs_uptime_seconds", 2.5),
+        ("siftfs_fsync_seconds_bucket{le=\"0.000001\"}", 0.0),
+        ("siftfs_fsync_seconds_bucket{le=\"0.0015\"}", 7.0),
+        ("siftfs_fsync_seconds_bucket{le=\"+Inf\"}", 9.0),
+        ("siftfs_fsync_seconds_sum", 0.005),
+        ("siftfs_fsync_seconds_count", 9.0),
+        ("siftfs_full_commits_total{reason=\"TooMuchData\"}", 2.0),
+        ("siftfs_full_commits_total{reason=\"DirectoryMove\"}", 0.0),
+        ("siftfs_stalls_total{reason=\"log full\"}", 1.0),
+        ("siftfs_staging_used_bytes{lane=\"1\"}", 4.0),
+        ("siftfs_io_total{region=\"staging\",origin=\"foreground\",kind=\"flush\"}", 6.0),
+        ("siftfs_io_errors_total{region=\"staging\",origin=\"foreground\",kind=\"any\"}", 1.0),
+    ] {
+        assert_eq!(samples.get(series), Some(&value), "{series} in {samples:#?}");
+    }
+}

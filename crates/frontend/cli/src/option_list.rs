@@ -1,0 +1,73 @@
+//! What `-o` takes, for people: the help text and the man pages are made of it.
+
+/// One option.
+pub struct MountOption {
+    /// As it is written.
+    pub usage: &'static str,
+    /// What holds without it.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+const fn option(usage: &'static str, default: &'static str, meaning: &'static str) -> MountOption {
+    MountOption { usage, default, meaning }
+}
+
+/// All options that mean something here.
+pub const OPTIONS: [MountOption; 22] = [
+    option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
+    option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
+    option("nodev", "dev", "ignore device files"),
+    option("noexec", "exec", "refuse to run programs"),
+    option("user, users", "off", "imply nosuid, nodev and noexec, unless a later option differs"),
+    option("owner, group", "off", "imply nosuid and nodev, unless a later option differs"),
+    option("sync", "async", "every write as if the file were opened with O_SYNC"),
+    option("allow_other", "on for root", "let other users in (the kernel checks permissions)"),
+    option("noallow_other", "on for others", "the mounting user alone may use it"),
+    option("subtype=NAME", "siftfs", "the mount's type is `fuse.NAME`; empty: plain `fuse`"),
+    option("commit=SECONDS", "5", "age at which unsynced changes are journaled; 0.01 to 3600"),
+    option("cache=SIZE", "256M", "page cache, at least 8M"),
+    option("meta_cache=SIZE", "64M", "cache of clean metadata blocks, at least 8M"),
+    option(
+        "group_wait=MICROSECONDS",
+        "0",
+        "how long a flush may wait for other fsyncs to share it",
+    ),
+    option(
+        "low_watermark=PERCENT",
+        "50",
+        "free share of staging or journal below which a background checkpoint starts",
+    ),
+    option("threads=N", "2", "threads that read requests, 2 to 64"),
+    option(
+        "metrics=ADDRESS",
+        "off",
+        "serve Prometheus' text format at 127.0.0.1:PORT or on a unix socket's path",
+    ),
+    option("log_file=PATH", "nowhere", "where the daemon writes its log"),
+    option("log_level=LEVEL", "info", "what the log holds: error, warn, info, debug or trace"),
+    option("log_format=FORMAT", "text", "text, or json: one document per line"),
+    option("nodirect", "off", "no O_DIRECT on the volume"),
+    option("nouring", "off", "no io_uring on the volume"),
+];
+
+/// The rest of the words.
+pub const OTHERS: &str = "mount(8)'s other usual words (defaults, auto, noauto, nofail, _netdev, \
+                          relatime, noatime, x-...) are accepted and mean nothing here.";
+
+/// For `siftfs mount --help`.
+pub fn help() -> String {
+    let width = OPTIONS.iter().map(|o| o.usage.len()).max().unwrap_or(0);
+    let mut text = String::from("Mount options (-o):\n");
+    for o in &OPTIONS {
+        text.push_str(&format!("  {:width$}  {} [default: {}]\n", o.usage, o.meaning, o.default));
+    }
+    text.push('\n');
+    text.push_str(OTHERS);
+    text
+}
+
+#[cfg(test)]
+#[path = "option_list_tests.rs"]
+mod tests;

@@ -1,0 +1,43 @@
+use super::*;
+
+fn status(json: &str) -> Status {
+    serde_json::from_str(json).unwrap()
+}
+
+#[test]
+fn a_mount_in_use() {
+    let text = text(&status(
+        r#"{"pid":7,"version":"1.2","volume":"/v","dir":"/d","options":"ro","uptime_s":100,
+        "time_s":1000,"runtime":{
+        "fsync_latency":{"count":500,"p50_ns":61000,"p99_ns":1200000,"max_ns":9000000},
+        "log":{"journal_bytes":4194304,"journal_used":2097152,"lanes":[{"bytes":1048576,"used":0}]},
+        "unreclaimed_transactions":3,
+        "runtime":{"full_commits":{"TooMuchData":2,"DirectoryMove":5,"Other":0}},
+        "service":{"checkpoints_background":4,"checkpoints_emergency":1,"checkpoint_last_s":988,
+          "checkpoint_last":{"batch":2,"surviving_blocks":1500,"write_bytes":8192,"nanos":3000000}},
+        "storage":{"area":{"background":{"writes":3,"errors":1}},
+                   "journal":{"background":{"writes":4}}}}}"#,
+    ));
+    for part in [
+        "500 since the mount (5.0/s); half within 61 µs, 99 % within 1.2 ms, slowest 9.0 ms",
+        "50 %  2.0 MiB of 4.0 MiB",
+        "3 transactions not in the ext4 area yet",
+        "last 12 s ago: 2 transactions, 1,500 blocks, 8.0 KiB written in 3.0 ms; 5 in all, 1 waited",
+        "5 for a moved directory, 2 for more data than one record takes\n",
+        "7 writes (0 bytes), 0 flushes, 0 reads (0 bytes), 1 ERRORS",
+        "state         serving",
+    ] {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
+}
+
+#[test]
+fn a_mount_that_failed_and_one_that_did_nothing() {
+    let failed = text(&status(r#"{"runtime":{"failed":"flush: EIO"}}"#));
+    assert!(failed.contains("FAILED: flush: EIO") && failed.contains("mount it again"), "{failed}");
+    let idle = text(&Status::default());
+    assert!(
+        idle.contains("fsync         none yet") && idle.contains("full commits  none"),
+        "{idle}"
+    );
+}

@@ -1,0 +1,125 @@
+//! `siftfs top`: what a mount does right now.
+
+use crate::args::Top;
+use crate::failure::{Failure, Outcome};
+use crate::human::{count, duration, fill, latency, rate};
+use crate::live::status_of;
+use crate::output::print;
+use crate::size::show_size;
+use crate::view::{Latency, Status};
+use console::Term;
+use std::time::Duration;
+
+/// Shows the mount until the count is reached, the reader goes away, or the command is interrupted.
+/// On a terminal each picture replaces the one before; elsewhere they follow each other.
+pub fn top(a: &Top) -> Outcome {
+    let terminal = Term::stdout();
+    let redraw = terminal.is_term();
+    let pause = Duration::from_secs_f64(a.delay);
+    let mut left = if a.once { Some(1) } else { a.count };
+    let mut before = sample(a)?;
+    while left != Some(0) {
+        std::thread::sleep(pause);
+        let now = sample(a)?;
+        if redraw {
+            terminal.clear_screen().map_err(Failure::plain)?;
+        }
+        if !print(&picture(&before, &now))? {
+            break;
+        }
+        before = now;
+        left = left.map(|n| n - 1);
+        if !redraw && left != Some(0) && !print("\n")? {
+            break;
+        }
+    }
+    Ok(0)
+}
+
+fn sample(a: &Top) -> Result<Status, Failure> {
+    status_of(&a.dir)
+}
+
+/// What happened between two samples, and how things stand.
+fn picture(before: &Status, now: &Status) -> String {
+    // A mount that was made anew in between has counted from zero.
+    let start = Status::default();
+    let before = if before.pid == now.pid { before } else { &start };
+    let (b, n) = (&before.runtime, &now.runtime);
+    let seconds = (now.uptime_s - before.uptime_s).max(0.0);
+    let new = |of: fn(&Status) -> u64| of(now).saturating_sub(of(before));
+    let (used, all) = n.staging();
+    let state = n.failed.as_ref().map_or("serving".to_string(), |why| format!("FAILED: {why}"));
+    let fg = |of: fn(&crate::view::Io) -> u64| {
+        rate(of(&n.io("foreground")).saturating_sub(of(&b.io("foreground"))), seconds)
+    };
+    let staged = new(|s| s.runtime.runtime.staged_bytes);
+    let replayed = new(|s| s.runtime.service.checkpoint_total.surviving_blocks);
+    let full: u64 = n.runtime.full_commits.values().sum::<u64>()
+        - b.runtime.full_commits.values().sum::<u64>().min(n.runtime.full_commits.values().sum());
+    let mut out = String::new();
+    let mut line = |title: &str, text: String| out.push_str(&format!("{title:<11} {text}\n"));
+    line(&now.dir, format!("{}  up {}  {state}", now.volume, duration(now.uptime_s)));
+    line("fsync", fsync(&n.fsync_latency, &b.fsync_latency, seconds));
+    line(
+        "waiting",
+        format!("{} callers; {} full commits", count(n.queues.fsyncs_waiting), count(full)),
+    );
+    line("foreground", format!("{} writes, {} flushes", fg(|i| i.writes), fg(|i| i.flushes)));
+    line("staging", fill(used, all));
+    line(
+        "",
+        format!(
+            "{} staged; {} free",
+            rate_bytes(staged, seconds),
+            show_size(n.credits.staging_bytes)
+        ),
+    );
+    line("journal", fill(n.log.journal_used, n.log.journal_bytes));
+    line(
+        "",
+        format!(
+            "{} transactions; {} free",
+            rate(new(|s| s.runtime.service.journaled_transactions), seconds),
+            show_size(n.credits.journal_bytes)
+        ),
+    );
+    line(
+        "checkpoint",
+        format!(
+            "{} of {} transactions in the area, {} behind; {} blocks replayed",
+            count(n.reclaimed_transaction),
+            count(n.transaction),
+            count(n.unreclaimed_transactions),
+            rate(replayed, seconds)
+        ),
+    );
+    line(
+        "credits",
+        format!("{} freed blocks not to be used again yet", count(n.credits.quarantined_blocks)),
+    );
+    line(
+        "unsynced",
+        format!(
+            "{} of data, {} name operations",
+            show_size(n.cache.dirty_bytes),
+            count(n.pending.name_operations)
+        ),
+    );
+    out
+}
+
+fn fsync(now: &Latency, before: &Latency, seconds: f64) -> String {
+    let new = now.count.saturating_sub(before.count);
+    let at = |q| now.quantile_since(before, q).map_or("-".to_string(), latency);
+    format!("{}  p50 {}  p99 {}", rate(new, seconds), at(0.5), at(0.99))
+}
+
+fn rate_bytes(bytes: u64, seconds: f64) -> String {
+    let rate = if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 };
+    format!("{}/s", show_size(rate as u64))
+}
+
+#[cfg(test)]
+#[path = "top_tests.rs"]
+mod tests;

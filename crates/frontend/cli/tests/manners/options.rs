@@ -1,0 +1,77 @@
+//! What the options do, and read-only mounts.
+
+use crate::support::{Setup, run};
+use rustix::process::Signal;
+use std::fs;
+
+fn mount_line(s: &Setup) -> String {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    mounts.lines().rfind(|l| l.contains(s.dir())).unwrap().to_string()
+}
+
+#[test]
+fn flags_reach_the_kernel() {
+    let s = Setup::new();
+    s.mount("nosuid,nodev,noexec,sync,noallow_other");
+    let line = mount_line(&s);
+    for flag in ["rw,", "nosuid", "nodev", "noexec", "sync"] {
+        assert!(line.contains(flag), "{flag}: {line}");
+    }
+    assert!(!line.contains("allow_other"), "{line}");
+    s.umount();
+    s.mount("nosuid,nodev,noexec,suid,dev,exec,allow_other,subtype=");
+    let line = mount_line(&s);
+    assert!(line.contains(" fuse rw,") && line.contains("allow_other"), "{line}");
+    assert!(!["nosuid", "nodev", "noexec"].iter().any(|f| line.contains(f)), "{line}");
+    s.umount();
+}
+
+#[test]
+fn noexec_and_allow_other_hold() {
+    let s = Setup::new();
+    s.mount("noexec,noallow_other");
+    fs::copy("/bin/true", s.path("true")).unwrap();
+    let program = s.path("true");
+    let refused = std::process::Command::new(&program).status().unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
+    let user = ["--reuid=65534", "--regid=65534", "--clear-groups", "ls", s.dir()];
+    for dir in [s.tmp.path(), &s.path("")] {
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(dir, open).unwrap();
+    }
+    assert_ne!(run("setpriv", &user).code, 0);
+    s.umount();
+    s.mount("exec,allow_other");
+    assert!(std::process::Command::new(&program).status().unwrap().success());
+    run("setpriv", &user).ok();
+    s.umount();
+}
+
+fn killed(s: &Setup) {
+    let daemon = s.daemon();
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+}
+
+/// A read-only mount of a dirty volume recovers it; a clean one is not written at all.
+#[test]
+fn read_only_mounts() {
+    let s = Setup::new();
+    s.mount("commit=3600");
+    let file = fs::File::create(s.path("f")).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    killed(&s);
+    s.mount("ro");
+    assert!(s.path("f").exists());
+    assert!(mount_line(&s).contains(" ro,"));
+    let refused = fs::File::create(s.path("g")).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EROFS));
+    s.umount();
+    s.assert_plain_ext4();
+    let before = fs::read(s.volume()).unwrap();
+    s.mount("ro");
+    assert_eq!(fs::read_dir(s.dir()).unwrap().count(), 2);
+    s.umount();
+    assert!(before == fs::read(s.volume()).unwrap(), "a read-only mount wrote");
+}

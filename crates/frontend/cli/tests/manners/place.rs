@@ -1,0 +1,46 @@
+//! A mount namespace with the program installed in it, as `make install` does.
+
+use crate::support::{Ran, SIFTFS, Setup};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The top of the repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap()
+}
+
+/// Made before the script: `/sbin` is a directory of our own with links to what was in it.
+const PREPARE: &str = r#"
+set -eu
+sbin=$(readlink -f /sbin)
+mkdir -p "$T/orig" "$T/sbin"
+mount --bind "$sbin" "$T/orig"
+for f in "$T"/orig/*; do ln -s "$f" "$T/sbin/"; done
+mount --bind "$T/sbin" "$sbin"
+make -s -C "$REPOSITORY" install-files SIFTFS="$SIFTFS" PREFIX="$T/usr"
+export PATH="$T/usr/bin:$PATH:/usr/sbin:/sbin"
+fail() { echo "$1" >&2; exit 99; }
+# Runs a command that has to end with a status.
+expect() {
+    want=$1; shift
+    got=0; "$@" || got=$?
+    [ "$got" = "$want" ] || fail "status $got instead of $want: $*"
+}
+"#;
+
+/// Runs a script in a namespace of its own, where the helpers are installed. `$V` is the volume, `$D`
+/// the directory, `$T` the temporary directory. Its end takes its mounts away.
+pub fn script(setup: &Setup, text: &str) -> Ran {
+    let end = "\nif mountpoint -q \"$D\"; then fail 'still mounted'; fi\n";
+    let out = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c"])
+        .arg(format!("{PREPARE}{text}{end}"))
+        .env("T", setup.tmp.path())
+        .env("V", setup.volume())
+        .env("D", setup.dir())
+        .env("SIFTFS", SIFTFS)
+        .env("REPOSITORY", repository())
+        .output()
+        .unwrap();
+    out.into()
+}
