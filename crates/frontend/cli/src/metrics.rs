@@ -221,8 +221,8 @@ fn space(p: &mut Page, s: &Status) {
 }
 
 fn storage(p: &mut Page, s: &Status) {
-    type Field = fn(&Io) -> u64;
-    let families: [(&str, &str, &[(&str, Field)]); 3] = [
+    type Field = (&'static str, fn(&Io) -> u64);
+    let families: [(&str, &str, &[Field]); 3] = [
         (
             "siftfs_io_total",
             "I/Os issued to the volume.",

@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 22] = [
+pub const OPTIONS: [MountOption; 23] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -39,7 +39,8 @@ pub const OPTIONS: [MountOption; 22] = [
         "50",
         "free share of staging or journal below which a background checkpoint starts",
     ),
-    option("threads=N", "2", "threads that read requests, 2 to 64"),
+    option("log=PATH", "looked for", "where the log is, if not with the volume"),
+    option("threads=N", "2", "threads that stay ready to read a request, 1 to 64"),
     option(
         "metrics=ADDRESS",
         "off",
