@@ -73,6 +73,9 @@ impl State {
         selection: &Selection<'_>,
     ) -> Result<Outcome> {
         self.load(ino)?;
+        if matches!(selection, Selection::All) {
+            self.node_mut(ino).fsynced = true;
+        }
         let capture = match self.capture(ino, datasync, selection)? {
             Ok(Some(capture)) => capture,
             Ok(None) => {
@@ -128,10 +131,7 @@ impl State {
         // wait for (rule R20) goes straight to the area with the same transaction.
         let ops = match selection {
             Selection::Only(_) => BTreeSet::new(),
-            Selection::All => match self.names.closure(ino, is_dir, self.closure_max()) {
-                Ok(ops) if self.moved_above(&ops)? => {
-                    return Ok(Err(Unstageable::DirectoryMove));
-                }
+            Selection::All => match self.closure(ino, is_dir, self.owes(ino, datasync))? {
                 Ok(ops) => ops,
                 Err(reason) => return Ok(Err(reason)),
             },
@@ -144,17 +144,15 @@ impl State {
                 Err(reason) => return Ok(Err(reason)),
             },
         };
-        let node = self.node(ino);
-        let delta = node.whole_delta();
-        let quiet = if datasync { delta.is_empty_for_datasync() } else { delta.is_empty() };
-        let dirty = match selection {
-            Selection::All => !node.dirty.is_empty() || !node.pushing.is_empty(),
+        let own = match selection {
+            Selection::All => self.owes(ino, datasync),
             Selection::Only(ranges) => !ranges.is_empty(),
         };
+        let node = self.node(ino);
         // Nobody's fsync owes the bytes of an unlinked file, but memory may have to be freed of them.
         // A file that may still get a name is none of these.
         let dead = node.inode.nlink == 0 && !node.linkable && matches!(selection, Selection::All);
-        if ops.is_empty() && perms.is_empty() && (dead || quiet && !dirty) {
+        if ops.is_empty() && perms.is_empty() && (dead || !own) {
             return Ok(Ok(None));
         }
         let mut capture = Capture::default();
@@ -176,6 +174,33 @@ impl State {
         }
         capture.ops = ops;
         Ok(Ok(Some(capture)))
+    }
+
+    /// Has the inode itself anything that an fsync makes durable?
+    fn owes(&self, ino: InodeNr, datasync: bool) -> bool {
+        let node = self.node(ino);
+        let delta = node.whole_delta();
+        let quiet = if datasync { delta.is_empty_for_datasync() } else { delta.is_empty() };
+        !quiet || !node.dirty.is_empty() || !node.pushing.is_empty()
+    }
+
+    /// The name operations of an fsync. If there is anything to make durable, what publishes
+    /// files goes along: on its own it costs no fsync a write.
+    fn closure(
+        &mut self,
+        ino: InodeNr,
+        is_dir: bool,
+        own: bool,
+    ) -> Result<std::result::Result<BTreeSet<Lsn>, Unstageable>> {
+        let most = self.closure_max();
+        let mut ops = self.names.closure(ino, is_dir, false, most);
+        if self.names.publishes() && ops.as_ref().is_ok_and(|ops| own || !ops.is_empty()) {
+            ops = self.names.closure(ino, is_dir, true, most);
+        }
+        match ops {
+            Ok(ops) if self.moved_above(&ops)? => Ok(Err(Unstageable::DirectoryMove)),
+            other => Ok(other),
+        }
     }
 
     /// Was a directory moved anywhere above a name of `ops`? The name is to be found where the caller

@@ -33,6 +33,16 @@ struct Pending {
     moves_directory: bool,
 }
 
+/// What else is known of an operation.
+#[derive(Clone, Copy, Default)]
+pub struct Traits {
+    /// It moves a directory.
+    pub moves_directory: bool,
+    /// It gives a file another name whose bytes were made durable before, as programs publish what
+    /// they have written.
+    pub publishes: bool,
+}
+
 type Key = (InodeNr, Vec<u8>);
 
 /// All pending name operations.
@@ -42,6 +52,8 @@ pub struct NameLog {
     by_inode: HashMap<InodeNr, BTreeSet<Lsn>>,
     by_key: HashMap<Key, BTreeSet<Lsn>>,
     by_dir: HashMap<InodeNr, BTreeSet<Lsn>>,
+    /// Those that publish.
+    published: BTreeSet<Lsn>,
 }
 
 /// Names an operation binds or removes.
@@ -93,8 +105,11 @@ fn unindex<K: std::hash::Hash + Eq>(map: &mut HashMap<K, BTreeSet<Lsn>>, key: &K
 
 impl NameLog {
     /// An operation has just been carried out under the state lock.
-    pub fn push(&mut self, op: NameOp, moves_directory: bool) {
+    pub fn push(&mut self, op: NameOp, traits: Traits) {
         let lsn = op.lsn;
+        if traits.publishes {
+            self.published.insert(lsn);
+        }
         for ino in inodes(&op) {
             self.by_inode.entry(ino).or_default().insert(lsn);
         }
@@ -102,7 +117,7 @@ impl NameLog {
             self.by_key.entry((dir, name.to_vec())).or_default().insert(lsn);
             self.by_dir.entry(dir).or_default().insert(lsn);
         }
-        let old = self.ops.insert(lsn, Pending { op, moves_directory });
+        let old = self.ops.insert(lsn, Pending { op, moves_directory: traits.moves_directory });
         assert!(old.is_none(), "one operation per LSN");
     }
 
@@ -119,6 +134,7 @@ impl NameLog {
     /// A staged transaction carries it now.
     pub fn remove(&mut self, lsn: Lsn) {
         let Some(pending) = self.ops.remove(&lsn) else { return };
+        self.published.remove(&lsn);
         for ino in inodes(&pending.op) {
             unindex(&mut self.by_inode, &ino, lsn);
         }
@@ -136,18 +152,29 @@ impl NameLog {
         }
     }
 
+    /// Is anything pending that publishes a file?
+    pub fn publishes(&self) -> bool {
+        !self.published.is_empty()
+    }
+
     /// The operations a staged transaction of `ino` must carry, in order. For a directory that
-    /// includes those on its entries. At most `most`.
+    /// includes those on its entries. With `published`, also everything that publishes a file: who
+    /// renames a durable file and then makes another durable that refers to it finds both or neither
+    /// of these steps undone, as on ext4. At most `most`.
     pub fn closure(
         &self,
         ino: InodeNr,
         is_dir: bool,
+        published: bool,
         most: usize,
     ) -> Result<BTreeSet<Lsn>, Unstageable> {
         let mut found: BTreeSet<Lsn> = BTreeSet::new();
         let mut work: Vec<Lsn> = self.of_inode(ino).collect();
         if is_dir {
             work.extend(self.in_dir(ino));
+        }
+        if published {
+            work.extend(&self.published);
         }
         while let Some(lsn) = work.pop() {
             if !found.insert(lsn) {

@@ -86,6 +86,8 @@ pub struct Node {
     pub dirty_since: Option<u64>,
     /// The next transaction must push the data (replaced by rename or truncate, rule R20).
     pub push_next: bool,
+    /// Somebody made it durable by fsync: its next name publishes it.
+    pub fsynced: bool,
     /// The newest staged transaction that carries something of this inode.
     pub staged: Lsn,
     /// Drawn anew, never repeated in a mount, whenever bytes read from the area before may not be
@@ -116,6 +118,7 @@ impl Node {
             reserved: RangeSet::new(),
             dirty_since: None,
             push_next: false,
+            fsynced: false,
             staged: Lsn(0),
             map_version,
             trunc_pending: false,

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::lane::Lane;
 use crate::meta_cache::MetaCache;
-use crate::names::NameLog;
+use crate::names::{NameLog, Traits};
 use crate::node::Node;
 use crate::page_cache::PageCache;
 use siftfs_base::{
@@ -388,8 +388,22 @@ impl State {
         self.touch();
         if !self.replaying {
             let lsn = self.draw();
-            self.names.push(NameOp { lsn, time, kind }, moves_directory);
+            let publishes = self.publishes(&kind);
+            let traits = Traits { moves_directory, publishes };
+            self.names.push(NameOp { lsn, time, kind }, traits);
         }
+    }
+
+    /// Does the operation give a file another name whose bytes were all made durable by fsync?
+    fn publishes(&self, kind: &NameOpKind) -> bool {
+        let inodes = match kind {
+            NameOpKind::Rename { ino, .. } | NameOpKind::Link { ino, .. } => [*ino, *ino],
+            NameOpKind::Exchange { ino, other_ino, .. } => [*ino, *other_ino],
+            _ => return false,
+        };
+        let durable =
+            |n: &Node| n.fsynced && n.inode.is_reg() && n.dirty.is_empty() && n.pushing.is_empty();
+        inodes.iter().any(|i| self.nodes.get(i).is_some_and(durable))
     }
 
     /// Keeps caches within their bounds.

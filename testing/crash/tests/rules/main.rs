@@ -12,6 +12,7 @@ mod marker;
 mod medium;
 mod names;
 mod orphans;
+mod publish;
 mod space;
 
 use siftfs_crash::{Back, Bench};
