@@ -23,6 +23,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> (Lsn, bool) {
     };
     while let Some((txn, header, commit)) = next_record(c, v, &ring, end, crc, next) {
         check_transaction(c, v, &txn, &before);
+        c.see(|seen| seen.transaction(&txn, &header));
         (end, crc, next) = (header.end(), Some(commit), TxnSeq(header.seq.0 + 1));
         before = txn;
     }
@@ -30,6 +31,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> (Lsn, bool) {
         c.error("journal.not-empty", format!("{} bytes in a clean volume", end - ring.tail));
     }
     look_behind(c, v, &ring, end, next);
+    c.see(|seen| seen.journal_end = end);
     (before.staged_cut, end != ring.tail)
 }
 

@@ -62,6 +62,8 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
         let recorded = Some(v.host.lane_ends[i]).filter(|e| *e != OPEN_END);
         while recorded != Some(lane.end) && lane.advance(c, recorded) {}
         lane.judge(c, v, recorded);
+        let (end, torn) = (lane.end, lane.torn.is_some());
+        c.see(|seen| seen.lane(entry, tail, end, recorded, torn));
         ends.push((lane.id, lane.torn, lane.durable));
     }
     let durable = ends.iter().map(|e| e.2).max().unwrap_or_default();
@@ -113,6 +115,7 @@ impl Lane<'_> {
             self.lsn = self.lsn.max(h.params.lsn);
             if h.kind == RecordKind::Transaction {
                 self.records.push((h.params.lsn, h.params.prev_lsn));
+                c.see(|seen| seen.record(&head));
             }
             self.durable = self.durable.max(h.params.durable_lsn);
             self.torn = None;

@@ -14,8 +14,8 @@ const JOURNAL: u64 = AREA + HEADER_LEN;
 const BACKUPS: [u64; 3] = [1024, 16 * BLOCK_BYTES, 48 * BLOCK_BYTES];
 
 /// A sound, dirty volume: three records in the lane, two transactions in the journal.
-struct Fixture {
-    dev: MemDevice,
+pub(crate) struct Fixture {
+    pub dev: MemDevice,
     header: StaticHeader,
     host: HostRecord,
     service: ServiceRecord,
@@ -46,7 +46,7 @@ fn superblock(marker: bool, blocks: u32) -> [u8; 1024] {
 }
 
 impl Fixture {
-    fn empty(state: HostState) -> Self {
+    pub fn empty(state: HostState) -> Self {
         let lane = LaneEntry {
             id: LaneId(0),
             medium: LaneMedium::Block,
@@ -108,7 +108,7 @@ impl Fixture {
         f
     }
 
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut f = Self::empty(HostState::Mounted);
         for len in [100, 5000, 200] {
             f.append(len, 0);
@@ -142,7 +142,7 @@ impl Fixture {
         self.put(at, &[b[0] ^ 1]);
     }
 
-    fn append(&mut self, len: u32, durable_pos: u64) -> u64 {
+    pub fn append(&mut self, len: u32, durable_pos: u64) -> u64 {
         let item = Item::Data { ino: 12, generation: 0, offset: 0, len, data_offset: 0 };
         self.append_item(item, len, durable_pos)
     }
@@ -169,7 +169,7 @@ impl Fixture {
         pos
     }
 
-    fn txn(&self, seq: u64, staged: Vec<StagedRef>) -> Transaction {
+    pub fn txn(&self, seq: u64, staged: Vec<StagedRef>) -> Transaction {
         Transaction {
             seq: TxnSeq(seq),
             ops_cut: Lsn(self.lsn),
@@ -183,7 +183,7 @@ impl Fixture {
         }
     }
 
-    fn journal(&mut self, txn: &Transaction) -> u64 {
+    pub fn journal(&mut self, txn: &Transaction) -> u64 {
         let layout = JournalLayout::new(txn).unwrap();
         let pos = place_record(self.journal_end, layout.len, RING).unwrap();
         let p = JournalParams { pos, prev_end: self.journal_end, prev_crc: self.journal_crc };
