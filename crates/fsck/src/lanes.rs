@@ -17,6 +17,8 @@ struct Lane<'a> {
     end: u64,
     crc: Option<u32>,
     lsn: Lsn,
+    /// Every number of this epoch is larger.
+    floor: Lsn,
     /// LSN of a damaged record at the end whose head survived.
     torn: Option<Lsn>,
     /// Highest LSN that any record calls durable.
@@ -55,6 +57,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
             end: tail,
             crc: None,
             lsn: Lsn(0),
+            floor: v.host.lsn_floor,
             torn: None,
             durable: Lsn(0),
             records: &mut order.records,
@@ -108,6 +111,10 @@ impl Lane<'_> {
             if h.params.lsn <= self.lsn {
                 let text = format!("{}: number {} after {}", self.what, h.params.lsn.0, self.lsn.0);
                 c.error("lane.lsn", text);
+            }
+            if self.lsn == Lsn(0) && h.params.lsn <= self.floor {
+                let text = format!("{}: number {} was drawn before", self.what, h.params.lsn.0);
+                c.error("lane.floor", text);
             }
             self.end = h.end();
             // A pad took the place of the record that its successor knew.
