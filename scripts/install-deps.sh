@@ -17,6 +17,12 @@ need losetup mount
 need mount mount
 need findmnt util-linux
 need setpriv util-linux
+need unshare util-linux
+need nsenter util-linux
+need script bsdutils
+need make make
+need man man-db
+need systemd-analyze systemd
 need cc gcc
 need unshare util-linux
 need tar tar

@@ -4,7 +4,7 @@ use crate::superblock::Super;
 use crate::{Check, Volume};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE};
 use siftfs_log::{
-    Checked, HEADER_LEN, HOST_SLOTS, HostRecord, OPEN_END, SERVICE_SLOTS, ServiceRecord,
+    Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, OPEN_END, SERVICE_SLOTS, ServiceRecord,
     StaticHeader,
 };
 
@@ -165,7 +165,10 @@ fn slots<T: Clone + PartialEq>(
 /// Tails, ends and counts; false if lanes and journal cannot be looked at.
 fn check_records(c: &mut Check<'_>, v: &Volume) -> bool {
     let lanes = v.header.lanes.len();
-    if v.host.lane_ends.len() != lanes || v.service.lane_tails.len() != lanes {
+    if v.host.lane_ends.len() != lanes
+        || v.host.lane_heads.len() != lanes
+        || v.service.lane_tails.len() != lanes
+    {
         c.error("record.lanes", "header and records disagree about the number of lanes");
         return false;
     }
@@ -184,8 +187,33 @@ fn check_records(c: &mut Check<'_>, v: &Volume) -> bool {
     if v.service.epoch > v.host.key.epoch {
         c.error("record.epoch", "the Service wrote under an epoch that no host opened");
     }
+    if v.host.lane_key.epoch > v.host.key.epoch || v.host.journal_key.epoch > v.host.key.epoch {
+        c.error("record.epoch", "records of an epoch that the host record does not know yet");
+    }
+    check_clean(c, v);
     if v.service.ops_cut > v.service.staged_cut {
         c.error("record.cut", "the service record's cuts contradict each other");
     }
     true
+}
+
+/// What the next mount of a clean volume builds on: where it appends, and from which number on it
+/// counts. Below the cut, recovery would take new records for contained ones.
+fn check_clean(c: &mut Check<'_>, v: &Volume) {
+    if v.host.state != HostState::Clean {
+        return;
+    }
+    for (i, lane) in v.header.lanes.iter().enumerate() {
+        let (head, tail) = (v.host.lane_heads[i], v.service.lane_tails[i]);
+        if head < tail || head - tail > lane.len || head % BLOCK_BYTES != 0 {
+            c.error(
+                "lane.head",
+                format!("lane {i}: head {head} and tail {tail} do not fit its ring"),
+            );
+        }
+    }
+    if v.service.staged_cut > v.host.lsn_floor {
+        let (cut, floor) = (v.service.staged_cut.0, v.host.lsn_floor.0);
+        c.error("record.floor", format!("numbers would start at {floor}, below the cut {cut}"));
+    }
 }

@@ -23,6 +23,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> (Lsn, bool) {
     };
     while let Some((txn, header, commit)) = next_record(c, v, &ring, end, crc, next) {
         check_transaction(c, v, &txn, &before);
+        c.see(|seen| seen.transaction(&txn, &header));
         (end, crc, next) = (header.end(), Some(commit), TxnSeq(header.seq.0 + 1));
         before = txn;
     }
@@ -30,6 +31,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> (Lsn, bool) {
         c.error("journal.not-empty", format!("{} bytes in a clean volume", end - ring.tail));
     }
     look_behind(c, v, &ring, end, next);
+    c.see(|seen| seen.journal_end = end);
     (before.staged_cut, end != ring.tail)
 }
 
@@ -110,7 +112,16 @@ fn check_transaction(c: &mut Check<'_>, v: &Volume, txn: &Transaction, before: &
 fn check_staged(c: &mut Check<'_>, v: &Volume, txn: &Transaction, name: &str) {
     for s in &txn.staged {
         let i = usize::from(s.lane.0);
-        let Some(lane) = v.header.lanes.get(i) else { continue };
+        let upto = txn.lane_upto.get(i).copied().unwrap_or(0);
+        let contained = s.lsn <= txn.staged_cut
+            && s.pos.checked_add(u64::from(s.len)).is_some_and(|end| end <= upto);
+        let lane = v.header.lanes.get(i).filter(|_| contained);
+        let Some(lane) = lane else {
+            let text =
+                format!("{name}: staged record {} of lane {i} is not one of its own", s.lsn.0);
+            c.error("journal.staged", text);
+            continue;
+        };
         let ring = Ring { offset: lane.offset, len: lane.len, tail: v.service.lane_tails[i] };
         let what = format!("{name}: staged record {} at {} of lane {i}", s.lsn.0, s.pos);
         let bytes = ring.read(c, s.pos, u64::from(s.len), &what);

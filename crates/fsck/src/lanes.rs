@@ -17,6 +17,8 @@ struct Lane<'a> {
     end: u64,
     crc: Option<u32>,
     lsn: Lsn,
+    /// Every number of this epoch is larger.
+    floor: Lsn,
     /// LSN of a damaged record at the end whose head survived.
     torn: Option<Lsn>,
     /// Highest LSN that any record calls durable.
@@ -55,6 +57,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
             end: tail,
             crc: None,
             lsn: Lsn(0),
+            floor: v.host.lsn_floor,
             torn: None,
             durable: Lsn(0),
             records: &mut order.records,
@@ -62,6 +65,8 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
         let recorded = Some(v.host.lane_ends[i]).filter(|e| *e != OPEN_END);
         while recorded != Some(lane.end) && lane.advance(c, recorded) {}
         lane.judge(c, v, recorded);
+        let (end, torn) = (lane.end, lane.torn.is_some());
+        c.see(|seen| seen.lane(entry, tail, end, recorded, torn));
         ends.push((lane.id, lane.torn, lane.durable));
     }
     let durable = ends.iter().map(|e| e.2).max().unwrap_or_default();
@@ -107,12 +112,17 @@ impl Lane<'_> {
                 let text = format!("{}: number {} after {}", self.what, h.params.lsn.0, self.lsn.0);
                 c.error("lane.lsn", text);
             }
+            if self.lsn == Lsn(0) && h.params.lsn <= self.floor {
+                let text = format!("{}: number {} was drawn before", self.what, h.params.lsn.0);
+                c.error("lane.floor", text);
+            }
             self.end = h.end();
             // A pad took the place of the record that its successor knew.
             self.crc = (h.kind == RecordKind::Transaction).then_some(h.crc);
             self.lsn = self.lsn.max(h.params.lsn);
             if h.kind == RecordKind::Transaction {
                 self.records.push((h.params.lsn, h.params.prev_lsn));
+                c.see(|seen| seen.record(&head));
             }
             self.durable = self.durable.max(h.params.durable_lsn);
             self.torn = None;

@@ -5,10 +5,16 @@
 //! and judging are written here again, from the format's description.
 
 mod header;
+mod inspect;
 mod journal;
 mod lanes;
 mod ring;
 mod superblock;
+
+pub use inspect::{
+    HostView, Inspection, JournalView, LaneView, Marker, RecordView, Recovery, ServiceView,
+    SlotView, TransactionView, inspect,
+};
 
 use siftfs_base::Error;
 use siftfs_device::Device;
@@ -45,6 +51,8 @@ pub(crate) struct Check<'a> {
     /// Holds header, lanes and journal.
     pub log: &'a dyn Device,
     pub findings: Vec<Finding>,
+    /// What is seen on the way, where somebody wants to know.
+    pub seen: Option<inspect::Seen>,
 }
 
 /// The header that the rest is checked against.
@@ -55,6 +63,12 @@ pub(crate) struct Volume {
 }
 
 impl Check<'_> {
+    /// Notes something for who wants to know.
+    fn see(&mut self, note: impl FnOnce(&mut inspect::Seen)) {
+        if let Some(seen) = &mut self.seen {
+            note(seen);
+        }
+    }
     fn add(&mut self, severity: Severity, code: &'static str, text: impl Into<String>) {
         self.findings.push(Finding { severity, code, text: text.into() });
     }
@@ -113,12 +127,18 @@ pub fn check(dev: &dyn Device) -> Vec<Finding> {
 
 /// As [`check`], with the log on a device of its own if `log` is one.
 pub fn check_on(area: &dyn Device, log: Option<&dyn Device>) -> Vec<Finding> {
-    let mut check = Check { area, log: log.unwrap_or(area), findings: Vec::new() };
+    run(Check { area, log: log.unwrap_or(area), findings: Vec::new(), seen: None }, log.is_some())
+        .findings
+}
+
+/// All checks; `apart` if the log is on a device of its own.
+fn run(mut check: Check<'_>, apart: bool) -> Check<'_> {
     let primary = superblock::primary(&mut check);
-    if log.is_none() && check.log_is_missing(primary.as_ref()) {
-        return check.findings;
+    check.see(|seen| seen.primary(primary.as_ref()));
+    if !apart && check.log_is_missing(primary.as_ref()) {
+        return check;
     }
-    let volume = header::check(&mut check, primary.as_ref(), log.is_some());
+    let volume = header::check(&mut check, primary.as_ref(), apart);
     superblock::judge(&mut check, volume.as_ref(), primary.as_ref());
     if let Some(volume) = volume {
         let order = lanes::check(&mut check, &volume);
@@ -126,8 +146,9 @@ pub fn check_on(area: &dyn Device, log: Option<&dyn Device>) -> Vec<Finding> {
         let held = order.any() || journaled;
         lanes::check_order(&mut check, order, base);
         superblock::check_marker(&mut check, &volume, primary.as_ref(), held);
+        check.see(|seen| seen.volume = Some(volume));
     }
-    check.findings
+    check
 }
 
 impl Check<'_> {

@@ -14,8 +14,8 @@ const JOURNAL: u64 = AREA + HEADER_LEN;
 const BACKUPS: [u64; 3] = [1024, 16 * BLOCK_BYTES, 48 * BLOCK_BYTES];
 
 /// A sound, dirty volume: three records in the lane, two transactions in the journal.
-struct Fixture {
-    dev: MemDevice,
+pub(crate) struct Fixture {
+    pub dev: MemDevice,
     header: StaticHeader,
     host: HostRecord,
     service: ServiceRecord,
@@ -46,7 +46,7 @@ fn superblock(marker: bool, blocks: u32) -> [u8; 1024] {
 }
 
 impl Fixture {
-    fn empty(state: HostState) -> Self {
+    pub fn empty(state: HostState) -> Self {
         let lane = LaneEntry {
             id: LaneId(0),
             medium: LaneMedium::Block,
@@ -74,10 +74,10 @@ impl Fixture {
             key: KEY,
             lane_key: KEY,
             journal_key: KEY,
-            lsn_floor: Lsn(0),
+            lsn_floor: Lsn(5),
             area_crc: crc32c::crc32c(&superblock(false, 64)[..1020]),
             lane_ends: vec![OPEN_END],
-            lane_heads: vec![0],
+            lane_heads: vec![RING - 8192],
             superblock: Box::new(superblock(true, 64)),
         };
         let service = ServiceRecord {
@@ -108,7 +108,7 @@ impl Fixture {
         f
     }
 
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut f = Self::empty(HostState::Mounted);
         for len in [100, 5000, 200] {
             f.append(len, 0);
@@ -142,7 +142,7 @@ impl Fixture {
         self.put(at, &[b[0] ^ 1]);
     }
 
-    fn append(&mut self, len: u32, durable_pos: u64) -> u64 {
+    pub fn append(&mut self, len: u32, durable_pos: u64) -> u64 {
         let item = Item::Data { ino: 12, generation: 0, offset: 0, len, data_offset: 0 };
         self.append_item(item, len, durable_pos)
     }
@@ -169,7 +169,7 @@ impl Fixture {
         pos
     }
 
-    fn txn(&self, seq: u64, staged: Vec<StagedRef>) -> Transaction {
+    pub fn txn(&self, seq: u64, staged: Vec<StagedRef>) -> Transaction {
         Transaction {
             seq: TxnSeq(seq),
             ops_cut: Lsn(self.lsn),
@@ -183,7 +183,7 @@ impl Fixture {
         }
     }
 
-    fn journal(&mut self, txn: &Transaction) -> u64 {
+    pub fn journal(&mut self, txn: &Transaction) -> u64 {
         let layout = JournalLayout::new(txn).unwrap();
         let pos = place_record(self.journal_end, layout.len, RING).unwrap();
         let p = JournalParams { pos, prev_end: self.journal_end, prev_crc: self.journal_crc };
@@ -347,7 +347,7 @@ fn impossible_geometry_and_records() {
     let mut f = Fixture::new();
     f.header.area_uuid = [3; 16];
     f.headers();
-    assert_eq!(f.codes(), ["geometry.uuid"]);
+    assert_eq!(f.codes(), ["geometry.uuid", "host.superblock"]);
     let mut f = Fixture::new();
     f.host.lane_ends = vec![4096];
     f.headers();
@@ -486,4 +486,75 @@ fn an_unreadable_block_is_said() {
     let dev = FaultDevice::from_image(image, 1);
     dev.inject(Fault::fail(OpClass::Read, 5).within(LANE..LANE + 4096));
     assert!(check(&dev).iter().any(|f| f.code == "io" && f.severity == Severity::Error));
+}
+
+/// What the next mount would build on.
+#[test]
+fn a_clean_volume_that_would_go_wrong() {
+    type Spoil = (fn(&mut Fixture), &'static str);
+    let spoil: [Spoil; 4] = [
+        (|f| f.host.lane_heads = vec![RING - 12288], "lane.head"),
+        (|f| f.host.lane_heads = vec![2 * RING], "lane.head"),
+        (|f| f.host.lane_heads = vec![RING - 8191], "lane.head"),
+        (|f| f.host.lsn_floor = Lsn(4), "record.floor"),
+    ];
+    for (spoil, code) in spoil {
+        let mut f = Fixture::empty(HostState::Clean);
+        spoil(&mut f);
+        f.headers();
+        assert_eq!(f.codes(), [code]);
+    }
+}
+
+#[test]
+fn epochs_and_numbers_of_the_records() {
+    let mut f = Fixture::empty(HostState::Mounted);
+    f.lsn = 5;
+    f.append(10, 0);
+    assert_eq!(f.codes(), ["lane.floor"]);
+    let mut f = Fixture::empty(HostState::Mounted);
+    f.host.lane_key.epoch = Epoch(4);
+    f.headers();
+    assert_eq!(f.codes(), ["record.epoch"]);
+    let mut f = Fixture::empty(HostState::Mounted);
+    f.host.journal_key.epoch = Epoch(4);
+    f.headers();
+    assert_eq!(f.codes(), ["record.epoch"]);
+}
+
+/// A whole header with a geometry that cannot be.
+#[test]
+fn regions_that_overlap() {
+    let mut f = Fixture::empty(HostState::Clean);
+    f.header.lanes[0].offset = JOURNAL;
+    f.headers();
+    let codes = f.codes();
+    assert!(codes.contains(&"header.content"), "{codes:?}");
+}
+
+/// The header's copy of the superblock is another file system's.
+#[test]
+fn r15_a_foreign_superblock_image() {
+    let mut f = Fixture::new();
+    f.host.superblock[104] ^= 1;
+    let crc = !crc32c::crc32c(&f.host.superblock[..1020]);
+    f.host.superblock[1020..].copy_from_slice(&crc.to_le_bytes());
+    f.headers();
+    assert_eq!(f.codes(), ["host.superblock"]);
+}
+
+/// A transaction may name only records that its own cut contains, in lanes that exist.
+#[test]
+fn r04_a_named_record_beyond_the_cut() {
+    let mut f = Fixture::new();
+    let mut txn = f.txn(6, vec![f.staged[2].clone()]);
+    txn.lane_upto[0] = f.staged[2].pos;
+    f.journal(&txn);
+    let codes = f.codes();
+    assert!(codes == ["journal.staged"] || codes.contains(&"journal.content"), "{codes:?}");
+    let mut f = Fixture::new();
+    f.staged[2].lsn = Lsn(99);
+    let txn = f.txn(6, vec![f.staged[2].clone()]);
+    f.journal(&txn);
+    assert_eq!(f.codes(), ["journal.staged"]);
 }

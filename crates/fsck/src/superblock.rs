@@ -98,8 +98,11 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
     let dirty = v.host.state != HostState::Clean;
     if dirty {
         match copy_of(v) {
-            Some(s) if s.marker() && s.checksum_ok() => {}
-            _ => c.error("host.superblock", "the header's superblock image is damaged or unmarked"),
+            Some(s) if s.marker() && s.checksum_ok() && s.uuid() == v.header.area_uuid => {}
+            _ => c.error(
+                "host.superblock",
+                "the header's superblock image is damaged, unmarked or another's",
+            ),
         }
     }
     // What a torn one says of the marker may be of its old half.

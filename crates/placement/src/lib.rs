@@ -11,6 +11,7 @@ mod mend;
 mod mkfs;
 mod open;
 mod place;
+mod ro;
 
 pub use adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use discard::Discarded;
@@ -221,13 +222,18 @@ struct Background {
 }
 
 impl LocalVolume {
-    /// Opens a volume exclusively, recovering it first if it is dirty.
+    /// Opens a volume exclusively, recovering it first if it is dirty. With `read_only` a volume that
+    /// cannot be written is opened if it is clean, and refused if it is not.
     pub fn open(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<Self> {
         let clock = Arc::new(SystemClock::default());
-        let opened = open_media(path, opts)?;
+        let (opened, writable) = ro::open_to_serve(path, opts)?;
         let log = opened.log;
-        let volume = Volume::read(opened.media, true)?;
-        remember_log(&volume, log.as_deref());
+        let volume = Volume::read(opened.media, writable)?;
+        if writable {
+            remember_log(&volume, log.as_deref());
+        } else {
+            ro::refuse_dirty(path, &volume)?;
+        }
         let local = Self::open_with(volume, clock, opts, Threads::Real, progress)?;
         Ok(Self { log, ..local })
     }

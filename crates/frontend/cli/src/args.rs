@@ -49,6 +49,8 @@ pub enum Command {
     Recover(Recover),
     /// Check a volume that is not mounted: header, staging, journal, then the ext4 area
     Fsck(Fsck),
+    /// Show what lies in a volume's header, lanes and journal, and what recovery would do; writes nothing
+    Inspect(Fsck),
     /// Write man pages and shell completions
     #[command(hide = true)]
     Generate(Generate),
@@ -216,7 +218,7 @@ pub struct Recover {
     pub json: bool,
 }
 
-/// `siftfs fsck`.
+/// `siftfs fsck` and `siftfs inspect`.
 #[derive(Args)]
 pub struct Fsck {
     /// The volume
@@ -224,7 +226,7 @@ pub struct Fsck {
     /// Where its log is, if it is not with the volume; default: it is looked for
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
-    /// Findings as JSON
+    /// As JSON
     #[arg(long)]
     pub json: bool,
 }

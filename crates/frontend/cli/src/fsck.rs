@@ -2,6 +2,7 @@
 
 use crate::args::Fsck;
 use crate::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
+use crate::progress::Display;
 use crate::volume::{failure, open_options, print_json};
 use serde::Serialize;
 use siftfs_base::Result;
@@ -28,15 +29,18 @@ pub fn fsck(a: &Fsck) -> Outcome {
     let opened = open_media_for(&a.volume, &open_options(&a.log), false)
         .map_err(|e| failure(&a.volume, &e))?;
     let (area, log) = (&*opened.media.area, opened.media.log.as_deref());
+    let mut display = Display::new();
+    display.wait("checking header, lanes and journal");
     let findings = siftfs_fsck::check_on(area, log);
     let dirty = is_marked(area).map_err(|e| failure(&a.volume, &e))?;
     let bad = findings.iter().any(|f| f.severity >= Severity::Warning);
     let needs_recovery = dirty || findings.iter().any(restores_superblock);
     // e2fsck refuses a volume that carries the marker, and would be right to find it stale. Without
     // a superblock it would look for another one that is not the newest.
+    display.wait("checking the ext4 area");
     let (exit, e2fsck_output) =
         if needs_recovery { (None, String::new()) } else { e2fsck(&a.volume)? };
-    drop(opened);
+    drop((opened, display));
     let clean = !bad && !needs_recovery && exit == Some(0);
     let report =
         Report { dirty, needs_recovery, findings, e2fsck_exit: exit, e2fsck_output, clean };

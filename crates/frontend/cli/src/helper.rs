@@ -26,7 +26,7 @@ const FSCK_USAGE: u8 = 16;
 pub enum Role {
     /// `siftfs`.
     Command,
-    /// `siftfs fsck` or `siftfs recover`, which speak like fsck(8).
+    /// `siftfs fsck`, `recover` or `inspect`, which speak like fsck(8).
     Check,
     /// A helper of mount(8) or umount(8).
     Helper,
@@ -66,7 +66,7 @@ pub fn understand(given: Vec<OsString>) -> Result<Call, Failure> {
         Some(("mount", _)) => "mount",
         Some(("umount", _)) => "umount",
         _ => {
-            let check = ["fsck", "recover"].map(OsStr::new);
+            let check = ["fsck", "recover", "inspect"].map(OsStr::new);
             let is_check = given.get(1).is_some_and(|c| check.contains(&c.as_os_str()));
             let role = if is_check { Role::Check } else { Role::Command };
             return Ok(Call { arguments: given, role, namespace: None });

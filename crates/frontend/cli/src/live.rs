@@ -5,6 +5,7 @@ use crate::control::{Answer, Ask, Op, VERSION, receive, send, socket_path};
 use crate::failure::{Failure, Outcome};
 use crate::mount::resolve;
 use crate::output::print;
+use crate::progress::Display;
 use crate::status_text;
 use crate::view::Status;
 use crate::volume::print_json;
@@ -217,12 +218,14 @@ fn wait_closed(dir: &Path, mount: &MountEntry, daemon: &mut Daemon, process: &Ow
     let about = |e: &dyn std::fmt::Display| Failure::about(dir, e);
     let patience = Duration::from_secs(10);
     daemon.stream.set_read_timeout(Some(patience)).map_err(|e| about(&e))?;
-    let mut told = false;
+    let what = "waiting for the daemon to bring everything into the ext4 area";
+    let mut display = Display::new();
+    display.wait(what);
+    let mut told = display.is_shown();
     let answer = loop {
         match daemon.answer() {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 if !told {
-                    let what = "waiting for the daemon to bring everything into the ext4 area";
                     eprintln!("siftfs: {}: {what}", dir.display());
                     told = true;
                 }
@@ -230,6 +233,7 @@ fn wait_closed(dir: &Path, mount: &MountEntry, daemon: &mut Daemon, process: &Ow
             other => break other,
         }
     };
+    drop(display);
     answer.map_err(|e| match e.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
             let volume = mount.source.display();

@@ -9,6 +9,7 @@ mod fsck;
 mod generate;
 mod helper;
 mod human;
+mod inspect;
 mod live;
 mod logging;
 mod manual;
@@ -72,6 +73,7 @@ fn run(command: Command) -> Outcome {
         Command::Checkpoint(a) => live::checkpoint(&a),
         Command::Recover(a) => volume::recover(&a),
         Command::Fsck(a) => fsck::fsck(&a),
+        Command::Inspect(a) => inspect::inspect(&a),
         Command::Generate(a) => generate::generate(&a),
     }
 }

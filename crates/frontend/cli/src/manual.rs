@@ -26,7 +26,7 @@ const COMMAND: Statuses = &[
 ];
 /// As fsck(8) has them.
 const CHECK: Statuses = &[
-    ("0", "clean; for recover: recovered, or clean already"),
+    ("0", "clean; for recover: recovered, or clean already; for inspect: readable"),
     ("4", "damaged or incompatible; for fsck also: not unmounted, recovery comes first"),
     ("8", "could not look: no such file, in use, an I/O error, not a volume"),
     ("16", "wrong usage"),
@@ -54,7 +54,7 @@ pub fn pages() -> Vec<Page> {
 
 fn statuses(command: &str) -> Statuses {
     match command {
-        "fsck" | "recover" => CHECK,
+        "fsck" | "recover" | "inspect" => CHECK,
         _ => COMMAND,
     }
 }
@@ -92,7 +92,7 @@ fn page(command: &Command) -> Page {
     }
     exit_status(&mut roff, statuses(command.get_name()));
     if top {
-        list(&mut roff, "EXIT STATUS OF FSCK AND RECOVER", CHECK);
+        list(&mut roff, "EXIT STATUS OF FSCK, RECOVER AND INSPECT", CHECK);
         section(&mut roff, "ENVIRONMENT", ENVIRONMENT);
         section(&mut roff, "FILES", FILES);
     }

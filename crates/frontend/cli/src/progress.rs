@@ -37,6 +37,23 @@ impl Display {
     }
 }
 
+impl Display {
+    /// Work of a length that nobody knows has begun.
+    pub fn wait(&mut self, what: &str) {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+            self.bar.set_style(style);
+        }
+        self.what = what.to_string();
+        self.bar.set_message(self.what.clone());
+        self.bar.enable_steady_tick(Duration::from_millis(200));
+    }
+
+    /// Is there somebody who sees it?
+    pub fn is_shown(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+}
+
 impl Drop for Display {
     fn drop(&mut self) {
         self.bar.finish_and_clear();

@@ -188,3 +188,21 @@ fn log_levels() {
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("SIFTFS_LOG"), "{wrong:?}");
 }
+
+/// Progress is for a terminal: script(1) makes one. Elsewhere there is nothing on standard error.
+#[test]
+fn progress_on_a_terminal_alone() {
+    let s = Setup::empty();
+    let quiet = siftfs(&["mkfs", s.volume(), "--size", "64M"]).ok();
+    assert_eq!(quiet.err, "");
+    fs::remove_file(s.volume()).unwrap();
+    let on_terminal = |command: &str| {
+        let line = format!("{SIFTFS} {command}");
+        let typescript = s.tmp.path().join("typescript");
+        support::run("script", &["-qec", &line, typescript.to_str().unwrap()]).ok().out
+    };
+    let made = on_terminal(&format!("mkfs {} --size 2G", s.volume()));
+    assert!(made.contains("log regions") && made.contains('%'), "{made:?}");
+    let checked = on_terminal(&format!("fsck {}", s.volume()));
+    assert!(checked.contains("checking the ext4 area"), "{checked:?}");
+}

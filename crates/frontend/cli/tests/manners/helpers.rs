@@ -172,3 +172,28 @@ fn the_name_makes_the_helper() {
     run(helper.to_str().unwrap(), &[s.volume(), s.dir(), "-o", "ro"]).ok();
     siftfs(&["umount", s.volume()]).ok();
 }
+
+/// SIGTERM unmounts the daemon's own mount where it is now, and leaves another one in its old place.
+#[test]
+fn a_moved_mount_is_found() {
+    let s = Setup::new();
+    script(
+        &s,
+        r#"
+mount -t siftfs "$V" "$D"
+mkdir "$T/moved"
+mount --move "$D" "$T/moved"
+mount -t tmpfs tmpfs "$D"
+pid=$(siftfs status "$T/moved" --json | sed -n 's/^ *"pid": \([0-9]*\),*$/\1/p')
+kill -TERM "$pid"
+for i in $(seq 40); do [ -e "/proc/$pid" ] || break; sleep 0.1; done
+# Sooner than the grace time after which it would go by force.
+[ -e "/proc/$pid" ] && fail 'the daemon did not find its mount'
+mountpoint -q "$T/moved" && fail 'still mounted'
+mountpoint -q "$D" || fail 'the other mount has gone'
+umount "$D"
+siftfs fsck "$V"
+"#,
+    )
+    .ok();
+}

@@ -1,6 +1,6 @@
 //! What the options do, and read-only mounts.
 
-use crate::support::{Setup, run};
+use crate::support::{Setup, run, siftfs};
 use rustix::process::Signal;
 use std::fs;
 
@@ -74,4 +74,41 @@ fn read_only_mounts() {
     assert_eq!(fs::read_dir(s.dir()).unwrap().count(), 2);
     s.umount();
     assert!(before == fs::read(s.volume()).unwrap(), "a read-only mount wrote");
+}
+
+/// A volume on a write-protected device can be mounted read-only if it is clean. If it is not, it would
+/// have to be recovered, and cannot be.
+#[test]
+fn write_protected_devices() {
+    let s = Setup::new();
+    s.mount("commit=3600");
+    fs::File::create(s.path("f")).unwrap().sync_all().unwrap();
+    let protected = || {
+        let out = run("losetup", &["--find", "--show", "--read-only", s.volume()]).ok().out;
+        Loop(out.trim().to_string())
+    };
+    killed(&s);
+    siftfs(&["umount", s.dir()]).fails(1, &[]);
+    let device = protected();
+    siftfs(&["mount", &device.0, s.dir(), "-o", "ro"])
+        .fails(1, &[&device.0, "cannot be written", "siftfs recover"]);
+    siftfs(&["mount", &device.0, s.dir()]).fails(1, &[&device.0, "write-protected", "-o ro"]);
+    drop(device);
+    siftfs(&["recover", s.volume()]).ok();
+    let device = protected();
+    siftfs(&["mount", &device.0, s.dir()]).fails(1, &[&device.0]);
+    siftfs(&["mount", &device.0, s.dir(), "-o", "ro"]).ok();
+    assert!(s.path("f").exists());
+    siftfs(&["umount", s.dir()]).ok();
+    drop(device);
+    s.assert_plain_ext4();
+}
+
+/// A loop device, taken away at the end.
+struct Loop(String);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        run("losetup", &["--detach", &self.0]);
+    }
 }

@@ -1,0 +1,397 @@
+//! What lies in a volume's log, and what recovery would do with it. The checks note what they see.
+//! Names, contents and the secret nonces of the epochs are not among it.
+
+use crate::superblock::Super;
+use crate::{Check, Finding, Severity, Volume};
+use serde::Serialize;
+use siftfs_base::BLOCK_SIZE;
+use siftfs_device::Device;
+use siftfs_log::{
+    Checked, HOST_SLOTS, HostRecord, HostState, Item, JournalHeader, LaneEntry, NameOpKind,
+    OPEN_END, RecordHead, SERVICE_SLOTS, ServiceRecord, StaticHeader, show_uuid,
+};
+use siftfs_wire::Transaction;
+use std::collections::BTreeMap;
+
+/// All that is to be seen. Positions are byte counts that only grow; see the format's description.
+#[derive(Clone, Debug, Serialize)]
+pub struct Inspection {
+    /// The superblock's state.
+    pub marker: Marker,
+    /// Regions of the volume in bytes: name, offset, length.
+    pub regions: Vec<(String, u64, u64)>,
+    /// The volume's UUID, if a header was found.
+    pub volume: Option<String>,
+    /// The log lies on a device of its own.
+    pub external_log: bool,
+    /// What is in each place of the header copies.
+    pub slots: Vec<SlotView>,
+    /// The host record that serves.
+    pub host: Option<HostView>,
+    /// The service record that serves.
+    pub service: Option<ServiceView>,
+    /// The staging lanes.
+    pub lanes: Vec<LaneView>,
+    /// The journal.
+    pub journal: Option<JournalView>,
+    /// What recovery would do.
+    pub recovery: Recovery,
+    /// What the checks found.
+    pub findings: Vec<Finding>,
+}
+
+/// The superblock and the marker of a volume in use.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Marker {
+    /// There is an ext4 superblock.
+    pub superblock: bool,
+    /// Its checksum holds.
+    pub whole: bool,
+    /// It carries the marker.
+    pub marked: bool,
+}
+
+/// One place of a header copy.
+#[derive(Clone, Debug, Serialize)]
+pub struct SlotView {
+    /// Header copy, 0 or 1.
+    pub copy: usize,
+    /// `static`, `host A`, ...
+    pub name: &'static str,
+    /// Byte on the log's device.
+    pub offset: u64,
+    /// Number of the record; `None` for the static part and for what is not valid.
+    pub seq: Option<u64>,
+    /// Why it is not valid.
+    pub invalid: Option<String>,
+}
+
+/// The newest host record.
+#[derive(Clone, Debug, Serialize)]
+pub struct HostView {
+    /// Its number.
+    pub seq: u64,
+    /// `clean`, `mounted` or `recovering`.
+    pub state: &'static str,
+    /// Present epoch.
+    pub epoch: u64,
+    /// Epoch of the records in the lanes.
+    pub lane_epoch: u64,
+    /// Epoch of the records in the journal.
+    pub journal_epoch: u64,
+    /// Every LSN drawn later is larger.
+    pub lsn_floor: u64,
+    /// Lane ends that a recovery recorded; `None` is open.
+    pub lane_ends: Vec<Option<u64>>,
+}
+
+/// The newest service record.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServiceView {
+    /// Its number.
+    pub seq: u64,
+    /// Epoch of its writer.
+    pub epoch: u64,
+    /// Journal tail.
+    pub journal_tail: u64,
+    /// Transaction due at the tail.
+    pub next_transaction: u64,
+    /// Name operations up to it are in the area.
+    pub ops_cut: u64,
+    /// Staged transactions up to it are in the area.
+    pub staged_cut: u64,
+    /// Lane tails.
+    pub lane_tails: Vec<u64>,
+}
+
+/// A staging lane.
+#[derive(Clone, Debug, Serialize)]
+pub struct LaneView {
+    /// Its number.
+    pub lane: u16,
+    /// Ring length in bytes.
+    pub len: u64,
+    /// Where its unreclaimed records begin.
+    pub tail: u64,
+    /// Where they end.
+    pub end: u64,
+    /// Why there.
+    pub why: &'static str,
+    /// The records, in order.
+    pub records: Vec<RecordView>,
+}
+
+/// A staged transaction.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordView {
+    /// Position in the lane.
+    pub pos: u64,
+    /// Length in bytes.
+    pub len: u32,
+    /// Its number.
+    pub lsn: u64,
+    /// Number of the one before it in the order of all lanes.
+    pub prev_lsn: u64,
+    /// Every number up to it was known durable when this was written.
+    pub durable_lsn: u64,
+    /// Items by kind.
+    pub items: BTreeMap<&'static str, u64>,
+    /// Bytes of file data.
+    pub data: u32,
+    /// Would recovery apply it?
+    pub applies: bool,
+}
+
+/// The journal.
+#[derive(Clone, Debug, Serialize)]
+pub struct JournalView {
+    /// Ring length in bytes.
+    pub len: u64,
+    /// Where unreclaimed transactions begin.
+    pub tail: u64,
+    /// Where they end.
+    pub end: u64,
+    /// The committed transactions, in order.
+    pub transactions: Vec<TransactionView>,
+}
+
+/// A background journal transaction.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransactionView {
+    /// Its number.
+    pub seq: u64,
+    /// Position in the journal.
+    pub pos: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Name operations up to it are contained.
+    pub ops_cut: u64,
+    /// Staged transactions up to it are contained.
+    pub staged_cut: u64,
+    /// Staged transactions named.
+    pub staged: usize,
+    /// Copy tags.
+    pub copies: usize,
+    /// Zero tags.
+    pub zeros: usize,
+    /// Metadata images.
+    pub images: usize,
+    /// Freed runs.
+    pub drops: usize,
+    /// Runs written straight to the area.
+    pub direct: usize,
+}
+
+/// What recovery would do.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Recovery {
+    /// Is there anything to do?
+    pub needed: bool,
+    /// Why it would refuse.
+    pub stops: Option<String>,
+    /// Journal transactions to replay.
+    pub replay: usize,
+    /// Staged transactions found.
+    pub found: usize,
+    /// Of them, to apply: newer than the newest cut.
+    pub apply: usize,
+    /// Of them, behind a lost record: never acknowledged, to be dropped.
+    pub drop: usize,
+    /// The newest durable cut.
+    pub cut: u64,
+}
+
+/// What the checks note.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub volume: Option<Volume>,
+    pub journal_end: u64,
+    marker: Marker,
+    records: Vec<RecordView>,
+    lanes: Vec<LaneView>,
+    transactions: Vec<TransactionView>,
+}
+
+impl Seen {
+    pub fn primary(&mut self, primary: Option<&Super>) {
+        let Some(s) = primary else { return };
+        self.marker = Marker { superblock: true, whole: s.checksum_ok(), marked: s.marker() };
+    }
+
+    pub fn record(&mut self, head: &RecordHead) {
+        let p = &head.header.params;
+        let mut items = BTreeMap::new();
+        for item in &head.items {
+            *items.entry(kind(item)).or_default() += 1;
+        }
+        self.records.push(RecordView {
+            pos: p.pos,
+            len: head.header.layout.len,
+            lsn: p.lsn.0,
+            prev_lsn: p.prev_lsn.0,
+            durable_lsn: p.durable_lsn.0,
+            items,
+            data: head.header.layout.data_len,
+            applies: false,
+        });
+    }
+
+    /// The records noted since the last lane are this one's.
+    pub fn lane(&mut self, e: &LaneEntry, tail: u64, end: u64, recorded: Option<u64>, torn: bool) {
+        let why = match recorded {
+            Some(r) if r == end => "an earlier recovery recorded this end",
+            Some(_) => "damage: an earlier recovery found records beyond",
+            None if torn => "the next record is torn or damaged",
+            None => "no valid record of this epoch follows",
+        };
+        let records = std::mem::take(&mut self.records);
+        self.lanes.push(LaneView { lane: e.id.0, len: e.len, tail, end, why, records });
+    }
+
+    pub fn transaction(&mut self, t: &Transaction, header: &JournalHeader) {
+        self.transactions.push(TransactionView {
+            seq: t.seq.0,
+            pos: header.params.pos,
+            len: header.layout.len,
+            ops_cut: t.ops_cut.0,
+            staged_cut: t.staged_cut.0,
+            staged: t.staged.len(),
+            copies: t.copies.len(),
+            zeros: t.zeros.len(),
+            images: t.images.len(),
+            drops: t.drops.len(),
+            direct: t.direct.len(),
+        });
+    }
+}
+
+fn kind(item: &Item) -> &'static str {
+    match item {
+        Item::Inode(_) => "inode",
+        Item::Data { .. } => "data",
+        Item::Zero { .. } => "zero",
+        Item::Truncate { .. } => "truncate",
+        Item::Allocate { .. } => "allocate",
+        Item::Xattrs { .. } => "xattrs",
+        Item::NameOp(op) => match op.kind {
+            NameOpKind::Create { .. } => "create",
+            NameOpKind::Link { .. } => "link",
+            NameOpKind::Unlink { .. } => "unlink",
+            NameOpKind::RemoveDir { .. } => "rmdir",
+            NameOpKind::Rename { .. } => "rename",
+            NameOpKind::Exchange { .. } => "exchange",
+        },
+    }
+}
+
+/// Looks at all of a volume's log; nothing is written. `log` where it is on a device of its own.
+pub fn inspect(area: &dyn Device, log: Option<&dyn Device>) -> Inspection {
+    let seen = Some(Seen::default());
+    let check = Check { area, log: log.unwrap_or(area), findings: Vec::new(), seen };
+    let mut check = crate::run(check, log.is_some());
+    let mut seen = check.seen.take().unwrap_or_default();
+    let recovery = recovery(&check.findings, &mut seen);
+    let v = seen.volume.as_ref();
+    let journal = v.map(|v| JournalView {
+        len: v.header.journal_len,
+        tail: v.service.journal_tail,
+        end: seen.journal_end,
+        transactions: std::mem::take(&mut seen.transactions),
+    });
+    Inspection {
+        marker: seen.marker,
+        regions: v.map_or(Vec::new(), |v| v.header.regions()),
+        volume: v.map(|v| show_uuid(&v.header.volume)),
+        external_log: v.is_some_and(|v| v.header.external_log()),
+        slots: v.map_or(Vec::new(), |v| slots(check.log, &v.header)),
+        host: v.map(|v| host_view(&v.host)),
+        service: v.map(|v| service_view(&v.service)),
+        lanes: seen.lanes,
+        journal,
+        recovery,
+        findings: check.findings,
+    }
+}
+
+/// Follows the order of recovery: the journal's transactions, then records above the newest cut, as far
+/// as each follows the one it names.
+fn recovery(findings: &[Finding], seen: &mut Seen) -> Recovery {
+    let stops = findings.iter().find(|f| f.severity == Severity::Error).map(|f| f.text.clone());
+    let Some(v) = &seen.volume else {
+        return Recovery { needed: seen.marker.marked, stops, ..Recovery::default() };
+    };
+    let dirty = v.host.state != HostState::Clean;
+    let needed = dirty || seen.marker.marked || !seen.marker.whole;
+    let cut = seen.transactions.last().map_or(v.service.staged_cut.0, |t| t.staged_cut);
+    let mut all: Vec<_> = seen.lanes.iter_mut().flat_map(|l| &mut l.records).collect();
+    all.sort_by_key(|r| r.lsn);
+    let (found, mut last, mut lost, mut apply) = (all.len(), cut, None, 0);
+    for (i, record) in all.into_iter().enumerate() {
+        if lost.is_none() && record.prev_lsn > cut && record.prev_lsn != last {
+            lost = Some(i);
+        }
+        last = record.lsn;
+        record.applies = dirty && lost.is_none() && record.lsn > cut;
+        apply += usize::from(record.applies);
+    }
+    let drop = lost.map_or(0, |i| found - i);
+    Recovery { needed, stops, replay: seen.transactions.len(), found, apply, drop, cut }
+}
+
+fn host_view(h: &HostRecord) -> HostView {
+    HostView {
+        seq: h.seq,
+        state: match h.state {
+            HostState::Clean => "clean",
+            HostState::Mounted => "mounted",
+            HostState::Recovering => "recovering",
+        },
+        epoch: h.key.epoch.0,
+        lane_epoch: h.lane_key.epoch.0,
+        journal_epoch: h.journal_key.epoch.0,
+        lsn_floor: h.lsn_floor.0,
+        lane_ends: h.lane_ends.iter().map(|e| Some(*e).filter(|e| *e != OPEN_END)).collect(),
+    }
+}
+
+fn service_view(s: &ServiceRecord) -> ServiceView {
+    ServiceView {
+        seq: s.seq,
+        epoch: s.epoch.0,
+        journal_tail: s.journal_tail,
+        next_transaction: s.next_seq.0,
+        ops_cut: s.ops_cut.0,
+        staged_cut: s.staged_cut.0,
+        lane_tails: s.lane_tails.clone(),
+    }
+}
+
+/// Every place of both copies.
+fn slots(dev: &dyn Device, header: &StaticHeader) -> Vec<SlotView> {
+    let mut all = Vec::new();
+    for (copy, base) in header.header_offsets.into_iter().enumerate() {
+        let mut look =
+            |name, offset, decode: &dyn Fn(&[u8; BLOCK_SIZE]) -> Checked<Option<u64>>| {
+                let mut block = [0; BLOCK_SIZE];
+                let read = dev.read(offset, &mut block).and_then(|()| decode(&block));
+                let (seq, invalid) = match read {
+                    Ok(Ok(seq)) => (seq, None),
+                    Ok(Err(why)) => (None, Some(why.0.to_string())),
+                    Err(e) => (None, Some(e.to_string())),
+                };
+                all.push(SlotView { copy, name, offset, seq, invalid });
+            };
+        look("static", base, &|b| Ok(StaticHeader::decode(b)?.map(|_| None)));
+        for (name, at) in ["host A", "host B"].into_iter().zip(HOST_SLOTS) {
+            look(name, base + at, &|b| Ok(HostRecord::decode(b)?.map(|r| Some(r.seq))));
+        }
+        for (name, at) in ["service A", "service B"].into_iter().zip(SERVICE_SLOTS) {
+            look(name, base + at, &|b| Ok(ServiceRecord::decode(b)?.map(|r| Some(r.seq))));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+#[path = "inspect_tests.rs"]
+mod tests;

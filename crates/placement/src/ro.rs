@@ -1,0 +1,60 @@
+//! Read-only mounts of volumes that cannot be written.
+
+use crate::open::Volume;
+use crate::{OpenOptions, OpenedMedia, open_media, open_media_for};
+use siftfs_base::{Error, Result};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Opens a volume to serve it, and says whether it may be written. One that cannot be (a write-protected
+/// device, a file on a read-only file system) is opened all the same for a read-only mount.
+///
+/// # Errors
+/// As [`open_media`].
+pub(crate) fn open_to_serve(path: &Path, opts: &OpenOptions) -> Result<(OpenedMedia, bool)> {
+    let opened = open_media(path, opts);
+    let log = match &opened {
+        Ok(opened) => opened.log.clone(),
+        Err(_) => open_media_for(path, opts, false).ok().and_then(|o| o.log),
+    };
+    let protected = [Some(path), log.as_deref()].into_iter().flatten().find(|p| is_protected(p));
+    match (protected, opts.read_only) {
+        (None, _) => Ok((opened?, true)),
+        (Some(_), true) => {
+            drop(opened);
+            Ok((open_media_for(path, opts, false)?, false))
+        }
+        (Some(what), false) => Err(Error::Refused(format!(
+            "{} is write-protected: only a read-only mount (-o ro) can use it",
+            what.display()
+        ))),
+    }
+}
+
+/// Does the system refuse to write it, whoever asks? A write-protected block device may be opened for
+/// writing all the same.
+fn is_protected(path: &Path) -> bool {
+    let errors = [libc::EROFS, libc::EACCES, libc::EPERM];
+    match std::fs::OpenOptions::new().write(true).open(path) {
+        Err(e) => e.raw_os_error().is_some_and(|n| errors.contains(&n)),
+        Ok(file) => file.metadata().is_ok_and(|m| {
+            let (major, minor) = (libc::major(m.rdev()), libc::minor(m.rdev()));
+            let flag = format!("/sys/dev/block/{major}:{minor}/ro");
+            m.file_type().is_block_device()
+                && std::fs::read_to_string(flag).is_ok_and(|ro| ro.trim() == "1")
+        }),
+    }
+}
+
+/// A volume that has to be recovered first cannot be served without writing: its area alone may be
+/// half of a checkpoint.
+pub(crate) fn refuse_dirty(path: &Path, volume: &Volume) -> Result<()> {
+    if volume.is_clean() {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(Error::Refused(format!(
+        "{path} was not unmounted and has to be recovered first, also for a read-only mount, but it \
+         cannot be written: make it writable, or run `siftfs recover` on a copy"
+    )))
+}
