@@ -260,7 +260,8 @@ impl Buffer {
         let space = bytes.get_mut(START..).expect("a buffer is longer than a page");
         loop {
             return match rustix::io::read(device, &mut *space) {
-                Ok(0) | Err(Errno::NODEV) => Ok(Next::End),
+                // CONNABORTED: it went while a request was on its way to us.
+                Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Next::End),
                 Ok(len) => Ok(Next::Message(len)),
                 // Interrupted, taken back before it was read, or nothing there.
                 Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => continue,
