@@ -4,7 +4,8 @@
 //! journal transaction that contains it is durable. A staged transaction that binds or removes a
 //! name carries every pending operation connected with it: through the same name, the same inode, the
 //! inode's directory if that is itself newly named, and the entries of a directory that must be
-//! empty for the operation to be possible.
+//! empty for the operation to be possible. What *publishes* a file, giving another name to bytes
+//! that an fsync made durable before, goes along with the next record of any fsync.
 
 use siftfs_base::{InodeNr, Lsn};
 use siftfs_log::{NameOp, NameOpKind};
@@ -159,8 +160,8 @@ impl NameLog {
 
     /// The operations a staged transaction of `ino` must carry, in order. For a directory that
     /// includes those on its entries. With `published`, also everything that publishes a file: who
-    /// renames a durable file and then makes another durable that refers to it finds both or neither
-    /// of these steps undone, as on ext4. At most `most`.
+    /// renames a durable file, and then makes another durable that refers to it, never finds the second
+    /// step without the first, as on ext4. At most `most`.
     pub fn closure(
         &self,
         ino: InodeNr,

@@ -32,30 +32,27 @@ fn r02_a_reference_is_never_without_its_object() {
     });
 }
 
-/// The same when the reference is overwritten in place, by link(2) and in the other order of
-/// directories; and an fsync with nothing of its own to do still writes nothing.
+/// The same when the reference is overwritten in place, for a rename and for link(2); and an fsync
+/// with nothing of its own to do still writes nothing.
+///
+/// Seen to fail when an fsync carries only what is connected with its own file.
 #[test]
 fn r02_any_fsync_that_writes_keeps_the_order() {
     let b = Bench::new(VolumeKind::ROOMY);
     b.durable("index", &[1; 5000]);
     b.settle();
-    b.durable("tmp", b"object");
-    b.link("tmp", "object");
-    b.unlink("tmp");
-    let io = b.io(|b| b.fsync("object"));
-    assert_eq!((io.writes, io.flushes), (1, 1));
-    b.durable("tmp", b"second");
-    b.rename("tmp", "object-2");
-    b.write("index", 100, b"object-2");
+    put(&b, "tmp-1", "renamed", b"first");
+    b.durable("tmp-2", b"second");
+    b.link("tmp-2", "linked");
+    b.write("index", 100, b"both");
     let io = b.io(|b| b.fsync("index"));
     assert_eq!((io.writes, io.flushes), (1, 1));
-    b.durable("tmp", b"third");
-    b.rename("tmp", "object-3");
+    put(&b, "tmp-3", "later", b"third");
     let io = b.io(|b| b.fsync("index"));
     assert_eq!((io.writes, io.flushes), (0, 0), "nothing new in the index");
     every_recovery(b, |back| {
-        assert_eq!(back.bytes("object"), b"object");
-        assert_eq!(back.bytes("object-2"), b"second");
-        assert_eq!(&back.bytes("index")[100..108], b"object-2");
+        assert_eq!(&back.bytes("index")[100..104], b"both");
+        assert_eq!(back.bytes("renamed"), b"first");
+        assert_eq!(back.bytes("linked"), b"second");
     });
 }
