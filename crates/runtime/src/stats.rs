@@ -66,7 +66,7 @@ impl RuntimeStats {
 pub struct Latencies {
     /// fsync and fdatasync, from call to answer.
     pub(crate) fsync: Latency,
-    /// Background journal transactions, from cut to durable commit.
+    /// Background journal transactions, from the beginning of assembly to durable commit.
     pub(crate) commit: Latency,
     /// How long one step of assembly, or the cut, held the state lock.
     pub(crate) hold: Latency,

@@ -12,9 +12,9 @@ use siftfs_wire::{DirectRun, FromService, Transaction};
 const KEEP_BUF: usize = 1 << 20;
 
 impl Service {
-    /// Journals `txn`: its direct runs are in the area and flushed before its record is written
-    /// in one piece and flushed; then `Journaled` is queued. Refused transactions leave
-    /// nothing behind.
+    /// Journals `txn`: its direct runs, written ahead by [`Service::write_direct`], are flushed
+    /// before its record is written in one piece and flushed; then `Journaled` is queued. A refused
+    /// transaction writes nothing; what went ahead of it lies in blocks that nothing refers to.
     pub(crate) fn submit(&mut self, txn: &Transaction) -> Result<()> {
         let keys = self.greeted_keys()?;
         self.validate(txn, &self.newest)?;
