@@ -3,7 +3,7 @@
 use crate::layout::write_log;
 use crate::marker;
 use crate::open::Volume;
-use crate::place::{new_log, same_storage};
+use crate::place::{new_log, require_apart};
 use crate::{MkfsOptions, MkfsReport, OpenOptions, Progress, find, open_media};
 use siftfs_base::{BLOCK_BYTES, Clock, Error, Result, SystemClock};
 use siftfs_device::{Device, FileOptions, RegionDesc, RegionKind, Storage, open_exclusive};
@@ -38,11 +38,7 @@ pub fn adopt(
     opts: &MkfsOptions,
     progress: Progress<'_>,
 ) -> Result<MkfsReport> {
-    if same_storage(path, log) {
-        return Err(Error::Refused(
-            "the log must be on another file or device than the volume".into(),
-        ));
-    }
+    require_apart(path, log)?;
     let area: Arc<dyn Device> = Arc::new(open_exclusive(path, true, FileOptions::default())?);
     let len = adoptable(&area)?;
     let (log_dev, layout) = new_log(log, len, opts)?;

@@ -2,7 +2,7 @@
 //! lanes are laid out behind it, or on a device of their own, and written once.
 
 use crate::layout::{Layout, write_log};
-use crate::place::{new_log, same_storage};
+use crate::place::{new_log, require_apart};
 use crate::{MkfsOptions, MkfsReport, Progress};
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive};
@@ -64,11 +64,7 @@ pub fn mkfs_with_log(
     opts: &MkfsOptions,
     progress: Progress<'_>,
 ) -> Result<MkfsReport> {
-    if same_storage(path, log) {
-        return Err(Error::Refused(
-            "the log must be on another file or device than the volume".into(),
-        ));
-    }
+    require_apart(path, log)?;
     let size = volume_size(path, opts)?;
     let (log_dev, layout) = new_log(log, size, opts)?;
     make_area(path, &layout, layout.area, opts, progress)?;

@@ -20,6 +20,16 @@ pub(crate) fn same_storage(a: &Path, b: &Path) -> bool {
     (devices && x.rdev() == y.rdev()) || (x.dev(), x.ino()) == (y.dev(), y.ino())
 }
 
+/// Refuses a log that is the volume itself.
+pub(crate) fn require_apart(volume: &Path, log: &Path) -> Result<()> {
+    if same_storage(volume, log) {
+        return Err(Error::Refused(
+            "the log must be on another file or device than the volume".into(),
+        ));
+    }
+    Ok(())
+}
+
 /// A problem with the log's file or device, which is not the one that the command is about.
 fn about(log: &Path, e: &Error) -> Error {
     Error::Refused(format!("log {}: {e}", log.display()))

@@ -1,45 +1,23 @@
 //! Access control lists across a crash: with a file's own fsync, with one below it (rule R17), and
 //! with the fsync of the directory in which they were inherited.
 
-use siftfs_base::{Clock, Error, ManualClock};
-use siftfs_device::{Device, MemDevice};
-use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_base::Error;
+use siftfs_placement::{LocalVolume, MkfsOptions};
 use siftfs_proto::*;
-use std::process::Command;
-use std::sync::Arc;
+
+mod support;
+use support::World;
 
 const ROOT: u32 = ROOT_INO;
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 
-struct World {
-    dev: Arc<MemDevice>,
-    clock: Arc<ManualClock>,
-}
-
 impl World {
-    fn new() -> Self {
-        let dev = Arc::new(MemDevice::new(24 << 20));
-        let any: Arc<dyn Device> = dev.clone();
-        let opts = MkfsOptions { log_size: Some(6 << 20), ..MkfsOptions::default() };
-        mkfs_on(&any, &opts).expect("mkfs");
-        Self { dev, clock: Arc::new(ManualClock::new(1_700_000_000)) }
-    }
-
-    fn open(&self) -> LocalVolume {
-        let clock: Arc<dyn Clock> = self.clock.clone();
-        LocalVolume::open_on(self.dev.clone(), clock, &OpenOptions::default(), Threads::None)
-            .expect("open")
-    }
-
     /// Power fails; what recovery brings back. e2fsck is content with it.
     fn crash(&self, v: LocalVolume) -> LocalVolume {
         v.abandon();
         self.open().close().expect("close");
-        let file = tempfile::NamedTempFile::new().expect("temp file");
-        self.dev.snapshot().save(file.path()).expect("save");
-        let out = Command::new("e2fsck").arg("-fn").arg(file.path()).output().expect("e2fsck");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+        self.e2fsck();
         self.open()
     }
 }
@@ -111,7 +89,7 @@ fn staged_only(v: &LocalVolume, what: &str) {
 #[test]
 fn an_fsync_carries_the_list() {
     for commit in [false, true] {
-        let world = World::new();
+        let world = World::new(MkfsOptions::default().lanes);
         let v = world.open();
         let f = create(&v, ROOT, "f").ino;
         fsync(&v, f);
@@ -144,7 +122,7 @@ fn an_fsync_carries_the_list() {
 /// Rule R17: an fsync below a directory whose list was just narrowed brings the list along.
 #[test]
 fn a_list_of_a_directory_above_is_not_overtaken() {
-    let world = World::new();
+    let world = World::new(MkfsOptions::default().lanes);
     let v = world.open();
     let d = make_dir(&v, ROOT, "d").ino;
     set(&v, d, ACCESS, &list(7, 7));
@@ -169,7 +147,7 @@ fn a_list_of_a_directory_above_is_not_overtaken() {
 #[test]
 fn a_new_name_does_not_overtake_permissions() {
     for (what, by_list) in [("rename", false), ("rename", true), ("link", false), ("link", true)] {
-        let world = World::new();
+        let world = World::new(MkfsOptions::default().lanes);
         let v = world.open();
         let (private, public) =
             (make_dir(&v, ROOT, "private").ino, make_dir(&v, ROOT, "public").ino);
@@ -207,7 +185,7 @@ fn a_new_name_does_not_overtake_permissions() {
 fn inherited_lists_come_with_the_name() {
     for (what, commit) in [("file", false), ("directory", false), ("above", false), ("none", true)]
     {
-        let world = World::new();
+        let world = World::new(MkfsOptions::default().lanes);
         let v = world.open();
         let d = make_dir(&v, ROOT, "d");
         assert_eq!(d.perm, 0o700, "by the umask");
@@ -247,7 +225,7 @@ fn inherited_lists_come_with_the_name() {
 /// Lists that do not fit what is made refuse its making, and nothing is left of it.
 #[test]
 fn lists_too_large_to_inherit_twice() {
-    let world = World::new();
+    let world = World::new(MkfsOptions::default().lanes);
     let v = world.open();
     let d = make_dir(&v, ROOT, "d").ino;
     let none = u32::MAX;

@@ -1,44 +1,12 @@
 //! The thin slice, end to end: make, open, write, fsync, crash, recover, e2fsck.
 
-use siftfs_base::{Clock, ManualClock};
-use siftfs_device::{Device, MemDevice};
-use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_placement::LocalVolume;
 use siftfs_proto::*;
-use std::process::Command;
-use std::sync::Arc;
+
+mod support;
+use support::World;
 
 const ROOT: u32 = ROOT_INO;
-
-struct World {
-    dev: Arc<MemDevice>,
-    clock: Arc<ManualClock>,
-}
-
-impl World {
-    fn new(lanes: u16) -> Self {
-        let dev = Arc::new(MemDevice::new(24 << 20));
-        let any: Arc<dyn Device> = dev.clone();
-        let opts = MkfsOptions { log_size: Some(6 << 20), lanes, ..MkfsOptions::default() };
-        mkfs_on(&any, &opts).expect("mkfs");
-        Self { dev, clock: Arc::new(ManualClock::new(1_700_000_000)) }
-    }
-    fn open(&self) -> LocalVolume {
-        let clock: Arc<dyn Clock> = self.clock.clone();
-        LocalVolume::open_on(self.dev.clone(), clock, &OpenOptions::default(), Threads::None)
-            .expect("open")
-    }
-    /// `e2fsck -fn` on the device as it is: nothing but pass lines and summary.
-    fn e2fsck(&self) {
-        let file = tempfile::NamedTempFile::new().expect("temp file");
-        self.dev.snapshot().save(file.path()).expect("save");
-        let out = Command::new("e2fsck").arg("-fn").arg(file.path()).output().expect("e2fsck");
-        let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        assert!(out.status.success(), "{text}");
-        for line in text.lines().filter(|l| !l.is_empty()) {
-            assert!(line.starts_with("Pass ") || line.contains("files ("), "{text}");
-        }
-    }
-}
 
 fn call(v: &LocalVolume, req: Request) -> Result<Reply, siftfs_base::Error> {
     v.endpoint().call(SessionId(1), &Credentials::default(), req)

@@ -1,45 +1,23 @@
 //! Files made without a name (O_TMPFILE): what a crash leaves of them, before and after they got
 //! a name.
 
-use siftfs_base::{Clock, Error, ManualClock};
-use siftfs_device::{Device, MemDevice};
-use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_base::Error;
+use siftfs_placement::{LocalVolume, MkfsOptions};
 use siftfs_proto::*;
-use std::process::Command;
-use std::sync::Arc;
+
+mod support;
+use support::World;
 
 const ROOT: u32 = ROOT_INO;
 
-struct World {
-    dev: Arc<MemDevice>,
-    clock: Arc<ManualClock>,
-}
-
 impl World {
-    fn new() -> Self {
-        let dev = Arc::new(MemDevice::new(24 << 20));
-        let any: Arc<dyn Device> = dev.clone();
-        let opts = MkfsOptions { log_size: Some(6 << 20), ..MkfsOptions::default() };
-        mkfs_on(&any, &opts).expect("mkfs");
-        Self { dev, clock: Arc::new(ManualClock::new(1_700_000_000)) }
-    }
-
-    fn open(&self) -> LocalVolume {
-        let clock: Arc<dyn Clock> = self.clock.clone();
-        LocalVolume::open_on(self.dev.clone(), clock, &OpenOptions::default(), Threads::None)
-            .expect("open")
-    }
-
     /// Opened again after a crash and closed: what is there under each name, and e2fsck content.
     fn after_crash(&self, v: LocalVolume, names: &[&str]) -> Vec<Option<Vec<u8>>> {
         v.abandon();
         let v = self.open();
         let found = names.iter().map(|n| lookup(&v, n).map(|a| read(&v, a.ino))).collect();
         v.close().expect("close");
-        let file = tempfile::NamedTempFile::new().expect("temp file");
-        self.dev.snapshot().save(file.path()).expect("save");
-        let out = Command::new("e2fsck").arg("-fn").arg(file.path()).output().expect("e2fsck");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+        self.e2fsck();
         found
     }
 }
@@ -113,7 +91,7 @@ fn names(v: &LocalVolume) -> Vec<Vec<u8>> {
 #[test]
 fn without_a_name_it_is_gone() {
     for (sync, commit) in [(false, false), (true, false), (false, true), (true, true)] {
-        let world = World::new();
+        let world = World::new(MkfsOptions::default().lanes);
         let v = world.open();
         let Ok(Reply::Attr(before)) = call(&v, Request::GetAttr { ino: ROOT }) else { panic!() };
         world.clock.advance(1_000_000_000);
@@ -141,7 +119,7 @@ fn without_a_name_it_is_gone() {
 /// A file that lost its last name does not come back.
 #[test]
 fn unlinked_is_not_unnamed() {
-    let world = World::new();
+    let world = World::new(MkfsOptions::default().lanes);
     let v = world.open();
     let made = call(&v, Request::Create { parent: ROOT, name: b"f".to_vec(), perm: 0o644 });
     let Ok(Reply::Created { attr, .. }) = made else { panic!("{made:?}") };
@@ -165,7 +143,7 @@ fn with_a_name_it_is_as_durable_as_any_file() {
         let on = |bit: u32| case & (1 << bit) != 0;
         let (sync_before, commit_before, between) = (on(0), on(1), on(2));
         let (commit_after, sync_dir) = (on(3), on(4));
-        let world = World::new();
+        let world = World::new(MkfsOptions::default().lanes);
         let v = world.open();
         let (ino, _open) = unnamed(&v);
         write(&v, ino, &data);
