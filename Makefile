@@ -20,7 +20,7 @@ HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs
 SIFTFS ?= $(shell $(CARGO) metadata --format-version 1 --no-deps \
   | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/siftfs
 
-.PHONY: all run test test-long test-apps bench check-env lint build install install-files uninstall clean
+.PHONY: all run test test-long test-apps bench deny check-env lint build install install-files uninstall clean
 
 all: build
 
@@ -56,6 +56,11 @@ bench: check-env
 check-env:
 	scripts/install-deps.sh
 	scripts/check-environment.sh
+
+# Licences, bans and sources of the dependencies. Installs cargo-deny where it is missing, which takes minutes.
+deny:
+	$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --version 0.20.2 --locked
+	$(CARGO) deny check licenses bans sources
 
 lint:
 	$(CARGO) fmt --all --check
