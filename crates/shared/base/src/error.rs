@@ -35,6 +35,11 @@ pub enum Error {
     /// An earlier failure was latched: the mount promises nothing more (rule R21).
     #[error("the volume stopped after an earlier failure: {0}")]
     Latched(String),
+    /// The connection to the other side of a protocol is broken or was lost: the other side died,
+    /// fell silent or broke the protocol. The text names the peer. Nothing more arrives or leaves
+    /// on this connection; a new one may be made.
+    #[error("connection lost: {0}")]
+    Link(String),
     /// The volume cannot be used as asked (mounted elsewhere, dirty, wrong size, ...).
     #[error("{0}")]
     Refused(String),
@@ -52,7 +57,7 @@ impl Error {
             Error::Corrupt { .. } => libc::EUCLEAN,
             Error::Incompatible(_) => libc::EOPNOTSUPP,
             Error::Io { errno, .. } if *errno == libc::ENOSPC => libc::ENOSPC,
-            Error::Io { .. } | Error::Latched(_) => libc::EIO,
+            Error::Io { .. } | Error::Latched(_) | Error::Link(_) => libc::EIO,
             Error::Refused(_) => libc::EBUSY,
             Error::NeedsProgress(_) => libc::EAGAIN,
         }

@@ -3,11 +3,20 @@
 //!
 //! One Runtime speaks to one Service over an ordered link. The Service answers every
 //! [`ToService`] with one or more [`FromService`]; sequence numbers and credits only grow.
+//! [`codec`] makes bytes of them, for transports that leave the process.
+
+pub mod codec;
+
+#[cfg(test)]
+extern crate self as siftfs_wire;
 
 use siftfs_base::{BlockNr, BlockRun, Epoch, LaneId, Lsn, SharedBlock, TxnSeq};
 
-/// Version of this message set.
+/// Version of this message set. It goes up with every change of a message or of its bytes.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Oldest version that this build still speaks.
+pub const PROTOCOL_OLDEST: u32 = 1;
 
 /// Blocks of data one [`ToService::Direct`] carries at most.
 pub const DIRECT_MAX_BLOCKS: usize = 1024;
@@ -104,7 +113,7 @@ pub enum Urgency {
 }
 
 /// Runtime to Service.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToService {
     /// First message of a connection.
     Hello {
@@ -206,7 +215,7 @@ pub struct ServiceStatistics {
 }
 
 /// Service to Runtime.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromService {
     /// Answer to `Hello`.
     Welcome {

@@ -1,0 +1,84 @@
+//! Transports of the block protocol between Runtime and Service: in process, over shared memory
+//! between two processes of one machine, over a unix socket, over TCP.
+//!
+//! All of them have the same two halves, [`Sender`] and [`Receiver`], and the same promises:
+//!
+//! * Messages arrive in the order sent, each once and whole, or the connection is broken: there is
+//!   no loss that goes unnoticed. A broken connection stays broken, in both directions, and every
+//!   later call on it answers the first cause.
+//! * What is on its way is bounded. A sender whose peer does not receive waits.
+//! * A peer that dies is noticed at once, one that falls silent within
+//!   [`TransportOptions::stall`].
+//! * Nothing that a peer sends causes a panic or an allocation larger than what it sent.
+//!
+//! A transport promises nothing about durability: a message that was sent may never arrive.
+//! `docs/design/block-protocol.md` is the page for all of it.
+
+mod address;
+mod in_process;
+mod options;
+
+pub use address::Address;
+pub use in_process::in_process;
+pub use options::TransportOptions;
+
+use siftfs_base::Result;
+use siftfs_wire::{FromService, ToService};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The half that sends. Shared freely: concurrent senders take turns, message by message.
+pub trait Sender<M>: Send + Sync {
+    /// Sends `message` after those sent before it; waits while the bounded queue is full.
+    ///
+    /// Success means that the message is on its way, not that the peer has it.
+    ///
+    /// # Errors
+    /// [`siftfs_base::Error::Link`] if this side has closed, or the peer is gone, silent for too
+    /// long or broke the protocol. [`siftfs_base::Error::Refused`] for a message longer than both sides agreed on:
+    /// nothing of it was sent and the connection goes on.
+    fn send(&self, message: M) -> Result<()>;
+
+    /// Says that nothing more will be sent. What was sent before arrives, then the peer's
+    /// receiver answers [`Received::Closed`]. Nothing happens the second time, or on a connection
+    /// that is broken.
+    fn close(&self);
+}
+
+/// The half that receives.
+pub trait Receiver<M>: Send {
+    /// The next message. Waits at most `timeout`; without one, until something happens. A
+    /// timeout of zero asks whether something is there.
+    ///
+    /// # Errors
+    /// [`siftfs_base::Error::Link`] if the peer ended without closing, fell silent or was
+    /// refused, [`siftfs_base::Error::Corrupt`] for bytes that are no message; the same again on
+    /// every later call. Messages that arrived whole before come first.
+    fn recv(&mut self, timeout: Option<Duration>) -> Result<Received<M>>;
+}
+
+/// What [`Receiver::recv`] found.
+#[derive(Debug)]
+pub enum Received<M> {
+    /// The next message.
+    Message(M),
+    /// Nothing came in time.
+    Timeout,
+    /// The peer has closed in order, and everything it sent was received.
+    Closed,
+}
+
+/// One end of a connection. Its threads, if any, end when both halves are dropped.
+pub struct Connection<Out, In> {
+    /// Sends to the peer.
+    pub sender: Arc<dyn Sender<Out>>,
+    /// Receives from the peer.
+    pub receiver: Box<dyn Receiver<In>>,
+    /// Who the peer is, in words for messages: transport, address, and process where known.
+    pub peer: String,
+}
+
+/// The Runtime's end.
+pub type HostEnd = Connection<ToService, FromService>;
+/// The Service's end.
+pub type DeviceEnd = Connection<FromService, ToService>;
