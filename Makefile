@@ -6,7 +6,8 @@ PREFIX ?= /usr/local
 BENCH ?=
 APPS ?=
 
-# Where things go; DESTDIR comes in front of each. mount(8) and umount(8) look for helpers in /sbin alone.
+# Where things go; DESTDIR comes in front of each. mount(8), umount(8) and fsck(8) look for helpers
+# in /sbin.
 BINDIR = $(PREFIX)/bin
 SBINDIR ?= /sbin
 MANDIR = $(PREFIX)/share/man/man8
@@ -14,7 +15,7 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 BASH_COMPLETION = $(PREFIX)/share/bash-completion/completions/siftfs
 ZSH_COMPLETION = $(PREFIX)/share/zsh/site-functions/_siftfs
 FISH_COMPLETION = $(PREFIX)/share/fish/vendor_completions.d/siftfs.fish
-HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs
+HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs fsck.siftfs
 
 # The program to install.
 SIFTFS ?= $(shell $(CARGO) metadata --format-version 1 --no-deps \
@@ -66,7 +67,7 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# The command, the names that mount(8) and umount(8) look for, man pages, completions, systemd's unit.
+# The command, the names that mount(8), umount(8) and fsck(8) look for, man pages, completions, systemd's unit.
 install: build install-files
 
 # What `install` puts in place, from a program that is built already.
