@@ -1,6 +1,7 @@
 //! What a device promises (crash model, "Medium").
 
 use siftfs_base::{Error, Result};
+use std::time::Duration;
 
 /// Part of the volume an I/O touches; statistics count by it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -73,6 +74,13 @@ pub trait Device: Send + Sync {
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         ops.iter().try_for_each(|op| self.write(op.offset, op.data, false))
     }
+    /// A small durable step that a caller waits for begins (`true`), or has ended. A hint: much
+    /// written without durability may give way to it meanwhile, and for a little longer, because
+    /// the next one may follow.
+    fn urgent(&self, _under_way: bool) {}
+    /// For who has just written much, which took `_took`, and will go on: returns when the others
+    /// had their turn, after some milliseconds at most; at once if there are none.
+    fn give_way(&self, _took: Duration) {}
 }
 
 /// An [`Error::Io`].
