@@ -131,7 +131,7 @@ impl Field for SharedBlock {
 
 impl Field for String {
     fn put(&self, out: &mut Writer) {
-        let end = self.floor_char_boundary(MAX_TEXT);
+        let end = super::cut_at(self, MAX_TEXT);
         (end as u32).put(out);
         out.head.extend_from_slice(&self.as_bytes()[..end]);
     }

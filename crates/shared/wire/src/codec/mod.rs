@@ -40,6 +40,11 @@ pub trait Message: Sized + Send + 'static {
     fn decode(head: &[u8], blocks: Vec<SharedBlock>) -> Result<Self>;
 }
 
+/// How many bytes of `text` are whole characters and at most `most`.
+pub fn cut_at(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
 fn encode<T: Field>(message: &T) -> Encoded {
     let mut out = Writer::default();
     message.put(&mut out);
