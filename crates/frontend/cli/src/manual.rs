@@ -206,6 +206,18 @@ fn mount_helper() -> Page {
         roff.text([roman(meaning)]);
     }
     mount_options(&mut roff);
+    section(
+        &mut roff,
+        "NOT OFFERED",
+        "remount: options of a mounted volume cannot be changed. umount it and mount it again. The kernel \
+         alone can be told to refuse changes, and to take them again, by mount -i -o remount,ro and mount -i \
+         -o remount,rw; the volume stays in use.",
+    );
+    roff.control("PP", []);
+    roff.text([roman(
+        "noload, norecovery: the ext4 area of a volume that was not unmounted may be half of a checkpoint, and \
+         is not read without its log. ro recovers the volume first; siftfs-inspect(8) only looks.",
+    )]);
     exit_status(&mut roff, HELPER);
     see_also(&mut roff, "mount.siftfs");
     Page { name: "mount.siftfs.8".into(), text: roff.render().into_bytes() }
