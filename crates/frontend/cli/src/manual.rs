@@ -245,12 +245,13 @@ fn fsck_helper() -> Page {
     let mut roff = helper_page(
         "fsck.siftfs",
         "check and repair a SiftFS volume, called by fsck(8)",
-        &[bold("fsck -t siftfs"), roman(" [-a|-p|-y|-n] [-f] [-C[FD]] "), italic("VOLUME")],
+        &[bold("fsck.siftfs"), roman(" [-a|-p|-y|-n] [-f] [-C[FD]] "), italic("VOLUME")],
     );
     section(
         &mut roff,
         "DESCRIPTION",
-        "fsck(8) and the boot run it for volumes that fstab(5) lists with the type siftfs. It checks header, \
+        "fsck(8) and the boot run it for volumes that fstab(5) lists with the type siftfs; others look like \
+         ext4 to fsck(8), which they are while they are clean. It checks header, \
          lanes and journal, as siftfs-fsck(8) does, and then the ext4 area by e2fsck(8). It never asks. A \
          log elsewhere is found as mount(8) finds it. What is in a log that is damaged or lost is given up \
          by `siftfs recover --discard-log` alone.",
