@@ -59,9 +59,7 @@ impl Storage {
         for txn in committed {
             for copy in txn.copies.iter().flatten() {
                 let slot = view.of(self.lane(usize::from(copy.lane), copy.pos));
-                slot.filter(|r| {
-                    r.key == host.lane_key && r.pos == copy.pos && r.lsn == copy.lsn
-                })?;
+                slot.filter(|r| r.key == host.lane_key && r.pos == copy.pos && r.lsn == copy.lsn)?;
                 blocks[usize::from(copy.dst)] = copy.value;
             }
             (image, cut, tails) = (txn.image, txn.cut, txn.upto);
@@ -83,8 +81,7 @@ impl Storage {
     fn holds(&self, image: &Image, owed: &Outcome) -> bool {
         image.iter().zip(owed).enumerate().all(|(f, (inode, owed))| {
             let block = || self.blocks.get(usize::from(inode.block)).map(|b| *b.visible());
-            (inode.op, inode.live) == *owed
-                && (!inode.live || block() == Some(value(f, inode.op)))
+            (inode.op, inode.live) == *owed && (!inode.live || block() == Some(value(f, inode.op)))
         })
     }
 }

@@ -46,10 +46,13 @@ fn install_and_uninstall() {
         format!("{share}/man/man8/siftfs-mkfs.8"),
         format!("{share}/man/man8/mount.siftfs.8"),
         format!("{share}/man/man8/umount.fuse.siftfs.8"),
+        format!("{share}/man/man8/fsck.siftfs.8"),
     ] {
         assert!(fs::metadata(root.join(&file)).is_ok_and(|m| m.len() > 0), "{file}");
     }
-    for helper in ["mount.siftfs", "mount.fuse.siftfs", "umount.siftfs", "umount.fuse.siftfs"] {
+    let helpers =
+        ["mount.siftfs", "mount.fuse.siftfs", "umount.siftfs", "umount.fuse.siftfs", "fsck.siftfs"];
+    for helper in helpers {
         let link = fs::read_link(root.join("sbin").join(helper)).unwrap();
         assert_eq!(link, Path::new("/opt/siftfs/bin/siftfs"), "{helper}");
     }
