@@ -1,6 +1,7 @@
 //! What a device promises (crash model, "Medium").
 
 use siftfs_base::{Error, Result};
+use std::time::Duration;
 
 /// Part of the volume an I/O touches; statistics count by it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -24,6 +25,20 @@ pub enum Origin {
     Background,
     /// Recovery, mkfs, mount, unmount.
     Admin,
+}
+
+/// What a process does with a volume; whoever has a role is the one writer of its regions (rule R9).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// Writes the lanes, the host record and, while nobody else serves, the marker.
+    Host,
+    /// Writes area, journal and service record.
+    Service,
+}
+
+impl Role {
+    /// Both, in the order in which they are claimed.
+    pub const ALL: [Self; 2] = [Self::Host, Self::Service];
 }
 
 /// One buffer of a batched write.
@@ -72,6 +87,24 @@ pub trait Device: Send + Sync {
     /// any of them may have been carried out. None is in flight any more when it returns.
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         ops.iter().try_for_each(|op| self.write(op.offset, op.data, false))
+    }
+    /// Takes a role for this open device, waiting at most `patience` for another holder. Nothing
+    /// happens if it has the role. A holder gives the role back by [`Device::unclaim`] or by
+    /// dropping the device; when its process dies, the role is free once its I/O has ended, and
+    /// not before.
+    ///
+    /// A device in memory belongs to one process and knows no other holder: the default is success.
+    ///
+    /// # Errors
+    /// Refused, naming the holder.
+    fn claim(&self, role: Role, patience: Duration) -> Result<()> {
+        let _ = (role, patience);
+        Ok(())
+    }
+    /// Gives a role back. Every call on this device that writes for the role has returned.
+    fn unclaim(&self, role: Role) -> Result<()> {
+        let _ = role;
+        Ok(())
     }
 }
 

@@ -16,7 +16,9 @@ pub use api::*;
 pub use buf::AlignedBuf;
 pub use counters::{Counters, CountersSnapshot, IoCounts, OriginCounts};
 pub use fault::*;
-pub use file::{DurableWrite, FileDevice, FileOptions, open_exclusive, preallocate};
+pub use file::{
+    DurableWrite, FileDevice, FileOptions, open_exclusive, open_for_service, preallocate,
+};
 pub use image::Image;
 pub use mem::MemDevice;
 pub use part::{Divisible, Part};
