@@ -10,6 +10,7 @@ mod image;
 mod mem;
 mod part;
 mod region;
+mod seat;
 mod storage;
 
 pub use api::*;
@@ -23,6 +24,7 @@ pub use image::Image;
 pub use mem::MemDevice;
 pub use part::{Divisible, Part};
 pub use region::Region;
+pub use seat::{Seat, SharedDevice};
 pub use storage::{
     AreaReader, AreaWriter, HeaderReader, HeaderWriter, JournalReader, JournalWriter, RegionDesc,
     RegionReader, RegionWriter, StagingReader, StagingWriter, Storage, zero_fill,
