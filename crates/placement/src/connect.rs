@@ -2,7 +2,7 @@
 
 use crate::server::{Server, ServerOptions};
 use siftfs_base::{Error, Result};
-use siftfs_transport::{HostEnd, TransportOptions, in_process};
+use siftfs_transport::{Address, HostEnd, TransportOptions, connect, in_process};
 use siftfs_volume::Media;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -18,6 +18,23 @@ pub trait Connector: Send + Sync {
     fn connect(&self) -> Result<HostEnd>;
     /// Where it is, in words for people.
     fn address(&self) -> String;
+}
+
+/// A device process that listens at an address.
+pub struct Dial {
+    /// Where.
+    pub address: Address,
+    /// What the connection may cost.
+    pub options: TransportOptions,
+}
+
+impl Connector for Dial {
+    fn connect(&self) -> Result<HostEnd> {
+        connect(&self.address, &self.options)
+    }
+    fn address(&self) -> String {
+        self.address.to_string()
+    }
 }
 
 /// A Service in this process, on the host's own open devices, so that the lock is on the open file

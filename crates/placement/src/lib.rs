@@ -19,10 +19,11 @@ mod server;
 mod tally;
 
 pub use adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
-pub use connect::Connector;
+pub use connect::{Connector, Dial};
 pub use discard::Discarded;
 pub use mkfs::{mkfs, mkfs_apart_on, mkfs_on, mkfs_with_log};
 pub use server::{OpenMedia, Server, ServerOptions};
+pub use siftfs_transport::{Address, Listener, TransportOptions};
 pub use siftfs_volume::Media;
 
 use open::{Pair, Volume, close_pair};

@@ -78,6 +78,6 @@ fn answers_to_what_was_not_sent_are_refused_and_repeated_ones_dropped() {
     let unasked = FromService::Statistics(Box::new(ServiceStatistics::default()));
     assert!(outbox.check(unasked).unwrap().is_none());
     let welcome =
-        FromService::Welcome { version: 2, journaled: TxnSeq(5), checkpointed: TxnSeq(4) };
+        FromService::Welcome { version: 1, journaled: TxnSeq(5), checkpointed: TxnSeq(4) };
     assert!(outbox.check(welcome).is_err());
 }

@@ -15,11 +15,24 @@
 //! `docs/design/block-protocol.md` is the page for all of it.
 
 mod address;
+mod connect;
+mod handshake;
 mod in_process;
+mod link;
+mod listener;
+mod mapping;
 mod options;
+mod ring;
+mod share;
+mod shm;
+mod socket;
+mod stream;
+mod watch;
 
 pub use address::Address;
+pub use connect::connect;
 pub use in_process::in_process;
+pub use listener::Listener;
 pub use options::TransportOptions;
 
 use siftfs_base::Result;

@@ -6,11 +6,20 @@
 //! numbers and credits only grow. A Service that takes over from another begins with what is
 //! durable: after `Welcome` one `Journaled` per transaction that is not checkpointed and one
 //! `Reclaimed`, so that answers may come twice. A Runtime sends again what was not answered.
+//! [`codec`] makes bytes of them, for transports that leave the process.
+
+pub mod codec;
+
+#[cfg(test)]
+extern crate self as siftfs_wire;
 
 use siftfs_base::{BlockNr, BlockRun, Epoch, LaneId, Lsn, SharedBlock, TxnSeq};
 
-/// Version of this message set.
-pub const PROTOCOL_VERSION: u32 = 2;
+/// Version of this message set. It goes up with every change of a message or of its bytes.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Oldest version that this build still speaks.
+pub const PROTOCOL_OLDEST: u32 = 1;
 
 /// Blocks of data one [`ToService::Direct`] carries at most.
 pub const DIRECT_MAX_BLOCKS: usize = 1024;
@@ -107,7 +116,7 @@ pub enum Urgency {
 }
 
 /// Runtime to Service.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToService {
     /// First message of a connection.
     Hello {
@@ -280,7 +289,7 @@ pub struct ServiceStatistics {
 }
 
 /// Service to Runtime.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromService {
     /// Answer to `Hello`.
     Welcome {

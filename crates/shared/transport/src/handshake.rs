@@ -1,0 +1,316 @@
+//! What both sides tell each other before the first message: who they are, what they speak and
+//! what they can take. Then each says whether it agrees, and if not, why.
+//!
+//! The form of these two structures is fixed for all versions of the protocol; later ones may
+//! give a meaning to further feature bits.
+
+use crate::TransportOptions;
+use crate::socket::Socket;
+use siftfs_base::{BLOCK_BYTES, Error, Result};
+use siftfs_wire::codec::cut_at;
+use siftfs_wire::codec::frame::Took;
+use siftfs_wire::{PROTOCOL_OLDEST, PROTOCOL_VERSION};
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const MAGIC: [u8; 8] = *b"SiftLink";
+/// Longest reason of a refusal in bytes.
+const MAX_REASON: usize = 512;
+/// How often a wait looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(50);
+/// Feature: blocks and rings in shared memory.
+const SHARED_MEMORY: u64 = 1;
+/// No arena is larger, in bytes: slots have 32-bit numbers, and nobody needs this much.
+const MAX_ARENA: u64 = 1 << 36;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Hello {
+    pub magic: [u8; 8],
+    pub oldest: U32,
+    pub newest: U32,
+    pub role: U32,
+    pub heartbeat_ms: U32,
+    pub features: U64,
+    pub max_message: U64,
+    pub arena: U64,
+    pub reserved: U32,
+    pub crc: U32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Verdict {
+    magic: [u8; 8],
+    /// 1: agreed; 2: refused, a reason follows.
+    answer: U32,
+    reason_len: U32,
+    crc: U32,
+}
+
+/// Which side this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Host,
+    Device,
+}
+
+impl Role {
+    pub fn number(self) -> u32 {
+        match self {
+            Role::Host => 1,
+            Role::Device => 2,
+        }
+    }
+    pub fn peer(self) -> Role {
+        match self {
+            Role::Host => Role::Device,
+            Role::Device => Role::Host,
+        }
+    }
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Host => "Runtime",
+            Role::Device => "Service",
+        }
+    }
+}
+
+/// What was agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreement {
+    pub version: u32,
+    pub max_message: u64,
+    /// Slots of a shared arena; 0 without shared memory.
+    pub slots: u32,
+}
+
+/// A handshake under way: the socket, the peer's name, and until when.
+pub(crate) struct Greeting<'a> {
+    pub socket: &'a Socket,
+    pub peer: &'a str,
+    pub deadline: Instant,
+    pub patience: Duration,
+    /// Nobody wants the connection any more.
+    pub stop: &'a AtomicBool,
+}
+
+impl Hello {
+    /// What this side says. `local`: both processes are on one machine.
+    pub fn new(role: Role, options: &TransportOptions, local: bool) -> Self {
+        let arena = if local { options.shared_memory.min(MAX_ARENA) } else { 0 };
+        let heartbeat = options.heartbeat.as_millis().clamp(1, u128::from(u32::MAX));
+        let mut hello = Self {
+            magic: MAGIC,
+            oldest: PROTOCOL_OLDEST.into(),
+            newest: PROTOCOL_VERSION.into(),
+            role: role.number().into(),
+            heartbeat_ms: (heartbeat as u32).into(),
+            features: if arena >= BLOCK_BYTES { SHARED_MEMORY } else { 0 }.into(),
+            max_message: options.max_message.into(),
+            arena: arena.into(),
+            reserved: 0.into(),
+            crc: 0.into(),
+        };
+        hello.crc = hello.computed_crc().into();
+        hello
+    }
+
+    pub fn computed_crc(&self) -> u32 {
+        let bytes = self.as_bytes();
+        crc32c::crc32c(&bytes[..bytes.len() - 4])
+    }
+
+    /// What follows from the two, or why the peer is refused.
+    fn judge(
+        &self,
+        theirs: &Hello,
+        role: Role,
+        options: &TransportOptions,
+        peer: &str,
+    ) -> Result<Agreement> {
+        if theirs.magic != MAGIC {
+            return Err(Error::Refused(format!("{peer} does not speak SiftFS's block protocol")));
+        }
+        if theirs.crc.get() != theirs.computed_crc() {
+            return Err(siftfs_base::corrupt(
+                format!("greeting from {peer}"),
+                "its checksum does not hold",
+            ));
+        }
+        let (oldest, newest) = (theirs.oldest.get(), theirs.newest.get());
+        let version = newest.min(self.newest.get());
+        if oldest > newest || version < oldest.max(self.oldest.get()) {
+            return Err(Error::Incompatible(format!(
+                "{peer} speaks versions {oldest} to {newest} of the block protocol, this program \
+                 {} to {}; use the same release on both sides",
+                self.oldest, self.newest
+            )));
+        }
+        let wanted = role.peer();
+        if theirs.role.get() != wanted.number() {
+            return Err(Error::Refused(format!(
+                "{peer} is not a {}: {} was connected to {}",
+                wanted.name(),
+                if theirs.role.get() == role.number() { role.name() } else { "something unknown" },
+                role.name(),
+            )));
+        }
+        let heartbeat = Duration::from_millis(theirs.heartbeat_ms.get().max(1).into());
+        if heartbeat.saturating_mul(3) > options.stall {
+            return Err(Error::Refused(format!(
+                "{peer} gives a sign of life every {heartbeat:?}, and this side gives up a peer \
+                 that is silent for {:?}; it takes at least three times as long",
+                options.stall
+            )));
+        }
+        let shared = self.features.get() & theirs.features.get() & SHARED_MEMORY != 0;
+        let arena = self.arena.get().min(theirs.arena.get());
+        Ok(Agreement {
+            version,
+            max_message: self.max_message.get().min(theirs.max_message.get()),
+            slots: if shared { (arena / BLOCK_BYTES).min(u64::from(u32::MAX)) as u32 } else { 0 },
+        })
+    }
+}
+
+impl Greeting<'_> {
+    /// Exchanges greetings and verdicts.
+    ///
+    /// # Errors
+    /// The peer is refused, or refuses, or says nothing in time: one message each.
+    pub fn agree(&self, role: Role, options: &TransportOptions, local: bool) -> Result<Agreement> {
+        let ours = Hello::new(role, options, local);
+        self.write(ours.as_bytes())?;
+        let mut bytes = [0; size_of::<Hello>()];
+        // A peer that speaks something else may say less than a greeting: the magic tells.
+        self.read(&mut bytes[..MAGIC.len()])?;
+        if bytes[..MAGIC.len()] == MAGIC {
+            self.read(&mut bytes[MAGIC.len()..])?;
+        }
+        let theirs = Hello::read_from_bytes(&bytes).expect("its own length");
+        let agreement = ours.judge(&theirs, role, options, self.peer);
+        self.conclude(agreement)
+    }
+
+    /// Tells the peer what came of a step, and learns what it thinks of it. Our own error comes
+    /// before the peer's.
+    pub fn conclude<T>(&self, outcome: Result<T>) -> Result<T> {
+        let sent = self.write(&verdict(outcome.as_ref().err()));
+        if outcome.is_err() {
+            self.socket.end(LOOK);
+            return outcome;
+        }
+        // A peer that has refused is gone, perhaps before it took our verdict; its own counts.
+        let theirs = self.verdict();
+        sent.and(theirs).and(outcome)
+    }
+
+    fn verdict(&self) -> Result<()> {
+        let mut bytes = [0; size_of::<Verdict>()];
+        self.read(&mut bytes)?;
+        let raw = Verdict::read_from_bytes(&bytes).expect("its own length");
+        let damaged = || {
+            let what = format!("greeting from {}", self.peer);
+            siftfs_base::corrupt(what, "its verdict is damaged")
+        };
+        let len = raw.reason_len.get() as usize;
+        if raw.magic != MAGIC || len > MAX_REASON {
+            return Err(damaged());
+        }
+        let mut reason = vec![0; len];
+        self.read(&mut reason)?;
+        if raw.crc.get() != verdict_crc(&bytes, &reason) {
+            return Err(damaged());
+        }
+        match raw.answer.get() {
+            1 => Ok(()),
+            2 => Err(Error::Refused(format!(
+                "{} refused the connection: {}",
+                self.peer,
+                printable(&reason)
+            ))),
+            _ => Err(damaged()),
+        }
+    }
+
+    /// Sends all of `bytes`.
+    pub fn write(&self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            match self.socket.write(&[IoSlice::new(bytes)]).map_err(|e| self.failed(&e))? {
+                0 => self.pause(|left| self.socket.wait_writable(left))?,
+                n => bytes = &bytes[n..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all of `into`.
+    pub fn read(&self, into: &mut [u8]) -> Result<()> {
+        let mut have = 0;
+        while have < into.len() {
+            let space = &mut [IoSliceMut::new(&mut into[have..])];
+            match self.socket.read(space).map_err(|e| self.failed(&e))? {
+                Took::Bytes(n) => have += n,
+                Took::Nothing => self.pause(|left| self.socket.wait_readable(left))?,
+                Took::End => return Err(self.ended()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the peer, within the time that it has.
+    pub fn pause(&self, wait: impl Fn(Duration) -> rustix::io::Result<()>) -> Result<()> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Link(format!("{}: not listening any more", self.peer)));
+        }
+        if left.is_zero() {
+            return Err(Error::Link(format!(
+                "{} did not finish its greeting within {:?}",
+                self.peer, self.patience
+            )));
+        }
+        wait(left.min(LOOK)).map_err(|e| self.failed(&e))
+    }
+
+    pub fn ended(&self) -> Error {
+        Error::Link(format!("{} ended during the greeting", self.peer))
+    }
+
+    pub fn failed(&self, e: &rustix::io::Errno) -> Error {
+        Error::Link(format!("{}: {}", self.peer, std::io::Error::from(*e)))
+    }
+}
+
+fn verdict(refusal: Option<&Error>) -> Vec<u8> {
+    let reason = refusal.map(ToString::to_string).unwrap_or_default();
+    let reason = &reason.as_bytes()[..cut_at(&reason, MAX_REASON)];
+    let answer: u32 = if refusal.is_some() { 2 } else { 1 };
+    let mut raw = Verdict {
+        magic: MAGIC,
+        answer: answer.into(),
+        reason_len: (reason.len() as u32).into(),
+        crc: 0.into(),
+    };
+    raw.crc = verdict_crc(raw.as_bytes(), reason).into();
+    [raw.as_bytes(), reason].concat()
+}
+
+/// Over everything but the checksum itself.
+fn verdict_crc(raw: &[u8], reason: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&raw[..size_of::<Verdict>() - 4]), reason)
+}
+
+/// A peer's text, fit for a terminal and a log.
+fn printable(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+#[path = "handshake_tests.rs"]
+mod tests;

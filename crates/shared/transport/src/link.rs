@@ -1,0 +1,413 @@
+//! A connection between processes: frames over a pair of pipes, the same for every transport.
+//!
+//! Whoever calls `recv` reads from the pipe on its own thread, and whoever calls `send` writes on
+//! its own: no message changes threads on its way. The connection's watch (`watch.rs`) sends
+//! heartbeats, and reads while nobody receives, so that a peer's silence is noticed by a side that
+//! only sends.
+
+use crate::handshake::{Agreement, Role};
+use crate::watch::Watch;
+use crate::{Connection, Received, Receiver, Sender, TransportOptions};
+use siftfs_base::{Error, Result, SharedBlock};
+use siftfs_wire::codec::frame::{
+    Direction, Frame, FrameReader, Kind, Limits, Sealer, Source, Step, weight,
+};
+use siftfs_wire::codec::{Encoded, Message};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Bytes of messages that wait for a receiver at most, unless a single one has more.
+const PENDING_BYTES: u64 = 16 << 20;
+/// The spin time is never adapted below this part of what was asked for.
+const LEAST_SPIN: u32 = 16;
+
+/// Where bytes go. Used by one thread at a time.
+pub(crate) trait SendPipe: Send + 'static {
+    /// Takes what fits now of `from`, front to back; 0 if nothing does.
+    fn write(&mut self, from: &[IoSlice<'_>]) -> Result<usize>;
+    /// Sleeps until more may fit, at most `timeout`.
+    fn wait(&mut self, timeout: Duration) -> Result<()>;
+    /// Whether a frame without content fits now.
+    fn has_room(&self) -> bool;
+    /// Copies the first of `blocks` to where the peer finds them, and names their slots.
+    fn lend(&mut self, blocks: &[SharedBlock]) -> Result<Vec<u32>>;
+}
+
+/// Where bytes come from. Used by one thread at a time.
+pub(crate) trait RecvPipe: Source + Send + 'static {
+    /// Sleeps until there may be more, at most `timeout`.
+    fn wait(&mut self, timeout: Duration) -> Result<()>;
+    /// The blocks in these slots; a slot is given back when its block is dropped.
+    fn borrow(&mut self, slots: &[u32]) -> Result<Vec<SharedBlock>>;
+}
+
+/// Ends both pipes.
+pub(crate) trait Cut: Send + Sync + 'static {
+    /// At once, and whoever waits on them wakes up.
+    fn cut(&self);
+    /// Whatever was sent still arrives.
+    fn end(&self);
+}
+
+/// What both halves and the watch share.
+pub(crate) struct Link<In, S, R> {
+    pub peer: String,
+    /// How long a wait may be between two looks at the whole.
+    pub tick: Duration,
+    pub options: TransportOptions,
+    limits: Limits,
+    broken: OnceLock<Error>,
+    cut: Box<dyn Cut>,
+    send: Mutex<SendState<S>>,
+    recv: Mutex<RecvState<In, R>>,
+}
+
+pub(crate) struct SendState<S> {
+    pipe: S,
+    sealer: Sealer,
+    closed: bool,
+    /// Why nothing can be sent any more. What the peer sent before it went can still be received.
+    failed: Option<Error>,
+    last: Instant,
+}
+
+pub(crate) struct RecvState<In, R> {
+    pipe: R,
+    reader: FrameReader,
+    pending: VecDeque<(In, u64)>,
+    pending_bytes: u64,
+    ended: bool,
+    silence: Silence,
+    spin: Duration,
+}
+
+/// How long a peer was silent while somebody listened.
+struct Silence {
+    looked: Instant,
+    silent: Duration,
+}
+
+impl Silence {
+    /// Adds the time since the last look, at most `most` of it: a program that did not run itself
+    /// does not blame its peer. Anything heard ends the silence.
+    fn look(&mut self, heard: bool, most: Duration) -> Duration {
+        let now = Instant::now();
+        let step = now.duration_since(self.looked).min(most);
+        self.looked = now;
+        self.silent = if heard { Duration::ZERO } else { self.silent + step };
+        self.silent
+    }
+}
+
+/// The two directions as `role` sees them: what it sends, what it receives.
+fn directions(role: Role) -> (Direction, Direction) {
+    match role {
+        Role::Host => (Direction::ToService, Direction::FromService),
+        Role::Device => (Direction::FromService, Direction::ToService),
+    }
+}
+
+/// A connection over two pipes, and its watch's thread.
+///
+/// # Errors
+/// The thread cannot be started.
+pub(crate) fn open<Out: Message, In: Message>(
+    role: Role,
+    agreement: &Agreement,
+    options: &TransportOptions,
+    peer: String,
+    (sender, receiver): (impl SendPipe, impl RecvPipe),
+    cut: Box<dyn Cut>,
+) -> Result<Connection<Out, In>> {
+    let Agreement { version, max_message, slots } = *agreement;
+    let limits = Limits { version, max_message, slots };
+    let (out, back) = directions(role);
+    let now = Instant::now();
+    let one_cpu = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
+    let link = Arc::new(Link {
+        tick: options.heartbeat.min(options.stall / 4).max(Duration::from_millis(1)),
+        options: options.clone(),
+        limits,
+        broken: OnceLock::new(),
+        cut,
+        send: Mutex::new(SendState {
+            pipe: sender,
+            sealer: Sealer::new(out, &limits),
+            closed: false,
+            failed: None,
+            last: now,
+        }),
+        recv: Mutex::new(RecvState {
+            pipe: receiver,
+            reader: FrameReader::new(back, limits, &peer),
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            ended: false,
+            silence: Silence { looked: now, silent: Duration::ZERO },
+            // Spinning keeps the peer from running where there is one processor.
+            spin: if one_cpu { Duration::ZERO } else { options.spin },
+        }),
+        peer: peer.clone(),
+    });
+    let watch = Arc::new(Watch::start(link.clone())?);
+    let sender = Arc::new(LinkSender { link: link.clone(), _watch: watch.clone() });
+    Ok(Connection { sender, receiver: Box::new(LinkReceiver { link, _watch: watch }), peer })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
+    /// Latches the first cause, which is the answer to everything from now on.
+    fn broke(&self, cause: Error) -> Error {
+        let first = self.broken.get_or_init(|| cause).clone();
+        self.cut.cut();
+        first
+    }
+
+    fn lost(&self, why: impl std::fmt::Display) -> Error {
+        Error::Link(format!("{} {why}", self.peer))
+    }
+
+    fn check(&self) -> Result<()> {
+        self.broken.get().map_or(Ok(()), |e| Err(e.clone()))
+    }
+
+    fn transmit(&self, out: &mut SendState<S>, kind: Kind, encoded: Encoded) -> Result<()> {
+        let sent = self.write_frame(out, kind, encoded);
+        let sent = sent.map_err(|e| self.broken.get().cloned().unwrap_or(e));
+        // Part of a frame may have left.
+        out.failed = sent.clone().err();
+        sent
+    }
+
+    fn write_frame(&self, out: &mut SendState<S>, kind: Kind, encoded: Encoded) -> Result<()> {
+        let Encoded { head: mut section, blocks } = encoded;
+        let lent = out.pipe.lend(&blocks)?;
+        let inline = &blocks[lent.len()..];
+        let header = out.sealer.seal(kind, &mut section, &lent, inline);
+        let mut slices = Vec::with_capacity(2 + inline.len());
+        slices.push(IoSlice::new(&header));
+        if !section.is_empty() {
+            slices.push(IoSlice::new(&section));
+        }
+        slices.extend(inline.iter().map(|b| IoSlice::new(&b[..])));
+        let mut rest = &mut slices[..];
+        let mut silence = Silence { looked: Instant::now(), silent: Duration::ZERO };
+        while !rest.is_empty() {
+            self.check()?;
+            let n = out.pipe.write(rest)?;
+            IoSlice::advance_slices(&mut rest, n);
+            if n == 0 {
+                out.pipe.wait(self.tick)?;
+            }
+            if silence.look(n > 0, self.tick * 2) > self.options.stall {
+                self.unheard()?;
+            }
+        }
+        out.last = Instant::now();
+        Ok(())
+    }
+
+    /// Judges a send that stands still. While somebody reads, the peer's heartbeats decide. If
+    /// nobody does because this side is full, nobody hears them: both sides wait for each other.
+    fn unheard(&self) -> Result<()> {
+        let full = try_lock(&self.recv).is_some_and(|back| self.is_full(&back));
+        if full {
+            let why = "takes no messages, and nobody takes those that it sent";
+            return Err(self.broke(self.lost(why)));
+        }
+        Ok(())
+    }
+
+    fn is_full(&self, back: &RecvState<In, R>) -> bool {
+        back.pending.len() >= self.options.queue.max(1) || back.pending_bytes >= PENDING_BYTES
+    }
+
+    /// Reads until a message is pending or nothing more is there; whether anything was heard.
+    fn pump(&self, back: &mut RecvState<In, R>) -> Result<bool> {
+        let mut heard = false;
+        let before = back.pending.len();
+        while !back.ended && back.pending.len() == before {
+            match back.reader.advance(&mut back.pipe)? {
+                Step::Frame(frame) => {
+                    heard = true;
+                    self.take(back, frame)?;
+                }
+                Step::Nothing { read } => return Ok(heard || read > 0),
+                Step::End { within: true } => {
+                    return Err(self.lost("ended in the middle of a message"));
+                }
+                Step::End { within: false } => {
+                    return Err(self.lost("ended without closing the connection"));
+                }
+            }
+        }
+        Ok(heard)
+    }
+
+    fn take(&self, back: &mut RecvState<In, R>, frame: Frame) -> Result<()> {
+        let Frame { kind, head, lent, inline } = frame;
+        match kind {
+            Kind::Heartbeat => {}
+            Kind::End => back.ended = true,
+            Kind::Message => {
+                let weight = weight(head.len(), lent.len() + inline.len());
+                let mut blocks = back.pipe.borrow(&lent)?;
+                blocks.extend(inline);
+                back.pending.push_back((In::decode(&head, blocks)?, weight));
+                back.pending_bytes += weight;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there, and gives the peer up if it has been silent for too long.
+    fn listen(&self, back: &mut RecvState<In, R>) -> Result<()> {
+        let heard = self.pump(back)?;
+        let silent = back.silence.look(heard, self.tick * 2);
+        if silent > self.options.stall && !back.ended {
+            return Err(self.lost(format_args!("was silent for {:?}", self.options.stall)));
+        }
+        Ok(())
+    }
+
+    /// The watch's part: a heartbeat if nothing was sent for a while; reading if nobody does.
+    pub fn tend(&self) {
+        if self.broken.get().is_some() {
+            return;
+        }
+        if let Some(mut out) = try_lock(&self.send) {
+            // Half the interval: the next look is a tick away.
+            let able = !out.closed && out.failed.is_none();
+            let due = able && out.last.elapsed() >= self.options.heartbeat / 2;
+            if due && out.pipe.has_room() {
+                // The next sender learns of a failure, and the receiver finds out by itself.
+                let _ = self.transmit(&mut out, Kind::Heartbeat, Encoded::default());
+            }
+        }
+        if let Some(mut back) = try_lock(&self.recv) {
+            while !back.ended && !self.is_full(&back) {
+                let before = back.pending.len();
+                if let Err(e) = self.listen(&mut back) {
+                    self.broke(e);
+                    return;
+                }
+                if back.pending.len() == before {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The connection is not used any more.
+    pub fn finish(&self) {
+        if self.broken.get().is_none() {
+            self.cut.end();
+        }
+    }
+}
+
+struct LinkSender<In, S, R> {
+    link: Arc<Link<In, S, R>>,
+    _watch: Arc<Watch>,
+}
+
+impl<Out: Message, In: Message, S: SendPipe, R: RecvPipe> Sender<Out> for LinkSender<In, S, R> {
+    fn send(&self, message: Out) -> Result<()> {
+        let link = &*self.link;
+        let encoded = message.encode();
+        let (len, limit) =
+            (weight(encoded.head.len(), encoded.blocks.len()), link.limits.max_message);
+        if len > limit {
+            return Err(Error::Refused(format!(
+                "a message of {len} bytes to {}: both sides agreed on at most {limit}",
+                link.peer
+            )));
+        }
+        let mut out = lock(&link.send);
+        link.check()?;
+        if let Some(e) = &out.failed {
+            return Err(e.clone());
+        }
+        if out.closed {
+            return Err(Error::Link(format!("to {}: this side has closed", link.peer)));
+        }
+        link.transmit(&mut out, Kind::Message, encoded)
+    }
+
+    fn close(&self) {
+        let link = &*self.link;
+        let mut out = lock(&link.send);
+        let able = link.broken.get().is_none() && out.failed.is_none();
+        if !std::mem::replace(&mut out.closed, true) && able {
+            // A peer that is gone does not need to know; the receiver says why it went.
+            let _ = link.transmit(&mut out, Kind::End, Encoded::default());
+        }
+    }
+}
+
+struct LinkReceiver<In, S, R> {
+    link: Arc<Link<In, S, R>>,
+    _watch: Arc<Watch>,
+}
+
+impl<In: Message, S: SendPipe, R: RecvPipe> Receiver<In> for LinkReceiver<In, S, R> {
+    fn recv(&mut self, timeout: Option<Duration>) -> Result<Received<In>> {
+        let link = &*self.link;
+        // A time too long to be added is no limit.
+        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        let mut back = lock(&link.recv);
+        loop {
+            if let Some((message, weight)) = back.pending.pop_front() {
+                back.pending_bytes -= weight;
+                return Ok(Received::Message(message));
+            }
+            if back.ended {
+                return Ok(Received::Closed);
+            }
+            link.check()?;
+            link.listen(&mut back).map_err(|e| link.broke(e))?;
+            if !back.pending.is_empty() || back.ended {
+                continue;
+            }
+            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(Received::Timeout);
+            }
+            let most = left.unwrap_or(link.tick).min(link.tick);
+            link.wait(&mut back, most).map_err(|e| link.broke(e))?;
+        }
+    }
+}
+
+impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
+    /// Spins, then sleeps, until something is there or `most` has passed.
+    fn wait(&self, back: &mut RecvState<In, R>, most: Duration) -> Result<()> {
+        let spin = back.spin.min(most);
+        if !spin.is_zero() {
+            let start = Instant::now();
+            while start.elapsed() < spin {
+                if self.pump(back)? || back.ended {
+                    back.silence.look(true, self.tick);
+                    back.spin = (back.spin * 2).min(self.options.spin);
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+            back.spin = (back.spin / 2).max(self.options.spin / LEAST_SPIN);
+        }
+        back.pipe.wait(most)
+    }
+}

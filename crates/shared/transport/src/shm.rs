@@ -1,0 +1,310 @@
+//! Frames over shared memory: a ring of words in each direction, and an arena of slots in which
+//! the Runtime lends blocks to the Service. The unix socket stays open and is silent: the end of
+//! the peer's process is the end of the socket.
+//!
+//! A block is copied once, into its slot, and read from there by whoever needs it. A block for
+//! which no slot is free goes through the ring instead, so nobody ever waits for slots.
+
+use crate::handshake::Role;
+use crate::link::{Cut, RecvPipe, SendPipe};
+use crate::mapping::Mapping;
+use crate::ring::{Consumer, Producer};
+use crate::share::{Bell, Bells, Shared, failed};
+use crate::socket::Socket;
+use siftfs_base::{BLOCK_SIZE, Error, Result, SharedBlock, corrupt};
+use siftfs_wire::codec::frame::{Source, Took};
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Words of a frame without content.
+const SMALL_FRAME: u64 = (siftfs_wire::codec::frame::HEADER_LEN / 8) as u64;
+
+/// A side's part of what both pipes need.
+struct Common {
+    socket: Arc<Socket>,
+    peer: String,
+}
+
+impl Common {
+    /// Whether the peer has ended.
+    ///
+    /// # Errors
+    /// It sent something beside the rings.
+    fn has_ended(&self) -> Result<bool> {
+        let space = &mut [0; 8];
+        match self.socket.read(&mut [IoSliceMut::new(space)]).map_err(|e| failed(&self.peer, e))? {
+            Took::Nothing => Ok(false),
+            Took::End => Ok(true),
+            Took::Bytes(_) => {
+                Err(corrupt(format!("message from {}", self.peer), "it came beside the ring"))
+            }
+        }
+    }
+}
+
+pub(crate) struct ShmSender {
+    common: Common,
+    ring: Producer<Mapping>,
+    /// Rung for the peer when words are there; rings for us when there is room.
+    words: Bell,
+    room: Bell,
+    lender: Option<Lender>,
+}
+
+pub(crate) struct ShmReceiver {
+    common: Common,
+    ring: Consumer<Mapping>,
+    words: Bell,
+    room: Bell,
+    /// The peer had ended when the ring was looked at last.
+    ended: bool,
+    borrower: Option<Borrower>,
+}
+
+struct ShmCut(Arc<Socket>);
+
+/// The two pipes of one side, and what ends them.
+pub(crate) fn pipes(
+    role: Role,
+    shared: Shared,
+    socket: Socket,
+    peer: &str,
+) -> ((ShmSender, ShmReceiver), Box<dyn Cut>) {
+    let Shared { memory, bells } = shared;
+    let Bells { to_service_words, to_service_room, from_service_words, from_service_room } = bells;
+    let layout = memory.layout;
+    let (out, back) = match role {
+        Role::Host => (
+            (layout.to_service, to_service_words, to_service_room),
+            (layout.from_service, from_service_words, from_service_room),
+        ),
+        Role::Device => (
+            (layout.from_service, from_service_words, from_service_room),
+            (layout.to_service, to_service_words, to_service_room),
+        ),
+    };
+    let host = role == Role::Host;
+    let socket = Arc::new(socket);
+    let common = || Common { socket: socket.clone(), peer: peer.into() };
+    let sender = ShmSender {
+        common: common(),
+        ring: Producer::new(memory.clone(), out.0),
+        words: out.1,
+        room: out.2,
+        lender: host.then(|| Lender::new(&memory)),
+    };
+    let receiver = ShmReceiver {
+        common: common(),
+        ring: Consumer::new(memory.clone(), back.0),
+        words: back.1,
+        room: back.2,
+        ended: false,
+        borrower: (!host).then(|| Borrower::new(&memory)),
+    };
+    ((sender, receiver), Box::new(ShmCut(socket)))
+}
+
+impl Cut for ShmCut {
+    fn cut(&self) {
+        self.0.cut();
+    }
+    fn end(&self) {
+        // The rings' memory stays with the peer until it has read them.
+        self.0.cut();
+    }
+}
+
+impl SendPipe for ShmSender {
+    fn write(&mut self, from: &[IoSlice<'_>]) -> Result<usize> {
+        let mut room = self.ring.room()?;
+        let mut put = 0;
+        for slice in from {
+            // Frames are made of whole words, each part of them as well.
+            let (words, rest) = slice.as_chunks::<8>();
+            assert!(rest.is_empty(), "a frame's parts are multiples of 8 bytes");
+            let n = words.len().min(room as usize);
+            words[..n].iter().for_each(|w| self.ring.put(u64::from_le_bytes(*w)));
+            room -= n as u64;
+            put += n;
+        }
+        if put > 0 && self.ring.publish() {
+            self.words.ring();
+        }
+        Ok(put * 8)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<()> {
+        if self.ring.may_sleep()? {
+            let slept = self.room.sleep(&self.common.socket, timeout);
+            self.ring.awake();
+            self.room.quiet();
+            slept.map_err(|e| failed(&self.common.peer, e))?;
+            if self.common.has_ended()? {
+                return Err(Error::Link(format!("{} has ended", self.common.peer)));
+            }
+        }
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.ring.room().is_ok_and(|room| room >= SMALL_FRAME)
+    }
+
+    fn lend(&mut self, blocks: &[SharedBlock]) -> Result<Vec<u32>> {
+        self.lender.as_mut().map_or(Ok(Vec::new()), |lender| lender.lend(blocks))
+    }
+}
+
+impl Source for ShmReceiver {
+    fn read(&mut self, into: &mut [IoSliceMut<'_>]) -> Result<Took> {
+        let mut there = self.ring.available()?;
+        let mut taken = 0;
+        for slice in into {
+            let (words, rest) = slice.as_chunks_mut::<8>();
+            assert!(rest.is_empty(), "a frame's parts are multiples of 8 bytes");
+            let n = words.len().min(there as usize);
+            words[..n].iter_mut().for_each(|w| *w = self.ring.take().to_le_bytes());
+            there -= n as u64;
+            taken += n;
+        }
+        if taken > 0 {
+            if self.ring.publish() {
+                self.room.ring();
+            }
+            return Ok(Took::Bytes(taken * 8));
+        }
+        // Words that were published before the end were there to be seen just now.
+        Ok(if self.ended { Took::End } else { Took::Nothing })
+    }
+}
+
+impl RecvPipe for ShmReceiver {
+    fn wait(&mut self, timeout: Duration) -> Result<()> {
+        if !self.ended && self.ring.may_sleep()? {
+            let slept = self.words.sleep(&self.common.socket, timeout);
+            self.ring.awake();
+            self.words.quiet();
+            slept.map_err(|e| failed(&self.common.peer, e))?;
+            self.ended = self.common.has_ended()?;
+        }
+        Ok(())
+    }
+
+    fn borrow(&mut self, slots: &[u32]) -> Result<Vec<SharedBlock>> {
+        let Some(borrower) = &self.borrower else {
+            return match slots {
+                [] => Ok(Vec::new()),
+                _ => Err(corrupt(
+                    format!("message from {}", self.common.peer),
+                    "a Service lends no blocks",
+                )),
+            };
+        };
+        slots.iter().map(|slot| borrower.borrow(*slot, &self.common.peer)).collect()
+    }
+}
+
+/// The Runtime's side of the arena.
+struct Lender {
+    memory: Arc<Mapping>,
+    freed: Consumer<Mapping>,
+    free: Vec<u32>,
+    lent: Vec<bool>,
+}
+
+impl Lender {
+    fn new(memory: &Arc<Mapping>) -> Self {
+        let slots = memory.layout.slots();
+        Self {
+            memory: memory.clone(),
+            freed: Consumer::new(memory.clone(), memory.layout.freed),
+            free: (0..slots).rev().collect(),
+            lent: vec![false; slots as usize],
+        }
+    }
+
+    /// Takes back what the Service gave back.
+    fn collect(&mut self) -> Result<()> {
+        let n = self.freed.available()?;
+        for _ in 0..n {
+            let slot = self.freed.take();
+            let known = usize::try_from(slot).ok().and_then(|slot| self.lent.get_mut(slot));
+            match known {
+                Some(lent) if *lent => *lent = false,
+                _ => {
+                    let detail = format!("slot {slot} came back and was not lent");
+                    return Err(corrupt("arena in shared memory", detail));
+                }
+            }
+            self.free.push(slot as u32);
+        }
+        if n > 0 {
+            // The ring has room for every slot: its producer never sleeps.
+            let _ = self.freed.publish();
+        }
+        Ok(())
+    }
+
+    fn lend(&mut self, blocks: &[SharedBlock]) -> Result<Vec<u32>> {
+        if self.free.len() < blocks.len() {
+            self.collect()?;
+        }
+        let n = blocks.len().min(self.free.len());
+        let slots = self.free.split_off(self.free.len() - n);
+        for (slot, block) in slots.iter().zip(blocks) {
+            self.memory.write_slot(*slot, block);
+            self.lent[*slot as usize] = true;
+        }
+        Ok(slots)
+    }
+}
+
+/// The Service's side of the arena.
+struct Borrower {
+    memory: Arc<Mapping>,
+    slots: Arc<Slots>,
+}
+
+/// Slots in use, and the ring by which they go back.
+struct Slots {
+    state: Mutex<(Vec<bool>, Producer<Mapping>)>,
+}
+
+impl Borrower {
+    fn new(memory: &Arc<Mapping>) -> Self {
+        let used = vec![false; memory.layout.slots() as usize];
+        let freed = Producer::new(memory.clone(), memory.layout.freed);
+        let slots = Arc::new(Slots { state: Mutex::new((used, freed)) });
+        Self { memory: memory.clone(), slots }
+    }
+
+    fn borrow(&self, slot: u32, peer: &str) -> Result<SharedBlock> {
+        if !self.slots.take(slot) {
+            let detail = format!("it lends slot {slot}, which it has lent before");
+            return Err(corrupt(format!("message from {peer}"), detail));
+        }
+        let mut block = [0; BLOCK_SIZE];
+        self.memory.read_slot(slot, &mut block);
+        self.slots.give_back(slot);
+        Ok(SharedBlock::from(block))
+    }
+}
+
+impl Slots {
+    fn take(&self, slot: u32) -> bool {
+        let (used, _) = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        used.get_mut(slot as usize).is_some_and(|used| !std::mem::replace(used, true))
+    }
+
+    fn give_back(&self, slot: u32) {
+        let (used, freed) = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        used[slot as usize] = false;
+        // There is room for all slots; if the ring says otherwise, the Runtime broke it, and only
+        // the Runtime misses the slot.
+        if freed.room().is_ok_and(|room| room > 0) {
+            freed.put(u64::from(slot));
+            let _ = freed.publish();
+        }
+    }
+}

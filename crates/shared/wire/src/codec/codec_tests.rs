@@ -1,0 +1,210 @@
+use super::samples::*;
+use super::*;
+use crate::{FromService, ToService};
+use proptest::prelude::*;
+use siftfs_base::Error;
+use std::collections::BTreeSet;
+
+fn there_and_back<M: Message + PartialEq + std::fmt::Debug>(message: &M) {
+    let Encoded { head, blocks } = message.encode();
+    assert_eq!(&M::decode(&head, blocks).unwrap(), message);
+}
+
+/// No wildcard: a new variant has to be thought of here, and then in the samples.
+fn to_service_number(message: &ToService) -> u32 {
+    match message {
+        ToService::Hello { .. } => 1,
+        ToService::Direct { .. } => 2,
+        ToService::Submit { .. } => 3,
+        ToService::Checkpoint { .. } => 4,
+        ToService::Statistics => 5,
+        ToService::Goodbye => 6,
+        ToService::Objection { .. } => 7,
+    }
+}
+
+fn from_service_number(message: &FromService) -> u32 {
+    match message {
+        FromService::Welcome { .. } => 1,
+        FromService::Journaled { .. } => 2,
+        FromService::Reclaimed { .. } => 3,
+        FromService::CheckpointDone { .. } => 4,
+        FromService::Statistics(_) => 5,
+        FromService::Failed { .. } => 6,
+        FromService::Refused { .. } => 7,
+        FromService::Bye => 8,
+    }
+}
+
+#[test]
+fn every_variant_comes_back_as_it_was() {
+    let (to, from) = (to_service(), from_service());
+    to.iter().for_each(there_and_back);
+    from.iter().for_each(there_and_back);
+    let to: BTreeSet<u32> = to.iter().map(to_service_number).collect();
+    let from: BTreeSet<u32> = from.iter().map(from_service_number).collect();
+    assert_eq!((to.len(), from.len()), (7, 8), "a variant without a sample");
+}
+
+#[test]
+fn the_first_byte_is_the_variants_number() {
+    for message in to_service() {
+        assert_eq!(u32::from(message.encode().head[0]), to_service_number(&message));
+    }
+    for message in from_service() {
+        assert_eq!(u32::from(message.encode().head[0]), from_service_number(&message));
+    }
+}
+
+#[test]
+fn bytes_are_little_endian_and_in_the_order_of_the_list() {
+    let urgency = crate::Urgency::Emergency;
+    let message = ToService::Checkpoint { id: 0x0102, upto: siftfs_base::TxnSeq(3), urgency };
+    let expected = [4, 2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 2];
+    assert_eq!(message.encode(), Encoded { head: expected.into(), blocks: vec![] });
+}
+
+#[test]
+fn blocks_are_passed_on_and_not_copied() {
+    let txn = transaction(3);
+    let message = ToService::Submit { txn: Box::new(txn.clone()), waited: false };
+    let Encoded { head, blocks } = message.encode();
+    let Ok(ToService::Submit { txn: back, .. }) = ToService::decode(&head, blocks) else {
+        panic!("no submission")
+    };
+    for (before, after) in txn.image_data.iter().zip(&back.image_data) {
+        assert!(std::ptr::eq(&before[..], &after[..]), "a block was copied");
+    }
+}
+
+fn is_corrupt<M: std::fmt::Debug>(result: Result<M>) {
+    assert!(matches!(result, Err(Error::Corrupt { .. })), "{result:?}");
+}
+
+#[test]
+fn a_message_cut_short_or_with_something_behind_it_is_none() {
+    for message in to_service() {
+        let Encoded { head, blocks } = message.encode();
+        for len in 0..head.len() {
+            is_corrupt(ToService::decode(&head[..len], blocks.clone()));
+        }
+        let longer = [&head[..], &[0]].concat();
+        is_corrupt(ToService::decode(&longer, blocks.clone()));
+        let more = [&blocks[..], &[block(9)]].concat();
+        is_corrupt(ToService::decode(&head, more));
+        if let Some((_, fewer)) = blocks.split_last() {
+            is_corrupt(ToService::decode(&head, fewer.to_vec()));
+        }
+    }
+}
+
+#[test]
+fn unknown_kinds_flags_and_operations_are_refused() {
+    for (head, why) in [
+        (&[0u8][..], "ToService of kind 0"),
+        (&[8], "ToService of kind 8"),
+        (&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], "a flag is 2"),
+        (&[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3], "Urgency of kind 3"),
+    ] {
+        let error = ToService::decode(head, vec![]).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    for (head, why) in [
+        (&[6u8, 0][..], "an error of kind 0"),
+        (&[6, 8], "an error of kind 8"),
+        (&[6, 4, 4], "an error of operation 4"),
+        (&[6, 6, 1, 0, 0, 0, 0xff], "not UTF-8"),
+        (&[6, 6, 1, 16, 0, 0], "a text of 4097 bytes"),
+    ] {
+        let error = FromService::decode(head, vec![]).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn ranges_that_end_beyond_64_bits_are_refused() {
+    let mut txn = transaction(1);
+    txn.drops[0] = siftfs_base::BlockRun { start: u64::MAX, len: 1 };
+    let mut zero = transaction(1);
+    zero.zeros[0].dst = u64::MAX;
+    let mut copy = transaction(1);
+    copy.copies[0].dst = u64::MAX - 3;
+    for txn in [txn, zero, copy] {
+        let Encoded { head, blocks } = ToService::Submit { txn: txn.into(), waited: true }.encode();
+        is_corrupt(ToService::decode(&head, blocks));
+    }
+}
+
+#[test]
+fn a_count_larger_than_what_follows_is_refused_before_anything_is_allocated() {
+    // The list of lane tails claims 2^32 - 1 entries; a vector for them would be 32 GiB.
+    let mut head = vec![3u8];
+    head.extend([0; 16]);
+    head.extend(u32::MAX.to_le_bytes());
+    head.extend([0; 64]);
+    let error = FromService::decode(&head, vec![]).unwrap_err().to_string();
+    assert!(error.contains("a list of 4294967295 where at most 64 follow"), "{error}");
+}
+
+#[test]
+fn a_long_text_is_cut_at_a_character() {
+    let why = "ä".repeat(3000);
+    let message = FromService::Failed { error: Error::Refused(format!("x{why}")) };
+    let Encoded { head, blocks } = message.encode();
+    let Ok(FromService::Failed { error: Error::Refused(text) }) =
+        FromService::decode(&head, blocks)
+    else {
+        panic!("another error")
+    };
+    assert_eq!(text.len(), 4095);
+    assert!(why.starts_with(&text[1..]));
+}
+
+#[test]
+fn an_error_that_means_nothing_elsewhere_arrives_as_its_text() {
+    let message = FromService::Failed { error: Error::NeedsProgress("credits") };
+    let Encoded { head, blocks } = message.encode();
+    let Ok(FromService::Failed { error }) = FromService::decode(&head, blocks) else {
+        panic!("another message")
+    };
+    assert_eq!(error, Error::Refused("needs background progress: credits".into()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn any_message_to_the_service_comes_back(message in any_to_service()) {
+        there_and_back(&message);
+    }
+
+    #[test]
+    fn any_message_from_the_service_comes_back(message in any_from_service()) {
+        there_and_back(&message);
+    }
+
+    /// Whatever decodes is exactly what its bytes say: no two byte strings are one message.
+    #[test]
+    fn damaged_messages_are_refused_or_mean_what_they_say(
+        message in any_to_service(), at in any::<proptest::sample::Index>(), flip in 1u8..,
+    ) {
+        let Encoded { mut head, blocks } = message.encode();
+        let at = at.index(head.len());
+        head[at] ^= flip;
+        if let Ok(other) = ToService::decode(&head, blocks) {
+            prop_assert_eq!(other.encode().head, head);
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_refused_or_mean_what_they_say(
+        head in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        if let Ok(message) = FromService::decode(&head, vec![]) {
+            prop_assert_eq!(message.encode().head, head.clone());
+        }
+        if let Ok(message) = ToService::decode(&head, vec![]) {
+            prop_assert_eq!(message.encode().head, head);
+        }
+    }
+}

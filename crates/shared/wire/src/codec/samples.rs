@@ -1,0 +1,271 @@
+//! Messages for tests: one of every variant, and generators of arbitrary ones. The tests of the
+//! transports use this file, too.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use siftfs_base::{BLOCK_SIZE, BlockRun, Epoch, Error, LaneId, Lsn, SharedBlock, TxnSeq, corrupt};
+use siftfs_wire::{
+    CheckpointReport, CopyTag, DeviceStatistics, DirectRun, FromService, IoTotals, OriginTotals,
+    RegionTotals, ServiceStatistics, StagedRef, ToService, Transaction, Urgency, ZeroTag,
+};
+
+/// A block of which no two differ in only a few bytes.
+pub fn block(seed: u8) -> SharedBlock {
+    let mut bytes = [0; BLOCK_SIZE];
+    for (i, b) in bytes.iter_mut().enumerate() {
+        *b = (i as u8).wrapping_mul(31) ^ seed.wrapping_add((i >> 8) as u8);
+    }
+    SharedBlock::from(bytes)
+}
+
+/// A transaction in which every list has `n` entries.
+pub fn transaction(n: u64) -> Transaction {
+    let run = |i: u64| BlockRun { start: 100 * i, len: i + 1 };
+    Transaction {
+        seq: TxnSeq(n),
+        ops_cut: Lsn(n + 1),
+        staged_cut: Lsn(n + 2),
+        lane_upto: (0..n).map(|i| i << 40).collect(),
+        staged: (0..n)
+            .map(|i| StagedRef {
+                lane: LaneId(i as u16),
+                pos: i << 33,
+                len: 4096,
+                lsn: Lsn(i),
+                crc: i as u32 ^ 0xdead_beef,
+            })
+            .collect(),
+        zeros: (0..n).map(|i| ZeroTag { dst: i, len: i as u32 + 1 }).collect(),
+        copies: (0..n)
+            .map(|i| CopyTag { source: i as u32, data_offset: 7, dst: i + 9, len: 11 })
+            .collect(),
+        images: (0..n).map(|i| i * 3).collect(),
+        image_data: (0..n).map(|i| block(i as u8)).collect(),
+        direct: (0..n).map(run).collect(),
+        drops: (0..n).map(|i| run(i + 50)).collect(),
+    }
+}
+
+/// Every variant at least once, empty lists and full ones, smallest and largest numbers.
+pub fn to_service() -> Vec<ToService> {
+    let runs = vec![
+        DirectRun { run: BlockRun { start: 7, len: 2 }, data: vec![block(1), block(2)] },
+        DirectRun { run: BlockRun { start: 90, len: 1 }, data: vec![block(3)] },
+    ];
+    vec![
+        ToService::Hello { version: 1, volume: [0xa5; 16], epoch: Epoch(u64::MAX) },
+        ToService::Direct { seq: TxnSeq(9), runs, waited: true },
+        ToService::Direct { seq: TxnSeq(10), runs: vec![], waited: false },
+        ToService::Submit { txn: Box::new(transaction(0)), waited: false },
+        ToService::Submit { txn: Box::new(transaction(5)), waited: true },
+        ToService::Checkpoint { id: 1, upto: TxnSeq(u64::MAX), urgency: Urgency::Background },
+        ToService::Checkpoint { id: 2, upto: TxnSeq(0), urgency: Urgency::Emergency },
+        ToService::Statistics,
+        ToService::Goodbye,
+        ToService::Objection { reason: "transaction 9 was never sent".into() },
+    ]
+}
+
+/// Every field another number.
+pub fn report(base: u64) -> CheckpointReport {
+    CheckpointReport {
+        batch: base + 1,
+        raw_tags: base + 2,
+        surviving_tags: base + 3,
+        raw_blocks: base + 4,
+        surviving_blocks: base + 5,
+        raw_images: base + 6,
+        surviving_images: base + 7,
+        reads: base + 8,
+        read_bytes: base + 9,
+        writes: base + 10,
+        write_bytes: base + 11,
+        flushes: base + 12,
+        windows: base + 13,
+        nanos: base + 14,
+    }
+}
+
+/// Every field another number.
+pub fn device(base: u64) -> DeviceStatistics {
+    let io = |n: u64| IoTotals {
+        reads: n,
+        read_bytes: n + 1,
+        writes: n + 2,
+        write_bytes: n + 3,
+        flushes: n + 4,
+        errors: n + 5,
+    };
+    let by = |n: u64| OriginTotals { foreground: io(n), background: io(n + 6), admin: io(n + 12) };
+    DeviceStatistics {
+        pid: 17,
+        cpu_us: base,
+        messages: base + 1,
+        refusals: base + 2,
+        hosts: base + 3,
+        io: RegionTotals {
+            area: by(base + 20),
+            staging: by(base + 40),
+            journal: by(base + 60),
+            header: by(base + 80),
+        },
+    }
+}
+
+/// One error of every kind.
+pub fn errors() -> Vec<Error> {
+    vec![
+        Error::Posix(28),
+        corrupt("header copy 0", "its checksum does not hold — 0x17"),
+        Error::Incompatible("feature 12".into()),
+        Error::Io { op: "flush", offset: u64::MAX, len: 0, errno: 5 },
+        Error::Latched("earlier".into()),
+        Error::Refused(String::new()),
+        Error::Link("gone".into()),
+    ]
+}
+
+/// Every variant at least once.
+pub fn from_service() -> Vec<FromService> {
+    let statistics = ServiceStatistics {
+        journaled_transactions: 1,
+        journaled_bytes: 2,
+        journaled_tags: 3,
+        journaled_images: 4,
+        direct_bytes: 5,
+        drops: 6,
+        checkpoints_background: 7,
+        checkpoints_emergency: 8,
+        checkpoint_total: report(1 << 40),
+        checkpoint_last: report(100),
+        checkpoint_last_s: -1,
+        device: Some(device(9)),
+    };
+    let mut all = vec![
+        FromService::Welcome { version: 1, journaled: TxnSeq(3), checkpointed: TxnSeq(2) },
+        FromService::Journaled { seq: TxnSeq(4), bytes: 8192, image_pos: 1 << 50 },
+        FromService::Reclaimed { seq: TxnSeq(4), journal_tail: 5, lane_tails: vec![6, 7] },
+        FromService::Reclaimed { seq: TxnSeq(0), journal_tail: 0, lane_tails: vec![] },
+        FromService::CheckpointDone { id: 9, urgency: Urgency::Emergency, report: report(0) },
+        FromService::Statistics(Box::new(statistics)),
+        FromService::Refused { reason: "another volume".into() },
+        FromService::Bye,
+    ];
+    all.extend(errors().into_iter().map(|error| FromService::Failed { error }));
+    all
+}
+
+fn runs() -> impl Strategy<Value = Vec<BlockRun>> {
+    let run = (0..u64::MAX / 2, 0..u64::MAX / 2).prop_map(|(start, len)| BlockRun { start, len });
+    vec(run, 0..5)
+}
+
+fn blocks() -> impl Strategy<Value = Vec<SharedBlock>> {
+    vec(any::<u8>().prop_map(block), 0..4)
+}
+
+fn arbitrary_transaction() -> impl Strategy<Value = Transaction> {
+    let staged = (any::<u16>(), any::<u64>(), any::<u32>(), any::<u64>(), any::<u32>()).prop_map(
+        |(lane, pos, len, lsn, crc)| StagedRef { lane: LaneId(lane), pos, len, lsn: Lsn(lsn), crc },
+    );
+    let zero = (0..u64::MAX / 2, any::<u32>()).prop_map(|(dst, len)| ZeroTag { dst, len });
+    let copy = (any::<u32>(), any::<u32>(), 0..u64::MAX / 2, any::<u32>())
+        .prop_map(|(source, data_offset, dst, len)| CopyTag { source, data_offset, dst, len });
+    let lists = (vec(any::<u64>(), 0..17), vec(staged, 0..9), vec(zero, 0..9), vec(copy, 0..9));
+    let bulk = (vec(any::<u64>(), 0..9), blocks(), runs(), runs());
+    (any::<[u64; 3]>(), lists, bulk).prop_map(|([seq, ops, cut], lists, bulk)| {
+        let (lane_upto, staged, zeros, copies) = lists;
+        let (images, image_data, direct, drops) = bulk;
+        let (seq, ops_cut, staged_cut) = (TxnSeq(seq), Lsn(ops), Lsn(cut));
+        let tags =
+            Transaction { seq, ops_cut, staged_cut, lane_upto, staged, ..Default::default() };
+        Transaction { zeros, copies, images, image_data, direct, drops, ..tags }
+    })
+}
+
+fn urgency() -> impl Strategy<Value = Urgency> {
+    prop_oneof![Just(Urgency::Background), Just(Urgency::Emergency)]
+}
+
+/// Any message to a Service whose ranges end within 64 bits.
+pub fn any_to_service() -> impl Strategy<Value = ToService> {
+    let run = (runs(), blocks()).prop_map(|(runs, data)| {
+        let run = runs.first().copied().unwrap_or_default();
+        DirectRun { run, data }
+    });
+    prop_oneof![
+        (any::<u32>(), any::<[u8; 16]>(), any::<u64>()).prop_map(|(version, volume, epoch)| {
+            ToService::Hello { version, volume, epoch: Epoch(epoch) }
+        }),
+        (any::<u64>(), vec(run, 0..4), any::<bool>()).prop_map(|(seq, runs, waited)| {
+            ToService::Direct { seq: TxnSeq(seq), runs, waited }
+        }),
+        (arbitrary_transaction(), any::<bool>())
+            .prop_map(|(txn, waited)| ToService::Submit { txn: Box::new(txn), waited }),
+        (any::<u64>(), any::<u64>(), urgency()).prop_map(|(id, upto, urgency)| {
+            ToService::Checkpoint { id, upto: TxnSeq(upto), urgency }
+        }),
+        Just(ToService::Statistics),
+        Just(ToService::Goodbye),
+        text().prop_map(|reason| ToService::Objection { reason }),
+    ]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    ".{0,60}"
+}
+
+fn error() -> impl Strategy<Value = Error> {
+    let io = (0..3usize, any::<u64>(), any::<u64>(), any::<i32>()).prop_map(
+        |(op, offset, len, errno)| Error::Io {
+            op: ["read", "write", "flush"][op],
+            offset,
+            len,
+            errno,
+        },
+    );
+    prop_oneof![
+        any::<i32>().prop_map(Error::Posix),
+        (text(), text()).prop_map(|(what, detail)| Error::Corrupt { what, detail }),
+        text().prop_map(Error::Incompatible),
+        io,
+        text().prop_map(Error::Latched),
+        text().prop_map(Error::Refused),
+        text().prop_map(Error::Link),
+    ]
+}
+
+/// Any message of a Service.
+pub fn any_from_service() -> impl Strategy<Value = FromService> {
+    prop_oneof![
+        (any::<u32>(), any::<[u64; 2]>()).prop_map(|(version, [j, c])| FromService::Welcome {
+            version,
+            journaled: TxnSeq(j),
+            checkpointed: TxnSeq(c),
+        }),
+        any::<[u64; 3]>().prop_map(|[seq, bytes, image_pos]| FromService::Journaled {
+            seq: TxnSeq(seq),
+            bytes,
+            image_pos,
+        }),
+        (any::<[u64; 2]>(), vec(any::<u64>(), 0..17)).prop_map(|([seq, tail], lane_tails)| {
+            FromService::Reclaimed { seq: TxnSeq(seq), journal_tail: tail, lane_tails }
+        }),
+        (any::<u64>(), urgency(), 0..u64::MAX - 99).prop_map(|(id, urgency, base)| {
+            FromService::CheckpointDone { id, urgency, report: report(base) }
+        }),
+        (0..u64::MAX - 199, any::<i64>()).prop_map(|(base, checkpoint_last_s)| {
+            let statistics = ServiceStatistics {
+                journaled_bytes: base,
+                checkpoint_total: report(base),
+                checkpoint_last_s,
+                device: (base % 2 == 0).then(|| device(base)),
+                ..Default::default()
+            };
+            FromService::Statistics(Box::new(statistics))
+        }),
+        error().prop_map(|error| FromService::Failed { error }),
+        text().prop_map(|reason| FromService::Refused { reason }),
+        Just(FromService::Bye),
+    ]
+}
