@@ -6,7 +6,8 @@ PREFIX ?= /usr/local
 BENCH ?=
 APPS ?=
 
-# Where things go; DESTDIR comes in front of each. mount(8) and umount(8) look for helpers in /sbin alone.
+# Where things go; DESTDIR comes in front of each. mount(8), umount(8) and fsck(8) look for helpers
+# in /sbin.
 BINDIR = $(PREFIX)/bin
 SBINDIR ?= /sbin
 MANDIR = $(PREFIX)/share/man/man8
@@ -14,13 +15,13 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 BASH_COMPLETION = $(PREFIX)/share/bash-completion/completions/siftfs
 ZSH_COMPLETION = $(PREFIX)/share/zsh/site-functions/_siftfs
 FISH_COMPLETION = $(PREFIX)/share/fish/vendor_completions.d/siftfs.fish
-HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs
+HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs fsck.siftfs
 
 # The program to install.
 SIFTFS ?= $(shell $(CARGO) metadata --format-version 1 --no-deps \
   | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/siftfs
 
-.PHONY: all run test test-long test-apps bench check-env lint build install install-files uninstall clean
+.PHONY: all run test test-long test-apps bench deny check-env lint build install install-files uninstall clean
 
 all: build
 
@@ -57,11 +58,16 @@ check-env:
 	scripts/install-deps.sh
 	scripts/check-environment.sh
 
+# Licences, bans and sources of the dependencies. Installs cargo-deny where it is missing, which takes minutes.
+deny:
+	$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --version 0.20.2 --locked
+	$(CARGO) deny check licenses bans sources
+
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# The command, the names that mount(8) and umount(8) look for, man pages, completions, systemd's unit.
+# The command, the names that mount(8), umount(8) and fsck(8) look for, man pages, completions, systemd's unit.
 install: build install-files
 
 # What `install` puts in place, from a program that is built already.

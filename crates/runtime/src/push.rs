@@ -3,6 +3,7 @@
 
 use crate::assembly::{Handoff, Owed};
 use crate::capture::{Outcome, Selection, Staged};
+use crate::node::Node;
 use crate::sequencer::Sequencer;
 use crate::state::{NEEDS_COMMIT, State};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, InodeNr, RangeSet, Result};
@@ -15,6 +16,10 @@ const DIRECT_MAX: usize = 16 << 20;
 
 /// ... and with what must not stay behind (rule R20; `little_unsynced` bounds that).
 const MUST_MAX: usize = 4 * DIRECT_MAX;
+
+/// Bytes of pushed overwrites that one record carries: an fsync whose record comes next waits for
+/// the state lock while this one is encoded, and for its write (rule R3).
+const RECORD_MAX: u64 = 256 << 10;
 
 /// Blocks of one direct run at most, and of one step.
 const STEP_BLOCKS: u64 = 256;
@@ -63,7 +68,7 @@ impl State {
         if owed.steps > STEPS_MAX {
             return Ok(Progress::NoRoom);
         }
-        let overwrites = self.overwrites(owed.ino)?;
+        let overwrites = self.overwrites(owed.ino, RECORD_MAX)?;
         let progress = match self.record_sized(&overwrites).first() {
             None => self.push_direct(owed.ino, STEP_BLOCKS, out)?,
             // A record of its own cannot name a file that only this transaction creates.
@@ -95,7 +100,7 @@ impl State {
     ) -> Result<Vec<InodeNr>> {
         let mut elsewhere = Vec::new();
         for &ino in due {
-            let overwrites = self.overwrites(ino)?;
+            let overwrites = self.overwrites(ino, u64::MAX)?;
             if overwrites.is_empty() {
                 continue;
             }
@@ -173,7 +178,7 @@ impl State {
 
     /// Cuts ranges into parts that one record, and the running transaction, can hold.
     fn record_sized(&self, ranges: &RangeSet) -> Vec<RangeSet> {
-        let max = self.lanes[0].max_record() / 2;
+        let max = (self.lanes[0].max_record() / 2).min(RECORD_MAX);
         let most_ranges = (self.max_transaction_blocks() / 4).max(1);
         let mut parts = Vec::new();
         let mut part = RangeSet::new();
@@ -199,13 +204,32 @@ impl State {
         parts
     }
 
-    /// The inode's dirty bytes that may not go straight to the area. A record of them may be
-    /// durable while the transaction is not, and it extends the file: so it takes along whatever is
-    /// not durable between the journaled size and its own end.
-    fn overwrites(&mut self, ino: InodeNr) -> Result<RangeSet> {
-        let mut out = self.node(ino).dirty.clone();
-        for (start, end) in self.direct_blocks(ino)?.iter() {
-            out.remove(start * BLOCK_BYTES, end * BLOCK_BYTES);
+    /// The first `most` of the inode's dirty bytes that may not go straight to the area. A record of
+    /// them may be durable while the transaction is not, and it extends the file: so it takes along
+    /// whatever is not durable between the journaled size and its own end.
+    fn overwrites(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet> {
+        let mut out = RangeSet::new();
+        let mut room = most;
+        let node = self.nodes.get(&ino).expect("dirty inodes stay in memory");
+        for (start, end) in node.dirty.iter() {
+            let (mut block, last) = (start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+            while block < last && room > 0 {
+                let (direct, len) =
+                    match self.fs.map(&mut self.meta, &node.inode, block, last - block)? {
+                        Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
+                        Mapping::Hole { len } => (true, len),
+                    };
+                let stop = block + len.clamp(1, last - block);
+                let here = (start.max(block * BLOCK_BYTES), end.min(stop * BLOCK_BYTES));
+                if direct {
+                    for (s, e) in named_blocks(node, here) {
+                        take(&mut out, s, e, &mut room);
+                    }
+                } else {
+                    take(&mut out, here.0, here.1, &mut room);
+                }
+                block = stop;
+            }
         }
         let node = self.node(ino);
         let from = node.inode.size / BLOCK_BYTES * BLOCK_BYTES;
@@ -343,6 +367,25 @@ impl State {
                 self.pushed.runs.push(run);
             }
         }
+    }
+}
+
+/// The bytes of a range whose blocks a record names: no write of the area may overtake that one.
+fn named_blocks(node: &Node, (start, end): (u64, u64)) -> Vec<(u64, u64)> {
+    let first = start / BLOCK_BYTES * BLOCK_BYTES;
+    let mut named = RangeSet::new();
+    for (s, e, _, _) in node.overlay.overlapping(first, end.next_multiple_of(BLOCK_BYTES)) {
+        named.insert(s / BLOCK_BYTES * BLOCK_BYTES, e.next_multiple_of(BLOCK_BYTES));
+    }
+    named.overlapping(start, end).collect()
+}
+
+/// Inserts as much of a range as there is room for.
+fn take(out: &mut RangeSet, start: u64, end: u64, room: &mut u64) {
+    let len = (end - start).min(*room);
+    if len > 0 {
+        out.insert(start, start + len);
+        *room -= len;
     }
 }
 

@@ -18,6 +18,7 @@ use siftfs_wire::{CheckpointReport, DIRECT_MAX_BLOCKS, FromService, ToService, U
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The Runtime's end of the block protocol.
 pub trait ServiceLink: Send + Sync {
@@ -354,8 +355,14 @@ impl Runtime {
 
     /// Writes what a step made: records to their lanes, direct data through the Service.
     fn hand_over(&self, seq: TxnSeq, out: Handoff, origin: Origin) -> Result<()> {
+        let start = self.clock.mono_ns();
         for staged in &out.staged {
             self.write_staged(staged, origin)?;
+        }
+        if !out.staged.is_empty() {
+            // Here, where no record is on its way: an fsync would wait for that one too.
+            let took = self.clock.mono_ns().saturating_sub(start);
+            self.lanes[0].give_way(Duration::from_nanos(took));
         }
         let waited = origin == Origin::Foreground;
         let (mut runs, mut blocks) = (Vec::new(), 0);
@@ -490,7 +497,7 @@ impl Runtime {
     }
 
     /// Waits until there may be background work, at most `timeout`.
-    pub fn wait_for_work(&self, timeout: std::time::Duration) {
+    pub fn wait_for_work(&self, timeout: Duration) {
         let mut pending = relock(self.wake.0.lock());
         if !*pending {
             pending = match self.wake.1.wait_timeout(pending, timeout) {

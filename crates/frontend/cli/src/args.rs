@@ -2,7 +2,7 @@
 
 use crate::logging::Level;
 use crate::size::parse_size;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
@@ -50,7 +50,7 @@ pub enum Command {
     /// Check a volume that is not mounted: header, staging, journal, then the ext4 area
     Fsck(Fsck),
     /// Show what lies in a volume's header, lanes and journal, and what recovery would do; writes nothing
-    Inspect(Fsck),
+    Inspect(Check),
     /// Write man pages and shell completions
     #[command(hide = true)]
     Generate(Generate),
@@ -218,9 +218,37 @@ pub struct Recover {
     pub json: bool,
 }
 
-/// `siftfs fsck` and `siftfs inspect`.
+/// `siftfs fsck`.
 #[derive(Args)]
 pub struct Fsck {
+    /// What is checked
+    #[command(flatten)]
+    pub check: Check,
+    /// For `fsck.siftfs`: what may be put right
+    #[arg(long, hide = true, value_enum, default_value = "nothing")]
+    pub repair: Repair,
+    /// For `fsck.siftfs`: believe an ext4 area that calls itself clean
+    #[arg(long, hide = true)]
+    pub quick: bool,
+    /// For `fsck.siftfs`: an open descriptor that takes e2fsck's lines of progress
+    #[arg(long, hide = true)]
+    pub progress_fd: Option<i32>,
+}
+
+/// What fsck may put right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Repair {
+    /// Nothing: it only reads.
+    Nothing,
+    /// What the next mount would do, and what `e2fsck -p` does without asking.
+    Safe,
+    /// Everything: what the next mount would do, and what `e2fsck -y` does.
+    All,
+}
+
+/// `siftfs inspect`, and what `siftfs fsck` has of it.
+#[derive(Args)]
+pub struct Check {
     /// The volume
     pub volume: PathBuf,
     /// Where its log is, if it is not with the volume; default: it is looked for

@@ -10,6 +10,8 @@ pub type Outcome = Result<u8, Failure>;
 pub const FAILED: u8 = 1;
 /// Exit status of wrong usage (as clap's own).
 pub const USAGE: u8 = 2;
+/// fsck(8): something was put right, and nothing is left.
+pub const CORRECTED: u8 = 1;
 /// fsck(8): errors left as they are.
 pub const DAMAGED: u8 = 4;
 /// fsck(8): the check could not be done.
@@ -56,10 +58,10 @@ pub fn install_panic_hook() {
             (None, None) => "assertion failed",
         };
         tracing::error!(place, text, "internal error");
-        eprintln!(
-            "siftfs: internal error at {place}: {text}; stopped at once so that nothing \
+        crate::output::complain(format_args!(
+            "internal error at {place}: {text}; stopped at once so that nothing \
              acknowledged is lost; mount the volume again to recover it"
-        );
+        ));
         std::process::abort();
     }));
 }

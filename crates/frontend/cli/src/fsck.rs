@@ -1,16 +1,18 @@
-//! `siftfs fsck`: the log by our own checker, then the ext4 area by e2fsck.
+//! `siftfs fsck`: the log by our own checker, then the ext4 area by e2fsck. As `fsck.siftfs` it may also
+//! repair, where fsck(8) or the boot asks for that.
 
-use crate::args::Fsck;
-use crate::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
+use crate::args::{Fsck, Repair};
+use crate::e2fsck::{self, Progress};
+use crate::failure::{CORRECTED, DAMAGED, Failure, OPERATIONAL, Outcome};
+use crate::output::{print, say};
 use crate::progress::Display;
 use crate::volume::{failure, open_options, print_json};
 use serde::Serialize;
-use siftfs_base::Result;
 use siftfs_device::Device;
 use siftfs_fsck::{Finding, Severity};
-use siftfs_placement::open_media_for;
+use siftfs_placement::{OpenedMedia, open_media_for};
+use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
 
 #[derive(Serialize)]
 struct Report {
@@ -18,43 +20,131 @@ struct Report {
     dirty: bool,
     /// `siftfs recover`, or the next mount, has something to put right first.
     needs_recovery: bool,
+    /// The log lies elsewhere and was not found: only the ext4 area could be looked at.
+    log_missing: bool,
     findings: Vec<Finding>,
     e2fsck_exit: Option<i32>,
     e2fsck_output: String,
     clean: bool,
 }
 
-/// `siftfs fsck`. Writes nothing.
+/// What the log and the superblock say.
+#[derive(PartialEq, Eq)]
+struct Look {
+    findings: Vec<Finding>,
+    dirty: bool,
+}
+
+impl Look {
+    fn has(&self, code: &str) -> bool {
+        self.findings.iter().any(|f| f.code == code)
+    }
+
+    fn worst(&self) -> Severity {
+        self.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::Info)
+    }
+
+    fn needs_recovery(&self) -> bool {
+        self.dirty || self.findings.iter().any(restores_superblock)
+    }
+
+    /// Is it all of what a mount, or `recover`, puts right by itself?
+    fn mends_itself(&self) -> bool {
+        (self.dirty || self.worst() == Severity::Warning)
+            && self.worst() < Severity::Error
+            && !self.has("log.missing")
+    }
+}
+
+/// `siftfs fsck`, which writes nothing, and `fsck.siftfs`.
 pub fn fsck(a: &Fsck) -> Outcome {
-    let opened = open_media_for(&a.volume, &open_options(&a.log), false)
-        .map_err(|e| failure(&a.volume, &e))?;
-    let (area, log) = (&*opened.media.area, opened.media.log.as_deref());
     let mut display = Display::new();
-    display.wait("checking header, lanes and journal");
-    let findings = siftfs_fsck::check_on(area, log);
-    let dirty = is_marked(area).map_err(|e| failure(&a.volume, &e))?;
-    let bad = findings.iter().any(|f| f.severity >= Severity::Warning);
-    let needs_recovery = dirty || findings.iter().any(restores_superblock);
+    let (mut opened, mut seen) = look(a, &mut display)?;
+    let mut corrected = false;
+    if a.repair != Repair::Nothing && seen.mends_itself() {
+        drop(opened);
+        recover(a, &mut display)?;
+        let before = seen;
+        (opened, seen) = look(a, &mut display)?;
+        corrected = seen != before;
+    }
+    // Nobody mounts it while it is only looked at; who repairs wants it alone.
+    let held = (a.repair == Repair::Nothing).then_some(opened);
     // e2fsck refuses a volume that carries the marker, and would be right to find it stale. Without
     // a superblock it would look for another one that is not the newest.
-    display.wait("checking the ext4 area");
-    let (exit, e2fsck_output) =
-        if needs_recovery { (None, String::new()) } else { e2fsck(&a.volume)? };
-    drop((opened, display));
-    let clean = !bad && !needs_recovery && exit == Some(0);
-    let report =
-        Report { dirty, needs_recovery, findings, e2fsck_exit: exit, e2fsck_output, clean };
-    if a.json {
+    let area = if seen.needs_recovery() { None } else { Some(check_area(a, &mut display)?) };
+    drop((display, held));
+    let repaired = if a.repair == Repair::Nothing { 0 } else { i32::from(CORRECTED) };
+    let sound = area.as_ref().is_some_and(|ran| ran.status & !repaired == 0);
+    corrected |= area.as_ref().is_some_and(|ran| ran.status & repaired != 0);
+    let report = Report {
+        dirty: seen.dirty,
+        needs_recovery: seen.needs_recovery(),
+        log_missing: seen.has("log.missing"),
+        clean: sound && seen.worst() < Severity::Warning,
+        findings: seen.findings,
+        e2fsck_exit: area.as_ref().map(|ran| ran.status),
+        e2fsck_output: area.map(|ran| ran.text).unwrap_or_default(),
+    };
+    if a.check.json {
         print_json(&report)?;
     } else {
-        show(&a.volume, &report);
+        print(&text(&a.check.volume, &report))?;
     }
-    Ok(match (clean, exit) {
-        (true, _) => 0,
-        (false, Some(code)) if code & 8 != 0 => OPERATIONAL,
+    Ok(status(&report, sound, corrected))
+}
+
+fn status(report: &Report, sound: bool, corrected: bool) -> u8 {
+    match report.e2fsck_exit {
+        _ if report.clean && corrected => CORRECTED,
+        _ if report.clean => 0,
+        Some(code) if code & i32::from(OPERATIONAL) != 0 => OPERATIONAL,
         _ if !report.dirty && report.findings.iter().any(no_header) => OPERATIONAL,
+        // Nothing is damaged, and half of the volume could not be looked at.
+        _ if sound && report.log_missing => OPERATIONAL,
         _ => DAMAGED,
-    })
+    }
+}
+
+fn look(a: &Fsck, display: &mut Display) -> Result<(OpenedMedia, Look), Failure> {
+    let volume = &a.check.volume;
+    let opened = open_media_for(volume, &open_options(&a.check.log), false)
+        .map_err(|e| failure(volume, &e))?;
+    let (area, log) = (&*opened.media.area, opened.media.log.as_deref());
+    display.wait("checking header, lanes and journal");
+    let findings = siftfs_fsck::check_on(area, log);
+    let dirty = is_marked(area).map_err(|e| failure(volume, &e))?;
+    Ok((opened, Look { findings, dirty }))
+}
+
+/// What the next mount would do first.
+fn recover(a: &Fsck, display: &mut Display) -> Result<(), Failure> {
+    let volume = &a.check.volume;
+    let progress = &mut |what: &str, done, total| display.update(what, done, total);
+    siftfs_placement::recover(volume, &open_options(&a.check.log), progress)
+        .map_err(|e| failure(volume, &e))?;
+    if !a.check.json {
+        say(format_args!("{}: recovered", volume.display()))?;
+    }
+    Ok(())
+}
+
+/// The ext4 area by e2fsck, which works on the volume by itself.
+fn check_area(a: &Fsck, display: &mut Display) -> Result<e2fsck::Ran, Failure> {
+    display.wait("checking the ext4 area");
+    let flags = match (a.repair, a.quick) {
+        (Repair::Nothing, false) => "-fn",
+        (Repair::Nothing, true) => "-n",
+        (Repair::Safe, false) => "-fp",
+        (Repair::Safe, true) => "-p",
+        (Repair::All, false) => "-fy",
+        (Repair::All, true) => "-y",
+    };
+    let progress = match a.progress_fd {
+        Some(fd) if fd > 0 => Progress::Passed(fd),
+        _ => Progress::Shown(display),
+    };
+    e2fsck::run(&a.check.volume, flags, progress)
 }
 
 /// Is it that there is no header? Without the marker this is then no volume, as far as anyone can see.
@@ -68,7 +158,7 @@ fn restores_superblock(f: &Finding) -> bool {
 }
 
 /// Does the superblock carry the marker of a volume in use (rule R15)?
-fn is_marked(device: &dyn Device) -> Result<bool> {
+fn is_marked(device: &dyn Device) -> siftfs_base::Result<bool> {
     let mut sb = [0; 1024];
     if device.size() < 2048 {
         return Ok(false);
@@ -85,45 +175,41 @@ fn severity(s: Severity) -> &'static str {
     }
 }
 
-fn show(volume: &Path, report: &Report) {
+fn text(volume: &Path, report: &Report) -> String {
+    let mut t = String::new();
+    let v = volume.display();
     for f in &report.findings {
-        println!("{}: {}: {} ({})", volume.display(), severity(f.severity), f.text, f.code);
+        let _ = writeln!(t, "{v}: {}: {} ({})", severity(f.severity), f.text, f.code);
     }
-    print!("{}", report.e2fsck_output);
-    if report.dirty {
-        println!(
-            "{0}: not unmounted: its newest state is still in the log; \
-             run `siftfs recover {0}` or mount it, then check again",
-            volume.display()
-        );
-    } else if report.findings.iter().any(no_header) {
-        println!(
-            "{}: not a SiftFS volume, or both copies of its header are lost",
-            volume.display()
-        );
-    } else if report.needs_recovery {
-        println!("{0}: run `siftfs recover {0}` or mount it, then check again", volume.display());
-    } else if report.clean {
-        println!("{}: clean", volume.display());
-    } else {
-        println!("{}: damaged (see above)", volume.display());
-    }
+    t.push_str(&report.e2fsck_output);
+    let _ = writeln!(t, "{v}: {}", conclusion(volume, report));
+    t
 }
 
-/// `e2fsck -fn` on the area, which starts at the volume's first byte.
-fn e2fsck(volume: &Path) -> std::result::Result<(Option<i32>, String), Failure> {
-    let mut path = std::env::var_os("PATH").unwrap_or_default();
-    path.push(":/usr/sbin:/sbin");
-    let run = Command::new("e2fsck").arg("-fn").arg(volume).env("PATH", path).output();
-    let out = run.map_err(|e| {
-        Failure::about(volume, format!("cannot run e2fsck ({e}); install e2fsprogs"))
-            .with_code(OPERATIONAL)
-    })?;
-    let mut text = String::from_utf8_lossy(&out.stdout).into_owned();
-    text.push_str(&String::from_utf8_lossy(&out.stderr));
-    let code = out
-        .status
-        .code()
-        .ok_or_else(|| Failure::about(volume, "e2fsck was killed").with_code(OPERATIONAL))?;
-    Ok((Some(code), text))
+fn conclusion(volume: &Path, report: &Report) -> String {
+    let v = volume.display();
+    if report.dirty && report.log_missing {
+        format!(
+            "not unmounted: its newest state is in the log, which was not found; say where it is with \
+             --log PATH. If it is lost, `siftfs recover --discard-log {v}` gives up what was in it"
+        )
+    } else if report.dirty {
+        format!(
+            "not unmounted: its newest state is still in the log; run `siftfs recover {v}` or mount it, \
+             then check again"
+        )
+    } else if report.findings.iter().any(no_header) {
+        "not a SiftFS volume, or both copies of its header are lost".into()
+    } else if report.needs_recovery {
+        format!("run `siftfs recover {v}` or mount it, then check again")
+    } else if report.clean {
+        "clean".into()
+    } else if report.log_missing && report.e2fsck_exit == Some(0) {
+        format!(
+            "its ext4 area is clean and holds everything; its log was not looked at. Say where that is with \
+             --log PATH. If it is lost, `siftfs recover --discard-log {v}` makes the volume plain ext4"
+        )
+    } else {
+        "damaged (see above)".into()
+    }
 }

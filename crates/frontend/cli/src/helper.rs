@@ -1,6 +1,6 @@
-//! Called by mount(8) and umount(8) under the names they look for (`mount.siftfs`,
-//! `mount.fuse.siftfs`, `umount.siftfs`, `umount.fuse.siftfs`): their arguments, and the exit status
-//! that they pass on.
+//! Called by mount(8), umount(8) and fsck(8) under the names they look for (`mount.siftfs`,
+//! `mount.fuse.siftfs`, `umount.siftfs`, `umount.fuse.siftfs`, `fsck.siftfs`): their arguments, and the
+//! exit status that they pass on.
 //!
 //! `mount.siftfs SPEC DIR [-sfnvrw] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`,
 //! `umount.siftfs DIR|SPEC [-flnrv] [-N NAMESPACE] [-t TYPE]`; one-letter options may be joined, and
@@ -26,7 +26,7 @@ const FSCK_USAGE: u8 = 16;
 pub enum Role {
     /// `siftfs`.
     Command,
-    /// `siftfs fsck`, `recover` or `inspect`, which speak like fsck(8).
+    /// `siftfs fsck`, `recover` or `inspect`, or fsck(8)'s helper, which speak like fsck(8).
     Check,
     /// A helper of mount(8) or umount(8).
     Helper,
@@ -37,8 +37,6 @@ pub enum Role {
 pub struct Call {
     /// The arguments as if `siftfs` had been called.
     pub arguments: Vec<OsString>,
-    /// Whose exit status is expected.
-    pub role: Role,
     /// Mount namespace to work in: a process number or a namespace's file.
     pub namespace: Option<OsString>,
 }
@@ -54,6 +52,32 @@ impl Role {
             (_, code) => code,
         }
     }
+
+    /// As [`Role::exit_status`], for a command that failed: 1 means something else to fsck(8).
+    pub fn failure_status(self, code: u8) -> u8 {
+        match (self, code) {
+            (Role::Check, crate::failure::FAILED) => crate::failure::OPERATIONAL,
+            (role, code) => role.exit_status(code),
+        }
+    }
+
+    /// The role that the arguments say, the program's name first.
+    pub fn of(given: &[OsString]) -> Self {
+        match name_of(given).split_once('.') {
+            Some(("mount" | "umount", _)) => Role::Helper,
+            Some(("fsck", _)) => Role::Check,
+            _ => {
+                let check = ["fsck", "recover", "inspect"].map(OsStr::new);
+                let is_check = given.get(1).is_some_and(|c| check.contains(&c.as_os_str()));
+                if is_check { Role::Check } else { Role::Command }
+            }
+        }
+    }
+}
+
+/// The name that the program was called by.
+fn name_of(given: &[OsString]) -> &str {
+    given.first().and_then(|p| Path::new(p).file_name()?.to_str()).unwrap_or_default()
 }
 
 /// Understands how the program was called.
@@ -61,16 +85,14 @@ impl Role {
 /// # Errors
 /// Wrong usage of a helper.
 pub fn understand(given: Vec<OsString>) -> Result<Call, Failure> {
-    let name = given.first().and_then(|p| Path::new(p).file_name()?.to_str()).unwrap_or_default();
-    let command = match name.split_once('.') {
+    let command = match name_of(&given).split_once('.') {
         Some(("mount", _)) => "mount",
         Some(("umount", _)) => "umount",
-        _ => {
-            let check = ["fsck", "recover", "inspect"].map(OsStr::new);
-            let is_check = given.get(1).is_some_and(|c| check.contains(&c.as_os_str()));
-            let role = if is_check { Role::Check } else { Role::Command };
-            return Ok(Call { arguments: given, role, namespace: None });
+        Some(("fsck", _)) => {
+            let arguments = crate::fsck_helper::understand(given.into_iter().skip(1))?;
+            return Ok(Call { arguments, namespace: None });
         }
+        _ => return Ok(Call { arguments: given, namespace: None }),
     };
     let mut helper = Helper::new(command);
     let mut rest = given.into_iter().skip(1);
@@ -78,7 +100,7 @@ pub fn understand(given: Vec<OsString>) -> Result<Call, Failure> {
         helper.take(arg, &mut rest)?;
     }
     let arguments = helper.arguments;
-    Ok(Call { arguments, role: Role::Helper, namespace: helper.namespace })
+    Ok(Call { arguments, namespace: helper.namespace })
 }
 
 /// A helper's arguments being read.

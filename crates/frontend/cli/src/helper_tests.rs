@@ -25,6 +25,7 @@ fn called_as_a_helper() {
         ("mount.siftfs /v /d -t siftfs.mail", "siftfs mount /v /d -o subtype=mail"),
         ("/sbin/umount.fuse.siftfs -l /d", "siftfs umount --lazy /d"),
         ("umount.siftfs /d -nfrv -t fuse.siftfs", "siftfs umount /d"),
+        ("fsck.siftfs -fy /v", "siftfs fsck --repair all -- /v"),
         ("/usr/bin/siftfs fsck -n", "/usr/bin/siftfs fsck -n"),
     ] {
         assert_eq!(converted(given), means, "{given}");
@@ -59,12 +60,17 @@ fn wrong_calls_are_refused() {
 /// Each role's statuses are those of its own manual page.
 #[test]
 fn exit_statuses_by_role() {
-    let role = |line| understood(line).unwrap().role;
+    let role = |line: &str| Role::of(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
     assert_eq!(role("mount.siftfs /v /d"), Role::Helper);
     assert_eq!(role("umount.fuse.siftfs /d"), Role::Helper);
     assert_eq!(role("siftfs fsck /v"), Role::Check);
     assert_eq!(role("siftfs recover /v"), Role::Check);
     assert_eq!(role("siftfs mount /v /d"), Role::Command);
+    assert_eq!(role("/sbin/fsck.siftfs -n /v"), Role::Check);
+    let wrong = ["mount.siftfs", "fsck.siftfs", "siftfs"].map(|name| Role::of(&[name.into()]));
+    assert_eq!(wrong, [Role::Helper, Role::Check, Role::Command]);
+    let failed = [Role::Command, Role::Check, Role::Helper].map(|r| r.failure_status(1));
+    assert_eq!(failed, [1, 8, 32]);
     let all = [0, 1, 2, 4, 8];
     assert_eq!(all.map(|c| Role::Command.exit_status(c)), [0, 1, 2, 4, 8]);
     assert_eq!(all.map(|c| Role::Check.exit_status(c)), [0, 1, 16, 4, 8]);

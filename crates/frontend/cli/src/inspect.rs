@@ -1,6 +1,6 @@
 //! `siftfs inspect`: what lies in a volume's log, and what recovery would do.
 
-use crate::args::Fsck;
+use crate::args::Check;
 use crate::failure::{DAMAGED, OPERATIONAL, Outcome};
 use crate::human::count;
 use crate::output::print;
@@ -15,7 +15,7 @@ use std::path::Path;
 const SHOWN: usize = 20;
 
 /// Looks, and writes nothing.
-pub fn inspect(a: &Fsck) -> Outcome {
+pub fn inspect(a: &Check) -> Outcome {
     let opened = open_media_for(&a.volume, &open_options(&a.log), false)
         .map_err(|e| failure(&a.volume, &e))?;
     let (area, log) = (&*opened.media.area, opened.media.log.as_deref());

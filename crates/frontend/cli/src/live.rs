@@ -4,7 +4,7 @@ use crate::args::{self, Dir, DirJson, Umount};
 use crate::control::{Answer, Ask, Op, VERSION, receive, send, socket_path};
 use crate::failure::{Failure, Outcome};
 use crate::mount::resolve;
-use crate::output::print;
+use crate::output::{complain, print};
 use crate::progress::Display;
 use crate::status_text;
 use crate::view::Status;
@@ -141,7 +141,9 @@ fn show(value: &Value, json: bool) -> Outcome {
         flatten("", value, &mut lines);
         let width = lines.iter().map(|(k, _)| k.len()).max().unwrap_or(0);
         for (key, value) in lines {
-            println!("{key:width$}  {value}");
+            if !print(&format!("{key:width$}  {value}\n"))? {
+                break;
+            }
         }
     }
     Ok(0)
@@ -226,7 +228,7 @@ fn wait_closed(dir: &Path, mount: &MountEntry, daemon: &mut Daemon, process: &Ow
         match daemon.answer() {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 if !told {
-                    eprintln!("siftfs: {}: {what}", dir.display());
+                    complain(format_args!("{}: {what}", dir.display()));
                     told = true;
                 }
             }

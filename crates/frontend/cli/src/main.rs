@@ -1,11 +1,16 @@
 //! The `siftfs` command: makes, mounts, recovers and checks volumes.
 
+// Both fail loudly when the reader has gone; `output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod control;
 mod control_server;
 mod daemon;
+mod e2fsck;
 mod failure;
 mod fsck;
+mod fsck_helper;
 mod generate;
 mod helper;
 mod human;
@@ -35,15 +40,16 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     failure::install_panic_hook();
-    let (role, outcome) = match helper::understand(std::env::args_os().collect()) {
-        Ok(call) => (call.role, start(&call)),
-        Err(failure) => (Role::Helper, Err(failure)),
+    let given: Vec<_> = std::env::args_os().collect();
+    let role = Role::of(&given);
+    let code = match helper::understand(given).and_then(|call| start(&call)) {
+        Ok(code) => role.exit_status(code),
+        Err(Failure { code, message }) => {
+            output::complain(message);
+            role.failure_status(code)
+        }
     };
-    let code = outcome.unwrap_or_else(|Failure { code, message }| {
-        eprintln!("siftfs: {message}");
-        code
-    });
-    ExitCode::from(role.exit_status(code))
+    ExitCode::from(code)
 }
 
 fn start(call: &Call) -> Outcome {

@@ -1,5 +1,5 @@
-//! The man pages: one for `siftfs`, one per command, and those of the helpers that mount(8) and
-//! umount(8) call.
+//! The man pages: one for `siftfs`, one per command, and those of the helpers that mount(8),
+//! umount(8) and fsck(8) call.
 
 use crate::args::Cli;
 use crate::option_list::{OPTIONS, OTHERS};
@@ -28,7 +28,22 @@ const COMMAND: Statuses = &[
 const CHECK: Statuses = &[
     ("0", "clean; for recover: recovered, or clean already; for inspect: readable"),
     ("4", "damaged or incompatible; for fsck also: not unmounted, recovery comes first"),
-    ("8", "could not look: no such file, in use, an I/O error, not a volume"),
+    (
+        "8",
+        "could not look: no such file, in use, an I/O error, not a volume; for fsck also: the ext4 area is \
+         clean, and the log was not found",
+    ),
+    ("16", "wrong usage"),
+];
+/// As fsck(8) has them, of the helper that may repair.
+const REPAIR: Statuses = &[
+    ("0", "clean"),
+    ("1", "something was put right, and the volume is clean now"),
+    ("4", "damaged or incompatible, or not unmounted and nothing may be put right"),
+    (
+        "8",
+        "could not look: no such file, in use, an I/O error, not a volume, or its log was not found",
+    ),
     ("16", "wrong usage"),
 ];
 /// As mount(8) has them.
@@ -49,6 +64,7 @@ pub fn pages() -> Vec<Page> {
     pages.extend(commands.map(page));
     pages.push(mount_helper());
     pages.push(umount_helper());
+    pages.push(fsck_helper());
     pages
 }
 
@@ -120,8 +136,9 @@ fn exit_status(roff: &mut Roff, rows: Statuses) {
 }
 
 fn see_also(roff: &mut Roff, title: &str) {
-    let all = ["siftfs(8)", "siftfs-mount(8)", "mount.siftfs(8)", "mount(8)", "fsck(8)", "ext4(5)"];
-    let others: Vec<_> = all.into_iter().filter(|o| *o != format!("{title}(8)")).collect();
+    let ours = ["siftfs(8)", "siftfs-mount(8)", "mount.siftfs(8)", "fsck.siftfs(8)"];
+    let all = ours.into_iter().chain(["mount(8)", "fsck(8)", "ext4(5)"]);
+    let others: Vec<_> = all.filter(|o| *o != format!("{title}(8)")).collect();
     section(roff, "SEE ALSO", &others.join(", "));
 }
 
@@ -169,7 +186,7 @@ fn mount_helper() -> Page {
     );
     roff.control("PP", []);
     roff.text([roman(
-        "A line of fstab(5); e2fsck is not for a volume, so the last field stays 0:",
+        "A line of fstab(5); the last field may be 2 for a volume on a block device, see fsck.siftfs(8):",
     )]);
     roff.control("PP", []);
     roff.text([bold("/var/lib/data.sift /srv/data siftfs rw,nosuid,nodev,nofail 0 0")]);
@@ -210,6 +227,46 @@ fn umount_helper() -> Page {
     exit_status(&mut roff, HELPER);
     see_also(&mut roff, "umount.siftfs");
     Page { name: "umount.siftfs.8".into(), text: roff.render().into_bytes() }
+}
+
+fn fsck_helper() -> Page {
+    let mut roff = helper_page(
+        "fsck.siftfs",
+        "check and repair a SiftFS volume, called by fsck(8)",
+        &[bold("fsck -t siftfs"), roman(" [-a|-p|-y|-n] [-f] [-C[FD]] "), italic("VOLUME")],
+    );
+    section(
+        &mut roff,
+        "DESCRIPTION",
+        "fsck(8) and the boot run it for volumes that fstab(5) lists with the type siftfs. It checks header, \
+         lanes and journal, as siftfs-fsck(8) does, and then the ext4 area by e2fsck(8). It never asks. A \
+         log elsewhere is found as mount(8) finds it. What is in a log that is damaged or lost is given up \
+         by `siftfs recover --discard-log` alone.",
+    );
+    roff.control("SH", ["OPTIONS"]);
+    for (option, meaning) in [
+        ("-n, or none of -a, -p, -y", "only look; nothing is written"),
+        (
+            "-a, -p",
+            "put right what the next mount would put right (a volume that was not unmounted is recovered, \
+             and nothing that was fsynced is lost), then run e2fsck -p",
+        ),
+        ("-y", "the same, then run e2fsck -y: it repairs whatever it finds in the ext4 area"),
+        ("-f", "check the ext4 area even if it says that it is clean"),
+        (
+            "-C[FD]",
+            "write e2fsck's lines of progress to this descriptor; without one, or 0: show it",
+        ),
+        ("-r, -v, -V, -s, -l, -M, -P, -R, -T", "accepted; they change nothing"),
+        ("-t TYPE", "siftfs or fuse.siftfs"),
+    ] {
+        roff.control("TP", []);
+        roff.text([bold(option)]);
+        roff.text([roman(meaning)]);
+    }
+    exit_status(&mut roff, REPAIR);
+    see_also(&mut roff, "fsck.siftfs");
+    Page { name: "fsck.siftfs.8".into(), text: roff.render().into_bytes() }
 }
 
 #[cfg(test)]

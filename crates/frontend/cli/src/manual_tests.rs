@@ -28,7 +28,7 @@ fn a_page_for_every_command() {
 
 #[test]
 fn statuses_of_the_pages_are_those_of_the_program() {
-    use crate::failure::{DAMAGED, FAILED, OPERATIONAL, USAGE};
+    use crate::failure::{CORRECTED, DAMAGED, FAILED, OPERATIONAL, USAGE};
     use crate::helper::Role;
     let has = |rows: Statuses, role: Role, code: u8| {
         let status = role.exit_status(code).to_string();
@@ -40,5 +40,7 @@ fn statuses_of_the_pages_are_those_of_the_program() {
     }
     for code in [0, USAGE, DAMAGED, OPERATIONAL] {
         has(CHECK, Role::Check, code);
+        has(REPAIR, Role::Check, code);
     }
+    has(REPAIR, Role::Check, CORRECTED);
 }

@@ -4,6 +4,7 @@ use crate::args::Mount;
 use crate::daemon::{Daemon, Report};
 use crate::failure::{Failure, Outcome, USAGE};
 use crate::logging;
+use crate::output::{complain, say};
 use crate::progress::Display;
 use crate::{notify, options};
 use serde::{Deserialize, Serialize};
@@ -67,7 +68,8 @@ fn mount_point(given: &Path) -> Result<PathBuf, Failure> {
     let dir = resolve(given).map_err(|e| Failure::about(given, e))?;
     let dead = detach_dead(&dir).map_err(|e| Failure::about(&dir, e))?;
     if dead > 0 {
-        eprintln!("siftfs: {}: detached a mount whose daemon had died", dir.display());
+        let what = "detached a mount whose daemon had died";
+        complain(format_args!("{}: {what}", dir.display()));
     }
     let meta = std::fs::metadata(&dir).map_err(|e| Failure::about(&dir, e))?;
     if !meta.is_dir() {
@@ -119,7 +121,8 @@ fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
     let mut child = command.spawn().map_err(|e| Failure::plain(format!("cannot start: {e}")))?;
     let code = relay(&mut child, &daemon.volume)?;
     if a.verbose {
-        println!("siftfs: {} mounted on {}", daemon.volume.display(), daemon.dir.display());
+        let (volume, dir) = (daemon.volume.display(), daemon.dir.display());
+        say(format_args!("siftfs: {volume} mounted on {dir}"))?;
     }
     Ok(code)
 }

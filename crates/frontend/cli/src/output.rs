@@ -1,6 +1,8 @@
-//! Writing to standard output, whose reader may go away (`siftfs status DIR | head -1`).
+//! Writing to standard output and standard error, whose readers may go away
+//! (`siftfs status DIR | head -1`).
 
 use crate::failure::Failure;
+use std::fmt::Display;
 use std::io::{self, Write};
 
 /// Writes all of `text`; false if nobody reads it any more.
@@ -14,4 +16,17 @@ pub fn print(text: &str) -> Result<bool, Failure> {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(e) => Err(Failure::plain(format!("cannot write the answer: {e}"))),
     }
+}
+
+/// Writes `line` and its end.
+///
+/// # Errors
+/// As [`print`]; that nobody reads is none.
+pub fn say(line: impl Display) -> Result<(), Failure> {
+    print(&format!("{line}\n")).map(drop)
+}
+
+/// Tells people something on standard error. There is nobody to tell when that fails.
+pub fn complain(message: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "siftfs: {message}");
 }

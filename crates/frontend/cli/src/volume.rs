@@ -2,6 +2,7 @@
 
 use crate::args::{Adopt, Mkfs, Recover, Release};
 use crate::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
+use crate::output::say;
 use crate::progress::Display;
 use crate::size::show_size;
 use siftfs_base::Error;
@@ -57,7 +58,7 @@ fn show_made(
         return Ok(0);
     }
     let place = log.map_or(String::new(), |l| format!("; the log is {}", l.display()));
-    println!(
+    say(format_args!(
         "{}: {what} {}: ext4 area {}, journal {}, staging {} in {} lane(s){place}",
         volume.display(),
         report.uuid,
@@ -65,7 +66,7 @@ fn show_made(
         show_size(report.journal_bytes),
         show_size(report.staging_bytes),
         report.lanes
-    );
+    ))?;
     Ok(0)
 }
 
@@ -86,7 +87,8 @@ pub fn release(a: &Release) -> Outcome {
         } else {
             "the space behind the file system is free (resize2fs can give it that)"
         };
-        println!("{}: {first}released: it is plain ext4, and {what}", a.volume.display());
+        let volume = a.volume.display();
+        say(format_args!("{volume}: {first}released: it is plain ext4, and {what}"))?;
     }
     Ok(0)
 }
@@ -110,9 +112,10 @@ pub fn recover(a: &Recover) -> Outcome {
     if a.json {
         print_json(&report)?;
     } else if report.clean {
-        println!("{}: clean, nothing to recover; it is plain ext4", a.volume.display());
+        let volume = a.volume.display();
+        say(format_args!("{volume}: clean, nothing to recover; it is plain ext4"))?;
     } else {
-        println!(
+        say(format_args!(
             "{}: recovered: {} journal transactions replayed, {} of {} staged transactions \
              applied, {} orphans removed; it is plain ext4 now",
             a.volume.display(),
@@ -120,7 +123,7 @@ pub fn recover(a: &Recover) -> Outcome {
             report.staged_applied,
             report.staged_found,
             report.orphans
-        );
+        ))?;
     }
     Ok(0)
 }
@@ -139,11 +142,11 @@ fn discard_log(a: &Recover) -> Outcome {
             " It has no log any more; after that, `siftfs adopt` can give it a new one."
         }
     };
-    println!(
+    say(format_args!(
         "{0}: THE LOG WAS GIVEN UP. What was fsynced since the last checkpoint may be lost, and the \
          file system may be inconsistent: run `e2fsck -f {0}` before anything else.{left}",
         a.volume.display()
-    );
+    ))?;
     Ok(0)
 }
 
@@ -159,6 +162,5 @@ pub fn failure(volume: &Path, e: &Error) -> Failure {
 /// Prints a report as one JSON document.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::plain)?;
-    crate::output::print(&format!("{text}\n"))?;
-    Ok(())
+    say(text)
 }

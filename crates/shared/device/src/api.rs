@@ -106,6 +106,13 @@ pub trait Device: Send + Sync {
         let _ = role;
         Ok(())
     }
+    /// A small durable step that a caller waits for begins (`true`), or has ended. A hint: much
+    /// written without durability may give way to it meanwhile, and for a little longer, because
+    /// the next one may follow.
+    fn urgent(&self, _under_way: bool) {}
+    /// For who has just written much, which took `_took`, and will go on: returns when the others
+    /// had their turn, after some milliseconds at most; at once if there are none.
+    fn give_way(&self, _took: Duration) {}
 }
 
 /// An [`Error::Io`].

@@ -1,10 +1,15 @@
 //! A counted, bounds-checked window of a device.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use siftfs_base::Result;
 
 use crate::{Counters, Device, Origin, ReadOp, RegionKind, WriteOp, check_bounds, io_error};
+
+/// Bytes of a record up to which its caller's write goes before bulk: one that carries more takes
+/// long itself.
+const URGENT_MAX: usize = 64 << 10;
 
 /// A window of a device. Offsets are relative to its start; an I/O that leaves it is refused
 /// with `EINVAL` and neither done nor counted. Errors of the device name device offsets.
@@ -61,6 +66,18 @@ impl Region {
         Arc::ptr_eq(&self.device, &other.device)
     }
 
+    /// Runs what an fsync waits for; bulk writes to the device give way to it.
+    fn urgent<T>(&self, origin: Origin, len: usize, work: impl FnOnce() -> T) -> T {
+        let small = self.kind == RegionKind::Staging && len <= URGENT_MAX;
+        if origin != Origin::Foreground || !small {
+            return work();
+        }
+        self.device.urgent(true);
+        let result = work();
+        self.device.urgent(false);
+        result
+    }
+
     fn noted(&self, origin: Origin, result: Result<()>) -> Result<()> {
         if result.is_err() {
             self.counters.error(self.kind, origin);
@@ -79,7 +96,8 @@ impl Region {
     pub fn write(&self, origin: Origin, offset: u64, data: &[u8]) -> Result<()> {
         check_bounds("write", self.len, offset, data.len())?;
         self.counters.write(self.kind, origin, 1, data.len() as u64);
-        self.noted(origin, self.device.write(self.offset + offset, data, false))
+        let write = || self.device.write(self.offset + offset, data, false);
+        self.noted(origin, self.urgent(origin, data.len(), write))
     }
 
     /// Writes `data` at `offset`, durable when it returns; says nothing of other writes.
@@ -87,14 +105,20 @@ impl Region {
         check_bounds("write", self.len, offset, data.len())?;
         self.counters.write(self.kind, origin, 1, data.len() as u64);
         self.counters.flush(self.kind, origin);
-        self.noted(origin, self.device.write(self.offset + offset, data, true))
+        let write = || self.device.write(self.offset + offset, data, true);
+        self.noted(origin, self.urgent(origin, data.len(), write))
     }
 
     /// Makes every write that returned before this call durable: those to this region, and
     /// those to every other region of the same device.
     pub fn flush(&self, origin: Origin) -> Result<()> {
         self.counters.flush(self.kind, origin);
-        self.noted(origin, self.device.flush())
+        self.noted(origin, self.urgent(origin, 0, || self.device.flush()))
+    }
+
+    /// See [`Device::give_way`].
+    pub fn give_way(&self, took: Duration) {
+        self.device.give_way(took);
     }
 
     /// Several reads in flight; `ops` keep region offsets.

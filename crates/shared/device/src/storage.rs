@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use siftfs_base::{Error, LaneId, Result};
 
@@ -75,6 +76,10 @@ impl RegionWriter {
     /// See [`Region::flush`]: covers the whole device.
     pub fn flush(&self, origin: Origin) -> Result<()> {
         self.reader.region.flush(origin)
+    }
+    /// See [`crate::Device::give_way`].
+    pub fn give_way(&self, took: Duration) {
+        self.reader.region.give_way(took);
     }
     /// Writes zeroes over `len` bytes at `offset`, really and in large batches, so that no
     /// later write has to allocate below; volatile until a later flush.

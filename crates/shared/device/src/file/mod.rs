@@ -6,6 +6,7 @@ mod flush;
 mod io;
 mod locks;
 mod options;
+mod pace;
 mod uring;
 mod users;
 
@@ -26,6 +27,7 @@ use align::Align;
 use exclusive::Below;
 use flush::FlushGate;
 use locks::Hold;
+use pace::{Pace, SLICE};
 use uring::{Job, RingPool};
 
 /// Largest piece of a bounced request, so that the bounce buffer is bounded.
@@ -51,6 +53,7 @@ pub struct FileDevice {
     align: Option<Align>,
     rings: Option<RingPool>,
     flush: FlushGate,
+    pace: Pace,
     /// Aligned writes share it; a read-modify-write of partial units has it alone.
     partial: RwLock<()>,
 }
@@ -84,6 +87,7 @@ impl FileDevice {
             align,
             rings,
             flush: FlushGate::default(),
+            pace: Pace::new(),
             partial: RwLock::new(()),
         })
     }
@@ -125,6 +129,35 @@ impl FileDevice {
             done += part;
         }
         Ok(())
+    }
+
+    /// Writes without any promise of durability, several in flight.
+    fn write_together(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        let Some(rings) = self.rings.as_ref().filter(|_| ops.len() > 1) else {
+            return ops.iter().try_for_each(|op| self.write_plain(op.offset, op.data));
+        };
+        let mut jobs = Vec::with_capacity(ops.len());
+        for op in ops {
+            if self.fits(op.offset, op.data) {
+                jobs.push(Job::write(op.offset, op.data));
+            } else {
+                self.write_bounced(op.offset, op.data)?;
+            }
+        }
+        let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
+        rings.run(self.file.as_fd(), &mut jobs)
+    }
+
+    /// As [`FileDevice::write_together`], much of it: in slices as long as small writes come.
+    fn write_bulk(&self, ops: &[WriteOp<'_>]) -> Result<()> {
+        let pieces = sliced(ops);
+        let mut rest = &pieces[..];
+        while !rest.is_empty() && self.pace.busy() {
+            let (some, more) = rest.split_at(slice_of(rest));
+            self.pace.slice(|| self.write_together(some))?;
+            rest = more;
+        }
+        self.write_together(rest)
     }
 
     /// Writes without any promise of durability.
@@ -264,19 +297,12 @@ impl Device for FileDevice {
         for op in ops {
             check_bounds("write", self.size, op.offset, op.data.len())?;
         }
-        let Some(rings) = self.rings.as_ref().filter(|_| ops.len() > 1) else {
-            return ops.iter().try_for_each(|op| self.write_plain(op.offset, op.data));
-        };
-        let mut jobs = Vec::with_capacity(ops.len());
-        for op in ops {
-            if self.fits(op.offset, op.data) {
-                jobs.push(Job::write(op.offset, op.data));
-            } else {
-                self.write_bounced(op.offset, op.data)?;
-            }
+        let bytes: usize = ops.iter().map(|op| op.data.len()).sum();
+        if bytes > SLICE / 2 && self.pace.busy() {
+            self.write_bulk(ops)
+        } else {
+            self.write_together(ops)
         }
-        let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
-        rings.run(self.file.as_fd(), &mut jobs)
     }
 
     fn claim(&self, role: Role, patience: Duration) -> Result<()> {
@@ -286,6 +312,34 @@ impl Device for FileDevice {
     fn unclaim(&self, role: Role) -> Result<()> {
         self.unclaim_now(role)
     }
+    fn urgent(&self, under_way: bool) {
+        self.pace.urgent(under_way);
+    }
+
+    fn give_way(&self, took: Duration) {
+        self.pace.give_way(took);
+    }
+}
+
+/// The same writes, none longer than a slice.
+fn sliced<'a>(ops: &[WriteOp<'a>]) -> Vec<WriteOp<'a>> {
+    let mut pieces = Vec::new();
+    for op in ops {
+        for (i, data) in op.data.chunks(SLICE).enumerate() {
+            pieces.push(WriteOp { offset: op.offset + (i * SLICE) as u64, data });
+        }
+    }
+    pieces
+}
+
+/// How many of the writes are a slice together; at least one.
+fn slice_of(pieces: &[WriteOp<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = |op: &&WriteOp<'_>| {
+        bytes += op.data.len();
+        bytes <= SLICE
+    };
+    pieces.iter().take_while(fits).count().max(1)
 }
 
 #[cfg(test)]

@@ -1,0 +1,47 @@
+use super::*;
+use std::sync::atomic::AtomicBool;
+
+#[test]
+fn without_small_writes_nothing_is_sliced() {
+    let pace = Pace::new();
+    assert!(!pace.busy());
+    assert_eq!(pace.slice(|| Ok::<_, ()>(7)), Ok(7));
+}
+
+#[test]
+fn a_small_write_makes_bulk_wait_its_turn() {
+    let pace = Pace::new();
+    pace.urgent(true);
+    assert!(pace.busy());
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        // Longer than any pause: the slice goes on although the small write never ends.
+        let bulk = s.spawn(|| pace.slice(|| Ok::<_, ()>(ended.load(Ordering::SeqCst))));
+        assert_eq!(bulk.join().unwrap(), Ok(false), "bulk is not starved");
+        let bulk =
+            s.spawn(|| while !pace.slice(|| Ok::<_, ()>(ended.load(Ordering::SeqCst))).unwrap() {});
+        ended.store(true, Ordering::SeqCst);
+        pace.urgent(false);
+        bulk.join().unwrap();
+    });
+    assert!(pace.last.load(Ordering::SeqCst) > 0);
+    assert_eq!(pace.waiting.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn the_last_of_several_small_writes_counts() {
+    let pace = Pace::new();
+    pace.urgent(true);
+    pace.urgent(true);
+    pace.urgent(false);
+    assert!(pace.busy(), "another one is under way");
+    pace.urgent(false);
+    assert!(pace.busy(), "the next one is expected");
+    pace.last.store(0, Ordering::SeqCst);
+    assert!(!pace.busy());
+}
+
+#[test]
+fn a_failed_slice_says_so() {
+    assert_eq!(Pace::new().slice(|| Err::<(), _>(5)), Err(5));
+}

@@ -1,0 +1,605 @@
+//! The host: clients, staging, assembly, the link, credits, fallback, unmounting.
+
+use crate::config::{Config, Mutation, Step};
+use crate::state::{
+    Block, Client, Copy, DIRECT, FILES, File, FromService, Host, HostState, Inode, LOCAL, NONE,
+    Phase, Published, Record, Source, State, ToService, Txn, value,
+};
+
+/// What a host starts on.
+pub struct Start {
+    /// Its epoch.
+    pub key: u8,
+    /// The Service's record.
+    pub record: crate::state::ServiceRecord,
+    /// The metadata in the area.
+    pub image: crate::state::Image,
+    /// Data blocks in the area.
+    pub blocks: usize,
+}
+
+impl Host {
+    /// A host that runs on an empty log.
+    pub(crate) fn start(start: &Start) -> Self {
+        let record = &start.record;
+        let file = |i: Inode| File {
+            op: i.op,
+            live: i.live,
+            home: i.block,
+            ready: i,
+            source: Source::Metadata,
+            journaled: i.op,
+        };
+        let mut host = Self {
+            phase: Phase::Running,
+            key: start.key,
+            lsn: record.cut,
+            files: start.image.map(file),
+            heads: record.tails,
+            tails: record.tails,
+            cut_heads: record.tails,
+            seq: record.seq,
+            journaled: record.seq,
+            reclaimed: record.seq,
+            ..Self::down()
+        };
+        let used = crate::storage::mapped(&start.image);
+        for (bit, block) in host.blocks.iter_mut().enumerate().take(start.blocks) {
+            *block = if used & 1 << bit == 0 { Block::Free } else { Block::Used };
+        }
+        host
+    }
+
+    /// A host that does not run.
+    pub(crate) fn down() -> Self {
+        let file = File {
+            op: 0,
+            live: false,
+            home: NONE,
+            ready: Inode::NEVER,
+            source: Source::Metadata,
+            journaled: 0,
+        };
+        Self {
+            phase: Phase::Down,
+            key: 0,
+            lsn: 0,
+            last_record: 0,
+            files: [file; FILES],
+            records: Vec::new(),
+            heads: [0; 2],
+            tails: [0; 2],
+            cut_heads: [0; 2],
+            blocks: [Block::Used; 3],
+            pushed: Vec::new(),
+            names_pending: false,
+            seq: 0,
+            kept: Vec::new(),
+            journaled: 0,
+            reclaimed: 0,
+            link: None,
+            greeted: false,
+            sent: 0,
+            asked: [false; 2],
+            found_tails: [0; 2],
+        }
+    }
+
+    fn free_block(&self) -> Option<usize> {
+        self.blocks.iter().position(|b| *b == Block::Free)
+    }
+
+    /// Blocks that may be allocated and that no data waits for (rule R5).
+    fn spendable(&self) -> usize {
+        let free = self.blocks.iter().filter(|b| **b == Block::Free).count();
+        let reserved = self.files.iter().filter(|f| f.live && f.home == NONE).count();
+        free.saturating_sub(reserved)
+    }
+
+    /// The record that carries this file's present state, if there is one.
+    fn record_of(&self, file: usize) -> Option<&Published> {
+        let op = self.files[file].op;
+        self.records.iter().find(|p| usize::from(p.record.file) == file && p.record.op == op)
+    }
+
+    fn lane_full(&self, config: &Config, file: usize) -> bool {
+        let lane = file % config.lanes;
+        self.heads[lane] - self.tails[lane] >= config.lane_slots
+    }
+
+    /// Is everything that a transaction up to these positions contains flushed (rule R4)?
+    fn flushed(&self, txn: &Txn) -> bool {
+        self.records.iter().all(|p| p.durable || p.record.pos >= txn.upto[usize::from(p.lane)])
+    }
+
+    /// Messages about what is kept, in order.
+    fn outgoing(&self) -> Vec<ToService> {
+        let direct = |seq: u8, (block, value): (u8, u8)| ToService::Direct { seq, block, value };
+        let mut messages = Vec::new();
+        for txn in &self.kept {
+            messages.extend(txn.direct.iter().flatten().map(|d| direct(txn.seq, *d)));
+            messages.push(ToService::Submit(*txn));
+        }
+        messages.extend(self.pushed.iter().map(|d| direct(self.seq + 1, *d)));
+        messages
+    }
+
+    /// Forgets the link; what was asked for over it was not asked for.
+    pub(crate) fn unlink(&mut self, config: &Config) {
+        self.link = None;
+        self.greeted = false;
+        self.sent = 0;
+        if !config.has(Mutation::AskOnce) {
+            self.asked = [false; 2];
+        }
+    }
+}
+
+impl State {
+    /// A client's next step, unless it waits.
+    pub(crate) fn step_of(&self, config: &Config, client: usize) -> Option<Step> {
+        let Client { pc, waits, .. } = self.clients[client];
+        if waits != 0 || self.host.phase != Phase::Running {
+            return None;
+        }
+        config.programs[client].get(usize::from(pc)).copied()
+    }
+
+    /// Have all programs come to their ends?
+    pub(crate) fn programs_done(&self, config: &Config) -> bool {
+        let ended = |(c, p): (&Client, &Vec<Step>)| c.waits == 0 && usize::from(c.pc) == p.len();
+        self.clients.iter().zip(&config.programs).all(ended)
+    }
+
+    /// Can this step run now? If not, it waits for credits.
+    pub(crate) fn has_room(&self, config: &Config, step: Step) -> bool {
+        let host = &self.host;
+        match step {
+            Step::Write(f) => {
+                let file = &host.files[usize::from(f)];
+                file.live || host.spendable() > 0
+            }
+            Step::Fsync(f) => {
+                let file = usize::from(f);
+                let entry = &host.files[file];
+                entry.journaled >= entry.op
+                    || host.record_of(file).is_some()
+                    || !host.lane_full(config, file)
+            }
+            Step::Unlink(_) => true,
+        }
+    }
+
+    /// Does anybody wait for credits?
+    pub(crate) fn starved(&self, config: &Config) -> bool {
+        let waits = |c| self.step_of(config, c).is_some_and(|s| !self.has_room(config, s));
+        (0..self.clients.len()).any(waits)
+            || self.unsettled(config).any(|f| self.host.lane_full(config, f))
+            || self.wants_cut() && !self.journal_room(config)
+    }
+
+    pub(crate) fn client(&mut self, config: &Config, client: usize) {
+        let Some(step) = self.step_of(config, client) else { return };
+        self.clients[client].pc += 1;
+        match step {
+            Step::Write(f) => self.write(usize::from(f)),
+            Step::Unlink(f) => self.remove(usize::from(f)),
+            Step::Fsync(f) => self.fsync(config, client, usize::from(f)),
+        }
+    }
+
+    fn write(&mut self, f: usize) {
+        self.ghost.op += 1;
+        let file = &mut self.host.files[f];
+        if !file.live {
+            self.host.lsn += 1;
+        }
+        file.op = self.ghost.op;
+        file.live = true;
+    }
+
+    fn remove(&mut self, f: usize) {
+        let file = &mut self.host.files[f];
+        if !file.live {
+            return;
+        }
+        self.ghost.op += 1;
+        self.host.lsn += 1;
+        file.op = self.ghost.op;
+        file.live = false;
+        if file.home != NONE {
+            self.host.blocks[usize::from(file.home)] = Block::Freed;
+        }
+        file.home = NONE;
+        file.ready = Inode { op: file.op, live: false, block: NONE };
+        file.source = Source::Metadata;
+        self.host.names_pending = true;
+    }
+
+    fn fsync(&mut self, config: &Config, client: usize, f: usize) {
+        let file = self.host.files[f];
+        if file.journaled >= file.op {
+            self.ghost.floor[f] = self.ghost.floor[f].max(file.op);
+            return;
+        }
+        let known = self.host.record_of(f).map(|p| p.record.lsn);
+        let lsn = known.unwrap_or_else(|| self.stage(config, f));
+        self.clients[client].waits = lsn;
+        self.clients[client].op = file.op;
+    }
+
+    /// Captures a file's state into a record and publishes it; answers its number.
+    pub(crate) fn stage(&mut self, config: &Config, f: usize) -> u8 {
+        let mount = self.ghost.mount;
+        let host = &mut self.host;
+        let lane = f % config.lanes;
+        host.lsn += 1;
+        let pos = if config.has(Mutation::PublishBeforeFix) {
+            NONE
+        } else {
+            host.heads[lane] += 1;
+            host.heads[lane] - 1
+        };
+        let file = &mut host.files[f];
+        let record = Record {
+            key: host.key,
+            mount,
+            pos,
+            lsn: host.lsn,
+            prev: host.last_record,
+            file: u8::try_from(f).expect("two files"),
+            op: file.op,
+            live: file.live,
+        };
+        host.last_record = host.lsn;
+        let lane = u8::try_from(lane).expect("two lanes");
+        // What went ahead of its transaction is captured again, and keeps its block (rule R12).
+        if file.live && file.ready.op != file.op {
+            file.ready = Inode { op: file.op, live: true, block: file.home };
+            file.source = Source::Record { lane, lsn: host.lsn };
+        }
+        let published = Published { record, lane, written: false, durable: false, indexed: true };
+        host.records.push(published);
+        host.lsn
+    }
+
+    /// Files whose unsynced overwrites an unmount must stage.
+    pub(crate) fn unsettled(&self, config: &Config) -> impl Iterator<Item = usize> {
+        let leaving = config.unmount && self.programs_done(config);
+        let running = self.host.phase == Phase::Running;
+        let files = self.host.files;
+        (0..FILES).filter(move |f| {
+            let file = &files[*f];
+            leaving && running && file.live && file.ready.op != file.op
+        })
+    }
+
+    pub(crate) fn may_settle(&self, config: &Config, f: usize) -> bool {
+        !self.host.lane_full(config, f)
+    }
+
+    pub(crate) fn place(&mut self, lsn: u8) {
+        let host = &mut self.host;
+        let at = host.records.iter_mut().find(|p| p.record.lsn == lsn).expect("published");
+        let lane = usize::from(at.lane);
+        at.record.pos = host.heads[lane];
+        host.heads[lane] += 1;
+    }
+
+    pub(crate) fn write_record(&mut self, lsn: u8) {
+        let published = self.host.records.iter_mut().find(|p| p.record.lsn == lsn);
+        let published = published.expect("published");
+        published.written = true;
+        let (lane, record) = (usize::from(published.lane), published.record);
+        self.storage.lane_mut(lane, record.pos).write(Some(record));
+    }
+
+    pub(crate) fn flush_lanes(&mut self, config: &Config) {
+        self.storage.flush_lanes();
+        let all = config.has(Mutation::FlushCoversUnwritten);
+        for p in &mut self.host.records {
+            p.durable |= p.written || all;
+        }
+    }
+
+    /// Rule R3: everything up to the number is durable.
+    pub(crate) fn may_return(&self, config: &Config, client: usize) -> bool {
+        let waits = self.clients[client].waits;
+        let early = config.has(Mutation::AckBeforeFlush);
+        let done = |p: &Published| p.durable || early && p.written;
+        waits != 0 && self.host.records.iter().all(|p| p.record.lsn > waits || done(p))
+    }
+
+    pub(crate) fn return_to(&mut self, config: &Config, client: usize) {
+        let Client { pc, waits, op } = self.clients[client];
+        let Step::Fsync(f) = config.programs[client][usize::from(pc) - 1] else {
+            unreachable!("only fsync waits")
+        };
+        let floor = &mut self.ghost.floor[usize::from(f)];
+        *floor = (*floor).max(op);
+        self.ghost.acked = self.ghost.acked.max(waits);
+        self.clients[client] = Client { pc, waits: 0, op: 0 };
+    }
+
+    /// Data without a home that no record carries may go straight to a new block (rule R20).
+    pub(crate) fn may_push(&self, config: &Config, f: usize) -> bool {
+        let host = &self.host;
+        let file = &host.files[f];
+        config.direct
+            && file.live
+            && file.home == NONE
+            && file.ready.op != file.op
+            && host.pushed.len() < DIRECT
+            && host.kept.len() < config.pipeline
+            && host.free_block().is_some()
+    }
+
+    pub(crate) fn push(&mut self, f: usize) {
+        let host = &mut self.host;
+        let block = host.free_block().expect("asked before");
+        host.blocks[block] = Block::Used;
+        let file = &mut host.files[f];
+        file.home = u8::try_from(block).expect("few blocks");
+        file.ready = Inode { op: file.op, live: true, block: file.home };
+        file.source = Source::Direct;
+        host.pushed.push((file.home, value(f, file.op)));
+    }
+
+    fn wants_cut(&self) -> bool {
+        let host = &self.host;
+        host.heads != host.cut_heads
+            || host.names_pending
+            || !host.pushed.is_empty()
+            || host.records.iter().any(|p| p.record.pos == NONE)
+    }
+
+    fn journal_room(&self, config: &Config) -> bool {
+        self.host.seq - self.host.reclaimed < config.journal_slots
+    }
+
+    pub(crate) fn may_cut(&self, config: &Config) -> bool {
+        self.wants_cut() && self.journal_room(config) && self.host.kept.len() < config.pipeline
+    }
+
+    /// The atomic cut (rule R1).
+    pub(crate) fn cut(&mut self) {
+        let mount = self.ghost.mount;
+        let host = &mut self.host;
+        host.seq += 1;
+        let mut txn = Txn {
+            key: 0,
+            mount,
+            seq: host.seq,
+            cut: host.lsn,
+            upto: host.heads,
+            copies: [None; FILES],
+            image: [Inode::NEVER; FILES],
+            drops: 0,
+            direct: [None; DIRECT],
+        };
+        for f in 0..FILES {
+            txn.copies[f] = host.give_home(f);
+            txn.image[f] = host.files[f].ready;
+        }
+        for (at, run) in std::mem::take(&mut host.pushed).into_iter().enumerate() {
+            txn.direct[at] = Some(run);
+        }
+        for (bit, block) in host.blocks.iter_mut().enumerate() {
+            if *block == Block::Freed {
+                txn.drops |= 1 << bit;
+                *block = Block::Quarantined(txn.seq);
+            }
+        }
+        host.cut_heads = host.heads;
+        host.names_pending = false;
+        host.kept.push(txn);
+    }
+
+    pub(crate) fn next_message(&self, config: &Config) -> Option<ToService> {
+        let host = &self.host;
+        let to = &self.processes[usize::from(host.link?)];
+        if !host.greeted || to.inbox.len() >= config.queue {
+            return None;
+        }
+        let next = host.outgoing().get(usize::from(host.sent)).copied()?;
+        let early = config.has(Mutation::SubmitBeforeFlush);
+        match next {
+            ToService::Submit(txn) if !early && !host.flushed(&txn) => None,
+            _ => Some(next),
+        }
+    }
+
+    pub(crate) fn send(&mut self, message: ToService) {
+        let link = self.host.link.expect("linked");
+        self.processes[usize::from(link)].inbox.push(message);
+    }
+
+    pub(crate) fn may_ask(&self, config: &Config, emergency: bool) -> bool {
+        let host = &self.host;
+        let Some(link) = host.link else { return false };
+        let wanted = match emergency {
+            true => self.starved(config) && !config.has(Mutation::NoEmergency),
+            false => config.background || config.unmount && self.programs_done(config),
+        };
+        wanted
+            && host.phase == Phase::Running
+            && host.greeted
+            && !host.asked[usize::from(emergency)]
+            && host.reclaimed < host.journaled
+            && self.processes[usize::from(link)].inbox.len() < config.queue
+    }
+
+    pub(crate) fn receive(&mut self, config: &Config) {
+        let link = usize::from(self.host.link.expect("linked"));
+        match self.processes[link].outbox.remove(0) {
+            FromService::Welcome { journaled } => self.welcome(config, journaled),
+            FromService::Journaled { seq } => self.journaled(config, seq),
+            FromService::Reclaimed { seq, tails } => {
+                self.journaled(config, seq);
+                self.reclaimed(seq, tails);
+            }
+            FromService::Done { emergency } => self.host.asked[usize::from(emergency)] = false,
+            FromService::Bye => {
+                self.disconnect(config);
+                self.host.phase = Phase::CleanWrite;
+                self.lock = Some(0);
+            }
+        }
+    }
+
+    fn welcome(&mut self, config: &Config, journaled: u8) {
+        self.host.greeted = true;
+        if config.has(Mutation::ForgetDirect) {
+            self.host.pushed.clear();
+            self.host.kept.iter_mut().for_each(|t| t.direct = [None; DIRECT]);
+        }
+        if !config.has(Mutation::ResendJournaled) {
+            self.journaled(config, journaled);
+        }
+    }
+
+    /// Everything up to `seq` is durable in the journal. May be told twice.
+    fn journaled(&mut self, config: &Config, seq: u8) {
+        let host = &mut self.host;
+        let first = host.kept.iter().position(|t| t.seq > seq).unwrap_or(host.kept.len());
+        let rest = host.kept.split_off(first);
+        for txn in std::mem::replace(&mut host.kept, rest) {
+            let messages = 1 + txn.direct.iter().flatten().count();
+            host.sent = host.sent.saturating_sub(u8::try_from(messages).expect("few"));
+            for (f, inode) in txn.image.iter().enumerate() {
+                host.files[f].journaled = host.files[f].journaled.max(inode.op);
+                self.ghost.floor[f] = self.ghost.floor[f].max(inode.op);
+            }
+            if config.has(Mutation::ForgetIndexAtJournaled) {
+                for p in &mut host.records {
+                    p.indexed &= p.record.pos >= txn.upto[usize::from(p.lane)];
+                }
+            }
+        }
+        host.journaled = host.journaled.max(seq);
+        if config.has(Mutation::ReuseAtJournaled) {
+            host.release(seq);
+        }
+    }
+
+    /// Credits: monotone, clamped to what was handed out.
+    fn reclaimed(&mut self, seq: u8, tails: [u8; 2]) {
+        let host = &mut self.host;
+        host.reclaimed = host.reclaimed.max(seq.min(host.seq));
+        for (lane, tail) in tails.into_iter().enumerate() {
+            host.tails[lane] = host.tails[lane].max(tail.min(host.heads[lane]));
+        }
+        let tails = host.tails;
+        host.records.retain(|p| p.record.pos >= tails[usize::from(p.lane)]);
+        host.release(host.reclaimed);
+    }
+
+    pub(crate) fn disconnect(&mut self, config: &Config) {
+        if let Some(link) = self.host.link {
+            let process = &mut self.processes[usize::from(link)];
+            process.connected = false;
+            process.outbox.clear();
+        }
+        self.host.unlink(config);
+    }
+
+    pub(crate) fn may_connect(&self, process: usize) -> bool {
+        self.host.phase == Phase::Running
+            && self.host.link.is_none()
+            && self.processes[process].is_ready()
+    }
+
+    pub(crate) fn connect(&mut self, process: usize) {
+        let hello = ToService::Hello { key: self.host.key };
+        self.processes[process].connected = true;
+        self.processes[process].inbox.push(hello);
+        self.host.link = Some(u8::try_from(process).expect("few processes"));
+    }
+
+    pub(crate) fn may_give_back(&self) -> bool {
+        self.host.link == Some(0)
+            && self.host.phase == Phase::Running
+            && self.processes[LOCAL].is_idle()
+            && self.processes.iter().skip(1).any(|p| p.is_ready())
+    }
+
+    pub(crate) fn give_back(&mut self, config: &Config) {
+        self.disconnect(config);
+        self.processes[LOCAL] = Default::default();
+        self.lock = None;
+    }
+
+    /// Everything is journaled and checkpointed, and the device knows.
+    pub(crate) fn may_leave(&self, config: &Config) -> bool {
+        let host = &self.host;
+        let ready = config.unmount
+            && self.programs_done(config)
+            && host.phase == Phase::Running
+            && host.greeted;
+        let settled = !self.wants_cut()
+            && host.kept.is_empty()
+            && host.reclaimed == host.seq
+            && host.asked == [false; 2]
+            && self.unsettled(config).next().is_none();
+        ready && (settled || config.has(Mutation::CleanTooEarly) && host.kept.is_empty())
+    }
+
+    /// The host may write *clean* itself once nobody runs the Service.
+    pub(crate) fn may_finish_leaving(&self) -> bool {
+        match self.host.phase {
+            Phase::Leaving => self.host.link.is_none() && self.lock.is_none(),
+            Phase::CleanWrite | Phase::CleanFlush => true,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn finish_leaving(&mut self) {
+        match self.host.phase {
+            Phase::Leaving => {
+                self.lock = Some(0);
+                self.host.phase = Phase::CleanWrite;
+            }
+            Phase::CleanWrite => {
+                let record = *self.storage.host.visible();
+                self.storage
+                    .host
+                    .write(crate::state::HostRecord { state: HostState::Clean, ..record });
+                self.host.phase = Phase::CleanFlush;
+            }
+            _ => {
+                self.storage.host.flush();
+                self.lock = None;
+                self.host.phase = Phase::Unmounted;
+            }
+        }
+    }
+}
+
+impl Host {
+    /// The running transaction's copy for a file whose newest state lies in a record; gives the file
+    /// a block if it has none.
+    fn give_home(&mut self, f: usize) -> Option<Copy> {
+        let source = self.files[f].source;
+        self.files[f].source = Source::Metadata;
+        let Source::Record { lane, lsn } = source else { return None };
+        if self.files[f].home == NONE {
+            let block = self.free_block()?;
+            self.blocks[block] = Block::Used;
+            self.files[f].home = u8::try_from(block).expect("few blocks");
+        }
+        let file = &mut self.files[f];
+        file.ready.block = file.home;
+        let at = self.records.iter().find(|p| p.record.lsn == lsn);
+        let pos = at.map_or(NONE, |p| p.record.pos);
+        Some(Copy { lane, pos, lsn, value: value(f, file.ready.op), dst: file.home })
+    }
+
+    /// Ends the quarantine of what transactions up to `seq` freed.
+    fn release(&mut self, seq: u8) {
+        for block in &mut self.blocks {
+            if matches!(block, Block::Quarantined(by) if *by <= seq) {
+                *block = Block::Free;
+            }
+        }
+    }
+}

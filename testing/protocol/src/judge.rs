@@ -1,0 +1,287 @@
+//! The properties. Those of states read the state alone; those of steps (what a replay read, what a
+//! recovery brought back) are noted by the step in [`Ghost::broken`].
+
+use crate::model::Protocol;
+use crate::state::{
+    FILES, Ghost, HostState, Image, LANES, NONE, Phase, Published, State, Txn, value,
+};
+use crate::storage::{Storage, View, above_cut};
+use stateright::Property;
+
+/// Properties of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// Replayed without a durable commit and valid sources.
+    NotEligible,
+    /// Recovery brought back something else than the newest cut with what is staged above it.
+    NotOneCut,
+    /// Recovery lost what somebody was told is durable.
+    Lost,
+    /// Recovery took a record of a dead epoch.
+    OldRecord,
+    /// Older data was replayed over newer.
+    Stale,
+    /// A block was written that replay or recovery may still need.
+    Early,
+    /// Ordered and coalesced replay differ.
+    Modes,
+    /// The Service had to refuse what the host that it serves sent.
+    Refused,
+}
+
+impl Ghost {
+    /// Notes a broken property.
+    pub(crate) fn note(&mut self, broken: Broken) {
+        self.broken |= 1 << broken as u16;
+    }
+
+    fn holds(&self, broken: Broken) -> bool {
+        self.broken & 1 << broken as u16 == 0
+    }
+}
+
+/// A file's state after a crash: newest operation, whether it has a name.
+type Outcome = [(u8, bool); FILES];
+
+impl Storage {
+    /// What recovery owes if `view` is all that there is; nothing if data that metadata promises is
+    /// not there.
+    fn outcome(&self, view: View) -> Option<Outcome> {
+        let host = view.of(&self.host);
+        let record = view.of(&self.service);
+        let committed = self.committed(view, host.key);
+        let (mut image, mut cut, mut tails) = (record.image, record.cut, record.tails);
+        let mut blocks: Vec<u8> = self.blocks.iter().map(|b| *view.of(b)).collect();
+        let start = view.of(&self.meta);
+        if committed.is_empty() && start.map(|i| i.op) != image.map(|i| i.op) {
+            return None;
+        }
+        for txn in committed {
+            for copy in txn.copies.iter().flatten() {
+                let slot = view.of(self.lane(usize::from(copy.lane), copy.pos));
+                slot.filter(|r| r.key == host.lane_key && r.pos == copy.pos && r.lsn == copy.lsn)?;
+                blocks[usize::from(copy.dst)] = copy.value;
+            }
+            (image, cut, tails) = (txn.image, txn.cut, txn.upto);
+        }
+        for (f, inode) in image.iter().enumerate() {
+            if inode.live && blocks.get(usize::from(inode.block)) != Some(&value(f, inode.op)) {
+                return None;
+            }
+        }
+        let mut outcome = image.map(|i| (i.op, i.live));
+        let (found, _) = self.staged(view, host, tails);
+        for record in above_cut(&found, cut) {
+            outcome[usize::from(record.file)] = (record.op, record.live);
+        }
+        Some(outcome)
+    }
+
+    /// Do metadata and data say this?
+    fn holds(&self, image: &Image, owed: &Outcome) -> bool {
+        image.iter().zip(owed).enumerate().all(|(f, (inode, owed))| {
+            let block = || self.blocks.get(usize::from(inode.block)).map(|b| *b.visible());
+            (inode.op, inode.live) == *owed && (!inode.live || block() == Some(value(f, inode.op)))
+        })
+    }
+}
+
+impl State {
+    /// At the start of a recovery: what it owes, in the judge's own reckoning.
+    pub(crate) fn note_owed(&mut self) {
+        self.ghost.owed = self.storage.outcome(View::Visible);
+        if self.ghost.owed.is_none() {
+            self.ghost.note(Broken::NotOneCut);
+        }
+    }
+
+    /// At its end: is it that?
+    pub(crate) fn judge_recovery(&mut self) {
+        let image = *self.storage.meta.visible();
+        let owed = self.ghost.owed.take();
+        if owed.is_some_and(|owed| !self.storage.holds(&image, &owed)) {
+            self.ghost.note(Broken::NotOneCut);
+        }
+        let floor = self.ghost.floor;
+        if image.iter().zip(floor).any(|(inode, floor)| inode.op < floor) {
+            self.ghost.note(Broken::Lost);
+        }
+    }
+
+    fn running(&self) -> bool {
+        matches!(self.host.phase, Phase::Running | Phase::Leaving)
+    }
+
+    /// Everything that somebody was told is durable can be brought back from what is.
+    fn durable_is_enough(&self) -> bool {
+        let outcome = self.storage.outcome(View::Durable);
+        outcome.is_some_and(|o| o.iter().zip(self.ghost.floor).all(|((op, _), floor)| *op >= floor))
+    }
+
+    fn transactions(&self) -> impl Iterator<Item = &Txn> {
+        let key = self.storage.host.durable.key;
+        let tail = self.storage.service.durable.seq;
+        let journal = self.storage.journal.iter().flat_map(|c| c.possible().flatten());
+        journal.filter(move |t| t.key == key && t.seq > tail)
+    }
+
+    fn published_are_fixed(&self) -> bool {
+        self.host.kept.iter().flat_map(|t| t.copies.iter().flatten()).all(|c| c.pos != NONE)
+    }
+
+    /// Rule R4: whatever journal record may survive, what it names is durable.
+    fn journaled_is_complete(&self) -> bool {
+        let key = self.storage.host.durable.lane_key;
+        self.transactions().flat_map(|t| t.copies.iter().flatten()).all(|copy| {
+            let slot = &self.storage.lane(usize::from(copy.lane), copy.pos).durable;
+            slot.is_some_and(|r| r.key == key && r.pos == copy.pos && r.lsn == copy.lsn)
+        })
+    }
+
+    /// Rule R3: nothing acknowledged has a hole below it.
+    fn no_hole(&self) -> bool {
+        let acked = self.ghost.acked;
+        let durable = |p: &Published| {
+            let slot = &self.storage.lane(usize::from(p.lane), p.record.pos).durable;
+            p.record.lsn > acked || *slot == Some(p.record)
+        };
+        !self.running() || self.host.records.iter().all(durable)
+    }
+
+    fn credits_are_durable(&self) -> bool {
+        let record = &self.storage.service.durable;
+        let host = &self.host;
+        !self.running()
+            || host.reclaimed <= record.seq
+                && (0..LANES).all(|lane| host.tails[lane] <= record.tails[lane])
+    }
+
+    /// Rule R9: whoever has a Service open holds the lock, and serves the present epoch.
+    fn one_writer(&self) -> bool {
+        let current = self.storage.host.visible().key;
+        self.processes.iter().enumerate().all(|(p, process)| {
+            process.service.as_ref().is_none_or(|s| {
+                self.lock.map(usize::from) == Some(p) && (p == 0 || s.key == current)
+            })
+        })
+    }
+
+    /// Rule R11: no tail that may survive is ahead of what of the area may survive.
+    fn tail_is_in_the_area(&self) -> bool {
+        let storage = &self.storage;
+        storage.service.possible().all(|record| {
+            (0..FILES).all(|f| {
+                let inode = record.image[f];
+                let data = |v: &u8| *v >= value(f, inode.op) && *v % 2 == value(f, 0);
+                let held = || storage.blocks[usize::from(inode.block)].possible().all(data);
+                storage.meta.possible().all(|image| image[f].op >= inode.op)
+                    && (!inode.live || held())
+            })
+        })
+    }
+
+    /// A read outside the cache finds the newest state.
+    fn reads_are_newest(&self) -> bool {
+        if !self.running() {
+            return true;
+        }
+        self.host.files.iter().enumerate().all(|(f, file)| {
+            let clean = file.live && file.ready.op == file.op && file.journaled >= file.op;
+            if !clean {
+                return true;
+            }
+            let of_file = |p: &&Published| {
+                usize::from(p.record.file) == f && p.record.op == file.op && p.indexed && p.written
+            };
+            match self.host.records.iter().find(of_file) {
+                Some(p) => {
+                    let lane = usize::from(p.lane);
+                    *self.storage.lane(lane, p.record.pos).visible() == Some(p.record)
+                }
+                None => {
+                    let block = self.storage.blocks.get(usize::from(file.home));
+                    block.map(|b| *b.visible()) == Some(value(f, file.op))
+                }
+            }
+        })
+    }
+
+    /// A volume that says clean is whole without its log.
+    fn clean_is_whole(&self) -> bool {
+        let storage = &self.storage;
+        if storage.host.possible().all(|r| r.state != HostState::Clean) {
+            return true;
+        }
+        let image = storage.meta.durable;
+        (0..FILES).all(|f| {
+            let inode = image[f];
+            let data = || storage.blocks[usize::from(inode.block)].durable == value(f, inode.op);
+            inode.op >= self.ghost.floor[f] && (!inode.live || data())
+        }) && storage.outcome(View::Durable) == Some(image.map(|i| (i.op, i.live)))
+    }
+}
+
+/// Names of the properties, as reports and tests use them.
+pub mod names {
+    /// Invariant 1 of the protocol.
+    pub const COMPLETION: &str = "completion means a durable, self-contained record";
+    /// Invariant 2.
+    pub const PUBLISH: &str = "published only after its place is fixed";
+    /// Invariant 3.
+    pub const ELIGIBLE: &str = "replayed only with commit and sources valid";
+    /// Invariant 4.
+    pub const RECLAIM: &str = "credits only for what neither replay nor recovery needs";
+    /// Rule R1.
+    pub const R01: &str = "R1 recovery is the newest cut and what is staged above it";
+    /// Rule R3.
+    pub const R03: &str = "R3 no acknowledgement over a hole";
+    /// Rule R4.
+    pub const R04: &str = "R4 journaled means complete";
+    /// Rule R8.
+    pub const R08: &str = "R8 old records stay dead";
+    /// Rule R9.
+    pub const R09: &str = "R9 one writer";
+    /// Rule R11.
+    pub const R11: &str = "R11 no tail ahead of the area";
+    /// Rule R11, reads.
+    pub const READS: &str = "R11 reads find the newest state";
+    /// Rule R22.
+    pub const R22: &str = "R22 modes differ in work, not in meaning";
+    /// Rule R22 and R15, from the volume's side.
+    pub const CLEAN: &str = "a clean volume is whole without its log";
+    /// Nothing acknowledged is lost.
+    pub const LOST: &str = "no acknowledged data lost";
+    /// Nothing stale.
+    pub const STALE: &str = "no stale block replayed over a newer one";
+    /// Nothing reused early.
+    pub const EARLY: &str = "no space reused early";
+    /// No protocol error between two correct sides.
+    pub const REFUSED: &str = "neither side has to refuse the other";
+    /// Waiting ends.
+    pub const PROGRESS: &str = "without further faults every wait ends";
+}
+
+/// All properties.
+pub fn properties() -> Vec<Property<Protocol>> {
+    use names::*;
+    vec![
+        Property::always(COMPLETION, |_, s: &State| s.durable_is_enough()),
+        Property::always(PUBLISH, |_, s: &State| s.published_are_fixed()),
+        Property::always(ELIGIBLE, |_, s: &State| s.ghost.holds(Broken::NotEligible)),
+        Property::always(RECLAIM, |_, s: &State| s.credits_are_durable()),
+        Property::always(R01, |_, s: &State| s.ghost.holds(Broken::NotOneCut)),
+        Property::always(R03, |_, s: &State| s.no_hole()),
+        Property::always(R04, |_, s: &State| s.journaled_is_complete()),
+        Property::always(R08, |_, s: &State| s.ghost.holds(Broken::OldRecord)),
+        Property::always(R09, |_, s: &State| s.one_writer()),
+        Property::always(R11, |_, s: &State| s.tail_is_in_the_area()),
+        Property::always(READS, |_, s: &State| s.reads_are_newest()),
+        Property::always(R22, |_, s: &State| s.ghost.holds(Broken::Modes)),
+        Property::always(CLEAN, |_, s: &State| s.clean_is_whole()),
+        Property::always(LOST, |_, s: &State| s.ghost.holds(Broken::Lost)),
+        Property::always(STALE, |_, s: &State| s.ghost.holds(Broken::Stale)),
+        Property::always(EARLY, |_, s: &State| s.ghost.holds(Broken::Early)),
+        Property::always(REFUSED, |_, s: &State| s.ghost.holds(Broken::Refused)),
+        Property::always(PROGRESS, |m: &Protocol, s: &State| m.is_done(s) || m.can_move(s)),
+    ]
+}

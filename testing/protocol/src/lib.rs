@@ -1,0 +1,22 @@
+//! The protocol between host Runtime and device Service as a model that a checker explores
+//! completely: two files that pass blocks to each other, staging lanes, a journal, the file-system
+//! area, header records, links, locks and epochs, with crashes and losses between any two steps.
+//!
+//! `docs/design/protocol-model.md` says what is modelled, what is left out, and why that is sound.
+//! [`Config`] is what is explored, [`Mutation`] a fault planted in the protocol itself to see that a
+//! property notices, [`judge`] has the properties.
+
+pub mod action;
+pub mod config;
+pub mod graph;
+mod host;
+pub mod judge;
+pub mod model;
+mod recovery;
+mod service;
+pub mod state;
+pub mod storage;
+
+pub use action::Action;
+pub use config::{Config, Faults, Mutation, Replay, Step};
+pub use model::Protocol;

@@ -1,0 +1,253 @@
+//! Storage that keeps what was flushed, and of the rest what a power cut leaves.
+//!
+//! Each region is flushed by itself, although one device may hold several: a flush that covers less
+//! leaves every crash state possible that a real one does, and more.
+
+use crate::state::{
+    BLOCKS, HostRecord, Image, Inode, LANES, NONE, Record, ServiceRecord, Txn, Value,
+};
+
+/// A place that is written whole: what is durable, and later writes, each of which a power cut may
+/// let win.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cell<T> {
+    /// Survives.
+    pub durable: T,
+    /// Not flushed; the last one is what reads see.
+    pub pending: Vec<T>,
+}
+
+impl<T: Clone + PartialEq> Cell<T> {
+    /// A durable value.
+    pub fn new(durable: T) -> Self {
+        Self { durable, pending: Vec::new() }
+    }
+
+    /// What reads see.
+    pub fn visible(&self) -> &T {
+        self.pending.last().unwrap_or(&self.durable)
+    }
+
+    /// Writes, without a flush.
+    pub fn write(&mut self, value: T) {
+        if self.pending.is_empty() && self.durable == value {
+            return;
+        }
+        self.pending.retain(|p| *p != value);
+        self.pending.push(value);
+    }
+
+    /// Makes the last write durable.
+    pub fn flush(&mut self) {
+        if let Some(last) = self.pending.pop() {
+            self.durable = last;
+            self.pending.clear();
+        }
+    }
+
+    /// What a power cut now may leave.
+    pub fn possible(&self) -> impl Iterator<Item = &T> {
+        std::iter::once(&self.durable).chain(&self.pending)
+    }
+
+    /// The power cut, with `choice` of what is possible taking place; answers the number of choices.
+    fn cut(&mut self, choice: usize) -> usize {
+        let choices = 1 + self.pending.len();
+        let kept = choice % choices;
+        if kept > 0 {
+            self.durable = self.pending.swap_remove(kept - 1);
+        }
+        self.pending.clear();
+        choices
+    }
+}
+
+/// All regions of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Storage {
+    /// Lanes: rings of records.
+    pub lanes: Vec<Vec<Cell<Option<Record>>>>,
+    /// Journal: a ring of transactions.
+    pub journal: Vec<Cell<Option<Txn>>>,
+    /// Area: data blocks.
+    pub blocks: Vec<Cell<Value>>,
+    /// Area: the metadata block.
+    pub meta: Cell<Image>,
+    /// The Service's header record.
+    pub service: Cell<ServiceRecord>,
+    /// The host's header record.
+    pub host: Cell<HostRecord>,
+}
+
+/// Which of a cell's values is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// What reads see.
+    Visible,
+    /// What survives if nothing more does.
+    Durable,
+}
+
+impl View {
+    /// The value of `cell` in this view.
+    pub fn of<T: Clone + PartialEq>(self, cell: &Cell<T>) -> &T {
+        match self {
+            Self::Visible => cell.visible(),
+            Self::Durable => &cell.durable,
+        }
+    }
+}
+
+impl Storage {
+    /// An empty volume, mounted under `key`.
+    pub fn new(lanes: usize, lane_slots: u8, journal_slots: u8, blocks: usize, key: u8) -> Self {
+        let image = [Inode::NEVER; 2];
+        let record = ServiceRecord { seq: 0, cut: 0, tails: [0; LANES], image };
+        let host = HostRecord {
+            state: crate::state::HostState::Mounted,
+            key,
+            lane_key: key,
+            ends: [NONE; LANES],
+        };
+        Self {
+            lanes: vec![vec![Cell::new(None); usize::from(lane_slots)]; lanes],
+            journal: vec![Cell::new(None); usize::from(journal_slots)],
+            blocks: vec![Cell::new(0); blocks],
+            meta: Cell::new(image),
+            service: Cell::new(record),
+            host: Cell::new(host),
+        }
+    }
+
+    /// The slot of a lane position.
+    pub fn lane(&self, lane: usize, pos: u8) -> &Cell<Option<Record>> {
+        let ring = &self.lanes[lane];
+        &ring[usize::from(pos) % ring.len()]
+    }
+
+    /// The same, to write.
+    pub fn lane_mut(&mut self, lane: usize, pos: u8) -> &mut Cell<Option<Record>> {
+        let ring = &mut self.lanes[lane];
+        let slots = ring.len();
+        &mut ring[usize::from(pos) % slots]
+    }
+
+    /// The slot of a transaction.
+    pub fn journal(&self, seq: u8) -> &Cell<Option<Txn>> {
+        &self.journal[usize::from(seq) % self.journal.len()]
+    }
+
+    /// The same, to write.
+    pub fn journal_mut(&mut self, seq: u8) -> &mut Cell<Option<Txn>> {
+        let slots = self.journal.len();
+        &mut self.journal[usize::from(seq) % slots]
+    }
+
+    /// Flushes the area.
+    pub fn flush_area(&mut self) {
+        self.blocks.iter_mut().for_each(Cell::flush);
+        self.meta.flush();
+    }
+
+    /// Flushes the lanes.
+    pub fn flush_lanes(&mut self) {
+        self.lanes.iter_mut().flatten().for_each(Cell::flush);
+    }
+
+    /// Flushes the journal.
+    pub fn flush_journal(&mut self) {
+        self.journal.iter_mut().for_each(Cell::flush);
+    }
+
+    /// Committed transactions from the tail of the service record on, under `key`.
+    pub fn committed(&self, view: View, key: u8) -> Vec<Txn> {
+        let mut found = Vec::new();
+        let mut seq = view.of(&self.service).seq + 1;
+        while let Some(txn) = view.of(self.journal(seq)).filter(|t| t.seq == seq && t.key == key) {
+            found.push(txn);
+            seq += 1;
+        }
+        found
+    }
+
+    /// Valid records of the lanes from `tails` on, in the order of their numbers, and where each lane
+    /// ends.
+    pub fn staged(
+        &self,
+        view: View,
+        host: &HostRecord,
+        tails: [u8; LANES],
+    ) -> (Vec<Record>, [u8; LANES]) {
+        let mut found = Vec::new();
+        let mut ends = tails;
+        for (lane, end) in ends.iter_mut().enumerate().take(self.lanes.len()) {
+            let slots = u8::try_from(self.lanes[lane].len()).expect("a few slots");
+            while *end < host.ends[lane] && *end - tails[lane] < slots {
+                let slot = view.of(self.lane(lane, *end));
+                let Some(record) = slot.filter(|r| r.pos == *end && r.key == host.lane_key) else {
+                    break;
+                };
+                found.push(record);
+                *end += 1;
+            }
+        }
+        found.sort_by_key(|r| r.lsn);
+        (found, ends)
+    }
+
+    /// The number of states that a power cut now may leave.
+    pub fn cuts(&self) -> usize {
+        let mut copy = self.clone();
+        copy.power_cut(0)
+    }
+
+    /// Loses power; `choice` says which of the unflushed writes are kept. Answers the number of
+    /// choices.
+    pub fn power_cut(&mut self, choice: usize) -> usize {
+        let mut choices = 1;
+        let mut rest = choice;
+        let mut take = |n: usize| {
+            choices *= n;
+            rest /= n;
+            rest
+        };
+        let mut now = choice;
+        for cell in self.lanes.iter_mut().flatten() {
+            now = take(cell.cut(now));
+        }
+        for cell in &mut self.journal {
+            now = take(cell.cut(now));
+        }
+        for cell in &mut self.blocks {
+            now = take(cell.cut(now));
+        }
+        now = take(self.meta.cut(now));
+        now = take(self.service.cut(now));
+        take(self.host.cut(now));
+        choices
+    }
+}
+
+/// Records that recovery applies: above the cut, up to the first gap in the order of all lanes (rule
+/// R24).
+pub fn above_cut(found: &[Record], cut: u8) -> Vec<Record> {
+    let mut last = cut;
+    let mut above = Vec::new();
+    for record in found {
+        if record.lsn <= cut {
+            continue;
+        }
+        if record.prev > last {
+            break;
+        }
+        last = record.lsn;
+        above.push(*record);
+    }
+    above
+}
+
+/// Area blocks in the metadata, one bit each.
+pub fn mapped(image: &Image) -> u8 {
+    let blocks = image.iter().filter(|i| i.live && usize::from(i.block) < BLOCKS);
+    blocks.fold(0, |bits, i| bits | 1 << i.block)
+}
