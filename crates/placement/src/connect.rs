@@ -80,8 +80,8 @@ pub(crate) struct Away {
     stop: Arc<(Mutex<bool>, Condvar)>,
 }
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_secs(1);
+/// Between two looks: the first pause, and the longest.
+const LOOK: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
 impl Away {
     /// Starts to look.
@@ -90,11 +90,16 @@ impl Away {
         let (back, stop) = (watch.back.clone(), watch.stop.clone());
         let look = move || {
             let mut stopped = stop.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pause = LOOK[0];
             while !*stopped {
-                stopped = match stop.1.wait_timeout(stopped, LOOK) {
+                stopped = match stop.1.wait_timeout(stopped, pause) {
                     Ok((guard, _)) => guard,
                     Err(poisoned) => poisoned.into_inner().0,
                 };
+                pause = (pause * 2).min(LOOK[1]);
+                if *stopped {
+                    return;
+                }
                 drop(stopped);
                 if let Ok(end) = connector.connect() {
                     end.sender.close();

@@ -2,6 +2,7 @@
 //! with the roles' locks and with death.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,13 @@ impl SharedDevice {
     pub fn open(&self) -> Arc<Seat> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         *next += 1;
-        Arc::new(Seat { shared: self.clone(), number: *next, dead: RwLock::new(false) })
+        Arc::new(Seat {
+            shared: self.clone(),
+            number: *next,
+            dead: RwLock::new(false),
+            doomed: AtomicBool::new(false),
+            left: AtomicU64::new(u64::MAX),
+        })
     }
 }
 
@@ -44,6 +51,10 @@ pub struct Seat {
     number: u64,
     /// I/O shares it; death waits for I/O in flight.
     dead: RwLock<bool>,
+    /// Its accesses are used up.
+    doomed: AtomicBool,
+    /// Accesses before it dies by itself.
+    left: AtomicU64,
 }
 
 impl Seat {
@@ -52,6 +63,16 @@ impl Seat {
     pub fn kill(&self) {
         *self.dead.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.give_up(&Role::ALL);
+    }
+
+    /// It dies before the access after the next `accesses`.
+    pub fn kill_after(&self, accesses: u64) {
+        self.left.store(accesses, Ordering::SeqCst);
+    }
+
+    /// Has it died?
+    pub fn is_dead(&self) -> bool {
+        *self.dead.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn give_up(&self, roles: &[Role]) {
@@ -63,6 +84,11 @@ impl Seat {
     }
 
     fn alive<T>(&self, io: impl FnOnce(&dyn Device) -> Result<T>) -> Result<T> {
+        let spend = |left: u64| (left != u64::MAX).then(|| left.saturating_sub(1));
+        let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, spend);
+        if left == Ok(0) && !self.doomed.swap(true, Ordering::SeqCst) {
+            self.kill();
+        }
         let dead = self.dead.read().unwrap_or_else(PoisonError::into_inner);
         if *dead {
             return Err(io_error("access", 0, 0, libc::EIO));

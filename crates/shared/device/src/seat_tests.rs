@@ -20,6 +20,9 @@ fn a_role_has_one_holder_until_it_gives_it_back_or_dies() {
     let mut byte = [0];
     a.read(0, &mut byte).unwrap();
     assert_eq!(byte, [1]);
-    drop(a);
+    a.kill_after(1);
+    a.write(0, &[3], false).unwrap();
+    assert!(!a.is_dead() && a.write(0, &[4], false).is_err() && a.is_dead());
+    shared.open().claim(Role::Service, now).unwrap();
     shared.open().claim(Role::Host, now).unwrap();
 }
