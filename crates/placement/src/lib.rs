@@ -1,7 +1,8 @@
-//! Placement: puts Frontend-facing endpoint, Runtime and Service together in one process (the
-//! `local` profile), and does what needs both: mkfs, mount, unmount, recovery.
+//! Placement: puts Frontend-facing endpoint, Runtime and Service together, in one process (the
+//! `local` profile) or in two, and does what needs both: mkfs, mount, unmount, recovery.
 
 mod adopt;
+mod connect;
 mod discard;
 mod find;
 mod layout;
@@ -10,17 +11,24 @@ mod marker;
 mod mend;
 mod mkfs;
 mod open;
+mod outbox;
 mod place;
+mod remote;
 mod ro;
+mod server;
+mod tally;
 
 pub use adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
+pub use connect::{Connector, Dial};
 pub use discard::Discarded;
 pub use mkfs::{mkfs, mkfs_apart_on, mkfs_on, mkfs_with_log};
+pub use server::{OpenMedia, Server, ServerOptions};
+pub use siftfs_transport::{Address, Listener, TransportOptions};
 pub use siftfs_volume::Media;
 
 use open::{Pair, Volume, close_pair};
 use siftfs_base::{Clock, Error, Result, SystemClock};
-use siftfs_device::{FileOptions, open_exclusive};
+use siftfs_device::{FileOptions, Role, open_exclusive, open_for_service};
 use siftfs_log::show_uuid;
 use siftfs_proto::FileService;
 use siftfs_runtime::{Push, Runtime};
@@ -68,6 +76,24 @@ pub struct OpenOptions {
     pub uring: bool,
     /// Where the log is, if not with the volume; `None`: looked for, if the volume names one.
     pub log: Option<PathBuf>,
+    /// The process that does the background work; `None`: this one.
+    pub service: Option<ServicePlace>,
+}
+
+/// A Service in a process of its own.
+#[derive(Clone)]
+pub struct ServicePlace {
+    /// Reaches it.
+    pub connector: Arc<dyn Connector>,
+    /// When nobody has been there for this long, this process does the work until somebody is there
+    /// again; `None`: it waits.
+    pub fallback: Option<Duration>,
+}
+
+impl std::fmt::Debug for ServicePlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (fallback after {:?})", self.connector.address(), self.fallback)
+    }
 }
 
 impl Default for OpenOptions {
@@ -82,6 +108,7 @@ impl Default for OpenOptions {
             direct: true,
             uring: true,
             log: None,
+            service: None,
         }
     }
 }
@@ -130,6 +157,10 @@ pub struct RecoverReport {
     pub journal_read_bytes: u64,
 }
 
+/// How long a volume that is being closed waits for a device process that is away, before this
+/// process does the rest itself.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Progress of long work: what, done, total (in the same unit).
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, u64);
 
@@ -168,6 +199,23 @@ pub fn open_media_for(path: &Path, opts: &OpenOptions, rw: bool) -> Result<Opene
     let device = open_exclusive(&log, rw, options)?;
     tracing::debug!(log = %log.display(), "the log lies elsewhere");
     Ok(OpenedMedia { media: Media::split(Arc::new(area), Arc::new(device)), log: Some(log) })
+}
+
+/// Opens a volume's devices for a process that serves a host elsewhere, without any role.
+///
+/// # Errors
+/// As [`open_media`], other SiftFS processes excepted.
+pub fn open_media_for_service(path: &Path, opts: &OpenOptions) -> Result<Media> {
+    let options = FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
+    let area = open_for_service(path, options)?;
+    let link = find::link_of(&area)?;
+    let log = match (&opts.log, &link) {
+        (Some(log), _) => Some(log.clone()),
+        (None, Some(link)) => find::find_log(path, link)?,
+        (None, None) => None,
+    };
+    let Some(log) = log else { return Ok(Arc::new(area).into()) };
+    Ok(Media::split(Arc::new(area), Arc::new(open_for_service(&log, options)?)))
 }
 
 /// Recovers a volume without mounting it; afterwards it is plain ext4.
@@ -222,7 +270,8 @@ struct Background {
 }
 
 impl LocalVolume {
-    /// Opens a volume exclusively, recovering it first if it is dirty. With `read_only` a volume that
+    /// Opens a volume exclusively, recovering it first if it is dirty; then its Service's part is the
+    /// other process's, if the options name one. With `read_only` a volume that
     /// cannot be written is opened if it is clean, and refused if it is not.
     pub fn open(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<Self> {
         let clock = Arc::new(SystemClock::default());
@@ -245,7 +294,11 @@ impl LocalVolume {
         opts: &OpenOptions,
         threads: Threads,
     ) -> Result<Self> {
-        let volume = Volume::read(media.into(), true)?;
+        let media = media.into();
+        for role in Role::ALL {
+            media.claim(role, Duration::ZERO)?;
+        }
+        let volume = Volume::read(media, true)?;
         Self::open_with(volume, clock, opts, threads, &mut |_, _, _| {})
     }
 
@@ -260,7 +313,14 @@ impl LocalVolume {
         if !report.clean {
             tracing::info!(?report, "the volume was recovered");
         }
-        let pair = volume.open_clean(&clock, opts, threads)?;
+        let pair = match volume.open_clean(&clock, opts, threads) {
+            Ok(pair) => pair,
+            Err(error) if opts.service.is_some() => {
+                volume.take_back(&clock, opts)?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
         let background = match threads {
             Threads::Real => Some(Background::start(pair.runtime.clone(), opts)?),
             Threads::None => None,
@@ -309,12 +369,13 @@ impl LocalVolume {
     /// When something could not be made durable: the volume stays dirty, and the next mount or
     /// `siftfs recover` brings back everything that was.
     pub fn close(mut self) -> Result<()> {
+        // Before anything waits for a Service that may be away: the commit thread does.
+        self.pair.driver.close_within(CLOSE_PATIENCE);
         if let Some(background) = self.background.take() {
             background.stop(&self.pair.runtime);
         }
         if self.opts.read_only {
-            self.pair.driver.stop();
-            return Ok(());
+            return self.pair.driver.stop();
         }
         close_pair(self.pair, self.clock.now())?;
         // The header says clean; clearing the marker is what recovery would do now.
@@ -333,7 +394,7 @@ impl LocalVolume {
         if let Some(background) = self.background.take() {
             background.stop(&self.pair.runtime);
         }
-        self.pair.driver.stop();
+        self.pair.driver.abandon();
     }
 }
 

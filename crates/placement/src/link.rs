@@ -1,6 +1,7 @@
-//! The in-process transport of the block protocol: inline for a single thread that drives
-//! everything, or a thread of its own for the Service.
+//! Who runs the Service: a single thread that drives everything, a thread of its own, or another
+//! process behind a connection.
 
+use crate::remote::Remote;
 use siftfs_base::{Error, Result};
 use siftfs_runtime::{Runtime, ServiceLink};
 use siftfs_service::Service;
@@ -11,16 +12,34 @@ use std::thread::JoinHandle;
 
 /// Where the Service's answers go.
 #[derive(Default)]
-struct Sink {
+pub(crate) struct Sink {
     runtime: OnceLock<Weak<Runtime>>,
 }
 
 impl Sink {
-    fn deliver(&self, messages: Vec<FromService>) {
+    /// Answers that have to be true: they come from this process. One that is not latches.
+    pub fn deliver(&self, messages: Vec<FromService>) {
         let Some(runtime) = self.runtime.get().and_then(Weak::upgrade) else { return };
         for message in messages {
-            runtime.on_service(message);
+            if let Err(error) = runtime.on_service(message) {
+                runtime.fail(&error);
+            }
         }
+    }
+
+    /// One answer of another process.
+    ///
+    /// # Errors
+    /// Refused if it cannot be true; it changed nothing.
+    pub fn try_deliver(&self, message: FromService) -> Result<()> {
+        let runtime = self.runtime.get().and_then(Weak::upgrade);
+        runtime.map_or(Ok(()), |runtime| runtime.on_service(message))
+    }
+
+    /// Has the Runtime latched a failure, or gone?
+    pub fn has_failed(&self) -> bool {
+        let runtime = self.runtime.get().and_then(Weak::upgrade);
+        runtime.is_none_or(|runtime| runtime.check().is_err())
     }
 }
 
@@ -40,6 +59,7 @@ enum Kind {
         queue: Mutex<Option<SyncSender<ToService>>>,
         thread: Mutex<Option<JoinHandle<Service>>>,
     },
+    Remote(Arc<Remote>),
 }
 
 fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -66,19 +86,53 @@ impl Driver {
         Ok(Self { sink, kind })
     }
 
+    /// Another process runs the Service, which `remote`, made with `sink`, reaches.
+    pub fn remote(sink: Arc<Sink>, remote: Arc<Remote>) -> Self {
+        Self { sink, kind: Kind::Remote(remote) }
+    }
+
     /// Answers go to this Runtime from now on.
     pub fn attach(&self, runtime: &Arc<Runtime>) {
         assert!(self.sink.runtime.set(Arc::downgrade(runtime)).is_ok(), "attached once");
     }
 
-    /// Stops and gives the Service back; messages sent before are served first.
-    pub fn stop(&self) -> Option<Service> {
+    /// Greets the Service in another process; one in this process needs a Hello.
+    pub fn greet(&self, hello: ToService) -> Result<()> {
         match &self.kind {
-            Kind::Inline(_) => None,
+            Kind::Remote(remote) => remote.start(),
+            Kind::Inline(_) | Kind::Thread { .. } => self.send(hello),
+        }
+    }
+
+    /// Stops the Service; messages sent before are served first. The Service's role is the host's
+    /// when this returns.
+    ///
+    /// # Errors
+    /// Refused if another process keeps it.
+    pub fn stop(&self) -> Result<()> {
+        match &self.kind {
+            Kind::Inline(_) => {}
             Kind::Thread { queue, thread } => {
                 drop(lock(queue).take());
-                lock(thread).take().and_then(|t| t.join().ok())
+                let _ = lock(thread).take().map(JoinHandle::join);
             }
+            Kind::Remote(remote) => remote.stop()?,
+        }
+        Ok(())
+    }
+
+    /// As [`Driver::stop`], leaving everything as it is: another process keeps its role.
+    pub fn abandon(&self) {
+        match &self.kind {
+            Kind::Remote(remote) => remote.abandon(),
+            Kind::Inline(_) | Kind::Thread { .. } => drop(self.stop()),
+        }
+    }
+
+    /// The volume is about to be closed: nobody is waited for longer than this.
+    pub fn close_within(&self, patience: std::time::Duration) {
+        if let Kind::Remote(remote) = &self.kind {
+            remote.fall_back_within(patience);
         }
     }
 
@@ -86,7 +140,7 @@ impl Driver {
     pub fn with_inline<T>(&self, f: impl FnOnce(&mut Service) -> T) -> T {
         match &self.kind {
             Kind::Inline(service) => f(&mut lock(service)),
-            Kind::Thread { .. } => panic!("recovery runs its Service inline"),
+            Kind::Thread { .. } | Kind::Remote(_) => panic!("recovery runs its Service inline"),
         }
     }
 }
@@ -113,6 +167,25 @@ impl ServiceLink for Driver {
                     .and_then(|q| q.send(message).ok())
                     .ok_or_else(|| Error::Latched("the Service has stopped".into()))
             }
+            Kind::Remote(remote) => remote.send(message),
+        }
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        let mut link = match &self.kind {
+            Kind::Inline(_) | Kind::Thread { .. } => serde_json::json!({ "placement": "host" }),
+            Kind::Remote(remote) => remote.describe(),
+        };
+        link["host_cpu_us"] = crate::tally::process_cpu_us().into();
+        link
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Its thread holds on to it.
+        if let Kind::Remote(remote) = &self.kind {
+            remote.abandon();
         }
     }
 }

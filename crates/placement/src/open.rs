@@ -1,13 +1,13 @@
 //! Opening and closing a volume: header, marker, epochs, and recovery in the order of rule R18.
 
-use crate::link::Driver;
+use crate::link::{Driver, Sink};
 use crate::marker;
 use crate::mkfs::nonce;
-use crate::{OpenOptions, Progress, RecoverReport, Threads};
+use crate::remote::{Identity, Remote};
+use crate::{OpenOptions, Progress, RecoverReport, ServicePlace, Threads};
 use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
-use siftfs_device::{AreaReader, AreaWriter, Origin, Storage};
+use siftfs_device::{AreaReader, AreaWriter, Origin, Role, Storage};
 use siftfs_log::{AreaLink, HostRecord, HostState, LogKey, OPEN_END};
-use siftfs_runtime::ServiceLink;
 use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecordRef, RecoveryCut, Runtime};
 use siftfs_service::{Service, ServiceOptions, ServiceParts};
 use siftfs_volume::{
@@ -17,6 +17,9 @@ use siftfs_volume::{
 use siftfs_wire::{PROTOCOL_VERSION, ToService};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long the role is waited for of a Service that was not greeted after all.
+const TAKE_BACK: Duration = Duration::from_secs(10);
 
 /// A volume whose header has been read and found consistent.
 pub struct Volume {
@@ -123,8 +126,8 @@ impl Volume {
         let floor = Lsn(old.lsn_floor.0.max(replayed.ops_cut.0).max(replayed.staged_cut.0));
         let mut config = config_of(opts, key);
         config.read_only = false;
-        let pair =
-            self.pair(&storage, service, host, config, clock, heads, floor, Threads::None)?;
+        let behind = Behind::Here(service, Threads::None);
+        let pair = self.pair(&storage, behind, host, config, clock, heads, floor)?;
         let base = RecoveryCut {
             ops_cut: replayed.ops_cut,
             staged_cut: replayed.staged_cut,
@@ -206,6 +209,13 @@ impl Volume {
         Service::open(parts, options)
     }
 
+    /// No Service could be greeted: nothing was appended, and the volume becomes plain ext4 again.
+    pub(crate) fn take_back(&mut self, clock: &Arc<dyn Clock>, opts: &OpenOptions) -> Result<()> {
+        self.media.claim(Role::Service, TAKE_BACK)?;
+        self.view = self.media.read()?;
+        self.recover(clock, opts, &mut |_, _, _| {}).map(drop)
+    }
+
     pub(crate) fn lane_ids(&self) -> impl Iterator<Item = LaneId> + use<> {
         let count = u16::try_from(self.view.header.lanes.len()).expect("at most 16 lanes");
         (0..count).map(LaneId)
@@ -215,24 +225,34 @@ impl Volume {
     fn pair(
         &self,
         storage: &Storage,
-        service: Service,
+        behind: Behind<'_>,
         host: HostSlots,
         config: Config,
         clock: &Arc<dyn Clock>,
         lane_heads: Vec<u64>,
         lsn_floor: Lsn,
-        threads: Threads,
     ) -> Result<Pair> {
         let readers = Readers {
             area: storage.area_reader()?,
             journal: storage.journal_reader()?,
             lanes: self.lane_ids().map(|i| storage.staging_reader(i)).collect::<Result<_>>()?,
         };
-        let txn_seq = TxnSeq(service.durable().next_seq.0 - 1);
-        let key = config.key;
-        let driver = Arc::new(match threads {
-            Threads::None => Driver::inline(service),
-            Threads::Real => Driver::threaded(service)?,
+        let next_seq = match &behind {
+            Behind::Here(service, _) => service.durable().next_seq,
+            Behind::There(_) => self.view.service.next_seq,
+        };
+        let txn_seq = TxnSeq(next_seq.0 - 1);
+        let (epoch, volume) = (config.key.epoch, self.view.header.volume);
+        let driver = Arc::new(match behind {
+            Behind::Here(service, Threads::None) => Driver::inline(service),
+            Behind::Here(service, Threads::Real) => Driver::threaded(service)?,
+            Behind::There(there) => {
+                let sink = Arc::new(Sink::default());
+                let who = Identity { volume, epoch, txn_seq };
+                let (connector, media) = (there.connector.clone(), self.media.clone());
+                let remote = Remote::new(sink.clone(), who, connector, there.fallback, media);
+                Driver::remote(sink, Arc::new(remote))
+            }
         });
         let runtime = Arc::new(Runtime::open(Parts {
             config,
@@ -247,8 +267,7 @@ impl Volume {
             counters: storage.counters().clone(),
         })?);
         driver.attach(&runtime);
-        let volume = self.view.header.volume;
-        driver.send(ToService::Hello { version: PROTOCOL_VERSION, volume, epoch: key.epoch })?;
+        driver.greet(ToService::Hello { version: PROTOCOL_VERSION, volume, epoch })?;
         Ok(Pair { runtime, driver, host, area: storage.area_reader()? })
     }
 
@@ -286,20 +305,31 @@ impl Volume {
             )?;
             marker::set(&area, &superblock)?;
         }
-        let mut service = self.service(&storage, area, clock, Origin::Background)?;
-        service.begin_epoch(key, key);
+        let behind = match &opts.service {
+            Some(there) => {
+                // The host record is durable and names the epoch: from here on area and journal are
+                // the other process's.
+                drop(area);
+                self.media.unclaim(Role::Service)?;
+                Behind::There(there)
+            }
+            None => {
+                let mut service = self.service(&storage, area, clock, Origin::Background)?;
+                service.begin_epoch(key, key);
+                Behind::Here(service, threads)
+            }
+        };
         let heads = old.lane_heads.clone();
-        self.pair(
-            &storage,
-            service,
-            host,
-            config_of(opts, key),
-            clock,
-            heads,
-            old.lsn_floor,
-            threads,
-        )
+        self.pair(&storage, behind, host, config_of(opts, key), clock, heads, old.lsn_floor)
     }
+}
+
+/// Where the Service of a pair is.
+enum Behind<'a> {
+    /// In this process.
+    Here(Service, Threads),
+    /// In another.
+    There(&'a ServicePlace),
 }
 
 /// What a recovery finds, by header and marker.
@@ -357,7 +387,7 @@ fn config_of(opts: &OpenOptions, key: LogKey) -> Config {
 pub fn close_pair(mut pair: Pair, now: Timestamp) -> Result<()> {
     pair.runtime.settle()?;
     let (heads, lsn) = pair.runtime.log_position();
-    pair.driver.stop();
+    pair.driver.stop()?;
     let plain = marker::final_super(&pair.area, now)?;
     let old = pair.host.newest().clone();
     pair.host.write(

@@ -252,6 +252,8 @@ impl State {
             freed_inodes: std::mem::take(&mut self.freed_inodes),
             ops_cut: cut.ops_cut,
             journal_bytes: journal_bytes * 2,
+            lane_upto: txn.lane_upto.clone(),
+            submitted: false,
             journaled: false,
         };
         self.txns.insert(seq, info);

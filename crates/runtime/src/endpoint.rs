@@ -330,6 +330,7 @@ impl Runtime {
         let report = serde_json::json!({
             "runtime": st.stats,
             "service": service,
+            "link": self.link_status(),
             "storage": self.counters.snapshot(),
             "fsync_latency": self.latency.fsync.distribution(),
             "commit_latency": self.latency.commit.distribution(),

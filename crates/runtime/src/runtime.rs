@@ -25,6 +25,8 @@ pub trait ServiceLink: Send + Sync {
     /// Hands a message over; answers come through [`Runtime::on_service`], possibly before this
     /// returns. Never called with the state lock held.
     fn send(&self, message: ToService) -> Result<()>;
+    /// Where the Service is and how the connection to it fares, for the status report.
+    fn describe(&self) -> serde_json::Value;
 }
 
 /// What a Runtime is made of.
@@ -407,6 +409,9 @@ impl Runtime {
     fn submit(&self, txn: siftfs_wire::Transaction, origin: Origin) -> Result<()> {
         let seq = txn.seq;
         let waited = origin == Origin::Foreground;
+        if let Some(info) = self.lock().txns.get_mut(&seq) {
+            info.submitted = true;
+        }
         self.link.send(ToService::Submit { txn: Box::new(txn), waited })?;
         self.wait_until(|st| st.txns.get(&seq).is_none_or(|t| t.journaled).then_some(()))
     }
@@ -433,14 +438,18 @@ impl Runtime {
     }
 
     /// A message from the Service.
-    pub fn on_service(&self, message: FromService) {
+    ///
+    /// # Errors
+    /// Refused if it cannot be true; nothing was changed. Who delivers it ends the connection, or the
+    /// mount where there is none.
+    pub fn on_service(&self, message: FromService) -> Result<()> {
         let mut st = self.lock();
         match message {
-            FromService::Welcome { .. } => {}
+            FromService::Welcome { .. } | FromService::Bye => {}
             FromService::Journaled { seq, bytes, image_pos } => {
-                st.on_journaled(seq, bytes, image_pos);
+                st.on_journaled(seq, bytes, image_pos)?;
             }
-            FromService::Reclaimed { seq, lane_tails, .. } => st.on_reclaimed(seq, &lane_tails),
+            FromService::Reclaimed { seq, lane_tails, .. } => st.on_reclaimed(seq, &lane_tails)?,
             FromService::CheckpointDone { id, urgency, report } => {
                 if urgency == Urgency::Background {
                     st.background_checkpoint = false;
@@ -452,11 +461,17 @@ impl Runtime {
             FromService::Failed { error } => {
                 drop(st);
                 self.fail(&error);
-                return;
+                return Ok(());
+            }
+            FromService::Refused { reason } => {
+                drop(st);
+                self.fail(&Error::Refused(reason));
+                return Ok(());
             }
         }
         drop(st);
         self.progress.notify_all();
+        Ok(())
     }
 
     /// One round of background work that is due: aged state is journaled, and a checkpoint is asked
@@ -502,6 +517,11 @@ impl Runtime {
     /// Everything done before this call is durable and journaled when it returns.
     pub fn sync_all(&self) -> Result<()> {
         self.commit_all(&Push::All, None)
+    }
+
+    /// Where the Service is and how the connection to it fares.
+    pub(crate) fn link_status(&self) -> serde_json::Value {
+        self.link.describe()
     }
 
     /// Asks the Service for its statistics.

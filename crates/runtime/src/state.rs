@@ -58,6 +58,10 @@ pub struct TxnInfo {
     pub ops_cut: Lsn,
     /// Journal bytes it took; an upper bound until journaled.
     pub journal_bytes: u64,
+    /// Per lane, the position up to which its cut contains the records: credits to come.
+    pub lane_upto: Vec<u64>,
+    /// It was handed to the Service.
+    pub submitted: bool,
     /// Its commit is durable.
     pub journaled: bool,
 }

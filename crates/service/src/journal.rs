@@ -6,7 +6,7 @@ use siftfs_device::{AlignedBuf, WriteOp};
 use siftfs_log::{
     JournalLayout, JournalParams, encode_transaction, max_journal_record, place_record,
 };
-use siftfs_wire::{DirectRun, FromService, Transaction};
+use siftfs_wire::{DirectRun, Transaction};
 
 /// A buffer longer than this is given back after use.
 const KEEP_BUF: usize = 1 << 20;
@@ -39,14 +39,12 @@ impl Service {
         let end = pos + layout.len;
         let bytes = end - self.head;
         (self.head, self.head_crc) = (end, crc);
-        self.pending.push_back(Journaled { seq: txn.seq, pos, len: layout.len });
+        let image_pos = pos + u64::from(layout.descriptor_len);
+        let entry = Journaled { seq: txn.seq, pos, len: layout.len, bytes, image_pos };
+        self.out.push_back(entry.message());
+        self.pending.push_back(entry);
         self.newest = Newest::of_txn(txn);
         self.count(txn, bytes);
-        self.out.push_back(FromService::Journaled {
-            seq: txn.seq,
-            bytes,
-            image_pos: pos + u64::from(layout.descriptor_len),
-        });
         Ok(())
     }
 

@@ -14,6 +14,7 @@ mod checkpoint;
 mod journal;
 mod ordered;
 mod recovery;
+mod resume;
 mod service;
 mod sources;
 mod tags;

@@ -71,6 +71,16 @@ pub(crate) struct Journaled {
     pub seq: TxnSeq,
     pub pos: u64,
     pub len: u64,
+    /// Journal space it took, wrap gap included.
+    pub bytes: u64,
+    /// Position of its first image.
+    pub image_pos: u64,
+}
+
+impl Journaled {
+    pub fn message(&self) -> FromService {
+        FromService::Journaled { seq: self.seq, bytes: self.bytes, image_pos: self.image_pos }
+    }
 }
 
 /// Keys of the present epoch.
@@ -209,6 +219,11 @@ impl Service {
                 self.out.push_back(FromService::Statistics(Box::new(self.stats.clone())));
                 Ok(())
             }
+            ToService::Goodbye => {
+                self.out.push_back(FromService::Bye);
+                Ok(())
+            }
+            ToService::Objection { reason } => Err(Error::Refused(reason)),
         };
         self.latch(done);
     }
@@ -221,6 +236,15 @@ impl Service {
     /// All answers in the queue.
     pub fn drain(&mut self) -> Vec<FromService> {
         self.out.drain(..).collect()
+    }
+
+    /// Adds to the statistics that wait to be sent what only the Service's process knows.
+    pub fn annotate(&mut self, add: impl Fn(&mut ServiceStatistics)) {
+        for message in &mut self.out {
+            if let FromService::Statistics(statistics) = message {
+                add(statistics);
+            }
+        }
     }
 
     /// Is there checkpoint work for [`Service::step`]?
@@ -311,6 +335,7 @@ impl Service {
             journaled: self.newest.seq,
             checkpointed: TxnSeq(self.durable.next_seq.0 - 1),
         });
+        self.report_durable();
         Ok(())
     }
 

@@ -84,8 +84,8 @@ pub fn format(dev: &dyn Device) {
     format_headers(dev, &header(), &host, &service).unwrap();
 }
 
-/// A Service over `dev` and what else its storage hands out.
-pub fn open(dev: &Arc<dyn Device>) -> Result<(Service, Storage)> {
+/// What a Service over `dev` is made of, and what else its storage hands out.
+pub fn parts_of(dev: &Arc<dyn Device>) -> Result<(ServiceParts, ServiceOptions, Storage)> {
     let view = read_headers(&**dev)?;
     if view.needs_repair() {
         repair_headers(&**dev, &view)?;
@@ -102,6 +102,12 @@ pub fn open(dev: &Arc<dyn Device>) -> Result<(Service, Storage)> {
         emergency_transactions: 2,
         ..ServiceOptions::new(VOLUME, Arc::new(ManualClock::new(1)))
     };
+    Ok((parts, options, storage))
+}
+
+/// A Service over `dev` and what else its storage hands out.
+pub fn open(dev: &Arc<dyn Device>) -> Result<(Service, Storage)> {
+    let (parts, options, storage) = parts_of(dev)?;
     Ok((Service::open(parts, options)?, storage))
 }
 
@@ -166,6 +172,17 @@ impl Driver {
             messages: Vec::new(),
             failed: None,
         })
+    }
+
+    /// Another Service takes over; its answers to a Hello.
+    pub fn take_over(&mut self, dev: &Arc<dyn Device>) -> Result<Vec<FromService>> {
+        let (parts, options, _) = parts_of(dev)?;
+        self.service = Service::resume(parts, options, KEY, KEY)?;
+        self.failed = None;
+        let hello =
+            ToService::Hello { version: PROTOCOL_VERSION, volume: VOLUME, epoch: KEY.epoch };
+        self.service.handle(hello);
+        Ok(self.service.drain())
     }
 
     /// Sends the direct data of the transaction made last.

@@ -25,9 +25,17 @@ pub fn cut_everywhere(
     seed: u64,
     config: &Config,
 ) -> Result<CutReport, String> {
-    let recording = record(kind, source)?;
+    cut_recording(&record(kind, source)?, seed, config)
+}
+
+/// Cuts a recorded run at every device operation; the first complaint is the error.
+pub fn cut_recording(
+    recording: &Recording,
+    seed: u64,
+    config: &Config,
+) -> Result<CutReport, String> {
     let mut report = CutReport { runs: 1, ..CutReport::default() };
-    let mut oracle = Progress::new(&recording);
+    let mut oracle = Progress::new(recording);
     let mut failed = None;
     recording.history.each_cut(|cut, cache| {
         if failed.is_some() || config.cut.is_some_and(|only| only != cut) {

@@ -12,16 +12,18 @@ mod ext4;
 mod judge;
 mod layout;
 mod record;
+mod sides;
 mod volume;
 
 pub use bench::{Back, Bench, Io, counters, status};
 pub use campaign::{Failure, campaign, shortest};
 pub use config::Config;
-pub use cuts::{CutReport, cut_everywhere};
+pub use cuts::{CutReport, cut_everywhere, cut_recording};
 pub use ext4::{e2fsck, e2fsck_image};
 pub use judge::{ImageKind, Judge, recover_image, walk_image};
 pub use layout::Layout;
-pub use record::{Recording, Source, differential, generate, record};
+pub use record::{Recording, Source, differential, generate, record, record_on};
+pub use sides::{Death, Road, Town, recorded_device, seeded_deaths};
 pub use volume::{
     Driver, VolumeKind, base_image, base_image_of, deterministic, media_of, mem_media, open,
     split_of,

@@ -84,6 +84,17 @@ pub fn record(kind: VolumeKind, source: &Source) -> Result<Recording, String> {
     let device = Arc::new(FaultDevice::from_image(base.clone(), 0));
     device.record_history();
     let driver = open(media_of(&device, &base)).map_err(|e| format!("open: {e}"))?;
+    record_on(&device, driver, source, || {})
+}
+
+/// Runs `source` on `driver`, whose volume is on `device`, which has recorded all so far; then the
+/// host dies, and `after` runs what outlives it.
+pub fn record_on(
+    device: &Arc<FaultDevice>,
+    driver: Driver,
+    source: &Source,
+    after: impl FnOnce(),
+) -> Result<Recording, String> {
     let service = driver.volume.endpoint();
     let mounted = device.ops();
     let mut pair = Lockstep::new(&*service, &driver)?;
@@ -95,11 +106,12 @@ pub fn record(kind: VolumeKind, source: &Source) -> Result<Recording, String> {
         succeeded.push(outcome.is_ok());
         Ok(pair.model.clone())
     })?;
-    let history = device.take_history().ok_or("the history is gone")?;
     let ids = pair.ids.clone();
     drop(pair);
     drop(service);
     driver.volume.abandon();
+    after();
+    let history = device.take_history().ok_or("the history is gone")?;
     Ok(Recording { ops, mounted, ends, succeeded, history, ids, start })
 }
 

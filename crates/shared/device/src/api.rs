@@ -27,6 +27,20 @@ pub enum Origin {
     Admin,
 }
 
+/// What a process does with a volume; whoever has a role is the one writer of its regions (rule R9).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// Writes the lanes, the host record and, while nobody else serves, the marker.
+    Host,
+    /// Writes area, journal and service record.
+    Service,
+}
+
+impl Role {
+    /// Both, in the order in which they are claimed.
+    pub const ALL: [Self; 2] = [Self::Host, Self::Service];
+}
+
 /// One buffer of a batched write.
 pub struct WriteOp<'a> {
     /// Byte offset on the device or in the region.
@@ -73,6 +87,24 @@ pub trait Device: Send + Sync {
     /// any of them may have been carried out. None is in flight any more when it returns.
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         ops.iter().try_for_each(|op| self.write(op.offset, op.data, false))
+    }
+    /// Takes a role for this open device, waiting at most `patience` for another holder. Nothing
+    /// happens if it has the role. A holder gives the role back by [`Device::unclaim`] or by
+    /// dropping the device; when its process dies, the role is free once its I/O has ended, and
+    /// not before.
+    ///
+    /// A device in memory belongs to one process and knows no other holder: the default is success.
+    ///
+    /// # Errors
+    /// Refused, naming the holder.
+    fn claim(&self, role: Role, patience: Duration) -> Result<()> {
+        let _ = (role, patience);
+        Ok(())
+    }
+    /// Gives a role back. Every call on this device that writes for the role has returned.
+    fn unclaim(&self, role: Role) -> Result<()> {
+        let _ = role;
+        Ok(())
     }
     /// A small durable step that a caller waits for begins (`true`), or has ended. A hint: much
     /// written without durability may give way to it meanwhile, and for a little longer, because

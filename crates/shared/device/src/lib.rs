@@ -10,17 +10,21 @@ mod image;
 mod mem;
 mod part;
 mod region;
+mod seat;
 mod storage;
 
 pub use api::*;
 pub use buf::AlignedBuf;
 pub use counters::{Counters, CountersSnapshot, IoCounts, OriginCounts};
 pub use fault::*;
-pub use file::{DurableWrite, FileDevice, FileOptions, open_exclusive, preallocate};
+pub use file::{
+    DurableWrite, FileDevice, FileOptions, open_exclusive, open_for_service, preallocate,
+};
 pub use image::Image;
 pub use mem::MemDevice;
 pub use part::{Divisible, Part};
 pub use region::Region;
+pub use seat::{Seat, SharedDevice};
 pub use storage::{
     AreaReader, AreaWriter, HeaderReader, HeaderWriter, JournalReader, JournalWriter, RegionDesc,
     RegionReader, RegionWriter, StagingReader, StagingWriter, Storage, zero_fill,

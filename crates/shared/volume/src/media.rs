@@ -2,8 +2,9 @@
 
 use crate::header::{HeaderView, read_media, region_descs, repair_headers};
 use siftfs_base::{BLOCK_BYTES, Result};
-use siftfs_device::{Device, RegionDesc, RegionKind, Storage};
+use siftfs_device::{Device, RegionDesc, RegionKind, Role, Storage};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One device that holds everything, or one for the ext4 area and one for the log.
 #[derive(Clone)]
@@ -33,6 +34,23 @@ impl Media {
     /// See [`repair_headers`].
     pub fn repair(&self, view: &HeaderView) -> Result<()> {
         repair_headers(self.log_device(), view)
+    }
+
+    /// Takes a role on every device of the volume, waiting at most `patience` for each: see
+    /// [`Device::claim`].
+    pub fn claim(&self, role: Role, patience: Duration) -> Result<()> {
+        self.area.claim(role, patience)?;
+        let Some(log) = &self.log else { return Ok(()) };
+        log.claim(role, patience).inspect_err(|_| {
+            // Half a role is none; the first cause is what counts.
+            let _ = self.area.unclaim(role);
+        })
+    }
+
+    /// Gives a role back on every device.
+    pub fn unclaim(&self, role: Role) -> Result<()> {
+        let log = self.log.as_ref().map_or(Ok(()), |log| log.unclaim(role));
+        self.area.unclaim(role).and(log)
     }
 
     /// The volume's regions. The area of a volume whose log lies elsewhere is all of its device, so

@@ -2,7 +2,10 @@
 //! data, never file names.
 //!
 //! One Runtime speaks to one Service over an ordered link. The Service answers every
-//! [`ToService`] with one or more [`FromService`]; sequence numbers and credits only grow.
+//! [`ToService`], `Direct` and `Objection` excepted, with one or more [`FromService`]; sequence
+//! numbers and credits only grow. A Service that takes over from another begins with what is
+//! durable: after `Welcome` one `Journaled` per transaction that is not checkpointed and one
+//! `Reclaimed`, so that answers may come twice. A Runtime sends again what was not answered.
 //! [`codec`] makes bytes of them, for transports that leave the process.
 
 pub mod codec;
@@ -152,6 +155,16 @@ pub enum ToService {
     },
     /// Ask for [`FromService::Statistics`].
     Statistics,
+    /// The Runtime ends in order and will send nothing more: everything that it submitted is
+    /// checkpointed. The Service gives area, journal and service record up, then answers
+    /// [`FromService::Bye`].
+    Goodbye,
+    /// An answer was refused: it acknowledged what was not sent, or gave back more than there is.
+    /// The connection ends; no answer.
+    Objection {
+        /// What was wrong with it.
+        reason: String,
+    },
 }
 
 /// What one checkpoint did (SIFT §4.5).
@@ -187,7 +200,66 @@ pub struct CheckpointReport {
     pub nanos: u64,
 }
 
-/// Totals of the Service since its start.
+/// I/O of one kind, as counted at the storage backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct IoTotals {
+    /// Reads issued.
+    pub reads: u64,
+    /// Bytes asked for by them.
+    pub read_bytes: u64,
+    /// Writes issued.
+    pub writes: u64,
+    /// Bytes handed over by them.
+    pub write_bytes: u64,
+    /// Flushes issued.
+    pub flushes: u64,
+    /// Calls that failed.
+    pub errors: u64,
+}
+
+/// I/O of one region, by who waited for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct OriginTotals {
+    /// A caller waited.
+    pub foreground: IoTotals,
+    /// Nobody did.
+    pub background: IoTotals,
+    /// Takeover.
+    pub admin: IoTotals,
+}
+
+/// I/O of a Service's process on the volume it serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct RegionTotals {
+    /// The file-system area.
+    pub area: OriginTotals,
+    /// All lanes.
+    pub staging: OriginTotals,
+    /// The journal.
+    pub journal: OriginTotals,
+    /// The header.
+    pub header: OriginTotals,
+}
+
+/// A process that runs the Service apart from the Runtime. Times and counts are since its start,
+/// I/O since it took the volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct DeviceStatistics {
+    /// Its process id, on its machine.
+    pub pid: u32,
+    /// Processor time in microseconds, of all its threads.
+    pub cpu_us: u64,
+    /// Messages received.
+    pub messages: u64,
+    /// Hosts and messages refused.
+    pub refusals: u64,
+    /// Hosts greeted, the present one included.
+    pub hosts: u64,
+    /// I/O.
+    pub io: RegionTotals,
+}
+
+/// Totals of the Service since it took the volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ServiceStatistics {
     /// Transactions journaled.
@@ -212,6 +284,8 @@ pub struct ServiceStatistics {
     pub checkpoint_last: CheckpointReport,
     /// When it was done, in seconds since 1970; 0 before the first.
     pub checkpoint_last_s: i64,
+    /// The Service's process, if it is another one than the Runtime's.
+    pub device: Option<DeviceStatistics>,
 }
 
 /// Service to Runtime.
@@ -262,4 +336,13 @@ pub enum FromService {
         /// First cause.
         error: siftfs_base::Error,
     },
+    /// Answer to a `Hello` that is not served: of another version, volume or epoch, or while the
+    /// volume is another process's. Nothing was written; the connection ends.
+    Refused {
+        /// Why, for the administrator.
+        reason: String,
+    },
+    /// The Service has given the volume up, and sends nothing more: answer to `Goodbye`, or of a
+    /// Service that ends by itself.
+    Bye,
 }

@@ -1,26 +1,30 @@
-//! Opening a volume's file or device so that nobody else uses it (rule R9).
+//! Opening a volume's file or device so that nobody else uses it, or that a host and its Service
+//! share it (rule R9).
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use siftfs_base::{Error, Result};
 
+use super::locks::{self, Hold};
 use super::{FileDevice, FileOptions};
+use crate::Role;
 use crate::file::users;
 
 /// How long a lock is waited for: a process that was just killed needs a moment to die.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// Opens the regular file or block device at `path` for this process alone.
+/// Opens the regular file or block device at `path` for this process alone: with both roles.
 ///
-/// The lock lies on the open file that does the I/O, so that it is released when the process
+/// The locks lie on the open file that does the I/O, so that they are released when the process
 /// has died and its I/O has ended, and not before. With `rw` false, readers share.
 ///
 /// # Errors
@@ -30,35 +34,61 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// - it is a file behind an attached loop device;
 /// - it does not exist, may not be opened, or is neither file nor block device.
 pub fn open_exclusive(path: &Path, rw: bool, options: FileOptions) -> Result<FileDevice> {
+    let device = open_node(path, rw, libc::O_EXCL, options)?;
+    for role in Role::ALL {
+        device.claim_within(role, PATIENCE)?;
+    }
+    device.refuse_loop()?;
+    Ok(device)
+}
+
+/// Opens the regular file or block device at `path` for a process that shares it with the volume's
+/// host, without any role: [`crate::Device::claim`] gives it [`Role::Service`].
+///
+/// The kernel lets one open file claim a block device, and the host has that claim. A second one is
+/// not needed: while anybody has a role, the ext4 area is marked, so that the kernel does not
+/// mount it (rule R15), and the roles' locks keep every other SiftFS process away.
+///
+/// # Errors
+/// As [`open_exclusive`], other SiftFS processes excepted.
+pub fn open_for_service(path: &Path, options: FileOptions) -> Result<FileDevice> {
+    let device = open_node(path, true, 0, options)?;
+    device.refuse_loop()?;
+    Ok(device)
+}
+
+fn open_node(path: &Path, rw: bool, flags: i32, options: FileOptions) -> Result<FileDevice> {
     let meta = std::fs::metadata(path).map_err(|e| cannot_open(path, &e))?;
     let kind = meta.file_type();
-    let file = if kind.is_file() {
-        let file = open(path, rw, 0).map_err(|e| cannot_open(path, &e))?;
-        lock(&file, path, rw)?;
-        if let Some(device) = users::loop_over(&file) {
-            return Err(behind_loop(path, &device));
-        }
-        (file, None)
+    let (file, below) = if kind.is_file() {
+        (open(path, rw, 0).map_err(|e| cannot_open(path, &e))?, None)
     } else if kind.is_block_device() {
-        let file = open(path, rw, libc::O_EXCL).map_err(|e| match e.raw_os_error() {
+        // Locks lie on the node's inode: two nodes of one device must not mean two locks.
+        let node = users::node_of(meta.rdev()).unwrap_or_else(|| path.to_owned());
+        let file = open(&node, rw, flags).map_err(|e| match e.raw_os_error() {
             Some(libc::EBUSY) => claimed(path, meta.rdev()),
             _ => cannot_open(path, &e),
         })?;
-        lock(&file, path, rw)?;
-        let below = lock_below(path, meta.rdev(), rw)?;
-        (file, below)
+        if users::mount_of(meta.rdev()).is_some() {
+            return Err(claimed(path, meta.rdev()));
+        }
+        (file, open_below(path, meta.rdev(), rw))
     } else {
         let path = path.display();
         return Err(Error::Refused(format!("{path} is neither a regular file nor a block device")));
     };
-    let (file, below) = file;
     // The path may have been replaced between looking and opening.
     let opened = file.metadata().map_err(|e| cannot_open(path, &e))?;
-    if opened.file_type() != kind || (opened.dev(), opened.ino()) != (meta.dev(), meta.ino()) {
+    let same = match kind.is_file() {
+        true => (opened.dev(), opened.ino()) == (meta.dev(), meta.ino()),
+        false => opened.rdev() == meta.rdev(),
+    };
+    if opened.file_type() != kind || !same {
         let path = path.display();
         return Err(Error::Refused(format!("{path} was replaced while it was opened: try again")));
     }
-    FileDevice::from_file(file, below, path, options)
+    let hold = if rw { Hold::Alone } else { Hold::Shared };
+    FileDevice::from_file(file, below, hold, path, options)
 }
 
 /// Makes the regular file at `path`, if there is none, and gives it at least `size` bytes with
@@ -117,32 +147,63 @@ fn cannot_open(path: &Path, e: &io::Error) -> Error {
     })
 }
 
-/// Locks the open file, exclusively for writing.
-fn lock(file: &File, path: &Path, rw: bool) -> Result<()> {
-    let how = if rw {
-        FlockOperation::NonBlockingLockExclusive
-    } else {
-        FlockOperation::NonBlockingLockShared
-    };
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match rustix::fs::flock(file.as_fd(), how) {
-            Ok(()) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if Instant::now() < until => {
-                thread::sleep(Duration::from_millis(20));
-            }
-            Err(Errno::WOULDBLOCK) => return Err(locked(file, path)),
-            Err(e) => return Err(cannot_open(path, &e.into())),
+impl FileDevice {
+    /// Locks a role's byte, and that of the file below a loop device.
+    pub(super) fn claim_within(&self, role: Role, patience: Duration) -> Result<()> {
+        let until = Instant::now() + patience;
+        lock(&self.file, &self.path, role, self.hold, until)?;
+        let Some(below) = &self.below else { return Ok(()) };
+        let backing = Path::new(&below.path);
+        lock(&below.file, backing, role, below.hold, until).map_err(|e| {
+            // Half a role is none.
+            let _ = locks::unlock(&self.file, role);
+            let (path, backing) = (self.path.display(), backing.display());
+            Error::Refused(format!("{path} is a loop device over {backing}, and {e}"))
+        })
+    }
+
+    /// Gives a role back.
+    pub(super) fn unclaim_now(&self, role: Role) -> Result<()> {
+        let files = self.below.as_ref().map(|b| &b.file).into_iter().chain([&self.file]);
+        for file in files {
+            locks::unlock(file, role).map_err(|e| cannot_open(&self.path, &e))?;
+        }
+        Ok(())
+    }
+
+    fn refuse_loop(&self) -> Result<()> {
+        let regular = self.file.metadata().is_ok_and(|m| m.is_file());
+        match users::loop_over(&self.file).filter(|_| regular) {
+            Some(device) => Err(behind_loop(&self.path, &device)),
+            None => Ok(()),
         }
     }
 }
 
-fn locked(file: &File, path: &Path) -> Error {
-    let who = users::lock_holders(file);
+fn lock(file: &File, path: &Path, role: Role, hold: Hold, until: Instant) -> Result<()> {
+    loop {
+        match locks::try_lock(file, role, hold) {
+            Ok(true) => return Ok(()),
+            Ok(false) if Instant::now() < until => thread::sleep(PAUSE),
+            Ok(false) => return Err(locked(file, path, role)),
+            Err(e) => return Err(cannot_open(path, &e)),
+        }
+    }
+}
+
+fn locked(file: &File, path: &Path, role: Role) -> Error {
+    let who = users::lock_holders(file, locks::byte_of(role));
     let by = if who.is_empty() { "another process".into() } else { who.join(", ") };
     let path = path.display();
-    Error::Refused(format!("{path} is in use by {by}: unmount it or let that process end first"))
+    Error::Refused(match role {
+        Role::Host => {
+            format!("{path} is in use by {by}: unmount it or let that process end first")
+        }
+        Role::Service => format!(
+            "{path} is in use by {by}, which does its background work: let that process end \
+             first, or mount with --service where it listens"
+        ),
+    })
 }
 
 fn behind_loop(path: &Path, device: &Path) -> Error {
@@ -176,23 +237,29 @@ fn claimed(path: &Path, rdev: u64) -> Error {
     Error::Refused(format!("{shown} is in use by {by}"))
 }
 
-/// When `path` is a loop device, locks the file below it as [`open_exclusive`] would.
-fn lock_below(path: &Path, rdev: u64, rw: bool) -> Result<Option<File>> {
-    let Some(backing) = users::loop_backing(rdev) else { return Ok(None) };
-    let shown: PathBuf = backing.clone();
-    let file = match open(&backing, false, 0) {
-        Ok(file) => file,
+/// The file below a loop device.
+pub(super) struct Below {
+    file: File,
+    path: PathBuf,
+    hold: Hold,
+}
+
+/// When `path` is a loop device, opens the file below it, so that it can be locked too.
+fn open_below(path: &Path, rdev: u64, rw: bool) -> Option<Below> {
+    let backing = users::loop_backing(rdev)?;
+    let hold = |rw| if rw { Hold::Alone } else { Hold::Shared };
+    // One that cannot be written has no writer to exclude.
+    let opened = open(&backing, rw, 0)
+        .map(|file| (file, hold(rw)))
+        .or_else(|_| open(&backing, false, 0).map(|file| (file, Hold::Shared)));
+    match opened {
+        Ok((file, hold)) => Some(Below { file, path: backing, hold }),
         // Deleted, or named in another mount namespace: nobody opens it by that name either.
         Err(e) => {
-            tracing::debug!("cannot open {} below {}: {e}", shown.display(), path.display());
-            return Ok(None);
+            tracing::debug!("cannot open {} below {}: {e}", backing.display(), path.display());
+            None
         }
-    };
-    lock(&file, &backing, rw).map_err(|e| {
-        let (path, backing) = (path.display(), backing.display());
-        Error::Refused(format!("{path} is a loop device over {backing}, and {e}"))
-    })?;
-    Ok(Some(file))
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use super::*;
 use crate::Device;
@@ -80,35 +79,70 @@ fn what_is_no_volume_is_refused_by_name() {
     assert!(refusal(open_rw(Path::new("/dev/null"))).contains("neither a regular file"));
 }
 
-fn lock_elsewhere(path: &Path) -> Child {
-    let mut child = Command::new("flock")
-        .args(["-x", path.to_str().unwrap(), "sh", "-c", "echo locked; exec sleep 60"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("flock runs");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "locked\n");
-    child
+/// A process that has our open file, and with it the locks, once ours is dropped.
+fn heir_of(device: &FileDevice) -> Child {
+    let file = device.file.try_clone().unwrap();
+    Command::new("sleep").arg("60").stdin(file).spawn().expect("sleep runs")
 }
 
 #[test]
-fn a_lock_dies_with_its_process() {
+fn a_lock_dies_with_its_open_file_and_not_before() {
     let dir = dir();
     let path = volume(&dir);
-    let mut child = lock_elsewhere(&path);
+    let device = open_rw(&path).unwrap();
+    let mut child = heir_of(&device);
+    drop(device);
     let message = refusal(open_rw(&path));
-    // flock(1) holds the lock and waits for sleep(1), which inherited it.
-    assert!(message.contains("process "), "{message}");
-    // The lock belongs to whoever has the open file: end both.
-    let sleeper = users::openers(&File::open(&path).unwrap());
-    for who in sleeper {
-        let pid: String = who.chars().filter(char::is_ascii_digit).collect();
-        // Ending one of them may have ended the next.
-        Command::new("kill").args(["-9", &pid]).status().unwrap();
-    }
+    assert!(message.contains(&format!("process {} (sleep)", child.id())), "{message}");
+    child.kill().unwrap();
     child.wait().unwrap();
     open_rw(&path).unwrap();
+}
+
+#[test]
+fn each_role_has_a_holder_of_its_own() {
+    let dir = dir();
+    let path = volume(&dir);
+    let host = open_rw(&path).unwrap();
+    let service = open_for_service(&path, FileOptions::default()).unwrap();
+    let refused = |claimed: Result<()>| claimed.unwrap_err().to_string();
+    let now = Duration::ZERO;
+    let message = refused(service.claim(Role::Service, now));
+    assert!(message.contains("background work"), "{message}");
+    host.unclaim(Role::Service).unwrap();
+    service.claim(Role::Service, now).unwrap();
+    service.claim(Role::Service, now).unwrap();
+    refused(host.claim(Role::Service, now));
+    let message = refused(service.claim(Role::Host, now));
+    assert!(message.contains("unmount it"), "{message}");
+    // The host's end leaves the Service its role, and the volume is not free.
+    drop(host);
+    let message = refusal(open_rw(&path));
+    assert!(message.contains("background work"), "{message}");
+    service.unclaim(Role::Service).unwrap();
+    open_rw(&path).unwrap();
+}
+
+#[test]
+fn a_host_and_its_service_share_a_block_device() {
+    let dir = dir();
+    let path = volume(&dir);
+    let device = Loop::over(&path);
+    let host = open_rw(&device.0).unwrap();
+    // Another node of the same device means the same locks.
+    let other = dir.path().join("node");
+    let rdev = std::fs::metadata(&device.0).unwrap().rdev();
+    let (major, minor) = (rustix::fs::major(rdev).to_string(), rustix::fs::minor(rdev).to_string());
+    run("mknod", &[other.to_str().unwrap(), "b", &major, &minor]);
+    let service = open_for_service(&other, FileOptions::default()).unwrap();
+    service.claim(Role::Service, Duration::ZERO).unwrap_err();
+    host.unclaim(Role::Service).unwrap();
+    service.claim(Role::Service, Duration::ZERO).unwrap();
+    host.claim(Role::Service, Duration::ZERO).unwrap_err();
+    refusal(open_rw(&device.0));
+    drop(service);
+    host.claim(Role::Service, Duration::ZERO).unwrap();
+    drop(host);
 }
 
 #[test]

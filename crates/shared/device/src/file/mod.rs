@@ -4,12 +4,13 @@ mod align;
 mod exclusive;
 mod flush;
 mod io;
+mod locks;
 mod options;
 mod pace;
 mod uring;
 mod users;
 
-pub use exclusive::{open_exclusive, preallocate};
+pub use exclusive::{open_exclusive, open_for_service, preallocate};
 pub use options::{DurableWrite, FileOptions};
 
 use std::fs::File;
@@ -21,9 +22,11 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use siftfs_base::Result;
 
-use crate::{AlignedBuf, Device, ReadOp, WriteOp, check_bounds, io_error};
+use crate::{AlignedBuf, Device, ReadOp, Role, WriteOp, check_bounds, io_error};
 use align::Align;
+use exclusive::Below;
 use flush::FlushGate;
+use locks::Hold;
 use pace::{Pace, SLICE};
 use uring::{Job, RingPool};
 
@@ -39,8 +42,10 @@ const BOUNCE: usize = 1 << 20;
 /// write only once and a second fdatasync would lie.
 pub struct FileDevice {
     file: File,
-    /// Held for life: the locked file below a loop device.
-    _below: Option<File>,
+    /// The file below a loop device, locked with it.
+    below: Option<Below>,
+    /// How a role is held: by a writer, or by readers.
+    hold: Hold,
     path: PathBuf,
     size: u64,
     options: FileOptions,
@@ -55,9 +60,10 @@ pub struct FileDevice {
 
 impl FileDevice {
     /// A device on an open file, whose size stays as it is now. `below` is kept open with it.
-    pub(crate) fn from_file(
+    fn from_file(
         file: File,
-        below: Option<File>,
+        below: Option<Below>,
+        hold: Hold,
         path: &Path,
         options: FileOptions,
     ) -> Result<Self> {
@@ -73,7 +79,8 @@ impl FileDevice {
         );
         Ok(Self {
             file,
-            _below: below,
+            below,
+            hold,
             path: path.to_owned(),
             size,
             options,
@@ -298,6 +305,13 @@ impl Device for FileDevice {
         }
     }
 
+    fn claim(&self, role: Role, patience: Duration) -> Result<()> {
+        self.claim_within(role, patience)
+    }
+
+    fn unclaim(&self, role: Role) -> Result<()> {
+        self.unclaim_now(role)
+    }
     fn urgent(&self, under_way: bool) {
         self.pace.urgent(under_way);
     }

@@ -88,23 +88,26 @@ pub(super) fn device_holders(rdev: u64) -> Vec<String> {
     found
 }
 
-/// Processes that hold a lock on the file, from /proc/locks; all that have it open where that
-/// table names none of them.
-pub(super) fn lock_holders(file: &File) -> Vec<String> {
+/// The usual node of a block device, if it is there.
+pub(super) fn node_of(rdev: u64) -> Option<PathBuf> {
+    let uevent = fs::read_to_string(sys_dir(rdev).join("uevent")).ok()?;
+    let name = uevent.lines().find_map(|l| l.strip_prefix("DEVNAME="))?;
+    let node = Path::new("/dev").join(name);
+    fs::metadata(&node).is_ok_and(|m| m.rdev() == rdev).then_some(node)
+}
+
+/// Processes whose open files lock this byte of the file; all that have it open where that cannot
+/// be seen.
+pub(super) fn lock_holders(file: &File, byte: i64) -> Vec<String> {
     let open = open_in(file);
-    let Ok(meta) = file.metadata() else { return Vec::new() };
-    let inode = format!(":{}", meta.ino());
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let locking: Vec<u32> = locks
-        .lines()
-        .filter(|l| l.contains("FLOCK") && !l.contains("->"))
-        .filter(|l| {
-            l.split_whitespace().any(|f| f.matches(':').count() == 2 && f.ends_with(&inode))
-        })
-        .filter_map(|l| l.split_whitespace().nth(4)?.parse().ok())
-        .collect();
-    let holders: Vec<u32> = open.iter().copied().filter(|pid| locking.contains(pid)).collect();
-    // A daemon that locked before it forked is not the process that the table names.
+    let end = format!(" {byte} {byte}");
+    let locks = |pid: &u32| {
+        let infos = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+        let info = infos.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+        info.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+            .any(|line| line.starts_with("lock:") && line.trim_end().ends_with(&end))
+    };
+    let holders: Vec<u32> = open.iter().copied().filter(locks).collect();
     describe(if holders.is_empty() { &open } else { &holders })
 }
 

@@ -18,6 +18,8 @@ fn to_service_number(message: &ToService) -> u32 {
         ToService::Submit { .. } => 3,
         ToService::Checkpoint { .. } => 4,
         ToService::Statistics => 5,
+        ToService::Goodbye => 6,
+        ToService::Objection { .. } => 7,
     }
 }
 
@@ -29,6 +31,8 @@ fn from_service_number(message: &FromService) -> u32 {
         FromService::CheckpointDone { .. } => 4,
         FromService::Statistics(_) => 5,
         FromService::Failed { .. } => 6,
+        FromService::Refused { .. } => 7,
+        FromService::Bye => 8,
     }
 }
 
@@ -39,7 +43,7 @@ fn every_variant_comes_back_as_it_was() {
     from.iter().for_each(there_and_back);
     let to: BTreeSet<u32> = to.iter().map(to_service_number).collect();
     let from: BTreeSet<u32> = from.iter().map(from_service_number).collect();
-    assert_eq!((to.len(), from.len()), (5, 6), "a variant without a sample");
+    assert_eq!((to.len(), from.len()), (7, 8), "a variant without a sample");
 }
 
 #[test]
@@ -98,7 +102,7 @@ fn a_message_cut_short_or_with_something_behind_it_is_none() {
 fn unknown_kinds_flags_and_operations_are_refused() {
     for (head, why) in [
         (&[0u8][..], "ToService of kind 0"),
-        (&[6], "ToService of kind 6"),
+        (&[8], "ToService of kind 8"),
         (&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], "a flag is 2"),
         (&[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3], "Urgency of kind 3"),
     ] {

@@ -162,6 +162,16 @@ impl<T: Field> Field for Box<T> {
     }
 }
 
+impl<T: Field> Field for Option<T> {
+    fn put(&self, out: &mut Writer) {
+        self.is_some().put(out);
+        self.iter().for_each(|item| item.put(out));
+    }
+    fn get(from: &mut Reader<'_>) -> Result<Self> {
+        bool::get(from)?.then(|| T::get(from)).transpose()
+    }
+}
+
 impl<T: Field> Field for Vec<T> {
     fn put(&self, out: &mut Writer) {
         let count = u32::try_from(self.len()).expect("a list is shorter than 2^32");

@@ -4,8 +4,8 @@
 use super::field::{Field, Reader, Writer, bad, fields, variants};
 use super::{Encoded, Message};
 use crate::{
-    CheckpointReport, CopyTag, DirectRun, FromService, ServiceStatistics, StagedRef, ToService,
-    Transaction, Urgency, ZeroTag,
+    CheckpointReport, CopyTag, DeviceStatistics, DirectRun, FromService, IoTotals, OriginTotals,
+    RegionTotals, ServiceStatistics, StagedRef, ToService, Transaction, Urgency, ZeroTag,
 };
 use siftfs_base::{Result, SharedBlock};
 
@@ -15,6 +15,8 @@ variants!(ToService {
     3 => Submit { txn, waited },
     4 => Checkpoint { id, upto, urgency },
     5 => Statistics {},
+    6 => Goodbye {},
+    7 => Objection { reason },
 });
 
 variants!(FromService {
@@ -23,6 +25,8 @@ variants!(FromService {
     3 => Reclaimed { seq, journal_tail, lane_tails },
     4 => CheckpointDone { id, urgency, report },
     6 => Failed { error },
+    7 => Refused { reason },
+    8 => Bye {},
 } tuple {
     5 => Statistics(statistics),
 });
@@ -76,7 +80,16 @@ fields!(ServiceStatistics {
     checkpoint_total,
     checkpoint_last,
     checkpoint_last_s,
+    device,
 });
+
+fields!(DeviceStatistics { pid, cpu_us, messages, refusals, hosts, io });
+
+fields!(RegionTotals { area, staging, journal, header });
+
+fields!(OriginTotals { foreground, background, admin });
+
+fields!(IoTotals { reads, read_bytes, writes, write_bytes, flushes, errors });
 
 /// A range of bytes of the area that ends within 64 bits.
 fn range(from: &mut Reader<'_>) -> Result<(u64, u32)> {

@@ -5,8 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use siftfs_base::{BLOCK_SIZE, BlockRun, Epoch, Error, LaneId, Lsn, SharedBlock, TxnSeq, corrupt};
 use siftfs_wire::{
-    CheckpointReport, CopyTag, DirectRun, FromService, ServiceStatistics, StagedRef, ToService,
-    Transaction, Urgency, ZeroTag,
+    CheckpointReport, CopyTag, DeviceStatistics, DirectRun, FromService, IoTotals, OriginTotals,
+    RegionTotals, ServiceStatistics, StagedRef, ToService, Transaction, Urgency, ZeroTag,
 };
 
 /// A block of which no two differ in only a few bytes.
@@ -61,6 +61,8 @@ pub fn to_service() -> Vec<ToService> {
         ToService::Checkpoint { id: 1, upto: TxnSeq(u64::MAX), urgency: Urgency::Background },
         ToService::Checkpoint { id: 2, upto: TxnSeq(0), urgency: Urgency::Emergency },
         ToService::Statistics,
+        ToService::Goodbye,
+        ToService::Objection { reason: "transaction 9 was never sent".into() },
     ]
 }
 
@@ -81,6 +83,32 @@ pub fn report(base: u64) -> CheckpointReport {
         flushes: base + 12,
         windows: base + 13,
         nanos: base + 14,
+    }
+}
+
+/// Every field another number.
+pub fn device(base: u64) -> DeviceStatistics {
+    let io = |n: u64| IoTotals {
+        reads: n,
+        read_bytes: n + 1,
+        writes: n + 2,
+        write_bytes: n + 3,
+        flushes: n + 4,
+        errors: n + 5,
+    };
+    let by = |n: u64| OriginTotals { foreground: io(n), background: io(n + 6), admin: io(n + 12) };
+    DeviceStatistics {
+        pid: 17,
+        cpu_us: base,
+        messages: base + 1,
+        refusals: base + 2,
+        hosts: base + 3,
+        io: RegionTotals {
+            area: by(base + 20),
+            staging: by(base + 40),
+            journal: by(base + 60),
+            header: by(base + 80),
+        },
     }
 }
 
@@ -111,6 +139,7 @@ pub fn from_service() -> Vec<FromService> {
         checkpoint_total: report(1 << 40),
         checkpoint_last: report(100),
         checkpoint_last_s: -1,
+        device: Some(device(9)),
     };
     let mut all = vec![
         FromService::Welcome { version: 1, journaled: TxnSeq(3), checkpointed: TxnSeq(2) },
@@ -119,6 +148,8 @@ pub fn from_service() -> Vec<FromService> {
         FromService::Reclaimed { seq: TxnSeq(0), journal_tail: 0, lane_tails: vec![] },
         FromService::CheckpointDone { id: 9, urgency: Urgency::Emergency, report: report(0) },
         FromService::Statistics(Box::new(statistics)),
+        FromService::Refused { reason: "another volume".into() },
+        FromService::Bye,
     ];
     all.extend(errors().into_iter().map(|error| FromService::Failed { error }));
     all
@@ -175,6 +206,8 @@ pub fn any_to_service() -> impl Strategy<Value = ToService> {
             ToService::Checkpoint { id, upto: TxnSeq(upto), urgency }
         }),
         Just(ToService::Statistics),
+        Just(ToService::Goodbye),
+        text().prop_map(|reason| ToService::Objection { reason }),
     ]
 }
 
@@ -221,15 +254,18 @@ pub fn any_from_service() -> impl Strategy<Value = FromService> {
         (any::<u64>(), urgency(), 0..u64::MAX - 99).prop_map(|(id, urgency, base)| {
             FromService::CheckpointDone { id, urgency, report: report(base) }
         }),
-        (0..u64::MAX - 99, any::<i64>()).prop_map(|(base, checkpoint_last_s)| {
+        (0..u64::MAX - 199, any::<i64>()).prop_map(|(base, checkpoint_last_s)| {
             let statistics = ServiceStatistics {
                 journaled_bytes: base,
                 checkpoint_total: report(base),
                 checkpoint_last_s,
+                device: (base % 2 == 0).then(|| device(base)),
                 ..Default::default()
             };
             FromService::Statistics(Box::new(statistics))
         }),
         error().prop_map(|error| FromService::Failed { error }),
+        text().prop_map(|reason| FromService::Refused { reason }),
+        Just(FromService::Bye),
     ]
 }

@@ -1,0 +1,129 @@
+//! Ways to a Service: over a transport, or in this process while the device process is away.
+
+use crate::server::{Server, ServerOptions};
+use siftfs_base::{Error, Result};
+use siftfs_transport::{Address, HostEnd, TransportOptions, connect, in_process};
+use siftfs_volume::Media;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Reaches a device process.
+pub trait Connector: Send + Sync {
+    /// A new connection, on which nothing was said.
+    ///
+    /// # Errors
+    /// Why nobody is there.
+    fn connect(&self) -> Result<HostEnd>;
+    /// Where it is, in words for people.
+    fn address(&self) -> String;
+}
+
+/// A device process that listens at an address.
+pub struct Dial {
+    /// Where.
+    pub address: Address,
+    /// What the connection may cost.
+    pub options: TransportOptions,
+}
+
+impl Connector for Dial {
+    fn connect(&self) -> Result<HostEnd> {
+        connect(&self.address, &self.options)
+    }
+    fn address(&self) -> String {
+        self.address.to_string()
+    }
+}
+
+/// A Service in this process, on the host's own open devices, so that the lock is on the open file
+/// that does the I/O.
+pub(crate) struct Local {
+    server: Arc<Server>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Local {
+    /// Starts it; it has the role, or says why not, once it was greeted.
+    pub fn start(media: Media) -> Result<(HostEnd, Self)> {
+        let (host, device) = in_process(TransportOptions::default());
+        let options = ServerOptions { patience: Duration::ZERO, ..ServerOptions::default() };
+        let server = Arc::new(Server::new(Box::new(move || Ok(media.clone())), options));
+        let serving = server.clone();
+        let thread = std::thread::Builder::new()
+            .name("siftfs-service".into())
+            .spawn(move || serving.session(device))
+            .map_err(|e| Error::Refused(format!("cannot start the Service's thread: {e}")))?;
+        Ok((host, Self { server, thread: Some(thread) }))
+    }
+
+    /// Ends at the next boundary of a step, with a Bye.
+    pub fn stop(&self) {
+        self.server.stop();
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        // Without leftovers: whoever comes next does them.
+        self.server.stop();
+        if self.thread.take().is_some_and(|t| t.join().is_err()) {
+            tracing::error!("the Service's thread ended with a failed assertion");
+        }
+    }
+}
+
+/// Looks, beside the work, whether a device process that was away can be reached again.
+pub(crate) struct Away {
+    back: Arc<AtomicBool>,
+    stop: Arc<(Mutex<bool>, Condvar)>,
+}
+
+/// Between two looks: the first pause, and the longest.
+const LOOK: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+
+impl Away {
+    /// Starts to look.
+    pub fn watch(connector: Arc<dyn Connector>) -> Self {
+        let watch = Self { back: Arc::default(), stop: Arc::default() };
+        let (back, stop) = (watch.back.clone(), watch.stop.clone());
+        let look = move || {
+            let mut stopped = stop.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pause = LOOK[0];
+            while !*stopped {
+                stopped = match stop.1.wait_timeout(stopped, pause) {
+                    Ok((guard, _)) => guard,
+                    Err(poisoned) => poisoned.into_inner().0,
+                };
+                pause = (pause * 2).min(LOOK[1]);
+                if *stopped {
+                    return;
+                }
+                drop(stopped);
+                if let Ok(end) = connector.connect() {
+                    end.sender.close();
+                    return back.store(true, Ordering::Release);
+                }
+                stopped = stop.0.lock().unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        let spawned = std::thread::Builder::new().name("siftfs-probe".into()).spawn(look);
+        if let Err(error) = spawned {
+            tracing::error!(%error, "nobody looks whether the device process is back");
+        }
+        watch
+    }
+
+    /// Was it reached?
+    pub fn is_back(&self) -> bool {
+        self.back.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+    }
+}

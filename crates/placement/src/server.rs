@@ -1,0 +1,318 @@
+//! The Service for a Runtime behind a connection: greeting a host, serving it, and what is done when
+//! it is gone. The same code is a device process and a mount that takes the Service's part itself.
+
+use crate::tally::{Tally, totals};
+use siftfs_base::{Clock, Epoch, Error, LaneId, Result, SystemClock, TxnSeq};
+use siftfs_device::{Counters, Role};
+use siftfs_log::{HostState, show_uuid};
+use siftfs_service::{Service, ServiceOptions, ServiceParts};
+use siftfs_transport::{DeviceEnd, Received};
+use siftfs_volume::{HEADER_SERVICE, HeaderView, Media, ServiceSlots};
+use siftfs_wire::{FromService, PROTOCOL_VERSION, ToService, Urgency};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a server that waits looks whether it shall stop.
+const POLL: Duration = Duration::from_millis(100);
+/// How long a connection may be there without a Hello.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Opens the volume's devices, without any role. Called for every host anew, so that a server that
+/// serves nobody has nothing open.
+pub type OpenMedia = Box<dyn Fn() -> Result<Media> + Send + Sync>;
+
+/// How a server serves.
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// How long the Service's role is waited for when a host is greeted.
+    pub patience: Duration,
+    /// Time source.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        let clock = Arc::new(SystemClock::default());
+        Self { patience: Duration::from_secs(5), clock }
+    }
+}
+
+/// Serves a volume's hosts, one at a time.
+pub struct Server {
+    media: OpenMedia,
+    options: ServerOptions,
+    tally: Tally,
+    stopping: AtomicBool,
+    /// Connections that have not been greeted.
+    waiting: AtomicU64,
+}
+
+/// A Service in the hands of a session; gives the role back when it goes.
+struct Held {
+    service: Service,
+    counters: Arc<Counters>,
+    media: Media,
+}
+
+/// Why a host was not greeted.
+struct Denied {
+    error: Error,
+    /// The volume is damaged or its storage fails: the host must stop, not ask again.
+    fatal: bool,
+}
+
+impl From<Error> for Denied {
+    fn from(error: Error) -> Self {
+        let fatal = matches!(error, Error::Corrupt { .. } | Error::Io { .. });
+        Self { error, fatal }
+    }
+}
+
+fn denied(why: String) -> Denied {
+    Denied { error: Error::Refused(why), fatal: false }
+}
+
+/// How a session ended.
+enum Ended {
+    /// The host said goodbye: nothing is left to do.
+    Goodbye,
+    /// The connection ended or broke, or the host broke the protocol.
+    Lost(String),
+    /// [`Server::stop`].
+    Stopped,
+    /// The Service latched a failure, which the host was told.
+    Failed,
+}
+
+impl Server {
+    /// A server for the volume on what `media` opens.
+    pub fn new(media: OpenMedia, options: ServerOptions) -> Self {
+        let tally = Tally::default();
+        Self { media, options, tally, stopping: AtomicBool::new(false), waiting: AtomicU64::new(0) }
+    }
+
+    /// Sessions end at the next boundary of a step; their hosts are told.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    fn stopped(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Serves one host, from its Hello to its end, and finishes what it left. When this returns, the
+    /// Service's role is given back.
+    pub fn session(&self, mut end: DeviceEnd) {
+        let peer = end.peer.clone();
+        // From its first sign on, not from its Hello: it may want both roles first, to recover.
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let greeted = self.await_hello(&mut end).map(|h| (self.greet(&h), h));
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        let (mut held, hello) = match greeted {
+            Some((Ok(held), hello)) => (held, hello),
+            Some((Err(denied), _)) => return self.deny(&end, denied),
+            None => return,
+        };
+        self.tally.host();
+        tracing::info!(peer, "serving a host");
+        held.service.handle(hello);
+        let ended = self.serve(&mut held, &mut end);
+        self.end(held, &end, ended);
+    }
+
+    fn await_hello(&self, end: &mut DeviceEnd) -> Option<ToService> {
+        let until = Instant::now() + SILENCE;
+        let nobody = loop {
+            if self.stopped() || Instant::now() >= until {
+                break "it said nothing".to_owned();
+            }
+            match end.receiver.recv(Some(POLL)) {
+                Ok(Received::Message(hello @ ToService::Hello { .. })) => return Some(hello),
+                Ok(Received::Message(_)) => {
+                    self.deny(end, denied("its first message is no Hello".into()));
+                    return None;
+                }
+                Ok(Received::Timeout) => {}
+                Ok(Received::Closed) => break "it closed".to_owned(),
+                Err(error) => break error.to_string(),
+            }
+        };
+        tracing::debug!(peer = end.peer, why = nobody, "a connection without a host");
+        end.sender.close();
+        None
+    }
+
+    fn deny(&self, end: &DeviceEnd, denied: Denied) {
+        self.tally.refusal();
+        let error = denied.error;
+        tracing::warn!(peer = end.peer, %error, "a host is not served");
+        let answer = match denied.fatal {
+            true => FromService::Failed { error },
+            false => FromService::Refused { reason: error.to_string() },
+        };
+        // The host may have gone: then nobody is to be told.
+        let _ = end.sender.send(answer);
+        end.sender.close();
+    }
+
+    /// Takes the role, then reads everything: what another Service or an older host did has ended.
+    fn greet(&self, hello: &ToService) -> std::result::Result<Held, Denied> {
+        let ToService::Hello { version, volume, epoch } = hello else {
+            return Err(denied("not a Hello".into()));
+        };
+        if *version != PROTOCOL_VERSION {
+            return Err(denied(format!(
+                "the host speaks version {version} of the block protocol, this device process \
+                 version {PROTOCOL_VERSION}: use the same siftfs on both sides"
+            )));
+        }
+        let media = (self.media)()?;
+        media.claim(Role::Service, self.options.patience)?;
+        let resumed = self.resume(&media, volume, *epoch);
+        if resumed.is_err() {
+            // What is reported is why; the role is free at the latest when the devices are closed.
+            let _ = media.unclaim(Role::Service);
+        }
+        let (service, counters) = resumed?;
+        Ok(Held { service, counters, media })
+    }
+
+    fn resume(
+        &self,
+        media: &Media,
+        volume: &[u8; 16],
+        epoch: Epoch,
+    ) -> std::result::Result<(Service, Arc<Counters>), Denied> {
+        let view = media.read()?;
+        check_hello(&view, volume, epoch)?;
+        let storage = media.storage(&view)?;
+        let lanes = u16::try_from(view.header.lanes.len()).expect("at most 16 lanes");
+        let parts = ServiceParts {
+            area: storage.take_area()?,
+            journal: storage.take_journal()?,
+            lanes: (0..lanes)
+                .map(|lane| storage.staging_reader(LaneId(lane)))
+                .collect::<Result<_>>()?,
+            slots: ServiceSlots::new(storage.take_header(HEADER_SERVICE)?, &view),
+        };
+        let options = ServiceOptions::new(*volume, self.options.clock.clone());
+        let host = &view.host;
+        let service = Service::resume(parts, options, host.journal_key, host.lane_key)?;
+        Ok((service, storage.counters().clone()))
+    }
+
+    fn serve(&self, held: &mut Held, end: &mut DeviceEnd) -> Ended {
+        loop {
+            for answer in held.service.drain() {
+                if let Err(error) = end.sender.send(answer) {
+                    return Ended::Lost(error.to_string());
+                }
+            }
+            if let Some(error) = held.service.failure() {
+                tracing::error!(%error, "the Service has stopped");
+                return Ended::Failed;
+            }
+            if self.stopped() {
+                return Ended::Stopped;
+            }
+            let patience = if held.service.has_work() { Duration::ZERO } else { POLL };
+            match end.receiver.recv(Some(patience)) {
+                Ok(Received::Message(message)) => {
+                    if let Some(ended) = self.take(held, message) {
+                        return ended;
+                    }
+                }
+                Ok(Received::Timeout) => held.service.step(),
+                Ok(Received::Closed) => return Ended::Lost("it closed without a goodbye".into()),
+                Err(error) => return Ended::Lost(error.to_string()),
+            }
+        }
+    }
+
+    /// One message; `Some` if it is the last.
+    fn take(&self, held: &mut Held, message: ToService) -> Option<Ended> {
+        self.tally.message();
+        match message {
+            ToService::Goodbye => return Some(Ended::Goodbye),
+            ToService::Objection { reason } => {
+                self.tally.refusal();
+                return Some(Ended::Lost(format!("it refused an answer: {reason}")));
+            }
+            message => held.service.handle(message),
+        }
+        if held.service.failure().is_some_and(|e| !matches!(e, Error::Io { .. })) {
+            self.tally.refusal();
+        }
+        let counters = held.counters.clone();
+        held.service.annotate(|statistics| {
+            statistics.device = Some(self.tally.statistics(totals(&counters)));
+        });
+        None
+    }
+
+    fn end(&self, mut held: Held, end: &DeviceEnd, ended: Ended) {
+        match &ended {
+            Ended::Goodbye => tracing::info!(peer = end.peer, "the host has said goodbye"),
+            Ended::Stopped => tracing::info!(peer = end.peer, "ending: the host is told"),
+            Ended::Failed => {}
+            Ended::Lost(why) => {
+                tracing::warn!(peer = end.peer, why, "the host is gone; finishing what is durable");
+                self.finish(&mut held.service);
+            }
+        }
+        let Held { service, media, .. } = held;
+        drop(service);
+        if let Err(error) = media.unclaim(Role::Service) {
+            tracing::error!(%error, "the volume stays locked until this process ends");
+        }
+        drop(media);
+        if matches!(ended, Ended::Goodbye | Ended::Stopped) {
+            // A host that has gone meanwhile finds the role free all the same.
+            let _ = end.sender.send(FromService::Bye);
+        }
+        end.sender.close();
+    }
+
+    /// Checkpoints what is journaled, until it is done or somebody else wants the volume.
+    fn finish(&self, service: &mut Service) {
+        let upto = TxnSeq(u64::MAX);
+        service.handle(ToService::Checkpoint { id: 0, upto, urgency: Urgency::Background });
+        while service.has_work() && !self.stopped() && self.waiting.load(Ordering::Acquire) == 0 {
+            service.step();
+            service.drain();
+        }
+        match service.failure() {
+            Some(error) => tracing::error!(%error, "the rest is left to the next host's recovery"),
+            None if service.has_work() => tracing::info!("the rest is left to the next host"),
+            None => tracing::info!("everything journaled is in the file system"),
+        }
+    }
+}
+
+/// Is this the host that the volume has now (rules R9, R16)?
+fn check_hello(
+    view: &HeaderView,
+    volume: &[u8; 16],
+    epoch: Epoch,
+) -> std::result::Result<(), Denied> {
+    let own = &view.header.volume;
+    if own != volume {
+        return Err(denied(format!(
+            "the device process serves the volume {}, the host has mounted {}",
+            show_uuid(own),
+            show_uuid(volume)
+        )));
+    }
+    let host = &view.host;
+    if host.key.epoch != epoch || host.state != HostState::Mounted {
+        return Err(denied(format!(
+            "the host's epoch {} is not the volume's, which is {}{}: another host has had the \
+             volume since",
+            epoch.0,
+            host.key.epoch.0,
+            if host.state == HostState::Mounted { "" } else { " and ended" }
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! What a server counts, and what its process costs.
+
+use siftfs_device::{Counters, IoCounts, OriginCounts};
+use siftfs_wire::{DeviceStatistics, IoTotals, OriginTotals, RegionTotals};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts since the start.
+#[derive(Default)]
+pub(crate) struct Tally {
+    messages: AtomicU64,
+    refusals: AtomicU64,
+    hosts: AtomicU64,
+}
+
+impl Tally {
+    pub fn message(&self) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn refusal(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn host(&self) {
+        self.hosts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// As the protocol has it.
+    pub fn statistics(&self, io: RegionTotals) -> DeviceStatistics {
+        DeviceStatistics {
+            pid: std::process::id(),
+            cpu_us: process_cpu_us(),
+            messages: self.messages.load(Ordering::Relaxed),
+            refusals: self.refusals.load(Ordering::Relaxed),
+            hosts: self.hosts.load(Ordering::Relaxed),
+            io,
+        }
+    }
+}
+
+/// Processor time of this process in microseconds, of all its threads.
+pub(crate) fn process_cpu_us() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000
+}
+
+/// The counters as the protocol has them.
+pub(crate) fn totals(counters: &Counters) -> RegionTotals {
+    let io = |c: &IoCounts| IoTotals {
+        reads: c.reads,
+        read_bytes: c.read_bytes,
+        writes: c.writes,
+        write_bytes: c.write_bytes,
+        flushes: c.flushes,
+        errors: c.errors,
+    };
+    let by_origin = |o: &OriginCounts| OriginTotals {
+        foreground: io(&o.foreground),
+        background: io(&o.background),
+        admin: io(&o.admin),
+    };
+    let all = counters.snapshot();
+    RegionTotals {
+        area: by_origin(&all.area),
+        staging: by_origin(&all.staging),
+        journal: by_origin(&all.journal),
+        header: by_origin(&all.header),
+    }
+}

@@ -1,0 +1,268 @@
+//! Host and device process as two processes of one test: each with seats of its own on the shared
+//! storage, a connection between them, and a schedule by which the device process dies.
+
+use crate::volume::{Driver, VolumeKind, base_image_of, deterministic, split_of};
+use siftfs_base::{Clock, Error, ManualClock, Result};
+use siftfs_device::{Device, FaultDevice, Part, Seat, SharedDevice};
+use siftfs_model::Rng;
+use siftfs_placement::{
+    Connector, LocalVolume, Media, OpenOptions, Server, ServerOptions, ServicePlace, Threads,
+};
+use siftfs_transport::{
+    DeviceEnd, HostEnd, Received, Receiver, Sender, TransportOptions, in_process,
+};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// When the device process dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// Before its n-th message, received or sent.
+    Message(u64),
+    /// Before its n-th access to the storage.
+    Access(u64),
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A device process.
+struct Process {
+    server: Server,
+    seats: Mutex<Vec<Arc<Seat>>>,
+    dead: AtomicBool,
+    /// Messages before it dies.
+    left: AtomicU64,
+}
+
+impl Process {
+    /// It dies, if it has not: nothing that it does reaches anybody.
+    fn kill(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+        lock(&self.seats).iter().for_each(|seat| seat.kill());
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.dead.load(Ordering::SeqCst) && !lock(&self.seats).iter().any(|seat| seat.is_dead())
+    }
+
+    /// One message is about to pass; an error if the process is dead.
+    fn pass(&self) -> Result<()> {
+        let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+            (left != u64::MAX).then(|| left.saturating_sub(1))
+        });
+        if left == Ok(0) || !self.is_alive() {
+            self.kill();
+        }
+        match self.is_alive() {
+            true => Ok(()),
+            false => Err(Error::Link("the process is dead".into())),
+        }
+    }
+}
+
+/// A half of a device process's connection.
+struct Tap<T> {
+    process: Arc<Process>,
+    inner: T,
+}
+
+impl<M> Sender<M> for Tap<Arc<dyn Sender<M>>> {
+    fn send(&self, message: M) -> Result<()> {
+        self.process.pass()?;
+        self.inner.send(message)
+    }
+    fn close(&self) {
+        // The dead do not close in order.
+        if !self.process.dead.load(Ordering::SeqCst) {
+            self.inner.close();
+        }
+    }
+}
+
+impl<M> Receiver<M> for Tap<Box<dyn Receiver<M>>> {
+    fn recv(&mut self, timeout: Option<Duration>) -> Result<Received<M>> {
+        let received = self.inner.recv(timeout)?;
+        if matches!(received, Received::Message(_)) {
+            self.process.pass()?;
+        } else if self.process.dead.load(Ordering::SeqCst) {
+            return Err(Error::Link("the process is dead".into()));
+        }
+        Ok(received)
+    }
+}
+
+/// The place where device processes live, one after the other.
+pub struct Town {
+    shared: Vec<SharedDevice>,
+    clock: Arc<ManualClock>,
+    deaths: Mutex<Box<dyn FnMut() -> Option<Death> + Send>>,
+    process: Mutex<Option<Arc<Process>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Connections that are refused before the next one succeeds.
+    away: AtomicU64,
+    /// How many are refused after a death.
+    absence: u64,
+    died: AtomicU64,
+}
+
+impl Town {
+    /// Device processes on the storage that `device` is, or stands for; each asks `deaths` how it
+    /// will die. After a death `absence` connections are refused before there is another process.
+    pub fn new(
+        device: &Arc<FaultDevice>,
+        absence: u64,
+        deaths: impl FnMut() -> Option<Death> + Send + 'static,
+    ) -> Arc<Self> {
+        let image = device.contents();
+        let part = |range| -> Arc<dyn Device> { Arc::new(Part::new(device.clone(), range)) };
+        let devices = match split_of(&image) {
+            None => vec![device.clone() as Arc<dyn Device>],
+            Some(split) => vec![part(0..split), part(split..image.size())],
+        };
+        Arc::new(Self {
+            shared: devices.into_iter().map(SharedDevice::new).collect(),
+            clock: Arc::new(ManualClock::new(1_600_000_000)),
+            deaths: Mutex::new(Box::new(deaths)),
+            process: Mutex::default(),
+            threads: Mutex::default(),
+            away: AtomicU64::new(0),
+            absence,
+            died: AtomicU64::new(0),
+        })
+    }
+
+    fn seats(&self) -> (Vec<Arc<Seat>>, Media) {
+        let seats: Vec<Arc<Seat>> = self.shared.iter().map(SharedDevice::open).collect();
+        let media = match &seats[..] {
+            [all] => Media::from(all.clone()),
+            [area, log] => Media::split(area.clone(), log.clone()),
+            _ => unreachable!("one device or two"),
+        };
+        (seats, media)
+    }
+
+    /// A host opens the volume; its Service is the device process.
+    ///
+    /// # Errors
+    /// Why it was not opened.
+    pub fn open(self: &Arc<Self>, fallback: Option<Duration>) -> Result<Driver> {
+        let connector: Arc<dyn Connector> = Arc::new(Road(self.clone()));
+        let place = ServicePlace { connector, fallback };
+        let opts = OpenOptions { service: Some(place), ..deterministic() };
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        let media = self.seats().1;
+        let volume = LocalVolume::open_on(media, clock, &opts, Threads::None)?;
+        Ok(Driver { volume, clock: self.clock.clone() })
+    }
+
+    /// Device processes that have died.
+    pub fn deaths(&self) -> u64 {
+        let present = lock(&self.process).as_ref().is_some_and(|p| !p.is_alive());
+        self.died.load(Ordering::SeqCst) + u64::from(present)
+    }
+
+    /// The device process dies now.
+    pub fn kill(&self) {
+        if let Some(process) = &*lock(&self.process) {
+            process.kill();
+        }
+    }
+
+    /// Returns when every session has ended, what a dead host left included.
+    pub fn join(&self) {
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            assert!(thread.join().is_ok(), "a session ended with a failed assertion");
+        }
+    }
+
+    /// The process that lives, or another one.
+    fn present(self: &Arc<Self>) -> Result<Arc<Process>> {
+        let mut present = lock(&self.process);
+        if let Some(process) = present.as_ref() {
+            if process.is_alive() {
+                return Ok(process.clone());
+            }
+            *present = None;
+            self.died.fetch_add(1, Ordering::SeqCst);
+            self.away.store(self.absence, Ordering::SeqCst);
+        }
+        let less = |away: u64| away.checked_sub(1);
+        if self.away.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            return Err(Error::Link("nobody listens".into()));
+        }
+        let death = lock(&self.deaths)();
+        let town = self.clone();
+        let process = Arc::new_cyclic(|this: &std::sync::Weak<Process>| {
+            let this = this.clone();
+            let open = move || {
+                let (seats, media) = town.seats();
+                let process = this.upgrade().ok_or_else(|| Error::Link("dead".into()))?;
+                if let Some(Death::Access(n)) = death {
+                    seats.iter().for_each(|seat| seat.kill_after(n));
+                }
+                lock(&process.seats).extend(seats);
+                match process.dead.load(Ordering::SeqCst) {
+                    true => Err(Error::Link("the process is dead".into())),
+                    false => Ok(media),
+                }
+            };
+            let clock: Arc<dyn Clock> = self.clock.clone();
+            let options = ServerOptions { patience: Duration::from_secs(20), clock };
+            let left = match death {
+                Some(Death::Message(n)) => n,
+                _ => u64::MAX,
+            };
+            Process {
+                server: Server::new(Box::new(open), options),
+                seats: Mutex::default(),
+                dead: AtomicBool::new(false),
+                left: AtomicU64::new(left),
+            }
+        });
+        *present = Some(process.clone());
+        Ok(process)
+    }
+}
+
+/// Connects the host to the device process that is there.
+pub struct Road(pub Arc<Town>);
+
+impl Connector for Road {
+    fn connect(&self) -> Result<HostEnd> {
+        let process = self.0.present()?;
+        let (host, device) = in_process(TransportOptions::default());
+        let end = DeviceEnd {
+            sender: Arc::new(Tap { process: process.clone(), inner: device.sender }),
+            receiver: Box::new(Tap { process: process.clone(), inner: device.receiver }),
+            peer: device.peer,
+        };
+        let thread = std::thread::spawn(move || process.server.session(end));
+        lock(&self.0.threads).push(thread);
+        Ok(host)
+    }
+    fn address(&self) -> String {
+        "the device process".into()
+    }
+}
+
+/// A fresh volume of this kind on a fault device that records.
+pub fn recorded_device(kind: VolumeKind) -> Arc<FaultDevice> {
+    let device = Arc::new(FaultDevice::from_image(base_image_of(kind), 0));
+    device.record_history();
+    device
+}
+
+/// Deaths by seed: at messages and at accesses in turn, after few or after many.
+pub fn seeded_deaths(seed: u64) -> impl FnMut() -> Option<Death> + Send {
+    let mut rng = Rng::new(seed);
+    move || {
+        let most = [12, 60, 250][rng.below(3) as usize];
+        let n = 1 + rng.below(most);
+        Some(if rng.below(2) == 0 { Death::Message(n) } else { Death::Access(8 * n) })
+    }
+}

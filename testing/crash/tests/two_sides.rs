@@ -1,0 +1,118 @@
+//! Host and device process apart: the device process dies again and again, the host dies at the end
+//! and what is durable is finished without it, power is cut everywhere. Nothing acknowledged is lost.
+
+use siftfs_crash::{
+    Config, CutReport, Death, Source, Town, VolumeKind, campaign, cut_recording, e2fsck_image,
+    record_on, recorded_device, seeded_deaths, walk_image,
+};
+use siftfs_model::{Lockstep, Profile};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn killed(kind: VolumeKind, absence: u64, fallback: Option<Duration>, seeds: u64) {
+    let config = Config::from_env(seeds, 30);
+    let result = campaign(&config, |seed| {
+        let device = recorded_device(kind);
+        let town = Town::new(&device, absence, seeded_deaths(seed));
+        let driver = town.open(fallback.or(Some(Duration::from_millis(200))));
+        let driver = driver.map_err(|e| format!("open: {e}"))?;
+        let source = Source::Seed(seed, config.ops, Profile::crash());
+        let recording = record_on(&device, driver, &source, || town.join())?;
+        Ok((cut_recording(&recording, seed, &config)?, town.deaths()))
+    });
+    let reports = result.unwrap_or_else(|failure| panic!("{failure}"));
+    let deaths: u64 = reports.iter().map(|(_, deaths)| deaths).sum();
+    let cuts: u64 = reports.iter().map(|(CutReport { cuts, .. }, _)| cuts).sum();
+    println!("{kind:?}: {} runs, {deaths} deaths, {cuts} cuts", reports.len());
+    assert!(
+        config.cut.is_some() || (deaths > 0 && cuts > reports.len() as u64),
+        "nothing happened"
+    );
+}
+
+#[test]
+fn the_device_process_dies_and_another_takes_over() {
+    killed(VolumeKind::SMALL, 0, None, 24);
+}
+
+#[test]
+fn with_two_lanes_and_a_log_elsewhere() {
+    killed(VolumeKind::APART_TWO_LANES, 0, None, 12);
+}
+
+/// After every death nobody is there for a while, and the host does the work itself meanwhile.
+#[test]
+fn the_host_takes_over_and_gives_back() {
+    killed(VolumeKind::SMALL, 2, Some(Duration::ZERO), 12);
+}
+
+/// Every message boundary of one history, and every access to the storage.
+#[test]
+fn a_death_at_every_boundary_loses_nothing() {
+    let source = Source::Seed(3, 90, Profile::crash());
+    let mut boundaries = [0u64; 2];
+    for (which, count) in boundaries.iter_mut().enumerate() {
+        for n in 0.. {
+            let mut death = Some(if which == 0 { Death::Message(n) } else { Death::Access(n * 7) });
+            let device = recorded_device(VolumeKind::SMALL);
+            let town = Town::new(&device, 0, move || death.take());
+            let driver = town.open(Some(Duration::from_millis(200))).unwrap();
+            let recording = record_on(&device, driver, &source, || town.join()).unwrap();
+            drop(recording);
+            // The host is dead, and so may be the device process: recovery, and e2fsck.
+            let image = siftfs_crash::recover_image(&device.contents()).unwrap();
+            e2fsck_image(&image).unwrap();
+            walk_image(&image).unwrap();
+            if town.deaths() == 0 {
+                break;
+            }
+            *count += 1;
+        }
+    }
+    println!("{boundaries:?} boundaries");
+    assert!(boundaries.iter().all(|n| *n > 15), "{boundaries:?}");
+}
+
+/// A volume that is unmounted while the device process comes and goes is plain ext4, and has
+/// everything.
+#[test]
+fn an_unmount_ends_as_ever() {
+    for seed in 0..6 {
+        let device = recorded_device(VolumeKind::SMALL);
+        let town = Town::new(&device, 0, seeded_deaths(seed));
+        let driver = town.open(Some(Duration::from_millis(200))).unwrap();
+        let service = driver.volume.endpoint();
+        let mut pair = Lockstep::new(&*service, &driver).unwrap();
+        let mut generator = siftfs_model::Generator::new(seed, Profile::crash());
+        for _ in 0..40 {
+            let op = generator.next(&pair.model);
+            let _outcome = pair.step(&op).unwrap();
+        }
+        let (model, ids) = (pair.model.clone(), pair.ids.clone());
+        drop(pair);
+        drop(service);
+        driver.volume.close().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        town.join();
+        e2fsck_image(&device.contents()).unwrap();
+        let tree = walk_image(&device.contents()).unwrap();
+        let number = |seen: &siftfs_model::Seen| ids.model_of(&seen.attr);
+        assert_eq!(model.tree_differences(&tree, &number), Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+/// Two hosts at once, and a mount while a device process has the volume: refused, nothing written.
+#[test]
+fn a_second_host_is_refused() {
+    let device = recorded_device(VolumeKind::SMALL);
+    let town = Town::new(&device, 0, || None);
+    let driver = town.open(None).unwrap();
+    let ops = device.ops();
+    let refused = town.open(None).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("in use") && refused.contains("Host"), "{refused}");
+    assert_eq!(device.ops(), ops, "nothing was written");
+    driver.volume.close().unwrap();
+    town.join();
+    let town = Arc::clone(&town);
+    town.open(None).unwrap().volume.close().unwrap();
+    town.join();
+}
