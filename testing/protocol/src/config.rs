@@ -80,6 +80,10 @@ pub enum Mutation {
     ResendJournaled,
     /// After a reconnect direct data is not sent again.
     ForgetDirect,
+    /// `Welcome` does not count as an answer to what was submitted before it.
+    WelcomeIsNoAnswer,
+    /// The host takes the lock for its own once the device said `Bye`.
+    ByeIsTheLock,
     /// The volume is called clean before everything is in the area.
     CleanTooEarly,
 }
