@@ -66,6 +66,8 @@ pub enum Mutation {
     FirstWriteWins,
     /// A takeover reports what it found committed without flushing it.
     TakeoverWithoutFlush,
+    /// A takeover that finds nothing committed does not flush the tails that it found either.
+    TakeoverTrustsTails,
     /// Recovery replays what it found committed without flushing it.
     RecoverWithoutFlush,
     /// Freed blocks are allocated again when their transaction is journaled.

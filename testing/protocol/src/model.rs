@@ -12,10 +12,6 @@ use crate::storage::Storage;
 use stateright::{Model, Property};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Most different outcomes of one power cut that are told apart: more would need unflushed writes in
-/// many places at once, which the protocol's flushes forbid.
-const MAX_CUTS: usize = 4096;
-
 /// The protocol under one configuration.
 pub struct Protocol {
     config: Config,
@@ -173,8 +169,8 @@ impl Protocol {
         let linked = s.host.link.is_some_and(|l| usize::from(l) != LOCAL);
         out.extend((linked && link < limits.link).then_some(Action::LinkBreaks));
         if s.host.phase != Phase::Unmounted && power < limits.power {
-            let cuts = s.storage.cuts().min(MAX_CUTS);
-            out.extend((0..cuts).map(|c| Action::PowerFails(u16::try_from(c).expect("bounded"))));
+            let cuts = u16::try_from(s.storage.cuts()).expect("few unflushed writes at a time");
+            out.extend((0..cuts).map(Action::PowerFails));
         }
     }
 

@@ -242,3 +242,7 @@ pub fn mapped(image: &Image) -> u8 {
     let blocks = image.iter().filter(|i| i.live && usize::from(i.block) < BLOCKS);
     blocks.fold(0, |bits, i| bits | 1 << i.block)
 }
+
+#[cfg(test)]
+#[path = "storage_tests.rs"]
+mod tests;

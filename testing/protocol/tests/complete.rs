@@ -33,11 +33,12 @@ macro_rules! explored {
 
 explored!(reuse, reuse_twice, group, epochs, takeover, fallback, coalesce, everything);
 
+/// With `SIFTFS_LONG=1` larger ones: each of the above with one more fault.
 #[test]
-fn larger_ones() {
+fn smallest_or_all() {
     match std::env::var_os("SIFTFS_LONG") {
         Some(_) => cases::long().into_iter().for_each(explore),
-        None => assert_eq!(cases::long().len(), cases::everyday().len()),
+        None => explore(cases::smallest()),
     }
 }
 
@@ -45,7 +46,13 @@ fn larger_ones() {
 /// step waits for nothing, every wait ends on every run.
 #[test]
 fn every_run_ends() {
-    for case in [cases::reuse(), cases::coalesce()] {
+    let mut fallback = cases::fallback();
+    fallback.config.faults.total = 1;
+    let mut all = vec![cases::reuse(), cases::coalesce(), fallback];
+    if std::env::var_os("SIFTFS_LONG").is_some() {
+        all.extend(cases::everyday());
+    }
+    for case in all {
         let name = case.config.name;
         let walk = graph::walk(&Protocol::new(case.config));
         assert_eq!(walk.cycle, None, "{name}: a run that does not end");
