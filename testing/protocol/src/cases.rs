@@ -97,7 +97,7 @@ pub fn everything() -> Case {
     let mut config = Config::new("everything fails", &[UNSYNCED]);
     config.direct = true;
     config.lane_slots = 1;
-    config.faults = faults(3, [1, 1, 0, 1]);
+    config.faults = faults(3, [1, 1, 1, 2]);
     Case { config, reaches: &[seen::FOUND_JOURNAL, seen::FOUND_TAIL, seen::ALONE, seen::APPLIED] }
 }
 

@@ -60,9 +60,7 @@ impl Storage {
         for txn in committed {
             for copy in txn.copies.iter().flatten() {
                 let slot = view.of(self.lane(usize::from(copy.lane), copy.pos));
-                slot.filter(|r| {
-                    r.key == host.lane_key && r.pos == copy.pos && r.lsn == copy.lsn
-                })?;
+                slot.filter(|r| r.key == host.lane_key && r.pos == copy.pos && r.lsn == copy.lsn)?;
                 blocks[usize::from(copy.dst)] = copy.value;
             }
             (image, cut, tails) = (txn.image, txn.cut, txn.upto);
@@ -84,8 +82,7 @@ impl Storage {
     fn holds(&self, image: &Image, owed: &Outcome) -> bool {
         image.iter().zip(owed).enumerate().all(|(f, (inode, owed))| {
             let block = || self.blocks.get(usize::from(inode.block)).map(|b| *b.visible());
-            (inode.op, inode.live) == *owed
-                && (!inode.live || block() == Some(value(f, inode.op)))
+            (inode.op, inode.live) == *owed && (!inode.live || block() == Some(value(f, inode.op)))
         })
     }
 }
@@ -381,9 +378,7 @@ fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
         FULL => s.finds_full(model.config()),
         FOUND_JOURNAL => s.opening() && s.storage.journal.iter().any(|c| !c.pending.is_empty()),
         FOUND_TAIL => s.opening() && !s.storage.service.pending.is_empty(),
-        ALONE => {
-            s.host.phase == Phase::Down && s.devices().any(|(_, d)| d.finishing && replays(d))
-        }
+        ALONE => s.host.phase == Phase::Down && s.devices().any(|(_, d)| d.finishing && replays(d)),
         DEAD_RECORD => s.dead_record(),
         OLD_HELLO => s.old_hello(),
         OLD_HOLDER => {

@@ -147,9 +147,7 @@ impl State {
         let replayed = mapped(&storage.service.durable.image) & bit != 0;
         let journal = storage.journal.iter().filter_map(|c| c.visible().as_ref());
         replayed
-            || journal
-                .filter(|t| t.key == key && t.seq > tail)
-                .any(|t| mapped(&t.image) & bit != 0)
+            || journal.filter(|t| t.key == key && t.seq > tail).any(|t| mapped(&t.image) & bit != 0)
     }
 
     fn submit(&mut self, config: &Config, p: usize, txn: Txn) {
