@@ -162,3 +162,7 @@ impl Greeting<'_> {
 pub(crate) fn failed(peer: &str, e: Errno) -> Error {
     Error::Link(format!("{peer}: {}", io::Error::from(e)))
 }
+
+#[cfg(test)]
+#[path = "share_tests.rs"]
+mod tests;

@@ -11,7 +11,7 @@ use crate::mapping::Mapping;
 use crate::ring::{Consumer, Producer};
 use crate::share::{Bell, Bells, Shared, failed};
 use crate::socket::Socket;
-use siftfs_base::{BLOCK_SIZE, Error, Result, SharedBlock, corrupt};
+use siftfs_base::{BLOCK_SIZE, Error, LentBlock, Result, SharedBlock, corrupt};
 use siftfs_wire::codec::frame::{Source, Took};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -284,10 +284,27 @@ impl Borrower {
             let detail = format!("it lends slot {slot}, which it has lent before");
             return Err(corrupt(format!("message from {peer}"), detail));
         }
-        let mut block = [0; BLOCK_SIZE];
-        self.memory.read_slot(slot, &mut block);
-        self.slots.give_back(slot);
-        Ok(SharedBlock::from(block))
+        let (memory, slots) = (self.memory.clone(), self.slots.clone());
+        Ok(SharedBlock::lent(LentSlot { memory, slots, slot }))
+    }
+}
+
+/// A slot that was lent to us, until it is dropped.
+struct LentSlot {
+    memory: Arc<Mapping>,
+    slots: Arc<Slots>,
+    slot: u32,
+}
+
+impl LentBlock for LentSlot {
+    fn read(&self, into: &mut [u8; BLOCK_SIZE]) {
+        self.memory.read_slot(self.slot, into);
+    }
+}
+
+impl Drop for LentSlot {
+    fn drop(&mut self) {
+        self.slots.give_back(self.slot);
     }
 }
 
@@ -308,3 +325,7 @@ impl Slots {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "shm_tests.rs"]
+mod tests;
