@@ -78,6 +78,12 @@ fn a_bell_that_is_full_or_no_socket_holds_nobody() {
     let (ours, theirs) = Bell::pair().unwrap();
     // Far more than its buffer takes.
     (0..100_000).for_each(|_| ours.ring());
-    theirs.quiet();
-    Bell(memfd(0, SealFlags::empty())).ring();
+    assert!(theirs.quiet(), "it rang");
+    let no_bell = Bell(memfd(0, SealFlags::empty()));
+    no_bell.ring();
+    assert!(!no_bell.quiet(), "a file is waited for as if it could ring");
+    let (ours, theirs) = Bell::pair().unwrap();
+    assert!(theirs.quiet(), "silent, and not broken");
+    drop(ours);
+    assert!(!theirs.quiet(), "closed");
 }

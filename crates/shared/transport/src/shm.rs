@@ -138,9 +138,9 @@ impl SendPipe for ShmSender {
         if self.ring.may_sleep()? {
             let slept = self.room.sleep(&self.common.socket, timeout);
             self.ring.awake();
-            self.room.quiet();
+            let alive = self.room.quiet();
             slept.map_err(|e| failed(&self.common.peer, e))?;
-            if self.common.has_ended()? {
+            if self.common.has_ended()? || !alive {
                 return Err(Error::Link(format!("{} has ended", self.common.peer)));
             }
         }
@@ -184,9 +184,9 @@ impl RecvPipe for ShmReceiver {
         if !self.ended && self.ring.may_sleep()? {
             let slept = self.words.sleep(&self.common.socket, timeout);
             self.ring.awake();
-            self.words.quiet();
+            let alive = self.words.quiet();
             slept.map_err(|e| failed(&self.common.peer, e))?;
-            self.ended = self.common.has_ended()?;
+            self.ended = self.common.has_ended()? || !alive;
         }
         Ok(())
     }
