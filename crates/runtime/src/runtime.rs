@@ -138,6 +138,7 @@ impl Runtime {
             replaying: false,
             keep_orphans: false,
             recovery: None,
+            made_last: None,
             clock: parts.clock.clone(),
             last_time: Default::default(),
             config: parts.config,
@@ -595,9 +596,9 @@ impl State {
     }
 
     /// Enough is staged, dirty or changed that a commit should not wait for the timer. The bound of the
-    /// transaction is of the worst case, in which no two changed inodes share a block: on a volume with the
-    /// smallest journal (2 MiB, transactions of 128 blocks) some twenty new files are enough, whatever the
-    /// timer says.
+    /// transaction is of the worst case, in which no two changed inodes share a block and every new range
+    /// splits an extent: on a volume with the smallest journal (2 MiB, transactions of 128 blocks) fifteen new
+    /// files reach half of it, whatever the timer says.
     fn commit_early(&self) -> bool {
         self.lanes.iter().any(|l| (l.head - l.cut_head) * 4 > l.len)
             || self.dirty_bytes > self.dirty_limit() / 2
