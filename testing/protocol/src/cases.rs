@@ -101,15 +101,6 @@ pub fn everything() -> Case {
     Case { config, reaches: &[seen::FOUND_JOURNAL, seen::FOUND_TAIL, seen::ALONE, seen::APPLIED] }
 }
 
-/// Two clients, direct data, two transactions on their way, coalesced; one fault.
-pub fn wide() -> Case {
-    let mut config = Config::new("wide", &[&[Write(0), Fsync(0), Unlink(0)], B]);
-    (config.replay, config.pipeline) = (Replay::Coalesce, 2);
-    (config.direct, config.background) = (true, true);
-    config.faults = faults(1, [1; 4]);
-    Case { config, reaches: &[seen::BATCH, seen::SENT_AGAIN, seen::APPLIED] }
-}
-
 /// Without any fault: what the protocol does on a good day.
 pub fn smallest() -> Case {
     let mut case = takeover();
@@ -141,6 +132,5 @@ pub fn long() -> Vec<Case> {
         f.total += 1;
         (f.host, f.link) = (f.host + 1, f.link + 1);
     }
-    all.push(wide());
     all
 }
