@@ -41,7 +41,14 @@ pub struct Pair {
 
 impl Volume {
     /// Reads the header and repairs a bad copy from the good one.
+    ///
+    /// A process that died may have left in a volatile cache what can be read all the same. Whatever is
+    /// built on that comes after it, so it is made durable first (rule R18): else a power cut could
+    /// take a transaction away again that recovery has replayed in part.
     pub fn read(media: Media, may_write: bool) -> Result<Self> {
+        if may_write {
+            media.flush()?;
+        }
         let view = media.read()?;
         if view.needs_repair() && may_write {
             tracing::warn!(copies = ?view.copies, "one header copy was bad; rewritten from the other");

@@ -31,6 +31,12 @@ impl Media {
         read_media(&*self.area, self.log.as_deref())
     }
 
+    /// Makes everything that can be read durable, on every device.
+    pub fn flush(&self) -> Result<()> {
+        self.area.flush()?;
+        self.log.as_ref().map_or(Ok(()), |log| log.flush())
+    }
+
     /// See [`repair_headers`].
     pub fn repair(&self, view: &HeaderView) -> Result<()> {
         repair_headers(self.log_device(), view)

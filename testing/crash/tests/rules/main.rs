@@ -6,6 +6,7 @@
 
 mod apart;
 mod durability;
+mod killed;
 mod lanes;
 mod log;
 mod marker;
