@@ -7,7 +7,6 @@ use siftfs_log::{
     Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, OPEN_END, SERVICE_SLOTS, ServiceRecord,
     StaticHeader,
 };
-use std::ops::Range;
 
 type Block = [u8; BLOCK_SIZE];
 
@@ -81,16 +80,16 @@ fn find(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> Option<Stati
     Some(header)
 }
 
-/// Bytes that the format keeps for later, in the static part and in the records.
-const STATIC_RESERVED: [Range<usize>; 3] = [28..32, 112..256, 1280..4092];
-const HOST_RESERVED: [Range<usize>; 2] = [344..1024, 2048..4092];
-const SERVICE_RESERVED: [Range<usize>; 1] = [192..4092];
+/// Bytes that the format keeps for later, in the static part and in the records: from, to.
+const STATIC_RESERVED: [(usize, usize); 3] = [(28, 32), (112, 256), (1280, 4092)];
+const HOST_RESERVED: [(usize, usize); 2] = [(344, 1024), (2048, 4092)];
+const SERVICE_RESERVED: [(usize, usize); 1] = [(192, 4092)];
 
 /// Under a valid checksum they were written by somebody: by a version that knows more, most likely, and
 /// says in its feature flags whether that must be understood.
-fn check_reserved(c: &mut Check<'_>, offset: u64, what: &str, reserved: &[Range<usize>]) {
+fn check_reserved(c: &mut Check<'_>, offset: u64, what: &str, reserved: &[(usize, usize)]) {
     let Some(bytes) = c.read(offset, BLOCK_SIZE, what) else { return };
-    let mut parts = reserved.iter().filter_map(|r| bytes.get(r.clone()));
+    let mut parts = reserved.iter().filter_map(|(start, end)| bytes.get(*start..*end));
     if parts.any(|part| part.iter().any(|b| *b != 0)) {
         let text =
             format!("{what} at byte {offset}: bytes that this version does not use are not zero");
@@ -146,7 +145,7 @@ fn check_link(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
 struct Kind {
     name: &'static str,
     slots: [u64; 2],
-    reserved: &'static [Range<usize>],
+    reserved: &'static [(usize, usize)],
 }
 
 /// Newest record of two slots in two copies.

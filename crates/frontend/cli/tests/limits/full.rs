@@ -14,9 +14,9 @@ fn room(s: &Setup) -> StatVfs {
 
 /// Files of 4 KiB until nothing fits; how many.
 fn fill(s: &Setup) -> usize {
-    for n in 0.. {
+    for n in 0usize.. {
         let dir = s.path(&format!("d{}", n / 1000));
-        let made = if n % 1000 == 0 { fs::create_dir(&dir) } else { Ok(()) };
+        let made = if n.is_multiple_of(1000) { fs::create_dir(&dir) } else { Ok(()) };
         let path = dir.join(format!("f{n}"));
         let done = made.and_then(|()| fs::write(&path, page(n)));
         if let Err(e) = done {

@@ -17,7 +17,11 @@ fn path(s: &Setup, i: usize) -> PathBuf {
 
 /// Every tenth file has something in it.
 fn text(i: usize) -> String {
-    if i % 10 == 0 { format!("this is file {i}\n").repeat(1 + i % 7) } else { String::new() }
+    if i.is_multiple_of(10) {
+        format!("this is file {i}\n").repeat(1 + i % 7)
+    } else {
+        String::new()
+    }
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn used(s: &Setup, volume: &str) {
         let f = open(&s.path(&format!("d/f{i}")));
         let data: Vec<u8> = (0..i * 100).map(|b| (b + i) as u8).collect();
         assert_eq!(pwrite(&f, &data, (i % 5 * 3000) as u64), Ok(data.len()));
-        if i % 3 == 0 {
+        if i.is_multiple_of(3) {
             fsync(&f).unwrap();
         }
     }
