@@ -1,6 +1,7 @@
 //! Rule R22: modes differ in work, not in meaning.
 
 use crate::ReplayMode;
+use crate::batch::Batch;
 use crate::test_util::*;
 use siftfs_base::*;
 use siftfs_device::*;
@@ -66,7 +67,7 @@ fn r22_a_replay_cut_at_every_write_is_done_again_by_any_mode() {
         for cut in 0.. {
             let (fault, dev) = formatted(seed);
             let mut d = backlog(&dev, seed, how, 20);
-            fault.cut_after(cut);
+            fault.cut_at(fault.ops() + cut);
             d.checkpoint(u64::MAX, Urgency::Background);
             d.settle();
             for kind in [Cut::LoseAll, Cut::KeepAll, Cut::Random(cut)] {
@@ -161,7 +162,7 @@ fn auto_chooses_by_reuse() {
     for seed in 200..220 {
         let (_, dev) = formatted(seed);
         let mut d = backlog(&dev, seed, how, 20);
-        d.service.force_light();
+        d.service.batch = Some(Batch::light());
         d.checkpoint(u64::MAX, Urgency::Background);
         d.settle();
         assert!(d.service.statistics().checkpoint_total.light_batches > 0);

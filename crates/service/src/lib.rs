@@ -31,5 +31,7 @@ pub use recovery::ReplaySummary;
 pub use service::{Service, ServiceOptions, ServiceParts};
 
 #[cfg(test)]
+mod differential_tests;
+#[cfg(test)]
 #[path = "test_util.rs"]
 pub(crate) mod test_util;

@@ -468,6 +468,18 @@ impl Driver {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
+    /// Is there room in journal and lanes for whatever the next transaction is?
+    pub fn has_room(&self) -> bool {
+        const MOST: u64 = 120 << 10;
+        let lanes = self.lanes.iter().all(|l| l.end + MOST - l.tail <= LANE);
+        lanes && self.journal_head + MOST - self.journal_tail <= JOURNAL
+    }
+
+    /// Transactions journaled and not reclaimed.
+    pub fn unreclaimed(&self) -> u64 {
+        self.acked - self.reclaimed
+    }
+
     /// Allocated blocks in which the area on `dev` is not what it must be when `seq` is the newest
     /// committed transaction.
     pub fn differing(&self, dev: &dyn Device, seq: u64) -> Vec<u64> {
