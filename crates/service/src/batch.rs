@@ -45,8 +45,8 @@ pub(crate) struct Batch {
     records: Vec<Record>,
     pub images: Images,
     txns: Vec<TxnEnd>,
-    /// Bytes that copy tags named.
-    source_bytes: u64,
+    /// Bytes of the staged records named, and those of the newest transaction.
+    source_bytes: (u64, u64),
     /// What is left, by transaction; once sealed.
     pub pieces: Vec<Piece>,
     /// Pieces before this one are in the area.
@@ -67,7 +67,7 @@ impl Batch {
             records: Vec::new(),
             images: Images::default(),
             txns: Vec::new(),
-            source_bytes: 0,
+            source_bytes: (0, 0),
             pieces: Vec::new(),
             cursor: 0,
             reclaimed: 0,
@@ -98,7 +98,7 @@ impl Batch {
         self.images.clear();
         self.txns.clear();
         self.pieces.clear();
-        (self.source_bytes, self.cursor, self.reclaimed) = (0, 0, 0);
+        (self.source_bytes, self.cursor, self.reclaimed) = ((0, 0), 0, 0);
     }
 
     /// Number of transactions.
@@ -111,9 +111,10 @@ impl Batch {
         self.collector.is_none()
     }
 
-    /// Bytes that copy tags named.
-    pub fn source_bytes(&self) -> u64 {
-        self.source_bytes
+    /// Would another transaction like the newest one be more than a window of so many bytes?
+    pub fn fills(&self, window: u64) -> bool {
+        let (all, newest) = self.source_bytes;
+        all > 0 && all + newest > window
     }
 
     pub fn record(&self, nr: u32) -> &StagedRef {
@@ -154,6 +155,8 @@ impl Batch {
         let first = u32::try_from(self.records.len()).expect("bounded by memory");
         count(txn, report);
         self.records.extend(txn.staged.iter().map(|s| Record { staged: s.clone(), txn: nr }));
+        let bytes: u64 = txn.staged.iter().map(|s| u64::from(s.len)).sum();
+        self.source_bytes = (self.source_bytes.0 + bytes, bytes);
         let raw_inodes = self.images.raw_inodes;
         let collector = self.collector.as_mut().expect("nothing is added to a sealed batch");
         for run in txn.drops.iter().chain(&txn.direct) {
@@ -165,7 +168,6 @@ impl Batch {
         for c in &txn.copies {
             let source = Src::staged(first + c.source, c.data_offset);
             collector.put(Piece { start: c.dst, len: c.len, source });
-            self.source_bytes += u64::from(c.len);
         }
         for (block, image) in txn.images.iter().zip(images.chunks_exact(BLOCK_SIZE)) {
             let source = Src::image(self.images.put(tables, *block, image, nr));
@@ -188,12 +190,12 @@ impl Batch {
         let collector = self.collector.take().expect("a batch is sealed once");
         let map = match collector {
             Collector::Map(map) => map,
-            Collector::Log(log) => match log.into_sorted() {
-                Ok(sorted) => {
+            Collector::Log(log) => match log.sorted() {
+                Some(sorted) => {
                     self.order(sorted.len(), || sorted.iter().copied());
                     return None;
                 }
-                Err(map) => map,
+                None => log.resolve(),
             },
         };
         self.order(map.len(), || map.iter());
@@ -276,9 +278,8 @@ impl Collector {
 }
 
 impl Log {
-    /// The pieces by destination; if any two overlap, or one lies in dead blocks, the map that
-    /// resolves them.
-    fn into_sorted(self) -> Result<Vec<Piece>, IntervalMap<Src>> {
+    /// The pieces by destination; `None` if any two overlap, or one lies in dead blocks.
+    fn sorted(&self) -> Option<Vec<Piece>> {
         let mut sorted = self.pieces.clone();
         sorted.sort_by_key(|p| p.start);
         // An image and its successor are one slot.
@@ -288,9 +289,10 @@ impl Log {
             let next = sorted.partition_point(|p| p.end() <= run.start * BLOCK_BYTES);
             sorted.get(next).is_none_or(|p| p.start >= run.end() * BLOCK_BYTES)
         };
-        if apart && self.dead.iter().all(alive) { Ok(sorted) } else { Err(self.resolve()) }
+        (apart && self.dead.iter().all(alive)).then_some(sorted)
     }
 
+    /// The map of what is left.
     fn resolve(&self) -> IntervalMap<Src> {
         let mut map = Collector::Map(IntervalMap::new());
         let mut dead = self.dead.iter().peekable();

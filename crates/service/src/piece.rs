@@ -44,10 +44,10 @@ const ZERO: u64 = 2 << KIND_SHIFT;
 impl Src {
     pub fn staged(record: u32, offset: u32) -> Self {
         assert!(record < 1 << 30, "a batch of a billion records");
-        Self(u64::from(record) << 32 | u64::from(offset))
+        Self((u64::from(record) << 32) | u64::from(offset))
     }
     pub fn image(slot: u32) -> Self {
-        Self(IMAGE | u64::from(slot) * BLOCK_SIZE as u64)
+        Self(IMAGE | (u64::from(slot) * BLOCK_SIZE as u64))
     }
     pub fn zero(txn: u32) -> Self {
         Self(ZERO | u64::from(txn))
