@@ -58,6 +58,31 @@ fn r22_modes_agree_whole_and_cut_at_every_boundary() {
     }
 }
 
+/// What a batch frees is not written, whatever older transactions of it put there.
+#[test]
+fn r22_a_batch_writes_nothing_into_what_it_frees() {
+    let mut freed = 0;
+    for seed in 0..30 {
+        let (_, dev) = formatted(seed);
+        let mut d = backlog(&dev, seed, COALESCE, 20);
+        let before = (0..AREA / BLOCK_BYTES).map(|b| read_block(&*dev, b)).collect::<Vec<_>>();
+        d.checkpoint(u64::MAX, Urgency::Background);
+        d.settle();
+        for (block, by) in &d.models.last().unwrap().free {
+            freed += u64::from(*by > d.first);
+            let same = read_block(&*dev, *block) == before[*block as usize];
+            assert!(same, "seed {seed}: block {block}, freed by {by}, was written");
+        }
+    }
+    assert!(freed > 50, "{freed}");
+}
+
+fn read_block(dev: &dyn Device, block: u64) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK_SIZE];
+    dev.read(block * BLOCK_BYTES, &mut bytes).unwrap();
+    bytes
+}
+
 /// A replay that loses power at any of its operations, and another one in any mode, gives the
 /// state of the newest transaction.
 #[test]
