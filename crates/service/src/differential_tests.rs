@@ -133,7 +133,7 @@ fn an_emergency_in_the_middle_of_a_batch_gets_credits_soon() {
             d.pump();
             more += 1;
         }
-        assert!(more <= 12, "{more} steps for the first credits after {steps}");
+        assert!(more <= 6, "{more} steps for the first credits after {steps}");
         d.settle();
         assert_eq!(d.differing(&*dev, d.acked), vec![], "after {steps} steps");
     }
