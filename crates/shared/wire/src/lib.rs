@@ -225,7 +225,37 @@ pub struct CheckpointReport {
     pub nanos: u64,
 }
 
-<<<<<<< HEAD
+impl CheckpointReport {
+    /// Adds what `r` counts; the trigger stays.
+    pub fn add(&mut self, r: &CheckpointReport) {
+        self.batch += r.batch;
+        self.coalesced_batches += r.coalesced_batches;
+        self.light_batches += r.light_batches;
+        self.staged += r.staged;
+        self.raw_tags += r.raw_tags;
+        self.surviving_tags += r.surviving_tags;
+        self.raw_blocks += r.raw_blocks;
+        self.surviving_blocks += r.surviving_blocks;
+        self.raw_images += r.raw_images;
+        self.surviving_images += r.surviving_images;
+        self.raw_inodes += r.raw_inodes;
+        self.surviving_inodes += r.surviving_inodes;
+        self.reads += r.reads;
+        self.read_bytes += r.read_bytes;
+        self.writes += r.writes;
+        self.write_bytes += r.write_bytes;
+        self.flushes += r.flushes;
+        self.windows += r.windows;
+        self.journal_credits += r.journal_credits;
+        self.staging_credits += r.staging_credits;
+        self.index_nanos += r.index_nanos;
+        self.read_nanos += r.read_nanos;
+        self.write_nanos += r.write_nanos;
+        self.flush_nanos += r.flush_nanos;
+        self.nanos += r.nanos;
+    }
+}
+
 /// I/O of one kind, as counted at the storage backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct IoTotals {
@@ -286,40 +316,6 @@ pub struct DeviceStatistics {
 }
 
 /// Totals of the Service since it took the volume.
-=======
-impl CheckpointReport {
-    /// Adds what `r` counts; the trigger stays.
-    pub fn add(&mut self, r: &CheckpointReport) {
-        self.batch += r.batch;
-        self.coalesced_batches += r.coalesced_batches;
-        self.light_batches += r.light_batches;
-        self.staged += r.staged;
-        self.raw_tags += r.raw_tags;
-        self.surviving_tags += r.surviving_tags;
-        self.raw_blocks += r.raw_blocks;
-        self.surviving_blocks += r.surviving_blocks;
-        self.raw_images += r.raw_images;
-        self.surviving_images += r.surviving_images;
-        self.raw_inodes += r.raw_inodes;
-        self.surviving_inodes += r.surviving_inodes;
-        self.reads += r.reads;
-        self.read_bytes += r.read_bytes;
-        self.writes += r.writes;
-        self.write_bytes += r.write_bytes;
-        self.flushes += r.flushes;
-        self.windows += r.windows;
-        self.journal_credits += r.journal_credits;
-        self.staging_credits += r.staging_credits;
-        self.index_nanos += r.index_nanos;
-        self.read_nanos += r.read_nanos;
-        self.write_nanos += r.write_nanos;
-        self.flush_nanos += r.flush_nanos;
-        self.nanos += r.nanos;
-    }
-}
-
-/// Totals of the Service since its start.
->>>>>>> 96a3dbf (Service: replay modes coalesce and auto, one replay path for all; reports say what survives)
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ServiceStatistics {
     /// Transactions journaled.
