@@ -1,15 +1,24 @@
 //! Checkpointing and reclamation in bounded steps.
 
-use crate::ordered::Io;
-use crate::service::{Journaled, ReplayMode, Service};
+use crate::batch::{Batch, TxnEnd};
+use crate::mode::{Budget, ReplayMode};
+use crate::reuse;
+use crate::service::Service;
 use siftfs_base::{Result, TxnSeq, corrupt};
 use siftfs_device::AlignedBuf;
 use siftfs_log::{ServiceRecord, decode_journal_record};
-use siftfs_wire::{CheckpointReport, FromService, Transaction, Urgency};
+use siftfs_wire::{CheckpointReport, FromService, Urgency};
 use std::collections::VecDeque;
 
 /// A reading buffer longer than this is given back after a step.
 const KEEP_BUF: usize = 1 << 20;
+/// Journal records read together, in bytes, unless one is longer.
+const JOURNAL_READ: u64 = 1 << 20;
+/// Read window of `ordered`: the longest staged record.
+pub(crate) const ORDERED_WINDOW: u64 = siftfs_log::MAX_RECORD_LEN;
+/// A transaction in a batch takes at most so many times its journal record, which holds 24 bytes
+/// per tag.
+const GROWTH: u64 = 4;
 
 /// One `Checkpoint` message and what was done for it.
 struct Request {
@@ -29,7 +38,8 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub fn add(&mut self, id: u64, upto: TxnSeq, urgency: Urgency) {
-        let request = Request { id, upto, urgency, report: CheckpointReport::default() };
+        let report = CheckpointReport { trigger: Some(urgency), ..CheckpointReport::default() };
+        let request = Request { id, upto, urgency, report };
         match urgency {
             Urgency::Emergency => self.emergency.push_back(request),
             Urgency::Background => self.background.push_back(request),
@@ -42,13 +52,6 @@ impl Requests {
     fn next(&mut self) -> Option<&mut Request> {
         self.emergency.front_mut().or(self.background.front_mut())
     }
-}
-
-/// What a step reached: the last transaction applied, its end, how many.
-struct Reached {
-    txn: Transaction,
-    end: u64,
-    count: usize,
 }
 
 impl Service {
@@ -77,124 +80,259 @@ impl Service {
         }
     }
 
-    /// Replays some transactions of the most urgent request, makes them durable, and only then
-    /// returns their space (rule R11).
+    /// Does a bounded piece of the most urgent request's work.
     pub(crate) fn checkpoint_step(&mut self) -> Result<()> {
         let start = self.options.clock.mono_ns();
         let Some(request) = self.requests.next() else { return Ok(()) };
         let waited = request.urgency == Urgency::Emergency;
         let upto = request.upto;
-        let most = match waited {
-            false => self.options.step_transactions,
-            true => self.options.emergency_transactions,
-        };
         self.count_as(waited);
         let mut report = CheckpointReport::default();
-        let reached = self.replay_some(upto, most, &mut report)?;
-        self.parts.area.flush(self.origin)?;
-        let record = ServiceRecord {
-            epoch: self.greeted_keys()?.journal.epoch,
-            journal_tail: reached.end,
-            next_seq: TxnSeq(reached.txn.seq.0 + 1),
-            ops_cut: reached.txn.ops_cut,
-            staged_cut: reached.txn.staged_cut,
-            lane_tails: reached.txn.lane_upto,
-            ..self.durable.clone()
-        };
-        self.write_record(record)?;
-        report.flushes += 2;
+        match self.options.mode {
+            ReplayMode::Ordered => self.ordered_step(upto, waited, &mut report)?,
+            ReplayMode::Coalesce | ReplayMode::Auto => {
+                self.batch_step(upto, waited, &mut report)?;
+            }
+        }
         report.nanos = self.options.clock.mono_ns().saturating_sub(start);
-        self.pending.drain(..reached.count);
-        self.out.push_back(FromService::Reclaimed {
-            seq: reached.txn.seq,
-            journal_tail: self.durable.journal_tail,
-            lane_tails: self.durable.lane_tails.clone(),
-        });
-        add(&mut self.stats.checkpoint_total, &report);
+        self.stats.checkpoint_total.add(&report);
         if let Some(request) = self.requests.next() {
-            add(&mut request.report, &report);
+            request.report.add(&report);
         }
         self.answer_finished();
         Ok(())
     }
 
-    /// Applies transactions from the tail up to `upto`, at most `most`, until the step's byte
-    /// budget is used.
-    fn replay_some(
+    /// Most transactions of one step.
+    fn most(&self, waited: bool) -> usize {
+        let most = match waited {
+            false => self.options.step_transactions,
+            true => self.options.emergency_transactions,
+        };
+        usize::try_from(most).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Flushes the area and moves the durable tail behind `end`, the last of `count` transactions
+    /// that are in the area; only then returns their space (rule R11).
+    fn reclaim(&mut self, end: TxnEnd, count: usize, report: &mut CheckpointReport) -> Result<()> {
+        let start = self.options.clock.mono_ns();
+        self.parts.area.flush(self.origin)?;
+        let before = self.durable.clone();
+        let record = ServiceRecord {
+            epoch: self.greeted_keys()?.journal.epoch,
+            journal_tail: end.pos,
+            next_seq: TxnSeq(end.seq.0 + 1),
+            ops_cut: end.ops_cut,
+            staged_cut: end.staged_cut,
+            lane_tails: end.lane_upto,
+            ..before.clone()
+        };
+        self.write_record(record)?;
+        self.pending.drain(..count);
+        let tails = before.lane_tails.iter().zip(&self.durable.lane_tails);
+        report.staging_credits += tails.map(|(old, new)| new - old).sum::<u64>();
+        report.journal_credits += self.durable.journal_tail - before.journal_tail;
+        report.batch += count as u64;
+        report.flushes += 2;
+        report.flush_nanos += self.options.clock.mono_ns().saturating_sub(start);
+        self.out.push_back(FromService::Reclaimed {
+            seq: end.seq,
+            journal_tail: self.durable.journal_tail,
+            lane_tails: self.durable.lane_tails.clone(),
+        });
+        Ok(())
+    }
+
+    /// Replays transactions one by one, at most a step's number, until the step's byte budget is
+    /// used, and reclaims them.
+    fn ordered_step(
         &mut self,
         upto: TxnSeq,
-        most: u64,
+        waited: bool,
         report: &mut CheckpointReport,
-    ) -> Result<Reached> {
-        let mut buf = std::mem::take(&mut self.buf);
-        let mut reached = None;
-        let mut count = 0;
-        while let Some(entry) = self.pending.get(count).copied().filter(|e| e.seq <= upto) {
-            let txn = self.replay_one(&entry, &mut buf, report)?;
-            count += 1;
-            reached = Some((txn, entry.pos + entry.len));
-            if count as u64 >= most || report.read_bytes >= self.options.step_bytes {
+    ) -> Result<()> {
+        let mut batch = self.batch.take().unwrap_or_else(Batch::coalescing);
+        let mut map = None;
+        let (mut last, mut count) = (None, 0);
+        while count < self.most(waited) && report.read_bytes < self.options.step_bytes {
+            let due = self.pending.get(count).is_some_and(|e| e.seq <= upto);
+            if !due {
                 break;
             }
+            batch.restart(map.take());
+            self.index(&mut batch, count, 1, report)?;
+            map = batch.seal();
+            let (mut io, replay) = self.io(report)?;
+            replay.0.run(&mut io, replay.1, &mut batch, ORDERED_WINDOW)?;
+            count += 1;
+            last = batch.reclaim();
+        }
+        batch.restart(map);
+        self.batch = Some(batch);
+        let (end, _) = last.expect("unfinished requests have transactions to replay");
+        self.reclaim(end, count, report)
+    }
+
+    /// Goes on with the batch, or begins one: adds transactions, or does a part of a window.
+    fn batch_step(
+        &mut self,
+        upto: TxnSeq,
+        waited: bool,
+        report: &mut CheckpointReport,
+    ) -> Result<()> {
+        let mut batch = match self.batch.take() {
+            Some(batch) => batch,
+            None => self.begin_batch(upto),
+        };
+        if batch.is_sealed() {
+            self.replay_step(&mut batch, waited, report)?;
+        } else {
+            self.index_step(&mut batch, upto, waited, report)?;
+        }
+        if !batch.is_done() {
+            self.batch = Some(batch);
+        }
+        Ok(())
+    }
+
+    fn begin_batch(&self, upto: TxnSeq) -> Batch {
+        let prefix = self.pending.iter().take_while(|e| e.seq <= upto);
+        let map = self.options.mode == ReplayMode::Coalesce
+            || reuse::worth_a_map(prefix.flat_map(|e| e.notes.iter()));
+        if map { Batch::coalescing() } else { Batch::light() }
+    }
+
+    /// Adds transactions, at most a step's number and bytes. Closes the batch at the end of the
+    /// ready prefix, at the end of its memory, and when somebody waits for credits.
+    fn index_step(
+        &mut self,
+        batch: &mut Batch,
+        upto: TxnSeq,
+        waited: bool,
+        report: &mut CheckpointReport,
+    ) -> Result<()> {
+        let start = self.options.clock.mono_ns();
+        let (mut count, most) = (0, self.most(waited));
+        let mut open = !waited || batch.len() == 0;
+        while open && count < most && report.read_bytes < self.options.step_bytes {
+            let together = self.readable_together(batch, upto, most - count);
+            open = together > 0;
+            self.index(batch, batch.len(), together, report)?;
+            count += together;
+        }
+        if waited || !open {
+            report.coalesced_batches += u64::from(!batch.is_light());
+            report.light_batches += u64::from(batch.is_light());
+            batch.seal();
+        }
+        report.index_nanos += self.options.clock.mono_ns().saturating_sub(start);
+        Ok(())
+    }
+
+    /// How many of the next transactions, at most `most`, the batch takes and one read brings.
+    fn readable_together(&self, batch: &Batch, upto: TxnSeq, most: usize) -> usize {
+        let budget = Budget::new(self.options.memory, self.options.window_bytes);
+        // A light batch is one window, so its transactions are looked at one by one.
+        if batch.is_light() && batch.fills(budget.window) {
+            return 0;
+        }
+        let most = if batch.is_light() { 1 } else { most };
+        let room = budget.batch.saturating_sub(batch.memory());
+        let (mut count, mut bytes, mut end) = (0, 0, None);
+        for e in self.pending.range(batch.len()..).take(most) {
+            let goes_on = end.is_none_or(|end| end == e.pos && !self.starts_a_lap(end));
+            bytes += e.len;
+            let fits = bytes.saturating_mul(GROWTH) <= room || batch.len() + count == 0;
+            if e.seq > upto || !goes_on || !fits || (count > 0 && bytes > JOURNAL_READ) {
+                break;
+            }
+            end = Some(e.pos + e.len);
+            count += 1;
+        }
+        count
+    }
+
+    fn starts_a_lap(&self, pos: u64) -> bool {
+        pos.is_multiple_of(self.parts.journal.len())
+    }
+
+    /// Reads `count` journal records from the `first` pending one on, which are neighbours,
+    /// validates them and adds them to the batch.
+    fn index(
+        &mut self,
+        batch: &mut Batch,
+        first: usize,
+        count: usize,
+        report: &mut CheckpointReport,
+    ) -> Result<()> {
+        let entries: Vec<(TxnSeq, u64, u64)> =
+            self.pending.range(first..first + count).map(|e| (e.seq, e.pos, e.len)).collect();
+        let Some((_, from, _)) = entries.first().copied() else { return Ok(()) };
+        let len: u64 = entries.iter().map(|(_, _, len)| len).sum();
+        let keys = self.greeted_keys()?;
+        let mut buf = self.journal_buf(len);
+        let journal = &self.parts.journal;
+        journal.read(self.origin, from % journal.len(), &mut buf[..len as usize])?;
+        report.reads += 1;
+        report.read_bytes += len;
+        let mut rest = &buf[..len as usize];
+        for (seq, pos, len) in entries {
+            let (bytes, more) = rest.split_at(len as usize);
+            rest = more;
+            let what = || format!("journal record of transaction {}", seq.0);
+            let record = decode_journal_record(bytes, &keys.journal, pos, len)?
+                .map_err(|i| i.into_error(what()))?;
+            if record.descriptor.header.seq != seq {
+                return Err(corrupt(what(), "another transaction lies there"));
+            }
+            let (txn, images) = (&record.descriptor.txn, record.images);
+            batch.add(&self.options.inode_tables, txn, images, pos + len, report);
         }
         if buf.len() <= KEEP_BUF {
             self.buf = buf;
         }
-        let (txn, end) = reached.expect("unfinished requests have transactions to replay");
-        Ok(Reached { txn, end, count })
+        Ok(())
     }
 
-    /// Reads one journal record, validates it and applies it.
-    fn replay_one(
+    /// A buffer for so many journal bytes; for a long one the window's memory is given back.
+    fn journal_buf(&mut self, len: u64) -> AlignedBuf {
+        if len > KEEP_BUF as u64 && !self.replay.is_open() {
+            self.replay.release();
+        }
+        let buf = std::mem::take(&mut self.buf);
+        if buf.len() as u64 >= len { buf } else { AlignedBuf::zeroed(len as usize) }
+    }
+
+    /// Reads or writes a part of a window; behind a window, returns what is reclaimable. When
+    /// somebody waits for credits, the next window is a small one.
+    fn replay_step(
         &mut self,
-        entry: &Journaled,
-        buf: &mut AlignedBuf,
+        batch: &mut Batch,
+        waited: bool,
         report: &mut CheckpointReport,
-    ) -> Result<Transaction> {
-        let keys = self.greeted_keys()?;
-        let journal = &self.parts.journal;
-        let len = entry.len as usize;
-        if buf.len() < len {
-            *buf = AlignedBuf::zeroed(len);
+    ) -> Result<()> {
+        let budget = Budget::new(self.options.memory, self.options.window_bytes);
+        // A batch of one huge transaction leaves less than planned.
+        let least = self.options.step_bytes.min(budget.window);
+        let window = (budget.window + budget.batch).saturating_sub(batch.memory());
+        let window = if waited { least } else { window.clamp(least, budget.window) };
+        let limit = self.options.step_bytes;
+        if waited {
+            self.replay.give_up_above(least);
         }
-        journal.read(self.origin, entry.pos % journal.len(), &mut buf[..len])?;
-        report.reads += 1;
-        report.read_bytes += entry.len;
-        let what = || format!("journal record of transaction {}", entry.seq.0);
-        let record = decode_journal_record(&buf[..len], &keys.journal, entry.pos, entry.len)?
-            .map_err(|i| i.into_error(what()))?;
-        if record.descriptor.header.seq != entry.seq {
-            return Err(corrupt(what(), "another transaction lies there"));
+        if batch.cursor < batch.pieces.len() {
+            if !self.replay.is_open() {
+                self.replay.open(batch, window);
+            }
+            let (mut io, replay) = self.io(report)?;
+            replay.0.advance(&mut io, replay.1, batch, limit)?;
         }
-        let txn = record.descriptor.txn;
-        let mut io = Io {
-            area: &self.parts.area,
-            lanes: &self.parts.lanes,
-            lane_key: keys.lanes,
-            origin: self.origin,
-            report,
-        };
-        match self.options.mode {
-            ReplayMode::Ordered => self.replay.apply(&mut io, &txn, record.images)?,
+        if self.replay.is_open() {
+            return Ok(());
         }
-        Ok(txn)
+        match batch.reclaim() {
+            Some((end, count)) => self.reclaim(end, count, report),
+            None => Ok(()),
+        }
     }
-}
-
-/// Adds one report to another.
-pub(crate) fn add(to: &mut CheckpointReport, r: &CheckpointReport) {
-    to.batch += r.batch;
-    to.raw_tags += r.raw_tags;
-    to.surviving_tags += r.surviving_tags;
-    to.raw_blocks += r.raw_blocks;
-    to.surviving_blocks += r.surviving_blocks;
-    to.raw_images += r.raw_images;
-    to.surviving_images += r.surviving_images;
-    to.reads += r.reads;
-    to.read_bytes += r.read_bytes;
-    to.writes += r.writes;
-    to.write_bytes += r.write_bytes;
-    to.flushes += r.flushes;
-    to.windows += r.windows;
-    to.nanos += r.nanos;
 }

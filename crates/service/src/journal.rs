@@ -1,5 +1,7 @@
 //! Background journaling: direct runs, then one journal write.
 
+use crate::mode::ReplayMode;
+use crate::reuse;
 use crate::service::{Journaled, Newest, Service};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Result, TxnSeq, corrupt};
 use siftfs_device::{AlignedBuf, WriteOp};
@@ -39,13 +41,22 @@ impl Service {
         let end = pos + layout.len;
         let bytes = end - self.head;
         (self.head, self.head_crc) = (end, crc);
+        let notes = self.notes_of(txn);
         let image_pos = pos + u64::from(layout.descriptor_len);
-        let entry = Journaled { seq: txn.seq, pos, len: layout.len, bytes, image_pos };
+        let entry = Journaled { seq: txn.seq, pos, len: layout.len, bytes, image_pos, notes };
         self.out.push_back(entry.message());
         self.pending.push_back(entry);
         self.newest = Newest::of_txn(txn);
         self.count(txn, bytes);
         Ok(())
+    }
+
+    /// What `auto` will judge reuse by.
+    pub(crate) fn notes_of(&self, txn: &Transaction) -> Box<[u64]> {
+        match self.options.mode {
+            ReplayMode::Auto => reuse::sample(txn),
+            ReplayMode::Ordered | ReplayMode::Coalesce => Box::default(),
+        }
     }
 
     /// Where the record goes; the Runtime has reserved the room with its credits.

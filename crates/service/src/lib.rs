@@ -10,19 +10,28 @@
 //! The first failure is latched: nothing is journaled, replayed or reclaimed after it (rule
 //! R21); the next recovery replays from the durable tail.
 
+mod batch;
+mod blocks;
 mod checkpoint;
+mod images;
 mod journal;
-mod ordered;
+mod mode;
+mod piece;
 mod recovery;
+mod replay;
 mod resume;
+mod reuse;
 mod service;
-mod sources;
-mod tags;
 mod validate;
+mod window;
 
+pub use images::InodeTables;
+pub use mode::{MIN_MEMORY, ReplayMode};
 pub use recovery::ReplaySummary;
-pub use service::{ReplayMode, Service, ServiceOptions, ServiceParts};
+pub use service::{Service, ServiceOptions, ServiceParts};
 
+#[cfg(test)]
+mod differential_tests;
 #[cfg(test)]
 #[path = "test_util.rs"]
 pub(crate) mod test_util;

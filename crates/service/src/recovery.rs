@@ -1,6 +1,10 @@
 //! Replaying what a dead epoch left in the journal (rule R18, first step).
 
-use crate::ordered::Io;
+use crate::batch::Batch;
+use crate::blocks::Io;
+use crate::checkpoint::ORDERED_WINDOW;
+use crate::mode::{Budget, ReplayMode};
+use crate::replay::Replay;
 use crate::service::{Newest, Service};
 use siftfs_base::{Lsn, Result, TxnSeq};
 use siftfs_log::{LogKey, ServiceRecord};
@@ -54,19 +58,19 @@ impl Service {
         let mut scanner =
             JournalScanner::new(&self.parts.journal, journal_key, tail, next_seq, origin)?;
         let mut newest = Newest::of_record(&self.durable);
+        let mut batch = Batch::coalescing();
+        let budget = Budget::new(self.options.memory, self.options.window_bytes);
         while let Some(record) = scanner.next_record()? {
-            let txn = &record.descriptor.txn;
+            let (txn, end) = (&record.descriptor.txn, record.descriptor.header.end());
             self.validate(txn, &newest)?;
-            let mut io = Io {
-                area: &self.parts.area,
-                lanes: &self.parts.lanes,
-                lane_key,
-                origin,
-                report: &mut report,
-            };
-            replay.apply(&mut io, txn, record.images)?;
+            batch.add(&self.options.inode_tables, txn, record.images, end, &mut report);
             newest = Newest::of_txn(txn);
+            let ordered = self.options.mode == ReplayMode::Ordered;
+            if ordered || batch.memory() >= budget.batch {
+                self.replay_batch(&mut replay, &mut batch, lane_key, &mut report)?;
+            }
         }
+        self.replay_batch(&mut replay, &mut batch, lane_key, &mut report)?;
         let (end, counts) = (scanner.end(), scanner.counts());
         if end.transactions > 0 {
             self.parts.area.flush(origin)?;
@@ -86,7 +90,7 @@ impl Service {
         report.read_bytes += counts.bytes;
         report.nanos = self.options.clock.mono_ns().saturating_sub(start);
         (self.replay, self.head, self.newest) = (replay, end.pos, newest);
-        crate::checkpoint::add(&mut self.stats.checkpoint_total, &report);
+        self.stats.checkpoint_total.add(&report);
         Ok(ReplaySummary {
             transactions: end.transactions,
             ops_cut: self.durable.ops_cut,
@@ -95,6 +99,37 @@ impl Service {
             journal: counts,
             report,
         })
+    }
+
+    /// Replays what was added to the batch, and empties it.
+    fn replay_batch(
+        &self,
+        replay: &mut Replay,
+        batch: &mut Batch,
+        lane_key: LogKey,
+        report: &mut CheckpointReport,
+    ) -> Result<()> {
+        let budget = Budget::new(self.options.memory, self.options.window_bytes);
+        let window = match self.options.mode {
+            ReplayMode::Ordered => ORDERED_WINDOW,
+            ReplayMode::Coalesce | ReplayMode::Auto => budget.window,
+        };
+        let coalesced = self.options.mode != ReplayMode::Ordered && batch.len() > 0;
+        report.coalesced_batches += u64::from(coalesced);
+        report.batch += batch.len() as u64;
+        let map = batch.seal();
+        let mut io = Io {
+            area: &self.parts.area,
+            lanes: &self.parts.lanes,
+            lane_key,
+            origin: self.origin,
+            report,
+        };
+        replay.run(&mut io, &*self.options.clock, batch, window)?;
+        // A large map's memory is given back, for the next batch is as large again.
+        let small = map.filter(|m| m.memory() < 1 << 20);
+        batch.restart(small);
+        Ok(())
     }
 }
 

@@ -52,6 +52,7 @@ impl Service {
                 len: header.layout.len,
                 bytes: header.end() - self.head,
                 image_pos: header.image_pos(),
+                notes: self.notes_of(&record.descriptor.txn),
             });
             self.head = header.end();
         }

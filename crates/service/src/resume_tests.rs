@@ -28,9 +28,9 @@ fn journaled(messages: &[FromService]) -> Vec<(u64, u64, u64)> {
 
 #[test]
 fn another_service_goes_on_where_the_first_died() {
-    for seed in 0..20 {
+    for (seed, how) in (0..20).zip(ALL.into_iter().cycle()) {
         let (_, dev) = fault();
-        let mut d = Driver::new(&dev, seed).unwrap();
+        let mut d = Driver::with(&dev, seed, how).unwrap();
         for round in 0..60 {
             d.round().unwrap();
             if d.rng.below(5) > 0 {
@@ -61,7 +61,7 @@ fn another_service_goes_on_where_the_first_died() {
         }
         d.checkpoint(u64::MAX, Urgency::Background);
         d.settle();
-        assert_eq!(differing(&*dev, d.model(d.seq)), vec![], "seed {seed}");
+        assert_eq!(d.differing(&*dev, d.seq), vec![], "seed {seed}");
     }
 }
 

@@ -1,23 +1,20 @@
 //! The Service's state and its messages.
 
+use crate::batch::Batch;
+use crate::blocks::Io;
 use crate::checkpoint::Requests;
-use crate::ordered::OrderedReplay;
+use crate::images::InodeTables;
+use crate::mode::ReplayMode;
+use crate::replay::Replay;
 use siftfs_base::{BlockRun, Clock, Error, Lsn, Result, TxnSeq};
 use siftfs_device::{AlignedBuf, AreaWriter, JournalWriter, Origin, StagingReader};
 use siftfs_log::{LogKey, ServiceRecord};
 use siftfs_volume::ServiceSlots;
-use siftfs_wire::{FromService, PROTOCOL_VERSION, ServiceStatistics, ToService, Transaction};
+use siftfs_wire::{
+    CheckpointReport, FromService, PROTOCOL_VERSION, ServiceStatistics, ToService, Transaction,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// How a checkpoint replays. Modes differ in work, never in meaning (rule R22): the journal is
-/// the same and so is every allocated block afterwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize)]
-pub enum ReplayMode {
-    /// Every update in commit order, staged data before metadata images.
-    #[default]
-    Ordered,
-}
 
 /// What the Service may touch; each right exists once.
 pub struct ServiceParts {
@@ -46,6 +43,13 @@ pub struct ServiceOptions {
     pub step_bytes: u64,
     /// Most transactions in one emergency step: a foreground reservation waits for its credits.
     pub emergency_transactions: u64,
+    /// Bytes of memory that a checkpoint may take; at least [`MIN_MEMORY`](crate::MIN_MEMORY), or
+    /// it cannot be kept.
+    pub memory: u64,
+    /// Bytes of staged data read together; at most half of `memory`.
+    pub window_bytes: u64,
+    /// Where inode tables lie, so that updates of inodes are counted.
+    pub inode_tables: InodeTables,
     /// Time source of the reports.
     pub clock: Arc<dyn Clock>,
 }
@@ -60,13 +64,16 @@ impl ServiceOptions {
             step_transactions: 16,
             step_bytes: 8 << 20,
             emergency_transactions: 4,
+            memory: 256 << 20,
+            window_bytes: 64 << 20,
+            inode_tables: InodeTables::default(),
             clock,
         }
     }
 }
 
 /// A journaled transaction that is not checkpointed yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Journaled {
     pub seq: TxnSeq,
     pub pos: u64,
@@ -75,6 +82,8 @@ pub(crate) struct Journaled {
     pub bytes: u64,
     /// Position of its first image.
     pub image_pos: u64,
+    /// What `auto` judges reuse by; empty in other modes.
+    pub notes: Box<[u64]>,
 }
 
 impl Journaled {
@@ -123,7 +132,9 @@ pub struct Service {
     pub(crate) parts: ServiceParts,
     pub(crate) options: ServiceOptions,
     pub(crate) keys: Option<Keys>,
-    pub(crate) replay: OrderedReplay,
+    pub(crate) replay: Replay,
+    /// The batch being built or replayed; in `ordered`, its buffers.
+    pub(crate) batch: Option<Batch>,
     /// Durable tails and cuts.
     pub(crate) durable: ServiceRecord,
     pub(crate) newest: Newest,
@@ -166,7 +177,8 @@ impl Service {
             origin: options.origin,
             options,
             keys: None,
-            replay: OrderedReplay::default(),
+            replay: Replay::default(),
+            batch: None,
             pending: VecDeque::new(),
             requests: Requests::default(),
             out: VecDeque::new(),
@@ -305,6 +317,22 @@ impl Service {
             Origin::Background if waited => Origin::Foreground,
             usual => usual,
         };
+    }
+
+    /// What a replay needs, borrowed apart: where it reads and writes; itself and its clock.
+    pub(crate) fn io<'a>(
+        &'a mut self,
+        report: &'a mut CheckpointReport,
+    ) -> Result<(Io<'a>, (&'a mut Replay, &'a dyn Clock))> {
+        let lane_key = self.greeted_keys()?.lanes;
+        let io = Io {
+            area: &self.parts.area,
+            lanes: &self.parts.lanes,
+            lane_key,
+            origin: self.origin,
+            report,
+        };
+        Ok((io, (&mut self.replay, &*self.options.clock)))
     }
 
     /// Writes a service record, durable on return.

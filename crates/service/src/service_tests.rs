@@ -19,16 +19,16 @@ fn fault() -> (Arc<FaultDevice>, Arc<dyn Device>) {
 
 #[test]
 fn a_checkpointed_area_is_the_model() {
-    for seed in 0..10 {
+    for (seed, how) in (0..24).zip(ALL.into_iter().cycle()) {
         let (_, dev) = mem();
-        let mut d = Driver::new(&dev, seed).unwrap();
+        let mut d = Driver::with(&dev, seed, how).unwrap();
         for _ in 0..40 {
             d.round().unwrap();
         }
         d.checkpoint(u64::MAX, Urgency::Background);
         d.settle();
         assert_eq!(d.acked, d.seq);
-        assert_eq!(differing(&*dev, d.model(d.seq)), vec![], "seed {seed}");
+        assert_eq!(d.differing(&*dev, d.seq), vec![], "seed {seed}, {how:?}");
         assert_eq!(d.service.journal_used(), 0);
         let s = d.service.statistics();
         assert_eq!(s.journaled_transactions, 40);
@@ -195,9 +195,9 @@ fn strangers_are_refused() {
 /// R21: after a failed area flush nothing is reclaimed and nothing more is promised.
 #[test]
 fn r21_a_failed_area_flush_reclaims_nothing() {
-    for fail in 0..2 {
+    for (how, fail) in ALL.into_iter().flat_map(|how| [(how, 0), (how, 1)]) {
         let (dev, as_dyn) = fault();
-        let mut d = Driver::new(&as_dyn, 11).unwrap();
+        let mut d = Driver::with(&as_dyn, 11, how).unwrap();
         for _ in 0..3 {
             let txn = d.transaction().unwrap();
             d.submit(&txn);
@@ -216,7 +216,7 @@ fn r21_a_failed_area_flush_reclaims_nothing() {
         let left: Arc<dyn Device> = Arc::new(MemDevice::from_image(dev.image(Cut::LoseAll)));
         let (mut service, _s) = open(&left).unwrap();
         service.replay_committed(KEY, KEY).unwrap();
-        assert_eq!(differing(&*left, d.model(d.seq)), vec![]);
+        assert_eq!(d.differing(&*left, d.seq), vec![]);
     }
 }
 

@@ -1,12 +1,13 @@
 //! A small volume, a stand-in for the Runtime that stages and submits random transactions, and a
 //! byte-array model of the area after each of them.
 
-use crate::{Service, ServiceOptions, ServiceParts};
+use crate::{ReplayMode, Service, ServiceOptions, ServiceParts};
 use siftfs_base::*;
 use siftfs_device::*;
 use siftfs_log::*;
 use siftfs_volume::*;
 use siftfs_wire::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub const AREA: u64 = 64 * BLOCK_BYTES;
@@ -84,8 +85,42 @@ pub fn format(dev: &dyn Device) {
     format_headers(dev, &header(), &host, &service).unwrap();
 }
 
+/// How a Service of these tests replays.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    pub mode: ReplayMode,
+    /// So small that a batch has many windows.
+    pub window_bytes: u64,
+    pub step_bytes: u64,
+    pub memory: u64,
+}
+
+/// Beyond a checkpoint's fixed needs: batches end by memory after some transactions.
+const TIGHT: u64 = (26 << 20) + (400 << 10);
+
+pub const ORDERED: How =
+    How { mode: ReplayMode::Ordered, window_bytes: 64 << 20, step_bytes: 8 << 20, memory: 1 << 28 };
+pub const COALESCE: How = How { mode: ReplayMode::Coalesce, ..ORDERED };
+/// All modes, with windows and steps of the usual and of the smallest size.
+pub const ALL: [How; 6] = [
+    ORDERED,
+    COALESCE,
+    How { window_bytes: 20 << 10, step_bytes: 8 << 10, ..COALESCE },
+    How { window_bytes: 20 << 10, step_bytes: 8 << 10, memory: TIGHT, ..COALESCE },
+    How { mode: ReplayMode::Auto, ..ORDERED },
+    How { mode: ReplayMode::Auto, window_bytes: 20 << 10, ..ORDERED },
+];
+
+/// A Service over `dev` that replays in order, and what else its storage hands out.
+pub fn open(dev: &Arc<dyn Device>) -> Result<(Service, Storage)> {
+    open_as(dev, ORDERED)
+}
+
 /// What a Service over `dev` is made of, and what else its storage hands out.
-pub fn parts_of(dev: &Arc<dyn Device>) -> Result<(ServiceParts, ServiceOptions, Storage)> {
+pub fn parts_of(
+    dev: &Arc<dyn Device>,
+    how: How,
+) -> Result<(ServiceParts, ServiceOptions, Storage)> {
     let view = read_headers(&**dev)?;
     if view.needs_repair() {
         repair_headers(&**dev, &view)?;
@@ -100,14 +135,18 @@ pub fn parts_of(dev: &Arc<dyn Device>) -> Result<(ServiceParts, ServiceOptions, 
     let options = ServiceOptions {
         step_transactions: 3,
         emergency_transactions: 2,
+        mode: how.mode,
+        window_bytes: how.window_bytes,
+        step_bytes: how.step_bytes,
+        memory: how.memory,
         ..ServiceOptions::new(VOLUME, Arc::new(ManualClock::new(1)))
     };
     Ok((parts, options, storage))
 }
 
 /// A Service over `dev` and what else its storage hands out.
-pub fn open(dev: &Arc<dyn Device>) -> Result<(Service, Storage)> {
-    let (parts, options, storage) = parts_of(dev)?;
+pub fn open_as(dev: &Arc<dyn Device>, how: How) -> Result<(Service, Storage)> {
+    let (parts, options, storage) = parts_of(dev, how)?;
     Ok((Service::open(parts, options)?, storage))
 }
 
@@ -119,20 +158,29 @@ struct Lane {
     tail: u64,
 }
 
+/// What the area must hold.
+#[derive(Clone)]
+pub struct Model {
+    pub area: Vec<u8>,
+    /// Blocks that are nobody's, with the transaction that freed them.
+    pub free: BTreeMap<u64, u64>,
+}
+
 /// Submits transactions and knows what the area must hold after each.
 pub struct Driver {
     pub service: Service,
+    how: How,
     pub rng: Rng,
     lanes: Vec<Lane>,
     lsn: u64,
     pub seq: u64,
     /// Area after transaction `first + i`.
-    pub models: Vec<Vec<u8>>,
+    pub models: Vec<Model>,
+    /// Newest transaction whose space came back.
+    reclaimed: u64,
     pub first: u64,
     /// Newest transaction whose `Journaled` arrived.
     pub acked: u64,
-    /// Next block that was never used, for direct runs.
-    fresh: u64,
     /// Direct data of the transaction made last, not sent yet.
     ahead: Vec<DirectRun>,
     journal_tail: u64,
@@ -144,7 +192,11 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(dev: &Arc<dyn Device>, seed: u64) -> Result<Self> {
-        let (mut service, storage) = open(dev)?;
+        Self::with(dev, seed, ORDERED)
+    }
+
+    pub fn with(dev: &Arc<dyn Device>, seed: u64, how: How) -> Result<Self> {
+        let (mut service, storage) = open_as(dev, how)?;
         service.begin_epoch(KEY, KEY);
         let hello =
             ToService::Hello { version: PROTOCOL_VERSION, volume: VOLUME, epoch: KEY.epoch };
@@ -158,13 +210,17 @@ impl Driver {
         Ok(Self {
             lanes: vec![lane(0)?, lane(1)?],
             service,
+            how,
             rng: Rng::new(seed),
             lsn: durable.staged_cut.0,
             seq: first,
-            models: vec![vec![0; AREA as usize]],
+            models: vec![Model {
+                area: vec![0; AREA as usize],
+                free: (48..AREA / BLOCK_BYTES).map(|b| (b, first)).collect(),
+            }],
+            reclaimed: first,
             first,
             acked: first,
-            fresh: 48,
             ahead: Vec::new(),
             journal_tail: durable.journal_tail,
             journal_head: durable.journal_tail,
@@ -176,7 +232,7 @@ impl Driver {
 
     /// Another Service takes over; its answers to a Hello.
     pub fn take_over(&mut self, dev: &Arc<dyn Device>) -> Result<Vec<FromService>> {
-        let (parts, options, _) = parts_of(dev)?;
+        let (parts, options, _) = parts_of(dev, self.how)?;
         self.service = Service::resume(parts, options, KEY, KEY)?;
         self.failed = None;
         let hello =
@@ -208,7 +264,8 @@ impl Driver {
                     self.acked = seq.0;
                     self.journal_head += bytes;
                 }
-                FromService::Reclaimed { journal_tail, lane_tails, .. } => {
+                FromService::Reclaimed { seq, journal_tail, lane_tails } => {
+                    self.reclaimed = seq.0;
                     assert!(*journal_tail >= self.journal_tail, "credits only grow");
                     self.journal_tail = *journal_tail;
                     for (lane, tail) in self.lanes.iter_mut().zip(lane_tails) {
@@ -284,7 +341,6 @@ impl Driver {
 
     /// A random transaction, its records staged, its effect added to the models.
     pub fn transaction(&mut self) -> Result<Transaction> {
-        let mut model = self.models.last().unwrap().clone();
         let mut txn = Transaction::default();
         let mut copies: Vec<(CopyTag, Vec<u8>)> = Vec::new();
         for source in 0..self.rng.below(4) as u32 {
@@ -300,19 +356,26 @@ impl Driver {
                 copies.push((tag, data[at as usize..(at + n) as usize].to_vec()));
             }
         }
-        for _ in 0..self.rng.below(3) {
+        self.seq += 1;
+        let mut model = self.models.last().unwrap().clone();
+        self.drops(&mut txn, &mut model);
+        let zeros = (0..self.rng.below(3)).map(|_| {
             let len = 1 + self.rng.below(9000);
-            let dst = self.rng.below(48 * BLOCK_BYTES - len);
-            txn.zeros.push(ZeroTag { dst, len: len as u32 });
-            model[dst as usize..(dst + len) as usize].fill(0);
+            (self.rng.below(48 * BLOCK_BYTES - len), len)
+        });
+        for (dst, len) in zeros.collect::<Vec<_>>() {
+            if self.own(&mut txn, &mut model, dst, len) {
+                txn.zeros.push(ZeroTag { dst, len: len as u32 });
+                model.area[dst as usize..(dst + len) as usize].fill(0);
+            }
         }
+        copies.retain(|(c, _)| self.own(&mut txn, &mut model, c.dst, u64::from(c.len)));
         for (c, data) in copies {
-            model[c.dst as usize..c.dst as usize + data.len()].copy_from_slice(&data);
+            model.area[c.dst as usize..c.dst as usize + data.len()].copy_from_slice(&data);
             txn.copies.push(c);
         }
         self.images(&mut txn, &mut model);
         self.direct(&mut txn, &mut model);
-        self.seq += 1;
         self.lsn += 1;
         txn.seq = TxnSeq(self.seq);
         (txn.ops_cut, txn.staged_cut) = (Lsn(self.lsn), Lsn(self.lsn));
@@ -321,31 +384,66 @@ impl Driver {
         Ok(txn)
     }
 
-    fn images(&mut self, txn: &mut Transaction, model: &mut [u8]) {
+    /// Frees some blocks.
+    fn drops(&mut self, txn: &mut Transaction, model: &mut Model) {
+        for _ in 0..self.rng.below(3) {
+            let (start, len) = (self.rng.below(44), 1 + self.rng.below(4));
+            if (start..start + len).all(|b| !model.free.contains_key(&b)) {
+                txn.drops.push(BlockRun { start, len });
+                model.free.extend((start..start + len).map(|b| (b, self.seq)));
+            }
+        }
+    }
+
+    /// May this transaction write these bytes? Blocks that are nobody's it takes, zeroed, if
+    /// the transaction that freed them is reclaimed (rule R5).
+    fn own(&mut self, txn: &mut Transaction, model: &mut Model, dst: u64, len: u64) -> bool {
+        let blocks = dst / BLOCK_BYTES..(dst + len).div_ceil(BLOCK_BYTES);
+        let freed: Vec<_> = model.free.range(blocks).map(|(b, by)| (*b, *by)).collect();
+        if freed.iter().any(|(_, by)| *by > self.reclaimed) {
+            return false;
+        }
+        for (b, _) in freed {
+            model.free.remove(&b);
+            let at = b * BLOCK_BYTES;
+            txn.zeros.push(ZeroTag { dst: at, len: BLOCK_SIZE as u32 });
+            model.area[at as usize..at as usize + BLOCK_SIZE].fill(0);
+        }
+        true
+    }
+
+    fn images(&mut self, txn: &mut Transaction, model: &mut Model) {
         let n = self.rng.below(4);
         let mut blocks: Vec<u64> = (0..n).map(|_| self.rng.below(48)).collect();
         blocks.sort_unstable();
         blocks.dedup();
+        blocks.retain(|b| model.free.get(b).is_none_or(|by| *by <= self.reclaimed));
         for b in &blocks {
             let image = self.rng.bytes(BLOCK_SIZE);
             let at = *b as usize * BLOCK_SIZE;
-            model[at..at + BLOCK_SIZE].copy_from_slice(&image);
+            model.area[at..at + BLOCK_SIZE].copy_from_slice(&image);
+            model.free.remove(b);
             txn.image_data.push(block(&image));
         }
         txn.images = blocks;
     }
 
-    fn direct(&mut self, txn: &mut Transaction, model: &mut [u8]) {
-        if self.fresh < 62 && self.rng.below(3) == 0 {
-            let len = 1 + self.rng.below(2);
-            let data = self.rng.bytes(len as usize * BLOCK_SIZE);
-            let at = self.fresh as usize * BLOCK_SIZE;
-            model[at..at + data.len()].copy_from_slice(&data);
-            let run = BlockRun { start: self.fresh, len };
-            txn.direct.push(run);
-            self.ahead.push(DirectRun { run, data: data.chunks(BLOCK_SIZE).map(block).collect() });
-            self.fresh += len;
+    /// Data straight to free blocks.
+    fn direct(&mut self, txn: &mut Transaction, model: &mut Model) {
+        if self.rng.below(3) != 0 {
+            return;
         }
+        let usable = model.free.iter().filter(|(_, by)| **by <= self.reclaimed).map(|(b, _)| *b);
+        let usable: Vec<u64> = usable.collect();
+        let Some(start) = usable.get(self.rng.below(8) as usize).copied() else { return };
+        let len = 1 + u64::from(usable.contains(&(start + 1)));
+        let data = self.rng.bytes(len as usize * BLOCK_SIZE);
+        let at = start as usize * BLOCK_SIZE;
+        model.area[at..at + data.len()].copy_from_slice(&data);
+        model.free.retain(|b, _| *b < start || *b >= start + len);
+        let run = BlockRun { start, len };
+        txn.direct.push(run);
+        self.ahead.push(DirectRun { run, data: data.chunks(BLOCK_SIZE).map(block).collect() });
     }
 
     /// Submits a random transaction, having made room for it, and now and then checkpoints.
@@ -370,18 +468,28 @@ impl Driver {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// The area as it must be when `seq` is the newest committed transaction.
-    pub fn model(&self, seq: u64) -> &[u8] {
-        &self.models[(seq - self.first) as usize]
+    /// Is there room in journal and lanes for whatever the next transaction is?
+    pub fn has_room(&self) -> bool {
+        const MOST: u64 = 120 << 10;
+        let lanes = self.lanes.iter().all(|l| l.end + MOST - l.tail <= LANE);
+        lanes && self.journal_head + MOST - self.journal_tail <= JOURNAL
     }
-}
 
-/// Differences between the area on `dev` and `model`, as block numbers.
-pub fn differing(dev: &dyn Device, model: &[u8]) -> Vec<u64> {
-    let mut area = vec![0; AREA as usize];
-    dev.read(0, &mut area).unwrap();
-    let pairs = area.chunks(BLOCK_SIZE).zip(model.chunks(BLOCK_SIZE)).enumerate();
-    pairs.filter(|(_, (a, m))| a != m).map(|(i, _)| i as u64).collect()
+    /// Transactions journaled and not reclaimed.
+    pub fn unreclaimed(&self) -> u64 {
+        self.acked - self.reclaimed
+    }
+
+    /// Allocated blocks in which the area on `dev` is not what it must be when `seq` is the newest
+    /// committed transaction.
+    pub fn differing(&self, dev: &dyn Device, seq: u64) -> Vec<u64> {
+        let model = &self.models[(seq - self.first) as usize];
+        let mut area = vec![0; AREA as usize];
+        dev.read(0, &mut area).unwrap();
+        let pairs = area.chunks(BLOCK_SIZE).zip(model.area.chunks(BLOCK_SIZE));
+        let differ = (0u64..).zip(pairs).filter(|(_, (a, m))| a != m).map(|(i, _)| i);
+        differ.filter(|b| !model.free.contains_key(b)).collect()
+    }
 }
 
 fn block(bytes: &[u8]) -> SharedBlock {

@@ -7,7 +7,7 @@ use crate::{Interval, Source};
 /// Disjoint ranges with sources, in ascending order, joined wherever [`Source::join`] allows.
 ///
 /// `B` is the number of entries of a node.
-pub struct IntervalMap<S, const B: usize = 64> {
+pub struct IntervalMap<S, const B: usize = 32> {
     tree: Tree<S, B>,
     len: usize,
     filler: S,

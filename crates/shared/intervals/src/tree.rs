@@ -216,7 +216,8 @@ impl<S: Source, const B: usize> Tree<S, B> {
         if self.height > 0 && self.inners[self.root].len == 0 {
             // The last leaf was freed with its contents: any of its sources will do as filler.
             let mut empty = self.leaves[self.leaves_any()].clone();
-            (empty.len, empty.prev, empty.next) = (0, NONE, NONE);
+            (empty.starts, empty.len) = ([u64::MAX; B], 0);
+            (empty.prev, empty.next) = (NONE, NONE);
             self.inners.release(self.root);
             self.root = self.leaves.alloc(empty);
             (self.height, self.first) = (0, self.root);
@@ -274,6 +275,7 @@ impl<S: Source, const B: usize> Tree<S, B> {
             let leaf = &self.leaves[node];
             let starts = &leaf.starts[..leaf.len];
             assert!(starts.is_sorted() && starts.iter().all(|s| *s >= from && *s < to));
+            assert!(leaf.starts[leaf.len..].iter().all(|s| *s == u64::MAX));
             assert!(leaf.len > 0 || self.height == 0, "only the root may be empty");
             return leaves.push(node);
         };

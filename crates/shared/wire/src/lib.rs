@@ -107,7 +107,8 @@ pub struct DirectRun {
 }
 
 /// How urgent a checkpoint is; each kind has its own gate (SIFT §4.2.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Urgency {
     /// Low watermark: reclaim in the background.
     Background,
@@ -167,14 +168,22 @@ pub enum ToService {
     },
 }
 
-/// What one checkpoint did (SIFT §4.5).
+/// What one checkpoint did (SIFT §4.5, §5.1.4). In totals, sums.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CheckpointReport {
-    /// Transactions in the ready-prefix batch.
+    /// Which gate asked for it; none in totals.
+    pub trigger: Option<Urgency>,
+    /// Transactions checkpointed.
     pub batch: u64,
-    /// Tags read from the journal.
+    /// Ready-prefix batches built with the interval map.
+    pub coalesced_batches: u64,
+    /// Ready-prefix batches built without it.
+    pub light_batches: u64,
+    /// Staged transactions named by the journal; each carries an inode's state.
+    pub staged: u64,
+    /// Tags and images read from the journal.
     pub raw_tags: u64,
-    /// Tags replayed.
+    /// Tags and images replayed, or what was left of them.
     pub surviving_tags: u64,
     /// Data and metadata blocks named by raw tags.
     pub raw_blocks: u64,
@@ -184,6 +193,10 @@ pub struct CheckpointReport {
     pub raw_images: u64,
     /// Metadata images replayed.
     pub surviving_images: u64,
+    /// Inode updates that the images of inode tables carry.
+    pub raw_inodes: u64,
+    /// Inodes updated by the images of inode tables that were replayed.
+    pub surviving_inodes: u64,
     /// Reads issued.
     pub reads: u64,
     /// Bytes read.
@@ -196,8 +209,51 @@ pub struct CheckpointReport {
     pub flushes: u64,
     /// Read windows used.
     pub windows: u64,
-    /// Time in nanoseconds.
+    /// Journal bytes returned as credits.
+    pub journal_credits: u64,
+    /// Lane bytes returned as credits.
+    pub staging_credits: u64,
+    /// Time reading the journal and finding what survives, in nanoseconds.
+    pub index_nanos: u64,
+    /// Time reading and verifying staged data.
+    pub read_nanos: u64,
+    /// Time merging and writing to the area.
+    pub write_nanos: u64,
+    /// Time flushing and writing the service record.
+    pub flush_nanos: u64,
+    /// Time of all steps, in nanoseconds.
     pub nanos: u64,
+}
+
+impl CheckpointReport {
+    /// Adds what `r` counts; the trigger stays.
+    pub fn add(&mut self, r: &CheckpointReport) {
+        self.batch += r.batch;
+        self.coalesced_batches += r.coalesced_batches;
+        self.light_batches += r.light_batches;
+        self.staged += r.staged;
+        self.raw_tags += r.raw_tags;
+        self.surviving_tags += r.surviving_tags;
+        self.raw_blocks += r.raw_blocks;
+        self.surviving_blocks += r.surviving_blocks;
+        self.raw_images += r.raw_images;
+        self.surviving_images += r.surviving_images;
+        self.raw_inodes += r.raw_inodes;
+        self.surviving_inodes += r.surviving_inodes;
+        self.reads += r.reads;
+        self.read_bytes += r.read_bytes;
+        self.writes += r.writes;
+        self.write_bytes += r.write_bytes;
+        self.flushes += r.flushes;
+        self.windows += r.windows;
+        self.journal_credits += r.journal_credits;
+        self.staging_credits += r.staging_credits;
+        self.index_nanos += r.index_nanos;
+        self.read_nanos += r.read_nanos;
+        self.write_nanos += r.write_nanos;
+        self.flush_nanos += r.flush_nanos;
+        self.nanos += r.nanos;
+    }
 }
 
 /// I/O of one kind, as counted at the storage backend.

@@ -52,19 +52,31 @@ fields!(StagedRef { lane, pos, len, lsn, crc });
 fields!(DirectRun { run, data });
 
 fields!(CheckpointReport {
+    trigger,
     batch,
+    coalesced_batches,
+    light_batches,
+    staged,
     raw_tags,
     surviving_tags,
     raw_blocks,
     surviving_blocks,
     raw_images,
     surviving_images,
+    raw_inodes,
+    surviving_inodes,
     reads,
     read_bytes,
     writes,
     write_bytes,
     flushes,
     windows,
+    journal_credits,
+    staging_credits,
+    index_nanos,
+    read_nanos,
+    write_nanos,
+    flush_nanos,
     nanos,
 });
 

@@ -1,21 +1,19 @@
-//! Ordered replay: one transaction after the other, staged data before metadata images.
+//! Pieces to blocks: blocks that several pieces or the area's own bytes make up, and writes to
+//! the area, gathered.
 
-use crate::sources::{Window, windows};
-use crate::tags::{Piece, Source, blocks_of, resolve};
+use crate::piece::Piece;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result};
 use siftfs_device::{AlignedBuf, AreaWriter, Origin, ReadOp, StagingReader, WriteOp};
 use siftfs_log::LogKey;
-use siftfs_wire::{CheckpointReport, Transaction};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use siftfs_wire::CheckpointReport;
+use std::collections::BTreeMap;
 
 /// Bytes gathered before they are written to the area.
-const BATCH: usize = 4 << 20;
-/// Longest write of images.
-const IMAGE_RUN: usize = 1 << 20;
-/// Blocks merged from several tags that may wait for their last byte.
+const GATHER: usize = 4 << 20;
+/// Longest single write, so that several are in flight.
+const LONGEST: usize = 1 << 20;
+/// Blocks merged from several pieces that may wait for their last byte.
 const MAX_SHARED: usize = 2048;
-/// Pieces whose shared blocks are fetched together.
-const SOME: usize = 1024;
 
 /// Where replay reads and writes.
 pub(crate) struct Io<'a> {
@@ -24,117 +22,6 @@ pub(crate) struct Io<'a> {
     pub lane_key: LogKey,
     pub origin: Origin,
     pub report: &'a mut CheckpointReport,
-}
-
-/// Buffers of the ordered replay, kept from one transaction to the next.
-#[derive(Default)]
-pub(crate) struct OrderedReplay {
-    window: Window,
-    out: Batch,
-}
-
-impl OrderedReplay {
-    /// Applies one transaction to the area: zero tags, copy tags, images, in this order. The
-    /// writes are volatile on return. Applying the same transaction again changes nothing.
-    ///
-    /// # Errors
-    /// Corrupt if a staged record that the tags need does not verify; then nothing of that
-    /// record was written, but earlier parts of the transaction may have been.
-    pub fn apply(&mut self, io: &mut Io<'_>, txn: &Transaction, images: &[u8]) -> Result<()> {
-        let pieces = resolve(txn);
-        let mut plan = Plan::new(&pieces);
-        count(io.report, txn, &pieces, &plan);
-        let (zeros, copies): (Vec<Piece>, Vec<Piece>) =
-            pieces.into_iter().partition(|p| p.source == Source::Zero);
-        for some in zeros.chunks(SOME) {
-            plan.read_bases(io, some.iter())?;
-            for piece in some {
-                plan.apply(io, &mut self.out, piece, None)?;
-            }
-            plan.spill(io, &mut self.out)?;
-        }
-        self.apply_copies(io, txn, copies, &mut plan)?;
-        assert!(plan.shared.is_empty(), "a block still waits for bytes that no tag has");
-        self.out.drain(io)?;
-        write_images(io, txn, images)
-    }
-
-    fn apply_copies(
-        &mut self,
-        io: &mut Io<'_>,
-        txn: &Transaction,
-        copies: Vec<Piece>,
-        plan: &mut Plan,
-    ) -> Result<()> {
-        let mut by_record: HashMap<u32, Vec<Piece>> = HashMap::new();
-        let mut needed = vec![false; txn.staged.len()];
-        for p in copies {
-            if let Source::Staged { record, .. } = p.source {
-                needed[record as usize] = true;
-                by_record.entry(record).or_default().push(p);
-            }
-        }
-        for which in windows(&txn.staged, &needed) {
-            let (lanes, key) = (io.lanes, &io.lane_key);
-            self.window.load(lanes, key, io.origin, &txn.staged, &which, io.report)?;
-            let mut work: Vec<(Piece, usize)> = Vec::new();
-            for (i, loaded) in self.window.records.iter().enumerate() {
-                let pieces = by_record.remove(&loaded.record).unwrap_or_default();
-                work.extend(pieces.into_iter().map(|p| (p, i)));
-            }
-            // Ascending destinations: neighbours from different records become one write.
-            work.sort_by_key(|(p, _)| p.start);
-            for some in work.chunks(SOME) {
-                plan.read_bases(io, some.iter().map(|(p, _)| p))?;
-                for (piece, i) in some {
-                    let Source::Staged { offset, .. } = piece.source else { continue };
-                    let bytes = self.window.bytes(&self.window.records[*i], offset, piece.len)?;
-                    plan.apply(io, &mut self.out, piece, Some(bytes))?;
-                }
-                plan.spill(io, &mut self.out)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Writes the metadata images, runs of neighbouring blocks in one write.
-fn write_images(io: &mut Io<'_>, txn: &Transaction, images: &[u8]) -> Result<()> {
-    let mut ops: Vec<WriteOp<'_>> = Vec::new();
-    let mut i = 0;
-    while i < txn.images.len() {
-        let from = i;
-        i += 1;
-        while i < txn.images.len()
-            && txn.images[i] == txn.images[i - 1] + 1
-            && (i - from) * BLOCK_SIZE < IMAGE_RUN
-        {
-            i += 1;
-        }
-        let data = &images[from * BLOCK_SIZE..i * BLOCK_SIZE];
-        ops.push(WriteOp { offset: txn.images[from] * BLOCK_BYTES, data });
-    }
-    if ops.is_empty() {
-        return Ok(());
-    }
-    io.report.writes += ops.len() as u64;
-    io.report.write_bytes += images.len() as u64;
-    io.area.write_batch(io.origin, &ops)
-}
-
-/// A transaction's share of the report.
-fn count(report: &mut CheckpointReport, txn: &Transaction, pieces: &[Piece], plan: &Plan) {
-    let images = txn.images.len() as u64;
-    report.batch += 1;
-    report.raw_images += images;
-    report.surviving_images += images;
-    report.raw_tags += (txn.zeros.len() + txn.copies.len()) as u64 + images;
-    let tags: HashSet<u32> = pieces.iter().map(|p| p.tag).collect();
-    report.surviving_tags += tags.len() as u64 + images;
-    let zeros: u64 = txn.zeros.iter().map(|z| blocks_of(z.dst, u64::from(z.len))).sum();
-    let copies: u64 = txn.copies.iter().map(|c| blocks_of(c.dst, u64::from(c.len))).sum();
-    report.raw_blocks += zeros + copies + images;
-    report.surviving_blocks += plan.whole + plan.shared.len() as u64 + images;
 }
 
 /// A block that no single piece covers.
@@ -146,8 +33,9 @@ struct Shared {
     buf: Option<Box<[u8; BLOCK_SIZE]>>,
 }
 
-/// Which blocks of a transaction are merged from several pieces or with what the area holds.
-struct Plan {
+/// Which blocks of a window are merged from several pieces or with what the area holds.
+#[derive(Default)]
+pub(crate) struct Plan {
     shared: BTreeMap<u64, Shared>,
     /// Blocks covered by a single piece.
     whole: u64,
@@ -165,8 +53,9 @@ fn cut(p: &Piece) -> [Option<(u64, u64)>; 3] {
 }
 
 impl Plan {
-    fn new(pieces: &[Piece]) -> Self {
-        let mut plan = Self { shared: BTreeMap::new(), whole: 0, buffered: 0 };
+    /// A plan for disjoint pieces.
+    pub fn new<'p>(pieces: impl Iterator<Item = &'p Piece>) -> Self {
+        let mut plan = Self::default();
         for p in pieces {
             let [head, middle, tail] = cut(p);
             for (from, to) in [head, tail].into_iter().flatten() {
@@ -182,9 +71,19 @@ impl Plan {
         plan
     }
 
+    /// Blocks that the pieces make up.
+    pub fn blocks(&self) -> u64 {
+        self.whole + self.shared.len() as u64
+    }
+
+    /// Has every shared block been written?
+    pub fn is_complete(&self) -> bool {
+        self.shared.is_empty()
+    }
+
     /// Gives every shared block that `pieces` touch its buffer, read from the area where the
     /// tags do not cover it.
-    fn read_bases<'p>(
+    pub fn read_bases<'p>(
         &mut self,
         io: &mut Io<'_>,
         pieces: impl Iterator<Item = &'p Piece>,
@@ -227,10 +126,10 @@ impl Plan {
     }
 
     /// Brings one piece's bytes (`None`: zeroes); blocks that are complete go to `out`.
-    fn apply(
+    pub fn apply(
         &mut self,
         io: &mut Io<'_>,
-        out: &mut Batch,
+        out: &mut Gather,
         p: &Piece,
         bytes: Option<&[u8]>,
     ) -> Result<()> {
@@ -252,7 +151,7 @@ impl Plan {
     fn fill(
         &mut self,
         io: &mut Io<'_>,
-        out: &mut Batch,
+        out: &mut Gather,
         start: u64,
         len: u64,
         bytes: Option<&[u8]>,
@@ -276,7 +175,7 @@ impl Plan {
 
     /// Bounds memory: when too many blocks wait, they are written as they are and read again
     /// when their next part comes.
-    fn spill(&mut self, io: &mut Io<'_>, out: &mut Batch) -> Result<()> {
+    pub fn spill(&mut self, io: &mut Io<'_>, out: &mut Gather) -> Result<()> {
         if self.buffered <= MAX_SHARED {
             return Ok(());
         }
@@ -293,32 +192,32 @@ impl Plan {
 
 /// Writes to the area, gathered; neighbours in order become one write.
 #[derive(Default)]
-struct Batch {
+pub(crate) struct Gather {
     buf: AlignedBuf,
     used: usize,
     /// Destination, start in `buf`, length.
     writes: Vec<(u64, usize, usize)>,
 }
 
-impl Batch {
+impl Gather {
     /// Adds whole blocks; `None` adds zeroes.
     fn push(&mut self, io: &mut Io<'_>, dst: u64, len: u64, bytes: Option<&[u8]>) -> Result<()> {
-        if self.buf.len() < BATCH {
-            self.buf = AlignedBuf::zeroed(BATCH);
+        if self.buf.len() < GATHER {
+            self.buf = AlignedBuf::zeroed(GATHER);
         }
         let mut done = 0;
         while done < len {
-            if self.used == BATCH {
+            if self.used == GATHER {
                 self.drain(io)?;
             }
-            let n = (len - done).min((BATCH - self.used) as u64) as usize;
+            let n = (len - done).min((GATHER - self.used) as u64) as usize;
             let place = &mut self.buf[self.used..self.used + n];
             match bytes {
                 Some(b) => place.copy_from_slice(&b[done as usize..done as usize + n]),
                 None => place.fill(0),
             }
             match self.writes.last_mut() {
-                Some((d, _, l)) if *d + *l as u64 == dst + done => *l += n,
+                Some((d, _, l)) if *d + *l as u64 == dst + done && *l + n <= LONGEST => *l += n,
                 _ => self.writes.push((dst + done, self.used, n)),
             }
             self.used += n;
@@ -328,7 +227,7 @@ impl Batch {
     }
 
     /// Writes everything gathered.
-    fn drain(&mut self, io: &mut Io<'_>) -> Result<()> {
+    pub fn drain(&mut self, io: &mut Io<'_>) -> Result<()> {
         let ops: Vec<WriteOp<'_>> = self
             .writes
             .iter()

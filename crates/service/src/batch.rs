@@ -1,0 +1,326 @@
+//! A ready-prefix batch (SIFT §3.3.1): what is left of the transactions added to it.
+
+use crate::images::{Images, InodeTables};
+use crate::piece::{Origin, Piece, Src};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Lsn, TxnSeq};
+use siftfs_intervals::IntervalMap;
+use siftfs_wire::{CheckpointReport, StagedRef, Transaction};
+
+/// A staged record that the batch names.
+pub(crate) struct Record {
+    pub staged: StagedRef,
+    txn: u32,
+}
+
+/// What reclaiming up to the end of a transaction means.
+#[derive(Clone, Debug)]
+pub(crate) struct TxnEnd {
+    pub seq: TxnSeq,
+    /// Position of the journal record's end.
+    pub pos: u64,
+    pub ops_cut: Lsn,
+    pub staged_cut: Lsn,
+    pub lane_upto: Vec<u64>,
+}
+
+/// Transactions while they are added.
+enum Collector {
+    /// Resolved at once.
+    Map(IntervalMap<Src>),
+    /// In the order of coming; resolved at the end if any two overlap.
+    Log(Log),
+}
+
+/// The light path's collector.
+#[derive(Default)]
+struct Log {
+    pieces: Vec<Piece>,
+    /// Blocks whose older content is dead, each with the number of pieces that are older.
+    dead: Vec<(BlockRun, usize)>,
+}
+
+/// A batch: first added to, then sealed and replayed piece by piece.
+pub(crate) struct Batch {
+    collector: Option<Collector>,
+    records: Vec<Record>,
+    pub images: Images,
+    txns: Vec<TxnEnd>,
+    /// Bytes of the staged records named, and those of the newest transaction.
+    source_bytes: (u64, u64),
+    /// What is left, by transaction; once sealed.
+    pub pieces: Vec<Piece>,
+    /// Pieces before this one are in the area.
+    pub cursor: usize,
+    /// Transactions before this one are reclaimed.
+    reclaimed: usize,
+}
+
+/// Blocks that the bytes `[dst, dst + len)` touch.
+fn blocks_of(dst: u64, len: u32) -> u64 {
+    (dst + u64::from(len)).div_ceil(BLOCK_BYTES) - dst / BLOCK_BYTES
+}
+
+impl Batch {
+    fn with(collector: Collector) -> Self {
+        Self {
+            collector: Some(collector),
+            records: Vec::new(),
+            images: Images::default(),
+            txns: Vec::new(),
+            source_bytes: (0, 0),
+            pieces: Vec::new(),
+            cursor: 0,
+            reclaimed: 0,
+        }
+    }
+
+    /// An empty batch with an interval map.
+    pub fn coalescing() -> Self {
+        Self::with(Collector::Map(IntervalMap::new()))
+    }
+
+    /// An empty batch without.
+    pub fn light() -> Self {
+        Self::with(Collector::Log(Log::default()))
+    }
+
+    /// Without an interval map?
+    pub fn is_light(&self) -> bool {
+        matches!(self.collector, Some(Collector::Log(_)))
+    }
+
+    /// Empties the batch for one more transaction; the map's memory stays.
+    pub fn restart(&mut self, collector: Option<IntervalMap<Src>>) {
+        let mut map = collector.unwrap_or_default();
+        map.clear();
+        self.collector = Some(Collector::Map(map));
+        self.records.clear();
+        self.images.clear();
+        self.txns.clear();
+        self.pieces.clear();
+        (self.source_bytes, self.cursor, self.reclaimed) = ((0, 0), 0, 0);
+    }
+
+    /// Number of transactions.
+    pub fn len(&self) -> usize {
+        self.txns.len()
+    }
+
+    /// Has it been sealed?
+    pub fn is_sealed(&self) -> bool {
+        self.collector.is_none()
+    }
+
+    /// Would another transaction like the newest one be more than a window of so many bytes?
+    pub fn fills(&self, window: u64) -> bool {
+        let (all, newest) = self.source_bytes;
+        all > 0 && all + newest > window
+    }
+
+    pub fn record(&self, nr: u32) -> &StagedRef {
+        &self.records[nr as usize].staged
+    }
+
+    /// Bytes of memory that the batch takes, or will when it is sealed.
+    pub fn memory(&self) -> u64 {
+        let lanes = self.txns.last().map_or(0, |t| t.lane_upto.capacity());
+        let pieces = match &self.collector {
+            Some(Collector::Map(map)) => map.memory() + map.len() * size_of::<Piece>(),
+            // Sorted in a copy; if they overlap, in a map.
+            Some(Collector::Log(log)) => {
+                log.pieces.capacity() * (size_of::<Piece>() + 64) + log.dead.capacity() * 24
+            }
+            None => self.pieces.capacity() * size_of::<Piece>(),
+        };
+        let all = pieces
+            + self.records.capacity() * size_of::<Record>()
+            + self.images.memory()
+            + self.txns.capacity() * (size_of::<TxnEnd>() + lanes * 8);
+        all as u64
+    }
+
+    /// Adds the next transaction in commit order; `images` are its images' bytes and `pos` the
+    /// end of its journal record. Drops and direct runs kill what older transactions left, then
+    /// zero tags, copy tags and images apply in this order (SIFT §3.3.2).
+    pub fn add(
+        &mut self,
+        tables: &InodeTables,
+        txn: &Transaction,
+        images: &[u8],
+        pos: u64,
+        report: &mut CheckpointReport,
+    ) {
+        assert_eq!(images.len(), txn.images.len() * BLOCK_SIZE, "one block per image");
+        let nr = u32::try_from(self.txns.len()).expect("memory ends long before numbers do");
+        let first = u32::try_from(self.records.len()).expect("bounded by memory");
+        count(txn, report);
+        self.records.extend(txn.staged.iter().map(|s| Record { staged: s.clone(), txn: nr }));
+        let bytes: u64 = txn.staged.iter().map(|s| u64::from(s.len)).sum();
+        self.source_bytes = (self.source_bytes.0 + bytes, bytes);
+        let raw_inodes = self.images.raw_inodes;
+        let collector = self.collector.as_mut().expect("nothing is added to a sealed batch");
+        for run in txn.drops.iter().chain(&txn.direct) {
+            collector.kill(run);
+        }
+        for z in &txn.zeros {
+            collector.put(Piece { start: z.dst, len: z.len, source: Src::zero(nr) });
+        }
+        for c in &txn.copies {
+            let source = Src::staged(first + c.source, c.data_offset);
+            collector.put(Piece { start: c.dst, len: c.len, source });
+        }
+        for (block, image) in txn.images.iter().zip(images.chunks_exact(BLOCK_SIZE)) {
+            let source = Src::image(self.images.put(tables, *block, image, nr));
+            let (start, len) = (block * BLOCK_BYTES, BLOCK_SIZE as u32);
+            collector.put(Piece { start, len, source });
+        }
+        report.raw_inodes += self.images.raw_inodes - raw_inodes;
+        self.txns.push(TxnEnd {
+            seq: txn.seq,
+            pos,
+            ops_cut: txn.ops_cut,
+            staged_cut: txn.staged_cut,
+            lane_upto: txn.lane_upto.clone(),
+        });
+    }
+
+    /// Ends adding: what is left is put in the order of its transactions, and inside one in
+    /// the order of destinations. The map, if there is one, is given back.
+    pub fn seal(&mut self) -> Option<IntervalMap<Src>> {
+        let collector = self.collector.take().expect("a batch is sealed once");
+        let map = match collector {
+            Collector::Map(map) => map,
+            Collector::Log(log) => match log.sorted() {
+                Some(sorted) => {
+                    self.order(sorted.len(), || sorted.iter().copied());
+                    return None;
+                }
+                None => log.resolve(),
+            },
+        };
+        self.order(map.len(), || map.iter());
+        Some(map)
+    }
+
+    /// Which transaction a piece belongs to.
+    fn txn_of(&self, p: &Piece) -> u32 {
+        match p.source.origin() {
+            Origin::Staged { record, .. } => self.records[record as usize].txn,
+            Origin::Image { slot, .. } => self.images.txn(slot),
+            Origin::Zero { txn } => txn,
+        }
+    }
+
+    /// Sorts pieces by transaction, by counting.
+    fn order<I: Iterator<Item = Piece>>(&mut self, len: usize, pieces: impl Fn() -> I) {
+        let mut next = vec![0usize; self.txns.len() + 1];
+        for p in pieces() {
+            next[self.txn_of(&p) as usize + 1] += 1;
+        }
+        for i in 1..next.len() {
+            next[i] += next[i - 1];
+        }
+        let none = Piece { start: 0, len: 0, source: Src::default() };
+        let mut sorted = std::mem::take(&mut self.pieces);
+        sorted.clear();
+        sorted.reserve_exact(len);
+        sorted.resize(len, none);
+        for p in pieces() {
+            let at = &mut next[self.txn_of(&p) as usize];
+            sorted[*at] = p;
+            *at += 1;
+        }
+        self.pieces = sorted;
+    }
+
+    /// Sorts the pieces from `from` on that belong to one transaction by source; their end.
+    pub fn sort_run(&mut self, from: usize) -> usize {
+        let Some(first) = self.pieces.get(from) else { return from };
+        let txn = self.txn_of(first);
+        let len = self.pieces[from..].iter().take_while(|p| self.txn_of(p) == txn).count();
+        self.pieces[from..from + len].sort_unstable_by_key(|p| p.source);
+        from + len
+    }
+
+    /// Marks every transaction of which nothing is left to be replayed as reclaimed; the last
+    /// of them, if there are new ones, and their number.
+    pub fn reclaim(&mut self) -> Option<(TxnEnd, usize)> {
+        let ready = match self.pieces.get(self.cursor) {
+            Some(p) => self.txn_of(p) as usize,
+            None => self.txns.len(),
+        };
+        let count = ready.checked_sub(self.reclaimed).filter(|c| *c > 0)?;
+        self.reclaimed = ready;
+        Some((self.txns[ready - 1].clone(), count))
+    }
+
+    /// Is everything replayed and reclaimed?
+    pub fn is_done(&self) -> bool {
+        self.is_sealed() && self.reclaimed == self.txns.len()
+    }
+}
+
+impl Collector {
+    /// Everything older in these blocks is dead.
+    fn kill(&mut self, run: &BlockRun) {
+        match self {
+            Self::Map(map) => map.remove(run.start * BLOCK_BYTES, run.end() * BLOCK_BYTES),
+            Self::Log(log) => log.dead.push((*run, log.pieces.len())),
+        }
+    }
+
+    fn put(&mut self, p: Piece) {
+        match self {
+            Self::Map(map) => map.insert(p.start, p.len, p.source),
+            Self::Log(log) => log.pieces.push(p),
+        }
+    }
+}
+
+impl Log {
+    /// The pieces by destination; `None` if any two overlap, or one lies in dead blocks.
+    fn sorted(&self) -> Option<Vec<Piece>> {
+        let mut sorted = self.pieces.clone();
+        sorted.sort_by_key(|p| p.start);
+        // An image and its successor are one slot.
+        sorted.dedup_by(|a, b| a == b);
+        let apart = sorted.windows(2).all(|w| w[0].end() <= w[1].start);
+        let alive = |(run, _): &(BlockRun, usize)| {
+            let next = sorted.partition_point(|p| p.end() <= run.start * BLOCK_BYTES);
+            sorted.get(next).is_none_or(|p| p.start >= run.end() * BLOCK_BYTES)
+        };
+        (apart && self.dead.iter().all(alive)).then_some(sorted)
+    }
+
+    /// The map of what is left.
+    fn resolve(&self) -> IntervalMap<Src> {
+        let mut map = Collector::Map(IntervalMap::new());
+        let mut dead = self.dead.iter().peekable();
+        for (i, p) in self.pieces.iter().enumerate() {
+            while let Some((run, _)) = dead.next_if(|(_, older)| *older <= i) {
+                map.kill(run);
+            }
+            map.put(*p);
+        }
+        dead.for_each(|(run, _)| map.kill(run));
+        match map {
+            Collector::Map(map) => map,
+            Collector::Log(_) => unreachable!("made above"),
+        }
+    }
+}
+
+/// A transaction's raw share of the report.
+fn count(txn: &Transaction, report: &mut CheckpointReport) {
+    let images = txn.images.len() as u64;
+    report.staged += txn.staged.len() as u64;
+    report.raw_images += images;
+    report.raw_tags += (txn.zeros.len() + txn.copies.len()) as u64 + images;
+    let zeros: u64 = txn.zeros.iter().map(|z| blocks_of(z.dst, z.len)).sum();
+    let copies: u64 = txn.copies.iter().map(|c| blocks_of(c.dst, c.len)).sum();
+    report.raw_blocks += zeros + copies + images;
+}
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

@@ -1,0 +1,108 @@
+//! The replay modes on the same backlogs.
+
+use crate::backlog::{Backlog, Kind};
+use crate::intervals::spread;
+use crate::volume::{Volume, device};
+use serde_json::{Value, json};
+use siftfs_base::Result;
+use siftfs_device::{Device, Origin, RegionKind};
+use siftfs_service::ReplayMode;
+use siftfs_wire::CheckpointReport;
+use std::path::Path;
+use std::sync::Arc;
+
+const MODES: [ReplayMode; 3] = [ReplayMode::Ordered, ReplayMode::Coalesce, ReplayMode::Auto];
+
+/// What one checkpoint was.
+#[derive(Default)]
+struct Samples {
+    seconds: Vec<f64>,
+    longest_step: Vec<f64>,
+    report: CheckpointReport,
+    /// Bytes written to staging, journal and area, per useful byte.
+    write_amplification: f64,
+    area_share: f64,
+}
+
+fn measure(
+    device: &Arc<dyn Device>,
+    backlog: &Backlog,
+    mode: ReplayMode,
+    to: &mut Samples,
+) -> Result<()> {
+    let (dev, sizes) = (Arc::clone(device), backlog.sizes());
+    let mut volume = Volume::new(dev, &sizes, mode, backlog.inode_tables())?;
+    backlog.build(&mut volume)?;
+    device.flush()?;
+    let start = std::time::Instant::now();
+    let (longest, report) = volume.checkpoint()?;
+    to.seconds.push(start.elapsed().as_secs_f64());
+    to.longest_step.push(longest as f64 / 1e9);
+    let counters = volume.storage.counters();
+    let written = |kind, origin| counters.get(kind, origin).write_bytes;
+    let all = written(RegionKind::Staging, Origin::Foreground)
+        + written(RegionKind::Journal, Origin::Background)
+        + written(RegionKind::Area, Origin::Background);
+    to.write_amplification = all as f64 / backlog.useful() as f64;
+    to.area_share = written(RegionKind::Area, Origin::Background) as f64 / backlog.useful() as f64;
+    to.report = report;
+    Ok(())
+}
+
+fn reduction(raw: u64, surviving: u64) -> f64 {
+    1.0 - surviving as f64 / raw.max(1) as f64
+}
+
+fn row(path: &Path, kind: Kind, rounds: u64, scale: u64) -> Result<Value> {
+    let backlog = Backlog::new(kind, scale);
+    let device: Arc<dyn Device> = device(path, backlog.sizes().total())?;
+    let mut samples: [Samples; 3] = Default::default();
+    for round in 0..rounds as usize {
+        for i in 0..MODES.len() {
+            let i = (i + round) % MODES.len();
+            measure(&device, &backlog, MODES[i], &mut samples[i])?;
+        }
+    }
+    drop(device);
+    let times = |i: usize| samples[i].seconds.iter();
+    let ratio = |a: usize, b: usize| spread(times(a).zip(times(b)).map(|(a, b)| a / b).collect());
+    let best = times(0).zip(times(1)).map(|(a, b)| a.min(*b));
+    let auto = spread(times(2).zip(best).map(|(a, best)| a / best).collect());
+    let coalesce = &samples[1].report;
+    let modes = MODES.iter().zip(&samples).map(|(mode, s)| {
+        let value = json!({
+            "seconds": spread(s.seconds.clone()),
+            "longest_step_seconds": spread(s.longest_step.clone()),
+            "written_per_useful_byte": s.write_amplification,
+            "area_per_useful_byte": s.area_share,
+            "report": s.report,
+        });
+        (mode.to_string(), value)
+    });
+    Ok(json!({
+        "fsyncs_per_file": backlog.fsyncs,
+        "useful_bytes": backlog.useful(),
+        "ordered_to_coalesce": ratio(0, 1),
+        "auto_to_better": auto,
+        "block_reduction": reduction(coalesce.raw_blocks, coalesce.surviving_blocks),
+        "inode_reduction": reduction(coalesce.raw_inodes, coalesce.surviving_inodes),
+        "modes": modes.collect::<serde_json::Map<_, _>>(),
+    }))
+}
+
+pub fn run(dir: &Path, rounds: u64, scale: u64) -> Result<Value> {
+    let path = dir.join(format!("siftfs-replay-bench-{}", std::process::id()));
+    let kinds = [
+        ("high_overlap", Kind::HighOverlap),
+        ("sequential", Kind::Sequential),
+        ("temporary", Kind::Temporary),
+    ];
+    let mut rows = serde_json::Map::new();
+    for (name, kind) in kinds {
+        let done = row(&path, kind, rounds, scale);
+        // The file is ours alone, whether it was made or not.
+        let _ = std::fs::remove_file(&path);
+        rows.insert(name.into(), done?);
+    }
+    Ok(Value::Object(rows))
+}
