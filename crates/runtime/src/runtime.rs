@@ -644,8 +644,10 @@ impl State {
     /// splits an extent: on a volume with the smallest journal (2 MiB, transactions of 128 blocks) fifteen new
     /// files reach half of it, whatever the timer says.
     fn commit_early(&self) -> bool {
+        // With the lanes full of what a checkpoint is about to free, there is nowhere to push to.
+        let nowhere = self.background_checkpoint && self.lanes.iter().any(Lane::is_crowded);
         self.lanes.iter().any(|l| (l.head - l.cut_head) * 4 > l.len)
-            || self.dirty_bytes > self.dirty_limit() / 2
+            || self.dirty_bytes > self.dirty_limit() / 2 && !nowhere
             || self.transaction_blocks() * 2 > self.max_transaction_blocks()
     }
 
