@@ -67,6 +67,7 @@ fn who_reads_one_after_the_other_is_read_ahead_of() {
     let read = from_area(&v) - before;
     assert!(read <= LEN as u64 + 65536, "{read} bytes read: each once, and some metadata");
     v.close().expect("close");
+    world.e2fsck();
 }
 
 #[test]
