@@ -102,7 +102,7 @@ impl Default for OpenOptions {
             commit_ms: 5000,
             page_cache: 256 << 20,
             meta_cache: 64 << 20,
-            group_wait_us: 0,
+            group_wait_us: 1000,
             low_watermark: 50,
             read_only: false,
             direct: true,

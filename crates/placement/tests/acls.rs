@@ -132,7 +132,7 @@ fn a_list_of_a_directory_above_is_not_overtaken() {
     set(&v, d, ACCESS, &list(0, 7));
     let secret = b"for the owner only".to_vec();
     let (append, kill_priv) = (false, false);
-    call(&v, Request::Write { ino: f, offset: 0, data: secret.clone(), append, kill_priv })
+    call(&v, Request::Write { ino: f, offset: 0, data: secret.clone().into(), append, kill_priv })
         .expect("write");
     fsync(&v, f);
     let v = world.crash(v);

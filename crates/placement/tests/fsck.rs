@@ -57,7 +57,13 @@ fn a_sound_volume_has_no_findings_at_any_time() {
                 panic!("create")
             };
             let (ino, data) = (attr.ino, vec![i as u8; 3000 + 100 * i as usize]);
-            let write = Request::Write { ino, offset: 0, data, append: false, kill_priv: false };
+            let write = Request::Write {
+                ino,
+                offset: 0,
+                data: data.into(),
+                append: false,
+                kill_priv: false,
+            };
             call(&v, write);
             call(&v, Request::Fsync { ino, datasync: false });
             call(&v, Request::Release { handle });

@@ -99,6 +99,10 @@ impl State {
         let Some(pos) = lane.place(u64::from(layout.len)) else {
             return Err(Error::NeedsProgress(NEEDS_LOG));
         };
+        let pushed = matches!(selection, Selection::Only(_)) && !self.node(ino).push_next;
+        if pushed && lane.would_crowd(pos + u64::from(layout.len)) {
+            return Err(Error::NeedsProgress(NEEDS_LOG));
+        }
         Ok(Outcome::Staged(self.publish(seq, capture, &layout, lane_index, pos)))
     }
 

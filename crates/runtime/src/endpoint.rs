@@ -1,14 +1,14 @@
 //! The Runtime's endpoint of the file protocol: each request becomes calls on the state.
 
 use crate::acl::is_acl;
-use crate::file::Outcome;
+use crate::file::{Input, Outcome};
 use crate::namespace::{NewInode, kind_of, kind_of_entry, mode_of};
 use crate::runtime::Runtime;
 use crate::state::{OpenFile, State};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, errno};
 use siftfs_proto::{
-    Allocate, Attr, Credentials, DirEntry, FileKind, FileService, Handle, ROOT_INO, Reply, Request,
-    SessionId,
+    Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle, ROOT_INO,
+    Reply, Request, SessionId, WriteData,
 };
 
 /// Longest symbolic link target in bytes: one block with its terminator.
@@ -58,9 +58,9 @@ impl FileService for Runtime {
                 self.open_file(ino, write, truncate, kill_priv)
             }
             R::Release { handle } => self.release(handle),
-            R::Read { ino, offset, len } => self.read_data(ino, offset, len).map(Reply::Data),
+            R::Read { ino, offset, len } => self.read_data(ino, offset, len),
             R::Write { ino, offset, data, append, kill_priv } => {
-                self.write_data(cred, ino, (!append).then_some(offset), &data, kill_priv)
+                self.write_data(cred, ino, (!append).then_some(offset), data, kill_priv)
             }
             R::Fsync { ino, datasync } => self.fsync(ino, datasync).map(|()| Reply::Done),
             R::Allocate { ino, mode, offset, len } => self.allocate(cred, ino, mode, offset, len),
@@ -96,6 +96,17 @@ impl FileService for Runtime {
                 json(&report)
             }
             R::Status => self.status(),
+        }
+    }
+
+    /// After a read has been answered, its thread reads ahead of a sequential reader.
+    fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
+        let read = if let Request::Read { ino, .. } = req { Some(ino) } else { None };
+        done(self.call(session, cred, req));
+        if let Some(ino) = read {
+            // What fails here fails again for whoever asks for it, and is told then.
+            let plan = self.query(|st| st.ahead(ino));
+            let _ = plan.and_then(|plan| plan.map_or(Ok(false), |plan| self.fill_ahead(&plan)));
         }
     }
 }
@@ -256,18 +267,24 @@ impl Runtime {
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
     }
 
-    fn read_data(&self, ino: InodeNr, offset: u64, len: u32) -> Result<Vec<u8>> {
+    fn read_data(&self, ino: InodeNr, offset: u64, len: u32) -> Result<Reply> {
         loop {
-            match self.query(|st| st.read(ino, offset, len))? {
-                Outcome::Done(data) => return Ok(data),
-                Outcome::Fill(plan) => self.fill(&plan)?,
+            let outcome = self.query(|st| st.read(ino, offset, len))?;
+            if let Some(reply) = self.filled(outcome)? {
+                return Ok(reply);
             }
         }
     }
 
-    fn fill(&self, plan: &crate::file::FillPlan) -> Result<()> {
-        let base = plan.read(self.readers())?;
-        self.lock().finish_fill(plan, &base)
+    /// The result of an operation that is done; otherwise what it needs is done, and it is to be
+    /// tried again.
+    fn filled<T>(&self, outcome: Outcome<T>) -> Result<Option<T>> {
+        match outcome {
+            Outcome::Done(value) => return Ok(Some(value)),
+            Outcome::Fill(plan) => self.fill(&plan)?,
+            Outcome::Filling(ino, page) => self.wait_filled(ino, &(page..page + 1)),
+        }
+        Ok(None)
     }
 
     fn write_data(
@@ -275,7 +292,7 @@ impl Runtime {
         cred: &Credentials,
         ino: InodeNr,
         offset: Option<u64>,
-        data: &[u8],
+        mut data: WriteData,
         kill_priv: bool,
     ) -> Result<Reply> {
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
@@ -288,11 +305,14 @@ impl Runtime {
                 if kill_priv {
                     st.kill_privileges(ino)?;
                 }
-                st.write(ino, at, data, st.privileged(cred), time)
+                let input = match &mut data {
+                    WriteData::Bytes(bytes) => Input::Bytes(bytes),
+                    WriteData::Blocks(blocks) => Input::Blocks(blocks),
+                };
+                st.write(ino, at, input, st.privileged(cred), time)
             })?;
-            match outcome {
-                Outcome::Done(()) => return Ok(Reply::Written { len }),
-                Outcome::Fill(plan) => self.fill(&plan)?,
+            if self.filled(outcome)?.is_some() {
+                return Ok(Reply::Written { len });
             }
         }
     }

@@ -1,28 +1,16 @@
 //! File data: pages, dirty ranges, reservations, truncation, preallocation, holes.
 
+use crate::fill::FillPlan;
 use crate::overlay::Source;
 use crate::state::State;
 use siftfs_base::{
     BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, SharedBlock, Timestamp, errno,
 };
-use siftfs_device::{AlignedBuf, Origin, ReadOp};
 use siftfs_ext4::Mapping;
-use siftfs_proto::Seek;
+use siftfs_proto::{Blocks, Reply, Seek};
 
 /// Largest file: ext4's 2^32 blocks less one.
 pub const MAX_FILE_SIZE: u64 = (1 << 32) * BLOCK_BYTES - BLOCK_BYTES;
-/// Pages one fill brings in.
-const FILL_PAGES: u64 = 256;
-
-/// Pages to be read from the area without the state lock, then put in with it.
-pub struct FillPlan {
-    ino: InodeNr,
-    first: u64,
-    count: u64,
-    map_version: u64,
-    /// (byte in the area, byte in the buffer, length)
-    reads: Vec<(u64, usize, usize)>,
-}
 
 /// What an operation on data did.
 pub enum Outcome<T> {
@@ -30,12 +18,26 @@ pub enum Outcome<T> {
     Done(T),
     /// These pages must be read first.
     Fill(FillPlan),
+    /// Somebody else is reading these pages: wait until that fill has ended.
+    Filling(InodeNr, u64),
 }
 
-/// A whole block's bytes, shared.
-fn block(bytes: &[u8]) -> SharedBlock {
-    let bytes: [u8; BLOCK_SIZE] = bytes.try_into().expect("one block");
-    bytes.into()
+/// Data to be written.
+pub enum Input<'a> {
+    /// Any bytes.
+    Bytes(&'a [u8]),
+    /// Whole blocks, written at a block's begin. What they replace is given back in their place,
+    /// to be freed without the lock.
+    Blocks(&'a mut [SharedBlock]),
+}
+
+impl Input<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Input::Bytes(bytes) => bytes.len(),
+            Input::Blocks(blocks) => blocks.len() * BLOCK_SIZE,
+        }
+    }
 }
 
 /// First block not below byte `offset`.
@@ -43,101 +45,7 @@ pub fn block_up(offset: u64) -> u64 {
     offset.div_ceil(BLOCK_BYTES)
 }
 
-impl FillPlan {
-    /// Reads the base of the pages; call without the state lock.
-    pub fn read(&self, readers: &crate::state::Readers) -> Result<AlignedBuf> {
-        let pages = usize::try_from(self.count).expect("a plan has at most FILL_PAGES pages");
-        let mut buf = AlignedBuf::zeroed(pages * BLOCK_SIZE);
-        let mut ops: Vec<ReadOp<'_>> = Vec::with_capacity(self.reads.len());
-        let (mut rest, mut at) = (&mut buf[..], 0usize);
-        for &(offset, start, len) in &self.reads {
-            let (_, tail) = std::mem::take(&mut rest).split_at_mut(start - at);
-            let (piece, tail) = tail.split_at_mut(len);
-            ops.push(ReadOp { offset, buf: piece });
-            rest = tail;
-            at = start + len;
-        }
-        if !ops.is_empty() {
-            readers.area.read_batch(Origin::Foreground, &mut ops)?;
-        }
-        Ok(buf)
-    }
-}
-
 impl State {
-    /// Which pages of `[first, first + count)` are missing, as one plan for the first gap.
-    fn plan_fill(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<Option<FillPlan>> {
-        let Some(start) = (first..end).find(|i| !self.pages.contains(ino, *i)) else {
-            return Ok(None);
-        };
-        let stop = (start..end.min(start + FILL_PAGES))
-            .find(|i| self.pages.contains(ino, *i))
-            .unwrap_or(end.min(start + FILL_PAGES));
-        let node = self.nodes.get(&ino).expect("loaded before use");
-        let mut plan = FillPlan {
-            ino,
-            first: start,
-            count: stop - start,
-            map_version: node.map_version,
-            reads: Vec::new(),
-        };
-        let mut block = start;
-        while block < stop {
-            let len = match self.fs.map(&mut self.meta, &node.inode, block, stop - block)? {
-                Mapping::Mapped { pblk, len, unwritten: false } => {
-                    let len = len.min(stop - block);
-                    plan.push_read(pblk * BLOCK_BYTES, (block - start) * BLOCK_BYTES, len);
-                    len
-                }
-                Mapping::Mapped { len, .. } | Mapping::Hole { len } => len,
-            };
-            block += len.clamp(1, stop - block);
-        }
-        Ok(Some(plan))
-    }
-
-    /// Puts the pages of a plan in, overlaid with what is newer than the area; with the lock.
-    /// Nothing happens if the mapping changed meanwhile: the operation plans again.
-    pub fn finish_fill(&mut self, plan: &FillPlan, base: &[u8]) -> Result<()> {
-        if self.nodes.get(&plan.ino).is_none_or(|n| n.map_version != plan.map_version) {
-            return Ok(());
-        }
-        for (i, bytes) in (plan.first..plan.first + plan.count).zip(base.chunks_exact(BLOCK_SIZE)) {
-            if self.pages.contains(plan.ino, i) {
-                continue;
-            }
-            let mut page = block(bytes);
-            self.overlay_page(plan.ino, i, page.make_mut())?;
-            self.pages.insert(plan.ino, i, page);
-        }
-        Ok(())
-    }
-
-    fn overlay_page(
-        &mut self,
-        ino: InodeNr,
-        index: u64,
-        page: &mut [u8; BLOCK_SIZE],
-    ) -> Result<()> {
-        let node = self.nodes.get(&ino).expect("loaded before use");
-        let start = index * BLOCK_BYTES;
-        for (s, e, source, _) in node.overlay.overlapping(start, start + BLOCK_BYTES) {
-            let part = &mut page[(s - start) as usize..(e - start) as usize];
-            match source {
-                Source::Zero => part.fill(0),
-                Source::Staged { record, offset } => {
-                    let lane = &self.readers.lanes[usize::from(record.lane.0)];
-                    let at = record.pos + u64::from(record.data_start) + u64::from(offset);
-                    lane.read(Origin::Foreground, at % lane.len(), part)?;
-                }
-            }
-        }
-        if node.size < start + BLOCK_BYTES {
-            page[node.size.saturating_sub(start) as usize..].fill(0);
-        }
-        Ok(())
-    }
-
     pub fn load_regular(&mut self, ino: InodeNr) -> Result<()> {
         self.load(ino)?;
         if self.node(ino).inode.is_dir() {
@@ -150,17 +58,30 @@ impl State {
     }
 
     /// Reads up to `len` bytes; short only at the end of the file.
-    pub fn read(&mut self, ino: InodeNr, offset: u64, len: u32) -> Result<Outcome<Vec<u8>>> {
+    pub fn read(&mut self, ino: InodeNr, offset: u64, len: u32) -> Result<Outcome<Reply>> {
         self.load_regular(ino)?;
         let size = self.node(ino).size;
         let end = size.min(offset.saturating_add(u64::from(len)));
         if offset >= end {
-            return Ok(Outcome::Done(Vec::new()));
+            return Ok(Outcome::Done(Reply::Data(Vec::new())));
         }
-        if let Some(plan) = self.plan_fill(ino, offset / BLOCK_BYTES, block_up(end))? {
-            return Ok(Outcome::Fill(plan));
+        let pages = offset / BLOCK_BYTES..block_up(end);
+        self.note_read(ino, &pages);
+        let ahead = self.node(ino).sequence.ahead();
+        match self.missing(ino, pages, ahead)? {
+            Outcome::Done(()) => {}
+            Outcome::Fill(plan) => return Ok(Outcome::Fill(plan)),
+            Outcome::Filling(ino, page) => return Ok(Outcome::Filling(ino, page)),
         }
-        let mut out = Vec::with_capacity((end - offset) as usize);
+        self.relatime(ino);
+        let total = (end - offset) as usize;
+        if Blocks::serves(total) {
+            let page = |i| self.pages.get(ino, i).expect("filled under this lock").data.clone();
+            let blocks = (offset / BLOCK_BYTES..block_up(end)).map(page).collect();
+            let skip = (offset % BLOCK_BYTES) as usize;
+            return Ok(Outcome::Done(Reply::Blocks(Blocks::new(blocks, skip, total))));
+        }
+        let mut out = Vec::with_capacity(total);
         let mut at = offset;
         while at < end {
             let start = (at % BLOCK_BYTES) as usize;
@@ -169,8 +90,7 @@ impl State {
             out.extend_from_slice(&page.data[start..start + take]);
             at += take as u64;
         }
-        self.relatime(ino);
-        Ok(Outcome::Done(out))
+        Ok(Outcome::Done(Reply::Data(out)))
     }
 
     /// relatime over the reads that reach the Runtime; never makes an fsync write.
@@ -191,32 +111,39 @@ impl State {
         &mut self,
         ino: InodeNr,
         offset: u64,
-        data: &[u8],
+        data: Input<'_>,
         privileged: bool,
         time: Timestamp,
     ) -> Result<Outcome<()>> {
         self.load_regular(ino)?;
         let end = offset.checked_add(data.len() as u64).ok_or_else(|| errno(libc::EFBIG))?;
+        if matches!(data, Input::Blocks(_)) && !offset.is_multiple_of(BLOCK_BYTES) {
+            return Err(errno(libc::EINVAL));
+        }
         if end > MAX_FILE_SIZE {
             return Err(errno(libc::EFBIG));
         }
-        if data.is_empty() {
+        if data.len() == 0 {
             return Ok(Outcome::Done(()));
         }
         if self.dirty_bytes > self.dirty_limit() {
             return Err(siftfs_base::Error::NeedsProgress(crate::state::NEEDS_PUSH));
         }
         for edge in [offset, end] {
-            if edge % BLOCK_BYTES != 0
-                && let Some(plan) = self.plan_edge(ino, edge / BLOCK_BYTES)?
-            {
-                return Ok(Outcome::Fill(plan));
+            if edge % BLOCK_BYTES != 0 {
+                match self.plan_edge(ino, edge / BLOCK_BYTES)? {
+                    Outcome::Done(()) => {}
+                    other => return Ok(other),
+                }
             }
         }
         self.room_in_transaction(8)?;
         self.reserve(ino, offset / BLOCK_BYTES, block_up(end), privileged)?;
         self.zero_gap(ino, offset)?;
-        self.copy_in(ino, offset, data);
+        match data {
+            Input::Bytes(bytes) => self.copy_in(ino, offset, bytes),
+            Input::Blocks(blocks) => self.put_in(ino, offset / BLOCK_BYTES, blocks),
+        }
         self.note_dirty(ino, offset, end);
         let node = self.node_mut(ino);
         node.size = node.size.max(end);
@@ -232,17 +159,17 @@ impl State {
         (self.pages.limit() as u64 / 2) * BLOCK_BYTES
     }
 
-    fn plan_edge(&mut self, ino: InodeNr, index: u64) -> Result<Option<FillPlan>> {
+    fn plan_edge(&mut self, ino: InodeNr, index: u64) -> Result<Outcome<()>> {
         if self.pages.contains(ino, index) {
-            return Ok(None);
+            return Ok(Outcome::Done(()));
         }
         if index * BLOCK_BYTES >= self.node(ino).size
             && !self.node(ino).overlay.overlaps(index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES)
         {
             self.pages.insert(ino, index, SharedBlock::zeroed());
-            return Ok(None);
+            return Ok(Outcome::Done(()));
         }
-        self.plan_fill(ino, index, index + 1)
+        self.missing(ino, index..index + 1, 0)
     }
 
     /// Reserves space for the blocks of `[first, end)` that have no home yet.
@@ -335,11 +262,21 @@ impl State {
                 let page = self.pages.get_mut(ino, index).expect("just seen");
                 page[start..start + take].copy_from_slice(piece);
             } else {
-                assert!(take == BLOCK_SIZE, "partly written pages are filled before");
-                self.pages.insert(ino, index, block(piece));
+                let whole: [u8; BLOCK_SIZE] =
+                    piece.try_into().expect("partly written pages are filled before");
+                self.pages.insert(ino, index, SharedBlock::from(whole));
             }
             at += take as u64;
             rest = tail;
+        }
+    }
+
+    /// Whole blocks become pages, and the pages that were there take their place.
+    fn put_in(&mut self, ino: InodeNr, first: u64, blocks: &mut [SharedBlock]) {
+        for (index, block) in (first..).zip(blocks) {
+            if let Some(old) = self.pages.insert(ino, index, block.clone()) {
+                *block = old;
+            }
         }
     }
 
@@ -446,20 +383,6 @@ fn dirty_pages(dirty: &RangeSet, start: u64, end: u64) -> u64 {
         pages += next.saturating_sub(from);
     }
     pages
-}
-
-impl FillPlan {
-    fn push_read(&mut self, area: u64, at: u64, blocks: u64) {
-        let (at, len) = (at as usize, (blocks * BLOCK_BYTES) as usize);
-        if let Some(last) = self.reads.last_mut()
-            && last.0 + last.2 as u64 == area
-            && last.1 + last.2 == at
-        {
-            last.2 += len;
-            return;
-        }
-        self.reads.push((area, at, len));
-    }
 }
 
 /// Ranges rounded out to whole pages, for walking the cache.

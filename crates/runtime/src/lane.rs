@@ -44,6 +44,17 @@ impl Lane {
         (pos + len - self.tail <= self.len - BLOCK_BYTES).then_some(pos)
     }
 
+    /// Would a record that ends at `end` take of the last quarter? That is kept for fsyncs: what is
+    /// pushed in the background can wait for a checkpoint.
+    pub fn would_crowd(&self, end: u64) -> bool {
+        end - self.tail > self.len / 4 * 3
+    }
+
+    /// Is there hardly room for more that is pushed?
+    pub fn is_crowded(&self) -> bool {
+        self.would_crowd(self.head + self.max_record())
+    }
+
     /// The record placed at `pos` is fixed.
     pub fn advance(&mut self, lsn: Lsn, pos: u64, len: u64, crc: u32) {
         assert!(pos >= self.head && pos + len - self.tail <= self.len - BLOCK_BYTES);

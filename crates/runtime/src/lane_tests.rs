@@ -1,6 +1,18 @@
 use super::*;
 
 #[test]
+fn the_last_quarter_is_for_fsyncs() {
+    let mut lane = Lane::new(64 * BLOCK_BYTES, 0);
+    assert!(!lane.would_crowd(48 * BLOCK_BYTES) && lane.would_crowd(49 * BLOCK_BYTES));
+    assert!(!lane.is_crowded());
+    lane.advance(Lsn(1), 0, 41 * BLOCK_BYTES, 1);
+    assert!(lane.is_crowded(), "the longest record has eight blocks");
+    assert_eq!(lane.place(8 * BLOCK_BYTES), Some(41 * BLOCK_BYTES), "an fsync's has room");
+    lane.reclaim(BLOCK_BYTES);
+    assert!(!lane.is_crowded());
+}
+
+#[test]
 fn wraps_with_a_gap_and_keeps_the_sentinel() {
     let block = BLOCK_BYTES;
     let mut lane = Lane::new(8 * block, 0);

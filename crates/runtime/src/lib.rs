@@ -13,6 +13,7 @@ mod config;
 mod credits;
 mod endpoint;
 mod file;
+mod fill;
 mod lane;
 mod locate;
 mod meta_cache;

@@ -98,6 +98,8 @@ pub struct Node {
     pub trunc_pending: bool,
     /// Made without a name, and may still get one.
     pub linkable: bool,
+    /// How it is read.
+    pub sequence: crate::fill::Sequence,
 }
 
 impl Node {
@@ -120,6 +122,7 @@ impl Node {
             push_next: false,
             fsynced: false,
             staged: Lsn(0),
+            sequence: Default::default(),
             map_version,
             trunc_pending: false,
             linkable: false,

@@ -5,26 +5,42 @@
 use siftfs_base::{BLOCK_SIZE, InodeNr, SharedBlock};
 use std::collections::{BTreeMap, VecDeque};
 
+/// Pages that lie side by side, so that a walk over a file does not search for each.
+const CHUNK: u64 = 16;
+
 /// One page.
 pub struct Page {
     /// Its bytes; those beyond the end of the file are zero. Shared with what is on its way to
-    /// the area.
+    /// the area or to a reader.
     pub data: SharedBlock,
     referenced: bool,
 }
 
+/// Pages `[CHUNK * n, CHUNK * (n + 1))` of an inode; never without one.
+#[derive(Default)]
+struct Chunk {
+    pages: [Option<Page>; CHUNK as usize],
+    used: usize,
+}
+
 /// Pages by inode and index.
 pub struct PageCache {
-    pages: BTreeMap<(InodeNr, u64), Page>,
+    chunks: BTreeMap<(InodeNr, u64), Box<Chunk>>,
+    len: usize,
     clock: VecDeque<(InodeNr, u64)>,
     limit: usize,
+}
+
+/// The chunk and the place in it of a page.
+fn place(index: u64) -> (u64, usize) {
+    (index / CHUNK, (index % CHUNK) as usize)
 }
 
 impl PageCache {
     /// A cache of at most `bytes` bytes (at least 1024 pages, so that a request fits).
     pub fn new(bytes: u64) -> Self {
         let limit = usize::try_from(bytes / BLOCK_SIZE as u64).unwrap_or(usize::MAX).max(1024);
-        Self { pages: BTreeMap::new(), clock: VecDeque::new(), limit }
+        Self { chunks: BTreeMap::new(), len: 0, clock: VecDeque::new(), limit }
     }
 
     /// Pages the cache may hold.
@@ -34,37 +50,61 @@ impl PageCache {
 
     /// Pages it holds.
     pub fn len(&self) -> usize {
-        self.pages.len()
+        self.len
+    }
+
+    fn page_mut(&mut self, ino: InodeNr, index: u64) -> Option<&mut Page> {
+        let (chunk, at) = place(index);
+        self.chunks.get_mut(&(ino, chunk))?.pages[at].as_mut()
     }
 
     /// The page, if cached.
     pub fn get(&mut self, ino: InodeNr, index: u64) -> Option<&Page> {
-        let page = self.pages.get_mut(&(ino, index))?;
+        let page = self.page_mut(ino, index)?;
         page.referenced = true;
         Some(page)
     }
 
     /// The page, if cached, without marking it as used.
     pub fn peek(&self, ino: InodeNr, index: u64) -> Option<&Page> {
-        self.pages.get(&(ino, index))
+        let (chunk, at) = place(index);
+        self.chunks.get(&(ino, chunk))?.pages[at].as_ref()
     }
 
     /// The page's bytes to be changed, if cached; a copy if somebody else still has them.
     pub fn get_mut(&mut self, ino: InodeNr, index: u64) -> Option<&mut [u8; BLOCK_SIZE]> {
-        let page = self.pages.get_mut(&(ino, index))?;
+        let page = self.page_mut(ino, index)?;
         page.referenced = true;
         Some(page.data.make_mut())
     }
 
     /// Is the page cached?
     pub fn contains(&self, ino: InodeNr, index: u64) -> bool {
-        self.pages.contains_key(&(ino, index))
+        self.peek(ino, index).is_some()
     }
 
-    /// Puts a complete page in.
-    pub fn insert(&mut self, ino: InodeNr, index: u64, data: SharedBlock) {
-        if self.pages.insert((ino, index), Page { data, referenced: true }).is_none() {
+    /// Puts a complete page in; returns the one that was there.
+    pub fn insert(&mut self, ino: InodeNr, index: u64, data: SharedBlock) -> Option<SharedBlock> {
+        let (number, at) = place(index);
+        let chunk = self.chunks.entry((ino, number)).or_default();
+        let old = chunk.pages[at].replace(Page { data, referenced: true });
+        if old.is_none() {
+            chunk.used += 1;
+            self.len += 1;
             self.clock.push_back((ino, index));
+        }
+        old.map(|page| page.data)
+    }
+
+    fn remove(&mut self, ino: InodeNr, index: u64) {
+        let (number, at) = place(index);
+        let Some(chunk) = self.chunks.get_mut(&(ino, number)) else { return };
+        if chunk.pages[at].take().is_some() {
+            self.len -= 1;
+            chunk.used -= 1;
+            if chunk.used == 0 {
+                self.chunks.remove(&(ino, number));
+            }
         }
     }
 
@@ -73,32 +113,39 @@ impl PageCache {
         if from >= to {
             return;
         }
-        let gone: Vec<_> = self.pages.range((ino, from)..(ino, to)).map(|(k, _)| *k).collect();
-        for key in gone {
-            self.pages.remove(&key);
+        let chunks = (ino, from / CHUNK)..=(ino, (to - 1) / CHUNK);
+        let some: Vec<u64> = self.chunks.range(chunks).map(|((_, number), _)| *number).collect();
+        for number in some {
+            let first = number * CHUNK;
+            for index in first.max(from)..to.min(first.saturating_add(CHUNK)) {
+                self.remove(ino, index);
+            }
         }
     }
 
     /// Evicts pages that `busy` does not claim until the cache is within its bound, or enough pages
-    /// were looked at for one call: the work is spread over the operations. The clock holds stale keys of removed pages; they are dropped here.
+    /// were looked at for one call: the work is spread over the operations. The clock holds stale
+    /// keys of removed pages; they are dropped here.
     pub fn shrink(&mut self, mut busy: impl FnMut(InodeNr, u64) -> bool) {
-        let excess = self.pages.len().saturating_sub(self.limit);
+        let excess = self.len.saturating_sub(self.limit);
         let mut looks = (64 + 4 * excess).min(self.clock.len() * 2);
-        while (self.pages.len() > self.limit || self.clock.len() > self.pages.len() * 2 + 64)
-            && looks > 0
-        {
+        while (self.len > self.limit || self.clock.len() > self.len * 2 + 64) && looks > 0 {
             looks -= 1;
-            let within = self.pages.len() <= self.limit;
+            let within = self.len <= self.limit;
             let Some(key) = self.clock.pop_front() else { break };
-            let Some(page) = self.pages.get_mut(&key) else { continue };
+            let Some(page) = self.page_mut(key.0, key.1) else { continue };
             if page.referenced && !within {
                 page.referenced = false;
                 self.clock.push_back(key);
             } else if within || busy(key.0, key.1) {
                 self.clock.push_back(key);
             } else {
-                self.pages.remove(&key);
+                self.remove(key.0, key.1);
             }
         }
     }
 }
+
+#[cfg(test)]
+#[path = "page_cache_tests.rs"]
+mod tests;

@@ -6,16 +6,18 @@
 use crate::assembly::{Cut, Handoff, Push};
 use crate::capture::{Outcome, Selection, Staged};
 use crate::config::Config;
+use crate::fill::FillPlan;
 use crate::lane::Lane;
 use crate::meta_cache::MetaCache;
 use crate::page_cache::PageCache;
 use crate::sequencer::{Sequencer, WriteMode};
 use crate::state::{self, Readers, State};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
-use siftfs_device::{Counters, Origin, StagingWriter};
+use siftfs_device::{AlignedBuf, Counters, Origin, StagingWriter};
 use siftfs_ext4::Fs;
 use siftfs_wire::{CheckpointReport, DIRECT_MAX_BLOCKS, FromService, ToService, Urgency};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -57,6 +59,10 @@ pub struct Parts {
 pub struct Runtime {
     state: Mutex<State>,
     progress: Condvar,
+    /// A fill of the page cache has ended.
+    filled: Condvar,
+    /// Memory that fills read into.
+    buffers: Mutex<Vec<AlignedBuf>>,
     pub(crate) seq: Sequencer,
     lanes: Vec<StagingWriter>,
     readers: Arc<Readers>,
@@ -71,6 +77,9 @@ pub struct Runtime {
     pub(crate) counters: Arc<Counters>,
     pub(crate) latency: crate::stats::Latencies,
 }
+
+/// Buffers of fills that are kept, of 4 MiB at most each.
+const FILL_BUFFERS: usize = 2;
 
 /// Most rounds of background progress one operation waits for.
 const MAX_ROUNDS: u32 = 10_000;
@@ -136,6 +145,8 @@ impl Runtime {
             in_flight: Vec::new(),
             background_checkpoint: false,
             replaying: false,
+            fills: Vec::new(),
+            next_fill: 0,
             keep_orphans: false,
             recovery: None,
             made_last: None,
@@ -150,6 +161,8 @@ impl Runtime {
         Ok(Self {
             state: Mutex::new(state),
             progress: Condvar::new(),
+            filled: Condvar::new(),
+            buffers: Mutex::default(),
             seq,
             lanes: parts.lanes,
             readers,
@@ -169,9 +182,40 @@ impl Runtime {
         relock(self.state.lock())
     }
 
-    /// The readers, for reads without the state lock.
-    pub(crate) fn readers(&self) -> &Readers {
-        &self.readers
+    /// Reads the pages of a plan without the state lock and puts them in. Others who want the same
+    /// pages wait meanwhile.
+    pub(crate) fn fill(&self, plan: &FillPlan) -> Result<()> {
+        if !self.fill_ahead(plan)? {
+            let (ino, pages) = plan.pages();
+            self.wait_filled(ino, &pages);
+        }
+        Ok(())
+    }
+
+    /// As [`Runtime::fill`]; false, and nothing is done, if somebody reads one of the pages already.
+    pub(crate) fn fill_ahead(&self, plan: &FillPlan) -> Result<bool> {
+        let Some(id) = self.lock().begin_fill(plan) else { return Ok(false) };
+        let mut buf = relock(self.buffers.lock()).pop().unwrap_or_default();
+        let base = plan.read(&self.readers, &mut buf);
+        let mut buffers = relock(self.buffers.lock());
+        if buffers.len() < FILL_BUFFERS {
+            buffers.push(buf);
+        }
+        drop(buffers);
+        let mut st = self.lock();
+        st.end_fill(id);
+        let result = base.and_then(|base| st.finish_fill(plan, base));
+        drop(st);
+        self.filled.notify_all();
+        result.map(|()| true)
+    }
+
+    /// Waits until nobody reads one of these pages.
+    pub(crate) fn wait_filled(&self, ino: InodeNr, pages: &Range<u64>) {
+        let mut st = self.lock();
+        while st.is_filling(ino, pages) {
+            st = relock(self.filled.wait(st));
+        }
     }
 
     /// Latches a failure: nothing is promised any more (rule R21).
@@ -600,8 +644,10 @@ impl State {
     /// splits an extent: on a volume with the smallest journal (2 MiB, transactions of 128 blocks) fifteen new
     /// files reach half of it, whatever the timer says.
     fn commit_early(&self) -> bool {
+        // With the lanes full of what a checkpoint is about to free, there is nowhere to push to.
+        let nowhere = self.background_checkpoint && self.lanes.iter().any(Lane::is_crowded);
         self.lanes.iter().any(|l| (l.head - l.cut_head) * 4 > l.len)
-            || self.dirty_bytes > self.dirty_limit() / 2
+            || self.dirty_bytes > self.dirty_limit() / 2 && !nowhere
             || self.transaction_blocks() * 2 > self.max_transaction_blocks()
     }
 

@@ -7,7 +7,10 @@
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use siftfs_base::{Error, Lsn, Result};
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// A gathering lasts so many flushes at most.
+const WORTH: u64 = 2;
 
 #[derive(Default)]
 struct State {
@@ -22,8 +25,13 @@ struct State {
     /// What each caller inside `wait_durable` waits for. Some may be durable already: their callers
     /// have been told and have not run yet.
     waiting: Vec<Lsn>,
-    /// Callers that shared each of the last flushes, newest first: `gather` hopes for the most.
-    last_groups: [usize; 8],
+    /// Whoever flushes next waits for so many callers in need first; then it is to be told.
+    gathering: Option<usize>,
+    /// Callers in need when the last flush ended: those it served, and those who came meanwhile.
+    /// One is alone, and two are who may come back at about the same time.
+    company: usize,
+    /// How long a flush takes, smoothed, in nanoseconds.
+    flush_ns: u64,
     /// First failure; nothing is promised after it (rule R21).
     failed: Option<Error>,
 }
@@ -37,6 +45,11 @@ impl State {
     /// Callers that a flush would serve.
     fn in_need(&self) -> usize {
         self.waiting.iter().filter(|lsn| **lsn > self.durable).count()
+    }
+
+    /// So many are here, and all that is published is written.
+    fn complete(&self, want: usize) -> bool {
+        self.in_need() >= want && self.written() == self.published
     }
 }
 
@@ -53,6 +66,8 @@ pub enum WriteMode {
 pub struct Sequencer {
     state: Mutex<State>,
     changed: Condvar,
+    /// For the one who gathers.
+    gathered: Condvar,
     wait: Duration,
 }
 
@@ -61,7 +76,7 @@ impl Sequencer {
     /// the newest LSN already durable.
     pub fn new(wait: Duration, start: Lsn) -> Self {
         let state = State { published: start, durable: start, ..State::default() };
-        Self { state: Mutex::new(state), changed: Condvar::new(), wait }
+        Self { state: Mutex::new(state), changed: Condvar::new(), gathered: Condvar::new(), wait }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -72,7 +87,7 @@ impl Sequencer {
     pub fn publish(&self, lsn: Lsn) -> WriteMode {
         let mut st = self.lock();
         assert!(lsn > st.published, "records are published in LSN order");
-        let company = !self.wait.is_zero() && st.last_groups.iter().any(|g| *g > 1);
+        let company = !self.wait.is_zero() && st.company > 1;
         let alone = st.in_flight.is_empty() && st.durable == st.published && !st.flushing;
         st.published = lsn;
         st.in_flight.insert(lsn);
@@ -87,6 +102,7 @@ impl Sequencer {
                 assert!(st.in_flight.remove(&lsn), "a record completes once");
                 if mode == WriteMode::Fua {
                     // All below was durable when it was published.
+                    st.company = 1 + st.in_need();
                     st.durable = st.durable.max(lsn);
                 }
             }
@@ -118,6 +134,7 @@ impl Sequencer {
     pub fn fail(&self, error: &Error) {
         self.lock().failed.get_or_insert(error.clone());
         self.changed.notify_all();
+        self.gathered.notify_all();
     }
 
     /// The latched failure, if any.
@@ -133,9 +150,7 @@ impl Sequencer {
             return Ok(());
         }
         st.waiting.push(lsn);
-        if st.flushing {
-            self.changed.notify_all();
-        }
+        self.tell_gatherer(&st);
         let result = loop {
             if st.durable >= lsn {
                 break Ok(());
@@ -150,13 +165,14 @@ impl Sequencer {
             st.flushing = true;
             st = self.gather(st);
             let target = st.written();
-            let group = st.in_need();
             drop(st);
+            let start = Instant::now();
             let outcome = flush();
+            let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
             st = self.lock();
             st.flushing = false;
-            st.last_groups.rotate_right(1);
-            st.last_groups[0] = group;
+            st.flush_ns = if st.flush_ns == 0 { took } else { st.flush_ns / 4 * 3 + took / 4 };
+            st.company = st.in_need();
             match outcome {
                 Ok(()) => st.durable = st.durable.max(target),
                 Err(e) => {
@@ -170,10 +186,23 @@ impl Sequencer {
         result
     }
 
-    /// Wakes waiters; nobody waits in the common case, and then no system call is made.
+    /// Wakes waiters; nobody waits in the common case, and then no system call is made. While
+    /// somebody gathers, only that one can do anything.
     fn tell(&self, st: &State) {
+        if st.gathering.is_some() {
+            self.tell_gatherer(st);
+            if st.failed.is_none() {
+                return;
+            }
+        }
         if !st.waiting.is_empty() {
             self.changed.notify_all();
+        }
+    }
+
+    fn tell_gatherer(&self, st: &State) {
+        if st.gathering.is_some_and(|want| st.complete(want) || st.failed.is_some()) {
+            self.gathered.notify_all();
         }
     }
 
@@ -181,23 +210,28 @@ impl Sequencer {
         self.changed.wait(st).unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Bounded adaptive wait: for as many callers as shared the last flush, at most `wait`.
+    /// Bounded adaptive wait: for as many callers as were in need when the last flush ended. At most
+    /// `wait`, and not longer than the flushes that it may save; in vain at most once after each time
+    /// that callers met, because then the number is less.
     fn gather<'a>(&'a self, mut st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let want = st.last_groups.iter().copied().max().unwrap_or(0);
+        let want = st.company;
         if self.wait.is_zero() || want <= 1 {
             return st;
         }
-        let deadline = std::time::Instant::now() + self.wait;
-        while st.in_need() < want || st.written() < st.published {
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
-            if left.is_zero() || st.failed.is_some() {
+        let bound = Duration::from_nanos(st.flush_ns.saturating_mul(WORTH)).min(self.wait);
+        let deadline = Instant::now() + bound;
+        st.gathering = Some(want);
+        while !st.complete(want) && st.failed.is_none() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 break;
             }
-            st = match self.changed.wait_timeout(st, left) {
+            st = match self.gathered.wait_timeout(st, left) {
                 Ok((g, _)) => g,
                 Err(p) => p.into_inner().0,
             };
         }
+        st.gathering = None;
         st
     }
 }

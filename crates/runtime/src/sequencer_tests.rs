@@ -99,3 +99,72 @@ fn flushes_are_shared() {
     }
     assert!(flushes.load(Ordering::SeqCst) <= 400, "never more than one each");
 }
+
+/// Two callers whose flush takes half a second: they come together.
+fn two_share_a_flush(seq: &Sequencer) {
+    let modes = [seq.publish(Lsn(1)), seq.publish(Lsn(2))];
+    seq.completed(Lsn(1), modes[0], Ok(())).expect("completes");
+    assert_eq!(seq.durable(), Lsn(1), "the first was alone");
+    seq.completed(Lsn(2), modes[1], Ok(())).expect("completes");
+    let three = seq.publish(Lsn(3));
+    assert_eq!(three, WriteMode::Plain, "the second is not durable");
+    seq.completed(Lsn(3), three, Ok(())).expect("completes");
+    std::thread::scope(|s| {
+        for lsn in [2, 3] {
+            s.spawn(move || {
+                let flush = || {
+                    while seq.depths().1 < 2 {
+                        std::thread::yield_now();
+                    }
+                    std::thread::sleep(Duration::from_millis(500));
+                    Ok(())
+                };
+                seq.wait_durable(Lsn(lsn), flush).expect("durable");
+            });
+        }
+    });
+    assert_eq!(seq.durable(), Lsn(3));
+}
+
+#[test]
+fn who_came_together_is_waited_for() {
+    let seq = Sequencer::new(Duration::from_secs(60), Lsn(0));
+    two_share_a_flush(&seq);
+    let flushes = AtomicU64::new(0);
+    let go = || {
+        flushes.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    };
+    std::thread::scope(|s| {
+        let mode = seq.publish(Lsn(4));
+        assert_eq!(mode, WriteMode::Plain, "company is expected");
+        seq.completed(Lsn(4), mode, Ok(())).expect("completes");
+        let first = s.spawn(|| seq.wait_durable(Lsn(4), go));
+        while seq.lock().gathering.is_none() {
+            std::thread::yield_now();
+        }
+        let mode = seq.publish(Lsn(5));
+        seq.completed(Lsn(5), mode, Ok(())).expect("completes");
+        seq.wait_durable(Lsn(5), go).expect("durable");
+        first.join().expect("joins").expect("durable");
+    });
+    assert_eq!(flushes.load(Ordering::SeqCst), 1, "one flush served both");
+}
+
+#[test]
+fn a_caller_left_alone_waits_in_vain_once() {
+    let seq = Sequencer::new(Duration::from_millis(20), Lsn(0));
+    two_share_a_flush(&seq);
+    for (lsn, mode) in [(4, WriteMode::Plain), (5, WriteMode::Fua), (6, WriteMode::Fua)] {
+        assert_eq!(seq.publish(Lsn(lsn)), mode);
+        seq.completed(Lsn(lsn), mode, Ok(())).expect("completes");
+        seq.wait_durable(Lsn(lsn), || Ok(())).expect("durable");
+    }
+}
+
+#[test]
+fn without_a_wait_nobody_is_waited_for() {
+    let seq = Sequencer::new(Duration::ZERO, Lsn(0));
+    two_share_a_flush(&seq);
+    assert_eq!(seq.publish(Lsn(4)), WriteMode::Fua);
+}

@@ -158,6 +158,10 @@ pub struct State {
     pub background_checkpoint: bool,
     /// Recovery applies staged transactions: nothing is pending, times and LSNs are given.
     pub replaying: bool,
+    /// Fills under way: number, inode, pages.
+    pub fills: Vec<(u64, InodeNr, std::ops::Range<u64>)>,
+    /// Number of the last one.
+    pub next_fill: u64,
     /// Unlinked inodes keep their blocks: a staged transaction still to be applied may name them.
     pub keep_orphans: bool,
     /// What recovery's transactions say.

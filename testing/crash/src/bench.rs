@@ -7,7 +7,7 @@ use siftfs_device::{CountersSnapshot, Cut, FaultDevice, Image, OpKind, OpRecord}
 use siftfs_model::{Caller, Control, Tree};
 use siftfs_proto::{
     Allocate, Attr, Credentials, FileService, Handle, ROOT_INO, RenameMode, Reply, Request,
-    SessionId, SetAttr, XattrMode,
+    SessionId, SetAttr, WriteData, XattrMode,
 };
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ impl Bench {
     /// As [`Bench::write`]; the error is the caller's.
     pub fn try_write(&self, path: &str, offset: u64, data: &[u8]) -> Result<(), Error> {
         let ino = self.ino(path);
-        let data = data.to_vec();
+        let data = WriteData::copy_of(offset, data);
         self.call(Request::Write { ino, offset, data, append: false, kill_priv: false }).map(|_| ())
     }
 
@@ -144,7 +144,7 @@ impl Bench {
 
     /// Appends.
     pub fn append(&self, path: &str, data: &[u8]) {
-        let (ino, data) = (self.ino(path), data.to_vec());
+        let (ino, data) = (self.ino(path), data.to_vec().into());
         let req = Request::Write { ino, offset: 0, data, append: true, kill_priv: false };
         self.done("append", req);
     }

@@ -205,6 +205,7 @@ fn create(service: &dyn FileService, name: &str) -> u32 {
 }
 
 fn append(service: &dyn FileService, ino: u32, data: Vec<u8>) {
+    let data = data.into();
     call(service, Request::Write { ino, offset: 0, data, append: true, kill_priv: false });
 }
 

@@ -11,7 +11,7 @@ use crate::scripts::Script;
 use siftfs_base::{InodeNr, Timestamp};
 use siftfs_proto::{
     Allocate, Credentials, FileKind, Handle, ROOT_INO, RenameMode, Request, Seek, SetAttr, SetTime,
-    XattrMode,
+    WriteData, XattrMode,
 };
 
 /// What a sequence is made of: weights of groups of operations and sizes.
@@ -272,12 +272,13 @@ impl Generator {
                     _ => self.rng.between(1, self.profile.write_max),
                 };
                 let data = pattern(u64::from(self.next), offset, len);
+                let data = WriteData::copy_of(offset, &data);
                 Request::Write { ino, offset, data, append: false, kill_priv }
             }
             48..62 => {
                 let len = if self.rng.chance(50) { 512 } else { self.rng.between(1, 5000) };
                 let data = pattern(u64::from(self.next), size, len);
-                Request::Write { ino, offset: 0, data, append: true, kill_priv }
+                Request::Write { ino, offset: 0, data: data.into(), append: true, kill_priv }
             }
             62..78 => {
                 let to = match self.rng.below(4) {

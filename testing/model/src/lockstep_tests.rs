@@ -56,7 +56,8 @@ impl FileService for Wrong {
             return self.0.call(s, cred, req);
         };
         let len = u32::try_from(data.len()).expect("short");
-        let data = data[..data.len() / 2].to_vec();
+        let data = data.into_bytes();
+        let data = data[..data.len() / 2].to_vec().into();
         self.0.call(s, cred, Request::Write { ino, offset, data, append, kill_priv })?;
         Ok(Reply::Written { len })
     }

@@ -56,7 +56,7 @@ impl Model {
             Request::Write { ino, offset, data, append, kill_priv } => {
                 let node = self.regular(*ino)?;
                 let at = if *append { node.content.size() } else { *offset };
-                node.content.write(at, data);
+                node.content.write(at, &data.clone().into_bytes());
                 node.mtime = None;
                 if *kill_priv && !data.is_empty() {
                     kill_privileges(node);

@@ -42,7 +42,7 @@ impl Run {
     }
 
     fn write(&mut self, ino: InodeNr, offset: u64, data: &[u8]) {
-        let data = data.to_vec();
+        let data = siftfs_proto::WriteData::copy_of(offset, data);
         self.call(Request::Write { ino, offset, data, append: false, kill_priv: false });
     }
 

@@ -130,12 +130,12 @@ impl Script {
             Step::Write(name, offset, len) => {
                 let data = pattern(id, *offset, *len);
                 let (ino, offset) = (file(name)?, *offset);
-                Request::Write { ino, offset, data, append: false, kill_priv: false }
+                Request::Write { ino, offset, data: data.into(), append: false, kill_priv: false }
             }
             Step::Append(name, len) => {
                 let ino = file(name)?;
                 let data = pattern(id, model.node(ino)?.content.size(), *len);
-                Request::Write { ino, offset: 0, data, append: true, kill_priv: false }
+                Request::Write { ino, offset: 0, data: data.into(), append: true, kill_priv: false }
             }
             Step::Truncate(name, size) => {
                 let set = SetAttr { size: Some(*size), ..SetAttr::default() };

@@ -105,6 +105,7 @@ impl<'a> Caller<'a> {
     pub fn read(&self, ino: InodeNr, offset: u64, len: u32) -> Result<Vec<u8>, Error> {
         match self.call(Request::Read { ino, offset, len })? {
             Reply::Data(data) => Ok(data),
+            Reply::Blocks(blocks) => Ok(blocks.to_vec()),
             other => Err(odd("read", &other)),
         }
     }

@@ -31,7 +31,7 @@ pub const OPTIONS: [MountOption; 23] = [
     option("meta_cache=SIZE", "64M", "cache of clean metadata blocks, at least 8M"),
     option(
         "group_wait=MICROSECONDS",
-        "0",
+        "1000",
         "how long a flush may wait for other fsyncs to share it",
     ),
     option(

@@ -2,7 +2,7 @@
 
 use crate::{Attr, Result, Shared, unexpected};
 use siftfs_base::InodeNr;
-use siftfs_proto::{Handle, Reply, Request, SetAttr};
+use siftfs_proto::{Handle, Reply, Request, SetAttr, WriteData};
 use std::sync::Arc;
 
 /// Largest piece of one read or write request, in bytes.
@@ -47,6 +47,10 @@ impl File {
             match self.shared.call(req)? {
                 Reply::Data(data) if data.is_empty() => break,
                 Reply::Data(data) => out.extend_from_slice(&data),
+                Reply::Blocks(blocks) => {
+                    out.reserve(len - out.len());
+                    blocks.parts().for_each(|part| out.extend_from_slice(part));
+                }
                 other => return Err(unexpected(&other)),
             }
         }
@@ -72,7 +76,10 @@ impl File {
     }
 
     fn write(&self, offset: u64, data: &[u8], append: bool) -> Result<()> {
-        let data = data.to_vec();
+        let data = match append {
+            true => data.to_vec().into(),
+            false => WriteData::copy_of(offset, data),
+        };
         let req = Request::Write { ino: self.ino, offset, data, append, kill_priv: false };
         match self.shared.call(req)? {
             Reply::Written { .. } => Ok(()),

@@ -8,7 +8,7 @@ use crate::kernel::request::{Message, Operation};
 use crate::kernel::session::Handler;
 use crate::server::{CopyRange, DirCursor, Server};
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_proto::{Attr, Credentials, Handle, Reply, Request};
+use siftfs_proto::{Attr, Completion, Credentials, Handle, Reply, Request, WriteData};
 use std::sync::Arc;
 
 /// Serves the kernel's operations with a [`Server`].
@@ -37,9 +37,24 @@ impl Handler for Adapter {
                     self.server.fsync(&cred, ino, datasync, done);
                 }
             },
+            Operation::Read { offset, size } => match inode(node) {
+                Err(e) => token.send(Err(e)),
+                Ok(ino) => self.server.read(&cred, (ino, offset, size), token_for_data(token)),
+            },
             op => token.send(self.carry_out(&cred, node, op)),
         }
     }
+}
+
+/// Answers a read.
+fn token_for_data(token: Token) -> Completion {
+    Box::new(move |result: Result<Reply>| {
+        token.send(result.and_then(|reply| match reply {
+            Reply::Data(bytes) => Ok(Answer::Data(bytes)),
+            Reply::Blocks(blocks) => Ok(Answer::Blocks(blocks)),
+            _ => Err(unexpected("data")),
+        }));
+    })
 }
 
 /// The caller with the umask that its request brought.
@@ -202,15 +217,12 @@ impl Adapter {
         use Operation as O;
         let server = &self.server;
         match op {
-            O::Read { offset, size } => {
-                let len = size.min(crate::kernel::MAX_IO);
-                server.data(cred, Request::Read { ino, offset, len }).map(Answer::Data)
-            }
             // The kernel's offset counts for O_APPEND too: it takes it from the size it knows while
             // it holds the inode's lock, nobody else writes, and a large direct append arrives as
             // several requests in any order.
             O::Write { offset, data, kill_priv } => {
-                server.write(cred, ino, offset, data.to_vec(), kill_priv).map(Answer::Written)
+                let data = WriteData::copy_of(offset, data);
+                server.write(cred, ino, offset, data, kill_priv).map(Answer::Written)
             }
             O::Open { flags, kill_priv } => {
                 let write = writes(flags);

@@ -79,15 +79,21 @@ impl FileService for Gate {
     fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
         match self.enter() {
             Err(e) => done(Err(e)),
-            Ok(pass) => self.inner.submit(
-                session,
-                cred,
-                req,
-                Box::new(move |result| {
-                    done(result);
-                    drop(pass);
-                }),
-            ),
+            Ok(pass) => {
+                // Under way until it is answered and its thread comes back, whichever is later.
+                let pass = Arc::new(pass);
+                let answered = pass.clone();
+                self.inner.submit(
+                    session,
+                    cred,
+                    req,
+                    Box::new(move |result| {
+                        done(result);
+                        drop(answered);
+                    }),
+                );
+                drop(pass);
+            }
         }
     }
 }

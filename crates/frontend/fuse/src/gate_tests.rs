@@ -41,3 +41,36 @@ fn close_waits_and_then_refuses() {
     assert_eq!(rx.recv().unwrap(), Err(errno(libc::ENODEV)));
     gate.close();
 }
+
+/// Answers, and goes on.
+struct GoesOn(AtomicBool);
+
+impl FileService for GoesOn {
+    fn call(&self, _: SessionId, _: &Credentials, _: Request) -> Result<Reply, Error> {
+        Ok(Reply::Done)
+    }
+    fn submit(&self, s: SessionId, cred: &Credentials, req: Request, done: Completion) {
+        done(self.call(s, cred, req));
+        std::thread::sleep(Duration::from_millis(50));
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Closing waits for what a request does after its answer, too.
+#[test]
+fn close_waits_for_what_goes_on_after_the_answer() {
+    let service = Arc::new(GoesOn(AtomicBool::new(false)));
+    let gate = Arc::new(Gate::new(service.clone()));
+    let (tx, rx) = std::sync::mpsc::channel();
+    let caller = {
+        let gate = gate.clone();
+        let done = Box::new(move |r| tx.send(r).unwrap());
+        std::thread::spawn(move || {
+            gate.submit(SessionId(1), &Credentials::default(), Request::StatFs, done);
+        })
+    };
+    assert_eq!(rx.recv().unwrap(), Ok(Reply::Done));
+    gate.close();
+    assert!(service.0.load(Ordering::SeqCst), "close returned before the request's end");
+    caller.join().unwrap();
+}

@@ -5,7 +5,7 @@ use crate::kernel::MAX_IO;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle, Reply,
-    Request, Seek, SessionId, SetAttr,
+    Request, Seek, SessionId, SetAttr, WriteData,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -82,15 +82,23 @@ impl Server {
     }
 
     pub(crate) fn data(&self, cred: &Credentials, req: Request) -> Result<Vec<u8>> {
-        match self.call(cred, req)? {
-            Reply::Data(d) => Ok(d),
-            _ => Err(unexpected("data")),
-        }
+        self.call(cred, req)?.into_data().ok_or_else(|| unexpected("data"))
     }
 
     /// fsync(2), on the reader's own thread, which costs no hand-over: another reads meanwhile.
     pub(crate) fn fsync(&self, cred: &Credentials, ino: InodeNr, datasync: bool, done: Completion) {
         self.service.submit(self.session, cred, Request::Fsync { ino, datasync }, done);
+    }
+
+    /// read(2), on the reader's own thread, which may read ahead once it has answered.
+    pub(crate) fn read(
+        &self,
+        cred: &Credentials,
+        (ino, offset, size): (InodeNr, u64, u32),
+        done: Completion,
+    ) {
+        let len = size.min(MAX_IO);
+        self.service.submit(self.session, cred, Request::Read { ino, offset, len }, done);
     }
 
     /// SETATTR. Clearing setuid, setgid and file capabilities is left to us: where the request says
@@ -115,7 +123,7 @@ impl Server {
         cred: &Credentials,
         ino: InodeNr,
         offset: u64,
-        data: Vec<u8>,
+        data: WriteData,
         kill_priv: bool,
     ) -> Result<u32> {
         match self.call(cred, Request::Write { ino, offset, data, append: false, kill_priv })? {
@@ -184,7 +192,7 @@ impl Server {
         if bytes.is_empty() {
             return Err(errno(libc::EIO));
         }
-        let written = self.write(cred, r.to, to, bytes, false)?;
+        let written = self.write(cred, r.to, to, bytes.into(), false)?;
         Ok((at + u64::from(written), u64::from(written)))
     }
 

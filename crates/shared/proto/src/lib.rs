@@ -3,7 +3,9 @@
 //! FUSE, the embedded API and tests speak nothing else. Names are byte strings without `/` or
 //! NUL; inode 2 is the root directory. Calls may come from many threads and sessions.
 
+mod data;
 mod types;
+pub use data::*;
 pub use types::*;
 
 use siftfs_base::Error;

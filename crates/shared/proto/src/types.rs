@@ -1,5 +1,6 @@
 //! Requests and replies.
 
+use crate::{Blocks, WriteData};
 use siftfs_base::{InodeNr, Timestamp};
 
 /// The root directory's inode number.
@@ -202,11 +203,11 @@ pub enum Request {
     Open { ino: InodeNr, write: bool, truncate: bool, kill_priv: bool },
     /// Close a handle of either kind. Reply: `Done`.
     Release { handle: Handle },
-    /// Up to `len` bytes; short only at end of file. Reply: `Data`.
+    /// Up to `len` bytes; short only at end of file. Reply: `Data`, or `Blocks` for many.
     Read { ino: InodeNr, offset: u64, len: u32 },
     /// Write all of `data`. `append` puts it at the end of file whatever `offset` says.
     /// Reply: `Written`.
-    Write { ino: InodeNr, offset: u64, data: Vec<u8>, append: bool, kill_priv: bool },
+    Write { ino: InodeNr, offset: u64, data: WriteData, append: bool, kill_priv: bool },
     /// Durable on return: data, size, name and everything recovery needs (crash model). Files
     /// and directories. `datasync` may leave times out. Reply: `Done`.
     Fsync { ino: InodeNr, datasync: bool },
@@ -288,6 +289,8 @@ pub enum Reply {
         handle: Handle,
     },
     Data(Vec<u8>),
+    /// As `Data`, without a copy.
+    Blocks(Blocks),
     Written {
         len: u32,
     },
@@ -298,4 +301,15 @@ pub enum Reply {
     Statfs(StatFs),
     /// A JSON document.
     Json(String),
+}
+
+impl Reply {
+    /// The bytes of an answer that is data in either form.
+    pub fn into_data(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Data(bytes) => Some(bytes),
+            Self::Blocks(blocks) => Some(blocks.to_vec()),
+            _ => None,
+        }
+    }
 }

@@ -179,7 +179,7 @@ fn an_ext4_area_with_bad_checksums() {
             let used = caller.walk().and_then(|_| caller.call(req));
             let synced = used.and_then(|reply| match reply {
                 siftfs_proto::Reply::Created { attr, .. } => {
-                    let (ino, data) = (attr.ino, vec![1; 9000]);
+                    let (ino, data) = (attr.ino, vec![1; 9000].into());
                     let req = siftfs_proto::Request::Write {
                         ino,
                         offset: 0,

@@ -160,7 +160,7 @@ fn r19_stable_buffers() {
         let (service, stop, written) = (b.service.clone(), &stop, &written);
         scope.spawn(move || {
             for round in 2..=u8::MAX {
-                let data = vec![round; LEN as usize];
+                let data = vec![round; LEN as usize].into();
                 let req = Request::Write { ino, offset: 0, data, append: false, kill_priv: false };
                 service.call(SessionId(1), &Credentials::default(), req).expect("write");
                 written.store(round, Ordering::SeqCst);

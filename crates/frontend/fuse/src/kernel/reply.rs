@@ -3,7 +3,7 @@
 use super::abi::{self, OutHeader};
 use crate::convert::{kind_bits, node};
 use siftfs_base::{Error, Result, Timestamp};
-use siftfs_proto::{Attr, DirEntry, Handle, StatFs};
+use siftfs_proto::{Attr, Blocks, DirEntry, Handle, StatFs};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ pub(crate) enum Answer {
     Opened(Handle),
     Created(Attr, Handle),
     Data(Vec<u8>),
+    Blocks(Blocks),
     Written(u32),
     Offset(u64),
     /// Bytes that an extended attribute or the list of them takes.
@@ -51,11 +52,17 @@ impl Channel {
         let bytes: usize = body.iter().map(|b| b.len()).sum();
         let len = u32::try_from(size_of::<OutHeader>() + bytes).unwrap_or(u32::MAX);
         let header = OutHeader { len, error, unique };
-        let mut parts = [IoSlice::new(header.as_bytes()), IoSlice::new(&[]), IoSlice::new(&[])];
-        for (part, bytes) in parts.iter_mut().skip(1).zip(body) {
-            *part = IoSlice::new(bytes);
-        }
-        let parts = parts.get(..=body.len()).unwrap_or(&parts);
+        let few: [IoSlice<'_>; 3];
+        let many: Vec<IoSlice<'_>>;
+        let part = |i: usize| IoSlice::new(body.get(i).copied().unwrap_or_default());
+        let parts = if body.len() < 3 {
+            few = [IoSlice::new(header.as_bytes()), part(0), part(1)];
+            few.get(..=body.len()).unwrap_or(&few)
+        } else {
+            let header = std::iter::once(IoSlice::new(header.as_bytes()));
+            many = header.chain((0..body.len()).map(part)).collect();
+            &many
+        };
         loop {
             match rustix::io::writev(&*self.device, parts) {
                 Err(rustix::io::Errno::INTR) => {}
@@ -88,6 +95,10 @@ impl Channel {
                 self.send(unique, 0, &[entry(a).as_bytes(), open(*h).as_bytes()]);
             }
             Answer::Data(d) => self.send(unique, 0, &[d]),
+            Answer::Blocks(b) => {
+                let parts: Vec<&[u8]> = b.parts().collect();
+                self.send(unique, 0, &parts);
+            }
             Answer::Written(size) => {
                 let out = abi::WriteOut { size: *size, padding: 0 };
                 self.send(unique, 0, &[out.as_bytes()]);

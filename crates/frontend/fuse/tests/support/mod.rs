@@ -351,7 +351,7 @@ impl FileService for Mem {
                 if kill_priv {
                     s.kill(ino)?;
                 }
-                s.write(ino, offset, &data, now)
+                s.write(ino, offset, &data.into_bytes(), now)
             }
             Request::Fsync { .. } => Ok(Reply::Done),
             Request::Allocate { ino, mode, offset, len } => {
