@@ -18,10 +18,14 @@ need mount mount
 need findmnt util-linux
 need setpriv util-linux
 need unshare util-linux
+need flock util-linux
+need fsck util-linux
 need nsenter util-linux
 need script bsdutils
 need make make
 need man man-db
+need zsh zsh
+need fish fish
 need systemd-analyze systemd
 need cc gcc
 need unshare util-linux

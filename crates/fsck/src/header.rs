@@ -7,6 +7,7 @@ use siftfs_log::{
     Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, OPEN_END, SERVICE_SLOTS, ServiceRecord,
     StaticHeader,
 };
+use std::ops::Range;
 
 type Block = [u8; BLOCK_SIZE];
 
@@ -33,8 +34,10 @@ fn block<T>(
 pub(crate) fn check(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> Option<Volume> {
     let header = find(c, primary, apart)?;
     check_geometry(c, &header, primary);
-    let host = slots(c, &header, "host", HOST_SLOTS, HostRecord::decode, |r| r.seq)?;
-    let service = slots(c, &header, "service", SERVICE_SLOTS, ServiceRecord::decode, |r| r.seq)?;
+    let host = Kind { name: "host", slots: HOST_SLOTS, reserved: &HOST_RESERVED };
+    let host = slots(c, &header, &host, HostRecord::decode, |r| r.seq)?;
+    let service = Kind { name: "service", slots: SERVICE_SLOTS, reserved: &SERVICE_RESERVED };
+    let service = slots(c, &header, &service, ServiceRecord::decode, |r| r.seq)?;
     let volume = Volume { header, host, service };
     check_link(c, &volume, primary);
     check_records(c, &volume).then_some(volume)
@@ -72,10 +75,27 @@ fn find(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> Option<Stati
             Some(h) if h != header => {
                 c.error("header.disagree", format!("{what} describes another volume"));
             }
-            Some(_) => {}
+            Some(_) => check_reserved(c, offset, &what, &STATIC_RESERVED),
         }
     }
     Some(header)
+}
+
+/// Bytes that the format keeps for later, in the static part and in the records.
+const STATIC_RESERVED: [Range<usize>; 3] = [28..32, 112..256, 1280..4092];
+const HOST_RESERVED: [Range<usize>; 2] = [344..1024, 2048..4092];
+const SERVICE_RESERVED: [Range<usize>; 1] = [192..4092];
+
+/// Under a valid checksum they were written by somebody: by a version that knows more, most likely, and
+/// says in its feature flags whether that must be understood.
+fn check_reserved(c: &mut Check<'_>, offset: u64, what: &str, reserved: &[Range<usize>]) {
+    let Some(bytes) = c.read(offset, BLOCK_SIZE, what) else { return };
+    let mut parts = reserved.iter().filter_map(|r| bytes.get(r.clone()));
+    if parts.any(|part| part.iter().any(|b| *b != 0)) {
+        let text =
+            format!("{what} at byte {offset}: bytes that this version does not use are not zero");
+        c.info("header.reserved", text);
+    }
 }
 
 fn check_geometry(c: &mut Check<'_>, header: &StaticHeader, primary: Option<&Super>) {
@@ -122,21 +142,29 @@ fn check_link(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
     }
 }
 
+/// A kind of record.
+struct Kind {
+    name: &'static str,
+    slots: [u64; 2],
+    reserved: &'static [Range<usize>],
+}
+
 /// Newest record of two slots in two copies.
 fn slots<T: Clone + PartialEq>(
     c: &mut Check<'_>,
     header: &StaticHeader,
-    name: &str,
-    slots: [u64; 2],
+    kind: &Kind,
     decode: fn(&Block) -> Checked<T>,
     seq: fn(&T) -> u64,
 ) -> Option<T> {
+    let name = kind.name;
     let mut newest: [Option<T>; 2] = [None, None];
     let mut all: Vec<T> = Vec::new();
     for (copy, base) in header.header_offsets.into_iter().enumerate() {
-        for slot in slots {
+        for slot in kind.slots {
             let what = format!("{name} record in header copy {copy}");
             let Some(r) = block(c, base + slot, &what, decode) else { continue };
+            check_reserved(c, base + slot, &what, kind.reserved);
             if all.iter().any(|o| seq(o) == seq(&r) && *o != r) {
                 c.error("slot.conflict", format!("two {name} records have number {}", seq(&r)));
             }

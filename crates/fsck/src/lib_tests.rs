@@ -366,6 +366,72 @@ fn impossible_geometry_and_records() {
     assert_eq!(f.codes(), ["record.lanes"]);
 }
 
+/// An end that a recovery wrote down is a whole block within the ring, whatever state the volume is in.
+#[test]
+fn ends_of_lanes_that_cannot_be() {
+    for state in [HostState::Mounted, HostState::Recovering] {
+        for off in [1, 512, 4095] {
+            let mut f = Fixture::new();
+            f.host.state = state;
+            f.host.lane_ends = vec![f.end];
+            f.headers();
+            assert_eq!(f.codes(), Vec::<&str>::new(), "{state:?}");
+            f.host.lane_ends = vec![f.end - off];
+            f.headers();
+            assert_eq!(f.codes(), ["lane.tail"], "{state:?}, {off} bytes before a block's end");
+        }
+        let mut f = Fixture::new();
+        (f.host.state, f.host.lane_ends) = (state, vec![f.service.lane_tails[0] + RING + 4096]);
+        f.headers();
+        assert_eq!(f.codes(), ["lane.tail"], "{state:?}, more than the ring holds");
+    }
+}
+
+/// A header block's checksum, as the format's page has it.
+fn block_sum(bytes: &[u8]) -> u32 {
+    let step = |x: u64| x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let mut padded = bytes.to_vec();
+    padded.resize(bytes.len().next_multiple_of(32), 0);
+    let mut lanes = [1, 2, 3, 4];
+    for (i, word) in padded.chunks_exact(8).enumerate() {
+        lanes[i % 4] = step(lanes[i % 4] ^ u64::from_le_bytes(word.try_into().unwrap()));
+    }
+    crc32c::crc32c(bytes) ^ (lanes.iter().fold(0, |h, lane| step(h ^ lane)) >> 32) as u32
+}
+
+/// Bytes kept for later, in a block that is whole: worth a note, and nothing is wrong.
+#[test]
+fn reserved_bytes_of_the_header_that_are_not_zero() {
+    let f = Fixture::new();
+    let offsets = f.header.header_offsets;
+    let slots = [HOST_SLOTS, SERVICE_SLOTS].map(|slots| slots[0]);
+    for (block, at) in [
+        (0, 28),
+        (0, 112),
+        (0, 4091),
+        (slots[0], 344),
+        (slots[0], 1023),
+        (slots[0], 2048),
+        (slots[0], 4091),
+        (slots[1], 192),
+        (slots[1], 4091),
+    ] {
+        let f = Fixture::new();
+        for base in offsets {
+            let mut bytes = [0; BLOCK_SIZE];
+            f.dev.read(base + block, &mut bytes).unwrap();
+            assert_eq!(bytes[at], 0);
+            bytes[at] = 1;
+            let sum = block_sum(&bytes[..4092]);
+            bytes[4092..].copy_from_slice(&sum.to_le_bytes());
+            f.put(base + block, &bytes);
+        }
+        let found = check(&f.dev);
+        let codes: Vec<_> = found.iter().map(|f| (f.severity, f.code)).collect();
+        assert_eq!(codes, [(Severity::Info, "header.reserved"); 2], "block {block}, byte {at}");
+    }
+}
+
 #[test]
 fn a_truncated_device() {
     let f = Fixture::new();

@@ -53,15 +53,20 @@ impl Layout {
         let least = MIN_JOURNAL + MIN_LANE * u64::from(lanes);
         let log = down(opts.log_size.unwrap_or((total / 16).clamp(least.max(8 << 20), 1 << 30)));
         if log < least {
+            let given = opts.log_size.unwrap_or(log);
             return Err(Error::Refused(format!(
-                "a log of {log} bytes is too small: journal and {lanes} lane(s) need {least} bytes"
+                "a log of {given} bytes is too small: journal and {lanes} lane(s) need {least} bytes \
+                 (--log-size {}K)",
+                least.div_ceil(1024)
             )));
         }
         let (journal, lane, behind) = split(log, lanes);
         if total < behind + MIN_AREA {
+            let least = behind + MIN_AREA;
             return Err(Error::Refused(format!(
-                "{total} bytes are too few: the log takes {behind}, and the file system needs \
-                 {MIN_AREA}"
+                "{size} bytes are too few for a volume: the log takes {behind} of them, and the file system \
+                 needs {MIN_AREA}, together {least} (--size {}K)",
+                least.div_ceil(1024)
             )));
         }
         let area = down(total - behind);
@@ -71,21 +76,22 @@ impl Layout {
     /// The log on a device of its own, of which it takes `log` bytes; `area` is the file system's
     /// length.
     pub fn apart(area: u64, log: u64, lanes: u16) -> Result<Self> {
-        let (area, log) = (down(area), down(log));
         let lanes = lanes.clamp(1, 16);
         let least = 2 * HEADER_LEN + MIN_JOURNAL + MIN_LANE * u64::from(lanes);
-        if log < least {
+        if down(log) < least {
             return Err(Error::Refused(format!(
                 "a log of {log} bytes is too small: with {lanes} lane(s) it needs at least {least} \
-                 bytes ({} KiB)",
+                 bytes (--log-size {}K)",
                 least.div_ceil(1024)
             )));
         }
-        if area < MIN_AREA {
+        if down(area) < MIN_AREA {
             return Err(Error::Refused(format!(
-                "{area} bytes are too few for a volume: the file system needs {MIN_AREA}"
+                "{area} bytes are too few for a volume: the file system needs {MIN_AREA} (--size {}K)",
+                MIN_AREA.div_ceil(1024)
             )));
         }
+        let (area, log) = (down(area), down(log));
         let (journal, lane, total) = split(log - 2 * HEADER_LEN, lanes);
         Ok(Self { area, base: 0, journal, lane, lanes, total })
     }

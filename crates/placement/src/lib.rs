@@ -341,6 +341,12 @@ impl LocalVolume {
         self.pair.runtime.clone()
     }
 
+    /// Tells, at any time, about how many bytes are still to be brought into the area.
+    pub fn backlog(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
+        let runtime = self.pair.runtime.clone();
+        move || runtime.backlog()
+    }
+
     /// Assembles and journals one background transaction now (everything unsynced is pushed when
     /// `push_all`); returns when it is durable.
     pub fn commit(&self, push_all: bool) -> Result<()> {

@@ -117,15 +117,20 @@ fn make_area(
 
 /// Makes an empty file of this size, or empties it.
 pub(crate) fn make_file(path: &Path, size: u64) -> Result<()> {
+    let new = !path.exists();
     let file = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .open(path)
         .map_err(|e| io("create", path, &e))?;
-    file.set_len(size).map_err(|e| io("size", path, &e))?;
-    drop(file);
-    Ok(())
+    file.set_len(size).map_err(|e| {
+        if new {
+            // Nobody asked for an empty file.
+            let _ = std::fs::remove_file(path);
+        }
+        io(&format!("give {size} bytes to"), path, &e)
+    })
 }
 
 /// Refuses a device that has something at its start or its end.

@@ -116,6 +116,38 @@ fn without_a_name_it_is_gone() {
     }
 }
 
+/// A recovery makes it again as it was made: the directory's times stay, and those of a file that had a
+/// name do not.
+#[test]
+fn recovery_leaves_the_times_of_its_directory() {
+    let times = |v: &LocalVolume| {
+        let Ok(Reply::Attr(a)) = call(v, Request::GetAttr { ino: ROOT }) else { panic!() };
+        (a.mtime, a.ctime)
+    };
+    for named in [false, true] {
+        let world = World::new(MkfsOptions::default().lanes);
+        let v = world.open();
+        let before = times(&v);
+        world.clock.advance(1_000_000_000);
+        let (ino, _open) = unnamed(&v);
+        write(&v, ino, b"soon");
+        fsync(&v, ino);
+        if named {
+            world.clock.advance(1_000_000_000);
+            link(&v, ino, "named");
+            fsync(&v, ino);
+        }
+        let live = times(&v);
+        assert_eq!(live == before, !named);
+        v.abandon();
+        let v = world.open();
+        assert_eq!(times(&v), live, "named: {named}");
+        assert_eq!(lookup(&v, "named").is_some(), named);
+        v.close().expect("close");
+        world.e2fsck();
+    }
+}
+
 /// A file that lost its last name does not come back.
 #[test]
 fn unlinked_is_not_unnamed() {

@@ -8,7 +8,6 @@ use siftfs_base::{
 use siftfs_device::{AlignedBuf, Origin, ReadOp};
 use siftfs_ext4::Mapping;
 use siftfs_proto::Seek;
-use std::sync::Arc;
 
 /// Largest file: ext4's 2^32 blocks less one.
 pub const MAX_FILE_SIZE: u64 = (1 << 32) * BLOCK_BYTES - BLOCK_BYTES;
@@ -35,7 +34,8 @@ pub enum Outcome<T> {
 
 /// A whole block's bytes, shared.
 fn block(bytes: &[u8]) -> SharedBlock {
-    Arc::new(bytes.try_into().expect("one block"))
+    let bytes: [u8; BLOCK_SIZE] = bytes.try_into().expect("one block");
+    bytes.into()
 }
 
 /// First block not below byte `offset`.
@@ -106,9 +106,8 @@ impl State {
             if self.pages.contains(plan.ino, i) {
                 continue;
             }
-            let mut page: SharedBlock = block(bytes);
-            let own = Arc::get_mut(&mut page).expect("nobody else has it yet");
-            self.overlay_page(plan.ino, i, own)?;
+            let mut page = block(bytes);
+            self.overlay_page(plan.ino, i, page.make_mut())?;
             self.pages.insert(plan.ino, i, page);
         }
         Ok(())
@@ -240,7 +239,7 @@ impl State {
         if index * BLOCK_BYTES >= self.node(ino).size
             && !self.node(ino).overlay.overlaps(index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES)
         {
-            self.pages.insert(ino, index, Arc::new([0u8; BLOCK_SIZE]));
+            self.pages.insert(ino, index, SharedBlock::zeroed());
             return Ok(None);
         }
         self.plan_fill(ino, index, index + 1)

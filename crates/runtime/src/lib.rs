@@ -28,6 +28,7 @@ mod sequencer;
 mod shape;
 mod state;
 mod stats;
+mod sync;
 
 pub use assembly::Push;
 pub use config::Config;

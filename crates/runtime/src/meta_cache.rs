@@ -86,8 +86,8 @@ impl MetaCache {
 
     fn load(&mut self, nr: BlockNr) -> Result<&mut Cached> {
         if !self.blocks.contains_key(&nr) {
-            let mut fresh: SharedBlock = Arc::new([0u8; BLOCK_SIZE]);
-            let data = Arc::get_mut(&mut fresh).expect("nobody else has it yet");
+            let mut fresh = SharedBlock::zeroed();
+            let data = fresh.make_mut();
             match self.images.get(&nr) {
                 Some(Image { pos: Some(pos), .. }) => {
                     let at = pos % self.readers.journal.len();
@@ -174,14 +174,14 @@ impl BlockStore for MetaCache {
         self.load(nr)?;
         self.mutations += 1;
         self.dirty.insert(nr);
-        Ok(Arc::make_mut(&mut self.load(nr)?.data))
+        Ok(self.load(nr)?.data.make_mut())
     }
 
     fn create(&mut self, nr: BlockNr) -> Result<&mut [u8; BLOCK_SIZE]> {
-        self.put(nr, Arc::new([0u8; BLOCK_SIZE]));
+        self.put(nr, SharedBlock::zeroed());
         self.mutations += 1;
         self.dirty.insert(nr);
-        Ok(Arc::make_mut(&mut self.blocks.get_mut(&nr).expect("just put").data))
+        Ok(self.blocks.get_mut(&nr).expect("just put").data.make_mut())
     }
 
     fn freed(&mut self, run: BlockRun) {

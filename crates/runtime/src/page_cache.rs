@@ -4,7 +4,6 @@
 
 use siftfs_base::{BLOCK_SIZE, InodeNr, SharedBlock};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 /// One page.
 pub struct Page {
@@ -54,7 +53,7 @@ impl PageCache {
     pub fn get_mut(&mut self, ino: InodeNr, index: u64) -> Option<&mut [u8; BLOCK_SIZE]> {
         let page = self.pages.get_mut(&(ino, index))?;
         page.referenced = true;
-        Some(Arc::make_mut(&mut page.data))
+        Some(page.data.make_mut())
     }
 
     /// Is the page cached?

@@ -5,7 +5,7 @@ use crate::assembly::Push;
 use crate::overlay::{RecordRef, Source};
 use crate::runtime::Runtime;
 use crate::state::State;
-use siftfs_base::{Error, InodeNr, Lsn, Result, corrupt};
+use siftfs_base::{Error, InodeNr, Lsn, Result, Timestamp, corrupt};
 use siftfs_ext4::format::S_IFMT;
 use siftfs_log::{InodeItem, Item, NameOp, NameOpKind};
 use siftfs_proto::{Allocate, RenameMode};
@@ -87,6 +87,18 @@ impl Runtime {
         self.settle()?;
         Ok(orphans)
     }
+}
+
+/// A file that a name operation made, and what its directory was like before.
+pub struct Made {
+    /// The operation.
+    op: Lsn,
+    /// When.
+    at: Timestamp,
+    /// Directory, name and inode.
+    bound: (InodeNr, Vec<u8>, InodeNr),
+    /// The directory's mtime and ctime before.
+    times: (Timestamp, Timestamp),
 }
 
 fn explain(e: Error, lsn: Lsn) -> Error {
@@ -183,7 +195,38 @@ impl State {
         Ok(())
     }
 
+    /// Applies one name operation. A file made without a name was made with one that was taken away at
+    /// once: the next operation, at the same time. Nobody saw it, and so its directory's times stay.
     fn apply_name_op(&mut self, op: &NameOp) -> Result<()> {
+        let made = self.made_last.take();
+        match &op.kind {
+            NameOpKind::Create { dir, name, ino, .. } => {
+                self.load(*dir)?;
+                let inode = &self.node(*dir).inode;
+                let times = (inode.mtime, inode.ctime);
+                let made =
+                    Made { op: op.lsn, at: op.time, bound: (*dir, name.clone(), *ino), times };
+                self.change_names(op)?;
+                self.made_last = Some(made);
+                Ok(())
+            }
+            NameOpKind::Unlink { dir, name, ino } => {
+                self.change_names(op)?;
+                let bound = (*dir, name.clone(), *ino);
+                let at_once =
+                    |m: &Made| m.op.0 + 1 == op.lsn.0 && m.at == op.time && m.bound == bound;
+                if let Some(made) = made.filter(at_once) {
+                    let inode = &mut self.node_mut(*dir).inode;
+                    (inode.mtime, inode.ctime) = made.times;
+                    self.mark_inode(*dir);
+                }
+                Ok(())
+            }
+            _ => self.change_names(op),
+        }
+    }
+
+    fn change_names(&mut self, op: &NameOp) -> Result<()> {
         let time = op.time;
         match &op.kind {
             NameOpKind::Create { dir, name, ino, generation, mode, uid, gid, rdev, target } => {

@@ -4,9 +4,9 @@
 //! write and the write of every record with a lower LSN had completed. All lanes share one order,
 //! so dependencies between lanes need nothing more.
 
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use siftfs_base::{Error, Lsn, Result};
 use std::collections::BTreeSet;
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 #[derive(Default)]

@@ -162,6 +162,8 @@ pub struct State {
     pub keep_orphans: bool,
     /// What recovery's transactions say.
     pub recovery: Option<crate::recover::RecoveryCut>,
+    /// What recovery made last, if that was a file.
+    pub made_last: Option<crate::recover::Made>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Latest time handed out, so that times never step back within a mount.

@@ -71,8 +71,8 @@ impl Service {
             self.buf = AlignedBuf::zeroed(blocks * BLOCK_SIZE);
         }
         let data = runs.iter().flat_map(|r| &r.data);
-        for (to, block) in self.buf.chunks_exact_mut(BLOCK_SIZE).zip(data) {
-            to.copy_from_slice(&block[..]);
+        for (to, block) in self.buf.as_chunks_mut().0.iter_mut().zip(data) {
+            block.copy_to(to);
         }
         let (mut ops, mut rest) = (Vec::new(), &self.buf[..]);
         for run in neighbours_joined(runs) {

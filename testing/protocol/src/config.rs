@@ -66,6 +66,8 @@ pub enum Mutation {
     FirstWriteWins,
     /// A takeover reports what it found committed without flushing it.
     TakeoverWithoutFlush,
+    /// A takeover that finds nothing committed does not flush the tails that it found either.
+    TakeoverTrustsTails,
     /// Recovery replays what it found committed without flushing it.
     RecoverWithoutFlush,
     /// Freed blocks are allocated again when their transaction is journaled.
@@ -80,6 +82,10 @@ pub enum Mutation {
     ResendJournaled,
     /// After a reconnect direct data is not sent again.
     ForgetDirect,
+    /// `Welcome` does not count as an answer to what was submitted before it.
+    WelcomeIsNoAnswer,
+    /// The host takes the lock for its own once the device said `Bye`.
+    ByeIsTheLock,
     /// The volume is called clean before everything is in the area.
     CleanTooEarly,
 }

@@ -102,6 +102,11 @@ impl Host {
         self.records.iter().find(|p| usize::from(p.record.file) == file && p.record.op == op)
     }
 
+    /// Will a commit and a checkpoint free a block? If not, the file system is full.
+    fn frees_soon(&self) -> bool {
+        self.blocks.iter().any(|b| matches!(b, Block::Freed | Block::Quarantined(_)))
+    }
+
     fn lane_full(&self, config: &Config, file: usize) -> bool {
         let lane = file % config.lanes;
         self.heads[lane] - self.tails[lane] >= config.lane_slots
@@ -124,8 +129,12 @@ impl Host {
         messages
     }
 
-    /// Forgets the link; what was asked for over it was not asked for.
+    /// Forgets the link; what was asked for or sent over it was not.
     pub(crate) fn unlink(&mut self, config: &Config) {
+        if config.has(Mutation::ForgetDirect) && self.sent > 0 {
+            self.pushed.clear();
+            self.kept.iter_mut().for_each(|t| t.direct = [None; DIRECT]);
+        }
         self.link = None;
         self.greeted = false;
         self.sent = 0;
@@ -133,6 +142,11 @@ impl Host {
             self.asked = [false; 2];
         }
     }
+}
+
+/// Messages that a transaction takes.
+fn messages(txn: &Txn) -> usize {
+    1 + txn.direct.iter().flatten().count()
 }
 
 impl State {
@@ -156,8 +170,7 @@ impl State {
         let host = &self.host;
         match step {
             Step::Write(f) => {
-                let file = &host.files[usize::from(f)];
-                file.live || host.spendable() > 0
+                host.files[usize::from(f)].live || host.spendable() > 0 || !host.frees_soon()
             }
             Step::Fsync(f) => {
                 let file = usize::from(f);
@@ -168,6 +181,17 @@ impl State {
             }
             Step::Unlink(_) => true,
         }
+    }
+
+    /// Is a client about to be told that the file system is full?
+    pub(crate) fn finds_full(&self, config: &Config) -> bool {
+        (0..self.clients.len()).any(|c| match self.step_of(config, c) {
+            Some(Step::Write(f)) => {
+                let host = &self.host;
+                !host.files[usize::from(f)].live && host.spendable() == 0 && !host.frees_soon()
+            }
+            _ => false,
+        })
     }
 
     /// Does anybody wait for credits?
@@ -188,7 +212,11 @@ impl State {
         }
     }
 
+    /// Fails where the file system is full.
     fn write(&mut self, f: usize) {
+        if !self.host.files[f].live && self.host.spendable() == 0 {
+            return;
+        }
         self.ghost.op += 1;
         let file = &mut self.host.files[f];
         if !file.live {
@@ -435,26 +463,32 @@ impl State {
             FromService::Welcome { journaled } => self.welcome(config, journaled),
             FromService::Journaled { seq } => self.journaled(config, seq),
             FromService::Reclaimed { seq, tails } => {
-                self.journaled(config, seq);
+                if !config.has(Mutation::WelcomeIsNoAnswer) {
+                    self.journaled(config, seq);
+                }
                 self.reclaimed(seq, tails);
             }
             FromService::Done { emergency } => self.host.asked[usize::from(emergency)] = false,
             FromService::Bye => {
                 self.disconnect(config);
-                self.host.phase = Phase::CleanWrite;
-                self.lock = Some(0);
+                if config.has(Mutation::ByeIsTheLock) {
+                    self.host.phase = Phase::CleanWrite;
+                    self.lock = Some(0);
+                }
             }
         }
     }
 
     fn welcome(&mut self, config: &Config, journaled: u8) {
         self.host.greeted = true;
-        if config.has(Mutation::ForgetDirect) {
-            self.host.pushed.clear();
-            self.host.kept.iter_mut().for_each(|t| t.direct = [None; DIRECT]);
-        }
-        if !config.has(Mutation::ResendJournaled) {
-            self.journaled(config, journaled);
+        match config.mutation {
+            Some(Mutation::ResendJournaled) => {}
+            Some(Mutation::WelcomeIsNoAnswer) => {
+                let known = self.host.kept.iter().filter(|t| t.seq <= journaled);
+                let messages: usize = known.map(messages).sum();
+                self.host.sent = u8::try_from(messages).expect("few");
+            }
+            _ => self.journaled(config, journaled),
         }
     }
 
@@ -464,8 +498,7 @@ impl State {
         let first = host.kept.iter().position(|t| t.seq > seq).unwrap_or(host.kept.len());
         let rest = host.kept.split_off(first);
         for txn in std::mem::replace(&mut host.kept, rest) {
-            let messages = 1 + txn.direct.iter().flatten().count();
-            host.sent = host.sent.saturating_sub(u8::try_from(messages).expect("few"));
+            host.sent = host.sent.saturating_sub(u8::try_from(messages(&txn)).expect("few"));
             for (f, inode) in txn.image.iter().enumerate() {
                 host.files[f].journaled = host.files[f].journaled.max(inode.op);
                 self.ghost.floor[f] = self.ghost.floor[f].max(inode.op);

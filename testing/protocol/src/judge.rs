@@ -3,7 +3,8 @@
 
 use crate::model::Protocol;
 use crate::state::{
-    FILES, Ghost, HostState, Image, LANES, NONE, Phase, Published, State, Txn, value,
+    FILES, Ghost, HostState, Image, LANES, LOCAL, NONE, Phase, Published, Recovering, Service,
+    State, Task, ToService, Txn, value,
 };
 use crate::storage::{Storage, View, above_cut};
 use stateright::Property;
@@ -284,4 +285,118 @@ pub fn properties() -> Vec<Property<Protocol>> {
         Property::always(REFUSED, |_, s: &State| s.ghost.holds(Broken::Refused)),
         Property::always(PROGRESS, |m: &Protocol, s: &State| m.is_done(s) || m.can_move(s)),
     ]
+}
+
+/// Situations that a model worth exploring gets into; each configuration says which are its own.
+pub mod landmarks {
+    /// Somebody waits for credits.
+    pub const STARVED: &str = "somebody waits for credits";
+    /// A checkpoint that somebody waits for is under way.
+    pub const EMERGENCY: &str = "an emergency checkpoint replays";
+    /// One block has held data of both files.
+    pub const PASSED_ON: &str = "a block passes from one file to the other";
+    /// The volume is clean after a fault.
+    pub const UNMOUNTED: &str = "unmounted after a fault";
+    /// Recovery journals what was staged.
+    pub const APPLIED: &str = "recovery applies what is staged";
+    /// A write finds no space, and nothing will free any.
+    pub const FULL: &str = "the file system is full";
+    /// A takeover finds a transaction that its predecessor did not flush.
+    pub const FOUND_JOURNAL: &str = "a transaction is found unflushed";
+    /// A takeover finds tails that its predecessor did not flush.
+    pub const FOUND_TAIL: &str = "a tail record is found unflushed";
+    /// A device finishes what is committed after its host has died.
+    pub const ALONE: &str = "a device finishes alone";
+    /// A lane's end holds a record of a dead epoch that would fit.
+    pub const DEAD_RECORD: &str = "a dead record lies where it would fit";
+    /// A `Hello` of an epoch that has ended waits to be read.
+    pub const OLD_HELLO: &str = "a Hello of a dead epoch waits";
+    /// A device holds the lock while the host speaks to another one.
+    pub const OLD_HOLDER: &str = "the old device holds the lock of the new one";
+    /// What is kept waits to be sent over another connection.
+    pub const SENT_AGAIN: &str = "a transaction is kept over a broken connection";
+    /// The host runs the Service.
+    pub const FALLBACK: &str = "the host serves itself";
+    /// A batch has several transactions.
+    pub const BATCH: &str = "a batch of several transactions is replayed";
+}
+
+impl State {
+    fn devices(&self) -> impl Iterator<Item = (usize, &Service)> {
+        let open = self.processes.iter().enumerate().skip(1);
+        open.filter_map(|(p, process)| Some((p, process.service.as_ref()?)))
+    }
+
+    fn opening(&self) -> bool {
+        self.processes.iter().filter_map(|p| p.service.as_ref()).any(|s| s.task == Task::Open)
+    }
+
+    fn dead_record(&self) -> bool {
+        let host = self.storage.host.visible();
+        let dead = |lane: usize| {
+            let end = host.ends[lane];
+            let slot = self.storage.lane(lane, end).visible();
+            slot.is_some_and(|r| r.pos == end && r.key != host.lane_key)
+        };
+        let after = self.host.phase == Phase::Recover(Recovering::EpochFlush);
+        after && (0..self.storage.lanes.len()).any(dead)
+    }
+
+    fn old_hello(&self) -> bool {
+        let key = self.storage.host.visible().key;
+        let old = |m: &ToService| matches!(m, ToService::Hello { key: k } if *k != key);
+        self.processes.iter().any(|p| p.inbox.first().is_some_and(old))
+    }
+
+    fn passed_on(&self) -> bool {
+        let of = |cell: &crate::storage::Cell<u8>, file: u8| {
+            cell.possible().any(|v| *v != 0 && v % 2 == file)
+        };
+        self.storage.blocks.iter().any(|b| of(b, 0) && of(b, 1))
+    }
+
+    fn kept_over(&self) -> bool {
+        let host = &self.host;
+        host.greeted && !host.kept.is_empty() && host.sent == 0 && self.ghost.faults != [0; 4]
+    }
+}
+
+/// Is this the situation of that name?
+fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
+    use landmarks::*;
+    let replays = |d: &Service| matches!(d.task, Task::Replay { .. });
+    match landmark {
+        STARVED => s.starved(model.config()),
+        EMERGENCY => s.devices().any(|(_, d)| d.asked[1] != 0 && replays(d)),
+        PASSED_ON => s.passed_on(),
+        UNMOUNTED => s.host.phase == Phase::Unmounted && s.ghost.faults != [0; 4],
+        APPLIED => {
+            let local = s.processes[LOCAL].service.as_ref();
+            s.host.phase == Phase::Recover(Recovering::Applying)
+                && local.is_some_and(|l| l.task != Task::Idle)
+        }
+        FULL => s.finds_full(model.config()),
+        FOUND_JOURNAL => s.opening() && s.storage.journal.iter().any(|c| !c.pending.is_empty()),
+        FOUND_TAIL => s.opening() && !s.storage.service.pending.is_empty(),
+        ALONE => s.host.phase == Phase::Down && s.devices().any(|(_, d)| d.finishing && replays(d)),
+        DEAD_RECORD => s.dead_record(),
+        OLD_HELLO => s.old_hello(),
+        OLD_HOLDER => {
+            let link = s.host.link.map(usize::from);
+            s.devices().any(|(p, _)| link.is_some_and(|l| l != p))
+        }
+        SENT_AGAIN => s.kept_over(),
+        FALLBACK => s.host.link == Some(0) && s.host.greeted && s.processes[LOCAL].is_idle(),
+        BATCH => s.devices().any(|(_, d)| match d.task {
+            Task::Replay { upto, .. } => upto > d.tail + 1,
+            _ => false,
+        }),
+        _ => unreachable!("no landmark has this name: {landmark}"),
+    }
+}
+
+/// Which of `wanted`, one bit each, this state is.
+pub(crate) fn landmarks_at(model: &Protocol, s: &State, wanted: &[&str], met: u32) -> u32 {
+    let new = wanted.iter().enumerate().filter(|(bit, _)| met & 1 << bit == 0);
+    new.filter(|(_, name)| is_at(model, s, name)).fold(0, |bits, (bit, _)| bits | 1 << bit)
 }

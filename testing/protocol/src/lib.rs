@@ -7,6 +7,7 @@
 //! property notices, [`judge`] has the properties.
 
 pub mod action;
+pub mod cases;
 pub mod config;
 pub mod graph;
 mod host;

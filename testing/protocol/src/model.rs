@@ -10,22 +10,45 @@ use crate::state::{
 };
 use crate::storage::Storage;
 use stateright::{Model, Property};
-
-/// Most different outcomes of one power cut that are told apart: more would need unflushed writes in
-/// many places at once, which the protocol's flushes forbid.
-const MAX_CUTS: usize = 4096;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The protocol under one configuration.
 pub struct Protocol {
     config: Config,
     only: Option<&'static str>,
+    landmarks: &'static [&'static str],
+    met: AtomicU32,
 }
 
 impl Protocol {
     /// The model with all properties.
     pub fn new(config: Config) -> Self {
         config.validate();
-        Self { config, only: None }
+        Self { config, only: None, landmarks: &[], met: AtomicU32::new(0) }
+    }
+
+    /// The model that also looks out for these situations.
+    #[must_use]
+    pub fn looking_for(mut self, landmarks: &'static [&'static str]) -> Self {
+        self.landmarks = landmarks;
+        self
+    }
+
+    /// Those of them that no explored state was.
+    pub fn never_met(&self) -> Vec<&'static str> {
+        let met = self.met.load(Ordering::Relaxed);
+        let all = self.landmarks.iter().enumerate();
+        all.filter(|(bit, _)| met & 1 << bit == 0).map(|(_, name)| *name).collect()
+    }
+
+    /// Notes what this state is for the first time: the checker's `sometimes` would keep the path to
+    /// every such state.
+    fn look(&self, s: &State) {
+        let met = self.met.load(Ordering::Relaxed);
+        let new = judge::landmarks_at(self, s, self.landmarks, met);
+        if new != 0 {
+            self.met.fetch_or(new, Ordering::Relaxed);
+        }
     }
 
     /// The model with the one property of this name.
@@ -49,12 +72,24 @@ impl Protocol {
     /// Is any step but a fault possible?
     pub fn can_move(&self, s: &State) -> bool {
         let mut actions = Vec::new();
-        self.moves(s, &mut actions);
+        for p in 0..s.processes.len() {
+            self.process(s, p, &mut actions);
+        }
+        if actions.is_empty() {
+            self.host(s, &mut actions);
+        }
         !actions.is_empty()
     }
 
     /// Steps that are no faults.
     pub fn moves(&self, s: &State, out: &mut Vec<Action>) {
+        self.host(s, out);
+        for p in 0..s.processes.len() {
+            self.process(s, p, out);
+        }
+    }
+
+    fn host(&self, s: &State, out: &mut Vec<Action>) {
         match s.host.phase {
             Phase::Running => self.running(s, out),
             Phase::Down => out.extend(s.may_mount().then_some(Action::Mount)),
@@ -64,9 +99,6 @@ impl Protocol {
                 out.extend(s.may_finish_leaving().then_some(Action::Leave));
             }
             Phase::Unmounted => {}
-        }
-        for p in 0..s.processes.len() {
-            self.process(s, p, out);
         }
     }
 
@@ -137,8 +169,8 @@ impl Protocol {
         let linked = s.host.link.is_some_and(|l| usize::from(l) != LOCAL);
         out.extend((linked && link < limits.link).then_some(Action::LinkBreaks));
         if s.host.phase != Phase::Unmounted && power < limits.power {
-            let cuts = s.storage.cuts().min(MAX_CUTS);
-            out.extend((0..cuts).map(|c| Action::PowerFails(u16::try_from(c).expect("bounded"))));
+            let cuts = u16::try_from(s.storage.cuts()).expect("few unflushed writes at a time");
+            out.extend((0..cuts).map(Action::PowerFails));
         }
     }
 
@@ -268,6 +300,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, s: &State, out: &mut Vec<Action>) {
+        self.look(s);
         self.moves(s, out);
         self.faults(s, out);
     }

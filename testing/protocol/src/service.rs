@@ -180,21 +180,10 @@ impl State {
     /// One path for a mount, a takeover and a fallback: flush what a dead writer may have left
     /// unflushed, read, answer.
     fn open(&mut self, config: &Config, p: usize) {
-        let recovering = self.service(p).finishing;
-        if recovering && !config.has(Mutation::RecoverWithoutFlush) {
-            self.storage.flush_lanes();
-            self.storage.host.flush();
-        }
-        let skipped = match recovering {
-            true => config.has(Mutation::RecoverWithoutFlush),
-            false => config.has(Mutation::TakeoverWithoutFlush),
-        };
-        if !skipped {
-            self.storage.flush_journal();
-            self.storage.service.flush();
-        }
-        let key = self.service(p).key;
+        self.flush_found(config, p);
         let record = *self.storage.service.visible();
+        let service = self.service(p);
+        let (key, recovering) = (service.key, service.finishing);
         if recovering {
             self.host.found_tails = record.tails;
             self.note_owed();
@@ -213,6 +202,31 @@ impl State {
         if record.seq > 0 {
             process.say(FromService::Reclaimed { seq: record.seq, tails: record.tails });
         }
+    }
+
+    /// What was read may be a dead writer's and lost at the next power cut: nothing is told, replayed or
+    /// written on the strength of it before it is durable. A recovery flushes the lanes, too, and
+    /// the host record that it reads.
+    fn flush_found(&mut self, config: &Config, p: usize) {
+        let service = self.service(p);
+        let (key, recovering) = (service.key, service.finishing);
+        let skipped = match config.mutation {
+            Some(Mutation::RecoverWithoutFlush) => recovering,
+            Some(Mutation::TakeoverWithoutFlush) => !recovering,
+            Some(Mutation::TakeoverTrustsTails) => {
+                !recovering && self.storage.committed(View::Visible, key).is_empty()
+            }
+            _ => false,
+        };
+        if skipped {
+            return;
+        }
+        if recovering {
+            self.storage.flush_lanes();
+            self.storage.host.flush();
+        }
+        self.storage.flush_journal();
+        self.storage.service.flush();
     }
 
     fn journal(&mut self, config: &Config, p: usize, mut txn: Txn, step: Journaling) {

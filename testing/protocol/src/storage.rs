@@ -50,7 +50,8 @@ impl<T: Clone + PartialEq> Cell<T> {
         std::iter::once(&self.durable).chain(&self.pending)
     }
 
-    /// The power cut, with `choice` of what is possible taking place; answers the number of choices.
+    /// A power cut, after which one of the possible values is the durable one: `choice` modulo their
+    /// number says which. Answers the rest of `choice`.
     fn cut(&mut self, choice: usize) -> usize {
         let choices = 1 + self.pending.len();
         let kept = choice % choices;
@@ -58,7 +59,7 @@ impl<T: Clone + PartialEq> Cell<T> {
             self.durable = self.pending.swap_remove(kept - 1);
         }
         self.pending.clear();
-        choices
+        choice / choices
     }
 }
 
@@ -197,34 +198,24 @@ impl Storage {
 
     /// The number of states that a power cut now may leave.
     pub fn cuts(&self) -> usize {
-        let mut copy = self.clone();
-        copy.power_cut(0)
+        let lanes = self.lanes.iter().flatten().map(|c| 1 + c.pending.len());
+        let journal = self.journal.iter().map(|c| 1 + c.pending.len());
+        let blocks = self.blocks.iter().map(|c| 1 + c.pending.len());
+        let headers = (1 + self.service.pending.len()) * (1 + self.host.pending.len());
+        let area = 1 + self.meta.pending.len();
+        lanes.chain(journal).chain(blocks).product::<usize>() * headers * area
     }
 
-    /// Loses power; `choice` says which of the unflushed writes are kept. Answers the number of
-    /// choices.
-    pub fn power_cut(&mut self, choice: usize) -> usize {
-        let mut choices = 1;
+    /// Loses power; `choice`, below [`Storage::cuts`], says which of the unflushed writes are kept.
+    pub fn power_cut(&mut self, choice: usize) {
         let mut rest = choice;
-        let mut take = |n: usize| {
-            choices *= n;
-            rest /= n;
-            rest
-        };
-        let mut now = choice;
-        for cell in self.lanes.iter_mut().flatten() {
-            now = take(cell.cut(now));
-        }
-        for cell in &mut self.journal {
-            now = take(cell.cut(now));
-        }
-        for cell in &mut self.blocks {
-            now = take(cell.cut(now));
-        }
-        now = take(self.meta.cut(now));
-        now = take(self.service.cut(now));
-        take(self.host.cut(now));
-        choices
+        self.lanes.iter_mut().flatten().for_each(|c| rest = c.cut(rest));
+        self.journal.iter_mut().for_each(|c| rest = c.cut(rest));
+        self.blocks.iter_mut().for_each(|c| rest = c.cut(rest));
+        rest = self.meta.cut(rest);
+        rest = self.service.cut(rest);
+        rest = self.host.cut(rest);
+        assert_eq!(rest, 0, "a choice that there is");
     }
 }
 
@@ -251,3 +242,7 @@ pub fn mapped(image: &Image) -> u8 {
     let blocks = image.iter().filter(|i| i.live && usize::from(i.block) < BLOCKS);
     blocks.fold(0, |bits, i| bits | 1 << i.block)
 }
+
+#[cfg(test)]
+#[path = "storage_tests.rs"]
+mod tests;

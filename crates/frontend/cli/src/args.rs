@@ -71,17 +71,17 @@ pub struct Mkfs {
     /// File (made if missing) or block device
     pub volume: PathBuf,
     /// Whole size, such as 2G; default: the size that is there
-    #[arg(long, value_parser = parse_size)]
+    #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
     pub size: Option<u64>,
     /// Journal and staging together, such as 128M; default: chosen from the size. With --log: the
     /// whole log; default: the size that is there
-    #[arg(long, value_parser = parse_size)]
+    #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
     pub log_size: Option<u64>,
     /// Put the log on this file (made if missing) or block device; the volume then holds ext4 alone
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
     /// ext4 label, at most 16 bytes
-    #[arg(long)]
+    #[arg(long, value_parser = label)]
     pub label: Option<String>,
     /// Staging lanes, 1 to 16
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
@@ -104,7 +104,7 @@ pub struct Adopt {
     #[arg(long, value_name = "PATH")]
     pub log: PathBuf,
     /// Size of the log, such as 128M; default: the size that is there
-    #[arg(long, value_parser = parse_size)]
+    #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
     pub log_size: Option<u64>,
     /// Staging lanes, 1 to 16
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
@@ -327,6 +327,13 @@ pub struct Top {
     /// One picture, as -n 1
     #[arg(long, conflicts_with = "count")]
     pub once: bool,
+}
+
+fn label(text: &str) -> Result<String, String> {
+    match text.len() {
+        0..=16 => Ok(text.into()),
+        n => Err(format!("{n} bytes, and ext4 has room for 16")),
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

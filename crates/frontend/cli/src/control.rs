@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 /// Version of these messages; both sides refuse another one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Largest message in bytes.
 const MAX_MESSAGE: u32 = 4 << 20;
 const DIRECTORY: &str = "/run/siftfs";
@@ -25,9 +25,17 @@ pub enum Op {
     Sync,
     /// Bring everything into the area.
     Checkpoint,
-    /// Answer at once, and a second time when the volume is closed. The first answer says that the
-    /// second will come, however soon the mount goes.
+    /// Answer at once with a [`Left`], with others as time goes by, and in the end, when the volume is
+    /// closed, with something else. The first answer says that the last will come, however soon the mount
+    /// goes.
     WaitClosed,
+}
+
+/// How much is still to be done before the volume is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// About so many bytes are not in the area yet.
+    pub left_bytes: u64,
 }
 
 /// A command's message.

@@ -1,7 +1,6 @@
 //! The daemon's end of the control socket.
 
-use crate::control::{Answer, Ask, Op, VERSION, directory, receive, send, socket_path};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::control::{Answer, Ask, Left, Op, VERSION, directory, receive, send, socket_path};
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 use siftfs_base::Result as VolumeResult;
@@ -21,6 +20,8 @@ const SESSION: SessionId = SessionId(2);
 const MAX_CLIENTS: usize = 16;
 /// How long a client may take to say what it wants, and to take its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often those who wait for the end hear how much is left.
+const TOLD: Duration = Duration::from_millis(250);
 
 /// What the daemon knows of its mount.
 pub struct Info {
@@ -34,6 +35,8 @@ pub struct Info {
     pub options: String,
     /// When it was mounted.
     pub started: Instant,
+    /// Bytes that are not in the area yet.
+    pub backlog: Box<dyn Fn() -> u64 + Send + Sync>,
 }
 
 struct Shared {
@@ -54,7 +57,6 @@ struct State {
 /// Answers commands until the daemon ends.
 pub struct ControlServer {
     shared: Arc<Shared>,
-    listener: Arc<UnixListener>,
     path: PathBuf,
     /// The socket's inode: another mount may have put its own in the same place.
     ino: u64,
@@ -78,9 +80,7 @@ impl ControlServer {
         let (writers, state) = (mount.writers(), Mutex::default());
         let changed = Condvar::new();
         let shared = Arc::new(Shared { service, writers, info, state, changed });
-        listener.set_nonblocking(true)?;
-        let listener = Arc::new(listener);
-        let server = Self { shared: shared.clone(), listener: listener.clone(), path, ino };
+        let server = Self { shared: shared.clone(), path, ino };
         thread::Builder::new()
             .name("siftfs-control".into())
             .spawn(move || shared.accept(&listener))?;
@@ -100,8 +100,8 @@ impl ControlServer {
         state.closed = Some(result);
         self.shared.changed.notify_all();
         let end = Instant::now() + Duration::from_secs(2);
-        // A command may have connected and not be a client yet: it is owed the answer, too.
-        while (state.clients > 0 || readable(&self.listener, Some(0))) && Instant::now() < end {
+        // Who waits for the end was answered before the mount went, and so is a client by now.
+        while state.clients > 0 && Instant::now() < end {
             let wait = self.shared.changed.wait_timeout(state, Duration::from_millis(100));
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -119,13 +119,6 @@ impl ControlServer {
     }
 }
 
-/// Is a connection waiting, now or within the time given (under 1000 ms; `None`: however long)?
-fn readable(listener: &UnixListener, wait_ms: Option<u32>) -> bool {
-    let limit = wait_ms.map(|ms| Timespec { tv_sec: 0, tv_nsec: i64::from(ms) * 1_000_000 });
-    let mut fds = [PollFd::new(listener, PollFlags::IN)];
-    poll(&mut fds, limit.as_ref()).is_ok_and(|n| n > 0)
-}
-
 /// Daemons look at the sockets one after the other, while the result lives.
 fn take_turn() -> io::Result<File> {
     let dir = File::open(directory())?;
@@ -140,8 +133,17 @@ impl Shared {
 
     fn accept(self: &Arc<Self>, listener: &UnixListener) {
         loop {
-            readable(listener, None);
-            let Some(stream) = self.next_client(listener) else { continue };
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(_) => {
+                    // Out of descriptors, most likely: try again a little later.
+                    thread::sleep(Duration::from_millis(100));
+                    continue;
+                }
+            };
+            if !self.enter() {
+                continue;
+            }
             let shared = self.clone();
             let started = thread::Builder::new().name("siftfs-client".into()).spawn(move || {
                 if let Err(error) = shared.serve(stream) {
@@ -155,24 +157,12 @@ impl Shared {
         }
     }
 
-    /// Takes a connection and counts it, in one step: who sees none waiting sees it counted.
-    fn next_client(&self, listener: &UnixListener) -> Option<UnixStream> {
+    /// Counts a client; false if there are too many.
+    fn enter(&self) -> bool {
         let mut state = self.lock();
-        match listener.accept() {
-            Ok((stream, _)) if state.clients < MAX_CLIENTS => {
-                state.clients += 1;
-                Some(stream)
-            }
-            Ok(_) => None,
-            Err(e) => {
-                drop(state);
-                if e.kind() != io::ErrorKind::WouldBlock {
-                    // Out of descriptors, most likely: try again a little later.
-                    thread::sleep(Duration::from_millis(100));
-                }
-                None
-            }
-        }
+        let room = state.clients < MAX_CLIENTS;
+        state.clients += usize::from(room);
+        room
     }
 
     fn leave(&self) {
@@ -192,14 +182,25 @@ impl Shared {
             let what = format!("message version {} instead of {VERSION}", ask.version);
             return send(&mut stream, &refuse(&what));
         }
-        if ask.op == Op::WaitClosed {
-            send(&mut stream, &Answer { version: VERSION, error: None, value: Value::Null })?;
-        }
-        let answer = match self.answer(ask.op) {
-            Ok(value) => Answer { version: VERSION, error: None, value },
-            Err(e) => refuse(&e),
+        let answer = match ask.op {
+            Op::WaitClosed => self.wait_closed(&mut stream)?,
+            op => self.answer(op),
         };
-        send(&mut stream, &answer)
+        send(&mut stream, &answer.map_or_else(|e| refuse(&e), accept))
+    }
+
+    /// How the daemon ended; says meanwhile how much is left.
+    fn wait_closed(&self, stream: &mut UnixStream) -> io::Result<Result<Value, String>> {
+        loop {
+            let left = Left { left_bytes: (self.info.backlog)() };
+            send(stream, &accept(serde_json::to_value(left)?))?;
+            let state = self.lock();
+            let open = |state: &mut State| state.closed.is_none();
+            let ended = self.changed.wait_timeout_while(state, TOLD, open);
+            if let Some(how) = &ended.unwrap_or_else(PoisonError::into_inner).0.closed {
+                return Ok(how.clone().map(|()| Value::Null));
+            }
+        }
     }
 
     fn answer(&self, op: Op) -> Result<Value, String> {
@@ -224,19 +225,7 @@ impl Shared {
                 Err(e) => Err(e.to_string()),
             },
             Op::Checkpoint => self.document(Request::Checkpoint),
-            Op::WaitClosed => {
-                let mut state = self.lock();
-                loop {
-                    match &state.closed {
-                        Some(Ok(())) => return Ok(Value::Null),
-                        Some(Err(e)) => return Err(e.clone()),
-                        None => {
-                            let next = self.changed.wait(state);
-                            state = next.unwrap_or_else(PoisonError::into_inner);
-                        }
-                    }
-                }
-            }
+            Op::WaitClosed => Err("not to be asked here".into()),
         }
     }
 
@@ -256,6 +245,10 @@ impl Shared {
 /// Seconds since 1970.
 fn since_1970() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+fn accept(value: Value) -> Answer {
+    Answer { version: VERSION, error: None, value }
 }
 
 fn refuse(why: &str) -> Answer {

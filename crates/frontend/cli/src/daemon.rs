@@ -4,6 +4,7 @@ use crate::control_server::{ControlServer, Info};
 use crate::failure::{Failure, Outcome};
 use crate::metrics_server::{self, Address, Listener};
 use crate::options::Options;
+use crate::utab;
 use rustix::fs::{Mode, OFlags};
 use siftfs_fuse::{
     FuseMount, Gate, MountEntry, MountOptions, detach, mount_of_id, top_mount, unmount,
@@ -62,8 +63,7 @@ impl Daemon {
         let volume = LocalVolume::open(&self.volume, &self.options.open, &mut progress)
             .map_err(|e| about(&e))?;
         let gate = Arc::new(Gate::new(volume.endpoint()));
-        let log = volume.log_path().map(Path::to_path_buf);
-        let started = self.start(&gate, log);
+        let started = self.start(&gate, &volume);
         let (mount, control) = match started {
             Ok(started) => started,
             Err(failure) => {
@@ -79,6 +79,8 @@ impl Daemon {
         if let Some(metrics) = &metrics {
             serve_metrics(metrics, &control);
         }
+        // umount(8) is told to wait for as long as there is something to wait for.
+        let line = utab::Line::write(&self.volume, &self.dir);
         let result = match served {
             Ok(_) => {
                 report.ready();
@@ -96,6 +98,7 @@ impl Daemon {
             Failure::about(&self.volume, format!("{e}; the volume was not closed: {hint}"))
         });
         let result = closed.and(result);
+        drop(line);
         if let Err(f) = &result {
             tracing::error!(error = f.message, "ended");
         }
@@ -106,17 +109,18 @@ impl Daemon {
     fn start(
         &self,
         gate: &Arc<Gate>,
-        log: Option<PathBuf>,
+        open: &LocalVolume,
     ) -> Result<(FuseMount, ControlServer), Failure> {
         let options = MountOptions { source: self.volume.clone(), ..self.options.mount.clone() };
         let mount = FuseMount::new(gate.clone(), FUSE_SESSION, &self.dir, &options)
             .map_err(Failure::plain)?;
         let info = Info {
             volume: self.volume.clone(),
-            log,
+            log: open.log_path().map(Path::to_path_buf),
             dir: self.dir.clone(),
             options: self.shown.clone(),
             started: Instant::now(),
+            backlog: Box::new(open.backlog()),
         };
         match ControlServer::start(&mount, gate.clone(), info) {
             Ok(control) => Ok((mount, control)),

@@ -30,7 +30,8 @@ impl Failure {
     /// A failure about a volume or directory, which the message names once.
     pub fn about(path: &Path, what: impl Display) -> Self {
         let (name, what) = (path.display().to_string(), what.to_string());
-        let named = what.strip_prefix(&name).is_some_and(|rest| rest.starts_with([' ', ':']));
+        let first = what.strip_prefix(&name).is_some_and(|rest| rest.starts_with([' ', ':']));
+        let named = first || what.starts_with("cannot ") && what.contains(&format!(" {name}: "));
         Self { code: FAILED, message: if named { what } else { format!("{name}: {what}") } }
     }
 

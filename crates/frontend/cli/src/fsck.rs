@@ -56,6 +56,9 @@ impl Look {
     }
 }
 
+/// A log where the volume should be, or the other way round.
+const NOT_SO: &str = "header.kind";
+
 /// `siftfs fsck`, which writes nothing, and `fsck.siftfs`.
 pub fn fsck(a: &Fsck) -> Outcome {
     let mut display = Display::new();
@@ -72,7 +75,8 @@ pub fn fsck(a: &Fsck) -> Outcome {
     let held = (a.repair == Repair::Nothing).then_some(opened);
     // e2fsck refuses a volume that carries the marker, and would be right to find it stale. Without
     // a superblock it would look for another one that is not the newest.
-    let area = if seen.needs_recovery() { None } else { Some(check_area(a, &mut display)?) };
+    let pointless = seen.needs_recovery() || seen.has(NOT_SO);
+    let area = if pointless { None } else { Some(check_area(a, &mut display)?) };
     drop((display, held));
     let repaired = if a.repair == Repair::Nothing { 0 } else { i32::from(CORRECTED) };
     let sound = area.as_ref().is_some_and(|ran| ran.status & !repaired == 0);
@@ -147,9 +151,10 @@ fn check_area(a: &Fsck, display: &mut Display) -> Result<e2fsck::Ran, Failure> {
     e2fsck::run(&a.check.volume, flags, progress)
 }
 
-/// Is it that there is no header? Without the marker this is then no volume, as far as anyone can see.
+/// Is it that there is no header, or that of something else? Without the marker this is then no volume,
+/// as far as anyone can see.
 fn no_header(f: &Finding) -> bool {
-    f.code == "header.none"
+    f.code == "header.none" || f.code == NOT_SO
 }
 
 /// Is it a superblock that recovery puts back from the header's copy?
@@ -198,6 +203,8 @@ fn conclusion(volume: &Path, report: &Report) -> String {
             "not unmounted: its newest state is still in the log; run `siftfs recover {v}` or mount it, \
              then check again"
         )
+    } else if report.findings.iter().any(|f| f.code == NOT_SO) {
+        "not checked: name the volume, and its log as --log PATH if that lies elsewhere".into()
     } else if report.findings.iter().any(no_header) {
         "not a SiftFS volume, or both copies of its header are lost".into()
     } else if report.needs_recovery {

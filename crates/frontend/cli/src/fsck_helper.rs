@@ -102,6 +102,7 @@ impl Call {
         }
         match <[OsString; 1]>::try_from(self.volumes) {
             Ok(volume) => all.extend(["--".into()].into_iter().chain(volume)),
+            Err(none) if none.is_empty() => return Err(usage("say which volume to check")),
             Err(_) => return Err(usage("one volume is checked at a time")),
         }
         Ok(all)

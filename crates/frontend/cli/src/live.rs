@@ -1,7 +1,7 @@
 //! Commands on a mounted volume.
 
 use crate::args::{self, Dir, DirJson, Umount};
-use crate::control::{Answer, Ask, Op, VERSION, receive, send, socket_path};
+use crate::control::{Answer, Ask, Left, Op, VERSION, receive, send, socket_path};
 use crate::failure::{Failure, Outcome};
 use crate::mount::resolve;
 use crate::output::{complain, print};
@@ -12,13 +12,17 @@ use crate::volume::print_json;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::Deserialize;
 use serde_json::Value;
 use siftfs_fuse::{MountEntry, containing, detach, flush, is_dead, mounts, top_mount, unmount};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// After how long somebody who sees no progress hears that it goes on.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection to a mount's daemon.
 struct Daemon {
@@ -54,7 +58,12 @@ fn ask(dir: &Path, op: Op) -> Result<Value, Failure> {
     let mount = containing(&path).map_err(|e| about(&e))?.filter(MountEntry::is_fuse);
     let mount = mount.ok_or_else(|| about(&"not on a SiftFS mount"))?;
     let mut daemon = Daemon::connect(&mount).map_err(|e| no_daemon(dir, &mount, &e))?;
-    daemon.ask(op).and_then(|()| daemon.answer()).map_err(|e| about(&e))
+    daemon.ask(op).and_then(|()| daemon.answer()).map_err(|e| match e.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe => about(&"its daemon ended while it was asked"),
+        _ => about(&e),
+    })
 }
 
 fn no_daemon(dir: &Path, mount: &MountEntry, e: &io::Error) -> Failure {
@@ -202,7 +211,7 @@ pub fn umount(a: &Umount) -> Outcome {
     };
     let process = pidfd_open(daemon.pid, PidfdFlags::empty()).map_err(|e| about(&e))?;
     // Heard before the mount goes: the daemon waits for whom it serves, and for nobody else.
-    daemon.ask(Op::WaitClosed).and_then(|()| daemon.answer()).map_err(|e| about(&e))?;
+    let left = daemon.ask(Op::WaitClosed).and_then(|()| daemon.answer()).map_err(|e| about(&e))?;
     let leave = if a.lazy { detach(&dir) } else { unmount(&dir) };
     leave.map_err(|e| match e.raw_os_error() {
         Some(libc::EBUSY) => about(
@@ -212,30 +221,70 @@ pub fn umount(a: &Umount) -> Outcome {
         Some(libc::EPERM) => about(&"only root may unmount"),
         _ => about(&e),
     })?;
-    wait_closed(&dir, &mount, &mut daemon, &process)
+    wait_closed(&mount, left, &mut daemon, &process)
+}
+
+/// What is seen while the daemon closes the volume.
+struct Waiting<'a> {
+    dir: &'a Path,
+    what: &'a str,
+    display: Display,
+    since: Instant,
+    told: bool,
+    /// Most bytes that were left.
+    total: u64,
+    /// Fewest bytes that were left: it does not go back.
+    left: u64,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(dir: &'a Path, what: &'a str) -> Self {
+        let mut display = Display::new();
+        display.wait(what);
+        let (told, since) = (display.is_shown(), Instant::now());
+        Self { dir, what, display, since, told, total: 0, left: u64::MAX }
+    }
+
+    fn update(&mut self, left: Left) {
+        self.total = self.total.max(left.left_bytes);
+        self.left = self.left.min(left.left_bytes);
+        if self.total > 0 {
+            self.display.update(self.what, self.total - self.left, self.total);
+        }
+        self.goes_on();
+    }
+
+    /// Says once that it takes long, where nobody sees the progress.
+    fn goes_on(&mut self) {
+        if !self.told && self.since.elapsed() >= PATIENCE {
+            complain(format_args!("{}: {}", self.dir.display(), self.what));
+            self.told = true;
+        }
+    }
 }
 
 /// Waits until the daemon has closed the volume and is gone.
-fn wait_closed(dir: &Path, mount: &MountEntry, daemon: &mut Daemon, process: &OwnedFd) -> Outcome {
+fn wait_closed(mount: &MountEntry, left: Value, daemon: &mut Daemon, process: &OwnedFd) -> Outcome {
+    let dir = &mount.mount_point;
     let about = |e: &dyn std::fmt::Display| Failure::about(dir, e);
-    let patience = Duration::from_secs(10);
-    daemon.stream.set_read_timeout(Some(patience)).map_err(|e| about(&e))?;
+    daemon.stream.set_read_timeout(Some(PATIENCE)).map_err(|e| about(&e))?;
     let what = "waiting for the daemon to bring everything into the ext4 area";
-    let mut display = Display::new();
-    display.wait(what);
-    let mut told = display.is_shown();
+    let mut waiting = Waiting::new(dir, what);
+    let mut said: io::Result<Value> = Ok(left);
     let answer = loop {
-        match daemon.answer() {
+        match said {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                if !told {
-                    complain(format_args!("{}: {what}", dir.display()));
-                    told = true;
-                }
+                waiting.goes_on();
             }
-            other => break other,
+            Ok(value) => match Left::deserialize(&value) {
+                Ok(left) => waiting.update(left),
+                Err(_) => break Ok(()),
+            },
+            Err(e) => break Err(e),
         }
+        said = daemon.answer();
     };
-    drop(display);
+    drop(waiting);
     answer.map_err(|e| match e.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
             let volume = mount.source.display();

@@ -32,6 +32,7 @@ mod progress;
 mod size;
 mod status_text;
 mod top;
+mod utab;
 mod view;
 mod volume;
 

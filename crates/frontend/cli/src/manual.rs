@@ -206,6 +206,18 @@ fn mount_helper() -> Page {
         roff.text([roman(meaning)]);
     }
     mount_options(&mut roff);
+    section(
+        &mut roff,
+        "NOT OFFERED",
+        "remount: options of a mounted volume cannot be changed. umount it and mount it again. The kernel \
+         alone can be told to refuse changes, and to take them again, by mount -i -o remount,ro and mount -i \
+         -o remount,rw; the volume stays in use.",
+    );
+    roff.control("PP", []);
+    roff.text([roman(
+        "noload, norecovery: the ext4 area of a volume that was not unmounted may be half of a checkpoint, and \
+         is not read without its log. ro recovers the volume first; siftfs-inspect(8) only looks.",
+    )]);
     exit_status(&mut roff, HELPER);
     see_also(&mut roff, "mount.siftfs");
     Page { name: "mount.siftfs.8".into(), text: roff.render().into_bytes() }
@@ -233,12 +245,13 @@ fn fsck_helper() -> Page {
     let mut roff = helper_page(
         "fsck.siftfs",
         "check and repair a SiftFS volume, called by fsck(8)",
-        &[bold("fsck -t siftfs"), roman(" [-a|-p|-y|-n] [-f] [-C[FD]] "), italic("VOLUME")],
+        &[bold("fsck.siftfs"), roman(" [-a|-p|-y|-n] [-f] [-C[FD]] "), italic("VOLUME")],
     );
     section(
         &mut roff,
         "DESCRIPTION",
-        "fsck(8) and the boot run it for volumes that fstab(5) lists with the type siftfs. It checks header, \
+        "fsck(8) and the boot run it for volumes that fstab(5) lists with the type siftfs; others look like \
+         ext4 to fsck(8), which they are while they are clean. It checks header, \
          lanes and journal, as siftfs-fsck(8) does, and then the ext4 area by e2fsck(8). It never asks. A \
          log elsewhere is found as mount(8) finds it. What is in a log that is damaged or lost is given up \
          by `siftfs recover --discard-log` alone.",

@@ -90,6 +90,14 @@ const IGNORED: [&str; 19] = [
     "default_permissions",
 ];
 
+/// Why `remount` is refused.
+const REMOUNT: &str = "remount: a mounted volume's options cannot be changed; umount it and mount it again \
+                       (`mount -i -o remount,ro` makes the kernel alone refuse changes)";
+/// Why ext4's words for a mount without recovery are.
+const NO_RECOVERY: &str = "a volume that was not unmounted cannot be read without its log, for its ext4 area \
+                           may be half of a checkpoint; mount it with ro alone, which recovers it first, \
+                           or look at it with `siftfs inspect`";
+
 /// Parses the lists in order; a later option wins. With `sloppy`, unknown options are passed over
 /// (mount(8)'s `-s`).
 ///
@@ -103,7 +111,9 @@ pub fn parse(lists: &[String], sloppy: bool) -> Result<Options, String> {
             None => (option, set_flag(&mut o, option)?),
         };
         if !known && !sloppy {
-            return Err(format!("unknown mount option `{name}`"));
+            return Err(format!(
+                "unknown mount option `{name}`; mount.siftfs(8) has those there are"
+            ));
         }
     }
     Ok(o)
@@ -127,13 +137,8 @@ fn set_flag(o: &mut Options, flag: &str) -> Result<bool, String> {
         "owner" | "group" => (m.nosuid, m.nodev) = (true, true),
         "nodirect" => o.open.direct = false,
         "nouring" => o.open.uring = false,
-        "remount" => {
-            return Err(
-                "remount: a mounted volume's options cannot be changed; umount it and mount \
-                        it again"
-                    .into(),
-            );
-        }
+        "remount" => return Err(REMOUNT.into()),
+        "noload" | "norecovery" => return Err(format!("{flag}: {NO_RECOVERY}")),
         f => return Ok(IGNORED.contains(&f) || is_private(f)),
     }
     Ok(true)
@@ -214,7 +219,7 @@ fn milliseconds(value: &str) -> Result<u64, String> {
 }
 
 fn cache_size(name: &str, value: &str) -> Result<u64, String> {
-    match parse_size(value)? {
+    match parse_size(value).map_err(|e| format!("{name}={value}: {e}"))? {
         n if n >= 8 << 20 => Ok(n),
         _ => Err(format!("{name}={value}: at least 8M")),
     }

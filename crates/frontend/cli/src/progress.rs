@@ -4,47 +4,48 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
+const MEASURED: &str = "{spinner} {msg} {wide_bar} {percent}% {eta}";
+const UNMEASURED: &str = "{spinner} {msg} ({elapsed})";
+
 /// A line on standard error, shown only when that is a terminal.
 pub struct Display {
     bar: ProgressBar,
-    what: String,
+    /// The work that is shown, and the template it is shown by.
+    now: (String, &'static str),
 }
 
 impl Display {
-    /// Nothing is shown before the first [`Display::update`].
+    /// Nothing is shown before the first [`Display::update`] or [`Display::wait`].
     pub fn new() -> Self {
         let bar = if std::io::stderr().is_terminal() {
             ProgressBar::new(0)
         } else {
             ProgressBar::hidden()
         };
-        let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {percent}% {eta}");
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
-        Self { bar, what: String::new() }
+        Self { bar, now: (String::new(), "") }
     }
 
     /// `done` of `total` of `what`.
     pub fn update(&mut self, what: &str, done: u64, total: u64) {
-        if self.what != what {
-            self.what = what.to_string();
-            self.bar.set_message(self.what.clone());
-            self.bar.enable_steady_tick(Duration::from_millis(200));
-        }
         self.bar.set_length(total);
         self.bar.set_position(done);
+        self.show(what, MEASURED);
     }
-}
 
-impl Display {
     /// Work of a length that nobody knows has begun.
     pub fn wait(&mut self, what: &str) {
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+        self.show(what, UNMEASURED);
+    }
+
+    fn show(&mut self, what: &str, template: &'static str) {
+        if self.now.0 == what && self.now.1 == template {
+            return;
+        }
+        if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style);
         }
-        self.what = what.to_string();
-        self.bar.set_message(self.what.clone());
+        self.now = (what.to_string(), template);
+        self.bar.set_message(self.now.0.clone());
         self.bar.enable_steady_tick(Duration::from_millis(200));
     }
 

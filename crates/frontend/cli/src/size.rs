@@ -2,7 +2,7 @@
 
 /// Parses bytes with an optional suffix K, M, G or T (powers of 1024; `iB` and `B` may follow).
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a size such as 512M or 2G");
+    let wrong = || "not a size such as 512M or 2G".to_string();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| wrong())?;

@@ -4,6 +4,8 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 
+#[path = "manners/fsck.rs"]
+mod fsck;
 #[path = "manners/helpers.rs"]
 mod helpers;
 #[path = "manners/install.rs"]

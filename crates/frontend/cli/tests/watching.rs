@@ -39,24 +39,64 @@ fn status_for_people_and_for_scripts() {
     s.umount();
 }
 
-/// A reader who goes away early is no error of ours.
+/// A pipe that nobody reads.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+/// A reader who goes away early is no error of ours, and does not stop what was asked for.
 #[test]
 fn nobody_reads_to_the_end() {
-    let s = Setup::new();
+    let s = Setup::empty();
+    let (v, d) = (s.volume(), s.dir());
+    let [old, log, out] = ["old", "log", "out"].map(|name| s.tmp.path().join(name));
+    let [old, log, out] = [&old, &log, &out].map(|p| p.to_str().unwrap());
+    support::run("mke2fs", &["-q", "-t", "ext4", "-b", "4096", old, "32M"]).ok();
+    let quiet = |args: &[&str], code: i32| {
+        let ran = Command::new(SIFTFS).args(args).stdout(closed_pipe()).output().unwrap();
+        let err = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!((ran.status.code(), &*err), (Some(code), ""), "{args:?}");
+    };
+    quiet(&["--help"], 0);
+    quiet(&["mkfs", v, "--size", "64M"], 0);
+    quiet(&["mkfs", v, "--size", "64M", "--force", "--json"], 0);
+    quiet(&["adopt", old, "--log", log, "--log-size", "8M"], 0);
+    quiet(&["release", old], 0);
+    quiet(&["mount", v, d, "--verbose"], 0);
+    quiet(&["status", d], 0);
+    quiet(&["status", d, "--json"], 0);
+    quiet(&["top", d, "-d0.1"], 0);
+    quiet(&["checkpoint", d], 0);
+    quiet(&["checkpoint", d, "--json"], 0);
+    fsyncs(&s, 3);
+    let daemon = s.daemon();
+    daemon.signal(rustix::process::Signal::KILL);
+    daemon.wait();
+    quiet(&["fsck", v], 4);
+    quiet(&["inspect", v], 0);
+    quiet(&["recover", v], 0);
+    quiet(&["recover", v], 0);
+    quiet(&["fsck", v], 0);
+    quiet(&["fsck", v, "--json"], 0);
+    quiet(&["recover", v, "--discard-log"], 0);
+    quiet(&["generate", out], 0);
     s.mount("");
-    for args in [["status", s.dir(), "--json"], ["top", s.dir(), "-d0.1"]] {
-        let mut child = Command::new(SIFTFS)
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        drop(child.stdout.take());
-        let mut err = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-        assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(0), ""), "{args:?}");
-    }
+    assert!(s.path("file-2").exists());
     s.umount();
+    s.assert_plain_ext4();
+}
+
+/// Nor is it one that nobody hears what went wrong: the exit status says it.
+#[test]
+fn nobody_hears_of_a_failure() {
+    let s = Setup::new();
+    for (args, code) in [(["fsck", s.dir()], 8), (["umount", s.dir()], 1), (["fsck", "-x"], 16)] {
+        let mut command = Command::new(SIFTFS);
+        let ran = command.args(args).stdout(Stdio::null()).stderr(closed_pipe()).status().unwrap();
+        assert_eq!(ran.code(), Some(code), "{args:?}");
+    }
 }
 
 #[test]
@@ -204,5 +244,22 @@ fn progress_on_a_terminal_alone() {
     let made = on_terminal(&format!("mkfs {} --size 2G", s.volume()));
     assert!(made.contains("log regions") && made.contains('%'), "{made:?}");
     let checked = on_terminal(&format!("fsck {}", s.volume()));
-    assert!(checked.contains("checking the ext4 area"), "{checked:?}");
+    assert!(checked.contains("checking the ext4 area") && checked.contains('%'), "{checked:?}");
+    on_terminal(&format!("mount {} {} -o commit=3600,low_watermark=1", s.volume(), s.dir()));
+    fs::write(s.path("large"), vec![7; 64 << 20]).unwrap();
+    fsyncs(&s, 200);
+    let gone = on_terminal(&format!("umount {}", s.dir()));
+    assert!(gone.contains("into the ext4 area") && gone.contains('%'), "{gone:?}");
+    s.mount("commit=3600");
+    fsyncs(&s, 200);
+    let daemon = s.daemon();
+    daemon.signal(rustix::process::Signal::KILL);
+    daemon.wait();
+    siftfs(&["umount", s.dir()]).fails(1, &["siftfs recover"]);
+    let recovered = on_terminal(&format!("recover {}", s.volume()));
+    let shown = recovered.contains("applying staged transactions") && recovered.contains('%');
+    assert!(shown, "{recovered:?}");
+    s.mount("");
+    let quiet = siftfs(&["umount", s.dir()]).ok();
+    assert_eq!((quiet.out, quiet.err), (String::new(), String::new()));
 }

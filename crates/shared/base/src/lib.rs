@@ -2,11 +2,13 @@
 //!
 //! This crate does no I/O and knows no format.
 
+mod block;
 mod error;
 mod num;
 mod rangeset;
 mod time;
 
+pub use block::{LentBlock, SharedBlock};
 pub use error::{Error, Result, corrupt, errno};
 pub use num::*;
 pub use rangeset::RangeSet;

@@ -4,9 +4,6 @@
 /// Bytes in one block of the file-system area, the staging lanes and the journal.
 pub const BLOCK_SIZE: usize = 4096;
 
-/// One block's bytes, shared until somebody changes them: a snapshot takes a reference, and
-/// whoever writes next makes a copy of its own (copy on write).
-pub type SharedBlock = std::sync::Arc<[u8; BLOCK_SIZE]>;
 /// `BLOCK_SIZE` as `u64`.
 pub const BLOCK_BYTES: u64 = BLOCK_SIZE as u64;
 /// The unit that a block device writes without tearing, in bytes (crash model).

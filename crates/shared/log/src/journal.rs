@@ -161,8 +161,9 @@ pub fn encode_transaction(
     assert!(p.pos.is_multiple_of(BLOCK_BYTES) && p.prev_end <= p.pos);
     let (descriptor, rest) = buf.split_at_mut(layout.descriptor_len as usize);
     let (images, commit) = rest.split_at_mut(txn.image_data.len() * BLOCK_SIZE);
-    for (to, image) in images.chunks_exact_mut(BLOCK_SIZE).zip(&txn.image_data) {
-        to.copy_from_slice(&image[..]);
+    // The checksums below are those of what arrived here, whoever can write where it came from.
+    for (to, image) in images.as_chunks_mut().0.iter_mut().zip(&txn.image_data) {
+        image.copy_to(to);
     }
     let crcs = images.chunks_exact(BLOCK_SIZE).map(|b| key.crc(b));
     descriptor.fill(0);

@@ -91,6 +91,12 @@ pub struct Connection<Out, In> {
     pub peer: String,
 }
 
+impl<Out, In> std::fmt::Debug for Connection<Out, In> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a connection to {}", self.peer)
+    }
+}
+
 /// The Runtime's end.
 pub type HostEnd = Connection<ToService, FromService>;
 /// The Service's end.

@@ -45,10 +45,15 @@ impl Bell {
         crate::socket::wait(&mut fds, timeout)
     }
 
-    /// Takes the rings that were heard.
-    pub fn quiet(&self) {
+    /// Takes the rings that were heard. False if it will never ring again: the other end is closed,
+    /// or it never was a bell. Then there is no use in sleeping by it, which would not sleep.
+    #[must_use]
+    pub fn quiet(&self) -> bool {
         let mut rings = [0u8; 64];
-        let _ = recv(&self.0, &mut rings, RecvFlags::DONTWAIT);
+        match recv(&self.0, &mut rings, RecvFlags::DONTWAIT) {
+            Ok((_, n)) => n > 0,
+            Err(e) => matches!(e, Errno::AGAIN | Errno::INTR),
+        }
     }
 }
 
@@ -162,3 +167,7 @@ impl Greeting<'_> {
 pub(crate) fn failed(peer: &str, e: Errno) -> Error {
     Error::Link(format!("{peer}: {}", io::Error::from(e)))
 }
+
+#[cfg(test)]
+#[path = "share_tests.rs"]
+mod tests;

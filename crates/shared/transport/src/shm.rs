@@ -11,7 +11,7 @@ use crate::mapping::Mapping;
 use crate::ring::{Consumer, Producer};
 use crate::share::{Bell, Bells, Shared, failed};
 use crate::socket::Socket;
-use siftfs_base::{BLOCK_SIZE, Error, Result, SharedBlock, corrupt};
+use siftfs_base::{BLOCK_SIZE, Error, LentBlock, Result, SharedBlock, corrupt};
 use siftfs_wire::codec::frame::{Source, Took};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -138,9 +138,9 @@ impl SendPipe for ShmSender {
         if self.ring.may_sleep()? {
             let slept = self.room.sleep(&self.common.socket, timeout);
             self.ring.awake();
-            self.room.quiet();
+            let alive = self.room.quiet();
             slept.map_err(|e| failed(&self.common.peer, e))?;
-            if self.common.has_ended()? {
+            if self.common.has_ended()? || !alive {
                 return Err(Error::Link(format!("{} has ended", self.common.peer)));
             }
         }
@@ -184,9 +184,9 @@ impl RecvPipe for ShmReceiver {
         if !self.ended && self.ring.may_sleep()? {
             let slept = self.words.sleep(&self.common.socket, timeout);
             self.ring.awake();
-            self.words.quiet();
+            let alive = self.words.quiet();
             slept.map_err(|e| failed(&self.common.peer, e))?;
-            self.ended = self.common.has_ended()?;
+            self.ended = self.common.has_ended()? || !alive;
         }
         Ok(())
     }
@@ -284,10 +284,27 @@ impl Borrower {
             let detail = format!("it lends slot {slot}, which it has lent before");
             return Err(corrupt(format!("message from {peer}"), detail));
         }
-        let mut block = [0; BLOCK_SIZE];
-        self.memory.read_slot(slot, &mut block);
-        self.slots.give_back(slot);
-        Ok(SharedBlock::from(block))
+        let (memory, slots) = (self.memory.clone(), self.slots.clone());
+        Ok(SharedBlock::lent(LentSlot { memory, slots, slot }))
+    }
+}
+
+/// A slot that was lent to us, until it is dropped.
+struct LentSlot {
+    memory: Arc<Mapping>,
+    slots: Arc<Slots>,
+    slot: u32,
+}
+
+impl LentBlock for LentSlot {
+    fn read(&self, into: &mut [u8; BLOCK_SIZE]) {
+        self.memory.read_slot(self.slot, into);
+    }
+}
+
+impl Drop for LentSlot {
+    fn drop(&mut self) {
+        self.slots.give_back(self.slot);
     }
 }
 
@@ -308,3 +325,7 @@ impl Slots {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "shm_tests.rs"]
+mod tests;

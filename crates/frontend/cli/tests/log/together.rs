@@ -92,7 +92,12 @@ fn r16_a_clean_volume_whose_log_is_lost() {
     let (volume, dir) = (s.volume(), s.dir());
     s.siftfs(&["mount", &volume, &dir]).fails(1, &["nothing is missing", "--discard-log"]);
     let fsck = s.siftfs(&["fsck", &volume]);
-    assert!(fsck.code == 4 && fsck.out.contains("log.missing"), "{fsck:?}");
+    assert!(fsck.code == 8 && fsck.out.contains("log.missing"), "{fsck:?}");
+    let said = ["ext4 area is clean and holds everything", "--log PATH", "--discard-log"];
+    assert!(said.iter().all(|part| fsck.out.contains(part)), "{fsck:?}");
+    assert!(!fsck.out.contains("damaged"), "{fsck:?}");
+    let json = s.siftfs(&["fsck", &volume, "--json"]);
+    assert!(json.code == 8 && json.out.contains("\"log_missing\": true"), "{json:?}");
     s.kernel("rw", |m| fs::write(m.join("f"), "x").unwrap());
     s.siftfs(&["recover", &volume, "--discard-log"]).ok();
     clean(&volume);

@@ -34,6 +34,34 @@ siftfs umount "$D"
     ran.ok();
 }
 
+/// umount(8) comes back when the daemon has closed the volume, also where it has a table of its own and
+/// does not ask for the mount's type; the line in that table goes with the mount.
+#[test]
+fn umount_waits() {
+    let s = Setup::new();
+    script(
+        &s,
+        r#"
+touch /run/mount/utab
+for options in commit=3600 commit=3600,subtype=; do
+    mount -t siftfs "$V" "$D" -o "$options"
+    grep -q "^SRC=$V TARGET=$D " /run/mount/utab || fail "$(cat /run/mount/utab)"
+    head -c 30000000 /dev/urandom > "$D/large"
+    umount "$D"
+    flock -n "$V" true || fail "still in use: $options"
+    grep -q "$V" /run/mount/utab && fail "$(cat /run/mount/utab)"
+    e2fsck -fn "$V" > "$T/said" 2>&1 || fail "$(cat "$T/said")"
+done
+mount -t siftfs "$V" "$D"
+kill -TERM "$(siftfs status "$D" --json | sed -n 's/^ *"pid": \([0-9]*\),*$/\1/p')"
+while ! flock -n "$V" true; do sleep 0.05; done
+grep -q "$V" /run/mount/utab && fail "$(cat /run/mount/utab)"
+true
+"#,
+    )
+    .ok();
+}
+
 #[test]
 fn lines_of_fstab() {
     let s = Setup::new();

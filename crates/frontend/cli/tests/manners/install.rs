@@ -46,10 +46,13 @@ fn install_and_uninstall() {
         format!("{share}/man/man8/siftfs-mkfs.8"),
         format!("{share}/man/man8/mount.siftfs.8"),
         format!("{share}/man/man8/umount.fuse.siftfs.8"),
+        format!("{share}/man/man8/fsck.siftfs.8"),
     ] {
         assert!(fs::metadata(root.join(&file)).is_ok_and(|m| m.len() > 0), "{file}");
     }
-    for helper in ["mount.siftfs", "mount.fuse.siftfs", "umount.siftfs", "umount.fuse.siftfs"] {
+    let helpers =
+        ["mount.siftfs", "mount.fuse.siftfs", "umount.siftfs", "umount.fuse.siftfs", "fsck.siftfs"];
+    for helper in helpers {
         let link = fs::read_link(root.join("sbin").join(helper)).unwrap();
         assert_eq!(link, Path::new("/opt/siftfs/bin/siftfs"), "{helper}");
     }
@@ -75,21 +78,45 @@ fn man_pages() {
     }
 }
 
-#[test]
-fn completions_are_taken_by_bash() {
+/// A shell, a script that completes `siftfs chec`, and what it must print.
+fn completed(shell: &str, arguments: &[&str], script: &str) {
     let s = Setup::empty();
     crate::support::siftfs(&["generate", s.tmp.path().to_str().unwrap()]).ok();
-    let file = s.tmp.path().join("completions/siftfs.bash");
-    let ask = format!(
-        "source {} && COMP_WORDS=(siftfs chec) COMP_CWORD=1 && _siftfs siftfs chec siftfs && \
-         echo ${{COMPREPLY[@]}}",
-        file.display()
-    );
-    assert_eq!(run("bash", &["-c", &ask]).ok().out.trim(), "checkpoint");
-    for name in ["_siftfs", "siftfs.fish"] {
-        let text = fs::read_to_string(s.tmp.path().join("completions").join(name)).unwrap();
-        assert!(text.contains("checkpoint"), "{name}");
-    }
+    let completions = s.tmp.path().join("completions");
+    let script = script.replace("COMPLETIONS", completions.to_str().unwrap());
+    let ran = run(shell, &[arguments, &["-c", &script]].concat()).ok();
+    assert!(ran.out.contains("checkpoint"), "{shell}: {ran:?}");
+    assert!(!ran.out.contains("generate"), "{shell} offers what is hidden: {ran:?}");
+}
+
+#[test]
+fn completions_are_taken_by_bash() {
+    let ask = "source COMPLETIONS/siftfs.bash && COMP_WORDS=(siftfs chec) COMP_CWORD=1 && \
+               _siftfs siftfs chec siftfs && echo ${COMPREPLY[@]}";
+    completed("bash", &["--norc"], ask);
+}
+
+#[test]
+fn completions_are_taken_by_fish() {
+    let ask = "source COMPLETIONS/siftfs.fish; complete -C 'siftfs chec'";
+    completed("fish", &["--no-config"], ask);
+}
+
+/// zsh completes on a terminal alone: it runs another one on a terminal of its own.
+#[test]
+fn completions_are_taken_by_zsh() {
+    let ask = r#"
+zmodload zsh/zpty
+zpty z "PS1='>' zsh -f -i"
+zpty -w z "fpath=(COMPLETIONS \$fpath); autoload -U compinit; compinit -u -D; print RE''ADY"
+zpty -r -m z out '*READY*'
+zpty -w -n z $'siftfs chec\t'
+zpty -w z "; print DO''NE"
+zpty -r -m z out '*DONE*'
+print -r -- "$out"
+zpty -d z
+"#;
+    completed("zsh", &["-f"], ask);
 }
 
 /// systemd accepts the service, and the mount unit that its generator makes of an fstab line.

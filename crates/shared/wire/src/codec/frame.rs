@@ -353,7 +353,8 @@ impl FrameReader {
         }
         section.truncate(header.head);
         self.sequence += 1;
-        Ok(Frame { kind: header.kind, head: section, lent, inline: blocks })
+        let inline = blocks.into_iter().map(SharedBlock::from).collect();
+        Ok(Frame { kind: header.kind, head: section, lent, inline })
     }
 }
 

@@ -1,0 +1,4 @@
+//! The locks of the sources that are also run under every order of their threads
+//! (`testing/interleave` gives them others under this name).
+
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};

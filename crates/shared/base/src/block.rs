@@ -1,0 +1,119 @@
+//! Blocks in memory.
+
+use crate::BLOCK_SIZE;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+type Bytes = [u8; BLOCK_SIZE];
+
+/// One block's bytes, shared until somebody changes them: a snapshot takes a reference, and
+/// whoever writes next makes a copy of its own (copy on write).
+///
+/// The bytes are this process's own, or *lent*: they lie in memory that another process can
+/// write. Of those no reference is ever given out. Looking at a lent block takes a private copy,
+/// once, and every look and every later [`SharedBlock::copy_to`] sees that one copy, so that
+/// nothing can change between a check and a use (rule R19). Whoever wants the bytes somewhere else
+/// anyway saves that copy by `copy_to`, and checks what arrived there.
+#[derive(Clone)]
+pub struct SharedBlock(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Own(Arc<Bytes>),
+    Lent(Arc<Loan>),
+}
+
+/// A block in memory that another process can write. Dropping it gives the memory back.
+pub trait LentBlock: Send + Sync {
+    /// Copies the bytes as they are now, each read once.
+    fn read(&self, into: &mut [u8; BLOCK_SIZE]);
+}
+
+struct Loan {
+    lent: Box<dyn LentBlock>,
+    /// What the first look saw.
+    seen: OnceLock<Box<Bytes>>,
+}
+
+impl Loan {
+    fn bytes(&self) -> &Bytes {
+        self.seen.get_or_init(|| {
+            let mut bytes = Box::new([0; BLOCK_SIZE]);
+            self.lent.read(&mut bytes);
+            bytes
+        })
+    }
+}
+
+impl SharedBlock {
+    /// A block of zeros.
+    pub fn zeroed() -> Self {
+        [0; BLOCK_SIZE].into()
+    }
+
+    /// A block that is lent. It is given back when the last reference to it is dropped.
+    pub fn lent(lent: impl LentBlock + 'static) -> Self {
+        Self(Repr::Lent(Arc::new(Loan { lent: Box::new(lent), seen: OnceLock::new() })))
+    }
+
+    /// Copies the bytes, of a lent block without another copy in between.
+    pub fn copy_to(&self, into: &mut [u8; BLOCK_SIZE]) {
+        match &self.0 {
+            Repr::Lent(loan) if loan.seen.get().is_none() => loan.lent.read(into),
+            _ => into.copy_from_slice(&self[..]),
+        }
+    }
+
+    /// The bytes, to be changed; a copy of its own is made first if anybody else has them.
+    pub fn make_mut(&mut self) -> &mut [u8; BLOCK_SIZE] {
+        if let Repr::Lent(loan) = &self.0 {
+            self.0 = Repr::Own(Arc::new(*loan.bytes()));
+        }
+        match &mut self.0 {
+            Repr::Own(bytes) => Arc::make_mut(bytes),
+            Repr::Lent(_) => unreachable!("it was made our own just now"),
+        }
+    }
+}
+
+impl Deref for SharedBlock {
+    type Target = [u8; BLOCK_SIZE];
+    fn deref(&self) -> &[u8; BLOCK_SIZE] {
+        match &self.0 {
+            Repr::Own(bytes) => bytes,
+            Repr::Lent(loan) => loan.bytes(),
+        }
+    }
+}
+
+impl From<Bytes> for SharedBlock {
+    fn from(bytes: Bytes) -> Self {
+        Arc::new(bytes).into()
+    }
+}
+
+impl From<Arc<Bytes>> for SharedBlock {
+    fn from(bytes: Arc<Bytes>) -> Self {
+        Self(Repr::Own(bytes))
+    }
+}
+
+impl PartialEq for SharedBlock {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for SharedBlock {}
+
+impl fmt::Debug for SharedBlock {
+    /// Its checksum: 4096 numbers help nobody, and may be a user's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBlock({:08x})", crc32c::crc32c(&self[..]))
+    }
+}
+
+#[cfg(test)]
+#[path = "block_tests.rs"]
+mod tests;

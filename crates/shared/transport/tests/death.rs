@@ -1,0 +1,180 @@
+//! Peers that are real processes, and are killed or stopped.
+
+mod support;
+
+use siftfs_base::Error;
+use siftfs_transport::{Address, DeviceEnd, Received, TransportOptions, connect};
+use siftfs_wire::ToService;
+use std::process::{Child, Command};
+use std::time::Duration;
+use support::{OUTSIDE, Way, bulk, patient, samples};
+
+const ADDRESS: &str = "SIFTFS_TEST_ADDRESS";
+const WAY: &str = "SIFTFS_TEST_WAY";
+
+/// Ends the process it stands for, however a test ends.
+struct Killed(Child);
+
+impl Killed {
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Gives up nobody for minutes, and says often enough for the others that it lives.
+fn lasting() -> TransportOptions {
+    TransportOptions { heartbeat: Duration::from_millis(50), ..patient() }
+}
+
+fn short() -> TransportOptions {
+    TransportOptions {
+        heartbeat: Duration::from_millis(50),
+        stall: Duration::from_millis(1000),
+        handshake: Duration::from_secs(60),
+        ..Default::default()
+    }
+}
+
+/// A connection from a process that does what `role` says.
+fn child(way: Way, role: &str, options: &TransportOptions) -> (Killed, DeviceEnd) {
+    let (listener, dir) = way.listen(options);
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", role, "--ignored"])
+        .env(ADDRESS, listener.address().to_string())
+        .env(WAY, format!("{way:?}"))
+        .spawn()
+        .unwrap();
+    let child = Killed(child);
+    let device = listener.accept(None).unwrap().unwrap();
+    drop(dir);
+    (child, device)
+}
+
+fn in_child(options: TransportOptions) -> siftfs_transport::HostEnd {
+    let way = std::env::var(WAY).unwrap();
+    let way = OUTSIDE.into_iter().find(|w| format!("{w:?}") == way).unwrap();
+    let address: Address = std::env::var(ADDRESS).unwrap().parse().unwrap();
+    connect(&address, &way.options(&options)).unwrap()
+}
+
+#[test]
+#[ignore = "the process that other tests of this file start"]
+fn sends_without_end() {
+    let host = in_child(lasting());
+    while host.sender.send(bulk(64, 1)).is_ok() {}
+}
+
+#[test]
+#[ignore = "the process that other tests of this file start"]
+fn sends_one_and_waits() {
+    let mut host = in_child(lasting());
+    host.sender.send(ToService::Statistics).unwrap();
+    // Ends when the test has seen enough.
+    let _ = host.receiver.recv(None);
+}
+
+/// Receives until something else comes; the number of messages and what came.
+fn drain(device: &mut DeviceEnd) -> (usize, siftfs_base::Result<Received<ToService>>) {
+    let mut n = 0;
+    loop {
+        match device.receiver.recv(None) {
+            Ok(Received::Message(message)) => {
+                assert_eq!(message, bulk(64, 1));
+                n += 1;
+            }
+            other => return (n, other),
+        }
+    }
+}
+
+#[test]
+fn a_peer_killed_while_it_sends_is_noticed_and_nothing_half_arrives() {
+    for way in OUTSIDE {
+        let (child, mut device) = child(way, "sends_without_end", &lasting());
+        for _ in 0..5 {
+            device.receiver.recv(None).unwrap();
+        }
+        drop(child);
+        let (_, end) = drain(&mut device);
+        let named = matches!(&end, Err(Error::Link(m)) if m.contains(" ended "));
+        assert!(named, "{way:?}: {end:?}");
+        let error = device.sender.send(samples::from_service().remove(0));
+        assert!(error.is_err(), "{way:?}: sent to a dead peer");
+    }
+}
+
+#[test]
+fn a_peer_killed_while_it_is_idle_is_noticed() {
+    for way in OUTSIDE {
+        // The patience is minutes: it is the end of the process that is noticed.
+        let (child, mut device) = child(way, "sends_one_and_waits", &lasting());
+        assert!(matches!(device.receiver.recv(None), Ok(Received::Message(_))));
+        drop(child);
+        let end = device.receiver.recv(None);
+        let named = matches!(&end, Err(Error::Link(m)) if m.contains("without closing"));
+        assert!(named, "{way:?}: {end:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_stopped_is_given_up_by_a_receiver() {
+    for way in OUTSIDE {
+        let (child, mut device) = child(way, "sends_one_and_waits", &short());
+        assert!(matches!(device.receiver.recv(None), Ok(Received::Message(_))));
+        child.signal(rustix::process::Signal::STOP);
+        let end = device.receiver.recv(None);
+        let named = matches!(&end, Err(Error::Link(m)) if m.contains("was silent for 1s"));
+        assert!(named, "{way:?}: {end:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_stopped_is_given_up_by_a_sender_that_nobody_receives_beside() {
+    for way in OUTSIDE {
+        let (child, mut device) = child(way, "sends_one_and_waits", &short());
+        assert!(matches!(device.receiver.recv(None), Ok(Received::Message(_))));
+        child.signal(rustix::process::Signal::STOP);
+        // Fills whatever lies between the two, and then waits.
+        let lane_tails = vec![7; 1 << 16];
+        let message = siftfs_wire::FromService::Reclaimed {
+            seq: siftfs_base::TxnSeq(1),
+            journal_tail: 1,
+            lane_tails,
+        };
+        let error = loop {
+            if let Err(e) = device.sender.send(message.clone()) {
+                break e;
+            }
+        };
+        assert!(matches!(&error, Error::Link(m) if m.contains("was silent")), "{way:?}: {error}");
+    }
+}
+
+#[test]
+fn two_sides_that_only_send_do_not_wait_for_each_other_for_ever() {
+    for way in OUTSIDE {
+        let options = TransportOptions { queue: 2, ..short() };
+        let (child, device) = child(way, "sends_without_end", &options);
+        let lane_tails = vec![7; 1 << 16];
+        let message = siftfs_wire::FromService::Reclaimed {
+            seq: siftfs_base::TxnSeq(1),
+            journal_tail: 1,
+            lane_tails,
+        };
+        let error = loop {
+            if let Err(e) = device.sender.send(message.clone()) {
+                break e;
+            }
+        };
+        assert!(matches!(error, Error::Link(_)), "{way:?}: {error}");
+        drop(child);
+    }
+}

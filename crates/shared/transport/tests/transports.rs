@@ -1,0 +1,307 @@
+//! What every transport does alike.
+
+mod support;
+
+use siftfs_base::Error;
+use siftfs_transport::{Address, Listener, Received, TransportOptions, connect};
+use siftfs_wire::{FromService, ToService};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use support::samples;
+use support::*;
+
+const NOW: Option<Duration> = Some(Duration::ZERO);
+
+#[test]
+fn every_message_arrives_as_it_was_on_every_transport() {
+    for way in WAYS {
+        let (mut host, mut device) = pair(way, &patient());
+        for message in samples::to_service() {
+            host.sender.send(message.clone()).unwrap();
+            assert_eq!(to_device(&mut device), message, "{way:?}");
+        }
+        for message in samples::from_service() {
+            device.sender.send(message.clone()).unwrap();
+            assert_eq!(to_host(&mut host), message, "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn asking_without_waiting_and_closing_in_order() {
+    for way in WAYS {
+        let (mut host, mut device) = pair(way, &patient());
+        assert!(matches!(device.receiver.recv(NOW), Ok(Received::Timeout)), "{way:?}");
+        let a_while = Some(Duration::from_millis(5));
+        assert!(matches!(device.receiver.recv(a_while), Ok(Received::Timeout)), "{way:?}");
+        host.sender.send(ToService::Statistics).unwrap();
+        host.sender.close();
+        host.sender.close();
+        assert!(host.sender.send(ToService::Statistics).is_err(), "{way:?}: sent after closing");
+        assert_eq!(to_device(&mut device), ToService::Statistics, "{way:?}");
+        for _ in 0..2 {
+            assert!(matches!(device.receiver.recv(None), Ok(Received::Closed)), "{way:?}");
+        }
+        // The other direction is still open.
+        let answer = samples::from_service().remove(0);
+        device.sender.send(answer.clone()).unwrap();
+        device.sender.close();
+        drop(device);
+        assert_eq!(to_host(&mut host), answer, "{way:?}");
+        assert!(matches!(host.receiver.recv(None), Ok(Received::Closed)), "{way:?}");
+    }
+}
+
+#[test]
+fn what_was_sent_before_a_side_closed_and_left_still_arrives() {
+    for way in WAYS {
+        let (mut host, device) = pair(way, &patient());
+        // Unread messages of the host lie in the device's buffers when it leaves.
+        for _ in 0..3 {
+            host.sender.send(ToService::Statistics).unwrap();
+        }
+        let all = samples::from_service();
+        all.iter().take(5).for_each(|m| device.sender.send(m.clone()).unwrap());
+        device.sender.close();
+        drop(device);
+        for message in all.into_iter().take(5) {
+            assert_eq!(to_host(&mut host), message, "{way:?}");
+        }
+        assert!(matches!(host.receiver.recv(None), Ok(Received::Closed)), "{way:?}");
+    }
+}
+
+#[test]
+fn a_side_that_leaves_without_closing_is_a_broken_peer() {
+    for way in WAYS {
+        let (mut host, device) = pair(way, &patient());
+        drop(device);
+        for _ in 0..2 {
+            let error = host.receiver.recv(None).unwrap_err();
+            let named = matches!(&error, Error::Link(m) if m.contains("without closing"));
+            assert!(named, "{way:?}: {error}");
+        }
+        assert!(host.sender.send(ToService::Statistics).is_err(), "{way:?}");
+    }
+}
+
+#[test]
+fn messages_keep_their_order_and_a_slow_receiver_bounds_what_is_on_its_way() {
+    const MESSAGES: u64 = 150;
+    const BLOCKS: u64 = 64;
+    for way in WAYS {
+        let options = TransportOptions { queue: 2, shared_memory: 1 << 20, ..patient() };
+        let (host, mut device) = pair(way, &options);
+        let sent = Arc::new(AtomicU64::new(0));
+        let (count, sender) = (sent.clone(), host.sender.clone());
+        let thread = std::thread::spawn(move || {
+            for i in 0..MESSAGES {
+                sender.send(bulk(BLOCKS, i as u8)).unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let mut most = 0;
+        for i in 0..MESSAGES {
+            if i % 16 == 0 {
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            assert_eq!(to_device(&mut device), bulk(BLOCKS, i as u8), "{way:?}");
+            most = most.max(sent.load(Ordering::SeqCst).saturating_sub(i + 1));
+        }
+        thread.join().unwrap();
+        // The queue's messages, and what fits into socket buffers or rings and arena.
+        let bound = match way {
+            Way::InProcess => 2,
+            Way::Unix => 2 + 4,
+            Way::Shared => 2 + 8,
+            Way::Tcp => 2 + 50,
+        };
+        assert!(most <= bound, "{way:?}: {most} messages of 256 KiB on their way");
+    }
+}
+
+#[test]
+fn concurrent_senders_take_turns() {
+    for way in WAYS {
+        let (host, mut device) = pair(way, &patient());
+        let threads: Vec<_> = (0..4u64)
+            .map(|thread| {
+                let sender = host.sender.clone();
+                std::thread::spawn(move || {
+                    for n in 0..50u64 {
+                        let upto = siftfs_base::TxnSeq(n);
+                        let urgency = siftfs_wire::Urgency::Background;
+                        sender.send(ToService::Checkpoint { id: thread, upto, urgency }).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let mut next = [0; 4];
+        for _ in 0..200 {
+            let ToService::Checkpoint { id, upto, .. } = to_device(&mut device) else {
+                panic!("{way:?}: another message")
+            };
+            assert_eq!(upto.0, next[id as usize], "{way:?}: thread {id}");
+            next[id as usize] += 1;
+        }
+        threads.into_iter().for_each(|t| t.join().unwrap());
+    }
+}
+
+#[test]
+fn more_blocks_than_the_arena_has_slots_still_arrive() {
+    let options = TransportOptions { shared_memory: 5 * 4096, ..patient() };
+    let (host, mut device) = pair(Way::Shared, &options);
+    let thread = std::thread::spawn(move || {
+        for i in 0..20 {
+            host.sender.send(bulk(7, i)).unwrap();
+        }
+        host
+    });
+    // Kept, so that their slots do not come back.
+    let kept: Vec<ToService> = (0..20).map(|_| to_device(&mut device)).collect();
+    thread.join().unwrap();
+    for (i, message) in kept.into_iter().enumerate() {
+        assert_eq!(message, bulk(7, i as u8));
+    }
+}
+
+#[test]
+fn a_message_that_is_too_long_is_refused_and_the_connection_goes_on() {
+    for way in OUTSIDE {
+        let small = TransportOptions { max_message: 64 << 10, ..patient() };
+        // The smaller limit counts, whoever has it.
+        let (mut host, mut device) = pair_with(way, &patient(), &small);
+        let error = host.sender.send(bulk(16, 1)).unwrap_err();
+        let named = matches!(&error, Error::Refused(m) if m.contains("agreed on at most 65536"));
+        assert!(named, "{way:?}: {error}");
+        host.sender.send(bulk(15, 2)).unwrap();
+        assert_eq!(to_device(&mut device), bulk(15, 2), "{way:?}");
+        device.sender.send(samples::from_service().remove(0)).unwrap();
+        to_host(&mut host);
+    }
+}
+
+#[test]
+fn a_peer_that_has_nothing_to_say_stays_connected() {
+    for way in OUTSIDE {
+        let short = TransportOptions {
+            heartbeat: Duration::from_millis(20),
+            stall: Duration::from_millis(2000),
+            ..Default::default()
+        };
+        let (mut host, mut device) = pair(way, &short);
+        // Longer than the stall; nobody receives on the device's side.
+        let longer = Some(Duration::from_millis(3000));
+        assert!(matches!(host.receiver.recv(longer), Ok(Received::Timeout)), "{way:?}");
+        host.sender.send(ToService::Statistics).unwrap();
+        assert_eq!(to_device(&mut device), ToService::Statistics);
+        device.sender.send(FromService::Statistics(Box::default())).unwrap();
+        to_host(&mut host);
+    }
+}
+
+/// Waits until this process has `n` threads that tend connections. A thread takes its name, and
+/// leaves the list, a moment after those who wait for it go on.
+fn until_threads(n: usize, what: &str) {
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+        // A thread that ends between the two reads has no name any more.
+        tasks.filter_map(|t| name(t.unwrap()).ok()).filter(|n| n == "siftfs-link\n").count()
+    };
+    for _ in 0..3000 {
+        if threads() == n {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what}: {} threads instead of {n}", threads());
+}
+
+#[test]
+fn threads_end_with_their_connection() {
+    // In a process of its own: other tests have connections, too.
+    if !child::is_child() {
+        return child::run("threads_end_with_their_connection");
+    }
+    for way in OUTSIDE {
+        let (host, device) = pair(way, &patient());
+        until_threads(2, &format!("{way:?} connected"));
+        drop((host, device));
+        until_threads(0, &format!("{way:?} dropped"));
+    }
+}
+
+mod child {
+    const MARK: &str = "SIFTFS_TEST_CHILD";
+    pub fn is_child() -> bool {
+        std::env::var_os(MARK).is_some()
+    }
+    pub fn run(test: &str) {
+        let program = std::env::current_exe().unwrap();
+        let mut command = std::process::Command::new(program);
+        let status = command.args(["--exact", test]).env(MARK, "1").status().unwrap();
+        assert!(status.success(), "{test} in a process of its own: {status}");
+    }
+}
+
+fn refusal(address: &Address) -> String {
+    match connect(address, &patient()) {
+        Ok(_) => panic!("{address} was connected to"),
+        Err(e) => e.to_string(),
+    }
+}
+
+#[test]
+fn addresses_where_nobody_listens_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = Address::Unix(dir.path().join("missing.sock"));
+    assert!(refusal(&missing).contains("missing.sock: nobody listens there"));
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let closed = Address::Tcp { host: "127.0.0.1".into(), port: free };
+    assert!(refusal(&closed).contains("nobody listens there"));
+}
+
+fn bind_error(address: &Address) -> String {
+    match Listener::bind(address, &patient()) {
+        Ok(_) => panic!("{address} was bound"),
+        Err(e) => e.to_string(),
+    }
+}
+
+#[test]
+fn a_socket_in_use_or_another_file_is_not_replaced_and_a_stale_one_is() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.sock");
+    let address = Address::Unix(path.clone());
+    let first = Listener::bind(&address, &patient()).unwrap();
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "others may connect");
+    assert!(bind_error(&address).contains("another process listens there"));
+    drop(first);
+    assert!(!path.exists(), "the socket stayed");
+
+    std::fs::write(&path, "precious").unwrap();
+    assert!(bind_error(&address).contains("exists and is not a socket"));
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    std::fs::remove_file(&path).unwrap();
+
+    // Left behind by a process that died: bound, and nobody listens.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let second = Listener::bind(&address, &patient()).unwrap();
+    drop(second);
+}
+
+#[test]
+fn accepting_waits_no_longer_than_it_was_told() {
+    for way in [Way::Unix, Way::Tcp] {
+        let (listener, _dir) = way.listen(&patient());
+        assert!(matches!(listener.accept(NOW), Ok(None)));
+        assert!(matches!(listener.accept(Some(Duration::from_millis(5))), Ok(None)));
+    }
+}

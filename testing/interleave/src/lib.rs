@@ -1,0 +1,15 @@
+//! Sources of the product, compiled against `loom`'s locks in place of the standard library's: a test
+//! then runs under every order in which its threads can take them.
+//!
+//! The very files are taken, by path. Each of them gets its locks from `crate::sync`, which is this
+//! crate's module here.
+
+// Its own unit tests run where it is at home.
+#[cfg(not(test))]
+#[path = "../../../crates/runtime/src/sequencer.rs"]
+pub mod sequencer;
+
+/// What the product's `sync` modules re-export from the standard library.
+pub mod sync {
+    pub use loom::sync::{Condvar, Mutex, MutexGuard};
+}

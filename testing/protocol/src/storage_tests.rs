@@ -1,0 +1,66 @@
+use super::*;
+use std::collections::HashSet;
+
+fn volume() -> Storage {
+    Storage::new(1, 2, 2, 2, 1)
+}
+
+fn record(pos: u8, lsn: u8, prev: u8) -> Record {
+    Record { key: 1, mount: 1, pos, lsn, prev, file: 0, op: lsn, live: true }
+}
+
+#[test]
+fn a_flush_makes_the_last_write_durable() {
+    let mut cell = Cell::new(0);
+    cell.write(1);
+    cell.write(2);
+    assert_eq!((*cell.visible(), cell.durable), (2, 0));
+    cell.flush();
+    assert_eq!(cell, Cell::new(2));
+}
+
+/// A power cut leaves each selection of the unflushed writes, and each once.
+#[test]
+fn a_power_cut_leaves_every_selection() {
+    let mut storage = volume();
+    storage.blocks[0].write(3);
+    storage.blocks[0].write(5);
+    storage.blocks[1].write(7);
+    storage.lane_mut(0, 1).write(Some(record(1, 1, 0)));
+    let after = |choice| {
+        let mut cut = storage.clone();
+        cut.power_cut(choice);
+        assert!(cut.blocks.iter().all(|b| b.pending.is_empty()));
+        let lane = cut.lane(0, 1).durable.is_some();
+        (cut.blocks[0].durable, cut.blocks[1].durable, lane)
+    };
+    let left: HashSet<_> = (0..storage.cuts()).map(after).collect();
+    assert_eq!((storage.cuts(), left.len()), (3 * 2 * 2, 3 * 2 * 2));
+    assert!(left.contains(&(3, 7, false)) && left.contains(&(0, 0, true)));
+}
+
+/// A lane ends at the first position that holds no record of its own; an older lap's is none.
+#[test]
+fn a_lane_ends_where_its_chain_does() {
+    let mut storage = volume();
+    storage.lane_mut(0, 2).write(Some(record(2, 3, 2)));
+    storage.lane_mut(0, 1).write(Some(record(1, 2, 1)));
+    let host = storage.host.durable;
+    let (found, ends) = storage.staged(View::Visible, &host, [1, 0]);
+    assert_eq!((found.len(), ends), (2, [3, 0]));
+    let (found, ends) = storage.staged(View::Visible, &host, [0, 0]);
+    assert_eq!((found.len(), ends), (0, [0, 0]), "position 0 holds the record of position 2");
+    let (found, _) = storage.staged(View::Durable, &host, [1, 0]);
+    assert_eq!(found.len(), 0, "nothing was flushed");
+}
+
+/// Rule R24: recovery ends at a record whose predecessor is missing, wherever that one lay.
+#[test]
+fn a_gap_ends_what_is_applied() {
+    let found = [record(0, 2, 1), record(1, 3, 2), record(2, 6, 5)];
+    let numbers = |cut| above_cut(&found, cut).iter().map(|r| r.lsn).collect::<Vec<_>>();
+    assert_eq!(numbers(1), [2, 3]);
+    assert_eq!(numbers(2), [3]);
+    assert_eq!(numbers(0), [0; 0], "the first one's predecessor is above the cut, and missing");
+    assert_eq!(numbers(5), [6]);
+}
