@@ -23,6 +23,7 @@ pub use connect::{Connector, Dial};
 pub use discard::Discarded;
 pub use mkfs::{mkfs, mkfs_apart_on, mkfs_on, mkfs_with_log};
 pub use server::{OpenMedia, Server, ServerOptions};
+use siftfs_transport::HostEnd;
 pub use siftfs_transport::{Address, Listener, TransportOptions};
 pub use siftfs_volume::Media;
 
@@ -275,7 +276,9 @@ impl LocalVolume {
     /// cannot be written is opened if it is clean, and refused if it is not.
     pub fn open(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<Self> {
         let clock = Arc::new(SystemClock::default());
+        let called = call_ahead(opts)?;
         let (opened, writable) = ro::open_to_serve(path, opts)?;
+        drop(called);
         let log = opened.log;
         let volume = Volume::read(opened.media, writable)?;
         if writable {
@@ -395,6 +398,21 @@ impl LocalVolume {
             background.stop(&self.pair.runtime);
         }
         self.pair.driver.abandon();
+    }
+}
+
+/// Is the device process there, before anything is locked or written? One that still finishes what
+/// another host left stops for the connection.
+fn call_ahead(opts: &OpenOptions) -> Result<Option<HostEnd>> {
+    let Some(place) = &opts.service else { return Ok(None) };
+    match place.connector.connect() {
+        Ok(end) => Ok(Some(end)),
+        Err(_) if place.fallback.is_some() => Ok(None),
+        Err(error) => Err(Error::Refused(format!(
+            "no device process is at {} ({error}): start `siftfs device` there, or mount with \
+             --service-fallback",
+            place.connector.address()
+        ))),
     }
 }
 

@@ -133,7 +133,7 @@ impl Volume {
         let floor = Lsn(old.lsn_floor.0.max(replayed.ops_cut.0).max(replayed.staged_cut.0));
         let mut config = config_of(opts, key);
         config.read_only = false;
-        let behind = Behind::Here(service, Threads::None);
+        let behind = Behind::Here(Box::new(service), Threads::None);
         let pair = self.pair(&storage, behind, host, config, clock, heads, floor)?;
         let base = RecoveryCut {
             ops_cut: replayed.ops_cut,
@@ -251,8 +251,8 @@ impl Volume {
         let txn_seq = TxnSeq(next_seq.0 - 1);
         let (epoch, volume) = (config.key.epoch, self.view.header.volume);
         let driver = Arc::new(match behind {
-            Behind::Here(service, Threads::None) => Driver::inline(service),
-            Behind::Here(service, Threads::Real) => Driver::threaded(service)?,
+            Behind::Here(service, Threads::None) => Driver::inline(*service),
+            Behind::Here(service, Threads::Real) => Driver::threaded(*service)?,
             Behind::There(there) => {
                 let sink = Arc::new(Sink::default());
                 let who = Identity { volume, epoch, txn_seq };
@@ -323,7 +323,7 @@ impl Volume {
             None => {
                 let mut service = self.service(&storage, area, clock, Origin::Background)?;
                 service.begin_epoch(key, key);
-                Behind::Here(service, threads)
+                Behind::Here(Box::new(service), threads)
             }
         };
         let heads = old.lane_heads.clone();
@@ -334,7 +334,7 @@ impl Volume {
 /// Where the Service of a pair is.
 enum Behind<'a> {
     /// In this process.
-    Here(Service, Threads),
+    Here(Box<Service>, Threads),
     /// In another.
     There(&'a ServicePlace),
 }

@@ -261,8 +261,8 @@ pub fn recorded_device(kind: VolumeKind) -> Arc<FaultDevice> {
 pub fn seeded_deaths(seed: u64) -> impl FnMut() -> Option<Death> + Send {
     let mut rng = Rng::new(seed);
     move || {
-        let most = [12, 60, 250][rng.below(3) as usize];
+        let most = [6, 20, 80][rng.below(3) as usize];
         let n = 1 + rng.below(most);
-        Some(if rng.below(2) == 0 { Death::Message(n) } else { Death::Access(8 * n) })
+        Some(if rng.below(2) == 0 { Death::Message(n) } else { Death::Access(6 * n) })
     }
 }

@@ -9,14 +9,19 @@ use siftfs_model::{Lockstep, Profile};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Half of what happens is the background's.
+fn busy() -> Profile {
+    Profile { background: 60, ..Profile::crash() }
+}
+
 fn killed(kind: VolumeKind, absence: u64, fallback: Option<Duration>, seeds: u64) {
-    let config = Config::from_env(seeds, 30);
+    let config = Config::from_env(seeds, 40);
     let result = campaign(&config, |seed| {
         let device = recorded_device(kind);
         let town = Town::new(&device, absence, seeded_deaths(seed));
         let driver = town.open(fallback.or(Some(Duration::from_millis(200))));
         let driver = driver.map_err(|e| format!("open: {e}"))?;
-        let source = Source::Seed(seed, config.ops, Profile::crash());
+        let source = Source::Seed(seed, config.ops, busy());
         let recording = record_on(&device, driver, &source, || town.join())?;
         Ok((cut_recording(&recording, seed, &config)?, town.deaths()))
     });
@@ -32,28 +37,29 @@ fn killed(kind: VolumeKind, absence: u64, fallback: Option<Duration>, seeds: u64
 
 #[test]
 fn the_device_process_dies_and_another_takes_over() {
-    killed(VolumeKind::SMALL, 0, None, 24);
+    killed(VolumeKind::SMALL, 0, None, 16);
 }
 
 #[test]
 fn with_two_lanes_and_a_log_elsewhere() {
-    killed(VolumeKind::APART_TWO_LANES, 0, None, 12);
+    killed(VolumeKind::APART_TWO_LANES, 0, None, 8);
 }
 
 /// After every death nobody is there for a while, and the host does the work itself meanwhile.
 #[test]
 fn the_host_takes_over_and_gives_back() {
-    killed(VolumeKind::SMALL, 2, Some(Duration::ZERO), 12);
+    killed(VolumeKind::SMALL, 2, Some(Duration::ZERO), 8);
 }
 
 /// Every message boundary of one history, and every access to the storage.
 #[test]
 fn a_death_at_every_boundary_loses_nothing() {
-    let source = Source::Seed(3, 90, Profile::crash());
+    let source = Source::Seed(3, 160, busy());
     let mut boundaries = [0u64; 2];
     for (which, count) in boundaries.iter_mut().enumerate() {
         for n in 0.. {
-            let mut death = Some(if which == 0 { Death::Message(n) } else { Death::Access(n * 7) });
+            let mut death =
+                Some(if which == 0 { Death::Message(n) } else { Death::Access(n * 11) });
             let device = recorded_device(VolumeKind::SMALL);
             let town = Town::new(&device, 0, move || death.take());
             let driver = town.open(Some(Duration::from_millis(200))).unwrap();
@@ -83,7 +89,7 @@ fn an_unmount_ends_as_ever() {
         let driver = town.open(Some(Duration::from_millis(200))).unwrap();
         let service = driver.volume.endpoint();
         let mut pair = Lockstep::new(&*service, &driver).unwrap();
-        let mut generator = siftfs_model::Generator::new(seed, Profile::crash());
+        let mut generator = siftfs_model::Generator::new(seed, busy());
         for _ in 0..40 {
             let op = generator.next(&pair.model);
             let _outcome = pair.step(&op).unwrap();

@@ -3,6 +3,7 @@
 use crate::logging::Level;
 use crate::size::parse_size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use siftfs_placement::Address;
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
@@ -14,6 +15,12 @@ The file system is not changed, its superblock excepted, which names the log. It
 clean (run e2fsck otherwise), have blocks of 4096 bytes and the features that mke2fs gives ext4 by \
 default; bigalloc, inline_data, encrypt, casefold, verity, ea_inode, quota and others are refused by \
 name. An ext4 journal is left as it is. `siftfs release` gives the file system back.";
+
+const DEVICE_HELP: &str = "\
+It says on standard output when it listens, and serves until SIGTERM, one mount at a time; mount with \
+`siftfs mount VOLUME DIR --service ADDRESS`. It opens the volume only while a mount is there. When it dies, \
+another one can be started in its place: the mount carries on. A unix socket is for its owner alone; TCP has \
+neither password nor encryption, so listen on an address that only trusted machines reach.";
 
 /// A file system whose fsync is one write, and whose format is ext4.
 #[derive(Parser)]
@@ -35,6 +42,8 @@ pub enum Command {
     Release(Release),
     /// Mount a volume; returns when it is usable
     Mount(Mount),
+    /// Do the background work of a volume that is mounted with --service: journaling, checkpoints
+    Device(Device),
     /// Unmount; returns when the volume is plain ext4
     Umount(Umount),
     /// Make everything written so far durable
@@ -151,6 +160,15 @@ pub struct Mount {
     /// Where the volume's log is, if it is not with the volume; default: it is looked for
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
+    /// The `siftfs device` process that does the background work: unix:PATH or tcp:HOST:PORT;
+    /// default: the mount does it itself
+    #[arg(long, value_name = "ADDRESS")]
+    pub service: Option<Address>,
+    /// When that process has been away for so long, the mount does the work itself until it is back;
+    /// default: what needs it waits
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+          default_missing_value = "10", value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub service_fallback: Option<u64>,
     /// Where the background process writes its messages; default: nowhere
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
@@ -169,6 +187,35 @@ pub struct Mount {
     /// The background process itself; speaks with its parent through standard output
     #[arg(long, hide = true)]
     pub daemon_child: bool,
+}
+
+/// `siftfs device`.
+#[derive(Args)]
+#[command(after_help = DEVICE_HELP)]
+pub struct Device {
+    /// The volume
+    pub volume: PathBuf,
+    /// Where hosts reach it: unix:PATH or tcp:HOST:PORT
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Address,
+    /// Where the volume's log is, if it is not with the volume; default: it is looked for
+    #[arg(long, value_name = "PATH")]
+    pub log: Option<PathBuf>,
+    /// Run on these processors alone, such as 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = crate::processors::parse)]
+    pub cpus: Option<crate::processors::List>,
+    /// Use at most this share of one processor; 25 is a quarter, 200 are two
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub cpu_quota: Option<u64>,
+    /// Where messages are written; default: standard error
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// What they hold; counts more than SIFTFS_LOG
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<Level>,
+    /// Messages, and the line that says that it listens, as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `siftfs umount`.

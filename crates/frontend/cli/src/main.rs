@@ -4,9 +4,11 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+mod cgroup;
 mod control;
 mod control_server;
 mod daemon;
+mod device;
 mod e2fsck;
 mod failure;
 mod fsck;
@@ -25,6 +27,7 @@ mod notify;
 mod option_list;
 mod options;
 mod output;
+mod processors;
 mod progress;
 mod size;
 mod status_text;
@@ -73,6 +76,7 @@ fn run(command: Command) -> Outcome {
         Command::Adopt(a) => volume::adopt(&a),
         Command::Release(a) => volume::release(&a),
         Command::Mount(a) => mount::mount(&a),
+        Command::Device(a) => device::device(&a),
         Command::Umount(a) => live::umount(&a),
         Command::Sync(a) => live::sync(&a),
         Command::Status(a) => live::status(&a),

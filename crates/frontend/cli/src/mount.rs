@@ -9,10 +9,12 @@ use crate::progress::Display;
 use crate::{notify, options};
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{detach_dead, top_mount};
+use siftfs_placement::Address;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// Longest line the daemon sends, in bytes.
 const MAX_LINE: u64 = 1 << 16;
@@ -30,6 +32,12 @@ enum Message {
 pub fn mount(a: &Mount) -> Outcome {
     let parsed = options::parse(&a.options, a.sloppy);
     let mut options = parsed.map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    let given = &mut options.service;
+    given.address = a.service.clone().or(given.address.take()).map(absolute).transpose()?;
+    let seconds = a.service_fallback.map(Duration::from_secs);
+    given.fallback = seconds.or(given.fallback);
+    let place = options.service.place(options.open.read_only);
+    options.open.service = place.map_err(|e| Failure::plain(e).with_code(USAGE))?;
     if a.fake {
         return Ok(0);
     }
@@ -54,6 +62,17 @@ pub fn mount(a: &Mount) -> Outcome {
         return daemon.run(&mut report);
     }
     spawn(a, &daemon)
+}
+
+/// The daemon leaves the directory that a relative path starts from.
+fn absolute(address: Address) -> Result<Address, Failure> {
+    match address {
+        Address::Unix(path) => {
+            let full = std::path::absolute(&path).map_err(|e| Failure::about(&path, e))?;
+            Ok(Address::Unix(full))
+        }
+        tcp @ Address::Tcp { .. } => Ok(tcp),
+    }
 }
 
 /// What the command line says about the log counts more than what the options say.
@@ -106,6 +125,13 @@ fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
     }
     if let Some(log) = &daemon.options.open.log {
         command.arg("--log").arg(log);
+    }
+    let service = &daemon.options.service;
+    if let Some(address) = &service.address {
+        command.arg("--service").arg(address.to_string());
+    }
+    if let Some(patience) = service.fallback {
+        command.arg(format!("--service-fallback={}", patience.as_secs()));
     }
     if let Some(level) = a.log_level {
         command.args(["--log-level", level.name()]);

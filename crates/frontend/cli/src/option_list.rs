@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 23] = [
+pub const OPTIONS: [MountOption; 25] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -40,6 +40,16 @@ pub const OPTIONS: [MountOption; 23] = [
         "free share of staging or journal below which a background checkpoint starts",
     ),
     option("log=PATH", "looked for", "where the log is, if not with the volume"),
+    option(
+        "service=ADDRESS",
+        "the mount itself",
+        "the `siftfs device` process that does the background work: unix:PATH or tcp:HOST:PORT",
+    ),
+    option(
+        "service_fallback=SECONDS",
+        "off",
+        "when that process has been away for so long, the mount does the work until it is back",
+    ),
     option("threads=N", "2", "threads that stay ready to read a request, 1 to 64"),
     option(
         "metrics=ADDRESS",

@@ -5,8 +5,12 @@ use crate::metrics_server::Address;
 use crate::size::parse_size;
 use clap::ValueEnum;
 use siftfs_fuse::MountOptions;
-use siftfs_placement::OpenOptions;
+use siftfs_placement::{
+    Address as ServiceAddress, Dial, OpenOptions, ServicePlace, TransportOptions,
+};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Everything that `-o` can say.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +21,37 @@ pub struct Options {
     pub open: OpenOptions,
     /// For the daemon.
     pub daemon: DaemonOptions,
+    /// For the process that does the background work.
+    pub service: ServiceOptions,
+}
+
+/// Who does the background work.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceOptions {
+    /// Where that process listens; `None`: the daemon itself does it.
+    pub address: Option<ServiceAddress>,
+    /// How long it may be away before the daemon does.
+    pub fallback: Option<Duration>,
+}
+
+impl ServiceOptions {
+    /// As a volume is opened with.
+    ///
+    /// # Errors
+    /// A message that says what does not go together.
+    pub fn place(&self, read_only: bool) -> Result<Option<ServicePlace>, String> {
+        let Some(address) = &self.address else {
+            return match self.fallback {
+                Some(_) => Err("service-fallback without a service: say --service ADDRESS".into()),
+                None => Ok(None),
+            };
+        };
+        if read_only {
+            return Err("a read-only mount has no background work: leave the service out".into());
+        }
+        let dial = Dial { address: address.clone(), options: TransportOptions::default() };
+        Ok(Some(ServicePlace { connector: Arc::new(dial), fallback: self.fallback }))
+    }
 }
 
 /// What `-o` says about the daemon itself.
@@ -130,6 +165,13 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         }
         "log" if value.is_empty() => return Err("log=: no path".into()),
         "log" => o.open.log = Some(value.into()),
+        "service" => {
+            let address = value.parse().map_err(|e| format!("service={value}: {e}"))?;
+            o.service.address = Some(address);
+        }
+        "service_fallback" => {
+            o.service.fallback = Some(Duration::from_secs(number(0, 86_400)?));
+        }
         "metrics" => o.daemon.metrics = Some(Address::parse(value)?),
         "log_format" => {
             o.daemon.log_format = match value {

@@ -19,6 +19,8 @@ use crate::file::users;
 
 /// How long a lock is waited for: a process that was just killed needs a moment to die.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The same for a device process, which ends its step first when another host comes.
+const STEP_PATIENCE: Duration = Duration::from_secs(3);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -35,9 +37,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// - it does not exist, may not be opened, or is neither file nor block device.
 pub fn open_exclusive(path: &Path, rw: bool, options: FileOptions) -> Result<FileDevice> {
     let device = open_node(path, rw, libc::O_EXCL, options)?;
-    for role in Role::ALL {
-        device.claim_within(role, PATIENCE)?;
-    }
+    device.claim_within(Role::Host, PATIENCE)?;
+    device.claim_within(Role::Service, STEP_PATIENCE)?;
     device.refuse_loop()?;
     Ok(device)
 }

@@ -1,0 +1,17 @@
+use super::*;
+
+#[test]
+fn controllers_and_homes_are_found() {
+    let table = "\
+32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct
+33 31 0:30 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:4 - cgroup2 cgroup2 rw
+25 1 8:1 / / rw - ext4 /dev/sda1 rw";
+    let one = PathBuf::from("/sys/fs/cgroup/cpu");
+    let two = PathBuf::from("/sys/fs/cgroup/unified");
+    assert_eq!(controllers(table), vec![(Version::One, one.clone()), (Version::Two, two.clone())]);
+    let own = "8:pids:/\n1:cpu,cpuacct:/a/b\n0::/user.slice";
+    assert_eq!(home(Version::One, &one, own), one.join("a/b"));
+    assert_eq!(home(Version::Two, &two, own), two.join("user.slice"));
+    assert_eq!(home(Version::Two, &two, ""), two);
+}
