@@ -206,7 +206,7 @@ impl Server {
         loop {
             for answer in held.service.drain() {
                 if let Err(error) = end.sender.send(answer) {
-                    return Ended::Lost(error.to_string());
+                    return Ended::Lost(self.last_word(end).unwrap_or_else(|| error.to_string()));
                 }
             }
             if let Some(error) = held.service.failure() {
@@ -230,14 +230,29 @@ impl Server {
         }
     }
 
+    /// Why a host that does not listen any more has gone, if it said so.
+    fn last_word(&self, end: &mut DeviceEnd) -> Option<String> {
+        while let Ok(Received::Message(message)) = end.receiver.recv(Some(Duration::ZERO)) {
+            self.tally.message();
+            if let ToService::Objection { reason } = message {
+                return Some(self.objected(&reason));
+            }
+        }
+        None
+    }
+
+    fn objected(&self, reason: &str) -> String {
+        self.tally.refusal();
+        format!("it refused an answer: {reason}")
+    }
+
     /// One message; `Some` if it is the last.
     fn take(&self, held: &mut Held, message: ToService) -> Option<Ended> {
         self.tally.message();
         match message {
             ToService::Goodbye => return Some(Ended::Goodbye),
             ToService::Objection { reason } => {
-                self.tally.refusal();
-                return Some(Ended::Lost(format!("it refused an answer: {reason}")));
+                return Some(Ended::Lost(self.objected(&reason)));
             }
             message => held.service.handle(message),
         }
