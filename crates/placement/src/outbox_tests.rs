@@ -1,5 +1,5 @@
 use super::*;
-use siftfs_wire::{CheckpointReport, ServiceStatistics, Transaction, Urgency};
+use siftfs_wire::{CheckpointReport, Transaction, Urgency};
 
 fn submit(seq: u64) -> ToService {
     let txn = Box::new(Transaction { seq: TxnSeq(seq), ..Transaction::default() });
@@ -75,7 +75,7 @@ fn answers_to_what_was_not_sent_are_refused_and_repeated_ones_dropped() {
     }
     outbox.answered(&done(3, Urgency::Emergency));
     assert!(outbox.check(done(3, Urgency::Emergency)).unwrap().is_none());
-    let unasked = FromService::Statistics(Box::new(ServiceStatistics::default()));
+    let unasked = FromService::Statistics(Box::default());
     assert!(outbox.check(unasked).unwrap().is_none());
     let welcome =
         FromService::Welcome { version: 1, journaled: TxnSeq(5), checkpointed: TxnSeq(4) };
