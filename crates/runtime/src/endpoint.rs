@@ -122,7 +122,7 @@ impl Runtime {
     fn query<T>(&self, op: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         let mut st = self.lock();
         let result = op(&mut st);
-        st.shrink_caches();
+        st.shrink_caches(self.seq.oldest_unwritten());
         result
     }
 

@@ -1,7 +1,7 @@
 //! An inode in memory: its ext4 form as the next transaction will journal it, what the
 //! application sees beyond that, and what is not durable yet.
 
-use crate::overlay::Overlay;
+use crate::overlay::{Overlay, Source};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, RangeSet};
 use siftfs_ext4::Inode;
 
@@ -160,5 +160,14 @@ impl Node {
     pub fn page_busy(&self, index: u64) -> bool {
         let (start, end) = (index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES);
         self.dirty.overlaps(start, end) || self.pushing.overlaps(start, end)
+    }
+    /// Are bytes of page `index` in a record that is not written yet? Then only the page has them.
+    pub fn page_on_its_way(&self, index: u64, unwritten: Lsn) -> bool {
+        let (start, end) = (index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES);
+        let unread = |source: &Source| match source {
+            Source::Staged { record, .. } => record.lsn >= unwritten,
+            Source::Zero => false,
+        };
+        self.overlay.overlapping(start, end).any(|(_, _, source, _)| unread(&source))
     }
 }

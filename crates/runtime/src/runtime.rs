@@ -246,7 +246,7 @@ impl Runtime {
             let before = st.meta.mutations();
             let result = op(&mut st).and_then(|value| st.run_evictions().map(|()| value));
             let changed = st.meta.mutations() != before;
-            st.shrink_caches();
+            st.shrink_caches(self.seq.oldest_unwritten());
             let wake = st.should_wake();
             drop(st);
             if wake {

@@ -130,6 +130,11 @@ impl Sequencer {
         self.lock().published
     }
 
+    /// Everything below is written, and can be read from its lane.
+    pub fn oldest_unwritten(&self) -> Lsn {
+        Lsn(self.lock().written().0 + 1)
+    }
+
     /// Latches a failure from elsewhere (the Service, the journal).
     pub fn fail(&self, error: &Error) {
         self.lock().failed.get_or_insert(error.clone());

@@ -416,10 +416,14 @@ impl State {
         inodes.iter().any(|i| self.nodes.get(i).is_some_and(durable))
     }
 
-    /// Keeps caches within their bounds.
-    pub fn shrink_caches(&mut self) {
+    /// Keeps caches within their bounds. Staged transactions from `unwritten` on cannot be read from
+    /// their lanes yet.
+    pub fn shrink_caches(&mut self, unwritten: Lsn) {
         let nodes = &self.nodes;
-        self.pages.shrink(|ino, index| nodes.get(&ino).is_some_and(|n| n.page_busy(index)));
+        self.pages.shrink(|ino, index| {
+            let busy = |n: &Node| n.page_busy(index) || n.page_on_its_way(index, unwritten);
+            nodes.get(&ino).is_some_and(busy)
+        });
         self.meta.shrink();
         let mut looks = 8;
         while self.nodes.len() > self.config.max_nodes && looks > 0 {

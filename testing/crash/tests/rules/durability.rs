@@ -343,3 +343,29 @@ fn r20_fsync_during_a_push_is_still_an_fsync() {
     assert!(Back::from(&image).bytes("f") == want, "pushed and not durable");
     every_recovery(b, |back| assert!(back.bytes("f") == want));
 }
+
+/// A page whose record is on its way to the lane is the only place that has its bytes: it stays in the
+/// cache, however full that is.
+///
+/// Seen to fail when only dirty and pushed pages stay.
+#[test]
+fn r11_a_page_stays_until_its_record_is_written() {
+    let b = Bench::new(VolumeKind::ROOMY);
+    b.durable("f", &bytes(1, 20_000));
+    b.durable("other", &vec![7; 8 << 20]);
+    b.settle();
+    b.write("f", 0, &bytes(2, 20_000));
+    let gate = Gate::new();
+    let staging = Layout::of(VolumeKind::ROOMY).staging;
+    b.device.inject(Fault::hold(OpClass::Write, &gate).within(staging).once());
+    let fsync = fsync_on_thread(&b, "f");
+    assert!(gate.wait_arrived(1, Duration::from_secs(20)), "the record is being written");
+    // Twice the cache.
+    for _ in 0..2 {
+        assert_eq!(b.read("other").len(), 8 << 20);
+    }
+    let seen = b.read("f");
+    gate.open();
+    assert!(fsync.join().expect("no panic"), "the fsync is done");
+    assert!(seen == bytes(2, 20_000), "other bytes were read");
+}
