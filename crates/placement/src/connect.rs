@@ -1,5 +1,6 @@
 //! Ways to a Service: over a transport, or in this process while the device process is away.
 
+use crate::replay::Replay;
 use crate::server::{Server, ServerOptions};
 use siftfs_base::{Error, Result};
 use siftfs_transport::{Address, HostEnd, TransportOptions, connect, in_process};
@@ -46,9 +47,10 @@ pub(crate) struct Local {
 
 impl Local {
     /// Starts it; it has the role, or says why not, once it was greeted.
-    pub fn start(media: Media) -> Result<(HostEnd, Self)> {
+    pub fn start(media: Media, replay: Replay) -> Result<(HostEnd, Self)> {
         let (host, device) = in_process(TransportOptions::default());
-        let options = ServerOptions { patience: Duration::ZERO, ..ServerOptions::default() };
+        let options =
+            ServerOptions { patience: Duration::ZERO, replay, ..ServerOptions::default() };
         let server = Arc::new(Server::new(Box::new(move || Ok(media.clone())), options));
         let serving = server.clone();
         let thread = std::thread::Builder::new()

@@ -14,6 +14,7 @@ mod open;
 mod outbox;
 mod place;
 mod remote;
+mod replay;
 mod ro;
 mod server;
 mod tally;
@@ -22,7 +23,9 @@ pub use adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use connect::{Connector, Dial};
 pub use discard::Discarded;
 pub use mkfs::{mkfs, mkfs_apart_on, mkfs_on, mkfs_with_log};
+pub use replay::Replay;
 pub use server::{OpenMedia, Server, ServerOptions};
+pub use siftfs_service::{MIN_MEMORY, ReplayMode};
 use siftfs_transport::HostEnd;
 pub use siftfs_transport::{Address, Listener, TransportOptions};
 pub use siftfs_volume::Media;
@@ -77,6 +80,8 @@ pub struct OpenOptions {
     pub uring: bool,
     /// Where the log is, if not with the volume; `None`: looked for, if the volume names one.
     pub log: Option<PathBuf>,
+    /// How this process replays, if it does the background work.
+    pub replay: Replay,
     /// The process that does the background work; `None`: this one.
     pub service: Option<ServicePlace>,
 }
@@ -109,6 +114,7 @@ impl Default for OpenOptions {
             direct: true,
             uring: true,
             log: None,
+            replay: Replay::default(),
             service: None,
         }
     }

@@ -4,6 +4,7 @@ use crate::link::{Driver, Sink};
 use crate::marker;
 use crate::mkfs::nonce;
 use crate::remote::{Identity, Remote};
+use crate::replay::Replay;
 use crate::{OpenOptions, Progress, RecoverReport, ServicePlace, Threads};
 use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
 use siftfs_device::{AreaReader, AreaWriter, Origin, Role, Storage};
@@ -109,7 +110,8 @@ impl Volume {
         let storage = Arc::new(self.storage()?);
         let old = self.view.host.clone();
         let epoch = Epoch(old.key.epoch.0 + 1);
-        let mut service = self.service(&storage, storage.take_area()?, clock, Origin::Admin)?;
+        let mut service =
+            self.service(&storage, storage.take_area()?, clock, opts, Origin::Admin)?;
         progress("replaying the journal", 0, 1);
         let replayed = service.replay_committed(old.journal_key, old.lane_key)?;
         report.replayed_transactions = replayed.transactions;
@@ -202,6 +204,7 @@ impl Volume {
         storage: &Storage,
         area: AreaWriter,
         clock: &Arc<dyn Clock>,
+        opts: &OpenOptions,
         origin: Origin,
     ) -> Result<Service> {
         let lanes = self.lane_ids().map(|i| storage.staging_reader(i)).collect::<Result<_>>()?;
@@ -213,6 +216,7 @@ impl Volume {
         };
         let mut options = ServiceOptions::new(self.view.header.volume, clock.clone());
         options.origin = origin;
+        opts.replay.choose(&mut options);
         Service::open(parts, options)
     }
 
@@ -246,18 +250,19 @@ impl Volume {
         };
         let next_seq = match &behind {
             Behind::Here(service, _) => service.durable().next_seq,
-            Behind::There(_) => self.view.service.next_seq,
+            Behind::There(..) => self.view.service.next_seq,
         };
         let txn_seq = TxnSeq(next_seq.0 - 1);
         let (epoch, volume) = (config.key.epoch, self.view.header.volume);
         let driver = Arc::new(match behind {
             Behind::Here(service, Threads::None) => Driver::inline(*service),
             Behind::Here(service, Threads::Real) => Driver::threaded(*service)?,
-            Behind::There(there) => {
+            Behind::There(there, replay) => {
                 let sink = Arc::new(Sink::default());
                 let who = Identity { volume, epoch, txn_seq };
                 let (connector, media) = (there.connector.clone(), self.media.clone());
-                let remote = Remote::new(sink.clone(), who, connector, there.fallback, media);
+                let remote =
+                    Remote::new(sink.clone(), who, connector, there.fallback, media, replay);
                 Driver::remote(sink, Arc::new(remote))
             }
         });
@@ -318,10 +323,10 @@ impl Volume {
                 // the other process's.
                 drop(area);
                 self.media.unclaim(Role::Service)?;
-                Behind::There(there)
+                Behind::There(there, opts.replay)
             }
             None => {
-                let mut service = self.service(&storage, area, clock, Origin::Background)?;
+                let mut service = self.service(&storage, area, clock, opts, Origin::Background)?;
                 service.begin_epoch(key, key);
                 Behind::Here(Box::new(service), threads)
             }
@@ -336,7 +341,7 @@ enum Behind<'a> {
     /// In this process.
     Here(Box<Service>, Threads),
     /// In another.
-    There(&'a ServicePlace),
+    There(&'a ServicePlace, Replay),
 }
 
 /// What a recovery finds, by header and marker.

@@ -4,6 +4,7 @@
 use crate::connect::{Away, Connector, Local};
 use crate::link::Sink;
 use crate::outbox::Outbox;
+use crate::replay::Replay;
 use siftfs_base::{Epoch, Error, Result, TxnSeq};
 use siftfs_device::Role;
 use siftfs_transport::{HostEnd, Received, Sender};
@@ -69,6 +70,8 @@ pub(crate) struct Remote {
     who: Identity,
     connector: Arc<dyn Connector>,
     media: Media,
+    /// Of a Service in this process.
+    replay: Replay,
     closing: AtomicBool,
     abandoned: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -98,6 +101,7 @@ impl Remote {
         connector: Arc<dyn Connector>,
         fallback: Option<Duration>,
         media: Media,
+        replay: Replay,
     ) -> Self {
         let state = State {
             outbox: Outbox::new(who.txn_seq),
@@ -116,6 +120,7 @@ impl Remote {
             who,
             connector,
             media,
+            replay,
             closing: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             thread: Mutex::new(None),
@@ -250,7 +255,7 @@ impl Remote {
         if !due {
             return Err(error);
         }
-        let (end, local) = Local::start(self.media.clone())?;
+        let (end, local) = Local::start(self.media.clone(), self.replay)?;
         let end = self.greet(end).map_err(|own| {
             Error::Refused(format!("{error}; and this process cannot take over: {own}"))
         })?;

@@ -1,6 +1,7 @@
 //! The Service for a Runtime behind a connection: greeting a host, serving it, and what is done when
 //! it is gone. The same code is a device process and a mount that takes the Service's part itself.
 
+use crate::replay::Replay;
 use crate::tally::{Tally, totals};
 use siftfs_base::{Clock, Epoch, Error, LaneId, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
@@ -27,6 +28,8 @@ pub type OpenMedia = Box<dyn Fn() -> Result<Media> + Send + Sync>;
 pub struct ServerOptions {
     /// How long the Service's role is waited for when a host is greeted.
     pub patience: Duration,
+    /// How checkpoints replay.
+    pub replay: Replay,
     /// Time source.
     pub clock: Arc<dyn Clock>,
 }
@@ -34,7 +37,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         let clock = Arc::new(SystemClock::default());
-        Self { patience: Duration::from_secs(5), clock }
+        Self { patience: Duration::from_secs(5), replay: Replay::default(), clock }
     }
 }
 
@@ -196,7 +199,8 @@ impl Server {
                 .collect::<Result<_>>()?,
             slots: ServiceSlots::new(storage.take_header(HEADER_SERVICE)?, &view),
         };
-        let options = ServiceOptions::new(*volume, self.options.clock.clone());
+        let mut options = ServiceOptions::new(*volume, self.options.clock.clone());
+        self.options.replay.choose(&mut options);
         let host = &view.host;
         let service = Service::resume(parts, options, host.journal_key, host.lane_key)?;
         Ok((service, storage.counters().clone()))

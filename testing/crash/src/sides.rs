@@ -212,7 +212,8 @@ impl Town {
                 }
             };
             let clock: Arc<dyn Clock> = self.clock.clone();
-            let options = ServerOptions { patience: Duration::from_secs(20), clock };
+            let (patience, replay) = (Duration::from_secs(20), deterministic().replay);
+            let options = ServerOptions { patience, replay, clock };
             let left = match death {
                 Some(Death::Message(n)) => n,
                 _ => u64::MAX,

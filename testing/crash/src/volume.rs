@@ -4,11 +4,12 @@ use siftfs_base::{Clock, Error, ManualClock};
 use siftfs_device::{Device, Divisible, Image, MemDevice, Part};
 use siftfs_model::Control;
 use siftfs_placement::{
-    LocalVolume, Media, MkfsOptions, OpenOptions, Threads, mkfs_apart_on, mkfs_on,
+    LocalVolume, Media, MkfsOptions, OpenOptions, Replay, ReplayMode, Threads, mkfs_apart_on,
+    mkfs_on,
 };
 use siftfs_volume::AreaSuper;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// When the clock of every test starts (September 2020).
 const START: u64 = 1_600_000_000;
@@ -76,7 +77,18 @@ pub fn base_image() -> Image {
 
 /// Options of a deterministic run: nothing happens by itself.
 pub fn deterministic() -> OpenOptions {
-    OpenOptions { page_cache: 4 << 20, meta_cache: 4 << 20, ..OpenOptions::default() }
+    let mode = *REPLAY.get_or_init(ReplayMode::default);
+    let replay = Replay { mode, ..Replay::default() };
+    OpenOptions { page_cache: 4 << 20, meta_cache: 4 << 20, replay, ..OpenOptions::default() }
+}
+
+/// How checkpoints replay in this process.
+static REPLAY: OnceLock<ReplayMode> = OnceLock::new();
+
+/// Chooses how checkpoints replay, for all volumes of this process and before the first is opened.
+pub fn replay_by(mode: ReplayMode) {
+    let chosen = REPLAY.get_or_init(|| mode);
+    assert_eq!(*chosen, mode, "a volume was opened before");
 }
 
 /// Where the log of an image begins that stands for two devices: behind the file system whose

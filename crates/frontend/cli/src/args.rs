@@ -207,6 +207,12 @@ pub struct Device {
     /// Use at most this share of one processor; 25 is a quarter, 200 are two
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub cpu_quota: Option<u64>,
+    /// How checkpoints replay: ordered, coalesce (what is left of a batch), or auto
+    #[arg(long, value_name = "MODE", default_value = "ordered")]
+    pub replay: siftfs_placement::ReplayMode,
+    /// Memory that a checkpoint may take, at least 64M
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::options::parse_memory)]
+    pub memory: u64,
     /// Where messages are written; default: standard error
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,

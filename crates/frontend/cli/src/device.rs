@@ -6,7 +6,9 @@ use crate::logging::{self, Format};
 use crate::volume::open_options;
 use crate::{cgroup, notify, output, processors};
 use siftfs_base::Error;
-use siftfs_placement::{Listener, Server, ServerOptions, TransportOptions, open_media_for_service};
+use siftfs_placement::{
+    Listener, Replay, Server, ServerOptions, TransportOptions, open_media_for_service,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
@@ -40,7 +42,9 @@ pub fn device(a: &Device) -> Outcome {
     let listener =
         Listener::bind(&a.listen, &TransportOptions::default()).map_err(Failure::plain)?;
     let open = move || open_media_for_service(&volume, &options);
-    let server = Arc::new(Server::new(Box::new(open), ServerOptions::default()));
+    let replay = Replay { mode: a.replay, memory: a.memory };
+    let serving = ServerOptions { replay, ..ServerOptions::default() };
+    let server = Arc::new(Server::new(Box::new(open), serving));
     announce(a, &uuid, &listener)?;
     serve(&server, &listener, &ending);
     tracing::info!("ended");

@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 25] = [
+pub const OPTIONS: [MountOption; 27] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -39,6 +39,12 @@ pub const OPTIONS: [MountOption; 25] = [
         "50",
         "free share of staging or journal below which a background checkpoint starts",
     ),
+    option(
+        "replay=MODE",
+        "ordered",
+        "how checkpoints replay: ordered, coalesce (what is left of a batch), or auto",
+    ),
+    option("checkpoint_memory=SIZE", "256M", "memory that a checkpoint may take, at least 64M"),
     option("log=PATH", "looked for", "where the log is, if not with the volume"),
     option(
         "service=ADDRESS",

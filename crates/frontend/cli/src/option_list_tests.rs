@@ -9,6 +9,8 @@ fn every_option_of_the_list_is_taken() {
         let example = match value {
             "" => name.to_string(),
             "NAME" => format!("{name}=x"),
+            "ADDRESS" if name == "service" => format!("{name}=unix:/tmp/x"),
+            "MODE" => format!("{name}=auto"),
             "ADDRESS" => format!("{name}=127.0.0.1:9000"),
             "PATH" => format!("{name}=/tmp/x"),
             "LEVEL" => format!("{name}=warn"),

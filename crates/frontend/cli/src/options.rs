@@ -6,7 +6,7 @@ use crate::size::parse_size;
 use clap::ValueEnum;
 use siftfs_fuse::MountOptions;
 use siftfs_placement::{
-    Address as ServiceAddress, Dial, OpenOptions, ServicePlace, TransportOptions,
+    Address as ServiceAddress, Dial, MIN_MEMORY, OpenOptions, ServicePlace, TransportOptions,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -172,6 +172,12 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         "service_fallback" => {
             o.service.fallback = Some(Duration::from_secs(number(0, 86_400)?));
         }
+        "replay" => {
+            o.open.replay.mode = value.parse().map_err(|e| format!("replay={value}: {e}"))?;
+        }
+        "checkpoint_memory" => {
+            o.open.replay.memory = parse_memory(value).map_err(|e| format!("{name}={e}"))?;
+        }
         "metrics" => o.daemon.metrics = Some(Address::parse(value)?),
         "log_format" => {
             o.daemon.log_format = match value {
@@ -223,6 +229,18 @@ fn cache_size(name: &str, value: &str) -> Result<u64, String> {
         n if n >= 8 << 20 => Ok(n),
         _ => Err(format!("{name}={value}: at least 8M")),
     }
+}
+
+/// Memory of a checkpoint, in bytes.
+///
+/// # Errors
+/// A message that says what is possible.
+pub fn parse_memory(value: &str) -> Result<u64, String> {
+    let bytes = parse_size(value).map_err(|e| format!("{value}: {e}"))?;
+    if bytes < MIN_MEMORY {
+        return Err(format!("{value}: a checkpoint needs at least {}M", MIN_MEMORY >> 20));
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]
