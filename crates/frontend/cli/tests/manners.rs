@@ -14,3 +14,5 @@ mod install;
 mod options;
 #[path = "manners/place.rs"]
 mod place;
+#[path = "manners/systemd.rs"]
+mod systemd;
