@@ -55,8 +55,12 @@ done
 mount -t siftfs "$V" "$D"
 kill -TERM "$(siftfs status "$D" --json | sed -n 's/^ *"pid": \([0-9]*\),*$/\1/p')"
 while ! flock -n "$V" true; do sleep 0.05; done
-grep -q "$V" /run/mount/utab && fail "$(cat /run/mount/utab)"
-true
+# The line is the last that goes.
+n=0
+while grep -q "$V" /run/mount/utab; do
+    n=$((n + 1)); [ "$n" -lt 400 ] || fail "$(cat /run/mount/utab)"
+    sleep 0.05
+done
 "#,
     )
     .ok();
