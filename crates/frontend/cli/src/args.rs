@@ -213,6 +213,10 @@ pub struct Device {
     /// Memory that a checkpoint may take, at least 64M
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::options::parse_memory)]
     pub memory: u64,
+    /// How long to look for a host's message before sleeping, in microseconds; 0 never spins
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 20,
+          value_parser = clap::value_parser!(u64).range(0..=crate::options::MAX_SPIN))]
+    pub spin: u64,
     /// Where messages are written; default: standard error
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,

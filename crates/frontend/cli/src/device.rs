@@ -39,8 +39,9 @@ pub fn device(a: &Device) -> Outcome {
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         flag::register(signal, ending.clone()).map_err(Failure::plain)?;
     }
-    let listener =
-        Listener::bind(&a.listen, &TransportOptions::default()).map_err(Failure::plain)?;
+    let transport =
+        TransportOptions { spin: Duration::from_micros(a.spin), ..TransportOptions::default() };
+    let listener = Listener::bind(&a.listen, &transport).map_err(Failure::plain)?;
     let open = move || open_media_for_service(&volume, &options);
     let replay = Replay { mode: a.replay, memory: a.memory };
     let serving = ServerOptions { replay, ..ServerOptions::default() };

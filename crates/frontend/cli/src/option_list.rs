@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 27] = [
+pub const OPTIONS: [MountOption; 29] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -55,6 +55,16 @@ pub const OPTIONS: [MountOption; 27] = [
         "service_fallback=SECONDS",
         "off",
         "when that process has been away for so long, the mount does the work until it is back",
+    ),
+    option(
+        "service_spin=MICROSECONDS",
+        "20",
+        "how long to look for that process's answer before sleeping, at most 10000; 0 never spins",
+    ),
+    option(
+        "service_memory=SIZE",
+        "16M",
+        "memory shared with that process through a unix address, at most 1G; 0: all through the socket",
     ),
     option("threads=N", "2", "threads that stay ready to read a request, 1 to 64"),
     option(

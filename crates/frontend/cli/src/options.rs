@@ -32,6 +32,8 @@ pub struct ServiceOptions {
     pub address: Option<ServiceAddress>,
     /// How long it may be away before the daemon does.
     pub fallback: Option<Duration>,
+    /// What the connection may cost.
+    pub transport: TransportOptions,
 }
 
 impl ServiceOptions {
@@ -49,7 +51,7 @@ impl ServiceOptions {
         if read_only {
             return Err("a read-only mount has no background work: leave the service out".into());
         }
-        let dial = Dial { address: address.clone(), options: TransportOptions::default() };
+        let dial = Dial { address: address.clone(), options: self.transport.clone() };
         Ok(Some(ServicePlace { connector: Arc::new(dial), fallback: self.fallback }))
     }
 }
@@ -172,6 +174,13 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         "service_fallback" => {
             o.service.fallback = Some(Duration::from_secs(number(0, 86_400)?));
         }
+        "service_spin" => {
+            o.service.transport.spin = Duration::from_micros(number(0, MAX_SPIN)?);
+        }
+        "service_memory" => {
+            o.service.transport.shared_memory =
+                parse_arena(value).map_err(|e| format!("{name}={e}"))?;
+        }
         "replay" => {
             o.open.replay.mode = value.parse().map_err(|e| format!("replay={value}: {e}"))?;
         }
@@ -239,6 +248,23 @@ pub fn parse_memory(value: &str) -> Result<u64, String> {
     let bytes = parse_size(value).map_err(|e| format!("{value}: {e}"))?;
     if bytes < MIN_MEMORY {
         return Err(format!("{value}: a checkpoint needs at least {}M", MIN_MEMORY >> 20));
+    }
+    Ok(bytes)
+}
+
+/// Most microseconds that a wait for the other side may spin.
+pub const MAX_SPIN: u64 = 10_000;
+/// Most bytes of memory shared with a device process.
+const MAX_ARENA: u64 = 1 << 30;
+
+/// `service_memory=`.
+fn parse_arena(value: &str) -> Result<u64, String> {
+    if value == "0" {
+        return Ok(0);
+    }
+    let bytes = parse_size(value).map_err(|e| format!("{value}: {e}"))?;
+    if bytes > MAX_ARENA {
+        return Err(format!("{value}: at most {}M can be shared", MAX_ARENA >> 20));
     }
     Ok(bytes)
 }

@@ -19,6 +19,20 @@ fn options_reach_kernel_and_volume() {
 }
 
 #[test]
+fn the_connection_to_a_device_process_can_be_set() {
+    let transport = |list| parsed(list).map(|o| o.service.transport);
+    let usual = TransportOptions::default();
+    assert_eq!(transport("ro").unwrap(), usual);
+    assert_eq!(transport("service_spin=0").unwrap().spin, Duration::ZERO);
+    assert_eq!(transport("service_spin=10000").unwrap().spin, Duration::from_millis(10));
+    assert_eq!(transport("service_memory=0").unwrap().shared_memory, 0);
+    assert_eq!(transport("service_memory=1G").unwrap().shared_memory, 1 << 30);
+    for bad in ["service_spin=10001", "service_spin=", "service_memory=2G", "service_memory=x"] {
+        assert!(transport(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn wrong_options_are_named() {
     for bad in [
         "norw",
