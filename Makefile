@@ -21,7 +21,7 @@ HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs fsck.s
 SIFTFS ?= $(shell $(CARGO) metadata --format-version 1 --no-deps \
   | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/siftfs
 
-.PHONY: all run test test-long test-apps bench deny check-env lint build install install-files uninstall clean
+.PHONY: all run test test-long test-apps bench fuzz deny check-env lint build install install-files uninstall clean
 
 all: build
 
@@ -53,6 +53,21 @@ test-apps:
 bench: check-env
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-bench
 	$(CARGO) run --release --locked --quiet -p siftfs-bench -- $(BENCH)
+
+# The interval map beside its model on histories that libFuzzer makes, for so many seconds. What sancov instruments
+# is what cargo-fuzz instruments; the code has no unsafe block for a sanitizer to watch. Needs a C++ compiler.
+FUZZ_SECONDS ?= 300
+FUZZ_DIR ?= target/fuzz
+FUZZ_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+fuzz:
+	cd crates/shared/intervals/fuzz && CARGO_TARGET_DIR="$(abspath $(FUZZ_DIR))" RUSTFLAGS="--cfg fuzzing \
+	  -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	  -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks" \
+	  $(CARGO) build --release --locked --target $(FUZZ_TARGET)
+	mkdir -p "$(FUZZ_DIR)/corpus"
+	"$(FUZZ_DIR)/$(FUZZ_TARGET)/release/history" -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
+	  -print_final_stats=1 -artifact_prefix="$(FUZZ_DIR)/" "$(FUZZ_DIR)/corpus"
 
 check-env:
 	scripts/install-deps.sh

@@ -66,6 +66,12 @@ impl Src {
 }
 
 impl Source for Src {
+    fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+    fn to_bits(self) -> u64 {
+        self.0
+    }
     fn skip(self, bytes: u64) -> Self {
         match self.origin() {
             Origin::Zero { .. } => self,

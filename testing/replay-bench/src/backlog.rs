@@ -12,6 +12,8 @@ const INODES: u64 = 1;
 const BITMAP: u64 = 2;
 /// First block of file data.
 const DATA: u64 = 64;
+/// A prime larger than any number of blocks: steps of so many meet each block once.
+const SCATTER: u64 = 2_654_435_761;
 const MIB: u64 = 1 << 20;
 
 /// What is written.
@@ -21,9 +23,20 @@ pub enum Kind {
     HighOverlap,
     /// Each block once, in order.
     Sequential,
+    /// Each block once, each far from the one before.
+    Scattered,
     /// Files written, fsynced and deleted before the checkpoint.
     Temporary,
+    /// Nothing twice, and as much to keep in mind per byte as can be: rounds of new images, and
+    /// rounds of short tags, of which each block has several.
+    Hoard,
 }
+
+/// Images of a hoard's even rounds.
+const IMAGES: u64 = 256;
+/// Tags of its odd rounds, of so many bytes, with as many between two.
+const TAGS: u64 = 4096;
+const TAG: u64 = 256;
 
 /// A workload with its sizes.
 #[derive(Clone, Copy)]
@@ -47,9 +60,17 @@ impl Backlog {
             Kind::Sequential => {
                 Self { kind, writes: 256, fsyncs: 96 * scale, blocks: 256 * 96 * scale }
             }
+            Kind::Scattered => {
+                Self { kind, writes: 32, fsyncs: 256 * scale, blocks: 32 * 256 * scale }
+            }
             // Each fsync is a file of its own.
             Kind::Temporary => {
                 Self { kind, writes: 16, fsyncs: 512 * scale, blocks: 16 * 512 * scale }
+            }
+            Kind::Hoard => {
+                let fsyncs = 200 * scale;
+                let tagged = TAGS * 2 * TAG / BLOCK_BYTES;
+                Self { kind, writes: 32, fsyncs, blocks: fsyncs / 2 * (IMAGES + tagged) / FILES }
             }
         }
     }
@@ -63,7 +84,11 @@ impl Backlog {
         let area = (DATA + FILES * self.blocks) * BLOCK_BYTES;
         let records = FILES * self.fsyncs;
         let lane = self.useful() + records * 4 * BLOCK_BYTES + 64 * MIB;
-        let journal = self.fsyncs * (self.writes * FILES * 24 + 8 * BLOCK_BYTES) + 64 * MIB;
+        let each = match self.kind {
+            Kind::Hoard => (IMAGES + 2) * BLOCK_BYTES,
+            _ => self.writes * FILES * 24 + 8 * BLOCK_BYTES,
+        };
+        let journal = self.fsyncs * each + 64 * MIB;
         Sizes {
             area: area.next_multiple_of(MIB),
             journal: journal.next_multiple_of(MIB),
@@ -84,12 +109,18 @@ impl Backlog {
             for file in 0..FILES {
                 data.iter_mut().step_by(512).for_each(|b| *b = (round * 5 + file) as u8);
                 txn.staged.push(volume.stage(&data)?);
+                if self.kind == Kind::Hoard {
+                    break;
+                }
                 self.tags(&mut state, &mut txn, file, round);
             }
             if self.kind == Kind::Temporary && round > 0 {
                 txn.drops = (0..FILES).map(|f| self.file_of(f, round - 1)).collect();
             }
-            state.images(&mut txn, round);
+            match self.kind {
+                Kind::Hoard => self.hoard(&mut txn, round),
+                _ => state.images(&mut txn, round),
+            }
             volume.submit(txn)?;
         }
         if self.kind == Kind::Temporary {
@@ -107,16 +138,39 @@ impl Backlog {
         BlockRun { start: DATA + file * self.blocks + round * self.writes, len: self.writes }
     }
 
+    /// A round's images, or its tags, in blocks that no other round names.
+    fn hoard(&self, txn: &mut Transaction, round: u64) {
+        let tagged = TAGS * 2 * TAG / BLOCK_BYTES;
+        let first = DATA + round / 2 * (IMAGES + tagged);
+        if round.is_multiple_of(2) {
+            txn.images = (first..first + IMAGES).collect();
+            txn.image_data = vec![SharedBlock::from([round as u8; BLOCK_SIZE]); IMAGES as usize];
+            return;
+        }
+        let tag = |i: u64| CopyTag {
+            source: 0,
+            data_offset: (i * TAG % (self.writes * BLOCK_BYTES)) as u32,
+            dst: (first + IMAGES) * BLOCK_BYTES + i * 2 * TAG,
+            len: TAG as u32,
+        };
+        txn.copies = (0..TAGS).map(tag).collect();
+    }
+
     fn tags(&self, state: &mut Writer, txn: &mut Transaction, file: u64, round: u64) {
         let source = txn.staged.len() as u32 - 1;
-        if self.kind != Kind::HighOverlap {
+        if matches!(self.kind, Kind::Sequential | Kind::Temporary) {
             let run = self.file_of(file, round);
             let len = (run.len * BLOCK_BYTES) as u32;
             let dst = run.start * BLOCK_BYTES;
             return txn.copies.push(CopyTag { source, data_offset: 0, dst, len });
         }
         for i in 0..self.writes {
-            let dst = (DATA + file * self.blocks + state.below(self.blocks)) * BLOCK_BYTES;
+            let block = match self.kind {
+                // Far apart, one after the other.
+                Kind::Scattered => (round * self.writes + i) * SCATTER % self.blocks,
+                _ => state.below(self.blocks),
+            };
+            let dst = (DATA + file * self.blocks + block) * BLOCK_BYTES;
             let data_offset = (i * BLOCK_BYTES) as u32;
             txn.copies.push(CopyTag { source, data_offset, dst, len: BLOCK_SIZE as u32 });
         }

@@ -1,7 +1,8 @@
 //! The interval map beside `rangemap` on the same histories.
 
+use crate::spread::{cpu_seconds, spread};
 use rangemap::RangeMap;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use serde_json::{Value, json};
 use siftfs_intervals::{IntervalMap, Source};
 
@@ -15,6 +16,12 @@ const TIMED: u64 = 2_000_000;
 struct Place(u64);
 
 impl Source for Place {
+    fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+    fn to_bits(self) -> u64 {
+        self.0
+    }
     fn skip(self, bytes: u64) -> Self {
         Self(self.0 + bytes)
     }
@@ -49,14 +56,9 @@ fn timed(mut insert: impl FnMut(u64, u64)) -> f64 {
         insert(block * 4096, source << 14);
     };
     order.into_iter().for_each(&mut next);
-    let start = cpu_seconds();
+    let start = cpu_seconds(ClockId::ThreadCPUTime);
     (0..TIMED).for_each(|_| next(rng.below(LIVE)));
-    TIMED as f64 / (cpu_seconds() - start)
-}
-
-fn cpu_seconds() -> f64 {
-    let t = clock_gettime(ClockId::ThreadCPUTime);
-    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+    TIMED as f64 / (cpu_seconds(ClockId::ThreadCPUTime) - start)
 }
 
 fn ours() -> (f64, usize) {
@@ -95,10 +97,4 @@ pub fn run(rounds: u64) -> Value {
         "ratio": spread(ratios),
         "bytes_per_interval": bytes,
     })
-}
-
-/// Median, least and most.
-pub fn spread(mut all: Vec<f64>) -> Value {
-    all.sort_by(f64::total_cmp);
-    json!({ "median": all[all.len() / 2], "min": all[0], "max": all[all.len() - 1] })
 }

@@ -101,20 +101,10 @@ impl Volume {
             lane_tails: vec![0],
         };
         format_headers(&*device, &sizes.header(), &host, &record)?;
-        let view = read_headers(&*device)?;
-        let storage = Storage::new(device, &region_descs(&view.header))?;
-        let parts = ServiceParts {
-            area: storage.take_area()?,
-            journal: storage.take_journal()?,
-            lanes: vec![storage.staging_reader(LaneId(0))?],
-            slots: ServiceSlots::new(storage.take_header(HEADER_SERVICE)?, &view),
-        };
-        let clock = Arc::new(SystemClock::default());
-        let options = ServiceOptions { mode, inode_tables, ..ServiceOptions::new(VOLUME, clock) };
-        let mut service = Service::open(parts, options)?;
+        let (parts, storage) = parts_of(device)?;
+        let mut service = Service::open(parts, options(mode, inode_tables))?;
         service.begin_epoch(KEY, KEY);
-        let (version, epoch) = (PROTOCOL_VERSION, KEY.epoch);
-        service.handle(ToService::Hello { version, volume: VOLUME, epoch });
+        greet(&mut service);
         let lane = storage.take_staging(LaneId(0))?;
         let lane_len = sizes.lane;
         Ok(Self { service, storage, lane, lane_len, end: 0, crc: 0, lsn: 0, seq: 0 })
@@ -164,17 +154,53 @@ impl Volume {
 
     /// Checkpoints everything; the longest step in nanoseconds, and the report.
     pub fn checkpoint(&mut self) -> Result<(u64, CheckpointReport)> {
-        let (upto, urgency) = (TxnSeq(u64::MAX), Urgency::Background);
-        self.service.handle(ToService::Checkpoint { id: 1, upto, urgency });
-        let mut longest = 0;
-        while self.service.has_work() {
-            let start = std::time::Instant::now();
-            self.service.step();
-            longest = longest.max(start.elapsed().as_nanos() as u64);
-        }
-        match self.service.failure() {
-            Some(e) => Err(e.clone()),
-            None => Ok((longest, self.service.statistics().checkpoint_last.clone())),
-        }
+        checkpoint(&mut self.service)
+    }
+}
+
+/// A Service that takes over what another process left on `device`.
+pub fn resume(device: Arc<dyn Device>, mode: ReplayMode, memory: u64) -> Result<Service> {
+    let (parts, _) = parts_of(device)?;
+    let options = ServiceOptions { memory, ..options(mode, InodeTables::default()) };
+    let mut service = Service::resume(parts, options, KEY, KEY)?;
+    greet(&mut service);
+    Ok(service)
+}
+
+fn parts_of(device: Arc<dyn Device>) -> Result<(ServiceParts, Storage)> {
+    let view = read_headers(&*device)?;
+    let storage = Storage::new(device, &region_descs(&view.header))?;
+    let parts = ServiceParts {
+        area: storage.take_area()?,
+        journal: storage.take_journal()?,
+        lanes: vec![storage.staging_reader(LaneId(0))?],
+        slots: ServiceSlots::new(storage.take_header(HEADER_SERVICE)?, &view),
+    };
+    Ok((parts, storage))
+}
+
+fn options(mode: ReplayMode, inode_tables: InodeTables) -> ServiceOptions {
+    let clock = Arc::new(SystemClock::default());
+    ServiceOptions { mode, inode_tables, ..ServiceOptions::new(VOLUME, clock) }
+}
+
+fn greet(service: &mut Service) {
+    let (version, epoch) = (PROTOCOL_VERSION, KEY.epoch);
+    service.handle(ToService::Hello { version, volume: VOLUME, epoch });
+}
+
+/// Checkpoints everything; the longest step in nanoseconds, and the report.
+pub fn checkpoint(service: &mut Service) -> Result<(u64, CheckpointReport)> {
+    let (upto, urgency) = (TxnSeq(u64::MAX), Urgency::Background);
+    service.handle(ToService::Checkpoint { id: 1, upto, urgency });
+    let mut longest = 0;
+    while service.has_work() {
+        let start = std::time::Instant::now();
+        service.step();
+        longest = longest.max(start.elapsed().as_nanos() as u64);
+    }
+    match service.failure() {
+        Some(e) => Err(e.clone()),
+        None => Ok((longest, service.statistics().checkpoint_last.clone())),
     }
 }

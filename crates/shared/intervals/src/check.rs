@@ -12,6 +12,12 @@ pub struct Place(pub u64);
 const RUN: u64 = 1 << 16;
 
 impl Source for Place {
+    fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+    fn to_bits(self) -> u64 {
+        self.0
+    }
     fn skip(self, bytes: u64) -> Self {
         // Run 0 stands for zeroes, whose source does not move.
         if self.0 < RUN { self } else { Self(self.0 + bytes) }

@@ -3,14 +3,15 @@
 use crate::node::NONE;
 use crate::tree::{Place, Tree};
 use crate::{Interval, Source};
+use std::marker::PhantomData;
 
 /// Disjoint ranges with sources, in ascending order, joined wherever [`Source::join`] allows.
 ///
 /// `B` is the number of entries of a node.
-pub struct IntervalMap<S, const B: usize = 32> {
-    tree: Tree<S, B>,
+pub struct IntervalMap<S, const B: usize = 64> {
+    tree: Tree<B>,
     len: usize,
-    filler: S,
+    sources: PhantomData<S>,
 }
 
 /// What an insertion into one leaf does: puts `new` in the place of `[from, to)`, having cut the
@@ -23,20 +24,18 @@ struct Change<S> {
     rest: Option<Interval<S>>,
 }
 
-impl<S: Source + Default, const B: usize> Default for IntervalMap<S, B> {
+impl<S: Source, const B: usize> Default for IntervalMap<S, B> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<S: Source + Default, const B: usize> IntervalMap<S, B> {
+impl<S: Source, const B: usize> IntervalMap<S, B> {
     /// An empty map.
     pub fn new() -> Self {
-        Self { tree: Tree::new(S::default()), len: 0, filler: S::default() }
+        Self { tree: Tree::new(), len: 0, sources: PhantomData }
     }
-}
 
-impl<S: Source, const B: usize> IntervalMap<S, B> {
     /// Number of intervals.
     pub fn len(&self) -> usize {
         self.len
@@ -54,7 +53,7 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
 
     /// Forgets all intervals, keeps the memory.
     pub fn clear(&mut self) {
-        self.tree.clear(self.filler);
+        self.tree.clear();
         self.len = 0;
     }
 
@@ -77,8 +76,8 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
             };
             let leaf = &self.tree.leaves[place.leaf];
             let added = 1 + usize::from(change.rest.is_some());
-            if leaf.len - (change.to - change.from) + added > B {
-                let appending = change.from >= leaf.len && leaf.next == NONE;
+            if leaf.len() - (change.to - change.from) + added > B {
+                let appending = change.from >= leaf.len() && leaf.next() == NONE;
                 self.tree.split(&place, appending);
                 continue;
             }
@@ -86,23 +85,23 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
         }
     }
 
-    /// The usual insertion: everything it touches lies in one leaf. `None` if not.
+    /// The usual insertion: everything it changes lies in one leaf. `None` if not.
     #[inline]
     fn plan(&self, place: &Place, new: &Interval<S>) -> Option<Change<S>> {
         let leaf = &self.tree.leaves[place.leaf];
-        let (n, end) = (leaf.len, new.end());
+        let (n, end) = (leaf.len(), new.end());
         let from = leaf.lower(new.start);
         let mut to = from;
-        while to < n && leaf.starts[to] < end {
+        while to < n && leaf.start(to) < end {
             to += 1;
         }
-        let alone_left = from > 0 || leaf.prev == NONE;
-        let alone_right = to < n || leaf.next == NONE || end < place.upper;
-        if !alone_left || !alone_right {
+        if (from == 0 && self.left_is_touched(place.leaf, new))
+            || (to == n && end >= place.upper && self.right_is_touched(place.leaf, new))
+        {
             return None;
         }
         let mut c = Change { from, to, cut: None, new: *new, rest: None };
-        let last = to.checked_sub(1).map(|i| leaf.get(i));
+        let last = to.checked_sub(1).map(|i| leaf.get::<S>(i));
         if let Some(last) = last.filter(|l| l.end() > end) {
             if end >= place.upper {
                 return None;
@@ -110,7 +109,7 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
             c.rest = Some(last.tail(end));
         }
         if let Some(i) = from.checked_sub(1) {
-            let mut before = leaf.get(i);
+            let mut before = leaf.get::<S>(i);
             if before.end() > new.start {
                 // Shorter than before, so it fits.
                 before.len = (new.start - before.start) as u32;
@@ -136,18 +135,32 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
         Some(c)
     }
 
+    /// Does `new`, which nothing in `leaf` comes before, overlap or go on what lies in the leaf
+    /// before?
+    fn left_is_touched(&self, leaf: u32, new: &Interval<S>) -> bool {
+        let before = self.tree.before::<S>(leaf, 0).map(|(_, _, before)| before);
+        before.is_some_and(|b| b.end() > new.start || b.joined(new).is_some())
+    }
+
+    /// Does `new`, which nothing in `leaf` comes after, overlap what lies in the leaf after, or
+    /// does that go on?
+    fn right_is_touched(&self, leaf: u32, new: &Interval<S>) -> bool {
+        let after = self.tree.at_or_after::<S>(leaf, self.tree.leaves[leaf].len());
+        after.is_some_and(|a| a.start < new.end() || new.joined(&a).is_some())
+    }
+
     fn apply(&mut self, place: &Place, c: &Change<S>) {
         let leaf = &mut self.tree.leaves[place.leaf];
         if let Some(len) = c.cut {
             leaf.set_len(c.from - 1, len);
         }
-        let before = leaf.len;
+        let before = leaf.len();
         match c.rest {
             None if c.to == c.from + 1 => leaf.set(c.from, c.new),
             None => leaf.splice(c.from, c.to, &[c.new]),
             Some(rest) => leaf.splice(c.from, c.to, &[c.new, rest]),
         }
-        let after = leaf.len;
+        let after = leaf.len();
         self.len = self.len + after - before;
         if after < before {
             self.tree.shrunk(place);
@@ -160,8 +173,8 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
         self.remove(new.start, new.end());
         let place = self.tree.descend(new.start);
         let i = self.tree.leaves[place.leaf].lower(new.start);
-        let after = self.tree.at_or_after(place.leaf, i);
-        let before = self.tree.before(place.leaf, i).map(|(_, _, b)| b);
+        let after = self.tree.at_or_after::<S>(place.leaf, i);
+        let before = self.tree.before::<S>(place.leaf, i).map(|(_, _, b)| b);
         if let Some((after, both)) = after.and_then(|a| new.joined(&a).map(|both| (a, both))) {
             self.take(after.start);
             new = both;
@@ -179,7 +192,7 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
             let place = self.tree.descend(new.start);
             let leaf = &mut self.tree.leaves[place.leaf];
             let i = leaf.lower(new.start);
-            if leaf.len < B {
+            if leaf.len() < B {
                 leaf.splice(i, i, &[new]);
                 self.len += 1;
                 return;
@@ -197,7 +210,7 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
 
     /// Removes the intervals `[from, to)` of a leaf.
     fn drop_run(&mut self, place: &Place, from: usize, to: usize) {
-        self.tree.leaves[place.leaf].splice(from, to, &[]);
+        self.tree.leaves[place.leaf].splice::<S>(from, to, &[]);
         self.len -= to - from;
         self.tree.shrunk(place);
     }
@@ -210,8 +223,8 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
         loop {
             let mut place = self.tree.descend(start);
             let mut from = self.tree.leaves[place.leaf].lower(start);
-            if from == self.tree.leaves[place.leaf].len {
-                let Some(next) = self.tree.at_or_after(place.leaf, from) else { return };
+            if from == self.tree.leaves[place.leaf].len() {
+                let Some(next) = self.tree.at_or_after::<S>(place.leaf, from) else { return };
                 if next.start >= end {
                     return;
                 }
@@ -223,7 +236,7 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
             if to == from {
                 return;
             }
-            let (last, more) = (leaf.get(to - 1), to == leaf.len && leaf.next != NONE);
+            let (last, more) = (leaf.get::<S>(to - 1), to == leaf.len() && leaf.next() != NONE);
             self.drop_run(&place, from, to);
             if last.end() > end {
                 return self.put(last.tail(end));
@@ -239,7 +252,7 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
     fn trim_before(&mut self, start: u64, end: u64) -> bool {
         let place = self.tree.descend(start);
         let i = self.tree.leaves[place.leaf].lower(start);
-        let Some((leaf, i, before)) = self.tree.before(place.leaf, i) else { return false };
+        let Some((leaf, i, before)) = self.tree.before::<S>(place.leaf, i) else { return false };
         if before.end() <= start {
             return false;
         }
@@ -267,11 +280,11 @@ impl<S: Source, const B: usize> IntervalMap<S, B> {
         std::iter::from_fn(move || {
             while leaf != NONE {
                 let l = &self.tree.leaves[leaf];
-                if i < l.len {
+                if i < l.len() {
                     i += 1;
                     return Some(l.get(i - 1));
                 }
-                (leaf, i) = (l.next, 0);
+                (leaf, i) = (l.next(), 0);
             }
             None
         })

@@ -21,8 +21,8 @@ pub(crate) struct Place {
     pub upper: u64,
 }
 
-pub(crate) struct Tree<S, const B: usize> {
-    pub leaves: Arena<Leaf<S, B>>,
+pub(crate) struct Tree<const B: usize> {
+    pub leaves: Arena<Leaf<B>>,
     inners: Arena<Inner<B>>,
     root: u32,
     /// Inner levels above the leaves.
@@ -30,23 +30,23 @@ pub(crate) struct Tree<S, const B: usize> {
     pub first: u32,
 }
 
-impl<S: Source, const B: usize> Tree<S, B> {
+impl<const B: usize> Tree<B> {
     /// Two nodes whose children or intervals are together no more than this become one. So any
     /// two neighbours below one parent are three eighths full on average.
     const MERGE: usize = B * 3 / 4;
 
-    pub fn new(any: S) -> Self {
+    pub fn new() -> Self {
         assert!(B >= 4, "a node must be divisible");
         let mut leaves = Arena::new();
-        let root = leaves.alloc(Leaf::new(any));
+        let root = leaves.alloc(Leaf::new());
         Self { leaves, inners: Arena::new(), root, height: 0, first: root }
     }
 
     /// Forgets everything, keeps the memory.
-    pub fn clear(&mut self, any: S) {
+    pub fn clear(&mut self) {
         self.leaves.clear();
         self.inners.clear();
-        self.root = self.leaves.alloc(Leaf::new(any));
+        self.root = self.leaves.alloc(Leaf::new());
         (self.height, self.first) = (0, self.root);
     }
 
@@ -63,12 +63,13 @@ impl<S: Source, const B: usize> Tree<S, B> {
         for step in &mut path.steps[..self.height] {
             let inner = &self.inners[node];
             let i = inner.child_of(at);
-            if i + 1 < inner.len {
-                upper = inner.keys[i + 1];
+            if i + 1 < inner.len() {
+                upper = inner.key(i + 1);
             }
             *step = (node, i as u32);
-            node = inner.children[i];
+            node = inner.child(i);
         }
+        self.leaves[node].touch();
         Place { path, leaf: node, upper }
     }
 
@@ -76,16 +77,17 @@ impl<S: Source, const B: usize> Tree<S, B> {
     /// leaves stay well filled.
     pub fn split(&mut self, place: &Place, appending: bool) {
         let left = place.leaf;
-        let len = self.leaves[left].len;
+        let len = self.leaves[left].len();
         let mid = if appending { len - len / 8 - 1 } else { len / 2 };
         assert!(mid > 0 && mid < len, "both halves hold something");
         let mut right = self.leaves[left].split_off(mid);
-        let (key, next) = (right.starts[0], self.leaves[left].next);
-        (right.prev, right.next) = (left, next);
+        let (key, next) = (right.start(0), self.leaves[left].next());
+        right.set_prev(left);
+        right.set_next(next);
         let right = self.leaves.alloc(right);
-        self.leaves[left].next = right;
+        self.leaves[left].set_next(right);
         if next != NONE {
-            self.leaves[next].prev = right;
+            self.leaves[next].set_prev(right);
         }
         self.insert_child(&place.path, place.path.depth, key, right);
     }
@@ -102,11 +104,11 @@ impl<S: Source, const B: usize> Tree<S, B> {
         };
         let (node, at) = path.steps[level];
         let at = at as usize + 1;
-        if self.inners[node].len < B {
+        if self.inners[node].len() < B {
             return self.inners[node].insert(at, key, child);
         }
         let mut right = self.inners[node].split_off(B / 2);
-        let right_key = right.keys[0];
+        let right_key = right.key(0);
         if at > B / 2 {
             right.insert(at - B / 2, key, child);
         } else {
@@ -118,7 +120,7 @@ impl<S: Source, const B: usize> Tree<S, B> {
 
     /// Repairs the tree after intervals were removed from the leaf at `place`.
     pub fn shrunk(&mut self, place: &Place) {
-        let len = self.leaves[place.leaf].len;
+        let len = self.leaves[place.leaf].len();
         let Some(level) = place.path.depth.checked_sub(1) else { return };
         let (parent, at) = place.path.steps[level];
         let at = at as usize;
@@ -138,13 +140,13 @@ impl<S: Source, const B: usize> Tree<S, B> {
 
     /// Takes a leaf out of the chain and frees it.
     fn unlink(&mut self, leaf: u32) {
-        let (prev, next) = (self.leaves[leaf].prev, self.leaves[leaf].next);
+        let (prev, next) = (self.leaves[leaf].prev(), self.leaves[leaf].next());
         match prev {
             NONE => self.first = next,
-            p => self.leaves[p].next = next,
+            p => self.leaves[p].set_next(next),
         }
         if next != NONE {
-            self.leaves[next].prev = prev;
+            self.leaves[next].set_prev(prev);
         }
         self.leaves.release(leaf);
     }
@@ -153,11 +155,11 @@ impl<S: Source, const B: usize> Tree<S, B> {
     /// in `parent` is still there then.
     fn merge_leaves(&mut self, parent: u32, at: usize) -> bool {
         let p = &self.inners[parent];
-        if at + 1 >= p.len {
+        if at + 1 >= p.len() {
             return false;
         }
-        let (a, b) = (p.children[at], p.children[at + 1]);
-        if self.leaves[a].len + self.leaves[b].len > Self::MERGE {
+        let (a, b) = (p.child(at), p.child(at + 1));
+        if self.leaves[a].len() + self.leaves[b].len() > Self::MERGE {
             return false;
         }
         let right = self.leaves[b].clone();
@@ -169,16 +171,15 @@ impl<S: Source, const B: usize> Tree<S, B> {
     /// The same for inner nodes.
     fn merge_inners(&mut self, parent: u32, at: usize) -> bool {
         let p = &self.inners[parent];
-        if at + 1 >= p.len {
+        if at + 1 >= p.len() {
             return false;
         }
-        let (a, b, key) = (p.children[at], p.children[at + 1], p.keys[at + 1]);
-        if self.inners[a].len + self.inners[b].len > Self::MERGE {
+        let (a, b, key) = (p.child(at), p.child(at + 1), p.key(at + 1));
+        if self.inners[a].len() + self.inners[b].len() > Self::MERGE {
             return false;
         }
-        let mut right = self.inners[b].clone();
-        right.keys[0] = key;
-        self.inners[a].append_from(&right, 0);
+        let right = self.inners[b].clone();
+        self.inners[a].append(&right, key);
         self.inners.release(b);
         true
     }
@@ -187,7 +188,7 @@ impl<S: Source, const B: usize> Tree<S, B> {
     fn remove_child(&mut self, path: &Path, level: usize, at: usize) {
         let node = path.steps[level].0;
         self.inners[node].remove(at);
-        let len = self.inners[node].len;
+        let len = self.inners[node].len();
         if level == 0 {
             return self.lower_root();
         }
@@ -207,37 +208,28 @@ impl<S: Source, const B: usize> Tree<S, B> {
 
     /// A root with one child is no root; one without any is an empty tree.
     fn lower_root(&mut self) {
-        while self.height > 0 && self.inners[self.root].len == 1 {
-            let child = self.inners[self.root].children[0];
+        while self.height > 0 && self.inners[self.root].len() == 1 {
+            let child = self.inners[self.root].child(0);
             self.inners.release(self.root);
             self.root = child;
             self.height -= 1;
         }
-        if self.height > 0 && self.inners[self.root].len == 0 {
-            // The last leaf was freed with its contents: any of its sources will do as filler.
-            let mut empty = self.leaves[self.leaves_any()].clone();
-            (empty.starts, empty.len) = ([u64::MAX; B], 0);
-            (empty.prev, empty.next) = (NONE, NONE);
+        if self.height > 0 && self.inners[self.root].len() == 0 {
             self.inners.release(self.root);
-            self.root = self.leaves.alloc(empty);
+            self.root = self.leaves.alloc(Leaf::new());
             (self.height, self.first) = (0, self.root);
         }
     }
 
-    /// A leaf number that was in use at some time.
-    fn leaves_any(&self) -> u32 {
-        0
-    }
-
     /// The interval before the place `(leaf, i)`.
-    pub fn before(&self, leaf: u32, i: usize) -> Option<(u32, usize, Interval<S>)> {
+    pub fn before<S: Source>(&self, leaf: u32, i: usize) -> Option<(u32, usize, Interval<S>)> {
         let (leaf, i) = match i {
             0 => {
-                let prev = self.leaves[leaf].prev;
+                let prev = self.leaves[leaf].prev();
                 if prev == NONE {
                     return None;
                 }
-                (prev, self.leaves[prev].len - 1)
+                (prev, self.leaves[prev].len() - 1)
             }
             i => (leaf, i - 1),
         };
@@ -245,11 +237,11 @@ impl<S: Source, const B: usize> Tree<S, B> {
     }
 
     /// The interval at the place `(leaf, i)`, or the first of the next leaf if there is none.
-    pub fn at_or_after(&self, leaf: u32, i: usize) -> Option<Interval<S>> {
-        if i < self.leaves[leaf].len {
+    pub fn at_or_after<S: Source>(&self, leaf: u32, i: usize) -> Option<Interval<S>> {
+        if i < self.leaves[leaf].len() {
             return Some(self.leaves[leaf].get(i));
         }
-        let next = self.leaves[leaf].next;
+        let next = self.leaves[leaf].next();
         (next != NONE).then(|| self.leaves[next].get(0))
     }
 
@@ -261,9 +253,9 @@ impl<S: Source, const B: usize> Tree<S, B> {
         let (mut at, mut prev, mut count) = (self.first, NONE, 0);
         for leaf in leaves {
             assert_eq!(leaf, at, "the chain follows the tree");
-            assert_eq!(self.leaves[at].prev, prev);
-            count += self.leaves[at].len;
-            (prev, at) = (at, self.leaves[at].next);
+            assert_eq!(self.leaves[at].prev(), prev);
+            count += self.leaves[at].len();
+            (prev, at) = (at, self.leaves[at].next());
         }
         assert_eq!(at, NONE, "the chain ends with the tree");
         count
@@ -273,19 +265,18 @@ impl<S: Source, const B: usize> Tree<S, B> {
     fn check_node(&self, node: u32, height: usize, from: u64, to: u64, leaves: &mut Vec<u32>) {
         let Some(below) = height.checked_sub(1) else {
             let leaf = &self.leaves[node];
-            let starts = &leaf.starts[..leaf.len];
-            assert!(starts.is_sorted() && starts.iter().all(|s| *s >= from && *s < to));
-            assert!(leaf.starts[leaf.len..].iter().all(|s| *s == u64::MAX));
-            assert!(leaf.len > 0 || self.height == 0, "only the root may be empty");
+            assert!(leaf.is_sound(from, to), "starts in order and in their place");
+            assert!(leaf.len() > 0 || self.height == 0, "only the root may be empty");
             return leaves.push(node);
         };
         let inner = &self.inners[node];
-        assert!(inner.len > usize::from(height == self.height), "a root has two children");
-        for i in 0..inner.len {
-            let low = if i == 0 { from } else { inner.keys[i] };
-            let high = if i + 1 < inner.len { inner.keys[i + 1] } else { to };
+        assert!(inner.ends_clean(), "unused keys are the largest number");
+        assert!(inner.len() > usize::from(height == self.height), "a root has two children");
+        for i in 0..inner.len() {
+            let low = if i == 0 { from } else { inner.key(i) };
+            let high = if i + 1 < inner.len() { inner.key(i + 1) } else { to };
             assert!(low >= from && high <= to && low <= high);
-            self.check_node(inner.children[i], below, low, high, leaves);
+            self.check_node(inner.child(i), below, low, high, leaves);
         }
     }
 }
