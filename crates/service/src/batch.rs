@@ -45,8 +45,6 @@ pub(crate) struct Batch {
     records: Vec<Record>,
     pub images: Images,
     txns: Vec<TxnEnd>,
-    /// Bytes of the staged records named, and those of the newest transaction.
-    source_bytes: (u64, u64),
     /// What is left, by transaction; once sealed.
     pub pieces: Vec<Piece>,
     /// Pieces before this one are in the area.
@@ -67,7 +65,6 @@ impl Batch {
             records: Vec::new(),
             images: Images::default(),
             txns: Vec::new(),
-            source_bytes: (0, 0),
             pieces: Vec::new(),
             cursor: 0,
             reclaimed: 0,
@@ -98,7 +95,7 @@ impl Batch {
         self.images.clear();
         self.txns.clear();
         self.pieces.clear();
-        (self.source_bytes, self.cursor, self.reclaimed) = ((0, 0), 0, 0);
+        (self.cursor, self.reclaimed) = (0, 0);
     }
 
     /// Number of transactions.
@@ -111,12 +108,6 @@ impl Batch {
         self.collector.is_none()
     }
 
-    /// Would another transaction like the newest one be more than a window of so many bytes?
-    pub fn fills(&self, window: u64) -> bool {
-        let (all, newest) = self.source_bytes;
-        all > 0 && all + newest > window
-    }
-
     pub fn record(&self, nr: u32) -> &StagedRef {
         &self.records[nr as usize].staged
     }
@@ -126,7 +117,7 @@ impl Batch {
         let lanes = self.txns.last().map_or(0, |t| t.lane_upto.capacity());
         let pieces = match &self.collector {
             Some(Collector::Map(map)) => map.memory() + map.len() * size_of::<Piece>(),
-            // Sorted in a copy; if they overlap, in a map.
+            // Sorted in a copy; if any two overlap, put into a map instead.
             Some(Collector::Log(log)) => {
                 log.pieces.capacity() * (size_of::<Piece>() + 64) + log.dead.capacity() * 24
             }
@@ -155,8 +146,6 @@ impl Batch {
         let first = u32::try_from(self.records.len()).expect("bounded by memory");
         count(txn, report);
         self.records.extend(txn.staged.iter().map(|s| Record { staged: s.clone(), txn: nr }));
-        let bytes: u64 = txn.staged.iter().map(|s| u64::from(s.len)).sum();
-        self.source_bytes = (self.source_bytes.0 + bytes, bytes);
         let raw_inodes = self.images.raw_inodes;
         let collector = self.collector.as_mut().expect("nothing is added to a sealed batch");
         for run in txn.drops.iter().chain(&txn.direct) {
@@ -191,11 +180,11 @@ impl Batch {
         let map = match collector {
             Collector::Map(map) => map,
             Collector::Log(log) => match log.sorted() {
-                Some(sorted) => {
+                Ok(sorted) => {
                     self.order(sorted.len(), || sorted.iter().copied());
                     return None;
                 }
-                None => log.resolve(),
+                Err(log) => log.resolve(),
             },
         };
         self.order(map.len(), || map.iter());
@@ -278,10 +267,11 @@ impl Collector {
 }
 
 impl Log {
-    /// The pieces by destination; `None` if any two overlap, or one lies in dead blocks.
-    fn sorted(&self) -> Option<Vec<Piece>> {
+    /// The pieces by destination; the log again if any two overlap, or one lies in dead blocks.
+    fn sorted(self) -> Result<Vec<Piece>, Self> {
         let mut sorted = self.pieces.clone();
-        sorted.sort_by_key(|p| p.start);
+        // In place; those that start at the same byte overlap, in whatever order.
+        sorted.sort_unstable_by_key(|p| p.start);
         // An image and its successor are one slot.
         sorted.dedup_by(|a, b| a == b);
         let apart = sorted.windows(2).all(|w| w[0].end() <= w[1].start);
@@ -289,11 +279,11 @@ impl Log {
             let next = sorted.partition_point(|p| p.end() <= run.start * BLOCK_BYTES);
             sorted.get(next).is_none_or(|p| p.start >= run.end() * BLOCK_BYTES)
         };
-        (apart && self.dead.iter().all(alive)).then_some(sorted)
+        if apart && self.dead.iter().all(alive) { Ok(sorted) } else { Err(self) }
     }
 
     /// The map of what is left.
-    fn resolve(&self) -> IntervalMap<Src> {
+    fn resolve(self) -> IntervalMap<Src> {
         let mut map = Collector::Map(IntervalMap::new());
         let mut dead = self.dead.iter().peekable();
         for (i, p) in self.pieces.iter().enumerate() {

@@ -8,12 +8,14 @@ use siftfs_log::LogKey;
 use siftfs_wire::CheckpointReport;
 use std::collections::BTreeMap;
 
-/// Bytes gathered before they are written to the area.
+/// Bytes gathered before they are written to the area, those written from where they lie included.
 const GATHER: usize = 4 << 20;
 /// Longest single write, so that several are in flight.
 const LONGEST: usize = 1 << 20;
+/// Neighbours no longer than this are copied together, to make one write of two.
+const SHORT: usize = 32 << 10;
 /// Blocks merged from several pieces that may wait for their last byte.
-const MAX_SHARED: usize = 2048;
+const MAX_SHARED: usize = 1024;
 
 /// Where replay reads and writes.
 pub(crate) struct Io<'a> {
@@ -130,19 +132,20 @@ impl Plan {
         &mut self,
         io: &mut Io<'_>,
         out: &mut Gather,
+        held: &[u8],
         p: &Piece,
         bytes: Option<&[u8]>,
     ) -> Result<()> {
         let [head, middle, tail] = cut(p);
         let part = |from: u64, to: u64| bytes.map(|b| &b[from as usize..to as usize]);
         if let Some((from, to)) = head {
-            self.fill(io, out, p.start + from, to - from, part(from, to))?;
+            self.fill(io, out, held, p.start + from, to - from, part(from, to))?;
         }
         if let Some((from, to)) = middle {
-            out.push(io, p.start + from, to - from, part(from, to))?;
+            out.push(io, held, p.start + from, to - from, part(from, to))?;
         }
         if let Some((from, to)) = tail {
-            self.fill(io, out, p.start + from, to - from, part(from, to))?;
+            self.fill(io, out, held, p.start + from, to - from, part(from, to))?;
         }
         Ok(())
     }
@@ -152,6 +155,7 @@ impl Plan {
         &mut self,
         io: &mut Io<'_>,
         out: &mut Gather,
+        held: &[u8],
         start: u64,
         len: u64,
         bytes: Option<&[u8]>,
@@ -166,7 +170,7 @@ impl Plan {
         }
         shared.missing -= len as u32;
         if shared.missing == 0 {
-            out.push(io, block * BLOCK_BYTES, BLOCK_BYTES, Some(&buf[..]))?;
+            out.push(io, held, block * BLOCK_BYTES, BLOCK_BYTES, Some(&buf[..]))?;
             self.shared.remove(&block);
             self.buffered -= 1;
         }
@@ -175,71 +179,181 @@ impl Plan {
 
     /// Bounds memory: when too many blocks wait, they are written as they are and read again
     /// when their next part comes.
-    pub fn spill(&mut self, io: &mut Io<'_>, out: &mut Gather) -> Result<()> {
+    pub fn spill(&mut self, io: &mut Io<'_>, out: &mut Gather, held: &[u8]) -> Result<()> {
         if self.buffered <= MAX_SHARED {
             return Ok(());
         }
         for (block, shared) in &mut self.shared {
             if let Some(buf) = shared.buf.take() {
-                out.push(io, block * BLOCK_BYTES, BLOCK_BYTES, Some(&buf[..]))?;
+                out.push(io, held, block * BLOCK_BYTES, BLOCK_BYTES, Some(&buf[..]))?;
                 shared.needs_base = true;
             }
         }
         self.buffered = 0;
-        out.drain(io)
+        out.drain(io, held)
     }
 }
 
+/// Where the bytes of a write lie.
+#[derive(Clone, Copy)]
+enum At {
+    /// In the gathering buffer, from here on.
+    Gathered(usize),
+    /// In the memory that is held still, from here on.
+    Held(usize),
+}
+
+/// A write to be.
+struct Write {
+    dst: u64,
+    len: usize,
+    at: At,
+}
+
 /// Writes to the area, gathered; neighbours in order become one write.
+///
+/// What is longer than [`SHORT`], or has no neighbour, is written from where it lies. That is the
+/// `held` memory, a window's buffer, which is the same and unchanged until [`Gather::drain`].
 #[derive(Default)]
 pub(crate) struct Gather {
     buf: AlignedBuf,
     used: usize,
-    /// Destination, start in `buf`, length.
-    writes: Vec<(u64, usize, usize)>,
+    /// Bytes to be written, gathered or held.
+    bytes: usize,
+    writes: Vec<Write>,
+}
+
+/// Where in `held` these bytes lie, if they do, and on a block's boundary.
+fn place_in(held: &[u8], bytes: &[u8]) -> Option<usize> {
+    let at = bytes.as_ptr().addr().checked_sub(held.as_ptr().addr())?;
+    let inside = at.checked_add(bytes.len()).is_some_and(|end| end <= held.len());
+    (inside && at.is_multiple_of(BLOCK_SIZE)).then_some(at)
 }
 
 impl Gather {
     /// Adds whole blocks; `None` adds zeroes.
-    fn push(&mut self, io: &mut Io<'_>, dst: u64, len: u64, bytes: Option<&[u8]>) -> Result<()> {
+    fn push(
+        &mut self,
+        io: &mut Io<'_>,
+        held: &[u8],
+        dst: u64,
+        len: u64,
+        bytes: Option<&[u8]>,
+    ) -> Result<()> {
+        if self.bytes >= GATHER {
+            self.drain(io, held)?;
+        }
+        let len = len as usize;
+        let next = self.writes.last().is_some_and(|w| w.dst + w.len as u64 == dst);
+        match bytes.map(|b| (b, place_in(held, b))) {
+            Some((_, Some(at))) if !next || len > SHORT || self.goes_on(at) => {
+                self.hold(dst, at, len);
+                Ok(())
+            }
+            other => {
+                if next {
+                    self.copy_last(io, held)?;
+                }
+                self.copy(io, held, dst, len, other.map(|(b, _)| b))
+            }
+        }
+    }
+
+    /// Is this what follows the newest write's bytes in memory?
+    fn goes_on(&self, at: usize) -> bool {
+        matches!(self.writes.last(), Some(Write { at: At::Held(a), len, .. }) if a + len == at)
+    }
+
+    /// Adds blocks that are written from where they lie.
+    fn hold(&mut self, mut dst: u64, mut at: usize, mut len: usize) {
+        self.bytes += len;
+        if self.goes_on(at)
+            && let Some(w) = self.writes.last_mut()
+            && w.dst + w.len as u64 == dst
+        {
+            let more = len.min(LONGEST.saturating_sub(w.len));
+            w.len += more;
+            (dst, at, len) = (dst + more as u64, at + more, len - more);
+        }
+        while len > 0 {
+            let n = len.min(LONGEST);
+            self.writes.push(Write { dst, len: n, at: At::Held(at) });
+            (dst, at, len) = (dst + n as u64, at + n, len - n);
+        }
+    }
+
+    /// Gathers the newest write, if it is a short one, so that its neighbour can join it.
+    fn copy_last(&mut self, io: &mut Io<'_>, held: &[u8]) -> Result<()> {
+        match self.writes.pop() {
+            Some(Write { dst, len, at: At::Held(at) }) if len <= SHORT => {
+                self.bytes -= len;
+                self.copy(io, held, dst, len, Some(&held[at..at + len]))
+            }
+            other => {
+                self.writes.extend(other);
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a copy of `bytes`, or zeroes.
+    fn copy(
+        &mut self,
+        io: &mut Io<'_>,
+        held: &[u8],
+        dst: u64,
+        len: usize,
+        bytes: Option<&[u8]>,
+    ) -> Result<()> {
         if self.buf.len() < GATHER {
             self.buf = AlignedBuf::zeroed(GATHER);
         }
         let mut done = 0;
         while done < len {
             if self.used == GATHER {
-                self.drain(io)?;
+                self.drain(io, held)?;
             }
-            let n = (len - done).min((GATHER - self.used) as u64) as usize;
+            let n = (len - done).min(GATHER - self.used);
             let place = &mut self.buf[self.used..self.used + n];
             match bytes {
-                Some(b) => place.copy_from_slice(&b[done as usize..done as usize + n]),
+                Some(b) => place.copy_from_slice(&b[done..done + n]),
                 None => place.fill(0),
             }
+            let dst = dst + done as u64;
             match self.writes.last_mut() {
-                Some((d, _, l)) if *d + *l as u64 == dst + done && *l + n <= LONGEST => *l += n,
-                _ => self.writes.push((dst + done, self.used, n)),
+                Some(Write { dst: d, len: l, at: At::Gathered(_) })
+                    if *d + *l as u64 == dst && *l + n <= LONGEST =>
+                {
+                    *l += n;
+                }
+                _ => self.writes.push(Write { dst, len: n, at: At::Gathered(self.used) }),
             }
             self.used += n;
-            done += n as u64;
+            self.bytes += n;
+            done += n;
         }
         Ok(())
     }
 
     /// Writes everything gathered.
-    pub fn drain(&mut self, io: &mut Io<'_>) -> Result<()> {
-        let ops: Vec<WriteOp<'_>> = self
-            .writes
-            .iter()
-            .map(|(dst, at, len)| WriteOp { offset: *dst, data: &self.buf[*at..*at + *len] })
-            .collect();
+    pub fn drain(&mut self, io: &mut Io<'_>, held: &[u8]) -> Result<()> {
+        let data = |w: &Write| match w.at {
+            At::Gathered(at) => &self.buf[at..at + w.len],
+            At::Held(at) => &held[at..at + w.len],
+        };
+        let ops: Vec<WriteOp<'_>> =
+            self.writes.iter().map(|w| WriteOp { offset: w.dst, data: data(w) }).collect();
         if !ops.is_empty() {
             io.report.writes += ops.len() as u64;
-            io.report.write_bytes += self.used as u64;
+            io.report.write_bytes += self.bytes as u64;
             io.area.write_batch(io.origin, &ops)?;
         }
         self.writes.clear();
-        self.used = 0;
+        (self.used, self.bytes) = (0, 0);
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "blocks_tests.rs"]
+mod tests;

@@ -232,11 +232,6 @@ impl Service {
     /// How many of the next transactions, at most `most`, the batch takes and one read brings.
     fn readable_together(&self, batch: &Batch, upto: TxnSeq, most: usize) -> usize {
         let budget = Budget::new(self.options.memory, self.options.window_bytes);
-        // A light batch is one window, so its transactions are looked at one by one.
-        if batch.is_light() && batch.fills(budget.window) {
-            return 0;
-        }
-        let most = if batch.is_light() { 1 } else { most };
         let room = budget.batch.saturating_sub(batch.memory());
         let (mut count, mut bytes, mut end) = (0, 0, None);
         for e in self.pending.range(batch.len()..).take(most) {

@@ -15,6 +15,7 @@ mod blocks;
 mod checkpoint;
 mod images;
 mod journal;
+mod memory;
 mod mode;
 mod piece;
 mod recovery;

@@ -8,7 +8,7 @@ use crate::window::Window;
 use siftfs_base::{Clock, Result};
 
 /// Pieces whose shared blocks are fetched together.
-const SOME: usize = 1024;
+const SOME: usize = 512;
 
 /// Replays batches. Its buffers are kept from one window to the next.
 #[derive(Default)]
@@ -93,10 +93,10 @@ impl Replay {
             self.plan.read_bases(io, some.iter().map(|w| &w.piece))?;
             for w in some {
                 let data = self.window.bytes_of(batch, w);
-                self.plan.apply(io, &mut self.out, &w.piece, data)?;
+                self.plan.apply(io, &mut self.out, self.window.held(), &w.piece, data)?;
                 bytes += u64::from(w.piece.len);
             }
-            self.plan.spill(io, &mut self.out)?;
+            self.plan.spill(io, &mut self.out, self.window.held())?;
             to += some.len();
         }
         Ok(to)
@@ -104,7 +104,7 @@ impl Replay {
 
     fn finish(&mut self, io: &mut Io<'_>, batch: &mut Batch) -> Result<()> {
         assert!(self.plan.is_complete(), "a block still waits for bytes that no piece has");
-        self.out.drain(io)?;
+        self.out.drain(io, self.window.held())?;
         batch.cursor += self.window.pieces();
         io.report.windows += u64::from(self.window.bytes() > 0);
         self.window.close();

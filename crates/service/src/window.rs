@@ -2,6 +2,7 @@
 
 use crate::batch::Batch;
 use crate::blocks::Io;
+use crate::memory::Memory;
 use crate::piece::{Origin, Piece};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result, corrupt};
 use siftfs_device::{AlignedBuf, ReadOp};
@@ -15,8 +16,10 @@ const SHORT: u64 = 64 << 10;
 const GAP: u32 = 4;
 /// Longest single read, so that several are in flight.
 const LONGEST: u64 = 2 << 20;
-/// Most pieces of one window: its bookkeeping is bounded too.
-const MAX_PIECES: usize = 1 << 16;
+/// Most pieces of one window, whose bookkeeping is bounded too: a usual window of single blocks.
+const MAX_PIECES: usize = 1 << 14;
+/// Heads read together, in bytes, for records of which only a part is wanted.
+const HEADS: u64 = 1 << 20;
 
 /// A piece and, if its bytes are staged, where they are in the window's buffer.
 pub(crate) struct Work {
@@ -46,7 +49,7 @@ struct Segment {
 /// Pieces that are read together, and the buffer for it, which is kept for the next window.
 #[derive(Default)]
 pub(crate) struct Window {
-    buf: AlignedBuf,
+    buf: Memory,
     heads: AlignedBuf,
     pub work: Vec<Work>,
     fetches: Vec<Fetch>,
@@ -79,7 +82,10 @@ impl Window {
             at += f.bytes as usize;
         }
         if self.buf.len() < at {
-            self.buf = AlignedBuf::zeroed(at);
+            // Never two of them at a time. What the window may grow to is taken at once; pages are
+            // not, before they are used.
+            self.buf = Memory::default();
+            self.buf = Memory::new(at.max(usize::try_from(limit).unwrap_or(0)));
         }
     }
 
@@ -120,7 +126,7 @@ impl Window {
     /// Gives the buffers back.
     pub fn release(&mut self) {
         assert!(self.work.is_empty(), "an open window needs its buffer");
-        self.buf = AlignedBuf::default();
+        self.buf = Memory::default();
     }
 
     /// Does it cover any piece?
@@ -146,9 +152,13 @@ impl Window {
     /// Reads and verifies more, about `limit` bytes.
     pub fn load(&mut self, io: &mut Io<'_>, batch: &Batch, limit: u64) -> Result<()> {
         let from = self.fetched;
-        let (mut to, mut bytes) = (from, 0);
-        while to < self.fetches.len() && bytes < limit {
-            bytes += self.fetches[to].bytes;
+        let (mut to, mut bytes, mut heads) = (from, 0, 0);
+        while to < self.fetches.len() && bytes < limit && heads < HEADS {
+            let f = &self.fetches[to];
+            bytes += f.bytes;
+            if !f.parts.is_empty() {
+                heads += head_guess(batch.record(f.record));
+            }
             to += 1;
         }
         let heads = self.read_heads(io, batch, from..to)?;
@@ -173,19 +183,15 @@ impl Window {
         which: Range<usize>,
     ) -> Result<Vec<Option<RecordHead>>> {
         let fetches = &self.fetches[which];
-        // The items and checksums of many small writes take a few blocks; the rest is read if
-        // that was not enough.
-        let guess = |s: &StagedRef| {
-            (BLOCK_BYTES + u64::from(s.len) / 64).next_multiple_of(BLOCK_BYTES).min(s.len.into())
-        };
         let partly = || fetches.iter().filter(|f| !f.parts.is_empty());
         let mut segments = Vec::new();
         for f in partly() {
             let s = batch.record(f.record);
-            segments.push(segment(io, s, 0, guess(s)));
+            segments.push(segment(io, s, 0, head_guess(s)));
         }
         let total: u64 = segments.iter().map(|s| s.len).sum();
         if (self.heads.len() as u64) < total {
+            self.heads = AlignedBuf::default();
             self.heads = AlignedBuf::zeroed(total as usize);
         }
         read(io, &segments, &mut self.heads)?;
@@ -196,7 +202,7 @@ impl Window {
                 heads.push(None);
                 continue;
             }
-            let len = guess(s) as usize;
+            let len = head_guess(s) as usize;
             let head = decode_head(io, s, &self.heads[at..at + len])?;
             heads.push(Some(head));
             at += len;
@@ -256,6 +262,11 @@ impl Window {
             }
             Origin::Staged { .. } => Some(&self.buf[work.at..work.at + len]),
         }
+    }
+
+    /// The memory that staged bytes lie in; it does not change until the window is closed.
+    pub fn held(&self) -> &[u8] {
+        &self.buf
     }
 
     /// Puts the pieces in the order of their destinations; everything is loaded.
@@ -390,6 +401,12 @@ fn damaged(s: &StagedRef) -> siftfs_base::Error {
 
 fn peek(s: &StagedRef, key: &LogKey, bytes: &[u8]) -> Result<RecordHeader> {
     RecordHeader::peek(bytes, key, s.lane, s.pos, s.len.into()).map_err(|i| i.into_error(name(s)))
+}
+
+/// Bytes of a record that most likely hold its head: the items and checksums of many small writes
+/// take a few blocks. The rest is read if that was not enough.
+fn head_guess(s: &StagedRef) -> u64 {
+    (BLOCK_BYTES + u64::from(s.len) / 64).next_multiple_of(BLOCK_BYTES).min(s.len.into())
 }
 
 /// A head of which the first `bytes` are there; more is read if they are too few.
