@@ -110,9 +110,9 @@ pub trait Device: Send + Sync {
     /// written without durability may give way to it meanwhile, and for a little longer, because
     /// the next one may follow.
     fn urgent(&self, _under_way: bool) {}
-    /// For who has just written much, which took `_took`, and will go on: returns when the others
-    /// had their turn, after some milliseconds at most; at once if there are none.
-    fn give_way(&self, _took: Duration) {}
+    /// For who has just written and will go on: returns after `_pause`, 200 ms at most, or when small
+    /// steps have ceased, 5 ms after the last; at once if there are none.
+    fn give_way(&self, _pause: Duration) {}
 }
 
 /// An [`Error::Io`].

@@ -23,7 +23,7 @@ pub use file::{
 pub use image::Image;
 pub use mem::MemDevice;
 pub use part::{Divisible, Part};
-pub use region::Region;
+pub use region::{Region, URGENT_MAX};
 pub use seat::{Seat, SharedDevice};
 pub use storage::{
     AreaReader, AreaWriter, HeaderReader, HeaderWriter, JournalReader, JournalWriter, RegionDesc,

@@ -8,8 +8,8 @@ use siftfs_base::Result;
 use crate::{Counters, Device, Origin, ReadOp, RegionKind, WriteOp, check_bounds, io_error};
 
 /// Bytes of a record up to which its caller's write goes before bulk: one that carries more takes
-/// long itself.
-const URGENT_MAX: usize = 64 << 10;
+/// long itself, and is bulk.
+pub const URGENT_MAX: usize = 64 << 10;
 
 /// A window of a device. Offsets are relative to its start; an I/O that leaves it is refused
 /// with `EINVAL` and neither done nor counted. Errors of the device name device offsets.
@@ -116,9 +116,15 @@ impl Region {
         self.noted(origin, self.urgent(origin, 0, || self.device.flush()))
     }
 
+    /// As [`Region::flush`], for a caller that has written bulk: no other bulk gives way to it.
+    pub fn flush_bulk(&self, origin: Origin) -> Result<()> {
+        self.counters.flush(self.kind, origin);
+        self.noted(origin, self.device.flush())
+    }
+
     /// See [`Device::give_way`].
-    pub fn give_way(&self, took: Duration) {
-        self.device.give_way(took);
+    pub fn give_way(&self, pause: Duration) {
+        self.device.give_way(pause);
     }
 
     /// Several reads in flight; `ops` keep region offsets.

@@ -77,9 +77,13 @@ impl RegionWriter {
     pub fn flush(&self, origin: Origin) -> Result<()> {
         self.reader.region.flush(origin)
     }
+    /// See [`Region::flush_bulk`]: covers the whole device.
+    pub fn flush_bulk(&self, origin: Origin) -> Result<()> {
+        self.reader.region.flush_bulk(origin)
+    }
     /// See [`crate::Device::give_way`].
-    pub fn give_way(&self, took: Duration) {
-        self.reader.region.give_way(took);
+    pub fn give_way(&self, pause: Duration) {
+        self.reader.region.give_way(pause);
     }
     /// Writes zeroes over `len` bytes at `offset`, really and in large batches, so that no
     /// later write has to allocate below; volatile until a later flush.

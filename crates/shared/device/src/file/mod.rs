@@ -316,8 +316,8 @@ impl Device for FileDevice {
         self.pace.urgent(under_way);
     }
 
-    fn give_way(&self, took: Duration) {
-        self.pace.give_way(took);
+    fn give_way(&self, pause: Duration) {
+        self.pace.give_way(pause);
     }
 }
 

@@ -18,6 +18,8 @@ const RECENT: Duration = Duration::from_millis(5);
 const SHARE: u32 = 2;
 /// A pause at most, however long the slice took, and the longest wait for a small write under way.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
+/// The longest pause that a caller asks for itself.
+const GIVE_WAY_MAX: Duration = Duration::from_millis(200);
 
 /// Who writes, and since when nobody does.
 pub(super) struct Pace {
@@ -82,10 +84,19 @@ impl Pace {
         Ok(result)
     }
 
-    /// The pause alone, after a write that took `took`, and before the next one.
-    pub fn give_way(&self, took: Duration) {
-        self.pause(took);
+    /// A pause between two bulk writes, as long as small ones come.
+    pub fn give_way(&self, pause: Duration) {
+        let until = Instant::now() + pause.min(GIVE_WAY_MAX);
+        while let Some(rest) = self.rest(until, Instant::now()) {
+            std::thread::sleep(rest);
+        }
         self.wait_for_quiet();
+    }
+
+    /// How long to sleep before looking again; `None` when the pause is over.
+    fn rest(&self, until: Instant, now: Instant) -> Option<Duration> {
+        let left = until.saturating_duration_since(now);
+        (self.busy() && !left.is_zero()).then(|| left.min(PAUSE_MAX))
     }
 
     fn pause(&self, took: Duration) {
