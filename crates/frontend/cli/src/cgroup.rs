@@ -6,8 +6,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Period over which the share holds, in microseconds.
-const PERIOD: u64 = 100_000;
+/// Period over which the share holds, in microseconds: short, for a weak processor is slow and does not
+/// stop for a tenth of a second. Longer where the share of it would be below what the kernel takes.
+const PERIOD: u64 = 10_000;
+/// The kernel takes no less than this, in microseconds.
+const LEAST: u64 = 1000;
 const NAME: &str = "siftfs-device-";
 
 /// Which interface the kernel offers.
@@ -78,6 +81,12 @@ fn home(version: Version, top: &Path, own: &str) -> PathBuf {
     top.join(line.unwrap_or("/").trim_start_matches('/'))
 }
 
+/// The share of a period, and the period, in microseconds.
+fn share(percent: u64) -> (u64, u64) {
+    let period = PERIOD.max((LEAST * 100).div_ceil(percent));
+    (percent * period / 100, period)
+}
+
 fn enter(version: Version, top: &Path, own: &str, percent: u64) -> io::Result<Quota> {
     sweep(top);
     let home = home(version, top, own);
@@ -90,13 +99,13 @@ fn enter(version: Version, top: &Path, own: &str, percent: u64) -> io::Result<Qu
     let group = top.join(format!("{NAME}{}", std::process::id()));
     fs::create_dir(&group)?;
     let quota = Quota { group, home };
-    let allowed = percent * PERIOD / 100;
+    let (allowed, period) = share(percent);
     match version {
         Version::One => {
-            fs::write(quota.group.join("cpu.cfs_period_us"), PERIOD.to_string())?;
+            fs::write(quota.group.join("cpu.cfs_period_us"), period.to_string())?;
             fs::write(quota.group.join("cpu.cfs_quota_us"), allowed.to_string())?;
         }
-        Version::Two => fs::write(quota.group.join("cpu.max"), format!("{allowed} {PERIOD}"))?,
+        Version::Two => fs::write(quota.group.join("cpu.max"), format!("{allowed} {period}"))?,
     }
     fs::write(quota.group.join("cgroup.procs"), std::process::id().to_string())?;
     Ok(quota)

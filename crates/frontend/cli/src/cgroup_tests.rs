@@ -15,3 +15,14 @@ fn controllers_and_homes_are_found() {
     assert_eq!(home(Version::Two, &two, own), two.join("user.slice"));
     assert_eq!(home(Version::Two, &two, ""), two);
 }
+
+#[test]
+fn shares_are_never_too_small_for_the_kernel() {
+    assert_eq!(share(25), (2500, 10_000));
+    assert_eq!(share(200), (20_000, 10_000));
+    for percent in 1..=100_000 {
+        let (allowed, period) = share(percent);
+        assert!(allowed >= LEAST && period <= 100_000, "{percent}");
+        assert!(percent * period - allowed * 100 < 100, "{percent}: rounded down to a microsecond");
+    }
+}
