@@ -2,11 +2,12 @@
 //!
 //! `docs/design/persistence-path.md`, "Foreground: fsync", is followed step by step.
 
+use crate::lane::is_bulk;
 use crate::names::{self, Unstageable};
 use crate::node::Delta;
 use crate::overlay::{RecordRef, Source};
 use crate::sequencer::{Sequencer, WriteMode};
-use crate::state::{NEEDS_LOG, State};
+use crate::state::{NEEDS_CREDITS, NEEDS_LOG, State};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, LaneId, Lsn, RangeSet, Result};
 use siftfs_device::AlignedBuf;
 use siftfs_log::{InodeItem, Item, NameOpKind, RecordBuilder, RecordLayout, RecordParams};
@@ -95,14 +96,18 @@ impl State {
         if !self.room_for_ranges(&capture)? {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
         }
-        let lane = &self.lanes[lane_index];
-        let Some(pos) = lane.place(u64::from(layout.len)) else {
-            return Err(Error::NeedsProgress(NEEDS_LOG));
+        let bulk = match selection {
+            Selection::Only(_) => !self.node(ino).push_next,
+            Selection::All => is_bulk(layout.len.into()),
         };
-        let pushed = matches!(selection, Selection::Only(_)) && !self.node(ino).push_next;
-        if pushed && lane.would_crowd(pos + u64::from(layout.len)) {
-            return Err(Error::NeedsProgress(NEEDS_LOG));
-        }
+        let lane = &self.lanes[lane_index];
+        let pos = lane.place(u64::from(layout.len));
+        let pos = match bulk {
+            true => pos.filter(|pos| !lane.would_crowd(pos + u64::from(layout.len))),
+            false => pos,
+        };
+        let why = if bulk { NEEDS_CREDITS } else { NEEDS_LOG };
+        let pos = pos.ok_or(Error::NeedsProgress(why))?;
         Ok(Outcome::Staged(self.publish(seq, capture, &layout, lane_index, pos)))
     }
 

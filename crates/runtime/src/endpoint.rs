@@ -356,6 +356,8 @@ impl Runtime {
             "commit_latency": self.latency.commit.distribution(),
             "assembly_lock_hold": self.latency.hold.distribution(),
             "emergency_checkpoint_latency": self.latency.checkpoint.distribution(),
+            "credit_wait": self.latency.credit_wait.distribution(),
+            "bulk_wait": self.latency.bulk_wait.distribution(),
             "queues": { "records_in_flight": in_flight, "fsyncs_waiting": waiting },
             "credits": {
                 "journal_bytes": st.journal_len.saturating_sub(st.journal_used()),

@@ -22,6 +22,7 @@ mod namespace;
 mod node;
 mod overlay;
 mod page_cache;
+mod progress;
 mod push;
 mod recover;
 mod runtime;

@@ -7,7 +7,7 @@ use crate::assembly::{Cut, Handoff, Push};
 use crate::capture::{Outcome, Selection, Staged};
 use crate::config::Config;
 use crate::fill::FillPlan;
-use crate::lane::Lane;
+use crate::lane::{Lane, Pause, is_bulk};
 use crate::meta_cache::MetaCache;
 use crate::page_cache::PageCache;
 use crate::sequencer::{Sequencer, WriteMode};
@@ -15,10 +15,10 @@ use crate::state::{self, Readers, State};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
 use siftfs_device::{AlignedBuf, Counters, Origin, StagingWriter};
 use siftfs_ext4::Fs;
-use siftfs_wire::{CheckpointReport, DIRECT_MAX_BLOCKS, FromService, ToService, Urgency};
+use siftfs_wire::{DIRECT_MAX_BLOCKS, FromService, ToService, Urgency};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub struct Parts {
 /// See the module's text.
 pub struct Runtime {
     state: Mutex<State>,
-    progress: Condvar,
+    pub(crate) progress: Condvar,
     /// A fill of the page cache has ended.
     filled: Condvar,
     /// Memory that fills read into.
@@ -66,14 +66,14 @@ pub struct Runtime {
     pub(crate) seq: Sequencer,
     lanes: Vec<StagingWriter>,
     readers: Arc<Readers>,
-    link: Arc<dyn ServiceLink>,
+    pub(crate) link: Arc<dyn ServiceLink>,
     /// One assembly at a time, and one transaction in flight.
     assembly: Mutex<()>,
-    next_checkpoint: AtomicU64,
+    pub(crate) next_checkpoint: AtomicU64,
     /// Held while the Service is asked for statistics.
     asking: Mutex<()>,
     wake: (Mutex<bool>, Condvar),
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) latency: crate::stats::Latencies,
 }
@@ -81,10 +81,13 @@ pub struct Runtime {
 /// Buffers of fills that are kept, of 4 MiB at most each.
 const FILL_BUFFERS: usize = 2;
 
+/// Longest pause for fsyncs between two records that are pushed: the assembly lock is held.
+const PUSH_PAUSE: Duration = Duration::from_millis(2);
+
 /// Most rounds of background progress one operation waits for.
 const MAX_ROUNDS: u32 = 10_000;
 
-fn relock<T>(r: std::result::Result<T, PoisonError<T>>) -> T {
+pub(crate) fn relock<T>(r: std::result::Result<T, PoisonError<T>>) -> T {
     r.unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -144,6 +147,7 @@ impl Runtime {
             pushed: Default::default(),
             in_flight: Vec::new(),
             background_checkpoint: false,
+            credit_checkpoint: None,
             replaying: false,
             fills: Vec::new(),
             next_fill: 0,
@@ -269,18 +273,6 @@ impl Runtime {
         Err(errno(libc::ENOSPC))
     }
 
-    fn make_progress(&self, why: &'static str) -> Result<()> {
-        self.lock().stats.stalled(why);
-        match why {
-            state::NEEDS_COMMIT => self.commit_for(&Push::Aged, Origin::Foreground).map(drop),
-            state::NEEDS_PUSH => self.commit_all(&Push::All, None),
-            _ => {
-                self.commit_for(&Push::Aged, Origin::Foreground)?;
-                self.checkpoint(Urgency::Emergency).map(drop)
-            }
-        }
-    }
-
     /// Writes a staged transaction into its lane.
     fn write_staged(&self, staged: &Staged, origin: Origin) -> Result<()> {
         let lane = &self.lanes[staged.lane];
@@ -305,29 +297,63 @@ impl Runtime {
 
     fn fsync_inner(&self, ino: InodeNr, datasync: bool) -> Result<()> {
         self.seq.check()?;
+        let mut stalled = None;
         for _ in 0..MAX_ROUNDS {
             let mut st = self.lock();
             let outcome = st.stage(&self.seq, ino, datasync, &Selection::All);
             let wake = st.should_wake();
+            let pause = match &outcome {
+                Ok(Outcome::Staged(s)) => st.lanes[s.lane].pause(s.buf.len() as u64),
+                _ => Pause::Fixed(Duration::ZERO),
+            };
             drop(st);
+            if let (Some(since), Ok(outcome)) = (stalled, &outcome) {
+                self.note_wait(since, outcome);
+            }
             match outcome {
                 Ok(Outcome::Nothing(lsn)) => return self.wait_durable(lsn, Origin::Foreground),
                 Ok(Outcome::Staged(staged)) => {
-                    self.write_staged(&staged, Origin::Foreground)?;
                     if wake {
                         self.wake();
                     }
-                    return self.wait_durable(staged.lsn, Origin::Foreground);
+                    return self.make_durable(&staged, pause);
                 }
                 Ok(Outcome::FullCommit(reason)) => {
                     self.lock().stats.full_commit(reason);
                     return self.full_commit(ino);
                 }
-                Err(Error::NeedsProgress(why)) => self.make_progress(why)?,
+                Err(Error::NeedsProgress(why)) => {
+                    stalled.get_or_insert_with(|| self.clock.mono_ns());
+                    self.make_progress(why)?;
+                }
                 Err(e) => return Err(e),
             }
         }
         Err(errno(libc::EIO))
+    }
+
+    /// Writes a record that its caller waits for, who then pauses as the lane's credits demand.
+    fn make_durable(&self, staged: &Staged, pause: Pause) -> Result<()> {
+        let (start, len) = (self.clock.mono_ns(), staged.buf.len() as u64);
+        self.write_staged(staged, Origin::Foreground)?;
+        if is_bulk(len) {
+            self.seq.wait_durable(staged.lsn, || self.lanes[0].flush_bulk(Origin::Foreground))?;
+        } else {
+            self.wait_durable(staged.lsn, Origin::Foreground)?;
+        }
+        let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
+        let pause = pause.after(took);
+        if !pause.is_zero() {
+            self.lanes[0].give_way(pause);
+        }
+        Ok(())
+    }
+
+    /// A wait for room in the log, or in the running transaction, has ended.
+    fn note_wait(&self, since: u64, outcome: &Outcome) {
+        let bulk = matches!(outcome, Outcome::Staged(s) if is_bulk(s.buf.len() as u64));
+        let latency = if bulk { &self.latency.bulk_wait } else { &self.latency.credit_wait };
+        latency.record(self.clock.mono_ns().saturating_sub(since));
     }
 
     /// Makes an inode durable through background journal transactions.
@@ -344,7 +370,22 @@ impl Runtime {
     /// its commit is durable. Nothing to do is success. `origin` says whether a caller waits: its
     /// writes and flushes are that caller's own then.
     pub fn commit_for(&self, push: &Push, origin: Origin) -> Result<BTreeSet<InodeNr>> {
-        let _assembly = relock(self.assembly.lock());
+        let assembly = self.assembly_lock();
+        self.commit_under(&assembly, push, origin)
+    }
+
+    /// One transaction is made at a time, and one is in flight.
+    pub(crate) fn assembly_lock(&self) -> MutexGuard<'_, ()> {
+        relock(self.assembly.lock())
+    }
+
+    /// As [`Runtime::commit_for`], with the assembly lock held.
+    pub(crate) fn commit_under(
+        &self,
+        _assembly: &MutexGuard<'_, ()>,
+        push: &Push,
+        origin: Origin,
+    ) -> Result<BTreeSet<InodeNr>> {
         for _ in 0..MAX_ROUNDS {
             self.seq.check()?;
             let st = self.lock();
@@ -368,7 +409,7 @@ impl Runtime {
                     return Err(e);
                 }
             }
-            self.checkpoint(Urgency::Emergency)?;
+            self.await_checkpoint(Urgency::Emergency)?;
         }
         Err(errno(libc::EIO))
     }
@@ -406,8 +447,8 @@ impl Runtime {
         }
         if !out.staged.is_empty() {
             // Here, where no record is on its way: an fsync would wait for that one too.
-            let took = self.clock.mono_ns().saturating_sub(start);
-            self.lanes[0].give_way(Duration::from_nanos(took));
+            let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
+            self.lanes[0].give_way((2 * took).min(PUSH_PAUSE));
         }
         let waited = origin == Origin::Foreground;
         let (mut runs, mut blocks) = (Vec::new(), 0);
@@ -428,7 +469,7 @@ impl Runtime {
 
     /// Commits until nothing dirty at the call (of `only`, if given) is left behind. A round
     /// that leaves as much as the one before needs log space first.
-    fn commit_all(&self, push: &Push, only: Option<InodeNr>) -> Result<()> {
+    pub(crate) fn commit_all(&self, push: &Push, only: Option<InodeNr>) -> Result<()> {
         let mut targets: BTreeSet<InodeNr> = match only {
             Some(ino) => BTreeSet::from([ino]),
             None => self.lock().data_dirty.clone(),
@@ -461,27 +502,6 @@ impl Runtime {
         self.wait_until(|st| st.txns.get(&seq).is_none_or(|t| t.journaled).then_some(()))
     }
 
-    /// Checkpoints and reclaims everything journaled now.
-    pub fn checkpoint(&self, urgency: Urgency) -> Result<CheckpointReport> {
-        let start = self.clock.mono_ns();
-        let id = self.next_checkpoint.fetch_add(1, Ordering::Relaxed);
-        self.link.send(ToService::Checkpoint { id, upto: TxnSeq(u64::MAX), urgency })?;
-        let report = self.wait_until(|st| st.checkpoints_done.remove(&id))?;
-        self.latency.checkpoint.record(self.clock.mono_ns().saturating_sub(start));
-        Ok(report)
-    }
-
-    fn wait_until<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
-        let mut st = self.lock();
-        loop {
-            if let Some(value) = ready(&mut st) {
-                return Ok(value);
-            }
-            self.seq.check()?;
-            st = relock(self.progress.wait(st));
-        }
-    }
-
     /// A message from the Service.
     ///
     /// # Errors
@@ -498,6 +518,8 @@ impl Runtime {
             FromService::CheckpointDone { id, urgency, report } => {
                 if urgency == Urgency::Background {
                     st.background_checkpoint = false;
+                } else if st.credit_checkpoint == Some(id) {
+                    st.credit_checkpoint = None;
                 } else {
                     st.checkpoints_done.insert(id, report);
                 }
@@ -534,9 +556,7 @@ impl Runtime {
             self.commit(&Push::Aged)?;
         }
         if reclaim {
-            let id = self.next_checkpoint.fetch_add(1, Ordering::Relaxed);
-            let upto = TxnSeq(u64::MAX);
-            self.link.send(ToService::Checkpoint { id, upto, urgency: Urgency::Background })?;
+            self.ask(TxnSeq(u64::MAX), Urgency::Background, self.checkpoint_id())?;
         }
         Ok(())
     }

@@ -41,6 +41,8 @@ pub const NEEDS_COMMIT: &str = "the running transaction is full";
 pub const NEEDS_SPACE: &str = "freed blocks are not reusable yet";
 /// ... the staging lane or the journal is full,
 pub const NEEDS_LOG: &str = "the log is full";
+/// ... what is left of the lane is for small fsyncs,
+pub const NEEDS_CREDITS: &str = "bulk waits for credits";
 /// ... or there is too much unsynced data.
 pub const NEEDS_PUSH: &str = "too much unsynced data";
 
@@ -156,6 +158,8 @@ pub struct State {
     pub in_flight: Vec<InodeNr>,
     /// A background checkpoint has been asked for and not answered.
     pub background_checkpoint: bool,
+    /// An emergency checkpoint has been asked for, for credits, and not answered: its number.
+    pub credit_checkpoint: Option<u64>,
     /// Recovery applies staged transactions: nothing is pending, times and LSNs are given.
     pub replaying: bool,
     /// Fills under way: number, inode, pages.

@@ -70,8 +70,12 @@ pub struct Latencies {
     pub(crate) commit: Latency,
     /// How long one step of assembly, or the cut, held the state lock.
     pub(crate) hold: Latency,
-    /// Emergency checkpoints somebody waited for.
+    /// Emergency checkpoints whose end somebody waited for.
     pub(crate) checkpoint: Latency,
+    /// Small fsyncs' waits until the log, or the running transaction, had room again.
+    pub(crate) credit_wait: Latency,
+    /// The same of fsyncs of more data, which leave the last of a lane to the small ones.
+    pub(crate) bulk_wait: Latency,
 }
 
 /// One histogram.

@@ -82,9 +82,13 @@ fn latencies(p: &mut Page, s: &Status) {
     );
     p.histogram(
         "siftfs_emergency_checkpoint_seconds",
-        "Checkpoints that somebody waited for.",
+        "Checkpoints whose end somebody waited for.",
         &r.emergency_checkpoint_latency,
     );
+    let waits = "Waits of small fsyncs for room in the log.";
+    p.histogram("siftfs_credit_wait_seconds", waits, &r.credit_wait);
+    let waits = "Waits of fsyncs of more than 64 KiB for room in the log.";
+    p.histogram("siftfs_bulk_wait_seconds", waits, &r.bulk_wait);
 }
 
 fn fsyncs(p: &mut Page, s: &Status) {

@@ -36,6 +36,8 @@ pub struct Runtime {
     pub commit_latency: Latency,
     pub assembly_lock_hold: Latency,
     pub emergency_checkpoint_latency: Latency,
+    pub credit_wait: Latency,
+    pub bulk_wait: Latency,
     pub queues: Queues,
     pub credits: Credits,
     pub log: Log,
