@@ -2,8 +2,9 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 
-# Options for siftfs-bench and siftfs-apps, such as BENCH="--rounds 3" or APPS="--only git".
+# Options for siftfs-bench, siftfs-pressure and siftfs-apps, such as BENCH="--rounds 3" or APPS="--only git".
 BENCH ?=
+PRESSURE ?=
 APPS ?=
 
 # Where things go; DESTDIR comes in front of each. mount(8), umount(8) and fsck(8) look for helpers
@@ -21,7 +22,7 @@ HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs fsck.s
 SIFTFS ?= $(shell $(CARGO) metadata --format-version 1 --no-deps \
   | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/siftfs
 
-.PHONY: all run test test-long test-apps bench fuzz deny check-env lint build install install-files uninstall clean
+.PHONY: all run test test-long test-apps bench fuzz pressure deny check-env lint build install install-files uninstall clean
 
 all: build
 
@@ -68,6 +69,11 @@ fuzz:
 	mkdir -p "$(FUZZ_DIR)/corpus"
 	"$(FUZZ_DIR)/$(FUZZ_TARGET)/release/history" -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
 	  -print_final_stats=1 -artifact_prefix="$(FUZZ_DIR)/" "$(FUZZ_DIR)/corpus"
+
+# SIFT's online pressure workload, host and device CPU apart. Numbers go to target/bench.
+pressure: check-env
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-pressure
+	$(CARGO) run --release --locked --quiet -p siftfs-pressure -- $(PRESSURE)
 
 check-env:
 	scripts/install-deps.sh

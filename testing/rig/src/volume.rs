@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// A volume and where it is mounted.
 pub struct Volume {
-    siftfs: PathBuf,
+    /// The `siftfs` command.
+    pub program: PathBuf,
     /// The volume's file.
     pub image: PathBuf,
     /// Where it is mounted.
@@ -34,24 +35,36 @@ impl Volume {
     /// `siftfs mkfs` in a file `NAME.sift`; it will be mounted on `NAME`. Uses the `siftfs` beside
     /// the running program.
     pub fn make(place: &Place, name: &str, size: &str) -> Result<Self> {
+        Self::make_with(place, name, size, &[])
+    }
+
+    /// As [`Volume::make`], with more options for mkfs.
+    pub fn make_with(place: &Place, name: &str, size: &str, more: &[&str]) -> Result<Self> {
         let exe = std::env::current_exe().map_err(failed("own path"))?;
-        let siftfs = exe.with_file_name("siftfs");
+        let program = exe.with_file_name("siftfs");
         let dir = place.mount_point(name)?;
-        let volume = Self { siftfs, image: place.path(&format!("{name}.sift")), dir };
+        let volume = Self { program, image: place.path(&format!("{name}.sift")), dir };
         step(&format!("siftfs mkfs --size {size}"), || {
-            volume.siftfs(&["mkfs", arg(&volume.image)?, "--size", size])
+            let first = ["mkfs", arg(&volume.image)?, "--size", size];
+            volume.siftfs(&[&first, more].concat())
         })?;
         Ok(volume)
     }
 
     /// Runs `siftfs` with these arguments, which must succeed; answers what it printed.
     pub fn siftfs(&self, args: &[&str]) -> Result<String> {
-        run(&self.siftfs, args)
+        run(&self.program, args)
     }
 
     /// `siftfs mount`.
     pub fn mount(&self) -> Result<()> {
-        self.siftfs(&["mount", arg(&self.image)?, arg(&self.dir)?]).map(drop)
+        self.mount_with(&[])
+    }
+
+    /// `siftfs mount` with more options.
+    pub fn mount_with(&self, more: &[&str]) -> Result<()> {
+        let first = ["mount", arg(&self.image)?, arg(&self.dir)?];
+        self.siftfs(&[&first, more].concat()).map(drop)
     }
 
     /// `siftfs umount`.
