@@ -57,7 +57,7 @@ impl Steady {
         let took = end.saturating_duration_since(begin);
         self.nanos.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         let before = self.last.replace(end).unwrap_or(self.opens).max(self.opens);
-        self.gap = self.gap.max(end.saturating_duration_since(before)).max(took);
+        self.gap = self.gap.max(end.saturating_duration_since(before));
         let slot = (end - self.opens).as_nanos() / SLOT.as_nanos();
         if let Some(slot) = self.slots.get_mut(slot as usize) {
             *slot += 1;
