@@ -141,3 +141,34 @@ fn sparse_dirty_bytes_are_bounded_by_their_pages() {
     }
     v.close().expect("close");
 }
+
+/// A cut tags every staged range under the state lock: there are never very many of them.
+#[test]
+fn many_staged_ranges_are_journaled_early() {
+    let world = World::new(160 << 20, 64 << 20);
+    let v = world.open();
+    let f = create(&v, "f");
+    write(&v, f, 0, &vec![1; 1 << 20]);
+    call(&v, Request::SyncAll);
+    let status = |path: &str| match call(&v, Request::Status) {
+        Reply::Json(text) => {
+            let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            status.pointer(path).and_then(serde_json::Value::as_u64).expect("a number")
+        }
+        other => panic!("{other:?}"),
+    };
+    let before = status("/transaction");
+    let scattered = |times: u64| {
+        for _ in 0..times {
+            (0..256).for_each(|page| write(&v, f, page << 12, &[2; 100]));
+            call(&v, Request::Fsync { ino: f, datasync: false });
+        }
+        v.tick().expect("tick");
+    };
+    scattered(15);
+    assert_eq!(status("/transaction"), before, "neither old nor much");
+    assert!(status("/log/lanes/0/used") < status("/log/lanes/0/bytes") / 8);
+    scattered(1);
+    assert_eq!(status("/transaction"), before + 1);
+    v.close().expect("close");
+}

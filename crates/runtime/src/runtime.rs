@@ -84,6 +84,10 @@ const FILL_BUFFERS: usize = 2;
 /// Longest pause for fsyncs between two records that are pushed: the assembly lock is held.
 const PUSH_PAUSE: Duration = Duration::from_millis(2);
 
+/// Staged ranges after which a commit does not wait any longer: the cut tags each of them under the
+/// state lock, and their credits come back together.
+const CUT_RANGES: usize = 4096;
+
 /// Most rounds of background progress one operation waits for.
 const MAX_ROUNDS: u32 = 10_000;
 
@@ -667,6 +671,7 @@ impl State {
         // With the lanes full of what a checkpoint is about to free, there is nowhere to push to.
         let nowhere = self.background_checkpoint && self.lanes.iter().any(Lane::is_crowded);
         self.lanes.iter().any(|l| (l.head - l.cut_head) * 4 > l.len)
+            || self.overlay_added >= CUT_RANGES
             || self.dirty_bytes > self.dirty_limit() / 2 && !nowhere
             || self.transaction_blocks() * 2 > self.max_transaction_blocks()
     }
