@@ -142,7 +142,7 @@ pub struct Bench<'p> {
 /// An open volume.
 enum Open<'b> {
     Mounted(&'b Volume),
-    Embedded(siftfs::Volume),
+    Embedded(Box<siftfs::Volume>),
 }
 
 impl<'p> Bench<'p> {
@@ -207,7 +207,9 @@ impl<'p> Bench<'p> {
         };
         let image = &self.volume.image;
         let volume = siftfs::Volume::open_with(image, &options);
-        volume.map(Open::Embedded).map_err(|e| Failed(format!("{}: {e}", image.display())))
+        volume
+            .map(|v| Open::Embedded(Box::new(v)))
+            .map_err(|e| Failed(format!("{}: {e}", image.display())))
     }
 
     fn load(
