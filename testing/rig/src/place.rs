@@ -53,7 +53,7 @@ impl Place {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             signal_hook::flag::register(signal, interrupted.clone()).map_err(failed("signals"))?;
         }
-        println!("working in {}", dir.path().display());
+        eprintln!("working in {}", dir.path().display());
         Ok(Self { dir: Some(dir), mounts: Mutex::default(), interrupted })
     }
 

@@ -1,0 +1,569 @@
+//! Requests of the file protocol as system calls below one directory.
+//!
+//! A worker's model is a file system of its own. Its root is the worker's directory; its directory
+//! [`SHARED`] is one that all workers have, in which each sees only the names that begin with its
+//! own prefix.
+
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat,
+    Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags,
+};
+use rustix::io::{Errno, ReadWriteFlags};
+use siftfs_base::{InodeNr, Timestamp};
+use siftfs_model::{Model, Op};
+use siftfs_proto::{
+    Allocate, Attr, FileKind, Handle, ROOT_INO, RenameMode, Reply, Request, Seek, SetAttr, SetTime,
+    XattrMode,
+};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The model's number of the directory that all workers have.
+pub const SHARED: InodeNr = 3;
+/// Its name in the model's root.
+pub const SHARED_NAME: &[u8] = b"shared";
+/// Longest name in it, the prefix not included.
+const SHARED_NAME_MAX: usize = 200;
+/// Longest value of an attribute that is read.
+const XATTR_MAX: usize = 1 << 16;
+
+/// Where a worker's model lies.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The mounted directory.
+    pub mount: PathBuf,
+    /// The worker's number.
+    pub worker: usize,
+    /// The command.
+    pub siftfs: PathBuf,
+}
+
+/// An inode, by a name of it or by an open handle of the model's.
+#[derive(Clone, Debug)]
+enum Target {
+    Path(PathBuf),
+    Handle(u64),
+}
+
+/// What is to be called; paths are those before the operation.
+#[derive(Clone, Debug)]
+enum Call {
+    Nothing,
+    Create(PathBuf, u16),
+    MakeDir(PathBuf, u16),
+    MakeNode(PathBuf, FileKind, u16, u32),
+    Symlink(Vec<u8>, PathBuf),
+    Link(PathBuf, PathBuf),
+    Unlink(PathBuf),
+    RemoveDir(PathBuf),
+    Rename(PathBuf, PathBuf, RenameMode),
+    Open(PathBuf, bool),
+    Release(u64),
+    Stat(PathBuf),
+    Lookup(PathBuf),
+    ReadLink(PathBuf),
+    Read(Target, u64, u32),
+    Write(Target, u64, Vec<u8>, bool),
+    Fsync(Target, bool),
+    Allocate(Target, Allocate, u64, u64),
+    Seek(Target, u64, Seek),
+    Resize(Target, u64),
+    SetAttr(PathBuf, SetAttr),
+    GetXattr(PathBuf, Vec<u8>),
+    ListXattr(PathBuf),
+    SetXattr(PathBuf, Vec<u8>, Vec<u8>, XattrMode),
+    RemoveXattr(PathBuf, Vec<u8>),
+    Command(&'static str),
+}
+
+/// A request that was fitted to what a program can ask a kernel for, ready to be called.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The request that the call carries out.
+    pub request: Request,
+    call: Call,
+    fresh: u64,
+}
+
+/// What a write promises when it returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Promise {
+    /// Nothing.
+    None,
+    /// As after fdatasync.
+    Data,
+    /// As after fsync.
+    All,
+}
+
+/// An errno, or what else went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The kernel's answer.
+    Errno(i32),
+    /// A command's.
+    Command(String),
+}
+
+impl From<Errno> for Refused {
+    fn from(e: Errno) -> Self {
+        Self::Errno(e.raw_os_error())
+    }
+}
+
+impl Place {
+    /// The worker's own directory.
+    pub fn own(&self) -> PathBuf {
+        self.mount.join(format!("worker-{}", self.worker))
+    }
+
+    /// The directory that all have.
+    pub fn shared(&self) -> PathBuf {
+        self.mount.join("shared")
+    }
+
+    /// Before the worker's names in it.
+    pub fn prefix(&self) -> Vec<u8> {
+        format!("{}.", self.worker).into_bytes()
+    }
+
+    fn entry(&self, model: &Model, dir: InodeNr, name: &[u8]) -> Option<PathBuf> {
+        if dir == SHARED {
+            let name = [&*self.prefix(), name].concat();
+            return Some(self.shared().join(OsStr::from_bytes(&name)));
+        }
+        Some(self.path(model, dir)?.join(OsStr::from_bytes(name)))
+    }
+
+    /// A path of `ino`, if it has one.
+    fn path(&self, model: &Model, ino: InodeNr) -> Option<PathBuf> {
+        match ino {
+            ROOT_INO => Some(self.own()),
+            SHARED => Some(self.shared()),
+            _ => {
+                let (dir, name) = model.names_of(ino).into_iter().next()?;
+                self.entry(model, dir, &name)
+            }
+        }
+    }
+
+    fn target(&self, model: &Model, ino: InodeNr) -> Option<Target> {
+        let path = self.path(model, ino).map(Target::Path);
+        let open = || model.handles().find(|(_, i)| *i == ino).map(|(h, _)| Target::Handle(h));
+        path.or_else(open)
+    }
+
+    /// The call for `op` on a tree in state `model`, with the request that it carries out; `None` if
+    /// a program has no such call, or the operation would change what the workers share.
+    pub fn prepare(&self, model: &Model, op: &Op) -> Option<Prepared> {
+        let mut request = fit(model, op.request()?.clone())?;
+        let call = self.call(model, &mut request)?;
+        Some(Prepared { request, call, fresh: op.fresh().handle })
+    }
+
+    fn call(&self, model: &Model, request: &mut Request) -> Option<Call> {
+        let named = |ino: InodeNr| if ino == SHARED { None } else { self.path(model, ino) };
+        let file = |ino: InodeNr| {
+            let regular = model.node(ino)?.kind == FileKind::Regular;
+            if regular { self.target(model, ino) } else { None }
+        };
+        let attributed = |ino: InodeNr| {
+            let kind = model.node(ino)?.kind;
+            let has = matches!(kind, FileKind::Regular | FileKind::Directory);
+            if has { named(ino) } else { None }
+        };
+        Some(match request {
+            Request::Lookup { parent, name } => Call::Lookup(self.name(model, *parent, name)?),
+            Request::Forget { .. } => Call::Nothing,
+            Request::GetAttr { ino } if *ino == ROOT_INO => return None,
+            Request::GetAttr { ino } => Call::Stat(named(*ino)?),
+            Request::SetAttr { ino, set } => match set.size {
+                Some(size) => Call::Resize(file(*ino)?, size),
+                None => Call::SetAttr(named(*ino)?, set.clone()),
+            },
+            Request::ReadLink { ino } => Call::ReadLink(named(*ino)?),
+            Request::MakeNode { parent, name, kind, perm, rdev } => {
+                Call::MakeNode(self.name(model, *parent, name)?, *kind, *perm, *rdev)
+            }
+            Request::MakeDir { parent, name, perm } => {
+                // mkdir(2) knows no setgid bit.
+                *perm &= 0o1777;
+                Call::MakeDir(self.name(model, *parent, name)?, *perm)
+            }
+            Request::Symlink { parent, name, target } => {
+                Call::Symlink(target.clone(), self.name(model, *parent, name)?)
+            }
+            Request::Link { ino, parent, name } => {
+                Call::Link(named(*ino)?, self.name(model, *parent, name)?)
+            }
+            Request::Unlink { parent, name } => Call::Unlink(self.name(model, *parent, name)?),
+            Request::RemoveDir { parent, name } => {
+                Call::RemoveDir(self.name(model, *parent, name)?)
+            }
+            Request::Rename { parent, name, new_parent, new_name, mode } => Call::Rename(
+                self.name(model, *parent, name)?,
+                self.name(model, *new_parent, new_name)?,
+                *mode,
+            ),
+            Request::Create { parent, name, perm } => {
+                Call::Create(self.name(model, *parent, name)?, *perm)
+            }
+            Request::Open { ino, truncate, .. } => match file(*ino)? {
+                Target::Path(path) => Call::Open(path, *truncate),
+                Target::Handle(_) => return None,
+            },
+            Request::Release { handle } => Call::Release(handle.0),
+            Request::Read { ino, offset, len } => Call::Read(file(*ino)?, *offset, *len),
+            Request::Write { ino, offset, data, append, .. } => {
+                Call::Write(file(*ino)?, *offset, data.clone().into_bytes(), *append)
+            }
+            Request::Fsync { ino, datasync } => match model.node(*ino)?.kind {
+                FileKind::Regular | FileKind::Directory => {
+                    Call::Fsync(self.target(model, *ino)?, *datasync)
+                }
+                _ => return None,
+            },
+            Request::Allocate { ino, mode, offset, len } => {
+                Call::Allocate(file(*ino)?, *mode, *offset, *len)
+            }
+            Request::Seek { ino, offset, whence } => Call::Seek(file(*ino)?, *offset, *whence),
+            Request::GetXattr { ino, name } => Call::GetXattr(attributed(*ino)?, name.clone()),
+            Request::ListXattr { ino } => Call::ListXattr(attributed(*ino)?),
+            Request::SetXattr { ino, name, value, mode, .. } => {
+                Call::SetXattr(attributed(*ino)?, name.clone(), value.clone(), *mode)
+            }
+            Request::RemoveXattr { ino, name } => {
+                Call::RemoveXattr(attributed(*ino)?, name.clone())
+            }
+            Request::SyncAll => Call::Command("sync"),
+            Request::Checkpoint => Call::Command("checkpoint"),
+            _ => return None,
+        })
+    }
+
+    /// The path of a name; `None` for that of the shared directory, and for one too long in it.
+    fn name(&self, model: &Model, dir: InodeNr, name: &[u8]) -> Option<PathBuf> {
+        let shared = (dir, name) == (ROOT_INO, SHARED_NAME);
+        if shared || (dir == SHARED && name.len() > SHARED_NAME_MAX) {
+            return None;
+        }
+        self.entry(model, dir, name)
+    }
+}
+
+/// The request as root's kernel would send it: no privileges are given up, but a file's setuid and
+/// setgid bits by a chown.
+fn fit(model: &Model, mut request: Request) -> Option<Request> {
+    match &mut request {
+        Request::Write { kill_priv, .. } | Request::Open { kill_priv, .. } => *kill_priv = false,
+        Request::SetXattr { kill_setgid, .. } => *kill_setgid = false,
+        Request::SetAttr { ino, set } => {
+            let kind = model.node(*ino)?.kind;
+            let chown = set.uid.is_some() || set.gid.is_some();
+            set.kill_priv = chown && kind == FileKind::Regular;
+            let plain = [FileKind::Regular, FileKind::Directory, FileKind::Symlink];
+            if chown && !plain.contains(&kind) {
+                return None;
+            }
+        }
+        _ => {}
+    }
+    Some(request)
+}
+
+/// Files that a worker holds open, by the model's handles.
+#[derive(Default)]
+pub struct Handles(BTreeMap<u64, OwnedFd>);
+
+impl Handles {
+    /// Closes all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// None is open.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The lowest handle.
+    pub fn first(&self) -> Option<Handle> {
+        self.0.keys().next().copied().map(Handle)
+    }
+
+    fn with<T>(
+        &self,
+        target: &Target,
+        flags: OFlags,
+        work: impl FnOnce(&OwnedFd) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        match target {
+            Target::Handle(handle) => work(self.0.get(handle).ok_or(Errno::BADF)?),
+            Target::Path(path) => work(&open(path, flags)?),
+        }
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
+}
+
+impl Prepared {
+    /// Carries it out. `promise` is asked of a write.
+    ///
+    /// # Errors
+    /// What the kernel or the command answered.
+    pub fn run(
+        &self,
+        place: &Place,
+        handles: &mut Handles,
+        promise: Promise,
+    ) -> Result<Reply, Refused> {
+        match &self.call {
+            Call::Nothing => Ok(Reply::Done),
+            Call::Create(path, perm) => self.create(path, *perm, handles),
+            Call::Open(path, truncate) => {
+                let flags = if *truncate { OFlags::TRUNC } else { OFlags::empty() };
+                handles.0.insert(self.fresh, open(path, OFlags::RDWR | flags)?);
+                Ok(Reply::Opened { handle: Handle(self.fresh) })
+            }
+            Call::Release(handle) => {
+                handles.0.remove(handle).ok_or(Errno::BADF)?;
+                Ok(Reply::Done)
+            }
+            Call::Command(name) => command(place, name),
+            _ => self.run_on_names().unwrap_or_else(|| self.run_on_data(handles, promise)),
+        }
+    }
+
+    fn create(&self, path: &Path, perm: u16, handles: &mut Handles) -> Result<Reply, Refused> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(perm.into()))?;
+        let attr = attr_of(&rustix::fs::fstat(&fd)?);
+        handles.0.insert(self.fresh, fd);
+        Ok(Reply::Created { attr, handle: Handle(self.fresh) })
+    }
+
+    fn run_on_names(&self) -> Option<Result<Reply, Refused>> {
+        let mode = |perm: u16| Mode::from_raw_mode(perm.into());
+        let done = match &self.call {
+            Call::MakeDir(path, perm) => {
+                rustix::fs::mkdir(path, mode(*perm)).and_then(|()| entry(path))
+            }
+            Call::MakeNode(path, kind, perm, rdev) => {
+                rustix::fs::mknodat(CWD, path, file_type(*kind), mode(*perm), u64::from(*rdev))
+                    .and_then(|()| entry(path))
+            }
+            Call::Symlink(target, path) => {
+                rustix::fs::symlink(OsStr::from_bytes(target), path).and_then(|()| entry(path))
+            }
+            Call::Link(old, new) => rustix::fs::linkat(CWD, old, CWD, new, AtFlags::empty())
+                .and_then(|()| entry(new)),
+            Call::Unlink(path) => rustix::fs::unlink(path).map(|()| Reply::Done),
+            Call::RemoveDir(path) => rustix::fs::rmdir(path).map(|()| Reply::Done),
+            Call::Rename(old, new, mode) => {
+                let flags = match mode {
+                    RenameMode::Replace => RenameFlags::empty(),
+                    RenameMode::NoReplace => RenameFlags::NOREPLACE,
+                    RenameMode::Exchange => RenameFlags::EXCHANGE,
+                };
+                rustix::fs::renameat_with(CWD, old, CWD, new, flags).map(|()| Reply::Done)
+            }
+            Call::Stat(path) => rustix::fs::lstat(path).map(|s| Reply::Attr(attr_of(&s))),
+            Call::Lookup(path) => entry(path),
+            Call::ReadLink(path) => {
+                rustix::fs::readlink(path, Vec::new()).map(|t| Reply::Data(t.into_bytes()))
+            }
+            Call::SetAttr(path, set) => set_attr(path, set),
+            Call::GetXattr(path, name) => get_xattr(path, name).map(Reply::Data),
+            Call::ListXattr(path) => list_xattrs(path).map(Reply::Names),
+            Call::SetXattr(path, name, value, mode) => {
+                let flags = match mode {
+                    XattrMode::Set => XattrFlags::empty(),
+                    XattrMode::Create => XattrFlags::CREATE,
+                    XattrMode::Replace => XattrFlags::REPLACE,
+                };
+                rustix::fs::lsetxattr(path, name.as_slice(), value, flags).map(|()| Reply::Done)
+            }
+            Call::RemoveXattr(path, name) => {
+                rustix::fs::lremovexattr(path, name.as_slice()).map(|()| Reply::Done)
+            }
+            _ => return None,
+        };
+        Some(done.map_err(Refused::from))
+    }
+
+    fn run_on_data(&self, handles: &Handles, promise: Promise) -> Result<Reply, Refused> {
+        let write = OFlags::WRONLY;
+        match &self.call {
+            Call::Read(target, offset, len) => handles.with(target, OFlags::RDONLY, |fd| {
+                let mut buf = vec![0; *len as usize];
+                let got = rustix::io::pread(fd, &mut buf, *offset)?;
+                buf.truncate(got);
+                Ok(Reply::Data(buf))
+            }),
+            Call::Write(target, offset, data, append) => handles.with(target, write, |fd| {
+                let mut flags = match promise {
+                    Promise::None => ReadWriteFlags::empty(),
+                    Promise::Data => ReadWriteFlags::DSYNC,
+                    Promise::All => ReadWriteFlags::SYNC,
+                };
+                flags.set(ReadWriteFlags::APPEND, *append);
+                let len = rustix::io::pwritev2(fd, &[IoSlice::new(data)], *offset, flags)?;
+                Ok(Reply::Written { len: u32::try_from(len).map_err(|_| Errno::OVERFLOW)? })
+            }),
+            Call::Fsync(target, datasync) => handles.with(target, OFlags::RDONLY, |fd| {
+                match datasync {
+                    true => rustix::fs::fdatasync(fd)?,
+                    false => rustix::fs::fsync(fd)?,
+                }
+                Ok(Reply::Done)
+            }),
+            Call::Allocate(target, mode, offset, len) => handles.with(target, write, |fd| {
+                rustix::fs::fallocate(fd, flags_of(*mode), *offset, *len)?;
+                Ok(Reply::Done)
+            }),
+            Call::Seek(target, offset, whence) => handles.with(target, OFlags::RDONLY, |fd| {
+                let from = match whence {
+                    Seek::Data => SeekFrom::Data(*offset),
+                    Seek::Hole => SeekFrom::Hole(*offset),
+                };
+                Ok(Reply::Offset(rustix::fs::seek(fd, from)?))
+            }),
+            Call::Resize(target, size) => handles.with(target, write, |fd| {
+                rustix::fs::ftruncate(fd, *size)?;
+                Ok(Reply::Attr(attr_of(&rustix::fs::fstat(fd)?)))
+            }),
+            other => unreachable!("{other:?} is no call on data"),
+        }
+    }
+}
+
+fn entry(path: &Path) -> Result<Reply, Errno> {
+    rustix::fs::lstat(path).map(|stat| Reply::Entry(attr_of(&stat)))
+}
+
+fn command(place: &Place, name: &str) -> Result<Reply, Refused> {
+    let run = Command::new(&place.siftfs).arg(name).arg(&place.mount).output();
+    let out = run.map_err(|e| Refused::Command(format!("siftfs {name}: {e}")))?;
+    if out.status.success() {
+        return Ok(Reply::Done);
+    }
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    Err(Refused::Command(format!("siftfs {name}: {}: {said}", out.status)))
+}
+
+fn set_attr(path: &Path, set: &SetAttr) -> Result<Reply, Errno> {
+    if let Some(perm) = set.perm {
+        rustix::fs::chmod(path, Mode::from_raw_mode(perm.into()))?;
+    }
+    if set.uid.is_some() || set.gid.is_some() {
+        let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
+        rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    if set.mtime.is_some() || set.atime.is_some() {
+        let times = Timestamps {
+            last_access: timespec(set.atime),
+            last_modification: timespec(set.mtime),
+        };
+        rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    rustix::fs::lstat(path).map(|s| Reply::Attr(attr_of(&s)))
+}
+
+fn timespec(time: Option<SetTime>) -> Timespec {
+    match time {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(SetTime::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(SetTime::At(t)) => Timespec { tv_sec: t.sec, tv_nsec: t.nsec.into() },
+    }
+}
+
+fn flags_of(mode: Allocate) -> FallocateFlags {
+    let keep = FallocateFlags::KEEP_SIZE;
+    match mode {
+        Allocate::Grow => FallocateFlags::empty(),
+        Allocate::KeepSize => keep,
+        Allocate::PunchHole => FallocateFlags::PUNCH_HOLE | keep,
+        Allocate::ZeroRange => FallocateFlags::ZERO_RANGE,
+        Allocate::ZeroRangeKeepSize => FallocateFlags::ZERO_RANGE | keep,
+    }
+}
+
+fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Regular => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::CharDevice => FileType::CharacterDevice,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::Fifo => FileType::Fifo,
+        FileKind::Socket => FileType::Socket,
+    }
+}
+
+fn kind_of(mode: u32) -> FileKind {
+    match FileType::from_raw_mode(mode) {
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::CharacterDevice => FileKind::CharDevice,
+        FileType::BlockDevice => FileKind::BlockDevice,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::Socket => FileKind::Socket,
+        _ => FileKind::Regular,
+    }
+}
+
+/// What stat(2) shows. A number that no inode of a volume can have becomes 0; generation and creation
+/// time are not shown and 0.
+pub fn attr_of(stat: &Stat) -> Attr {
+    let time = |sec: i64, nsec: u64| Timestamp { sec, nsec: u32::try_from(nsec).unwrap_or(0) };
+    Attr {
+        ino: u32::try_from(stat.st_ino).unwrap_or(0),
+        generation: 0,
+        kind: kind_of(stat.st_mode),
+        perm: (stat.st_mode & 0o7777) as u16,
+        nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        rdev: u32::try_from(stat.st_rdev).unwrap_or(u32::MAX),
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
+        atime: time(stat.st_atime, stat.st_atime_nsec),
+        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        crtime: Timestamp::default(),
+    }
+}
+
+/// The value of an attribute.
+///
+/// # Errors
+/// The kernel's.
+pub fn get_xattr(path: &Path, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut buf = vec![0u8; XATTR_MAX];
+    let len = rustix::fs::lgetxattr(path, name, &mut buf[..])?;
+    buf.truncate(len);
+    Ok(buf)
+}
+
+/// The names of all attributes.
+///
+/// # Errors
+/// The kernel's.
+pub fn list_xattrs(path: &Path) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut buf = vec![0u8; XATTR_MAX];
+    let len = rustix::fs::llistxattr(path, &mut buf[..])?;
+    buf.truncate(len);
+    Ok(buf.split(|b| *b == 0).filter(|n| !n.is_empty()).map(<[u8]>::to_vec).collect())
+}

@@ -1,0 +1,355 @@
+//! What happens in a round: everything that is decided, drawn from its seed alone.
+
+use siftfs_model::{Profile, Rng, mix};
+use std::fmt;
+use std::time::Duration;
+
+/// Rounds on one volume before another one is made.
+pub const ERA: u64 = 12;
+/// Threads of the load.
+pub const WORKERS: usize = 4;
+
+/// Geometry of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// MiB of the volume.
+    pub size: u64,
+    /// MiB of the log.
+    pub log: u64,
+    /// Staging lanes.
+    pub lanes: u16,
+    /// The log is a file of its own.
+    pub apart: bool,
+}
+
+/// Who does the background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The host's own process.
+    Local,
+    /// A device process, reached over shared memory.
+    Unix,
+    /// A device process, reached over TCP.
+    Tcp,
+}
+
+/// A mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Who does the background work.
+    pub placement: Placement,
+    /// Seconds after which the host does it.
+    pub fallback: Option<u64>,
+    /// The host's way to replay.
+    pub replay: &'static str,
+    /// The device process's.
+    pub device_replay: &'static str,
+    /// Options of the mount.
+    pub options: String,
+}
+
+/// When something happens: after so many calls, or so much time, whichever comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct When {
+    /// Calls of the load.
+    pub calls: u64,
+    /// Milliseconds.
+    pub ms: u64,
+}
+
+/// What becomes of the device process while the host goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incident {
+    /// SIGKILL; another one after so many milliseconds.
+    Kill(u64),
+    /// SIGKILL, and again when its successor is so many milliseconds old.
+    Twice(u64),
+    /// SIGTERM: it hands over.
+    Term(u64),
+    /// SIGSTOP, and SIGKILL after so many milliseconds.
+    Stop(u64),
+    /// SIGKILL, and nobody is there for so many milliseconds.
+    Away(u64),
+}
+
+/// How the round ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// In order.
+    Unmount,
+    /// SIGKILL of the host while the load runs.
+    Host,
+    /// SIGKILL of the host, and after so many milliseconds of the device process.
+    HostThenDevice(u64),
+    /// The other way round.
+    DeviceThenHost(u64),
+    /// SIGKILL of the host when a new device process is so many milliseconds old.
+    Takeover(u64),
+    /// SIGKILL of the host so many milliseconds into an unmount.
+    HostInUnmount(u64),
+    /// SIGKILL of the device process then: the unmount goes on.
+    DeviceInUnmount(u64),
+}
+
+/// How a volume whose host died is brought back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// Before it succeeds: attempts that are killed after so many milliseconds.
+    pub killed: Vec<u64>,
+    /// By `siftfs recover` and the kernel's ext4, not by a mount.
+    pub offline: bool,
+}
+
+/// A round.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its number.
+    pub round: u64,
+    /// Its seed.
+    pub seed: u64,
+    /// The mount on which it works.
+    pub mount: Mount,
+    /// Writes with O_DSYNC or O_SYNC, in percent.
+    pub synchronous: u64,
+    /// The operations.
+    pub profile: Profile,
+    /// In order, each when its time has come.
+    pub incidents: Vec<(When, Incident)>,
+    /// When the end comes.
+    pub until: When,
+    /// The end.
+    pub end: End,
+    /// After it, if the host died.
+    pub recovery: Recovery,
+}
+
+const PLACEMENTS: [&str; 4] = ["local", "unix", "tcp", "fallback"];
+const ENDS: [&str; 7] = [
+    "unmount",
+    "host",
+    "host-then-device",
+    "device-then-host",
+    "takeover",
+    "host-in-unmount",
+    "device-in-unmount",
+];
+const INCIDENTS: [&str; 5] = ["kill", "twice", "term", "stop", "away"];
+
+/// Which placements, incidents and ends may be drawn. Of a class of which none is named all may.
+#[derive(Clone, Debug, Default)]
+pub struct Only(Vec<String>);
+
+impl Only {
+    /// From words with commas between.
+    ///
+    /// # Errors
+    /// An unknown word, with those there are.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let words = text.split(',').filter(|w| !w.is_empty()).map(str::to_string);
+        let words: Vec<String> = words.collect();
+        let known: Vec<&str> = [&PLACEMENTS[..], &INCIDENTS, &ENDS].concat();
+        match words.iter().find(|w| !known.contains(&w.as_str())) {
+            Some(word) => Err(format!("{word}: not one of {}", known.join(", "))),
+            None => Ok(Self(words)),
+        }
+    }
+
+    /// The words of `class` that may be drawn.
+    fn of(&self, class: &[&'static str]) -> Vec<&'static str> {
+        let named = |w: &&&str| self.0.iter().any(|o| o == **w);
+        let chosen: Vec<_> = class.iter().filter(named).copied().collect();
+        if chosen.is_empty() { class.to_vec() } else { chosen }
+    }
+}
+
+impl fmt::Display for Only {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, " --only {}", self.0.join(",")) }
+    }
+}
+
+fn draw<T: Copy>(rng: &mut Rng, items: &[T]) -> T {
+    *rng.pick(items).expect("never an empty list")
+}
+
+/// Mostly few, sometimes up to `most`.
+fn skewed(rng: &mut Rng, most: u64) -> u64 {
+    let bound = draw(rng, &[most / 16, most / 4, most]).max(1);
+    rng.below(bound)
+}
+
+impl Geometry {
+    /// The volume of the era that `round` lies in.
+    pub fn of(seed: u64, round: u64) -> Self {
+        let mut rng = Rng::new(mix(seed ^ 0x6765_6f6d) ^ (round / ERA));
+        let lanes = draw(&mut rng, &[1, 1, 2, 4]);
+        let log = draw(&mut rng, &[4, 6, 12, 32]) + u64::from(lanes) - 1;
+        Self { size: 192, log, lanes, apart: rng.chance(35) }
+    }
+}
+
+impl Mount {
+    fn draw(rng: &mut Rng, only: &Only) -> Self {
+        let modes = ["ordered", "coalesce", "auto"];
+        let word = draw(rng, &only.of(&PLACEMENTS));
+        let fallback = (word == "fallback").then(|| rng.below(2));
+        let placement = match word {
+            "local" => Placement::Local,
+            "tcp" => Placement::Tcp,
+            "fallback" if rng.chance(50) => Placement::Tcp,
+            _ => Placement::Unix,
+        };
+        let (replay, device_replay) = (draw(rng, &modes), draw(rng, &modes));
+        let mut options = vec![
+            format!("replay={replay}"),
+            format!("commit={}", draw(rng, &["0.05", "0.3", "1", "5"])),
+            format!("low_watermark={}", draw(rng, &[10, 50, 90])),
+            format!("group_wait={}", draw(rng, &[0, 1000])),
+            format!("threads={}", draw(rng, &[1, 2, 8])),
+            format!("cache={}M", draw(rng, &[8, 256])),
+            format!("meta_cache={}M", draw(rng, &[8, 64])),
+        ];
+        for flag in ["nouring", "nodirect"] {
+            if rng.chance(20) {
+                options.push(flag.into());
+            }
+        }
+        Self { placement, fallback, replay, device_replay, options: options.join(",") }
+    }
+
+    /// Is there a device process?
+    pub fn has_device(&self) -> bool {
+        self.placement != Placement::Local
+    }
+}
+
+impl Incident {
+    fn draw(rng: &mut Rng, only: &Only) -> Self {
+        let ms = skewed(rng, 400);
+        match draw(rng, &only.of(&INCIDENTS)) {
+            "twice" => Self::Twice(skewed(rng, 120)),
+            "term" => Self::Term(ms),
+            "stop" => Self::Stop(ms),
+            "away" => Self::Away(rng.between(500, 3000)),
+            _ => Self::Kill(ms),
+        }
+    }
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill(_) => "kill",
+            Self::Twice(_) => "twice",
+            Self::Term(_) => "term",
+            Self::Stop(_) => "stop",
+            Self::Away(_) => "away",
+        }
+    }
+}
+
+impl End {
+    fn draw(rng: &mut Rng, only: &Only, mount: &Mount) -> Self {
+        let needs_device = |w: &&str| w.contains("device") || *w == "takeover";
+        let mut words = only.of(&ENDS);
+        if !mount.has_device() {
+            words.retain(|w| !needs_device(w));
+        }
+        let ms = skewed(rng, 200);
+        match rng.pick(&words).copied().unwrap_or("host") {
+            "unmount" => Self::Unmount,
+            "host-then-device" => Self::HostThenDevice(skewed(rng, 100)),
+            "device-then-host" => Self::DeviceThenHost(skewed(rng, 100)),
+            "takeover" => Self::Takeover(ms),
+            "host-in-unmount" => Self::HostInUnmount(ms),
+            "device-in-unmount" => Self::DeviceInUnmount(ms),
+            _ => Self::Host,
+        }
+    }
+
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unmount => "unmount",
+            Self::Host => "host",
+            Self::HostThenDevice(_) => "host-then-device",
+            Self::DeviceThenHost(_) => "device-then-host",
+            Self::Takeover(_) => "takeover",
+            Self::HostInUnmount(_) => "host-in-unmount",
+            Self::DeviceInUnmount(_) => "device-in-unmount",
+        }
+    }
+}
+
+impl When {
+    fn draw(rng: &mut Rng) -> Self {
+        let most = draw(rng, &[300, 1500, 6000]);
+        Self { calls: rng.below(most), ms: rng.between(50, 2500) }
+    }
+
+    /// The time.
+    pub fn time(self) -> Duration {
+        Duration::from_millis(self.ms)
+    }
+}
+
+impl Plan {
+    /// Round `round` of the run with `seed`.
+    pub fn new(seed: u64, round: u64, only: &Only) -> Self {
+        let seed = mix(seed).wrapping_add(mix(round));
+        let mut rng = Rng::new(seed);
+        let mount = Mount::draw(&mut rng, only);
+        let incidents = if mount.has_device() { rng.below(4) } else { 0 };
+        let incidents = (0..incidents)
+            .map(|_| (When::draw(&mut rng), Incident::draw(&mut rng, only)))
+            .collect();
+        let killed = draw(&mut rng, &[0, 0, 1, 3]);
+        let killed = (0..killed).map(|_| skewed(&mut rng, 150)).collect();
+        let large = draw(&mut rng, &[1, 1, 6, 24]);
+        let profile = Profile {
+            background: 3,
+            reads: 8,
+            sync: draw(&mut rng, &[8, 22, 40]),
+            write_max: 9000 * large,
+            offset_max: 24_000 * large.min(6),
+            ..Profile::default()
+        };
+        Self {
+            round,
+            seed,
+            synchronous: draw(&mut rng, &[0, 10, 40]),
+            profile,
+            incidents,
+            until: When::draw(&mut rng),
+            end: End::draw(&mut rng, only, &mount),
+            recovery: Recovery { killed, offline: rng.chance(25) },
+            mount,
+        }
+    }
+
+    /// Is this the last round on its volume?
+    pub fn ends_era(&self) -> bool {
+        (self.round + 1).is_multiple_of(ERA)
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let m = &self.mount;
+        write!(f, "round {} (seed {:#018x}): {:?}", self.round, self.seed, m.placement)?;
+        if let Some(seconds) = m.fallback {
+            write!(f, " fallback={seconds}")?;
+        }
+        write!(f, " device-replay={} -o {}", m.device_replay, m.options)?;
+        for (when, incident) in &self.incidents {
+            write!(f, "; {incident:?} at {} calls or {} ms", when.calls, when.ms)?;
+        }
+        let (end, until) = (self.end, self.until);
+        write!(f, "; {end:?} at {} calls or {} ms", until.calls, until.ms)?;
+        let r = &self.recovery;
+        write!(f, "; recovery killed at {:?} ms, offline {}", r.killed, r.offline)
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,53 @@
+use super::*;
+use std::collections::BTreeSet;
+
+#[test]
+fn a_seed_decides_everything_and_another_something_else() {
+    let show = |seed| {
+        let plans = (0..40).map(|n| Plan::new(seed, n, &Only::default()).to_string());
+        plans.collect::<Vec<_>>()
+    };
+    assert_eq!(show(1), show(1));
+    assert!(show(1).iter().zip(show(2)).all(|(a, b)| *a != b));
+}
+
+#[test]
+fn all_kinds_are_drawn() {
+    let (mut ends, mut incidents, mut mounts) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for round in 0..400 {
+        let plan = Plan::new(7, round, &Only::default());
+        ends.insert(plan.end.name());
+        incidents.extend(plan.incidents.iter().map(|(_, i)| i.name()));
+        let m = &plan.mount;
+        mounts.insert((format!("{:?}", m.placement), m.fallback.is_some()));
+        assert!(m.has_device() || plan.incidents.is_empty());
+    }
+    assert_eq!(ends, ENDS.into());
+    assert_eq!(incidents, INCIDENTS.into());
+    assert_eq!(mounts.len(), 5, "{mounts:?}");
+}
+
+#[test]
+fn only_narrows_its_own_class() {
+    let only = Only::parse("tcp,away,host").expect("known words");
+    for round in 0..60 {
+        let plan = Plan::new(3, round, &only);
+        assert_eq!(plan.mount.placement, Placement::Tcp);
+        assert_eq!(plan.mount.fallback, None);
+        assert_eq!(plan.end, End::Host);
+        assert!(plan.incidents.iter().all(|(_, i)| i.name() == "away"));
+    }
+    let local = Only::parse("local,takeover").expect("known words");
+    assert_eq!(Plan::new(3, 0, &local).end, End::Host, "nobody can take over");
+    assert!(Only::parse("nonsense").expect_err("unknown").contains("takeover"));
+}
+
+#[test]
+fn a_volume_lasts_for_an_era() {
+    assert_eq!(Geometry::of(5, 0), Geometry::of(5, ERA - 1));
+    let all: BTreeSet<_> = (0..40).map(|era| format!("{:?}", Geometry::of(5, era * ERA))).collect();
+    assert!(all.len() > 10, "{all:?}");
+    let plan = |round| Plan::new(5, round, &Only::default());
+    assert!(plan(ERA - 1).ends_era() && !plan(ERA).ends_era());
+}

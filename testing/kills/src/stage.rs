@@ -1,0 +1,393 @@
+//! A volume with its host and its device process, and the commands that start and end them.
+
+use crate::plan::{Geometry, Mount, Placement};
+use crate::process::{LOOK, Process, Watch};
+use crate::summary::Summary;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::Signal;
+use serde_json::Value;
+use siftfs_rig::place::{self, Failed, Place, Result, arg, failed, output, run};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Longest wait for a process to start, to end, or to do what it must.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// After so long without any progress everything is ended.
+const STUCK: Duration = Duration::from_secs(150);
+/// f_type of a FUSE mount.
+const FUSE: u64 = 0x6573_5546;
+
+/// Where it all happens.
+pub struct Stage<'a> {
+    /// The temporary directory.
+    pub place: &'a Place,
+    /// The command.
+    pub siftfs: PathBuf,
+    /// Where volumes are mounted.
+    pub dir: PathBuf,
+    /// Ends what hangs.
+    pub watch: Watch,
+    /// Counts.
+    pub summary: Summary,
+    kernel: PathBuf,
+    /// The host, while there is one.
+    pub host: Option<Process>,
+    device: Option<Process>,
+    tcp: Option<String>,
+    started: u64,
+}
+
+impl<'a> Stage<'a> {
+    /// No volume yet.
+    pub fn new(place: &'a Place, siftfs: &Path) -> Result<Self> {
+        let (dir, kernel) = (place.mount_point("mount")?, place.mount_point("kernel")?);
+        std::fs::create_dir_all(place.path("logs")).map_err(failed("logs"))?;
+        Ok(Self {
+            place,
+            siftfs: siftfs.into(),
+            dir,
+            watch: Watch::start(STUCK),
+            summary: Summary::default(),
+            kernel,
+            host: None,
+            device: None,
+            tcp: None,
+            started: 0,
+        })
+    }
+
+    /// The volume's file.
+    pub fn volume(&self) -> PathBuf {
+        self.place.path("volume")
+    }
+
+    /// Its log's, which exists if the log is apart.
+    pub fn log(&self) -> PathBuf {
+        self.place.path("volume.log")
+    }
+
+    /// A file for what a process says; removed when its round was good.
+    fn said(&mut self, name: &str) -> PathBuf {
+        self.started += 1;
+        self.place.path(&format!("logs/{:04}-{name}.log", self.started))
+    }
+
+    /// `siftfs mkfs`, over what was there.
+    pub fn make(&mut self, g: &Geometry) -> Result<()> {
+        for old in [self.volume(), self.log()] {
+            if old.exists() {
+                std::fs::remove_file(&old).map_err(failed(old.display()))?;
+            }
+        }
+        let (volume, log) = (self.volume(), self.log());
+        let (size, log_size) = (format!("{}M", g.size), format!("{}M", g.log));
+        let lanes = g.lanes.to_string();
+        let mut args = vec!["mkfs", arg(&volume)?, "--size", &size, "--lanes", &lanes];
+        args.extend(["--log-size", log_size.as_str()]);
+        if g.apart {
+            args.extend(["--log", arg(&log)?]);
+        }
+        run(&self.siftfs, &args).map(drop)
+    }
+
+    fn apart(&self) -> bool {
+        self.log().exists()
+    }
+
+    fn with_log(&self, command: &mut Command) {
+        if self.apart() {
+            command.arg("--log").arg(self.log());
+        }
+    }
+
+    /// Where the device process of `placement` listens.
+    fn address(&mut self, placement: Placement) -> Result<String> {
+        if placement != Placement::Tcp {
+            return Ok(format!("unix:{}", self.place.path("service").display()));
+        }
+        if let Some(address) = &self.tcp {
+            return Ok(address.clone());
+        }
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+        let address = format!("tcp:{}", free.map_err(failed("a port on loopback"))?);
+        Ok(self.tcp.insert(address).clone())
+    }
+
+    /// Starts a device process; returns when it listens.
+    pub fn start_device(&mut self, mount: &Mount) -> Result<()> {
+        let (log, address) = (self.said("device"), self.address(mount.placement)?);
+        let mut command = Command::new(&self.siftfs);
+        command.arg("device").arg(self.volume()).args(["--listen", &address, "--json"]);
+        command.args(["--replay", mount.device_replay]).stdout(Stdio::piped());
+        self.with_log(&mut command);
+        let mut device = Process::start("the device process", &mut command, &log, &self.watch)?;
+        let mut line = String::new();
+        if let Some(stdout) = device.stdout() {
+            BufReader::new(stdout).read_line(&mut line).map_err(failed("device process"))?;
+        }
+        if serde_json::from_str::<Value>(&line).is_err() {
+            let status = device.wait(LIMIT)?;
+            return Err(Failed(format!(
+                "the device process did not start: {status}: {line}{}",
+                tail(&log)
+            )));
+        }
+        self.device = Some(device);
+        Ok(())
+    }
+
+    /// SIGKILL of the device process, if there is one.
+    pub fn kill_device(&mut self) -> Result<()> {
+        self.end_device(Signal::KILL)
+    }
+
+    /// Ends the device process by a signal, if there is one. After SIGTERM it must end well.
+    pub fn end_device(&mut self, signal: Signal) -> Result<()> {
+        let Some(mut device) = self.device.take() else { return Ok(()) };
+        if let Some(status) = device.ended()? {
+            return Err(Failed(format!("the device process ended by itself: {status}")));
+        }
+        self.summary.device_cpu_s += device.cpu().as_secs_f64();
+        device.signal(signal)?;
+        let status = device.wait(LIMIT)?;
+        if signal == Signal::TERM && !status.success() {
+            return Err(Failed(format!("the device process ended with {status} after SIGTERM")));
+        }
+        Ok(())
+    }
+
+    /// SIGSTOP.
+    pub fn stop_device(&self) -> Result<()> {
+        self.device.as_ref().map_or(Ok(()), |d| d.signal(Signal::STOP))
+    }
+
+    /// Is there a device process?
+    pub fn has_device(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// Fails if a process that should live has ended.
+    pub fn look(&mut self) -> Result<()> {
+        self.place.go_on()?;
+        for process in [&mut self.host, &mut self.device].into_iter().flatten() {
+            if let Some(status) = process.ended()? {
+                return Err(Failed(format!("{} ended by itself: {status}", process.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a host, and a device process if the mount needs one and there is none.
+    pub fn start_host(&mut self, mount: &Mount) -> Result<()> {
+        if mount.has_device() && !self.has_device() {
+            self.start_device(mount)?;
+        }
+        let log = self.said("host");
+        let mut command = Command::new(&self.siftfs);
+        command.arg("mount").arg(self.volume()).arg(&self.dir).arg("--foreground");
+        command.args(["-o", &mount.options]).stdout(Stdio::null());
+        if mount.has_device() {
+            command.args(["--service", &self.address(mount.placement)?]);
+        }
+        if let Some(seconds) = mount.fallback {
+            command.arg(format!("--service-fallback={seconds}"));
+        }
+        self.with_log(&mut command);
+        self.host = Some(Process::start("the host", &mut command, &log, &self.watch)?);
+        Ok(())
+    }
+
+    /// [`Stage::start_host`], and waits until the mount can be used.
+    pub fn mount(&mut self, mount: &Mount) -> Result<()> {
+        self.watch.alive();
+        self.start_host(mount)?;
+        let start = Instant::now();
+        while !is_mounted(&self.dir) {
+            self.look().map_err(|Failed(e)| {
+                Failed(format!("{e}\n{}", tail_of_newest(&self.place.path("logs"), "host")))
+            })?;
+            if start.elapsed() > LIMIT {
+                return Err(Failed(format!("not mounted within {LIMIT:?}")));
+            }
+            sleep(LOOK);
+        }
+        self.watch.alive();
+        Ok(())
+    }
+
+    /// SIGKILL of the host, if there is one; its mount is taken away.
+    pub fn kill_host(&mut self) -> Result<()> {
+        let Some(mut host) = self.host.take() else { return Ok(()) };
+        self.summary.host_cpu_s += host.cpu().as_secs_f64();
+        let killed = host.kill(LIMIT).map(drop);
+        self.detach();
+        killed
+    }
+
+    /// Takes dead mounts away.
+    pub fn detach(&self) {
+        while unmount(&self.dir, UnmountFlags::DETACH).is_ok() {}
+    }
+
+    /// Starts `siftfs umount`.
+    pub fn start_unmount(&mut self) -> Result<Process> {
+        let log = self.said("umount");
+        let mut command = Command::new(&self.siftfs);
+        command.arg("umount").arg(&self.dir).stdout(Stdio::null());
+        Process::start("siftfs umount", &mut command, &log, &self.watch)
+    }
+
+    /// Waits until an unmount has ended well, and the host with it.
+    pub fn finish_unmount(&mut self, mut command: Process) -> Result<()> {
+        let status = command.wait(LIMIT)?;
+        if !status.success() {
+            let said = tail_of_newest(&self.place.path("logs"), "umount");
+            return Err(Failed(format!("siftfs umount: {status}\n{said}")));
+        }
+        let Some(mut host) = self.host.take() else { return Ok(()) };
+        self.summary.host_cpu_s += host.cpu().as_secs_f64();
+        match host.wait(LIMIT)? {
+            status if status.success() => Ok(()),
+            status => Err(Failed(format!("the host ended an unmount with {status}"))),
+        }
+    }
+
+    /// Starts `siftfs recover`.
+    pub fn start_recover(&mut self) -> Result<Process> {
+        let log = self.said("recover");
+        let mut command = Command::new(&self.siftfs);
+        command.arg("recover").arg(self.volume()).stdout(Stdio::null());
+        self.with_log(&mut command);
+        Process::start("siftfs recover", &mut command, &log, &self.watch)
+    }
+
+    /// `siftfs recover`, which must succeed.
+    pub fn recover(&mut self) -> Result<()> {
+        let mut command = self.start_recover()?;
+        match command.wait(LIMIT)? {
+            status if status.success() => Ok(()),
+            status => {
+                let said = tail_of_newest(&self.place.path("logs"), "recover");
+                Err(Failed(format!("siftfs recover: {status}\n{said}")))
+            }
+        }
+    }
+
+    /// `siftfs fsck` and `e2fsck -fn` of the unmounted volume: nothing to complain about.
+    pub fn fsck(&mut self) -> Result<()> {
+        self.watch.alive();
+        self.summary.e2fsck_runs += 1;
+        siftfs_crash::e2fsck(&self.volume()).map_err(Failed)?;
+        let volume = self.volume();
+        let log = self.log();
+        let mut args = vec!["fsck", arg(&volume)?];
+        if self.apart() {
+            args.extend(["--log", arg(&log)?]);
+        }
+        run(&self.siftfs, &args).map(drop)
+    }
+
+    /// Runs `work` on the unmounted volume as the kernel's ext4 shows it.
+    pub fn with_kernel<T>(&mut self, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+        let (volume, dir) = (self.volume(), self.kernel.clone());
+        run("mount", &["-t", "ext4", "-o", "loop,ro", arg(&volume)?, arg(&dir)?])?;
+        let result = work(&dir);
+        let unmounted = run("umount", &[arg(&dir)?]);
+        self.watch.alive();
+        let value = result?;
+        unmounted.map(|_| value)
+    }
+
+    /// What the mount says of itself, while it lives.
+    pub fn note_status(&mut self) -> Result<()> {
+        let out = output(&self.siftfs, &["status", arg(&self.dir)?, "--json"])?;
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let status: Value = serde_json::from_slice(&out.stdout)
+            .map_err(|e| Failed(format!("siftfs status: {e}: {said}")))?;
+        let runtime = &status["runtime"];
+        if let Some(why) = runtime["failed"].as_str() {
+            return Err(Failed(format!("the mount failed: {why}")));
+        }
+        self.summary.add_status(runtime);
+        Ok(())
+    }
+
+    /// Copies volume and log to `NAME` and `NAME.log`, holes kept.
+    pub fn copy(&self, to: &Path) -> Result<()> {
+        let log = to.with_extension("log");
+        for (from, to) in [(self.volume(), to), (self.log(), &log)] {
+            if from.exists() {
+                run("cp", &["--sparse=always", arg(&from)?, arg(to)?])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what processes wrote that a failed assertion or a panic says; forgets it otherwise.
+    pub fn read_logs(&mut self) -> Result<()> {
+        let dir = self.place.path("logs");
+        for path in logs_in(&dir) {
+            let text = std::fs::read(&path).map_err(failed(path.display()))?;
+            let text = String::from_utf8_lossy(&text);
+            let odd = |l: &&str| l.contains("panicked") || l.contains("assertion");
+            if let Some(line) = text.lines().find(odd) {
+                return Err(Failed(format!("{}: {line}", path.display())));
+            }
+        }
+        for path in logs_in(&dir) {
+            std::fs::remove_file(&path).map_err(failed(path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Nobody runs any more, nothing is mounted.
+    pub fn end_all(&mut self) {
+        let _killed = self.kill_host();
+        self.detach();
+        while unmount(&self.kernel, UnmountFlags::DETACH).is_ok() {}
+        self.device = None;
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
+fn is_mounted(dir: &Path) -> bool {
+    rustix::fs::statfs(dir).is_ok_and(|s| u64::try_from(s.f_type).is_ok_and(|t| t == FUSE))
+}
+
+/// The files in a directory of logs, the oldest first.
+pub fn logs_in(dir: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> =
+        std::fs::read_dir(dir).map(|d| d.flatten().map(|e| e.path()).collect()).unwrap_or_default();
+    all.sort();
+    all
+}
+
+/// The end of what a process said.
+fn tail(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines.get(lines.len().saturating_sub(12)..).unwrap_or_default().join("\n")
+}
+
+fn tail_of_newest(dir: &Path, kind: &str) -> String {
+    let suffix = format!("-{kind}.log");
+    let newest = logs_in(dir).into_iter().rev().find(|p| p.to_string_lossy().ends_with(&suffix));
+    newest.map(|p| tail(&p)).unwrap_or_default()
+}
+
+/// Runs a command of the place's tools; for callers outside this module.
+pub fn make_dirs(dirs: &[PathBuf]) -> Result<()> {
+    for dir in dirs {
+        std::fs::create_dir(dir).map_err(place::failed(dir.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! What a run did, in numbers.
+
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Counts of a run. Those that a mount keeps are of the mounts as they were asked just before their end.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summary {
+    /// The run's seed.
+    pub seed: u64,
+    /// Rounds that were finished.
+    pub rounds: u64,
+    /// Volumes that were made.
+    pub volumes: u64,
+    /// Rounds by placement.
+    pub placements: BTreeMap<String, u64>,
+    /// Rounds by how they ended.
+    pub ends: BTreeMap<&'static str, u64>,
+    /// What became of device processes while the load ran.
+    pub incidents: BTreeMap<&'static str, u64>,
+    /// Hosts that were killed, in mounting, recovering and unmounting too.
+    pub host_kills: u64,
+    /// Device processes that were killed.
+    pub device_kills: u64,
+    /// Recoveries that were killed before one succeeded.
+    pub recoveries_killed: u64,
+    /// Greetings with a device process, or with the host's own Service in its place.
+    pub greetings: u64,
+    /// Device processes that a mount lost.
+    pub losses: u64,
+    /// Times that a host took the background work over.
+    pub fallbacks: u64,
+    /// Waits of operations and fsyncs for background progress.
+    pub stalls: u64,
+    /// Background transactions.
+    pub transactions: u64,
+    /// Checkpoints that were answered.
+    pub checkpoints: u64,
+    /// Calls of the load that returned.
+    pub calls: u64,
+    /// Of them, acknowledgements of durability, each judged after the round's end.
+    pub acknowledged: u64,
+    /// Trees judged by the durability oracle after a death of the host.
+    pub trees_after_deaths: u64,
+    /// Trees compared whole with the model.
+    pub trees_compared: u64,
+    /// Runs of `e2fsck -fn` and `siftfs fsck`.
+    pub e2fsck_runs: u64,
+    /// Processor seconds of hosts, as far as they were seen before their end.
+    pub host_cpu_s: f64,
+    /// Processor seconds of device processes.
+    pub device_cpu_s: f64,
+    /// Seconds that the run took.
+    pub seconds: f64,
+}
+
+/// The sum of all numbers in `value`, one by reason or a single one.
+fn sum(value: &Value) -> u64 {
+    match value {
+        Value::Object(map) => map.values().map(sum).sum(),
+        other => other.as_u64().unwrap_or(0),
+    }
+}
+
+impl Summary {
+    /// Adds what a mount says of itself.
+    pub fn add_status(&mut self, runtime: &Value) {
+        let link = &runtime["link"];
+        self.greetings += sum(&link["greetings"]);
+        self.losses += sum(&link["losses"]);
+        self.fallbacks += sum(&link["takeovers"]);
+        self.stalls += sum(&runtime["runtime"]["stalls"]);
+        self.transactions += sum(&runtime["runtime"]["transactions"]);
+        self.checkpoints += sum(&runtime["service"]["checkpoints_background"])
+            + sum(&runtime["service"]["checkpoints_emergency"]);
+    }
+}

@@ -1,0 +1,359 @@
+//! One thread of the load: generated operations, carried out on the mount and on a model of the
+//! thread's own, whose oracle notes what was acknowledged and judges what a recovery brought back.
+
+use crate::calls::{Handles, Place, Prepared, Promise, Refused, SHARED, SHARED_NAME};
+use siftfs_base::{Error, InodeNr};
+use siftfs_model::compare::{attr_difference, plain_difference, seek_is_sane};
+use siftfs_model::{
+    Action, FIRST_INO, Generator, Ids, Model, Op, Oracle, Outcome, Profile, Rng, Tree, mix, pattern,
+};
+use siftfs_proto::{Attr, Credentials, ROOT_INO, Reply, Request, WriteData};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Files that a worker holds open at most.
+const OPEN_MAX: usize = 24;
+
+/// What workers and the one who kills tell each other.
+#[derive(Default)]
+pub struct Signals {
+    stop: AtomicBool,
+    dying: AtomicBool,
+    /// Calls that returned.
+    pub calls: AtomicU64,
+    /// Of them, those that promised durability.
+    pub acknowledged: AtomicU64,
+    failed: Mutex<Option<String>>,
+}
+
+impl Signals {
+    /// Workers end after their present operation.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// From here on the host may be gone: errors that say so are no failure.
+    pub fn host_dies(&self) {
+        self.dying.store(true, Ordering::SeqCst);
+    }
+
+    fn is_dying(&self) -> bool {
+        self.dying.load(Ordering::SeqCst)
+    }
+
+    /// The first failure of a worker.
+    pub fn failure(&self) -> Option<String> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn fail(&self, why: String) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        self.stop();
+    }
+}
+
+/// Which inode of the volume is which of the model. stat(2) shows no generation, so each birth of a
+/// number that was seen counts as one. The volume reuses a number only when its former inode's
+/// removal is durable (rule R5), so a number that is found always means its latest birth.
+#[derive(Clone, Default)]
+struct Numbers {
+    ids: Ids,
+    births: BTreeMap<InodeNr, u32>,
+}
+
+impl Numbers {
+    fn learn(&mut self, model: InodeNr, found: &Attr) -> Result<(), String> {
+        let birth = self.births.entry(found.ino).and_modify(|b| *b += 1).or_insert(1);
+        self.ids.learn(model, &Attr { generation: *birth, ..found.clone() })
+    }
+
+    /// The tree with the birth of every inode as its generation.
+    fn dated(&self, tree: &Tree) -> Tree {
+        let mut tree = tree.clone();
+        for (ino, seen) in &mut tree.nodes {
+            seen.attr.generation = self.births.get(ino).copied().unwrap_or(0);
+        }
+        tree
+    }
+}
+
+/// A thread's part of the volume.
+pub struct Worker {
+    /// Where it lies.
+    pub place: Place,
+    oracle: Oracle,
+    numbers: Numbers,
+    handles: Handles,
+    cred: Credentials,
+    story: Vec<String>,
+}
+
+/// What one round asks of a worker.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Seed of its operations.
+    pub seed: u64,
+    /// What they are made of.
+    pub profile: Profile,
+    /// Writes with O_DSYNC or O_SYNC, in percent.
+    pub synchronous: u64,
+}
+
+impl Worker {
+    /// A worker whose part of the volume is `tree`, all of it durable. `umask` is this process's.
+    ///
+    /// # Errors
+    /// The tree has no shared directory, or more inodes than the model has numbers for.
+    pub fn adopt(place: Place, tree: &Tree, umask: u16) -> Result<Self, String> {
+        let shared = tree.nodes.get(&ROOT_INO).and_then(|n| n.entries.get(SHARED_NAME));
+        let shared = *shared.ok_or("the tree has no shared directory")?;
+        let own = |ino: &&InodeNr| ![ROOT_INO, shared].contains(ino);
+        let mut renamed: BTreeMap<InodeNr, InodeNr> =
+            tree.nodes.keys().filter(own).copied().zip(SHARED + 1..).collect();
+        renamed.extend([(ROOT_INO, ROOT_INO), (shared, SHARED)]);
+        if renamed.values().any(|n| *n >= FIRST_INO) {
+            return Err(format!("{} inodes are more than a worker can have", renamed.len()));
+        }
+        let number = |ino: &InodeNr| renamed.get(ino).copied().ok_or("a name leads nowhere");
+        let (mut own, mut numbers) = (Tree::default(), Numbers::default());
+        for (ino, seen) in &tree.nodes {
+            let mut node = seen.clone();
+            node.attr.ino = number(ino)?;
+            for child in node.entries.values_mut() {
+                *child = number(child)?;
+            }
+            for (dir, _) in &mut node.names {
+                *dir = number(dir)?;
+            }
+            numbers.learn(node.attr.ino, &Attr { ino: *ino, ..seen.attr.clone() })?;
+            own.nodes.insert(node.attr.ino, node);
+        }
+        let oracle = Oracle::new(Model::adopt(&own));
+        let cred = Credentials { umask, ..Credentials::default() };
+        Ok(Self { place, oracle, numbers, handles: Handles::default(), cred, story: Vec::new() })
+    }
+
+    /// Works until it is told to stop, the host is gone, or something is wrong, which
+    /// [`Signals::failure`] then has.
+    pub fn run(&mut self, load: &Load, signals: &Signals) {
+        let mut generator = Generator::new(load.seed, load.profile.clone());
+        let mut rng = Rng::new(mix(load.seed));
+        while !signals.stop.load(Ordering::SeqCst) {
+            match self.next(&mut generator, &mut rng, load, signals) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(why) => signals.fail(format!("worker {}: {why}", self.place.worker)),
+            }
+        }
+        self.handles.clear();
+    }
+
+    /// Carries out `count` operations, for tests.
+    ///
+    /// # Errors
+    /// How model and file system differ.
+    pub fn steps(&mut self, count: usize, load: &Load) -> Result<(), String> {
+        let (signals, mut rng) = (Signals::default(), Rng::new(mix(load.seed)));
+        let mut generator = Generator::new(load.seed, load.profile.clone());
+        for _ in 0..count {
+            self.next(&mut generator, &mut rng, load, &signals)?;
+        }
+        self.handles.clear();
+        Ok(())
+    }
+
+    /// The operations of the present round.
+    pub fn story(&self) -> &[String] {
+        &self.story
+    }
+
+    fn next(
+        &mut self,
+        generator: &mut Generator,
+        rng: &mut Rng,
+        load: &Load,
+        signals: &Signals,
+    ) -> Result<bool, String> {
+        let mut op = generator.next(self.oracle.model());
+        if let Some(handle) = self.handles.first().filter(|_| self.handles.len() > OPEN_MAX) {
+            op.action = Action::Call(self.cred.clone(), Request::Release { handle });
+        }
+        self.mark(&mut op, load.seed);
+        let Some(prepared) = self.place.prepare(self.oracle.model(), &op) else { return Ok(true) };
+        let write = matches!(prepared.request, Request::Write { .. });
+        let promise = match write && rng.chance(load.synchronous) {
+            false => Promise::None,
+            true if rng.chance(50) => Promise::All,
+            true => Promise::Data,
+        };
+        self.step(op.id, &prepared, promise, signals)
+    }
+
+    /// Gives written bytes a pattern that no other worker and no other round writes.
+    fn mark(&self, op: &mut Op, seed: u64) {
+        if let Action::Call(_, Request::Write { offset, data, .. }) = &mut op.action {
+            let id = mix(seed).wrapping_add(u64::from(op.id));
+            let bytes = pattern(id, *offset, data.len() as u64);
+            *data = WriteData::copy_of(*offset, &bytes);
+        }
+    }
+
+    /// True if the load goes on.
+    fn step(
+        &mut self,
+        id: u32,
+        prepared: &Prepared,
+        promise: Promise,
+        signals: &Signals,
+    ) -> Result<bool, String> {
+        let request = &prepared.request;
+        let op = Op { id, action: Action::Call(self.cred.clone(), request.clone()) };
+        let shown =
+            if promise == Promise::None { format!("{op:?}") } else { format!("{op:?} {promise:?}") };
+        self.story.push(shown.clone());
+        let before = match request {
+            Request::Seek { ino, .. } => self.oracle.model().node(*ino).map(|n| n.content.clone()),
+            _ => None,
+        };
+        let want = self.oracle.begin(&op);
+        let found = prepared.run(&self.place, &mut self.handles, promise);
+        if found.as_ref().is_err_and(|e| says_gone(e)) && signals.is_dying() {
+            self.story.push("  under way when the host died".into());
+            return Ok(false);
+        }
+        let difference = match (request, before) {
+            (Request::Seek { offset, whence, .. }, Some(content)) => {
+                seek_is_sane(&content, *offset, *whence, &as_reply(found.clone()))
+            }
+            _ => self.difference(&want, &found),
+        };
+        difference.map_err(|e| format!("{shown}: {e}"))?;
+        signals.calls.fetch_add(1, Ordering::SeqCst);
+        if found.is_ok() {
+            self.returned(&op, promise, signals);
+        }
+        self.forget(&op, &want);
+        Ok(true)
+    }
+
+    /// Tells the oracle what is durable now.
+    fn returned(&mut self, op: &Op, promise: Promise, signals: &Signals) {
+        self.oracle.returned(op);
+        let mut acknowledged = matches!(
+            op.request(),
+            Some(Request::Fsync { .. } | Request::SyncAll | Request::Checkpoint)
+        );
+        if let (Some(Request::Write { ino, .. }), true) = (op.request(), promise != Promise::None) {
+            let request = Request::Fsync { ino: *ino, datasync: promise == Promise::Data };
+            let sync = Op { id: op.id, action: Action::Call(self.cred.clone(), request) };
+            let _outcome = self.oracle.begin(&sync);
+            self.oracle.returned(&sync);
+            acknowledged = true;
+        }
+        signals.acknowledged.fetch_add(u64::from(acknowledged), Ordering::SeqCst);
+    }
+
+    /// A kernel keeps references of its own: in the model, open handles alone hold an inode.
+    fn forget(&mut self, op: &Op, want: &Outcome) {
+        let (Ok(Reply::Entry(attr)) | Ok(Reply::Created { attr, .. })) = want else { return };
+        let Some(count) = self.oracle.model().node(attr.ino).map(|n| n.refs) else { return };
+        let request = Request::Forget { ino: attr.ino, count };
+        let _outcome = self
+            .oracle
+            .begin(&Op { id: op.id, action: Action::Call(self.cred.clone(), request) });
+    }
+
+    fn difference(
+        &mut self,
+        want: &Outcome,
+        found: &Result<Reply, Refused>,
+    ) -> Result<(), String> {
+        match (want, found) {
+            (Ok(Reply::Entry(a)), Ok(Reply::Entry(b)))
+            | (Ok(Reply::Attr(a)), Ok(Reply::Attr(b)))
+            | (Ok(Reply::Created { attr: a, .. }), Ok(Reply::Created { attr: b, .. })) => {
+                self.same_inode(a.ino, b)
+            }
+            // Which of several reasons is given, the kernel decides before it asks.
+            (Err(_), Err(Refused::Errno(_))) => Ok(()),
+            (Ok(Reply::Json(_)), Ok(Reply::Done)) => Ok(()),
+            (_, Err(Refused::Command(why))) => Err(why.clone()),
+            _ => plain_difference(want, &as_reply(found.clone())).map_or(Ok(()), Err),
+        }
+    }
+
+    fn same_inode(&mut self, model: InodeNr, found: &Attr) -> Result<(), String> {
+        // The root's number is the model's, and it has no link for the shared directory.
+        if model == ROOT_INO {
+            return Ok(());
+        }
+        match self.numbers.ids.service_of(model) {
+            None => self.numbers.learn(model, found)?,
+            Some(known) if known == found.ino => {}
+            Some(known) => return Err(format!("inode {known} answers as {}", found.ino)),
+        }
+        let node = self.oracle.model().node(model).ok_or("the model lost an inode")?;
+        attr_difference(node, found).map_or(Ok(()), Err)
+    }
+
+    /// Every violation of the durability oracle's clauses by `tree`, which a recovery brought back.
+    pub fn violations(&self, tree: &Tree) -> Vec<String> {
+        let found = self.oracle.violations(&self.numbers.dated(tree), &self.numbers.ids);
+        if found.is_empty() {
+            return found;
+        }
+        // What was being made when the host died has a number that nobody saw. Its name tells.
+        match self.with_unseen(tree) {
+            Some(numbers) if self.oracle.violations(&numbers.dated(tree), &numbers.ids).is_empty() => {
+                Vec::new()
+            }
+            _ => found,
+        }
+    }
+
+    /// The numbers, with what `tree` shows under the names of inodes whose number nobody saw.
+    fn with_unseen(&self, tree: &Tree) -> Option<Numbers> {
+        let model = self.oracle.model();
+        let mut numbers = self.numbers.clone();
+        let mut learned = false;
+        for (ino, _) in model.nodes().filter(|(i, _)| self.numbers.ids.service_of(*i).is_none()) {
+            for (dir, name) in model.names_of(ino) {
+                let dir = self.numbers.ids.service_of(dir)?;
+                let entry = tree.nodes.get(&dir).and_then(|n| n.entries.get(&name));
+                if let Some(seen) = entry.and_then(|i| tree.nodes.get(i)) {
+                    numbers.learn(ino, &seen.attr).ok()?;
+                    learned = true;
+                }
+            }
+        }
+        learned.then_some(numbers)
+    }
+
+    /// All differences of `tree` to the model's present state.
+    pub fn differences(&self, tree: &Tree) -> Vec<String> {
+        let ids = &self.numbers.ids;
+        self.oracle
+            .model()
+            .tree_differences(&self.numbers.dated(tree), &|seen| ids.model_of(&seen.attr))
+    }
+}
+
+/// The mount has no daemon any more.
+fn says_gone(e: &Refused) -> bool {
+    match e {
+        Refused::Errno(e) => [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV].contains(e),
+        Refused::Command(_) => true,
+    }
+}
+
+fn as_reply(found: Result<Reply, Refused>) -> Result<Reply, Error> {
+    found.map_err(|e| match e {
+        Refused::Errno(e) => Error::Posix(e),
+        Refused::Command(why) => Error::Link(why),
+    })
+}
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;

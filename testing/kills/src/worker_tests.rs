@@ -1,0 +1,124 @@
+//! Workers on an ordinary directory: what they do is what their models say, and the judge sees
+//! what is missing.
+
+use super::*;
+use crate::tree::walk;
+use std::fs;
+use std::path::PathBuf;
+
+struct Bench {
+    _tmp: tempfile::TempDir,
+    worker: Worker,
+}
+
+fn umask() -> u16 {
+    crate::umask().expect("this process's umask")
+}
+
+impl Bench {
+    /// A worker on an empty directory, in `/var/tmp`, which mostly is a file system with everything.
+    fn new() -> Self {
+        let tmp = tempfile::tempdir_in("/var/tmp").expect("a directory in /var/tmp");
+        let place =
+            Place { mount: tmp.path().into(), worker: 1, siftfs: PathBuf::from("/bin/true") };
+        for dir in [place.own(), place.shared()] {
+            fs::create_dir(dir).expect("mkdir");
+        }
+        let tree = walk(&place).expect("walk");
+        let worker = Worker::adopt(place, &tree, umask()).expect("adopt");
+        Self { _tmp: tmp, worker }
+    }
+
+    /// What a recovery that lost nothing shows.
+    fn verdict(&self) -> Vec<String> {
+        self.worker.violations(&walk(&self.worker.place).expect("walk"))
+    }
+
+    fn step(&mut self, id: u32, request: Request) {
+        let op = Op { id, action: Action::Call(Credentials::default(), request) };
+        let prepared = self.worker.place.prepare(self.worker.oracle.model(), &op).expect("a call");
+        let signals = Signals::default();
+        assert!(self.worker.step(id, &prepared, Promise::None, &signals).expect("as the model"));
+    }
+
+    /// A file `f` with `data`, durable.
+    fn durable(&mut self, data: &[u8]) -> InodeNr {
+        let name = b"f".to_vec();
+        self.step(1, Request::Create { parent: ROOT_INO, name, perm: 0o644 });
+        let ino = FIRST_INO + 1;
+        self.step(2, Request::Write {
+            ino,
+            offset: 0,
+            data: data.to_vec().into(),
+            append: false,
+            kill_priv: false,
+        });
+        self.step(3, Request::Fsync { ino, datasync: false });
+        ino
+    }
+}
+
+#[test]
+fn calls_do_what_the_model_says() {
+    for seed in 0..12 {
+        let mut bench = Bench::new();
+        let profile = Profile { background: 0, reads: 12, ..Profile::crash() };
+        let load = Load { seed, profile, synchronous: 20 };
+        bench.worker.steps(400, &load).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        let tree = walk(&bench.worker.place).expect("walk");
+        assert_eq!(bench.worker.differences(&tree), Vec::<String>::new(), "seed {seed}");
+        assert_eq!(bench.verdict(), Vec::<String>::new(), "seed {seed}");
+        // The next round's worker knows the same tree.
+        let next = Worker::adopt(bench.worker.place.clone(), &tree, umask()).expect("adopt");
+        assert_eq!(next.differences(&tree), Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_lost_file_is_seen() {
+    let mut bench = Bench::new();
+    bench.durable(b"acknowledged");
+    assert_eq!(bench.verdict(), Vec::<String>::new());
+    fs::remove_file(bench.worker.place.own().join("f")).expect("rm");
+    assert!(bench.verdict().iter().any(|v| v.starts_with("O2")), "{:?}", bench.verdict());
+}
+
+#[test]
+fn lost_bytes_are_seen_and_unsynced_ones_may_be_lost() {
+    let mut bench = Bench::new();
+    let ino = bench.durable(b"acknowledged");
+    let path = bench.worker.place.own().join("f");
+    let data: WriteData = b"unsynced".to_vec().into();
+    bench.step(4, Request::Write { ino, offset: 0, data, append: false, kill_priv: false });
+    assert_eq!(bench.verdict(), Vec::<String>::new());
+    fs::write(&path, b"acknowledged").expect("write");
+    assert_eq!(bench.verdict(), Vec::<String>::new(), "as before the write");
+    fs::write(&path, b"acknowledgeX").expect("write");
+    assert!(bench.verdict().iter().any(|v| v.starts_with("O5")), "{:?}", bench.verdict());
+}
+
+#[test]
+fn what_another_worker_made_is_not_judged_and_what_nobody_made_is() {
+    let mut bench = Bench::new();
+    let shared = bench.worker.place.shared();
+    fs::write(shared.join("2.other"), b"another's").expect("write");
+    assert_eq!(bench.verdict(), Vec::<String>::new());
+    fs::write(shared.join("1.nobody"), b"nobody's").expect("write");
+    assert!(bench.verdict().iter().any(|v| v.starts_with("O8")), "{:?}", bench.verdict());
+}
+
+/// The host died between a creation and its answer: the number is not known.
+#[test]
+fn what_was_being_made_is_known_by_its_name() {
+    let mut bench = Bench::new();
+    let name = b"new".to_vec();
+    let request = Request::Create { parent: ROOT_INO, name, perm: 0o644 };
+    let op = Op { id: 1, action: Action::Call(bench.worker.cred.clone(), request) };
+    bench.worker.oracle.begin(&op).expect("the model makes it");
+    assert_eq!(bench.verdict(), Vec::<String>::new(), "it is not there");
+    let path = bench.worker.place.own().join("new");
+    fs::write(&path, b"").expect("write");
+    assert_eq!(bench.verdict(), Vec::<String>::new(), "it is there");
+    fs::write(&path, b"bytes that nobody wrote").expect("write");
+    assert!(!bench.verdict().is_empty());
+}
