@@ -174,7 +174,6 @@ impl State {
         }
         for i in perms {
             if !capture.whole.contains(&i) {
-                self.load(i)?;
                 let item = self.inode_item(i, None);
                 capture.items.push(Item::Inode(item));
                 self.capture_xattrs(i, &mut capture)?;
@@ -329,9 +328,19 @@ impl State {
                 dir = self.parent_of_dir(dir)?;
             }
         }
-        // What has no name any more guards nothing, and recovery may not find it.
-        found.retain(|i| self.nodes.get(i).is_none_or(|n| n.inode.nlink > 0));
-        Ok(Ok(found))
+        // What has no name any more guards nothing, and recovery may not find it. Nor does what was
+        // freed while its change was on its way.
+        let mut named = Vec::new();
+        for i in found {
+            match self.load(i) {
+                Err(Error::Posix(libc::ESTALE)) => continue,
+                other => other?,
+            }
+            if self.node(i).inode.nlink > 0 {
+                named.push(i);
+            }
+        }
+        Ok(Ok(named))
     }
 
     /// The closure's operations in order, and the attributes of what they created if they changed.
