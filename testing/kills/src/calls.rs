@@ -367,8 +367,9 @@ impl Prepared {
             Call::Symlink(target, path) => {
                 rustix::fs::symlink(OsStr::from_bytes(target), path).and_then(|()| entry(path))
             }
-            Call::Link(old, new) => rustix::fs::linkat(CWD, old, CWD, new, AtFlags::empty())
-                .and_then(|()| entry(new)),
+            Call::Link(old, new) => {
+                rustix::fs::linkat(CWD, old, CWD, new, AtFlags::empty()).and_then(|()| entry(new))
+            }
             Call::Unlink(path) => rustix::fs::unlink(path).map(|()| Reply::Done),
             Call::RemoveDir(path) => rustix::fs::rmdir(path).map(|()| Reply::Done),
             Call::Rename(old, new, mode) => {
@@ -472,10 +473,8 @@ fn set_attr(path: &Path, set: &SetAttr) -> Result<Reply, Errno> {
         rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
     }
     if set.mtime.is_some() || set.atime.is_some() {
-        let times = Timestamps {
-            last_access: timespec(set.atime),
-            last_modification: timespec(set.mtime),
-        };
+        let times =
+            Timestamps { last_access: timespec(set.atime), last_modification: timespec(set.mtime) };
         rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
     }
     rustix::fs::lstat(path).map(|s| Reply::Attr(attr_of(&s)))

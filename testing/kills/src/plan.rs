@@ -295,7 +295,7 @@ impl When {
 impl Plan {
     /// Round `round` of the run with `seed`.
     pub fn new(seed: u64, round: u64, only: &Only) -> Self {
-        let seed = mix(seed).wrapping_add(mix(round));
+        let seed = mix(mix(seed).wrapping_add(round));
         let mut rng = Rng::new(seed);
         let mount = Mount::draw(&mut rng, only);
         let incidents = if mount.has_device() { rng.below(4) } else { 0 };

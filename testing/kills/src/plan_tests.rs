@@ -13,8 +13,7 @@ fn a_seed_decides_everything_and_another_something_else() {
 
 #[test]
 fn all_kinds_are_drawn() {
-    let (mut ends, mut incidents, mut mounts) =
-        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut ends, mut incidents, mut mounts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for round in 0..400 {
         let plan = Plan::new(7, round, &Only::default());
         ends.insert(plan.end.name());

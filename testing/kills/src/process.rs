@@ -4,7 +4,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use siftfs_rig::place::{Failed, Result, failed};
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,8 @@ const TICKS: u64 = 100;
 pub struct Process {
     /// What it is, for messages.
     pub name: String,
+    /// The file with what it wrote to standard error.
+    pub stderr: PathBuf,
     child: Child,
     pid: Pid,
 }
@@ -30,7 +32,8 @@ impl Process {
         let log = File::options().create(true).append(true).open(stderr);
         let log = log.map_err(failed(stderr.display()))?;
         let child = command.stdin(Stdio::null()).stderr(log).spawn().map_err(failed(name))?;
-        let process = Self { name: name.into(), pid: Pid::from_child(&child), child };
+        let pid = Pid::from_child(&child);
+        let process = Self { name: name.into(), stderr: stderr.into(), pid, child };
         watch.add(name, process.pid)?;
         Ok(process)
     }

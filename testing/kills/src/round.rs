@@ -50,12 +50,7 @@ impl<'a> Run<'a> {
 
     /// A round. `next` is the mount of the one that follows on the same volume; without it the
     /// volume ends unmounted, and is forgotten.
-    pub fn round(
-        &mut self,
-        plan: &Plan,
-        geometry: &Geometry,
-        next: Option<&Mount>,
-    ) -> Result<()> {
+    pub fn round(&mut self, plan: &Plan, geometry: &Geometry, next: Option<&Mount>) -> Result<()> {
         if self.workers.is_empty() {
             self.begin(plan, geometry)?;
         }
@@ -334,12 +329,7 @@ fn events(stage: &mut Stage<'_>, plan: &Plan, signals: &Signals) -> Result<()> {
     }
 }
 
-fn happen(
-    stage: &mut Stage<'_>,
-    plan: &Plan,
-    incident: Incident,
-    signals: &Signals,
-) -> Result<()> {
+fn happen(stage: &mut Stage<'_>, plan: &Plan, incident: Incident, signals: &Signals) -> Result<()> {
     let mount = &plan.mount;
     let kill = |stage: &mut Stage<'_>| {
         stage.summary.device_kills += 1;

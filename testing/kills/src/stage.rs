@@ -72,7 +72,7 @@ impl<'a> Stage<'a> {
     /// A file for what a process says; removed when its round was good.
     fn said(&mut self, name: &str) -> PathBuf {
         self.started += 1;
-        self.place.path(&format!("logs/{:04}-{name}.log", self.started))
+        self.place.path(&format!("logs/{:06}-{name}.log", self.started))
     }
 
     /// `siftfs mkfs`, over what was there.
@@ -326,7 +326,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Says what processes wrote that a failed assertion or a panic says; forgets it otherwise.
+    /// Fails if a process said that an assertion failed. Forgets what the dead said otherwise.
     pub fn read_logs(&mut self) -> Result<()> {
         let dir = self.place.path("logs");
         for path in logs_in(&dir) {
@@ -337,7 +337,8 @@ impl<'a> Stage<'a> {
                 return Err(Failed(format!("{}: {line}", path.display())));
             }
         }
-        for path in logs_in(&dir) {
+        let living = [&self.host, &self.device].map(|p| p.as_ref().map(|p| p.stderr.clone()));
+        for path in logs_in(&dir).into_iter().filter(|p| !living.contains(&Some(p.clone()))) {
             std::fs::remove_file(&path).map_err(failed(path.display()))?;
         }
         Ok(())

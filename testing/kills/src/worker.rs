@@ -209,8 +209,11 @@ impl Worker {
     ) -> Result<bool, String> {
         let request = &prepared.request;
         let op = Op { id, action: Action::Call(self.cred.clone(), request.clone()) };
-        let shown =
-            if promise == Promise::None { format!("{op:?}") } else { format!("{op:?} {promise:?}") };
+        let shown = if promise == Promise::None {
+            format!("{op:?}")
+        } else {
+            format!("{op:?} {promise:?}")
+        };
         self.story.push(shown.clone());
         let before = match request {
             Request::Seek { ino, .. } => self.oracle.model().node(*ino).map(|n| n.content.clone()),
@@ -259,16 +262,11 @@ impl Worker {
         let (Ok(Reply::Entry(attr)) | Ok(Reply::Created { attr, .. })) = want else { return };
         let Some(count) = self.oracle.model().node(attr.ino).map(|n| n.refs) else { return };
         let request = Request::Forget { ino: attr.ino, count };
-        let _outcome = self
-            .oracle
-            .begin(&Op { id: op.id, action: Action::Call(self.cred.clone(), request) });
+        let _outcome =
+            self.oracle.begin(&Op { id: op.id, action: Action::Call(self.cred.clone(), request) });
     }
 
-    fn difference(
-        &mut self,
-        want: &Outcome,
-        found: &Result<Reply, Refused>,
-    ) -> Result<(), String> {
+    fn difference(&mut self, want: &Outcome, found: &Result<Reply, Refused>) -> Result<(), String> {
         match (want, found) {
             (Ok(Reply::Entry(a)), Ok(Reply::Entry(b)))
             | (Ok(Reply::Attr(a)), Ok(Reply::Attr(b)))
@@ -305,7 +303,9 @@ impl Worker {
         }
         // What was being made when the host died has a number that nobody saw. Its name tells.
         match self.with_unseen(tree) {
-            Some(numbers) if self.oracle.violations(&numbers.dated(tree), &numbers.ids).is_empty() => {
+            Some(numbers)
+                if self.oracle.violations(&numbers.dated(tree), &numbers.ids).is_empty() =>
+            {
                 Vec::new()
             }
             _ => found,

@@ -46,13 +46,16 @@ impl Bench {
         let name = b"f".to_vec();
         self.step(1, Request::Create { parent: ROOT_INO, name, perm: 0o644 });
         let ino = FIRST_INO + 1;
-        self.step(2, Request::Write {
-            ino,
-            offset: 0,
-            data: data.to_vec().into(),
-            append: false,
-            kill_priv: false,
-        });
+        self.step(
+            2,
+            Request::Write {
+                ino,
+                offset: 0,
+                data: data.to_vec().into(),
+                append: false,
+                kill_priv: false,
+            },
+        );
         self.step(3, Request::Fsync { ino, datasync: false });
         ino
     }
@@ -99,7 +102,7 @@ fn lost_bytes_are_seen_and_unsynced_ones_may_be_lost() {
 
 #[test]
 fn what_another_worker_made_is_not_judged_and_what_nobody_made_is() {
-    let mut bench = Bench::new();
+    let bench = Bench::new();
     let shared = bench.worker.place.shared();
     fs::write(shared.join("2.other"), b"another's").expect("write");
     assert_eq!(bench.verdict(), Vec::<String>::new());

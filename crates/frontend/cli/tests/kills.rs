@@ -14,9 +14,8 @@ const LONG: Duration = Duration::from_secs(300);
 #[test]
 fn nothing_acknowledged_is_lost_by_kills() {
     let usual = if var_os("SIFTFS_LONG").is_some() { LONG } else { EVERY_DAY };
-    let time = var("SIFTFS_KILLS").map_or(usual, |text| {
-        duration(&text).unwrap_or_else(|e| panic!("SIFTFS_KILLS={e}"))
-    });
+    let time = var("SIFTFS_KILLS")
+        .map_or(usual, |text| duration(&text).unwrap_or_else(|e| panic!("SIFTFS_KILLS={e}")));
     let seed = var("SIFTFS_KILLS_SEED").map_or(1, |text| {
         text.parse().unwrap_or_else(|_| panic!("SIFTFS_KILLS_SEED is not a number: {text}"))
     });
