@@ -2,10 +2,12 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 
-# Options for siftfs-bench, siftfs-pressure and siftfs-apps, such as BENCH="--rounds 3" or APPS="--only git".
+# Options for siftfs-bench, siftfs-pressure, siftfs-apps and siftfs-kills, such as BENCH="--rounds 3",
+# APPS="--only git" or KILLS="--seed 7 --for 1h".
 BENCH ?=
 PRESSURE ?=
 APPS ?=
+KILLS ?= --for 10m
 
 # Where things go; DESTDIR comes in front of each. mount(8), umount(8) and fsck(8) look for helpers
 # in /sbin.
@@ -22,7 +24,7 @@ HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs fsck.s
 SIFTFS ?= $(shell $(CARGO) metadata --format-version 1 --no-deps \
   | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/siftfs
 
-.PHONY: all run test test-long test-apps bench fuzz pressure deny check-env lint build install install-files uninstall clean
+.PHONY: all run test test-long test-apps bench fuzz pressure kills deny check-env lint build install install-files uninstall clean
 
 all: build
 
@@ -39,9 +41,14 @@ run:
 test: check-env lint
 	$(CARGO) test --workspace --locked --no-fail-fast
 
-# The same with many more generated sequences and power cuts.
+# The same with many more generated sequences and power cuts; SIFTFS_KILLS=1h: so long of kills.
 test-long: check-env
 	SIFTFS_LONG=1 $(CARGO) test --release --workspace --locked
+
+# Host and device processes killed under load, for as long as one likes.
+kills: check-env
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-kills
+	$(CARGO) run --release --locked --quiet -p siftfs-kills -- $(KILLS)
 
 # Real, unmodified software, with a crash in the middle of its work.
 test-apps:
