@@ -2,53 +2,27 @@
 //! and what is durable is finished without it, power is cut everywhere. Nothing acknowledged is lost.
 
 use siftfs_crash::{
-    Config, CutReport, Death, Source, Town, VolumeKind, campaign, cut_recording, e2fsck_image,
-    record_on, recorded_device, seeded_deaths, walk_image,
+    Death, Source, Town, VolumeKind, busy, deaths_and_cuts, e2fsck_image, record_on,
+    recorded_device, seeded_deaths, walk_image,
 };
-use siftfs_model::{Lockstep, Profile};
+use siftfs_model::Lockstep;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Half of what happens is the background's.
-fn busy() -> Profile {
-    Profile { background: 60, ..Profile::crash() }
-}
-
-fn killed(kind: VolumeKind, absence: u64, fallback: Option<Duration>, seeds: u64) {
-    let config = Config::from_env(seeds, 40);
-    let result = campaign(&config, |seed| {
-        let device = recorded_device(kind);
-        let town = Town::new(&device, absence, seeded_deaths(seed));
-        let driver = town.open(fallback.or(Some(Duration::from_millis(200))));
-        let driver = driver.map_err(|e| format!("open: {e}"))?;
-        let source = Source::Seed(seed, config.ops, busy());
-        let recording = record_on(&device, driver, &source, || town.join())?;
-        Ok((cut_recording(&recording, seed, &config)?, town.deaths()))
-    });
-    let reports = result.unwrap_or_else(|failure| panic!("{failure}"));
-    let deaths: u64 = reports.iter().map(|(_, deaths)| deaths).sum();
-    let cuts: u64 = reports.iter().map(|(CutReport { cuts, .. }, _)| cuts).sum();
-    println!("{kind:?}: {} runs, {deaths} deaths, {cuts} cuts", reports.len());
-    assert!(
-        config.cut.is_some() || (deaths > 0 && cuts > reports.len() as u64),
-        "nothing happened"
-    );
-}
-
 #[test]
 fn the_device_process_dies_and_another_takes_over() {
-    killed(VolumeKind::SMALL, 0, None, 16);
+    deaths_and_cuts(VolumeKind::SMALL, 0, None, 16);
 }
 
 #[test]
 fn with_two_lanes_and_a_log_elsewhere() {
-    killed(VolumeKind::APART_TWO_LANES, 0, None, 8);
+    deaths_and_cuts(VolumeKind::APART_TWO_LANES, 0, None, 8);
 }
 
 /// After every death nobody is there for a while, and the host does the work itself meanwhile.
 #[test]
 fn the_host_takes_over_and_gives_back() {
-    killed(VolumeKind::SMALL, 2, Some(Duration::ZERO), 8);
+    deaths_and_cuts(VolumeKind::SMALL, 2, Some(Duration::ZERO), 8);
 }
 
 /// Every message boundary of one history, and every access to the storage.

@@ -346,6 +346,26 @@ impl Prepared {
         }
     }
 
+    /// For a difference: which part of the path of a call on data is there a moment later.
+    pub fn look_again(&self) -> String {
+        let (Call::Read(Target::Path(path), ..)
+        | Call::Write(Target::Path(path), ..)
+        | Call::Fsync(Target::Path(path), _)
+        | Call::Allocate(Target::Path(path), ..)
+        | Call::Seek(Target::Path(path), ..)
+        | Call::Resize(Target::Path(path), _)
+        | Call::Open(path, _)
+        | Call::Stat(path)) = &self.call
+        else {
+            return String::new();
+        };
+        let missing = path.ancestors().filter(|p| rustix::fs::lstat(*p).is_err()).last();
+        match missing {
+            Some(part) => format!("; a moment later {} is not there", part.display()),
+            None => format!("; a moment later {} is there", path.display()),
+        }
+    }
+
     fn create(&self, path: &Path, perm: u16, handles: &mut Handles) -> Result<Reply, Refused> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(perm.into()))?;

@@ -231,7 +231,7 @@ impl Worker {
             }
             _ => self.difference(&want, &found),
         };
-        difference.map_err(|e| format!("{shown}: {e}"))?;
+        difference.map_err(|e| format!("{shown}: {e}{}", prepared.look_again()))?;
         signals.calls.fetch_add(1, Ordering::SeqCst);
         if found.is_ok() {
             self.returned(&op, promise, signals);

@@ -1,0 +1,38 @@
+//! Campaigns in which the device process dies, and power is cut everywhere.
+
+use crate::campaign::campaign;
+use crate::config::Config;
+use crate::cuts::{CutReport, cut_recording};
+use crate::record::{Source, record_on};
+use crate::sides::{Town, recorded_device, seeded_deaths};
+use crate::volume::VolumeKind;
+use siftfs_model::Profile;
+use std::time::Duration;
+
+/// Half of what happens is the background's.
+pub fn busy() -> Profile {
+    Profile { background: 60, ..Profile::crash() }
+}
+
+/// Sequences on a volume of `kind` whose device process dies again and again; after a death nobody is
+/// there for `absence` connections, and after `fallback` (200 ms without it) the host does the work.
+/// The host dies at the end, what is durable is finished without it, and power is cut at every
+/// access to the storage. Panics with the first failure, and if nothing died or was cut.
+pub fn deaths_and_cuts(kind: VolumeKind, absence: u64, fallback: Option<Duration>, seeds: u64) {
+    let config = Config::from_env(seeds, 40);
+    let result = campaign(&config, |seed| {
+        let device = recorded_device(kind);
+        let town = Town::new(&device, absence, seeded_deaths(seed));
+        let driver = town.open(fallback.or(Some(Duration::from_millis(200))));
+        let driver = driver.map_err(|e| format!("open: {e}"))?;
+        let source = Source::Seed(seed, config.ops, busy());
+        let recording = record_on(&device, driver, &source, || town.join())?;
+        Ok((cut_recording(&recording, seed, &config)?, town.deaths()))
+    });
+    let reports = result.unwrap_or_else(|failure| panic!("{failure}"));
+    let deaths: u64 = reports.iter().map(|(_, deaths)| deaths).sum();
+    let cuts: u64 = reports.iter().map(|(CutReport { cuts, .. }, _)| cuts).sum();
+    println!("{kind:?}: {} runs, {deaths} deaths, {cuts} cuts", reports.len());
+    let happened = deaths > 0 && cuts > reports.len() as u64;
+    assert!(config.cut.is_some() || happened, "nothing happened");
+}
