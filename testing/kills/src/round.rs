@@ -121,6 +121,9 @@ impl<'a> Run<'a> {
             signals.stop();
             happened
         });
+        if self.stage.host.is_none() {
+            self.stage.detach();
+        }
         let counts = &mut self.stage.summary;
         counts.calls += signals.calls.load(Ordering::SeqCst);
         counts.acknowledged += signals.acknowledged.load(Ordering::SeqCst);
@@ -220,6 +223,7 @@ impl<'a> Run<'a> {
             }
             stage.summary.host_kills += 1;
             stage.kill_host()?;
+            stage.detach();
             if ms % 3 == 2 {
                 stage.summary.device_kills += u64::from(stage.has_device());
                 stage.kill_device()?;

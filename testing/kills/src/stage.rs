@@ -218,16 +218,15 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// SIGKILL of the host, if there is one; its mount is taken away.
+    /// SIGKILL of the host, if there is one. Its mount stays, dead: to a load that still runs, what
+    /// lies below it would look like a tree that has lost everything.
     pub fn kill_host(&mut self) -> Result<()> {
         let Some(mut host) = self.host.take() else { return Ok(()) };
         self.summary.host_cpu_s += host.cpu().as_secs_f64();
-        let killed = host.kill(LIMIT).map(drop);
-        self.detach();
-        killed
+        host.kill(LIMIT).map(drop)
     }
 
-    /// Takes dead mounts away.
+    /// Takes dead mounts away. The load has stopped.
     pub fn detach(&self) {
         while unmount(&self.dir, UnmountFlags::DETACH).is_ok() {}
     }

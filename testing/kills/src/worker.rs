@@ -221,7 +221,7 @@ impl Worker {
         };
         let want = self.oracle.begin(&op);
         let found = prepared.run(&self.place, &mut self.handles, promise);
-        if found.as_ref().is_err_and(|e| says_gone(e)) && signals.is_dying() {
+        if found.as_ref().is_err_and(says_gone) && signals.is_dying() {
             self.story.push("  under way when the host died".into());
             return Ok(false);
         }
