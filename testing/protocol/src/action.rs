@@ -61,6 +61,25 @@ pub enum Action {
     LinkBreaks,
     /// Everything loses power; the number selects what survives of the unflushed writes.
     PowerFails(u16),
+    /// A flush fails; the number selects which of the writes that it was to cover are gone.
+    FlushFails(Flush, u16),
+    /// The host stalls, and another one gets its turn.
+    Stall,
+    /// A host that finds the other one's lock leaves the turn to it.
+    Wake,
+    /// The process of a host that has latched a failure ends.
+    GiveUp,
+}
+
+/// Who flushes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flush {
+    /// The host, its lanes.
+    Lanes,
+    /// The host, a header record: mounting, recovering or unmounting.
+    Header,
+    /// This process's Service.
+    Service(u8),
 }
 
 impl Action {
@@ -68,7 +87,12 @@ impl Action {
     pub fn is_fault(self) -> bool {
         matches!(
             self,
-            Self::HostDies | Self::DeviceDies(_) | Self::LinkBreaks | Self::PowerFails(_)
+            Self::HostDies
+                | Self::DeviceDies(_)
+                | Self::LinkBreaks
+                | Self::PowerFails(_)
+                | Self::FlushFails(..)
+                | Self::Stall
         )
     }
 }

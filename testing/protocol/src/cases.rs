@@ -20,7 +20,7 @@ const UNSYNCED: &[Step] = &[Write(0), Fsync(0), Write(0)];
 const REUSE: &[Step] = &[Write(0), Fsync(0), Unlink(0), Write(1), Fsync(1)];
 
 fn faults(total: u8, [host, device, link, power]: [u8; 4]) -> Faults {
-    Faults { total, host, device, link, power }
+    Faults { total, host, device, link, power, flush: 0 }
 }
 
 /// A block passes from one file to the other through a lane of one record, and the volume is
@@ -101,6 +101,23 @@ pub fn everything() -> Case {
     Case { config, reaches: &[seen::FOUND_JOURNAL, seen::FOUND_TAIL, seen::ALONE, seen::APPLIED] }
 }
 
+/// Flushes fail, the host's and the Service's, and then power or a process (rule R21).
+pub fn failed_flush() -> Case {
+    let mut config = Config::new("failed flush", &[UNSYNCED]);
+    (config.direct, config.unmount) = (true, true);
+    config.lane_slots = 1;
+    config.faults = Faults { flush: 1, ..faults(2, [1; 4]) };
+    Case { config, reaches: &[seen::LATCHED, seen::WRITTEN_AND_GONE, seen::UNMOUNTED] }
+}
+
+/// A second host that wants the volume gets its turn while the first one is stalled (rule R9).
+pub fn second_host() -> Case {
+    let mut config = Config::new("second host", &[A, B]);
+    (config.stalls, config.unmount) = (2, true);
+    config.faults = faults(1, [1; 4]);
+    Case { config, reaches: &[seen::SECOND_WAITS, seen::SECOND_HOST, seen::OLD_HELLO] }
+}
+
 /// Without any fault: what the protocol does on a good day.
 pub fn smallest() -> Case {
     let mut case = takeover();
@@ -121,6 +138,8 @@ pub fn everyday() -> Vec<Case> {
         fallback(),
         coalesce(),
         everything(),
+        failed_flush(),
+        second_host(),
     ]
 }
 

@@ -35,6 +35,8 @@ pub struct Faults {
     pub link: u8,
     /// Everything dies at once, and storage keeps any selection of the unflushed writes.
     pub power: u8,
+    /// A flush fails, and some of the writes that it was to cover are gone.
+    pub flush: u8,
 }
 
 /// A fault of the protocol itself, planted to see that a property notices it.
@@ -88,6 +90,12 @@ pub enum Mutation {
     ByeIsTheLock,
     /// The volume is called clean before everything is in the area.
     CleanTooEarly,
+    /// A flush of the lanes that failed is repeated, and counts when it succeeds.
+    RetryFlush,
+    /// A flush of the area that failed is repeated, and counts when it succeeds.
+    RetryAreaFlush,
+    /// A host mounts although another one holds the host's lock.
+    MountWithoutLock,
 }
 
 /// One configuration of the model.
@@ -121,6 +129,8 @@ pub struct Config {
     pub unmount: bool,
     /// Messages that fit the link towards the Service.
     pub queue: usize,
+    /// How often a host stalls and another one, which wants the volume too, gets its turn.
+    pub stalls: u8,
     /// What may fail.
     pub faults: Faults,
     /// A fault of the protocol itself.
@@ -145,6 +155,7 @@ impl Config {
             fallbacks: 0,
             unmount: false,
             queue: 2,
+            stalls: 0,
             faults: Faults::default(),
             mutation: None,
         }

@@ -254,6 +254,7 @@ impl State {
         let lsn = known.unwrap_or_else(|| self.stage(config, f));
         self.clients[client].waits = lsn;
         self.clients[client].op = file.op;
+        self.clients[client].at = self.turn;
     }
 
     /// Captures a file's state into a record and publishes it; answers its number.
@@ -332,21 +333,24 @@ impl State {
 
     /// Rule R3: everything up to the number is durable.
     pub(crate) fn may_return(&self, config: &Config, client: usize) -> bool {
-        let waits = self.clients[client].waits;
+        let Client { waits, at, .. } = self.clients[client];
         let early = config.has(Mutation::AckBeforeFlush);
         let done = |p: &Published| p.durable || early && p.written;
-        waits != 0 && self.host.records.iter().all(|p| p.record.lsn > waits || done(p))
+        waits != 0
+            && at == self.turn
+            && self.host.records.iter().all(|p| p.record.lsn > waits || done(p))
     }
 
     pub(crate) fn return_to(&mut self, config: &Config, client: usize) {
-        let Client { pc, waits, op } = self.clients[client];
+        let Client { pc, waits, op, .. } = self.clients[client];
+        self.host_promises();
         let Step::Fsync(f) = config.programs[client][usize::from(pc) - 1] else {
             unreachable!("only fsync waits")
         };
         let floor = &mut self.ghost.floor[usize::from(f)];
         *floor = (*floor).max(op);
         self.ghost.acked = self.ghost.acked.max(waits);
-        self.clients[client] = Client { pc, waits: 0, op: 0 };
+        self.clients[client] = Client { pc, waits: 0, op: 0, at: 0 };
     }
 
     /// Data without a home that no record carries may go straight to a new block (rule R20).
@@ -467,6 +471,10 @@ impl State {
                     self.journaled(config, seq);
                 }
                 self.reclaimed(seq, tails);
+            }
+            FromService::Failed => {
+                self.disconnect(config);
+                self.host.phase = Phase::Latched;
             }
             FromService::Done { emergency } => self.host.asked[usize::from(emergency)] = false,
             FromService::Bye => {
@@ -602,6 +610,7 @@ impl State {
             _ => {
                 self.storage.host.flush();
                 self.lock = None;
+                self.host_lock = None;
                 self.host.phase = Phase::Unmounted;
             }
         }

@@ -3,8 +3,8 @@
 
 use crate::model::Protocol;
 use crate::state::{
-    FILES, Ghost, HostState, Image, LANES, LOCAL, NONE, Phase, Published, Recovering, Service,
-    State, Task, ToService, Txn, value,
+    FILES, FromService, Ghost, HostState, Image, LANES, LOCAL, NONE, Phase, Published, Recovering,
+    Service, State, Task, ToService, Txn, value,
 };
 use crate::storage::{Storage, View, above_cut};
 use stateright::Property;
@@ -28,6 +28,8 @@ pub enum Broken {
     Modes,
     /// The Service had to refuse what the host that it serves sent.
     Refused,
+    /// Somebody was told that something is durable by one whose flush had failed.
+    Promised,
 }
 
 impl Ghost {
@@ -160,11 +162,12 @@ impl State {
     /// Rule R9: whoever has a Service open holds the lock, and serves the present epoch.
     fn one_writer(&self) -> bool {
         let current = self.storage.host.visible().key;
-        self.processes.iter().enumerate().all(|(p, process)| {
-            process.service.as_ref().is_none_or(|s| {
-                self.lock.map(usize::from) == Some(p) && (p == 0 || s.key == current)
+        self.one_host()
+            && self.processes.iter().enumerate().all(|(p, process)| {
+                process.service.as_ref().is_none_or(|s| {
+                    self.lock.map(usize::from) == Some(p) && (p == 0 || s.key == current)
+                })
             })
-        })
     }
 
     /// Rule R11: no tail that may survive is ahead of what of the area may survive.
@@ -246,6 +249,8 @@ pub mod names {
     pub const R11: &str = "R11 no tail ahead of the area";
     /// Rule R11, reads.
     pub const READS: &str = "R11 reads find the newest state";
+    /// Rule R21.
+    pub const R21: &str = "R21 nothing is promised after a failed flush";
     /// Rule R22.
     pub const R22: &str = "R22 modes differ in work, not in meaning";
     /// Rule R22 and R15, from the volume's side.
@@ -277,6 +282,7 @@ pub fn properties() -> Vec<Property<Protocol>> {
         Property::always(R09, |_, s: &State| s.one_writer()),
         Property::always(R11, |_, s: &State| s.tail_is_in_the_area()),
         Property::always(READS, |_, s: &State| s.reads_are_newest()),
+        Property::always(R21, |_, s: &State| s.ghost.holds(Broken::Promised)),
         Property::always(R22, |_, s: &State| s.ghost.holds(Broken::Modes)),
         Property::always(CLEAN, |_, s: &State| s.clean_is_whole()),
         Property::always(LOST, |_, s: &State| s.ghost.holds(Broken::Lost)),
@@ -317,6 +323,14 @@ pub mod landmarks {
     pub const SENT_AGAIN: &str = "a transaction is kept over a broken connection";
     /// The host runs the Service.
     pub const FALLBACK: &str = "the host serves itself";
+    /// A host has latched a failed flush, its own or the Service's.
+    pub const LATCHED: &str = "a host has latched a failed flush";
+    /// A journal record that was written has gone with a failed flush, and is sent or cut anew.
+    pub const WRITTEN_AND_GONE: &str = "a failed flush has lost a transaction";
+    /// A second host that wants the volume is refused.
+    pub const SECOND_WAITS: &str = "a second host finds the lock of the first";
+    /// A second host has it, the first one having ended.
+    pub const SECOND_HOST: &str = "the second host has the volume";
     /// A batch has several transactions.
     pub const BATCH: &str = "a batch of several transactions is replayed";
 }
@@ -355,9 +369,17 @@ impl State {
         self.storage.blocks.iter().any(|b| of(b, 0) && of(b, 1))
     }
 
+    /// The Service says that it failed, and the transaction that it was given is not in the journal.
+    fn lost_journal(&self) -> bool {
+        let failed = self.processes.iter().any(|p| p.outbox.contains(&FromService::Failed));
+        let sent = self.host.kept.first().filter(|_| self.host.sent > 0);
+        let gone = |t: &Txn| self.storage.journal(t.seq).visible().is_none_or(|j| j.seq != t.seq);
+        failed && sent.is_some_and(gone)
+    }
+
     fn kept_over(&self) -> bool {
         let host = &self.host;
-        host.greeted && !host.kept.is_empty() && host.sent == 0 && self.ghost.faults != [0; 4]
+        host.greeted && !host.kept.is_empty() && host.sent == 0 && self.ghost.faults != [0; 5]
     }
 }
 
@@ -369,7 +391,7 @@ fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
         STARVED => s.starved(model.config()),
         EMERGENCY => s.devices().any(|(_, d)| d.asked[1] != 0 && replays(d)),
         PASSED_ON => s.passed_on(),
-        UNMOUNTED => s.host.phase == Phase::Unmounted && s.ghost.faults != [0; 4],
+        UNMOUNTED => s.host.phase == Phase::Unmounted && s.ghost.faults != [0; 5],
         APPLIED => {
             let local = s.processes[LOCAL].service.as_ref();
             s.host.phase == Phase::Recover(Recovering::Applying)
@@ -386,6 +408,10 @@ fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
             s.devices().any(|(p, _)| link.is_some_and(|l| l != p))
         }
         SENT_AGAIN => s.kept_over(),
+        LATCHED => s.host.phase == Phase::Latched,
+        WRITTEN_AND_GONE => s.lost_journal(),
+        SECOND_WAITS => s.turn == 1 && s.finds_host_lock(),
+        SECOND_HOST => s.turn == 1 && s.host.phase == Phase::Running,
         FALLBACK => s.host.link == Some(0) && s.host.greeted && s.processes[LOCAL].is_idle(),
         BATCH => s.devices().any(|(_, d)| match d.task {
             Task::Replay { upto, .. } => upto > d.tail + 1,

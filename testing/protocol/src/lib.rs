@@ -9,8 +9,10 @@
 pub mod action;
 pub mod cases;
 pub mod config;
+mod failing;
 pub mod graph;
 mod host;
+mod hosts;
 pub mod judge;
 pub mod model;
 mod recovery;
@@ -18,6 +20,6 @@ mod service;
 pub mod state;
 pub mod storage;
 
-pub use action::Action;
+pub use action::{Action, Flush};
 pub use config::{Config, Faults, Mutation, Replay, Step};
 pub use model::Protocol;

@@ -1,14 +1,14 @@
 //! The model that the checker explores: which steps are possible, and what each does.
 
-use crate::action::Action;
+use crate::action::{Action, Flush};
 use crate::config::Config;
 use crate::host::Start;
 use crate::judge;
 use crate::state::{
-    BLOCKS, Client, FILES, Ghost, Host, Inode, LOCAL, NONE, Phase, Process, ServiceRecord, State,
-    ToService,
+    BLOCKS, Client, FILES, Ghost, Host, Inode, LOCAL, NONE, Phase, Process, ServiceRecord, Stalled,
+    State, ToService,
 };
-use crate::storage::Storage;
+use crate::storage::{Failure, Regions, Storage};
 use stateright::{Model, Property};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -92,7 +92,11 @@ impl Protocol {
     fn host(&self, s: &State, out: &mut Vec<Action>) {
         match s.host.phase {
             Phase::Running => self.running(s, out),
-            Phase::Down => out.extend(s.may_mount().then_some(Action::Mount)),
+            Phase::Down => {
+                out.extend(s.may_mount(&self.config).then_some(Action::Mount));
+                out.extend(s.finds_host_lock().then_some(Action::Wake));
+            }
+            Phase::Latched => out.push(Action::GiveUp),
             Phase::Recover(_) => out.extend(s.may_recover().then_some(Action::Recover)),
             Phase::Leaving | Phase::CleanWrite | Phase::CleanFlush => {
                 out.extend(self.can_receive(s).then_some(Action::Receive));
@@ -156,8 +160,9 @@ impl Protocol {
 
     fn faults(&self, s: &State, out: &mut Vec<Action>) {
         let limits = self.config.faults;
-        let [host, device, link, power] = s.ghost.faults;
-        if host + device + link + power >= limits.total {
+        let [host, device, link, power, flush] = s.ghost.faults;
+        out.extend(s.may_stall(&self.config).then_some(Action::Stall));
+        if s.ghost.faults.iter().sum::<u8>() >= limits.total {
             return;
         }
         let alive = !matches!(s.host.phase, Phase::Down | Phase::Unmounted);
@@ -169,23 +174,20 @@ impl Protocol {
         let linked = s.host.link.is_some_and(|l| usize::from(l) != LOCAL);
         out.extend((linked && link < limits.link).then_some(Action::LinkBreaks));
         if s.host.phase != Phase::Unmounted && power < limits.power {
-            let cuts = u16::try_from(s.storage.cuts()).expect("few unflushed writes at a time");
+            let cuts = few(s.storage.choices(Regions::ALL));
             out.extend((0..cuts).map(Action::PowerFails));
+        }
+        if flush < limits.flush {
+            self.flush_failures(s, out);
         }
     }
 
-    fn host_dies(&self, s: &mut State) {
-        s.disconnect(&self.config);
-        s.processes[LOCAL] = Process::default();
-        if s.lock.map(usize::from) == Some(LOCAL) {
-            s.lock = None;
-        }
-        s.host = Host::down();
-        s.ghost.acked = 0;
-        s.ghost.owed = None;
-        s.ghost.direct = [0; BLOCKS];
-        for client in &mut s.clients {
-            *client = Client { pc: client.pc, waits: 0, op: 0 };
+    fn flush_failures(&self, s: &State, out: &mut Vec<Action>) {
+        let services = (0..).zip(&s.processes).map(|(p, _)| Flush::Service(p));
+        for flush in [Flush::Lanes, Flush::Header].into_iter().chain(services) {
+            let Some(regions) = s.flushed_next(&self.config, flush) else { continue };
+            let losses = few(s.storage.choices(regions));
+            out.extend((0..losses).map(|choice| Action::FlushFails(flush, choice)));
         }
     }
 
@@ -193,18 +195,20 @@ impl Protocol {
         if s.host.link.map(usize::from) == Some(p) {
             s.disconnect(&self.config);
         }
+        s.stalled_loses(&self.config, p);
         s.processes[p] = Process::default();
+        s.forget_failure(p);
         if s.lock.map(usize::from) == Some(p) {
             s.lock = None;
         }
     }
 
     fn power_fails(&self, s: &mut State, choice: u16) {
-        self.host_dies(s);
+        s.hosts_end(&self.config);
         for p in 1..s.processes.len() {
             self.device_dies(s, p);
         }
-        s.storage.power_cut(usize::from(choice));
+        s.storage.fail(Regions::ALL, Failure::Power, usize::from(choice));
     }
 
     fn apply(&self, s: &mut State, action: Action) {
@@ -250,7 +254,7 @@ impl Protocol {
             Action::LetGo(p) => s.let_go(usize::from(p)),
             Action::HostDies => {
                 s.ghost.faults[0] += 1;
-                self.host_dies(s);
+                s.host_ends(config);
             }
             Action::DeviceDies(p) => {
                 s.ghost.faults[1] += 1;
@@ -264,8 +268,22 @@ impl Protocol {
                 s.ghost.faults[3] += 1;
                 self.power_fails(s, choice);
             }
+            Action::FlushFails(flush, choice) => {
+                s.ghost.faults[4] += 1;
+                s.flush_fails(config, flush, choice);
+            }
+            Action::Stall => {
+                s.ghost.stalls += 1;
+                s.pass_turn();
+            }
+            Action::Wake => s.pass_turn(),
+            Action::GiveUp => s.host_ends(config),
         }
     }
+}
+
+fn few(choices: usize) -> u16 {
+    u16::try_from(choices).expect("few unflushed writes at a time")
 }
 
 impl Model for Protocol {
@@ -278,12 +296,16 @@ impl Model for Protocol {
         let image = [Inode::NEVER; FILES];
         let record: ServiceRecord = *storage.service.visible();
         let host = Host::start(&Start { key: 1, record, image, blocks: c.blocks });
+        let stalled = Stalled { host: Host::down(), local: Process::default() };
         vec![State {
             storage,
             lock: None,
+            host_lock: Some(0),
             processes: vec![Process::default(); 1 + c.devices],
             host,
-            clients: vec![Client { pc: 0, waits: 0, op: 0 }; c.programs.len()],
+            turn: 0,
+            stalled: (c.stalls > 0).then(|| Box::new(stalled)),
+            clients: vec![Client { pc: 0, waits: 0, op: 0, at: 0 }; c.programs.len()],
             next_key: 1,
             ghost: Ghost {
                 op: 0,
@@ -293,8 +315,10 @@ impl Model for Protocol {
                 owed: None,
                 direct: [0; BLOCKS],
                 broken: 0,
-                faults: [0; 4],
+                faults: [0; 5],
                 fallbacks: 0,
+                stalls: 0,
+                failed: 0,
             },
         }]
     }

@@ -11,12 +11,9 @@ use crate::state::{
 use crate::storage::{View, above_cut, mapped};
 
 impl State {
-    pub(crate) fn may_mount(&self) -> bool {
-        self.host.phase == Phase::Down && self.lock.is_none()
-    }
-
     pub(crate) fn mount(&mut self) {
         let record = *self.storage.host.visible();
+        self.host_lock = Some(self.turn);
         self.lock = Some(0);
         self.host.phase = Phase::Recover(Recovering::Replaying);
         let service = Service::opening(record.key, record.lane_key, true);

@@ -3,14 +3,14 @@
 use crate::config::{Config, Mutation, Replay};
 use crate::judge::Broken;
 use crate::state::{
-    BLOCKS, FromService, HostState, Image, Journaling, LOCAL, Process, Replaying, Service,
+    BLOCKS, FromService, HostState, Image, Journaling, LOCAL, Phase, Process, Replaying, Service,
     ServiceRecord, State, Task, ToService, Txn, Value,
 };
 use crate::storage::{View, mapped};
 
 /// One write of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Write {
+pub(crate) enum Write {
     /// A staged record's data, by transaction `seq`.
     Copy { seq: u8, copy: crate::state::Copy },
     /// The metadata block.
@@ -114,6 +114,7 @@ impl State {
             return self.refuse(p);
         }
         self.lock = Some(u8::try_from(p).expect("few processes"));
+        self.forget_failure(p);
         self.processes[p].service = Some(Service::opening(key, key, false));
     }
 
@@ -177,13 +178,18 @@ impl State {
         }
     }
 
+    /// Is this the host's own Service, opened by a recovery?
+    pub(crate) fn recovers(&self, p: usize) -> bool {
+        p == LOCAL && matches!(self.host.phase, Phase::Recover(_))
+    }
+
     /// One path for a mount, a takeover and a fallback: flush what a dead writer may have left
     /// unflushed, read, answer.
     fn open(&mut self, config: &Config, p: usize) {
         self.flush_found(config, p);
         let record = *self.storage.service.visible();
-        let service = self.service(p);
-        let (key, recovering) = (service.key, service.finishing);
+        let key = self.service(p).key;
+        let recovering = self.recovers(p);
         if recovering {
             self.host.found_tails = record.tails;
             self.note_owed();
@@ -208,8 +214,8 @@ impl State {
     /// written on the strength of it before it is durable. A recovery flushes the lanes, too, and
     /// the host record that it reads.
     fn flush_found(&mut self, config: &Config, p: usize) {
-        let service = self.service(p);
-        let (key, recovering) = (service.key, service.finishing);
+        let key = self.service(p).key;
+        let recovering = self.recovers(p);
         let skipped = match config.mutation {
             Some(Mutation::RecoverWithoutFlush) => recovering,
             Some(Mutation::TakeoverWithoutFlush) => !recovering,
@@ -255,6 +261,7 @@ impl State {
         service.head = seq;
         service.direct.clear();
         service.task = Task::Idle;
+        self.service_promises(p);
         self.processes[p].say(FromService::Journaled { seq });
     }
 
@@ -274,6 +281,15 @@ impl State {
         let service = self.processes[p].service.as_ref().expect("open");
         let read = |seq| *self.storage.journal(seq).visible();
         (service.tail + 1..=upto).filter_map(read).collect()
+    }
+
+    /// What a replay of the batch writes, in order.
+    pub(crate) fn plan(&self, config: &Config, p: usize, upto: u8) -> Vec<Write> {
+        let batch = self.batch(p, upto);
+        match config.replay {
+            Replay::Ordered => ordered(&batch),
+            Replay::Coalesce => coalesced(config, &batch),
+        }
     }
 
     /// Rule R22: both modes leave every block that the final metadata maps the same.
@@ -303,10 +319,7 @@ impl State {
         match step {
             Replaying::Writes(done) => {
                 let batch = self.batch(p, upto);
-                let plan = match config.replay {
-                    Replay::Ordered => ordered(&batch),
-                    Replay::Coalesce => coalesced(config, &batch),
-                };
+                let plan = self.plan(config, p, upto);
                 self.service(p).task = match plan.get(usize::from(done)) {
                     Some(write) => {
                         self.check_committed(&batch);
@@ -340,6 +353,7 @@ impl State {
     /// Only now is the space given back (rule R11).
     fn reclaim(&mut self, p: usize, upto: u8) {
         let tails = self.storage.service.durable.tails;
+        self.service_promises(p);
         let service = self.service(p);
         service.tail = upto;
         service.task = Task::Idle;

@@ -15,6 +15,8 @@ pub const NONE: u8 = u8::MAX;
 pub const DIRECT: usize = 2;
 /// The host's place among the processes that may run a Service; devices come after it.
 pub const LOCAL: usize = 0;
+/// Stands for the stalled host's own Service as the holder of the Service's lock.
+pub const STALLED: u8 = 0x80;
 
 /// What a data block holds: the operation that wrote it, and for which file; 0 for nothing.
 pub type Value = u8;
@@ -195,6 +197,8 @@ pub enum FromService {
     },
     /// Answer to `Goodbye`: the lock is free.
     Bye,
+    /// A flush failed; the Service has stopped, and its lock is free.
+    Failed,
 }
 
 /// What a Service does at the moment.
@@ -346,6 +350,8 @@ pub struct Client {
     pub waits: u8,
     /// Operation whose durability it waits for.
     pub op: u8,
+    /// The host at which it waits.
+    pub at: u8,
 }
 
 /// What the host is about.
@@ -365,6 +371,8 @@ pub enum Phase {
     CleanFlush,
     /// The volume is clean.
     Unmounted,
+    /// A flush failed: nothing is promised any more, and the process is about to end.
+    Latched,
 }
 
 /// Steps of a recovery.
@@ -448,10 +456,23 @@ pub struct Ghost {
     pub direct: [u8; BLOCKS],
     /// Properties of steps, not of states, that were broken: see [`crate::judge`].
     pub broken: u16,
-    /// Faults so far: host, device, link, power.
-    pub faults: [u8; 4],
+    /// Faults so far: host, device, link, power, flush.
+    pub faults: [u8; 5],
     /// Times that the host took the Service role over.
     pub fallbacks: u8,
+    /// Times that a host stalled.
+    pub stalls: u8,
+    /// Who had a flush that failed and has not begun anew: processes, then hosts, one bit each.
+    pub failed: u8,
+}
+
+/// A host whose turn does not come, and the Service in its process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Stalled {
+    /// The host.
+    pub host: Host,
+    /// Its own process, as one that may run a Service.
+    pub local: Process,
 }
 
 /// Everything.
@@ -461,10 +482,16 @@ pub struct State {
     pub storage: Storage,
     /// Who holds the Service's lock.
     pub lock: Option<u8>,
+    /// Which of the hosts holds the host's lock.
+    pub host_lock: Option<u8>,
     /// The host itself (as a Service), then the devices.
     pub processes: Vec<Process>,
-    /// The host.
+    /// The host whose turn it is.
     pub host: Host,
+    /// Which one that is.
+    pub turn: u8,
+    /// The other one, where two hosts want the volume.
+    pub stalled: Option<Box<Stalled>>,
     /// Clients; their programs are in the configuration.
     pub clients: Vec<Client>,
     /// Next fresh key.

@@ -50,6 +50,21 @@ impl<T: Clone + PartialEq> Cell<T> {
         std::iter::once(&self.durable).chain(&self.pending)
     }
 
+    /// A flush that failed: of the pending writes the newest are gone, and reads show what is left;
+    /// `choice` modulo the number of possible values says how many stay pending. Answers the rest of `choice`.
+    fn lose(&mut self, choice: usize) -> usize {
+        let choices = 1 + self.pending.len();
+        self.pending.truncate(choice % choices);
+        choice / choices
+    }
+
+    fn fail(&mut self, choice: usize, failure: Failure) -> usize {
+        match failure {
+            Failure::Power => self.cut(choice),
+            Failure::Flush => self.lose(choice),
+        }
+    }
+
     /// A power cut, after which one of the possible values is the durable one: `choice` modulo their
     /// number says which. Answers the rest of `choice`.
     fn cut(&mut self, choice: usize) -> usize {
@@ -61,6 +76,36 @@ impl<T: Clone + PartialEq> Cell<T> {
         self.pending.clear();
         choice / choices
     }
+}
+
+/// How writes that are not flushed get lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Each that is left is durable, and nothing is pending.
+    Power,
+    /// Each that is left is still pending.
+    Flush,
+}
+
+/// Some of the regions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Regions {
+    /// Lanes.
+    pub lanes: bool,
+    /// Journal.
+    pub journal: bool,
+    /// Area, data and metadata.
+    pub area: bool,
+    /// The Service's header record.
+    pub service: bool,
+    /// The host's header record.
+    pub host: bool,
+}
+
+impl Regions {
+    /// All of them.
+    pub const ALL: Self =
+        Self { lanes: true, journal: true, area: true, service: true, host: true };
 }
 
 /// All regions of a volume.
@@ -196,25 +241,47 @@ impl Storage {
         (found, ends)
     }
 
-    /// The number of states that a power cut now may leave.
-    pub fn cuts(&self) -> usize {
-        let lanes = self.lanes.iter().flatten().map(|c| 1 + c.pending.len());
-        let journal = self.journal.iter().map(|c| 1 + c.pending.len());
-        let blocks = self.blocks.iter().map(|c| 1 + c.pending.len());
-        let headers = (1 + self.service.pending.len()) * (1 + self.host.pending.len());
-        let area = 1 + self.meta.pending.len();
-        lanes.chain(journal).chain(blocks).product::<usize>() * headers * area
+    /// The number of states that a failure in these regions may leave now.
+    pub fn choices(&self, of: Regions) -> usize {
+        let mut choices = 1;
+        if of.lanes {
+            choices *= self.lanes.iter().flatten().map(|c| 1 + c.pending.len()).product::<usize>();
+        }
+        if of.journal {
+            choices *= self.journal.iter().map(|c| 1 + c.pending.len()).product::<usize>();
+        }
+        if of.area {
+            choices *= self.blocks.iter().map(|c| 1 + c.pending.len()).product::<usize>();
+            choices *= 1 + self.meta.pending.len();
+        }
+        if of.service {
+            choices *= 1 + self.service.pending.len();
+        }
+        if of.host {
+            choices *= 1 + self.host.pending.len();
+        }
+        choices
     }
 
-    /// Loses power; `choice`, below [`Storage::cuts`], says which of the unflushed writes are kept.
-    pub fn power_cut(&mut self, choice: usize) {
+    /// Loses unflushed writes in these regions; `choice`, below [`Storage::choices`], says which.
+    pub fn fail(&mut self, of: Regions, failure: Failure, choice: usize) {
         let mut rest = choice;
-        self.lanes.iter_mut().flatten().for_each(|c| rest = c.cut(rest));
-        self.journal.iter_mut().for_each(|c| rest = c.cut(rest));
-        self.blocks.iter_mut().for_each(|c| rest = c.cut(rest));
-        rest = self.meta.cut(rest);
-        rest = self.service.cut(rest);
-        rest = self.host.cut(rest);
+        if of.lanes {
+            self.lanes.iter_mut().flatten().for_each(|c| rest = c.fail(rest, failure));
+        }
+        if of.journal {
+            self.journal.iter_mut().for_each(|c| rest = c.fail(rest, failure));
+        }
+        if of.area {
+            self.blocks.iter_mut().for_each(|c| rest = c.fail(rest, failure));
+            rest = self.meta.fail(rest, failure);
+        }
+        if of.service {
+            rest = self.service.fail(rest, failure);
+        }
+        if of.host {
+            rest = self.host.fail(rest, failure);
+        }
         assert_eq!(rest, 0, "a choice that there is");
     }
 }

@@ -29,14 +29,37 @@ fn a_power_cut_leaves_every_selection() {
     storage.lane_mut(0, 1).write(Some(record(1, 1, 0)));
     let after = |choice| {
         let mut cut = storage.clone();
-        cut.power_cut(choice);
+        cut.fail(Regions::ALL, Failure::Power, choice);
         assert!(cut.blocks.iter().all(|b| b.pending.is_empty()));
         let lane = cut.lane(0, 1).durable.is_some();
         (cut.blocks[0].durable, cut.blocks[1].durable, lane)
     };
-    let left: HashSet<_> = (0..storage.cuts()).map(after).collect();
-    assert_eq!((storage.cuts(), left.len()), (3 * 2 * 2, 3 * 2 * 2));
+    let cuts = storage.choices(Regions::ALL);
+    let left: HashSet<_> = (0..cuts).map(after).collect();
+    assert_eq!((cuts, left.len()), (3 * 2 * 2, 3 * 2 * 2));
     assert!(left.contains(&(3, 7, false)) && left.contains(&(0, 0, true)));
+}
+
+/// A failed flush leaves each selection of the writes in its regions, pending, and no other region's
+/// write is touched.
+#[test]
+fn a_failed_flush_loses_every_selection() {
+    let mut storage = volume();
+    storage.blocks[0].write(3);
+    storage.blocks[0].write(5);
+    storage.blocks[1].write(7);
+    storage.lane_mut(0, 1).write(Some(record(1, 1, 0)));
+    let area = Regions { area: true, ..Regions::default() };
+    let after = |choice| {
+        let mut failed = storage.clone();
+        failed.fail(area, Failure::Flush, choice);
+        assert!(failed.lane(0, 1).visible().is_some());
+        assert!(failed.blocks.iter().all(|b| b.durable == 0), "nothing became durable");
+        (*failed.blocks[0].visible(), *failed.blocks[1].visible())
+    };
+    let left: HashSet<_> = (0..storage.choices(area)).map(after).collect();
+    assert_eq!((storage.choices(area), left.len()), (3 * 2, 3 * 2));
+    assert!(left.contains(&(0, 7)) && left.contains(&(3, 0)) && left.contains(&(5, 7)));
 }
 
 /// A lane ends at the first position that holds no record of its own; an older lap's is none.

@@ -3,7 +3,7 @@
 //! and how long it took.
 
 use siftfs_protocol::cases::{self, Case};
-use siftfs_protocol::{Protocol, graph};
+use siftfs_protocol::{Faults, Protocol, graph};
 use stateright::{Checker, HasDiscoveries, Model};
 use std::time::Instant;
 
@@ -31,7 +31,18 @@ macro_rules! explored {
     )*};
 }
 
-explored!(reuse, reuse_twice, group, epochs, takeover, fallback, coalesce, everything);
+explored!(
+    reuse,
+    reuse_twice,
+    group,
+    epochs,
+    takeover,
+    fallback,
+    coalesce,
+    everything,
+    failed_flush,
+    second_host
+);
 
 /// With `SIFTFS_LONG=1` larger ones: each of the above with one more fault.
 #[test]
@@ -46,9 +57,14 @@ fn smallest_or_all() {
 /// step waits for nothing, every wait ends on every run.
 #[test]
 fn every_run_ends() {
-    let mut fallback = cases::fallback();
-    fallback.config.faults.total = 1;
-    let mut all = vec![cases::reuse(), cases::coalesce(), fallback];
+    let one_fault = [cases::fallback(), cases::failed_flush()].map(|mut case| {
+        case.config.faults.total = 1;
+        case
+    });
+    let mut two_hosts = cases::second_host();
+    two_hosts.config.faults = Faults::default();
+    let mut all = vec![cases::reuse(), cases::coalesce(), two_hosts];
+    all.extend(one_fault);
     if std::env::var_os("SIFTFS_LONG").is_some() {
         all.extend(cases::everyday());
     }

@@ -74,7 +74,22 @@ fn coalescing() -> Config {
 
 /// The same with faults of host, device, link and power.
 fn with(mut config: Config, [host, device, link, power]: [u8; 4]) -> Config {
-    config.faults = Faults { total: host + device + link + power, host, device, link, power };
+    config.faults =
+        Faults { total: host + device + link + power, host, device, link, power, flush: 0 };
+    config
+}
+
+/// The same with one flush that fails.
+fn failing(mut config: Config) -> Config {
+    config.faults.total += 1;
+    config.faults.flush = 1;
+    config
+}
+
+/// Two clients, and a second host that wants the volume.
+fn two_hosts() -> Config {
+    let mut config = Config::new("two hosts", &[A, B]);
+    config.stalls = 2;
     config
 }
 
@@ -111,10 +126,16 @@ mutations! {
     r08_old_records_stay_dead: KeepKey, R08, with(Config::new("epochs", &[AA, B]), [1, 0, 0, 1]);
     r09_the_lock_decides: TakeoverWithoutLock, R09, two_devices();
     r09_no_other_epoch: AnyEpoch, R09, with(base(), [1, 0, 0, 0]);
+    r09_one_host: MountWithoutLock, R09, two_hosts();
+    r09_a_stalled_host_wakes: MountWithoutLock, COMPLETION, two_hosts();
     r09_the_lock_is_waited_for: ByeIsTheLock, R09, with(unmounting(), [0, 0, 1, 0]);
     r11_area_before_tail: NoAreaFlush, R11, base();
     r11_index_until_reclaimed: ForgetIndexAtJournaled, READS, base();
     r11_direct_data_is_kept: ForgetDirect, READS, with(unsynced(), [0, 1, 0, 0]);
+    r21_a_failed_flush_is_no_flush: RetryFlush, COMPLETION, failing(base());
+    r21_the_host_promises_nothing_more: RetryFlush, R21, failing(Config::new("host alone", &[A]));
+    r21_the_service_promises_nothing_more: RetryAreaFlush, R21, failing(base());
+    r21_a_failed_area_flush_reclaims_nothing: RetryAreaFlush, R11, failing(base());
     r22_late_write_wins: FirstWriteWins, R22, coalescing();
     clean_is_whole: CleanTooEarly, CLEAN, unmounting();
     nothing_acknowledged_is_lost: TakeoverWithoutFlush, LOST, with(base(), [0, 1, 0, 1]);
