@@ -24,12 +24,13 @@ pub struct Table {
     ext4: &'static str,
     rows: Vec<Row>,
     facts: Vec<(&'static str, String)>,
+    shares: Vec<(&'static str, [String; 2])>,
 }
 
 impl Table {
     /// An empty table; `ext4` says which ext4 it compares with.
     pub fn new(ext4: &'static str) -> Self {
-        Self { ext4, rows: Vec::new(), facts: Vec::new() }
+        Self { ext4, rows: Vec::new(), facts: Vec::new(), shares: Vec::new() }
     }
 
     /// Adds a workload.
@@ -42,8 +43,25 @@ impl Table {
         self.facts.push((what, value));
     }
 
+    /// Adds what host and device process had of something.
+    pub fn share(&mut self, what: &'static str, [host, device]: [String; 2]) {
+        self.shares.push((what, [host, device]));
+    }
+
     /// Prints it.
     pub fn print(&self) {
+        self.print_latencies();
+        println!();
+        for (what, value) in &self.facts {
+            println!("{what:42} {value:>12}");
+        }
+        println!("\n{:42} {:>12} {:>12}", "With a device process:", "host", "device");
+        for (what, [host, device]) in &self.shares {
+            println!("{what:42} {host:>12} {device:>12}");
+        }
+    }
+
+    fn print_latencies(&self) {
         println!("\nfsync latency in microseconds, SiftFS against {}:\n", self.ext4);
         println!(
             "{:30} {:>8} {:>8} {:>8} {:>8} {:>12} {:>13}",
@@ -66,10 +84,6 @@ impl Table {
                 each(row.writes),
                 each(row.flushes)
             );
-        }
-        println!();
-        for (what, value) in &self.facts {
-            println!("{what:42} {value:>12}");
         }
     }
 }

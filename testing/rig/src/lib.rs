@@ -2,6 +2,7 @@
 //! with it, and a volume driven through the `siftfs` command, as a user would.
 
 pub mod database;
+pub mod device;
 pub mod ext4;
 pub mod place;
 pub mod volume;

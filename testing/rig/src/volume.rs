@@ -1,5 +1,6 @@
 //! The volume under test, driven through the `siftfs` command as a user would.
 
+use crate::device::Device;
 use crate::place::{Failed, Place, Result, arg, failed, output, run, step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -61,10 +62,15 @@ impl Volume {
         self.mount_with(&[])
     }
 
-    /// `siftfs mount` with more options.
+    /// `siftfs mount` with more arguments.
     pub fn mount_with(&self, more: &[&str]) -> Result<()> {
-        let first = ["mount", arg(&self.image)?, arg(&self.dir)?];
-        self.siftfs(&[&first, more].concat()).map(drop)
+        let usual = ["mount", arg(&self.image)?, arg(&self.dir)?];
+        self.siftfs(&[&usual, more].concat()).map(drop)
+    }
+
+    /// `siftfs device`, until it listens at `address`; its log goes to `log`.
+    pub fn device(&self, address: &str, log: &Path) -> Result<Device> {
+        Device::start(&self.siftfs, &self.image, address, log)
     }
 
     /// `siftfs umount`.

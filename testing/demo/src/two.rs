@@ -1,0 +1,206 @@
+//! The same job with the background work in a process of its own, which is killed, and then the
+//! mount's.
+
+use crate::files::{self, Tree};
+use crate::work::Work;
+use serde_json::Value;
+use siftfs_rig::database;
+use siftfs_rig::device::Device;
+use siftfs_rig::place::{Failed, Place, Result, failed, step};
+use siftfs_rig::volume::Volume;
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+const VOLUME_SIZE: &str = "1G";
+/// How long each part of the job goes on.
+const PART: Duration = Duration::from_secs(2);
+/// How long nobody serves.
+const AWAY: Duration = Duration::from_secs(1);
+/// How long a new device process may take to be found.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Files copied before each of the two kills.
+const FILES: [usize; 2] = [500, 1000];
+
+/// What host and device spent, over all of their processes.
+#[derive(Default)]
+pub struct Spent {
+    /// Processor time by process, in microseconds: hosts, devices.
+    cpu: [BTreeMap<u64, u64>; 2],
+    /// Processor time of the hosts' background threads.
+    pub background_cpu: Duration,
+    /// Bytes written to journal and area: by hosts, by devices.
+    pub background_bytes: [u64; 2],
+    /// Bytes written to the lanes by hosts.
+    pub staged_bytes: u64,
+}
+
+impl Spent {
+    /// Processor time of hosts and devices.
+    pub fn cpu(&self) -> [Duration; 2] {
+        let sum = |of: &BTreeMap<u64, u64>| Duration::from_micros(of.values().sum());
+        [sum(&self.cpu[0]), sum(&self.cpu[1])]
+    }
+
+    /// Adds a mount's counts; taken once for each pair of host and device process, at its end.
+    fn add(&mut self, status: &Value) -> Result<()> {
+        let number = |at: &str| {
+            let found = status.pointer(at).and_then(Value::as_u64);
+            found.ok_or_else(|| Failed(format!("status has no number at {at}")))
+        };
+        let bytes = |io: &str, region: &str| {
+            let origins = ["foreground", "background"];
+            let of = |origin| number(&format!("{io}/{region}/{origin}/write_bytes"));
+            origins.map(of).into_iter().sum::<Result<u64>>()
+        };
+        let (host, device) = ("/runtime/storage", "/runtime/service/device/io");
+        for (sum, io) in self.background_bytes.iter_mut().zip([host, device]) {
+            *sum += bytes(io, "journal")? + bytes(io, "area")?;
+        }
+        self.staged_bytes += bytes(host, "staging")?;
+        let pids = [number("/pid")?, number("/runtime/service/device/pid")?];
+        let cpu = [number("/runtime/link/host_cpu_us")?, number("/runtime/service/device/cpu_us")?];
+        self.background_cpu += background_threads(pids[0])?;
+        for ((of, pid), cpu) in self.cpu.iter_mut().zip(pids).zip(cpu) {
+            of.insert(pid, cpu);
+        }
+        Ok(())
+    }
+}
+
+/// Processor time of a mount's threads that assemble transactions and speak with the Service, or are it.
+fn background_threads(pid: u64) -> Result<Duration> {
+    let mut spent = Duration::ZERO;
+    let tasks = format!("/proc/{pid}/task");
+    for task in fs::read_dir(&tasks).map_err(failed(&tasks))? {
+        let task = task.map_err(failed(&tasks))?.path();
+        let read = |name| fs::read_to_string(task.join(name)).unwrap_or_default();
+        let name = read("comm");
+        if !["siftfs-commit", "siftfs-link", "siftfs-service"].contains(&name.trim()) {
+            continue;
+        }
+        // The first number: nanoseconds on a processor (proc(5)).
+        let first = read("schedstat").split(' ').next().and_then(|n| n.parse().ok());
+        let nanos = first.ok_or_else(|| Failed(format!("{}: no schedstat", task.display())))?;
+        spent += Duration::from_nanos(nanos);
+    }
+    match spent.is_zero() {
+        true => Err(Failed(format!("process {pid} has no background thread"))),
+        false => Ok(spent),
+    }
+}
+
+/// A volume whose background work is done elsewhere.
+struct Two<'a> {
+    place: &'a Place,
+    volume: &'a Volume,
+    address: String,
+    spent: Spent,
+}
+
+impl Two<'_> {
+    fn device(&self) -> Result<Device> {
+        self.volume.device(&self.address, &self.place.path("device.log"))
+    }
+
+    fn mount(&self) -> Result<()> {
+        self.volume.mount_with(&["--service", &self.address])
+    }
+
+    fn is_served(&self) -> Result<bool> {
+        let status = self.volume.status()?;
+        let served = status.pointer("/runtime/link/connected").and_then(Value::as_bool);
+        served.ok_or_else(|| Failed("status does not say whether a device process serves".into()))
+    }
+
+    fn await_served(&self, wanted: bool) -> Result<()> {
+        let start = Instant::now();
+        while self.is_served()? != wanted {
+            self.place.go_on()?;
+            if start.elapsed() > PATIENCE {
+                let what = if wanted { "does not find" } else { "does not miss" };
+                return Err(Failed(format!("the mount {what} its device process")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn account(&mut self) -> Result<()> {
+        let status = self.volume.status()?;
+        self.spent.add(&status)
+    }
+
+    /// The job with the device process killed in its middle, another one in its place, and then
+    /// the mount's process killed.
+    fn until_the_kills(&mut self, work: &mut Work) -> Result<Device> {
+        let device = self.device()?;
+        self.mount()?;
+        database::create(&self.volume.dir)?;
+        let job = work.job()?;
+        work.copy(FILES[0], PART, &job)?;
+        job.run_for(self.place, PART)?;
+        self.account()?;
+        device.kill()?;
+        self.await_served(false)?;
+        let before = job.count();
+        job.run_for(self.place, AWAY)?;
+        let meanwhile = job.count() - before;
+        if meanwhile == 0 {
+            return Err(Failed("no transaction was acknowledged while nobody served".into()));
+        }
+        println!(
+            "  killed the device process with SIGKILL: the mount went on, {meanwhile} transactions \
+             acknowledged in {AWAY:.0?} without one"
+        );
+        let start = Instant::now();
+        let device = self.device()?;
+        self.await_served(true)?;
+        println!("  another device process took over after {:.0?}", start.elapsed());
+        work.copy(FILES[1], PART, &job)?;
+        job.run_for(self.place, PART)?;
+        self.account()?;
+        self.volume.kill_daemon()?;
+        work.end(job);
+        println!(
+            "  killed the mount with SIGKILL after {} acknowledged transactions and {} files",
+            work.acks.total(),
+            work.copied
+        );
+        Ok(device)
+    }
+}
+
+/// Runs it, on a volume of its own; answers what host and device spent.
+pub fn run(place: &Place, source: &Tree) -> Result<Spent> {
+    let volume = Volume::make(place, "two", VOLUME_SIZE)?;
+    let address = format!("unix:{}", place.path("device.socket").display());
+    let mut work = Work::new(place, &volume, source);
+    let mut two = Two { place, volume: &volume, address, spent: Spent::default() };
+    let device = two.until_the_kills(&mut work)?;
+
+    let recovery = Instant::now();
+    two.mount()?;
+    println!("  mounted again, recovery included, in {:.0?}", recovery.elapsed());
+    work.check()?;
+    let job = work.job()?;
+    work.copy_all(&job)?;
+    work.end(job);
+    work.check_all()?;
+    volume.checkpoint()?;
+    two.account()?;
+    let sums = step("summing every file", || files::sums(&volume.dir))?;
+    volume.unmount()?;
+    device.end()?;
+    volume.e2fsck()?;
+    step("comparing under the kernel's ext4", || {
+        volume.with_kernel_mount(place, "loop,ro", |dir| files::compare(&sums, &files::sums(dir)?))
+    })?;
+    let [host, device] = two.spent.background_bytes;
+    if host != 0 || device == 0 {
+        return Err(Failed(format!(
+            "of the background work the host wrote {host} bytes and the device {device}"
+        )));
+    }
+    Ok(two.spent)
+}

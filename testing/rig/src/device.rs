@@ -1,0 +1,80 @@
+//! A device process, driven through the `siftfs` command.
+
+use crate::place::{Failed, Result, failed};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a device process may take to listen, and to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A `siftfs device` at work. It is killed when this is dropped.
+pub struct Device {
+    child: Child,
+}
+
+impl Device {
+    /// Runs `siftfs device IMAGE --listen ADDRESS`, until it listens. Its log goes to `log`.
+    pub fn start(siftfs: &Path, image: &Path, address: &str, log: &Path) -> Result<Self> {
+        let child = Command::new(siftfs)
+            .arg("device")
+            .arg(image)
+            .args(["--listen", address, "--json", "--log-file"])
+            .arg(log)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed(siftfs.display()))?;
+        let mut device = Self { child };
+        let out = device.child.stdout.take();
+        let out = out.ok_or_else(|| Failed("the device process has no output".into()))?;
+        let mut fds = [PollFd::new(&out, PollFlags::IN)];
+        let said = poll(&mut fds, Some(&timeout())).is_ok_and(|n| n == 1);
+        let mut line = String::new();
+        if said {
+            BufReader::new(out).read_line(&mut line).map_err(failed("device process"))?;
+        }
+        match line.contains("\"listening\"") {
+            true => Ok(device),
+            false => Err(Failed("the device process does not listen; its reason is above".into())),
+        }
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill().map_err(failed("device process"))?;
+        self.child.wait().map_err(failed("device process")).map(drop)
+    }
+
+    /// SIGTERM, after which it must end with status 0.
+    pub fn end(mut self) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).map_err(|e| Failed(format!("device process: {e}")))?;
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let status = self.child.try_wait().map_err(failed("device process"))?;
+            match status {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    return Err(Failed(format!("the device process ended with {status}")));
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        Err(Failed("the device process does not end after SIGTERM".into()))
+    }
+}
+
+fn timeout() -> Timespec {
+    Timespec { tv_sec: i64::try_from(PATIENCE.as_secs()).unwrap_or(i64::MAX), tv_nsec: 0 }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
