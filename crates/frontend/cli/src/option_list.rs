@@ -42,9 +42,15 @@ pub const OPTIONS: [MountOption; 29] = [
     option(
         "replay=MODE",
         "ordered",
-        "how checkpoints replay: ordered, coalesce (what is left of a batch), or auto",
+        "how this process's checkpoints replay: ordered, coalesce (what is left of a batch), or \
+         auto; a `siftfs device` process has its own --replay",
     ),
-    option("checkpoint_memory=SIZE", "256M", "memory that a checkpoint may take, at least 64M"),
+    option(
+        "checkpoint_memory=SIZE",
+        "256M",
+        "memory that a checkpoint of this process may take, at least 64M; a `siftfs device` \
+         process has its own --memory",
+    ),
     option("log=PATH", "looked for", "where the log is, if not with the volume"),
     option(
         "service=ADDRESS",

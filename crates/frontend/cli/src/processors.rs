@@ -1,7 +1,8 @@
 //! Lists of processors, as taskset(1) writes them.
 
 use crate::failure::Failure;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Processors, ascending, none twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +38,29 @@ pub fn pin(list: &List) -> Result<(), Failure> {
     for processor in &list.0 {
         set.set(*processor);
     }
-    sched_setaffinity(None, &set)
-        .map_err(|e| Failure::plain(format!("cannot run on the processors of --cpus: {e}")))
+    sched_setaffinity(None, &set).map_err(|e| {
+        let why = match (e, sched_getaffinity(None)) {
+            (Errno::INVAL, Ok(own)) => format!("it may run on {} alone", show(&own)),
+            _ => e.to_string(),
+        };
+        Failure::plain(format!("this process cannot run on the processors of --cpus: {why}"))
+    })
+}
+
+/// Processors as [`parse`] takes them.
+fn show(set: &CpuSet) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for n in (0..CpuSet::MAX_CPU).filter(|n| set.is_set(*n)) {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == n => *last = n,
+            _ => parts.push((n, n)),
+        }
+    }
+    let part = |(first, last)| match first == last {
+        true => format!("{first}"),
+        false => format!("{first}-{last}"),
+    };
+    parts.into_iter().map(part).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
