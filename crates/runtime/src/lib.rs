@@ -14,6 +14,7 @@ mod credits;
 mod endpoint;
 mod file;
 mod fill;
+mod gate;
 mod lane;
 mod locate;
 mod meta_cache;

@@ -2,7 +2,7 @@
 //! (rule R10).
 
 use crate::assembly::Push;
-use crate::runtime::{Runtime, relock};
+use crate::runtime::Runtime;
 use crate::state::{self, State};
 use siftfs_base::{Result, TxnSeq};
 use siftfs_device::Origin;
@@ -89,18 +89,8 @@ impl Runtime {
     }
 
     /// Waits for what a message of the Service brings, or a latched failure.
-    pub(crate) fn wait_until<T>(
-        &self,
-        mut ready: impl FnMut(&mut State) -> Option<T>,
-    ) -> Result<T> {
-        let mut st = self.lock();
-        loop {
-            if let Some(value) = ready(&mut st) {
-                return Ok(value);
-            }
-            self.seq.check()?;
-            st = relock(self.progress.wait(st));
-        }
+    pub(crate) fn wait_until<T>(&self, ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+        self.progress.wait_until(self.lock(), || self.seq.check(), ready)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::assembly::{Cut, Handoff, Push};
 use crate::capture::{Outcome, Selection, Staged};
 use crate::config::Config;
 use crate::fill::FillPlan;
+use crate::gate::{Alarm, Gate};
 use crate::lane::{Lane, Pause, is_bulk};
 use crate::meta_cache::MetaCache;
 use crate::page_cache::PageCache;
@@ -58,7 +59,7 @@ pub struct Parts {
 /// See the module's text.
 pub struct Runtime {
     state: Mutex<State>,
-    pub(crate) progress: Condvar,
+    pub(crate) progress: Gate,
     /// A fill of the page cache has ended.
     filled: Condvar,
     /// Memory that fills read into.
@@ -72,7 +73,7 @@ pub struct Runtime {
     pub(crate) next_checkpoint: AtomicU64,
     /// Held while the Service is asked for statistics.
     asking: Mutex<()>,
-    wake: (Mutex<bool>, Condvar),
+    wake: Alarm,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) latency: crate::stats::Latencies,
@@ -168,7 +169,7 @@ impl Runtime {
         state.last_time = siftfs_base::Timestamp { sec: state.fs.write_time(), nsec: 0 };
         Ok(Self {
             state: Mutex::new(state),
-            progress: Condvar::new(),
+            progress: Gate::default(),
             filled: Condvar::new(),
             buffers: Mutex::default(),
             seq,
@@ -178,7 +179,7 @@ impl Runtime {
             assembly: Mutex::new(()),
             next_checkpoint: AtomicU64::new(1),
             asking: Mutex::new(()),
-            wake: (Mutex::new(false), Condvar::new()),
+            wake: Alarm::default(),
             clock: parts.clock,
             counters: parts.counters,
             latency: Default::default(),
@@ -232,8 +233,7 @@ impl Runtime {
             tracing::error!(%error, "the volume stops: an update could not be made durable");
         }
         self.seq.fail(error);
-        let _st = self.lock();
-        self.progress.notify_all();
+        self.progress.tell(self.lock());
     }
 
     /// The latched failure, if there is one.
@@ -540,8 +540,7 @@ impl Runtime {
                 return Ok(());
             }
         }
-        drop(st);
-        self.progress.notify_all();
+        self.progress.tell(st);
         Ok(())
     }
 
@@ -567,20 +566,12 @@ impl Runtime {
 
     /// Waits until there may be background work, at most `timeout`.
     pub fn wait_for_work(&self, timeout: Duration) {
-        let mut pending = relock(self.wake.0.lock());
-        if !*pending {
-            pending = match self.wake.1.wait_timeout(pending, timeout) {
-                Ok((guard, _)) => guard,
-                Err(p) => p.into_inner().0,
-            };
-        }
-        *pending = false;
+        self.wake.wait(timeout);
     }
 
     /// Wakes whoever is in [`Runtime::wait_for_work`].
     pub fn wake(&self) {
-        *relock(self.wake.0.lock()) = true;
-        self.wake.1.notify_one();
+        self.wake.ring();
     }
 
     /// Everything done before this call is durable and journaled when it returns.

@@ -4,6 +4,10 @@
 //! The very files are taken, by path. Each of them gets its locks from `crate::sync`, which is this
 //! crate's module here.
 
+#[cfg(not(test))]
+#[path = "../../../crates/runtime/src/gate.rs"]
+pub mod gate;
+
 // Its own unit tests run where it is at home.
 #[cfg(not(test))]
 #[path = "../../../crates/runtime/src/sequencer.rs"]
