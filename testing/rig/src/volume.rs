@@ -70,7 +70,7 @@ impl Volume {
 
     /// `siftfs device`, until it listens at `address`; its log goes to `log`.
     pub fn device(&self, address: &str, log: &Path) -> Result<Device> {
-        Device::start(&self.siftfs, &self.image, address, log)
+        Device::start(&self.program, &self.image, address, log)
     }
 
     /// `siftfs umount`.
