@@ -136,7 +136,7 @@ pub fn release_on(
     let mut volume = Volume::read(media.clone(), true)?;
     let recovered = !volume.recover(&clock, opts, progress)?.clean;
     let header = volume.view().header.clone();
-    let area = volume.storage()?.take_area()?;
+    let area = volume.storage()?.take_superblocks()?;
     // Nothing else of it changes: then it cannot be torn, for the link and the checksum share a sector.
     let mut plain = marker::read_primary(&area)?;
     set_own_bytes(&mut plain, &marker::link_bytes(None));

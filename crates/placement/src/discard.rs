@@ -5,7 +5,7 @@ use crate::marker::{self, SuperBytes};
 use crate::mkfs::nonce;
 use crate::open::Volume;
 use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Error, Lsn, Result};
-use siftfs_device::{AreaWriter, Device, Origin, RegionDesc, RegionKind, Storage};
+use siftfs_device::{Device, Origin, RegionDesc, RegionKind, Storage, SuperblockWriter};
 use siftfs_ext4::{set_marker, set_own_bytes};
 use siftfs_log::{HostRecord, HostState, LogKey, OPEN_END};
 use siftfs_volume::{AreaSuper, HEADER_HOST, HostSlots, Media};
@@ -46,7 +46,7 @@ pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
 
 fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {
     let storage = volume.storage()?;
-    let area = storage.take_area()?;
+    let area = storage.take_superblocks()?;
     let old = volume.forget_older_log();
     // The next epoch's key makes every record of this one invalid; the tails stay where they are.
     let key = LogKey { epoch: Epoch(old.key.epoch.0 + 1), nonce: nonce()? };
@@ -73,7 +73,7 @@ fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {
 
 /// The superblock without the marker; taken as it is if the lost log left the descriptors in a state
 /// that nothing more can be said from.
-fn plain_super(area: &AreaWriter, clock: &Arc<dyn Clock>) -> Result<SuperBytes> {
+fn plain_super(area: &SuperblockWriter, clock: &Arc<dyn Clock>) -> Result<SuperBytes> {
     marker::final_super(area, clock.now()).or_else(|error| {
         tracing::warn!(%error, "the file system is damaged");
         let mut primary = marker::read_primary(area)?;
@@ -84,7 +84,7 @@ fn plain_super(area: &AreaWriter, clock: &Arc<dyn Clock>) -> Result<SuperBytes> 
 
 /// The marker goes from every copy, or, if the lost log left the descriptors in a state that they
 /// cannot be found by, from the primary: e2fsck works from that one.
-fn clear(area: &AreaWriter, plain: &SuperBytes) -> Result<()> {
+fn clear(area: &SuperblockWriter, plain: &SuperBytes) -> Result<()> {
     marker::clear(area, plain).or_else(|error| {
         tracing::warn!(%error, "the backup superblocks keep the marker");
         marker::write_primary(area, plain)
@@ -99,7 +99,7 @@ fn area_alone(dev: Arc<dyn Device>, clock: &Arc<dyn Clock>) -> Result<()> {
     let len = found.len.min(dev.size()) / BLOCK_BYTES * BLOCK_BYTES;
     let area = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len };
     let storage = Storage::new(dev, &[area])?;
-    let area = storage.take_area()?;
+    let area = storage.take_superblocks()?;
     let mut plain = plain_super(&area, clock)?;
     set_own_bytes(&mut plain, &marker::link_bytes(None));
     clear(&area, &plain)

@@ -146,7 +146,7 @@ pub(crate) fn write_log(
     format_headers(dev, &header, &host, &service)?;
     if media.log.is_some() {
         let view = media.read()?;
-        marker::set(&media.storage(&view)?.take_area()?, &block)?;
+        marker::set(&media.storage(&view)?.take_superblocks()?, &block)?;
     }
     progress("writing the log regions", 1, 1);
     Ok(MkfsReport {

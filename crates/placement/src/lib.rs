@@ -357,7 +357,7 @@ impl LocalVolume {
     /// `push_all`); returns when it is durable.
     pub fn commit(&self, push_all: bool) -> Result<()> {
         if push_all {
-            return self.pair.runtime.sync_all();
+            return self.pair.runtime.sync_all().map(drop);
         }
         self.pair.runtime.commit(&Push::Aged).map(drop)
     }

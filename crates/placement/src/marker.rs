@@ -2,7 +2,7 @@
 //! area, an incompatible-feature bit keeps the kernel and e2fsck away from it.
 
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Error, Result, Timestamp};
-use siftfs_device::{AreaWriter, Origin, RegionReader};
+use siftfs_device::{Origin, RegionReader, SuperblockWriter};
 use siftfs_ext4::{BlockStore, Fs, check_super, has_marker, own_bytes, set_marker, set_own_bytes};
 use siftfs_log::{AreaLink, LINK_LEN};
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ pub fn read_primary(area: &RegionReader) -> Result<SuperBytes> {
 }
 
 /// Writes the primary superblock, flushed.
-pub fn write_primary(area: &AreaWriter, bytes: &SuperBytes) -> Result<()> {
+pub fn write_primary(area: &SuperblockWriter, bytes: &SuperBytes) -> Result<()> {
     area.write(Origin::Admin, SUPER_OFFSET, bytes)?;
     area.flush(Origin::Admin)
 }
@@ -92,21 +92,21 @@ pub fn link_bytes(link: Option<AreaLink>) -> [u8; LINK_LEN] {
 /// Leaves `primary` as the primary superblock, then gives every backup its marker and link, each
 /// flushed. A crash in the middle leaves a primary that says what is unfinished, as one in [`clear`]
 /// does.
-pub fn set(area: &AreaWriter, primary: &SuperBytes) -> Result<()> {
+pub fn set(area: &SuperblockWriter, primary: &SuperBytes) -> Result<()> {
     write_primary(area, primary)?;
     mark_backups(area, primary)
 }
 
 /// As [`set`], backups first: takes marker or link away. Doing it again after a crash in it ends the
 /// same.
-pub fn clear(area: &AreaWriter, primary: &SuperBytes) -> Result<()> {
+pub fn clear(area: &SuperblockWriter, primary: &SuperBytes) -> Result<()> {
     assert!(!has_marker(primary), "what is left is plain ext4");
     mark_backups(area, primary)?;
     write_primary(area, primary)
 }
 
 /// Gives every backup the marker and the link of `primary`. One that a crash tore is made anew.
-fn mark_backups(area: &AreaWriter, primary: &SuperBytes) -> Result<()> {
+fn mark_backups(area: &SuperblockWriter, primary: &SuperBytes) -> Result<()> {
     let mut fs = look(area)?;
     fs.set_marker(has_marker(primary));
     fs.set_own_bytes(&own_bytes(primary));

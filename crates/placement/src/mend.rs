@@ -16,7 +16,7 @@ impl Volume {
     /// further, or was changed by somebody else.
     pub(crate) fn mend_superblock(&self) -> Result<Found> {
         let storage = self.storage()?;
-        let area = storage.take_area()?;
+        let area = storage.take_superblocks()?;
         let reader: &RegionReader = &area;
         let primary = marker::read_primary(reader)?;
         let host = &self.view.host;

@@ -7,13 +7,12 @@ use crate::remote::{Identity, Remote};
 use crate::replay::Replay;
 use crate::{OpenOptions, Progress, RecoverReport, ServicePlace, Threads};
 use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
-use siftfs_device::{AreaReader, AreaWriter, Origin, Role, Storage};
+use siftfs_device::{AreaReader, Origin, Role, Storage};
 use siftfs_log::{AreaLink, HostRecord, HostState, LogKey, OPEN_END};
-use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecordRef, RecoveryCut, Runtime};
-use siftfs_service::{Service, ServiceOptions, ServiceParts};
+use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecoveryCut, Runtime};
+use siftfs_service::{Service, ServiceParts};
 use siftfs_volume::{
-    AreaSuper, HEADER_HOST, HEADER_SERVICE, HeaderView, HostSlots, LaneScanner, Media,
-    ServiceSlots, check_lane_ends,
+    AreaSuper, HEADER_HOST, HeaderView, HostSlots, LaneScanner, Media, check_lane_ends,
 };
 use siftfs_wire::{PROTOCOL_VERSION, ToService};
 use std::sync::Arc;
@@ -94,7 +93,7 @@ impl Volume {
         // The header says clean; what is left of the marker goes, backups first.
         let storage = self.storage()?;
         self.view = self.media.read()?;
-        marker::clear(&storage.take_area()?, &self.view.host.superblock)?;
+        marker::clear(&storage.take_superblocks()?, &self.view.host.superblock)?;
         self.view = self.media.read()?;
         Ok(report)
     }
@@ -110,8 +109,7 @@ impl Volume {
         let storage = Arc::new(self.storage()?);
         let old = self.view.host.clone();
         let epoch = Epoch(old.key.epoch.0 + 1);
-        let mut service =
-            self.service(&storage, storage.take_area()?, clock, opts, Origin::Admin)?;
+        let mut service = self.service(&storage, clock, opts, Origin::Admin)?;
         progress("replaying the journal", 0, 1);
         let replayed = service.replay_committed(old.journal_key, old.lane_key)?;
         report.replayed_transactions = replayed.transactions;
@@ -173,20 +171,9 @@ impl Volume {
             let mut scanner =
                 LaneScanner::new(&region, id, key, *tail, recorded, false, Origin::Admin)?;
             while let Some(record) = scanner.next_record()? {
-                let header = record.head.header;
-                progress("reading staged transactions", header.end() - tail, region.len());
-                found.push(FoundRecord {
-                    record: RecordRef {
-                        lane: header.lane,
-                        pos: header.params.pos,
-                        len: header.layout.len,
-                        lsn: header.params.lsn,
-                        crc: header.crc,
-                        data_start: header.layout.data_offset,
-                    },
-                    prev_lsn: header.params.prev_lsn,
-                    items: record.head.items,
-                });
+                let end = record.head.header.end();
+                progress("reading staged transactions", end - tail, region.len());
+                found.push(FoundRecord::from(record.head));
             }
             report.staging_read_bytes += scanner.counts().bytes;
             ends.push(scanner.end());
@@ -202,22 +189,13 @@ impl Volume {
     fn service(
         &self,
         storage: &Storage,
-        area: AreaWriter,
         clock: &Arc<dyn Clock>,
         opts: &OpenOptions,
         origin: Origin,
     ) -> Result<Service> {
-        let lanes = self.lane_ids().map(|i| storage.staging_reader(i)).collect::<Result<_>>()?;
-        let parts = ServiceParts {
-            area,
-            journal: storage.take_journal()?,
-            lanes,
-            slots: ServiceSlots::new(storage.take_header(HEADER_SERVICE)?, &self.view),
-        };
-        let mut options = ServiceOptions::new(self.view.header.volume, clock.clone());
+        let mut options = opts.replay.options(storage, &self.view, clock)?;
         options.origin = origin;
-        opts.replay.choose(&mut options);
-        Service::open(parts, options)
+        Service::open(ServiceParts::take(storage, &self.view)?, options)
     }
 
     /// No Service could be greeted: nothing was appended, and the volume becomes plain ext4 again.
@@ -297,8 +275,8 @@ impl Volume {
         let epoch = Epoch(old.key.epoch.0 + 1);
         let key = LogKey { epoch, nonce: nonce()? };
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
-        let area = storage.take_area()?;
         if !opts.read_only {
+            let area = storage.take_superblocks()?;
             let volume = self.view.header.volume;
             let link = self.view.header.external_log().then_some(AreaLink { volume, epoch });
             let superblock = marker::marked_super(&area, clock.now(), link)?;
@@ -321,12 +299,11 @@ impl Volume {
             Some(there) => {
                 // The host record is durable and names the epoch: from here on area and journal are
                 // the other process's.
-                drop(area);
                 self.media.unclaim(Role::Service)?;
                 Behind::There(there, opts.replay)
             }
             None => {
-                let mut service = self.service(&storage, area, clock, opts, Origin::Background)?;
+                let mut service = self.service(&storage, clock, opts, Origin::Background)?;
                 service.begin_epoch(key, key);
                 Behind::Here(Box::new(service), threads)
             }

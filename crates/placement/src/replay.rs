@@ -1,6 +1,11 @@
 //! How checkpoints replay, as an administrator chooses it.
 
-use siftfs_service::{ReplayMode, ServiceOptions};
+use crate::marker;
+use siftfs_base::{Clock, Result};
+use siftfs_device::{RegionReader, Storage};
+use siftfs_service::{InodeTables, ReplayMode, ServiceOptions};
+use siftfs_volume::HeaderView;
+use std::sync::Arc;
 
 /// How checkpoints replay, and within which memory. Modes differ in work, never in meaning (rule R22).
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +23,33 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// Puts it where the Service looks.
-    pub(crate) fn choose(self, options: &mut ServiceOptions) {
+    /// A Service's settings for the volume on `storage` that `view` describes.
+    ///
+    /// # Errors
+    /// Refused if the volume has no area.
+    pub(crate) fn options(
+        self,
+        storage: &Storage,
+        view: &HeaderView,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<ServiceOptions> {
+        let mut options = ServiceOptions::new(view.header.volume, clock.clone());
         options.mode = self.mode;
         options.memory = self.memory;
+        options.inode_tables = inode_tables(&*storage.area_reader()?);
+        Ok(options)
+    }
+}
+
+/// Where the inode tables lie, for the counts of inodes in checkpoint reports. They never move. A
+/// superblock or descriptors that a crash left unfit to be read are no reason not to replay what
+/// will mend them: then inodes are not counted.
+fn inode_tables(area: &RegionReader) -> InodeTables {
+    match marker::look(area) {
+        Ok(fs) => InodeTables { runs: fs.inode_tables(), inode_size: fs.inode_size() },
+        Err(error) => {
+            tracing::warn!(%error, "checkpoint reports will not count inodes");
+            InodeTables::default()
+        }
     }
 }

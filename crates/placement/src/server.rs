@@ -3,12 +3,12 @@
 
 use crate::replay::Replay;
 use crate::tally::{Tally, totals};
-use siftfs_base::{Clock, Epoch, Error, LaneId, Result, SystemClock, TxnSeq};
+use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
 use siftfs_log::{HostState, show_uuid};
-use siftfs_service::{Service, ServiceOptions, ServiceParts};
+use siftfs_service::{Service, ServiceParts};
 use siftfs_transport::{DeviceEnd, Received};
-use siftfs_volume::{HEADER_SERVICE, HeaderView, Media, ServiceSlots};
+use siftfs_volume::{HeaderView, Media};
 use siftfs_wire::{FromService, PROTOCOL_VERSION, ToService, Urgency};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -190,17 +190,8 @@ impl Server {
         let view = media.read()?;
         check_hello(&view, volume, epoch)?;
         let storage = media.storage(&view)?;
-        let lanes = u16::try_from(view.header.lanes.len()).expect("at most 16 lanes");
-        let parts = ServiceParts {
-            area: storage.take_area()?,
-            journal: storage.take_journal()?,
-            lanes: (0..lanes)
-                .map(|lane| storage.staging_reader(LaneId(lane)))
-                .collect::<Result<_>>()?,
-            slots: ServiceSlots::new(storage.take_header(HEADER_SERVICE)?, &view),
-        };
-        let mut options = ServiceOptions::new(*volume, self.options.clock.clone());
-        self.options.replay.choose(&mut options);
+        let options = self.options.replay.options(&storage, &view, &self.options.clock)?;
+        let parts = ServiceParts::take(&storage, &view)?;
         let host = &view.host;
         let service = Service::resume(parts, options, host.journal_key, host.lane_key)?;
         Ok((service, storage.counters().clone()))

@@ -9,7 +9,7 @@
 use crate::capture::Staged;
 use crate::locate::Tags;
 use crate::push::Progress;
-use crate::sequencer::Sequencer;
+use crate::sequencer::{Flushed, Sequencer};
 use crate::state::{NEEDS_LOG, State, TxnInfo};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Lsn, RangeSet, Result, TxnSeq};
 use siftfs_wire::{DirectRun, Transaction};
@@ -61,14 +61,28 @@ pub struct Assembly {
     pub out: Handoff,
 }
 
-/// A cut that has been made: what to submit once the assembly's hand-off is written.
+/// A cut that has been made: what to submit once the assembly's hand-off is written and durable.
 pub struct Cut {
-    /// Everything up to here must be durable before the transaction is submitted (rule R4).
-    pub durable: Lsn,
-    /// The transaction.
-    pub txn: Transaction,
+    durable: Lsn,
+    txn: Transaction,
     /// Inodes with pushed data left for the next cut (no room).
     pub left: BTreeSet<InodeNr>,
+}
+
+impl Cut {
+    /// Everything staged up to here must be durable before the transaction is submitted (rule R4).
+    pub fn sources(&self) -> Lsn {
+        self.durable
+    }
+
+    /// The transaction, to whoever proves that its sources are durable.
+    ///
+    /// # Panics
+    /// If the proof is of less.
+    pub fn release(self, sources: &Flushed) -> Transaction {
+        assert!(sources.covers(self.durable), "a transaction is submitted after its sources");
+        self.txn
+    }
 }
 
 impl State {
@@ -235,7 +249,7 @@ impl State {
             ops_cut: cut.ops_cut,
             staged_cut: cut.staged_cut,
             lane_upto: cut.lane_upto,
-            staged: tags.staged,
+            staged: tags.records.iter().map(|record| record.named()).collect(),
             zeros: tags.zeros,
             copies: tags.copies,
             images: snapshot.blocks.clone(),

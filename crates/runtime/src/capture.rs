@@ -2,11 +2,11 @@
 //!
 //! `docs/design/persistence-path.md`, "Foreground: fsync", is followed step by step.
 
-use crate::lane::is_bulk;
 use crate::names::{self, Unstageable};
 use crate::node::Delta;
-use crate::overlay::{RecordRef, Source};
-use crate::sequencer::{Sequencer, WriteMode};
+use crate::lane::{Place, RecordRef, is_bulk};
+use crate::overlay::Source;
+use crate::sequencer::{Published, Sequencer};
 use crate::state::{NEEDS_CREDITS, NEEDS_LOG, State};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, LaneId, Lsn, RangeSet, Result};
 use siftfs_device::AlignedBuf;
@@ -16,16 +16,14 @@ use std::sync::Arc;
 
 /// A staged transaction whose place is fixed and whose bytes are stable (R19), to be written.
 pub struct Staged {
-    /// Its LSN.
-    pub lsn: Lsn,
+    /// Its number, and how it must be written.
+    pub published: Published,
     /// Index of its lane.
     pub lane: usize,
     /// Byte offset in the lane's region.
     pub offset: u64,
     /// The record.
     pub buf: AlignedBuf,
-    /// How it must be written.
-    pub mode: WriteMode,
 }
 
 /// Inodes whose permissions a record of nothing else carries; their xattrs go along.
@@ -101,14 +99,14 @@ impl State {
             Selection::All => is_bulk(layout.len.into()),
         };
         let lane = &self.lanes[lane_index];
-        let pos = lane.place(u64::from(layout.len));
-        let pos = match bulk {
-            true => pos.filter(|pos| !lane.would_crowd(pos + u64::from(layout.len))),
-            false => pos,
+        let place = lane.place(u64::from(layout.len));
+        let place = match bulk {
+            true => place.filter(|place| !lane.would_crowd(place.end())),
+            false => place,
         };
         let why = if bulk { NEEDS_CREDITS } else { NEEDS_LOG };
-        let pos = pos.ok_or(Error::NeedsProgress(why))?;
-        Ok(Outcome::Staged(self.publish(seq, capture, &layout, lane_index, pos)))
+        let place = place.ok_or(Error::NeedsProgress(why))?;
+        Ok(Outcome::Staged(self.publish(seq, capture, &layout, lane_index, place)))
     }
 
     /// What is staged now must find room in the next transaction (rule R10); false if not even an
@@ -264,9 +262,9 @@ impl State {
                 continue;
             }
             let layout = RecordLayout::new(&capture.items, 0).expect("a few inodes fit a record");
-            let pos = self.lanes[0].place(u64::from(layout.len));
-            let pos = pos.ok_or(Error::NeedsProgress(NEEDS_LOG))?;
-            out.push(self.publish(seq, capture, &layout, 0, pos));
+            let place = self.lanes[0].place(u64::from(layout.len));
+            let place = place.ok_or(Error::NeedsProgress(NEEDS_LOG))?;
+            out.push(self.publish(seq, capture, &layout, 0, place));
         }
         Ok(())
     }
@@ -477,7 +475,7 @@ impl State {
         capture: Capture,
         layout: &RecordLayout,
         lane_index: usize,
-        pos: u64,
+        place: Place,
     ) -> Staged {
         let lsn = self.draw();
         let durable_lsn = seq.durable();
@@ -489,7 +487,7 @@ impl State {
             prev_lsn: std::mem::replace(&mut self.last_staged, lsn),
             durable_lsn,
             durable_pos: lane.durable_pos,
-            pos,
+            pos: place.pos(),
             prev_end: lane.head,
             prev_crc: lane.prev_crc,
         };
@@ -498,20 +496,12 @@ impl State {
         let builder = RecordBuilder { key: self.config.key, lane: lane_id, owner: 0 };
         let crc = builder.encode(&params, layout, &capture.items, &chunks, &mut buf);
         let lane = &mut self.lanes[lane_index];
-        lane.advance(lsn, pos, u64::from(layout.len), crc);
-        let offset = pos % lane.len;
-        let mode = seq.publish(lsn);
-        let record = Arc::new(RecordRef {
-            lane: lane_id,
-            pos,
-            len: layout.len,
-            lsn,
-            crc,
-            data_start: layout.data_offset,
-        });
-        self.captured(&capture, &record);
+        let offset = place.pos() % lane.len;
+        let record = lane.fix(place, lane_id, lsn, crc, layout.data_offset);
+        let published = seq.publish(&record);
+        self.captured(&capture, &Arc::new(record));
         self.stats.staged(layout, &capture.items);
-        Staged { lsn, lane: lane_index, offset, buf, mode }
+        Staged { published, lane: lane_index, offset, buf }
     }
 
     /// The captured bytes, page by page.

@@ -7,11 +7,37 @@
 use crate::state::State;
 use siftfs_base::{BLOCK_BYTES, Error, Result, TxnSeq};
 
+/// Proof that every background journal transaction up to one is durable: the Service has said so. Nobody else
+/// can:
+///
+/// ```compile_fail,E0451
+/// use siftfs_base::TxnSeq;
+/// let _ = siftfs_runtime::Committed { upto: TxnSeq(9) };
+/// ```
+#[derive(Debug)]
+pub struct Committed {
+    upto: TxnSeq,
+}
+
+impl Committed {
+    /// The newest transaction that it is about.
+    pub fn upto(&self) -> TxnSeq {
+        self.upto
+    }
+}
+
 fn refused(what: String) -> Error {
     Error::Refused(format!("the Service's answer was refused: {what}"))
 }
 
 impl State {
+    /// The proof that the transaction is durable, once its `Journaled` or credits for it have come.
+    /// Transactions are made durable in order.
+    pub fn committed(&self, seq: TxnSeq) -> Option<Committed> {
+        let durable = self.txns.get(&seq).map_or(seq <= self.reclaimed, |info| info.journaled);
+        durable.then_some(Committed { upto: seq })
+    }
+
     /// The transaction's commit is durable: what it took is durable now.
     ///
     /// # Errors

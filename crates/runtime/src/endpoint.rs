@@ -3,7 +3,7 @@
 use crate::acl::is_acl;
 use crate::file::{Input, Outcome};
 use crate::namespace::{NewInode, kind_of, kind_of_entry, mode_of};
-use crate::runtime::Runtime;
+use crate::runtime::{Durable, Runtime};
 use crate::state::{OpenFile, State};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, errno};
 use siftfs_proto::{
@@ -62,7 +62,7 @@ impl FileService for Runtime {
             R::Write { ino, offset, data, append, kill_priv } => {
                 self.write_data(cred, ino, (!append).then_some(offset), data, kill_priv)
             }
-            R::Fsync { ino, datasync } => self.fsync(ino, datasync).map(|()| Reply::Done),
+            R::Fsync { ino, datasync } => self.fsync(ino, datasync).map(acknowledged),
             R::Allocate { ino, mode, offset, len } => self.allocate(cred, ino, mode, offset, len),
             R::Seek { ino, offset, whence } => {
                 self.query(|st| st.seek(ino, offset, whence)).map(Reply::Offset)
@@ -89,9 +89,9 @@ impl FileService for Runtime {
                 self.mutate(|st| st.remove_xattr(ino, &name).map(|()| Reply::Done))
             }
             R::StatFs => self.query(|st| Ok(Reply::Statfs(st.stat_fs()))),
-            R::SyncAll => self.sync_all().map(|()| Reply::Done),
+            R::SyncAll => self.sync_all().map(acknowledged),
             R::Checkpoint => {
-                self.sync_all()?;
+                let _ = self.sync_all()?;
                 let report = self.checkpoint(siftfs_wire::Urgency::Emergency)?;
                 json(&report)
             }
@@ -109,6 +109,11 @@ impl FileService for Runtime {
             let _ = plan.and_then(|plan| plan.map_or(Ok(false), |plan| self.fill_ahead(&plan)));
         }
     }
+}
+
+/// The answer to a caller who asked for durability.
+fn acknowledged(_proof: Durable) -> Reply {
+    Reply::Done
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Reply> {

@@ -1,10 +1,94 @@
 //! A staging lane as the Runtime fills it: a ring with head and tail that only grow, one sentinel
 //! block that is never used (SIFT §4.2.1), and no record across the ring's end.
 
-use siftfs_base::{BLOCK_BYTES, Lsn};
+use siftfs_base::{BLOCK_BYTES, LaneId, Lsn};
 use siftfs_device::URGENT_MAX;
+use siftfs_log::RecordHead;
+use siftfs_wire::StagedRef;
 use std::collections::VecDeque;
 use std::time::Duration;
+
+/// Room that a lane has for one record. Nothing is taken: only [`Lane::fix`] does that, once.
+#[derive(Debug)]
+pub struct Place {
+    pos: u64,
+    len: u64,
+}
+
+impl Place {
+    /// Position of the record's first byte.
+    pub fn pos(&self) -> u64 {
+        self.pos
+    }
+
+    /// One past its last byte.
+    pub fn end(&self) -> u64 {
+        self.pos + self.len
+    }
+}
+
+/// A staged record whose place in its lane is fixed: what can be published, read from, and named by a
+/// background journal transaction (*publish-after-fix*, SIFT §3.2.2). A lane makes it, or recovery from a
+/// record that validated; nothing else can:
+///
+/// ```compile_fail,E0451
+/// use siftfs_base::{LaneId, Lsn};
+/// use siftfs_runtime::RecordRef;
+/// let _ = RecordRef { lane: LaneId(0), pos: 0, len: 4096, lsn: Lsn(1), crc: 0, data_start: 64, fixed: () };
+/// ```
+///
+/// A place is fixed once:
+///
+/// ```compile_fail,E0382
+/// use siftfs_base::{LaneId, Lsn};
+/// use siftfs_runtime::Lane;
+/// let mut lane = Lane::new(1 << 20, 0);
+/// let place = lane.place(4096).unwrap();
+/// lane.fix(place, LaneId(0), Lsn(1), 0, 64);
+/// lane.fix(place, LaneId(0), Lsn(2), 0, 64);
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+pub struct RecordRef {
+    /// Lane.
+    pub lane: LaneId,
+    /// Position of the record's first byte.
+    pub pos: u64,
+    /// Whole length in bytes.
+    pub len: u32,
+    /// Its LSN.
+    pub lsn: Lsn,
+    /// Its header checksum.
+    pub crc: u32,
+    /// Offset of its data section from its first byte.
+    pub data_start: u32,
+    fixed: Fixed,
+}
+
+/// Keeps others from making a [`RecordRef`].
+#[derive(Debug, PartialEq, Eq)]
+struct Fixed;
+
+impl RecordRef {
+    /// One that recovery found: its head was verified when it was decoded.
+    pub fn found(head: &RecordHead) -> Self {
+        let header = &head.header;
+        Self {
+            lane: header.lane,
+            pos: header.params.pos,
+            len: header.layout.len,
+            lsn: header.params.lsn,
+            crc: header.crc,
+            data_start: header.layout.data_offset,
+            fixed: Fixed,
+        }
+    }
+
+    /// As a background journal transaction names it.
+    pub fn named(&self) -> StagedRef {
+        let Self { lane, pos, len, lsn, crc, .. } = *self;
+        StagedRef { lane, pos, len, lsn, crc }
+    }
+}
 
 /// Space of one lane.
 #[derive(Clone, Debug)]
@@ -71,10 +155,10 @@ impl Lane {
     }
 
     /// Where a record of `len` bytes would lie, if there is room: the gap at the ring's end counts.
-    pub fn place(&self, len: u64) -> Option<u64> {
+    pub fn place(&self, len: u64) -> Option<Place> {
         assert!(len > 0 && len.is_multiple_of(BLOCK_BYTES), "records are whole blocks");
         let pos = siftfs_log::place_record(self.head, len, self.len)?;
-        (pos + len - self.tail <= self.len - BLOCK_BYTES).then_some(pos)
+        (pos + len - self.tail <= self.len - BLOCK_BYTES).then_some(Place { pos, len })
     }
 
     /// Would a record that ends at `end` take of the last quarter? That is kept for small fsyncs: bulk
@@ -105,12 +189,26 @@ impl Lane {
         self.would_crowd(self.head + self.max_record())
     }
 
-    /// The record placed at `pos` is fixed.
-    pub fn advance(&mut self, lsn: Lsn, pos: u64, len: u64, crc: u32) {
+    /// Fixes a record's place: from here on it is this record's, whose header has the checksum `crc`
+    /// and whose data begins `data_start` bytes behind `place`. `lane` is this lane.
+    ///
+    /// # Panics
+    /// If the lane has moved on since the place was found, or a record longer than 32 bits can say.
+    pub fn fix(
+        &mut self,
+        place: Place,
+        lane: LaneId,
+        lsn: Lsn,
+        crc: u32,
+        data_start: u32,
+    ) -> RecordRef {
+        let Place { pos, len } = place;
         assert!(pos >= self.head && pos + len - self.tail <= self.len - BLOCK_BYTES);
         self.head = pos + len;
         self.prev_crc = crc;
         self.recent.push_back((lsn, self.head));
+        let len = u32::try_from(len).expect("lengths of records have 32 bits");
+        RecordRef { lane, pos, len, lsn, crc, data_start, fixed: Fixed }
     }
 
     /// Everything up to `durable` is durable.

@@ -1,11 +1,12 @@
 //! Assembly's second stage, locate: staged ranges get their homes in the area, and the tags that
 //! say which staged bytes belong where.
 
-use crate::overlay::{RecordRef, Source};
+use crate::lane::RecordRef;
+use crate::overlay::Source;
 use crate::state::State;
 use siftfs_base::{BLOCK_BYTES, BlockRun, InodeNr, RangeSet, Result, TxnSeq};
 use siftfs_ext4::Mapping;
-use siftfs_wire::{CopyTag, StagedRef, ZeroTag};
+use siftfs_wire::{CopyTag, ZeroTag};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ const STEP_RUNS: usize = 128;
 #[derive(Default)]
 pub struct Tags {
     /// Records that copy tags refer to.
-    pub staged: Vec<StagedRef>,
+    pub records: Vec<Arc<RecordRef>>,
     index: HashMap<(u16, u64), u32>,
     /// Zero tags.
     pub zeros: Vec<ZeroTag>,
@@ -147,14 +148,8 @@ impl State {
 impl Tags {
     fn source(&mut self, record: &Arc<RecordRef>) -> u32 {
         *self.index.entry((record.lane.0, record.pos)).or_insert_with(|| {
-            self.staged.push(StagedRef {
-                lane: record.lane,
-                pos: record.pos,
-                len: record.len,
-                lsn: record.lsn,
-                crc: record.crc,
-            });
-            u32::try_from(self.staged.len() - 1).expect("bounded by the lanes")
+            self.records.push(record.clone());
+            u32::try_from(self.records.len() - 1).expect("bounded by the lanes")
         })
     }
 }

@@ -1,26 +1,10 @@
 //! An inode's overlay: where the newest *staged or journaled* bytes lie while the area does not
 //! hold them yet (rule R11). Byte ranges of the file map to bytes of a staged record, or to zeroes.
 
-use siftfs_base::{LaneId, Lsn, TxnSeq};
+use crate::lane::RecordRef;
+use siftfs_base::TxnSeq;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// A staged record that overlay entries point into.
-#[derive(Debug, PartialEq, Eq)]
-pub struct RecordRef {
-    /// Lane.
-    pub lane: LaneId,
-    /// Position of the record's first byte.
-    pub pos: u64,
-    /// Whole length in bytes.
-    pub len: u32,
-    /// Its LSN.
-    pub lsn: Lsn,
-    /// Its header checksum.
-    pub crc: u32,
-    /// Offset of its data section from its first byte.
-    pub data_start: u32,
-}
 
 /// Where bytes come from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,11 @@
 use super::*;
+use crate::lane::Lane;
+use siftfs_base::{BLOCK_BYTES, LaneId, Lsn};
 
 fn record(lsn: u64) -> Arc<RecordRef> {
-    Arc::new(RecordRef { lane: LaneId(0), pos: 0, len: 4096, lsn: Lsn(lsn), crc: 0, data_start: 0 })
+    let mut lane = Lane::new(8 * BLOCK_BYTES, 0);
+    let place = lane.place(BLOCK_BYTES).expect("an empty lane has room");
+    Arc::new(lane.fix(place, LaneId(0), Lsn(lsn), 0, 0))
 }
 
 /// Random inserts and removes agree with an array that says, per byte, which record and offset.

@@ -15,7 +15,7 @@ impl Runtime {
         self.lock().stats.stalled(why);
         match why {
             state::NEEDS_COMMIT => self.commit_for(&Push::Aged, Origin::Foreground).map(drop),
-            state::NEEDS_PUSH => self.commit_all(&Push::All, None),
+            state::NEEDS_PUSH => self.commit_all(&Push::All, None).map(drop),
             state::NEEDS_LOG => self.await_credits(Urgency::Emergency),
             state::NEEDS_CREDITS => self.await_credits(Urgency::Background),
             _ => {

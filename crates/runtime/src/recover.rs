@@ -2,12 +2,13 @@
 //! requests run (rules R1, R2, R18).
 
 use crate::assembly::Push;
-use crate::overlay::{RecordRef, Source};
+use crate::lane::RecordRef;
+use crate::overlay::Source;
 use crate::runtime::Runtime;
 use crate::state::State;
 use siftfs_base::{Error, InodeNr, Lsn, Result, Timestamp, corrupt};
 use siftfs_ext4::format::S_IFMT;
-use siftfs_log::{InodeItem, Item, NameOp, NameOpKind};
+use siftfs_log::{InodeItem, Item, NameOp, NameOpKind, RecordHead};
 use siftfs_proto::{Allocate, RenameMode};
 use siftfs_wire::Urgency;
 use std::sync::Arc;
@@ -20,6 +21,13 @@ pub struct FoundRecord {
     pub prev_lsn: Lsn,
     /// What it says.
     pub items: Vec<Item>,
+}
+
+impl From<RecordHead> for FoundRecord {
+    fn from(head: RecordHead) -> Self {
+        let record = RecordRef::found(&head);
+        Self { record, prev_lsn: head.header.params.prev_lsn, items: head.items }
+    }
 }
 
 /// What transactions cut by recovery say, instead of the live numbers.

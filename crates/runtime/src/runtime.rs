@@ -6,12 +6,13 @@
 use crate::assembly::{Cut, Handoff, Push};
 use crate::capture::{Outcome, Selection, Staged};
 use crate::config::Config;
+use crate::credits::Committed;
 use crate::fill::FillPlan;
 use crate::gate::{Alarm, Gate};
 use crate::lane::{Lane, Pause, is_bulk};
 use crate::meta_cache::MetaCache;
 use crate::page_cache::PageCache;
-use crate::sequencer::{Sequencer, WriteMode};
+use crate::sequencer::{Flushed, Sequencer, WriteMode};
 use crate::state::{self, Readers, State};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
 use siftfs_device::{AlignedBuf, Counters, Origin, StagingWriter};
@@ -54,6 +55,27 @@ pub struct Parts {
     pub lsn_floor: Lsn,
     /// Storage counters, for the status report.
     pub counters: Arc<Counters>,
+}
+
+/// Why a caller may be told that what it did is durable. There is no other way to make one than to have
+/// the proof, and no acknowledgement without one: [`Runtime::fsync`] and [`Runtime::sync_all`] give it, the
+/// endpoint takes it for the answer.
+#[derive(Debug)]
+#[must_use = "an acknowledgement takes it"]
+pub enum Durable {
+    /// By a staged transaction.
+    Staged(Flushed),
+    /// By a background journal transaction.
+    Journaled(Committed),
+}
+
+/// What a commit came to.
+#[derive(Debug)]
+pub struct Commit {
+    /// Inodes whose pushed data did not fit.
+    pub left: BTreeSet<InodeNr>,
+    /// Everything cut is durable.
+    pub durable: Committed,
 }
 
 /// See the module's text.
@@ -278,28 +300,28 @@ impl Runtime {
     }
 
     /// Writes a staged transaction into its lane.
-    fn write_staged(&self, staged: &Staged, origin: Origin) -> Result<()> {
+    fn write_staged(&self, staged: Staged, origin: Origin) -> Result<()> {
         let lane = &self.lanes[staged.lane];
-        let result = match staged.mode {
+        let result = match staged.published.mode() {
             WriteMode::Fua => lane.write_fua(origin, staged.offset, &staged.buf),
             WriteMode::Plain => lane.write(origin, staged.offset, &staged.buf),
         };
-        self.seq.completed(staged.lsn, staged.mode, result)
+        self.seq.completed(staged.published, result)
     }
 
-    fn wait_durable(&self, lsn: Lsn, origin: Origin) -> Result<()> {
+    fn wait_durable(&self, lsn: Lsn, origin: Origin) -> Result<Flushed> {
         self.seq.wait_durable(lsn, || self.lanes[0].flush(origin))
     }
 
     /// fsync and fdatasync (the page "Foreground: fsync").
-    pub fn fsync(&self, ino: InodeNr, datasync: bool) -> Result<()> {
+    pub fn fsync(&self, ino: InodeNr, datasync: bool) -> Result<Durable> {
         let start = self.clock.mono_ns();
         let result = self.fsync_inner(ino, datasync);
         self.latency.fsync.record(self.clock.mono_ns().saturating_sub(start));
         result
     }
 
-    fn fsync_inner(&self, ino: InodeNr, datasync: bool) -> Result<()> {
+    fn fsync_inner(&self, ino: InodeNr, datasync: bool) -> Result<Durable> {
         self.seq.check()?;
         let mut stalled = None;
         for _ in 0..MAX_ROUNDS {
@@ -315,16 +337,18 @@ impl Runtime {
                 self.note_wait(since, outcome);
             }
             match outcome {
-                Ok(Outcome::Nothing(lsn)) => return self.wait_durable(lsn, Origin::Foreground),
+                Ok(Outcome::Nothing(lsn)) => {
+                    return self.wait_durable(lsn, Origin::Foreground).map(Durable::Staged);
+                }
                 Ok(Outcome::Staged(staged)) => {
                     if wake {
                         self.wake();
                     }
-                    return self.make_durable(&staged, pause);
+                    return self.make_durable(staged, pause).map(Durable::Staged);
                 }
                 Ok(Outcome::FullCommit(reason)) => {
                     self.lock().stats.full_commit(reason);
-                    return self.full_commit(ino);
+                    return self.full_commit(ino).map(Durable::Journaled);
                 }
                 Err(Error::NeedsProgress(why)) => {
                     stalled.get_or_insert_with(|| self.clock.mono_ns());
@@ -337,20 +361,21 @@ impl Runtime {
     }
 
     /// Writes a record that its caller waits for, who then pauses as the lane's credits demand.
-    fn make_durable(&self, staged: &Staged, pause: Pause) -> Result<()> {
+    fn make_durable(&self, staged: Staged, pause: Pause) -> Result<Flushed> {
         let (start, len) = (self.clock.mono_ns(), staged.buf.len() as u64);
+        let lsn = staged.published.lsn();
         self.write_staged(staged, Origin::Foreground)?;
-        if is_bulk(len) {
-            self.seq.wait_durable(staged.lsn, || self.lanes[0].flush_bulk(Origin::Foreground))?;
+        let flushed = if is_bulk(len) {
+            self.seq.wait_durable(lsn, || self.lanes[0].flush_bulk(Origin::Foreground))?
         } else {
-            self.wait_durable(staged.lsn, Origin::Foreground)?;
-        }
+            self.wait_durable(lsn, Origin::Foreground)?
+        };
         let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
         let pause = pause.after(took);
         if !pause.is_zero() {
             self.lanes[0].give_way(pause);
         }
-        Ok(())
+        Ok(flushed)
     }
 
     /// A wait for room in the log, or in the running transaction, has ended.
@@ -361,19 +386,20 @@ impl Runtime {
     }
 
     /// Makes an inode durable through background journal transactions.
-    fn full_commit(&self, ino: InodeNr) -> Result<()> {
+    fn full_commit(&self, ino: InodeNr) -> Result<Committed> {
         self.commit_all(&Push::Inode(ino), Some(ino))
     }
 
     /// Assembles and journals one transaction in the background; see [`Runtime::commit_for`].
-    pub fn commit(&self, push: &Push) -> Result<BTreeSet<InodeNr>> {
+    pub fn commit(&self, push: &Push) -> Result<Commit> {
         self.commit_for(push, Origin::Background)
     }
 
-    /// Assembles and journals one transaction; returns inodes whose pushed data did not fit when
-    /// its commit is durable. Nothing to do is success. `origin` says whether a caller waits: its
-    /// writes and flushes are that caller's own then.
-    pub fn commit_for(&self, push: &Push, origin: Origin) -> Result<BTreeSet<InodeNr>> {
+    /// Assembles and journals one transaction; returns when its commit is durable. With nothing to
+    /// do, everything cut so far is: one transaction is in flight at most, and whoever had it has
+    /// waited for it. `origin` says whether a caller waits: its writes and flushes are that caller's
+    /// own then.
+    pub fn commit_for(&self, push: &Push, origin: Origin) -> Result<Commit> {
         let assembly = self.assembly_lock();
         self.commit_under(&assembly, push, origin)
     }
@@ -389,23 +415,27 @@ impl Runtime {
         _assembly: &MutexGuard<'_, ()>,
         push: &Push,
         origin: Origin,
-    ) -> Result<BTreeSet<InodeNr>> {
+    ) -> Result<Commit> {
         for _ in 0..MAX_ROUNDS {
             self.seq.check()?;
             let st = self.lock();
             if st.config.read_only || !st.has_work(push) {
-                return Ok(BTreeSet::new());
+                let durable = st.committed(st.txn_seq).ok_or_else(|| {
+                    Error::Latched(format!("transaction {} is not durable", st.txn_seq.0))
+                })?;
+                return Ok(Commit { left: BTreeSet::new(), durable });
             }
             let unreclaimed = !st.txns.is_empty();
             let seq = st.next_txn();
             drop(st);
             let start = self.clock.mono_ns();
             match self.assemble(seq, push, origin) {
-                Ok(cut) => {
-                    self.wait_durable(cut.durable, origin)?;
-                    self.submit(cut.txn, origin)?;
+                Ok(mut cut) => {
+                    let left = std::mem::take(&mut cut.left);
+                    let sources = self.wait_durable(cut.sources(), origin)?;
+                    let durable = self.submit(cut.release(&sources), origin)?;
                     self.latency.commit.record(self.clock.mono_ns().saturating_sub(start));
-                    return Ok(cut.left);
+                    return Ok(Commit { left, durable });
                 }
                 Err(Error::NeedsProgress(_)) if unreclaimed => {}
                 Err(e) => {
@@ -446,10 +476,11 @@ impl Runtime {
     /// Writes what a step made: records to their lanes, direct data through the Service.
     fn hand_over(&self, seq: TxnSeq, out: Handoff, origin: Origin) -> Result<()> {
         let start = self.clock.mono_ns();
-        for staged in &out.staged {
+        let records = out.staged.len();
+        for staged in out.staged {
             self.write_staged(staged, origin)?;
         }
-        if !out.staged.is_empty() {
+        if records > 0 {
             // Here, where no record is on its way: an fsync would wait for that one too.
             let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
             self.lanes[0].give_way((2 * took).min(PUSH_PAUSE));
@@ -473,17 +504,17 @@ impl Runtime {
 
     /// Commits until nothing dirty at the call (of `only`, if given) is left behind. A round
     /// that leaves as much as the one before needs log space first.
-    pub(crate) fn commit_all(&self, push: &Push, only: Option<InodeNr>) -> Result<()> {
+    pub(crate) fn commit_all(&self, push: &Push, only: Option<InodeNr>) -> Result<Committed> {
         let mut targets: BTreeSet<InodeNr> = match only {
             Some(ino) => BTreeSet::from([ino]),
             None => self.lock().data_dirty.clone(),
         };
         let mut before = u64::MAX;
         for _ in 0..MAX_ROUNDS {
-            let left = self.commit_for(push, Origin::Foreground)?;
+            let Commit { left, durable } = self.commit_for(push, Origin::Foreground)?;
             targets.retain(|ino| left.contains(ino));
             if targets.is_empty() {
-                return Ok(());
+                return Ok(durable);
             }
             let dirty = self.lock().dirty_bytes;
             if dirty >= before {
@@ -496,14 +527,14 @@ impl Runtime {
 
     /// Hands a transaction to the Service and waits until its commit is durable. The caller holds
     /// the assembly lock or is recovery.
-    fn submit(&self, txn: siftfs_wire::Transaction, origin: Origin) -> Result<()> {
+    fn submit(&self, txn: siftfs_wire::Transaction, origin: Origin) -> Result<Committed> {
         let seq = txn.seq;
         let waited = origin == Origin::Foreground;
         if let Some(info) = self.lock().txns.get_mut(&seq) {
             info.submitted = true;
         }
         self.link.send(ToService::Submit { txn: Box::new(txn), waited })?;
-        self.wait_until(|st| st.txns.get(&seq).is_none_or(|t| t.journaled).then_some(()))
+        self.wait_until(|st| st.committed(seq))
     }
 
     /// A message from the Service.
@@ -575,8 +606,8 @@ impl Runtime {
     }
 
     /// Everything done before this call is durable and journaled when it returns.
-    pub fn sync_all(&self) -> Result<()> {
-        self.commit_all(&Push::All, None)
+    pub fn sync_all(&self) -> Result<Durable> {
+        self.commit_all(&Push::All, None).map(Durable::Journaled)
     }
 
     /// Where the Service is and how the connection to it fares.
@@ -606,7 +637,7 @@ impl Runtime {
             }
         }
         for _ in 0..MAX_ROUNDS {
-            self.sync_all()?;
+            self.commit_all(&Push::All, None)?;
             self.checkpoint(Urgency::Emergency)?;
             let mut st = self.lock();
             if st.tidy_trees()?

@@ -4,6 +4,7 @@
 //! write and the write of every record with a lower LSN had completed. All lanes share one order,
 //! so dependencies between lanes need nothing more.
 
+use crate::lane::RecordRef;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use siftfs_base::{Error, Lsn, Result};
 use std::collections::BTreeSet;
@@ -62,7 +63,79 @@ pub enum WriteMode {
     Plain,
 }
 
-/// See the module's text.
+/// A record that is published and not yet written: whoever flushes waits for it. Its writer hands it
+/// back to [`Sequencer::completed`], once.
+///
+/// ```compile_fail,E0382
+/// # use siftfs_base::{LaneId, Lsn};
+/// # use siftfs_runtime::{Lane, Sequencer};
+/// # let (mut lane, seq) = (Lane::new(1 << 20, 0), Sequencer::new(Default::default(), Lsn(0)));
+/// # let place = lane.place(4096).unwrap();
+/// # let record = lane.fix(place, LaneId(0), Lsn(1), 0, 64);
+/// let published = seq.publish(&record);
+/// seq.completed(published, Ok(())).unwrap();
+/// seq.completed(published, Ok(())).unwrap();
+/// ```
+#[derive(Debug)]
+#[must_use = "everybody waits for a record that is published"]
+pub struct Published {
+    lsn: Lsn,
+    mode: WriteMode,
+}
+
+impl Published {
+    /// The record's LSN.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    /// How it must be written.
+    pub fn mode(&self) -> WriteMode {
+        self.mode
+    }
+}
+
+/// Proof that everything staged up to an LSN is durable (rule R3). Only a [`Sequencer`] gives it, from
+/// its durable watermark:
+///
+/// ```compile_fail,E0451
+/// use siftfs_base::Lsn;
+/// let _ = siftfs_runtime::Flushed { upto: Lsn(9) };
+/// ```
+#[derive(Debug)]
+pub struct Flushed {
+    upto: Lsn,
+}
+
+impl Flushed {
+    /// Is everything staged up to `lsn` durable?
+    pub fn covers(&self, lsn: Lsn) -> bool {
+        lsn <= self.upto
+    }
+}
+
+/// See the module's text. What is published has a fixed place (*publish-after-fix*): room that was
+/// found is not enough, and neither is a number.
+///
+/// ```
+/// # use siftfs_base::{LaneId, Lsn};
+/// # use siftfs_runtime::{Lane, Sequencer};
+/// # let (mut lane, seq) = (Lane::new(1 << 20, 0), Sequencer::new(Default::default(), Lsn(0)));
+/// let place = lane.place(4096).unwrap();
+/// let record = lane.fix(place, LaneId(0), Lsn(1), 0, 64);
+/// let published = seq.publish(&record);
+/// // ... the record is written ...
+/// seq.completed(published, Ok(())).unwrap();
+/// assert!(seq.wait_durable(Lsn(1), || Ok(())).unwrap().covers(Lsn(1)));
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use siftfs_base::Lsn;
+/// # use siftfs_runtime::{Lane, Sequencer};
+/// # let (mut lane, seq) = (Lane::new(1 << 20, 0), Sequencer::new(Default::default(), Lsn(0)));
+/// let place = lane.place(4096).unwrap();
+/// let _ = seq.publish(&place);
+/// ```
 pub struct Sequencer {
     state: Mutex<State>,
     changed: Condvar,
@@ -83,19 +156,22 @@ impl Sequencer {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// A record's place is fixed; called in LSN order.
-    pub fn publish(&self, lsn: Lsn) -> WriteMode {
+    /// Publishes a record; called in LSN order.
+    pub fn publish(&self, record: &RecordRef) -> Published {
+        let lsn = record.lsn;
         let mut st = self.lock();
         assert!(lsn > st.published, "records are published in LSN order");
         let company = !self.wait.is_zero() && st.company > 1;
         let alone = st.in_flight.is_empty() && st.durable == st.published && !st.flushing;
         st.published = lsn;
         st.in_flight.insert(lsn);
-        if alone && !company { WriteMode::Fua } else { WriteMode::Plain }
+        let mode = if alone && !company { WriteMode::Fua } else { WriteMode::Plain };
+        Published { lsn, mode }
     }
 
     /// The record's write returned; with FUA it is durable itself.
-    pub fn completed(&self, lsn: Lsn, mode: WriteMode, result: Result<()>) -> Result<()> {
+    pub fn completed(&self, published: Published, result: Result<()>) -> Result<()> {
+        let Published { lsn, mode } = published;
         let mut st = self.lock();
         match result {
             Ok(()) => {
@@ -149,16 +225,20 @@ impl Sequencer {
 
     /// Returns when everything up to `lsn` is durable. The first caller who finds its records
     /// written and nobody flushing flushes for all.
-    pub fn wait_durable(&self, lsn: Lsn, mut flush: impl FnMut() -> Result<()>) -> Result<()> {
+    pub fn wait_durable(
+        &self,
+        lsn: Lsn,
+        mut flush: impl FnMut() -> Result<()>,
+    ) -> Result<Flushed> {
         let mut st = self.lock();
         if st.durable >= lsn {
-            return Ok(());
+            return Ok(Flushed { upto: st.durable });
         }
         st.waiting.push(lsn);
         self.tell_gatherer(&st);
         let result = loop {
             if st.durable >= lsn {
-                break Ok(());
+                break Ok(Flushed { upto: st.durable });
             }
             if let Some(e) = &st.failed {
                 break Err(latched(e));

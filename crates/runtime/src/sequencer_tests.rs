@@ -1,4 +1,6 @@
 use super::*;
+use crate::lane::Lane;
+use siftfs_base::LaneId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,23 +8,32 @@ fn io() -> Error {
     Error::Io { op: "flush", offset: 0, len: 0, errno: libc::EIO }
 }
 
+/// Publishes a record of this number.
+fn publish(seq: &Sequencer, lsn: u64) -> Published {
+    let mut lane = Lane::new(1 << 20, 0);
+    let place = lane.place(4096).expect("an empty lane has room");
+    seq.publish(&lane.fix(place, LaneId(0), Lsn(lsn), 0, 64))
+}
+
 #[test]
 fn a_record_alone_is_durable_with_its_own_write() {
     let seq = Sequencer::new(Duration::ZERO, Lsn(5));
-    assert_eq!(seq.publish(Lsn(6)), WriteMode::Fua);
-    seq.completed(Lsn(6), WriteMode::Fua, Ok(())).expect("completes");
-    seq.wait_durable(Lsn(6), || panic!("no flush is needed")).expect("durable");
+    let six = publish(&seq, 6);
+    assert_eq!((six.lsn(), six.mode()), (Lsn(6), WriteMode::Fua));
+    seq.completed(six, Ok(())).expect("completes");
+    let proof = seq.wait_durable(Lsn(6), || panic!("no flush is needed")).expect("durable");
+    assert!(proof.covers(Lsn(6)) && !proof.covers(Lsn(7)));
 }
 
 /// Rule R3: the flush that acknowledges a record is issued only when every lower write is done.
 #[test]
 fn r03_no_acknowledgement_over_a_hole() {
     let seq = Arc::new(Sequencer::new(Duration::ZERO, Lsn(0)));
-    let first = seq.publish(Lsn(1));
-    assert_eq!(first, WriteMode::Fua);
-    let second = seq.publish(Lsn(2));
-    assert_eq!(second, WriteMode::Plain, "something lower is in flight");
-    seq.completed(Lsn(2), second, Ok(())).expect("completes");
+    let first = publish(&seq, 1);
+    assert_eq!(first.mode(), WriteMode::Fua);
+    let second = publish(&seq, 2);
+    assert_eq!(second.mode(), WriteMode::Plain, "something lower is in flight");
+    seq.completed(second, Ok(())).expect("completes");
     let flushes = Arc::new(AtomicU64::new(0));
     let waiter = {
         let (seq, flushes) = (seq.clone(), flushes.clone());
@@ -36,7 +47,7 @@ fn r03_no_acknowledgement_over_a_hole() {
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(flushes.load(Ordering::SeqCst), 0, "record 1 is still being written");
     assert!(seq.durable() < Lsn(2));
-    seq.completed(Lsn(1), first, Ok(())).expect("completes");
+    seq.completed(first, Ok(())).expect("completes");
     waiter.join().expect("joins").expect("durable");
     assert_eq!(flushes.load(Ordering::SeqCst), 1);
     assert_eq!(seq.durable(), Lsn(2));
@@ -46,13 +57,12 @@ fn r03_no_acknowledgement_over_a_hole() {
 #[test]
 fn r21_a_failed_flush_is_latched() {
     let seq = Sequencer::new(Duration::ZERO, Lsn(0));
-    let _ = seq.publish(Lsn(1));
-    let two = seq.publish(Lsn(2));
-    seq.completed(Lsn(1), WriteMode::Plain, Ok(())).expect("completes");
-    seq.completed(Lsn(2), two, Ok(())).expect("completes");
+    let (one, two) = (publish(&seq, 1), publish(&seq, 2));
+    seq.completed(one, Ok(())).expect("completes");
+    seq.completed(two, Ok(())).expect("completes");
     assert!(seq.wait_durable(Lsn(2), || Err(io())).is_err());
     assert!(seq.wait_durable(Lsn(2), || Ok(())).is_err(), "a later flush proves nothing");
-    assert_eq!(seq.durable(), Lsn(0));
+    assert_eq!(seq.durable(), Lsn(1), "the first was alone, the second's flush failed");
     assert!(matches!(seq.check(), Err(Error::Latched(_))));
 }
 
@@ -60,8 +70,8 @@ fn r21_a_failed_flush_is_latched() {
 #[test]
 fn a_failed_write_is_latched() {
     let seq = Sequencer::new(Duration::ZERO, Lsn(0));
-    let mode = seq.publish(Lsn(1));
-    assert!(seq.completed(Lsn(1), mode, Err(io())).is_err());
+    let one = publish(&seq, 1);
+    assert!(seq.completed(one, Err(io())).is_err());
     assert!(seq.wait_durable(Lsn(1), || Ok(())).is_err());
 }
 
@@ -77,12 +87,13 @@ fn flushes_are_shared() {
             let (seq, order, flushes) = (seq.clone(), order.clone(), flushes.clone());
             std::thread::spawn(move || {
                 for _ in 0..100 {
-                    let (lsn, mode) = {
+                    let published = {
                         let mut last = order.lock().expect("not poisoned");
                         *last += 1;
-                        (Lsn(*last), seq.publish(Lsn(*last)))
+                        publish(&seq, *last)
                     };
-                    seq.completed(lsn, mode, Ok(())).expect("completes");
+                    let lsn = published.lsn();
+                    seq.completed(published, Ok(())).expect("completes");
                     seq.wait_durable(lsn, || {
                         flushes.fetch_add(1, Ordering::SeqCst);
                         std::thread::sleep(Duration::from_millis(1));
@@ -102,13 +113,13 @@ fn flushes_are_shared() {
 
 /// Two callers whose flush takes half a second: they come together.
 fn two_share_a_flush(seq: &Sequencer) {
-    let modes = [seq.publish(Lsn(1)), seq.publish(Lsn(2))];
-    seq.completed(Lsn(1), modes[0], Ok(())).expect("completes");
+    let (one, two) = (publish(seq, 1), publish(seq, 2));
+    seq.completed(one, Ok(())).expect("completes");
     assert_eq!(seq.durable(), Lsn(1), "the first was alone");
-    seq.completed(Lsn(2), modes[1], Ok(())).expect("completes");
-    let three = seq.publish(Lsn(3));
-    assert_eq!(three, WriteMode::Plain, "the second is not durable");
-    seq.completed(Lsn(3), three, Ok(())).expect("completes");
+    seq.completed(two, Ok(())).expect("completes");
+    let three = publish(seq, 3);
+    assert_eq!(three.mode(), WriteMode::Plain, "the second is not durable");
+    seq.completed(three, Ok(())).expect("completes");
     std::thread::scope(|s| {
         for lsn in [2, 3] {
             s.spawn(move || {
@@ -136,15 +147,15 @@ fn who_came_together_is_waited_for() {
         Ok(())
     };
     std::thread::scope(|s| {
-        let mode = seq.publish(Lsn(4));
-        assert_eq!(mode, WriteMode::Plain, "company is expected");
-        seq.completed(Lsn(4), mode, Ok(())).expect("completes");
+        let four = publish(&seq, 4);
+        assert_eq!(four.mode(), WriteMode::Plain, "company is expected");
+        seq.completed(four, Ok(())).expect("completes");
         let first = s.spawn(|| seq.wait_durable(Lsn(4), go));
         while seq.lock().gathering.is_none() {
             std::thread::yield_now();
         }
-        let mode = seq.publish(Lsn(5));
-        seq.completed(Lsn(5), mode, Ok(())).expect("completes");
+        let five = publish(&seq, 5);
+        seq.completed(five, Ok(())).expect("completes");
         seq.wait_durable(Lsn(5), go).expect("durable");
         first.join().expect("joins").expect("durable");
     });
@@ -156,8 +167,9 @@ fn a_caller_left_alone_waits_in_vain_once() {
     let seq = Sequencer::new(Duration::from_millis(20), Lsn(0));
     two_share_a_flush(&seq);
     for (lsn, mode) in [(4, WriteMode::Plain), (5, WriteMode::Fua), (6, WriteMode::Fua)] {
-        assert_eq!(seq.publish(Lsn(lsn)), mode);
-        seq.completed(Lsn(lsn), mode, Ok(())).expect("completes");
+        let published = publish(&seq, lsn);
+        assert_eq!(published.mode(), mode);
+        seq.completed(published, Ok(())).expect("completes");
         seq.wait_durable(Lsn(lsn), || Ok(())).expect("durable");
     }
 }
@@ -166,5 +178,5 @@ fn a_caller_left_alone_waits_in_vain_once() {
 fn without_a_wait_nobody_is_waited_for() {
     let seq = Sequencer::new(Duration::ZERO, Lsn(0));
     two_share_a_flush(&seq);
-    assert_eq!(seq.publish(Lsn(4)), WriteMode::Fua);
+    assert_eq!(publish(&seq, 4).mode(), WriteMode::Fua);
 }

@@ -6,26 +6,52 @@ use crate::checkpoint::Requests;
 use crate::images::InodeTables;
 use crate::mode::ReplayMode;
 use crate::replay::Replay;
-use siftfs_base::{BlockRun, Clock, Error, Lsn, Result, TxnSeq};
-use siftfs_device::{AlignedBuf, AreaWriter, JournalWriter, Origin, StagingReader};
+use siftfs_base::{BlockRun, Clock, Error, LaneId, Lsn, Result, TxnSeq};
+use siftfs_device::{
+    AlignedBuf, AreaWriter, JournalWriter, Origin, ServiceWriters, StagingReader, Storage,
+};
 use siftfs_log::{LogKey, ServiceRecord};
-use siftfs_volume::ServiceSlots;
+use siftfs_volume::{HEADER_SERVICE, HeaderView, ServiceSlots};
 use siftfs_wire::{
     CheckpointReport, FromService, PROTOCOL_VERSION, ServiceStatistics, ToService, Transaction,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What the Service may touch; each right exists once.
+/// What the Service may touch; each right exists once, and from here on a Service alone has it:
+///
+/// ```compile_fail,E0616
+/// fn steal(parts: siftfs_service::ServiceParts) -> siftfs_device::AreaWriter {
+///     parts.area
+/// }
+/// ```
 pub struct ServiceParts {
     /// The file-system area.
-    pub area: AreaWriter,
+    pub(crate) area: AreaWriter,
     /// The journal.
-    pub journal: JournalWriter,
+    pub(crate) journal: JournalWriter,
     /// All lanes, in the order of their ids.
-    pub lanes: Vec<StagingReader>,
+    pub(crate) lanes: Vec<StagingReader>,
     /// The service record's slots.
-    pub slots: ServiceSlots,
+    pub(crate) slots: ServiceSlots,
+}
+
+impl ServiceParts {
+    /// Takes a Service's rights from the storage of the volume that `view` describes. The caller has the
+    /// Service's role.
+    ///
+    /// # Errors
+    /// Refused if one of them was taken before.
+    pub fn take(storage: &Storage, view: &HeaderView) -> Result<Self> {
+        let ServiceWriters { area, journal, record } = storage.take_service(HEADER_SERVICE)?;
+        let lanes = u16::try_from(view.header.lanes.len()).expect("at most 16 lanes");
+        Ok(Self {
+            area,
+            journal,
+            lanes: (0..lanes).map(|i| storage.staging_reader(LaneId(i))).collect::<Result<_>>()?,
+            slots: ServiceSlots::new(record, view),
+        })
+    }
 }
 
 /// Settings of a Service.

@@ -126,12 +126,7 @@ pub fn parts_of(
         repair_headers(&**dev, &view)?;
     }
     let storage = Storage::new(Arc::clone(dev), &region_descs(&view.header))?;
-    let parts = ServiceParts {
-        area: storage.take_area()?,
-        journal: storage.take_journal()?,
-        lanes: vec![storage.staging_reader(LaneId(0))?, storage.staging_reader(LaneId(1))?],
-        slots: ServiceSlots::new(storage.take_header(HEADER_SERVICE)?, &view),
-    };
+    let parts = ServiceParts::take(&storage, &view)?;
     let options = ServiceOptions {
         step_transactions: 3,
         emergency_transactions: 2,

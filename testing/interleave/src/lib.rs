@@ -4,11 +4,13 @@
 //! The very files are taken, by path. Each of them gets its locks from `crate::sync`, which is this
 //! crate's module here.
 
+// Their own unit tests run where they are at home.
 #[cfg(not(test))]
 #[path = "../../../crates/runtime/src/gate.rs"]
 pub mod gate;
-
-// Its own unit tests run where it is at home.
+#[cfg(not(test))]
+#[path = "../../../crates/runtime/src/lane.rs"]
+pub mod lane;
 #[cfg(not(test))]
 #[path = "../../../crates/runtime/src/sequencer.rs"]
 pub mod sequencer;

@@ -3,13 +3,14 @@
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use siftfs_base::{Error, Lsn, Result};
-use siftfs_interleave::sequencer::{Sequencer, WriteMode};
+use siftfs_base::{Error, LaneId, Lsn, Result};
+use siftfs_interleave::lane::Lane;
+use siftfs_interleave::sequencer::{Published, Sequencer, WriteMode};
 use std::time::Duration;
 
 /// A lane's medium: which records are written, which of them are durable.
-#[derive(Default)]
 struct Medium {
+    lane: Lane,
     drawn: u64,
     written: Vec<Lsn>,
     durable: Vec<Lsn>,
@@ -31,7 +32,12 @@ impl Volume {
     fn new() -> Self {
         Self {
             sequencer: Sequencer::new(Duration::ZERO, Lsn(0)),
-            medium: Mutex::new(Medium::default()),
+            medium: Mutex::new(Medium {
+                lane: Lane::new(1 << 20, 0),
+                drawn: 0,
+                written: Vec::new(),
+                durable: Vec::new(),
+            }),
             broken_flush: false,
             broken_write: None,
         }
@@ -39,24 +45,29 @@ impl Volume {
 
     /// An fsync: number and place are drawn under one lock, the rest happens without it.
     fn fsync(&self) -> (Lsn, Result<()>) {
-        let (lsn, mode) = {
+        let published = {
             let mut medium = self.medium.lock().expect("not poisoned");
             medium.drawn += 1;
             let lsn = Lsn(medium.drawn);
-            (lsn, self.sequencer.publish(lsn))
+            let place = medium.lane.place(4096).expect("there is room");
+            let record = medium.lane.fix(place, LaneId(0), lsn, 0, 64);
+            self.sequencer.publish(&record)
         };
-        let result = self.write(lsn, mode);
-        if let Err(e) = self.sequencer.completed(lsn, mode, result) {
+        let lsn = published.lsn();
+        let result = self.write(&published);
+        if let Err(e) = self.sequencer.completed(published, result) {
             return (lsn, Err(e));
         }
         let answer = self.sequencer.wait_durable(lsn, || self.flush());
-        if answer.is_ok() {
+        if let Ok(proof) = &answer {
+            assert!(proof.covers(lsn));
             self.check(lsn);
         }
-        (lsn, answer)
+        (lsn, answer.map(drop))
     }
 
-    fn write(&self, lsn: Lsn, mode: WriteMode) -> Result<()> {
+    fn write(&self, published: &Published) -> Result<()> {
+        let (lsn, mode) = (published.lsn(), published.mode());
         if self.broken_write == Some(lsn) {
             return Err(eio());
         }

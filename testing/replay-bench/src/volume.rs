@@ -5,7 +5,7 @@ use siftfs_device::{Device, FileDevice, FileOptions, Origin, StagingWriter, Stor
 use siftfs_device::{open_exclusive, preallocate};
 use siftfs_log::*;
 use siftfs_service::{InodeTables, ReplayMode, Service, ServiceOptions, ServiceParts};
-use siftfs_volume::{HEADER_SERVICE, ServiceSlots, format_headers, read_headers, region_descs};
+use siftfs_volume::{format_headers, read_headers, region_descs};
 use siftfs_wire::*;
 use std::path::Path;
 use std::sync::Arc;
@@ -170,13 +170,7 @@ pub fn resume(device: Arc<dyn Device>, mode: ReplayMode, memory: u64) -> Result<
 fn parts_of(device: Arc<dyn Device>) -> Result<(ServiceParts, Storage)> {
     let view = read_headers(&*device)?;
     let storage = Storage::new(device, &region_descs(&view.header))?;
-    let parts = ServiceParts {
-        area: storage.take_area()?,
-        journal: storage.take_journal()?,
-        lanes: vec![storage.staging_reader(LaneId(0))?],
-        slots: ServiceSlots::new(storage.take_header(HEADER_SERVICE)?, &view),
-    };
-    Ok((parts, storage))
+    Ok((ServiceParts::take(&storage, &view)?, storage))
 }
 
 fn options(mode: ReplayMode, inode_tables: InodeTables) -> ServiceOptions {

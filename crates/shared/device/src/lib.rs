@@ -27,5 +27,6 @@ pub use region::{Region, URGENT_MAX};
 pub use seat::{Seat, SharedDevice};
 pub use storage::{
     AreaReader, AreaWriter, HeaderReader, HeaderWriter, JournalReader, JournalWriter, RegionDesc,
-    RegionReader, RegionWriter, StagingReader, StagingWriter, Storage, zero_fill,
+    RegionReader, RegionWriter, ServiceWriters, StagingReader, StagingWriter, Storage,
+    SuperblockWriter, zero_fill,
 };

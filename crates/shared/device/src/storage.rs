@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use siftfs_base::{Error, LaneId, Result};
 
-use crate::{Counters, Device, Origin, ReadOp, Region, RegionKind, WriteOp};
+use crate::{Counters, Device, Origin, ReadOp, Region, RegionKind, WriteOp, io_error};
 
 /// Where a region lies on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,31 @@ capability!(
     AreaReader => RegionReader
 );
 capability!(
-    /// The one writer of the file-system area.
+    /// The one writer of the file-system area: the Service's. It comes with the journal and the
+    /// service record, whose writer must be the same (rule R9); see [`Storage::take_service`].
+    /// Nothing else makes one:
+    ///
+    /// ```compile_fail,E0423
+    /// fn steal(writer: siftfs_device::RegionWriter) -> siftfs_device::AreaWriter {
+    ///     siftfs_device::AreaWriter(writer)
+    /// }
+    /// ```
+    ///
+    /// and it is one:
+    ///
+    /// ```compile_fail,E0599
+    /// fn double(writer: &siftfs_device::AreaWriter) -> siftfs_device::AreaWriter {
+    ///     writer.clone()
+    /// }
+    /// ```
+    ///
+    /// A reader does not write:
+    ///
+    /// ```compile_fail,E0599
+    /// fn scribble(area: &siftfs_device::AreaReader) {
+    ///     let _ = area.write(siftfs_device::Origin::Admin, 0, &[0; 4096]);
+    /// }
+    /// ```
     AreaWriter => RegionWriter
 );
 capability!(
@@ -195,11 +219,80 @@ impl HeaderWriter {
     }
 }
 
-/// The regions of a volume, each handed to its one writer at most once.
+/// Everything that the Service alone writes.
+pub struct ServiceWriters {
+    /// The file-system area.
+    pub area: AreaWriter,
+    /// The journal.
+    pub journal: JournalWriter,
+    /// The service record, in all its copies.
+    pub record: HeaderWriter,
+}
+
+/// Which writers are in somebody's hands.
+type Taken = Mutex<HashSet<(RegionKind, u16)>>;
+
+/// Length of a superblock in bytes.
+const SUPERBLOCK: usize = 1024;
+/// Where the primary superblock lies in the area.
+const PRIMARY: u64 = 1024;
+/// Where each copy of a superblock begins, backups at the beginning of a block.
+const BLOCK: u64 = 4096;
+/// Offset and bytes of what every ext4 superblock has.
+const MAGIC: (usize, [u8; 2]) = (0x38, [0x53, 0xEF]);
+
+/// May write superblocks while no Service serves, and nothing else of the file-system area: for the
+/// marker and the link (rules R15, R16). It is the area's one writer as long as it lives.
+///
+/// ```compile_fail,E0308
+/// fn scribble(area: &siftfs_device::SuperblockWriter) {
+///     let _ = area.write(siftfs_device::Origin::Admin, 4096, &[0; 4096]);
+/// }
+/// ```
+pub struct SuperblockWriter {
+    writer: RegionWriter,
+    taken: Arc<Taken>,
+}
+
+impl SuperblockWriter {
+    /// Writes a superblock at `offset` of the area; volatile until a later flush.
+    ///
+    /// # Errors
+    /// `EINVAL`, and nothing is written, for a place where no superblock lies or bytes that are none.
+    pub fn write(&self, origin: Origin, offset: u64, bytes: &[u8; SUPERBLOCK]) -> Result<()> {
+        let (at, magic) = MAGIC;
+        let place = offset == PRIMARY || offset > 0 && offset.is_multiple_of(BLOCK);
+        if !place || bytes[at..at + magic.len()] != magic {
+            return Err(io_error("write of a superblock", offset, SUPERBLOCK, libc::EINVAL));
+        }
+        self.writer.write(origin, offset, bytes)
+    }
+
+    /// See [`Region::flush`]: covers the whole device.
+    pub fn flush(&self, origin: Origin) -> Result<()> {
+        self.writer.flush(origin)
+    }
+}
+
+impl Deref for SuperblockWriter {
+    type Target = RegionReader;
+    fn deref(&self) -> &RegionReader {
+        &self.writer
+    }
+}
+
+impl Drop for SuperblockWriter {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.remove(&(RegionKind::Area, 0));
+    }
+}
+
+/// The regions of a volume, each handed to one writer at a time.
 pub struct Storage {
     counters: Arc<Counters>,
     regions: Vec<(RegionDesc, RegionReader)>,
-    taken: Mutex<HashSet<(RegionKind, u16)>>,
+    taken: Arc<Taken>,
 }
 
 impl Storage {
@@ -231,7 +324,7 @@ impl Storage {
                 return Err(Error::Refused(format!("two regions are {}", name_of(desc))));
             }
         }
-        Ok(Self { counters, regions, taken: Mutex::default() })
+        Ok(Self { counters, regions, taken: Arc::default() })
     }
 
     /// Counts of everything done through this storage.
@@ -275,9 +368,27 @@ impl Storage {
     pub fn area_reader(&self) -> Result<AreaReader> {
         self.reader(RegionKind::Area, 0).map(AreaReader)
     }
-    /// The writer of the file-system area; refused when it was taken before.
-    pub fn take_area(&self) -> Result<AreaWriter> {
-        self.writer(RegionKind::Area, 0).map(AreaWriter)
+    /// What the Service writes: the file-system area, the journal, and the header record with the
+    /// number `record`; refused when one of them was taken before. The area's writer cannot be had
+    /// by itself:
+    ///
+    /// ```compile_fail,E0599
+    /// fn take(storage: &siftfs_device::Storage) {
+    ///     let _ = storage.take_area();
+    /// }
+    /// ```
+    pub fn take_service(&self, record: u16) -> Result<ServiceWriters> {
+        Ok(ServiceWriters {
+            area: self.writer(RegionKind::Area, 0).map(AreaWriter)?,
+            journal: self.writer(RegionKind::Journal, 0).map(JournalWriter)?,
+            record: self.take_header(record)?,
+        })
+    }
+    /// The writer of the area's superblocks; refused while somebody has it, and once a Service
+    /// writes the area.
+    pub fn take_superblocks(&self) -> Result<SuperblockWriter> {
+        let writer = self.writer(RegionKind::Area, 0)?;
+        Ok(SuperblockWriter { writer, taken: self.taken.clone() })
     }
     /// A reader of a staging lane.
     pub fn staging_reader(&self, lane: LaneId) -> Result<StagingReader> {
@@ -291,15 +402,12 @@ impl Storage {
     pub fn journal_reader(&self) -> Result<JournalReader> {
         self.reader(RegionKind::Journal, 0).map(JournalReader)
     }
-    /// The writer of the journal; refused when it was taken before.
-    pub fn take_journal(&self) -> Result<JournalWriter> {
-        self.writer(RegionKind::Journal, 0).map(JournalWriter)
-    }
     /// A reader of all copies of a header record.
     pub fn header_reader(&self, record: u16) -> Result<HeaderReader> {
         self.readers(RegionKind::Header, record).map(|copies| HeaderReader { copies })
     }
     /// The writer of all copies of a header record; refused when it was taken before.
+    /// The service record comes with [`Storage::take_service`].
     pub fn take_header(&self, record: u16) -> Result<HeaderWriter> {
         self.writers(RegionKind::Header, record).map(|copies| HeaderWriter { copies })
     }

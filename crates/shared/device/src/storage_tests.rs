@@ -26,19 +26,49 @@ fn storage() -> (Arc<MemDevice>, Storage) {
 #[test]
 fn each_writer_is_taken_once() {
     let (_, s) = storage();
-    s.take_area().unwrap();
-    s.take_journal().unwrap();
+    let service = s.take_service(1).unwrap();
+    assert_eq!(service.record.copies().len(), 1);
     s.take_staging(LaneId(0)).unwrap();
     s.take_staging(LaneId(1)).unwrap();
     assert_eq!(s.take_header(0).unwrap().copies().len(), 2);
-    assert_eq!(s.take_header(1).unwrap().copies().len(), 1);
-    assert!(matches!(s.take_area(), Err(Error::Refused(m)) if m.contains("file-system area")));
-    assert!(s.take_journal().is_err());
+    assert!(s.take_header(1).is_err());
+    let refused = |r: Result<()>| matches!(r, Err(Error::Refused(m)) if m.contains("file-system area"));
+    assert!(refused(s.take_service(1).map(drop)));
+    drop(service);
+    assert!(refused(s.take_superblocks().map(drop)), "what the Service had stays its own");
     assert!(s.take_staging(LaneId(1)).is_err());
     assert!(s.take_staging(LaneId(2)).is_err());
     assert!(s.take_header(0).is_err());
     s.area_reader().unwrap();
     s.header_reader(0).unwrap();
+}
+
+/// Superblocks and nothing else, by one at a time, and by nobody beside the Service.
+#[test]
+fn superblocks_are_written_while_nobody_serves() {
+    let (device, s) = storage();
+    let admin = Origin::Admin;
+    let writer = s.take_superblocks().unwrap();
+    assert!(s.take_superblocks().is_err() && s.take_service(1).is_err());
+    let before = device.snapshot();
+    let mut superblock = [7; 1024];
+    let invalid = |r| matches!(r, Err(Error::Io { errno: libc::EINVAL, .. }));
+    assert!(invalid(writer.write(admin, 1024, &superblock)), "no magic");
+    superblock[0x38..0x3a].copy_from_slice(&[0x53, 0xEF]);
+    for elsewhere in [0, 512, 2048, 5120, 1 << 20] {
+        assert!(invalid(writer.write(admin, elsewhere, &superblock)), "{elsewhere}");
+    }
+    assert!(device.snapshot() == before, "a refused write changed something");
+    for at in [1024, 8192] {
+        writer.write(admin, at, &superblock).unwrap();
+        let mut read = [0; 1024];
+        writer.read(admin, at, &mut read).unwrap();
+        assert_eq!(read, superblock);
+    }
+    writer.flush(admin).unwrap();
+    drop(writer);
+    drop(s.take_superblocks().unwrap());
+    s.take_service(1).unwrap();
 }
 
 #[test]
@@ -111,11 +141,15 @@ fn two_devices_share_counters_but_not_flushes() {
         (area, vec![desc(RegionKind::Area, 0, 0, 1 << 20)]),
         (
             log,
-            vec![desc(RegionKind::Journal, 0, 0, 4096), desc(RegionKind::Staging, 0, 4096, 4096)],
+            vec![
+                desc(RegionKind::Journal, 0, 0, 4096),
+                desc(RegionKind::Staging, 0, 4096, 4096),
+                desc(RegionKind::Header, 1, 8192, 4096),
+            ],
         ),
     ])
     .unwrap();
-    let (area, journal) = (s.take_area().unwrap(), s.take_journal().unwrap());
+    let ServiceWriters { area, journal, .. } = s.take_service(1).unwrap();
     let lane = s.staging_reader(LaneId(0)).unwrap();
     assert!(!area.shares_device(&journal));
     assert!(journal.shares_device(&lane));

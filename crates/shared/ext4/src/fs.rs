@@ -106,6 +106,15 @@ impl Fs {
     pub fn inode_size(&self) -> usize {
         self.geo.inode_size
     }
+    /// Blocks of all inode tables, ascending and disjoint; tables that lie side by side are one run.
+    pub fn inode_tables(&self) -> Vec<BlockRun> {
+        let mut blocks = RangeSet::new();
+        for group in &self.groups {
+            let start = group.inode_table;
+            blocks.insert(start, start + self.geo.table_blocks());
+        }
+        blocks.iter().map(|(start, end)| BlockRun { start, len: end - start }).collect()
+    }
     /// Number of the first block that belongs to a group: 0 with 4 KiB blocks.
     pub fn first_data_block(&self) -> BlockNr {
         0
