@@ -3,8 +3,11 @@
 use crate::replay::Replay;
 use crate::server::{Server, ServerOptions};
 use siftfs_base::{Error, Result};
-use siftfs_transport::{Address, HostEnd, TransportOptions, connect, in_process};
+use siftfs_transport::{
+    Address, HostEnd, Received, TransportOptions, connect, in_process, nobody_listens,
+};
 use siftfs_volume::Media;
+use siftfs_wire::{FromService, PROTOCOL_VERSION, ToService};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,6 +22,10 @@ pub trait Connector: Send + Sync {
     fn connect(&self) -> Result<HostEnd>;
     /// Where it is, in words for people.
     fn address(&self) -> String;
+    /// Does the system say that no process listens there? False in every doubt.
+    fn nobody_listens(&self) -> bool {
+        false
+    }
 }
 
 /// A device process that listens at an address.
@@ -35,6 +42,27 @@ impl Connector for Dial {
     }
     fn address(&self) -> String {
         self.address.to_string()
+    }
+    fn nobody_listens(&self) -> bool {
+        nobody_listens(&self.address)
+    }
+}
+
+/// How long the answer to an inquiry is waited for. Without one the Hello tells.
+const INQUIRY: Duration = Duration::from_secs(10);
+
+/// Asks a device process whether it would serve the volume, before this host writes anything.
+///
+/// # Errors
+/// Refused in the device process's words. An answer that does not come is none: the Hello will tell.
+pub(crate) fn inquire(mut end: HostEnd, volume: [u8; 16]) -> Result<()> {
+    let question = ToService::Inquire { version: PROTOCOL_VERSION, volume };
+    let asked = end.sender.send(question).and_then(|()| end.receiver.recv(Some(INQUIRY)));
+    match asked {
+        Ok(Received::Message(FromService::Refused { reason })) => {
+            Err(Error::Refused(format!("{} refused: {reason}", end.peer)))
+        }
+        _ => Ok(()),
     }
 }
 

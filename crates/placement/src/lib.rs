@@ -284,9 +284,16 @@ impl LocalVolume {
         let clock = Arc::new(SystemClock::default());
         let called = call_ahead(opts)?;
         let (opened, writable) = ro::open_to_serve(path, opts)?;
-        drop(called);
         let log = opened.log;
         let volume = Volume::read(opened.media, writable)?;
+        if let (Some(end), Some(place)) = (called, &opts.service) {
+            match connect::inquire(end, volume.view().header.volume) {
+                Err(error) if place.fallback.is_some() => {
+                    tracing::warn!(%error, "the device process does not serve this volume");
+                }
+                other => other?,
+            }
+        }
         if writable {
             remember_log(&volume, log.as_deref());
         } else {
@@ -351,6 +358,13 @@ impl LocalVolume {
     pub fn backlog(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
         let runtime = self.pair.runtime.clone();
         move || runtime.backlog()
+    }
+
+    /// Tells, at any time, whom closing the volume waits for, in words for people; `None` for nobody
+    /// but this process.
+    pub fn waiting(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
+        let driver = Arc::downgrade(&self.pair.driver);
+        move || driver.upgrade().and_then(|driver| driver.waiting())
     }
 
     /// Assembles and journals one background transaction now (everything unsynced is pushed when

@@ -136,6 +136,14 @@ impl Driver {
         }
     }
 
+    /// See [`Remote::waiting`].
+    pub fn waiting(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Remote(remote) => remote.waiting(),
+            Kind::Inline(_) | Kind::Thread { .. } => None,
+        }
+    }
+
     /// Something that only recovery does with the Service, between messages.
     pub fn with_inline<T>(&self, f: impl FnOnce(&mut Service) -> T) -> T {
         match &self.kind {

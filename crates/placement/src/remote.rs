@@ -56,6 +56,12 @@ struct State {
     story: Story,
     away_since: Option<Instant>,
     fallback: Option<Duration>,
+    /// The volume is being closed.
+    leaving: bool,
+    /// And nobody listened when that was last looked at.
+    absent: bool,
+    /// This process wanted to take over and could not.
+    refused: bool,
     /// No more messages: the thread has ended.
     ended: bool,
 }
@@ -110,6 +116,9 @@ impl Remote {
             story: Story::default(),
             away_since: Some(Instant::now()),
             fallback,
+            leaving: false,
+            absent: false,
+            refused: false,
             ended: false,
         };
         Self {
@@ -247,20 +256,30 @@ impl Remote {
             Ok(end) => return Ok((end, None)),
             Err(error) => error,
         };
-        let due = {
-            let state = lock(&self.state);
-            let away = state.away_since.map_or(Duration::ZERO, |since| since.elapsed());
-            state.fallback.is_some_and(|patience| away >= patience)
-        };
-        if !due {
+        if !self.is_due() {
             return Err(error);
         }
         let (end, local) = Local::start(self.media.clone(), self.replay)?;
         let end = self.greet(end).map_err(|own| {
+            lock(&self.state).refused = true;
             Error::Refused(format!("{error}; and this process cannot take over: {own}"))
         })?;
         tracing::warn!(%error, "the background work is done in this process now");
         Ok((end, Some(local)))
+    }
+
+    /// Is it this process's turn? Time is courtesy to a device process that may come back, and no proof:
+    /// whether the old one has ended is the lock's to say. So nobody is waited for whom the system
+    /// says not to be there, once the volume is being closed.
+    fn is_due(&self) -> bool {
+        let (passed, leaving) = {
+            let state = lock(&self.state);
+            let away = state.away_since.map_or(Duration::ZERO, |since| since.elapsed());
+            (state.fallback.is_some_and(|patience| away >= patience), state.leaving)
+        };
+        let absent = leaving && self.connector.nobody_listens();
+        lock(&self.state).absent = absent;
+        passed || absent
     }
 
     /// Hello, Welcome, and what is durable. Nothing else is sent before that has been heard: both
@@ -271,10 +290,21 @@ impl Remote {
         let until = Instant::now() + GREETING;
         let mut welcomed = false;
         while Instant::now() < until && !self.quitting() {
-            match end.receiver.recv(Some(POLL))? {
+            match end.receiver.recv(Some(POLL)).inspect_err(|e| self.note_garbage(e))? {
                 Received::Timeout => {}
                 Received::Closed => {
                     return Err(Error::Link(format!("{} closed the connection", end.peer)));
+                }
+                Received::Message(FromService::Welcome { version, .. })
+                    if version != PROTOCOL_VERSION =>
+                {
+                    return Err(self.object(
+                        &end,
+                        &format!(
+                            "it speaks version {version} of the block protocol, this host version \
+                             {PROTOCOL_VERSION}: use the same siftfs on both sides"
+                        ),
+                    ));
                 }
                 Received::Message(FromService::Welcome { journaled, checkpointed, .. }) => {
                     let sent = lock(&self.state).outbox.sent_upto();
@@ -310,6 +340,14 @@ impl Remote {
             }
         }
         Err(Error::Link(format!("{} did not answer", end.peer)))
+    }
+
+    /// Bytes that are no messages count as refused answers.
+    fn note_garbage(&self, error: &Error) {
+        if matches!(error, Error::Corrupt { .. }) {
+            lock(&self.state).story.objections += 1;
+            tracing::error!(%error, "what the Service sent was refused");
+        }
     }
 
     fn object(&self, end: &HostEnd, reason: &str) -> Error {
@@ -359,7 +397,10 @@ impl Remote {
                     }
                 }
                 Ok(Received::Closed) => break End::Lost("it closed the connection".into()),
-                Err(error) => break End::Lost(error.to_string()),
+                Err(error) => {
+                    self.note_garbage(&error);
+                    break End::Lost(error.to_string());
+                }
             }
         };
         self.hang_up(&end);
@@ -399,6 +440,7 @@ impl Remote {
 
     fn note_here(&self, end: &HostEnd, fallback: bool) {
         let mut state = lock(&self.state);
+        state.refused = false;
         let waited = state.away_since.take().map_or(Duration::ZERO, |since| since.elapsed());
         state.sender = Some(end.sender.clone());
         let story = &mut state.story;
@@ -444,10 +486,36 @@ impl Remote {
     /// From now on a device process that is away this long is replaced by this process: a volume that
     /// is being closed does not wait for ever.
     pub fn fall_back_within(&self, patience: Duration) {
+        let absent = self.connector.nobody_listens();
         let mut state = lock(&self.state);
         state.fallback = Some(state.fallback.map_or(patience, |f| f.min(patience)));
+        (state.leaving, state.absent) = (true, absent);
         drop(state);
         self.changed.notify_all();
+        if let Some(text) = self.waiting() {
+            tracing::warn!("{text}");
+        }
+    }
+
+    /// Whom a volume that is being closed waits for and for how long, in words for people; `None`
+    /// while somebody serves.
+    pub fn waiting(&self) -> Option<String> {
+        let state = lock(&self.state);
+        let (since, patience) = (state.away_since?, state.fallback?);
+        if !state.leaving || state.ended {
+            return None;
+        }
+        let (address, left) = (self.connector.address(), patience.saturating_sub(since.elapsed()));
+        if state.absent && !state.refused {
+            // This process does it now.
+            return None;
+        }
+        if !left.is_zero() && !state.refused {
+            let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+            return Some(format!("waiting up to {seconds} s for the device process at {address}"));
+        }
+        let why = state.story.trouble.as_deref().unwrap_or("it does not answer");
+        Some(format!("waiting for the device process at {address}: {why}"))
     }
 
     /// Goodbye, Bye, and the Service's role for the host. Everything submitted is checkpointed.
@@ -501,3 +569,7 @@ impl Remote {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "remote_tests.rs"]
+mod tests;

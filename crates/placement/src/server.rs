@@ -110,7 +110,13 @@ impl Server {
         let peer = end.peer.clone();
         // From its first sign on, not from its Hello: it may want both roles first, to recover.
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        let greeted = self.await_hello(&mut end).map(|h| (self.greet(&h), h));
+        let greeted = match self.await_hello(&mut end) {
+            Some(ToService::Inquire { version, volume }) => {
+                self.answer_inquiry(&end, version, &volume);
+                None
+            }
+            hello => hello.map(|h| (self.greet(&h), h)),
+        };
         self.waiting.fetch_sub(1, Ordering::AcqRel);
         let (mut held, hello) = match greeted {
             Some((Ok(held), hello)) => (held, hello),
@@ -131,19 +137,52 @@ impl Server {
                 break "it said nothing".to_owned();
             }
             match end.receiver.recv(Some(POLL)) {
-                Ok(Received::Message(hello @ ToService::Hello { .. })) => return Some(hello),
+                Ok(Received::Message(
+                    first @ (ToService::Hello { .. } | ToService::Inquire { .. }),
+                )) => return Some(first),
                 Ok(Received::Message(_)) => {
                     self.deny(end, denied("its first message is no Hello".into()));
                     return None;
                 }
                 Ok(Received::Timeout) => {}
                 Ok(Received::Closed) => break "it closed".to_owned(),
-                Err(error) => break error.to_string(),
+                Err(error) => break self.broke(&error),
             }
         };
         tracing::debug!(peer = end.peer, why = nobody, "a connection without a host");
         end.sender.close();
         None
+    }
+
+    /// A connection was refused before its host could speak: of another version or role, or not of
+    /// this protocol at all. It was told where that was possible; here it is logged and counted.
+    pub fn turned_away(&self, error: &Error) {
+        self.tally.refusal();
+        tracing::warn!(%error, "a connection was refused");
+    }
+
+    /// Why a connection broke; bytes that are no messages count as refused.
+    fn broke(&self, error: &Error) -> String {
+        if matches!(error, Error::Corrupt { .. }) {
+            self.tally.refusal();
+            tracing::warn!(%error, "what a host sent was refused");
+        }
+        error.to_string()
+    }
+
+    /// Says whether a Hello of this volume would be heard. Nothing is locked, and nothing written.
+    fn answer_inquiry(&self, end: &DeviceEnd, version: u32, volume: &[u8; 16]) {
+        let looked = check_version(version)
+            .and_then(|()| Ok((self.media)()?.read()?))
+            .and_then(|view| check_volume(&view, volume));
+        match looked {
+            Ok(()) => {
+                // Who has asked and gone does not need to know.
+                let _ = end.sender.send(FromService::Bye);
+                end.sender.close();
+            }
+            Err(Denied { error, .. }) => self.deny(end, Denied { error, fatal: false }),
+        }
     }
 
     fn deny(&self, end: &DeviceEnd, denied: Denied) {
@@ -164,12 +203,7 @@ impl Server {
         let ToService::Hello { version, volume, epoch } = hello else {
             return Err(denied("not a Hello".into()));
         };
-        if *version != PROTOCOL_VERSION {
-            return Err(denied(format!(
-                "the host speaks version {version} of the block protocol, this device process \
-                 version {PROTOCOL_VERSION}: use the same siftfs on both sides"
-            )));
-        }
+        check_version(*version)?;
         let media = (self.media)()?;
         media.claim(Role::Service, self.options.patience)?;
         let resumed = self.resume(&media, volume, *epoch);
@@ -220,7 +254,7 @@ impl Server {
                 }
                 Ok(Received::Timeout) => held.service.step(),
                 Ok(Received::Closed) => return Ended::Lost("it closed without a goodbye".into()),
-                Err(error) => return Ended::Lost(error.to_string()),
+                Err(error) => return Ended::Lost(self.broke(&error)),
             }
         }
     }
@@ -300,12 +334,17 @@ impl Server {
     }
 }
 
-/// Is this the host that the volume has now (rules R9, R16)?
-fn check_hello(
-    view: &HeaderView,
-    volume: &[u8; 16],
-    epoch: Epoch,
-) -> std::result::Result<(), Denied> {
+fn check_version(version: u32) -> std::result::Result<(), Denied> {
+    if version == PROTOCOL_VERSION {
+        return Ok(());
+    }
+    Err(denied(format!(
+        "the host speaks version {version} of the block protocol, this device process version \
+         {PROTOCOL_VERSION}: use the same siftfs on both sides"
+    )))
+}
+
+fn check_volume(view: &HeaderView, volume: &[u8; 16]) -> std::result::Result<(), Denied> {
     let own = &view.header.volume;
     if own != volume {
         return Err(denied(format!(
@@ -314,6 +353,16 @@ fn check_hello(
             show_uuid(volume)
         )));
     }
+    Ok(())
+}
+
+/// Is this the host that the volume has now (rules R9, R16)?
+fn check_hello(
+    view: &HeaderView,
+    volume: &[u8; 16],
+    epoch: Epoch,
+) -> std::result::Result<(), Denied> {
+    check_volume(view, volume)?;
     let host = &view.host;
     if host.key.epoch != epoch || host.state != HostState::Mounted {
         return Err(denied(format!(

@@ -61,11 +61,15 @@ impl Town {
     }
 
     fn host(self: &Arc<Self>) -> LocalVolume {
+        self.try_host().expect("open")
+    }
+
+    fn try_host(self: &Arc<Self>) -> Result<LocalVolume> {
         let connector: Arc<dyn Connector> = Arc::new(Road(self.clone()));
         let service = Some(ServicePlace { connector, fallback: None });
         let opts = OpenOptions { service, ..OpenOptions::default() };
         let clock = Arc::new(ManualClock::new(1_700_000_000));
-        LocalVolume::open_on(self.shared.open(), clock, &opts, Threads::None).expect("open")
+        LocalVolume::open_on(self.shared.open(), clock, &opts, Threads::None)
     }
 
     fn join(&self) {
@@ -184,6 +188,66 @@ fn a_checkpoint_that_nobody_asked_for() {
         }
         m => m,
     });
+}
+
+/// A device process of another version is not believed, whatever it agreed to before.
+#[test]
+fn a_welcome_of_another_version() {
+    let world = World::new(1);
+    let town = Town::new(&world.dev, |m| match m {
+        FromService::Welcome { journaled, checkpointed, .. } => {
+            FromService::Welcome { version: PROTOCOL_VERSION + 1, journaled, checkpointed }
+        }
+        m => m,
+    });
+    town.lying.store(true, Ordering::SeqCst);
+    let error = town.try_host().map(drop).unwrap_err().to_string();
+    let both = format!(
+        "speaks version {} of the block protocol, this host version {}",
+        PROTOCOL_VERSION + 1,
+        PROTOCOL_VERSION
+    );
+    assert!(error.contains(&both), "{error}");
+    town.join();
+    // The mount was taken back.
+    world.e2fsck();
+    let v = town.host();
+    v.checkpoint().unwrap();
+    assert_eq!(status(&v)["service"]["device"]["refusals"], 1, "the objection was heard");
+    v.close().unwrap();
+    town.join();
+}
+
+/// A question is answered and nothing is locked for it, whoever has the volume.
+#[test]
+fn an_inquiry_says_whether_a_hello_would_be_heard() {
+    let world = World::new(1);
+    let town = Town::new(&world.dev, |m| m);
+    let v = town.host();
+    let volume = read_headers(&*world.dev).unwrap().header.volume;
+    let before = world.dev.snapshot();
+    let ask = |version, volume| {
+        let mut end = Road(town.clone()).connect().unwrap();
+        end.sender.send(ToService::Inquire { version, volume }).unwrap();
+        answer(&mut end)
+    };
+    assert_eq!(ask(PROTOCOL_VERSION, volume), FromService::Bye);
+    for (version, volume, part) in [
+        (PROTOCOL_VERSION, [9; 16], "serves the volume"),
+        (PROTOCOL_VERSION - 1, volume, "version"),
+    ] {
+        match ask(version, volume) {
+            FromService::Refused { reason } => assert!(reason.contains(part), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(world.dev.snapshot() == before, "something was written");
+    file(&v, "a");
+    v.checkpoint().unwrap();
+    assert_eq!(status(&v)["service"]["device"]["refusals"], 2);
+    v.close().unwrap();
+    town.join();
+    world.e2fsck();
 }
 
 fn answer(end: &mut HostEnd) -> FromService {

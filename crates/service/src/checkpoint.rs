@@ -159,9 +159,11 @@ impl Service {
             if !due {
                 break;
             }
+            let start = self.options.clock.mono_ns();
             batch.restart(map.take());
             self.index(&mut batch, count, 1, report)?;
             map = batch.seal();
+            report.index_nanos += self.options.clock.mono_ns().saturating_sub(start);
             let (mut io, replay) = self.io(report)?;
             replay.0.run(&mut io, replay.1, &mut batch, ORDERED_WINDOW)?;
             count += 1;

@@ -262,6 +262,9 @@ impl Service {
                 Ok(())
             }
             ToService::Objection { reason } => Err(Error::Refused(reason)),
+            ToService::Inquire { .. } => {
+                Err(Error::Refused("an inquiry where a Hello was due or had been".into()))
+            }
         };
         self.latch(done);
     }

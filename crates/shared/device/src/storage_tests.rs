@@ -32,7 +32,8 @@ fn each_writer_is_taken_once() {
     s.take_staging(LaneId(1)).unwrap();
     assert_eq!(s.take_header(0).unwrap().copies().len(), 2);
     assert!(s.take_header(1).is_err());
-    let refused = |r: Result<()>| matches!(r, Err(Error::Refused(m)) if m.contains("file-system area"));
+    let refused =
+        |r: Result<()>| matches!(r, Err(Error::Refused(m)) if m.contains("file-system area"));
     assert!(refused(s.take_service(1).map(drop)));
     drop(service);
     assert!(refused(s.take_superblocks().map(drop)), "what the Service had stays its own");

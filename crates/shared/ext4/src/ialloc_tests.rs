@@ -108,3 +108,18 @@ fn recovery_takes_the_very_number() {
     image.save(&mut fs, &mut store);
     image.check();
 }
+
+/// Every table of every group, in order, and each inode's block in one of them.
+#[test]
+fn inode_tables_hold_all_inodes() {
+    let image = Image::make(300);
+    let fs = Fs::open(&mut image.load()).unwrap();
+    let runs = fs.inode_tables();
+    let bytes: u64 = runs.iter().map(|r| r.len * siftfs_base::BLOCK_BYTES).sum();
+    assert_eq!(bytes, u64::from(fs.inode_count()) * fs.inode_size() as u64);
+    assert!(runs.windows(2).all(|w| w[0].end() < w[1].start), "{runs:?}");
+    for group in &fs.groups {
+        let (first, last) = (group.inode_table, group.inode_table + fs.geo.table_blocks() - 1);
+        assert!(runs.iter().any(|r| r.start <= first && last < r.end()), "{first}");
+    }
+}

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// How long to wait before a listener that is busy is asked again.
 const BUSY: Duration = Duration::from_millis(10);
 
+/// How long a look whether somebody listens may take.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Connects to the Service at `address`, greets it and agrees with it on what to use.
 ///
 /// # Errors
@@ -47,6 +50,16 @@ pub fn connect(address: &Address, options: &TransportOptions) -> Result<HostEnd>
     }
     let (pipes, cut) = stream::pipes(&Arc::new(socket), &peer);
     link::open(Role::Host, &agreement, options, peer, pipes, cut)
+}
+
+/// Does the system say that no process listens at `address`: a connection is refused, or there is no
+/// such socket? False in every doubt, and after a second.
+pub fn nobody_listens(address: &Address) -> bool {
+    let fd = match address {
+        Address::Unix(path) => connect_unix(path, Instant::now()),
+        Address::Tcp { host, port } => connect_tcp(host, *port, Instant::now() + LOOK),
+    };
+    fd.is_err_and(|e| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
 }
 
 /// An error in words that say what to look at.

@@ -66,7 +66,7 @@ fn each_wrong_peer_is_refused_with_one_message_on_both_sides() {
     type Change = fn(&mut Hello);
     let cases: [(Change, &str); 7] = [
         (|h| h.magic = *b"HTTP/1.1", "does not speak SiftFS's block protocol"),
-        (|h| (h.oldest, h.newest) = (2.into(), 9.into()), "speaks versions 2 to 9"),
+        (|h| (h.oldest, h.newest) = (7.into(), 9.into()), "speaks versions 7 to 9"),
         (|h| (h.oldest, h.newest) = (0.into(), 0.into()), "speaks versions 0 to 0"),
         (|h| (h.oldest, h.newest) = (1.into(), 0.into()), "speaks versions 1 to 0"),
         (|h| h.role = 2.into(), "is not a Runtime: Service was connected to Service"),

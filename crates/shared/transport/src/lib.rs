@@ -30,7 +30,7 @@ mod stream;
 mod watch;
 
 pub use address::Address;
-pub use connect::connect;
+pub use connect::{connect, nobody_listens};
 pub use in_process::in_process;
 pub use listener::Listener;
 pub use options::TransportOptions;

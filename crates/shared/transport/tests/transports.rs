@@ -3,7 +3,7 @@
 mod support;
 
 use siftfs_base::Error;
-use siftfs_transport::{Address, Listener, Received, TransportOptions, connect};
+use siftfs_transport::{Address, Listener, Received, TransportOptions, connect, nobody_listens};
 use siftfs_wire::{FromService, ToService};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -304,4 +304,26 @@ fn accepting_waits_no_longer_than_it_was_told() {
         assert!(matches!(listener.accept(NOW), Ok(None)));
         assert!(matches!(listener.accept(Some(Duration::from_millis(5))), Ok(None)));
     }
+}
+
+/// A socket that is left behind, a path without one, a port that nobody has: and somebody who listens.
+#[test]
+fn whether_nobody_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let unix = Address::Unix(dir.path().join("socket"));
+    assert!(nobody_listens(&unix), "no socket");
+    let options = TransportOptions::default();
+    let listener = Listener::bind(&unix, &options).unwrap();
+    assert!(!nobody_listens(&unix));
+    drop(listener);
+    let left = std::os::unix::net::UnixListener::bind(dir.path().join("left")).unwrap();
+    let there = Address::Unix(dir.path().join("left"));
+    assert!(!nobody_listens(&there), "it listens, and does not answer");
+    drop(left);
+    assert!(nobody_listens(&there), "the socket of a process that died");
+    let listener = Listener::bind(&"tcp:127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let tcp = listener.address();
+    assert!(!nobody_listens(&tcp));
+    drop(listener);
+    assert!(nobody_listens(&tcp));
 }

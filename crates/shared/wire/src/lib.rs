@@ -15,11 +15,13 @@ extern crate self as siftfs_wire;
 
 use siftfs_base::{BlockNr, BlockRun, Epoch, LaneId, Lsn, SharedBlock, TxnSeq};
 
-/// Version of this message set. It goes up with every change of a message or of its bytes.
-pub const PROTOCOL_VERSION: u32 = 1;
+/// Version of this message set. It goes up with every change of a message or of its bytes; a test
+/// of the codec holds it to that.
+pub const PROTOCOL_VERSION: u32 = 2;
 
-/// Oldest version that this build still speaks.
-pub const PROTOCOL_OLDEST: u32 = 1;
+/// Oldest version that this build still speaks: a message has one form, and no version is translated
+/// into another.
+pub const PROTOCOL_OLDEST: u32 = PROTOCOL_VERSION;
 
 /// Blocks of data one [`ToService::Direct`] carries at most.
 pub const DIRECT_MAX_BLOCKS: usize = 1024;
@@ -127,6 +129,14 @@ pub enum ToService {
         volume: [u8; 16],
         /// The Runtime's epoch; uncommitted transactions of older epochs are dropped (rule R9).
         epoch: Epoch,
+    },
+    /// Instead of a Hello, before the host has written anything: would this volume be served? The
+    /// Service answers [`FromService::Bye`] or [`FromService::Refused`], and the connection ends.
+    Inquire {
+        /// [`PROTOCOL_VERSION`] of the Runtime.
+        version: u32,
+        /// Volume identity; must match the Service's.
+        volume: [u8; 16],
     },
     /// Write these runs to the area now: data of the transaction `seq`, which has not been
     /// submitted yet, in blocks that nothing durable refers to. No answer; an error latches.
@@ -392,13 +402,13 @@ pub enum FromService {
         /// First cause.
         error: siftfs_base::Error,
     },
-    /// Answer to a `Hello` that is not served: of another version, volume or epoch, or while the
+    /// Answer to a `Hello` or `Inquire` that is not served: of another version, volume or epoch, or while the
     /// volume is another process's. Nothing was written; the connection ends.
     Refused {
         /// Why, for the administrator.
         reason: String,
     },
     /// The Service has given the volume up, and sends nothing more: answer to `Goodbye`, or of a
-    /// Service that ends by itself.
+    /// Service that ends by itself. To an `Inquire`: nothing speaks against a Hello.
     Bye,
 }

@@ -17,6 +17,7 @@ variants!(ToService {
     5 => Statistics {},
     6 => Goodbye {},
     7 => Objection { reason },
+    8 => Inquire { version, volume },
 });
 
 variants!(FromService {

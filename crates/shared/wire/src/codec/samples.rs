@@ -63,6 +63,7 @@ pub fn to_service() -> Vec<ToService> {
         ToService::Statistics,
         ToService::Goodbye,
         ToService::Objection { reason: "transaction 9 was never sent".into() },
+        ToService::Inquire { version: 7, volume: [0x5a; 16] },
     ]
 }
 
@@ -220,6 +221,8 @@ pub fn any_to_service() -> impl Strategy<Value = ToService> {
         Just(ToService::Statistics),
         Just(ToService::Goodbye),
         text().prop_map(|reason| ToService::Objection { reason }),
+        (any::<u32>(), any::<[u8; 16]>())
+            .prop_map(|(version, volume)| ToService::Inquire { version, volume }),
     ]
 }
 

@@ -1,0 +1,59 @@
+use super::*;
+use siftfs_device::MemDevice;
+
+/// A place where nobody can be reached, and the system says why, or does not.
+struct Nowhere {
+    empty: bool,
+}
+
+impl Connector for Nowhere {
+    fn connect(&self) -> Result<HostEnd> {
+        Err(Error::Refused("not reached".into()))
+    }
+    fn address(&self) -> String {
+        "tcp:nowhere:1".into()
+    }
+    fn nobody_listens(&self) -> bool {
+        self.empty
+    }
+}
+
+const AGES: Duration = Duration::from_secs(3600);
+
+fn remote(empty: bool) -> Remote {
+    let who = Identity { volume: [7; 16], epoch: Epoch(1), txn_seq: TxnSeq(0) };
+    let media = Arc::new(MemDevice::new(1 << 20)).into();
+    let connector = Arc::new(Nowhere { empty });
+    Remote::new(Arc::default(), who, connector, Some(AGES), media, Replay::default())
+}
+
+/// In a volume that goes on a device process has its time to come back; one that is being closed waits
+/// where somebody may be, and says for whom.
+#[test]
+fn nobody_is_waited_for_at_the_end_who_is_not_there() {
+    for empty in [true, false] {
+        let remote = remote(empty);
+        assert!(!remote.is_due(), "it may be started again");
+        assert_eq!(remote.waiting(), None);
+        remote.fall_back_within(AGES);
+        assert_eq!(remote.is_due(), empty);
+        let text = remote.waiting();
+        assert_eq!(text.is_some(), !empty, "{text:?}");
+        if let Some(text) = text {
+            assert!(text.starts_with("waiting up to 3600 s for "), "{text}");
+            assert!(text.ends_with(" the device process at tcp:nowhere:1"), "{text}");
+        }
+    }
+}
+
+/// The lock is kept: whoever waits hears by whom.
+#[test]
+fn a_lock_that_is_kept_is_named() {
+    let remote = remote(true);
+    remote.fall_back_within(Duration::ZERO);
+    assert!(remote.is_due());
+    lock(&remote.state).refused = true;
+    remote.note_away("in use by process 7");
+    let text = remote.waiting().unwrap();
+    assert!(text.contains("tcp:nowhere:1") && text.contains("in use by process 7"), "{text}");
+}
