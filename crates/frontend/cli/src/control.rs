@@ -32,10 +32,13 @@ pub enum Op {
 }
 
 /// How much is still to be done before the volume is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
     /// About so many bytes are not in the area yet.
     pub left_bytes: u64,
+    /// Whom the daemon waits for, in words for people.
+    #[serde(default)]
+    pub waiting: Option<String>,
 }
 
 /// A command's message.

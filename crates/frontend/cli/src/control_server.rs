@@ -37,6 +37,8 @@ pub struct Info {
     pub started: Instant,
     /// Bytes that are not in the area yet.
     pub backlog: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Whom closing the volume waits for.
+    pub waiting: Box<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
 struct Shared {
@@ -192,7 +194,7 @@ impl Shared {
     /// How the daemon ended; says meanwhile how much is left.
     fn wait_closed(&self, stream: &mut UnixStream) -> io::Result<Result<Value, String>> {
         loop {
-            let left = Left { left_bytes: (self.info.backlog)() };
+            let left = Left { left_bytes: (self.info.backlog)(), waiting: (self.info.waiting)() };
             send(stream, &accept(serde_json::to_value(left)?))?;
             let state = self.lock();
             let open = |state: &mut State| state.closed.is_none();

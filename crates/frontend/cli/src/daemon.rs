@@ -121,6 +121,7 @@ impl Daemon {
             options: self.shown.clone(),
             started: Instant::now(),
             backlog: Box::new(open.backlog()),
+            waiting: Box::new(open.waiting()),
         };
         match ControlServer::start(&mount, gate.clone(), info) {
             Ok(control) => Ok((mount, control)),

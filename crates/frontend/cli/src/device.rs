@@ -79,12 +79,13 @@ fn serve(server: &Arc<Server>, listener: &Listener, ending: &AtomicBool) {
             Ok(Some(end)) => end,
             Ok(None) => continue,
             Err(error) => {
-                tracing::warn!(%error, "a connection was refused");
+                server.turned_away(&error);
                 continue;
             }
         };
         if sessions.len() >= CONNECTIONS {
-            tracing::warn!(peer = end.peer, "too many connections; this one is refused");
+            let why = format!("{}: too many connections, at most {CONNECTIONS}", end.peer);
+            server.turned_away(&Error::Refused(why));
             continue;
         }
         let server = server.clone();

@@ -235,6 +235,8 @@ struct Waiting<'a> {
     total: u64,
     /// Fewest bytes that were left: it does not go back.
     left: u64,
+    /// For whom, as it was said.
+    whom: Option<String>,
 }
 
 impl<'a> Waiting<'a> {
@@ -242,10 +244,15 @@ impl<'a> Waiting<'a> {
         let mut display = Display::new();
         display.wait(what);
         let (told, since) = (display.is_shown(), Instant::now());
-        Self { dir, what, display, since, told, total: 0, left: u64::MAX }
+        Self { dir, what, display, since, told, total: 0, left: u64::MAX, whom: None }
     }
 
     fn update(&mut self, left: Left) {
+        // Said at once: it is not this machine's work that takes the time.
+        if let Some(whom) = left.waiting.filter(|_| self.whom.is_none()) {
+            complain(format_args!("{}: {whom}", self.dir.display()));
+            self.whom = Some(whom);
+        }
         self.total = self.total.max(left.left_bytes);
         self.left = self.left.min(left.left_bytes);
         if self.total > 0 {

@@ -1,6 +1,7 @@
 //! The status document in Prometheus' text format.
 
-use crate::view::{Io, Latency, Status};
+use crate::view::{Checkpoint, Io, Latency, Status};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The document being written.
@@ -62,6 +63,8 @@ pub fn page(s: &Status) -> String {
     latencies(&mut p, s);
     fsyncs(&mut p, s);
     background(&mut p, s);
+    checkpoints(&mut p, s);
+    link(&mut p, s);
     space(&mut p, s);
     storage(&mut p, s);
     p.0
@@ -160,23 +163,160 @@ fn background(p: &mut Page, s: &Status) {
         p.sample("siftfs_checkpoints_total", &[("urgency", urgency)], n as f64);
     }
     p.one(
-        "siftfs_checkpoint_blocks_total",
-        "counter",
-        "Blocks replayed into the ext4 area.",
-        c.checkpoint_total.surviving_blocks as f64,
-    );
-    p.one(
-        "siftfs_checkpoint_written_bytes_total",
-        "counter",
-        "Bytes written by it.",
-        c.checkpoint_total.write_bytes as f64,
-    );
-    p.one(
         "siftfs_unreclaimed_transactions",
         "gauge",
         "Transactions not in the ext4 area yet.",
         s.runtime.unreclaimed_transactions as f64,
     );
+}
+
+/// What checkpoints found and did: the sum of all, and the last one by itself.
+fn checkpoints(p: &mut Page, s: &Status) {
+    type Field = (&'static str, fn(&Checkpoint) -> f64);
+    type Family = (&'static str, &'static str, &'static str, &'static [Field]);
+    const FAMILIES: [Family; 11] = [
+        ("transactions", "", "Background transactions checkpointed.", &[("", |c| c.batch as f64)]),
+        (
+            "batches",
+            "mode",
+            "Ready-prefix batches built, by mode; ordered replay builds none.",
+            &[("coalesce", |c| c.coalesced_batches as f64), ("light", |c| c.light_batches as f64)],
+        ),
+        (
+            "tags",
+            "kind",
+            "Tags and images found in the journal, and what was left of them to be replayed.",
+            &[("raw", |c| c.raw_tags as f64), ("surviving", |c| c.surviving_tags as f64)],
+        ),
+        (
+            "blocks",
+            "kind",
+            "Blocks that they name, and blocks replayed into the ext4 area.",
+            &[("raw", |c| c.raw_blocks as f64), ("surviving", |c| c.surviving_blocks as f64)],
+        ),
+        (
+            "images",
+            "kind",
+            "Metadata blocks among them.",
+            &[("raw", |c| c.raw_images as f64), ("surviving", |c| c.surviving_images as f64)],
+        ),
+        (
+            "inodes",
+            "kind",
+            "Updates of inodes found, and inodes replayed.",
+            &[("raw", |c| c.raw_inodes as f64), ("surviving", |c| c.surviving_inodes as f64)],
+        ),
+        (
+            "io",
+            "kind",
+            "I/Os issued.",
+            &[
+                ("read", |c| c.reads as f64),
+                ("write", |c| c.writes as f64),
+                ("flush", |c| c.flushes as f64),
+            ],
+        ),
+        (
+            "io_bytes",
+            "kind",
+            "Bytes of them.",
+            &[("read", |c| c.read_bytes as f64), ("write", |c| c.write_bytes as f64)],
+        ),
+        ("windows", "", "Read windows used.", &[("", |c| c.windows as f64)]),
+        (
+            "credit_bytes",
+            "region",
+            "Log space returned.",
+            &[("journal", |c| c.journal_credits as f64), ("staging", |c| c.staging_credits as f64)],
+        ),
+        (
+            "seconds",
+            "phase",
+            "Time spent, by phase; the phases overlap no other time than that between them.",
+            &[
+                ("index", |c| c.index_nanos as f64 / 1e9),
+                ("read", |c| c.read_nanos as f64 / 1e9),
+                ("write", |c| c.write_nanos as f64 / 1e9),
+                ("flush", |c| c.flush_nanos as f64 / 1e9),
+                ("all", |c| c.nanos as f64 / 1e9),
+            ],
+        ),
+    ];
+    let c = &s.runtime.service;
+    for (what, label, help, fields) in FAMILIES {
+        let last = format!("Of the last checkpoint: {}{}", help[..1].to_lowercase(), &help[1..]);
+        for (name, kind, help, report) in [
+            (format!("siftfs_checkpoint_{what}_total"), "counter", help, &c.checkpoint_total),
+            (format!("siftfs_checkpoint_last_{what}"), "gauge", &*last, &c.checkpoint_last),
+        ] {
+            p.family(&name, kind, help);
+            for (value, of) in fields {
+                let labels = [(label, *value)];
+                let labels = if label.is_empty() { &[][..] } else { &labels };
+                p.sample(&name, labels, of(report));
+            }
+        }
+    }
+    p.family(
+        "siftfs_checkpoint_last",
+        "gauge",
+        "How the last one replayed and why; 1 once there was one.",
+    );
+    let last = &c.checkpoint_last;
+    let labels = [("mode", last.mode()), ("trigger", last.trigger.as_deref().unwrap_or("none"))];
+    p.sample("siftfs_checkpoint_last", &labels, f64::from(u8::from(last.trigger.is_some())));
+}
+
+/// The way to the Service, and what each side costs.
+fn link(p: &mut Page, s: &Status) {
+    let l = &s.runtime.link;
+    p.family(
+        "siftfs_cpu_seconds_total",
+        "counter",
+        "Processor time of the mount's process, and of the device process since its own start.",
+    );
+    p.sample("siftfs_cpu_seconds_total", &[("side", "host")], l.host_cpu_us as f64 / 1e6);
+    let device = s.runtime.service.device.as_ref().filter(|_| l.is_remote());
+    if let Some(d) = device {
+        p.sample("siftfs_cpu_seconds_total", &[("side", "device")], d.cpu_us as f64 / 1e6);
+    }
+    if !l.is_remote() {
+        return;
+    }
+    let flag = |b: bool| f64::from(u8::from(b));
+    for (name, help, value) in [
+        ("connected", "1 while somebody does the background work.", flag(l.connected)),
+        ("fallback", "1 while that is the mount's own process.", flag(l.connected && l.fallback)),
+        ("away_seconds", "How long nobody has done it.", l.away_s.unwrap_or(0.0)),
+        ("unanswered", "Messages kept until they are answered.", l.unanswered as f64),
+    ] {
+        p.one(&format!("siftfs_link_{name}"), "gauge", help, value);
+    }
+    for (name, help, value) in [
+        ("greetings", "Times that somebody began to do the background work.", l.greetings),
+        ("losses", "Times that it was gone.", l.losses),
+        ("takeovers", "Times that the mount's process took over.", l.takeovers),
+        ("refusals", "Times that the device process refused this host.", l.refusals),
+        ("objections", "Answers that this host refused.", l.objections),
+        ("messages", "Messages sent, repetitions included.", l.messages),
+    ] {
+        p.one(&format!("siftfs_link_{name}_total"), "counter", help, value as f64);
+    }
+    p.one(
+        "siftfs_link_waited_seconds_total",
+        "counter",
+        "Time without anybody, waits that last not included.",
+        l.waited_s,
+    );
+    let Some(d) = device else { return };
+    for (name, help, value) in [
+        ("messages", "Messages that the device process received.", d.messages),
+        ("refusals", "Connections, hosts and messages that it refused.", d.refusals),
+        ("hosts", "Hosts that it greeted.", d.hosts),
+    ] {
+        p.one(&format!("siftfs_device_{name}_total"), "counter", help, value as f64);
+    }
+    io_families(p, "siftfs_device_io", "by the device process since it took the volume", &d.io);
 }
 
 fn space(p: &mut Page, s: &Status) {
@@ -225,27 +365,38 @@ fn space(p: &mut Page, s: &Status) {
 }
 
 fn storage(p: &mut Page, s: &Status) {
+    io_families(p, "siftfs_io", "to the volume by the mount's process", &s.runtime.storage);
+}
+
+/// I/O by region and origin.
+fn io_families(
+    p: &mut Page,
+    prefix: &str,
+    whose: &str,
+    io: &BTreeMap<String, BTreeMap<String, Io>>,
+) {
     type Field = (&'static str, fn(&Io) -> u64);
     let families: [(&str, &str, &[Field]); 3] = [
         (
-            "siftfs_io_total",
-            "I/Os issued to the volume.",
+            "total",
+            "I/Os issued",
             &[("read", |i| i.reads), ("write", |i| i.writes), ("flush", |i| i.flushes)],
         ),
         (
-            "siftfs_io_bytes_total",
-            "Bytes of them.",
+            "bytes_total",
+            "Bytes of I/Os issued",
             &[("read", |i| i.read_bytes), ("write", |i| i.write_bytes)],
         ),
-        ("siftfs_io_errors_total", "I/Os that failed.", &[("any", |i| i.errors)]),
+        ("errors_total", "Failed I/Os issued", &[("any", |i| i.errors)]),
     ];
     for (name, help, kinds) in families {
-        p.family(name, "counter", help);
-        for (region, origins) in &s.runtime.storage {
+        let name = format!("{prefix}_{name}");
+        p.family(&name, "counter", &format!("{help} {whose}."));
+        for (region, origins) in io {
             for (origin, io) in origins {
                 for (kind, of) in kinds {
                     let labels = [("region", &**region), ("origin", &**origin), ("kind", *kind)];
-                    p.sample(name, &labels, of(io) as f64);
+                    p.sample(&name, &labels, of(io) as f64);
                 }
             }
         }

@@ -39,6 +39,44 @@ fn status() -> Status {
     .unwrap()
 }
 
+/// With a device process, and without one: nothing is said of a link that there is not.
+#[test]
+fn a_device_process_is_watched() {
+    let with = serde_json::from_str::<Status>(
+        r#"{"runtime":{"link":{"placement":"device","connected":true,"fallback":false,"losses":2,
+        "objections":3,"refusals":4,"host_cpu_us":1500000,"waited_s":2.5},
+        "service":{"checkpoint_last":{"trigger":"emergency","light_batches":1,"raw_inodes":9},
+          "checkpoint_total":{"raw_inodes":90,"index_nanos":500000000},
+          "device":{"cpu_us":250000,"refusals":5,"hosts":1,
+            "io":{"area":{"background":{"writes":7}}}}}}}"#,
+    )
+    .unwrap();
+    let samples = parse(&page(&with));
+    for (series, value) in [
+        ("siftfs_link_connected", 1.0),
+        ("siftfs_link_fallback", 0.0),
+        ("siftfs_link_losses_total", 2.0),
+        ("siftfs_link_objections_total", 3.0),
+        ("siftfs_link_refusals_total", 4.0),
+        ("siftfs_link_waited_seconds_total", 2.5),
+        ("siftfs_device_refusals_total", 5.0),
+        ("siftfs_cpu_seconds_total{side=\"host\"}", 1.5),
+        ("siftfs_cpu_seconds_total{side=\"device\"}", 0.25),
+        ("siftfs_device_io_total{region=\"area\",origin=\"background\",kind=\"write\"}", 7.0),
+        ("siftfs_checkpoint_inodes_total{kind=\"raw\"}", 90.0),
+        ("siftfs_checkpoint_last_inodes{kind=\"raw\"}", 9.0),
+        ("siftfs_checkpoint_seconds_total{phase=\"index\"}", 0.5),
+        ("siftfs_checkpoint_last{mode=\"light\",trigger=\"emergency\"}", 1.0),
+    ] {
+        assert_eq!(samples.get(series), Some(&value), "{series} in {samples:#?}");
+    }
+    let without = parse(&page(&status()));
+    assert!(
+        without.keys().all(|k| !k.starts_with("siftfs_link") && !k.starts_with("siftfs_device"))
+    );
+    assert_eq!(without["siftfs_checkpoint_last{mode=\"ordered\",trigger=\"none\"}"], 0.0);
+}
+
 #[test]
 fn a_scraper_reads_it() {
     let samples = parse(&page(&status()));

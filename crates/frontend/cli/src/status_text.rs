@@ -2,7 +2,7 @@
 
 use crate::human::{count, duration, fill, latency, rate};
 use crate::size::show_size;
-use crate::view::{Runtime, Status};
+use crate::view::{Checkpoint, Runtime, Status};
 use std::collections::BTreeMap;
 
 /// What `siftfs status` prints.
@@ -20,6 +20,8 @@ pub fn text(s: &Status) -> String {
         lines.push(("options", s.options.clone()));
     }
     lines.push(("state", state(r)));
+    lines.push(("service", service(r)));
+    lines.push(("processor", processor(r)));
     lines.push(("fsync", fsync(s)));
     let (used, all) = r.staging();
     lines.push(("staging", fill(used, all)));
@@ -29,6 +31,10 @@ pub fn text(s: &Status) -> String {
         format!("{} transactions not in the ext4 area yet", count(r.unreclaimed_transactions)),
     ));
     lines.push(("checkpoint", checkpoint(s)));
+    if r.service.checkpoint_last.batch > 0 {
+        lines.push(("", replayed(&r.service.checkpoint_last)));
+        lines.push(("", phases(&r.service.checkpoint_last)));
+    }
     lines.push(("full commits", reasons(&r.runtime.full_commits, why_full_commit)));
     lines.push(("waits", reasons(&r.runtime.stalls, str::to_string)));
     lines.push(("unsynced", unsynced(r)));
@@ -51,6 +57,78 @@ fn state(r: &Runtime) -> String {
             ""
         ),
     }
+}
+
+/// Who does the background work, or who is waited for.
+fn service(r: &Runtime) -> String {
+    let l = &r.link;
+    let mut line = match (l.is_remote(), l.connected, l.fallback) {
+        (false, ..) => return "in this process".into(),
+        (true, true, true) => format!("in this process, in place of the one at {}", l.address),
+        (true, true, false) => format!("{}, {} messages", l.peer, count(l.messages)),
+        (true, false, _) => {
+            let since = l.away_s.map_or_else(String::new, |s| format!(" for {}", duration(s)));
+            let why = l.trouble.as_deref().unwrap_or("it has not answered yet");
+            format!("WAITING{since} for the device process at {}: {why}", l.address)
+        }
+    };
+    let device = r.service.device.as_ref().map_or(0, |d| d.refusals);
+    for (n, what) in [
+        (l.losses, "lost"),
+        (l.takeovers, "taken over here"),
+        (l.refusals, "refused there"),
+        (l.objections, "answers refused here"),
+        (device, "refused by it in all"),
+    ] {
+        if n > 0 {
+            line.push_str(&format!("; {} {what}", count(n)));
+        }
+    }
+    line
+}
+
+/// Processor time of the two sides.
+fn processor(r: &Runtime) -> String {
+    let spent = |us: u64| latency(us as f64 * 1e3);
+    let mount = format!("{} here", spent(r.link.host_cpu_us));
+    // In this process's own place its time is in the first figure.
+    let device = r.service.device.as_ref().filter(|_| r.link.is_remote() && !r.link.fallback);
+    match device {
+        Some(d) => format!("{mount}, {} in the device process", spent(d.cpu_us)),
+        None => mount,
+    }
+}
+
+/// What one checkpoint replayed of what it found.
+fn replayed(c: &Checkpoint) -> String {
+    format!(
+        "{}, {}: {} of {} tags, {} of {} blocks, {} of {} inode updates; {} windows, {} reads ({})",
+        c.mode(),
+        c.trigger.as_deref().unwrap_or("background"),
+        count(c.surviving_tags),
+        count(c.raw_tags),
+        count(c.surviving_blocks),
+        count(c.raw_blocks),
+        count(c.surviving_inodes),
+        count(c.raw_inodes),
+        count(c.windows),
+        count(c.reads),
+        show_size(c.read_bytes),
+    )
+}
+
+/// Where its time went, and what it gave back.
+fn phases(c: &Checkpoint) -> String {
+    let took = |ns: u64| latency(ns as f64);
+    format!(
+        "index {}, read {}, write {}, flush {}; {} of staging and {} of journal given back",
+        took(c.index_nanos),
+        took(c.read_nanos),
+        took(c.write_nanos),
+        took(c.flush_nanos),
+        show_size(c.staging_credits),
+        show_size(c.journal_credits)
+    )
 }
 
 fn fsync(s: &Status) -> String {

@@ -32,6 +32,34 @@ fn a_mount_in_use() {
 }
 
 #[test]
+fn who_does_the_background_work() {
+    let line = |json: &str| {
+        let text = text(&status(&format!(r#"{{"runtime":{json}}}"#)));
+        text.lines().find(|l| l.starts_with("service")).unwrap().to_owned()
+    };
+    assert!(line("{}").ends_with("in this process"));
+    let away = line(
+        r#"{"link":{"placement":"device","address":"tcp:a:1","away_s":75,"losses":1,
+        "trouble":"it was silent"},"service":{"device":{"refusals":2}}}"#,
+    );
+    for part in [
+        "WAITING for 1 min 15 s for the device process at tcp:a:1: it was silent",
+        "1 lost",
+        "2 refused by it",
+    ] {
+        assert!(away.contains(part), "{away}");
+    }
+    let here = r#"{"link":{"placement":"device","connected":true,"peer":"P","messages":1234,
+        "objections":3,"host_cpu_us":2500},"service":{"device":{"cpu_us":1500}}}"#;
+    assert!(line(here).ends_with("P, 1,234 messages; 3 answers refused here"));
+    let all = text(&status(&format!(r#"{{"runtime":{here}}}"#)));
+    assert!(all.contains("2.5 ms here, 1.5 ms in the device process"), "{all}");
+    let instead =
+        r#"{"link":{"placement":"device","address":"A","connected":true,"fallback":true}}"#;
+    assert!(line(instead).ends_with("in this process, in place of the one at A"));
+}
+
+#[test]
 fn a_mount_that_failed_and_one_that_did_nothing() {
     let failed = text(&status(r#"{"runtime":{"failed":"flush: EIO"}}"#));
     assert!(failed.contains("FAILED: flush: EIO") && failed.contains("mount it again"), "{failed}");

@@ -94,6 +94,20 @@ fn picture(before: &Status, now: &Status) -> String {
             rate(replayed, seconds)
         ),
     );
+    let last = &n.service.checkpoint_last;
+    line(
+        "",
+        format!(
+            "last: {}, {} of {} tags, {} of {} inode updates, {}",
+            last.mode(),
+            count(last.surviving_tags),
+            count(last.raw_tags),
+            count(last.surviving_inodes),
+            count(last.raw_inodes),
+            latency(last.nanos as f64)
+        ),
+    );
+    line("service", service(before, now, seconds));
     line(
         "credits",
         format!("{} freed blocks not to be used again yet", count(n.credits.quarantined_blocks)),
@@ -107,6 +121,29 @@ fn picture(before: &Status, now: &Status) -> String {
         ),
     );
     out
+}
+
+/// Who does the background work, and the share of a processor that each side took.
+fn service(before: &Status, now: &Status, seconds: f64) -> String {
+    let share = |us: u64| match seconds > 0.0 {
+        true => format!("{:.0} %", us as f64 / 1e4 / seconds),
+        false => "-".into(),
+    };
+    let (l, new) = (&now.runtime.link, |of: fn(&Status) -> u64| of(now).saturating_sub(of(before)));
+    let here = share(new(|s| s.runtime.link.host_cpu_us));
+    if !l.is_remote() || l.fallback {
+        return format!("in this process; {here} of a processor");
+    }
+    if !l.connected {
+        let why = l.trouble.as_deref().unwrap_or("it has not answered yet");
+        let away = duration(l.away_s.unwrap_or(0.0));
+        return format!("WAITING for {} for {away}: {why}; {here} of a processor here", l.address);
+    }
+    let of = |s: &Status| s.runtime.service.device.as_ref().map_or((0, 0), |d| (d.pid, d.cpu_us));
+    // Another process counts from its start.
+    let ((was, earlier), (pid, cpu)) = (of(before), of(now));
+    let there = share(if was == pid { cpu.saturating_sub(earlier) } else { cpu });
+    format!("process {pid}; {here} of a processor here, {there} there")
 }
 
 fn fsync(now: &Latency, before: &Latency, seconds: f64) -> String {

@@ -18,6 +18,29 @@ fn rates_are_of_the_time_between() {
 }
 
 #[test]
+fn each_side_has_its_share_of_a_processor() {
+    let at = |uptime_s, host_cpu_us, pid, cpu_us| {
+        let mut s = Status { pid: 1, uptime_s, ..Status::default() };
+        s.runtime.link = crate::view::Link {
+            placement: "device".into(),
+            connected: true,
+            host_cpu_us,
+            ..Default::default()
+        };
+        s.runtime.service.device = Some(crate::view::Device { pid, cpu_us, ..Default::default() });
+        s
+    };
+    let text = picture(&at(10.0, 1_000_000, 7, 500_000), &at(12.0, 1_500_000, 7, 600_000));
+    assert!(text.contains("process 7; 25 % of a processor here, 5 % there"), "{text}");
+    let text = picture(&at(10.0, 0, 7, 500_000), &at(12.0, 0, 8, 200_000));
+    assert!(text.contains("process 8; 0 % of a processor here, 10 % there"), "{text}");
+    let mut away = at(12.0, 0, 7, 0);
+    away.runtime.link.connected = false;
+    away.runtime.link.trouble = Some("it is stopped".into());
+    assert!(picture(&at(10.0, 0, 7, 0), &away).contains("it is stopped"));
+}
+
+#[test]
 fn another_daemon_counts_from_its_start() {
     let text = picture(&status(1, 1000.0, 9000, 9), &status(2, 2.0, 10, 9));
     assert!(text.contains("5.0/s"), "{text}");

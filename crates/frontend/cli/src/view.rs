@@ -31,6 +31,7 @@ pub struct Runtime {
     pub unreclaimed_transactions: u64,
     pub runtime: RuntimeCounts,
     pub service: ServiceCounts,
+    pub link: Link,
     pub storage: BTreeMap<String, BTreeMap<String, Io>>,
     pub fsync_latency: Latency,
     pub commit_latency: Latency,
@@ -67,16 +68,92 @@ pub struct ServiceCounts {
     pub checkpoint_last_s: f64,
     pub checkpoint_total: Checkpoint,
     pub checkpoint_last: Checkpoint,
+    pub device: Option<Device>,
 }
 
+/// Of one checkpoint, or summed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Checkpoint {
+    pub trigger: Option<String>,
     pub batch: u64,
+    pub coalesced_batches: u64,
+    pub light_batches: u64,
+    pub raw_tags: u64,
+    pub surviving_tags: u64,
+    pub raw_blocks: u64,
     pub surviving_blocks: u64,
-    pub write_bytes: u64,
+    pub raw_images: u64,
+    pub surviving_images: u64,
+    pub raw_inodes: u64,
+    pub surviving_inodes: u64,
+    pub reads: u64,
+    pub read_bytes: u64,
     pub writes: u64,
+    pub write_bytes: u64,
+    pub flushes: u64,
+    pub windows: u64,
+    pub journal_credits: u64,
+    pub staging_credits: u64,
+    pub index_nanos: u64,
+    pub read_nanos: u64,
+    pub write_nanos: u64,
+    pub flush_nanos: u64,
     pub nanos: u64,
+}
+
+impl Checkpoint {
+    /// How it replayed: `ordered` builds no batches, `auto` chooses for each of them.
+    pub fn mode(&self) -> &'static str {
+        match (self.coalesced_batches > 0, self.light_batches > 0) {
+            (false, false) => "ordered",
+            (true, false) => "coalesce",
+            (false, true) => "light",
+            (true, true) => "coalesce and light",
+        }
+    }
+}
+
+/// The process that does the background work, if it is another one.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Device {
+    pub pid: u64,
+    pub cpu_us: u64,
+    pub messages: u64,
+    pub refusals: u64,
+    pub hosts: u64,
+    /// Regions, in each the origins.
+    pub io: BTreeMap<String, BTreeMap<String, Io>>,
+}
+
+/// The way to the Service.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Link {
+    pub placement: String,
+    pub host_cpu_us: u64,
+    pub address: String,
+    pub peer: String,
+    pub connected: bool,
+    pub fallback: bool,
+    pub away_s: Option<f64>,
+    pub trouble: Option<String>,
+    pub greetings: u64,
+    pub losses: u64,
+    pub takeovers: u64,
+    pub refusals: u64,
+    pub objections: u64,
+    pub waited_s: f64,
+    pub messages: u64,
+    pub unanswered: u64,
+}
+
+impl Link {
+    /// Is the Service meant to be in another process?
+    pub fn is_remote(&self) -> bool {
+        self.placement == "device"
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

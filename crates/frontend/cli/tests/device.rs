@@ -1,7 +1,17 @@
 //! Two processes: a mount and the device process that does its background work. Needs root,
 //! `/dev/fuse` and e2fsprogs.
 
+#[path = "device/lies.rs"]
+mod lies;
+#[path = "device/refused.rs"]
+mod refused;
+#[path = "device/reports.rs"]
+mod reports;
+#[path = "device/stopped.rs"]
+mod stopped;
 mod support;
+#[path = "device/transports.rs"]
+mod transports;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -29,6 +39,8 @@ fn await_that(what: &str, mut done: impl FnMut() -> bool) {
 struct Device {
     child: Child,
     log: String,
+    /// Where it listens.
+    address: String,
 }
 
 impl Device {
@@ -37,9 +49,13 @@ impl Device {
     }
 
     fn of(setup: &Setup, volume: &str, more: &[&str]) -> Self {
+        Self::at(setup, &address(setup), volume, more)
+    }
+
+    fn at(setup: &Setup, listen: &str, volume: &str, more: &[&str]) -> Self {
         let log = setup.tmp.path().join("device.log").display().to_string();
         let mut child = Command::new(SIFTFS)
-            .args(["device", volume, "--listen", &address(setup), "--log-file", &log, "--json"])
+            .args(["device", volume, "--listen", listen, "--log-file", &log, "--json"])
             .args(more)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -48,14 +64,16 @@ impl Device {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Option<Value> = serde_json::from_str(&line).ok();
-        if said.is_none() {
-            panic!("{line:?}, {:?}", child.wait_with_output());
-        }
-        Self { child, log }
+        let Some(said) = said else { panic!("{line:?}, {:?}", child.wait_with_output()) };
+        Self { child, log, address: said["listening"].as_str().unwrap().to_owned() }
     }
 
     fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     fn kill(mut self) {
@@ -76,10 +94,23 @@ fn address(setup: &Setup) -> String {
 }
 
 fn mount(setup: &Setup, more: &[&str]) -> Ran {
-    let address = address(setup);
+    mount_by(setup, &address(setup), more)
+}
+
+fn mount_by(setup: &Setup, address: &str, more: &[&str]) -> Ran {
     let log = setup.tmp.path().join("mount.log").display().to_string();
-    let first = ["mount", setup.volume(), setup.dir(), "--service", &address, "--log-file", &log];
+    let first = ["mount", setup.volume(), setup.dir(), "--service", address, "--log-file", &log];
     siftfs(&[&first, more].concat())
+}
+
+fn mount_log(setup: &Setup) -> String {
+    fs::read_to_string(setup.tmp.path().join("mount.log")).unwrap()
+}
+
+/// The volume's header as it stands.
+fn view(setup: &Setup) -> siftfs_volume::HeaderView {
+    let device = siftfs_device::open_for_service(setup.volume().as_ref(), Default::default());
+    siftfs_volume::read_headers(&device.unwrap()).unwrap()
 }
 
 fn status(setup: &Setup) -> Value {
@@ -205,8 +236,9 @@ fn a_device_process_that_is_told_to_end_hands_over() {
     put(&setup, "before");
     assert_eq!(device.end(Signal::TERM), 0);
     put(&setup, "without");
-    // An unmount does not wait for one that does not come.
-    setup.umount();
+    // An unmount does not wait where nobody listens: the lock says that this process may.
+    let said = siftfs(&["umount", setup.dir()]).ok();
+    assert_eq!((&*said.out, &*said.err), ("", ""));
     setup.assert_plain_ext4();
 }
 
