@@ -2,9 +2,9 @@
 //!
 //! `docs/design/persistence-path.md`, "Foreground: fsync", is followed step by step.
 
+use crate::lane::{Place, RecordRef, is_bulk};
 use crate::names::{self, Unstageable};
 use crate::node::Delta;
-use crate::lane::{Place, RecordRef, is_bulk};
 use crate::overlay::Source;
 use crate::sequencer::{Published, Sequencer};
 use crate::state::{NEEDS_CREDITS, NEEDS_LOG, State};

@@ -35,9 +35,9 @@ mod sync;
 
 pub use assembly::Push;
 pub use config::Config;
-pub use names::Unstageable;
 pub use credits::Committed;
 pub use lane::{Lane, Place, RecordRef};
+pub use names::Unstageable;
 pub use recover::{FoundRecord, RecoveryCut};
 pub use runtime::{Commit, Durable, Parts, Runtime, ServiceLink};
 pub use sequencer::{Flushed, Published, Sequencer, WriteMode};

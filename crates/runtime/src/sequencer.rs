@@ -225,11 +225,7 @@ impl Sequencer {
 
     /// Returns when everything up to `lsn` is durable. The first caller who finds its records
     /// written and nobody flushing flushes for all.
-    pub fn wait_durable(
-        &self,
-        lsn: Lsn,
-        mut flush: impl FnMut() -> Result<()>,
-    ) -> Result<Flushed> {
+    pub fn wait_durable(&self, lsn: Lsn, mut flush: impl FnMut() -> Result<()>) -> Result<Flushed> {
         let mut st = self.lock();
         if st.durable >= lsn {
             return Ok(Flushed { upto: st.durable });
