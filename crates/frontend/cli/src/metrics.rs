@@ -232,7 +232,7 @@ fn checkpoints(p: &mut Page, s: &Status) {
         (
             "seconds",
             "phase",
-            "Time spent, by phase; the phases overlap no other time than that between them.",
+            "Time spent in steps: by phase, and all of it.",
             &[
                 ("index", |c| c.index_nanos as f64 / 1e9),
                 ("read", |c| c.read_nanos as f64 / 1e9),
