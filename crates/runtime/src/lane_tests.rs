@@ -30,11 +30,11 @@ fn pauses_get_longer_as_credits_get_fewer() {
     let mut lane = Lane::new(64 * BLOCK_BYTES, 0);
     let pauses = |lane: &Lane| (lane.pause(bulk).after(took), lane.pause(small).after(took));
     assert_eq!(pauses(&lane), (least, Duration::ZERO));
-    lane.advance(Lsn(1), 0, 32 * BLOCK_BYTES, 1);
+    fix(&mut lane, 1, 32 * BLOCK_BYTES);
     assert_eq!(pauses(&lane), (least, Duration::ZERO), "half of it is free");
-    lane.advance(Lsn(2), 32 * BLOCK_BYTES, 8 * BLOCK_BYTES, 2);
+    fix(&mut lane, 2, 8 * BLOCK_BYTES);
     assert_eq!(pauses(&lane), (least + (most - least) / 4, Duration::ZERO));
-    lane.advance(Lsn(3), 40 * BLOCK_BYTES, 16 * BLOCK_BYTES, 3);
+    fix(&mut lane, 3, 16 * BLOCK_BYTES);
     assert_eq!(pauses(&lane), (most, SMALL_PAUSE / 4));
     lane.reclaim(56 * BLOCK_BYTES);
     assert_eq!(pauses(&lane), (least, Duration::ZERO));
