@@ -147,6 +147,8 @@ pub struct RecordView {
 pub struct JournalView {
     /// Ring length in bytes.
     pub len: u64,
+    /// What it holds of staged data: `ref` or `copy`.
+    pub data: String,
     /// Where unreclaimed transactions begin.
     pub tail: u64,
     /// Where they end.
@@ -180,6 +182,8 @@ pub struct TransactionView {
     pub drops: usize,
     /// Runs written straight to the area.
     pub direct: usize,
+    /// Bytes of staged data that it repeats.
+    pub repeated: u32,
 }
 
 /// What recovery would do.
@@ -261,6 +265,7 @@ impl Seen {
             images: t.images.len(),
             drops: t.drops.len(),
             direct: t.direct.len(),
+            repeated: header.layout.data_len,
         });
     }
 }
@@ -294,6 +299,7 @@ pub fn inspect(area: &dyn Device, log: Option<&dyn Device>) -> Inspection {
     let v = seen.volume.as_ref();
     let journal = v.map(|v| JournalView {
         len: v.header.journal_len,
+        data: v.header.journal_data().to_string(),
         tail: v.service.journal_tail,
         end: seen.journal_end,
         transactions: std::mem::take(&mut seen.transactions),

@@ -21,8 +21,15 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> (Lsn, bool) {
         lane_upto: v.service.lane_tails.clone(),
         ..Transaction::default()
     };
-    while let Some((txn, header, commit)) = next_record(c, v, &ring, end, crc, next) {
-        check_transaction(c, v, &txn, &before);
+    while let Some(Committed { txn, header, crc: commit, data }) =
+        next_record(c, v, &ring, end, crc, next)
+    {
+        let (found, expected) = (header.layout.form, v.header.journal_data());
+        if found != expected {
+            let text = format!("transaction {}: journaled as {found}, not {expected}", txn.seq.0);
+            c.error("journal.form", text);
+        }
+        check_transaction(c, v, &txn, &data, &before);
         c.see(|seen| seen.transaction(&txn, &header));
         (end, crc, next) = (header.end(), Some(commit), TxnSeq(header.seq.0 + 1));
         before = txn;
@@ -33,6 +40,16 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> (Lsn, bool) {
     look_behind(c, v, &ring, end, next);
     c.see(|seen| seen.journal_end = end);
     (before.staged_cut, end != ring.tail)
+}
+
+/// A committed transaction.
+struct Committed {
+    txn: Transaction,
+    header: JournalHeader,
+    /// Checksum of its commit block.
+    crc: u32,
+    /// The staged bytes that it repeats.
+    data: Vec<u8>,
 }
 
 /// A descriptor that holds at `pos`.
@@ -57,7 +74,7 @@ fn next_record(
     end: u64,
     crc: Option<u32>,
     next: TxnSeq,
-) -> Option<(Transaction, JournalHeader, u32)> {
+) -> Option<Committed> {
     let max = max_journal_record(ring.len);
     for pos in ring.candidates(end) {
         let Some(d) = descriptor_at(c, v, ring, pos) else { continue };
@@ -70,14 +87,22 @@ fn next_record(
         }
         let Some(bytes) = ring.read(c, pos, h.layout.len, WHAT) else { continue };
         if let Ok(Ok(record)) = decode_journal_record(&bytes, &v.host.journal_key, pos, max) {
-            return Some((record.descriptor.txn, h, record.commit_crc));
+            let data = bytes.get(h.layout.data()).unwrap_or_default().to_vec();
+            let (txn, crc) = (record.descriptor.txn, record.commit_crc);
+            return Some(Committed { txn, header: h, crc, data });
         }
     }
     None
 }
 
 /// What a transaction says against the volume and the one before it.
-fn check_transaction(c: &mut Check<'_>, v: &Volume, txn: &Transaction, before: &Transaction) {
+fn check_transaction(
+    c: &mut Check<'_>,
+    v: &Volume,
+    txn: &Transaction,
+    data: &[u8],
+    before: &Transaction,
+) {
     let name = format!("transaction {}", txn.seq.0);
     if txn.ops_cut < before.ops_cut || txn.staged_cut < before.staged_cut {
         c.error("journal.cut", format!("{name}: its cut is older than its predecessor's"));
@@ -105,12 +130,13 @@ fn check_transaction(c: &mut Check<'_>, v: &Volume, txn: &Transaction, before: &
     if !inside {
         c.error("journal.range", format!("{name}: it names bytes outside the file system"));
     }
-    check_staged(c, v, txn, &name);
+    check_staged(c, v, txn, data, &name);
 }
 
-/// Every staged record that a transaction names is there, whole, and the one meant (rule R4).
-fn check_staged(c: &mut Check<'_>, v: &Volume, txn: &Transaction, name: &str) {
-    for s in &txn.staged {
+/// Every staged record that a transaction names is there, whole, and the one meant (rule R4); what
+/// the transaction repeats of it is the same.
+fn check_staged(c: &mut Check<'_>, v: &Volume, txn: &Transaction, data: &[u8], name: &str) {
+    for (source, s) in (0..).zip(&txn.staged) {
         let i = usize::from(s.lane.0);
         let upto = txn.lane_upto.get(i).copied().unwrap_or(0);
         let contained = s.lsn <= txn.staged_cut
@@ -127,12 +153,34 @@ fn check_staged(c: &mut Check<'_>, v: &Volume, txn: &Transaction, name: &str) {
         let bytes = ring.read(c, s.pos, u64::from(s.len), &what);
         let key = &v.host.lane_key;
         let found = bytes.as_ref().map(|b| decode_record(b, key, s.lane, s.pos, u64::from(s.len)));
-        let same = matches!(&found, Some(Ok(Ok((head, _))))
-            if head.header.crc == s.crc && head.header.params.lsn == s.lsn);
-        if !same {
-            c.error("journal.staged", format!("{what} is damaged or another one"));
+        let staged = match &found {
+            Some(Ok(Ok((head, staged))))
+                if head.header.crc == s.crc && head.header.params.lsn == s.lsn =>
+            {
+                *staged
+            }
+            _ => {
+                c.error("journal.staged", format!("{what} is damaged or another one"));
+                continue;
+            }
+        };
+        if !data.is_empty() && !repeats(txn, source, staged, data) {
+            c.error("journal.copy", format!("{what}: what the journal repeats of it differs"));
         }
     }
+}
+
+/// Are the bytes that the copy tags of one staged record name, those of all tags being one behind the
+/// other in `data`, the record's?
+fn repeats(txn: &Transaction, source: u32, staged: &[u8], data: &[u8]) -> bool {
+    let mut rest = data;
+    txn.copies.iter().all(|tag| {
+        let Some((bytes, more)) = rest.split_at_checked(tag.len as usize) else { return false };
+        rest = more;
+        let from = tag.data_offset as usize;
+        let named = || staged.get(from..)?.get(..bytes.len());
+        tag.source != source || named() == Some(bytes)
+    })
 }
 
 /// A transaction behind the end proves that the one at the end was durable (rule R14).

@@ -184,10 +184,15 @@ impl Fixture {
     }
 
     pub fn journal(&mut self, txn: &Transaction) -> u64 {
-        let layout = JournalLayout::new(txn).unwrap();
+        self.journal_as(txn, JournalData::Ref, 0)
+    }
+
+    /// A transaction, and what it repeats of staged data: bytes that are all `fill`.
+    fn journal_as(&mut self, txn: &Transaction, form: JournalData, fill: u8) -> u64 {
+        let layout = JournalLayout::new(txn, form).unwrap();
         let pos = place_record(self.journal_end, layout.len, RING).unwrap();
         let p = JournalParams { pos, prev_end: self.journal_end, prev_crc: self.journal_crc };
-        let mut buf = vec![0; layout.len as usize];
+        let mut buf = vec![fill; layout.len as usize];
         self.journal_crc = encode_transaction(&KEY, &p, &layout, txn, &mut buf);
         self.put(JOURNAL + pos % RING, &buf);
         self.journal_end = pos + layout.len;
@@ -319,9 +324,35 @@ fn damaged_header_copies() {
     f.put(AREA, &other.encode()[..]);
     assert_eq!(f.codes(), ["header.disagree"]);
     let f = Fixture::new();
-    let newer = StaticHeader { incompat: 2, ..f.header.clone() };
+    let newer = StaticHeader { incompat: 4, ..f.header.clone() };
     f.header.header_offsets.iter().for_each(|o| f.put(*o, &newer.encode()[..]));
     assert_eq!(f.codes(), ["incompatible"]);
+}
+
+/// A journal that repeats staged data: the form the header says, the same bytes, none damaged.
+#[test]
+fn repeated_data_must_be_what_was_staged() {
+    let copies = |form, fill: u8, hurt: Option<u64>| {
+        let mut f = Fixture::empty(HostState::Mounted);
+        f.header.incompat = INCOMPAT_JOURNAL_COPY;
+        f.headers();
+        f.append(100, 0);
+        let staged = f.staged.clone();
+        let txn = f.txn(4, staged);
+        let pos = f.journal_as(&txn, form, fill);
+        if let Some(at) = hurt {
+            f.flip(JOURNAL + (pos + at) % RING);
+        }
+        f
+    };
+    // Descriptor, two images, ten bytes of data.
+    assert_eq!(copies(JournalData::Copy, 7, None).codes(), Vec::<&str>::new());
+    assert_eq!(copies(JournalData::Copy, 8, None).codes(), ["journal.copy"]);
+    assert_eq!(copies(JournalData::Ref, 7, None).codes(), ["journal.form"]);
+    let torn = copies(JournalData::Copy, 7, Some(3 * 4096 + 9));
+    assert_eq!(crate::inspect(&torn.dev, None).journal.unwrap().transactions.len(), 0);
+    let seen = crate::inspect(&copies(JournalData::Copy, 7, None).dev, None).journal.unwrap();
+    assert_eq!((seen.data.as_str(), seen.transactions[0].repeated), ("copy", 10));
 }
 
 #[test]

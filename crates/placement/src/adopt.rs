@@ -55,7 +55,7 @@ pub fn adopt_on(
 ) -> Result<MkfsReport> {
     let len = adoptable(area)?;
     let size = opts.log_size.unwrap_or(log.size()).min(log.size());
-    let layout = crate::layout::Layout::apart(len, size, opts.lanes)?;
+    let layout = crate::layout::Layout::apart(len, size, opts)?;
     write_log(&Media::split(area.clone(), log.clone()), &layout, &mut |_, _, _| {})
 }
 

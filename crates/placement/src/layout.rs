@@ -7,8 +7,8 @@ use siftfs_base::{BLOCK_BYTES, Epoch, Error, LaneId, Lsn, Result, TxnSeq};
 use siftfs_device::{Device, zero_fill};
 use siftfs_ext4::{has_marker, set_own_bytes};
 use siftfs_log::{
-    AreaLink, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG, LaneEntry, LaneMedium,
-    LogKey, OPEN_END, ServiceRecord, StaticHeader,
+    AreaLink, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG, INCOMPAT_JOURNAL_COPY,
+    JournalData, LaneEntry, LaneMedium, LogKey, OPEN_END, ServiceRecord, StaticHeader,
 };
 use siftfs_volume::{AreaSuper, Media, format_headers};
 
@@ -29,6 +29,7 @@ pub(crate) struct Layout {
     journal: u64,
     lane: u64,
     lanes: u16,
+    journal_data: JournalData,
     /// End of the log on its device.
     pub total: u64,
 }
@@ -70,13 +71,14 @@ impl Layout {
             )));
         }
         let area = down(total - behind);
-        Ok(Self { area, base: area, journal, lane, lanes, total })
+        let journal_data = opts.journal_data;
+        Ok(Self { area, base: area, journal, lane, lanes, journal_data, total })
     }
 
     /// The log on a device of its own, of which it takes `log` bytes; `area` is the file system's
     /// length.
-    pub fn apart(area: u64, log: u64, lanes: u16) -> Result<Self> {
-        let lanes = lanes.clamp(1, 16);
+    pub fn apart(area: u64, log: u64, opts: &MkfsOptions) -> Result<Self> {
+        let lanes = opts.lanes.clamp(1, 16);
         let least = 2 * HEADER_LEN + MIN_JOURNAL + MIN_LANE * u64::from(lanes);
         if down(log) < least {
             return Err(Error::Refused(format!(
@@ -93,7 +95,8 @@ impl Layout {
         }
         let (area, log) = (down(area), down(log));
         let (journal, lane, total) = split(log - 2 * HEADER_LEN, lanes);
-        Ok(Self { area, base: 0, journal, lane, lanes, total })
+        let journal_data = opts.journal_data;
+        Ok(Self { area, base: 0, journal, lane, lanes, journal_data, total })
     }
 
     fn header(&self, volume: [u8; 16], area: [u8; 16]) -> StaticHeader {
@@ -106,10 +109,15 @@ impl Layout {
             len: self.lane,
             owner: 0,
         };
+        let external = if self.base == 0 { INCOMPAT_EXTERNAL_LOG } else { 0 };
+        let copy = match self.journal_data {
+            JournalData::Ref => 0,
+            JournalData::Copy => INCOMPAT_JOURNAL_COPY,
+        };
         StaticHeader {
             compat: 0,
             ro_compat: 0,
-            incompat: if self.base == 0 { INCOMPAT_EXTERNAL_LOG } else { 0 },
+            incompat: external | copy,
             volume,
             area_uuid: area,
             area_offset: 0,
@@ -155,6 +163,7 @@ pub(crate) fn write_log(
         journal_bytes: layout.journal,
         staging_bytes: layout.lane * u64::from(layout.lanes),
         lanes: layout.lanes,
+        journal_data: layout.journal_data.to_string(),
     })
 }
 

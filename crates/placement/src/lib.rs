@@ -33,6 +33,7 @@ pub use siftfs_volume::Media;
 use open::{Pair, Volume, close_pair};
 use siftfs_base::{Clock, Error, Result, SystemClock};
 use siftfs_device::{FileOptions, Role, open_exclusive, open_for_service};
+pub use siftfs_log::JournalData;
 use siftfs_log::show_uuid;
 use siftfs_proto::FileService;
 use siftfs_runtime::{Push, Runtime};
@@ -55,6 +56,8 @@ pub struct MkfsOptions {
     pub label: Option<String>,
     /// Number of staging lanes (1 to 16); 0 means 1.
     pub lanes: u16,
+    /// What the journal holds of staged data: references, or for comparison the data again.
+    pub journal_data: JournalData,
     /// Overwrite an existing file system.
     pub force: bool,
 }
@@ -143,6 +146,8 @@ pub struct MkfsReport {
     pub staging_bytes: u64,
     /// Number of lanes.
     pub lanes: u16,
+    /// What the journal holds of staged data: `ref` or `copy`.
+    pub journal_data: String,
 }
 
 /// What recovery found and did.

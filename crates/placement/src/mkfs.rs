@@ -167,7 +167,7 @@ pub fn mkfs_apart_on(
     opts: &MkfsOptions,
 ) -> Result<MkfsReport> {
     let size = opts.size.unwrap_or(area.size()).min(area.size());
-    let layout = Layout::apart(size, opts.log_size.unwrap_or(log.size()), opts.lanes)?;
+    let layout = Layout::apart(size, opts.log_size.unwrap_or(log.size()), opts)?;
     copy_area(area, &layout, opts)?;
     let media = Media::split(area.clone(), log.clone());
     write_log(&media, &layout, &mut |_, _, _| {})

@@ -251,6 +251,7 @@ impl Volume {
             lanes: self.lane_ids().map(|i| storage.take_staging(i)).collect::<Result<_>>()?,
             lane_heads,
             journal_len: self.view.header.journal_len,
+            journal_data: self.view.header.journal_data(),
             link: driver.clone(),
             txn_seq,
             lsn_floor,

@@ -51,17 +51,17 @@ pub(crate) fn new_log(log: &Path, area: u64, opts: &MkfsOptions) -> Result<(File
                 let what = format!("the device has {have} bytes, fewer than asked for");
                 return Err(about(log, &Error::Refused(what)));
             }
-            let layout = Layout::apart(area, size, opts.lanes)?;
+            let layout = Layout::apart(area, size, opts)?;
             return Ok((dev, layout));
         }
-        let layout = Layout::apart(area, opts.log_size.unwrap_or(dev.size()), opts.lanes)?;
+        let layout = Layout::apart(area, opts.log_size.unwrap_or(dev.size()), opts)?;
         drop(dev);
         return Ok((make_log_file(log, layout.total)?, layout));
     }
     let Some(size) = opts.log_size else {
         return Err(Error::Refused("say how large the log shall be (--log-size)".into()));
     };
-    let layout = Layout::apart(area, size, opts.lanes)?;
+    let layout = Layout::apart(area, size, opts)?;
     Ok((make_log_file(log, layout.total)?, layout))
 }
 

@@ -36,6 +36,7 @@ impl Replay {
         let mut options = ServiceOptions::new(view.header.volume, clock.clone());
         options.mode = self.mode;
         options.memory = self.memory;
+        options.journal_data = view.header.journal_data();
         options.inode_tables = inode_tables(&*storage.area_reader()?);
         Ok(options)
     }

@@ -241,7 +241,7 @@ impl State {
         for lane in &mut self.lanes {
             lane.cut_head = lane.head;
         }
-        (self.overlay_added, self.overlay_blocks) = (0, 0);
+        (self.overlay_added, self.overlay_blocks, self.overlay_bytes) = (0, 0, 0);
         self.replacing = 0;
         self.unjournaled_since = (!self.data_dirty.is_empty()).then(|| self.clock.mono_ns());
         let txn = Transaction {
@@ -257,7 +257,8 @@ impl State {
             direct: pushed.runs,
             drops: snapshot.drops.clone(),
         };
-        let journal_bytes = siftfs_log::encoded_len(&txn).expect("bounded by room_in_transaction");
+        let journal_bytes = siftfs_log::encoded_len(&txn, self.journal_data)
+            .expect("bounded by room_in_transaction");
         self.txn_seq = seq;
         let info = TxnInfo {
             images: snapshot.blocks,

@@ -112,7 +112,7 @@ impl State {
     /// What is staged now must find room in the next transaction (rule R10); false if not even an
     /// empty one holds it.
     fn room_for_ranges(&mut self, capture: &Capture) -> Result<bool> {
-        let mut blocks = capture.data.len() / 24 + 2;
+        let mut blocks = capture.data.len() / 24 + 2 + self.repeated_blocks(capture.data_len);
         for &ino in &capture.whole {
             let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
             blocks += usize::try_from(tree).unwrap_or(usize::MAX) + 2;
@@ -528,6 +528,7 @@ impl State {
             let node = self.node_mut(ino);
             node.pushing.remove(start, end);
             node.overlay.insert(start, end, source);
+            self.overlay_bytes += end - start;
             self.note_overlay(ino);
         }
         for &ino in &capture.whole {

@@ -378,6 +378,7 @@ impl Runtime {
             "log": {
                 "journal_bytes": st.journal_len,
                 "journal_used": st.journal_used(),
+                "journal_data": st.journal_data.to_string(),
                 "lanes": st.lanes.iter().map(|l| serde_json::json!({
                     "bytes": l.len, "used": l.used(), "head": l.head, "tail": l.tail,
                 })).collect::<Vec<_>>(),

@@ -178,7 +178,7 @@ impl State {
 
     /// Cuts ranges into parts that one record, and the running transaction, can hold.
     fn record_sized(&self, ranges: &RangeSet) -> Vec<RangeSet> {
-        let max = (self.lanes[0].max_record() / 2).min(RECORD_MAX);
+        let max = (self.lanes[0].max_record() / 2).min(RECORD_MAX).min(self.most_staged() / 2);
         let most_ranges = (self.max_transaction_blocks() / 4).max(1);
         let mut parts = Vec::new();
         let mut part = RangeSet::new();

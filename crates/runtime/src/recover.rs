@@ -67,6 +67,15 @@ impl Runtime {
         let cut = st.recovery.clone().expect("begin_recovery comes first");
         let newer = lsn > cut.staged_cut;
         if newer {
+            let data = found.items.iter().map(|item| match item {
+                Item::Data { len, .. } => u64::from(*len),
+                _ => 0,
+            });
+            // No mount of this volume stages more (rule R10).
+            if data.sum::<u64>() > st.most_staged() {
+                let what = format!("staged transaction {}", lsn.0);
+                return Err(corrupt(what, "it carries more data than the journal can repeat"));
+            }
             let record = Arc::new(found.record);
             for item in &found.items {
                 st.apply_item(item, &record, cut.ops_cut).map_err(|e| explain(e, lsn))?;
@@ -179,6 +188,7 @@ impl State {
         node.overlay.insert(offset, end, source);
         node.size = node.size.max(end);
         node.inode.size = node.size;
+        self.overlay_bytes += len;
         self.note_overlay(ino);
         self.mark_inode(ino);
         Ok(())

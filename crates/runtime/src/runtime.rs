@@ -17,6 +17,7 @@ use crate::state::{self, Readers, State};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
 use siftfs_device::{AlignedBuf, Counters, Origin, StagingWriter};
 use siftfs_ext4::Fs;
+use siftfs_log::JournalData;
 use siftfs_wire::{DIRECT_MAX_BLOCKS, FromService, ToService, Urgency};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -47,6 +48,8 @@ pub struct Parts {
     pub lane_heads: Vec<u64>,
     /// Length of the journal ring in bytes.
     pub journal_len: u64,
+    /// What the journal holds of staged data, as the header says.
+    pub journal_data: JournalData,
     /// The Service.
     pub link: Arc<dyn ServiceLink>,
     /// Newest transaction the Service has.
@@ -152,6 +155,7 @@ impl Runtime {
             overlay_dirty: Default::default(),
             overlay_added: 0,
             overlay_blocks: 0,
+            overlay_bytes: 0,
             untidy: Default::default(),
             data_dirty: Default::default(),
             delta_dirty: Default::default(),
@@ -166,6 +170,7 @@ impl Runtime {
             txn_seq: parts.txn_seq,
             reclaimed: parts.txn_seq,
             journal_len: parts.journal_len,
+            journal_data: parts.journal_data,
             checkpoints_done: Default::default(),
             service_statistics: None,
             space_tried: false,

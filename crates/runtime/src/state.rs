@@ -11,7 +11,7 @@ use siftfs_base::{
 };
 use siftfs_device::{AreaReader, JournalReader, StagingReader};
 use siftfs_ext4::Fs;
-use siftfs_log::{NameOp, NameOpKind};
+use siftfs_log::{JournalData, NameOp, NameOpKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -113,6 +113,8 @@ pub struct State {
     pub overlay_added: usize,
     /// Extent tree blocks that homes for them may change, an upper bound.
     pub overlay_blocks: usize,
+    /// Staged bytes in them, an upper bound: what covers others counts as well as they.
+    pub overlay_bytes: u64,
     /// Inodes whose extent tree has blocks and was changed: packed again at unmount, so that e2fsck
     /// has nothing to optimise.
     pub untidy: BTreeSet<InodeNr>,
@@ -142,6 +144,8 @@ pub struct State {
     pub reclaimed: TxnSeq,
     /// Bytes of the journal ring.
     pub journal_len: u64,
+    /// What the journal holds of staged data.
+    pub journal_data: JournalData,
     /// Checkpoint answers that have arrived, by request id.
     pub checkpoints_done: BTreeMap<u64, siftfs_wire::CheckpointReport>,
     /// Statistics answers that have arrived.
@@ -252,7 +256,27 @@ impl State {
             + self.overlay_blocks
             + 2 * self.overlay_added.min(self.groups())
             + self.overlay_added / 24
+            + self.repeated_blocks(self.overlay_bytes)
             + 16
+    }
+
+    /// Journal blocks that a transaction needs to repeat so many staged bytes, their checksums
+    /// included: none where it refers to them.
+    pub fn repeated_blocks(&self, bytes: u64) -> usize {
+        if self.journal_data == JournalData::Ref {
+            return 0;
+        }
+        let blocks = bytes.div_ceil(BLOCK_BYTES);
+        usize::try_from(blocks + blocks / 1024 + 1).unwrap_or(usize::MAX)
+    }
+
+    /// Bytes of data that one staged record carries at most: a transaction that repeats them must
+    /// have room for it, whatever else is in it.
+    pub fn most_staged(&self) -> u64 {
+        match self.journal_data {
+            JournalData::Ref => u64::MAX,
+            JournalData::Copy => (self.max_transaction_blocks() / 2) as u64 * BLOCK_BYTES,
+        }
     }
 
     /// Block groups: each has a bitmap that an allocation may change, and part of a descriptor block.

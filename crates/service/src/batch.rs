@@ -4,12 +4,72 @@ use crate::images::{Images, InodeTables};
 use crate::piece::{Origin, Piece, Src};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Lsn, TxnSeq};
 use siftfs_intervals::IntervalMap;
+use siftfs_log::{DATA_CHUNK, DataSums, JournalData, JournalRecord};
 use siftfs_wire::{CheckpointReport, StagedRef, Transaction};
 
-/// A staged record that the batch names.
+/// Where a record lies.
+pub(crate) enum Place {
+    /// In its lane, staged.
+    Lane(StagedRef),
+    /// In the journal, which repeats it.
+    Journal(Repeated),
+}
+
+/// A part of a transaction's data section in the journal.
+pub(crate) struct Repeated {
+    /// Position of its first byte.
+    pub pos: u64,
+    pub sums: DataSums,
+}
+
+/// A record that the batch names.
 pub(crate) struct Record {
-    pub staged: StagedRef,
+    place: Place,
     txn: u32,
+}
+
+/// Chunks of a data section that are one record: a window holds at least one, whatever it is
+/// opened for, as it holds the longest staged record.
+const REPEATED_CHUNKS: usize = siftfs_log::MAX_RECORD_LEN as usize / DATA_CHUNK;
+
+/// A committed transaction as the journal has it.
+pub(crate) struct Committed<'a> {
+    pub txn: &'a Transaction,
+    pub images: &'a [u8],
+    /// End of its journal record.
+    pub end: u64,
+    /// Where its data section lies, and its checksums, if the journal repeats staged data.
+    pub data: Option<(u64, &'a DataSums)>,
+}
+
+impl<'a> Committed<'a> {
+    pub fn new(record: &'a JournalRecord<'_>) -> Self {
+        let d = &record.descriptor;
+        let copy = d.header.layout.form == JournalData::Copy;
+        let data = copy.then_some((d.header.data_pos(), &d.data));
+        Self { txn: &d.txn, images: record.images, end: d.header.end(), data }
+    }
+
+    /// What is added one after the other: `ordered` replays the staged ranges, then their
+    /// repetition.
+    pub fn parts(&self, ordered: bool) -> &'static [Part] {
+        match ordered && self.data.is_some() {
+            true => &[Part::Staged, Part::Journaled],
+            false => &[Part::Both],
+        }
+    }
+}
+
+/// Which representations of a transaction to add (SIFT §3.3.2): `ordered` replays staged state and
+/// what the journal has, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// Both; the journal's wins.
+    Both,
+    /// What is freed or in the area already, zeroes, staged data.
+    Staged,
+    /// Staged data as the journal repeats it, images.
+    Journaled,
 }
 
 /// What reclaiming up to the end of a transaction means.
@@ -45,6 +105,8 @@ pub(crate) struct Batch {
     records: Vec<Record>,
     pub images: Images,
     txns: Vec<TxnEnd>,
+    /// Memory of the checksums in `records`.
+    sums: usize,
     /// What is left, by transaction; once sealed.
     pub pieces: Vec<Piece>,
     /// Pieces before this one are in the area.
@@ -65,6 +127,7 @@ impl Batch {
             records: Vec::new(),
             images: Images::default(),
             txns: Vec::new(),
+            sums: 0,
             pieces: Vec::new(),
             cursor: 0,
             reclaimed: 0,
@@ -95,7 +158,7 @@ impl Batch {
         self.images.clear();
         self.txns.clear();
         self.pieces.clear();
-        (self.cursor, self.reclaimed) = (0, 0);
+        (self.cursor, self.reclaimed, self.sums) = (0, 0, 0);
     }
 
     /// Number of transactions.
@@ -108,8 +171,8 @@ impl Batch {
         self.collector.is_none()
     }
 
-    pub fn record(&self, nr: u32) -> &StagedRef {
-        &self.records[nr as usize].staged
+    pub fn record(&self, nr: u32) -> &Place {
+        &self.records[nr as usize].place
     }
 
     /// Bytes of memory that the batch takes, or will when it is sealed.
@@ -125,52 +188,121 @@ impl Batch {
         };
         let all = pieces
             + self.records.capacity() * size_of::<Record>()
+            + self.sums
             + self.images.memory()
             + self.txns.capacity() * (size_of::<TxnEnd>() + lanes * 8);
         all as u64
     }
 
-    /// Adds the next transaction in commit order; `images` are its images' bytes and `pos` the
-    /// end of its journal record. Drops and direct runs kill what older transactions left, then
-    /// zero tags, copy tags and images apply in this order (SIFT §3.3.2).
+    /// Adds the next transaction in commit order, or a part of it. Drops and direct runs kill what
+    /// older transactions left, then zero tags, copy tags and images apply in this order (SIFT
+    /// §3.3.2); where the journal repeats what copy tags name, that comes after the staged bytes.
     pub fn add(
         &mut self,
         tables: &InodeTables,
-        txn: &Transaction,
-        images: &[u8],
-        pos: u64,
+        c: &Committed<'_>,
+        part: Part,
         report: &mut CheckpointReport,
     ) {
-        assert_eq!(images.len(), txn.images.len() * BLOCK_SIZE, "one block per image");
-        let nr = u32::try_from(self.txns.len()).expect("memory ends long before numbers do");
-        let first = u32::try_from(self.records.len()).expect("bounded by memory");
-        count(txn, report);
-        self.records.extend(txn.staged.iter().map(|s| Record { staged: s.clone(), txn: nr }));
-        let raw_inodes = self.images.raw_inodes;
-        let collector = self.collector.as_mut().expect("nothing is added to a sealed batch");
-        for run in txn.drops.iter().chain(&txn.direct) {
-            collector.kill(run);
+        let txn = c.txn;
+        assert_eq!(c.images.len(), txn.images.len() * BLOCK_SIZE, "one block per image");
+        if part != Part::Journaled {
+            self.add_staged(txn, c.data.is_some(), report);
         }
-        for z in &txn.zeros {
-            collector.put(Piece { start: z.dst, len: z.len, source: Src::zero(nr) });
+        if part != Part::Staged {
+            self.add_repeated(c, report);
+            self.add_images(tables, txn, c.images, report);
         }
-        for c in &txn.copies {
-            let source = Src::staged(first + c.source, c.data_offset);
-            collector.put(Piece { start: c.dst, len: c.len, source });
-        }
-        for (block, image) in txn.images.iter().zip(images.chunks_exact(BLOCK_SIZE)) {
-            let source = Src::image(self.images.put(tables, *block, image, nr));
-            let (start, len) = (block * BLOCK_BYTES, BLOCK_SIZE as u32);
-            collector.put(Piece { start, len, source });
-        }
-        report.raw_inodes += self.images.raw_inodes - raw_inodes;
         self.txns.push(TxnEnd {
             seq: txn.seq,
-            pos,
+            pos: c.end,
             ops_cut: txn.ops_cut,
             staged_cut: txn.staged_cut,
             lane_upto: txn.lane_upto.clone(),
         });
+    }
+
+    /// Number of the transaction being added.
+    fn nr(&self) -> u32 {
+        u32::try_from(self.txns.len()).expect("memory ends long before numbers do")
+    }
+
+    fn collector(&mut self) -> &mut Collector {
+        self.collector.as_mut().expect("nothing is added to a sealed batch")
+    }
+
+    fn add_staged(&mut self, txn: &Transaction, repeated: bool, report: &mut CheckpointReport) {
+        let nr = self.nr();
+        let first = u32::try_from(self.records.len()).expect("bounded by memory");
+        let zeros: u64 = txn.zeros.iter().map(|z| blocks_of(z.dst, z.len)).sum();
+        report.staged += txn.staged.len() as u64;
+        report.raw_tags += txn.zeros.len() as u64;
+        report.raw_blocks += zeros;
+        count_copies(txn, report);
+        for run in txn.drops.iter().chain(&txn.direct) {
+            self.collector().kill(run);
+        }
+        for z in &txn.zeros {
+            self.collector().put(Piece { start: z.dst, len: z.len, source: Src::zero(nr) });
+        }
+        if repeated && self.is_light() {
+            // Without a map to find it out: what the journal repeats is dead here.
+            return;
+        }
+        let staged = txn.staged.iter().map(|s| Record { place: Place::Lane(s.clone()), txn: nr });
+        self.records.extend(staged);
+        for c in &txn.copies {
+            let source = Src::staged(first + c.source, c.data_offset);
+            self.collector().put(Piece { start: c.dst, len: c.len, source });
+        }
+    }
+
+    /// What the journal repeats: the copy tags' bytes, one tag's behind the other's.
+    fn add_repeated(&mut self, c: &Committed<'_>, report: &mut CheckpointReport) {
+        const SECTION: u64 = (REPEATED_CHUNKS * DATA_CHUNK) as u64;
+        let Some((pos, sums)) = c.data else { return };
+        let (nr, first) =
+            (self.nr(), u32::try_from(self.records.len()).expect("bounded by memory"));
+        count_copies(c.txn, report);
+        for (i, sums) in (0u64..).zip(sums.split(REPEATED_CHUNKS)) {
+            self.sums += sums.memory();
+            let place = Place::Journal(Repeated { pos: pos + i * SECTION, sums });
+            self.records.push(Record { place, txn: nr });
+        }
+        let mut at = 0u64;
+        for tag in &c.txn.copies {
+            let end = at + u64::from(tag.len);
+            let mut start = tag.dst;
+            while at < end {
+                let offset = at % SECTION;
+                // Both fit: a section and its number are far below 2^32.
+                let len = (end - at).min(SECTION - offset) as u32;
+                let source = Src::staged(first + (at / SECTION) as u32, offset as u32);
+                self.collector().put(Piece { start, len, source });
+                start += u64::from(len);
+                at += u64::from(len);
+            }
+        }
+    }
+
+    fn add_images(
+        &mut self,
+        tables: &InodeTables,
+        txn: &Transaction,
+        images: &[u8],
+        report: &mut CheckpointReport,
+    ) {
+        let nr = self.nr();
+        report.raw_images += txn.images.len() as u64;
+        report.raw_tags += txn.images.len() as u64;
+        report.raw_blocks += txn.images.len() as u64;
+        let raw_inodes = self.images.raw_inodes;
+        for (block, image) in txn.images.iter().zip(images.chunks_exact(BLOCK_SIZE)) {
+            let source = Src::image(self.images.put(tables, *block, image, nr));
+            let (start, len) = (block * BLOCK_BYTES, BLOCK_SIZE as u32);
+            self.collector().put(Piece { start, len, source });
+        }
+        report.raw_inodes += self.images.raw_inodes - raw_inodes;
     }
 
     /// Ends adding: what is left is put in the order of its transactions, and inside one in
@@ -300,15 +432,10 @@ impl Log {
     }
 }
 
-/// A transaction's raw share of the report.
-fn count(txn: &Transaction, report: &mut CheckpointReport) {
-    let images = txn.images.len() as u64;
-    report.staged += txn.staged.len() as u64;
-    report.raw_images += images;
-    report.raw_tags += (txn.zeros.len() + txn.copies.len()) as u64 + images;
-    let zeros: u64 = txn.zeros.iter().map(|z| blocks_of(z.dst, z.len)).sum();
-    let copies: u64 = txn.copies.iter().map(|c| blocks_of(c.dst, c.len)).sum();
-    report.raw_blocks += zeros + copies + images;
+/// The copy tags' raw share of the report, once for each place where their bytes are.
+fn count_copies(txn: &Transaction, report: &mut CheckpointReport) {
+    report.raw_tags += txn.copies.len() as u64;
+    report.raw_blocks += txn.copies.iter().map(|c| blocks_of(c.dst, c.len)).sum::<u64>();
 }
 
 #[cfg(test)]

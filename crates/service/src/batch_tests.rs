@@ -32,8 +32,113 @@ fn image(txn: &mut Transaction, block: u64) -> Vec<u8> {
 
 fn add(batch: &mut Batch, txn: &Transaction, images: &[u8]) -> CheckpointReport {
     let mut report = CheckpointReport::default();
-    batch.add(&InodeTables::default(), txn, images, txn.seq.0 * 8192, &mut report);
+    let committed = Committed { txn, images, end: txn.seq.0 * 8192, data: None };
+    batch.add(&InodeTables::default(), &committed, Part::Both, &mut report);
     report
+}
+
+/// Checksums of `len` bytes that nobody reads.
+fn sums(len: u64) -> DataSums {
+    let sums = vec![0; len.div_ceil(DATA_CHUNK as u64) as usize];
+    DataSums::new(&siftfs_log::LogKey::default(), len as u32, sums.into()).unwrap()
+}
+
+/// Pieces by destination: first block, blocks, where from (lane or journal), position, offset.
+fn sources(batch: &Batch) -> Vec<(u64, u64, &str, u64, u32)> {
+    let mut all: Vec<_> = batch
+        .pieces
+        .iter()
+        .map(|p| {
+            let Origin::Staged { record, offset } = p.source.origin() else { panic!("{p:?}") };
+            let (what, pos) = match batch.record(record) {
+                Place::Lane(s) => ("lane", s.pos),
+                Place::Journal(r) => ("journal", r.pos),
+            };
+            (p.start / BLOCK_BYTES, u64::from(p.len) / BLOCK_BYTES, what, pos, offset)
+        })
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+/// SIFT §5.1.3: with a map, staged ranges die under their repetition in the journal; without one they
+/// are not added; `ordered` has each by itself.
+#[test]
+fn the_journals_repetition_wins_over_staged_state() {
+    let t = txn(1, &[10, 20, 30]);
+    let sums = sums(3 * BLOCK_BYTES);
+    let committed = Committed { txn: &t, images: &[], end: 1 << 20, data: Some((40960, &sums)) };
+    assert_eq!(committed.parts(false), [Part::Both]);
+    assert_eq!(committed.parts(true), [Part::Staged, Part::Journaled]);
+    let journal = [
+        (10, 1, "journal", 40960, 0),
+        (20, 1, "journal", 40960, 4096),
+        (30, 1, "journal", 40960, 8192),
+    ];
+    for mut batch in both() {
+        let mut report = CheckpointReport::default();
+        batch.add(&InodeTables::default(), &committed, Part::Both, &mut report);
+        assert_eq!((report.staged, report.raw_tags, report.raw_blocks), (1, 6, 6));
+        batch.seal();
+        assert_eq!(sources(&batch), journal);
+    }
+    let mut batch = Batch::coalescing();
+    let mut report = CheckpointReport::default();
+    batch.add(&InodeTables::default(), &committed, Part::Staged, &mut report);
+    batch.seal();
+    let staged = [(10, 1, "lane", MIB, 0), (20, 1, "lane", MIB, 4096), (30, 1, "lane", MIB, 8192)];
+    assert_eq!(sources(&batch), staged);
+    batch.restart(None);
+    batch.add(&InodeTables::default(), &committed, Part::Journaled, &mut report);
+    batch.seal();
+    assert_eq!(sources(&batch), journal);
+    assert_eq!((report.staged, report.raw_tags, report.raw_blocks), (1, 6, 6));
+}
+
+/// R22: what is freed later takes both representations along.
+#[test]
+fn r22_drops_kill_the_repetition_too() {
+    for mut batch in both() {
+        let (t, sums) = (txn(1, &[10, 11]), sums(2 * BLOCK_BYTES));
+        let c = Committed { txn: &t, images: &[], end: 8192, data: Some((4096, &sums)) };
+        let mut report = CheckpointReport::default();
+        batch.add(&InodeTables::default(), &c, Part::Both, &mut report);
+        let drops = vec![BlockRun { start: 10, len: 1 }];
+        add(&mut batch, &Transaction { drops, ..txn(2, &[]) }, &[]);
+        assert_eq!(left(&mut batch), [(11, 1, 0)]);
+    }
+}
+
+/// A window holds at least one record: a long data section is several, and a tag's bytes may lie in two.
+#[test]
+fn a_long_data_section_is_cut_into_records() {
+    const SECTION: u64 = (REPEATED_CHUNKS * DATA_CHUNK) as u64;
+    let len = 2 * SECTION + 3 * BLOCK_BYTES;
+    let tag = |dst: u64, len: u64| CopyTag { source: 0, data_offset: 0, dst, len: len as u32 };
+    let t = Transaction {
+        copies: vec![
+            tag(0, SECTION - BLOCK_BYTES),
+            tag(2 * SECTION, SECTION + 2 * BLOCK_BYTES),
+            tag(4 * SECTION, 2 * BLOCK_BYTES),
+        ],
+        ..txn(1, &[])
+    };
+    let sums = sums(len);
+    let c = Committed { txn: &t, images: &[], end: 0, data: Some((0, &sums)) };
+    let mut batch = Batch::coalescing();
+    batch.add(&InodeTables::default(), &c, Part::Both, &mut CheckpointReport::default());
+    let open = batch.memory();
+    assert!(open >= (len / BLOCK_BYTES) * 4, "checksums are counted: {open}");
+    batch.seal();
+    let block = |bytes| bytes / BLOCK_BYTES;
+    let expected = [
+        (0, block(SECTION) - 1, "journal", 0, 0),
+        (block(2 * SECTION), 1, "journal", 0, (SECTION - BLOCK_BYTES) as u32),
+        (block(2 * SECTION) + 1, block(SECTION), "journal", SECTION, 0),
+        (block(3 * SECTION) + 1, 1, "journal", 2 * SECTION, 0),
+        (block(4 * SECTION), 2, "journal", 2 * SECTION, 4096),
+    ];
+    assert_eq!(sources(&batch), expected);
 }
 
 /// What is left, as (first block, blocks, transaction), by destination.

@@ -3,7 +3,7 @@
 
 use crate::piece::Piece;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result};
-use siftfs_device::{AlignedBuf, AreaWriter, Origin, ReadOp, StagingReader, WriteOp};
+use siftfs_device::{AlignedBuf, AreaWriter, Origin, ReadOp, RegionReader, StagingReader, WriteOp};
 use siftfs_log::LogKey;
 use siftfs_wire::CheckpointReport;
 use std::collections::BTreeMap;
@@ -20,10 +20,21 @@ const MAX_SHARED: usize = 1024;
 /// Where replay reads and writes.
 pub(crate) struct Io<'a> {
     pub area: &'a AreaWriter,
+    pub journal: &'a RegionReader,
     pub lanes: &'a [StagingReader],
     pub lane_key: LogKey,
     pub origin: Origin,
     pub report: &'a mut CheckpointReport,
+}
+
+/// [`Io::region`] of the journal.
+pub(crate) const JOURNAL: usize = usize::MAX;
+
+impl Io<'_> {
+    /// A lane, by its number, or the [`JOURNAL`].
+    pub fn region(&self, nr: usize) -> &RegionReader {
+        if nr == JOURNAL { self.journal } else { &self.lanes[nr] }
+    }
 }
 
 /// A block that no single piece covers.

@@ -1,12 +1,12 @@
 //! Checkpointing and reclamation in bounded steps.
 
-use crate::batch::{Batch, TxnEnd};
+use crate::batch::{Batch, Committed, TxnEnd};
 use crate::mode::{Budget, ReplayMode};
 use crate::reuse;
-use crate::service::Service;
-use siftfs_base::{Result, TxnSeq, corrupt};
-use siftfs_device::AlignedBuf;
-use siftfs_log::{ServiceRecord, decode_journal_record};
+use crate::service::{Journaled, Service};
+use siftfs_base::{BLOCK_BYTES, Result, TxnSeq, corrupt};
+use siftfs_device::{AlignedBuf, ReadOp};
+use siftfs_log::{Checked, JournalRecord, LogKey, ServiceRecord, decode_journal_head};
 use siftfs_wire::{CheckpointReport, FromService, Urgency};
 use std::collections::VecDeque;
 
@@ -51,6 +51,48 @@ impl Requests {
     /// The request to work for next.
     fn next(&mut self) -> Option<&mut Request> {
         self.emergency.front_mut().or(self.background.front_mut())
+    }
+}
+
+impl Journaled {
+    /// Bytes of the record that are read to index it.
+    fn indexed(&self) -> u64 {
+        self.len - (self.data.end - self.data.start)
+    }
+}
+
+/// A journal record as it was read: its head and its commit block, without the data between.
+struct Indexed {
+    seq: TxnSeq,
+    pos: u64,
+    len: u64,
+    head: u64,
+}
+
+/// Journal records as they were read, one behind the other.
+struct JournalRead {
+    buf: AlignedBuf,
+    entries: Vec<Indexed>,
+}
+
+impl JournalRead {
+    /// The records, verified.
+    fn records<'a>(&'a self, key: &'a LogKey) -> impl Iterator<Item = Result<JournalRecord<'a>>> {
+        let mut rest = &self.buf[..];
+        self.entries.iter().map(move |e| {
+            let (head, more) = rest.split_at(e.head as usize);
+            let (commit, more) = more.split_at(BLOCK_BYTES as usize);
+            rest = more;
+            let what = || format!("journal record of transaction {}", e.seq.0);
+            let record: Checked<_> = decode_journal_head(head, commit, key, e.pos, e.len);
+            let record = record?.map_err(|i| i.into_error(what()))?;
+            let h = &record.descriptor.header;
+            let same = h.seq == e.seq && h.layout.len == e.len && h.layout.data_offset == e.head;
+            match same {
+                true => Ok(record),
+                false => Err(corrupt(what(), "another transaction lies there")),
+            }
+        })
     }
 }
 
@@ -159,13 +201,24 @@ impl Service {
             if !due {
                 break;
             }
-            let start = self.options.clock.mono_ns();
-            batch.restart(map.take());
-            self.index(&mut batch, count, 1, report)?;
-            map = batch.seal();
-            report.index_nanos += self.options.clock.mono_ns().saturating_sub(start);
-            let (mut io, replay) = self.io(report)?;
-            replay.0.run(&mut io, replay.1, &mut batch, ORDERED_WINDOW)?;
+            let mut start = self.options.clock.mono_ns();
+            let read = self.read_records(count, 1, report)?;
+            let key = self.greeted_keys()?.journal;
+            for record in read.records(&key) {
+                let record = record?;
+                self.validate_form(&record.descriptor)?;
+                let committed = Committed::new(&record);
+                for part in committed.parts(true) {
+                    batch.restart(map.take());
+                    batch.add(&self.options.inode_tables, &committed, *part, report);
+                    map = batch.seal();
+                    report.index_nanos += self.options.clock.mono_ns().saturating_sub(start);
+                    let (mut io, replay) = self.io(report)?;
+                    replay.0.run(&mut io, replay.1, &mut batch, ORDERED_WINDOW)?;
+                    start = self.options.clock.mono_ns();
+                }
+            }
+            self.keep_buf(read.buf);
             count += 1;
             last = batch.reclaim();
         }
@@ -219,7 +272,7 @@ impl Service {
         while open && count < most && report.read_bytes < self.options.step_bytes {
             let together = self.readable_together(batch, upto, most - count);
             open = together > 0;
-            self.index(batch, batch.len(), together, report)?;
+            self.index(batch, together, report)?;
             count += together;
         }
         if waited || !open {
@@ -238,7 +291,7 @@ impl Service {
         let (mut count, mut bytes, mut end) = (0, 0, None);
         for e in self.pending.range(batch.len()..).take(most) {
             let goes_on = end.is_none_or(|end| end == e.pos && !self.starts_a_lap(end));
-            bytes += e.len;
+            bytes += e.indexed();
             let fits = bytes.saturating_mul(GROWTH) <= room || batch.len() + count == 0;
             if e.seq > upto || !goes_on || !fits || (count > 0 && bytes > JOURNAL_READ) {
                 break;
@@ -253,42 +306,62 @@ impl Service {
         pos.is_multiple_of(self.parts.journal.len())
     }
 
-    /// Reads `count` journal records from the `first` pending one on, which are neighbours,
-    /// validates them and adds them to the batch.
+    /// Adds the next `count` pending transactions to the batch; their records are neighbours.
     fn index(
         &mut self,
         batch: &mut Batch,
-        first: usize,
         count: usize,
         report: &mut CheckpointReport,
     ) -> Result<()> {
-        let entries: Vec<(TxnSeq, u64, u64)> =
-            self.pending.range(first..first + count).map(|e| (e.seq, e.pos, e.len)).collect();
-        let Some((_, from, _)) = entries.first().copied() else { return Ok(()) };
-        let len: u64 = entries.iter().map(|(_, _, len)| len).sum();
-        let keys = self.greeted_keys()?;
-        let mut buf = self.journal_buf(len);
-        let journal = &self.parts.journal;
-        journal.read(self.origin, from % journal.len(), &mut buf[..len as usize])?;
-        report.reads += 1;
-        report.read_bytes += len;
-        let mut rest = &buf[..len as usize];
-        for (seq, pos, len) in entries {
-            let (bytes, more) = rest.split_at(len as usize);
-            rest = more;
-            let what = || format!("journal record of transaction {}", seq.0);
-            let record = decode_journal_record(bytes, &keys.journal, pos, len)?
-                .map_err(|i| i.into_error(what()))?;
-            if record.descriptor.header.seq != seq {
-                return Err(corrupt(what(), "another transaction lies there"));
+        let read = self.read_records(batch.len(), count, report)?;
+        let key = self.greeted_keys()?.journal;
+        for record in read.records(&key) {
+            let record = record?;
+            self.validate_form(&record.descriptor)?;
+            let committed = Committed::new(&record);
+            for part in committed.parts(false) {
+                batch.add(&self.options.inode_tables, &committed, *part, report);
             }
-            let (txn, images) = (&record.descriptor.txn, record.images);
-            batch.add(&self.options.inode_tables, txn, images, pos + len, report);
         }
-        if buf.len() <= KEEP_BUF {
-            self.buf = buf;
-        }
+        self.keep_buf(read.buf);
         Ok(())
+    }
+
+    /// Reads `count` journal records from the `first` pending one on, which are neighbours, without
+    /// the data that they repeat.
+    fn read_records(
+        &mut self,
+        first: usize,
+        count: usize,
+        report: &mut CheckpointReport,
+    ) -> Result<JournalRead> {
+        let mut entries = Vec::new();
+        // Ranges of the ring, neighbours in one read.
+        let mut reads: Vec<(u64, u64)> = Vec::new();
+        for e in self.pending.range(first..first + count) {
+            entries.push(Indexed { seq: e.seq, pos: e.pos, len: e.len, head: e.data.start });
+            let at = e.pos % self.parts.journal.len();
+            for part in [0..e.data.start, e.data.end..e.len] {
+                let (from, len) = (at + part.start, part.end - part.start);
+                match reads.last_mut() {
+                    Some(last) if last.0 + last.1 == from => last.1 += len,
+                    _ => reads.push((from, len)),
+                }
+            }
+        }
+        let total: u64 = reads.iter().map(|r| r.1).sum();
+        let mut buf = self.journal_buf(total);
+        let mut rest = &mut buf[..];
+        let mut ops = Vec::new();
+        for (offset, len) in reads {
+            let (part, more) = rest.split_at_mut(len as usize);
+            rest = more;
+            ops.push(ReadOp { offset, buf: part });
+        }
+        report.reads += ops.len() as u64;
+        report.read_bytes += total;
+        self.parts.journal.read_batch(self.origin, &mut ops)?;
+        Ok(JournalRead { buf, entries })
     }
 
     /// A buffer for so many journal bytes; for a long one the window's memory is given back.
@@ -298,6 +371,12 @@ impl Service {
         }
         let buf = std::mem::take(&mut self.buf);
         if buf.len() as u64 >= len { buf } else { AlignedBuf::zeroed(len as usize) }
+    }
+
+    fn keep_buf(&mut self, buf: AlignedBuf) {
+        if buf.len() <= KEEP_BUF {
+            self.buf = buf;
+        }
     }
 
     /// Reads or writes a part of a window; behind a window, returns what is reclaimable. When

@@ -1,14 +1,19 @@
 //! Background journaling: direct runs, then one journal write.
 
+use crate::batch::{Batch, Committed, Part};
+use crate::blocks::Io;
+use crate::checkpoint::ORDERED_WINDOW;
+use crate::images::InodeTables;
 use crate::mode::ReplayMode;
 use crate::reuse;
 use crate::service::{Journaled, Newest, Service};
+use crate::window::Window;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Result, TxnSeq, corrupt};
 use siftfs_device::{AlignedBuf, WriteOp};
 use siftfs_log::{
     JournalLayout, JournalParams, encode_transaction, max_journal_record, place_record,
 };
-use siftfs_wire::{DirectRun, Transaction};
+use siftfs_wire::{CheckpointReport, CopyTag, DirectRun, Transaction};
 
 /// A buffer longer than this is given back after use.
 const KEEP_BUF: usize = 1 << 20;
@@ -27,27 +32,75 @@ impl Service {
         }
         let params = JournalParams { pos, prev_end: self.head, prev_crc: self.head_crc };
         let len = layout.len as usize;
-        if self.buf.len() < len {
-            self.buf = AlignedBuf::zeroed(len);
+        let mut buf = std::mem::take(&mut self.buf);
+        if buf.len() < len {
+            buf = AlignedBuf::zeroed(len);
         }
-        let record = &mut self.buf[..len];
+        let record = &mut buf[..len];
+        if layout.data_len > 0 {
+            self.repeat_staged(txn, &mut record[layout.data()])?;
+        }
         let crc = encode_transaction(&keys.journal, &params, &layout, txn, record);
         let journal = &self.parts.journal;
         journal.write(self.origin, pos % journal.len(), record)?;
         journal.flush(self.origin)?;
-        if self.buf.len() > KEEP_BUF {
-            self.buf = AlignedBuf::default();
+        if buf.len() <= KEEP_BUF {
+            self.buf = buf;
         }
         let end = pos + layout.len;
         let bytes = end - self.head;
         (self.head, self.head_crc) = (end, crc);
         let notes = self.notes_of(txn);
         let image_pos = pos + u64::from(layout.descriptor_len);
-        let entry = Journaled { seq: txn.seq, pos, len: layout.len, bytes, image_pos, notes };
+        let data = layout.data_offset..layout.len - BLOCK_BYTES;
+        let entry = Journaled { seq: txn.seq, pos, len: layout.len, data, bytes, image_pos, notes };
         self.out.push_back(entry.message());
         self.pending.push_back(entry);
         self.newest = Newest::of_txn(txn);
         self.count(txn, bytes);
+        Ok(())
+    }
+
+    /// Reads the bytes that the copy tags name, verified as a replay does (rule R13), into `data`, one
+    /// tag's behind the other's. Everything that the transaction names is flushed (rule R4).
+    fn repeat_staged(&mut self, txn: &Transaction, data: &mut [u8]) -> Result<()> {
+        let mut at = 0;
+        let into_data = |tag: &CopyTag| {
+            let dst = at;
+            at += u64::from(tag.len);
+            CopyTag { dst, ..tag.clone() }
+        };
+        let copies = txn.copies.iter().map(into_data).collect();
+        let staged = txn.staged.clone();
+        let targets = Transaction { staged, copies, ..Transaction::default() };
+        let mut report = CheckpointReport::default();
+        let mut batch = Batch::coalescing();
+        let all = Committed { txn: &targets, images: &[], end: 0, data: None };
+        batch.add(&InodeTables::default(), &all, Part::Both, &mut report);
+        batch.seal();
+        let mut io = Io {
+            area: &self.parts.area,
+            journal: &self.parts.journal,
+            lanes: &self.parts.lanes,
+            lane_key: self.greeted_keys()?.lanes,
+            origin: self.origin,
+            report: &mut report,
+        };
+        // Not the checkpoint's, which may be in the middle of one.
+        let mut window = Window::default();
+        while batch.cursor < batch.pieces.len() {
+            window.plan(&mut batch, ORDERED_WINDOW);
+            while !window.is_loaded() {
+                window.load(&mut io, &batch, ORDERED_WINDOW)?;
+            }
+            for work in &window.work {
+                // Destinations are places in `data`, each named once.
+                let place = &mut data[work.piece.start as usize..work.piece.end() as usize];
+                place.copy_from_slice(window.bytes_of(&batch, work).expect("staged bytes"));
+            }
+            batch.cursor += window.pieces();
+            window.close();
+        }
         Ok(())
     }
 
@@ -63,7 +116,7 @@ impl Service {
     fn place(&self, txn: &Transaction) -> Result<(JournalLayout, u64)> {
         let ring = self.parts.journal.len();
         let refused = |why: &str| corrupt(format!("transaction {}", txn.seq.0), why);
-        let layout = JournalLayout::new(txn)
+        let layout = JournalLayout::new(txn, self.options.journal_data)
             .filter(|l| l.len <= max_journal_record(ring))
             .ok_or_else(|| refused("is longer than a journal record may be"))?;
         let pos = place_record(self.head, layout.len, ring)

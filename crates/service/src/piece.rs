@@ -5,8 +5,8 @@ use siftfs_intervals::{Interval, Source};
 
 /// Where a range's bytes come from, in 8 bytes: the interval map holds millions of them.
 ///
-/// Sources sort by kind, then by place: a batch's staged records in commit order, then images,
-/// then zeroes.
+/// Sources sort by kind, then by place: a batch's records in commit order, then images, then
+/// zeroes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Src(u64);
 
@@ -16,7 +16,7 @@ pub(crate) type Piece = Interval<Src>;
 /// A source taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// A staged record's data section.
+    /// The data section of a staged record, or a part of a transaction's in the journal.
     Staged {
         /// Number of the record in the batch.
         record: u32,

@@ -1,6 +1,6 @@
 //! Replaying what a dead epoch left in the journal (rule R18, first step).
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Committed};
 use crate::blocks::Io;
 use crate::checkpoint::ORDERED_WINDOW;
 use crate::mode::{Budget, ReplayMode};
@@ -58,17 +58,21 @@ impl Service {
         let mut scanner =
             JournalScanner::new(&self.parts.journal, journal_key, tail, next_seq, origin)?;
         let mut newest = Newest::of_record(&self.durable);
-        let mut batch = Batch::coalescing();
+        let (mut batch, mut transactions) = (Batch::coalescing(), 0);
         let budget = Budget::new(self.options.memory, self.options.window_bytes);
         while let Some(record) = scanner.next_record()? {
-            let (txn, end) = (&record.descriptor.txn, record.descriptor.header.end());
-            self.validate(txn, &newest)?;
-            batch.add(&self.options.inode_tables, txn, record.images, end, &mut report);
-            newest = Newest::of_txn(txn);
+            let committed = Committed::new(&record);
+            self.validate(committed.txn, &newest)?;
+            self.validate_form(&record.descriptor)?;
+            newest = Newest::of_txn(committed.txn);
             let ordered = self.options.mode == ReplayMode::Ordered;
-            if ordered || batch.memory() >= budget.batch {
-                self.replay_batch(&mut replay, &mut batch, lane_key, &mut report)?;
+            for part in committed.parts(ordered) {
+                batch.add(&self.options.inode_tables, &committed, *part, &mut report);
+                if ordered || batch.memory() >= budget.batch {
+                    self.replay_batch(&mut replay, &mut batch, lane_key, &mut report)?;
+                }
             }
+            transactions += 1;
         }
         self.replay_batch(&mut replay, &mut batch, lane_key, &mut report)?;
         let (end, counts) = (scanner.end(), scanner.counts());
@@ -86,6 +90,7 @@ impl Service {
             self.write_record(record)?;
             report.flushes += 2;
         }
+        report.batch += transactions;
         report.reads += counts.reads;
         report.read_bytes += counts.bytes;
         report.nanos = self.options.clock.mono_ns().saturating_sub(start);
@@ -116,10 +121,10 @@ impl Service {
         };
         let coalesced = self.options.mode != ReplayMode::Ordered && batch.len() > 0;
         report.coalesced_batches += u64::from(coalesced);
-        report.batch += batch.len() as u64;
         let map = batch.seal();
         let mut io = Io {
             area: &self.parts.area,
+            journal: &self.parts.journal,
             lanes: &self.parts.lanes,
             lane_key,
             origin: self.origin,

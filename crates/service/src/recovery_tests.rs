@@ -6,8 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn formatted() -> Image {
+    formatted_as(JournalData::Ref)
+}
+
+fn formatted_as(form: JournalData) -> Image {
     let mem = MemDevice::new(SIZE);
-    format(&mem);
+    format_as(&mem, form);
     mem.snapshot()
 }
 
@@ -29,11 +33,16 @@ fn area(dev: &dyn Device) -> Vec<u8> {
 
 /// Runs a random history on a device that loses power at operation `cut`.
 fn history(seed: u64, cut: u64) -> (Arc<FaultDevice>, Driver, bool) {
-    history_as(seed, cut, ORDERED)
+    history_as(seed, cut, ORDERED, JournalData::Ref)
 }
 
-fn history_as(seed: u64, cut: u64, how: How) -> (Arc<FaultDevice>, Driver, bool) {
-    let dev = Arc::new(FaultDevice::from_image(formatted(), seed));
+fn history_as(
+    seed: u64,
+    cut: u64,
+    how: How,
+    form: JournalData,
+) -> (Arc<FaultDevice>, Driver, bool) {
+    let dev = Arc::new(FaultDevice::from_image(formatted_as(form), seed));
     let as_dyn: Arc<dyn Device> = Arc::clone(&dev) as _;
     let mut d = Driver::with(&as_dyn, seed, how).unwrap();
     dev.cut_at(cut);
@@ -62,11 +71,11 @@ fn check(d: &Driver, image: &Image, what: &str) {
 
 #[test]
 fn a_power_cut_at_every_operation_loses_nothing_journaled() {
-    for (seed, how) in (0..).zip(ALL) {
+    for (seed, (how, form)) in (0..).zip(all_forms()) {
         let mut cuts = 0;
         for cut in 0.. {
-            let (dev, d, finished) = history_as(seed, cut, how);
-            let what = |kind: &str| format!("seed {seed}, {how:?}, cut {cut}, {kind}");
+            let (dev, d, finished) = history_as(seed, cut, how, form);
+            let what = |kind: &str| format!("seed {seed}, {form}, {how:?}, cut {cut}, {kind}");
             check(&d, &dev.image(Cut::LoseAll), &what("all lost"));
             check(&d, &dev.image(Cut::KeepAll), &what("all kept"));
             check(&d, &dev.power_cut_image(seed * 1000 + cut), &what("torn"));
@@ -103,8 +112,8 @@ fn r21_a_failed_write_or_flush_loses_nothing_journaled() {
 /// Recovery itself is cut at every operation, in one mode, and done again in all.
 #[test]
 fn a_power_cut_inside_recovery_changes_nothing() {
-    for (seed, how) in (20..).zip(ALL) {
-        let (dev, d, _) = history_as(seed, 60 + seed, how);
+    for (seed, (how, form)) in (20..).zip(all_forms()) {
+        let (dev, d, _) = history_as(seed, 60 + seed, how, form);
         let image = dev.power_cut_image(seed);
         check(&d, &image, &format!("seed {seed}"));
         for cut in 0.. {
@@ -116,7 +125,7 @@ fn a_power_cut_inside_recovery_changes_nothing() {
                 check(
                     &d,
                     &second.image(kind),
-                    &format!("seed {seed}, {how:?}, recovery cut {cut}"),
+                    &format!("seed {seed}, {form}, {how:?}, recovery cut {cut}"),
                 );
             }
             if finished {
@@ -167,7 +176,7 @@ fn r14_rot_in_the_journal_is_not_its_end() {
     let image = dev.image(Cut::KeepAll);
     for (at, what) in [(0, "first transaction"), (4096, "its next block")] {
         let hurt = MemDevice::from_image(image.clone());
-        let offset = header().journal_offset + (start + at) % JOURNAL;
+        let offset = header(JournalData::Ref).journal_offset + (start + at) % JOURNAL;
         let mut byte = [0];
         hurt.read(offset + 77, &mut byte).unwrap();
         hurt.write(offset + 77, &[byte[0] ^ 1], false).unwrap();

@@ -45,11 +45,13 @@ impl Service {
         while let Some(record) = scanner.next_record()? {
             let header = record.descriptor.header;
             self.validate(&record.descriptor.txn, &self.newest)?;
+            self.validate_form(&record.descriptor)?;
             self.newest = Newest::of_txn(&record.descriptor.txn);
             self.pending.push_back(Journaled {
                 seq: header.seq,
                 pos: header.params.pos,
                 len: header.layout.len,
+                data: header.layout.data_offset..header.commit_offset(),
                 bytes: header.end() - self.head,
                 image_pos: header.image_pos(),
                 notes: self.notes_of(&record.descriptor.txn),

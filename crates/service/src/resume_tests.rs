@@ -1,6 +1,7 @@
 use crate::test_util::*;
 use siftfs_base::*;
 use siftfs_device::*;
+use siftfs_log::JournalData;
 use siftfs_wire::*;
 use std::sync::Arc;
 
@@ -83,9 +84,9 @@ fn what_is_reported_is_durable() {
     let before = fault.contents();
     d.submit(&txn);
     // The same journal, written and not flushed.
-    let journal = fault.contents().bytes(header().journal_offset, JOURNAL as usize);
+    let journal = fault.contents().bytes(header(JournalData::Ref).journal_offset, JOURNAL as usize);
     let second = Arc::new(FaultDevice::from_image(before.clone(), 1));
-    second.write(header().journal_offset, &journal, false).unwrap();
+    second.write(header(JournalData::Ref).journal_offset, &journal, false).unwrap();
     let found = second.image(Cut::LoseAll);
     let dev: Arc<dyn Device> = Arc::clone(&second) as _;
     assert_eq!(welcomed(&d.take_over(&dev).unwrap()).0, txn.seq.0, "the record was found");
@@ -109,7 +110,7 @@ fn an_uncommitted_transaction_is_dropped_and_may_come_again() {
     d.submit(&txn);
     let end = d.service.journal_used() + d.service.durable().journal_tail;
     d.pump();
-    let commit = header().journal_offset + (end - BLOCK_BYTES) % JOURNAL;
+    let commit = header(JournalData::Ref).journal_offset + (end - BLOCK_BYTES) % JOURNAL;
     dev.write(commit, &[0; 512], true).unwrap();
     let answers = d.take_over(&dev).unwrap();
     assert_eq!(welcomed(&answers).0, txn.seq.0 - 1);

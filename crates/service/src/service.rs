@@ -10,12 +10,13 @@ use siftfs_base::{BlockRun, Clock, Error, LaneId, Lsn, Result, TxnSeq};
 use siftfs_device::{
     AlignedBuf, AreaWriter, JournalWriter, Origin, ServiceWriters, StagingReader, Storage,
 };
-use siftfs_log::{LogKey, ServiceRecord};
+use siftfs_log::{JournalData, LogKey, ServiceRecord};
 use siftfs_volume::{HEADER_SERVICE, HeaderView, ServiceSlots};
 use siftfs_wire::{
     CheckpointReport, FromService, PROTOCOL_VERSION, ServiceStatistics, ToService, Transaction,
 };
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What the Service may touch; each right exists once, and from here on a Service alone has it:
@@ -61,6 +62,8 @@ pub struct ServiceOptions {
     pub volume: [u8; 16],
     /// How to replay.
     pub mode: ReplayMode,
+    /// What journal transactions hold of staged data: what the volume's header says.
+    pub journal_data: JournalData,
     /// On whose behalf I/O is counted.
     pub origin: Origin,
     /// Most transactions in one background step.
@@ -86,6 +89,7 @@ impl ServiceOptions {
         Self {
             volume,
             mode: ReplayMode::default(),
+            journal_data: JournalData::default(),
             origin: Origin::Background,
             step_transactions: 16,
             step_bytes: 8 << 20,
@@ -104,6 +108,8 @@ pub(crate) struct Journaled {
     pub seq: TxnSeq,
     pub pos: u64,
     pub len: u64,
+    /// Where its data section begins in the record, and where its commit block.
+    pub data: Range<u64>,
     /// Journal space it took, wrap gap included.
     pub bytes: u64,
     /// Position of its first image.
@@ -356,6 +362,7 @@ impl Service {
         let lane_key = self.greeted_keys()?.lanes;
         let io = Io {
             area: &self.parts.area,
+            journal: &self.parts.journal,
             lanes: &self.parts.lanes,
             lane_key,
             origin: self.origin,

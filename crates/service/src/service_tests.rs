@@ -1,6 +1,7 @@
 use crate::test_util::*;
 use siftfs_base::*;
 use siftfs_device::*;
+use siftfs_log::JournalData;
 use siftfs_wire::*;
 use std::sync::Arc;
 
@@ -236,7 +237,7 @@ fn a_damaged_source_stops_the_checkpoint() {
                 break s.1.clone();
             }
         };
-        let base = header().lanes[usize::from(txn.lane.0)].offset;
+        let base = header(JournalData::Ref).lanes[usize::from(txn.lane.0)].offset;
         // A byte of the items would do as well; both lie inside header or data.
         dev.flip_bits(base + (txn.pos + if offset == 200 { 130 } else { offset }) % LANE, 4);
         d.checkpoint(u64::MAX, Urgency::Background);

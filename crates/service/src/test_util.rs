@@ -7,6 +7,7 @@ use siftfs_device::*;
 use siftfs_log::*;
 use siftfs_volume::*;
 use siftfs_wire::*;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,7 +36,8 @@ impl Rng {
     }
 }
 
-pub fn header() -> StaticHeader {
+/// A volume's header whose journal holds `form` of staged data.
+pub fn header(form: JournalData) -> StaticHeader {
     let at = AREA + HEADER_LEN;
     let lane = |i: u64| LaneEntry {
         id: LaneId(i as u16),
@@ -47,7 +49,7 @@ pub fn header() -> StaticHeader {
     StaticHeader {
         compat: 0,
         ro_compat: 0,
-        incompat: 0,
+        incompat: if form == JournalData::Copy { INCOMPAT_JOURNAL_COPY } else { 0 },
         volume: VOLUME,
         area_uuid: [0; 16],
         area_offset: 0,
@@ -61,6 +63,14 @@ pub fn header() -> StaticHeader {
 
 /// Writes an empty volume; tails start in the middle of a lap.
 pub fn format(dev: &dyn Device) {
+    format_as(dev, JournalData::Ref);
+}
+
+/// What journals hold.
+pub const FORMS: [JournalData; 2] = [JournalData::Ref, JournalData::Copy];
+
+/// As [`format`], with a journal of this form.
+pub fn format_as(dev: &dyn Device, form: JournalData) {
     let host = HostRecord {
         seq: 1,
         state: HostState::Clean,
@@ -82,7 +92,7 @@ pub fn format(dev: &dyn Device) {
         staged_cut: Lsn(100),
         lane_tails: vec![LANE - 5 * BLOCK_BYTES, 0],
     };
-    format_headers(dev, &header(), &host, &service).unwrap();
+    format_headers(dev, &header(form), &host, &service).unwrap();
 }
 
 /// How a Service of these tests replays.
@@ -111,6 +121,12 @@ pub const ALL: [How; 6] = [
     How { mode: ReplayMode::Auto, window_bytes: 20 << 10, ..ORDERED },
 ];
 
+/// All modes over a journal of references, and some over one of copies.
+pub fn all_forms() -> impl Iterator<Item = (How, JournalData)> {
+    let refs = ALL.map(|how| (how, JournalData::Ref));
+    refs.into_iter().chain([ALL[0], ALL[2], ALL[5]].map(|how| (how, JournalData::Copy)))
+}
+
 /// A Service over `dev` that replays in order, and what else its storage hands out.
 pub fn open(dev: &Arc<dyn Device>) -> Result<(Service, Storage)> {
     open_as(dev, ORDERED)
@@ -131,6 +147,7 @@ pub fn parts_of(
         step_transactions: 3,
         emergency_transactions: 2,
         mode: how.mode,
+        journal_data: view.header.journal_data(),
         window_bytes: how.window_bytes,
         step_bytes: how.step_bytes,
         memory: how.memory,
@@ -165,6 +182,8 @@ pub struct Model {
 pub struct Driver {
     pub service: Service,
     how: How,
+    pub form: JournalData,
+    pub counters: Arc<Counters>,
     pub rng: Rng,
     lanes: Vec<Lane>,
     lsn: u64,
@@ -204,6 +223,8 @@ impl Driver {
         let first = durable.next_seq.0 - 1;
         Ok(Self {
             lanes: vec![lane(0)?, lane(1)?],
+            form: service.options.journal_data,
+            counters: storage.counters().clone(),
             service,
             how,
             rng: Rng::new(seed),
@@ -364,6 +385,17 @@ impl Driver {
                 model.area[dst as usize..(dst + len) as usize].fill(0);
             }
         }
+        if self.form == JournalData::Copy {
+            // A record and the gap before it stay below what `has_room` leaves.
+            let mut most = 32 << 10;
+            copies.retain(|(c, _)| match c.len.cmp(&most) {
+                Ordering::Greater => false,
+                _ => {
+                    most -= c.len;
+                    true
+                }
+            });
+        }
         copies.retain(|(c, _)| self.own(&mut txn, &mut model, c.dst, u64::from(c.len)));
         for (c, data) in copies {
             model.area[c.dst as usize..c.dst as usize + data.len()].copy_from_slice(&data);
@@ -444,7 +476,7 @@ impl Driver {
     /// Submits a random transaction, having made room for it, and now and then checkpoints.
     pub fn round(&mut self) -> Result<()> {
         let txn = self.transaction()?;
-        let len = encoded_len(&txn).unwrap();
+        let len = encoded_len(&txn, self.form).unwrap();
         let end = place_record(self.journal_head, len, JOURNAL).unwrap() + len;
         if end - self.journal_tail > JOURNAL {
             self.checkpoint(u64::MAX, Urgency::Emergency);

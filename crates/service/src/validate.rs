@@ -3,7 +3,7 @@
 
 use crate::service::{Newest, Service};
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result, TxnSeq, corrupt};
-use siftfs_log::{check_transaction, max_record_len};
+use siftfs_log::{Descriptor, check_transaction, max_record_len};
 use siftfs_wire::{DIRECT_MAX_BLOCKS, DirectRun, Transaction};
 
 fn bad(txn: &Transaction, why: impl Into<String>) -> Error {
@@ -23,6 +23,15 @@ impl Service {
         }
         self.validate_lanes(txn, before)?;
         self.validate_area(txn)
+    }
+
+    /// Checks that a transaction found in the journal holds what the volume's header says.
+    pub(crate) fn validate_form(&self, d: &Descriptor) -> Result<()> {
+        let (found, expected) = (d.header.layout.form, self.options.journal_data);
+        if found == expected {
+            return Ok(());
+        }
+        Err(bad(&d.txn, format!("its data is journaled as {found}, the header says {expected}")))
     }
 
     fn validate_lanes(&self, txn: &Transaction, before: &Newest) -> Result<()> {

@@ -1,12 +1,12 @@
-//! Reading what a window's pieces need from the lanes, verified (rules R11, R13).
+//! Reading what a window's pieces need from lanes and journal, verified (rules R11, R13).
 
-use crate::batch::Batch;
-use crate::blocks::Io;
+use crate::batch::{Batch, Place, Repeated};
+use crate::blocks::{Io, JOURNAL};
 use crate::memory::Memory;
 use crate::piece::{Origin, Piece};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result, corrupt};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, corrupt};
 use siftfs_device::{AlignedBuf, ReadOp};
-use siftfs_log::{DATA_CHUNK, LogKey, RecordHead, RecordHeader, RecordKind};
+use siftfs_log::{DATA_CHUNK, DataSums, LogKey, RecordHead, RecordHeader, RecordKind};
 use siftfs_wire::StagedRef;
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ struct Fetch {
     bytes: u64,
 }
 
-/// A read: lane, byte offset in the lane's region, length.
+/// A read: lane or journal, byte offset in its region, length.
 struct Segment {
     lane: usize,
     offset: u64,
@@ -71,9 +71,9 @@ impl Window {
                 break;
             }
         }
-        let place = |f: &Fetch| {
-            let s = batch.record(f.record);
-            (s.lane, s.pos)
+        let place = |f: &Fetch| match batch.record(f.record) {
+            Place::Lane(s) => (usize::from(s.lane.0), s.pos),
+            Place::Journal(r) => (JOURNAL, r.pos),
         };
         self.fetches.sort_unstable_by_key(place);
         let mut at = 0;
@@ -156,9 +156,7 @@ impl Window {
         while to < self.fetches.len() && bytes < limit && heads < HEADS {
             let f = &self.fetches[to];
             bytes += f.bytes;
-            if !f.parts.is_empty() {
-                heads += head_guess(batch.record(f.record));
-            }
+            heads += f.partly(batch).map_or(0, head_guess);
             to += 1;
         }
         let heads = self.read_heads(io, batch, from..to)?;
@@ -183,12 +181,9 @@ impl Window {
         which: Range<usize>,
     ) -> Result<Vec<Option<RecordHead>>> {
         let fetches = &self.fetches[which];
-        let partly = || fetches.iter().filter(|f| !f.parts.is_empty());
-        let mut segments = Vec::new();
-        for f in partly() {
-            let s = batch.record(f.record);
-            segments.push(segment(io, s, 0, head_guess(s)));
-        }
+        let partly = |f: &Fetch| f.partly(batch);
+        let segments: Vec<Segment> =
+            fetches.iter().filter_map(partly).map(|s| segment(io, s, 0, head_guess(s))).collect();
         let total: u64 = segments.iter().map(|s| s.len).sum();
         if (self.heads.len() as u64) < total {
             self.heads = AlignedBuf::default();
@@ -197,11 +192,10 @@ impl Window {
         read(io, &segments, &mut self.heads)?;
         let (mut heads, mut at) = (Vec::new(), 0);
         for f in fetches {
-            let s = batch.record(f.record);
-            if f.parts.is_empty() {
+            let Some(s) = partly(f) else {
                 heads.push(None);
                 continue;
-            }
+            };
             let len = head_guess(s) as usize;
             let head = decode_head(io, s, &self.heads[at..at + len])?;
             heads.push(Some(head));
@@ -219,33 +213,31 @@ impl Window {
         head: Option<RecordHead>,
     ) -> Result<()> {
         let f = &self.fetches[i];
-        let s = batch.record(f.record);
+        let from = batch.record(f.record);
         let bytes = &self.buf[f.at..f.at + f.bytes as usize];
-        let (head, places) = match head {
-            None => {
+        let (data_len, places) = match (from, head) {
+            (Place::Journal(r), _) => (r.sums.data_len(), verify_parts(&r.sums, &f.parts, bytes)),
+            (Place::Lane(_), Some(head)) => {
+                (head.header.layout.data_len, verify_parts(head.sums(), &f.parts, bytes))
+            }
+            (Place::Lane(s), None) => {
                 let header = peek(s, key, bytes)?;
                 let head = checked_head(s, key, header, bytes)?;
                 let l = header.layout;
                 let data = bytes.get(l.data_offset as usize..);
                 let data = data.and_then(|d| d.get(..l.data_len as usize));
-                if !data.is_some_and(|d| head.verify_data(d)) {
-                    return Err(damaged(s));
-                }
-                (head, vec![(0..l.data_len, l.data_offset as usize)])
-            }
-            Some(head) => {
-                let places = verify_parts(s, &head, &f.parts, bytes)?;
-                (head, places)
+                let whole = data.is_some_and(|d| head.verify_data(d));
+                (l.data_len, whole.then(|| vec![(0..l.data_len, l.data_offset as usize)]))
             }
         };
+        let places = places.ok_or_else(|| corrupt(name_of(from), "data checksum mismatch"))?;
         for work in &mut self.work[f.work.clone()] {
             let Origin::Staged { offset, .. } = work.piece.source.origin() else { continue };
             let end = u64::from(offset) + u64::from(work.piece.len);
             let holds = |r: &Range<u32>| r.start <= offset && end <= u64::from(r.end);
             let place = places.iter().rev().find(|(r, _)| holds(r));
-            let (run, at) = place
-                .filter(|_| end <= u64::from(head.header.layout.data_len))
-                .ok_or_else(|| corrupt("copy tag", format!("outside the data of {}", name(s))))?;
+            let (run, at) =
+                place.filter(|_| end <= u64::from(data_len)).ok_or_else(|| outside(from))?;
             work.at = f.at + at + (offset - run.start) as usize;
         }
         Ok(())
@@ -287,7 +279,7 @@ fn record_of(p: &Piece) -> Option<u32> {
 impl Fetch {
     /// Decides what to read of a record: the chunks that `group` wants, or all if that is half
     /// of it.
-    fn new(record: u32, work: Range<usize>, group: &[Piece], s: &StagedRef) -> Self {
+    fn new(record: u32, work: Range<usize>, group: &[Piece], place: &Place) -> Self {
         let mut parts: Vec<Range<u32>> = Vec::new();
         for p in group {
             let Origin::Staged { offset, .. } = p.source.origin() else { continue };
@@ -301,22 +293,46 @@ impl Fetch {
             }
         }
         let chunks: u64 = parts.iter().map(|p| u64::from(p.end - p.start)).sum();
-        let (len, mut bytes) = (u64::from(s.len), chunks * DATA_CHUNK as u64);
-        if len <= SHORT || bytes >= len / 2 {
-            parts.clear();
-            bytes = len;
+        let mut bytes = chunks * DATA_CHUNK as u64;
+        match place {
+            Place::Lane(s) if u64::from(s.len) <= SHORT || bytes >= u64::from(s.len) / 2 => {
+                parts.clear();
+                bytes = s.len.into();
+            }
+            Place::Journal(r) if bytes >= u64::from(r.sums.data_len()) / 2 => {
+                let all = r.sums.data_len().div_ceil(DATA_CHUNK as u32);
+                parts.clear();
+                parts.push(0..all);
+                bytes = u64::from(all) * DATA_CHUNK as u64;
+            }
+            _ => {}
         }
         Self { record, work, parts, at: 0, bytes }
+    }
+
+    /// The staged record, if only a part of it is wanted: its head is read first.
+    fn partly<'b>(&self, batch: &'b Batch) -> Option<&'b StagedRef> {
+        match batch.record(self.record) {
+            Place::Lane(s) if !self.parts.is_empty() => Some(s),
+            _ => None,
+        }
     }
 
     /// The reads; together they fill exactly the fetch's part of the buffer.
     fn segments(
         &self,
         io: &Io<'_>,
-        s: &StagedRef,
+        place: &Place,
         head: Option<&RecordHead>,
         all: &mut Vec<Segment>,
     ) -> Result<()> {
+        let s = match place {
+            Place::Journal(r) => {
+                all.extend(self.parts.iter().map(|p| repeated(io, r, p)));
+                return Ok(());
+            }
+            Place::Lane(s) => s,
+        };
         let Some(head) = head else {
             all.push(segment(io, s, 0, s.len.into()));
             return Ok(());
@@ -327,7 +343,7 @@ impl Fetch {
             let to = data + u64::from(p.end) * DATA_CHUNK as u64;
             // Data ends at the record's last block, whose padding is read along.
             if to > u64::from(s.len) {
-                return Err(corrupt("copy tag", format!("outside the data of {}", name(s))));
+                return Err(outside(place));
             }
             all.push(segment(io, s, from, to - from));
         }
@@ -335,26 +351,32 @@ impl Fetch {
     }
 }
 
-/// Verifies runs of chunks; where each lies in `bytes`.
+/// Verifies runs of chunks of a data section; where each lies in `bytes`, or `None` if they are
+/// damaged.
 fn verify_parts(
-    s: &StagedRef,
-    head: &RecordHead,
+    sums: &DataSums,
     parts: &[Range<u32>],
     bytes: &[u8],
-) -> Result<Vec<(Range<u32>, usize)>> {
-    let data_len = head.header.layout.data_len;
+) -> Option<Vec<(Range<u32>, usize)>> {
     let (mut places, mut at) = (Vec::new(), 0);
     for p in parts {
         let (from, to) = (p.start * DATA_CHUNK as u32, p.end * DATA_CHUNK as u32);
-        let end = to.min(data_len);
-        let part = end.checked_sub(from).and_then(|len| bytes.get(at..at + len as usize));
-        if !part.is_some_and(|part| head.verify_part(from as usize, part)) {
-            return Err(damaged(s));
+        let end = to.min(sums.data_len());
+        let part = end.checked_sub(from).and_then(|len| bytes.get(at..at + len as usize))?;
+        if !sums.verify_part(from as usize, part) {
+            return None;
         }
         places.push((from..end, at));
         at += (to - from) as usize;
     }
-    Ok(places)
+    Some(places)
+}
+
+/// The read of a run of chunks in the journal. A data section is filled up to whole blocks.
+fn repeated(io: &Io<'_>, r: &Repeated, chunks: &Range<u32>) -> Segment {
+    let from = u64::from(chunks.start) * DATA_CHUNK as u64;
+    let len = u64::from(chunks.end - chunks.start) * DATA_CHUNK as u64;
+    Segment { lane: JOURNAL, offset: r.pos % io.journal.len() + from, len }
 }
 
 fn segment(io: &Io<'_>, s: &StagedRef, from: u64, len: u64) -> Segment {
@@ -386,7 +408,7 @@ fn read(io: &mut Io<'_>, segments: &[Segment], buf: &mut [u8]) -> Result<()> {
             io.report.reads += 1;
             io.report.read_bytes += len;
         }
-        io.lanes[first.lane].read_batch(io.origin, &mut ops)?;
+        io.region(first.lane).read_batch(io.origin, &mut ops)?;
     }
     Ok(())
 }
@@ -395,8 +417,15 @@ fn name(s: &StagedRef) -> String {
     format!("staged record {} in lane {} at position {}", s.lsn.0, s.lane.0, s.pos)
 }
 
-fn damaged(s: &StagedRef) -> siftfs_base::Error {
-    corrupt(name(s), "data checksum mismatch")
+fn name_of(place: &Place) -> String {
+    match place {
+        Place::Lane(s) => name(s),
+        Place::Journal(r) => format!("staged data that the journal repeats at position {}", r.pos),
+    }
+}
+
+fn outside(place: &Place) -> Error {
+    corrupt("copy tag", format!("outside the data of {}", name_of(place)))
 }
 
 fn peek(s: &StagedRef, key: &LogKey, bytes: &[u8]) -> Result<RecordHeader> {

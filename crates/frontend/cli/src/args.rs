@@ -86,6 +86,10 @@ pub struct Mkfs {
     /// Staging lanes, 1 to 16
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub lanes: u16,
+    /// What the journal holds of staged data: ref (references), or copy (the data again, as in the SIFT
+    /// paper, for comparison)
+    #[arg(long, value_name = "FORM", default_value = "ref")]
+    pub journal_data: siftfs_placement::JournalData,
     /// Overwrite a file system that is there
     #[arg(long)]
     pub force: bool,
@@ -109,6 +113,10 @@ pub struct Adopt {
     /// Staging lanes, 1 to 16
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub lanes: u16,
+    /// What the journal holds of staged data: ref (references), or copy (the data again, as in the SIFT
+    /// paper, for comparison)
+    #[arg(long, value_name = "FORM", default_value = "ref")]
+    pub journal_data: siftfs_placement::JournalData,
     /// Overwrite what is in the log's file or device
     #[arg(long)]
     pub force: bool,

@@ -121,9 +121,10 @@ fn journal(t: &mut String, i: &Inspection) {
     let Some(j) = &i.journal else { return };
     let _ = writeln!(
         t,
-        "journal     {} of {}: positions {} to {}, {} transactions",
+        "journal     {} of {} ({}): positions {} to {}, {} transactions",
         show_size(j.end.saturating_sub(j.tail)),
         show_size(j.len),
+        j.data,
         j.tail,
         j.end,
         count(j.transactions.len() as u64)
@@ -133,7 +134,7 @@ fn journal(t: &mut String, i: &Inspection) {
         let _ = writeln!(
             t,
             "  txn       {} at {}, {} bytes: cuts {} and {}; {} staged, {} copies, {} zeros, {} images, \
-             {} freed, {} direct",
+             {} freed, {} direct; {} bytes repeated",
             x.seq,
             x.pos,
             x.len,
@@ -144,7 +145,8 @@ fn journal(t: &mut String, i: &Inspection) {
             x.zeros,
             x.images,
             x.drops,
-            x.direct
+            x.direct,
+            x.repeated
         );
     }
 }

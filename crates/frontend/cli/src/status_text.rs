@@ -25,7 +25,9 @@ pub fn text(s: &Status) -> String {
     lines.push(("fsync", fsync(s)));
     let (used, all) = r.staging();
     lines.push(("staging", fill(used, all)));
-    lines.push(("journal", fill(r.log.journal_used, r.log.journal_bytes)));
+    let repeats = if r.log.journal_data == "copy" { ", staged data repeated" } else { "" };
+    let journal = fill(r.log.journal_used, r.log.journal_bytes);
+    lines.push(("journal", format!("{journal}{repeats}")));
     lines.push((
         "",
         format!("{} transactions not in the ext4 area yet", count(r.unreclaimed_transactions)),

@@ -10,7 +10,7 @@ fn a_mount_in_use() {
         r#"{"pid":7,"version":"1.2","volume":"/v","dir":"/d","options":"ro","uptime_s":100,
         "time_s":1000,"runtime":{
         "fsync_latency":{"count":500,"p50_ns":61000,"p99_ns":1200000,"max_ns":9000000},
-        "log":{"journal_bytes":4194304,"journal_used":2097152,"lanes":[{"bytes":1048576,"used":0}]},
+        "log":{"journal_bytes":4194304,"journal_used":2097152,"journal_data":"copy","lanes":[{"bytes":1048576,"used":0}]},
         "unreclaimed_transactions":3,
         "runtime":{"full_commits":{"TooMuchData":2,"DirectoryMove":5,"Other":0}},
         "service":{"checkpoints_background":4,"checkpoints_emergency":1,"checkpoint_last_s":988,
@@ -20,7 +20,7 @@ fn a_mount_in_use() {
     ));
     for part in [
         "500 since the mount (5.0/s); half within 61 µs, 99 % within 1.2 ms, slowest 9.0 ms",
-        "50 %  2.0 MiB of 4.0 MiB",
+        "50 %  2.0 MiB of 4.0 MiB, staged data repeated",
         "3 transactions not in the ext4 area yet",
         "last 12 s ago: 2 transactions, 1,500 blocks, 8.0 KiB written in 3.0 ms; 5 in all, 1 waited",
         "5 for a moved directory, 2 for more data than one record takes\n",

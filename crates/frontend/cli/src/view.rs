@@ -199,6 +199,8 @@ pub struct Credits {
 pub struct Log {
     pub journal_bytes: u64,
     pub journal_used: u64,
+    /// `ref` or `copy`.
+    pub journal_data: String,
     pub lanes: Vec<Lane>,
 }
 

@@ -16,6 +16,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         log_size: a.log_size,
         label: a.label.clone(),
         lanes: a.lanes,
+        journal_data: a.journal_data,
         force: a.force,
     };
     let mut display = Display::new();
@@ -34,6 +35,7 @@ pub fn adopt(a: &Adopt) -> Outcome {
     let options = MkfsOptions {
         log_size: a.log_size,
         lanes: a.lanes,
+        journal_data: a.journal_data,
         force: a.force,
         ..MkfsOptions::default()
     };
@@ -59,11 +61,12 @@ fn show_made(
     }
     let place = log.map_or(String::new(), |l| format!("; the log is {}", l.display()));
     say(format_args!(
-        "{}: {what} {}: ext4 area {}, journal {}, staging {} in {} lane(s){place}",
+        "{}: {what} {}: ext4 area {}, journal {} ({}), staging {} in {} lane(s){place}",
         volume.display(),
         report.uuid,
         show_size(report.area_bytes),
         show_size(report.journal_bytes),
+        report.journal_data,
         show_size(report.staging_bytes),
         report.lanes
     ))?;

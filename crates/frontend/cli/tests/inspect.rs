@@ -6,8 +6,9 @@ mod support;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::Write;
-use support::{Setup, siftfs};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use support::{SIFTFS, Setup, siftfs};
 
 fn inspected(s: &Setup) -> Value {
     serde_json::from_str(&siftfs(&["inspect", s.volume(), "--json"]).ok().out).unwrap()
@@ -57,6 +58,58 @@ fn it_says_what_recovery_does() {
         (&false.into(), &"clean".into())
     );
     assert!(siftfs(&["inspect", s.volume()]).ok().out.contains("nothing to do"));
+}
+
+/// A process that does not outlive the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A journal that repeats staged data: chosen by mkfs, known to the mount and its device process from the
+/// header, shown, and recovered.
+#[test]
+fn a_journal_with_copies() {
+    let s = Setup::empty();
+    let mkfs = ["mkfs", s.volume(), "--size", "64M", "--journal-data"];
+    siftfs(&[&mkfs[..], &["copies"]].concat()).fails(2, &["ref and copy"]);
+    siftfs(&[&mkfs[..], &["copy"]].concat()).ok();
+    let address = format!("unix:{}", s.tmp.path().join("socket").display());
+    let mut device = Command::new(SIFTFS);
+    device.args(["device", s.volume(), "--listen", &address]).stdout(Stdio::piped());
+    let mut device = Killed(device.spawn().unwrap());
+    BufReader::new(device.0.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    siftfs(&["mount", s.volume(), s.dir(), "--service", &address, "-o", "commit=3600"]).ok();
+    let content: Vec<u8> = (0..100_000u32).map(|i| (i / 7) as u8).collect();
+    let mut f = File::create(s.path("file")).unwrap();
+    f.write_all(&content).unwrap();
+    f.sync_all().unwrap();
+    siftfs(&["sync", s.dir()]).ok();
+    let status: Value =
+        serde_json::from_str(&siftfs(&["status", s.dir(), "--json"]).ok().out).unwrap();
+    assert_eq!(status["runtime"]["log"]["journal_data"], "copy");
+    let journaled = status["runtime"]["service"]["journaled_bytes"].as_u64().unwrap();
+    assert!(journaled > 100_000, "{journaled}");
+    assert!(siftfs(&["status", s.dir()]).ok().out.contains("staged data repeated"));
+    let daemon = s.daemon();
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    drop(device);
+    let seen = inspected(&s);
+    assert_eq!(seen["journal"]["data"], "copy");
+    let transactions = seen["journal"]["transactions"].as_array().unwrap();
+    let repeated: u64 = transactions.iter().map(|t| t["repeated"].as_u64().unwrap()).sum();
+    assert!(repeated >= 100_000, "{seen}");
+    assert_eq!(seen["recovery"]["stops"], Value::Null);
+    siftfs(&["recover", s.volume()]).ok();
+    s.assert_plain_ext4();
+    s.mount("");
+    assert!(fs::read(s.path("file")).unwrap() == content);
+    s.umount();
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! fails here means that volumes written before cannot be read any more, or differently. If that
 //! is meant, raise the version, then write the files anew with `SIFTFS_BLESS=1 cargo test`.
 
-use crate::header::tests::{external_header, host_record, service_record, static_header};
+use crate::header::tests::{
+    copy_header, external_header, host_record, service_record, static_header,
+};
 use crate::record::tests::KEY;
 use crate::*;
 use siftfs_base::{BlockRun, LaneId, Lsn, Timestamp, TxnSeq};
@@ -36,6 +38,7 @@ fn check(name: &str, bytes: &[u8]) {
 fn header_blocks() {
     check("static.hex", &static_header().encode()[..]);
     check("static-external.hex", &external_header().encode()[..]);
+    check("static-copy.hex", &copy_header().encode()[..]);
     let link = AreaLink { volume: *b"volume-uuid-0001", epoch: siftfs_base::Epoch(4) };
     check("link.hex", &link.encode());
     check("host.hex", &host_record().encode()[..]);
@@ -147,9 +150,13 @@ fn journal_records() {
         direct: vec![BlockRun { start: 200, len: 3 }],
         drops: vec![BlockRun { start: 300, len: 4 }],
     };
-    let layout = JournalLayout::new(&txn).unwrap();
     let p = JournalParams { pos: 1 << 20, prev_end: (1 << 20) - 4096, prev_crc: 1 };
-    let mut buf = vec![0; layout.len as usize];
-    encode_transaction(&KEY, &p, &layout, &txn, &mut buf);
-    check("journal.hex", &buf);
+    for (name, form) in [("journal.hex", JournalData::Ref), ("journal-copy.hex", JournalData::Copy)]
+    {
+        let layout = JournalLayout::new(&txn, form).unwrap();
+        let mut buf = vec![0; layout.len as usize];
+        buf[layout.data()].copy_from_slice(&b"hello"[..layout.data_len as usize]);
+        encode_transaction(&KEY, &p, &layout, &txn, &mut buf);
+        check(name, &buf);
+    }
 }

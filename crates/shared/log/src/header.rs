@@ -1,6 +1,6 @@
 //! The header: static part, host slots, service slots.
 
-use crate::{Checked, Invalid, LogKey, MAX_LANES};
+use crate::{Checked, Invalid, JournalData, LogKey, MAX_LANES};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Epoch, Error, LaneId, Lsn, Result, TxnSeq, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -20,11 +20,13 @@ pub const KNOWN_COMPAT: u32 = 0;
 /// Features without which a volume may still be read.
 pub const KNOWN_RO_COMPAT: u32 = 0;
 /// Features without which a volume is refused.
-pub const KNOWN_INCOMPAT: u32 = INCOMPAT_EXTERNAL_LOG;
+pub const KNOWN_INCOMPAT: u32 = INCOMPAT_EXTERNAL_LOG | INCOMPAT_JOURNAL_COPY;
 /// Incompatible feature: the area lies on a device of its own, from its first byte on. All other
 /// places are on the device that holds the header; what the header says of the area's length is
 /// what it was when the log was made.
 pub const INCOMPAT_EXTERNAL_LOG: u32 = 1;
+/// Incompatible feature: journal transactions repeat the staged data ([`JournalData::Copy`]).
+pub const INCOMPAT_JOURNAL_COPY: u32 = 2;
 /// Bit of ext4's `s_feature_incompat` that keeps others away while the log may hold state (R15).
 pub const EXT4_MARKER: u32 = 0x2000_0000;
 /// [`HostRecord::lane_ends`] of a lane that is being written.
@@ -362,6 +364,14 @@ impl StaticHeader {
     /// Does the area lie on another device than the log?
     pub fn external_log(&self) -> bool {
         self.incompat & INCOMPAT_EXTERNAL_LOG != 0
+    }
+
+    /// What every journal transaction of this volume holds of staged data.
+    pub fn journal_data(&self) -> JournalData {
+        match self.incompat & INCOMPAT_JOURNAL_COPY {
+            0 => JournalData::Ref,
+            _ => JournalData::Copy,
+        }
     }
 
     /// Every region on the device that holds the header: name, offset and length in bytes.

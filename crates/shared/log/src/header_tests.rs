@@ -33,6 +33,11 @@ pub(crate) fn external_header() -> StaticHeader {
     header
 }
 
+/// The header of a log whose journal repeats staged data.
+pub(crate) fn copy_header() -> StaticHeader {
+    StaticHeader { incompat: INCOMPAT_JOURNAL_COPY, ..static_header() }
+}
+
 pub(crate) fn host_record() -> HostRecord {
     HostRecord {
         seq: 5,
@@ -62,7 +67,7 @@ pub(crate) fn service_record() -> ServiceRecord {
 
 #[test]
 fn records_come_back() {
-    for s in [static_header(), external_header()] {
+    for s in [static_header(), external_header(), copy_header()] {
         assert_eq!(StaticHeader::decode(&s.encode()).unwrap().unwrap(), s);
     }
     let h = host_record();
@@ -106,6 +111,17 @@ fn the_future_is_refused() {
     feature = StaticHeader { compat: 1 << 31, ro_compat: 2, ..static_header() };
     let read = StaticHeader::decode(&feature.encode()).unwrap().unwrap();
     assert_eq!(read.unknown_ro_compat(), 2);
+}
+
+#[test]
+fn the_header_says_what_the_journal_holds() {
+    assert_eq!(static_header().journal_data(), JournalData::Ref);
+    assert_eq!(external_header().journal_data(), JournalData::Ref);
+    assert_eq!(copy_header().journal_data(), JournalData::Copy);
+    for form in [JournalData::Ref, JournalData::Copy] {
+        assert_eq!(form.to_string().parse::<JournalData>().unwrap(), form);
+    }
+    assert!("copies".parse::<JournalData>().is_err());
 }
 
 #[test]

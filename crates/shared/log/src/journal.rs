@@ -1,12 +1,14 @@
 //! Journal records: background journal transactions as they lie in the journal ring.
 //!
-//! A record is `descriptor | images | commit block`, written in one piece. It is committed if
-//! all three validate.
+//! A record is `descriptor | images | data | commit block`, written in one piece. It is committed if
+//! all of it validates. The data section is empty unless the journal repeats staged data
+//! ([`JournalData::Copy`]); then it holds the bytes of the copy tags, one tag's behind the other's.
 
 use crate::journal_codec::{RawCommit, RawDescriptor, decode_body, encode_body, sizes};
-use crate::{Checked, Invalid, LogKey, MAX_LANES};
+use crate::{Checked, DATA_CHUNK, DataSums, Invalid, JournalData, LogKey, MAX_LANES};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, TxnSeq, corrupt};
 use siftfs_wire::Transaction;
+use std::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Longest journal record in bytes, whatever the journal's length.
@@ -45,15 +47,27 @@ pub struct JournalParams {
 pub struct JournalLayout {
     /// Descriptor, whole blocks; the first image follows it.
     pub descriptor_len: u32,
-    /// Whole length: descriptor, images, commit block.
+    /// Descriptor and images; the data section follows them.
+    pub data_offset: u64,
+    /// Bytes of the data section, filled up with zeroes to whole blocks.
+    pub data_len: u32,
+    /// Whole length: descriptor, images, data, commit block.
     pub len: u64,
+    /// What the record holds of staged data.
+    pub form: JournalData,
 }
 
 impl JournalLayout {
     /// Sizes of the record of `txn`; `None` if it is longer than any record may be.
-    pub fn new(txn: &Transaction) -> Option<Self> {
-        let layout = sizes(&Counts::of(txn)?)?;
+    pub fn new(txn: &Transaction, form: JournalData) -> Option<Self> {
+        let layout = sizes(&Counts::of(txn, form)?)?;
         (layout.len <= MAX_JOURNAL_RECORD).then_some(layout)
+    }
+
+    /// Where the data section lies in the record.
+    pub fn data(&self) -> Range<usize> {
+        let from = self.data_offset as usize;
+        from..from + self.data_len as usize
     }
 }
 
@@ -67,12 +81,21 @@ pub(crate) struct Counts {
     pub images: u32,
     pub drops: u32,
     pub direct: u32,
+    /// Bytes of the data section.
+    pub data: u64,
+    pub form: JournalData,
 }
 
 impl Counts {
-    fn of(txn: &Transaction) -> Option<Self> {
+    fn of(txn: &Transaction, form: JournalData) -> Option<Self> {
         let n = |len: usize| u32::try_from(len).ok();
+        let data = match form {
+            JournalData::Ref => 0,
+            JournalData::Copy => repeated_len(txn),
+        };
         Some(Self {
+            data,
+            form,
             lanes: n(txn.lane_upto.len())?,
             staged: n(txn.staged.len())?,
             zeros: n(txn.zeros.len())?,
@@ -84,9 +107,14 @@ impl Counts {
     }
 }
 
+/// Bytes of staged data that the copy tags of `txn` name.
+fn repeated_len(txn: &Transaction) -> u64 {
+    txn.copies.iter().map(|c| u64::from(c.len)).sum()
+}
+
 /// Bytes that [`encode_transaction`] makes of `txn`, or `None` if it is too long.
-pub fn encoded_len(txn: &Transaction) -> Option<u64> {
-    JournalLayout::new(txn).map(|l| l.len)
+pub fn encoded_len(txn: &Transaction, form: JournalData) -> Option<u64> {
+    JournalLayout::new(txn, form).map(|l| l.len)
 }
 
 /// Checks what a transaction must be on its own, whoever sent it: entries refer to each other
@@ -143,9 +171,9 @@ pub fn check_transaction(txn: &Transaction) -> Result<()> {
     Ok(())
 }
 
-/// Encodes `txn` into `buf`, which is exactly `layout.len` long; what it held before does not
-/// matter. Returns the commit block's checksum, the
-/// successor's `prev_crc`.
+/// Encodes `txn` into `buf`, which is exactly `layout.len` long. Its data section
+/// ([`JournalLayout::data`]) holds the bytes of the copy tags already; what the rest held before
+/// does not matter. Returns the commit block's checksum, the successor's `prev_crc`.
 ///
 /// # Panics
 /// If `layout` was not computed from `txn`, or `image_data` does not match `images`.
@@ -160,17 +188,21 @@ pub fn encode_transaction(
     assert_eq!(txn.image_data.len(), txn.images.len(), "one block per image");
     assert!(p.pos.is_multiple_of(BLOCK_BYTES) && p.prev_end <= p.pos);
     let (descriptor, rest) = buf.split_at_mut(layout.descriptor_len as usize);
-    let (images, commit) = rest.split_at_mut(txn.image_data.len() * BLOCK_SIZE);
+    let (images, rest) = rest.split_at_mut(txn.image_data.len() * BLOCK_SIZE);
+    let (data, commit) = rest.split_at_mut(rest.len() - BLOCK_SIZE);
+    let (data, padding) = data.split_at_mut(layout.data_len as usize);
+    padding.fill(0);
     // The checksums below are those of what arrived here, whoever can write where it came from.
     for (to, image) in images.as_chunks_mut().0.iter_mut().zip(&txn.image_data) {
         image.copy_to(to);
     }
     let crcs = images.chunks_exact(BLOCK_SIZE).map(|b| key.crc(b));
+    let data_crcs = data.chunks(DATA_CHUNK).map(|c| key.crc(c));
     descriptor.fill(0);
-    let counts = Counts::of(txn).expect("the layout fitted");
+    let counts = Counts::of(txn, layout.form).expect("the layout fitted");
     let raw = RawDescriptor::new(key, p, layout, txn, &counts);
     descriptor[..DESCRIPTOR_HEADER_LEN].copy_from_slice(raw.as_bytes());
-    encode_body(txn, crcs, &mut descriptor[DESCRIPTOR_HEADER_LEN..]);
+    encode_body(txn, crcs, data_crcs, &mut descriptor[DESCRIPTOR_HEADER_LEN..]);
     let crc = descriptor_crc(key, descriptor);
     descriptor[DESCRIPTOR_HEADER_LEN - 4..DESCRIPTOR_HEADER_LEN]
         .copy_from_slice(&crc.to_le_bytes());
@@ -221,11 +253,11 @@ impl JournalHeader {
             return Err(Invalid("not a descriptor of this epoch and position"));
         }
         let counts = raw.counts();
-        let layout =
-            JournalLayout { descriptor_len: raw.descriptor_len.get(), len: raw.total_len.get() };
-        if sizes(&counts) != Some(layout) || layout.len > max_len.min(MAX_JOURNAL_RECORD) {
-            return Err(Invalid("impossible lengths"));
-        }
+        let (descriptor, len) = (raw.descriptor_len.get(), raw.total_len.get());
+        let layout = sizes(&counts)
+            .filter(|l| (l.descriptor_len, l.len) == (descriptor, len))
+            .filter(|l| l.len <= max_len.min(MAX_JOURNAL_RECORD))
+            .ok_or(Invalid("impossible lengths"))?;
         Ok(Self {
             params: JournalParams {
                 pos,
@@ -249,19 +281,26 @@ impl JournalHeader {
         self.params.pos + u64::from(self.layout.descriptor_len)
     }
 
+    /// Position of the data section.
+    pub fn data_pos(&self) -> u64 {
+        self.params.pos + self.layout.data_offset
+    }
+
     /// Offset of the commit block from the record's start.
     pub fn commit_offset(&self) -> u64 {
         self.layout.len - BLOCK_BYTES
     }
 }
 
-/// A verified descriptor; images and commit block are not verified yet.
+/// A verified descriptor; images, data and commit block are not verified yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Descriptor {
     /// The fixed part.
     pub header: JournalHeader,
     /// The transaction, `image_data` empty.
     pub txn: Transaction,
+    /// Checksums of the data section.
+    pub data: DataSums,
     image_crcs: Vec<u32>,
     key: LogKey,
 }
@@ -276,19 +315,22 @@ impl Descriptor {
             return Ok(Err(Invalid("checksum mismatch")));
         }
         let (raw, body) = crate::take::<RawDescriptor>(bytes, WHAT)?;
-        if raw.version.get() != VERSION || raw.flags.get() != 0 {
+        if raw.version.get() != VERSION || raw.unknown_flags() != 0 {
             return Err(Error::Incompatible(format!(
                 "journal record of version {} with flags {:#x}; this build knows version {VERSION}",
                 raw.version.get(),
                 raw.flags.get()
             )));
         }
-        let (txn, image_crcs) = decode_body(raw, &header.counts, body)?;
+        let (txn, image_crcs, data) = decode_body(raw, key, &header.counts, body)?;
         check_transaction(&txn)?;
+        if Counts::of(&txn, header.layout.form).is_none_or(|c| c.data != header.counts.data) {
+            return Err(corrupt(WHAT, "its data is not as long as its copy tags"));
+        }
         if header.params.prev_end > header.params.pos {
             return Err(corrupt(WHAT, "its predecessor ends behind it"));
         }
-        Ok(Ok(Self { header, txn, image_crcs, key: *key }))
+        Ok(Ok(Self { header, txn, data, image_crcs, key: *key }))
     }
 
     /// Verifies image `index`, one block.
@@ -331,19 +373,44 @@ pub fn decode_journal_record<'a>(
     pos: u64,
     max_len: u64,
 ) -> Checked<JournalRecord<'a>> {
-    let header = match JournalHeader::peek(bytes, key, pos, max_len) {
+    let layout = match JournalHeader::peek(bytes, key, pos, max_len) {
+        Ok(h) => h.layout,
+        Err(invalid) => return Ok(Err(invalid)),
+    };
+    let Some(bytes) = bytes.get(..layout.len as usize) else {
+        return Ok(Err(Invalid("shorter than its record")));
+    };
+    let (head, rest) = bytes.split_at(layout.data_offset as usize);
+    let (data, commit) = rest.split_at(rest.len() - BLOCK_SIZE);
+    let record = decode_journal_head(head, commit, key, pos, max_len)?;
+    let data = data.get(..layout.data_len as usize).unwrap_or_default();
+    Ok(match record {
+        Ok(r) if !r.descriptor.data.verify_data(data) => Err(Invalid("data checksum mismatch")),
+        other => other,
+    })
+}
+
+/// Decodes and verifies a record without its data section: `head` is its descriptor and its images,
+/// `commit` its commit block. Who needs the data reads and verifies it by [`Descriptor::data`].
+pub fn decode_journal_head<'a>(
+    head: &'a [u8],
+    commit: &[u8],
+    key: &LogKey,
+    pos: u64,
+    max_len: u64,
+) -> Checked<JournalRecord<'a>> {
+    let header = match JournalHeader::peek(head, key, pos, max_len) {
         Ok(h) => h,
         Err(invalid) => return Ok(Err(invalid)),
     };
-    let Some(bytes) = bytes.get(..header.layout.len as usize) else {
+    let images = header.layout.descriptor_len as usize..header.layout.data_offset as usize;
+    let Some(images) = head.get(images) else {
         return Ok(Err(Invalid("shorter than its record")));
     };
-    let descriptor = match Descriptor::decode(header, key, bytes)? {
+    let descriptor = match Descriptor::decode(header, key, head)? {
         Ok(d) => d,
         Err(invalid) => return Ok(Err(invalid)),
     };
-    let (_, rest) = bytes.split_at(header.layout.descriptor_len as usize);
-    let (images, commit) = rest.split_at(rest.len() - BLOCK_SIZE);
     let mut blocks = images.chunks_exact(BLOCK_SIZE).enumerate();
     if !blocks.all(|(i, b)| descriptor.verify_image(i, b)) {
         return Ok(Err(Invalid("image checksum mismatch")));

@@ -1,7 +1,7 @@
 //! Journal descriptor and commit block to bytes and back.
 
 use crate::journal::*;
-use crate::{LogKey, blocks_up};
+use crate::{DataSums, JournalData, LogKey, blocks_up, sums};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, LaneId, Lsn, Result, TxnSeq, corrupt};
 use siftfs_wire::{CopyTag, StagedRef, Transaction, ZeroTag};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -21,7 +21,7 @@ layout!(RawDescriptor, DESCRIPTOR_HEADER_LEN, {
     magic: [u8; 8], version: U32, flags: U32, epoch: U64, seq: U64, pos: U64, prev_end: U64,
     prev_crc: U32, lane_count: U32, ops_cut: U64, staged_cut: U64, total_len: U64,
     descriptor_len: U32, staged_count: U32, zero_count: U32, copy_count: U32, image_count: U32,
-    drop_count: U32, direct_count: U32, reserved: [u8; 16], crc: U32,
+    drop_count: U32, direct_count: U32, data_len: U64, reserved: [u8; 8], crc: U32,
 });
 layout!(RawCommit, BLOCK_SIZE, {
     magic: [u8; 8], version: U32, descriptor_crc: U32, epoch: U64, seq: U64, pos: U64,
@@ -35,20 +35,29 @@ layout!(RawCopyTag, 24, { dst: U64, source: U32, data_offset: U32, len: U32, res
 layout!(RawImage, 16, { block: U64, crc: U32, reserved: U32 });
 layout!(RawRun, 16, { start: U64, len: U64 });
 
+/// [`RawDescriptor::flags`]: the record repeats the staged data.
+const FLAG_COPY: u32 = 1;
+
 /// Sizes of a record with so many entries; `None` if no record may have them.
 pub(crate) fn sizes(c: &Counts) -> Option<JournalLayout> {
+    if c.data > MAX_JOURNAL_RECORD {
+        return None;
+    }
     let entries = u64::from(c.lanes) * 8
         + u64::from(c.staged) * 32
         + u64::from(c.zeros) * 16
         + u64::from(c.copies) * 24
         + u64::from(c.images) * 16
-        + (u64::from(c.drops) + u64::from(c.direct)) * 16;
+        + (u64::from(c.drops) + u64::from(c.direct)) * 16
+        + sums::count(c.data) * 4;
     let descriptor = blocks_up(DESCRIPTOR_HEADER_LEN as u64 + entries);
     if descriptor > MAX_DESCRIPTOR {
         return None;
     }
-    let len = descriptor + u64::from(c.images) * BLOCK_BYTES + BLOCK_BYTES;
-    Some(JournalLayout { descriptor_len: descriptor as u32, len })
+    let data_offset = descriptor + u64::from(c.images) * BLOCK_BYTES;
+    let len = data_offset + blocks_up(c.data) + BLOCK_BYTES;
+    let (descriptor_len, data_len) = (descriptor as u32, c.data as u32);
+    Some(JournalLayout { descriptor_len, data_offset, data_len, len, form: c.form })
 }
 
 impl RawDescriptor {
@@ -62,7 +71,7 @@ impl RawDescriptor {
         Self {
             magic: DESCRIPTOR_MAGIC,
             version: VERSION.into(),
-            flags: 0.into(),
+            flags: if c.form == JournalData::Copy { FLAG_COPY } else { 0 }.into(),
             epoch: key.epoch.0.into(),
             seq: txn.seq.0.into(),
             pos: p.pos.into(),
@@ -79,7 +88,8 @@ impl RawDescriptor {
             image_count: c.images.into(),
             drop_count: c.drops.into(),
             direct_count: c.direct.into(),
-            reserved: [0; 16],
+            data_len: c.data.into(),
+            reserved: [0; 8],
             crc: 0.into(),
         }
     }
@@ -93,7 +103,17 @@ impl RawDescriptor {
             images: self.image_count.get(),
             drops: self.drop_count.get(),
             direct: self.direct_count.get(),
+            data: self.data_len.get(),
+            form: match self.flags.get() & FLAG_COPY {
+                0 => JournalData::Ref,
+                _ => JournalData::Copy,
+            },
         }
+    }
+
+    /// Flags that this build does not know, or 0.
+    pub(crate) fn unknown_flags(&self) -> u32 {
+        self.flags.get() & !FLAG_COPY
     }
 }
 
@@ -138,8 +158,14 @@ impl Entries<'_> {
     }
 }
 
-/// Writes everything after the fixed part.
-pub(crate) fn encode_body(txn: &Transaction, crcs: impl Iterator<Item = u32>, buf: &mut [u8]) {
+/// Writes everything after the fixed part; `crcs` are the images' checksums, `data` those of the
+/// data section.
+pub(crate) fn encode_body(
+    txn: &Transaction,
+    crcs: impl Iterator<Item = u32>,
+    data: impl Iterator<Item = u32>,
+    buf: &mut [u8],
+) {
     let mut out = Entries { buf, at: 0 };
     for upto in &txn.lane_upto {
         out.put(U64::new(*upto));
@@ -172,6 +198,7 @@ pub(crate) fn encode_body(txn: &Transaction, crcs: impl Iterator<Item = u32>, bu
     }
     out.runs(&txn.drops);
     out.runs(&txn.direct);
+    data.for_each(|crc| out.put(U32::new(crc)));
 }
 
 /// Reads entries one after the other.
@@ -194,12 +221,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads everything after the fixed part: the transaction and the checksums of its images.
+/// Reads everything after the fixed part: the transaction, the checksums of its images, and those
+/// of its data.
 pub(crate) fn decode_body(
     raw: &RawDescriptor,
+    key: &LogKey,
     c: &Counts,
     body: &[u8],
-) -> Result<(Transaction, Vec<u32>)> {
+) -> Result<(Transaction, Vec<u32>, DataSums)> {
     let mut r = Reader { bytes: body };
     let lane_upto = r.list(c.lanes, |u: &U64| u.get())?;
     let staged = r.list(c.staged, |s: &RawStaged| StagedRef {
@@ -218,6 +247,10 @@ pub(crate) fn decode_body(
     })?;
     let images = r.list(c.images, |i: &RawImage| (i.block.get(), i.crc.get()))?;
     let (drops, direct) = (r.runs(c.drops)?, r.runs(c.direct)?);
+    let chunks = sums::count(c.data) as u32; // `sizes` bounds it
+    let sums = r.list(chunks, |crc: &U32| crc.get())?.into_boxed_slice();
+    let sums = DataSums::new(key, c.data as u32, sums)
+        .ok_or_else(|| corrupt(WHAT, "not one checksum per chunk of data"))?;
     let txn = Transaction {
         seq: TxnSeq(raw.seq.get()),
         ops_cut: Lsn(raw.ops_cut.get()),
@@ -231,5 +264,5 @@ pub(crate) fn decode_body(
         direct,
         drops,
     };
-    Ok((txn, images.into_iter().map(|i| i.1).collect()))
+    Ok((txn, images.into_iter().map(|i| i.1).collect(), sums))
 }

@@ -51,10 +51,20 @@ fn transaction() -> impl Strategy<Value = Transaction> {
 }
 
 fn encode(txn: &Transaction) -> Vec<u8> {
-    let layout = JournalLayout::new(txn).unwrap();
+    encode_as(txn, JournalData::Ref)
+}
+
+/// The bytes of the copy tags, if there are any, are all 0xee.
+fn encode_as(txn: &Transaction, form: JournalData) -> Vec<u8> {
+    let layout = JournalLayout::new(txn, form).unwrap();
+    assert_eq!(encoded_len(txn, form), Some(layout.len));
     let mut buf = vec![0xee; layout.len as usize];
     encode_transaction(&KEY, &P, &layout, txn, &mut buf);
     buf
+}
+
+fn form() -> impl Strategy<Value = JournalData> {
+    prop_oneof![Just(JournalData::Ref), Just(JournalData::Copy)]
 }
 
 fn valid(bytes: &[u8]) -> bool {
@@ -64,12 +74,22 @@ fn valid(bytes: &[u8]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn transactions_come_back(txn in transaction()) {
-        let bytes = encode(&txn);
+    fn transactions_come_back(txn in transaction(), form in form()) {
+        let bytes = encode_as(&txn, form);
         let got = decode_journal_record(&bytes, &KEY, P.pos, MAX).unwrap().unwrap();
         prop_assert_eq!(got.images, txn.image_data.iter().flat_map(|b| **b).collect::<Vec<u8>>());
         prop_assert_eq!(got.descriptor.header.params, P);
         prop_assert_eq!(got.descriptor.header.end(), P.pos + bytes.len() as u64);
+        let layout = got.descriptor.header.layout;
+        prop_assert_eq!(layout.form, form);
+        let named: u32 = txn.copies.iter().map(|c| c.len).sum();
+        prop_assert_eq!(layout.data_len, if form == JournalData::Copy { named } else { 0 });
+        prop_assert!(bytes[layout.data()].iter().all(|b| *b == 0xee));
+        // What does not look at the data says the same.
+        let (head, rest) = bytes.split_at(layout.data_offset as usize);
+        let commit = &rest[rest.len() - BLOCK_SIZE..];
+        let short = decode_journal_head(head, commit, &KEY, P.pos, MAX).unwrap().unwrap();
+        prop_assert_eq!(&short, &got);
         let mut back = got.descriptor.txn;
         back.image_data = txn.image_data.clone();
         prop_assert_eq!(back, txn);
@@ -77,10 +97,13 @@ proptest! {
 
     #[test]
     fn a_changed_bit_is_never_accepted(
-        txn in transaction(), at in any::<prop::sample::Index>(), bit in 0u8..8
+        txn in transaction(), form in form(), at in any::<prop::sample::Index>(), bit in 0u8..8
     ) {
-        let mut bytes = encode(&txn);
+        let mut bytes = encode_as(&txn, form);
+        let layout = JournalLayout::new(&txn, form).unwrap();
         let i = at.index(bytes.len());
+        // What fills the last block of data up means nothing.
+        prop_assume!(i < layout.data().end || i >= bytes.len() - BLOCK_SIZE);
         bytes[i] ^= 1 << bit;
         prop_assert!(!valid(&bytes));
     }
@@ -111,6 +134,40 @@ fn every_bit_of_a_small_record_counts() {
     let key = LogKey { nonce: 43, ..KEY };
     assert!(!matches!(decode_journal_record(&good, &key, P.pos, MAX), Ok(Ok(_))));
     assert!(!matches!(decode_journal_record(&good, &KEY, 0, MAX), Ok(Ok(_))));
+}
+
+/// What a descriptor says of its data section must fit its copy tags, whoever wrote it under the key.
+#[test]
+fn a_data_section_that_its_tags_do_not_make_is_refused() {
+    let staged = StagedRef { lane: LaneId(0), pos: 0, len: 8192, lsn: Lsn(1), crc: 0 };
+    let copy = CopyTag { source: 0, data_offset: 0, dst: 0, len: 5000 };
+    let txn = Transaction {
+        seq: TxnSeq(1),
+        lane_upto: vec![8192],
+        staged: vec![staged],
+        copies: vec![copy],
+        ..Default::default()
+    };
+    let good = encode_as(&txn, JournalData::Copy);
+    assert!(valid(&good));
+    // Flags at 12, bytes of data at 108; the descriptor is one block with its checksum at 124.
+    let patched = |at: usize, value: u32| {
+        let mut bytes = good.clone();
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let crc = descriptor_crc(&KEY, &bytes[..BLOCK_SIZE]);
+        bytes[124..128].copy_from_slice(&crc.to_le_bytes());
+        let record = decode_journal_record(&bytes, &KEY, P.pos, MAX);
+        record.map(|r| r.map(|r| r.descriptor.header.layout))
+    };
+    for (at, value) in [(108, 5001), (108, 4097), (12, 0)] {
+        let got = patched(at, value);
+        assert!(matches!(got, Err(Error::Corrupt { .. })), "{at}: {value}: {got:?}");
+    }
+    assert!(matches!(patched(12, 3), Err(Error::Incompatible(_))));
+    for (at, value) in [(108, 0), (108, 8193), (108, u32::MAX), (112, 1), (112, u32::MAX)] {
+        let got = patched(at, value);
+        assert!(matches!(got, Ok(Err(_))), "{at}: {value}: {got:?}");
+    }
 }
 
 #[test]

@@ -14,14 +14,18 @@ mod item;
 mod item_codec;
 mod journal;
 mod journal_codec;
+mod journal_data;
 mod link;
 mod record;
+mod sums;
 
 pub use header::*;
 pub use item::*;
 pub use journal::*;
+pub use journal_data::JournalData;
 pub use link::*;
 pub use record::*;
+pub use sums::{DATA_CHUNK, DataSums};
 
 use siftfs_base::{BLOCK_BYTES, Epoch, Error, Result, corrupt};
 use zerocopy::FromBytes;

@@ -1,7 +1,7 @@
 //! Lane records: staged transactions and pads.
 
 use crate::item::Item;
-use crate::{Checked, Invalid, LogKey, blocks_up, item_codec};
+use crate::{Checked, DATA_CHUNK, DataSums, Invalid, LogKey, blocks_up, item_codec, sums};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, LaneId, Lsn, Result, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,8 +12,6 @@ pub const MAX_RECORD_LEN: u64 = 8 << 20;
 pub const MAX_HEAD_LEN: u64 = 1 << 20;
 /// Most items in one record.
 pub const MAX_ITEMS: u32 = 65_536;
-/// Bytes of the data section that one data checksum covers.
-pub const DATA_CHUNK: usize = 4096;
 /// Shortest lane in bytes.
 pub const MIN_LANE_LEN: u64 = 64 << 10;
 
@@ -123,7 +121,7 @@ impl RecordLayout {
 
 /// Header, items and data checksums, in bytes.
 fn head_len(items_len: u64, data_len: u64) -> u64 {
-    RECORD_HEADER_LEN as u64 + items_len + data_len.div_ceil(DATA_CHUNK as u64) * 4
+    RECORD_HEADER_LEN as u64 + items_len + sums::count(data_len) * 4
 }
 
 /// Where data starts and the record ends.
@@ -361,8 +359,7 @@ pub struct RecordHead {
     pub header: RecordHeader,
     /// Its items, optional unknown kinds left out.
     pub items: Vec<Item>,
-    sums: Vec<u32>,
-    seed: u32,
+    sums: DataSums,
 }
 
 impl RecordHead {
@@ -382,9 +379,10 @@ impl RecordHead {
         let (items, sums) = crate::split(rest, header.layout.items_len as usize, "staged record")?;
         let items = item_codec::decode_all(items, header.items_count)?;
         let count = (header.layout.data_len as usize).div_ceil(DATA_CHUNK);
-        let sums = sums.chunks_exact(4).take(count);
-        let sums = sums.map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
-        let head = Self { header, items, sums, seed: key.seed() };
+        let sums = sums.as_chunks().0.iter().take(count).map(|c| u32::from_le_bytes(*c)).collect();
+        let sums = DataSums::new(key, header.layout.data_len, sums)
+            .ok_or_else(|| corrupt("staged record", "fewer checksums than chunks of data"))?;
+        let head = Self { header, items, sums };
         head.check()?;
         Ok(Ok(head))
     }
@@ -417,30 +415,19 @@ impl RecordHead {
         Ok(())
     }
 
-    /// Verifies chunk `index` of the data section ([`DATA_CHUNK`] bytes, the last may be
-    /// shorter).
-    pub fn verify_chunk(&self, index: usize, chunk: &[u8]) -> bool {
-        self.sums.get(index).is_some_and(|s| crate::checksum(self.seed, chunk) == *s)
+    /// Checksums of the data section.
+    pub fn sums(&self) -> &DataSums {
+        &self.sums
     }
 
     /// Verifies the whole data section.
     pub fn verify_data(&self, data: &[u8]) -> bool {
-        data.len() == self.header.layout.data_len as usize
-            && data.chunks(DATA_CHUNK).enumerate().all(|(i, c)| self.verify_chunk(i, c))
+        self.sums.verify_data(data)
     }
 
-    /// Verifies a part of the data section that starts at `offset`, a multiple of
-    /// [`DATA_CHUNK`], and ends at a chunk's end.
+    /// Verifies a part of the data section; see [`DataSums::verify_part`].
     pub fn verify_part(&self, offset: usize, part: &[u8]) -> bool {
-        let end = offset + part.len();
-        let ends_well =
-            end.is_multiple_of(DATA_CHUNK) || end == self.header.layout.data_len as usize;
-        offset.is_multiple_of(DATA_CHUNK)
-            && ends_well
-            && part
-                .chunks(DATA_CHUNK)
-                .enumerate()
-                .all(|(i, c)| self.verify_chunk(offset / DATA_CHUNK + i, c))
+        self.sums.verify_part(offset, part)
     }
 }
 

@@ -121,10 +121,15 @@ impl JournalScanner {
             return Ok(false);
         }
         let bytes = self.ring.get(pos, h.layout.len as usize)?;
+        // `peek` has checked that these lengths add up.
         let (_, rest) = bytes.split_at(h.layout.descriptor_len as usize);
-        let (images, commit) = rest.split_at(rest.len() - BLOCK_SIZE);
+        let (rest, commit) = rest.split_at(rest.len() - BLOCK_SIZE);
+        let (images, data) = rest.split_at(descriptor.txn.images.len() * BLOCK_SIZE);
         let mut blocks = images.chunks_exact(BLOCK_SIZE).enumerate();
         let valid = blocks.all(|(i, b)| descriptor.verify_image(i, b))
+            && data
+                .get(..h.layout.data_len as usize)
+                .is_some_and(|d| descriptor.data.verify_data(d))
             && descriptor.verify_commit(commit).is_ok();
         if valid {
             self.ring.counts.record_bytes += h.layout.len;

@@ -1,9 +1,9 @@
 use super::*;
 use crate::test_util::*;
-use siftfs_base::Error;
+use siftfs_base::{Error, LaneId, Lsn};
 use siftfs_device::{Device, MemDevice};
-use siftfs_log::{JournalLayout, JournalParams, encode_transaction, place_record};
-use siftfs_wire::Transaction;
+use siftfs_log::{JournalData, JournalLayout, JournalParams, encode_transaction, place_record};
+use siftfs_wire::{CopyTag, StagedRef, Transaction};
 use std::sync::Arc;
 
 struct Writer<'a> {
@@ -22,11 +22,29 @@ impl Writer<'_> {
             image_data: vec![[self.seq as u8; BLOCK_SIZE].into(); images as usize],
             ..Default::default()
         };
-        let layout = JournalLayout::new(&txn).unwrap();
+        self.put(&txn, JournalData::Ref)
+    }
+
+    /// A transaction that repeats 5000 staged bytes.
+    fn append_copy(&mut self) -> u64 {
+        let txn = Transaction {
+            seq: TxnSeq(self.seq),
+            lane_upto: vec![8192],
+            staged: vec![StagedRef { lane: LaneId(0), pos: 0, len: 8192, lsn: Lsn(1), crc: 0 }],
+            copies: vec![CopyTag { source: 0, data_offset: 0, dst: 4096, len: 5000 }],
+            images: vec![9],
+            image_data: vec![[self.seq as u8; BLOCK_SIZE].into()],
+            ..Default::default()
+        };
+        self.put(&txn, JournalData::Copy)
+    }
+
+    fn put(&mut self, txn: &Transaction, form: JournalData) -> u64 {
+        let layout = JournalLayout::new(txn, form).unwrap();
         let pos = place_record(self.end, layout.len, RING).unwrap();
         let p = JournalParams { pos, prev_end: self.end, prev_crc: self.crc };
         let mut buf = vec![0; layout.len as usize];
-        self.crc = encode_transaction(&KEY, &p, &layout, &txn, &mut buf);
+        self.crc = encode_transaction(&KEY, &p, &layout, txn, &mut buf);
         self.dev.write(header().journal_offset + pos % RING, &buf, false).unwrap();
         self.end = pos + layout.len;
         self.seq += 1;
@@ -73,6 +91,22 @@ fn r04_an_uncommitted_transaction_is_dropped() {
         flip_at(&dev, header().journal_offset + last + hurt);
         let (found, end, _) = scan(&dev, 0).unwrap();
         assert_eq!((found, end.pos), (vec![1], last), "byte {hurt}");
+    }
+}
+
+/// R4: the same with the data that a transaction repeats: descriptor, image, 5000 bytes, commit.
+#[test]
+fn r04_a_transaction_whose_data_is_torn_is_dropped() {
+    for (hurt, there) in [(2 * 4096 + 9, false), (3 * 4096 + 903, false), (3 * 4096 + 904, true)] {
+        let dev = Arc::new(volume());
+        let mut w = Writer { dev: &dev, end: 0, crc: 0, seq: 1 };
+        w.append_copy();
+        let last = w.append_copy();
+        assert_eq!(scan(&dev, 0).unwrap().0, vec![1, 2]);
+        flip_at(&dev, header().journal_offset + last + hurt);
+        // What fills the last block up means nothing.
+        let expected = if there { vec![1, 2] } else { vec![1] };
+        assert_eq!(scan(&dev, 0).unwrap().0, expected, "byte {hurt}");
     }
 }
 

@@ -107,7 +107,13 @@ fn a_foreign_volume_is_adopted_used_and_released() {
         let with = ["mount", &s.volume(), &s.dir(), "--log", &s.log()];
         s.siftfs(&with).fails(1, &["no log is on the device"]);
         // The log's place is free for the next one.
-        s.siftfs(&["adopt", &s.volume(), "--log", &s.log(), "--force"]).ok();
+        let again = ["adopt", &s.volume(), "--log", &s.log(), "--force", "--journal-data", "copy"];
+        let again = s.siftfs(&again).ok();
+        assert!(again.out.contains("(copy)"), "{again:?}");
+        s.mount();
+        s.crash_again();
+        let seen = s.siftfs(&["inspect", &s.volume(), "--json"]).ok().out;
+        assert!(seen.contains(r#""data": "copy""#), "{seen}");
         s.mount();
         s.umount();
         s.assert_plain_ext4();
