@@ -36,6 +36,7 @@ impl Layout {
             size: Some(kind.size),
             log_size: Some(kind.log),
             lanes: kind.lanes,
+            journal_data: kind.journal_data,
             force: true,
             label: None,
         };

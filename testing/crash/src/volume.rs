@@ -4,8 +4,8 @@ use siftfs_base::{Clock, Error, ManualClock};
 use siftfs_device::{Device, Divisible, Image, MemDevice, Part};
 use siftfs_model::Control;
 use siftfs_placement::{
-    LocalVolume, Media, MkfsOptions, OpenOptions, Replay, ReplayMode, Threads, mkfs_apart_on,
-    mkfs_on,
+    JournalData, LocalVolume, Media, MkfsOptions, OpenOptions, Replay, ReplayMode, Threads,
+    mkfs_apart_on, mkfs_on,
 };
 use siftfs_volume::AreaSuper;
 use std::collections::BTreeMap;
@@ -25,19 +25,30 @@ pub struct VolumeKind {
     pub lanes: u16,
     /// The log is a device of its own: the last `log` bytes of the image, header included.
     pub apart: bool,
+    /// What the journal holds of staged data.
+    pub journal_data: JournalData,
 }
 
 impl VolumeKind {
     /// Small, with a log that a few dozen operations fill: rings wrap, checkpoints happen.
-    pub const SMALL: Self = Self { size: 16 << 20, log: 3 << 20, lanes: 1, apart: false };
+    pub const SMALL: Self = Self { size: 16 << 20, log: 3 << 20, lanes: 1, ..Self::NONE };
     /// The same with two lanes.
-    pub const TWO_LANES: Self = Self { size: 16 << 20, log: 4 << 20, lanes: 2, apart: false };
+    pub const TWO_LANES: Self = Self { size: 16 << 20, log: 4 << 20, lanes: 2, ..Self::NONE };
     /// As small, with the log on a device of its own.
-    pub const APART: Self = Self { size: 17 << 20, log: 4 << 20, lanes: 1, apart: true };
+    pub const APART: Self =
+        Self { size: 17 << 20, log: 4 << 20, lanes: 1, apart: true, ..Self::NONE };
     /// The same with two lanes.
-    pub const APART_TWO_LANES: Self = Self { size: 18 << 20, log: 5 << 20, lanes: 2, apart: true };
+    pub const APART_TWO_LANES: Self =
+        Self { size: 18 << 20, log: 5 << 20, lanes: 2, apart: true, ..Self::NONE };
     /// Room enough that nothing is short.
-    pub const ROOMY: Self = Self { size: 64 << 20, log: 16 << 20, lanes: 1, apart: false };
+    pub const ROOMY: Self = Self { size: 64 << 20, log: 16 << 20, lanes: 1, ..Self::NONE };
+    const NONE: Self =
+        Self { size: 0, log: 0, lanes: 0, apart: false, journal_data: JournalData::Ref };
+
+    /// The same with a journal that repeats staged data.
+    pub const fn copies(self) -> Self {
+        Self { journal_data: JournalData::Copy, ..self }
+    }
 }
 
 /// A freshly made volume of this kind; made once per process.
@@ -52,6 +63,7 @@ pub fn base_image_of(kind: VolumeKind) -> Image {
             log_size: Some(kind.log),
             label: None,
             lanes: kind.lanes,
+            journal_data: kind.journal_data,
             force: true,
         };
         let made = if kind.apart {

@@ -29,6 +29,14 @@ fn long() {
     run(VolumeKind::SMALL, &profile, 4, 160);
 }
 
+/// The journal repeats staged data: the journaled repetition wins, and recovery reads it.
+#[test]
+fn a_journal_with_copies() {
+    let profile = Profile { background: 20, ..Profile::crash() };
+    run(VolumeKind::SMALL.copies(), &profile, 16, 40);
+    run(VolumeKind::APART_TWO_LANES.copies(), &profile, 4, 40);
+}
+
 #[test]
 fn two_lanes_and_a_log_elsewhere() {
     let profile = Profile { background: 20, ..Profile::crash() };

@@ -174,7 +174,7 @@ struct Live {
 impl Live {
     fn open(opts: &OpenOptions) -> Self {
         let image =
-            base_image_of(VolumeKind { size: 128 << 20, log: 32 << 20, lanes: 1, apart: false });
+            base_image_of(VolumeKind { size: 128 << 20, log: 32 << 20, ..VolumeKind::SMALL });
         let device = Arc::new(FaultDevice::from_image(image, 1));
         let clock = Arc::new(SystemClock::default());
         let volume = LocalVolume::open_on(device.clone(), clock, opts, Threads::Real);

@@ -26,6 +26,14 @@ fn two_lanes() {
     run(VolumeKind::TWO_LANES, &Profile::default(), 50, 150);
 }
 
+/// A journal that repeats staged data has room for it: 512 KiB at once where it is smallest.
+#[test]
+fn a_journal_with_copies() {
+    run(VolumeKind::SMALL.copies(), &Profile::default(), 40, 150);
+    let data = Profile { names: 6, data: 60, sync: 20, write_max: 300_000, ..Profile::default() };
+    run(VolumeKind::SMALL.copies(), &data, 10, 150);
+}
+
 /// Mostly names: directories move, files are replaced and removed while open.
 #[test]
 fn names() {

@@ -186,7 +186,7 @@ fn random_trees_are_identical() {
 /// their number.
 #[test]
 fn a_hundred_thousand_names() {
-    let b = Bench::new(VolumeKind { size: 128 << 20, log: 32 << 20, lanes: 1, apart: false });
+    let b = Bench::new(VolumeKind { size: 128 << 20, log: 32 << 20, ..VolumeKind::SMALL });
     let links = [b.create("one"), b.create("two")];
     let dir = b.mkdir("big");
     let name = |i: u32| format!("a rather ordinary file name {i}").into_bytes();

@@ -62,6 +62,13 @@ fn long() {
     run(VolumeKind::SMALL, &profile, 8, 160);
 }
 
+/// The journal repeats staged data, and both are replayed, in order.
+#[test]
+fn a_journal_with_copies() {
+    let profile = Profile { background: 12, ..Profile::crash() };
+    run(VolumeKind::SMALL.copies(), &profile, 20, 40);
+}
+
 /// The log on a device of its own, with flushes of its own; both lose power together.
 #[test]
 fn log_apart() {

@@ -2,6 +2,7 @@
 
 use crate::volume::{Sizes, Volume};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Result, SharedBlock};
+use siftfs_log::JournalData;
 use siftfs_service::InodeTables;
 use siftfs_wire::{CopyTag, Transaction};
 
@@ -42,6 +43,8 @@ const TAG: u64 = 256;
 #[derive(Clone, Copy)]
 pub struct Backlog {
     pub kind: Kind,
+    /// What the journal holds of staged data.
+    form: JournalData,
     /// 4 KiB writes per fsync.
     writes: u64,
     /// fsyncs per file.
@@ -51,28 +54,41 @@ pub struct Backlog {
 }
 
 impl Backlog {
+    /// A backlog over a journal of references.
     pub fn new(kind: Kind, scale: u64) -> Self {
+        let form = JournalData::Ref;
         match kind {
             // 2 MiB of hot region per file.
             Kind::HighOverlap => {
-                Self { kind, writes: 32, fsyncs: 1280 * scale, blocks: 512 * scale }
+                Self { kind, form, writes: 32, fsyncs: 1280 * scale, blocks: 512 * scale }
             }
             Kind::Sequential => {
-                Self { kind, writes: 256, fsyncs: 96 * scale, blocks: 256 * 96 * scale }
+                Self { kind, form, writes: 256, fsyncs: 96 * scale, blocks: 256 * 96 * scale }
             }
             Kind::Scattered => {
-                Self { kind, writes: 32, fsyncs: 256 * scale, blocks: 32 * 256 * scale }
+                Self { kind, form, writes: 32, fsyncs: 256 * scale, blocks: 32 * 256 * scale }
             }
             // Each fsync is a file of its own.
             Kind::Temporary => {
-                Self { kind, writes: 16, fsyncs: 512 * scale, blocks: 16 * 512 * scale }
+                Self { kind, form, writes: 16, fsyncs: 512 * scale, blocks: 16 * 512 * scale }
             }
             Kind::Hoard => {
                 let fsyncs = 200 * scale;
                 let tagged = TAGS * 2 * TAG / BLOCK_BYTES;
-                Self { kind, writes: 32, fsyncs, blocks: fsyncs / 2 * (IMAGES + tagged) / FILES }
+                Self {
+                    kind,
+                    form,
+                    writes: 32,
+                    fsyncs,
+                    blocks: fsyncs / 2 * (IMAGES + tagged) / FILES,
+                }
             }
         }
+    }
+
+    /// The same over a journal that holds `form` of staged data.
+    pub fn journaled(self, form: JournalData) -> Self {
+        Self { form, ..self }
     }
 
     /// Bytes that programs wrote.
@@ -88,8 +104,13 @@ impl Backlog {
             Kind::Hoard => (IMAGES + 2) * BLOCK_BYTES,
             _ => self.writes * FILES * 24 + 8 * BLOCK_BYTES,
         };
-        let journal = self.fsyncs * each + 64 * MIB;
+        let mut journal = self.fsyncs * each + 64 * MIB;
+        // Both forms of the journal on volumes of the same sizes.
+        if self.kind == Kind::Sequential {
+            journal += self.useful() + self.useful() / 512;
+        }
         Sizes {
+            form: self.form,
             area: area.next_multiple_of(MIB),
             journal: journal.next_multiple_of(MIB),
             lane: lane.next_multiple_of(MIB),

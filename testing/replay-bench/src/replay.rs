@@ -7,6 +7,7 @@ use rustix::time::ClockId;
 use serde_json::{Value, json};
 use siftfs_base::Result;
 use siftfs_device::{Device, Origin, RegionKind};
+use siftfs_log::JournalData;
 use siftfs_service::ReplayMode;
 use siftfs_wire::CheckpointReport;
 use std::path::Path;
@@ -60,17 +61,35 @@ fn reduction(raw: u64, surviving: u64) -> f64 {
     1.0 - surviving as f64 / raw.max(1) as f64
 }
 
-fn row(path: &Path, kind: Kind, rounds: u64, scale: u64) -> Result<Value> {
-    let backlog = Backlog::new(kind, scale);
-    let device: Arc<dyn Device> = device(path, backlog.sizes().total())?;
-    let mut samples: [Samples; 3] = Default::default();
+/// One workload over journals of some forms, all of them interleaved; an object per form.
+fn rows(
+    path: &Path,
+    kind: Kind,
+    forms: &[JournalData],
+    rounds: u64,
+    scale: u64,
+) -> Result<Vec<Value>> {
+    let backlogs: Vec<Backlog> =
+        forms.iter().map(|form| Backlog::new(kind, scale).journaled(*form)).collect();
+    // A volume ends where its device ends, and forms do not differ in size.
+    let size = backlogs.first().map_or(0, |b| b.sizes().total());
+    assert!(backlogs.iter().all(|b| b.sizes().total() == size), "one file for all");
+    let device: Arc<dyn Device> = device(path, size)?;
+    let mut samples: Vec<[Samples; 3]> = Vec::new();
+    samples.resize_with(forms.len(), Default::default);
     for round in 0..rounds as usize {
         for i in ORDERS[round % ORDERS.len()] {
-            measure(&device, &backlog, MODES[i], &mut samples[i])?;
+            for (backlog, samples) in backlogs.iter().zip(&mut samples) {
+                measure(&device, backlog, MODES[i], &mut samples[i])?;
+            }
         }
     }
     drop(device);
-    let [ordered, together, auto] = [0, 1, 2].map(|i| &samples[i]);
+    Ok(backlogs.iter().zip(&samples).map(|(backlog, samples)| row(backlog, samples)).collect())
+}
+
+fn row(backlog: &Backlog, samples: &[Samples; 3]) -> Value {
+    let [ordered, together, auto] = samples;
     let ratio = |a: &[f64], b: &[f64]| spread(a.iter().zip(b).map(|(a, b)| a / b).collect());
     // Of the whole run: the better of two single measurements is mostly the luckier one.
     let better = |of: fn(&Samples) -> &Vec<f64>| match median(of(ordered)) < median(of(together)) {
@@ -78,7 +97,7 @@ fn row(path: &Path, kind: Kind, rounds: u64, scale: u64) -> Result<Value> {
         false => ratio(of(auto), of(together)),
     };
     let coalesce = &samples[1].report;
-    let modes = MODES.iter().zip(&samples).map(|(mode, s)| {
+    let modes = MODES.iter().zip(samples).map(|(mode, s)| {
         let value = json!({
             "seconds": spread(s.seconds.clone()),
             "cpu_seconds": spread(s.cpu_seconds.clone()),
@@ -89,7 +108,7 @@ fn row(path: &Path, kind: Kind, rounds: u64, scale: u64) -> Result<Value> {
         });
         (mode.to_string(), value)
     });
-    Ok(json!({
+    json!({
         "fsyncs_per_file": backlog.fsyncs,
         "useful_bytes": backlog.useful(),
         "ordered_to_coalesce": ratio(&ordered.seconds, &together.seconds),
@@ -99,7 +118,7 @@ fn row(path: &Path, kind: Kind, rounds: u64, scale: u64) -> Result<Value> {
         "block_reduction": reduction(coalesce.raw_blocks, coalesce.surviving_blocks),
         "inode_reduction": reduction(coalesce.raw_inodes, coalesce.surviving_inodes),
         "modes": modes.collect::<serde_json::Map<_, _>>(),
-    }))
+    })
 }
 
 /// Measures the backlog of this name, or all.
@@ -111,15 +130,22 @@ pub fn run(dir: &Path, rounds: u64, scale: u64, only: Option<&str>) -> Result<Va
         ("scattered", Kind::Scattered),
         ("temporary", Kind::Temporary),
     ];
-    let mut rows = serde_json::Map::new();
+    let mut all = serde_json::Map::new();
     for (name, kind) in kinds {
         if only.is_some_and(|only| only != name) {
             continue;
         }
-        let done = row(&path, kind, rounds, scale);
+        let (names, forms) = match kind {
+            Kind::Sequential => (
+                vec![name.to_string(), format!("{name}_copy")],
+                vec![JournalData::Ref, JournalData::Copy],
+            ),
+            _ => (vec![name.to_string()], vec![JournalData::Ref]),
+        };
+        let done = rows(&path, kind, &forms, rounds, scale);
         // The file is ours alone, whether it was made or not.
         let _ = std::fs::remove_file(&path);
-        rows.insert(name.into(), done?);
+        all.extend(names.into_iter().zip(done?));
     }
-    Ok(Value::Object(rows))
+    Ok(Value::Object(all))
 }

@@ -16,6 +16,8 @@ const KEY: LogKey = LogKey { epoch: Epoch(1), nonce: 7 };
 /// Sizes of a volume in bytes.
 #[derive(Clone, Copy)]
 pub struct Sizes {
+    /// What the journal holds of staged data.
+    pub form: JournalData,
     pub area: u64,
     pub journal: u64,
     pub lane: u64,
@@ -38,7 +40,7 @@ impl Sizes {
         StaticHeader {
             compat: 0,
             ro_compat: 0,
-            incompat: 0,
+            incompat: if self.form == JournalData::Copy { INCOMPAT_JOURNAL_COPY } else { 0 },
             volume: VOLUME,
             area_uuid: [0; 16],
             area_offset: 0,
@@ -102,7 +104,9 @@ impl Volume {
         };
         format_headers(&*device, &sizes.header(), &host, &record)?;
         let (parts, storage) = parts_of(device)?;
-        let mut service = Service::open(parts, options(mode, inode_tables))?;
+        let journal_data = sizes.form;
+        let options = ServiceOptions { journal_data, ..options(mode, inode_tables) };
+        let mut service = Service::open(parts, options)?;
         service.begin_epoch(KEY, KEY);
         greet(&mut service);
         let lane = storage.take_staging(LaneId(0))?;

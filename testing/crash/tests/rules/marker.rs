@@ -66,7 +66,7 @@ fn r15_a_torn_superblock_is_repaired() {
 /// Where the only backup superblock of a volume of two block groups lies, in bytes.
 const BACKUP: u64 = 32_768 * 4096;
 /// Large enough to have it.
-const TWO_GROUPS: VolumeKind = VolumeKind { size: 200 << 20, log: 8 << 20, lanes: 1, apart: false };
+const TWO_GROUPS: VolumeKind = VolumeKind { size: 200 << 20, log: 8 << 20, ..VolumeKind::SMALL };
 
 /// e2fsck falls back to a backup superblock, so each has the marker too while the log is in use. No
 /// backup has it when the primary has not: the primary gets it first and loses it last, so whatever
@@ -138,7 +138,7 @@ fn r16_log_and_area_belong_together() {
             log_size: Some(VolumeKind::SMALL.log),
             lanes: 1,
             force: true,
-            label: None,
+            ..Default::default()
         };
         siftfs_placement::mkfs_on(&shared, &opts).expect("mkfs");
         Bench::on(device.snapshot()).crash(Cut::KeepAll)

@@ -3,7 +3,7 @@
 use super::{bytes, every_recovery};
 use siftfs_base::Error;
 use siftfs_crash::{Back, Bench, Layout, VolumeKind};
-use siftfs_device::{Cut, OpKind};
+use siftfs_device::{Cut, OpKind, OpRecord};
 use siftfs_proto::{Reply, Request};
 
 fn free_bytes(b: &Bench) -> u64 {
@@ -139,6 +139,35 @@ fn r10_metadata_never_outgrows_the_journal() {
         assert!((0..dirs).all(|i| back.has(&format!("d{i}"))));
         assert_eq!(back.bytes("d7/f"), bytes(1, 100));
     });
+}
+
+/// A journal that repeats staged data, and lanes that hold far more than one of its transactions: what
+/// is staged finds room in the next one, however much an fsync carries, and nobody waits for ever.
+///
+/// Seen to fail when staged bytes are not counted as blocks of the running transaction.
+#[test]
+fn r10_what_the_journal_repeats_never_outgrows_it() {
+    let kind = VolumeKind { size: 32 << 20, log: 8 << 20, ..VolumeKind::SMALL }.copies();
+    let journal = Layout::of(kind).journal;
+    let b = Bench::new(kind);
+    b.durable("f", &bytes(1, 2 << 20));
+    b.settle();
+    let sizes = [100, 1536, 60, 100, 129, 200, 250, 300, 700];
+    let ops = b.log(|b| {
+        for (i, size) in (2..).zip(sizes.iter().flat_map(|kib| [*kib; 3])) {
+            let data = bytes(i, size << 10);
+            b.write("f", 0, &data);
+            b.fsync("f");
+            assert!(b.read("f").starts_with(&data), "{size} KiB");
+        }
+        b.commit(true);
+    });
+    let written = |o: &&OpRecord| o.kind == OpKind::Write && journal.contains(&o.offset);
+    let longest = ops.iter().filter(written).map(|o| o.len as u64).max().expect("a transaction");
+    assert!(longest > 200 << 10, "staged data is repeated: {longest}");
+    assert!(longest <= (journal.end - journal.start) / 4, "{longest}");
+    let last = b.read("f");
+    every_recovery(b, |back| assert!(back.bytes("f") == last));
 }
 
 /// An fsync larger than the whole lane.
