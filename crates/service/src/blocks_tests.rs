@@ -22,7 +22,8 @@ fn brought(held: &[u8], elsewhere: &[u8], runs: &[(u64, usize, From)]) -> (Vec<u
     let (parts, _, _storage) = parts_of(&dev, ORDERED).unwrap();
     let mut report = CheckpointReport::default();
     let (area, lanes) = (&parts.area, &parts.lanes[..]);
-    let mut io = Io { area, lanes, lane_key: KEY, origin: Origin::Background, report: &mut report };
+    let (journal, origin) = (&*parts.journal, Origin::Background);
+    let mut io = Io { area, journal, lanes, lane_key: KEY, origin, report: &mut report };
     let mut out = Gather::default();
     for (block, blocks, from) in runs {
         let len = blocks * BLOCK;

@@ -102,7 +102,7 @@ fn another_file_system_in_the_area_is_said() {
 #[test]
 fn the_future_is_refused() {
     let dev = MemDevice::new(SIZE);
-    let newer = StaticHeader { incompat: 2, ..header() };
+    let newer = StaticHeader { incompat: 1 << 31, ..header() };
     format_headers(&dev, &newer, &host(), &service()).unwrap();
     assert!(matches!(read_headers(&dev), Err(Error::Incompatible(_))));
 }
