@@ -89,6 +89,14 @@ impl Device {
     }
 }
 
+/// A test that fails leaves no process behind, stopped ones included.
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn address(setup: &Setup) -> String {
     format!("unix:{}", setup.tmp.path().join("service").display())
 }
