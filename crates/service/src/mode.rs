@@ -10,11 +10,11 @@ use std::str::FromStr;
 #[serde(rename_all = "lowercase")]
 pub enum ReplayMode {
     /// One transaction after the other, every range that has a home: the papers' baseline.
-    #[default]
     Ordered,
     /// What is left of a ready-prefix batch, by an interval map (SIFT §3.3).
     Coalesce,
     /// Per batch, with or without the interval map, by how much of it is reused (SIFT §7.2).
+    #[default]
     Auto,
 }
 

@@ -216,7 +216,7 @@ pub struct Device {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub cpu_quota: Option<u64>,
     /// How checkpoints replay: ordered, coalesce (what is left of a batch), or auto
-    #[arg(long, value_name = "MODE", default_value = "ordered")]
+    #[arg(long, value_name = "MODE", default_value = "auto")]
     pub replay: siftfs_placement::ReplayMode,
     /// Memory that a checkpoint may take, at least 64M
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::options::parse_memory)]

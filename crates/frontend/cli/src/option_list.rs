@@ -41,7 +41,7 @@ pub const OPTIONS: [MountOption; 29] = [
     ),
     option(
         "replay=MODE",
-        "ordered",
+        "auto",
         "how this process's checkpoints replay: ordered, coalesce (what is left of a batch), or \
          auto; a `siftfs device` process has its own --replay",
     ),
