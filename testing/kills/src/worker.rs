@@ -221,7 +221,7 @@ impl Worker {
         };
         let want = self.oracle.begin(&op);
         let found = prepared.run(&self.place, &mut self.handles, promise);
-        if found.as_ref().is_err_and(says_gone) && signals.is_dying() {
+        if signals.is_dying() && cut_off(&want, &found) {
             self.story.push("  under way when the host died".into());
             return Ok(false);
         }
@@ -336,6 +336,14 @@ impl Worker {
         self.oracle
             .model()
             .tree_differences(&self.numbers.dated(tree), &|seen| ids.model_of(&seen.attr))
+    }
+}
+
+/// The host died during the call. The kernel may divide a write; then the first part was answered.
+fn cut_off(want: &Outcome, found: &Result<Reply, Refused>) -> bool {
+    match (want, found) {
+        (Ok(Reply::Written { len: want }), Ok(Reply::Written { len })) => len < want,
+        (_, found) => found.as_ref().is_err_and(says_gone),
     }
 }
 

@@ -125,3 +125,13 @@ fn what_was_being_made_is_known_by_its_name() {
     fs::write(&path, b"bytes that nobody wrote").expect("write");
     assert!(!bench.verdict().is_empty());
 }
+
+#[test]
+fn a_write_that_a_death_cut_short_is_under_way() {
+    let written = |len| Reply::Written { len };
+    assert!(cut_off(&Ok(written(9)), &Ok(written(4))));
+    assert!(!cut_off(&Ok(written(9)), &Ok(written(9))));
+    assert!(!cut_off(&Ok(written(4)), &Ok(written(9))), "more than was asked for");
+    assert!(cut_off(&Ok(written(9)), &Err(Refused::Errno(libc::ENOTCONN))));
+    assert!(!cut_off(&Ok(written(9)), &Err(Refused::Errno(libc::EIO))));
+}

@@ -7,7 +7,7 @@ use crate::status::Counts;
 use crate::steady::Steadiness;
 use serde::Serialize;
 use siftfs_placement::{
-    Address, Dial, OpenOptions, Replay, ReplayMode, ServicePlace, TransportOptions,
+    Address, Dial, JournalData, OpenOptions, Replay, ReplayMode, ServicePlace, TransportOptions,
 };
 use siftfs_rig::place::{Failed, Place, Result, arg, failed};
 use siftfs_rig::volume::Volume;
@@ -150,6 +150,7 @@ impl<'p> Bench<'p> {
     pub fn new(
         place: &'p Place,
         shape: Shape,
+        journal_data: JournalData,
         way: Way,
         (warmup, length): (Duration, Duration),
     ) -> Result<Self> {
@@ -159,7 +160,7 @@ impl<'p> Bench<'p> {
             place,
             "pressure",
             &mib(shape.volume_bytes()),
-            &["--log-size", &log],
+            &["--log-size", &log, "--journal-data", &journal_data.to_string()],
         )?;
         volume.mount()?;
         for (name, bytes, _) in shape.files() {

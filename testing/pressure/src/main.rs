@@ -14,7 +14,7 @@ use cell::{Bench, Case, Way};
 use clap::Parser;
 use load::Shape;
 use report::Report;
-use siftfs_placement::ReplayMode;
+use siftfs_placement::{JournalData, ReplayMode};
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,6 +52,9 @@ struct Args {
     /// Only configurations whose names contain one of these words, with commas between
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// What the journal holds of staged data: ref, or copy as in the paper
+    #[arg(long, default_value = "ref")]
+    journal_data: JournalData,
     /// Through the library, without a mount; default: through a mount
     #[arg(long)]
     embedded: bool,
@@ -84,10 +87,11 @@ fn run(args: &Args) -> Result<()> {
     let bench = Bench::new(
         &place,
         shape,
+        args.journal_data,
         if args.embedded { Way::Embedded } else { Way::Mounted },
         (Duration::from_secs(args.warmup), Duration::from_secs(args.seconds)),
     )?;
-    let mut report = Report::new(&bench.shape, args.seconds, &cases);
+    let mut report = Report::new(&bench.shape, args.journal_data, args.seconds, &cases);
     for round in 0..usize::from(args.rounds) {
         for i in 0..cases.len() {
             place.go_on()?;

@@ -4,6 +4,7 @@ use crate::cell::{Case, Found};
 use crate::load::Shape;
 use serde::Serialize;
 use serde_json::{Value, json};
+use siftfs_placement::JournalData;
 
 /// The paper's figures at i = 128 (§5.2.1): foreground operations per second and whole-machine host
 /// utilisation in percent.
@@ -73,14 +74,15 @@ const RATIOS: [Figure; 4] = [
 /// All that was found.
 pub struct Report {
     shape: Shape,
+    journal_data: JournalData,
     seconds: u64,
     cases: Vec<(Case, Vec<Found>)>,
 }
 
 impl Report {
-    pub fn new(shape: &Shape, seconds: u64, cases: &[Case]) -> Self {
+    pub fn new(shape: &Shape, journal_data: JournalData, seconds: u64, cases: &[Case]) -> Self {
         let cases = cases.iter().map(|c| (c.clone(), Vec::new())).collect();
-        Self { shape: *shape, seconds, cases }
+        Self { shape: *shape, journal_data, seconds, cases }
     }
 
     /// A round's result of the configuration with this index.
@@ -143,6 +145,7 @@ impl Report {
         });
         json!({
             "shape": self.shape,
+            "journal_data": self.journal_data.to_string(),
             "seconds": self.seconds,
             "paper": paper.collect::<serde_json::Map<_, _>>(),
             "configurations": cases.collect::<serde_json::Map<_, _>>(),

@@ -25,7 +25,7 @@ fn found(operations: u64, host: f64) -> Found {
 #[test]
 fn ratios_are_of_the_same_round_and_load() {
     let cases = [case(None, 128), case(Some(25), 128), case(None, 32), case(Some(25), 32)];
-    let mut report = Report::new(&Shape::of_paper(8), 10, &cases);
+    let mut report = Report::new(&Shape::of_paper(8), JournalData::Ref, 10, &cases);
     for (i, ops, host) in [(0, 100, 8.0), (1, 400, 4.0), (2, 50, 10.0), (3, 100, 10.0)] {
         report.add(i, found(ops, host));
     }
