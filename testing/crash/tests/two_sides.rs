@@ -25,7 +25,7 @@ fn the_host_takes_over_and_gives_back() {
     deaths_and_cuts(VolumeKind::SMALL, 2, Some(Duration::ZERO), 8);
 }
 
-/// Every message boundary of one history, and every access to the storage.
+/// Every message boundary of one history, and every seventh access to the storage.
 #[test]
 fn a_death_at_every_boundary_loses_nothing() {
     let source = Source::Seed(3, 160, busy());
@@ -33,7 +33,7 @@ fn a_death_at_every_boundary_loses_nothing() {
     for (which, count) in boundaries.iter_mut().enumerate() {
         for n in 0.. {
             let mut death =
-                Some(if which == 0 { Death::Message(n) } else { Death::Access(n * 11) });
+                Some(if which == 0 { Death::Message(n) } else { Death::Access(n * 7) });
             let device = recorded_device(VolumeKind::SMALL);
             let town = Town::new(&device, 0, move || death.take());
             let driver = town.open(Some(Duration::from_millis(200))).unwrap();
