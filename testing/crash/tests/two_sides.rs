@@ -32,8 +32,7 @@ fn a_death_at_every_boundary_loses_nothing() {
     let mut boundaries = [0u64; 2];
     for (which, count) in boundaries.iter_mut().enumerate() {
         for n in 0.. {
-            let mut death =
-                Some(if which == 0 { Death::Message(n) } else { Death::Access(n * 7) });
+            let mut death = Some(if which == 0 { Death::Message(n) } else { Death::Access(n * 7) });
             let device = recorded_device(VolumeKind::SMALL);
             let town = Town::new(&device, 0, move || death.take());
             let driver = town.open(Some(Duration::from_millis(200))).unwrap();

@@ -100,7 +100,7 @@ struct Two<'a> {
 
 impl Two<'_> {
     fn device(&self) -> Result<Device> {
-        self.volume.device(&self.address, &self.place.path("device.log"))
+        self.volume.device(&self.address, &self.place.path("device.log"), &[])
     }
 
     fn mount(&self) -> Result<()> {

@@ -1,7 +1,6 @@
 //! One cell: one configuration in one round, on the bench's one volume.
 
 use crate::cpu::Cpu;
-use crate::device::Device;
 use crate::load::{Background, Load, Seen, Shape, Target};
 use crate::status::Counts;
 use crate::steady::Steadiness;
@@ -9,6 +8,7 @@ use serde::Serialize;
 use siftfs_placement::{
     Address, Dial, JournalData, OpenOptions, Replay, ReplayMode, ServicePlace, TransportOptions,
 };
+use siftfs_rig::device::Device;
 use siftfs_rig::place::{Failed, Place, Result, arg, failed};
 use siftfs_rig::volume::Volume;
 use std::fmt;
@@ -173,15 +173,22 @@ impl<'p> Bench<'p> {
 
     /// Measures a configuration. The volume is unmounted before and after.
     pub fn measure(&self, case: &Case, round: u64) -> Result<Found> {
-        let socket = self.place.path("device.sock");
-        let (siftfs, image) = (&self.volume.program, &self.volume.image);
-        let device = case.quota.map(|q| Device::start(siftfs, image, &socket, case.mode, q));
-        let device = device.transpose()?;
+        let device = case.quota.map(|quota| self.device(case.mode, quota)).transpose()?;
         let open = self.open(case, device.as_ref())?;
         let result = self.load(case, round, &open, device.as_ref());
         let closed = open.close();
         let found = result?;
-        closed.map(|()| found)
+        closed?;
+        // In order: its control group goes with it.
+        device.map_or(Ok(()), Device::end)?;
+        Ok(found)
+    }
+
+    fn device(&self, mode: ReplayMode, quota: u64) -> Result<Device> {
+        let address = format!("unix:{}", arg(&self.place.path("device.sock"))?);
+        let (mode, quota) = (mode.to_string(), quota.to_string());
+        let more = ["--replay", &mode, "--cpu-quota", &quota, "--log-level", "warn"];
+        self.volume.device(&address, &self.place.path("device.log"), &more)
     }
 
     fn open(&self, case: &Case, device: Option<&Device>) -> Result<Open<'_>> {

@@ -4,7 +4,6 @@
 
 mod cell;
 mod cpu;
-mod device;
 mod load;
 mod report;
 mod status;

@@ -14,21 +14,30 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A `siftfs device` at work. It is killed when this is dropped.
 pub struct Device {
     child: Child,
+    address: String,
 }
 
 impl Device {
-    /// Runs `siftfs device IMAGE --listen ADDRESS`, until it listens. Its log goes to `log`.
-    pub fn start(siftfs: &Path, image: &Path, address: &str, log: &Path) -> Result<Self> {
+    /// Runs `siftfs device IMAGE --listen ADDRESS` with more options, until it listens. Its log goes to
+    /// `log`.
+    pub fn start(
+        siftfs: &Path,
+        image: &Path,
+        address: &str,
+        log: &Path,
+        more: &[&str],
+    ) -> Result<Self> {
         let child = Command::new(siftfs)
             .arg("device")
             .arg(image)
             .args(["--listen", address, "--json", "--log-file"])
             .arg(log)
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(failed(siftfs.display()))?;
-        let mut device = Self { child };
+        let mut device = Self { child, address: address.to_owned() };
         let out = device.child.stdout.take();
         let out = out.ok_or_else(|| Failed("the device process has no output".into()))?;
         let mut fds = [PollFd::new(&out, PollFlags::IN)];
@@ -41,6 +50,16 @@ impl Device {
             true => Ok(device),
             false => Err(Failed("the device process does not listen; its reason is above".into())),
         }
+    }
+
+    /// Where it listens, for `--service`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// SIGKILL.

@@ -68,9 +68,9 @@ impl Volume {
         self.siftfs(&[&usual, more].concat()).map(drop)
     }
 
-    /// `siftfs device`, until it listens at `address`; its log goes to `log`.
-    pub fn device(&self, address: &str, log: &Path) -> Result<Device> {
-        Device::start(&self.program, &self.image, address, log)
+    /// `siftfs device` with more options, until it listens at `address`; its log goes to `log`.
+    pub fn device(&self, address: &str, log: &Path, more: &[&str]) -> Result<Device> {
+        Device::start(&self.program, &self.image, address, log, more)
     }
 
     /// `siftfs umount`.
