@@ -73,6 +73,10 @@ pub struct OpenOptions {
     pub meta_cache: u64,
     /// Bounded adaptive wait of group commit in microseconds; 0 switches it off.
     pub group_wait_us: u64,
+    /// How long an operation that finds no space waits for references to removed files to be given
+    /// back: a kernel does it a moment after the removal. Zero where a removed file's end is known at
+    /// once.
+    pub late_forgets: Duration,
     /// Free share of staging or journal (percent) below which a background checkpoint starts.
     pub low_watermark: u8,
     /// Refuse every change.
@@ -112,6 +116,7 @@ impl Default for OpenOptions {
             page_cache: 256 << 20,
             meta_cache: 64 << 20,
             group_wait_us: 1000,
+            late_forgets: Duration::ZERO,
             low_watermark: 50,
             read_only: false,
             direct: true,

@@ -367,6 +367,7 @@ fn config_of(opts: &OpenOptions, key: LogKey) -> Config {
         meta_cache: opts.meta_cache,
         max_nodes: 65_536,
         group_wait: Duration::from_micros(opts.group_wait_us),
+        late_forgets: opts.late_forgets,
         low_watermark: u64::from(opts.low_watermark),
         key,
         read_only: opts.read_only,

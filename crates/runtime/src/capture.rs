@@ -78,7 +78,9 @@ impl State {
         let capture = match self.capture(ino, datasync, selection)? {
             Ok(Some(capture)) => capture,
             Ok(None) => {
-                let lsn = self.node(ino).staged.max(self.evicted_staged);
+                // Somebody else's record may carry the permission change of a directory above (R12, R17).
+                let others = self.evicted_staged.max(self.perms_staged);
+                let lsn = self.node(ino).staged.max(others);
                 return Ok(Outcome::Nothing(lsn));
             }
             Err(reason) => return Ok(Outcome::FullCommit(reason)),
@@ -544,6 +546,9 @@ impl State {
             }
             node.staged = record.lsn;
             self.mark_inode(ino);
+        }
+        if !capture.perms.is_empty() {
+            self.perms_staged = record.lsn;
         }
         for ino in &capture.perms {
             self.perms.remove(ino);

@@ -15,6 +15,10 @@ pub struct Config {
     pub max_nodes: usize,
     /// Bound of the adaptive group-commit wait.
     pub group_wait: Duration,
+    /// How long an operation that finds no space waits until nobody refers to removed files that nobody
+    /// has open. A kernel gives its reference back (FORGET) after the removal has returned, beside the
+    /// requests that follow.
+    pub late_forgets: Duration,
     /// Free share of staging or journal in percent below which a checkpoint starts.
     pub low_watermark: u64,
     /// Key of this epoch's records.

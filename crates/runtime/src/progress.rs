@@ -8,6 +8,7 @@ use siftfs_base::{Result, TxnSeq};
 use siftfs_device::Origin;
 use siftfs_wire::{CheckpointReport, ToService, Urgency};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 impl Runtime {
     /// Makes the progress that an operation asked for, on the calling thread.
@@ -19,9 +20,23 @@ impl Runtime {
             state::NEEDS_LOG => self.await_credits(Urgency::Emergency),
             state::NEEDS_CREDITS => self.await_credits(Urgency::Background),
             _ => {
+                self.await_forgets();
                 self.commit_for(&Push::Aged, Origin::Foreground)?;
                 self.checkpoint(Urgency::Emergency).map(drop)
             }
+        }
+    }
+
+    /// Waits until removed files are gone that only references hold which are to be given back.
+    fn await_forgets(&self) {
+        let start = Instant::now();
+        loop {
+            let st = self.lock();
+            if start.elapsed() >= st.config.late_forgets || !st.is_forget_due() {
+                return;
+            }
+            drop(st);
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -95,6 +110,12 @@ impl Runtime {
 }
 
 impl State {
+    /// Is there a removed file that nobody has open, but somebody refers to?
+    fn is_forget_due(&self) -> bool {
+        let open = |ino| self.nodes.get(ino).is_some_and(|node| node.opens > 0);
+        self.orphans.iter().any(|ino| self.lookups.contains_key(ino) && !open(ino))
+    }
+
     /// The oldest transaction that a checkpoint could reclaim now.
     fn oldest_journaled(&self) -> Option<TxnSeq> {
         self.txns.iter().next().filter(|(_, info)| info.journaled).map(|(seq, _)| *seq)

@@ -147,6 +147,7 @@ impl Runtime {
             names: Default::default(),
             perms: Default::default(),
             perms_in_flight: Default::default(),
+            perms_staged: Lsn(0),
             handles: Default::default(),
             next_handle: 1,
             lsn: parts.lsn_floor.0,

@@ -97,6 +97,8 @@ pub struct State {
     pub perms: BTreeSet<InodeNr>,
     /// As `perms`, taken by the transaction in flight.
     pub perms_in_flight: BTreeSet<InodeNr>,
+    /// The newest record that carries a permission change.
+    pub perms_staged: Lsn,
     /// Open handles.
     pub handles: HashMap<u64, OpenFile>,
     /// Next handle number.

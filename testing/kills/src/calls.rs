@@ -162,6 +162,9 @@ impl Place {
     /// a program has no such call, or the operation would change what the workers share.
     pub fn prepare(&self, model: &Model, op: &Op) -> Option<Prepared> {
         let mut request = fit(model, op.request()?.clone())?;
+        if guards_what_is_shared(&request) {
+            return None;
+        }
         let call = self.call(model, &mut request)?;
         Some(Prepared { request, call, fresh: op.fresh().handle })
     }
@@ -253,6 +256,19 @@ impl Place {
             return None;
         }
         self.entry(model, dir, name)
+    }
+}
+
+/// Does it change the rights of the worker's own directory? In the model that is above the shared one,
+/// and so whatever is synced there owes them (rule R17); on the volume it lies beside it.
+fn guards_what_is_shared(request: &Request) -> bool {
+    match request {
+        Request::SetAttr { ino: ROOT_INO, set } => {
+            set.perm.is_some() || set.uid.is_some() || set.gid.is_some()
+        }
+        Request::SetXattr { ino: ROOT_INO, name, .. }
+        | Request::RemoveXattr { ino: ROOT_INO, name } => name.starts_with(b"system."),
+        _ => false,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::summary::Summary;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
 use serde_json::Value;
+use siftfs_rig::ext4::under_the_kernel;
 use siftfs_rig::place::{self, Failed, Place, Result, arg, failed, output, run};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -292,12 +293,9 @@ impl<'a> Stage<'a> {
     /// Runs `work` on the unmounted volume as the kernel's ext4 shows it.
     pub fn with_kernel<T>(&mut self, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         let (volume, dir) = (self.volume(), self.kernel.clone());
-        run("mount", &["-t", "ext4", "-o", "loop,ro", arg(&volume)?, arg(&dir)?])?;
-        let result = work(&dir);
-        let unmounted = run("umount", &[arg(&dir)?]);
+        let result = under_the_kernel(&volume, &dir, "loop,ro", work);
         self.watch.alive();
-        let value = result?;
-        unmounted.map(|_| value)
+        result
     }
 
     /// What the mount says of itself, while it lives.

@@ -3,6 +3,10 @@
 use crate::place::{Failed, Place, Result, arg, failed, run};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a loop device may stay after its unmount.
+const DETACHED: Duration = Duration::from_secs(20);
 
 /// A directory on the kernel's ext4, not yet made, and in words which ext4 that is: the place's own
 /// where that is ext4, else an image of `bytes`, allocated beforehand, on a loop device.
@@ -25,4 +29,28 @@ fn allocate(image: &Path, bytes: u64) -> Result<()> {
     let file = File::create(image).map_err(failed(image.display()))?;
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)
         .map_err(|e| Failed(format!("{}: {e}", image.display())))
+}
+
+/// Runs `work` on `image`, mounted at `dir` by the kernel's ext4 with these options (such as
+/// `loop,ro`). Nobody has the image when this returns: whoever happens to look at the loop device, as
+/// every program that searches all of them does, keeps it for that moment.
+pub fn under_the_kernel<T>(
+    image: &Path,
+    dir: &Path,
+    options: &str,
+    work: impl FnOnce(&Path) -> Result<T>,
+) -> Result<T> {
+    run("mount", &["-t", "ext4", "-o", options, arg(image)?, arg(dir)?])?;
+    let result = work(dir);
+    let unmounted = run("umount", &[arg(dir)?]);
+    let value = result?;
+    unmounted?;
+    let start = Instant::now();
+    while !run("losetup", &["--noheadings", "--associated", arg(image)?])?.trim().is_empty() {
+        if start.elapsed() > DETACHED {
+            return Err(Failed(format!("{}: its loop device stays", image.display())));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(value)
 }

@@ -1,6 +1,7 @@
 //! The volume under test, driven through the `siftfs` command as a user would.
 
 use crate::device::Device;
+use crate::ext4::under_the_kernel;
 use crate::place::{Failed, Place, Result, arg, failed, output, run, step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -157,10 +158,6 @@ impl Volume {
         work: impl FnOnce(&Path) -> Result<T>,
     ) -> Result<T> {
         let dir = place.mount_point("kernel")?;
-        run("mount", &["-t", "ext4", "-o", options, arg(&self.image)?, arg(&dir)?])?;
-        let result = work(&dir);
-        let unmounted = run("umount", &[arg(&dir)?]);
-        let value = result?;
-        unmounted.map(|_| value)
+        under_the_kernel(&self.image, &dir, options, work)
     }
 }

@@ -19,6 +19,9 @@ use std::time::Duration;
 /// Longest line the daemon sends, in bytes.
 const MAX_LINE: u64 = 1 << 16;
 
+/// How long the kernel may take to say that a removed file is not in use, before there is no space.
+const LATE_FORGETS: Duration = Duration::from_millis(100);
+
 /// What the daemon tells the command that started it, one JSON document per line.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -32,6 +35,7 @@ enum Message {
 pub fn mount(a: &Mount) -> Outcome {
     let parsed = options::parse(&a.options, a.sloppy);
     let mut options = parsed.map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    options.open.late_forgets = LATE_FORGETS;
     let given = &mut options.service;
     given.address = a.service.clone().or(given.address.take()).map(absolute).transpose()?;
     let seconds = a.service_fallback.map(Duration::from_secs);

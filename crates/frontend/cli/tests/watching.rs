@@ -257,7 +257,7 @@ fn progress_on_a_terminal_alone() {
     daemon.wait();
     siftfs(&["umount", s.dir()]).fails(1, &["siftfs recover"]);
     let recovered = on_terminal(&format!("recover {}", s.volume()));
-    let shown = recovered.contains("applying staged transactions") && recovered.contains('%');
+    let shown = recovered.contains("staged transactions") && recovered.contains('%');
     assert!(shown, "{recovered:?}");
     s.mount("");
     let quiet = siftfs(&["umount", s.dir()]).ok();
