@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 
 /// Bytes gathered before they are written to the area, those written from where they lie included.
 const GATHER: usize = 4 << 20;
-/// Longest single write, so that several are in flight.
-const LONGEST: usize = 1 << 20;
+/// Longest single write in bytes, so that several are in flight.
+pub(crate) const LONGEST_WRITE: u64 = 1 << 20;
+const LONGEST: usize = LONGEST_WRITE as usize;
 /// Neighbours no longer than this are copied together, to make one write of two.
 const SHORT: usize = 32 << 10;
 /// Blocks merged from several pieces that may wait for their last byte.

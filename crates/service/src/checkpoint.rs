@@ -379,8 +379,9 @@ impl Service {
         }
     }
 
-    /// Reads or writes a part of a window; behind a window, returns what is reclaimable. When
-    /// somebody waits for credits, the next window is a small one.
+    /// Reads or writes a part of a window; behind a long window or several short ones, returns what
+    /// is reclaimable. When somebody waits for credits, that is behind the next window, and it is a
+    /// small one.
     fn replay_step(
         &mut self,
         batch: &mut Batch,
@@ -398,14 +399,17 @@ impl Service {
         }
         if batch.cursor < batch.pieces.len() {
             if !self.replay.is_open() {
-                self.replay.open(batch, window);
+                self.replay.open(batch, window, limit);
             }
             let (mut io, replay) = self.io(report)?;
             replay.0.advance(&mut io, replay.1, batch, limit)?;
         }
-        if self.replay.is_open() {
+        let more = batch.cursor < batch.pieces.len();
+        let enough = waited || self.replay.volatile() >= window;
+        if self.replay.is_open() || (more && !enough) {
             return Ok(());
         }
+        self.replay.reclaiming();
         match batch.reclaim() {
             Some((end, count)) => self.reclaim(end, count, report),
             None => Ok(()),

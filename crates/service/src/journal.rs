@@ -89,7 +89,7 @@ impl Service {
         // Not the checkpoint's, which may be in the middle of one.
         let mut window = Window::default();
         while batch.cursor < batch.pieces.len() {
-            window.plan(&mut batch, ORDERED_WINDOW);
+            window.plan(&mut batch, ORDERED_WINDOW, ORDERED_WINDOW);
             while !window.is_loaded() {
                 window.load(&mut io, &batch, ORDERED_WINDOW)?;
             }

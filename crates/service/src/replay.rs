@@ -20,13 +20,15 @@ pub(crate) struct Replay {
     limit: u64,
     /// Pieces of the window brought to the area; nothing yet while it is being read.
     written: Option<usize>,
+    /// Bytes written since the last [`Replay::reclaiming`].
+    volatile: u64,
 }
 
 impl Replay {
     /// Opens a window over the batch's next pieces; see [`Window::plan`].
-    pub fn open(&mut self, batch: &mut Batch, limit: u64) {
+    pub fn open(&mut self, batch: &mut Batch, limit: u64, short: u64) {
         assert!(self.written.is_none(), "one window at a time");
-        self.window.plan(batch, limit);
+        self.window.plan(batch, limit, short);
         self.limit = limit;
     }
 
@@ -41,6 +43,16 @@ impl Replay {
         if self.written.is_none() && self.limit > limit {
             self.window.close();
         }
+    }
+
+    /// Bytes brought to the area and not yet reclaimed.
+    pub fn volatile(&self) -> u64 {
+        self.volatile
+    }
+
+    /// They are being reclaimed.
+    pub fn reclaiming(&mut self) {
+        self.volatile = 0;
     }
 
     /// Gives the window's memory back; no window is open.
@@ -99,6 +111,7 @@ impl Replay {
             self.plan.spill(io, &mut self.out, self.window.held())?;
             to += some.len();
         }
+        self.volatile += bytes;
         Ok(to)
     }
 
@@ -122,7 +135,7 @@ impl Replay {
     ) -> Result<()> {
         while batch.cursor < batch.pieces.len() {
             if !self.is_open() {
-                self.open(batch, window);
+                self.open(batch, window, window);
             }
             self.advance(io, clock, batch, window)?;
         }

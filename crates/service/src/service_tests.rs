@@ -39,6 +39,33 @@ fn a_checkpointed_area_is_the_model() {
     }
 }
 
+/// Short windows are flushed together, as much as a long one is, unless somebody waits.
+#[test]
+fn short_windows_are_reclaimed_together() {
+    let how = How { window_bytes: 64 << 10, step_bytes: 12 << 10, ..COALESCE };
+    let run = |urgency| {
+        let (_, dev) = mem();
+        let mut d = Driver::with(&dev, 5, how).unwrap();
+        for i in 0..16 {
+            let data = vec![i as u8 + 1; 8192];
+            let txn = d.copying(&data, i * 3 * BLOCK_BYTES).unwrap();
+            d.submit(&txn);
+            d.pump();
+        }
+        d.checkpoint(u64::MAX, Urgency::Background);
+        d.service.step();
+        d.checkpoint(u64::MAX, urgency);
+        d.settle();
+        assert_eq!(d.differing(&*dev, d.seq), vec![]);
+        d.service.statistics().checkpoint_total.clone()
+    };
+    // A record is 12 KiB with its head, its data 8 KiB: eight make 64.
+    let background = run(Urgency::Background);
+    assert_eq!((background.windows, background.flushes), (16, 2 * 2));
+    let emergency = run(Urgency::Emergency);
+    assert_eq!((emergency.windows, emergency.flushes), (16, 16 * 2));
+}
+
 /// One journal write and one flush per transaction, one more of each kind for direct runs.
 #[test]
 fn journaling_is_one_write_and_one_flush() {

@@ -311,6 +311,26 @@ impl Driver {
         }
     }
 
+    /// A transaction of one staged record, which goes to `dst`.
+    pub fn copying(&mut self, data: &[u8], dst: u64) -> Result<Transaction> {
+        let staged = vec![self.stage(data)?];
+        let len = data.len() as u32;
+        let copies = vec![CopyTag { source: 0, data_offset: 0, dst, len }];
+        (self.seq, self.lsn) = (self.seq + 1, self.lsn + 1);
+        let mut model = self.models.last().unwrap().clone();
+        model.area[dst as usize..dst as usize + data.len()].copy_from_slice(data);
+        self.models.push(model);
+        Ok(Transaction {
+            seq: TxnSeq(self.seq),
+            ops_cut: Lsn(self.lsn),
+            staged_cut: Lsn(self.lsn),
+            lane_upto: self.lanes.iter().map(|l| l.end).collect(),
+            staged,
+            copies,
+            ..Transaction::default()
+        })
+    }
+
     /// Appends a record of `data` to a lane and flushes it.
     fn stage(&mut self, data: &[u8]) -> Result<StagedRef> {
         let lane = LaneId(self.rng.below(2) as u16);

@@ -1,7 +1,7 @@
 //! Reading what a window's pieces need from lanes and journal, verified (rules R11, R13).
 
 use crate::batch::{Batch, Place, Repeated};
-use crate::blocks::{Io, JOURNAL};
+use crate::blocks::{Io, JOURNAL, LONGEST_WRITE};
 use crate::memory::Memory;
 use crate::piece::{Origin, Piece};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, corrupt};
@@ -20,6 +20,9 @@ const LONGEST: u64 = 2 << 20;
 const MAX_PIECES: usize = 1 << 14;
 /// Heads read together, in bytes, for records of which only a part is wanted.
 const HEADS: u64 = 1 << 20;
+/// Writes of at least this part of a short window are worth no longer one: seeking is little of what
+/// they cost.
+const LONG_WRITES: u64 = 32;
 
 /// A piece and, if its bytes are staged, where they are in the window's buffer.
 pub(crate) struct Work {
@@ -57,19 +60,24 @@ pub(crate) struct Window {
     /// Batch pieces covered.
     pieces: usize,
     bytes: u64,
+    /// Bytes to come that are not worth a long window.
+    ahead: u64,
 }
 
 impl Window {
     /// Opens a window over the batch's next pieces, of at most `limit` bytes of staged records
-    /// unless a single one is longer. Reads nothing yet.
-    pub fn plan(&mut self, batch: &mut Batch, limit: u64) {
+    /// unless a single one is longer; of `short` where more would not make the writes any fewer.
+    /// Reads nothing yet.
+    pub fn plan(&mut self, batch: &mut Batch, limit: u64, short: u64) {
         self.close();
-        loop {
-            let from = batch.cursor + self.pieces;
-            let to = batch.sort_run(from);
-            if from == to || !self.take(batch, from..to, limit) {
-                break;
-            }
+        if self.ahead == 0 {
+            self.cover(batch, limit);
+            self.ahead = if self.bytes <= short || self.orders(short) { 0 } else { self.bytes };
+        }
+        if self.ahead > 0 {
+            self.close();
+            self.cover(batch, limit.min(short));
+            self.ahead = self.ahead.saturating_sub(self.bytes);
         }
         let place = |f: &Fetch| match batch.record(f.record) {
             Place::Lane(s) => (usize::from(s.lane.0), s.pos),
@@ -87,6 +95,35 @@ impl Window {
             self.buf = Memory::default();
             self.buf = Memory::new(at.max(usize::try_from(limit).unwrap_or(0)));
         }
+    }
+
+    /// Takes the batch's next pieces until the window is full.
+    fn cover(&mut self, batch: &mut Batch, limit: u64) {
+        loop {
+            let from = batch.cursor + self.pieces;
+            let to = batch.sort_run(from);
+            if from == to || !self.take(batch, from..to, limit) {
+                break;
+            }
+        }
+    }
+
+    /// Does it bring neighbours together that windows of `short` bytes would write apart?
+    ///
+    /// Memory that is used again at once is still in the processor's cache, and little of it has to
+    /// be found.
+    fn orders(&self, short: u64) -> bool {
+        let (mut parts, mut from, mut bytes) = (0, 0, 0);
+        for f in &self.fetches {
+            if bytes > 0 && bytes + f.bytes > short {
+                parts += writes(&self.work[from..f.work.start]);
+                (from, bytes) = (f.work.start, 0);
+            }
+            bytes += f.bytes;
+        }
+        parts += writes(&self.work[from..]);
+        let whole = writes(&self.work);
+        parts > whole + whole / 16 || self.bytes < parts * (short / LONG_WRITES)
     }
 
     /// Takes pieces of one transaction, sorted by source, record by record; `false` if the window
@@ -266,6 +303,24 @@ impl Window {
         assert!(self.is_loaded(), "fetches name pieces by their place");
         self.work.sort_unstable_by_key(|w| w.piece.start);
     }
+}
+
+/// Writes that these pieces make in the order of their destinations.
+fn writes(work: &[Work]) -> u64 {
+    let mut ranges: Vec<(u64, u64)> = work.iter().map(|w| (w.piece.start, w.piece.end())).collect();
+    ranges.sort_unstable();
+    let (mut count, mut left, mut end) = (0, 0, None);
+    for (from, to) in ranges {
+        let len = to - from;
+        if end != Some(from) {
+            left = 0;
+        }
+        let more = len.saturating_sub(left).div_ceil(LONGEST_WRITE);
+        count += more;
+        left = left + more * LONGEST_WRITE - len;
+        end = Some(to);
+    }
+    count
 }
 
 /// The record that a piece's bytes are staged in.
@@ -469,3 +524,7 @@ fn checked_head(
     }
     Ok(head)
 }
+
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod tests;

@@ -369,3 +369,32 @@ fn r11_a_page_stays_until_its_record_is_written() {
     assert!(fsync.join().expect("no panic"), "the fsync is done");
     assert!(seen == bytes(2, 20_000), "other bytes were read");
 }
+
+/// An fsync of what has nothing new owes the permission changes above it (R17), also where the record of
+/// somebody else's fsync has them and is not written yet.
+///
+/// Seen to fail when only records of the file itself are waited for.
+#[test]
+fn r12_who_has_nothing_new_waits_for_permissions_on_their_way() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.mkdir("dir");
+    b.durable("dir/old", &bytes(1, 1000));
+    b.durable("dir/new", &bytes(1, 1000));
+    b.settle();
+    b.chmod("dir", 0o700);
+    b.append("dir/new", &bytes(2, 10));
+    let gate = Gate::new();
+    let staging = Layout::of(VolumeKind::SMALL).staging;
+    b.device.inject(Fault::hold(OpClass::Write, &gate).within(staging).once());
+    let first = fsync_on_thread(&b, "dir/new");
+    assert!(gate.wait_arrived(1, Duration::from_secs(20)), "the record is being written");
+    let second = fsync_on_thread(&b, "dir/old");
+    let until = std::time::Instant::now() + Duration::from_millis(500);
+    while !second.is_finished() && std::time::Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let early = second.is_finished();
+    gate.open();
+    assert!(first.join().expect("no panic") && second.join().expect("no panic"));
+    assert!(!early, "acknowledged before the change of the directory was durable");
+}
