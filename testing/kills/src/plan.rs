@@ -20,6 +20,8 @@ pub struct Geometry {
     pub lanes: u16,
     /// The log is a file of its own.
     pub apart: bool,
+    /// The journal repeats staged data.
+    pub copies: bool,
 }
 
 /// Who does the background work.
@@ -40,10 +42,8 @@ pub struct Mount {
     pub placement: Placement,
     /// Seconds after which the host does it.
     pub fallback: Option<u64>,
-    /// The host's way to replay.
-    pub replay: &'static str,
-    /// The device process's.
-    pub device_replay: &'static str,
+    /// The device process's options.
+    pub device: Vec<String>,
     /// Options of the mount.
     pub options: String,
 }
@@ -184,7 +184,7 @@ impl Geometry {
         let mut rng = Rng::new(mix(seed ^ 0x6765_6f6d) ^ (round / ERA));
         let lanes = draw(&mut rng, &[1, 1, 2, 4]);
         let log = draw(&mut rng, &[4, 6, 12, 32]) + u64::from(lanes) - 1;
-        Self { size: 192, log, lanes, apart: rng.chance(35) }
+        Self { size: 192, log, lanes, apart: rng.chance(35), copies: rng.chance(25) }
     }
 }
 
@@ -199,9 +199,16 @@ impl Mount {
             "fallback" if rng.chance(50) => Placement::Tcp,
             _ => Placement::Unix,
         };
-        let (replay, device_replay) = (draw(rng, &modes), draw(rng, &modes));
+        let mut device = vec![
+            format!("--replay={}", draw(rng, &modes)),
+            format!("--memory={}M", draw(rng, &[64, 256])),
+            format!("--spin={}", draw(rng, &[0, 20])),
+        ];
+        if rng.chance(30) {
+            device.push(format!("--cpu-quota={}", draw(rng, &[10, 50])));
+        }
         let mut options = vec![
-            format!("replay={replay}"),
+            format!("replay={}", draw(rng, &modes)),
             format!("commit={}", draw(rng, &["0.05", "0.3", "1", "5"])),
             format!("low_watermark={}", draw(rng, &[10, 50, 90])),
             format!("group_wait={}", draw(rng, &[0, 1000])),
@@ -209,12 +216,21 @@ impl Mount {
             format!("cache={}M", draw(rng, &[8, 256])),
             format!("meta_cache={}M", draw(rng, &[8, 64])),
         ];
+        match placement {
+            Placement::Local => {
+                options.push(format!("checkpoint_memory={}M", draw(rng, &[64, 256])));
+            }
+            _ => {
+                options.push(format!("service_memory={}", draw(rng, &["0", "1M", "16M"])));
+                options.push(format!("service_spin={}", draw(rng, &[0, 20])));
+            }
+        }
         for flag in ["nouring", "nodirect"] {
             if rng.chance(20) {
                 options.push(flag.into());
             }
         }
-        Self { placement, fallback, replay, device_replay, options: options.join(",") }
+        Self { placement, fallback, device, options: options.join(",") }
     }
 
     /// Is there a device process?
@@ -339,7 +355,7 @@ impl fmt::Display for Plan {
         if let Some(seconds) = m.fallback {
             write!(f, " fallback={seconds}")?;
         }
-        write!(f, " device-replay={} -o {}", m.device_replay, m.options)?;
+        write!(f, " device {} -o {}", m.device.join(" "), m.options)?;
         for (when, incident) in &self.incidents {
             write!(f, "; {incident:?} at {} calls or {} ms", when.calls, when.ms)?;
         }

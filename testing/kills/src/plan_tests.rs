@@ -14,6 +14,7 @@ fn a_seed_decides_everything_and_another_something_else() {
 #[test]
 fn all_kinds_are_drawn() {
     let (mut ends, mut incidents, mut mounts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut words = BTreeSet::new();
     for round in 0..400 {
         let plan = Plan::new(7, round, &Only::default());
         ends.insert(plan.end.name());
@@ -21,10 +22,18 @@ fn all_kinds_are_drawn() {
         let m = &plan.mount;
         mounts.insert((format!("{:?}", m.placement), m.fallback.is_some()));
         assert!(m.has_device() || plan.incidents.is_empty());
+        words.extend(m.device.iter().cloned());
+        words.extend(m.options.split(',').map(String::from));
     }
     assert_eq!(ends, ENDS.into());
     assert_eq!(incidents, INCIDENTS.into());
     assert_eq!(mounts.len(), 5, "{mounts:?}");
+    for word in
+        ["--memory=64M", "--cpu-quota=10", "--spin=0", "service_memory=0", "service_spin=20"]
+    {
+        assert!(words.contains(word), "{word} in {words:?}");
+    }
+    assert!((0..40).any(|era| Geometry::of(7, era * ERA).copies));
 }
 
 #[test]

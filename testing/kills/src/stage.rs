@@ -91,6 +91,9 @@ impl<'a> Stage<'a> {
         if g.apart {
             args.extend(["--log", arg(&log)?]);
         }
+        if g.copies {
+            args.push("--journal-data=copy");
+        }
         run(&self.siftfs, &args).map(drop)
     }
 
@@ -122,7 +125,7 @@ impl<'a> Stage<'a> {
         let (log, address) = (self.said("device"), self.address(mount.placement)?);
         let mut command = Command::new(&self.siftfs);
         command.arg("device").arg(self.volume()).args(["--listen", &address, "--json"]);
-        command.args(["--replay", mount.device_replay]).stdout(Stdio::piped());
+        command.args(&mount.device).stdout(Stdio::piped());
         self.with_log(&mut command);
         let mut device = Process::start("the device process", &mut command, &log, &self.watch)?;
         let mut line = String::new();
