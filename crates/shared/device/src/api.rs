@@ -110,6 +110,11 @@ pub trait Device: Send + Sync {
     /// written without durability may give way to it meanwhile, and for a little longer, because
     /// the next one may follow.
     fn urgent(&self, _under_way: bool) {}
+    /// Small durable steps of another process are expected on the same medium from now on for `_time`;
+    /// takes the place of what was said before, and zero takes it back. A hint, as
+    /// [`Device::urgent`], for a process that does not see these steps: what it writes without
+    /// durability gives way to them meanwhile.
+    fn expect_urgent(&self, _time: Duration) {}
     /// For who has just written and will go on: returns after `_pause`, 200 ms at most, or when small
     /// steps have ceased, 5 ms after the last; at once if there are none.
     fn give_way(&self, _pause: Duration) {}

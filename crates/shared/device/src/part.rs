@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use siftfs_base::Result;
 
@@ -59,6 +60,18 @@ impl Device for Part {
         let ops: Vec<_> =
             ops.iter().map(|op| WriteOp { offset: moved(op), data: op.data }).collect();
         self.whole.write_batch(&ops)
+    }
+
+    fn urgent(&self, under_way: bool) {
+        self.whole.urgent(under_way);
+    }
+
+    fn expect_urgent(&self, time: Duration) {
+        self.whole.expect_urgent(time);
+    }
+
+    fn give_way(&self, pause: Duration) {
+        self.whole.give_way(pause);
     }
 }
 

@@ -54,3 +54,16 @@ fn a_part_has_borders() {
     assert!(b.read(HALF, &mut [0]).is_err());
     assert!(a.write_batch(&[WriteOp { offset: HALF, data: &[1] }]).is_err());
 }
+
+#[test]
+fn hints_reach_the_whole() {
+    let (whole, a, b) = halves();
+    a.urgent(true);
+    b.expect_urgent(Duration::from_millis(7));
+    b.give_way(Duration::ZERO);
+    let stats = whole.stats();
+    assert_eq!((stats.urgent, stats.pauses), (1, 1));
+    assert_eq!(stats.expected, Some(Duration::from_millis(7)));
+    a.urgent(false);
+    assert_eq!(whole.stats().urgent, 0);
+}

@@ -122,6 +122,11 @@ impl Region {
         self.noted(origin, self.device.flush())
     }
 
+    /// See [`Device::expect_urgent`].
+    pub fn expect_urgent(&self, time: Duration) {
+        self.device.expect_urgent(time);
+    }
+
     /// See [`Device::give_way`].
     pub fn give_way(&self, pause: Duration) {
         self.device.give_way(pause);

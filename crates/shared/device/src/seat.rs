@@ -150,6 +150,16 @@ impl Device for Seat {
         self.give_up(&[role]);
         Ok(())
     }
+    // Hints are no accesses: one that was begun has to end, alive or not.
+    fn urgent(&self, under_way: bool) {
+        self.shared.device.urgent(under_way);
+    }
+    fn expect_urgent(&self, time: Duration) {
+        self.shared.device.expect_urgent(time);
+    }
+    fn give_way(&self, pause: Duration) {
+        self.shared.device.give_way(pause);
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::MemDevice;
+use crate::{FaultDevice, MemDevice};
 
 #[test]
 fn a_role_has_one_holder_until_it_gives_it_back_or_dies() {
@@ -25,4 +25,22 @@ fn a_role_has_one_holder_until_it_gives_it_back_or_dies() {
     assert!(!a.is_dead() && a.write(0, &[4], false).is_err() && a.is_dead());
     shared.open().claim(Role::Service, now).unwrap();
     shared.open().claim(Role::Host, now).unwrap();
+}
+
+/// Hints are no accesses: they do not use up a life, and one that was begun ends although its
+/// process has died.
+#[test]
+fn hints_reach_the_device() {
+    let device = Arc::new(FaultDevice::new(8192, 1));
+    let seat = SharedDevice::new(device.clone()).open();
+    seat.kill_after(0);
+    seat.expect_urgent(Duration::from_millis(7));
+    seat.give_way(Duration::ZERO);
+    seat.urgent(true);
+    let stats = device.stats();
+    assert_eq!((stats.expected, stats.pauses), (Some(Duration::from_millis(7)), 1));
+    assert_eq!((stats.urgent, seat.is_dead()), (1, false));
+    seat.kill();
+    seat.urgent(false);
+    assert_eq!(device.stats().urgent, 0);
 }

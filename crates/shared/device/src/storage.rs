@@ -49,6 +49,10 @@ impl RegionReader {
     pub fn read_batch(&self, origin: Origin, ops: &mut [ReadOp<'_>]) -> Result<()> {
         self.region.read_batch(origin, ops)
     }
+    /// See [`crate::Device::expect_urgent`]: on the whole device.
+    pub fn expect_urgent(&self, time: Duration) {
+        self.region.expect_urgent(time);
+    }
     /// Do both lie on one device, so that one flush serves both?
     pub fn shares_device(&self, other: &RegionReader) -> bool {
         self.region.shares_device(&other.region)

@@ -173,3 +173,16 @@ fn zero_writes_every_byte_of_the_range_only() {
     assert_eq!(all[from as usize], 0);
     assert_eq!(all[(from + len) as usize], 0xff);
 }
+
+/// Whoever may read a lane may say what is coming there, on the device where it lies and on no other.
+#[test]
+fn a_lane_passes_on_what_is_expected() {
+    let area = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len: 8192 };
+    let lane = RegionDesc { kind: RegionKind::Staging, ..area };
+    let devices = [(); 2].map(|()| Arc::new(crate::FaultDevice::new(8192, 1)));
+    let [on_area, on_lane] = devices.clone().map(|d| d as Arc<dyn Device>);
+    let storage = Storage::on(&[(on_area, vec![area]), (on_lane, vec![lane])]).unwrap();
+    storage.staging_reader(LaneId(0)).unwrap().expect_urgent(Duration::from_millis(9));
+    let expected = devices.map(|d| d.stats().expected);
+    assert_eq!(expected, [None, Some(Duration::from_millis(9))]);
+}

@@ -26,6 +26,12 @@ pub struct FaultStats {
     pub flushes: u64,
     /// Most flushes that were under way at once.
     pub most_flushes_at_once: u64,
+    /// Small steps that were said to be under way and have not ended.
+    pub urgent: i64,
+    /// For how long [`Device::expect_urgent`] announced some the last time.
+    pub expected: Option<Duration>,
+    /// Pauses that [`Device::give_way`] was asked for.
+    pub pauses: u64,
 }
 
 struct State {
@@ -387,6 +393,18 @@ impl Device for FaultDevice {
 
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         self.write_all(ops, false)
+    }
+
+    fn urgent(&self, under_way: bool) {
+        self.lock().stats.urgent += if under_way { 1 } else { -1 };
+    }
+
+    fn expect_urgent(&self, time: Duration) {
+        self.lock().stats.expected = Some(time);
+    }
+
+    fn give_way(&self, _: Duration) {
+        self.lock().stats.pauses += 1;
     }
 }
 

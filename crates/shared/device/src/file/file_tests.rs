@@ -58,3 +58,29 @@ fn preallocate_reserves_and_never_shrinks() {
     assert!(matches!(preallocate(&path, 1 << 60), Err(Error::Refused(_))));
     assert!(matches!(preallocate(dir.path(), 1), Err(Error::Refused(_))));
 }
+
+/// Bulk that is cut into slices arrives whole; that it is cut is seen where the first piece fails.
+#[test]
+fn bulk_gives_way_to_the_small_writes_of_another_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume");
+    preallocate(&path, 4 << 20).unwrap();
+    let mut data = AlignedBuf::zeroed(1 << 20);
+    data.chunks_mut(4096).zip(1..).for_each(|(block, i)| block.fill(i as u8));
+    let bulk = [WriteOp { offset: 8192, data: &data }];
+    let for_reading = open_exclusive(&path, false, FileOptions::default()).unwrap();
+    for (time, piece) in [(3600, SLICE), (0, 1 << 20)] {
+        for_reading.expect_urgent(Duration::from_secs(time));
+        match for_reading.write_batch(&bulk) {
+            Err(Error::Io { len, .. }) => assert_eq!(len, piece as u64),
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(for_reading);
+    let d = open_exclusive(&path, true, FileOptions::default()).unwrap();
+    d.expect_urgent(Duration::from_secs(3600));
+    d.write_batch(&bulk).unwrap();
+    let mut back = AlignedBuf::zeroed(1 << 20);
+    d.read(8192, &mut back).unwrap();
+    assert!(back[..] == data[..]);
+}

@@ -312,8 +312,13 @@ impl Device for FileDevice {
     fn unclaim(&self, role: Role) -> Result<()> {
         self.unclaim_now(role)
     }
+
     fn urgent(&self, under_way: bool) {
         self.pace.urgent(under_way);
+    }
+
+    fn expect_urgent(&self, time: Duration) {
+        self.pace.expect(time);
     }
 
     fn give_way(&self, pause: Duration) {

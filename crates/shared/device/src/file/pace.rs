@@ -5,6 +5,9 @@
 //! durable writes come, bulk writes therefore go out in slices with pauses between them, so that
 //! most of the small ones meet an idle disk. Nobody else is slowed: without small writes a bulk
 //! write is as fast as the disk.
+//!
+//! Small writes of another process are not seen here. Who knows of them says for how long to expect
+//! some ([`Pace::expect`]); bulk is paced as long, and waits for none of them to end.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -28,6 +31,8 @@ pub(super) struct Pace {
     urgent: AtomicU32,
     /// When the last of them ended, in nanoseconds since `start`; 0: there was none.
     last: AtomicU64,
+    /// Until when another process's are expected, in nanoseconds since `start`.
+    expected: AtomicU64,
     /// Bulk writers that wait for the urgent ones.
     waiting: AtomicU32,
     lock: Mutex<()>,
@@ -40,6 +45,7 @@ impl Pace {
             start: Instant::now(),
             urgent: AtomicU32::new(0),
             last: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
             waiting: AtomicU32::new(0),
             lock: Mutex::new(()),
             quiet: Condvar::new(),
@@ -65,13 +71,21 @@ impl Pace {
         }
     }
 
+    /// Small durable writes of another process are expected for `time` from now on, whatever was
+    /// said before.
+    pub fn expect(&self, time: Duration) {
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.expected.store(self.now().saturating_add(time), Ordering::Relaxed);
+    }
+
     /// Is bulk to be sliced?
     pub fn busy(&self) -> bool {
         if self.urgent.load(Ordering::SeqCst) > 0 {
             return true;
         }
-        let last = self.last.load(Ordering::Relaxed);
-        last > 0 && u128::from(self.now().saturating_sub(last)) < RECENT.as_nanos()
+        let (now, last) = (self.now(), self.last.load(Ordering::Relaxed));
+        let recent = last > 0 && u128::from(now.saturating_sub(last)) < RECENT.as_nanos();
+        recent || now < self.expected.load(Ordering::Relaxed)
     }
 
     /// Carries out one slice of a bulk write: not beside a small write if that ends soon, and

@@ -61,3 +61,27 @@ fn bulk_rests_as_long_as_it_asked_for_and_small_writes_come() {
 fn a_failed_slice_says_so() {
     assert_eq!(Pace::new().slice(|| Err::<(), _>(5)), Err(5));
 }
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn bulk_is_paced_as_long_as_another_process_expects_small_writes() {
+    let pace = Pace::new();
+    pace.expect(HOUR);
+    assert!(pace.busy());
+    assert_eq!(pace.slice(|| Ok::<_, ()>(7)), Ok(7), "nobody here ends a small write");
+    let now = Instant::now();
+    assert_eq!(pace.rest(now + PAUSE_MAX, now), Some(PAUSE_MAX));
+    pace.expect(Duration::ZERO);
+    assert!(!pace.busy(), "the newest word counts");
+    pace.expect(Duration::MAX);
+    assert!(pace.busy());
+}
+
+#[test]
+fn what_was_expected_is_over_when_its_time_is() {
+    let pace = Pace::new();
+    pace.expect(Duration::from_nanos(1));
+    while pace.now() <= pace.expected.load(Ordering::SeqCst) {}
+    assert!(!pace.busy());
+}
