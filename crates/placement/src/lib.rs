@@ -5,6 +5,7 @@ mod adopt;
 mod connect;
 mod discard;
 mod find;
+mod hint;
 mod layout;
 mod link;
 mod marker;

@@ -179,6 +179,14 @@ impl ServiceLink for Driver {
         }
     }
 
+    fn expect_urgent(&self, now: u64) {
+        match &self.kind {
+            // Its bulk goes through the device that sees the small steps.
+            Kind::Inline(_) | Kind::Thread { .. } => {}
+            Kind::Remote(remote) => remote.expect_urgent(now),
+        }
+    }
+
     fn describe(&self) -> serde_json::Value {
         let mut link = match &self.kind {
             Kind::Inline(_) | Kind::Thread { .. } => serde_json::json!({ "placement": "host" }),

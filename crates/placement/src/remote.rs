@@ -2,6 +2,7 @@
 //! whoever takes over (`docs/design/device.md`).
 
 use crate::connect::{Away, Connector, Local};
+use crate::hint::Hints;
 use crate::link::Sink;
 use crate::outbox::Outbox;
 use crate::replay::Replay;
@@ -9,7 +10,9 @@ use siftfs_base::{Epoch, Error, Result, TxnSeq};
 use siftfs_device::Role;
 use siftfs_transport::{HostEnd, Received, Sender};
 use siftfs_volume::Media;
-use siftfs_wire::{FromService, PROTOCOL_VERSION, ServiceStatistics, ToService};
+use siftfs_wire::{
+    EXPECT_URGENT_MAX_MS, FromService, PROTOCOL_VERSION, ServiceStatistics, ToService,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -82,6 +85,7 @@ pub(crate) struct Remote {
     abandoned: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     messages: AtomicU64,
+    hints: Hints,
 }
 
 /// Why a connection ended.
@@ -134,6 +138,7 @@ impl Remote {
             abandoned: AtomicBool::new(false),
             thread: Mutex::new(None),
             messages: AtomicU64::new(0),
+            hints: Hints::default(),
         }
     }
 
@@ -204,6 +209,23 @@ impl Remote {
             if sender.send(message).is_err() {
                 return;
             }
+        }
+    }
+
+    /// Tells the device process, if that is due, that small durable steps come. Beside the outbox: nobody
+    /// misses a hint that is lost, and no fsync waits for one that does not leave at once. A Service in
+    /// this process sees the steps by itself. `now` is in nanoseconds, of the Runtime's clock.
+    pub fn expect_urgent(&self, now: u64) {
+        if !self.hints.is_due(now) || self.closing.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(state) = self.state.try_lock() else { return };
+        let sender = state.sender.clone().filter(|_| !state.story.fallback);
+        drop(state);
+        let hint = ToService::ExpectUrgent { ms: EXPECT_URGENT_MAX_MS };
+        if sender.is_some_and(|sender| sender.try_send(hint)) {
+            self.hints.count();
+            self.messages.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -564,6 +586,7 @@ impl Remote {
             "objections": story.objections,
             "takeovers": story.takeovers,
             "waited_s": story.waited.as_secs_f64(),
+            "hints": self.hints.sent(),
             "messages": self.messages.load(Ordering::Relaxed),
             "unanswered": state.outbox.len(),
         })

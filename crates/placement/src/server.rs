@@ -278,6 +278,9 @@ impl Server {
     /// One message; `Some` if it is the last.
     fn take(&self, held: &mut Held, message: ToService) -> Option<Ended> {
         self.tally.message();
+        if matches!(message, ToService::ExpectUrgent { .. }) {
+            self.tally.hint();
+        }
         match message {
             ToService::Goodbye => return Some(Ended::Goodbye),
             ToService::Objection { reason } => {

@@ -10,6 +10,7 @@ pub(crate) struct Tally {
     messages: AtomicU64,
     refusals: AtomicU64,
     hosts: AtomicU64,
+    hints: AtomicU64,
 }
 
 impl Tally {
@@ -25,6 +26,10 @@ impl Tally {
         self.hosts.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub fn hint(&self) {
+        self.hints.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// As the protocol has it.
     pub fn statistics(&self, io: RegionTotals) -> DeviceStatistics {
         DeviceStatistics {
@@ -33,6 +38,7 @@ impl Tally {
             messages: self.messages.load(Ordering::Relaxed),
             refusals: self.refusals.load(Ordering::Relaxed),
             hosts: self.hosts.load(Ordering::Relaxed),
+            hints: self.hints.load(Ordering::Relaxed),
             io,
         }
     }

@@ -44,6 +44,9 @@ impl Sender<FromService> for Liar {
         let lie = changed && self.lying.swap(false, Ordering::SeqCst);
         self.inner.send(if lie { told } else { message })
     }
+    fn try_send(&self, message: FromService) -> bool {
+        self.inner.try_send(message)
+    }
     fn close(&self) {
         self.inner.close();
     }

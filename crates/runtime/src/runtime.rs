@@ -30,6 +30,12 @@ pub trait ServiceLink: Send + Sync {
     /// Hands a message over; answers come through [`Runtime::on_service`], possibly before this
     /// returns. Never called with the state lock held.
     fn send(&self, message: ToService) -> Result<()>;
+    /// A small durable step begins. A link to another process says so to its Service now and then,
+    /// which does not see it otherwise. Called by an fsync: never waits, and what cannot be said at
+    /// once is not said. `now` is [`Clock::mono_ns`].
+    fn expect_urgent(&self, now: u64) {
+        let _ = now;
+    }
     /// Where the Service is and how the connection to it fares, for the status report.
     fn describe(&self) -> serde_json::Value;
 }
@@ -370,6 +376,9 @@ impl Runtime {
     fn make_durable(&self, staged: Staged, pause: Pause) -> Result<Flushed> {
         let (start, len) = (self.clock.mono_ns(), staged.buf.len() as u64);
         let lsn = staged.published.lsn();
+        if !is_bulk(len) {
+            self.link.expect_urgent(start);
+        }
         self.write_staged(staged, Origin::Foreground)?;
         let flushed = if is_bulk(len) {
             self.seq.wait_durable(lsn, || self.lanes[0].flush_bulk(Origin::Foreground))?

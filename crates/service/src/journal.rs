@@ -42,6 +42,7 @@ impl Service {
         }
         let crc = encode_transaction(&keys.journal, &params, &layout, txn, record);
         let journal = &self.parts.journal;
+        // Without a pause: nothing gives credits back before it is journaled.
         journal.write(self.origin, pos % journal.len(), record)?;
         journal.flush(self.origin)?;
         if buf.len() <= KEEP_BUF {

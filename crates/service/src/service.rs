@@ -13,11 +13,13 @@ use siftfs_device::{
 use siftfs_log::{JournalData, LogKey, ServiceRecord};
 use siftfs_volume::{HEADER_SERVICE, HeaderView, ServiceSlots};
 use siftfs_wire::{
-    CheckpointReport, FromService, PROTOCOL_VERSION, ServiceStatistics, ToService, Transaction,
+    CheckpointReport, EXPECT_URGENT_MAX_MS, FromService, PROTOCOL_VERSION, ServiceStatistics,
+    ToService, Transaction, Urgency,
 };
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the Service may touch; each right exists once, and from here on a Service alone has it:
 ///
@@ -255,8 +257,15 @@ impl Service {
                 done
             }
             ToService::Checkpoint { id, upto, urgency } => {
+                if urgency == Urgency::Emergency {
+                    self.expect_urgent(0);
+                }
                 self.requests.add(id, upto, urgency);
                 self.answer_finished();
+                Ok(())
+            }
+            ToService::ExpectUrgent { ms } => {
+                self.expect_urgent(ms);
                 Ok(())
             }
             ToService::Statistics => {
@@ -273,6 +282,13 @@ impl Service {
             }
         };
         self.latch(done);
+    }
+
+    /// Small durable steps of the host come to the lanes' storage for so long; whoever says more than
+    /// may be said has said that much.
+    fn expect_urgent(&self, ms: u32) {
+        let time = Duration::from_millis(ms.min(EXPECT_URGENT_MAX_MS).into());
+        self.parts.lanes.iter().for_each(|lane| lane.expect_urgent(time));
     }
 
     /// The next answer.

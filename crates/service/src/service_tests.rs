@@ -272,3 +272,25 @@ fn a_damaged_source_stops_the_checkpoint() {
         assert!(matches!(d.failed, Some(Error::Corrupt { .. })), "{:?}", d.failed);
     }
 }
+
+/// The host's word reaches the storage of the lanes, cut to what may be said; who waits for credits
+/// does not wait beside a pause for somebody who may have stopped.
+#[test]
+fn small_steps_are_expected_as_long_as_the_host_may_say() {
+    let (dev, as_dyn) = fault();
+    let mut d = Driver::new(&as_dyn, 7).unwrap();
+    let ms = |ms| Some(std::time::Duration::from_millis(ms));
+    for (said, heard) in [(40, 40), (EXPECT_URGENT_MAX_MS, 100), (u32::MAX, 100), (0, 0)] {
+        d.service.handle(ToService::ExpectUrgent { ms: said });
+        assert_eq!(dev.stats().expected, ms(heard), "{said}");
+    }
+    assert!(d.service.drain().iter().all(|m| !matches!(m, FromService::Failed { .. })));
+    d.round().unwrap();
+    d.service.handle(ToService::ExpectUrgent { ms: 50 });
+    d.checkpoint(u64::MAX, Urgency::Background);
+    assert_eq!(dev.stats().expected, ms(50));
+    d.checkpoint(u64::MAX, Urgency::Emergency);
+    assert_eq!(dev.stats().expected, ms(0));
+    d.settle();
+    assert_eq!(d.failed, None);
+}

@@ -299,6 +299,7 @@ fn link(p: &mut Page, s: &Status) {
         ("refusals", "Times that the device process refused this host.", l.refusals),
         ("objections", "Answers that this host refused.", l.objections),
         ("messages", "Messages sent, repetitions included.", l.messages),
+        ("hints", "Hints among them that small durable steps are expected.", l.hints),
     ] {
         p.one(&format!("siftfs_link_{name}_total"), "counter", help, value as f64);
     }
@@ -313,6 +314,7 @@ fn link(p: &mut Page, s: &Status) {
         ("messages", "Messages that the device process received.", d.messages),
         ("refusals", "Connections, hosts and messages that it refused.", d.refusals),
         ("hosts", "Hosts that it greeted.", d.hosts),
+        ("hints", "Hints received that small durable steps are expected.", d.hints),
     ] {
         p.one(&format!("siftfs_device_{name}_total"), "counter", help, value as f64);
     }

@@ -44,10 +44,10 @@ fn status() -> Status {
 fn a_device_process_is_watched() {
     let with = serde_json::from_str::<Status>(
         r#"{"runtime":{"link":{"placement":"device","connected":true,"fallback":false,"losses":2,
-        "objections":3,"refusals":4,"host_cpu_us":1500000,"waited_s":2.5},
+        "objections":3,"refusals":4,"hints":8,"host_cpu_us":1500000,"waited_s":2.5},
         "service":{"checkpoint_last":{"trigger":"emergency","light_batches":1,"raw_inodes":9},
           "checkpoint_total":{"raw_inodes":90,"index_nanos":500000000},
-          "device":{"cpu_us":250000,"refusals":5,"hosts":1,
+          "device":{"cpu_us":250000,"refusals":5,"hosts":1,"hints":6,
             "io":{"area":{"background":{"writes":7}}}}}}}"#,
     )
     .unwrap();
@@ -60,6 +60,8 @@ fn a_device_process_is_watched() {
         ("siftfs_link_refusals_total", 4.0),
         ("siftfs_link_waited_seconds_total", 2.5),
         ("siftfs_device_refusals_total", 5.0),
+        ("siftfs_link_hints_total", 8.0),
+        ("siftfs_device_hints_total", 6.0),
         ("siftfs_cpu_seconds_total{side=\"host\"}", 1.5),
         ("siftfs_cpu_seconds_total{side=\"device\"}", 0.25),
         ("siftfs_device_io_total{region=\"area\",origin=\"background\",kind=\"write\"}", 7.0),

@@ -123,6 +123,7 @@ pub struct Device {
     pub messages: u64,
     pub refusals: u64,
     pub hosts: u64,
+    pub hints: u64,
     /// Regions, in each the origins.
     pub io: BTreeMap<String, BTreeMap<String, Io>>,
 }
@@ -145,6 +146,7 @@ pub struct Link {
     pub refusals: u64,
     pub objections: u64,
     pub waited_s: f64,
+    pub hints: u64,
     pub messages: u64,
     pub unanswered: u64,
 }

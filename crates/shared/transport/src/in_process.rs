@@ -53,6 +53,11 @@ impl<M: Send> Sender<M> for QueueSender<M> {
         queue.send(message).map_err(|_| Error::Link(format!("{} has stopped", self.to)))
     }
 
+    fn try_send(&self, message: M) -> bool {
+        let queue = self.queue.try_lock().ok().and_then(|queue| queue.clone());
+        queue.is_some_and(|queue| queue.try_send(message).is_ok())
+    }
+
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
         drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -52,6 +52,11 @@ pub trait Sender<M>: Send + Sync {
     /// nothing of it was sent and the connection goes on.
     fn send(&self, message: M) -> Result<()>;
 
+    /// Sends a small message, 1 KiB at most and without blocks, if that can be done at once: nobody
+    /// else is sending, and there is room. Never waits. False: it did not leave, for whatever
+    /// reason; the connection is as it was, or broken as the next call will say.
+    fn try_send(&self, message: M) -> bool;
+
     /// Says that nothing more will be sent. What was sent before arrives, then the peer's
     /// receiver answers [`Received::Closed`]. Nothing happens the second time, or on a connection
     /// that is broken.

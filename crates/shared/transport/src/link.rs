@@ -10,7 +10,7 @@ use crate::watch::Watch;
 use crate::{Connection, Received, Receiver, Sender, TransportOptions};
 use siftfs_base::{Error, Result, SharedBlock};
 use siftfs_wire::codec::frame::{
-    Direction, Frame, FrameReader, Kind, Limits, Sealer, Source, Step, weight,
+    Direction, Frame, FrameReader, HEADER_LEN, Kind, Limits, Sealer, Source, Step, weight,
 };
 use siftfs_wire::codec::{Encoded, Message};
 use std::collections::VecDeque;
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes of messages that wait for a receiver at most, unless a single one has more.
 const PENDING_BYTES: u64 = 16 << 20;
+/// The longest frame that is sent only if it needs no waiting. A socket that can be written at all
+/// takes as much.
+const AT_ONCE: usize = 1 << 10;
 /// The spin time is never adapted below this part of what was asked for.
 const LEAST_SPIN: u32 = 16;
 
@@ -29,8 +32,8 @@ pub(crate) trait SendPipe: Send + 'static {
     fn write(&mut self, from: &[IoSlice<'_>]) -> Result<usize>;
     /// Sleeps until more may fit, at most `timeout`.
     fn wait(&mut self, timeout: Duration) -> Result<()>;
-    /// Whether a frame without content fits now.
-    fn has_room(&self) -> bool;
+    /// Whether a frame of so many bytes, [`AT_ONCE`] at most, fits now.
+    fn has_room(&self, bytes: usize) -> bool;
     /// Copies the first of `blocks` to where the peer finds them, and names their slots.
     fn lend(&mut self, blocks: &[SharedBlock]) -> Result<Vec<u32>>;
 }
@@ -292,7 +295,7 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
             // Half the interval: the next look is a tick away.
             let able = !out.closed && out.failed.is_none();
             let due = able && out.last.elapsed() >= self.options.heartbeat / 2;
-            if due && out.pipe.has_room() {
+            if due && out.pipe.has_room(HEADER_LEN) {
                 // The next sender learns of a failure, and the receiver finds out by itself.
                 let _ = self.transmit(&mut out, Kind::Heartbeat, Encoded::default());
             }
@@ -345,6 +348,18 @@ impl<Out: Message, In: Message, S: SendPipe, R: RecvPipe> Sender<Out> for LinkSe
             return Err(Error::Link(format!("to {}: this side has closed", link.peer)));
         }
         link.transmit(&mut out, Kind::Message, encoded)
+    }
+
+    fn try_send(&self, message: Out) -> bool {
+        let link = &*self.link;
+        let encoded = message.encode();
+        let frame = HEADER_LEN + encoded.head.len().next_multiple_of(8);
+        if frame > AT_ONCE || !encoded.blocks.is_empty() {
+            return false;
+        }
+        let Some(mut out) = try_lock(&link.send) else { return false };
+        let able = link.broken.get().is_none() && !out.closed && out.failed.is_none();
+        able && out.pipe.has_room(frame) && link.transmit(&mut out, Kind::Message, encoded).is_ok()
     }
 
     fn close(&self) {

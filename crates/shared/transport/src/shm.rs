@@ -17,9 +17,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Words of a frame without content.
-const SMALL_FRAME: u64 = (siftfs_wire::codec::frame::HEADER_LEN / 8) as u64;
-
 /// A side's part of what both pipes need.
 struct Common {
     socket: Arc<Socket>,
@@ -147,8 +144,8 @@ impl SendPipe for ShmSender {
         Ok(())
     }
 
-    fn has_room(&self) -> bool {
-        self.ring.room().is_ok_and(|room| room >= SMALL_FRAME)
+    fn has_room(&self, bytes: usize) -> bool {
+        self.ring.room().is_ok_and(|room| room >= bytes.div_ceil(8) as u64)
     }
 
     fn lend(&mut self, blocks: &[SharedBlock]) -> Result<Vec<u32>> {

@@ -67,7 +67,7 @@ impl SendPipe for StreamSender {
     fn wait(&mut self, timeout: Duration) -> Result<()> {
         self.socket.wait_writable(timeout).map_err(|e| failed(&self.peer, e))
     }
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _: usize) -> bool {
         self.socket.has_room()
     }
     fn lend(&mut self, _: &[SharedBlock]) -> Result<Vec<u32>> {

@@ -327,3 +327,78 @@ fn whether_nobody_listens() {
     drop(listener);
     assert!(nobody_listens(&tcp));
 }
+
+const HINT: ToService = ToService::ExpectUrgent { ms: 100 };
+
+#[test]
+fn a_small_message_leaves_at_once_or_not_at_all() {
+    for way in WAYS {
+        let options = TransportOptions { queue: 2, shared_memory: 1 << 20, ..patient() };
+        let (host, mut device) = pair(way, &options);
+        assert!(host.sender.try_send(HINT), "{way:?}");
+        assert_eq!(to_device(&mut device), HINT, "{way:?}");
+        // Nobody receives: it stops leaving, and who tries does not wait.
+        let left = (0u64..).take_while(|_| host.sender.try_send(HINT)).count();
+        assert!(left > 0, "{way:?}");
+        assert!(!host.sender.try_send(HINT), "{way:?}");
+        for _ in 0..left {
+            assert_eq!(to_device(&mut device), HINT, "{way:?}: none is half");
+        }
+        host.sender.send(ToService::Statistics).unwrap();
+        assert_eq!(to_device(&mut device), ToService::Statistics, "{way:?}");
+        host.sender.close();
+        assert!(!host.sender.try_send(HINT), "{way:?}: sent after closing");
+    }
+}
+
+/// Another's message is on its way and does not get on: nobody queues behind it who may not wait.
+#[test]
+fn a_small_message_does_not_wait_its_turn() {
+    for way in OUTSIDE {
+        let options = TransportOptions { queue: 1, shared_memory: 1 << 20, ..patient() };
+        let (host, mut device) = pair(way, &options);
+        let sender = host.sender.clone();
+        let begun = Arc::new(AtomicU64::new(0));
+        let count = begun.clone();
+        let thread = std::thread::spawn(move || {
+            for i in 0..40 {
+                count.store(i, Ordering::SeqCst);
+                sender.send(bulk(256, i as u8)).unwrap();
+            }
+        });
+        let mut sent = 0;
+        // It stands still when it does not begin another one while many hints are refused.
+        let (mut stood, mut at) = (0, u64::MAX);
+        while stood < 200 {
+            let now = begun.load(Ordering::SeqCst);
+            let left = host.sender.try_send(HINT);
+            sent += usize::from(left);
+            stood = if left || now != at { 0 } else { stood + 1 };
+            at = now;
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        assert!(at < 39, "{way:?}: it waits for a receiver");
+        let mut hints = 0;
+        for _ in 0..40 {
+            while matches!(to_device(&mut device), ToService::ExpectUrgent { .. }) {
+                hints += 1;
+            }
+        }
+        thread.join().unwrap();
+        assert!(hints <= sent, "{way:?}");
+    }
+}
+
+#[test]
+fn only_small_messages_are_tried() {
+    for way in OUTSIDE {
+        let (host, mut device) = pair(way, &patient());
+        assert!(!host.sender.try_send(bulk(1, 1)), "{way:?}");
+        assert!(!host.sender.try_send(ToService::Objection { reason: "x".repeat(2000) }));
+        assert!(host.sender.try_send(HINT), "{way:?}");
+        assert_eq!(to_device(&mut device), HINT, "{way:?}");
+        drop(device);
+        while host.sender.send(HINT).is_ok() {}
+        assert!(!host.sender.try_send(HINT), "{way:?}: the peer is gone");
+    }
+}

@@ -2,7 +2,7 @@
 //! data, never file names.
 //!
 //! One Runtime speaks to one Service over an ordered link. The Service answers every
-//! [`ToService`], `Direct` and `Objection` excepted, with one or more [`FromService`]; sequence
+//! [`ToService`], `Direct`, `ExpectUrgent` and `Objection` excepted, with one or more [`FromService`]; sequence
 //! numbers and credits only grow. A Service that takes over from another begins with what is
 //! durable: after `Welcome` one `Journaled` per transaction that is not checkpointed and one
 //! `Reclaimed`, so that answers may come twice. A Runtime sends again what was not answered.
@@ -17,7 +17,7 @@ use siftfs_base::{BlockNr, BlockRun, Epoch, LaneId, Lsn, SharedBlock, TxnSeq};
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Oldest version that this build still speaks: a message has one form, and no version is translated
 /// into another.
@@ -25,6 +25,10 @@ pub const PROTOCOL_OLDEST: u32 = PROTOCOL_VERSION;
 
 /// Blocks of data one [`ToService::Direct`] carries at most.
 pub const DIRECT_MAX_BLOCKS: usize = 1024;
+
+/// Longest time in milliseconds for which one [`ToService::ExpectUrgent`] counts; what a host says
+/// beyond it is cut.
+pub const EXPECT_URGENT_MAX_MS: u32 = 100;
 
 /// A staged transaction named by a background journal transaction (SIFT §3.2.4): where its
 /// record lies and what proves that it is the one meant.
@@ -163,6 +167,14 @@ pub enum ToService {
         upto: TxnSeq,
         /// Background or emergency.
         urgency: Urgency,
+    },
+    /// Small durable steps are expected on the lanes' storage for so long: bulk shall give way to
+    /// them there, which the Service's process does not see. The newest one counts; an emergency
+    /// checkpoint ends it, because who waits for credits takes no such step. A hint without an answer:
+    /// lost, late or repeated it changes nothing but the pace.
+    ExpectUrgent {
+        /// From its arrival on, in milliseconds; [`EXPECT_URGENT_MAX_MS`] at most.
+        ms: u32,
     },
     /// Ask for [`FromService::Statistics`].
     Statistics,
@@ -321,6 +333,8 @@ pub struct DeviceStatistics {
     pub refusals: u64,
     /// Hosts greeted, the present one included.
     pub hosts: u64,
+    /// Hints received that small durable steps are expected.
+    pub hints: u64,
     /// I/O.
     pub io: RegionTotals,
 }

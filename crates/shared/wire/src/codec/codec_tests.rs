@@ -21,6 +21,7 @@ fn to_service_number(message: &ToService) -> u32 {
         ToService::Goodbye => 6,
         ToService::Objection { .. } => 7,
         ToService::Inquire { .. } => 8,
+        ToService::ExpectUrgent { .. } => 9,
     }
 }
 
@@ -44,7 +45,7 @@ fn every_variant_comes_back_as_it_was() {
     from.iter().for_each(there_and_back);
     let to: BTreeSet<u32> = to.iter().map(to_service_number).collect();
     let from: BTreeSet<u32> = from.iter().map(from_service_number).collect();
-    assert_eq!((to.len(), from.len()), (8, 8), "a variant without a sample");
+    assert_eq!((to.len(), from.len()), (9, 8), "a variant without a sample");
 }
 
 #[test]
@@ -55,6 +56,12 @@ fn the_first_byte_is_the_variants_number() {
     for message in from_service() {
         assert_eq!(u32::from(message.encode().head[0]), from_service_number(&message));
     }
+}
+
+#[test]
+fn a_hint_is_its_number_and_milliseconds() {
+    let message = ToService::ExpectUrgent { ms: 0x0102_0364 };
+    assert_eq!(message.encode().head, [9, 0x64, 3, 2, 1]);
 }
 
 #[test]
@@ -77,7 +84,7 @@ fn the_form_belongs_to_the_version() {
     });
     assert_eq!(
         (crate::PROTOCOL_VERSION, sum),
-        (2, 2_858_220_306),
+        (3, 571_550_576),
         "the bytes of the messages changed: raise PROTOCOL_VERSION, then put both numbers here"
     );
 }
@@ -120,7 +127,7 @@ fn a_message_cut_short_or_with_something_behind_it_is_none() {
 fn unknown_kinds_flags_and_operations_are_refused() {
     for (head, why) in [
         (&[0u8][..], "ToService of kind 0"),
-        (&[9], "ToService of kind 9"),
+        (&[10], "ToService of kind 10"),
         (&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], "a flag is 2"),
         (&[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3], "Urgency of kind 3"),
     ] {

@@ -18,6 +18,7 @@ variants!(ToService {
     6 => Goodbye {},
     7 => Objection { reason },
     8 => Inquire { version, volume },
+    9 => ExpectUrgent { ms },
 });
 
 variants!(FromService {
@@ -96,7 +97,7 @@ fields!(ServiceStatistics {
     device,
 });
 
-fields!(DeviceStatistics { pid, cpu_us, messages, refusals, hosts, io });
+fields!(DeviceStatistics { pid, cpu_us, messages, refusals, hosts, hints, io });
 
 fields!(RegionTotals { area, staging, journal, header });
 

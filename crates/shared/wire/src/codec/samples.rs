@@ -64,6 +64,7 @@ pub fn to_service() -> Vec<ToService> {
         ToService::Goodbye,
         ToService::Objection { reason: "transaction 9 was never sent".into() },
         ToService::Inquire { version: 7, volume: [0x5a; 16] },
+        ToService::ExpectUrgent { ms: 100 },
     ]
 }
 
@@ -116,6 +117,7 @@ pub fn device(base: u64) -> DeviceStatistics {
         messages: base + 1,
         refusals: base + 2,
         hosts: base + 3,
+        hints: base + 4,
         io: RegionTotals {
             area: by(base + 20),
             staging: by(base + 40),
@@ -223,6 +225,7 @@ pub fn any_to_service() -> impl Strategy<Value = ToService> {
         text().prop_map(|reason| ToService::Objection { reason }),
         (any::<u32>(), any::<[u8; 16]>())
             .prop_map(|(version, volume)| ToService::Inquire { version, volume }),
+        any::<u32>().prop_map(|ms| ToService::ExpectUrgent { ms }),
     ]
 }
 
