@@ -8,8 +8,10 @@ use siftfs_log::LogKey;
 use siftfs_wire::CheckpointReport;
 use std::collections::BTreeMap;
 
-/// Bytes gathered before they are written to the area, those written from where they lie included.
+/// Bytes gathered before they are written to the area.
 const GATHER: usize = 4 << 20;
+/// Bytes written together, those written from where they lie included.
+const TOGETHER: usize = 16 << 20;
 /// Longest single write in bytes, so that several are in flight.
 pub(crate) const LONGEST_WRITE: u64 = 1 << 20;
 const LONGEST: usize = LONGEST_WRITE as usize;
@@ -252,7 +254,7 @@ impl Gather {
         len: u64,
         bytes: Option<&[u8]>,
     ) -> Result<()> {
-        if self.bytes >= GATHER {
+        if self.bytes >= TOGETHER {
             self.drain(io, held)?;
         }
         let len = len as usize;
