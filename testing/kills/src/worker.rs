@@ -129,7 +129,7 @@ impl Worker {
             numbers.learn(node.attr.ino, &Attr { ino: *ino, ..seen.attr.clone() })?;
             own.nodes.insert(node.attr.ino, node);
         }
-        let oracle = Oracle::new(Model::adopt(&own));
+        let oracle = Oracle::new(Model::adopt(&own)).with_unreported_commits();
         let cred = Credentials { umask, ..Credentials::default() };
         Ok(Self { place, oracle, numbers, handles: Handles::default(), cred, story: Vec::new() })
     }

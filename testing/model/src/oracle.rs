@@ -16,7 +16,9 @@
 //! * **O3 ancestors.** After fsync of an inode, every directory above a name that it got since its
 //!   names were durable has its own names of the call or later: it can be reached under the path
 //!   that the caller saw. Above a name that was durable before, an fsync of the file owes no move of
-//!   a directory (clause S1 says why). Mode, owner and security xattrs of all
+//!   a directory (clause S1 says why). Where commits are not reported
+//!   ([`Oracle::with_unreported_commits`]), the name may be durable since it was made: only the moves
+//!   before that are owed then. Mode, owner and security xattrs of all
 //!   ancestors are owed by any fsync (R17).
 //! * **O4 directories.** fsync of a directory makes the binding of every name in it durable, as
 //!   of the call, and of what a name that was not durable shows, mode, owner and security xattrs
@@ -82,6 +84,8 @@ pub struct Oracle {
     pub(crate) now: Time,
     pub(crate) inodes: BTreeMap<InodeNr, InodePast>,
     pub(crate) names: BTreeMap<Name, History<Option<InodeNr>>>,
+    /// Background commits happen of which it hears nothing.
+    unreported: bool,
 }
 
 fn rights(node: &Node) -> Rights {
@@ -155,7 +159,12 @@ impl Oracle {
                 names.insert((ino, name.clone()), History::new(0, Some(*child)));
             }
         }
-        Self { model, now: 0, inodes, names }
+        Self { model, now: 0, inodes, names, unreported: false }
+    }
+
+    /// The same, where the product commits in the background and nobody says when.
+    pub fn with_unreported_commits(self) -> Self {
+        Self { unreported: true, ..self }
     }
 
     /// The model's present state.
@@ -247,7 +256,8 @@ impl Oracle {
         for name in &names {
             let bound = self.names.get(name).map_or(0, History::changed);
             self.names.entry(name.clone()).and_modify(|past| past.raise(now));
-            self.reachable(name.0, bound > durable);
+            let since = if self.unreported { bound } else { now };
+            self.reachable(name.0, (bound > durable).then_some(since));
         }
         if is_dir {
             for (_, past) in self.names.iter_mut().filter(|((dir, _), _)| *dir == ino) {
@@ -267,15 +277,15 @@ impl Oracle {
         }
     }
 
-    /// O3 for directory `dir` and all above it.
-    fn reachable(&mut self, dir: InodeNr, names: bool) {
+    /// O3 for directory `dir` and all above it: rights as of now, names as of `names`.
+    fn reachable(&mut self, dir: InodeNr, names: Option<Time>) {
         let now = self.now;
         let above = self.model.ancestors(dir);
         for ino in std::iter::once(dir).chain(above) {
             let Some(past) = self.inodes.get_mut(&ino) else { continue };
             past.raise_rights(now, is_security);
-            if names {
-                past.raise_names(now);
+            if let Some(time) = names {
+                past.raise_names(time);
             }
         }
     }

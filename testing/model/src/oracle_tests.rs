@@ -80,6 +80,15 @@ impl Run {
     }
 }
 
+/// `dir` has another name in the root.
+fn move_in_root(tree: &mut Tree, dir: InodeNr, from: &str, to: &str) {
+    let root = &mut tree.nodes.get_mut(&ROOT_INO).expect("root").entries;
+    let entry = root.remove(from.as_bytes()).expect("it is there");
+    root.insert(to.into(), entry);
+    let seen = tree.nodes.get_mut(&dir).expect("there");
+    seen.names = [(ROOT_INO, to.into())].into();
+}
+
 /// Without any fsync every state is allowed; after one only those from its call on.
 #[test]
 fn o1_fsync_forbids_what_was_before() {
@@ -164,6 +173,26 @@ fn o3_ancestors_come_along() {
     assert_eq!(run.allowed()[4..], [false, false, false, true, true]);
 }
 
+/// Where commits are not reported, a name may be durable since it was made: with the moves before that,
+/// without those after it.
+#[test]
+fn o3_a_name_may_be_durable_by_a_commit_that_nobody_reports() {
+    let mut run = Run::new();
+    run.oracle = run.oracle.with_unreported_commits();
+    let d = run.mkdir(ROOT_INO, "d");
+    run.call(Request::Fsync { ino: d, datasync: false });
+    run.rename((ROOT_INO, "d"), (ROOT_INO, "e"));
+    let f = run.create(d, "f");
+    run.rename((ROOT_INO, "e"), (ROOT_INO, "g"));
+    run.fsync(f);
+    let under = |name: &str| {
+        let mut tree = run.trees.last().expect("a tree").clone();
+        move_in_root(&mut tree, d, "g", name);
+        run.judge(&tree).is_empty()
+    };
+    assert_eq!(["d", "e", "g"].map(under), [false, true, true]);
+}
+
 /// S1: an fsync of a file whose own name is durable owes no move of a directory above it; an fsync of
 /// that directory does.
 #[test]
@@ -176,9 +205,7 @@ fn o3_a_move_above_a_durable_name_is_its_directorys() {
     run.write(f, 0, b"new");
     run.fsync(f);
     let mut unmoved = run.trees.last().expect("a tree").clone();
-    let root = &mut unmoved.nodes.get_mut(&ROOT_INO).expect("root").entries;
-    let entry = root.remove(b"e".as_slice()).expect("moved");
-    root.insert(b"d".to_vec(), entry);
+    move_in_root(&mut unmoved, d, "e", "d");
     assert_eq!(run.judge(&unmoved), Vec::<String>::new());
     let mut old_bytes = unmoved.clone();
     old_bytes.nodes.get_mut(&f).expect("there").content.resize(0);
