@@ -449,14 +449,24 @@ impl Remote {
 
     /// An answer: checked against what was sent, given to the Runtime, and what it answers forgotten.
     fn deliver(&self, message: FromService) -> Result<()> {
-        let wanted = lock(&self.state).outbox.check(message)?;
+        let wanted = {
+            let mut state = lock(&self.state);
+            let wanted = state.outbox.check(message)?;
+            if let Some(answer @ FromService::Statistics(statistics)) = &wanted {
+                state.statistics = (**statistics).clone();
+                // First forgotten, then given: who asked may ask again at once, and what comes then
+                // answers another question.
+                state.outbox.answered(answer);
+            }
+            wanted
+        };
         let Some(message) = wanted else { return Ok(()) };
-        if let FromService::Statistics(statistics) = &message {
-            lock(&self.state).statistics = (**statistics).clone();
-        }
+        let told = matches!(message, FromService::Statistics(_));
         let answered = message.clone();
         self.sink.try_deliver(message)?;
-        lock(&self.state).outbox.answered(&answered);
+        if !told {
+            lock(&self.state).outbox.answered(&answered);
+        }
         Ok(())
     }
 

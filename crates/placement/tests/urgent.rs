@@ -177,6 +177,22 @@ fn a_service_in_the_host_needs_no_hints() {
     road.join();
 }
 
+/// A question that is asked as soon as the one before is answered has an answer of its own.
+#[test]
+fn questions_in_a_row_are_all_answered() {
+    let rig = Rig::new();
+    let (v, road) = rig.open(Some(rig.server()), None);
+    until(&v, "connected");
+    let messages = |v: &LocalVolume| status(v)["link"]["messages"].as_u64().expect("a count");
+    let before = messages(&v);
+    for _ in 0..2000 {
+        status(&v);
+    }
+    assert!(messages(&v) - before >= 2000, "each one reached the device process");
+    v.close().unwrap();
+    road.join();
+}
+
 /// A device process that answers questions until it is told to take nothing any more, and then counts
 /// the hints that were on their way to it.
 fn deaf(mut end: DeviceEnd, steps: &Receiver<()>, tell: &Sender<usize>) {
