@@ -1,4 +1,5 @@
-//! A device process hears of its host's small fsyncs (`docs/design/block-protocol.md`, "Hints").
+//! A device process hears of its host's small fsyncs (`docs/design/block-protocol.md`, "Hints"), and of each
+//! question.
 
 use serde_json::Value;
 use siftfs_base::{Error, ManualClock, Result, TxnSeq};
