@@ -1,36 +1,13 @@
 //! Who waits for credits, and for how many (`docs/design/persistence-path.md`, "Credits").
 
+#[path = "support/calls.rs"]
+mod calls;
 mod support;
 
+use calls::*;
 use serde_json::Value;
 use siftfs_placement::LocalVolume;
-use siftfs_proto::*;
 use support::World;
-
-fn call(v: &LocalVolume, req: Request) -> Reply {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("the request")
-}
-
-fn create(v: &LocalVolume, name: &str) -> u32 {
-    match call(v, Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 }) {
-        Reply::Created { attr, .. } => attr.ino,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Overwrites the file's first bytes, and syncs.
-fn write_synced(v: &LocalVolume, ino: u32, len: usize) {
-    let data = WriteData::copy_of(0, &vec![7; len]);
-    call(v, Request::Write { ino, offset: 0, data, append: false, kill_priv: false });
-    call(v, Request::Fsync { ino, datasync: false });
-}
-
-fn status(v: &LocalVolume) -> Value {
-    match call(v, Request::Status) {
-        Reply::Json(text) => serde_json::from_str(&text).expect("JSON"),
-        other => panic!("{other:?}"),
-    }
-}
 
 fn number(status: &Value, path: &str) -> u64 {
     status.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {status:#}"))

@@ -1,6 +1,10 @@
 //! A device process hears of its host's small fsyncs (`docs/design/block-protocol.md`, "Hints"), and of each
 //! question.
 
+#[path = "support/calls.rs"]
+mod calls;
+
+use calls::*;
 use serde_json::Value;
 use siftfs_base::{Error, ManualClock, Result, TxnSeq};
 use siftfs_device::{Device, FaultDevice, SharedDevice};
@@ -91,31 +95,6 @@ impl Rig {
     }
 }
 
-fn call(v: &LocalVolume, req: Request) -> Reply {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("a call")
-}
-
-fn create(v: &LocalVolume) -> u32 {
-    match call(v, Request::Create { parent: ROOT_INO, name: "f".into(), perm: 0o644 }) {
-        Reply::Created { attr, .. } => attr.ino,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn write_synced(v: &LocalVolume, ino: u32, len: usize) {
-    let data = WriteData::copy_of(0, &vec![7; len]);
-    call(v, Request::Write { ino, offset: 0, data, append: false, kill_priv: false });
-    call(v, Request::Fsync { ino, datasync: false });
-}
-
-fn status(v: &LocalVolume) -> Value {
-    match call(v, Request::Status) {
-        Reply::Json(text) => serde_json::from_str(&text).expect("JSON"),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// The link has begun to do something.
 fn until(v: &LocalVolume, what: &str) {
     while status(v)["link"][what] != true {
         std::thread::yield_now();
@@ -134,7 +113,7 @@ fn a_device_process_hears_of_small_fsyncs_once_per_interval() {
     let rig = Rig::new();
     let (v, road) = rig.open(Some(rig.server()), None);
     until(&v, "connected");
-    let ino = create(&v);
+    let ino = create(&v, "f");
     write_synced(&v, ino, BULK);
     assert_eq!((hints(&v), rig.expected()), ((0, 0), None), "that one is bulk itself");
     for round in 1..4 {
@@ -156,7 +135,7 @@ fn a_device_process_hears_of_small_fsyncs_once_per_interval() {
 fn a_service_in_the_host_needs_no_hints() {
     let rig = Rig::new();
     let v = rig.with(OpenOptions::default());
-    let ino = create(&v);
+    let ino = create(&v, "f");
     write_synced(&v, ino, SMALL);
     assert!(status(&v)["link"]["hints"].is_null());
     v.close().unwrap();
@@ -238,7 +217,7 @@ fn no_fsync_waits_for_a_hint() {
     let serve = Box::new(move |end| deaf(end, &steps.lock().unwrap(), &tell));
     let (v, road) = rig.open(Some(serve), None);
     until(&v, "connected");
-    let ino = create(&v);
+    let ino = create(&v, "f");
     step.send(()).unwrap();
     assert_eq!(heard.recv(), Ok(0));
     for _ in 0..3 * QUEUE {
