@@ -2,15 +2,17 @@
 //!
 //! `docs/design/persistence-path.md`, "Foreground: fsync", is followed step by step.
 
-use crate::lane::{Place, RecordRef, is_bulk};
+use crate::encode::{Encoded, Plan, Range};
+use crate::lane::{Place, RecordRef};
 use crate::names::{self, Unstageable};
 use crate::node::Delta;
 use crate::overlay::Source;
+use crate::pause::is_bulk;
 use crate::sequencer::{Published, Sequencer};
 use crate::state::{NEEDS_CREDITS, NEEDS_LOG, State};
-use siftfs_base::{BLOCK_BYTES, Error, InodeNr, LaneId, Lsn, RangeSet, Result};
+use siftfs_base::{Error, InodeNr, Lsn, RangeSet, Result};
 use siftfs_device::AlignedBuf;
-use siftfs_log::{InodeItem, Item, NameOpKind, RecordBuilder, RecordLayout, RecordParams};
+use siftfs_log::{InodeItem, Item, NameOpKind, RecordLayout, RecordParams};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -35,6 +37,8 @@ pub enum Outcome {
     Nothing(Lsn),
     /// Write this.
     Staged(Staged),
+    /// Bulk: encode its data without the lock, and stage it with that.
+    Plan(Plan),
     /// It cannot be made self-contained: a full commit is needed.
     FullCommit(Unstageable),
 }
@@ -51,8 +55,7 @@ pub enum Selection<'a> {
 #[derive(Default)]
 struct Capture {
     items: Vec<Item>,
-    /// Inode, range in the file, offset in the data section.
-    data: Vec<(InodeNr, u64, u64, u32)>,
+    data: Vec<Range>,
     data_len: u64,
     ops: BTreeSet<Lsn>,
     /// Inodes captured whole, with the size the record gives them.
@@ -63,13 +66,15 @@ struct Capture {
 
 impl State {
     /// Stages what `ino` owes. Publishes the record: from here on the captured ranges lie in the
-    /// lane, and the record must be written.
+    /// lane, and the record must be written. `encoded` is what came of an [`Outcome::Plan`]; with it
+    /// there is no other.
     pub fn stage(
         &mut self,
         seq: &Sequencer,
         ino: InodeNr,
         datasync: bool,
         selection: &Selection<'_>,
+        encoded: Option<Encoded>,
     ) -> Result<Outcome> {
         self.load(ino)?;
         if matches!(selection, Selection::All) {
@@ -93,13 +98,13 @@ impl State {
         else {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
         };
-        if !self.room_for_ranges(&capture)? {
-            return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
-        }
         let bulk = match selection {
             Selection::Only(_) => !self.node(ino).push_next,
             Selection::All => is_bulk(layout.len.into()),
         };
+        if !self.room_for_ranges(&capture, bulk)? {
+            return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
+        }
         let lane = &self.lanes[lane_index];
         let place = lane.place(u64::from(layout.len));
         let place = match bulk {
@@ -108,12 +113,16 @@ impl State {
         };
         let why = if bulk { NEEDS_CREDITS } else { NEEDS_LOG };
         let place = place.ok_or(Error::NeedsProgress(why))?;
-        Ok(Outcome::Staged(self.publish(seq, capture, &layout, lane_index, place)))
+        if bulk && encoded.is_none() && matches!(selection, Selection::All) {
+            return Ok(Outcome::Plan(self.plan(capture.data, layout, lane_index)));
+        }
+        Ok(Outcome::Staged(self.publish(seq, capture, &layout, place, lane_index, encoded)))
     }
 
     /// What is staged now must find room in the next transaction (rule R10); false if not even an
-    /// empty one holds it.
-    fn room_for_ranges(&mut self, capture: &Capture) -> Result<bool> {
+    /// empty one holds it. Bulk leaves its last quarter to small fsyncs and to writes, which would have
+    /// to wait until the transaction before it is in the journal.
+    fn room_for_ranges(&mut self, capture: &Capture, bulk: bool) -> Result<bool> {
         let mut blocks = capture.data.len() / 24 + 2 + self.repeated_blocks(capture.data_len);
         for &ino in &capture.whole {
             let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
@@ -125,7 +134,8 @@ impl State {
         if blocks > self.max_transaction_blocks() / 2 {
             return Ok(false);
         }
-        self.room_in_transaction(blocks).map(|()| true)
+        let kept = if bulk { self.max_transaction_blocks() / 4 } else { 0 };
+        self.room_in_transaction(blocks + kept).map(|()| true)
     }
 
     /// Is there anything that a staged transaction of `ino` would carry?
@@ -266,7 +276,7 @@ impl State {
             let layout = RecordLayout::new(&capture.items, 0).expect("a few inodes fit a record");
             let place = self.lanes[0].place(u64::from(layout.len));
             let place = place.ok_or(Error::NeedsProgress(NEEDS_LOG))?;
-            out.push(self.publish(seq, capture, &layout, 0, place));
+            out.push(self.publish(seq, capture, &layout, place, 0, None));
         }
         Ok(())
     }
@@ -476,12 +486,13 @@ impl State {
         seq: &Sequencer,
         capture: Capture,
         layout: &RecordLayout,
-        lane_index: usize,
         place: Place,
+        lane_index: usize,
+        encoded: Option<Encoded>,
     ) -> Staged {
         let lsn = self.draw();
         let durable_lsn = seq.durable();
-        let lane_id = LaneId(u16::try_from(lane_index).expect("at most 16 lanes"));
+        let builder = self.builder(lane_index);
         let lane = &mut self.lanes[lane_index];
         lane.note_durable(durable_lsn);
         let params = RecordParams {
@@ -493,33 +504,20 @@ impl State {
             prev_end: lane.head,
             prev_crc: lane.prev_crc,
         };
-        let mut buf = AlignedBuf::zeroed(layout.len as usize);
-        let chunks = self.chunks(&capture.data);
-        let builder = RecordBuilder { key: self.config.key, lane: lane_id, owner: 0 };
-        let crc = builder.encode(&params, layout, &capture.items, &chunks, &mut buf);
+        // Whoever wrote to a page meanwhile has left what was encoded behind.
+        let encoded = encoded.filter(|e| self.still_holds(e, &capture.data, layout));
+        let encoded = encoded.unwrap_or_else(|| {
+            self.plan(capture.data.clone(), *layout, lane_index).encode(AlignedBuf::default())
+        });
+        let mut buf = encoded.into_buf();
+        let crc = builder.encode_head(&params, layout, &capture.items, &mut buf);
         let lane = &mut self.lanes[lane_index];
         let offset = place.pos() % lane.len;
-        let record = lane.fix(place, lane_id, lsn, crc, layout.data_offset);
+        let record = lane.fix(place, builder.lane, lsn, crc, layout.data_offset);
         let published = seq.publish(&record);
         self.captured(&capture, &Arc::new(record));
         self.stats.staged(layout, &capture.items);
         Staged { published, lane: lane_index, offset, buf }
-    }
-
-    /// The captured bytes, page by page.
-    fn chunks(&self, data: &[(InodeNr, u64, u64, u32)]) -> Vec<&[u8]> {
-        let mut chunks = Vec::new();
-        for &(ino, start, end, _) in data {
-            let mut at = start;
-            while at < end {
-                let from = (at % BLOCK_BYTES) as usize;
-                let to = (from as u64 + (end - at)).min(BLOCK_BYTES) as usize;
-                let page = self.pages.peek(ino, at / BLOCK_BYTES).expect("dirty pages stay cached");
-                chunks.push(&page.data[from..to]);
-                at += (to - from) as u64;
-            }
-        }
-        chunks
     }
 
     /// What the record carries is no longer pending; its ranges lie in the lane.

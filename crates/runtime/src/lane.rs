@@ -2,11 +2,9 @@
 //! block that is never used (SIFT §4.2.1), and no record across the ring's end.
 
 use siftfs_base::{BLOCK_BYTES, LaneId, Lsn};
-use siftfs_device::URGENT_MAX;
 use siftfs_log::RecordHead;
 use siftfs_wire::StagedRef;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// Room that a lane has for one record. Nothing is taken: only [`Lane::fix`] does that, once.
 #[derive(Debug)]
@@ -109,37 +107,6 @@ pub struct Lane {
     pub cut_head: u64,
 }
 
-/// Is a record of so many bytes bulk? Then it leaves the lane's last quarter to small ones, and its
-/// caller pauses for them.
-pub fn is_bulk(len: u64) -> bool {
-    len > URGENT_MAX as u64
-}
-
-/// Pauses of bulk callers in multiples of what their writes take: while half of the lane is free, and
-/// at its last quarter.
-const BULK_PAUSES: [f64; 2] = [2.0, 32.0];
-/// The pause after a small fsync that takes the last of a lane.
-const SMALL_PAUSE: Duration = Duration::from_millis(4);
-
-/// How long a caller pauses once its record is durable.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pause {
-    /// So many times what that took.
-    Times(f64),
-    /// So long.
-    Fixed(Duration),
-}
-
-impl Pause {
-    /// After a record that took `took`.
-    pub fn after(self, took: Duration) -> Duration {
-        match self {
-            Self::Times(n) => took.mul_f64(n),
-            Self::Fixed(pause) => pause,
-        }
-    }
-}
-
 impl Lane {
     /// An empty lane whose next record goes to `head`.
     pub fn new(len: u64, head: u64) -> Self {
@@ -165,23 +132,6 @@ impl Lane {
     /// waits for credits before it is used.
     pub fn would_crowd(&self, end: u64) -> bool {
         end - self.tail > self.len / 4 * 3
-    }
-
-    /// The pause of a caller that has just taken `len` bytes: longer as credits get fewer, so that it
-    /// slows down before it has to stop. Bulk always gives way to small fsyncs, and more beyond half
-    /// of the lane; those slow down in the quarter that is theirs.
-    pub fn pause(&self, len: u64) -> Pause {
-        let beyond = |part: u64, of: u64| {
-            let over = self.used().saturating_sub(part) as f64 / of.max(1) as f64;
-            over.min(1.0).powi(2)
-        };
-        let (half, quarter) = (self.len / 2, self.len / 4);
-        if is_bulk(len) {
-            let [least, most] = BULK_PAUSES;
-            Pause::Times(least + (most - least) * beyond(half, quarter))
-        } else {
-            Pause::Fixed(SMALL_PAUSE.mul_f64(beyond(half + quarter, quarter)))
-        }
     }
 
     /// Is there hardly room for more that is pushed?
@@ -221,6 +171,11 @@ impl Lane {
     /// Credits came back: clamped, so that the tail never passes the head.
     pub fn reclaim(&mut self, tail: u64) {
         self.tail = self.tail.max(tail.min(self.head));
+    }
+
+    /// Share of its bytes in use.
+    pub fn fill(&self) -> f64 {
+        self.used() as f64 / self.len as f64
     }
 
     /// Bytes between tail and head.

@@ -24,23 +24,6 @@ fn the_last_quarter_is_for_fsyncs() {
 }
 
 #[test]
-fn pauses_get_longer_as_credits_get_fewer() {
-    let (took, small, bulk) = (Duration::from_millis(1), 2 * BLOCK_BYTES, 17 * BLOCK_BYTES);
-    let [least, most] = BULK_PAUSES.map(|n| took.mul_f64(n));
-    let mut lane = Lane::new(64 * BLOCK_BYTES, 0);
-    let pauses = |lane: &Lane| (lane.pause(bulk).after(took), lane.pause(small).after(took));
-    assert_eq!(pauses(&lane), (least, Duration::ZERO));
-    fix(&mut lane, 1, 32 * BLOCK_BYTES);
-    assert_eq!(pauses(&lane), (least, Duration::ZERO), "half of it is free");
-    fix(&mut lane, 2, 8 * BLOCK_BYTES);
-    assert_eq!(pauses(&lane), (least + (most - least) / 4, Duration::ZERO));
-    fix(&mut lane, 3, 16 * BLOCK_BYTES);
-    assert_eq!(pauses(&lane), (most, SMALL_PAUSE / 4));
-    lane.reclaim(56 * BLOCK_BYTES);
-    assert_eq!(pauses(&lane), (least, Duration::ZERO));
-}
-
-#[test]
 fn wraps_with_a_gap_and_keeps_the_sentinel() {
     let block = BLOCK_BYTES;
     let mut lane = Lane::new(8 * block, 0);
@@ -53,6 +36,7 @@ fn wraps_with_a_gap_and_keeps_the_sentinel() {
     assert_eq!(position(&lane, 3 * block), Some(8 * block), "a record never crosses the end");
     fix(&mut lane, 2, 3 * block);
     assert_eq!(lane.used(), 5 * block);
+    assert_eq!(lane.fill(), 0.625);
     assert_eq!(position(&lane, 2 * block), Some(11 * block));
     assert_eq!(position(&lane, 3 * block), None);
 }

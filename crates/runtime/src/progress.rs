@@ -15,7 +15,7 @@ impl Runtime {
     pub(crate) fn make_progress(&self, why: &'static str) -> Result<()> {
         self.lock().stats.stalled(why);
         match why {
-            state::NEEDS_COMMIT => self.commit_for(&Push::Aged, Origin::Foreground).map(drop),
+            state::NEEDS_COMMIT => self.await_cut(),
             state::NEEDS_PUSH => self.commit_all(&Push::All, None).map(drop),
             state::NEEDS_LOG => self.await_credits(Urgency::Emergency),
             state::NEEDS_CREDITS => self.await_credits(Urgency::Background),
@@ -25,6 +25,16 @@ impl Runtime {
                 self.checkpoint(Urgency::Emergency).map(drop)
             }
         }
+    }
+
+    /// Makes room in the running transaction: journals it, unless somebody has cut it meanwhile.
+    fn await_cut(&self) -> Result<()> {
+        let full = self.lock().txn_seq;
+        let assembly = self.assembly_lock();
+        if self.lock().txn_seq != full {
+            return Ok(());
+        }
+        self.commit_under(&assembly, &Push::Aged, Origin::Foreground).map(drop)
     }
 
     /// Waits until removed files are gone that only references hold which are to be given back.

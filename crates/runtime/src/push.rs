@@ -148,10 +148,11 @@ impl State {
         part: &RangeSet,
         staged: &mut Vec<Staged>,
     ) -> Result<bool> {
-        match self.stage(seq, ino, false, &Selection::Only(part))? {
+        match self.stage(seq, ino, false, &Selection::Only(part), None)? {
             Outcome::Staged(s) => staged.push(s),
             Outcome::Nothing(_) => {}
             Outcome::FullCommit(_) => return Ok(false),
+            Outcome::Plan(_) => unreachable!("a part is encoded at once"),
         }
         Ok(true)
     }

@@ -9,9 +9,10 @@ use crate::config::Config;
 use crate::credits::Committed;
 use crate::fill::FillPlan;
 use crate::gate::{Alarm, Gate};
-use crate::lane::{Lane, Pause, is_bulk};
+use crate::lane::Lane;
 use crate::meta_cache::MetaCache;
 use crate::page_cache::PageCache;
+use crate::pause::{Owed, Pause, is_bulk};
 use crate::sequencer::{Flushed, Sequencer, WriteMode};
 use crate::state::{self, Readers, State};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
@@ -95,6 +96,8 @@ pub struct Runtime {
     filled: Condvar,
     /// Memory that fills read into.
     buffers: Mutex<Vec<AlignedBuf>>,
+    /// Memory that bulk records are encoded into.
+    records: Mutex<Vec<AlignedBuf>>,
     pub(crate) seq: Sequencer,
     lanes: Vec<StagingWriter>,
     readers: Arc<Readers>,
@@ -102,6 +105,7 @@ pub struct Runtime {
     /// One assembly at a time, and one transaction in flight.
     assembly: Mutex<()>,
     pub(crate) next_checkpoint: AtomicU64,
+    owed: Owed,
     /// Held while the Service is asked for statistics.
     asking: Mutex<()>,
     wake: Alarm,
@@ -112,6 +116,9 @@ pub struct Runtime {
 
 /// Buffers of fills that are kept, of 4 MiB at most each.
 const FILL_BUFFERS: usize = 2;
+
+/// Buffers of bulk records that are kept, of 8 MiB at most each.
+const RECORD_BUFFERS: usize = 2;
 
 /// Longest pause for fsyncs between two records that are pushed: the assembly lock is held.
 const PUSH_PAUSE: Duration = Duration::from_millis(2);
@@ -206,11 +213,13 @@ impl Runtime {
             progress: Gate::default(),
             filled: Condvar::new(),
             buffers: Mutex::default(),
+            records: Mutex::default(),
             seq,
             lanes: parts.lanes,
             readers,
             link: parts.link,
             assembly: Mutex::new(()),
+            owed: Owed::default(),
             next_checkpoint: AtomicU64::new(1),
             asking: Mutex::new(()),
             wake: Alarm::default(),
@@ -313,12 +322,18 @@ impl Runtime {
 
     /// Writes a staged transaction into its lane.
     fn write_staged(&self, staged: Staged, origin: Origin) -> Result<()> {
-        let lane = &self.lanes[staged.lane];
-        let result = match staged.published.mode() {
-            WriteMode::Fua => lane.write_fua(origin, staged.offset, &staged.buf),
-            WriteMode::Plain => lane.write(origin, staged.offset, &staged.buf),
+        let Staged { published, lane, offset, buf } = staged;
+        let lane = &self.lanes[lane];
+        let result = match published.mode() {
+            WriteMode::Fua => lane.write_fua(origin, offset, &buf),
+            WriteMode::Plain => lane.write(origin, offset, &buf),
         };
-        self.seq.completed(staged.published, result)
+        self.seq.completed(published, result)?;
+        let mut records = relock(self.records.lock());
+        if is_bulk(buf.len() as u64) && records.len() < RECORD_BUFFERS {
+            records.push(buf);
+        }
+        Ok(())
     }
 
     fn wait_durable(&self, lsn: Lsn, origin: Origin) -> Result<Flushed> {
@@ -335,22 +350,26 @@ impl Runtime {
 
     fn fsync_inner(&self, ino: InodeNr, datasync: bool) -> Result<Durable> {
         self.seq.check()?;
-        let mut stalled = None;
+        let (mut stalled, mut encoded) = (None, None);
         for _ in 0..MAX_ROUNDS {
             let mut st = self.lock();
-            let outcome = st.stage(&self.seq, ino, datasync, &Selection::All);
+            let outcome = st.stage(&self.seq, ino, datasync, &Selection::All, encoded.take());
             let wake = st.should_wake();
             let pause = match &outcome {
-                Ok(Outcome::Staged(s)) => st.lanes[s.lane].pause(s.buf.len() as u64),
+                Ok(Outcome::Staged(s)) => Pause::at(st.fill(s.lane), s.buf.len() as u64),
                 _ => Pause::Fixed(Duration::ZERO),
             };
             drop(st);
-            if let (Some(since), Ok(outcome)) = (stalled, &outcome) {
-                self.note_wait(since, outcome);
+            if let Some(since) = stalled.take_if(|_| outcome.is_ok()) {
+                self.note_wait(since, &outcome);
             }
             match outcome {
                 Ok(Outcome::Nothing(lsn)) => {
                     return self.wait_durable(lsn, Origin::Foreground).map(Durable::Staged);
+                }
+                Ok(Outcome::Plan(plan)) => {
+                    let buf = relock(self.records.lock()).pop().unwrap_or_default();
+                    encoded = Some(plan.encode(buf));
                 }
                 Ok(Outcome::Staged(staged)) => {
                     if wake {
@@ -372,7 +391,7 @@ impl Runtime {
         Err(errno(libc::EIO))
     }
 
-    /// Writes a record that its caller waits for, who then pauses as the lane's credits demand.
+    /// Writes a record that its caller waits for, who then pauses as what is left demands.
     fn make_durable(&self, staged: Staged, pause: Pause) -> Result<Flushed> {
         let (start, len) = (self.clock.mono_ns(), staged.buf.len() as u64);
         let lsn = staged.published.lsn();
@@ -386,7 +405,10 @@ impl Runtime {
             self.wait_durable(lsn, Origin::Foreground)?
         };
         let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
-        let pause = pause.after(took);
+        let pause = match is_bulk(len) {
+            true => pause.after(took),
+            false => self.owed.add(pause.after(took)),
+        };
         if !pause.is_zero() {
             self.lanes[0].give_way(pause);
         }
@@ -394,8 +416,12 @@ impl Runtime {
     }
 
     /// A wait for room in the log, or in the running transaction, has ended.
-    fn note_wait(&self, since: u64, outcome: &Outcome) {
-        let bulk = matches!(outcome, Outcome::Staged(s) if is_bulk(s.buf.len() as u64));
+    fn note_wait(&self, since: u64, outcome: &Result<Outcome>) {
+        let bulk = match outcome {
+            Ok(Outcome::Plan(_)) => true,
+            Ok(Outcome::Staged(s)) => is_bulk(s.buf.len() as u64),
+            _ => false,
+        };
         let latency = if bulk { &self.latency.bulk_wait } else { &self.latency.credit_wait };
         latency.record(self.clock.mono_ns().saturating_sub(since));
     }

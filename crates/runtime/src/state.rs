@@ -477,6 +477,12 @@ impl State {
         self.txns.values().map(|t| t.journal_bytes).sum()
     }
 
+    /// Share in use of a lane or of the running transaction, whichever is fuller.
+    pub fn fill(&self, lane: usize) -> f64 {
+        let transaction = self.transaction_blocks() as f64 / self.max_transaction_blocks() as f64;
+        self.lanes[lane].fill().max(transaction)
+    }
+
     /// Share of staging or journal in use, whichever is more, in percent.
     pub fn log_fill_percent(&self) -> u64 {
         let journal = self.journal_used() * 100 / self.journal_len;

@@ -65,6 +65,16 @@ impl SharedBlock {
         }
     }
 
+    /// Are both the same memory? As long as both live, their bytes are the same then, whoever changes
+    /// a third reference: that one makes a copy of its own.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Repr::Own(a), Repr::Own(b)) => Arc::ptr_eq(a, b),
+            (Repr::Lent(a), Repr::Lent(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
     /// The bytes, to be changed; a copy of its own is made first if anybody else has them.
     pub fn make_mut(&mut self) -> &mut [u8; BLOCK_SIZE] {
         if let Repr::Lent(loan) = &self.0 {

@@ -119,6 +119,16 @@ impl RecordLayout {
     }
 }
 
+impl RecordLayout {
+    fn items_end(&self) -> usize {
+        RECORD_HEADER_LEN + self.items_len as usize
+    }
+
+    fn sums_len(&self) -> usize {
+        (self.data_len as usize).div_ceil(DATA_CHUNK) * 4
+    }
+}
+
 /// Header, items and data checksums, in bytes.
 fn head_len(items_len: u64, data_len: u64) -> u64 {
     RECORD_HEADER_LEN as u64 + items_len + sums::count(data_len) * 4
@@ -162,30 +172,54 @@ impl RecordBuilder {
         data: &[&[u8]],
         buf: &mut [u8],
     ) -> u32 {
+        self.encode_data(layout, data, buf);
+        self.encode_head(p, layout, items, buf)
+    }
+
+    /// The part of [`RecordBuilder::encode`] that needs no place in the lane: data, its checksums and
+    /// padding.
+    ///
+    /// # Panics
+    /// If `layout` was not computed for this much data.
+    pub fn encode_data(&self, layout: &RecordLayout, data: &[&[u8]], buf: &mut [u8]) {
         assert_eq!(buf.len(), layout.len as usize, "the buffer is the record");
         let data_at = layout.data_offset as usize;
-        let data_end = data_at + layout.data_len as usize;
-        buf[..data_at].fill(0);
-        buf[data_end..].fill(0);
-        let mut at = RECORD_HEADER_LEN;
-        for item in items {
-            at += item_codec::encode(item, &mut buf[at..]);
-        }
-        assert_eq!(at, RECORD_HEADER_LEN + layout.items_len as usize, "layout of other items");
         let (head, rest) = buf.split_at_mut(data_at);
-        let section = &mut rest[..layout.data_len as usize];
+        let (section, padding) = rest.split_at_mut(layout.data_len as usize);
         let mut filled = 0;
         for chunk in data {
             section[filled..filled + chunk.len()].copy_from_slice(chunk);
             filled += chunk.len();
         }
         assert_eq!(filled, section.len(), "layout of other data");
-        for chunk in section.chunks(DATA_CHUNK) {
-            head[at..at + 4].copy_from_slice(&self.key.crc(chunk).to_le_bytes());
-            at += 4;
+        padding.fill(0);
+        let (sums, close) = head[layout.items_end()..].split_at_mut(layout.sums_len());
+        for (sum, chunk) in sums.chunks_exact_mut(4).zip(section.chunks(DATA_CHUNK)) {
+            sum.copy_from_slice(&self.key.crc(chunk).to_le_bytes());
         }
+        close.fill(0);
+    }
+
+    /// The rest of [`RecordBuilder::encode`]: items and header, in front of what
+    /// [`RecordBuilder::encode_data`] made of the same `layout`. Returns the record's checksum.
+    ///
+    /// # Panics
+    /// If `layout` was not computed from these items.
+    pub fn encode_head(
+        &self,
+        p: &RecordParams,
+        layout: &RecordLayout,
+        items: &[Item],
+        buf: &mut [u8],
+    ) -> u32 {
+        let mut at = RECORD_HEADER_LEN;
+        buf[at..layout.items_end()].fill(0);
+        for item in items {
+            at += item_codec::encode(item, &mut buf[at..layout.items_end()]);
+        }
+        assert_eq!(at, layout.items_end(), "layout of other items");
         let raw = self.header(p, KIND_TRANSACTION, layout, items.len() as u32);
-        self.seal(raw, buf, at)
+        self.seal(raw, buf, at + layout.sums_len())
     }
 
     /// Encodes the first block of a pad that takes `len` bytes of the lane; the rest of its

@@ -110,7 +110,7 @@ impl Pace {
     /// How long to sleep before looking again; `None` when the pause is over.
     fn rest(&self, until: Instant, now: Instant) -> Option<Duration> {
         let left = until.saturating_duration_since(now);
-        (self.busy() && !left.is_zero()).then(|| left.min(PAUSE_MAX))
+        (self.busy() && !left.is_zero()).then(|| left.min(RECENT))
     }
 
     fn pause(&self, took: Duration) {

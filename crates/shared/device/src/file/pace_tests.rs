@@ -44,11 +44,11 @@ fn the_last_of_several_small_writes_counts() {
 #[test]
 fn bulk_rests_as_long_as_it_asked_for_and_small_writes_come() {
     let (pace, now) = (Pace::new(), Instant::now());
-    let until = now + Duration::from_millis(3);
+    let until = now + RECENT + Duration::from_millis(1);
     assert_eq!(pace.rest(until, now), None, "there are no small writes");
     pace.urgent(true);
-    assert_eq!(pace.rest(until, now), Some(PAUSE_MAX));
-    assert_eq!(pace.rest(until, now + PAUSE_MAX), Some(Duration::from_millis(1)));
+    assert_eq!(pace.rest(until, now), Some(RECENT));
+    assert_eq!(pace.rest(until, now + RECENT), Some(Duration::from_millis(1)));
     assert_eq!(pace.rest(until, until), None);
     // Bounded, although the small write never ends and much more was asked for.
     pace.give_way(Duration::MAX);

@@ -1,0 +1,76 @@
+//! Pauses that fsyncs make once their records are durable, so that each slows down before it has to
+//! stop, and bulk before small fsyncs (`docs/design/persistence-path.md`, "Credits").
+
+use siftfs_device::URGENT_MAX;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Is a record of so many bytes bulk? Then it leaves the last quarter of the lane and of the running
+/// transaction to small ones, and its caller pauses for them.
+pub fn is_bulk(len: u64) -> bool {
+    len > URGENT_MAX as u64
+}
+
+/// Pauses of bulk callers in multiples of what their writes take: while half is free, and at the last
+/// quarter.
+const BULK_PAUSES: [f64; 2] = [2.0, 32.0];
+/// The pause after a small fsync that takes the last there is.
+const SMALL_PAUSE: Duration = Duration::from_millis(4);
+
+/// How long a caller pauses once its record is durable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pause {
+    /// So many times what that took.
+    Times(f64),
+    /// So long.
+    Fixed(Duration),
+}
+
+impl Pause {
+    /// Of a caller whose record has `len` bytes, where the share `fill` of what it took from is in use.
+    /// Bulk always gives way to small fsyncs, and more beyond half; those slow down in the quarter that
+    /// is theirs.
+    pub fn at(fill: f64, len: u64) -> Self {
+        let beyond = |part: f64| ((fill - part) * 4.0).clamp(0.0, 1.0).powi(2);
+        if is_bulk(len) {
+            let [least, most] = BULK_PAUSES;
+            Self::Times(least + (most - least) * beyond(0.5))
+        } else {
+            Self::Fixed(SMALL_PAUSE.mul_f64(beyond(0.75)))
+        }
+    }
+
+    /// After a record that took `took`.
+    pub fn after(self, took: Duration) -> Duration {
+        match self {
+            Self::Times(n) => took.mul_f64(n),
+            Self::Fixed(pause) => pause,
+        }
+    }
+}
+
+/// Pauses of small fsyncs that are too short to be worth a sleep, put together.
+#[derive(Default)]
+pub struct Owed(AtomicU64);
+
+impl Owed {
+    /// The shortest that is worth one.
+    const LEAST: Duration = Duration::from_millis(1);
+
+    /// Adds a pause; how long the caller is to sleep for all who have not.
+    pub fn add(&self, pause: Duration) -> Duration {
+        if pause.is_zero() {
+            return pause;
+        }
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let (before, pause) = (self.0.fetch_add(nanos(pause), Ordering::Relaxed), nanos(pause));
+        if before.saturating_add(pause) < nanos(Self::LEAST) {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.0.swap(0, Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+#[path = "pause_tests.rs"]
+mod tests;
