@@ -41,6 +41,11 @@ impl Plan {
 }
 
 impl Encoded {
+    /// Are its pages still these?
+    fn is_of<'a>(&self, pages: impl Iterator<Item = &'a SharedBlock>) -> bool {
+        pages.zip(&self.plan.pieces).all(|(now, (then, ..))| now.is_same(then))
+    }
+
     /// The record's bytes.
     pub fn into_buf(self) -> AlignedBuf {
         self.buf
@@ -62,11 +67,8 @@ impl State {
 
     /// Is a record of these ranges what was encoded?
     pub fn still_holds(&self, e: &Encoded, ranges: &[Range], layout: &RecordLayout) -> bool {
-        let same =
-            |((now, ..), (then, ..)): ((&SharedBlock, usize, usize), &Piece)| now.is_same(then);
-        e.plan.layout == *layout
-            && e.plan.ranges == ranges
-            && self.pieces(ranges).zip(&e.plan.pieces).all(same)
+        let pages = self.pieces(ranges).map(|(page, ..)| page);
+        e.plan.layout == *layout && e.plan.ranges == ranges && e.is_of(pages)
     }
 
     /// The captured bytes, page by page.

@@ -2,7 +2,7 @@
 //! stop, and bulk before small fsyncs (`docs/design/persistence-path.md`, "Credits").
 
 use siftfs_device::URGENT_MAX;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Is a record of so many bytes bulk? Then it leaves the last quarter of the lane and of the running
@@ -40,12 +40,49 @@ impl Pause {
         }
     }
 
+    /// The same for one of `callers`, so that they take together what one alone would: who pauses `n`
+    /// times as long as it writes has the disk for one part in `n + 1`.
+    pub fn among(self, callers: u32) -> Self {
+        match self {
+            Self::Times(n) => Self::Times((n + 1.0) * f64::from(callers) - 1.0),
+            fixed => fixed,
+        }
+    }
+
     /// After a record that took `took`.
     pub fn after(self, took: Duration) -> Duration {
         match self {
             Self::Times(n) => took.mul_f64(n),
             Self::Fixed(pause) => pause,
         }
+    }
+}
+
+/// The callers that are syncing bulk.
+#[derive(Default)]
+pub struct Company(AtomicU32);
+
+/// One of them, as long as it lives.
+pub struct Member<'a>(&'a Company);
+
+impl Company {
+    /// One more.
+    pub fn join(&self) -> Member<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Member(self)
+    }
+}
+
+impl Member<'_> {
+    /// How many there are, this one included.
+    pub fn count(&self) -> u32 {
+        self.0.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

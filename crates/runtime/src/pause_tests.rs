@@ -25,3 +25,15 @@ fn short_pauses_are_slept_together() {
     assert_eq!(owed.add(part), Duration::ZERO, "what was slept is owed no more");
     assert_eq!(owed.add(SMALL_PAUSE), part + SMALL_PAUSE);
 }
+
+#[test]
+fn several_bulk_callers_take_together_what_one_would() {
+    let company = Company::default();
+    let one = company.join();
+    assert_eq!(Pause::Times(2.0).among(one.count()), Pause::Times(2.0));
+    let other = company.join();
+    assert_eq!(Pause::Times(2.0).among(other.count()), Pause::Times(5.0), "a sixth each");
+    assert_eq!(Pause::Fixed(SMALL_PAUSE).among(other.count()), Pause::Fixed(SMALL_PAUSE));
+    drop(one);
+    assert_eq!(other.count(), 1);
+}

@@ -12,7 +12,7 @@ use crate::gate::{Alarm, Gate};
 use crate::lane::Lane;
 use crate::meta_cache::MetaCache;
 use crate::page_cache::PageCache;
-use crate::pause::{Owed, Pause, is_bulk};
+use crate::pause::{Company, Owed, Pause, is_bulk};
 use crate::sequencer::{Flushed, Sequencer, WriteMode};
 use crate::state::{self, Readers, State};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
@@ -105,6 +105,7 @@ pub struct Runtime {
     /// One assembly at a time, and one transaction in flight.
     assembly: Mutex<()>,
     pub(crate) next_checkpoint: AtomicU64,
+    bulk: Company,
     owed: Owed,
     /// Held while the Service is asked for statistics.
     asking: Mutex<()>,
@@ -219,6 +220,7 @@ impl Runtime {
             readers,
             link: parts.link,
             assembly: Mutex::new(()),
+            bulk: Company::default(),
             owed: Owed::default(),
             next_checkpoint: AtomicU64::new(1),
             asking: Mutex::new(()),
@@ -393,21 +395,20 @@ impl Runtime {
 
     /// Writes a record that its caller waits for, who then pauses as what is left demands.
     fn make_durable(&self, staged: Staged, pause: Pause) -> Result<Flushed> {
-        let (start, len) = (self.clock.mono_ns(), staged.buf.len() as u64);
-        let lsn = staged.published.lsn();
-        if !is_bulk(len) {
+        let bulk = is_bulk(staged.buf.len() as u64).then(|| self.bulk.join());
+        let (start, lsn) = (self.clock.mono_ns(), staged.published.lsn());
+        if bulk.is_none() {
             self.link.expect_urgent(start);
         }
         self.write_staged(staged, Origin::Foreground)?;
-        let flushed = if is_bulk(len) {
-            self.seq.wait_durable(lsn, || self.lanes[0].flush_bulk(Origin::Foreground))?
-        } else {
-            self.wait_durable(lsn, Origin::Foreground)?
-        };
+        let flushed = match bulk {
+            Some(_) => self.seq.wait_durable(lsn, || self.lanes[0].flush_bulk(Origin::Foreground)),
+            None => self.wait_durable(lsn, Origin::Foreground),
+        }?;
         let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
-        let pause = match is_bulk(len) {
-            true => pause.after(took),
-            false => self.owed.add(pause.after(took)),
+        let pause = match &bulk {
+            Some(member) => pause.among(member.count()).after(took),
+            None => self.owed.add(pause.after(took)),
         };
         if !pause.is_zero() {
             self.lanes[0].give_way(pause);

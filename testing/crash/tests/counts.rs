@@ -165,6 +165,31 @@ fn recovery_reads() {
     assert!(most(&layout.journal) == 1 && most(&layout.staging) > 0, "nothing to read");
 }
 
+/// Where the journal repeats staged data, bulk fills the running transaction again and again. A small
+/// fsync, and the write before it, find room all the same: none waits for a commit.
+#[test]
+fn bulk_leaves_room_in_the_transaction() {
+    let b = Bench::new(VolumeKind::ROOMY.copies());
+    b.durable("bulk", &pattern(1, 0, 1 << 20));
+    b.durable("small", &pattern(1, 0, 1 << 20));
+    b.settle();
+    let full = |b: &Bench| {
+        b.status()["runtime"]["stalls"]["the running transaction is full"].as_u64().unwrap_or(0)
+    };
+    let before = full(&b);
+    for i in 0..100 {
+        // Of many lengths, so that one of them would fill it to the end.
+        b.write("bulk", 0, &pattern(i, 0, (17 + i * 7 % 47) * 4096));
+        b.fsync("bulk");
+        let bulk = full(&b);
+        b.write("small", i % 256 * 4096, &pattern(i, 0, 4096));
+        b.fsync("small");
+        assert_eq!(full(&b), bulk, "fsync {i}");
+    }
+    assert!(full(&b) > before, "bulk has filled it");
+    b.stop();
+}
+
 /// A volume with the background running.
 struct Live {
     volume: LocalVolume,

@@ -56,3 +56,15 @@ fn a_change_is_seen_by_nobody_who_shares_the_block() {
     assert_eq!((snapshot[5], block[5]), (0, 1));
     assert_ne!(snapshot, block);
 }
+
+#[test]
+fn a_changed_block_is_another() {
+    let mut block = SharedBlock::zeroed();
+    let before = block.clone();
+    assert!(block.is_same(&before));
+    block.make_mut()[7] = 1;
+    assert!(!block.is_same(&before) && before[7] == 0);
+    assert!(!before.is_same(&SharedBlock::zeroed()), "the same bytes elsewhere");
+    let (lent, _) = changing();
+    assert!(lent.is_same(&lent.clone()) && !lent.is_same(&changing().0) && !lent.is_same(&block));
+}
