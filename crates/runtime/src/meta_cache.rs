@@ -2,10 +2,11 @@
 //! newest copy of a block in the journal until the area has it (rule R11).
 
 use crate::state::Readers;
+use ahash::HashMap;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Result, SharedBlock, TxnSeq};
 use siftfs_device::Origin;
 use siftfs_ext4::BlockStore;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 struct Cached {
@@ -54,11 +55,11 @@ impl MetaCache {
     pub fn new(readers: Arc<Readers>, bytes: u64) -> Self {
         Self {
             readers,
-            blocks: HashMap::new(),
+            blocks: HashMap::default(),
             clock: VecDeque::new(),
             limit: usize::try_from(bytes / BLOCK_BYTES).unwrap_or(usize::MAX).max(256),
             dirty: BTreeSet::new(),
-            images: HashMap::new(),
+            images: HashMap::default(),
             drops: Vec::new(),
             mutations: 0,
         }

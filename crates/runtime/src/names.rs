@@ -7,9 +7,10 @@
 //! empty for the operation to be possible. What *publishes* a file, giving another name to bytes
 //! that an fsync made durable before, goes along with the next record of any fsync.
 
+use ahash::HashMap;
 use siftfs_base::{InodeNr, Lsn};
 use siftfs_log::{NameOp, NameOpKind};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most operations one staged transaction carries, however large the journal; a larger closure
 /// becomes a full commit.

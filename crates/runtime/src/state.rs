@@ -6,13 +6,14 @@ use crate::meta_cache::MetaCache;
 use crate::names::{NameLog, Traits};
 use crate::node::Node;
 use crate::page_cache::PageCache;
+use ahash::HashMap;
 use siftfs_base::{
     BLOCK_BYTES, BlockNr, BlockRun, Clock, Error, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno,
 };
 use siftfs_device::{AreaReader, JournalReader, StagingReader};
 use siftfs_ext4::Fs;
 use siftfs_log::{JournalData, NameOp, NameOpKind};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Where the Runtime reads outside its caches.

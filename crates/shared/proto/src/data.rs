@@ -2,8 +2,8 @@
 
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, SharedBlock};
 
-/// From so many bytes on, data travels as blocks: what is copied once goes by reference from
-/// there on, and no buffer of this size has to be made for it.
+/// From so many bytes on, data that is read travels as blocks: what is copied once goes by reference
+/// from there on, and no buffer of this size has to be made for it.
 const MANY: usize = 64 << 10;
 
 /// What a `Write` brings.
@@ -16,10 +16,11 @@ pub enum WriteData {
 }
 
 impl WriteData {
-    /// A copy of `data`, to be written at `offset`.
+    /// A copy of `data`, to be written at `offset`: whole blocks as such, which become pages of the
+    /// cache without another copy.
     pub fn copy_of(offset: u64, data: &[u8]) -> Self {
         let (blocks, rest) = data.as_chunks::<BLOCK_SIZE>();
-        if data.len() < MANY || !offset.is_multiple_of(BLOCK_BYTES) || !rest.is_empty() {
+        if data.is_empty() || !offset.is_multiple_of(BLOCK_BYTES) || !rest.is_empty() {
             return Self::Bytes(data.to_vec());
         }
         Self::Blocks(blocks.iter().map(|b| SharedBlock::from(*b)).collect())

@@ -5,17 +5,18 @@ fn bytes(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn much_data_on_block_boundaries_travels_as_blocks() {
+fn whole_blocks_travel_as_blocks() {
     let data = bytes(MANY);
-    let blocks = WriteData::copy_of(8192, &data);
-    assert!(matches!(&blocks, WriteData::Blocks(b) if b.len() == MANY / BLOCK_SIZE));
-    assert_eq!((blocks.len(), blocks.into_bytes()), (MANY, data.clone()));
-    for (offset, len) in [(8192, MANY - 1), (8192, MANY - BLOCK_SIZE), (8191, MANY), (0, 0)] {
-        let small = WriteData::copy_of(offset, &data[..len]);
-        assert_eq!(small, WriteData::Bytes(data[..len].to_vec()), "{offset} {len}");
-        assert_eq!(small.is_empty(), len == 0);
+    for len in [BLOCK_SIZE, MANY] {
+        let blocks = WriteData::copy_of(8192, &data[..len]);
+        assert!(matches!(&blocks, WriteData::Blocks(b) if b.len() == len / BLOCK_SIZE));
+        assert_eq!((blocks.len(), blocks.into_bytes()), (len, data[..len].to_vec()));
     }
-    assert!(matches!(WriteData::copy_of(0, &bytes(MANY + 1)), WriteData::Bytes(_)));
+    for (offset, len) in [(8192, MANY - 1), (8192, 1), (8191, MANY), (0, BLOCK_SIZE + 1), (0, 0)] {
+        let part = WriteData::copy_of(offset, &data[..len]);
+        assert_eq!(part, WriteData::Bytes(data[..len].to_vec()), "{offset} {len}");
+        assert_eq!(part.is_empty(), len == 0);
+    }
 }
 
 #[test]
