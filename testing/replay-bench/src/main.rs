@@ -1,10 +1,6 @@
 //! Speed and work of the Service's replay modes, and of the interval map, by themselves.
 //!
-//! `siftfs-replay-bench intervals [ROUNDS]` compares the interval map with the `rangemap` crate;
-//! `siftfs-replay-bench replay DIR [ROUNDS [SCALE [BACKLOG]]]` checkpoints four backlogs, or
-//! one, from a file in DIR by each mode; `siftfs-replay-bench memory DIR [SCALE [MIB]]` says which
-//! memory a process takes for a checkpoint of a backlog much larger than its budget. Every round measures all candidates, each time beginning with another.
-//! Prints one JSON document.
+//! Every round measures all candidates, each time beginning with another. Prints one JSON document.
 
 mod backlog;
 mod intervals;
@@ -13,46 +9,66 @@ mod replay;
 mod spread;
 mod volume;
 
-use std::path::Path;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
-const USAGE: &str = "usage: siftfs-replay-bench intervals [ROUNDS] \
-    | replay DIR [ROUNDS [SCALE [BACKLOG]]] | memory DIR [SCALE [MIB]]";
-
-fn number(args: &[String], i: usize, usual: u64) -> Result<u64, String> {
-    args.get(i).map_or(Ok(usual), |a| a.parse().map_err(|_| format!("'{a}' is no number")))
+/// Measures the replay modes of checkpoints, and the interval map, by themselves
+#[derive(Parser)]
+#[command(name = "siftfs-replay-bench", version)]
+struct Args {
+    #[command(subcommand)]
+    what: What,
 }
 
-fn run(args: &[String]) -> Result<serde_json::Value, String> {
-    match args.first().map(String::as_str) {
-        Some("intervals") => Ok(intervals::run(number(args, 1, 5)?)),
-        Some("replay") => {
-            let dir = args.get(1).ok_or("replay needs a directory for its file")?;
-            let (rounds, scale) = (number(args, 2, 6)?, number(args, 3, 1)?);
-            let only = args.get(4).map(String::as_str);
-            replay::run(Path::new(dir), rounds, scale, only).map_err(|e| e.to_string())
+#[derive(Subcommand)]
+enum What {
+    /// Compare the interval map with the rangemap crate
+    Intervals {
+        #[arg(default_value_t = 5)]
+        rounds: u64,
+    },
+    /// Checkpoint backlogs, each by every mode
+    Replay {
+        /// Directory for the file that is the volume
+        dir: PathBuf,
+        #[arg(default_value_t = 6)]
+        rounds: u64,
+        /// Backlogs are so many times as long
+        #[arg(default_value_t = 1)]
+        scale: u64,
+        /// Only this one
+        #[arg(value_parser = replay::KINDS.map(|(name, _)| name))]
+        backlog: Option<String>,
+    },
+    /// Say which memory a process takes for a checkpoint of a backlog much larger than its budget
+    Memory {
+        /// Directory for the file that is the volume
+        dir: PathBuf,
+        /// The backlog is so many times as long
+        #[arg(default_value_t = 4)]
+        scale: u64,
+        /// Budgets in MiB
+        #[arg(default_values_t = [64, 128, 256])]
+        budgets: Vec<u64>,
+    },
+    /// What `memory` runs in a process of its own
+    #[command(hide = true)]
+    Checkpoint { path: PathBuf, budget: u64, mode: String },
+}
+
+fn run(what: What) -> siftfs_base::Result<serde_json::Value> {
+    match what {
+        What::Intervals { rounds } => Ok(intervals::run(rounds)),
+        What::Replay { dir, rounds, scale, backlog } => {
+            replay::run(&dir, rounds, scale, backlog.as_deref())
         }
-        Some("memory") => {
-            let dir = args.get(1).ok_or("memory needs a directory for its file")?;
-            let scale = number(args, 2, 4)?;
-            let budgets = match args.get(3) {
-                None => vec![64, 128, 256],
-                Some(_) => vec![number(args, 3, 0)?],
-            };
-            memory::run(Path::new(dir), &budgets, scale).map_err(|e| e.to_string())
-        }
-        // What `memory` runs in a process of its own.
-        Some("checkpoint") => {
-            let path = args.get(1).ok_or("checkpoint needs a file")?;
-            let mode = args.get(3).ok_or("checkpoint needs a mode")?;
-            memory::one(Path::new(path), number(args, 2, 256)?, mode).map_err(|e| e.to_string())
-        }
-        _ => Err(USAGE.into()),
+        What::Memory { dir, scale, budgets } => memory::run(&dir, &budgets, scale),
+        What::Checkpoint { path, budget, mode } => memory::one(&path, budget, &mode),
     }
 }
 
 fn main() -> std::process::ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    match run(&args) {
+    match run(Args::parse().what) {
         Ok(json) => {
             println!("{json:#}");
             std::process::ExitCode::SUCCESS

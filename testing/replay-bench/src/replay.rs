@@ -121,17 +121,19 @@ fn row(backlog: &Backlog, samples: &[Samples; 3]) -> Value {
     })
 }
 
+/// Backlogs by name.
+pub const KINDS: [(&str, Kind); 4] = [
+    ("high_overlap", Kind::HighOverlap),
+    ("sequential", Kind::Sequential),
+    ("scattered", Kind::Scattered),
+    ("temporary", Kind::Temporary),
+];
+
 /// Measures the backlog of this name, or all.
 pub fn run(dir: &Path, rounds: u64, scale: u64, only: Option<&str>) -> Result<Value> {
     let path = dir.join(format!("siftfs-replay-bench-{}", std::process::id()));
-    let kinds = [
-        ("high_overlap", Kind::HighOverlap),
-        ("sequential", Kind::Sequential),
-        ("scattered", Kind::Scattered),
-        ("temporary", Kind::Temporary),
-    ];
     let mut all = serde_json::Map::new();
-    for (name, kind) in kinds {
+    for (name, kind) in KINDS {
         if only.is_some_and(|only| only != name) {
             continue;
         }
