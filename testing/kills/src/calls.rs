@@ -267,7 +267,9 @@ fn guards_what_is_shared(request: &Request) -> bool {
             set.perm.is_some() || set.uid.is_some() || set.gid.is_some()
         }
         Request::SetXattr { ino: ROOT_INO, name, .. }
-        | Request::RemoveXattr { ino: ROOT_INO, name } => name.starts_with(b"system."),
+        | Request::RemoveXattr { ino: ROOT_INO, name } => {
+            [b"system.".as_slice(), b"security."].iter().any(|kind| name.starts_with(kind))
+        }
         _ => false,
     }
 }

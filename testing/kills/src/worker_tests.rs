@@ -110,6 +110,25 @@ fn what_another_worker_made_is_not_judged_and_what_nobody_made_is() {
     assert!(bench.verdict().iter().any(|v| v.starts_with("O8")), "{:?}", bench.verdict());
 }
 
+/// In the model the worker's own directory is above the shared one, whose fsyncs owe its rights then.
+#[test]
+fn rights_of_the_own_directory_are_left_alone() {
+    let bench = Bench::new();
+    let changes = |name: &str| {
+        let (name, value) = (name.as_bytes().to_vec(), vec![1, 2]);
+        let (ino, mode) = (ROOT_INO, siftfs_proto::XattrMode::Set);
+        let request = Request::SetXattr { ino, name, value, mode, kill_setgid: false };
+        let op = Op { id: 1, action: Action::Call(Credentials::default(), request) };
+        bench.worker.place.prepare(bench.worker.oracle.model(), &op).is_some()
+    };
+    for name in ["system.posix_acl_access", "security.c"] {
+        assert!(!changes(name), "{name}");
+    }
+    for name in ["trusted.b", "user.a"] {
+        assert!(changes(name), "{name}");
+    }
+}
+
 /// The host died between a creation and its answer: the number is not known.
 #[test]
 fn what_was_being_made_is_known_by_its_name() {
