@@ -109,7 +109,7 @@ fn a_bare_umount_closes_the_volume() {
     s.mount("");
     fs::write(s.path("f"), b"x").unwrap();
     let daemon = s.daemon();
-    siftfs_fuse::unmount(std::path::Path::new(s.dir())).unwrap();
+    s.bare_umount();
     daemon.wait();
     s.assert_plain_ext4();
     siftfs(&["umount", s.dir()]).fails(1, &["not a SiftFS mount"]);

@@ -9,6 +9,7 @@ mod refused;
 mod reports;
 #[path = "device/stopped.rs"]
 mod stopped;
+#[allow(dead_code)] // each test program uses a part of it
 mod support;
 #[path = "device/transports.rs"]
 mod transports;
@@ -245,7 +246,7 @@ fn a_device_process_that_is_told_to_end_hands_over() {
     assert_eq!(device.end(Signal::TERM), 0);
     put(&setup, "without");
     // An unmount does not wait where nobody listens: the lock says that this process may.
-    let said = siftfs(&["umount", setup.dir()]).ok();
+    let said = setup.umount();
     assert_eq!((&*said.out, &*said.err), ("", ""));
     setup.assert_plain_ext4();
 }

@@ -203,7 +203,7 @@ fn in_use() {
         (&["umount", d, "--log", v], 1, &[d, log]),
         (&["status", d, "--log", v], 1, &[d, log]),
     ]);
-    siftfs(&["umount", d]).ok();
+    s.umount();
     assert!(!fs::exists(other).unwrap());
     siftfs(&["fsck", v]).ok();
 }

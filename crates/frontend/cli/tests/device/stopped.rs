@@ -63,7 +63,7 @@ fn an_unmount_says_whom_it_waits_for() {
     fs::remove_file(&path).unwrap();
     let silent = UnixListener::bind(&path).unwrap();
     await_that("the loss is noticed", || link(&setup)["connected"] == false);
-    let said = siftfs(&["umount", setup.dir()]).ok();
+    let said = setup.umount();
     let line = format!("s for the device process at {}", address(&setup));
     assert!(said.err.contains("waiting up to ") && said.err.contains(&line), "{said:?}");
     assert_eq!(said.err.lines().count(), 1, "{said:?}");

@@ -1,7 +1,7 @@
 //! Large volumes, and volumes on other storage than a file on a disk.
 
 use crate::listing::{assert_kernel_agrees, assert_kernel_shows, content, listing};
-use crate::support::{Setup, run, siftfs};
+use crate::support::{Setup, patient, run, siftfs};
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, fsync, openat, statfs};
 use rustix::io::pwrite;
 use rustix::process::Signal;
@@ -122,7 +122,7 @@ fn on_a_loop_device() {
     let device = Loop::over(backing.to_str().unwrap());
     used(&s, &device.0);
     let ours = listing(Path::new(s.dir()));
-    siftfs(&["umount", &device.0]).ok();
+    patient(|| siftfs(&["umount", &device.0])).ok();
     siftfs(&["fsck", &device.0]).ok();
     run("e2fsck", &["-fn", &device.0]).ok();
     assert_kernel_shows(&device.0, &ours);

@@ -1,11 +1,10 @@
 //! A volume, its log, and a place of its own for what the command remembers.
 
-use crate::support::{Process, Ran, SIFTFS, run};
+use crate::support::{Process, Ran, SIFTFS, patient, run};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// A temporary directory with names for a volume, its log and a mount.
 pub struct Apart {
@@ -119,19 +118,6 @@ impl Drop for Apart {
 #[track_caller]
 pub fn umount(dir: &str) {
     patient(|| run("umount", &[dir])).ok();
-}
-
-/// Unmounts, again and again while the mount is in use: a process that another test starts holds our
-/// open files until it runs its own program.
-fn patient(umount: impl Fn() -> Ran) -> Ran {
-    for _ in 0..50 {
-        let ran = umount();
-        if !ran.err.contains("in use") && !ran.err.contains("busy") {
-            return ran;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    umount()
 }
 
 /// `e2fsck -fn` finds nothing.

@@ -1,6 +1,6 @@
 //! The same program on a SiftFS mount and on the kernel's ext4, and what each said.
 
-use crate::support::{Setup, run, siftfs};
+use crate::support::{Setup, patient, run, siftfs};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, statat};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -301,6 +301,6 @@ impl Ext4 {
 
 impl Drop for Ext4 {
     fn drop(&mut self) {
-        run("umount", &[self.dir.to_str().unwrap()]);
+        patient(|| run("umount", &[self.dir.to_str().unwrap()]));
     }
 }

@@ -155,7 +155,7 @@ fn stores_through_a_mapping_are_synced() {
             drop((map, f));
         } else {
             drop((map, f));
-            siftfs_fuse::unmount(Path::new(s.dir())).unwrap();
+            s.bare_umount();
             daemon.wait();
             s.assert_plain_ext4();
         }

@@ -5,6 +5,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 pub const SIFTFS: &str = env!("CARGO_BIN_EXE_siftfs");
 
@@ -87,8 +88,19 @@ impl Setup {
         siftfs(&["mount", self.volume(), self.dir(), "-o", options]).ok();
     }
 
-    pub fn umount(&self) {
-        siftfs(&["umount", self.dir()]).ok();
+    #[track_caller]
+    pub fn umount(&self) -> Ran {
+        patient(|| siftfs(&["umount", self.dir()])).ok()
+    }
+
+    /// umount(2) alone.
+    #[track_caller]
+    pub fn bare_umount(&self) {
+        let run = || match siftfs_fuse::unmount(Path::new(self.dir())) {
+            Ok(()) => Ran { code: 0, out: String::new(), err: String::new() },
+            Err(e) => Ran { code: 1, out: String::new(), err: e.to_string() },
+        };
+        patient(run).ok();
     }
 
     /// The daemon's process.
@@ -133,6 +145,19 @@ impl Process {
         let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
         assert_eq!(poll(&mut fds, Some(&limit)).unwrap(), 1, "the process does not end");
     }
+}
+
+/// Unmounts, again and again while the mount is in use: a process that another test starts holds
+/// our open files until it runs its own program.
+pub fn patient(umount: impl Fn() -> Ran) -> Ran {
+    for _ in 0..50 {
+        let ran = umount();
+        if !ran.err.contains("in use") && !ran.err.contains("busy") {
+            return ran;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    umount()
 }
 
 pub fn siftfs(args: &[&str]) -> Ran {
