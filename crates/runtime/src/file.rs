@@ -2,7 +2,7 @@
 
 use crate::fill::FillPlan;
 use crate::overlay::Source;
-use crate::state::State;
+use crate::state::{NEEDS_PUSH, State};
 use siftfs_base::{
     BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, SharedBlock, Timestamp, errno,
 };
@@ -11,6 +11,10 @@ use siftfs_proto::{Blocks, Reply, Seek};
 
 /// Largest file: ext4's 2^32 blocks less one.
 pub const MAX_FILE_SIZE: u64 = (1 << 32) * BLOCK_BYTES - BLOCK_BYTES;
+
+/// An inode whose dirty pages are at most this part of what there is room for has little of them:
+/// 1 MiB of 128.
+const LITTLE_PART: u64 = 128;
 
 /// What an operation on data did.
 pub enum Outcome<T> {
@@ -126,9 +130,7 @@ impl State {
         if data.len() == 0 {
             return Ok(Outcome::Done(()));
         }
-        if self.dirty_bytes > self.dirty_limit() {
-            return Err(siftfs_base::Error::NeedsProgress(crate::state::NEEDS_PUSH));
-        }
+        self.room_for_dirty(ino)?;
         for edge in [offset, end] {
             if edge % BLOCK_BYTES != 0 {
                 match self.plan_edge(ino, edge / BLOCK_BYTES)? {
@@ -152,6 +154,19 @@ impl State {
         node.delta.times = true;
         self.mark_delta(ino);
         Ok(Outcome::Done(()))
+    }
+
+    /// May more of this inode's data be dirty? The last quarter of what there is room for is for
+    /// inodes with little of it: a stream that nobody syncs waits for the background, and who writes
+    /// and syncs a page at a time does not wait for the stream.
+    fn room_for_dirty(&self, ino: InodeNr) -> Result<()> {
+        let limit = self.dirty_limit();
+        let little = self.node(ino).dirty_pages * BLOCK_BYTES <= limit / LITTLE_PART;
+        let most = if little { limit } else { limit / 4 * 3 };
+        if self.dirty_bytes > most {
+            return Err(siftfs_base::Error::NeedsProgress(NEEDS_PUSH));
+        }
+        Ok(())
     }
 
     /// Dirty bytes beyond which writers wait for the background.
@@ -287,8 +302,9 @@ impl State {
         node.dirty.insert(start, end);
         node.delta.zeros.remove(start, end);
         node.dirty_since.get_or_insert(now);
-        let after = dirty_pages(&node.dirty, start, end);
-        self.dirty_bytes += (after - before) * BLOCK_BYTES;
+        let more = dirty_pages(&node.dirty, start, end) - before;
+        node.dirty_pages += more;
+        self.dirty_bytes += more * BLOCK_BYTES;
         self.data_dirty.insert(ino);
         self.touch();
     }
@@ -298,13 +314,14 @@ impl State {
         let node = self.node_mut(ino);
         let before = dirty_pages(&node.dirty, start, end);
         node.dirty.remove(start, end);
-        let after = dirty_pages(&node.dirty, start, end);
+        let fewer = before - dirty_pages(&node.dirty, start, end);
+        node.dirty_pages -= fewer;
         let clean = node.dirty.is_empty();
         if clean {
             node.dirty_since = None;
             node.push_next = false;
         }
-        self.dirty_bytes -= (before - after) * BLOCK_BYTES;
+        self.dirty_bytes -= fewer * BLOCK_BYTES;
         if clean {
             self.data_dirty.remove(&ino);
         }

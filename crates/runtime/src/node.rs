@@ -76,6 +76,8 @@ pub struct Node {
     pub delta_in_flight: Delta,
     /// Bytes in the page cache that nothing durable holds.
     pub dirty: RangeSet,
+    /// Pages that `dirty` touches.
+    pub dirty_pages: u64,
     /// Bytes the transaction in flight writes straight to the area.
     pub pushing: RangeSet,
     /// Where staged and journaled bytes lie.
@@ -115,6 +117,7 @@ impl Node {
             delta: Delta::default(),
             delta_in_flight: Delta::default(),
             dirty: RangeSet::new(),
+            dirty_pages: 0,
             pushing: RangeSet::new(),
             overlay: Overlay::default(),
             reserved: RangeSet::new(),

@@ -16,7 +16,7 @@ impl Runtime {
         self.lock().stats.stalled(why);
         match why {
             state::NEEDS_COMMIT => self.await_cut(),
-            state::NEEDS_PUSH => self.commit_all(&Push::All, None).map(drop),
+            state::NEEDS_PUSH => self.await_push(),
             state::NEEDS_LOG => self.await_credits(Urgency::Emergency),
             state::NEEDS_CREDITS => self.await_credits(Urgency::Background),
             _ => {
@@ -35,6 +35,23 @@ impl Runtime {
             return Ok(());
         }
         self.commit_under(&assembly, &Push::Aged, Origin::Foreground).map(drop)
+    }
+
+    /// Makes room for unsynced data: one transaction takes what it can of it, unless somebody has made
+    /// one meanwhile. If it leaves as much as there was, it needs log space first.
+    fn await_push(&self) -> Result<()> {
+        let now = |st: &State| (st.txn_seq, st.dirty_bytes);
+        let (seq, dirty) = now(&self.lock());
+        let assembly = self.assembly_lock();
+        if self.lock().txn_seq != seq {
+            return Ok(());
+        }
+        self.commit_under(&assembly, &Push::All, Origin::Foreground)?;
+        drop(assembly);
+        if self.lock().dirty_bytes >= dirty {
+            self.checkpoint(Urgency::Emergency)?;
+        }
+        Ok(())
     }
 
     /// Waits until removed files are gone that only references hold which are to be given back.

@@ -190,6 +190,32 @@ fn bulk_leaves_room_in_the_transaction() {
     b.stop();
 }
 
+/// A stream that nobody syncs fills the cache with unsynced data again and again, and then waits. Who
+/// writes a page and syncs it does not.
+#[test]
+fn a_stream_leaves_room_for_unsynced_data() {
+    let b = Bench::new(VolumeKind::ROOMY);
+    b.durable("stream", &pattern(1, 0, 1 << 20));
+    b.durable("small", &pattern(1, 0, 1 << 20));
+    b.settle();
+    let waits =
+        |b: &Bench| b.status()["runtime"]["stalls"]["too much unsynced data"].as_u64().unwrap_or(0);
+    let before = waits(&b);
+    let mut at = 0;
+    for i in 0..200 {
+        // Of many lengths, so that one of them would fill it to the end.
+        let len = (17 + i * 7 % 47) * 4096;
+        b.write("stream", at, &pattern(i, 0, len));
+        at = (at + len) % (8 << 20);
+        let stream = waits(&b);
+        b.write("small", i % 256 * 4096, &pattern(i, 0, 4096));
+        b.fsync("small");
+        assert_eq!(waits(&b), stream, "write {i}");
+    }
+    assert!(waits(&b) > before, "the stream has filled it");
+    b.stop();
+}
+
 /// A volume with the background running.
 struct Live {
     volume: LocalVolume,
