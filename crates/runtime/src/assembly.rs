@@ -8,7 +8,7 @@
 
 use crate::capture::Staged;
 use crate::locate::Tags;
-use crate::push::Progress;
+use crate::push::{Progress, STEP_BLOCKS};
 use crate::sequencer::{Flushed, Sequencer};
 use crate::state::{NEEDS_LOG, State, TxnInfo};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Lsn, RangeSet, Result, TxnSeq};
@@ -35,9 +35,23 @@ pub struct Handoff {
     pub direct: Vec<DirectRun>,
 }
 
+/// Small files whose data one step takes together.
+const STEP_FILES: u32 = 64;
+
 impl Handoff {
     fn is_empty(&self) -> bool {
         self.staged.is_empty() && self.direct.is_empty()
+    }
+
+    /// Has it what one step makes at most: a record, or blocks for the area?
+    fn is_full(&self) -> bool {
+        !self.staged.is_empty() || self.room() == 0
+    }
+
+    /// Blocks for the area that the step may still add.
+    pub fn room(&self) -> u64 {
+        let blocks: u64 = self.direct.iter().map(|direct| direct.run.len).sum();
+        STEP_BLOCKS.saturating_sub(blocks)
     }
 }
 
@@ -122,8 +136,12 @@ impl State {
         }
         self.run_evictions()?;
         let due = self.due(|st, ino| st.is_due(ino, push));
-        let owed = |ino| Owed { ino, ranges: self.node(ino).dirty.clone(), steps: 0 };
-        let queue = due.into_iter().map(owed).collect();
+        let mut queue = VecDeque::with_capacity(due.len());
+        for ino in due {
+            let node = self.node_mut(ino);
+            node.unseen = Some(node.dirty.clone());
+            queue.push_back(Owed { ino, ranges: node.dirty.clone(), steps: 0 });
+        }
         let (left, out) = (BTreeSet::new(), Handoff::default());
         Ok(Assembly { queue, homeless: None, left, out })
     }
@@ -139,19 +157,27 @@ impl State {
 
     /// One step of fetch or locate; false when the cut is next.
     pub fn assembly_step(&mut self, seq: &Sequencer, a: &mut Assembly) -> Result<bool> {
+        let mut files = 0;
         while let Some(owed) = a.queue.front_mut() {
-            match self.push_step(seq, owed, &mut a.out)? {
-                Progress::More => {}
-                Progress::All => drop(a.queue.pop_front()),
-                Progress::NoRoom => {
-                    // One whose data must not stay behind is the cut's business.
-                    a.left.insert(owed.ino);
-                    a.queue.pop_front();
-                }
-            }
-            if !a.out.is_empty() {
+            files += 1;
+            let (ino, progress) = (owed.ino, self.push_step(seq, owed, &mut a.out)?);
+            if progress == Progress::More {
                 return Ok(true);
             }
+            if progress == Progress::NoRoom {
+                // One whose data must not stay behind is the cut's business.
+                a.left.insert(ino);
+            }
+            a.queue.pop_front();
+            if let Some(node) = self.nodes.get_mut(&ino) {
+                node.unseen = None;
+            }
+            if a.out.is_full() || files == STEP_FILES {
+                return Ok(true);
+            }
+        }
+        if !a.out.is_empty() {
+            return Ok(true);
         }
         let overlays = &self.overlay_dirty;
         let homeless = a.homeless.get_or_insert_with(|| overlays.iter().map(|i| (*i, 0)).collect());

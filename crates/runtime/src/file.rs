@@ -300,6 +300,9 @@ impl State {
         let node = self.node_mut(ino);
         let before = dirty_pages(&node.dirty, start, end);
         node.dirty.insert(start, end);
+        if let Some(unseen) = &mut node.unseen {
+            unseen.insert(start, end);
+        }
         node.delta.zeros.remove(start, end);
         node.dirty_since.get_or_insert(now);
         let more = dirty_pages(&node.dirty, start, end) - before;

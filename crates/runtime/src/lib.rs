@@ -34,6 +34,7 @@ mod shape;
 mod state;
 mod stats;
 mod sync;
+mod turns;
 
 pub use assembly::Push;
 pub use config::Config;

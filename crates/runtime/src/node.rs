@@ -80,6 +80,9 @@ pub struct Node {
     pub dirty_pages: u64,
     /// Bytes the transaction in flight writes straight to the area.
     pub pushing: RangeSet,
+    /// Dirty bytes that the assembly under way has not looked at; what became clean meanwhile may be among
+    /// them. None while it owes nothing of this inode.
+    pub unseen: Option<RangeSet>,
     /// Where staged and journaled bytes lie.
     pub overlay: Overlay,
     /// File blocks without a home for which space is reserved.
@@ -119,6 +122,7 @@ impl Node {
             dirty: RangeSet::new(),
             dirty_pages: 0,
             pushing: RangeSet::new(),
+            unseen: None,
             overlay: Overlay::default(),
             reserved: RangeSet::new(),
             dirty_since: None,

@@ -22,7 +22,14 @@ const MUST_MAX: usize = 4 * DIRECT_MAX;
 const RECORD_MAX: u64 = 256 << 10;
 
 /// Blocks of one direct run at most, and of one step.
-const STEP_BLOCKS: u64 = 256;
+pub const STEP_BLOCKS: u64 = 256;
+
+/// Mappings that one step looks up for overwrites: about a millisecond under the state lock.
+const STEP_LOOKS: usize = 1024;
+
+/// After so many steps what an inode owes is compared with what is dirty: with thousands of ranges
+/// that takes longer than a step.
+const STEPS_COMPARED: u32 = 8;
 
 /// Steps that one inode gets in one transaction: a writer that dirties its data again and again
 /// must not hold the others' up.
@@ -60,7 +67,9 @@ impl State {
     ) -> Result<Progress> {
         let Some(node) = self.nodes.get(&owed.ino) else { return Ok(Progress::All) };
         // Bytes that were dirty before and are clean now are owed no more, dirtied again or not.
-        owed.ranges = owed.ranges.intersection(&node.dirty);
+        if owed.steps.is_multiple_of(STEPS_COMPARED) {
+            owed.ranges = owed.ranges.intersection(&node.dirty);
+        }
         if owed.ranges.is_empty() {
             return Ok(Progress::All);
         }
@@ -68,24 +77,34 @@ impl State {
         if owed.steps > STEPS_MAX {
             return Ok(Progress::NoRoom);
         }
-        let overwrites = self.overwrites(owed.ino, RECORD_MAX)?;
-        let progress = match self.record_sized(&overwrites).first() {
-            None => self.push_direct(owed.ino, STEP_BLOCKS, out)?,
-            // A record of its own cannot name a file that only this transaction creates.
-            Some(_) if self.names.creates(owed.ino) => Progress::NoRoom,
-            Some(part) => {
-                let done = self.stage_permissions(seq, &mut out.staged);
-                match done.and_then(|()| self.stage_part(seq, owed.ino, part, &mut out.staged)) {
-                    Ok(true) => Progress::More,
-                    Ok(false) | Err(Error::NeedsProgress(_)) => Progress::NoRoom,
-                    Err(e) => return Err(e),
-                }
-            }
+        let mut unseen = self.node_mut(owed.ino).unseen.take().unwrap_or_default();
+        let (overwrites, seen) = self.overwrites(owed.ino, &unseen, RECORD_MAX, STEP_LOOKS)?;
+        let Some(part) = self.record_sized(&overwrites).into_iter().next() else {
+            unseen.remove(0, seen);
+            let all = unseen.is_empty();
+            self.node_mut(owed.ino).unseen = Some(unseen);
+            return match all {
+                false => Ok(Progress::More),
+                true => self.push_direct(owed.ino, out.room(), out),
+            };
         };
-        if progress == Progress::More {
-            owed.ranges = owed.ranges.intersection(&self.node(owed.ino).dirty);
+        let first = part.iter().next().map_or(0, |(start, _)| start);
+        unseen.remove(0, first);
+        // What the record names of a block in part makes the rest of it an overwrite.
+        for (start, end) in crate::file::pages_of(&part).iter() {
+            unseen.insert(start * BLOCK_BYTES, end * BLOCK_BYTES);
         }
-        Ok(progress)
+        self.node_mut(owed.ino).unseen = Some(unseen);
+        // A record of its own cannot name a file that only this transaction creates.
+        if self.names.creates(owed.ino) {
+            return Ok(Progress::NoRoom);
+        }
+        let done = self.stage_permissions(seq, &mut out.staged);
+        match done.and_then(|()| self.stage_part(seq, owed.ino, &part, &mut out.staged)) {
+            Ok(true) => Ok(Progress::More),
+            Ok(false) | Err(Error::NeedsProgress(_)) => Ok(Progress::NoRoom),
+            Err(e) => Err(e),
+        }
     }
 
     /// Pushed overwrites of blocks that have a home, or whose home a record names, become staged
@@ -100,7 +119,8 @@ impl State {
     ) -> Result<Vec<InodeNr>> {
         let mut elsewhere = Vec::new();
         for &ino in due {
-            let overwrites = self.overwrites(ino, u64::MAX)?;
+            let (overwrites, _) =
+                self.overwrites(ino, &self.node(ino).dirty.clone(), u64::MAX, usize::MAX)?;
             if overwrites.is_empty() {
                 continue;
             }
@@ -162,7 +182,7 @@ impl State {
     /// freed by the same transaction. False if there is no space for that.
     pub fn move_home(&mut self, ino: InodeNr) -> Result<bool> {
         let mut blocks = crate::file::pages_of(&self.node(ino).dirty);
-        for (s, e) in self.direct_blocks(ino)?.iter() {
+        for (s, e) in self.direct_blocks(ino, u64::MAX)?.iter() {
             blocks.remove(s, e);
         }
         if self.spendable() < blocks.total() + 2 {
@@ -205,16 +225,29 @@ impl State {
         parts
     }
 
-    /// The first `most` of the inode's dirty bytes that may not go straight to the area. A record of
-    /// them may be durable while the transaction is not, and it extends the file: so it takes along
-    /// whatever is not durable between the journaled size and its own end.
-    fn overwrites(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet> {
-        let mut out = RangeSet::new();
-        let mut room = most;
+    /// The first `most` of the inode's dirty bytes among these that may not go straight to the area,
+    /// and the byte up to which that is known: `looks` mappings may not be all. A record of them may be durable
+    /// while the transaction is not, and it extends the file: so it takes along whatever is not durable
+    /// between the journaled size and its own end.
+    fn overwrites(
+        &mut self,
+        ino: InodeNr,
+        among: &RangeSet,
+        most: u64,
+        looks: usize,
+    ) -> Result<(RangeSet, u64)> {
+        let (mut out, mut seen) = (RangeSet::new(), u64::MAX);
+        let (mut room, mut looks) = (most, looks);
         let node = self.nodes.get(&ino).expect("dirty inodes stay in memory");
-        for (start, end) in node.dirty.iter() {
+        let dirty = among.iter().flat_map(|(start, end)| node.dirty.overlapping(start, end));
+        'dirty: for (start, end) in dirty {
             let (mut block, last) = (start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
-            while block < last && room > 0 {
+            while block < last {
+                if room == 0 || looks == 0 {
+                    seen = start.max(block * BLOCK_BYTES);
+                    break 'dirty;
+                }
+                looks -= 1;
                 let (direct, len) =
                     match self.fs.map(&mut self.meta, &node.inode, block, last - block)? {
                         Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
@@ -235,40 +268,44 @@ impl State {
         let node = self.node(ino);
         let from = node.inode.size / BLOCK_BYTES * BLOCK_BYTES;
         if let Some(end) = out.max_end().filter(|end| *end > node.inode.size) {
-            for (s, e) in node.undurable().overlapping(from, end) {
+            let both = [&node.dirty, &node.pushing];
+            for (s, e) in both.into_iter().flat_map(|set| set.overlapping(from, end)) {
                 out.insert(s, e);
             }
         }
-        Ok(one_per_page(&out))
+        Ok((one_per_page(&out), seen))
     }
 
-    /// Dirty file blocks whose data may go straight to the area: no record names the block, and it
-    /// has no home or an unwritten one.
-    fn direct_blocks(&mut self, ino: InodeNr) -> Result<RangeSet> {
+    /// The inode's first dirty file blocks whose data may go straight to the area, `most` of them: no
+    /// record names the block, and it has no home or an unwritten one.
+    fn direct_blocks(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet> {
         let node = self.nodes.get(&ino).expect("dirty inodes stay in memory");
-        let mut out = RangeSet::new();
-        for (start, end) in crate::file::pages_of(&node.dirty).iter() {
-            let mut block = start;
-            while block < end {
-                let (ok, len) =
-                    match self.fs.map(&mut self.meta, &node.inode, block, end - block)? {
-                        Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
-                        Mapping::Hole { len } => (true, len),
-                    };
-                let stop = block + len.clamp(1, end - block);
-                if ok {
-                    out.insert(block, stop);
+        let (mut out, mut found, mut done) = (RangeSet::new(), 0, 0);
+        for (start, end) in node.dirty.iter() {
+            // Two ranges of one page are one block.
+            let (mut block, end) = (done.max(start / BLOCK_BYTES), end.div_ceil(BLOCK_BYTES));
+            while block < end && found < most {
+                let want = (end - block).min(most - found);
+                let (direct, len) = match self.fs.map(&mut self.meta, &node.inode, block, want)? {
+                    Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
+                    Mapping::Hole { len } => (true, len),
+                };
+                let stop = block + len.clamp(1, want);
+                if direct {
+                    let mut blocks = RangeSet::new();
+                    blocks.insert(block, stop);
+                    for (s, e) in named_blocks(node, (block * BLOCK_BYTES, stop * BLOCK_BYTES)) {
+                        blocks.remove(s / BLOCK_BYTES, e.div_ceil(BLOCK_BYTES));
+                    }
+                    found += blocks.total();
+                    out.union(&blocks);
                 }
                 block = stop;
             }
-        }
-        let taken: Vec<(u64, u64)> = out
-            .iter()
-            .flat_map(|(s, e)| node.overlay.overlapping(s * BLOCK_BYTES, e * BLOCK_BYTES))
-            .map(|(s, e, _, _)| (s / BLOCK_BYTES, e.div_ceil(BLOCK_BYTES)))
-            .collect();
-        for (s, e) in taken {
-            out.remove(s, e);
+            done = done.max(end);
+            if found >= most {
+                break;
+            }
         }
         Ok(out)
     }
@@ -280,19 +317,23 @@ impl State {
             return Ok(Progress::All);
         }
         let mut left = most;
-        for (start, end) in self.direct_blocks(ino)?.iter() {
+        for (start, end) in self.direct_blocks(ino, most)?.iter() {
             let mut block = start;
             while block < end {
                 let room = self.direct_room(ino);
-                if room.min(left) == 0 {
+                if room == 0 {
                     self.reached(ino, block, left < most);
-                    return Ok(if room == 0 { Progress::NoRoom } else { Progress::More });
+                    return Ok(Progress::NoRoom);
                 }
-                let want = (end - block).min(room).min(left).min(STEP_BLOCKS);
+                let want = (end - block).min(room).min(STEP_BLOCKS);
                 let run = self.direct_home(ino, block, want)?;
                 self.hand_direct(ino, block, run, out);
                 block += run.len;
                 left -= run.len;
+            }
+            if left == 0 {
+                self.reached(ino, block, true);
+                return Ok(Progress::More);
             }
         }
         let node = self.node_mut(ino);
@@ -307,7 +348,9 @@ impl State {
     /// Blocks of the inode's data that this transaction still takes.
     fn direct_room(&mut self, ino: InodeNr) -> u64 {
         let must = self.node(ino).push_next;
-        if !must && self.room_in_transaction(16).is_err() {
+        // As bulk: the transaction's last quarter is for who waits.
+        let kept = self.max_transaction_blocks() / 4;
+        if !must && self.room_in_transaction(16 + kept).is_err() {
             return 0;
         }
         let most = if must { MUST_MAX } else { DIRECT_MAX };

@@ -15,6 +15,7 @@ use crate::page_cache::PageCache;
 use crate::pause::{Company, Owed, Pause, is_bulk};
 use crate::sequencer::{Flushed, Sequencer, WriteMode};
 use crate::state::{self, Readers, State};
+use crate::turns::Turns;
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
 use siftfs_device::{AlignedBuf, Counters, Origin, StagingWriter};
 use siftfs_ext4::Fs;
@@ -90,7 +91,7 @@ pub struct Commit {
 
 /// See the module's text.
 pub struct Runtime {
-    state: Mutex<State>,
+    state: Turns<State>,
     pub(crate) progress: Gate,
     /// A fill of the page cache has ended.
     filled: Condvar,
@@ -210,7 +211,7 @@ impl Runtime {
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
         state.last_time = siftfs_base::Timestamp { sec: state.fs.write_time(), nsec: 0 };
         Ok(Self {
-            state: Mutex::new(state),
+            state: Turns::new(state),
             progress: Gate::default(),
             filled: Condvar::new(),
             buffers: Mutex::default(),
@@ -233,7 +234,7 @@ impl Runtime {
 
     /// The state lock.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        relock(self.state.lock())
+        self.state.lock()
     }
 
     /// Reads the pages of a plan without the state lock and puts them in. Others who want the same
@@ -505,13 +506,14 @@ impl Runtime {
         cut
     }
 
-    /// One step of assembly under the state lock.
+    /// One step of assembly under the state lock; callers who wait for it meanwhile go before the next.
     fn held<T>(&self, step: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         let mut st = self.lock();
         let start = self.clock.mono_ns();
         let result = step(&mut st);
         drop(st);
         self.latency.hold.record(self.clock.mono_ns().saturating_sub(start));
+        self.state.give_way();
         result
     }
 

@@ -216,6 +216,24 @@ fn a_stream_leaves_room_for_unsynced_data() {
     b.stop();
 }
 
+/// The data of many small new files goes to the area together, in few writes.
+#[test]
+fn small_files_are_pushed_together() {
+    let b = settled();
+    let files = 256;
+    for i in 0..files {
+        b.create(&format!("n{i}"));
+        b.write(&format!("n{i}"), 0, &pattern(i, 0, 3000));
+    }
+    let area = Layout::of(VolumeKind::ROOMY).area;
+    let log = b.log(|b| b.commit(true));
+    let writes: Vec<usize> =
+        log.iter().filter(|o| area.contains(&o.offset) && o.len > 0).map(|o| o.len).collect();
+    assert_eq!(writes.iter().sum::<usize>(), files as usize * 4096);
+    assert!(writes.len() <= 8, "{writes:?}");
+    b.stop();
+}
+
 /// A volume with the background running.
 struct Live {
     volume: LocalVolume,

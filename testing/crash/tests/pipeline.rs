@@ -1,9 +1,12 @@
 //! Assembly works ahead of its cut: what happens between two of its steps.
 
-use siftfs_crash::{Back, Bench, Layout, VolumeKind, status};
-use siftfs_device::{Cut, Fault, Gate, OpClass, OpKind};
+use siftfs_base::SystemClock;
+use siftfs_crash::{Back, Bench, Layout, VolumeKind, base_image_of, status};
+use siftfs_device::{Cut, Fault, FaultDevice, Gate, OpClass, OpKind};
 use siftfs_model::pattern;
-use siftfs_proto::Allocate;
+use siftfs_placement::{LocalVolume, OpenOptions, Threads};
+use siftfs_proto::{Allocate, Credentials, ROOT_INO, Reply, Request, SessionId};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -72,6 +75,41 @@ fn steps_and_hand_offs_are_bounded() {
     assert!(direct.iter().all(|len| *len as u64 <= MIB), "{direct:?}");
     assert_eq!(log.iter().filter(|o| o.kind == OpKind::Flush).count(), 2, "data, then journal");
     b.stop();
+}
+
+/// Thousands of dirty pages with holes between them are looked at in steps, too: each page has a mapping of its
+/// own, and a step that looked at all of them held the lock for 20 ms, again and again.
+#[test]
+fn scattered_pages_are_looked_at_in_steps() {
+    let kind = VolumeKind { size: 128 << 20, log: 32 << 20, ..VolumeKind::SMALL };
+    let device = Arc::new(FaultDevice::from_image(base_image_of(kind), 1));
+    let clock = Arc::new(SystemClock::default());
+    let opts = OpenOptions { page_cache: 64 << 20, ..OpenOptions::default() };
+    let volume = LocalVolume::open_on(device, clock, &opts, Threads::None).expect("opens");
+    let service = volume.endpoint();
+    let call = |req| service.call(SessionId(1), &Credentials::default(), req).expect("done");
+    let Reply::Created { attr, .. } =
+        call(Request::Create { parent: ROOT_INO, name: b"f".into(), perm: 0o644 })
+    else {
+        panic!("not created");
+    };
+    let pages = 3000;
+    for i in 0..pages {
+        let data = pattern(i, 0, 4096).into();
+        let (ino, offset) = (attr.ino, i * 8192);
+        call(Request::Write { ino, offset, data, append: false, kill_priv: false });
+    }
+    let holds = || status(&*service)["assembly_lock_hold"]["count"].as_u64().expect("counted");
+    let before = holds();
+    call(Request::SyncAll);
+    // The begin, two steps that only look, and one for each MiB; then the cut.
+    let steps = 1 + pages / 1024 + pages.div_ceil(256) + 1;
+    assert!(holds() - before >= steps, "{} steps, not {steps}", holds() - before);
+    let read = |i: u64| call(Request::Read { ino: attr.ino, offset: i * 8192, len: 4096 });
+    for i in 0..pages {
+        assert!(matches!(read(i), Reply::Data(data) if data == pattern(i, 0, 4096)), "page {i}");
+    }
+    volume.close().expect("closes");
 }
 
 /// What a program may do to a file while a commit is pushing it.

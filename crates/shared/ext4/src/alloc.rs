@@ -210,6 +210,10 @@ impl Fs {
         let end = self.geo.blocks_in_group(group);
         let hint = self.groups[group as usize].block_hint;
         let at = self.next_run(map, group, from.max(hint), end, want);
+        if from <= hint && at.len > 0 {
+            // Nothing before it may be allocated: the next search does not walk over the quarantine.
+            self.groups[group as usize].block_hint = at.bit;
+        }
         if at.bit == from && at.len > 0 {
             return Ok(at);
         }

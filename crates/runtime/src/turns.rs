@@ -1,0 +1,63 @@
+//! Fairness of the state lock towards callers.
+//!
+//! The lock itself is not fair: a thread that takes it again at once mostly gets it, before a waiter has
+//! woken up. Background assembly takes it step after step, and without this one caller waited through a
+//! third of a second of steps.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Longest that who gives way waits for those it gives way to: a waiter may not get a processor.
+const LONGEST: Duration = Duration::from_millis(5);
+/// Between two looks.
+const LOOK: Duration = Duration::from_micros(20);
+
+/// A lock whose waiters are counted.
+pub struct Turns<S> {
+    lock: Mutex<S>,
+    /// Threads that wait for it.
+    waiting: AtomicU32,
+    /// Threads that have waited and got it.
+    served: AtomicU32,
+}
+
+impl<S> Turns<S> {
+    /// Nobody waits.
+    pub fn new(state: S) -> Self {
+        Self { lock: Mutex::new(state), waiting: AtomicU32::new(0), served: AtomicU32::new(0) }
+    }
+
+    /// Takes the lock. A panic of who had it before does not count.
+    pub fn lock(&self) -> MutexGuard<'_, S> {
+        match self.lock.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(e)) => return e.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.served.fetch_add(1, Ordering::Relaxed);
+        guard
+    }
+
+    /// Waits, without the lock, until everybody who waits for it now has had it.
+    pub fn give_way(&self) {
+        let (waiting, served) =
+            (self.waiting.load(Ordering::Relaxed), self.served.load(Ordering::Relaxed));
+        if waiting == 0 {
+            return;
+        }
+        let start = Instant::now();
+        while self.served.load(Ordering::Relaxed).wrapping_sub(served) < waiting
+            && start.elapsed() < LONGEST
+        {
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "turns_tests.rs"]
+mod tests;

@@ -1,0 +1,65 @@
+//! Who takes the lock again and again lets those who wait go first.
+
+use super::*;
+use std::sync::atomic::AtomicBool;
+
+/// Steps of somebody who works under the lock all the time while another thread wants it once.
+fn steps_meanwhile() -> u32 {
+    let turns = Turns::new(0u32);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut st = turns.lock();
+        scope.spawn(|| {
+            let steps = *turns.lock();
+            done.store(true, Ordering::SeqCst);
+            steps
+        });
+        while turns.waiting.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        let start = Instant::now();
+        while !done.load(Ordering::SeqCst) && start.elapsed() < Duration::from_secs(10) {
+            *st += 1;
+            drop(st);
+            turns.give_way();
+            st = turns.lock();
+        }
+        assert!(done.load(Ordering::SeqCst), "the waiter never had its turn");
+        *st
+    })
+}
+
+#[test]
+fn a_waiter_has_its_turn_soon() {
+    for _ in 0..20 {
+        // One, if a processor is free: nobody gives way for longer than `LONGEST`. Without giving way it is
+        // thousands.
+        let steps = steps_meanwhile();
+        assert!(steps <= 100, "{steps}");
+    }
+}
+
+#[test]
+fn nobody_waits_for_nobody() {
+    let turns = Turns::new(());
+    for _ in 0..1000 {
+        drop(turns.lock());
+        turns.give_way();
+    }
+    let counts = [&turns.waiting, &turns.served].map(|n| n.load(Ordering::SeqCst));
+    assert_eq!(counts, [0, 0]);
+}
+
+#[test]
+fn a_panic_does_not_close_it() {
+    let turns = Turns::new(1);
+    let died = std::thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            let _guard = turns.lock();
+            panic!("on purpose");
+        });
+        holder.join()
+    });
+    assert!(died.is_err());
+    assert_eq!(*turns.lock(), 1);
+}
