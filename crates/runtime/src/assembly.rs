@@ -134,6 +134,7 @@ impl State {
         if self.journal_used() + 2 * bound > self.journal_len {
             return Err(Error::NeedsProgress(NEEDS_LOG));
         }
+        self.assembling = true;
         self.run_evictions()?;
         let due = self.due(|st, ino| st.is_due(ino, push));
         let mut queue = VecDeque::with_capacity(due.len());

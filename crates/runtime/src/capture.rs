@@ -102,7 +102,12 @@ impl State {
             Selection::Only(_) => !self.node(ino).push_next,
             Selection::All => is_bulk(layout.len.into()),
         };
-        if !self.room_for_ranges(&capture, bulk)? {
+        let kept = match selection {
+            Selection::Only(_) => self.kept_from_push(ino),
+            Selection::All if bulk => self.max_transaction_blocks() / 4,
+            Selection::All => 0,
+        };
+        if !self.room_for_ranges(&capture, kept)? {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
         }
         let lane = &self.lanes[lane_index];
@@ -120,9 +125,9 @@ impl State {
     }
 
     /// What is staged now must find room in the next transaction (rule R10); false if not even an
-    /// empty one holds it. Bulk leaves its last quarter to small fsyncs and to writes, which would have
-    /// to wait until the transaction before it is in the journal.
-    fn room_for_ranges(&mut self, capture: &Capture, bulk: bool) -> Result<bool> {
+    /// empty one holds it. Bulk leaves its last quarter, `kept`, to small fsyncs and to writes, which
+    /// would have to wait until the transaction before it is in the journal.
+    fn room_for_ranges(&mut self, capture: &Capture, kept: usize) -> Result<bool> {
         let mut blocks = capture.data.len() / 24 + 2 + self.repeated_blocks(capture.data_len);
         for &ino in &capture.whole {
             let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
@@ -134,7 +139,6 @@ impl State {
         if blocks > self.max_transaction_blocks() / 2 {
             return Ok(false);
         }
-        let kept = if bulk { self.max_transaction_blocks() / 4 } else { 0 };
         self.room_in_transaction(blocks + kept).map(|()| true)
     }
 

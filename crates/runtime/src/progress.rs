@@ -27,9 +27,14 @@ impl Runtime {
         }
     }
 
-    /// Makes room in the running transaction: journals it, unless somebody has cut it meanwhile.
+    /// Makes room in the running transaction: journals it, unless somebody cuts it. Room is there at the
+    /// cut already, before what was cut is in the journal.
     fn await_cut(&self) -> Result<()> {
         let full = self.lock().txn_seq;
+        let cut = |st: &mut State| (st.txn_seq != full || !st.assembling).then_some(st.txn_seq);
+        if self.wait_until(cut)? != full {
+            return Ok(());
+        }
         let assembly = self.assembly_lock();
         if self.lock().txn_seq != full {
             return Ok(());

@@ -77,7 +77,9 @@ impl State {
         if owed.steps > STEPS_MAX {
             return Ok(Progress::NoRoom);
         }
-        let mut unseen = self.node_mut(owed.ino).unseen.take().unwrap_or_default();
+        // None if the number has become another file's meanwhile.
+        let node = self.node_mut(owed.ino);
+        let mut unseen = node.unseen.take().unwrap_or_else(|| node.dirty.clone());
         let (overwrites, seen) = self.overwrites(owed.ino, &unseen, RECORD_MAX, STEP_LOOKS)?;
         let Some(part) = self.record_sized(&overwrites).into_iter().next() else {
             unseen.remove(0, seen);
@@ -348,13 +350,21 @@ impl State {
     /// Blocks of the inode's data that this transaction still takes.
     fn direct_room(&mut self, ino: InodeNr) -> u64 {
         let must = self.node(ino).push_next;
-        // As bulk: the transaction's last quarter is for who waits.
-        let kept = self.max_transaction_blocks() / 4;
-        if !must && self.room_in_transaction(16 + kept).is_err() {
+        if !must && self.room_in_transaction(16 + self.kept_from_push(ino)).is_err() {
             return 0;
         }
         let most = if must { MUST_MAX } else { DIRECT_MAX };
         (most.saturating_sub(self.pushed.bytes) / BLOCK_SIZE) as u64
+    }
+
+    /// Blocks of the running transaction that pushing this inode's data leaves to callers, who would
+    /// have to wait for its cut: none if the data must not stay behind, or has waited for twice the
+    /// commit interval because callers had filled every transaction so far.
+    pub fn kept_from_push(&self, ino: InodeNr) -> usize {
+        let node = self.node(ino);
+        let age = self.clock.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
+        let overdue = u128::from(age) >= 2 * self.config.commit_age.as_nanos();
+        if node.push_next || overdue { 0 } else { self.max_transaction_blocks() / 4 }
     }
 
     /// Pushing stops before `block`. Blocks come in order, so all below it is as durable as the

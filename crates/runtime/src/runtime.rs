@@ -193,6 +193,7 @@ impl Runtime {
             last_staged: Lsn(0),
             evicted_staged: Lsn(0),
             pushed: Default::default(),
+            assembling: false,
             in_flight: Vec::new(),
             background_checkpoint: false,
             credit_checkpoint: None,
@@ -491,8 +492,17 @@ impl Runtime {
         Err(errno(libc::EIO))
     }
 
-    /// Takes a transaction through the stages up to its cut; everything handed over is written.
+    /// Takes a transaction through the stages up to its cut; everything handed over is written. Who
+    /// waits for the cut is told.
     fn assemble(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Result<Cut> {
+        let result = self.assemble_stages(seq, push, origin);
+        let mut st = self.lock();
+        st.assembling = false;
+        self.progress.tell(st);
+        result
+    }
+
+    fn assemble_stages(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Result<Cut> {
         let mut assembly = self.held(|st| st.begin_assembly(push))?;
         loop {
             let more = self.held(|st| st.assembly_step(&self.seq, &mut assembly));
@@ -502,6 +512,7 @@ impl Runtime {
             }
         }
         let cut = self.held(|st| st.cut(&self.seq, &mut assembly));
+        self.progress.tell(self.lock());
         self.hand_over(seq, std::mem::take(&mut assembly.out), origin)?;
         cut
     }

@@ -161,6 +161,8 @@ pub struct State {
     pub evicted_staged: Lsn,
     /// What went to the area ahead of the running transaction.
     pub pushed: crate::push::Pushed,
+    /// The running transaction is being assembled: it will be cut.
+    pub assembling: bool,
     /// Inodes with something in the transaction in flight.
     pub in_flight: Vec<InodeNr>,
     /// A background checkpoint has been asked for and not answered.

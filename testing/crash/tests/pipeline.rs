@@ -7,6 +7,7 @@ use siftfs_model::pattern;
 use siftfs_placement::{LocalVolume, OpenOptions, Threads};
 use siftfs_proto::{Allocate, Credentials, ROOT_INO, Reply, Request, SessionId};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,52 @@ fn a_commit_of_much_data_holds_nobody_up() {
     let back = b.recovered(Cut::LoseAll);
     assert!(back.bytes("big") == pattern(2, 0, LEN));
     assert_eq!(back.bytes("other"), pattern(4, 0, 4096));
+}
+
+/// Who finds the running transaction full goes on when it is cut, before it is in the journal.
+#[test]
+fn who_waits_for_room_goes_on_at_the_cut() {
+    let b = Bench::new(VolumeKind::ROOMY);
+    b.write_large("big", &pattern(2, 0, LEN));
+    let layout = Layout::of(VolumeKind::ROOMY);
+    let (data, journal) = (Gate::new(), Gate::new());
+    hold_area_write(&b, 0, &data);
+    b.device.inject(Fault::hold(OpClass::Write, &journal).within(layout.journal).once());
+    let (made, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    let patience = Duration::from_secs(20);
+    thread::scope(|scope| {
+        let commit = scope.spawn(|| b.commit(true));
+        assert!(data.wait_arrived(1, patience), "data is written ahead of the cut");
+        scope.spawn(|| {
+            // Each takes a block.
+            for i in (0..5000).take_while(|_| !stop.load(Ordering::SeqCst)) {
+                b.mkdir(&format!("d{i}"));
+                made.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        // It gets as far as there is room.
+        let mut before = 0;
+        for _ in 0..100 {
+            thread::sleep(Duration::from_millis(100));
+            let now = made.load(Ordering::SeqCst);
+            if now > 0 && now == before {
+                break;
+            }
+            before = now;
+        }
+        data.open();
+        let journaling = journal.wait_arrived(1, patience);
+        let end = Instant::now() + patience;
+        while made.load(Ordering::SeqCst) == before && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let gone_on = made.load(Ordering::SeqCst) > before && !commit.is_finished();
+        stop.store(true, Ordering::SeqCst);
+        journal.open();
+        assert!((10..5000).contains(&before), "{before}");
+        assert!(journaling && gone_on, "it waited until the transaction was in the journal");
+    });
+    b.stop();
 }
 
 /// The lock is held a step at a time, and nothing larger than a hand-off is written at once.
