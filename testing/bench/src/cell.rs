@@ -1,9 +1,9 @@
 //! One cell: one row on one system in one round.
 
 use crate::counts::{Backend, Disk, DiskIo};
+use crate::neighbour::{self, Neighbour};
 use crate::rows::{FULL_BLOCKS, Files, Kind, Operation, Row};
-use crate::stream::Stream;
-use crate::system::{BLOCK, Floor, Handle, Mode, System};
+use crate::system::{BLOCK, Floor, Handle, Mode, System, any_block};
 use crate::tree::Archive;
 use siftfs_rig::place::{Failed, Result, failed};
 use std::io;
@@ -18,8 +18,8 @@ const WARM_BYTES: u64 = 16 << 20;
 const READ_BATCH: u64 = 256;
 /// Bytes of one write or read of a stream.
 pub const CHUNK: usize = 1 << 20;
-/// What a stream wrote before latencies beside it are taken.
-const STREAM_LEAD: Duration = Duration::from_millis(300);
+/// How long a neighbour works before latencies beside it are taken.
+const LEAD: Duration = Duration::from_millis(300);
 
 /// What a cell found.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,7 @@ pub fn measure(
             Some(dir) => probe.count(|| archive.unpack(&dir.join(DIR)).map_err(io_error)),
             None => return Ok(None),
         },
-        Kind::BesideStream(operation) => beside(probe, operation, amount),
+        Kind::Beside(operation, who) => beside(probe, operation, who, amount),
     };
     measured.map(Some).map_err(failed(row.name))
 }
@@ -209,10 +209,7 @@ fn random_reads(file: &dyn Handle, time: Duration) -> io::Result<Measured> {
     let start = Instant::now();
     while start.elapsed() < time {
         for _ in 0..READ_BATCH {
-            // Any full-period generator will do: the blocks are to come in no order.
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let at = (random >> 33) % (WARM_BYTES / BLOCK as u64) * BLOCK as u64;
-            file.read_at(at, &mut block)?;
+            file.read_at(any_block(&mut random, WARM_BYTES), &mut block)?;
         }
         operations += READ_BATCH;
     }
@@ -249,34 +246,32 @@ fn stream_read(probe: &Probe, bytes: u64) -> io::Result<Measured> {
     })
 }
 
-/// The stream is a process of its own where one can reach the file system, else a thread.
-fn beside(probe: &Probe, operation: Operation, amount: &Amount) -> io::Result<Measured> {
-    let files = Files::prepare(probe.system, DIR)?;
-    let work = || probe.count(|| timed(amount.time, |n| operation(&files, n)));
-    if let Some(dir) = probe.system.directory() {
-        let path = dir.join(DIR).join("stream");
-        let stream = Stream::start(&path, amount.stream_bytes).map_err(io_error)?;
-        std::thread::sleep(STREAM_LEAD);
+/// The neighbour is a process of its own where one can reach the file system, else a thread.
+fn beside(
+    probe: &Probe,
+    operation: Operation,
+    neighbour: Neighbour,
+    amount: &Amount,
+) -> io::Result<Measured> {
+    let (system, bytes) = (probe.system, amount.stream_bytes);
+    let files = Files::prepare(system, DIR)?;
+    let work = || {
+        std::thread::sleep(LEAD);
+        probe.count(|| timed(amount.time, |n| operation(&files, n)))
+    };
+    if let Some(dir) = system.directory() {
+        let process = neighbour::Process::start(neighbour, &dir.join(DIR), bytes);
+        let process = process.map_err(io_error)?;
         let measured = work();
-        stream.stop().map_err(io_error)?;
+        process.stop().map_err(io_error)?;
         return measured;
     }
-    let file = probe.system.open(&format!("{DIR}/stream"), Mode::Create)?;
-    beside_thread(file.as_ref(), amount, work)
-}
-
-fn beside_thread(
-    file: &dyn Handle,
-    amount: &Amount,
-    work: impl FnOnce() -> io::Result<Measured>,
-) -> io::Result<Measured> {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| crate::stream::write(file, amount.stream_bytes, &stop));
-        std::thread::sleep(STREAM_LEAD);
+        let worker = scope.spawn(|| neighbour.work(system, DIR, bytes, &stop));
         let measured = work();
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        let streamed = writer.join().unwrap_or_else(|_| Err(io::Error::other("a worker panicked")));
-        streamed.and(measured)
+        let worked = worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker panicked")));
+        worked.and(measured)
     })
 }

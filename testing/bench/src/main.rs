@@ -5,17 +5,18 @@
 mod cell;
 mod counts;
 mod embedded;
+mod neighbour;
 mod picture;
 mod report;
 mod rows;
 mod run;
 mod stats;
-mod stream;
 mod system;
 mod tree;
 
 use cell::{Amount, CHUNK};
 use clap::Parser;
+use neighbour::Neighbour;
 use report::Report;
 use rows::{ROWS, Row};
 use run::{Comparison, Plan};
@@ -56,12 +57,15 @@ struct Args {
     /// Where the picture goes.
     #[arg(long, default_value = "target/bench/bench.svg")]
     svg: PathBuf,
-    /// Streams to this file until standard input ends (what rows beside a stream start).
+    /// Works until standard input ends (what rows beside a neighbour start).
+    #[arg(long, hide = true, requires = "neighbour_in")]
+    neighbour: Option<Neighbour>,
+    /// Where that works.
     #[arg(long, hide = true)]
-    stream_into: Option<PathBuf>,
-    /// Bytes after which that stream begins again.
+    neighbour_in: Option<PathBuf>,
+    /// Bytes of its file.
     #[arg(long, hide = true, default_value_t = 1 << 28)]
-    stream_bytes: u64,
+    neighbour_bytes: u64,
 }
 
 fn seconds(text: &str) -> std::result::Result<f64, String> {
@@ -80,8 +84,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    if let Some(path) = &args.stream_into {
-        return stream::process(path, args.stream_bytes.max(CHUNK as u64));
+    if let (Some(what), Some(dir)) = (args.neighbour, &args.neighbour_in) {
+        return neighbour::process(what, dir, args.neighbour_bytes.max(CHUNK as u64));
     }
     if args.list {
         for row in &ROWS {

@@ -1,5 +1,6 @@
 //! What is measured: the rows of the table, each written once for every system.
 
+use crate::neighbour::Neighbour;
 use crate::system::{BLOCK, Handle, Mode, System};
 use std::io;
 
@@ -29,8 +30,8 @@ pub enum Kind {
     StreamRead,
     /// `tar -x` of a generated tree.
     Untar,
-    /// [`Kind::Each`] while another process streams without fsync.
-    BesideStream(Operation),
+    /// [`Kind::Each`] while another process works without fsync.
+    Beside(Operation, Neighbour),
 }
 
 /// An operation of a row on files prepared beforehand; `n` counts from 0.
@@ -62,7 +63,7 @@ impl Row {
 pub const EMBEDDED_TARGET: f64 = 1.15;
 
 /// Every row, in the table's order.
-pub const ROWS: [Row; 14] = [
+pub const ROWS: [Row; 16] = [
     latency("overwrite-4k", "overwrite 4 KiB, fsync", overwrite, Some(1.0)),
     latency("append-512", "append 512 bytes, fsync", append, Some(0.8)),
     latency("create-4k", "create, write 4 KiB, fsync", create, Some(0.7)),
@@ -76,14 +77,14 @@ pub const ROWS: [Row; 14] = [
     bytes("stream-read", "read a large file, not cached", Kind::StreamRead),
     rate("untar", "untar, files", Kind::Untar, Some(0.7)),
     latency("small-quiet", "overwrite 4 KiB, fsync, quiet", overwrite, None),
-    Row {
-        name: "small-beside",
-        what: "the same beside a stream without fsync",
-        kind: Kind::BesideStream(overwrite),
-        metric: Metric::Latency,
-        target: None,
-    },
+    beside("small-beside", "the same beside a stream without fsync", Neighbour::Stream),
+    beside("small-beside-scatter", "the same beside scattered writes", Neighbour::Scatter),
+    beside("small-beside-litter", "the same beside files made and removed", Neighbour::Litter),
 ];
+
+const fn beside(name: &'static str, what: &'static str, neighbour: Neighbour) -> Row {
+    latency_of(name, what, Kind::Beside(overwrite, neighbour), None)
+}
 
 const fn latency(
     name: &'static str,
@@ -91,7 +92,16 @@ const fn latency(
     operation: Operation,
     target: Option<f64>,
 ) -> Row {
-    Row { name, what, kind: Kind::Each(operation), metric: Metric::Latency, target }
+    latency_of(name, what, Kind::Each(operation), target)
+}
+
+const fn latency_of(
+    name: &'static str,
+    what: &'static str,
+    kind: Kind,
+    target: Option<f64>,
+) -> Row {
+    Row { name, what, kind, metric: Metric::Latency, target }
 }
 
 const fn rate(name: &'static str, what: &'static str, kind: Kind, target: Option<f64>) -> Row {

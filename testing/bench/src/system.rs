@@ -68,7 +68,12 @@ impl Mounted {
     /// A directory on ext4, made here.
     pub fn ext4(dir: PathBuf) -> Result<Self> {
         fs::create_dir(&dir).map_err(failed(dir.display()))?;
-        Ok(Self { dir, volume: None })
+        Ok(Self::there(dir))
+    }
+
+    /// A directory of whatever is mounted.
+    pub fn there(dir: PathBuf) -> Self {
+        Self { dir, volume: None }
     }
 }
 
@@ -158,6 +163,12 @@ impl Drop for Mounted {
 const FLOOR_BLOCKS: u64 = 16 << 10;
 /// Its alignment, and the unit of its writes, in bytes.
 pub const BLOCK: usize = 4096;
+
+/// Where the next block of a file of so many bytes is, in no order. Any full-period generator will do.
+pub fn any_block(random: &mut u64, bytes: u64) -> u64 {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    (*random >> 33) % (bytes / BLOCK as u64) * BLOCK as u64
+}
 
 /// The floor: synchronous direct writes to a file whose blocks are all written already.
 pub struct Floor {

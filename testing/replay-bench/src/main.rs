@@ -3,6 +3,7 @@
 //! Every round measures all candidates, each time beginning with another. Prints one JSON document.
 
 mod backlog;
+mod floor;
 mod intervals;
 mod memory;
 mod replay;
