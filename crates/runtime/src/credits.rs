@@ -79,6 +79,7 @@ impl State {
             if let Some(node) = self.nodes.get_mut(&ino) {
                 node.delta_in_flight = Default::default();
                 node.pushing.clear();
+                node.sent.clear();
             }
         }
     }

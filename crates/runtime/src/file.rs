@@ -335,6 +335,7 @@ impl State {
         self.forget_dirty(ino, start, end);
         self.node_mut(ino).pushing.remove(start, end);
         let (first, last) = (block_up(start), end / BLOCK_BYTES);
+        self.node_mut(ino).sent.remove(first, last);
         self.pages.remove_range(ino, first, last);
         for (s, e) in crate::shape::edges(start, end) {
             if let Some(page) = self.pages.get_mut(ino, s / BLOCK_BYTES) {

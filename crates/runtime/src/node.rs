@@ -80,6 +80,9 @@ pub struct Node {
     pub dirty_pages: u64,
     /// Bytes the transaction in flight writes straight to the area.
     pub pushing: RangeSet,
+    /// Blocks that it writes so. Only the cache has them until it is journaled, even if an fsync has made the
+    /// bytes of them that were dirty durable meanwhile: the rest of the block is in no record.
+    pub sent: RangeSet,
     /// Dirty bytes that the assembly under way has not looked at; what became clean meanwhile may be among
     /// them. None while it owes nothing of this inode.
     pub unseen: Option<RangeSet>,
@@ -122,6 +125,7 @@ impl Node {
             dirty: RangeSet::new(),
             dirty_pages: 0,
             pushing: RangeSet::new(),
+            sent: RangeSet::new(),
             unseen: None,
             overlay: Overlay::default(),
             reserved: RangeSet::new(),
@@ -157,6 +161,7 @@ impl Node {
             && self.delta_in_flight.is_empty()
             && self.dirty.is_empty()
             && self.pushing.is_empty()
+            && self.sent.is_empty()
             && self.overlay.is_empty()
             && self.reserved.is_empty()
             && !self.trunc_pending
@@ -166,7 +171,9 @@ impl Node {
     /// Must page `index` stay in the cache?
     pub fn page_busy(&self, index: u64) -> bool {
         let (start, end) = (index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES);
-        self.dirty.overlaps(start, end) || self.pushing.overlaps(start, end)
+        self.dirty.overlaps(start, end)
+            || self.pushing.overlaps(start, end)
+            || self.sent.contains(index)
     }
     /// Are bytes of page `index` in a record that is not written yet? Then only the page has them.
     pub fn page_on_its_way(&self, index: u64, unwritten: Lsn) -> bool {

@@ -401,6 +401,7 @@ impl State {
         let data: Vec<_> = (block..block + run.len).map(page).collect();
         let (start, end) = (block * BLOCK_BYTES, (block + run.len) * BLOCK_BYTES);
         let node = self.node_mut(ino);
+        node.sent.insert(block, block + run.len);
         let moved: Vec<(u64, u64)> = node.dirty.overlapping(start, end).collect();
         for &(s, e) in &moved {
             node.pushing.insert(s, e);

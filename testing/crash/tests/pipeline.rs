@@ -106,6 +106,52 @@ fn who_waits_for_room_goes_on_at_the_cut() {
     b.stop();
 }
 
+/// A block whose data is on its way to the area stays in the cache, even if an fsync has staged the bytes
+/// that were written: the rest of the block is nowhere else, and the area still holds somebody else's.
+#[test]
+fn a_block_on_its_way_is_not_read_from_the_area() {
+    let b = Bench::new(VolumeKind::ROOMY);
+    b.durable("large", &pattern(5, 0, 6 << 20));
+    b.durable("old", &pattern(6, 0, 64 << 10));
+    b.settle();
+    b.unlink("old");
+    b.settle();
+    let layout = Layout::of(VolumeKind::ROOMY);
+    let data = Gate::new();
+    for i in 0..8 {
+        b.create(&format!("f{i}"));
+        b.write(&format!("f{i}"), 1000, b"a few bytes");
+    }
+    b.device.inject(Fault::hold(OpClass::Write, &data).within(layout.area).once());
+    thread::scope(|scope| {
+        scope.spawn(|| b.commit(true));
+        assert!(data.wait_arrived(1, Duration::from_secs(20)), "data is written ahead of the cut");
+        let mut expected = vec![0; 1000];
+        expected.extend(b"a few bytes");
+        let read = |name: &str| {
+            let (ino, len) = (b.ino(name), 4096);
+            match b.call(Request::Read { ino, offset: 0, len }) {
+                Ok(Reply::Data(data)) => data,
+                other => panic!("{other:?}"),
+            }
+        };
+        for i in 0..8 {
+            b.fsync(&format!("f{i}"));
+        }
+        // The cache takes 4 MiB.
+        for _ in 0..4 {
+            for at in (0..6 << 20).step_by(64 << 10) {
+                let (ino, len) = (b.ino("large"), 64 << 10);
+                b.call(Request::Read { ino, offset: at, len }).expect("read");
+            }
+        }
+        let wrong: Vec<u32> = (0..8).filter(|i| read(&format!("f{i}")) != expected).collect();
+        data.open();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    });
+    b.stop();
+}
+
 /// The lock is held a step at a time, and nothing larger than a hand-off is written at once.
 #[test]
 fn steps_and_hand_offs_are_bounded() {

@@ -57,6 +57,27 @@ pub fn seek_is_sane(
     }
 }
 
+/// Where data of the same length differ, by their first byte and how many do.
+fn data_difference(want: &Outcome, found: &Result<Reply, Error>) -> Option<String> {
+    let Ok(Reply::Data(want)) = want else { return None };
+    let found = match found {
+        Ok(Reply::Data(data)) => data.clone(),
+        Ok(Reply::Blocks(blocks)) => blocks.to_vec(),
+        _ => return None,
+    };
+    let mut unlike =
+        want.iter().zip(&found).enumerate().filter(|(_, (a, b))| a != b).map(|(i, _)| i);
+    let first = unlike.next().filter(|_| want.len() == found.len())?;
+    let last = unlike.clone().last().unwrap_or(first);
+    let few = |bytes: &[u8]| bytes.iter().skip(first).take(24).copied().collect::<Vec<_>>();
+    let count = 1 + unlike.count();
+    Some(format!(
+        "{count} bytes differ from byte {first} of the answer to {last}: expected {:?}..., found {:?}...",
+        few(want),
+        few(&found)
+    ))
+}
+
 /// Compares results that are not entries or seeks: errnos, data, lengths, names.
 pub fn plain_difference(want: &Outcome, found: &Result<Reply, Error>) -> Option<String> {
     let same = match (want, found) {
@@ -80,6 +101,9 @@ pub fn plain_difference(want: &Outcome, found: &Result<Reply, Error>) -> Option<
     };
     if same {
         return None;
+    }
+    if let Some(where_) = data_difference(want, found) {
+        return Some(where_);
     }
     let brief = |r: &dyn std::fmt::Debug| format!("{r:?}").chars().take(160).collect::<String>();
     let want = want.as_ref().map_err(|e| std::io::Error::from_raw_os_error(*e));
