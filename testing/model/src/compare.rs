@@ -68,7 +68,7 @@ fn data_difference(want: &Outcome, found: &Result<Reply, Error>) -> Option<Strin
     let mut unlike =
         want.iter().zip(&found).enumerate().filter(|(_, (a, b))| a != b).map(|(i, _)| i);
     let first = unlike.next().filter(|_| want.len() == found.len())?;
-    let last = unlike.clone().last().unwrap_or(first);
+    let last = unlike.clone().next_back().unwrap_or(first);
     let few = |bytes: &[u8]| bytes.iter().skip(first).take(24).copied().collect::<Vec<_>>();
     let count = 1 + unlike.count();
     Some(format!(
@@ -189,3 +189,7 @@ impl Model {
         out
     }
 }
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;
