@@ -11,13 +11,14 @@ fn left_by(what: Neighbour, done: impl Fn(&Path) -> bool) -> Vec<String> {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| what.work(&system, ".", 8 << 20, &stop));
         let start = Instant::now();
-        while !done(tmp.path()) && start.elapsed() < END {
+        let mut worked = false;
+        while !worked && start.elapsed() < END {
             std::thread::sleep(Duration::from_millis(1));
+            worked = done(tmp.path());
         }
-        let worked = done(tmp.path()) && !worker.is_finished();
         stop.store(true, Ordering::Relaxed);
         worker.join().expect("no panic").expect("no error");
-        assert!(worked, "{what:?}");
+        assert!(worked, "{what:?} did nothing");
     });
     let names = fs::read_dir(tmp.path()).expect("a directory");
     names.map(|e| e.expect("a name").file_name().to_string_lossy().into_owned()).collect()

@@ -81,15 +81,16 @@ fn who_waits_for_room_goes_on_at_the_cut() {
                 made.fetch_add(1, Ordering::SeqCst);
             }
         });
-        // It gets as far as there is room.
-        let mut before = 0;
-        for _ in 0..100 {
-            thread::sleep(Duration::from_millis(100));
+        // It gets as far as there is room, within the time that it has.
+        let (mut before, mut same) = (0, 0);
+        for _ in 0..200 {
+            thread::sleep(Duration::from_millis(50));
             let now = made.load(Ordering::SeqCst);
-            if now > 0 && now == before {
+            same = if now > 0 && now == before { same + 1 } else { 0 };
+            before = now;
+            if same == 10 {
                 break;
             }
-            before = now;
         }
         data.open();
         let journaling = journal.wait_arrived(1, patience);
@@ -100,7 +101,7 @@ fn who_waits_for_room_goes_on_at_the_cut() {
         let gone_on = made.load(Ordering::SeqCst) > before && !commit.is_finished();
         stop.store(true, Ordering::SeqCst);
         journal.open();
-        assert!((10..5000).contains(&before), "{before}");
+        assert!((1..5000).contains(&before), "{before} made");
         assert!(journaling && gone_on, "it waited until the transaction was in the journal");
     });
     b.stop();
