@@ -3,7 +3,6 @@
 //! Every round measures all candidates, each time beginning with another. Prints one JSON document.
 
 mod backlog;
-mod floor;
 mod intervals;
 mod memory;
 mod replay;

@@ -1,7 +1,6 @@
 //! The replay modes on the same backlogs.
 
 use crate::backlog::{Backlog, Kind};
-use crate::floor;
 use crate::spread::{cpu_seconds, median, spread};
 use crate::volume::{Volume, device};
 use rustix::time::ClockId;
@@ -78,24 +77,18 @@ fn rows(
     let device: Arc<dyn Device> = device(path, size)?;
     let mut samples: Vec<[Samples; 3]> = Vec::new();
     samples.resize_with(forms.len(), Default::default);
-    let mut floor = Vec::new();
     for round in 0..rounds as usize {
         for i in ORDERS[round % ORDERS.len()] {
             for (backlog, samples) in backlogs.iter().zip(&mut samples) {
                 measure(&device, backlog, MODES[i], &mut samples[i])?;
             }
         }
-        if let (Kind::Sequential, Some(backlog)) = (kind, backlogs.first()) {
-            floor.push(floor::seconds(&*device, &backlog.sizes(), backlog.useful())?);
-        }
     }
     drop(device);
-    let rows = backlogs.iter().zip(&samples);
-    Ok(rows.map(|(backlog, samples)| row(backlog, samples, &floor)).collect())
+    Ok(backlogs.iter().zip(&samples).map(|(backlog, samples)| row(backlog, samples)).collect())
 }
 
-/// `floor` is what moving the bytes alone takes, in seconds; empty where not all of them move.
-fn row(backlog: &Backlog, samples: &[Samples; 3], floor: &[f64]) -> Value {
+fn row(backlog: &Backlog, samples: &[Samples; 3]) -> Value {
     let [ordered, together, auto] = samples;
     let ratio = |a: &[f64], b: &[f64]| spread(a.iter().zip(b).map(|(a, b)| a / b).collect());
     // Of the whole run: the better of two single measurements is mostly the luckier one.
@@ -115,10 +108,7 @@ fn row(backlog: &Backlog, samples: &[Samples; 3], floor: &[f64]) -> Value {
         });
         (mode.to_string(), value)
     });
-    let to_floor = |s: &Samples| (!floor.is_empty()).then(|| ratio(&s.seconds, floor));
     json!({
-        "ordered_to_floor": to_floor(ordered),
-        "coalesce_to_floor": to_floor(together),
         "fsyncs_per_file": backlog.fsyncs,
         "useful_bytes": backlog.useful(),
         "ordered_to_coalesce": ratio(&ordered.seconds, &together.seconds),

@@ -28,17 +28,12 @@ impl Sizes {
         self.area + self.journal + self.lane + 2 * HEADER_LEN
     }
 
-    /// Where the lane begins.
-    pub fn lane_offset(&self) -> u64 {
-        self.area + HEADER_LEN + self.journal
-    }
-
     fn header(&self) -> StaticHeader {
         let journal_offset = self.area + HEADER_LEN;
         let lane = LaneEntry {
             id: LaneId(0),
             medium: LaneMedium::Block,
-            offset: self.lane_offset(),
+            offset: journal_offset + self.journal,
             len: self.lane,
             owner: 0,
         };
