@@ -234,6 +234,38 @@ fn small_files_are_pushed_together() {
     b.stop();
 }
 
+/// The running transaction, by what the report says of it, in parts of the most that it may hold.
+fn transaction_fill(b: &Bench) -> f64 {
+    let status = b.status();
+    let blocks = |name: &str| status["pending"][name].as_u64().expect("pending");
+    let journal = status["log"]["journal_bytes"].as_u64().expect("the journal's size");
+    (blocks("metadata_blocks") + blocks("inodes")) as f64 * 4096.0 * 4.0 / journal as f64
+}
+
+/// Data of which nobody's fsync asks leaves the running transaction's last quarter to callers, until it has
+/// waited for two commit intervals.
+#[test]
+fn data_that_waited_for_callers_goes_in_the_end() {
+    let b = settled();
+    let interval = OpenOptions::default().commit_ms * 1_000_000;
+    b.create("late");
+    b.write("late", 0, &pattern(2, 0, 64 << 10));
+    let mut left = Vec::new();
+    for round in 0..2 {
+        b.driver.clock.advance(interval);
+        for i in 0.. {
+            if transaction_fill(&b) > 0.7 {
+                break;
+            }
+            b.mkdir(&format!("d{round}-{i}"));
+        }
+        b.commit(false);
+        left.push(b.status()["cache"]["dirty_bytes"].as_u64().expect("dirty bytes"));
+    }
+    assert_eq!(left, [64 << 10, 0], "dirty bytes after one and two commit intervals");
+    b.stop();
+}
+
 /// A volume with the background running.
 struct Live {
     volume: LocalVolume,

@@ -213,7 +213,8 @@ impl Mount {
             format!("low_watermark={}", draw(rng, &[10, 50, 90])),
             format!("group_wait={}", draw(rng, &[0, 1000])),
             format!("threads={}", draw(rng, &[1, 2, 8])),
-            format!("cache={}M", draw(rng, &[8, 256])),
+            // The smallest there is: what is clean has to leave it while other things are on their way.
+            format!("cache={}M", draw(rng, &[8, 8, 256])),
             format!("meta_cache={}M", draw(rng, &[8, 64])),
         ];
         match placement {
@@ -246,7 +247,10 @@ impl Incident {
             "twice" => Self::Twice(skewed(rng, 120)),
             "term" => Self::Term(ms),
             "stop" => Self::Stop(ms),
-            "away" => Self::Away(rng.between(500, 3000)),
+            "away" => {
+                let most = draw(rng, &[3000, 8000]);
+                Self::Away(rng.between(500, most))
+            }
             _ => Self::Kill(ms),
         }
     }
@@ -298,8 +302,8 @@ impl End {
 
 impl When {
     fn draw(rng: &mut Rng) -> Self {
-        let most = draw(rng, &[300, 1500, 6000]);
-        Self { calls: rng.below(most), ms: rng.between(50, 2500) }
+        let (most, ms) = draw(rng, &[(300, 2500), (1500, 2500), (6000, 2500), (20_000, 8000)]);
+        Self { calls: rng.below(most), ms: rng.between(50, ms) }
     }
 
     /// The time.
@@ -321,12 +325,14 @@ impl Plan {
         let killed = draw(&mut rng, &[0, 0, 1, 3]);
         let killed = (0..killed).map(|_| skewed(&mut rng, 150)).collect();
         let large = draw(&mut rng, &[1, 1, 6, 24]);
+        // Scattered: more than the smallest cache holds.
+        let scattered = draw(&mut rng, &[1, 1, 8]);
         let profile = Profile {
             background: 3,
-            reads: 8,
-            sync: draw(&mut rng, &[8, 22, 40]),
+            reads: draw(&mut rng, &[8, 30]),
+            sync: draw(&mut rng, &[2, 8, 22, 40]),
             write_max: 9000 * large,
-            offset_max: 24_000 * large.min(6),
+            offset_max: 24_000 * large.min(6) * scattered,
             ..Profile::default()
         };
         Self {
