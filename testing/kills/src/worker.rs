@@ -339,10 +339,14 @@ impl Worker {
     }
 }
 
-/// The host died during the call. The kernel may divide a write; then the first part was answered.
+/// The host died during the call. The kernel may divide a write or a read; then the first part was
+/// answered.
 fn cut_off(want: &Outcome, found: &Result<Reply, Refused>) -> bool {
     match (want, found) {
         (Ok(Reply::Written { len: want }), Ok(Reply::Written { len })) => len < want,
+        (Ok(Reply::Data(want)), Ok(Reply::Data(found))) => {
+            found.len() < want.len() && want.starts_with(found)
+        }
         (_, found) => found.as_ref().is_err_and(says_gone),
     }
 }

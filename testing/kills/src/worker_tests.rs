@@ -146,11 +146,16 @@ fn what_was_being_made_is_known_by_its_name() {
 }
 
 #[test]
-fn a_write_that_a_death_cut_short_is_under_way() {
+fn what_a_death_cut_short_is_under_way() {
     let written = |len| Reply::Written { len };
     assert!(cut_off(&Ok(written(9)), &Ok(written(4))));
     assert!(!cut_off(&Ok(written(9)), &Ok(written(9))));
     assert!(!cut_off(&Ok(written(4)), &Ok(written(9))), "more than was asked for");
+    let data = |bytes: &[u8]| Reply::Data(bytes.to_vec());
+    assert!(cut_off(&Ok(data(b"all of it")), &Ok(data(b"all"))));
+    assert!(!cut_off(&Ok(data(b"all of it")), &Ok(data(b"All"))), "something else");
+    assert!(!cut_off(&Ok(data(b"all of it")), &Ok(data(b"all of it"))));
+    assert!(!cut_off(&Ok(data(b"all")), &Ok(data(b"all of it"))));
     assert!(cut_off(&Ok(written(9)), &Err(Refused::Errno(libc::ENOTCONN))));
     assert!(!cut_off(&Ok(written(9)), &Err(Refused::Errno(libc::EIO))));
 }

@@ -57,7 +57,7 @@ pub fn seek_is_sane(
     }
 }
 
-/// Where data of the same length differ, by their first byte and how many do.
+/// Where data differ: their lengths, the first byte that is another, and how many are.
 fn data_difference(want: &Outcome, found: &Result<Reply, Error>) -> Option<String> {
     let Ok(Reply::Data(want)) = want else { return None };
     let found = match found {
@@ -65,14 +65,19 @@ fn data_difference(want: &Outcome, found: &Result<Reply, Error>) -> Option<Strin
         Ok(Reply::Blocks(blocks)) => blocks.to_vec(),
         _ => return None,
     };
-    let mut unlike =
-        want.iter().zip(&found).enumerate().filter(|(_, (a, b))| a != b).map(|(i, _)| i);
-    let first = unlike.next().filter(|_| want.len() == found.len())?;
-    let last = unlike.clone().next_back().unwrap_or(first);
+    let lengths = match (want.len(), found.len()) {
+        (a, b) if a == b => String::new(),
+        (a, b) => format!("{a} bytes expected, {b} found; "),
+    };
+    let places = want.iter().zip(&found).enumerate().filter(|(_, (a, b))| a != b).map(|(i, _)| i);
+    let unlike: Vec<usize> = places.collect();
+    let (Some(&first), Some(last)) = (unlike.first(), unlike.last()) else {
+        return Some(format!("{lengths}as far as both go, they are the same"));
+    };
     let few = |bytes: &[u8]| bytes.iter().skip(first).take(24).copied().collect::<Vec<_>>();
-    let count = 1 + unlike.count();
     Some(format!(
-        "{count} bytes differ from byte {first} of the answer to {last}: expected {:?}..., found {:?}...",
+        "{lengths}{} bytes differ from byte {first} of the answer to {last}: expected {:?}..., found {:?}...",
+        unlike.len(),
         few(want),
         few(&found)
     ))
