@@ -511,7 +511,7 @@ impl State {
         // Whoever wrote to a page meanwhile has left what was encoded behind.
         let encoded = encoded.filter(|e| self.still_holds(e, &capture.data, layout));
         let encoded = encoded.unwrap_or_else(|| {
-            self.plan(capture.data.clone(), *layout, lane_index).encode(AlignedBuf::default())
+            self.plan(capture.data.clone(), *layout, lane_index).encode(&self.record_buffers)
         });
         let mut buf = encoded.into_buf();
         let crc = builder.encode_head(&params, layout, &capture.items, &mut buf);

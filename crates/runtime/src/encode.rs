@@ -5,6 +5,7 @@
 //! came of it if its pages are still the same memory: who changes a page that somebody else has makes a
 //! copy of its own, so the same memory is the same bytes (rule R19).
 
+use crate::buffers::RecordBuffers;
 use crate::state::State;
 use siftfs_base::{BLOCK_BYTES, InodeNr, LaneId, SharedBlock};
 use siftfs_device::AlignedBuf;
@@ -31,9 +32,9 @@ pub struct Encoded {
 }
 
 impl Plan {
-    /// Copies and sums the data. `buf` is memory to be used, whatever it holds.
-    pub fn encode(self, mut buf: AlignedBuf) -> Encoded {
-        buf.resize(self.layout.len as usize);
+    /// Copies and sums the data, into memory that other records were in before.
+    pub fn encode(self, buffers: &RecordBuffers) -> Encoded {
+        let mut buf = buffers.take(self.layout.len);
         let chunks: Vec<&[u8]> = self.pieces.iter().map(|(page, s, e)| &page[*s..*e]).collect();
         self.builder.encode_data(&self.layout, &chunks, &mut buf);
         Encoded { plan: self, buf }

@@ -35,11 +35,13 @@ fn a_record_encoded_in_two_steps_is_the_same() {
     let data: [&[u8]; 3] = [&pages[0][..], &pages[1][..], &pages[2][100..200]];
     let crc = builder().encode(&params, &layout, &items, &data, &mut whole);
 
-    for used in [0, 100, 1 << 20] {
+    for used in [0, 4096, 60 << 10] {
         let (plan, _) = self::plan(&pages);
-        let mut memory = AlignedBuf::zeroed(used);
+        let buffers = RecordBuffers::default();
+        let mut memory = buffers.take(used);
         memory.fill(0xee);
-        let mut buf = plan.encode(memory).into_buf();
+        buffers.give(memory);
+        let mut buf = plan.encode(&buffers).into_buf();
         assert_eq!(builder().encode_head(&params, &layout, &items, &mut buf), crc);
         assert!(buf[..] == whole[..]);
     }
@@ -48,7 +50,7 @@ fn a_record_encoded_in_two_steps_is_the_same() {
 #[test]
 fn a_page_that_was_changed_is_seen() {
     let mut pages = [page(1), page(2), page(3)];
-    let encoded = plan(&pages).0.encode(AlignedBuf::default());
+    let encoded = plan(&pages).0.encode(&RecordBuffers::default());
     assert!(encoded.is_of(pages.iter()));
     pages[2].make_mut()[150] = 9;
     assert!(!encoded.is_of(pages.iter()));

@@ -8,6 +8,7 @@
 mod acl;
 mod assembly;
 mod attributes;
+mod buffers;
 mod capture;
 mod config;
 mod credits;

@@ -51,6 +51,22 @@ fn agrees_with_a_naive_map() {
 }
 
 #[test]
+fn the_same_range_again_replaces_the_entry() {
+    let mut overlay = Overlay::default();
+    for txn in 1..4 {
+        overlay.insert(10, 20, Source::Zero);
+        overlay.insert(10, 20, Source::Staged { record: record(txn), offset: 0 });
+        assert_eq!((overlay.unjournaled(), overlay.unjournaled_ranges().len()), (1, 1));
+        overlay.mark_journaled(TxnSeq(txn));
+        assert_eq!(overlay.unjournaled(), 0);
+    }
+    overlay.insert(10, 20, Source::Staged { record: record(9), offset: 5 });
+    overlay.reclaimed(TxnSeq(3));
+    let newest = Source::Staged { record: record(9), offset: 5 };
+    assert_eq!(overlay.unjournaled_ranges(), [(10, 20, newest)]);
+}
+
+#[test]
 fn entries_leave_when_their_transaction_is_reclaimed() {
     let mut overlay = Overlay::default();
     overlay.insert(0, 10, Source::Zero);

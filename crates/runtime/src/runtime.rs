@@ -4,6 +4,7 @@
 //! [`Runtime::on_service`]; any caller that needs background progress makes it on its own thread.
 
 use crate::assembly::{Cut, Handoff, Push};
+use crate::buffers::RecordBuffers;
 use crate::capture::{Outcome, Selection, Staged};
 use crate::config::Config;
 use crate::credits::Committed;
@@ -97,8 +98,8 @@ pub struct Runtime {
     filled: Condvar,
     /// Memory that fills read into.
     buffers: Mutex<Vec<AlignedBuf>>,
-    /// Memory that bulk records are encoded into.
-    records: Mutex<Vec<AlignedBuf>>,
+    /// Memory that records are encoded into.
+    records: Arc<RecordBuffers>,
     pub(crate) seq: Sequencer,
     lanes: Vec<StagingWriter>,
     readers: Arc<Readers>,
@@ -118,9 +119,6 @@ pub struct Runtime {
 
 /// Buffers of fills that are kept, of 4 MiB at most each.
 const FILL_BUFFERS: usize = 2;
-
-/// Buffers of bulk records that are kept, of 8 MiB at most each.
-const RECORD_BUFFERS: usize = 2;
 
 /// Longest pause for fsyncs between two records that are pushed: the assembly lock is held.
 const PUSH_PAUSE: Duration = Duration::from_millis(2);
@@ -151,6 +149,7 @@ impl Runtime {
             .collect();
         let seq = Sequencer::new(parts.config.group_wait, parts.lsn_floor);
         let pages = PageCache::new(parts.config.page_cache);
+        let records = Arc::new(RecordBuffers::default());
         let mut state = State {
             fs,
             meta,
@@ -207,6 +206,7 @@ impl Runtime {
             last_time: Default::default(),
             config: parts.config,
             readers: readers.clone(),
+            record_buffers: records.clone(),
             stats: Default::default(),
         };
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
@@ -216,7 +216,7 @@ impl Runtime {
             progress: Gate::default(),
             filled: Condvar::new(),
             buffers: Mutex::default(),
-            records: Mutex::default(),
+            records,
             seq,
             lanes: parts.lanes,
             readers,
@@ -333,10 +333,7 @@ impl Runtime {
             WriteMode::Plain => lane.write(origin, offset, &buf),
         };
         self.seq.completed(published, result)?;
-        let mut records = relock(self.records.lock());
-        if is_bulk(buf.len() as u64) && records.len() < RECORD_BUFFERS {
-            records.push(buf);
-        }
+        self.records.give(buf);
         Ok(())
     }
 
@@ -372,8 +369,7 @@ impl Runtime {
                     return self.wait_durable(lsn, Origin::Foreground).map(Durable::Staged);
                 }
                 Ok(Outcome::Plan(plan)) => {
-                    let buf = relock(self.records.lock()).pop().unwrap_or_default();
-                    encoded = Some(plan.encode(buf));
+                    encoded = Some(plan.encode(&self.records));
                 }
                 Ok(Outcome::Staged(staged)) => {
                     if wake {

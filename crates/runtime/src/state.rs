@@ -1,5 +1,6 @@
 //! Everything under the Runtime's state lock, and the bookkeeping all operations share.
 
+use crate::buffers::RecordBuffers;
 use crate::config::Config;
 use crate::lane::Lane;
 use crate::meta_cache::MetaCache;
@@ -189,6 +190,8 @@ pub struct State {
     pub config: Config,
     /// Device readers.
     pub readers: Arc<Readers>,
+    /// Memory that records are encoded into.
+    pub record_buffers: Arc<RecordBuffers>,
     /// Counters the status report shows.
     pub stats: crate::stats::RuntimeStats,
 }

@@ -11,7 +11,7 @@ struct Page([u8; BLOCK_SIZE]);
 
 /// An owned buffer whose first byte lies on a 4096-byte boundary.
 ///
-/// The length is exact; the allocation behind it is rounded up to whole pages.
+/// The length is exact; the allocation behind it is whole pages, and may be longer.
 #[derive(Clone, Default)]
 pub struct AlignedBuf {
     pages: Vec<Page>,
@@ -36,12 +36,13 @@ impl AlignedBuf {
         buf
     }
 
-    /// Changes the length within the allocation, or grows it; bytes gained are zero.
-    pub fn resize(&mut self, len: usize) {
-        if len < self.len {
-            self[len..].fill(0);
+    /// Changes the length, for somebody who writes all of it: its bytes are any that it ever held. The
+    /// allocation only grows.
+    pub fn reuse(&mut self, len: usize) {
+        let pages = len.div_ceil(BLOCK_SIZE);
+        if pages > self.pages.len() {
+            self.pages.resize(pages, Page([0; BLOCK_SIZE]));
         }
-        self.pages.resize(len.div_ceil(BLOCK_SIZE), Page([0; BLOCK_SIZE]));
         self.len = len;
     }
 }

@@ -19,10 +19,14 @@ fn copies_and_clones_stay_aligned() {
 }
 
 #[test]
-fn resize_zeroes_what_it_gains() {
-    let mut buf = AlignedBuf::copy_of(&[9; 4096]);
-    buf.resize(100);
-    buf.resize(9000);
-    assert_eq!(&buf[..100], &[9; 100]);
-    assert!(buf[100..].iter().all(|b| *b == 0));
+fn reused_memory_is_not_allocated_again() {
+    let mut buf = AlignedBuf::copy_of(&[9; 9000]);
+    let at = buf.as_ptr();
+    for len in [100, 0, 4097, 9000, 3 * 4096] {
+        buf.reuse(len);
+        assert_eq!((buf.len(), buf.as_ptr()), (len, at));
+    }
+    assert_eq!(buf[..9000], [9; 9000], "nothing was written to it");
+    buf.reuse(20_000);
+    assert_eq!((buf.len(), buf.as_ptr() as usize % 4096), (20_000, 0));
 }
