@@ -150,11 +150,15 @@ impl State {
         selection: &Selection<'_>,
     ) -> Result<std::result::Result<Option<Capture>, Unstageable>> {
         let is_dir = self.node(ino).inode.is_dir();
+        let own = match selection {
+            Selection::All => self.owes(ino, datasync),
+            Selection::Only(ranges) => !ranges.is_empty(),
+        };
         // Pushed overwrites bind no name, and must not: the rest of the data that a name may have to
         // wait for (rule R20) goes straight to the area with the same transaction.
         let ops = match selection {
             Selection::Only(_) => BTreeSet::new(),
-            Selection::All => match self.closure(ino, is_dir, self.owes(ino, datasync))? {
+            Selection::All => match self.closure(ino, is_dir, own)? {
                 Ok(ops) => ops,
                 Err(reason) => return Ok(Err(reason)),
             },
@@ -166,10 +170,6 @@ impl State {
                 Ok(perms) => perms,
                 Err(reason) => return Ok(Err(reason)),
             },
-        };
-        let own = match selection {
-            Selection::All => self.owes(ino, datasync),
-            Selection::Only(ranges) => !ranges.is_empty(),
         };
         let node = self.node(ino);
         // Nobody's fsync owes the bytes of an unlinked file, but memory may have to be freed of them.
@@ -201,9 +201,9 @@ impl State {
     /// Has the inode itself anything that an fsync makes durable?
     fn owes(&self, ino: InodeNr, datasync: bool) -> bool {
         let node = self.node(ino);
-        let delta = node.whole_delta();
-        let quiet = if datasync { delta.is_empty_for_datasync() } else { delta.is_empty() };
-        !quiet || !node.dirty.is_empty() || !node.pushing.is_empty()
+        let quiet = |d: &Delta| if datasync { d.is_empty_for_datasync() } else { d.is_empty() };
+        let changed = !quiet(&node.delta) || !quiet(&node.delta_in_flight);
+        changed || !node.dirty.is_empty() || !node.pushing.is_empty()
     }
 
     /// The name operations of an fsync. If there is anything to make durable, what publishes
@@ -435,7 +435,7 @@ impl State {
         let delta = node.whole_delta();
         let is_reg = node.inode.is_reg();
         let ranges = match selection {
-            Selection::All => crate::push::one_per_page(&node.undurable()),
+            Selection::All => crate::push::one_per_page(node.undurable()),
             Selection::Only(ranges) => (*ranges).clone(),
         };
         let size = match selection {

@@ -275,7 +275,7 @@ impl State {
                 out.insert(s, e);
             }
         }
-        Ok((one_per_page(&out), seen))
+        Ok((one_per_page(out), seen))
     }
 
     /// The inode's first dirty file blocks whose data may go straight to the area, `most` of them: no
@@ -446,14 +446,13 @@ fn take(out: &mut RangeSet, start: u64, end: u64, room: &mut u64) {
 
 /// At most one range per page: what lies between two dirty ranges of a page is in the cache and
 /// current, and carrying it costs less than describing the gaps.
-pub fn one_per_page(ranges: &RangeSet) -> RangeSet {
-    let mut out = ranges.clone();
-    let mut last: Option<u64> = None;
-    for (start, end) in ranges.iter() {
-        if let Some(before) = last.filter(|b| (b - 1) / BLOCK_BYTES == start / BLOCK_BYTES) {
-            out.insert(before, start);
-        }
-        last = Some(end);
+pub fn one_per_page(mut ranges: RangeSet) -> RangeSet {
+    let between =
+        ranges.iter().zip(ranges.iter().skip(1)).map(|((_, end), (start, _))| (end, start));
+    let same_page = |(end, start): &(u64, u64)| (end - 1) / BLOCK_BYTES == start / BLOCK_BYTES;
+    let joins: Vec<(u64, u64)> = between.filter(same_page).collect();
+    for (end, start) in joins {
+        ranges.insert(end, start);
     }
-    out
+    ranges
 }
