@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_millis(5);
 /// Between two looks.
 const LOOK: Duration = Duration::from_micros(20);
-/// Looks at a lock that somebody has, before a waiter goes to sleep: together about as long as a call holds it
-/// that needs nothing from storage. To sleep and to be woken costs both sides more.
-const SPINS: u32 = 100;
-/// Pauses of the processor between two of them.
+/// How long a waiter looks whether the lock becomes free before it sleeps: about as long as a call holds it that
+/// needs nothing from storage. To sleep and to be woken costs both sides more.
+const SPIN: Duration = Duration::from_micros(5);
+/// Pauses of the processor between two of these looks.
 const PAUSES: u32 = 8;
 
 /// A lock whose waiters are counted.
@@ -25,12 +25,20 @@ pub struct Turns<S> {
     waiting: AtomicU32,
     /// Threads that have waited and got it.
     served: AtomicU32,
+    /// No time with one processor: who has the lock does not run while somebody looks.
+    spin: Duration,
 }
 
 impl<S> Turns<S> {
     /// Nobody waits.
     pub fn new(state: S) -> Self {
-        Self { lock: Mutex::new(state), waiting: AtomicU32::new(0), served: AtomicU32::new(0) }
+        let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
+        Self {
+            lock: Mutex::new(state),
+            waiting: AtomicU32::new(0),
+            served: AtomicU32::new(0),
+            spin: if alone { Duration::ZERO } else { SPIN },
+        }
     }
 
     /// Takes the lock. A panic of who had it before does not count.
@@ -56,10 +64,14 @@ impl<S> Turns<S> {
 
     /// Looks a while whether it becomes free.
     fn spin(&self) -> Option<MutexGuard<'_, S>> {
-        (0..SPINS).find_map(|_| {
+        let start = Instant::now();
+        while start.elapsed() < self.spin {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            self.try_lock()
-        })
+            if let Some(guard) = self.try_lock() {
+                return Some(guard);
+            }
+        }
+        None
     }
 
     /// Waits, without the lock, until everybody who waits for it now has had it.
