@@ -325,7 +325,7 @@ impl Plan {
         let killed = draw(&mut rng, &[0, 0, 1, 3]);
         let killed = (0..killed).map(|_| skewed(&mut rng, 150)).collect();
         let large = draw(&mut rng, &[1, 1, 6, 24]);
-        // Scattered: more than the smallest cache holds.
+        // Scattered: the files of all threads together may be more than the smallest cache holds.
         let scattered = draw(&mut rng, &[1, 1, 8]);
         let profile = Profile {
             background: 3,
