@@ -14,7 +14,7 @@ mod support;
 #[path = "device/transports.rs"]
 mod transports;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -75,6 +75,14 @@ impl Device {
 
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Comes back when none of its threads runs any more.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        let stopped = waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
+        let (_, status) = stopped.unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
     }
 
     fn kill(mut self) {

@@ -2,6 +2,7 @@
 
 mod support;
 
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use siftfs_base::Error;
 use siftfs_transport::{Address, DeviceEnd, Received, TransportOptions, connect};
 use siftfs_wire::ToService;
@@ -16,9 +17,13 @@ const WAY: &str = "SIFTFS_TEST_WAY";
 struct Killed(Child);
 
 impl Killed {
-    fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.0);
-        rustix::process::kill_process(pid, signal).unwrap();
+    /// Stops it, and comes back when it runs no more: its threads stop one by one, and one that
+    /// waits for a message may still get it after the signal was sent.
+    fn stop(&self) {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, Signal::STOP).unwrap();
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
     }
 }
 
@@ -129,7 +134,7 @@ fn a_peer_that_is_stopped_is_given_up_by_a_receiver() {
     for way in OUTSIDE {
         let (child, mut device) = child(way, "sends_one_and_waits", &short());
         assert!(matches!(device.receiver.recv(None), Ok(Received::Message(_))));
-        child.signal(rustix::process::Signal::STOP);
+        child.stop();
         let end = device.receiver.recv(None);
         let named = matches!(&end, Err(Error::Link(m)) if m.contains("was silent for 1s"));
         assert!(named, "{way:?}: {end:?}");
@@ -141,7 +146,7 @@ fn a_peer_that_is_stopped_is_given_up_by_a_sender_that_nobody_receives_beside() 
     for way in OUTSIDE {
         let (child, mut device) = child(way, "sends_one_and_waits", &short());
         assert!(matches!(device.receiver.recv(None), Ok(Received::Message(_))));
-        child.signal(rustix::process::Signal::STOP);
+        child.stop();
         // Fills whatever lies between the two, and then waits.
         let lane_tails = vec![7; 1 << 16];
         let message = siftfs_wire::FromService::Reclaimed {

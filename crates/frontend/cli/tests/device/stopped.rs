@@ -15,7 +15,7 @@ fn one_that_is_stopped_is_named_and_waited_for() {
     mount(&setup, &["--service-fallback=0"]).ok();
     put(&setup, "before");
     siftfs(&["checkpoint", setup.dir()]).ok();
-    device.signal(Signal::STOP);
+    device.stop();
     let process = format!("process {}", device.child.id());
     await_that("the takeover is tried and refused", || {
         let why = link(&setup)["trouble"].as_str().unwrap_or_default().to_owned();
@@ -37,7 +37,7 @@ fn one_that_is_stopped_is_named_and_waited_for() {
     assert_eq!((&now["connected"], &now["fallback"]), (&true.into(), &false.into()), "{now}");
     assert_eq!(now["takeovers"], 0, "{now}");
     // Nor does an unmount do without it.
-    device.signal(Signal::STOP);
+    device.stop();
     let mut leaving = Command::new(SIFTFS).args(["umount", setup.dir()]).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_secs(1));
     assert!(leaving.try_wait().unwrap().is_none(), "closed beside a process that keeps its lock");
