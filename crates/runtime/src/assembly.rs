@@ -6,10 +6,10 @@
 //! atomic cut (rule R1): it repeats the two for the little that came meanwhile, and takes references
 //! to the blocks instead of copies.
 
-use crate::capture::Staged;
 use crate::locate::Tags;
 use crate::push::{Progress, STEP_BLOCKS};
 use crate::sequencer::{Flushed, Sequencer};
+use crate::stage::Staged;
 use crate::state::{NEEDS_LOG, State, TxnInfo};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Lsn, RangeSet, Result, TxnSeq};
 use siftfs_wire::{DirectRun, Transaction};

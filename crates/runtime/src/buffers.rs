@@ -1,42 +1,49 @@
-//! Memory for records: allocated once, encoded into again and again.
+//! Memory for records and for reads: allocated once, used again and again.
 
 use crate::pause::is_bulk;
 use crate::runtime::relock;
 use siftfs_device::AlignedBuf;
 use std::sync::Mutex;
 
-/// Buffers of bulk records that are kept, of 8 MiB at most each.
-const BULK: usize = 2;
-/// Buffers of other records that are kept, of 64 KiB at most each.
-const SMALL: usize = 16;
+/// Buffers that wait for their next use, `KEPT` at most. Its lock is taken after any other, and nothing
+/// is done under it.
+#[derive(Debug, Default)]
+pub struct Pool<const KEPT: usize>(Mutex<Vec<AlignedBuf>>);
 
-/// Buffers of records that were written. Their locks are taken after any other, and nothing is done
-/// under them.
+impl<const KEPT: usize> Pool<KEPT> {
+    /// One that was used, as long as it was then, or an empty one.
+    pub fn take(&self) -> AlignedBuf {
+        relock(self.0.lock()).pop().unwrap_or_default()
+    }
+
+    /// Keeps `buf` for another use, if there are not enough of them.
+    pub fn give(&self, buf: AlignedBuf) {
+        let mut kept = relock(self.0.lock());
+        if kept.len() < KEPT {
+            kept.push(buf);
+        }
+    }
+}
+
+/// Buffers of records that were written: two of bulk, of 8 MiB at most each, and others of at most
+/// 64 KiB each.
 #[derive(Debug, Default)]
 pub struct RecordBuffers {
-    bulk: Mutex<Vec<AlignedBuf>>,
-    small: Mutex<Vec<AlignedBuf>>,
+    bulk: Pool<2>,
+    small: Pool<16>,
 }
 
 impl RecordBuffers {
-    fn of(&self, len: u64) -> (&Mutex<Vec<AlignedBuf>>, usize) {
-        if is_bulk(len) { (&self.bulk, BULK) } else { (&self.small, SMALL) }
-    }
-
     /// `len` bytes, whatever they hold.
     pub fn take(&self, len: u32) -> AlignedBuf {
-        let mut buf = relock(self.of(len.into()).0.lock()).pop().unwrap_or_default();
+        let mut buf = if is_bulk(len.into()) { self.bulk.take() } else { self.small.take() };
         buf.reuse(len as usize);
         buf
     }
 
-    /// Keeps `buf` for another record, if there are not enough of them.
+    /// Keeps `buf` for another record of its kind.
     pub fn give(&self, buf: AlignedBuf) {
-        let (kept, most) = self.of(buf.len() as u64);
-        let mut kept = relock(kept.lock());
-        if kept.len() < most {
-            kept.push(buf);
-        }
+        if is_bulk(buf.len() as u64) { self.bulk.give(buf) } else { self.small.give(buf) }
     }
 }
 

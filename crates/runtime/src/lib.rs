@@ -1,21 +1,24 @@
 //! The Runtime: the file system proper. Namespace, allocation, page cache, foreground staging and
 //! assembly of background journal transactions; the only writer of meaning.
 //!
-//! Follow one write: [`endpoint`] (the request), `file` (page cache), `capture` (fsync's staged
-//! transaction), `sequencer` (group commit), `assembly` (`push`, `locate`, the atomic cut), `recover` (the same code
-//! applied to what a crash left).
+//! Follow one write: [`endpoint`] (the request), `file` (page cache), `fsync` and `stage` (the staged
+//! transaction; `closure` and `capture` say what is in it), `sequencer` (group commit), `commit` and `assembly`
+//! (`push`, `locate`, the atomic cut), `recover` (the same code applied to what a crash left).
 
 mod acl;
 mod assembly;
 mod attributes;
 mod buffers;
 mod capture;
+mod closure;
+mod commit;
 mod config;
 mod credits;
 mod encode;
 mod endpoint;
 mod file;
 mod fill;
+mod fsync;
 mod gate;
 mod lane;
 mod locate;
@@ -32,18 +35,20 @@ mod recover;
 mod runtime;
 mod sequencer;
 mod shape;
+mod stage;
 mod state;
 mod stats;
 mod sync;
 mod turns;
 
 pub use assembly::Push;
+pub use commit::Commit;
 pub use config::Config;
 pub use credits::Committed;
 pub use lane::{Lane, Place, RecordRef};
 pub use names::Unstageable;
 pub use recover::{FoundRecord, RecoveryCut};
-pub use runtime::{Commit, Durable, Parts, Runtime, ServiceLink};
+pub use runtime::{Durable, Parts, Runtime, ServiceLink};
 pub use sequencer::{Flushed, Published, Sequencer, WriteMode};
 pub use state::Readers;
 pub use stats::{Distribution, RuntimeStats};

@@ -2,9 +2,10 @@
 //! straight to new blocks of the area, one bounded step under the state lock at a time (rule R20).
 
 use crate::assembly::{Handoff, Owed};
-use crate::capture::{Outcome, Selection, Staged};
+use crate::capture::Selection;
 use crate::node::Node;
 use crate::sequencer::Sequencer;
+use crate::stage::{Outcome, Staged};
 use crate::state::{NEEDS_COMMIT, State};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, InodeNr, RangeSet, Result};
 use siftfs_ext4::Mapping;

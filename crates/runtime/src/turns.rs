@@ -1,4 +1,4 @@
-//! Fairness of the state lock towards callers.
+//! The state lock: its waiters look before they sleep, and who takes it step after step lets them go first.
 //!
 //! The lock itself is not fair: a thread that takes it again at once mostly gets it, before a waiter has
 //! woken up. Background assembly takes it step after step, and without this one caller waited through a

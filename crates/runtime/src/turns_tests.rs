@@ -1,4 +1,4 @@
-//! Who takes the lock again and again lets those who wait go first.
+//! Who takes the lock again and again lets those who wait go first, and who waits looks before it sleeps.
 
 use super::*;
 use std::sync::atomic::AtomicBool;
@@ -48,6 +48,23 @@ fn nobody_waits_for_nobody() {
     }
     let counts = [&turns.waiting, &turns.served].map(|n| n.load(Ordering::SeqCst));
     assert_eq!(counts, [0, 0]);
+}
+
+/// Who finds the lock taken looks until it is free, or for as long as it may.
+#[test]
+fn a_waiter_looks_before_it_sleeps() {
+    for (spin, found) in [(Duration::from_secs(60), true), (Duration::ZERO, false)] {
+        let turns = Turns { spin, ..Turns::new(()) };
+        std::thread::scope(|scope| {
+            let guard = turns.lock();
+            let waiter = scope.spawn(|| turns.spin().is_some());
+            if found {
+                std::thread::sleep(Duration::from_millis(5));
+                drop(guard);
+            }
+            assert_eq!(waiter.join().unwrap(), found);
+        });
+    }
 }
 
 #[test]

@@ -1,0 +1,121 @@
+//! fsync: one staged transaction, written and flushed ("Foreground: fsync" in
+//! `docs/design/persistence-path.md`).
+
+use crate::assembly::Push;
+use crate::capture::Selection;
+use crate::credits::Committed;
+use crate::pause::{Pause, is_bulk};
+use crate::runtime::{Durable, MAX_ROUNDS, Runtime};
+use crate::sequencer::{Flushed, WriteMode};
+use crate::stage::{Outcome, Staged};
+use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
+use siftfs_device::Origin;
+use std::time::Duration;
+
+impl Runtime {
+    /// fsync and fdatasync (the page "Foreground: fsync").
+    pub fn fsync(&self, ino: InodeNr, datasync: bool) -> Result<Durable> {
+        let start = self.clock.mono_ns();
+        let result = self.fsync_inner(ino, datasync);
+        self.latency.fsync.record(self.clock.mono_ns().saturating_sub(start));
+        result
+    }
+
+    fn fsync_inner(&self, ino: InodeNr, datasync: bool) -> Result<Durable> {
+        self.seq.check()?;
+        let (mut stalled, mut encoded) = (None, None);
+        for _ in 0..MAX_ROUNDS {
+            let mut st = self.lock();
+            let outcome = st.stage(&self.seq, ino, datasync, &Selection::All, encoded.take());
+            let wake = st.should_wake();
+            let pause = match &outcome {
+                Ok(Outcome::Staged(s)) => Pause::at(st.fill(s.lane), s.buf.len() as u64),
+                _ => Pause::Fixed(Duration::ZERO),
+            };
+            drop(st);
+            if let Some(since) = stalled.take_if(|_| outcome.is_ok()) {
+                self.note_wait(since, &outcome);
+            }
+            match outcome {
+                Ok(Outcome::Nothing(lsn)) => {
+                    return self.wait_durable(lsn, Origin::Foreground).map(Durable::Staged);
+                }
+                Ok(Outcome::Plan(plan)) => {
+                    encoded = Some(plan.encode(&self.record_buffers));
+                }
+                Ok(Outcome::Staged(staged)) => {
+                    if wake {
+                        self.wake();
+                    }
+                    return self.make_durable(staged, pause).map(Durable::Staged);
+                }
+                Ok(Outcome::FullCommit(reason)) => {
+                    self.lock().stats.full_commit(reason);
+                    return self.full_commit(ino).map(Durable::Journaled);
+                }
+                Err(Error::NeedsProgress(why)) => {
+                    stalled.get_or_insert_with(|| self.clock.mono_ns());
+                    self.make_progress(why)?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Err(errno(libc::EIO))
+    }
+
+    /// Writes a record that its caller waits for, who then pauses as what is left demands.
+    fn make_durable(&self, staged: Staged, pause: Pause) -> Result<Flushed> {
+        let bulk = is_bulk(staged.buf.len() as u64).then(|| self.bulk.join());
+        let (start, lsn) = (self.clock.mono_ns(), staged.published.lsn());
+        if bulk.is_none() {
+            self.link.expect_urgent(start);
+        }
+        self.write_staged(staged, Origin::Foreground)?;
+        let flushed = match bulk {
+            Some(_) => self.seq.wait_durable(lsn, || self.lanes[0].flush_bulk(Origin::Foreground)),
+            None => self.wait_durable(lsn, Origin::Foreground),
+        }?;
+        let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
+        let pause = match &bulk {
+            Some(member) => pause.among(member.count()).after(took),
+            None => self.owed.add(pause.after(took)),
+        };
+        if !pause.is_zero() {
+            self.lanes[0].give_way(pause);
+        }
+        Ok(flushed)
+    }
+
+    /// Writes a staged transaction into its lane.
+    pub(crate) fn write_staged(&self, staged: Staged, origin: Origin) -> Result<()> {
+        let Staged { published, lane, offset, buf } = staged;
+        let lane = &self.lanes[lane];
+        let result = match published.mode() {
+            WriteMode::Fua => lane.write_fua(origin, offset, &buf),
+            WriteMode::Plain => lane.write(origin, offset, &buf),
+        };
+        self.seq.completed(published, result)?;
+        self.record_buffers.give(buf);
+        Ok(())
+    }
+
+    pub(crate) fn wait_durable(&self, lsn: Lsn, origin: Origin) -> Result<Flushed> {
+        self.seq.wait_durable(lsn, || self.lanes[0].flush(origin))
+    }
+
+    /// A wait for room in the log, or in the running transaction, has ended.
+    fn note_wait(&self, since: u64, outcome: &Result<Outcome>) {
+        let bulk = match outcome {
+            Ok(Outcome::Plan(_)) => true,
+            Ok(Outcome::Staged(s)) => is_bulk(s.buf.len() as u64),
+            _ => false,
+        };
+        let latency = if bulk { &self.latency.bulk_wait } else { &self.latency.credit_wait };
+        latency.record(self.clock.mono_ns().saturating_sub(since));
+    }
+
+    /// Makes an inode durable through background journal transactions.
+    fn full_commit(&self, ino: InodeNr) -> Result<Committed> {
+        self.commit_all(&Push::Inode(ino), Some(ino))
+    }
+}
