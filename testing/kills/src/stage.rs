@@ -321,6 +321,9 @@ impl<'a> Stage<'a> {
         for (from, to) in [(self.volume(), to), (self.log(), &log)] {
             if from.exists() {
                 run("cp", &["--sparse=always", arg(&from)?, arg(to)?])?;
+            } else if to.exists() {
+                // Of an earlier volume, whose log was apart.
+                std::fs::remove_file(to).map_err(failed(to.display()))?;
             }
         }
         Ok(())
