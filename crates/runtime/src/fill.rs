@@ -1,8 +1,8 @@
-//! Filling the page cache: pages read from the area without the state lock, then put in with it,
-//! and reading ahead for who reads one after the other.
+//! Filling the page cache: pages read from the area and the lanes without the state lock, then put in with
+//! it, and reading ahead for who reads one after the other.
 
 use crate::file::Outcome;
-use crate::overlay::Source;
+use crate::staged::{self, Part};
 use crate::state::{Readers, State};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, InodeNr, Result, SharedBlock};
 use siftfs_device::{AlignedBuf, Origin, ReadOp};
@@ -13,15 +13,17 @@ use std::ops::Range;
 const FILL_PAGES: u64 = 512;
 /// Pages read ahead of a sequential reader at most ...
 const AHEAD_MAX: u64 = 1024;
-/// ... and at first.
+/// ... and at first, when it is not more than [`AHEAD_PART`] of its own reads: one that reads a few pages may
+/// go somewhere else next.
 const AHEAD_FIRST: u64 = 128;
+const AHEAD_PART: u64 = 4;
 /// Bytes of one read: several are in flight.
 const READ_BYTES: usize = 512 << 10;
 /// By so many of its own lengths a read may be out of turn in a sequence: the kernel's reads come on
 /// several threads.
 const NEAR: u64 = 2;
 
-/// Pages to be read from the area.
+/// Pages to be read.
 pub struct FillPlan {
     ino: InodeNr,
     first: u64,
@@ -29,6 +31,8 @@ pub struct FillPlan {
     map_version: u64,
     /// (byte in the area, byte in the pages, length)
     reads: Vec<(u64, usize, usize)>,
+    /// What is newer than the area's.
+    staged: Vec<Part>,
 }
 
 /// What is known of an inode's readers.
@@ -50,7 +54,8 @@ impl Sequence {
 }
 
 impl FillPlan {
-    /// Reads the base of the pages; call without the state lock. `buf` is memory to read into.
+    /// Reads the pages; call without the state lock. What it brings counts only as far as
+    /// [`State::finish_fill`] finds that nothing has moved. `buf` is memory to read into.
     pub fn read(&self, readers: &Readers, buf: &mut AlignedBuf) -> Result<Vec<SharedBlock>> {
         let len = self.reads.last().map_or(0, |(_, at, len)| at + len);
         if buf.len() < len {
@@ -70,7 +75,9 @@ impl FillPlan {
         if !ops.is_empty() {
             readers.area.read_batch(Origin::Foreground, &mut ops)?;
         }
-        Ok(self.blocks(buf))
+        let mut pages = self.blocks(buf);
+        staged::lay_over(&self.staged, self.first * BLOCK_BYTES, readers, buf, &mut pages)?;
+        Ok(pages)
     }
 
     /// The pages out of the buffer; those that were not read are zero.
@@ -109,15 +116,16 @@ impl State {
     /// farther each time.
     pub fn note_read(&mut self, ino: InodeNr, pages: &Range<u64>) {
         let most = AHEAD_MAX.min(self.pages.limit() as u64 / 8);
-        let near = NEAR * (pages.end - pages.start);
+        let len = pages.end - pages.start;
+        let (near, first) = (NEAR * len, (AHEAD_PART * len).min(AHEAD_FIRST).min(most));
         let s = &mut self.node_mut(ino).sequence;
         if pages.start == 0 {
-            *s = Sequence { next: pages.end, ahead: AHEAD_FIRST.min(most), done: 0 };
+            *s = Sequence { next: pages.end, ahead: first, done: 0 };
         } else if s.next == 0 || pages.start.abs_diff(s.next) > near {
             *s = Sequence { next: pages.end, ahead: 0, done: 0 };
         } else if pages.end > s.next {
             s.next = pages.end;
-            s.ahead = (s.ahead * 2).clamp(AHEAD_FIRST, most);
+            s.ahead = (s.ahead * 2).clamp(first, most);
         }
     }
 
@@ -158,6 +166,7 @@ impl State {
             count: stop - start,
             map_version: node.map_version,
             reads: Vec::new(),
+            staged: staged::parts(&node.overlay, start * BLOCK_BYTES, stop * BLOCK_BYTES),
         };
         let mut block = start;
         while block < stop {
@@ -197,44 +206,28 @@ impl State {
         self.fills.iter().any(|(_, i, fill)| *i == ino && meets(fill))
     }
 
-    /// Puts the pages of a plan in, overlaid with what is newer than the area; with the lock.
-    /// Nothing happens if the mapping changed meanwhile: the operation plans again.
-    pub fn finish_fill(&mut self, plan: &FillPlan, base: Vec<SharedBlock>) -> Result<()> {
-        if self.nodes.get(&plan.ino).is_none_or(|n| n.map_version != plan.map_version) {
-            return Ok(());
+    /// Puts the pages of a plan in; with the lock. Nothing happens if the mapping changed or credits came
+    /// back meanwhile, and a page whose newest bytes are elsewhere by now is left out: the operation plans
+    /// again.
+    pub fn finish_fill(&mut self, plan: &FillPlan, pages: Vec<SharedBlock>) {
+        let (from, to) = (plan.first * BLOCK_BYTES, (plan.first + plan.count) * BLOCK_BYTES);
+        let Some(node) = self.nodes.get(&plan.ino) else { return };
+        if node.map_version != plan.map_version {
+            return;
         }
-        for (i, mut page) in (plan.first..).zip(base) {
-            if self.pages.contains(plan.ino, i) {
+        let now = staged::parts(&node.overlay, from, to);
+        let size = node.size;
+        let same = now == plan.staged;
+        for (i, mut page) in (plan.first..).zip(pages) {
+            let start = i * BLOCK_BYTES;
+            let stays = || staged::of_page(&now, start).eq(staged::of_page(&plan.staged, start));
+            if self.pages.contains(plan.ino, i) || !same && !stays() {
                 continue;
             }
-            self.overlay_page(plan.ino, i, page.make_mut())?;
+            if size < start + BLOCK_BYTES {
+                page.make_mut()[size.saturating_sub(start) as usize..].fill(0);
+            }
             self.pages.insert(plan.ino, i, page);
         }
-        Ok(())
-    }
-
-    fn overlay_page(
-        &mut self,
-        ino: InodeNr,
-        index: u64,
-        page: &mut [u8; BLOCK_SIZE],
-    ) -> Result<()> {
-        let node = self.nodes.get(&ino).expect("loaded before use");
-        let start = index * BLOCK_BYTES;
-        for (s, e, source, _) in node.overlay.overlapping(start, start + BLOCK_BYTES) {
-            let part = &mut page[(s - start) as usize..(e - start) as usize];
-            match source {
-                Source::Zero => part.fill(0),
-                Source::Staged { record, offset } => {
-                    let lane = &self.readers.lanes[usize::from(record.lane.0)];
-                    let at = record.pos + u64::from(record.data_start) + u64::from(offset);
-                    lane.read(Origin::Foreground, at % lane.len(), part)?;
-                }
-            }
-        }
-        if node.size < start + BLOCK_BYTES {
-            page[node.size.saturating_sub(start) as usize..].fill(0);
-        }
-        Ok(())
     }
 }

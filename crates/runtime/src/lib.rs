@@ -36,6 +36,7 @@ mod runtime;
 mod sequencer;
 mod shape;
 mod stage;
+mod staged;
 mod state;
 mod stats;
 mod sync;

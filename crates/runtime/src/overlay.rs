@@ -21,7 +21,8 @@ pub enum Source {
 }
 
 impl Source {
-    fn advanced(&self, by: u64) -> Source {
+    /// The same from so many bytes on.
+    pub fn advanced(&self, by: u64) -> Source {
         match self {
             Source::Zero => Source::Zero,
             Source::Staged { record, offset } => Source::Staged {

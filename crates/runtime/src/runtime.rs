@@ -183,7 +183,6 @@ impl Runtime {
             clock: parts.clock.clone(),
             last_time: Default::default(),
             config: parts.config,
-            readers: readers.clone(),
             record_buffers: record_buffers.clone(),
             stats: Default::default(),
         };
@@ -230,11 +229,11 @@ impl Runtime {
     pub(crate) fn fill_ahead(&self, plan: &FillPlan) -> Result<bool> {
         let Some(id) = self.lock().begin_fill(plan) else { return Ok(false) };
         let mut buf = self.fill_buffers.take();
-        let base = plan.read(&self.readers, &mut buf);
+        let pages = plan.read(&self.readers, &mut buf);
         self.fill_buffers.give(buf);
         let mut st = self.lock();
         st.end_fill(id);
-        let result = base.and_then(|base| st.finish_fill(plan, base));
+        let result = pages.map(|pages| st.finish_fill(plan, pages));
         drop(st);
         self.filled.notify_all();
         result.map(|()| true)

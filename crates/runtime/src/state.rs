@@ -188,8 +188,6 @@ pub struct State {
     pub last_time: Timestamp,
     /// Settings.
     pub config: Config,
-    /// Device readers.
-    pub readers: Arc<Readers>,
     /// Memory that records are encoded into.
     pub record_buffers: Arc<RecordBuffers>,
     /// Counters the status report shows.
