@@ -2,7 +2,7 @@
 //! it, and reading ahead for who reads one after the other.
 
 use crate::file::Outcome;
-use crate::staged::{self, Part};
+use crate::staged_reads::{self, Part};
 use crate::state::{Readers, State};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, InodeNr, Result, SharedBlock};
 use siftfs_device::{AlignedBuf, Origin, ReadOp};
@@ -76,7 +76,7 @@ impl FillPlan {
             readers.area.read_batch(Origin::Foreground, &mut ops)?;
         }
         let mut pages = self.blocks(buf);
-        staged::lay_over(&self.staged, self.first * BLOCK_BYTES, readers, buf, &mut pages)?;
+        staged_reads::lay_over(&self.staged, self.first * BLOCK_BYTES, readers, buf, &mut pages)?;
         Ok(pages)
     }
 
@@ -166,7 +166,7 @@ impl State {
             count: stop - start,
             map_version: node.map_version,
             reads: Vec::new(),
-            staged: staged::parts(&node.overlay, start * BLOCK_BYTES, stop * BLOCK_BYTES),
+            staged: staged_reads::parts(&node.overlay, start * BLOCK_BYTES, stop * BLOCK_BYTES),
         };
         let mut block = start;
         while block < stop {
@@ -215,12 +215,14 @@ impl State {
         if node.map_version != plan.map_version {
             return;
         }
-        let now = staged::parts(&node.overlay, from, to);
+        let now = staged_reads::parts(&node.overlay, from, to);
         let size = node.size;
         let same = now == plan.staged;
         for (i, mut page) in (plan.first..).zip(pages) {
             let start = i * BLOCK_BYTES;
-            let stays = || staged::of_page(&now, start).eq(staged::of_page(&plan.staged, start));
+            let stays = || {
+                staged_reads::of_page(&now, start).eq(staged_reads::of_page(&plan.staged, start))
+            };
             if self.pages.contains(plan.ino, i) || !same && !stays() {
                 continue;
             }

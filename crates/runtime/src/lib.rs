@@ -36,7 +36,7 @@ mod runtime;
 mod sequencer;
 mod shape;
 mod stage;
-mod staged;
+mod staged_reads;
 mod state;
 mod stats;
 mod sync;

@@ -175,5 +175,5 @@ fn put(pages: &mut [SharedBlock], to: u64, len: u64, mut fill: impl FnMut(&mut [
 }
 
 #[cfg(test)]
-#[path = "staged_tests.rs"]
+#[path = "staged_reads_tests.rs"]
 mod tests;
