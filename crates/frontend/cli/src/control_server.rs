@@ -4,7 +4,7 @@ use crate::control::{Answer, Ask, Left, Op, VERSION, directory, receive, send, s
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 use siftfs_base::Result as VolumeResult;
-use siftfs_fuse::{FuseMount, Writers};
+use siftfs_fuse::{FuseMount, Requests, Writers};
 use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
@@ -44,6 +44,7 @@ pub struct Info {
 struct Shared {
     service: Arc<dyn FileService>,
     writers: Writers,
+    requests: Requests,
     info: Info,
     state: Mutex<State>,
     changed: Condvar,
@@ -79,9 +80,10 @@ impl ControlServer {
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let ino = std::fs::symlink_metadata(&path)?.ino();
-        let (writers, state) = (mount.writers(), Mutex::default());
-        let changed = Condvar::new();
-        let shared = Arc::new(Shared { service, writers, info, state, changed });
+        let (writers, requests) = (mount.writers(), mount.requests());
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let shared = Shared { service, writers, requests, info, state, changed };
+        let shared = Arc::new(shared);
         let server = Self { shared: shared.clone(), path, ino };
         thread::Builder::new()
             .name("siftfs-control".into())
@@ -218,6 +220,7 @@ impl Shared {
                     "options": self.info.options,
                     "time_s": since_1970(),
                     "uptime_s": self.info.started.elapsed().as_secs_f64(),
+                    "requests": self.requests.by_name(),
                     "runtime": runtime,
                 }))
             }

@@ -60,6 +60,10 @@ pub fn page(s: &Status) -> String {
     p.one("siftfs_uptime_seconds", "gauge", "Time since the mount.", s.uptime_s);
     let failed = f64::from(u8::from(s.runtime.failed.is_some()));
     p.one("siftfs_failed", "gauge", "1 after a failed write or flush: changes get EIO.", failed);
+    p.family("siftfs_requests_total", "counter", "Requests of the kernel by kind.");
+    for (kind, n) in &s.requests {
+        p.sample("siftfs_requests_total", &[("kind", kind)], *n as f64);
+    }
     latencies(&mut p, s);
     fsyncs(&mut p, s);
     background(&mut p, s);

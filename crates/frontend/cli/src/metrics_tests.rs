@@ -30,7 +30,7 @@ pub fn parse(page: &str) -> BTreeMap<String, f64> {
 
 fn status() -> Status {
     serde_json::from_str(
-        r#"{"version":"1","volume":"/odd \"name\\\n","uptime_s":2.5,"runtime":{
+        r#"{"version":"1","volume":"/odd \"name\\\n","uptime_s":2.5,"requests":{"write":8},"runtime":{
         "failed":"x","credit_wait":{"count":3},"bulk_wait":{"sum_ns":7000000000},"fsync_latency":{"count":9,"sum_ns":5000000,"buckets":[[1000,0],[1500000,7]]},
         "runtime":{"full_commits":{"TooMuchData":2},"stalls":{"log full":1}},
         "log":{"lanes":[{"bytes":10,"used":3},{"bytes":10,"used":4}]},
@@ -89,6 +89,7 @@ fn a_scraper_reads_it() {
         ("siftfs_fsync_seconds_bucket{le=\"0.000001\"}", 0.0),
         ("siftfs_fsync_seconds_bucket{le=\"0.0015\"}", 7.0),
         ("siftfs_fsync_seconds_bucket{le=\"+Inf\"}", 9.0),
+        ("siftfs_requests_total{kind=\"write\"}", 8.0),
         ("siftfs_fsync_seconds_sum", 0.005),
         ("siftfs_fsync_seconds_count", 9.0),
         ("siftfs_credit_wait_seconds_count", 3.0),

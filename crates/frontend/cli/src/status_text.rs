@@ -22,6 +22,7 @@ pub fn text(s: &Status) -> String {
     lines.push(("state", state(r)));
     lines.push(("service", service(r)));
     lines.push(("processor", processor(r)));
+    lines.push(("requests", reasons(&s.requests, str::to_string)));
     lines.push(("fsync", fsync(s)));
     let (used, all) = r.staging();
     lines.push(("staging", fill(used, all)));

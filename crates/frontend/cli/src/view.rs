@@ -17,6 +17,8 @@ pub struct Status {
     pub uptime_s: f64,
     /// When the daemon answered, in seconds since 1970.
     pub time_s: f64,
+    /// Requests of the kernel by name.
+    pub requests: BTreeMap<String, u64>,
     pub runtime: Runtime,
 }
 

@@ -32,6 +32,11 @@ fn status_for_people_and_for_scripts() {
     assert!(text.contains("last 0 s ago") || text.contains("last 1 s ago"), "{text}");
     let json = siftfs(&["status", s.dir(), "--json"]).ok().out;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let requests = &json["requests"];
+    for (kind, n) in [("create", 7), ("write", 7), ("fsync", 7), ("release", 7), ("init", 1)] {
+        assert_eq!(requests[kind], n, "{kind} in {requests}");
+    }
+    assert!(requests["rename"].is_null() && requests["other"].is_null(), "{requests}");
     let latency = &json["runtime"]["fsync_latency"];
     assert_eq!(latency["count"], 7);
     let buckets = latency["buckets"].as_array().unwrap();

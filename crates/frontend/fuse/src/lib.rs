@@ -20,6 +20,6 @@ mod server;
 mod writers;
 
 pub use gate::Gate;
-pub use mount::{FuseMount, MountOptions, detach, detach_dead, is_dead, unmount};
+pub use mount::{FuseMount, MountOptions, Requests, detach, detach_dead, is_dead, unmount};
 pub use mountinfo::{MountEntry, containing, mount_of_id, mounts, top_mount};
 pub use writers::{Writers, flush};

@@ -4,12 +4,14 @@
 //! choose, and a bare umount(2) ends the session.
 
 use crate::adapter::Adapter;
+use crate::kernel::counts::Counts;
 use crate::kernel::{MAX_IO, session::Session};
 use crate::mountinfo::{MountEntry, top_mount};
 use crate::server::Server;
 use crate::writers::Writers;
 use rustix::mount::{MountFlags, UnmountFlags};
 use siftfs_proto::{FileService, SessionId};
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -98,12 +100,29 @@ impl FuseMount {
         Writers::new(self.server.clone())
     }
 
+    /// How many requests the kernel sends, also while the mount is served.
+    pub fn requests(&self) -> Requests {
+        Requests(self.session.counts())
+    }
+
     /// Answers requests until the mount is gone (umount(2), or an aborted connection).
     ///
     /// # Errors
     /// When the kernel connection fails for another reason.
     pub fn serve(self) -> io::Result<()> {
         self.session.run(self.threads, &Arc::new(Adapter::new(self.server)))
+    }
+}
+
+/// Counts the requests that the kernel sends to a mount.
+#[derive(Clone)]
+pub struct Requests(Arc<Counts>);
+
+impl Requests {
+    /// Requests since the mount by the name of their kind (`lookup`, `write`), those being carried
+    /// out among them; a kind that never came is not in it.
+    pub fn by_name(&self) -> BTreeMap<&'static str, u64> {
+        self.0.by_name()
     }
 }
 

@@ -9,6 +9,7 @@
 //! of the protocol that POSIX semantics need reaches the server.
 
 pub(crate) mod abi;
+pub(crate) mod counts;
 mod readers;
 pub(crate) mod reply;
 pub(crate) mod request;

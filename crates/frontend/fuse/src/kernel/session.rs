@@ -2,6 +2,7 @@
 
 use super::MAX_IO;
 use super::abi;
+use super::counts::Counts;
 use super::readers::{Readers, Taken};
 use super::reply::{Answer, Channel, Token};
 use super::request::{Dialect, Message, Operation, header, parse};
@@ -53,6 +54,7 @@ pub(crate) struct Session {
     device: Arc<OwnedFd>,
     dialect: Dialect,
     acls: bool,
+    counts: Arc<Counts>,
 }
 
 /// What came of one attempt to read a request.
@@ -105,13 +107,20 @@ impl Session {
             token.send(Ok(Answer::Init(Box::new(out))));
             let dialect = Dialect { setxattr_ext: agreed & abi::FUSE_SETXATTR_EXT != 0 };
             let acls = agreed & abi::FUSE_POSIX_ACL != 0 && agreed & abi::FUSE_DONT_MASK != 0;
-            return Ok(Self { device, dialect, acls });
+            let counts = Arc::new(Counts::default());
+            counts.add(abi::INIT);
+            return Ok(Self { device, dialect, acls, counts });
         }
     }
 
     /// Does the kernel check permissions by access control lists?
     pub(crate) fn has_acls(&self) -> bool {
         self.acls
+    }
+
+    /// Requests so far, also while they are served.
+    pub(crate) fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
     }
 
     /// Serves until the mount is gone (umount(2), or an aborted connection), with `keep` threads
@@ -125,6 +134,7 @@ impl Session {
         let reader = Reader {
             device: self.device.clone(),
             dialect: self.dialect,
+            counts: self.counts.clone(),
             handler: handler.clone(),
             readers: Arc::new(Readers::new(keep)),
             ends,
@@ -172,6 +182,7 @@ fn init_out(minor: u32, max_readahead: u32, flags: u32) -> abi::InitOut {
 struct Reader<H> {
     device: Arc<OwnedFd>,
     dialect: Dialect,
+    counts: Arc<Counts>,
     handler: Arc<H>,
     readers: Arc<Readers>,
     /// Takes how each thread ended.
@@ -183,7 +194,8 @@ impl<H: Handler> Reader<H> {
     fn another(&self) -> io::Result<()> {
         let (device, handler) = (self.device.clone(), self.handler.clone());
         let (readers, ends) = (self.readers.clone(), self.ends.clone());
-        let reader = Self { device, dialect: self.dialect, handler, readers, ends };
+        let counts = self.counts.clone();
+        let reader = Self { device, dialect: self.dialect, counts, handler, readers, ends };
         let body = move || {
             let end = reader.read_requests();
             reader.readers.end();
@@ -192,6 +204,24 @@ impl<H: Handler> Reader<H> {
         };
         std::thread::Builder::new().name("siftfs-fuse".into()).spawn(body)?;
         Ok(())
+    }
+
+    /// Hands one message over, or refuses it.
+    fn dispatch(&self, bytes: &[u8], channel: &Arc<Channel>) {
+        let head = header(bytes);
+        self.counts.add(head.map_or(0, |h| h.opcode));
+        match parse(bytes, self.dialect) {
+            Ok(message) => {
+                let token = Token::new(channel.clone(), message.unique);
+                self.handler.handle(message, token);
+            }
+            Err(_) => {
+                tracing::error!(len = bytes.len(), "a request of the kernel that makes no sense");
+                if let Ok(h) = head {
+                    Token::new(channel.clone(), h.unique).send(Err(errno(libc::EPROTO)));
+                }
+            }
+        }
     }
 
     fn read_requests(&self) -> io::Result<()> {
@@ -205,28 +235,12 @@ impl<H: Handler> Reader<H> {
                 tracing::warn!(%error, "no thread for the next request: it waits for this one");
                 self.readers.not_started();
             }
-            dispatch(buffer.message(len), self.dialect, &channel, &*self.handler);
+            self.dispatch(buffer.message(len), &channel);
             if !self.readers.done() {
                 break;
             }
         }
         Ok(())
-    }
-}
-
-/// Hands one message over, or refuses it.
-fn dispatch(bytes: &[u8], dialect: Dialect, channel: &Arc<Channel>, handler: &impl Handler) {
-    match parse(bytes, dialect) {
-        Ok(message) => {
-            let token = Token::new(channel.clone(), message.unique);
-            handler.handle(message, token);
-        }
-        Err(_) => {
-            tracing::error!(len = bytes.len(), "a request of the kernel that makes no sense");
-            if let Ok(h) = header(bytes) {
-                Token::new(channel.clone(), h.unique).send(Err(errno(libc::EPROTO)));
-            }
-        }
     }
 }
 
