@@ -4,7 +4,7 @@ use crate::control::{Answer, Ask, Left, Op, VERSION, directory, receive, send, s
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 use siftfs_base::Result as VolumeResult;
-use siftfs_fuse::{FuseMount, Requests, Writers};
+use siftfs_fuse::{FuseMount, Traffic, Writers};
 use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
@@ -44,7 +44,7 @@ pub struct Info {
 struct Shared {
     service: Arc<dyn FileService>,
     writers: Writers,
-    requests: Requests,
+    traffic: Traffic,
     info: Info,
     state: Mutex<State>,
     changed: Condvar,
@@ -80,9 +80,9 @@ impl ControlServer {
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let ino = std::fs::symlink_metadata(&path)?.ino();
-        let (writers, requests) = (mount.writers(), mount.requests());
+        let (writers, traffic) = (mount.writers(), mount.traffic());
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Shared { service, writers, requests, info, state, changed };
+        let shared = Shared { service, writers, traffic, info, state, changed };
         let shared = Arc::new(shared);
         let server = Self { shared: shared.clone(), path, ino };
         thread::Builder::new()
@@ -220,7 +220,8 @@ impl Shared {
                     "options": self.info.options,
                     "time_s": since_1970(),
                     "uptime_s": self.info.started.elapsed().as_secs_f64(),
-                    "requests": self.requests.by_name(),
+                    "requests": self.traffic.by_name(),
+                    "request_loop": request_loop(&self.traffic),
                     "runtime": runtime,
                 }))
             }
@@ -245,6 +246,11 @@ impl Shared {
             Err(e) => Err(e.to_string()),
         }
     }
+}
+
+fn request_loop(traffic: &Traffic) -> Value {
+    let l = traffic.request_loop();
+    json!({ "kind": l.kind, "why": l.why, "queues": l.queues, "threads": l.threads })
 }
 
 /// Seconds since 1970.

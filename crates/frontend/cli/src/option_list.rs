@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 29] = [
+pub const OPTIONS: [MountOption; 30] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -73,6 +73,13 @@ pub const OPTIONS: [MountOption; 29] = [
         "memory shared with that process through a unix address, at most 1G; 0: all through the socket",
     ),
     option("threads=N", "2", "threads that stay ready to read a request, 1 to 64"),
+    option(
+        "requests=MODE",
+        "auto",
+        "how the kernel's requests come: ring (FUSE over io_uring, on the program's own \
+         processor; root switches it on in the kernel), device (/dev/fuse), or auto: ring where \
+         it is switched on",
+    ),
     option(
         "metrics=ADDRESS",
         "off",

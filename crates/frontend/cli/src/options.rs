@@ -4,7 +4,7 @@ use crate::logging::{Format, Level};
 use crate::metrics_server::Address;
 use crate::size::parse_size;
 use clap::ValueEnum;
-use siftfs_fuse::MountOptions;
+use siftfs_fuse::{MountOptions, Requests};
 use siftfs_placement::{
     Address as ServiceAddress, Dial, MIN_MEMORY, OpenOptions, ServicePlace, TransportOptions,
 };
@@ -205,6 +205,14 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         }
         "log_file" => o.daemon.log_file = Some(value.into()),
         "threads" => o.mount.threads = usize::try_from(number(1, 64)?).unwrap_or(4),
+        "requests" => {
+            o.mount.requests = match value {
+                "auto" => Requests::Auto,
+                "ring" => Requests::Ring,
+                "device" => Requests::Device,
+                _ => return Err(format!("requests={value}: not one of auto, ring, device")),
+            }
+        }
         "commit" => o.open.commit_ms = milliseconds(value)?,
         "cache" => o.open.page_cache = cache_size(name, value)?,
         "meta_cache" => o.open.meta_cache = cache_size(name, value)?,

@@ -5,6 +5,7 @@
 
 use crate::adapter::Adapter;
 use crate::kernel::counts::Counts;
+use crate::kernel::transport::{RequestLoop, Requests, State};
 use crate::kernel::{MAX_IO, session::Session};
 use crate::mountinfo::{MountEntry, top_mount};
 use crate::server::Server;
@@ -39,6 +40,8 @@ pub struct MountOptions {
     pub sync: bool,
     /// Threads that stay ready to read a request; while requests take long there are more.
     pub threads: usize,
+    /// How the kernel's requests shall come.
+    pub requests: Requests,
 }
 
 impl Default for MountOptions {
@@ -53,6 +56,7 @@ impl Default for MountOptions {
             noexec: false,
             sync: false,
             threads: 2,
+            requests: Requests::Auto,
         }
     }
 }
@@ -77,7 +81,7 @@ impl FuseMount {
         let threads = options.threads.clamp(1, 64);
         let device = open_device()?;
         kernel_mount(&device, dir, options)?;
-        let made = Session::start(device).and_then(|kernel| {
+        let made = Session::start(device, options.requests).and_then(|kernel| {
             let server = Server::new(service, session, kernel.has_acls());
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
@@ -101,8 +105,8 @@ impl FuseMount {
     }
 
     /// How many requests the kernel sends, also while the mount is served.
-    pub fn requests(&self) -> Requests {
-        Requests(self.session.counts())
+    pub fn traffic(&self) -> Traffic {
+        Traffic { counts: self.session.counts(), transport: self.session.transport() }
     }
 
     /// Answers requests until the mount is gone (umount(2), or an aborted connection).
@@ -110,19 +114,31 @@ impl FuseMount {
     /// # Errors
     /// When the kernel connection fails for another reason.
     pub fn serve(self) -> io::Result<()> {
-        self.session.run(self.threads, &Arc::new(Adapter::new(self.server)))
+        self.session.run(
+            self.threads,
+            &self.entry.mount_point,
+            &Arc::new(Adapter::new(self.server)),
+        )
     }
 }
 
-/// Counts the requests that the kernel sends to a mount.
+/// The requests that the kernel sends to a mount.
 #[derive(Clone)]
-pub struct Requests(Arc<Counts>);
+pub struct Traffic {
+    counts: Arc<Counts>,
+    transport: Arc<State>,
+}
 
-impl Requests {
+impl Traffic {
     /// Requests since the mount by the name of their kind (`lookup`, `write`), those being carried
     /// out among them; a kind that never came is not in it.
     pub fn by_name(&self) -> BTreeMap<&'static str, u64> {
-        self.0.by_name()
+        self.counts.by_name()
+    }
+
+    /// How they come.
+    pub fn request_loop(&self) -> RequestLoop {
+        self.transport.report()
     }
 }
 

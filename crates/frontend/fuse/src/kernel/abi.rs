@@ -33,6 +33,8 @@ wire! {
     /// Before every answer; `error` is 0 or a negative errno.
     OutHeader: 16 { len: u32, error: i32, unique: u64, }
     InitIn: 16 { major: u32, minor: u32, max_readahead: u32, flags: u32, }
+    /// What follows it with [`FUSE_INIT_EXT`].
+    InitExt: 48 { flags2: u32, unused: [u32; 11], }
     InitOut: 64 {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16,
         congestion_threshold: u16, max_write: u32, time_gran: u32, max_pages: u16,
@@ -103,6 +105,13 @@ wire! {
         handle_in: u64, offset_in: u64, node_out: u64, handle_out: u64, offset_out: u64, len: u64,
         flags: u64,
     }
+    /// A request as a ring has it: its header, the fixed part of its body, and what the ring needs.
+    /// The rest of the body is the payload. An answer's header takes the first place, and its
+    /// whole body is the payload.
+    RingHeader: 288 { in_out: [u8; 128], fixed: [u8; 128], entry: RingEntry, }
+    RingEntry: 32 { flags: u64, commit_id: u64, payload_len: u32, padding: u32, reserved: u64, }
+    /// In the command area of a submission.
+    RingCommand: 24 { flags: u64, commit_id: u64, queue: u16, padding: [u8; 6], }
     StatxIn: 24 { getattr_flags: u32, reserved: u32, handle: u64, flags: u32, mask: u32, }
 }
 
@@ -130,7 +139,17 @@ numbers! {
     FUSE_DONT_MASK = 1 << 6, FUSE_DO_READDIRPLUS = 1 << 13, FUSE_READDIRPLUS_AUTO = 1 << 14,
     FUSE_ASYNC_DIO = 1 << 15, FUSE_PARALLEL_DIROPS = 1 << 18, FUSE_POSIX_ACL = 1 << 20,
     FUSE_MAX_PAGES = 1 << 22, FUSE_CACHE_SYMLINKS = 1 << 23, FUSE_EXPLICIT_INVAL_DATA = 1 << 25,
-    FUSE_HANDLE_KILLPRIV_V2 = 1 << 28, FUSE_SETXATTR_EXT = 1 << 29,
+    FUSE_HANDLE_KILLPRIV_V2 = 1 << 28, FUSE_SETXATTR_EXT = 1 << 29, FUSE_INIT_EXT = 1 << 30,
+}
+
+// The second word of what INIT agrees on.
+numbers! {
+    FUSE2_OVER_IO_URING = 1 << 9,
+}
+
+// Commands of a ring.
+numbers! {
+    RING_REGISTER = 1, RING_COMMIT_AND_FETCH = 2,
 }
 
 // Which fields of a SETATTR count.

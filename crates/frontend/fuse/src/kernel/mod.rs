@@ -10,12 +10,15 @@
 
 pub(crate) mod abi;
 pub(crate) mod counts;
+mod device;
 mod readers;
 pub(crate) mod reply;
 pub(crate) mod request;
+mod ring;
 pub(crate) mod session;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod transport;
 
 /// Largest read or write that the kernel sends, in bytes.
 pub(crate) const MAX_IO: u32 = 1 << 20;

@@ -1,6 +1,7 @@
 //! Answers: one message, one writev(2).
 
 use super::abi::{self, OutHeader};
+use super::ring::desk::{Desk, nothing};
 use crate::convert::{kind_bits, node};
 use siftfs_base::{Error, Result, Timestamp};
 use siftfs_proto::{Attr, Blocks, DirEntry, Handle, StatFs};
@@ -75,43 +76,63 @@ impl Channel {
             }
         }
     }
+}
 
-    fn answer(&self, unique: u64, answer: &Answer) {
-        match answer {
-            Answer::Done => self.send(unique, 0, &[]),
-            Answer::Entry(a) => self.send(unique, 0, &[entry(a).as_bytes()]),
-            Answer::Missing => {
-                let none = abi::EntryOut { entry_valid: VALID, ..abi::EntryOut::new_zeroed() };
-                self.send(unique, 0, &[none.as_bytes()]);
+/// Says an answer's body to `send`, in one or more parts.
+pub(crate) fn encode(answer: &Answer, send: impl FnOnce(&[&[u8]])) {
+    match answer {
+        Answer::Done => send(&[]),
+        Answer::Entry(a) => send(&[entry(a).as_bytes()]),
+        Answer::Missing => {
+            let none = abi::EntryOut { entry_valid: VALID, ..abi::EntryOut::new_zeroed() };
+            send(&[none.as_bytes()]);
+        }
+        Answer::Attr(a) => {
+            let mut out = abi::AttrOut::new_zeroed();
+            (out.attr_valid, out.attr) = (VALID, attr(a));
+            send(&[out.as_bytes()]);
+        }
+        Answer::Statx(a) => send(&[statx(a).as_bytes()]),
+        Answer::Opened(h) => send(&[open(*h).as_bytes()]),
+        Answer::Created(a, h) => send(&[entry(a).as_bytes(), open(*h).as_bytes()]),
+        Answer::Data(d) => send(&[d]),
+        Answer::Blocks(b) => {
+            let parts: Vec<&[u8]> = b.parts().collect();
+            send(&parts);
+        }
+        Answer::Written(size) => {
+            let out = abi::WriteOut { size: *size, padding: 0 };
+            send(&[out.as_bytes()]);
+        }
+        Answer::Offset(offset) => send(&[abi::OffsetOut { offset: *offset }.as_bytes()]),
+        Answer::XattrSize(size) => {
+            let out = abi::XattrSizeOut { size: *size, padding: 0 };
+            send(&[out.as_bytes()]);
+        }
+        Answer::Statfs(s) => send(&[statfs(s).as_bytes()]),
+        Answer::Init(out) => send(&[out.as_bytes()]),
+    }
+}
+
+/// An answer, or the errno of a request that failed.
+pub(crate) type Outcome = std::result::Result<Answer, i32>;
+
+/// How an answer reaches the kernel.
+pub(crate) enum Way {
+    /// It is written to `/dev/fuse`.
+    Device(Arc<Channel>),
+    /// It is committed by the thread whose ring the request came by.
+    Ring(Arc<Desk>),
+}
+
+impl Way {
+    fn answer(self, unique: u64, outcome: Outcome) {
+        match (self, outcome) {
+            (Self::Device(channel), Ok(answer)) => {
+                encode(&answer, |body| channel.send(unique, 0, body));
             }
-            Answer::Attr(a) => {
-                let mut out = abi::AttrOut::new_zeroed();
-                (out.attr_valid, out.attr) = (VALID, attr(a));
-                self.send(unique, 0, &[out.as_bytes()]);
-            }
-            Answer::Statx(a) => self.send(unique, 0, &[statx(a).as_bytes()]),
-            Answer::Opened(h) => self.send(unique, 0, &[open(*h).as_bytes()]),
-            Answer::Created(a, h) => {
-                self.send(unique, 0, &[entry(a).as_bytes(), open(*h).as_bytes()]);
-            }
-            Answer::Data(d) => self.send(unique, 0, &[d]),
-            Answer::Blocks(b) => {
-                let parts: Vec<&[u8]> = b.parts().collect();
-                self.send(unique, 0, &parts);
-            }
-            Answer::Written(size) => {
-                let out = abi::WriteOut { size: *size, padding: 0 };
-                self.send(unique, 0, &[out.as_bytes()]);
-            }
-            Answer::Offset(offset) => {
-                self.send(unique, 0, &[abi::OffsetOut { offset: *offset }.as_bytes()]);
-            }
-            Answer::XattrSize(size) => {
-                let out = abi::XattrSizeOut { size: *size, padding: 0 };
-                self.send(unique, 0, &[out.as_bytes()]);
-            }
-            Answer::Statfs(s) => self.send(unique, 0, &[statfs(s).as_bytes()]),
-            Answer::Init(out) => self.send(unique, 0, &[out.as_bytes()]),
+            (Self::Device(channel), Err(errno)) => channel.send(unique, -errno, &[]),
+            (Self::Ring(desk), outcome) => desk.answer(unique, outcome),
         }
     }
 }
@@ -119,40 +140,40 @@ impl Channel {
 /// The right and the duty to answer one request, exactly once, from any thread. Dropped without
 /// an answer it says EIO, so that no program waits for ever.
 pub(crate) struct Token {
-    channel: Option<Arc<Channel>>,
+    way: Option<Way>,
     unique: u64,
 }
 
 impl Token {
-    pub(crate) fn new(channel: Arc<Channel>, unique: u64) -> Self {
-        Self { channel: Some(channel), unique }
+    pub(crate) fn new(way: Way, unique: u64) -> Self {
+        Self { way: Some(way), unique }
     }
 
     /// Answers. An error that is not a plain errno is the volume's trouble and is logged.
     pub(crate) fn send(mut self, result: Result<Answer>) {
-        let Some(channel) = self.channel.take() else { return };
-        match result {
-            Ok(answer) => channel.answer(self.unique, &answer),
-            Err(e) => {
-                if !matches!(e, Error::Posix(_)) {
-                    tracing::error!(error = %e, "request failed");
-                }
-                channel.send(self.unique, -e.errno(), &[]);
+        let Some(way) = self.way.take() else { return };
+        let outcome = result.map_err(|e| {
+            if !matches!(e, Error::Posix(_)) {
+                tracing::error!(error = %e, "request failed");
             }
-        }
+            e.errno()
+        });
+        way.answer(self.unique, outcome);
     }
 
     /// The request is of a kind without answers.
     pub(crate) fn none(mut self) {
-        self.channel = None;
+        if let Some(way @ Way::Ring(_)) = self.way.take() {
+            way.answer(self.unique, nothing());
+        }
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
-        if let Some(channel) = self.channel.take() {
+        if let Some(way) = self.way.take() {
             tracing::error!(unique = self.unique, "a request was dropped without an answer");
-            channel.send(self.unique, -libc::EIO, &[]);
+            way.answer(self.unique, Err(libc::EIO));
         }
     }
 }

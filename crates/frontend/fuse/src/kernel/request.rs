@@ -157,6 +157,7 @@ pub(crate) enum Operation<'a> {
         minor: u32,
         max_readahead: u32,
         flags: u32,
+        flags2: u32,
     },
     Destroy,
     Ioctl,
@@ -344,7 +345,11 @@ fn whole<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Operation<'a>> {
         abi::INIT => {
             let i: abi::InitIn = rest.take()?;
             let (max_readahead, flags) = (i.max_readahead, i.flags);
-            O::Init { major: i.major, minor: i.minor, max_readahead, flags }
+            let flags2 = match flags & abi::FUSE_INIT_EXT {
+                0 => 0,
+                _ => rest.take::<abi::InitExt>()?.flags2,
+            };
+            O::Init { major: i.major, minor: i.minor, max_readahead, flags, flags2 }
         }
         abi::DESTROY => O::Destroy,
         abi::IOCTL => O::Ioctl,

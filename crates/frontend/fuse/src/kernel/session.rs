@@ -3,16 +3,17 @@
 use super::MAX_IO;
 use super::abi;
 use super::counts::Counts;
-use super::readers::{Readers, Taken};
-use super::reply::{Answer, Channel, Token};
+use super::device::{self, Buffer, Next};
+use super::reply::{Answer, Channel, Token, Way};
 use super::request::{Dialect, Message, Operation, header, parse};
-use rustix::io::Errno;
+use super::transport::{Requests, State, Transport};
 use siftfs_base::errno;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use std::sync::mpsc;
+use zerocopy::FromZeros;
 
 /// Requests of the background (reads ahead, mostly) that the kernel has under way at once, and
 /// from how many on it throttles who causes them.
@@ -55,22 +56,51 @@ pub(crate) struct Session {
     dialect: Dialect,
     acls: bool,
     counts: Arc<Counts>,
+    transport: Transport,
 }
 
-/// What came of one attempt to read a request.
-enum Next {
-    /// A message of so many bytes.
-    Message(usize),
-    /// The mount is gone.
-    End,
+/// What is done with a message, however it arrives.
+pub(super) struct Dispatch<H> {
+    dialect: Dialect,
+    counts: Arc<Counts>,
+    handler: Arc<H>,
+}
+
+impl<H> Clone for Dispatch<H> {
+    fn clone(&self) -> Self {
+        let (counts, handler) = (self.counts.clone(), self.handler.clone());
+        Self { dialect: self.dialect, counts, handler }
+    }
+}
+
+impl<H: Handler> Dispatch<H> {
+    /// Hands one message over, or refuses it. It is answered by `way`.
+    pub(super) fn message(&self, bytes: &[u8], way: Way) {
+        let head = header(bytes);
+        self.counts.add(head.map_or(0, |h| h.opcode));
+        match parse(bytes, self.dialect) {
+            Ok(message) => {
+                let token = Token::new(way, message.unique);
+                self.handler.handle(message, token);
+            }
+            Err(_) => {
+                tracing::error!(len = bytes.len(), "a request of the kernel that makes no sense");
+                if let Ok(h) = head {
+                    Token::new(way, h.unique).send(Err(errno(libc::EPROTO)));
+                }
+            }
+        }
+    }
 }
 
 impl Session {
-    /// Waits for the kernel's INIT on the descriptor of a mount, and answers it.
+    /// Waits for the kernel's INIT on the descriptor of a mount, and answers it. Later requests
+    /// come as `wanted` says.
     ///
     /// # Errors
-    /// A kernel whose protocol is too old or of another major version; a mount that ended.
-    pub(crate) fn start(device: OwnedFd) -> io::Result<Self> {
+    /// A kernel whose protocol is too old or of another major version, or that cannot do what is
+    /// wanted; a mount that ended.
+    pub(crate) fn start(device: OwnedFd, wanted: Requests) -> io::Result<Self> {
         let device = Arc::new(device);
         let channel = Arc::new(Channel::new(device.clone()));
         let mut buffer = Buffer::new();
@@ -81,13 +111,13 @@ impl Session {
             let message = parse(buffer.message(len), Dialect::default());
             let Ok(Message {
                 unique,
-                op: Operation::Init { major, minor, max_readahead, flags },
+                op: Operation::Init { major, minor, max_readahead, flags, flags2 },
                 ..
             }) = message
             else {
                 return Err(io::Error::other("the kernel's first request is not INIT"));
             };
-            let token = Token::new(channel.clone(), unique);
+            let token = Token::new(Way::Device(channel.clone()), unique);
             if major > abi::MAJOR {
                 // The kernel asks again in the major version that it is told.
                 let ours = abi::InitOut { major: abi::MAJOR, minor: abi::MINOR, ..init_zero() };
@@ -103,13 +133,24 @@ impl Session {
                 )));
             }
             let agreed = agree(flags);
-            let out = init_out(minor, max_readahead, agreed);
+            let transport = match Transport::choose(wanted, flags, flags2) {
+                Ok(transport) => transport,
+                Err(why) => {
+                    token.send(Err(errno(libc::EOPNOTSUPP)));
+                    return Err(io::Error::other(why));
+                }
+            };
+            let mut out = init_out(minor, max_readahead, agreed);
+            if transport.is_ring() {
+                out.flags |= abi::FUSE_INIT_EXT;
+                out.flags2 |= abi::FUSE2_OVER_IO_URING;
+            }
             token.send(Ok(Answer::Init(Box::new(out))));
             let dialect = Dialect { setxattr_ext: agreed & abi::FUSE_SETXATTR_EXT != 0 };
             let acls = agreed & abi::FUSE_POSIX_ACL != 0 && agreed & abi::FUSE_DONT_MASK != 0;
             let counts = Arc::new(Counts::default());
             counts.add(abi::INIT);
-            return Ok(Self { device, dialect, acls, counts });
+            return Ok(Self { device, dialect, acls, counts, transport });
         }
     }
 
@@ -123,26 +164,32 @@ impl Session {
         self.counts.clone()
     }
 
+    /// How requests come, also while they are served.
+    pub(crate) fn transport(&self) -> Arc<State> {
+        self.transport.state()
+    }
+
     /// Serves until the mount is gone (umount(2), or an aborted connection), with `keep` threads
-    /// free to read when nothing is to be done, and more while requests take long.
+    /// free for requests when nothing is to be done, and more while requests take long. The mount
+    /// is at `place`.
     ///
     /// # Errors
     /// When the kernel connection fails for another reason, or a thread cannot be started. Other
     /// threads may still be answering then.
-    pub(crate) fn run(self, keep: usize, handler: &Arc<impl Handler>) -> io::Result<()> {
+    pub(crate) fn run(
+        self,
+        keep: usize,
+        place: &Path,
+        handler: &Arc<impl Handler>,
+    ) -> io::Result<()> {
         let (ends, ended) = mpsc::channel();
-        let reader = Reader {
-            device: self.device.clone(),
-            dialect: self.dialect,
-            counts: self.counts.clone(),
-            handler: handler.clone(),
-            readers: Arc::new(Readers::new(keep)),
-            ends,
-        };
-        for _ in 0..keep {
-            reader.another()?;
-        }
-        drop((reader, self));
+        let Self { device, dialect, counts, transport, .. } = self;
+        let dispatch = Dispatch { dialect, counts, handler: handler.clone() };
+        let rings = transport.start(&device, &dispatch, (keep, place.to_path_buf()), &ends)?;
+        // With rings, forgets and interrupts alone come over the device.
+        let readers = if rings { 1 } else { keep };
+        device::start(&device, &dispatch, readers, &ends)?;
+        drop((device, dispatch, ends));
         ended.into_iter().collect()
     }
 }
@@ -175,113 +222,6 @@ fn init_out(minor: u32, max_readahead: u32, flags: u32) -> abi::InitOut {
         time_gran: 1,
         max_pages: u16::try_from(MAX_IO / 4096).unwrap_or(u16::MAX),
         ..init_zero()
-    }
-}
-
-/// A thread that reads requests and carries them out, and what the next one needs.
-struct Reader<H> {
-    device: Arc<OwnedFd>,
-    dialect: Dialect,
-    counts: Arc<Counts>,
-    handler: Arc<H>,
-    readers: Arc<Readers>,
-    /// Takes how each thread ended.
-    ends: Sender<io::Result<()>>,
-}
-
-impl<H: Handler> Reader<H> {
-    /// Starts another thread; the caller has counted it.
-    fn another(&self) -> io::Result<()> {
-        let (device, handler) = (self.device.clone(), self.handler.clone());
-        let (readers, ends) = (self.readers.clone(), self.ends.clone());
-        let counts = self.counts.clone();
-        let reader = Self { device, dialect: self.dialect, counts, handler, readers, ends };
-        let body = move || {
-            let end = reader.read_requests();
-            reader.readers.end();
-            // Nobody listens any more once another reader has failed.
-            let _ = reader.ends.send(end);
-        };
-        std::thread::Builder::new().name("siftfs-fuse".into()).spawn(body)?;
-        Ok(())
-    }
-
-    /// Hands one message over, or refuses it.
-    fn dispatch(&self, bytes: &[u8], channel: &Arc<Channel>) {
-        let head = header(bytes);
-        self.counts.add(head.map_or(0, |h| h.opcode));
-        match parse(bytes, self.dialect) {
-            Ok(message) => {
-                let token = Token::new(channel.clone(), message.unique);
-                self.handler.handle(message, token);
-            }
-            Err(_) => {
-                tracing::error!(len = bytes.len(), "a request of the kernel that makes no sense");
-                if let Ok(h) = head {
-                    Token::new(channel.clone(), h.unique).send(Err(errno(libc::EPROTO)));
-                }
-            }
-        }
-    }
-
-    fn read_requests(&self) -> io::Result<()> {
-        // One per reader: its reference count then stays in this thread's cache.
-        let channel = Arc::new(Channel::new(self.device.clone()));
-        let mut buffer = Buffer::new();
-        while let Next::Message(len) = buffer.read(&self.device)? {
-            if self.readers.taken() == Taken::Start
-                && let Err(error) = self.another()
-            {
-                tracing::warn!(%error, "no thread for the next request: it waits for this one");
-                self.readers.not_started();
-            }
-            self.dispatch(buffer.message(len), &channel);
-            if !self.readers.done() {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// One page of a buffer.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(4096))]
-struct Page([u8; 4096]);
-
-/// Where a reader's requests arrive, reused for each. Messages begin so that the data of a WRITE
-/// begins on a page.
-struct Buffer {
-    pages: Vec<Page>,
-}
-
-/// Where a message begins.
-const START: usize = 4096 - abi::WRITE_HEAD;
-
-impl Buffer {
-    fn new() -> Self {
-        let pages = 1 + MAX_IO as usize / 4096;
-        Self { pages: (0..pages).map(|_| Page::new_zeroed()).collect() }
-    }
-
-    fn message(&self, len: usize) -> &[u8] {
-        self.pages.as_bytes().get(START..START + len).expect("a read stays in its buffer")
-    }
-
-    /// Waits for a message.
-    fn read(&mut self, device: &OwnedFd) -> io::Result<Next> {
-        let bytes = self.pages.as_mut_bytes();
-        let space = bytes.get_mut(START..).expect("a buffer is longer than a page");
-        loop {
-            return match rustix::io::read(device, &mut *space) {
-                // CONNABORTED: it went while a request was on its way to us.
-                Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Next::End),
-                Ok(len) => Ok(Next::Message(len)),
-                // Interrupted, taken back before it was read, or nothing there.
-                Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => continue,
-                Err(e) => Err(e.into()),
-            };
-        }
     }
 }
 

@@ -1,0 +1,288 @@
+//! The ring loop: requests come and are answered by io_uring, on the processor of the program that
+//! asks. `docs/design/request-loop.md` has the whole picture.
+//!
+//! `entry` is one ring with its memory, `desk` brings answers to it, `queue` says how many threads
+//! there are; here are the threads. Forgets and interrupts still come over `/dev/fuse`
+//! (`super::device`).
+
+pub(crate) mod desk;
+mod entry;
+mod queue;
+
+use super::abi;
+use super::reply::Way;
+use super::request::header;
+use super::session::{Dispatch, Handler};
+use desk::Desk;
+use entry::{Entry, Event};
+use queue::Queue;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a thread keeps the memory of large requests while it waits for the next.
+const IDLE: Duration = Duration::from_secs(5);
+/// How much of it a thread always keeps, in bytes.
+const KEPT: usize = 64 << 10;
+/// How often a thread that its processor was taken from asks for it again.
+const PIN_AGAIN: Duration = Duration::from_secs(1);
+/// Processors there may be.
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+
+/// Says whether rings can be had, before the kernel is told that there will be some: from then on it
+/// holds every request back until each queue has an entry.
+///
+/// # Errors
+/// Why not.
+pub(super) fn probe() -> Result<Plan, String> {
+    entry::probe().map_err(|e| format!("io_uring is not to be had: {e}"))?;
+    let text = std::fs::read_to_string(POSSIBLE).map_err(|e| format!("{POSSIBLE}: {e}"))?;
+    let queues = count(&text).ok_or_else(|| format!("{POSSIBLE} makes no sense: {text}"))?;
+    Ok(Plan { queues })
+}
+
+/// How many processors a list such as `0-3,6` has.
+fn count(list: &str) -> Option<u16> {
+    let mut all = 0u16;
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+        all = all.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
+    }
+    Some(all)
+}
+
+/// Rings to be.
+pub(super) struct Plan {
+    /// One queue for each possible processor, whether it is there or not: the kernel uses none before
+    /// all are.
+    queues: u16,
+}
+
+/// What all threads of the loop share.
+struct Shared<H> {
+    device: Arc<OwnedFd>,
+    dispatch: Dispatch<H>,
+    /// Processors that this process may use.
+    allowed: CpuSet,
+    /// Where the mount is.
+    place: PathBuf,
+    /// Takes how each thread ended.
+    ends: Sender<io::Result<()>>,
+}
+
+/// The threads of the loop once it runs.
+pub(super) struct Queues(Vec<Arc<Queue>>);
+
+impl Queues {
+    /// Queues, and threads of all.
+    pub(super) fn count(&self) -> (usize, usize) {
+        (self.0.len(), self.0.iter().map(|q| q.threads()).sum())
+    }
+}
+
+impl Plan {
+    /// Starts a thread for each queue; `ends` takes how each thread ends. When it returns, the
+    /// kernel sends its requests to the rings; or it sends them all to `device`, and the answer
+    /// says why.
+    ///
+    /// # Errors
+    /// When it does neither.
+    pub(super) fn start<H: Handler>(
+        &self,
+        device: &Arc<OwnedFd>,
+        dispatch: &Dispatch<H>,
+        (spare, place): (usize, PathBuf),
+        ends: &Sender<io::Result<()>>,
+    ) -> io::Result<Result<Queues, String>> {
+        let shared = Arc::new(Shared {
+            device: device.clone(),
+            dispatch: dispatch.clone(),
+            allowed: sched_getaffinity(None)?,
+            place,
+            ends: ends.clone(),
+        });
+        let (ready, registered) = mpsc::channel();
+        let all = usize::from(self.queues);
+        let queues: Vec<_> =
+            (0..self.queues).map(|id| Arc::new(Queue::new(id, all, spare))).collect();
+        let start = |queue: &Arc<Queue>| {
+            queue.starts();
+            another(&shared, queue, Some(ready.clone()))
+        };
+        let started: io::Result<()> = queues.iter().try_for_each(start);
+        drop(ready);
+        match started.and_then(|()| registered.into_iter().collect()) {
+            Ok(()) => Ok(Ok(Queues(queues))),
+            Err(error) => {
+                entry::refuse(device).map_err(|e| {
+                    io::Error::other(format!("{error}; and requests cannot be had back: {e}"))
+                })?;
+                Ok(Err(error.to_string()))
+            }
+        }
+    }
+}
+
+/// Starts a thread of `queue`, which has counted it. `ready` takes whether its entry is registered.
+fn another<H: Handler>(
+    shared: &Arc<Shared<H>>,
+    queue: &Arc<Queue>,
+    ready: Option<Sender<io::Result<()>>>,
+) -> io::Result<()> {
+    let worker = Worker { shared: shared.clone(), queue: queue.clone() };
+    let body = move || worker.run(ready);
+    let name = format!("siftfs-ring-{}", queue.id);
+    let started = thread::Builder::new().name(name).spawn(body);
+    started.map(drop).inspect_err(|_| queue.not_started())
+}
+
+/// A thread of a queue.
+struct Worker<H> {
+    shared: Arc<Shared<H>>,
+    queue: Arc<Queue>,
+}
+
+impl<H: Handler> Worker<H> {
+    fn run(&self, ready: Option<Sender<io::Result<()>>>) {
+        self.pin();
+        let (desk, first) = match self.register() {
+            Ok(registered) => registered,
+            Err(error) => {
+                self.queue.not_started();
+                match ready {
+                    Some(ready) => drop(ready.send(Err(error))),
+                    None => tracing::warn!(%error, "no further thread for requests"),
+                }
+                return;
+            }
+        };
+        if self.queue.registered() {
+            self.kick();
+        }
+        if let Some(ready) = ready {
+            let _ = ready.send(Ok(()));
+        }
+        let end = self.serve(&desk, first);
+        desk.close();
+        // Nobody listens any more once another thread has failed.
+        let _ = self.shared.ends.send(end);
+    }
+
+    /// An entry that is registered, and what the kernel said of it so far.
+    fn register(&self) -> io::Result<(Arc<Desk>, Option<Event>)> {
+        let mut entry = Entry::new(self.shared.device.clone(), self.queue.id)?;
+        entry.register()?;
+        let first = entry.poll();
+        if let Some(Event::Refused(e)) = first {
+            let e = io::Error::from_raw_os_error(e);
+            return Err(io::Error::other(format!("the kernel refuses a ring: {e}")));
+        }
+        Ok((Arc::new(Desk::new(entry)), first))
+    }
+
+    fn serve(&self, desk: &Arc<Desk>, mut event: Option<Event>) -> io::Result<()> {
+        let mut copy = Vec::new();
+        let mut pinned = Instant::now();
+        loop {
+            let next = event.take().map_or_else(|| desk.with(wait), Ok)?;
+            match next {
+                Event::Request => {}
+                Event::End => return Ok(()),
+                Event::Idle => {
+                    desk.with(Entry::give_back);
+                    continue;
+                }
+                Event::Refused(e) => {
+                    let error = io::Error::from_raw_os_error(e);
+                    tracing::error!(%error, "the kernel refused an answer");
+                    event = desk.with(|entry| entry.register().map(|()| entry.poll()))?;
+                    if matches!(event, Some(Event::Refused(_))) {
+                        return Err(error);
+                    }
+                    continue;
+                }
+            }
+            self.cover();
+            self.dispatch(desk, &mut copy);
+            desk.settle()?;
+            self.queue.done();
+            // The scheduler moved this thread when its processor went away.
+            if sched_getcpu() != usize::from(self.queue.id) && pinned.elapsed() > PIN_AGAIN {
+                self.pin();
+                pinned = Instant::now();
+            }
+        }
+    }
+
+    /// Carries out the request that the ring has.
+    fn dispatch(&self, desk: &Arc<Desk>, copy: &mut Vec<u8>) {
+        let unique = desk.read(|message| {
+            let head = header(message).expect("a ring's request has a header");
+            copy.clear();
+            // The data of a write is copied once, from the ring; everything else is short.
+            if head.opcode != abi::WRITE {
+                copy.extend_from_slice(message);
+            }
+            head.unique
+        });
+        desk.open(unique);
+        let way = Way::Ring(desk.clone());
+        if copy.is_empty() {
+            desk.read(|message| self.shared.dispatch.message(message, way));
+        } else {
+            self.shared.dispatch.message(copy, way);
+        }
+    }
+
+    /// Sees to it that threads wait for the next requests, before this one is carried out.
+    fn cover(&self) {
+        for _ in 0..self.queue.taken() {
+            if let Err(error) = another(&self.shared, &self.queue, None) {
+                tracing::warn!(%error, "no thread for the next request: it waits for this one");
+            }
+        }
+    }
+
+    /// Runs on the queue's processor from now on, if this process may use it and it is there.
+    fn pin(&self) {
+        let processor = usize::from(self.queue.id);
+        if processor < CpuSet::MAX_CPU && self.shared.allowed.is_set(processor) {
+            let mut set = CpuSet::new();
+            set.set(processor);
+            if let Err(error) = sched_setaffinity(None, &set) {
+                tracing::debug!(%error, processor, "a request thread runs anywhere");
+            }
+        }
+    }
+
+    /// Makes the kernel look for requests that came while no entry waited: an entry that registers
+    /// does not take them, one that commits does. So something is asked of the mount, on this
+    /// processor, by a thread that does nothing else.
+    fn kick(&self) {
+        let worker = Self { shared: self.shared.clone(), queue: self.queue.clone() };
+        let ask = move || {
+            worker.pin();
+            // Whatever it says: the mount may be gone, or covered by another one.
+            let _ = rustix::fs::statfs(&worker.shared.place);
+        };
+        if let Err(error) = thread::Builder::new().name("siftfs-kick".into()).spawn(ask) {
+            tracing::warn!(%error, "a request may wait for the end of another");
+        }
+    }
+}
+
+/// Waits for a request; not for ever while much memory is held.
+fn wait(entry: &mut Entry) -> io::Result<Event> {
+    let limit = (entry.touched() > KEPT).then_some(IDLE);
+    entry.wait(limit)
+}
+
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;

@@ -1,0 +1,112 @@
+//! How many threads a queue has: one more than have a request, and then some.
+//!
+//! The kernel gives a request to an entry that waits, the one that was used last first. A request
+//! that finds none waits until an entry of its queue commits, even if another registers meanwhile:
+//! so threads are started while some still wait, and not when the last one is gone. They stay
+//! until the mount ends, because an entry cannot be taken back without a moment in which it could
+//! be given a request; idle ones cost a few pages.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Threads of all queues together, as far as each may still have [`LEAST`].
+const MOST: usize = 128;
+/// Threads that each queue may have on a machine of any size.
+const LEAST: usize = 8;
+
+/// The threads of one queue.
+pub(super) struct Queue {
+    /// The queue's number, which is that of its processor.
+    pub(super) id: u16,
+    /// So many shall wait for a request.
+    spare: usize,
+    /// So many there may be.
+    most: usize,
+    /// Threads whose entry waits for a request, or is about to.
+    idle: AtomicUsize,
+    /// A request was taken by the last thread that waited.
+    dry: AtomicBool,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Default)]
+struct Threads {
+    /// Those there are, those being started among them.
+    all: usize,
+    /// Those whose entry is not registered yet.
+    starting: usize,
+}
+
+impl Queue {
+    /// Queue `id` of `queues`, without a thread.
+    pub(super) fn new(id: u16, queues: usize, spare: usize) -> Self {
+        let most = (MOST / queues.max(1)).max(LEAST);
+        Self {
+            id,
+            spare: spare.clamp(1, most),
+            most,
+            idle: AtomicUsize::new(0),
+            dry: AtomicBool::new(false),
+            threads: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Threads there are.
+    pub(super) fn threads(&self) -> usize {
+        self.lock().all
+    }
+
+    /// A thread is going to be started.
+    pub(super) fn starts(&self) {
+        let mut threads = self.lock();
+        threads.all += 1;
+        threads.starting += 1;
+    }
+
+    /// The thread could not be started, or its entry was refused.
+    pub(super) fn not_started(&self) {
+        let mut threads = self.lock();
+        threads.all -= 1;
+        threads.starting -= 1;
+    }
+
+    /// A thread's entry is registered. True if a request may wait that came while there was none.
+    pub(super) fn registered(&self) -> bool {
+        self.lock().starting -= 1;
+        self.idle.fetch_add(1, Ordering::SeqCst);
+        self.dry.swap(false, Ordering::SeqCst)
+    }
+
+    /// The calling thread has a request. Returns how many threads it has to start first; they are
+    /// counted already.
+    pub(super) fn taken(&self) -> usize {
+        let before = self.idle.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a thread that gets a request was waiting");
+        let idle = before - 1;
+        if idle == 0 {
+            self.dry.store(true, Ordering::SeqCst);
+        }
+        if idle >= self.spare {
+            return 0;
+        }
+        let mut threads = self.lock();
+        let missing = self.spare.saturating_sub(idle + threads.starting);
+        let start = missing.min(self.most.saturating_sub(threads.all));
+        threads.all += start;
+        threads.starting += start;
+        start
+    }
+
+    /// The calling thread has answered.
+    pub(super) fn done(&self) {
+        self.idle.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -1,0 +1,133 @@
+//! How requests come: by rings or over the device, and why.
+
+use super::abi;
+use super::ring;
+use super::session::{Dispatch, Handler};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where the kernel says whether it offers rings.
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// How the kernel's requests shall come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Requests {
+    /// By rings where the kernel offers them, else over the device.
+    #[default]
+    Auto,
+    /// By rings; a mount where the kernel does not offer them is refused.
+    Ring,
+    /// Over the device.
+    Device,
+}
+
+/// How the kernel's requests come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RequestLoop {
+    /// `ring` or `device`.
+    pub kind: &'static str,
+    /// Why, in words.
+    pub why: String,
+    /// Queues of the rings, 0 without.
+    pub queues: usize,
+    /// Threads of all queues, 0 without.
+    pub threads: usize,
+}
+
+/// What is known of the loop while it runs.
+pub(crate) struct State(Mutex<Known>);
+
+struct Known {
+    why: String,
+    queues: Option<ring::Queues>,
+}
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How requests come now.
+    pub(crate) fn report(&self) -> RequestLoop {
+        let known = self.lock();
+        let kind = if known.queues.is_some() { "ring" } else { "device" };
+        let (queues, threads) = known.queues.as_ref().map_or((0, 0), ring::Queues::count);
+        RequestLoop { kind, why: known.why.clone(), queues, threads }
+    }
+}
+
+/// How requests will come, as far as it was agreed on with the kernel.
+pub(super) struct Transport {
+    plan: Option<ring::Plan>,
+    state: Arc<State>,
+}
+
+impl Transport {
+    /// Chooses, from what is wanted and what the kernel's INIT offers.
+    ///
+    /// # Errors
+    /// Why there are no rings, if nothing else is wanted.
+    pub(super) fn choose(wanted: Requests, flags: u32, flags2: u32) -> Result<Self, String> {
+        let offered = flags & abi::FUSE_INIT_EXT != 0 && flags2 & abi::FUSE2_OVER_IO_URING != 0;
+        let plan = match wanted {
+            Requests::Device => Err("the option requests=device".to_string()),
+            Requests::Auto | Requests::Ring if offered => ring::probe(),
+            Requests::Auto | Requests::Ring => Err(not_offered()),
+        };
+        let (plan, why) = match plan {
+            Ok(plan) if wanted == Requests::Ring => (Some(plan), "the option requests=ring".into()),
+            Ok(plan) => (Some(plan), "the kernel offers it".into()),
+            Err(why) if wanted == Requests::Ring => return Err(format!("requests=ring: {why}")),
+            Err(why) => (None, why),
+        };
+        tracing::info!(ring = plan.is_some(), why, "how requests come");
+        Ok(Self { plan, state: Arc::new(State(Mutex::new(Known { why, queues: None }))) })
+    }
+
+    pub(super) fn is_ring(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    pub(super) fn state(&self) -> Arc<State> {
+        self.state.clone()
+    }
+
+    /// Starts the rings if there shall be some. True if requests come by them from now on.
+    ///
+    /// # Errors
+    /// When requests come neither way.
+    pub(super) fn start<H: Handler>(
+        &self,
+        device: &Arc<OwnedFd>,
+        dispatch: &Dispatch<H>,
+        how: (usize, PathBuf),
+        ends: &Sender<io::Result<()>>,
+    ) -> io::Result<bool> {
+        let Some(plan) = &self.plan else { return Ok(false) };
+        let started = plan.start(device, dispatch, how, ends)?;
+        let mut known = self.state.lock();
+        match started {
+            Ok(queues) => known.queues = Some(queues),
+            Err(why) => {
+                tracing::warn!(why, "no rings: requests come over the device");
+                known.why = why;
+            }
+        }
+        Ok(known.queues.is_some())
+    }
+}
+
+/// Why the kernel's INIT did not offer rings.
+fn not_offered() -> String {
+    match std::fs::read_to_string(PARAMETER) {
+        Ok(_) => format!("rings are switched off in the kernel (echo 1 > {PARAMETER})"),
+        Err(_) => "this kernel has no FUSE over io_uring".to_string(),
+    }
+}
+
+#[cfg(test)]
+#[path = "transport_tests.rs"]
+mod tests;
