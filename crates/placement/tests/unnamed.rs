@@ -206,3 +206,80 @@ fn with_a_name_it_is_as_durable_as_any_file() {
         }
     }
 }
+
+/// How a file without a name is made durable by a full commit in the test below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// More data than a record of the lane may carry.
+    TooMuch,
+    /// Its directory lies below one whose move is pending.
+    MovedAbove,
+    /// Not an fsync of the file, but `sync`.
+    Sync,
+    /// `sync` once its creation is durable: the data alone is left.
+    SyncLater,
+}
+
+/// An fsync that needs a full commit, and a sync, are as good as any other: the file's bytes are
+/// there once it has a name, however often it is rewritten and made durable before that.
+#[test]
+fn a_full_commit_makes_it_durable() {
+    let reasons = [Reason::TooMuch, Reason::MovedAbove, Reason::Sync, Reason::SyncLater];
+    for (reason, rewritten) in reasons.into_iter().flat_map(|r| [(r, false), (r, true)]) {
+        let world = World::new(MkfsOptions::default().lanes);
+        let v = world.open();
+        let parent = match reason {
+            Reason::MovedAbove => moved(&v),
+            _ => ROOT,
+        };
+        let made = call(&v, Request::TmpFile { parent, perm: 0o640 }).expect("tmpfile");
+        let Reply::Created { attr, .. } = made else { panic!("{made:?}") };
+        if reason == Reason::SyncLater {
+            v.commit(false).expect("commit");
+        }
+        let len = if reason == Reason::TooMuch { 1 << 20 } else { 1_413 };
+        for round in 0..=u8::from(rewritten) {
+            write(&v, attr.ino, &vec![7 + round; len]);
+            match reason {
+                Reason::TooMuch | Reason::MovedAbove => fsync(&v, attr.ino),
+                Reason::Sync | Reason::SyncLater => done(&v, Request::SyncAll),
+            }
+        }
+        let before = full_commits(&v);
+        link(&v, attr.ino, "named");
+        fsync(&v, ROOT);
+        if matches!(reason, Reason::TooMuch | Reason::MovedAbove) {
+            assert!(before > 0, "{reason:?}: the fsync was to need a full commit");
+        }
+        let found = world.after_crash(v, &["named"]).remove(0);
+        let found = found.unwrap_or_else(|| panic!("{reason:?}: no name"));
+        let (size, byte) = (found.len(), 7 + u8::from(rewritten));
+        assert!(size == len && found.iter().all(|b| *b == byte), "{reason:?}: {size} bytes");
+    }
+}
+
+/// A directory that lies below one whose move is pending.
+fn moved(v: &LocalVolume) -> u32 {
+    let mut parent = ROOT;
+    for name in [b"above", b"below"] {
+        let made = call(v, Request::MakeDir { parent, name: name.to_vec(), perm: 0o755 });
+        let Ok(Reply::Entry(attr)) = made else { panic!("{made:?}") };
+        parent = attr.ino;
+    }
+    v.commit(false).expect("commit");
+    done(v, Request::Rename {
+        parent: ROOT,
+        name: b"above".to_vec(),
+        new_parent: ROOT,
+        new_name: b"elsewhere".to_vec(),
+        mode: RenameMode::Replace,
+    });
+    parent
+}
+
+fn full_commits(v: &LocalVolume) -> u64 {
+    let Ok(Reply::Json(text)) = call(v, Request::Status) else { panic!("no status") };
+    let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let by_reason = status["runtime"]["full_commits"].as_object().expect("an object");
+    by_reason.values().filter_map(serde_json::Value::as_u64).sum()
+}

@@ -26,6 +26,17 @@ pub enum Push {
     All,
 }
 
+impl Push {
+    /// Does a caller wait for this inode's data?
+    fn asks_for(&self, ino: InodeNr) -> bool {
+        match self {
+            Self::Aged => false,
+            Self::Inode(asked) => *asked == ino,
+            Self::All => true,
+        }
+    }
+}
+
 /// What a step made: to be written before the next step.
 #[derive(Default)]
 pub struct Handoff {
@@ -116,11 +127,14 @@ impl State {
         let age = self.clock.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
         let aged = u128::from(age) >= self.config.commit_age.as_nanos();
         let pressed = self.dirty_bytes > self.dirty_limit() / 2;
-        // The bytes of an unlinked file are nobody's concern after a crash: only memory pushes them.
-        if node.inode.nlink == 0 {
+        // Nobody owes the bytes of a dead file: only memory pushes them.
+        if node.is_dead() {
             return pressed;
         }
-        aged || pressed || node.push_next || *push == Push::All || *push == Push::Inode(ino)
+        // A file that may still get a name does not age, because it may never get one. Its bytes are as
+        // old as they are when it does.
+        let aged = aged && node.inode.nlink > 0;
+        aged || pressed || node.push_next || push.asks_for(ino)
     }
 
     /// Sequence number of the transaction under assembly.

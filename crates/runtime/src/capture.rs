@@ -64,9 +64,8 @@ impl State {
             },
         };
         let node = self.node(ino);
-        // Nobody's fsync owes the bytes of an unlinked file, but memory may have to be freed of them.
-        // A file that may still get a name is none of these.
-        let dead = node.inode.nlink == 0 && !node.linkable && matches!(selection, Selection::All);
+        // Nobody's fsync owes the bytes of a dead file, but memory may have to be freed of them.
+        let dead = node.is_dead() && matches!(selection, Selection::All);
         if ops.is_empty() && perms.is_empty() && (dead || !own) {
             return Ok(Ok(None));
         }
@@ -147,7 +146,7 @@ impl State {
         };
         let size = match selection {
             Selection::All => node.size,
-            Selection::Only(_) => node.inode.size.max(ranges.max_end().unwrap_or(0)),
+            Selection::Only(ranges) => node.size_with(ranges),
         };
         capture_shape(ino, generation, &delta, &mut capture.items);
         for (start, end) in ranges.iter() {

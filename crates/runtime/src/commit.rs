@@ -2,7 +2,7 @@
 //! Service, and waiting until it is durable.
 
 use crate::assembly::{Cut, Handoff, Push};
-use crate::credits::Committed;
+use crate::credits::{Committed, Settled};
 use crate::lane::Lane;
 use crate::runtime::{Durable, MAX_ROUNDS, Runtime, relock};
 use crate::state::State;
@@ -165,19 +165,17 @@ impl Runtime {
         self.wait_until(|st| st.committed(seq))
     }
 
-    /// Commits until nothing dirty at the call (of `only`, if given) is left behind. A round
-    /// that leaves as much as the one before needs log space first.
-    pub(crate) fn commit_all(&self, push: &Push, only: Option<InodeNr>) -> Result<Committed> {
-        let mut targets: BTreeSet<InodeNr> = match only {
-            Some(ino) => BTreeSet::from([ino]),
-            None => self.lock().data_dirty.clone(),
-        };
+    /// Commits until nothing that was not durable at the call (of `only`, if given) is left behind.
+    /// A round that leaves as much as the one before needs log space first.
+    pub(crate) fn commit_all(&self, push: &Push, only: Option<InodeNr>) -> Result<Settled> {
+        let asked = self.lock().asked(only);
+        let mut targets: BTreeSet<InodeNr> = asked.inodes().collect();
         let mut before = u64::MAX;
         for _ in 0..MAX_ROUNDS {
             let Commit { left, durable } = self.commit_for(push, Origin::Foreground)?;
             targets.retain(|ino| left.contains(ino));
             if targets.is_empty() {
-                return Ok(durable);
+                return Ok(self.lock().settled(&asked, durable));
             }
             let dirty = self.lock().dirty_bytes;
             if dirty >= before {
@@ -259,10 +257,10 @@ impl State {
         let old =
             |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
         let aged = self.unjournaled_since.is_some_and(old)
-            || self
-                .data_dirty
-                .iter()
-                .any(|i| self.nodes.get(i).and_then(|n| n.dirty_since).is_some_and(old));
+            // Without a name nothing ages: it would be found here again at every look.
+            || self.data_dirty.iter().filter_map(|i| self.nodes.get(i)).any(|n| {
+                n.inode.nlink > 0 && n.dirty_since.is_some_and(old)
+            });
         aged || self.commit_early()
     }
 

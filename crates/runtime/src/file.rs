@@ -148,7 +148,10 @@ impl State {
         }
         self.note_dirty(ino, offset, end);
         let node = self.node_mut(ino);
-        node.size = node.size.max(end);
+        if end > node.size {
+            node.size = end;
+            node.sizes.grew(end, node.inode.size);
+        }
         node.inode.mtime = time;
         node.inode.ctime = time;
         node.delta.times = true;
@@ -309,6 +312,7 @@ impl State {
         node.dirty_pages += more;
         self.dirty_bytes += more * BLOCK_BYTES;
         self.data_dirty.insert(ino);
+        self.mark_changed(ino);
         self.touch();
     }
 
@@ -323,6 +327,7 @@ impl State {
         if clean {
             node.dirty_since = None;
             node.push_next = false;
+            node.sizes.clear();
         }
         self.dirty_bytes -= fewer * BLOCK_BYTES;
         if clean {

@@ -3,7 +3,7 @@
 
 use crate::assembly::Push;
 use crate::capture::Selection;
-use crate::credits::Committed;
+use crate::credits::Settled;
 use crate::pause::{Pause, is_bulk};
 use crate::runtime::{Durable, MAX_ROUNDS, Runtime};
 use crate::sequencer::{Flushed, WriteMode};
@@ -115,7 +115,7 @@ impl Runtime {
     }
 
     /// Makes an inode durable through background journal transactions.
-    fn full_commit(&self, ino: InodeNr) -> Result<Committed> {
+    fn full_commit(&self, ino: InodeNr) -> Result<Settled> {
         self.commit_all(&Push::Inode(ino), Some(ino))
     }
 }

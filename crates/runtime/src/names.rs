@@ -128,6 +128,11 @@ impl NameLog {
         self.ops.len()
     }
 
+    /// The oldest pending operation.
+    pub fn oldest(&self) -> Option<Lsn> {
+        self.ops.first_key_value().map(|(lsn, _)| *lsn)
+    }
+
     /// The operation, if pending.
     pub fn get(&self, lsn: Lsn) -> Option<&NameOp> {
         self.ops.get(&lsn).map(|p| &p.op)

@@ -2,6 +2,7 @@
 //! application sees beyond that, and what is not durable yet.
 
 use crate::overlay::{Overlay, Source};
+use crate::sizes::Sizes;
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, RangeSet};
 use siftfs_ext4::Inode;
 
@@ -66,6 +67,8 @@ pub struct Node {
     /// Up to here the running transaction has the data, by what was sent to the area ahead of it;
     /// the journaled size follows at its cut, not before: a staged transaction carries that size.
     pub pushed_size: u64,
+    /// Sizes that it had since the journaled one: the size that comes with unsynced data is one of them.
+    pub sizes: Sizes,
     /// Directory through which it was last found; for permission closures (rule R17).
     pub parent: Option<InodeNr>,
     /// Open handles.
@@ -90,6 +93,9 @@ pub struct Node {
     pub overlay: Overlay,
     /// File blocks without a home for which space is reserved.
     pub reserved: RangeSet,
+    /// Drawn anew with every change of data or `delta`: as long as it stays, nothing was added to what
+    /// a commit under way has to make durable.
+    pub changed: u64,
     /// Monotonic time of the oldest unsynced data, in nanoseconds.
     pub dirty_since: Option<u64>,
     /// The next transaction must push the data (replaced by rename or truncate, rule R20).
@@ -118,6 +124,7 @@ impl Node {
             inode,
             size,
             pushed_size: 0,
+            sizes: Sizes::default(),
             parent: None,
             opens: 0,
             delta: Delta::default(),
@@ -129,6 +136,7 @@ impl Node {
             unseen: None,
             overlay: Overlay::default(),
             reserved: RangeSet::new(),
+            changed: 0,
             dirty_since: None,
             push_next: false,
             fsynced: false,
@@ -152,6 +160,32 @@ impl Node {
         let mut ranges = self.dirty.clone();
         ranges.union(&self.pushing);
         ranges
+    }
+
+    /// Without a name, and never to get one: a crash leaves nothing of it, so nobody owes its bytes.
+    /// A file made without a name is not dead as long as [`Node::linkable`] says that it may be linked.
+    pub fn is_dead(&self) -> bool {
+        self.inode.nlink == 0 && !self.linkable
+    }
+
+    /// Does nothing durable lack anything of this inode?
+    pub fn is_durable(&self) -> bool {
+        self.dirty.is_empty()
+            && self.pushing.is_empty()
+            && self.delta.is_empty()
+            && self.delta_in_flight.is_empty()
+    }
+
+    /// The size that a record of nothing but `ranges` gives the file: the journaled one, or, if they
+    /// extend it, the next one that the file had, provided that they hold all that lies below it and is
+    /// not durable. A write too large for one record comes back in part, and so does its size.
+    pub fn size_with(&self, ranges: &RangeSet) -> u64 {
+        let journaled = self.inode.size;
+        let Some(end) = ranges.max_end().filter(|end| *end > journaled) else { return journaled };
+        let next = self.sizes.from(end, self.size);
+        let mut lacking = self.undurable();
+        ranges.iter().for_each(|(s, e)| lacking.remove(s, e));
+        if lacking.overlaps(journaled, next) { end } else { next }
     }
 
     /// May the node be forgotten and read again later?

@@ -82,7 +82,7 @@ impl State {
         let node = self.node_mut(owed.ino);
         let mut unseen = node.unseen.take().unwrap_or_else(|| node.dirty.clone());
         let (overwrites, seen) = self.overwrites(owed.ino, &unseen, RECORD_MAX, STEP_LOOKS)?;
-        let Some(part) = self.record_sized(&overwrites).into_iter().next() else {
+        let Some(part) = self.record_sized(owed.ino, &overwrites).into_iter().next() else {
             unseen.remove(0, seen);
             let all = unseen.is_empty();
             self.node_mut(owed.ino).unseen = Some(unseen);
@@ -155,7 +155,7 @@ impl State {
         overwrites: &RangeSet,
         staged: &mut Vec<Staged>,
     ) -> Result<bool> {
-        for part in self.record_sized(overwrites) {
+        for part in self.record_sized(ino, overwrites) {
             if !self.stage_part(seq, ino, &part, staged)? {
                 return Ok(false);
             }
@@ -200,32 +200,28 @@ impl State {
         Ok(true)
     }
 
-    /// Cuts ranges into parts that one record, and the running transaction, can hold.
-    fn record_sized(&self, ranges: &RangeSet) -> Vec<RangeSet> {
-        let max = (self.lanes[0].max_record() / 2).min(RECORD_MAX).min(self.most_staged() / 2);
+    /// Bytes of pushed overwrites that one record carries.
+    fn record_max(&self) -> u64 {
+        (self.lanes[0].max_record() / 2).min(RECORD_MAX).min(self.most_staged() / 2)
+    }
+
+    /// Cuts ranges of an inode into parts that one record, and the running transaction, can hold. What
+    /// extends the file is cut at sizes that it had, where what lies between two of them fits a record.
+    fn record_sized(&self, ino: InodeNr, ranges: &RangeSet) -> Vec<RangeSet> {
         let most_ranges = (self.max_transaction_blocks() / 4).max(1);
-        let mut parts = Vec::new();
-        let mut part = RangeSet::new();
-        let mut room = max;
-        for (start, end) in ranges.iter() {
-            let mut at = start;
-            while at < end {
-                let take = (end - at).min(room);
-                part.insert(at, at + take);
-                at += take;
-                room -= take;
-                // Every range costs an item and perhaps a checksum.
-                room = room.saturating_sub(64);
-                if room == 0 || part.ranges() >= most_ranges {
-                    parts.push(std::mem::take(&mut part));
-                    room = max;
-                }
+        let mut parts = Parts::new(self.record_max(), most_ranges);
+        let node = self.node(ino);
+        if ranges.max_end().is_none_or(|end| end <= node.inode.size) {
+            parts.add(ranges);
+            return parts.finish();
+        }
+        for (i, group) in node.sizes.split(ranges, node.inode.size).iter().enumerate() {
+            if i > 0 && !parts.has_room(group) {
+                parts.close();
             }
+            parts.add(group);
         }
-        if !part.is_empty() {
-            parts.push(part);
-        }
-        parts
+        parts.finish()
     }
 
     /// The first `most` of the inode's dirty bytes among these that may not go straight to the area,
@@ -271,8 +267,16 @@ impl State {
         let node = self.node(ino);
         let from = node.inode.size / BLOCK_BYTES * BLOCK_BYTES;
         if let Some(end) = out.max_end().filter(|end| *end > node.inode.size) {
-            let both = [&node.dirty, &node.pushing];
-            for (s, e) in both.into_iter().flat_map(|set| set.overlapping(from, end)) {
+            let both = |to| {
+                [&node.dirty, &node.pushing]
+                    .into_iter()
+                    .flat_map(move |set| set.overlapping(from, to))
+            };
+            // Up to a size that the file had, if a record has room for that.
+            let whole = node.sizes.from(end, node.size);
+            let bytes: u64 = both(whole).map(|(s, e)| e - s).sum();
+            let to = if bytes <= self.record_max() / 2 { whole } else { end };
+            for (s, e) in both(to) {
                 out.insert(s, e);
             }
         }
@@ -423,6 +427,60 @@ impl State {
                 self.pushed.runs.push(run);
             }
         }
+    }
+}
+
+/// Parts of a size.
+struct Parts {
+    /// Bytes of one, ranges included.
+    max: u64,
+    /// Ranges of one.
+    most_ranges: usize,
+    done: Vec<RangeSet>,
+    part: RangeSet,
+    room: u64,
+}
+
+/// What a range costs besides its bytes: an item and perhaps a checksum.
+const RANGE_COST: u64 = 64;
+
+impl Parts {
+    fn new(max: u64, most_ranges: usize) -> Self {
+        Self { max, most_ranges, done: Vec::new(), part: RangeSet::new(), room: max }
+    }
+
+    /// Do all of these fit the part that is being filled?
+    fn has_room(&self, ranges: &RangeSet) -> bool {
+        ranges.total() + ranges.ranges() as u64 * RANGE_COST < self.room
+            && self.part.ranges() + ranges.ranges() < self.most_ranges
+    }
+
+    /// The next range begins another part.
+    fn close(&mut self) {
+        if !self.part.is_empty() {
+            self.done.push(std::mem::take(&mut self.part));
+        }
+        self.room = self.max;
+    }
+
+    fn add(&mut self, ranges: &RangeSet) {
+        for (start, end) in ranges.iter() {
+            let mut at = start;
+            while at < end {
+                let take = (end - at).min(self.room);
+                self.part.insert(at, at + take);
+                at += take;
+                self.room = (self.room - take).saturating_sub(RANGE_COST);
+                if self.room == 0 || self.part.ranges() >= self.most_ranges {
+                    self.close();
+                }
+            }
+        }
+    }
+
+    fn finish(mut self) -> Vec<RangeSet> {
+        self.close();
+        self.done
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::buffers::{Pool, RecordBuffers};
 use crate::config::Config;
-use crate::credits::Committed;
+use crate::credits::Settled;
 use crate::fill::FillPlan;
 use crate::gate::{Alarm, Gate};
 use crate::lane::Lane;
@@ -74,8 +74,8 @@ pub struct Parts {
 pub enum Durable {
     /// By a staged transaction.
     Staged(Flushed),
-    /// By a background journal transaction.
-    Journaled(Committed),
+    /// By background journal transactions that hold all that was asked for.
+    Journaled(Settled),
 }
 
 /// See the module's text.

@@ -55,6 +55,7 @@ impl State {
             node.delta.min_size = Some(min);
             node.inode.size = node.inode.size.min(size);
             node.pushed_size = node.pushed_size.min(size);
+            node.sizes.shrank(size);
             node.size = size;
             node.push_next |= push;
             node.trunc_pending = true;

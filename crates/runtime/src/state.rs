@@ -417,7 +417,16 @@ impl State {
     /// The inode's `delta` changed.
     pub fn mark_delta(&mut self, ino: InodeNr) {
         self.delta_dirty.insert(ino);
+        self.mark_changed(ino);
         self.mark_inode(ino);
+    }
+
+    /// There is more to make durable of this inode than before; see [`Node::changed`].
+    pub fn mark_changed(&mut self, ino: InodeNr) {
+        let change = self.next_version();
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.changed = change;
+        }
     }
 
     /// A permission change is pending on the inode (rule R17).

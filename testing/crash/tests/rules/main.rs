@@ -14,6 +14,7 @@ mod medium;
 mod names;
 mod orphans;
 mod publish;
+mod sizes;
 mod space;
 
 use siftfs_crash::{Back, Bench};
