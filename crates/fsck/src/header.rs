@@ -34,10 +34,10 @@ pub(crate) fn check(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> 
     let header = find(c, primary, apart)?;
     check_geometry(c, &header, primary);
     let host = Kind { name: "host", slots: HOST_SLOTS, reserved: &HOST_RESERVED };
-    let host = slots(c, &header, &host, HostRecord::decode, |r| r.seq)?;
+    let (host, older_host) = slots(c, &header, &host, HostRecord::decode, |r| r.seq)?;
     let service = Kind { name: "service", slots: SERVICE_SLOTS, reserved: &SERVICE_RESERVED };
-    let service = slots(c, &header, &service, ServiceRecord::decode, |r| r.seq)?;
-    let volume = Volume { header, host, service };
+    let (service, _) = slots(c, &header, &service, ServiceRecord::decode, |r| r.seq)?;
+    let volume = Volume { header, host, service, older_host };
     check_link(c, &volume, primary);
     check_records(c, &volume).then_some(volume)
 }
@@ -148,22 +148,24 @@ struct Kind {
     reserved: &'static [(usize, usize)],
 }
 
-/// Newest record of two slots in two copies.
+/// Newest record of two slots in two copies, and whether there is an older one, in the other slot.
 fn slots<T: Clone + PartialEq>(
     c: &mut Check<'_>,
     header: &StaticHeader,
     kind: &Kind,
     decode: fn(&Block) -> Checked<T>,
     seq: fn(&T) -> u64,
-) -> Option<T> {
+) -> Option<(T, bool)> {
     let name = kind.name;
     let mut newest: [Option<T>; 2] = [None, None];
     let mut all: Vec<T> = Vec::new();
+    let mut filled = [false; 2];
     for (copy, base) in header.header_offsets.into_iter().enumerate() {
-        for slot in kind.slots {
+        for (i, slot) in kind.slots.into_iter().enumerate() {
             let what = format!("{name} record in header copy {copy}");
             let Some(r) = block(c, base + slot, &what, decode) else { continue };
             check_reserved(c, base + slot, &what, kind.reserved);
+            filled[i] = true;
             if all.iter().any(|o| seq(o) == seq(&r) && *o != r) {
                 c.error("slot.conflict", format!("two {name} records have number {}", seq(&r)));
             }
@@ -174,8 +176,7 @@ fn slots<T: Clone + PartialEq>(
         }
     }
     let [a, b] = newest;
-
-    match (a.as_ref().map(seq), b.as_ref().map(seq)) {
+    let newest = match (a.as_ref().map(seq), b.as_ref().map(seq)) {
         (None, None) => {
             c.error("slot.none", format!("there is no valid {name} record in either copy"));
             None
@@ -186,7 +187,8 @@ fn slots<T: Clone + PartialEq>(
             c.warn("slot.behind", format!("header copy {behind} lacks the newest {name} record"));
             if behind == 0 { b } else { a }
         }
-    }
+    };
+    newest.map(|record| (record, filled == [true, true]))
 }
 
 /// Tails, ends and counts; false if lanes and journal cannot be looked at.

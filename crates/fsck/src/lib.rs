@@ -60,6 +60,8 @@ pub(crate) struct Volume {
     pub header: StaticHeader,
     pub host: HostRecord,
     pub service: ServiceRecord,
+    /// The host slot that does not hold the newest record holds an older one.
+    pub older_host: bool,
 }
 
 impl Check<'_> {

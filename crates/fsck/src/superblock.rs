@@ -31,6 +31,10 @@ impl Super {
         let used = self.u32(100) & RO_COMPAT_METADATA_CSUM != 0;
         !used || !crc32c::crc32c(&self.bytes[..1020]) == self.u32(1020)
     }
+    /// Time and number of the last mount.
+    fn mounts(&self) -> (u32, u32) {
+        (self.u32(44), self.u32(52) & 0xffff)
+    }
     fn blocks(&self) -> u64 {
         let high = if self.u32(96) & INCOMPAT_64BIT != 0 { self.u32(0x150) } else { 0 };
         u64::from(high) << 32 | u64::from(self.u32(4))
@@ -79,12 +83,49 @@ pub(crate) fn judge(c: &mut Check<'_>, v: Option<&Volume>, primary: Option<&Supe
         Some(_) => ("super.torn", "the primary superblock is torn: its checksum does not hold"),
         None => ("super.missing", "there is no ext4 superblock at byte 1024"),
     };
+    if let Some(v) = v.filter(|v| v.host.state == HostState::Clean && v.host.seq > 0) {
+        check_older(c, v);
+    }
     if v.and_then(copy_of).is_some_and(|s| s.checksum_ok()) {
         let text = format!("{what}; recovery restores it from the header's copy");
         c.warn(code, text);
     } else {
         c.error(code, format!("{what}, and the header holds no copy of it"));
     }
+}
+
+/// A volume that was mounted has two host records. If one of both slots is damaged in both copies, that
+/// may have been the newer one, without which the log cannot be read.
+fn check_older(c: &mut Check<'_>, v: &Volume) -> bool {
+    if !v.older_host {
+        c.error(
+            "slot.lost",
+            "a host slot is damaged in both copies, and the file system is marked as in use: the \
+             record of the last mount may be lost, and with it what is only in the log",
+        );
+    }
+    v.older_host
+}
+
+/// A clean header and a marked area are what an unmount leaves that was cut off, unless the volume was
+/// mounted after the record was written.
+fn check_stale(c: &mut Check<'_>, v: &Volume, primary: &Super) {
+    if !check_older(c, v) {
+        return;
+    }
+    if copy_of(v).is_none_or(|copy| copy.mounts() != primary.mounts()) {
+        c.error(
+            "host.older",
+            "the newest host record says that the log is empty, but the volume was mounted after it \
+             was written: the record of that mount is lost, and with it what is only in the log",
+        );
+        return;
+    }
+    c.warn(
+        "marker.stale",
+        "the log is empty, but the file system is still marked as in use; the next mount and \
+         unmount clears it",
+    );
 }
 
 /// The header's copy of the superblock.
@@ -119,11 +160,7 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
             "the header says that the log is in use, but the marker is gone from the file \
              system: someone may have changed it since",
         ),
-        (false, true) => c.warn(
-            "marker.stale",
-            "the log is empty, but the file system is still marked as in use; the next mount \
-             and unmount clears it",
-        ),
+        (false, true) => check_stale(c, v, primary),
         _ => {}
     }
     if !dirty && !untouched {

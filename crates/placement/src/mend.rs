@@ -10,6 +10,15 @@ use siftfs_ext4::{check_super, has_marker, set_marker};
 use siftfs_log::{HostRecord, HostState, OPEN_END};
 use siftfs_volume::{AreaSuper, HEADER_HOST, HostSlots, JournalScanner, LaneScanner};
 
+/// What is left where the log cannot be read.
+const GIVE_UP: &str = "What is only in the log cannot be read without it; siftfs recover --discard-log \
+                       gives that up";
+
+/// The superblock's count and time of mounts (`s_mtime`, `s_mnt_count`).
+fn mounts(superblock: &[u8; 1024]) -> (&[u8], &[u8]) {
+    (&superblock[44..48], &superblock[52..54])
+}
+
 impl Volume {
     /// A primary superblock that a crash tore is put back as it was intended (rule R15); one that
     /// is whole but unmarked under a header that says mounted is that of a mount which did not get
@@ -26,6 +35,9 @@ impl Volume {
         };
         if check_super(&primary).is_err() {
             check_super(&host.superblock)?;
+            if found == Found::Empty && host.seq > 0 {
+                self.check_older_slot()?;
+            }
             tracing::warn!("the superblock was torn; restored from the header");
             // With the marker even under a clean header: the backups may still carry it, and
             // clearing takes the primary last.
@@ -33,6 +45,9 @@ impl Volume {
             set_marker(&mut whole, true);
             marker::write_primary(&area, &whole)?;
             return Ok(found);
+        }
+        if found == Found::Empty && has_marker(&primary) {
+            self.check_interrupted_unmount(&primary)?;
         }
         if found == Found::Empty || has_marker(&primary) {
             return Ok(found);
@@ -46,6 +61,40 @@ impl Volume {
             "the header says that the log holds changes, but the marker is gone from the \
              superblock: the file system was changed without its log. To give the log up: \
              siftfs recover --discard-log",
+        ))
+    }
+
+    /// A marked area under a header that says clean: an unmount or a recovery was cut off before it took
+    /// the marker away. Then the slot before the newest one still holds what that one had written, and no
+    /// mount came after the newest. Otherwise a newer record was there and rotted in both copies: the log
+    /// may hold acknowledged changes, under a key that only that record knew.
+    fn check_interrupted_unmount(&self, primary: &[u8; 1024]) -> Result<()> {
+        self.check_older_slot()?;
+        if mounts(primary) != mounts(&self.view.host.superblock) {
+            return Err(corrupt(
+                "header",
+                format!(
+                    "its newest host record says that the log is empty, but the volume was mounted \
+                     after that record was written: the record of that mount is gone from both \
+                     copies of slot {}. {GIVE_UP}",
+                    self.view.older_host_slot()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_older_slot(&self) -> Result<()> {
+        if self.view.older_host {
+            return Ok(());
+        }
+        Err(corrupt(
+            "header",
+            format!(
+                "slot {} is damaged in both copies, and the file system is marked as in use: it may \
+                 have held the record of the last mount. {GIVE_UP}",
+                self.view.older_host_slot()
+            ),
         ))
     }
 

@@ -275,7 +275,7 @@ impl State {
             // Up to a size that the file had, if a record has room for that.
             let whole = node.sizes.from(end, node.size);
             let bytes: u64 = both(whole).map(|(s, e)| e - s).sum();
-            let to = if bytes <= self.record_max() / 2 { whole } else { end };
+            let to = if bytes <= self.record_max() / 8 * 7 { whole } else { end };
             for (s, e) in both(to) {
                 out.insert(s, e);
             }

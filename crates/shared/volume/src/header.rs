@@ -46,12 +46,19 @@ pub struct HeaderView {
     pub(crate) host_slot: usize,
     /// Slot that holds the newest service record.
     pub(crate) service_slot: usize,
+    /// Does the other host slot hold a record, in either copy?
+    pub older_host: bool,
     /// Highest sequence number seen in host and service slots; a new record exceeds it.
     pub(crate) top: [u64; 2],
     blocks: [Vec<Block>; 2],
 }
 
 impl HeaderView {
+    /// Name of the host slot that does not hold the newest record, as `siftfs inspect` has it.
+    pub fn older_host_slot(&self) -> &'static str {
+        ["host B", "host A"][self.host_slot]
+    }
+
     /// Does a copy need [`repair_headers`]?
     pub fn needs_repair(&self) -> bool {
         self.copies.iter().any(|c| *c != CopyState::Good)
@@ -258,7 +265,20 @@ fn view(
         }
     });
     let top = [host.seq, service.seq];
-    Ok(HeaderView { header, host, service, copies, area, host_slot, service_slot, top, blocks })
+    let other = |copy: &Vec<Block>| copy.get(2 - host_slot).map(|b| HostRecord::decode(b));
+    let older_host = blocks.iter().filter_map(other).any(|found| matches!(found, Ok(Ok(_))));
+    Ok(HeaderView {
+        header,
+        host,
+        service,
+        copies,
+        area,
+        host_slot,
+        service_slot,
+        older_host,
+        top,
+        blocks,
+    })
 }
 
 /// Writes what a bad copy lacks from the good one, then flushes. A block that is the only valid

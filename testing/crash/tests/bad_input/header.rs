@@ -3,6 +3,7 @@
 use super::disk::{with_header, with_marker};
 use super::{base_image, dirty, refused, serves};
 use siftfs_base::Error;
+use siftfs_crash::{Bench, VolumeKind};
 use siftfs_device::{Image, MemDevice};
 use siftfs_fsck::Severity;
 
@@ -79,12 +80,24 @@ fn a_dirty_header_without_the_marker() {
 /// Recovery ends it; nothing is lost, and nothing is refused.
 #[test]
 fn a_clean_header_with_the_marker() {
-    let image = with_marker(&base_image(), true);
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", b"once mounted");
+    let image = with_marker(&b.close(), true);
     assert_eq!(found(&image, Severity::Error), [""; 0]);
     assert!(found(&image, Severity::Warning).contains(&"marker.stale"));
     let back = serves("a stale marker", &image);
     assert_eq!(back.image.bytes(1024 + 0x63, 1)[0] & 0x20, 0, "the marker is gone");
     assert_eq!(found(&back.image, Severity::Warning), [""; 0]);
+}
+
+/// The same where no mount can have been: the other host slot is empty, so it was lost.
+#[test]
+fn a_clean_header_with_the_marker_and_no_mount() {
+    let image = with_marker(&base_image(), true);
+    let error = refused("no mount", &image);
+    let text = error.to_string();
+    assert!(text.contains("host B") && text.contains("--discard-log"), "{text}");
+    assert!(found(&image, Severity::Error).contains(&"slot.lost"));
 }
 
 /// No superblock at all, under either state of the header: its copy is put back.

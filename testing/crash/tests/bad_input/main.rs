@@ -4,6 +4,7 @@
 mod disk;
 mod faults;
 mod header;
+mod places;
 mod trees;
 
 use siftfs_base::Error;
