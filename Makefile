@@ -20,9 +20,11 @@ ZSH_COMPLETION = $(PREFIX)/share/zsh/site-functions/_siftfs
 FISH_COMPLETION = $(PREFIX)/share/fish/vendor_completions.d/siftfs.fish
 HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs fsck.siftfs
 
+# Where release builds are.
+BUILT = $(shell $(CARGO) metadata --format-version 1 --no-deps \
+  | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release
 # The program to install.
-SIFTFS ?= $(shell $(CARGO) metadata --format-version 1 --no-deps \
-  | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/siftfs
+SIFTFS ?= $(BUILT)/siftfs
 
 .PHONY: all run test test-long test-apps bench fuzz pressure kills deny check-env lint build install install-files uninstall clean
 
@@ -57,10 +59,13 @@ test-apps:
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-apps
 	$(CARGO) run --release --locked --quiet -p siftfs-apps -- $(APPS)
 
-# Beside ext4 on the same disk. Numbers and a picture go to target/bench.
-bench: check-env
+# Beside ext4, XFS and btrfs on the same disk. Writes docs/RESULTS.md and its picture, and the numbers to target/bench.
+# The program is started as it was built: `cargo run` would build the crates below it again, with other features.
+bench:
+	scripts/install-deps.sh bench
+	scripts/check-environment.sh
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-bench
-	$(CARGO) run --release --locked --quiet -p siftfs-bench -- $(BENCH)
+	"$(BUILT)/siftfs-bench" $(BENCH)
 
 # The interval map beside its model on histories that libFuzzer makes, for so many seconds. What sancov instruments
 # is what cargo-fuzz instruments; the code has no unsafe block for a sanitizer to watch. Needs a C++ compiler.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the system programs that are missing, with apt. Does nothing when all are there.
-# With the argument "apps" also the software that `make test-apps` runs.
+# With the argument "apps" also the software that `make test-apps` runs, with "bench" what `make bench` measures.
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 
@@ -40,6 +40,11 @@ if [ "${1:-}" = apps ]; then
     need git git
     need rsync rsync
     need setfacl acl
+fi
+if [ "${1:-}" = bench ]; then
+    need db_bench rocksdb-tools
+    need mkfs.xfs xfsprogs
+    need mkfs.btrfs btrfs-progs
 fi
 
 [ -z "$missing" ] && exit 0

@@ -1,39 +1,50 @@
-//! One cell: one row on one system in one round.
+//! One cell: one job on one system in one round.
 
-use crate::counts::{Backend, Disk, DiskIo};
+use crate::counts::{Counts, Disk};
+use crate::helper::BusyLoops;
 use crate::neighbour::{self, Neighbour};
-use crate::rows::{FULL_BLOCKS, Files, Kind, Operation, Row};
+use crate::operations::{FULL_BLOCKS, Files, Operation};
+use crate::programs::{Program, Script};
+use crate::rows::{Job, Kind};
 use crate::system::{BLOCK, Floor, Handle, Mode, System, any_block};
-use crate::tree::Archive;
+use crate::tree::{self, Archive};
+use crate::{pressure, varmail};
 use siftfs_rig::place::{Failed, Result, failed};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The cell's directory on each system, removed after it.
 const DIR: &str = "cell";
-const THREADS: u64 = 4;
+/// Threads of the rows with threads.
+pub const THREADS: u64 = 4;
 /// Bytes of the file whose reads are cached.
 const WARM_BYTES: u64 = 16 << 20;
 /// Reads between two looks at the clock.
 const READ_BATCH: u64 = 256;
 /// Bytes of one write or read of a stream.
 pub const CHUNK: usize = 1 << 20;
-/// How long a neighbour works before latencies beside it are taken.
+/// How long a neighbour or a busy loop works before anything beside it is measured.
 const LEAD: Duration = Duration::from_millis(300);
+/// Bytes of a file that is written in small pieces; so many rows' times are cut off before.
+const BUFFERED_BYTES: u64 = 32 << 20;
+/// A cell of fixed size is stopped after so many times the time of the others.
+const PATIENCE: u32 = 3;
+/// A program of the tree is stopped after so many times the time of the others.
+const TREE_PATIENCE: u32 = 15;
 
-/// What a cell found.
+/// What a cell found of one row.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Nanoseconds of each operation, for rows of latencies.
     pub nanos: Vec<u64>,
-    /// Operations or bytes in a second, for the others.
+    /// Operations or MiB in a second, for the others.
     pub rate: f64,
     /// Operations done; for streams, MiB.
     pub operations: u64,
-    /// What the operations, without their preparation, cost at SiftFS's storage backend.
-    pub backend: Option<Backend>,
-    /// And at the disk, whoever used it meanwhile.
-    pub disk: Option<DiskIo>,
+    /// What the operations, without their preparation, cost.
+    pub counts: Counts,
 }
 
 /// A system with the counters below it.
@@ -45,17 +56,44 @@ pub struct Probe<'s> {
 }
 
 impl Probe<'_> {
-    /// Runs the operations between two looks at the counters.
+    /// Runs the operations between two readings of the counters.
     fn count(&self, work: impl FnOnce() -> io::Result<Measured>) -> io::Result<Measured> {
-        let backend = || self.system.backend().map_err(io_error);
-        let (before, disk) = (backend()?, self.disk.read());
-        let measured = work()?;
-        let (after, disk_after) = (backend()?, self.disk.read());
-        Ok(Measured {
-            backend: after.zip(before).map(|(after, before)| after.since(&before)),
-            disk: disk_after.zip(disk).map(|(after, before)| after.since(&before)),
-            ..measured
-        })
+        let (measured, counts) = Counts::around(self.system, self.disk, work, io_error)?;
+        Ok(Measured { counts, ..measured })
+    }
+}
+
+/// What programs need, outside of the systems that are measured.
+pub struct Inputs {
+    /// A tree to unpack.
+    pub archive: Archive,
+    /// Transactions for SQLite.
+    pub script: Script,
+}
+
+/// An empty directory for programs on a mounted system.
+pub struct WorkArea<'s> {
+    /// The directory.
+    pub dir: PathBuf,
+    /// What programs need.
+    pub inputs: &'s Inputs,
+    probe: &'s Probe<'s>,
+}
+
+impl WorkArea<'_> {
+    /// Runs the operations between two readings of the counters.
+    pub fn count(&self, work: impl FnOnce() -> io::Result<Measured>) -> io::Result<Measured> {
+        self.probe.count(work)
+    }
+
+    /// What was prepared is durable afterwards.
+    pub fn settle(&self) -> io::Result<()> {
+        self.probe.system.settle().map_err(io_error)
+    }
+
+    /// Nothing is cached afterwards.
+    pub fn forget(&self) -> io::Result<()> {
+        self.probe.system.forget().map_err(io_error)
     }
 }
 
@@ -67,31 +105,88 @@ pub struct Amount {
     pub stream_bytes: u64,
 }
 
-/// Measures a row on a system that was settled before. `None`: the row does not exist there.
-/// The caller cleans up with [`clear`].
+/// Measures a job on a system that was settled before: one result per row. `None`: it does not exist
+/// there. The caller cleans up with [`clear`].
 pub fn measure(
-    row: &Row,
+    job: &Job,
     probe: &Probe,
     amount: &Amount,
-    archive: &Archive,
-) -> Result<Option<Measured>> {
-    let measured = match row.kind {
-        Kind::Each(operation) => each(probe, operation, amount.time),
-        Kind::Threads { shared } => threads(probe, shared, amount.time),
-        Kind::WarmReads => warm_reads(probe, amount.time),
-        Kind::StreamWrite => stream_write(probe, amount.stream_bytes),
-        Kind::StreamRead => stream_read(probe, amount.stream_bytes),
-        Kind::Untar => match probe.system.directory() {
-            Some(dir) => probe.count(|| archive.unpack(&dir.join(DIR)).map_err(io_error)),
-            None => return Ok(None),
-        },
-        Kind::Beside(operation, who) => beside(probe, operation, who, amount),
+    inputs: &Inputs,
+) -> Result<Option<Vec<Measured>>> {
+    let one = |measured: io::Result<Measured>| measured.map(|m| vec![m]);
+    let measured = match job.kind {
+        Kind::Each(operation) => one(each(probe, operation, amount.time)),
+        Kind::Threads { shared } => one(threads(probe, shared, amount.time)),
+        Kind::WarmReads => one(warm_reads(probe, amount.time)),
+        Kind::StreamWrite => one(stream_write(probe, amount.stream_bytes)),
+        Kind::StreamRead => one(stream_read(probe, amount.stream_bytes)),
+        Kind::Beside(operation, who) => one(beside(probe, operation, who, amount)),
+        Kind::Program { .. }
+        | Kind::Buffered(_)
+        | Kind::Tree
+        | Kind::Varmail
+        | Kind::Pressure(_) => {
+            let Some(dir) = probe.system.directory() else { return Ok(None) };
+            probe.system.make_dir(DIR).map_err(failed(job.name()))?;
+            in_area(job.kind, &WorkArea { dir: dir.join(DIR), inputs, probe }, amount.time)
+        }
     };
-    measured.map(Some).map_err(failed(row.name))
+    measured.map(Some).map_err(failed(job.name()))
 }
 
-fn io_error(Failed(message): Failed) -> io::Error {
+/// What only exists on a mounted system.
+fn in_area(kind: Kind, area: &WorkArea, time: Duration) -> io::Result<Vec<Measured>> {
+    match kind {
+        Kind::Program { program, busy: false } => Ok(vec![program.measure(area, time)?]),
+        Kind::Program { program, busy: true } => Ok(vec![beside_loops(program, area, time)?]),
+        Kind::Buffered(piece) => Ok(vec![buffered(area, piece, time * PATIENCE)?]),
+        Kind::Tree => tree::measure(area, time * TREE_PATIENCE),
+        Kind::Varmail => Ok(vec![varmail::measure(area, time)?]),
+        Kind::Pressure(interval) => pressure::measure(area, interval, time),
+        _ => Err(io::Error::other("not a job of programs")),
+    }
+}
+
+/// For errors of the harness below a call that answers with the system's.
+pub fn io_error(Failed(message): Failed) -> io::Error {
     io::Error::other(message)
+}
+
+fn beside_loops(program: Program, area: &WorkArea, time: Duration) -> io::Result<Measured> {
+    let loops = BusyLoops::start().map_err(io_error)?;
+    std::thread::sleep(LEAD);
+    let measured = program.measure(area, time)?;
+    loops.stop().map_err(io_error)?;
+    Ok(measured)
+}
+
+/// One operation after the other until the time is over, as a rate.
+pub fn until(
+    time: Duration,
+    mut operation: impl FnMut(u64) -> io::Result<()>,
+) -> io::Result<Measured> {
+    let start = Instant::now();
+    let mut operations = 0;
+    while start.elapsed() < time {
+        operation(operations)?;
+        operations += 1;
+    }
+    Ok(rate(operations, start.elapsed()))
+}
+
+/// Pieces of a new file until it is whole or the time is over, and one fsync.
+fn buffered(area: &WorkArea, piece: usize, limit: Duration) -> io::Result<Measured> {
+    let mut file = File::create_new(area.dir.join("buffered"))?;
+    let data = vec![b'b'; piece];
+    area.count(|| {
+        let (start, mut written) = (Instant::now(), 0);
+        while written < BUFFERED_BYTES / piece as u64 && start.elapsed() < limit {
+            file.write_all(&data)?;
+            written += 1;
+        }
+        file.sync_all()?;
+        Ok(rate(written, start.elapsed()))
+    })
 }
 
 /// Removes what a cell made, so that the next one starts in an empty directory.
@@ -111,7 +206,7 @@ pub fn measure_floor(
     let measured = timed(time, |_| floor.write(writes, bytes));
     let measured = measured.map_err(failed("synchronous direct write"))?;
     let disk = disk.read().zip(before).map(|(after, before)| after.since(&before));
-    Ok(Measured { disk, ..measured })
+    Ok(Measured { counts: Counts { disk, ..Counts::default() }, ..measured })
 }
 
 fn timed(time: Duration, mut operation: impl FnMut(u64) -> io::Result<()>) -> io::Result<Measured> {
@@ -134,9 +229,14 @@ fn each(probe: &Probe, operation: Operation, time: Duration) -> io::Result<Measu
     probe.count(|| timed(time, |n| operation(&files, n)))
 }
 
-fn rate(operations: u64, time: Duration) -> Measured {
-    let rate = operations as f64 / time.as_secs_f64();
-    Measured { rate, operations, ..Measured::default() }
+/// So many operations in so much time.
+pub fn rate(operations: u64, time: Duration) -> Measured {
+    per_second(operations, time.as_secs_f64())
+}
+
+/// So many operations in so many seconds.
+pub fn per_second(operations: u64, seconds: f64) -> Measured {
+    Measured { rate: operations as f64 / seconds, operations, ..Measured::default() }
 }
 
 fn threads(probe: &Probe, shared: bool, time: Duration) -> io::Result<Measured> {
@@ -234,7 +334,7 @@ fn stream_read(probe: &Probe, bytes: u64) -> io::Result<Measured> {
     let path = format!("{DIR}/stream");
     system.make_dir(DIR)?;
     write_file(system, &path, bytes)?;
-    system.settle().and_then(|()| system.forget(&path)).map_err(io_error)?;
+    system.settle().and_then(|()| system.forget()).map_err(io_error)?;
     probe.count(|| {
         let mut chunk = vec![0; CHUNK];
         let start = Instant::now();
@@ -260,8 +360,7 @@ fn beside(
         probe.count(|| timed(amount.time, |n| operation(&files, n)))
     };
     if let Some(dir) = system.directory() {
-        let process = neighbour::Process::start(neighbour, &dir.join(DIR), bytes);
-        let process = process.map_err(io_error)?;
+        let process = neighbour::start(neighbour, &dir.join(DIR), bytes).map_err(io_error)?;
         let measured = work();
         process.stop().map_err(io_error)?;
         return measured;

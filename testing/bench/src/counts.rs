@@ -1,8 +1,12 @@
-//! Writes, flushes and bytes: at SiftFS's storage backend, and at the disk.
+//! What operations cost: writes, flushes and bytes at SiftFS's storage backend and at the disk, FUSE
+//! requests, processor time and context switches.
 
+use crate::system::System;
+use crate::usage::Usage;
 use serde::Serialize;
 use serde_json::Value;
 use siftfs_rig::place::{Failed, Result};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Counters at SiftFS's storage backend, over all regions.
@@ -136,6 +140,120 @@ fn parse(text: &str) -> Option<DiskIo> {
         write_bytes: fields.get(6)?.saturating_mul(512),
         flushes: *fields.get(15)?,
     })
+}
+
+/// FUSE requests by opcode.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Requests(pub BTreeMap<String, u64>);
+
+impl Requests {
+    /// From the status document: `requests`, by opcode a number, or an object with a `count`. None where
+    /// there is no mount.
+    pub fn from_status(status: &Value) -> Option<Self> {
+        let requests = status.get("requests").or_else(|| status.pointer("/fuse/requests"))?;
+        let count = |v: &Value| v.as_u64().or_else(|| v.get("count")?.as_u64());
+        let by_name =
+            requests.as_object()?.iter().filter_map(|(k, v)| Some((k.clone(), count(v)?)));
+        Some(Self(by_name.collect()))
+    }
+
+    /// What was added since `before`; opcodes of which nothing came are left out.
+    pub fn since(&self, before: &Self) -> Self {
+        let old = |name: &str| before.0.get(name).copied().unwrap_or(0);
+        let new = self.0.iter().map(|(k, n)| (k.clone(), n.saturating_sub(old(k))));
+        Self(new.filter(|(_, n)| *n > 0).collect())
+    }
+
+    /// The sum of both.
+    pub fn plus(mut self, other: &Self) -> Self {
+        for (name, n) in &other.0 {
+            *self.0.entry(name.clone()).or_default() += n;
+        }
+        self
+    }
+}
+
+/// Everything that is counted. What a system does not have is none.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Counts {
+    /// At SiftFS's storage backend.
+    pub backend: Option<Backend>,
+    /// At the disk, whoever used it meanwhile.
+    pub disk: Option<DiskIo>,
+    /// FUSE requests.
+    pub requests: Option<Requests>,
+    /// Of the program that was measured, in this process or in those that it started.
+    pub client: Usage,
+    /// Of SiftFS's daemon.
+    pub daemon: Option<Usage>,
+}
+
+/// The counters at one moment.
+struct Moment {
+    status: Option<Value>,
+    disk: Option<DiskIo>,
+    client: Usage,
+    daemon: Option<Usage>,
+}
+
+impl Counts {
+    /// Runs `work` between two readings of all counters. The status is read outside of the others, for
+    /// it costs processor time.
+    pub fn around<T, E>(
+        system: &dyn System,
+        disk: &Disk,
+        work: impl FnOnce() -> std::result::Result<T, E>,
+        failed: impl Fn(Failed) -> E,
+    ) -> std::result::Result<(T, Self), E> {
+        let status = system.status().map_err(&failed)?;
+        let pid = status.as_ref().and_then(daemon);
+        let usage = || pid.and_then(Usage::of_process);
+        let before = Moment { status, disk: disk.read(), daemon: usage(), client: Usage::own() };
+        let done = work()?;
+        let (client, daemon, disk) = (Usage::own(), usage(), disk.read());
+        let after = Moment { status: system.status().map_err(&failed)?, disk, client, daemon };
+        Ok((done, after.since(&before).map_err(failed)?))
+    }
+
+    /// The sum of both.
+    pub fn plus(self, other: &Self) -> Self {
+        Self {
+            backend: sum(self.backend, other.backend, |a, b| a.plus(&b)),
+            disk: sum(self.disk, other.disk, |a, b| a.plus(&b)),
+            requests: sum(self.requests, other.requests.clone(), |a, b| a.plus(&b)),
+            client: self.client.plus(&other.client),
+            daemon: sum(self.daemon, other.daemon, |a, b| a.plus(&b)),
+        }
+    }
+}
+
+/// None is nothing.
+fn sum<T>(a: Option<T>, b: Option<T>, plus: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(plus(a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// The daemon's process, where there is one.
+fn daemon(status: &Value) -> Option<u32> {
+    status["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
+}
+
+impl Moment {
+    fn since(&self, before: &Self) -> Result<Counts> {
+        let backend = |m: &Self| m.status.as_ref().map(|s| Backend::from_status(&s["runtime"]));
+        let backends = backend(self).transpose()?.zip(backend(before).transpose()?);
+        let requests = |m: &Self| m.status.as_ref().and_then(Requests::from_status);
+        Ok(Counts {
+            backend: backends.map(|(after, before)| after.since(&before)),
+            disk: self.disk.zip(before.disk).map(|(after, before)| after.since(&before)),
+            requests: requests(self).zip(requests(before)).map(|(a, b)| a.since(&b)),
+            client: self.client.since(&before.client),
+            daemon: self.daemon.zip(before.daemon).map(|(a, b)| a.since(&b)),
+        })
+    }
 }
 
 #[cfg(test)]

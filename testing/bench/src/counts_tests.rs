@@ -36,3 +36,23 @@ fn a_missing_counter_is_named() {
     let Failed(message) = Backend::from_status(&status).expect_err("a counter is missing");
     assert!(message.contains("/storage/journal/background/writes"), "{message}");
 }
+
+#[test]
+fn requests_are_numbers_or_objects_and_only_what_came_counts() {
+    let before = Requests::from_status(&json!({"requests": {"READ": 5, "WRITE": {"count": 1}}}));
+    let after =
+        Requests::from_status(&json!({"requests": {"READ": 5, "WRITE": {"count": 8}, "FSYNC": 2}}));
+    let (before, after) = (before.expect("requests"), after.expect("requests"));
+    let new = after.since(&before);
+    assert_eq!(new.0, BTreeMap::from([("WRITE".into(), 7), ("FSYNC".into(), 2)]));
+    assert_eq!(new.clone().plus(&new).0["FSYNC"], 4);
+    assert!(Requests::from_status(&status()).is_none());
+}
+
+#[test]
+fn what_one_of_two_has_is_the_sum() {
+    let some = Counts { daemon: Some(Usage { cpu_us: 3, switches: 1 }), ..Counts::default() };
+    let both = some.clone().plus(&Counts::default()).plus(&some);
+    assert_eq!(both.daemon, Some(Usage { cpu_us: 6, switches: 2 }));
+    assert!(both.backend.is_none());
+}

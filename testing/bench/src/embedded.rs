@@ -1,7 +1,7 @@
 //! SiftFS in this process, without a mount.
 
-use crate::counts::Backend;
-use crate::system::{Handle, Mode, System};
+use crate::system::{Handle, Mode, System, drop_caches};
+use serde_json::{Value, json};
 use siftfs::{File, RenameMode, Volume};
 use siftfs_rig::place::{Failed, Result};
 use std::io;
@@ -104,21 +104,23 @@ impl System for Embedded {
         self.with(Volume::sync).map_err(|e| Failed(format!("{}: {e}", self.image.display())))
     }
 
-    fn forget(&self, _path: &str) -> Result<()> {
-        self.reopen()
+    fn forget(&self) -> Result<()> {
+        self.reopen()?;
+        drop_caches()
     }
 
     fn directory(&self) -> Option<&Path> {
         None
     }
 
-    fn backend(&self) -> Result<Option<Backend>> {
+    /// Only the Runtime's part: there is no daemon.
+    fn status(&self) -> Result<Option<Value>> {
         let text = self
             .with(Volume::status)
             .map_err(|e| Failed(format!("{}: {e}", self.image.display())))?;
-        let status =
+        let runtime: Value =
             serde_json::from_str(&text).map_err(|e| Failed(format!("status: not JSON: {e}")))?;
-        Backend::from_status(&status).map(Some)
+        Ok(Some(json!({ "runtime": runtime })))
     }
 }
 

@@ -1,77 +1,44 @@
-//! `make bench`: SiftFS through FUSE and embedded, beside ext4 on the same disk and beside
+//! `make bench`: SiftFS through FUSE and embedded, beside ext4, XFS and btrfs on the same disk and beside
 //! synchronous direct writes of what SiftFS stages. Nothing is asserted about time: the exit status
 //! says whether it ran.
 
 mod cell;
 mod counts;
 mod embedded;
+mod helper;
+mod machine;
 mod neighbour;
+mod operations;
+mod options;
+mod peers;
 mod picture;
+mod pressure;
+mod program;
+mod programs;
 mod report;
+mod results;
 mod rows;
 mod run;
 mod stats;
 mod system;
+mod table;
 mod tree;
+mod usage;
+mod varmail;
 
-use cell::{Amount, CHUNK};
+use cell::CHUNK;
 use clap::Parser;
-use neighbour::Neighbour;
+use options::Args;
 use report::Report;
-use rows::{ROWS, Row};
-use run::{Comparison, Plan};
+use rows::JOBS;
 use siftfs_rig::place::{Failed, Place, Result, failed};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
-/// Space needed in the directory, in bytes.
-const NEEDED: u64 = 8 << 30;
-
-/// Measures SiftFS beside ext4.
-#[derive(Parser)]
-#[command(name = "siftfs-bench")]
-struct Args {
-    /// Rounds; each measures every row on every system.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    rounds: u16,
-    /// Seconds per row, system and round.
-    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
-    seconds: f64,
-    /// Size of the large file of the stream rows, in MiB.
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1024))]
-    stream_mib: u64,
-    /// Directory on the disk to measure [default: $TMPDIR, or /var/tmp].
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Only rows whose names contain one of these words, with commas between.
-    #[arg(long, value_delimiter = ',')]
-    rows: Vec<String>,
-    /// Prints the rows' names and ends.
-    #[arg(long)]
-    list: bool,
-    /// Where the numbers go.
-    #[arg(long, default_value = "target/bench/bench.json")]
-    json: PathBuf,
-    /// Where the picture goes.
-    #[arg(long, default_value = "target/bench/bench.svg")]
-    svg: PathBuf,
-    /// Works until standard input ends (what rows beside a neighbour start).
-    #[arg(long, hide = true, requires = "neighbour_in")]
-    neighbour: Option<Neighbour>,
-    /// Where that works.
-    #[arg(long, hide = true)]
-    neighbour_in: Option<PathBuf>,
-    /// Bytes of its file.
-    #[arg(long, hide = true, default_value_t = 1 << 28)]
-    neighbour_bytes: u64,
-}
-
-fn seconds(text: &str) -> std::result::Result<f64, String> {
-    let n: f64 = text.parse().map_err(|e| format!("{e}"))?;
-    if (0.01..=600.0).contains(&n) { Ok(n) } else { Err("0.01 to 600 seconds".into()) }
-}
+/// Space needed in the directory, in bytes, with one mount of SiftFS.
+const NEEDED: u64 = 14 << 30;
+/// ... for each further one.
+const NEEDED_EACH: u64 = 3 << 30;
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -84,41 +51,34 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
+    if args.busy {
+        helper::busy_loop();
+        return Ok(());
+    }
     if let (Some(what), Some(dir)) = (args.neighbour, &args.neighbour_in) {
         return neighbour::process(what, dir, args.neighbour_bytes.max(CHUNK as u64));
     }
     if args.list {
-        for row in &ROWS {
-            println!("{:16} {}", row.name, row.what);
+        for row in JOBS.iter().flat_map(|j| j.rows) {
+            println!("{:22} {}", row.name, row.what);
         }
         return Ok(());
     }
-    let plan = Plan {
-        rounds: usize::from(args.rounds),
-        amount: Amount {
-            time: Duration::from_secs_f64(args.seconds),
-            stream_bytes: args.stream_mib << 20,
-        },
-        rows: chosen(&args.rows)?,
-    };
-    let place = Place::new("siftfs-bench", NEEDED, args.dir.as_deref())?;
-    let load = load();
+    let plan = args.plan()?;
+    let needed = NEEDED + NEEDED_EACH * (plan.configs.len() as u64 - 1);
+    let place = Place::new("siftfs-bench", needed, args.dir.as_deref())?;
+    let before = machine::before();
     let comparison = run::compare(&place, &plan)?;
-    let report = Report::new(machine(args, &comparison, &load), &comparison);
+    let report = Report::new(machine::describe(&before, &plan, &comparison)?, &comparison);
     drop(place);
-    report.print();
+    let svg = args.svg();
+    let picture = svg.file_name().unwrap_or_default().to_string_lossy();
+    let results = results::markdown(&report, &args.command(), &picture);
+    println!("\n{results}");
     let json = serde_json::to_string_pretty(&report).map_err(|e| Failed(e.to_string()))?;
     save(&args.json, &json)?;
-    save(&args.svg, &picture::svg(&report))
-}
-
-fn chosen(words: &[String]) -> Result<Vec<&'static Row>> {
-    let wanted = |row: &&Row| words.is_empty() || words.iter().any(|w| row.name.contains(w));
-    let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
-    if rows.is_empty() {
-        return Err(Failed(format!("no row is called like {}; see --list", words.join(", "))));
-    }
-    Ok(rows)
+    save(&svg, &picture::svg(&report))?;
+    save(&args.results(), &results)
 }
 
 fn save(path: &Path, text: &str) -> Result<()> {
@@ -126,28 +86,6 @@ fn save(path: &Path, text: &str) -> Result<()> {
         std::fs::create_dir_all(dir).map_err(failed(dir.display()))?;
     }
     std::fs::write(path, text).map_err(failed(path.display()))?;
-    println!("\nwritten: {}", path.display());
+    println!("written: {}", path.display());
     Ok(())
-}
-
-/// Average numbers of runnable processes over 1, 5 and 15 minutes.
-fn load() -> String {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
-}
-
-/// What the numbers depend on. A load of others before the start means that they are not worth much.
-fn machine(args: &Args, comparison: &Comparison, load: &str) -> BTreeMap<&'static str, String> {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let processors = std::thread::available_parallelism().map_or(0, usize::from);
-    BTreeMap::from([
-        ("kernel", kernel.trim().to_string()),
-        ("processors", processors.to_string()),
-        ("load before", load.to_string()),
-        ("compared with", comparison.ext4.to_string()),
-        ("disk", comparison.disk.clone()),
-        ("rounds", args.rounds.to_string()),
-        ("seconds", args.seconds.to_string()),
-        ("stream MiB", args.stream_mib.to_string()),
-    ])
 }

@@ -1,16 +1,13 @@
 //! Somebody who gives the file system a lot to do and never syncs.
 
 use crate::cell::CHUNK;
+use crate::helper::Helper;
 use crate::system::{BLOCK, Mode, Mounted, System, any_block};
-use siftfs_rig::place::{Failed, Result, failed};
+use siftfs_rig::place::{Result, arg, failed};
 use std::io::{self, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-/// One that has to wait for the disk ends in this time, or is killed.
-const END: Duration = Duration::from_secs(30);
 /// Files that are made, and then removed.
 const FILES: u64 = 4000;
 /// Bytes of each.
@@ -90,40 +87,11 @@ pub fn process(what: Neighbour, dir: &Path, bytes: u64) -> Result<()> {
     })
 }
 
-/// This program again, working.
-pub struct Process(Child);
-
-impl Process {
-    /// Starts it.
-    pub fn start(what: Neighbour, dir: &Path, bytes: u64) -> Result<Self> {
-        let exe = std::env::current_exe().map_err(failed("own path"))?;
-        let mut command = Command::new(exe);
-        let name = format!("{what:?}").to_lowercase();
-        command.arg("--neighbour").arg(name).arg("--neighbour-in").arg(dir);
-        command.arg("--neighbour-bytes").arg(bytes.to_string()).stdin(Stdio::piped());
-        Ok(Self(command.spawn().map_err(failed("the neighbour"))?))
-    }
-
-    /// Ends it; fails if it failed.
-    pub fn stop(mut self) -> Result<()> {
-        drop(self.0.stdin.take());
-        let start = Instant::now();
-        while start.elapsed() < END {
-            match self.0.try_wait().map_err(failed("the neighbour"))? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(Failed(format!("the neighbour: {status}"))),
-                None => std::thread::sleep(Duration::from_millis(5)),
-            }
-        }
-        Err(Failed("the neighbour did not end".into()))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts the process of its own.
+pub fn start(what: Neighbour, dir: &Path, bytes: u64) -> Result<Helper> {
+    let name = format!("{what:?}").to_lowercase();
+    let (dir, bytes) = (arg(dir)?, bytes.to_string());
+    Helper::start(&["--neighbour", &name, "--neighbour-in", dir, "--neighbour-bytes", &bytes])
 }
 
 #[cfg(test)]

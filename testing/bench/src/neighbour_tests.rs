@@ -2,6 +2,9 @@
 
 use super::*;
 use std::fs;
+use std::time::{Duration, Instant};
+
+const END: Duration = Duration::from_secs(30);
 
 /// Lets it work until `done`; the names left in its directory.
 fn left_by(what: Neighbour, done: impl Fn(&Path) -> bool) -> Vec<String> {

@@ -1,14 +1,18 @@
 //! A picture of the ratios, as SVG.
 
 use crate::report::{Entry, Report};
+use crate::run::EMBEDDED;
 use std::fmt::Write;
 
 const LEFT: f64 = 300.0;
-const SCALE: f64 = 260.0;
+const SCALE: f64 = 130.0;
 /// Ratios beyond this are cut off.
-const LARGEST: f64 = 2.0;
+const LARGEST: f64 = 4.0;
 const LINE: f64 = 34.0;
 const TOP: f64 = 70.0;
+
+/// Colours of the marks of other file systems, in their order.
+const MARKS: [&str; 2] = ["#2a2", "#e80"];
 
 /// A bar per row: how much better than ext4 (to the right of 1), and what was designed for.
 pub fn svg(report: &Report) -> String {
@@ -19,10 +23,11 @@ pub fn svg(report: &Report) -> String {
          font-family='sans-serif' font-size='13'>\n\
          <rect width='900' height='{height}' fill='white'/>\n\
          <text x='10' y='22' font-size='16'>SiftFS beside ext4 on the same disk: speed, ext4 is 1</text>\n\
-         <text x='10' y='42' fill='#555'>dark: FUSE; light: embedded; line: \
-         quartiles of the rounds; red mark: designed for (FUSE)</text>\n"
+         <text x='10' y='42' fill='#555'>dark: mounted; light: embedded; line: \
+         quartiles of the rounds; red: designed for (mounted){}</text>\n",
+        legend(report)
     );
-    for tick in 0..=4 {
+    for tick in 0..=8 {
         let speed = f64::from(tick) * 0.5;
         let x = x_of(speed);
         let _ = writeln!(
@@ -34,10 +39,15 @@ pub fn svg(report: &Report) -> String {
         );
     }
     for (i, entry) in entries.iter().enumerate() {
-        row(&mut out, entry, TOP + LINE * i as f64);
+        row(&mut out, report, entry, TOP + LINE * i as f64);
     }
     out.push_str("</svg>\n");
     out
+}
+
+fn legend(report: &Report) -> String {
+    let marks = report.peers.iter().zip(MARKS);
+    marks.map(|(p, c)| format!("; <tspan fill='{c}'>{}</tspan>", escaped(p))).collect()
 }
 
 fn x_of(speed: f64) -> f64 {
@@ -55,7 +65,7 @@ fn speed(entry: &Entry, ratio: f64) -> f64 {
     }
 }
 
-fn row(out: &mut String, entry: &Entry, y: f64) {
+fn row(out: &mut String, report: &Report, entry: &Entry, y: f64) {
     let _ = writeln!(
         out,
         "<text x='{}' y='{}' text-anchor='end'>{}</text>",
@@ -63,7 +73,8 @@ fn row(out: &mut String, entry: &Entry, y: f64) {
         y + 16.0,
         escaped(entry.what)
     );
-    let bars = [(entry.ratio, "#246", 0.0, 13.0), (entry.embedded_ratio, "#9bd", 13.0, 7.0)];
+    let embedded = entry.ratios.get(EMBEDDED).copied();
+    let bars = [(entry.ratio, "#246", 0.0, 13.0), (embedded, "#9bd", 13.0, 7.0)];
     for (ratio, colour, down, height) in bars {
         let Some(ratio) = ratio else { continue };
         let value = speed(entry, ratio.median);
@@ -83,6 +94,12 @@ fn row(out: &mut String, entry: &Entry, y: f64) {
                 x_of(LARGEST) + 4.0,
                 top + height
             );
+        }
+    }
+    for (peer, colour) in report.peers.iter().zip(MARKS) {
+        if let Some(ratio) = entry.ratios.get(peer) {
+            let x = x_of(speed(entry, ratio.median));
+            let _ = writeln!(out, "<circle cx='{x:.1}' cy='{}' r='4' fill='{colour}'/>", y + 9.0);
         }
     }
     if let Some(target) = entry.target {

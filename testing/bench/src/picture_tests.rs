@@ -2,19 +2,21 @@ use super::*;
 use crate::stats::Summary;
 use std::collections::BTreeMap;
 
-fn entry(unit: &'static str, ratio: f64, target: Option<f64>) -> Entry {
-    let ratio =
-        Some(Summary { samples: 1, p25: ratio, median: ratio, p75: ratio, ..Summary::default() });
+fn ratio(ratio: f64) -> Summary {
+    Summary { samples: 1, p25: ratio, median: ratio, p75: ratio, ..Summary::default() }
+}
+
+fn entry(unit: &'static str, of_ours: f64, target: Option<f64>) -> Entry {
     Entry {
         name: "a",
         what: "a < b & c",
         unit,
         systems: BTreeMap::new(),
+        ratios: BTreeMap::from([("xfs".to_owned(), ratio(1.0))]),
         floor: None,
-        ratio,
+        ratio: Some(ratio(of_ours)),
         target,
         met: None,
-        embedded_ratio: None,
         floor_ratio: None,
         floor_target: None,
         floor_met: None,
@@ -31,9 +33,11 @@ fn half_the_time_is_twice_the_speed() {
 
 #[test]
 fn a_picture_has_its_bars_marks_and_no_markup_from_texts() {
-    let rows = vec![entry("us", 0.25, Some(0.8)), entry("MiB/s", 0.9, None)];
-    let svg = svg(&Report { machine: BTreeMap::new(), rows });
+    let rows = vec![entry("us", 0.2, Some(0.8)), entry("MiB/s", 0.9, None)];
+    let (machine, configs) = (Vec::new(), Vec::new());
+    let svg = svg(&Report { machine, configs, peers: vec!["xfs".into()], rows });
     assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
+    assert_eq!(svg.matches("<circle").count(), 2, "{svg}");
     assert_eq!(svg.matches("stroke='red'").count(), 1, "{svg}");
-    assert!(svg.contains("a &lt; b &amp; c") && svg.contains(">4.0<"), "{svg}");
+    assert!(svg.contains("a &lt; b &amp; c") && svg.contains(">5.0<"), "{svg}");
 }

@@ -1,8 +1,14 @@
-//! What is measured: the rows of the table, each written once for every system.
+//! What is measured: the rows of the table, and the jobs that measure one or several of them on one
+//! system at a time.
 
 use crate::neighbour::Neighbour;
-use crate::system::{BLOCK, Handle, Mode, System};
-use std::io;
+use crate::operations::{
+    Operation, append_4k, append_512, create, create_and_directory, overwrite, replace,
+    write_durable,
+};
+use crate::pressure;
+use crate::programs::Program;
+use crate::tree;
 
 /// What a row's number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,36 +21,12 @@ pub enum Metric {
     Bytes,
 }
 
-/// How a row is measured.
-#[derive(Clone, Copy)]
-pub enum Kind {
-    /// One operation after the other, each with its own latency.
-    Each(Operation),
-    /// Four threads overwrite 4 KiB and fsync; on one file if `shared`.
-    Threads { shared: bool },
-    /// Random 4 KiB reads of a file that is cached.
-    WarmReads,
-    /// A large file written from begin to end, and fsynced.
-    StreamWrite,
-    /// A large file read from begin to end, nothing of it cached.
-    StreamRead,
-    /// `tar -x` of a generated tree.
-    Untar,
-    /// [`Kind::Each`] while another process works without fsync.
-    Beside(Operation, Neighbour),
-}
-
-/// An operation of a row on files prepared beforehand; `n` counts from 0.
-pub type Operation = fn(&Files, n: u64) -> io::Result<()>;
-
-/// A row.
+/// A row of the table.
 pub struct Row {
     /// Short name, for the command line and JSON.
     pub name: &'static str,
     /// What it does.
     pub what: &'static str,
-    /// How.
-    pub kind: Kind,
     /// What its number is.
     pub metric: Metric,
     /// The ratio to ext4 that SiftFS through FUSE is designed for: of times at most, of rates at
@@ -52,142 +34,178 @@ pub struct Row {
     pub target: Option<f64>,
 }
 
-impl Row {
+/// How a job's rows are measured.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// A program that syncs, with or without two busy loops beside it.
+    Program {
+        /// Which.
+        program: Program,
+        /// Beside busy loops.
+        busy: bool,
+    },
+    /// One operation after the other, each with its own latency.
+    Each(Operation),
+    /// Four threads overwrite 4 KiB and fsync; on one file if `shared`.
+    Threads {
+        /// One file for all.
+        shared: bool,
+    },
+    /// A new file written in pieces of so many bytes, with one fsync at the end.
+    Buffered(usize),
+    /// Everything with a tree of 18,500 files ([`tree::STEPS`]).
+    Tree,
+    /// A large file written from begin to end, and fsynced.
+    StreamWrite,
+    /// A large file read from begin to end, nothing of it cached.
+    StreamRead,
+    /// Random 4 KiB reads of a file that is cached.
+    WarmReads,
+    /// Four threads that handle mail.
+    Varmail,
+    /// SIFT's pressure workload, with so many background writes to an fsync ([`pressure::ROWS`]).
+    Pressure(u64),
+    /// [`Kind::Each`] while another process works without fsync.
+    Beside(Operation, Neighbour),
+}
+
+impl Kind {
+    /// Whether it can be done without a mount.
+    pub fn works_embedded(self) -> bool {
+        matches!(
+            self,
+            Self::Each(_)
+                | Self::Beside(..)
+                | Self::Threads { .. }
+                | Self::WarmReads
+                | Self::StreamWrite
+                | Self::StreamRead
+        )
+    }
+
     /// Whether it has a floor: a number of synchronous direct writes that do as much.
-    pub fn has_floor(&self) -> bool {
-        matches!(self.kind, Kind::Each(_))
+    pub fn has_floor(self) -> bool {
+        matches!(self, Self::Each(_))
+    }
+}
+
+/// What is measured at once on a system, in one directory.
+pub struct Job {
+    /// How.
+    pub kind: Kind,
+    /// The rows that come out of it, in order.
+    pub rows: &'static [Row],
+}
+
+impl Job {
+    /// For messages: the first row's name.
+    pub fn name(&self) -> &'static str {
+        self.rows.first().map_or("", |r| r.name)
     }
 }
 
 /// Ratio to the floor that an embedded fsync is designed for, at most.
 pub const EMBEDDED_TARGET: f64 = 1.15;
 
-/// Every row, in the table's order.
-pub const ROWS: [Row; 16] = [
-    latency("overwrite-4k", "overwrite 4 KiB, fsync", overwrite, Some(1.0)),
-    latency("append-512", "append 512 bytes, fsync", append, Some(0.8)),
-    latency("create-4k", "create, write 4 KiB, fsync", create, Some(0.7)),
-    latency("create-4k-dir", "the same, fsync of the directory", create_and_directory, Some(0.4)),
-    latency("replace", "replace by rename, fsync of the directory", replace, Some(0.55)),
-    latency("dsync-4k", "4 KiB with O_DSYNC", write_durable, None),
-    rate("threads-own", "4 threads, a file each", Kind::Threads { shared: false }, Some(1.3)),
-    rate("threads-shared", "4 threads, one file", Kind::Threads { shared: true }, None),
-    rate("read-warm-4k", "4 KiB reads, cached", Kind::WarmReads, Some(0.9)),
-    bytes("stream-write", "write a large file, fsync", Kind::StreamWrite),
-    bytes("stream-read", "read a large file, not cached", Kind::StreamRead),
-    rate("untar", "untar, files", Kind::Untar, Some(0.7)),
-    latency("small-quiet", "overwrite 4 KiB, fsync, quiet", overwrite, None),
-    beside("small-beside", "the same beside a stream without fsync", Neighbour::Stream),
-    beside("small-beside-scatter", "the same beside scattered writes", Neighbour::Scatter),
-    beside("small-beside-litter", "the same beside files made and removed", Neighbour::Litter),
+const fn row(name: &'static str, what: &'static str, metric: Metric, target: Option<f64>) -> Row {
+    Row { name, what, metric, target }
+}
+
+const fn time(name: &'static str, what: &'static str, target: Option<f64>) -> Row {
+    row(name, what, Metric::Latency, target)
+}
+
+const fn rate(name: &'static str, what: &'static str, target: Option<f64>) -> Row {
+    row(name, what, Metric::Operations, target)
+}
+
+const fn bytes(name: &'static str, what: &'static str, target: f64) -> Row {
+    row(name, what, Metric::Bytes, Some(target))
+}
+
+const fn quiet(name: &'static str, what: &'static str) -> Row {
+    rate(name, what, Some(1.0))
+}
+
+const fn busy(name: &'static str, what: &'static str) -> Row {
+    rate(name, what, Some(0.9))
+}
+
+const fn program(program: Program, busy: bool, rows: &'static [Row]) -> Job {
+    Job { kind: Kind::Program { program, busy }, rows }
+}
+
+const fn each(operation: Operation, rows: &'static [Row]) -> Job {
+    Job { kind: Kind::Each(operation), rows }
+}
+
+const fn job(kind: Kind, rows: &'static [Row]) -> Job {
+    Job { kind, rows }
+}
+
+const fn beside(neighbour: Neighbour, rows: &'static [Row]) -> Job {
+    Job { kind: Kind::Beside(overwrite, neighbour), rows }
+}
+
+/// Every job, in the table's order.
+pub const JOBS: &[Job] = &[
+    program(Program::SqliteDelete, false, &[quiet("sqlite-delete", "SQLite, DELETE journal")]),
+    program(Program::SqliteWal, false, &[quiet("sqlite-wal", "SQLite, WAL, synchronous=FULL")]),
+    program(Program::Log, false, &[quiet("log-8k", "log of 8 KiB records, fdatasync each")]),
+    program(Program::Mail, false, &[quiet("mail", "mail delivery")]),
+    program(Program::Objects, false, &[quiet("objects", "loose objects")]),
+    program(Program::RocksDb, false, &[quiet("rocksdb", "RocksDB fillsync")]),
+    program(Program::SqliteDelete, true, &[busy("sqlite-delete-busy", "SQLite, DELETE, busy")]),
+    program(Program::SqliteWal, true, &[busy("sqlite-wal-busy", "SQLite, WAL, busy")]),
+    program(Program::Log, true, &[busy("log-8k-busy", "log of 8 KiB records, busy")]),
+    program(Program::Mail, true, &[busy("mail-busy", "mail delivery, busy")]),
+    program(Program::Objects, true, &[busy("objects-busy", "loose objects, busy")]),
+    program(Program::RocksDb, true, &[busy("rocksdb-busy", "RocksDB fillsync, busy")]),
+    each(overwrite, &[time("overwrite-4k", "overwrite 4 KiB, fsync", Some(1.15))]),
+    each(append_4k, &[time("append-4k", "append 4 KiB, fsync", Some(0.9))]),
+    each(append_512, &[time("append-512", "append 512 bytes, fsync", Some(0.9))]),
+    each(create, &[time("create-4k", "create, write 4 KiB, fsync", Some(0.6))]),
+    each(
+        create_and_directory,
+        &[time("create-4k-dir", "create, fsync, fsync of the directory", Some(0.4))],
+    ),
+    each(replace, &[time("replace", "replace by rename, fsync of the directory", Some(0.55))]),
+    each(write_durable, &[time("dsync-4k", "4 KiB with O_DSYNC", None)]),
+    job(
+        Kind::Threads { shared: false },
+        &[rate("threads-own", "4 threads, a file each, fsync", Some(1.2))],
+    ),
+    job(Kind::Threads { shared: true }, &[rate("threads-shared", "4 threads, one file", None)]),
+    job(
+        Kind::Buffered(512),
+        &[rate("buffered-512", "512-byte appends, one fsync at the end", Some(0.8))],
+    ),
+    job(
+        Kind::Buffered(4096),
+        &[rate("buffered-4k", "4 KiB writes, one fsync at the end", Some(0.8))],
+    ),
+    job(Kind::Tree, &tree::ROWS),
+    job(Kind::StreamWrite, &[bytes("stream-write", "write a large file, fsync", 0.8)]),
+    job(Kind::StreamRead, &[bytes("stream-read", "read a large file, not cached", 0.9)]),
+    job(Kind::WarmReads, &[rate("read-warm-4k", "4 KiB reads, cached", Some(0.95))]),
+    job(Kind::Varmail, &[rate("varmail", "mail server mix, 4 threads", Some(1.1))]),
+    job(Kind::Pressure(32), &pressure::ROWS_32),
+    job(Kind::Pressure(128), &pressure::ROWS_128),
+    each(overwrite, &[time("small-quiet", "overwrite 4 KiB, fsync, quiet", None)]),
+    beside(
+        Neighbour::Stream,
+        &[time("small-beside", "the same beside a stream without fsync", None)],
+    ),
+    beside(
+        Neighbour::Scatter,
+        &[time("small-beside-scatter", "the same beside scattered writes", None)],
+    ),
+    beside(
+        Neighbour::Litter,
+        &[time("small-beside-litter", "the same beside files made and removed", None)],
+    ),
 ];
 
-const fn beside(name: &'static str, what: &'static str, neighbour: Neighbour) -> Row {
-    latency_of(name, what, Kind::Beside(overwrite, neighbour), None)
-}
-
-const fn latency(
-    name: &'static str,
-    what: &'static str,
-    operation: Operation,
-    target: Option<f64>,
-) -> Row {
-    latency_of(name, what, Kind::Each(operation), target)
-}
-
-const fn latency_of(
-    name: &'static str,
-    what: &'static str,
-    kind: Kind,
-    target: Option<f64>,
-) -> Row {
-    Row { name, what, kind, metric: Metric::Latency, target }
-}
-
-const fn rate(name: &'static str, what: &'static str, kind: Kind, target: Option<f64>) -> Row {
-    Row { name, what, kind, metric: Metric::Operations, target }
-}
-
-const fn bytes(name: &'static str, what: &'static str, kind: Kind) -> Row {
-    Row { name, what, kind, metric: Metric::Bytes, target: Some(0.9) }
-}
-
-/// Blocks of the file that is overwritten.
-pub const FULL_BLOCKS: u64 = 64;
-
-/// The files that operations work on, in a directory of their own.
-pub struct Files<'s> {
-    system: &'s dyn System,
-    dir: &'static str,
-    full: Box<dyn Handle>,
-    growing: Box<dyn Handle>,
-    durable: Box<dyn Handle>,
-}
-
-impl<'s> Files<'s> {
-    /// Makes the directory and the files, durably.
-    pub fn prepare(system: &'s dyn System, dir: &'static str) -> io::Result<Self> {
-        system.make_dir(dir)?;
-        let data = vec![1; usize::try_from(FULL_BLOCKS).unwrap_or(1) * BLOCK];
-        for name in ["full", "durable", "growing", "target"] {
-            let file = system.open(&format!("{dir}/{name}"), Mode::Create)?;
-            if name != "growing" {
-                file.write_at(0, &data)?;
-            }
-            file.sync()?;
-        }
-        system.sync_dir(dir)?;
-        let open = |name, mode| system.open(&format!("{dir}/{name}"), mode);
-        Ok(Self {
-            system,
-            dir,
-            full: open("full", Mode::Open)?,
-            growing: open("growing", Mode::Open)?,
-            durable: open("durable", Mode::Durable)?,
-        })
-    }
-}
-
-fn block(n: u64) -> [u8; BLOCK] {
-    [n.to_le_bytes()[0]; BLOCK]
-}
-
-fn place(n: u64) -> u64 {
-    n % FULL_BLOCKS * BLOCK as u64
-}
-
-fn overwrite(files: &Files, n: u64) -> io::Result<()> {
-    files.full.write_at(place(n), &block(n))?;
-    files.full.sync()
-}
-
-fn append(files: &Files, n: u64) -> io::Result<()> {
-    files.growing.write_at(n * 512, &block(n)[..512])?;
-    files.growing.sync()
-}
-
-fn new_file(files: &Files, path: &str, n: u64) -> io::Result<()> {
-    let file = files.system.open(path, Mode::Create)?;
-    file.write_at(0, &block(n))?;
-    file.sync()
-}
-
-fn create(files: &Files, n: u64) -> io::Result<()> {
-    new_file(files, &format!("{}/new-{n}", files.dir), n)
-}
-
-fn create_and_directory(files: &Files, n: u64) -> io::Result<()> {
-    create(files, n)?;
-    files.system.sync_dir(files.dir)
-}
-
-fn replace(files: &Files, n: u64) -> io::Result<()> {
-    let temporary = format!("{}/temporary", files.dir);
-    new_file(files, &temporary, n)?;
-    files.system.rename(&temporary, &format!("{}/target", files.dir))?;
-    files.system.sync_dir(files.dir)
-}
-
-fn write_durable(files: &Files, n: u64) -> io::Result<()> {
-    files.durable.write_at(place(n), &block(n))
-}
+#[cfg(test)]
+#[path = "rows_tests.rs"]
+mod tests;

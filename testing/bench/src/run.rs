@@ -1,62 +1,81 @@
-//! The whole measurement: every row on every system, in turns, several rounds.
+//! The whole measurement: every job on every system, in turns, several rounds.
 
-use crate::cell::{Amount, Measured, Probe, clear, measure, measure_floor};
-use crate::counts::{Backend, Disk, DiskIo};
+use crate::cell::{Amount, Inputs, Measured, Probe, clear, measure, measure_floor};
+use crate::counts::{Backend, Counts, Disk};
 use crate::embedded::Embedded;
-use crate::rows::{Metric, Row};
+use crate::peers::PEERS;
+use crate::programs::{self, Script};
+use crate::rows::{Job, Kind, Metric, Row};
+use crate::stats::Summary;
 use crate::system::{BLOCK, Floor, Mounted, System, disk_of};
 use crate::tree::Archive;
-use siftfs_rig::place::{Place, Result, bar};
+use siftfs_rig::place::{Place, Result, bar, step};
 use siftfs_rig::volume::Volume;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Size of each of the two volumes.
+/// Size of each of SiftFS's volumes.
 const VOLUME_SIZE: &str = "3G";
-/// Bytes of an ext4 image, where the disk has another file system.
-const EXT4_BYTES: u64 = 2 << 30;
+/// Bytes of the image of each other file system.
+const IMAGE_BYTES: u64 = 2 << 30;
 /// Of the operations from which the floor's size is taken.
 const CALIBRATION: Duration = Duration::from_millis(100);
 
-/// The systems' names, as in the table and in JSON.
+/// The systems' names, as in the table and in JSON; SiftFS's mounts have those of their configurations.
 pub const EXT4: &str = "ext4";
-/// SiftFS, mounted.
-pub const FUSE: &str = "fuse";
 /// SiftFS by the embedded handle.
 pub const EMBEDDED: &str = "embedded";
 /// Synchronous direct writes.
 pub const FLOOR: &str = "floor";
 
+/// SiftFS mounted with certain options.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Config {
+    /// What it is called.
+    pub name: String,
+    /// Mount options, with commas between; none is the default.
+    pub options: String,
+}
+
 /// How to measure.
-pub struct Plan<'r> {
+pub struct Plan {
     /// Rounds.
     pub rounds: usize,
     /// How much of each cell.
     pub amount: Amount,
-    /// Which rows.
-    pub rows: Vec<&'r Row>,
+    /// Which jobs.
+    pub jobs: Vec<&'static Job>,
+    /// Mounts of SiftFS; the first is the one that is compared with the targets.
+    pub configs: Vec<Config>,
+    /// Systems that are not to be measured.
+    pub without: Vec<String>,
+    /// In every so many rounds those systems are measured that no target is about: other file systems, and
+    /// direct writes.
+    pub others_every: usize,
+    /// Parts of the tree.
+    pub tree_parts: usize,
+    /// No round begins that would end after this time.
+    pub limit: Duration,
 }
 
 /// A row on a system.
 #[derive(Default)]
 pub struct Column {
     /// The system's name.
-    pub system: &'static str,
+    pub system: String,
     /// Latencies in microseconds, of all rounds; or one rate per round (per second, or MiB/s).
     pub samples: Vec<f64>,
-    /// Each round's median or rate.
-    pub rounds: Vec<f64>,
+    /// A round's number, and its median or rate.
+    pub rounds: Vec<(usize, f64)>,
     /// Operations of all rounds (MiB for streams).
     pub operations: u64,
-    /// At SiftFS's storage backend.
-    pub backend: Option<Backend>,
-    /// At the disk, whoever used it.
-    pub disk: Option<DiskIo>,
+    /// What they cost.
+    pub counts: Counts,
 }
 
 /// A row's results.
-pub struct Outcome<'r> {
+pub struct Outcome {
     /// The row.
-    pub row: &'r Row,
+    pub row: &'static Row,
     /// Its floor: writes per operation, and their bytes together.
     pub floor: Option<(u64, usize)>,
     /// One per system on which the row exists.
@@ -64,64 +83,146 @@ pub struct Outcome<'r> {
 }
 
 /// What was compared.
-pub struct Comparison<'r> {
+pub struct Comparison {
     /// Which ext4.
     pub ext4: &'static str,
     /// The disk's name.
     pub disk: String,
+    /// Median of synchronous direct writes of 4 KiB, in microseconds, before the first round.
+    pub floor_us: f64,
+    /// Mounts of SiftFS; the first is the one that is compared with the targets.
+    pub configs: Vec<Config>,
+    /// Other file systems: name and version of the tools, or why it was left out.
+    pub peers: Vec<(String, std::result::Result<String, String>)>,
+    /// Rounds that were done.
+    pub rounds: usize,
+    /// How long all of it took.
+    pub took: Duration,
     /// Results, in the table's order.
-    pub rows: Vec<Outcome<'r>>,
+    pub rows: Vec<Outcome>,
+}
+
+struct Named {
+    name: String,
+    /// It is measured in every so many rounds.
+    every: usize,
+    system: Box<dyn System>,
 }
 
 struct Systems {
-    named: Vec<(&'static str, Box<dyn System>)>,
-    floor: Floor,
+    named: Vec<Named>,
+    floor: Option<Floor>,
+    floor_every: usize,
     disk: Disk,
+    inputs: Inputs,
 }
 
 /// Makes the systems in `place` and measures.
-pub fn compare<'r>(place: &Place, plan: &Plan<'r>) -> Result<Comparison<'r>> {
-    let archive = Archive::generate(place)?;
-    let (ext4_dir, ext4) = siftfs_rig::ext4::directory(place, EXT4_BYTES)?;
-    let mounted = Volume::make(place, "mounted", VOLUME_SIZE)?;
-    let embedded = Volume::make(place, "embedded", VOLUME_SIZE)?;
-    let floor = Floor::new(&place.path("floor"))?;
-    let disk = disk_of(&mounted.image)?;
-    let named: Vec<(_, Box<dyn System>)> = vec![
-        (EXT4, Box::new(Mounted::ext4(ext4_dir)?)),
-        (FUSE, Box::new(Mounted::fuse(mounted)?)),
-        (EMBEDDED, Box::new(Embedded::open(&embedded.image)?)),
-    ];
-    let mut systems = Systems { named, floor, disk };
-    let mut rows = Vec::new();
-    for row in &plan.rows {
-        let floor = if row.has_floor() { Some(systems.calibrate(row, &archive)?) } else { None };
-        rows.push(Outcome { row, floor, columns: Vec::new() });
+pub fn compare(place: &Place, plan: &Plan) -> Result<Comparison> {
+    let start = Instant::now();
+    programs::missing()?;
+    let (ext4_dir, ext4) = siftfs_rig::ext4::directory(place, IMAGE_BYTES)?;
+    let (mut systems, peers) = Systems::make(place, plan, ext4_dir)?;
+    let floor_us = systems.latency_floor()?;
+    let mut outcomes = Vec::new();
+    for job in &plan.jobs {
+        let floor =
+            if job.kind.has_floor() { systems.calibrate(job, &plan.configs)? } else { None };
+        let rows = job.rows.iter().map(|row| Outcome { row, floor, columns: Vec::new() });
+        outcomes.push(rows.collect::<Vec<_>>());
     }
-    let cells = plan.rounds * rows.len();
-    let progress = bar(cells as u64, "measuring");
-    for round in 0..plan.rounds {
-        for outcome in &mut rows {
-            progress.set_message(outcome.row.name);
-            systems.round(place, plan, &archive, outcome, round)?;
+    let progress = bar((plan.rounds * plan.jobs.len()) as u64, "measuring");
+    let (mut rounds, mut longest) = (0, Duration::ZERO);
+    while rounds < plan.rounds && start.elapsed() + longest < plan.limit.max(longest) {
+        let begin = Instant::now();
+        for (job, outcomes) in plan.jobs.iter().zip(&mut outcomes) {
+            progress.set_message(job.name());
+            systems.round(place, plan, job, outcomes, rounds)?;
             progress.inc(1);
+            progress.suspend(|| outcomes.iter().for_each(|o| o.tell(rounds, &plan.configs)));
         }
-        progress.suspend(|| println!("  round {} of {}", round + 1, plan.rounds));
+        longest = longest.max(begin.elapsed());
+        rounds += 1;
+        let done = start.elapsed().as_secs();
+        progress.suspend(|| println!("  round {rounds} of {} done after {done} s", plan.rounds));
     }
     progress.finish_and_clear();
-    Ok(Comparison { ext4, disk: systems.disk.name.clone(), rows })
+    Ok(Comparison {
+        ext4,
+        disk: systems.disk.name.clone(),
+        floor_us,
+        configs: plan.configs.clone(),
+        peers,
+        rounds,
+        took: start.elapsed(),
+        rows: outcomes.into_iter().flatten().collect(),
+    })
 }
 
+type Peers = Vec<(String, std::result::Result<String, String>)>;
+
 impl Systems {
+    fn make(place: &Place, plan: &Plan, ext4_dir: std::path::PathBuf) -> Result<(Self, Peers)> {
+        let wanted = |name: &str| !plan.without.iter().any(|w| w == name);
+        let uses = |of: fn(&Kind) -> bool| plan.jobs.iter().any(|j| of(&j.kind));
+        let disk = disk_of(ext4_dir.parent().unwrap_or(&ext4_dir))?;
+        let mut named = Vec::new();
+        let mut add = |name: &str, every: usize, system: Box<dyn System>| {
+            named.push(Named { name: name.to_owned(), every, system });
+        };
+        add(EXT4, 1, Box::new(Mounted::directory(ext4_dir)?));
+        for (n, config) in plan.configs.iter().enumerate() {
+            let volume = Volume::make(place, &format!("mount-{n}"), VOLUME_SIZE)?;
+            add(&config.name, 1, Box::new(Mounted::fuse(volume, &config.options)?));
+        }
+        let mut peers = Vec::new();
+        for peer in PEERS.iter().filter(|p| wanted(p.name)) {
+            let made = step(&format!("mkfs.{}", peer.name), || peer.mount(place, IMAGE_BYTES))?;
+            let version = match made {
+                Ok(mount) => {
+                    add(peer.name, plan.others_every, Box::new(Mounted::on_loop(mount)));
+                    Ok(peer.tools()?)
+                }
+                Err(why) => Err(why),
+            };
+            peers.push((peer.name.to_owned(), version));
+        }
+        if wanted(EMBEDDED) && uses(|k| k.works_embedded()) {
+            let volume = Volume::make(place, EMBEDDED, VOLUME_SIZE)?;
+            add(EMBEDDED, plan.others_every, Box::new(Embedded::open(&volume.image)?));
+        }
+        let floor = wanted(FLOOR).then(|| Floor::new(&place.path("floor"))).transpose()?;
+        let inputs = step("inputs", || {
+            Ok(Inputs {
+                archive: Archive::generate(place, plan.tree_parts)?,
+                script: Script::generate(place)?,
+            })
+        })?;
+        Ok((Self { named, floor, floor_every: plan.others_every, disk, inputs }, peers))
+    }
+
+    /// Median of synchronous direct writes of one block, in microseconds; zero where they are not wanted.
+    fn latency_floor(&mut self) -> Result<f64> {
+        let Some(floor) = &mut self.floor else { return Ok(0.0) };
+        let measured = measure_floor(floor, (1, BLOCK), &self.disk, CALIBRATION * 3)?;
+        Ok(Summary::of(measured.nanos.iter().map(|n| *n as f64 / 1e3)).median)
+    }
+
     /// One operation's writes and their size on SiftFS, in whole blocks.
-    fn calibrate(&self, row: &Row, archive: &Archive) -> Result<(u64, usize)> {
+    fn calibrate(&self, job: &Job, configs: &[Config]) -> Result<Option<(u64, usize)>> {
+        let Some(config) = configs.first().filter(|_| self.floor.is_some()) else {
+            return Ok(None);
+        };
+        let Some(named) = self.named.iter().find(|n| n.name == config.name) else {
+            return Ok(None);
+        };
         let amount = Amount { time: CALIBRATION, stream_bytes: 0 };
-        let fuse = self.named.iter().find(|(name, _)| *name == FUSE);
-        let Some((_, system)) = fuse else { return Ok((1, BLOCK)) };
-        let probe = Probe { system: system.as_ref(), disk: &self.disk };
-        let measured = measure(row, &probe, &amount, archive)?.unwrap_or_default();
+        let probe = Probe { system: named.system.as_ref(), disk: &self.disk };
+        let measured = measure(job, &probe, &amount, &self.inputs)?.unwrap_or_default();
         clear(probe.system)?;
-        Ok(floor_shape(&measured.backend.unwrap_or_default(), measured.operations))
+        let Some(measured) = measured.first() else { return Ok(None) };
+        let backend = measured.counts.backend.unwrap_or_default();
+        Ok(Some(floor_shape(&backend, measured.operations)))
     }
 
     /// Each system once, beginning with another one in each round.
@@ -129,25 +230,43 @@ impl Systems {
         &mut self,
         place: &Place,
         plan: &Plan,
-        archive: &Archive,
-        outcome: &mut Outcome,
+        job: &Job,
+        outcomes: &mut [Outcome],
         round: usize,
     ) -> Result<()> {
         let turns = self.named.len() + 1;
         for turn in 0..turns {
             place.go_on()?;
-            let Some((name, system)) = self.named.get((turn + round) % turns) else {
-                if let Some(shape) = outcome.floor {
-                    let (floor, time) = (&mut self.floor, plan.amount.time);
-                    outcome.add(FLOOR, measure_floor(floor, shape, &self.disk, time)?);
-                }
+            let Some(named) = self.named.get((turn + round) % turns) else {
+                self.floor_round(plan, outcomes, round)?;
                 continue;
             };
-            let probe = Probe { system: system.as_ref(), disk: &self.disk };
+            if !round.is_multiple_of(named.every)
+                || (named.system.directory().is_none() && !job.kind.works_embedded())
+            {
+                continue;
+            }
+            let probe = Probe { system: named.system.as_ref(), disk: &self.disk };
             probe.system.settle()?;
-            if let Some(measured) = measure(outcome.row, &probe, &plan.amount, archive)? {
+            if let Some(measured) = measure(job, &probe, &plan.amount, &self.inputs)? {
                 clear(probe.system)?;
-                outcome.add(name, measured);
+                for (outcome, measured) in outcomes.iter_mut().zip(measured) {
+                    outcome.add(&named.name, round, measured);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn floor_round(&mut self, plan: &Plan, outcomes: &mut [Outcome], round: usize) -> Result<()> {
+        let Some(floor) = self.floor.as_mut().filter(|_| round.is_multiple_of(self.floor_every))
+        else {
+            return Ok(());
+        };
+        for outcome in outcomes {
+            if let Some(shape) = outcome.floor {
+                let measured = measure_floor(floor, shape, &self.disk, plan.amount.time)?;
+                outcome.add(FLOOR, round, measured);
             }
         }
         Ok(())
@@ -163,15 +282,15 @@ fn floor_shape(io: &Backend, operations: u64) -> (u64, usize) {
     (each(io.writes).max(1), blocks.max(1) * BLOCK)
 }
 
-impl Outcome<'_> {
+impl Outcome {
     /// The column of a system.
     pub fn column(&self, system: &str) -> Option<&Column> {
         self.columns.iter().find(|c| c.system == system)
     }
 
-    fn add(&mut self, system: &'static str, measured: Measured) {
+    fn add(&mut self, system: &str, round: usize, measured: Measured) {
         let at = self.columns.iter().position(|c| c.system == system).unwrap_or_else(|| {
-            self.columns.push(Column { system, ..Column::default() });
+            self.columns.push(Column { system: system.to_owned(), ..Column::default() });
             self.columns.len() - 1
         });
         let column = &mut self.columns[at];
@@ -179,11 +298,26 @@ impl Outcome<'_> {
             Metric::Latency => measured.nanos.iter().map(|n| *n as f64 / 1e3).collect(),
             Metric::Operations | Metric::Bytes => vec![measured.rate],
         };
-        column.rounds.push(crate::stats::Summary::of(samples.iter().copied()).median);
+        column.rounds.push((round, Summary::of(samples.iter().copied()).median));
         column.samples.extend(samples);
         column.operations += measured.operations;
-        column.backend = measured.backend.map(|b| b.plus(&column.backend.unwrap_or_default()));
-        column.disk = measured.disk.map(|d| d.plus(&column.disk.unwrap_or_default()));
+        column.counts = std::mem::take(&mut column.counts).plus(&measured.counts);
+    }
+
+    /// One line of progress: what each system did in this round.
+    fn tell(&self, round: usize, configs: &[Config]) {
+        let value = |system: &str| {
+            let rounds = &self.column(system)?.rounds;
+            rounds.iter().find(|(r, _)| *r == round).map(|(_, value)| *value)
+        };
+        let ext4 = value(EXT4);
+        let mut line = format!("  {:22} ext4 {:>9.1}", self.row.name, ext4.unwrap_or(0.0));
+        for config in configs {
+            if let (Some(ours), Some(ext4)) = (value(&config.name), ext4) {
+                line += &format!("  {} {ours:.1} = {:.2}", config.name, ours / ext4);
+            }
+        }
+        println!("{line}");
     }
 }
 

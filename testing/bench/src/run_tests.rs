@@ -1,5 +1,5 @@
 use super::*;
-use crate::rows::ROWS;
+use crate::rows::JOBS;
 
 #[test]
 fn the_floor_is_what_one_operation_stages() {
@@ -12,21 +12,23 @@ fn the_floor_is_what_one_operation_stages() {
 
 #[test]
 fn rounds_are_collected() {
-    let mut outcome = Outcome { row: &ROWS[0], floor: None, columns: Vec::new() };
-    let cell = |nanos: &[u64], writes| Measured {
+    let latency = |j: &&Job| j.rows[0].metric == Metric::Latency;
+    let row = &JOBS.iter().find(latency).expect("a row of latencies").rows[0];
+    let mut outcome = Outcome { row, floor: None, columns: Vec::new() };
+    let cell = |nanos: &[u64], backend| Measured {
         nanos: nanos.to_vec(),
         operations: 3,
-        backend: writes,
+        counts: Counts { backend, ..Counts::default() },
         ..Measured::default()
     };
     let counted = |writes| Some(Backend { writes, ..Backend::default() });
-    outcome.add(FUSE, cell(&[1000, 2000, 3000], counted(3)));
-    outcome.add(EXT4, cell(&[9000], None));
-    outcome.add(FUSE, cell(&[5000, 6000, 7000], counted(4)));
-    let fuse = outcome.column(FUSE).expect("measured");
-    assert_eq!((fuse.rounds.as_slice(), fuse.operations), ([2.0, 6.0].as_slice(), 6));
+    outcome.add("siftfs", 0, cell(&[1000, 2000, 3000], counted(3)));
+    outcome.add(EXT4, 0, cell(&[9000], None));
+    outcome.add("siftfs", 2, cell(&[5000, 6000, 7000], counted(4)));
+    let fuse = outcome.column("siftfs").expect("measured");
+    assert_eq!((fuse.rounds.as_slice(), fuse.operations), ([(0, 2.0), (2, 6.0)].as_slice(), 6));
     assert_eq!(fuse.samples.len(), 6);
-    assert_eq!(fuse.backend.map(|b| b.writes), Some(7));
-    assert!(outcome.column(EXT4).is_some_and(|c| c.backend.is_none()));
+    assert_eq!(fuse.counts.backend.map(|b| b.writes), Some(7));
+    assert!(outcome.column(EXT4).is_some_and(|c| c.counts.backend.is_none()));
     assert!(outcome.column(FLOOR).is_none());
 }

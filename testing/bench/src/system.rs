@@ -1,7 +1,8 @@
 //! The systems that are compared, behind one small interface, so that each row is written once.
 
-use crate::counts::{Backend, Disk};
-use rustix::fs::Advice;
+use crate::counts::Disk;
+use crate::peers::LoopMount;
+use serde_json::Value;
 use siftfs_rig::place::{Failed, Result, arg, failed};
 use siftfs_rig::volume::Volume;
 use std::fs::{self, File, OpenOptions};
@@ -44,36 +45,56 @@ pub trait System: Send + Sync {
     fn remove_all(&self, path: &str) -> io::Result<()>;
     /// Everything written so far is durable, so that the next cell does not pay for this one.
     fn settle(&self) -> Result<()>;
-    /// Nothing of this file, synced and closed, is in any cache afterwards.
-    fn forget(&self, path: &str) -> Result<()>;
+    /// Nothing of its files, synced and closed, is in any cache afterwards: it is mounted again
+    /// (but not the disk's own ext4, in which everything else lies), and the kernel drops its caches.
+    fn forget(&self) -> Result<()>;
     /// Where other programs see it.
     fn directory(&self) -> Option<&Path>;
-    /// Counts at SiftFS's storage backend; none for another system.
-    fn backend(&self) -> Result<Option<Backend>>;
+    /// SiftFS's status document; none for another system.
+    fn status(&self) -> Result<Option<Value>>;
 }
 
-/// A mounted file system: the kernel's ext4, or SiftFS through FUSE.
+/// What is mounted, and how it is mounted again.
+enum Below {
+    /// A directory of the disk's own file system, which stays mounted.
+    Directory,
+    /// An image on a loop device.
+    Loop(LoopMount),
+    /// SiftFS with these options.
+    Sift(Volume, String),
+}
+
+/// A mounted file system: one of the kernel's, or SiftFS through FUSE.
 pub struct Mounted {
     dir: PathBuf,
-    volume: Option<Volume>,
+    below: Below,
+}
+
+fn mount(volume: &Volume, options: &str) -> Result<()> {
+    if options.is_empty() { volume.mount() } else { volume.mount_with(&["-o", options]) }
 }
 
 impl Mounted {
-    /// SiftFS, mounted.
-    pub fn fuse(volume: Volume) -> Result<Self> {
-        volume.mount()?;
-        Ok(Self { dir: volume.dir.clone(), volume: Some(volume) })
+    /// SiftFS, mounted here with these options (as after `mount -o`), or with none.
+    pub fn fuse(volume: Volume, options: &str) -> Result<Self> {
+        mount(&volume, options)?;
+        Ok(Self { dir: volume.dir.clone(), below: Below::Sift(volume, options.to_owned()) })
     }
 
-    /// A directory on ext4, made here.
-    pub fn ext4(dir: PathBuf) -> Result<Self> {
+    /// A directory on the disk's own file system, made here.
+    pub fn directory(dir: PathBuf) -> Result<Self> {
         fs::create_dir(&dir).map_err(failed(dir.display()))?;
         Ok(Self::there(dir))
     }
 
+    /// A file system on a loop device, mounted.
+    pub fn on_loop(mount: LoopMount) -> Self {
+        Self { dir: mount.dir.clone(), below: Below::Loop(mount) }
+    }
+
     /// A directory of whatever is mounted.
     pub fn there(dir: PathBuf) -> Self {
-        Self { dir, volume: None }
+        Self { dir, below: Below::Directory }
     }
 }
 
@@ -118,45 +139,51 @@ impl System for Mounted {
     }
 
     fn settle(&self) -> Result<()> {
-        if let Some(volume) = &self.volume {
+        if let Below::Sift(volume, _) = &self.below {
             return volume.sync();
         }
         let dir = File::open(&self.dir).map_err(failed(self.dir.display()))?;
         rustix::fs::syncfs(&dir).map_err(|e| Failed(format!("{}: {e}", self.dir.display())))
     }
 
-    /// SiftFS has a cache of its own: it is mounted again.
-    fn forget(&self, path: &str) -> Result<()> {
-        if let Some(volume) = &self.volume {
-            volume.siftfs(&["umount", arg(&volume.dir)?])?;
-            return volume.mount();
+    fn forget(&self) -> Result<()> {
+        match &self.below {
+            Below::Directory => {}
+            Below::Loop(peer) => peer.mount_again()?,
+            Below::Sift(volume, options) => {
+                volume.siftfs(&["umount", arg(&volume.dir)?])?;
+                mount(volume, options)?;
+            }
         }
-        let path = self.dir.join(path);
-        let file = File::open(&path).map_err(failed(path.display()))?;
-        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
-            .map_err(|e| Failed(format!("{}: {e}", path.display())))
+        drop_caches()
     }
 
     fn directory(&self) -> Option<&Path> {
         Some(&self.dir)
     }
 
-    fn backend(&self) -> Result<Option<Backend>> {
-        match &self.volume {
-            Some(volume) => Backend::from_status(&volume.status()?["runtime"]).map(Some),
-            None => Ok(None),
+    fn status(&self) -> Result<Option<Value>> {
+        match &self.below {
+            Below::Sift(volume, _) => volume.status().map(Some),
+            Below::Directory | Below::Loop(_) => Ok(None),
         }
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if let Some(volume) = &self.volume
+        if let Below::Sift(volume, _) = &self.below
             && let Err(Failed(e)) = volume.siftfs(&["umount", &volume.dir.to_string_lossy()])
         {
             eprintln!("{e}");
         }
     }
+}
+
+/// The kernel drops clean pages, dentries and inodes of all file systems.
+pub fn drop_caches() -> Result<()> {
+    let path = "/proc/sys/vm/drop_caches";
+    fs::write(path, "3").map_err(failed(path))
 }
 
 /// Blocks of the file that the floor writes to.

@@ -1,13 +1,13 @@
 //! One cell: one configuration in one round, on the bench's one volume.
 
 use crate::cpu::Cpu;
-use crate::load::{Background, Load, Seen, Shape, Target};
 use crate::status::Counts;
-use crate::steady::Steadiness;
 use serde::Serialize;
 use siftfs_placement::{
     Address, Dial, JournalData, OpenOptions, Replay, ReplayMode, ServicePlace, TransportOptions,
 };
+use siftfs_pressure::load::{Background, Load, Seen, Shape, Target};
+use siftfs_pressure::steady::Steadiness;
 use siftfs_rig::device::Device;
 use siftfs_rig::place::{Failed, Place, Result, arg, failed};
 use siftfs_rig::volume::Volume;

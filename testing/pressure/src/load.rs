@@ -17,16 +17,22 @@ pub const WRITERS: usize = 2;
 pub struct Shape {
     /// What the paper's sizes are divided by.
     pub scale: u64,
+    /// Bytes of the foreground's file.
     pub foreground_file: u64,
+    /// ... of the part of it that is written.
     pub foreground_hot: u64,
     /// Of each background writer.
     pub background_file: u64,
+    /// ... of the part of it that is written.
     pub background_hot: u64,
+    /// Of the ext4 area.
     pub file_system: u64,
+    /// Of the staging area.
     pub staging: u64,
 }
 
 impl Shape {
+    /// The paper's, divided by `scale`.
     pub fn of_paper(scale: u64) -> Self {
         let mib = |n: u64| (n << 20) / scale;
         Self {
@@ -46,6 +52,7 @@ impl Shape {
         self.staging / 3 * 4
     }
 
+    /// Area and log together.
     pub fn volume_bytes(&self) -> u64 {
         self.file_system + self.log()
     }
@@ -63,11 +70,14 @@ impl Shape {
 
 /// A file on a mount, or of the library.
 pub enum Target {
+    /// On a mount.
     Mounted(std::fs::File),
+    /// Of the library.
     Embedded(siftfs::File),
 }
 
 impl Target {
+    /// Writes all of it.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         match self {
             Self::Mounted(f) => f.write_all_at(data, offset),
@@ -75,6 +85,7 @@ impl Target {
         }
     }
 
+    /// fsync.
     pub fn sync(&self) -> io::Result<()> {
         match self {
             Self::Mounted(f) => f.sync_all(),
@@ -114,6 +125,7 @@ pub struct Seen {
 }
 
 impl Load {
+    /// For a window of this length.
     pub fn new(opens: Instant, length: Duration) -> Self {
         Self { opens, length, stop: AtomicBool::new(false), background: AtomicU64::new(0) }
     }

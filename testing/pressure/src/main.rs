@@ -4,16 +4,14 @@
 
 mod cell;
 mod cpu;
-mod load;
 mod report;
 mod status;
-mod steady;
 
 use cell::{Bench, Case, Way};
 use clap::Parser;
-use load::Shape;
 use report::Report;
 use siftfs_placement::{JournalData, ReplayMode};
+use siftfs_pressure::load::Shape;
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
 //! Medians and spreads over the rounds, as text and as JSON.
 
 use crate::cell::{Case, Found};
-use crate::load::Shape;
 use serde::Serialize;
 use serde_json::{Value, json};
 use siftfs_placement::JournalData;
+use siftfs_pressure::load::Shape;
 
 /// The paper's figures at i = 128 (§5.2.1): foreground operations per second and whole-machine host
 /// utilisation in percent.

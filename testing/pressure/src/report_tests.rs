@@ -1,9 +1,9 @@
 use super::*;
 use crate::cpu::Cpu;
-use crate::load::Shape;
 use crate::status::Counts;
-use crate::steady::Steadiness;
 use siftfs_placement::ReplayMode;
+use siftfs_pressure::load::Shape;
+use siftfs_pressure::steady::Steadiness;
 
 fn case(quota: Option<u64>, interval: u64) -> Case {
     Case { mode: ReplayMode::Ordered, quota, interval, offered_mib: 0 }

@@ -21,10 +21,13 @@ pub struct Steady {
 pub struct Steadiness {
     /// Done inside the window.
     pub operations: u64,
-    /// Latencies in microseconds.
+    /// Latencies in microseconds: the median,
     pub p50_us: f64,
+    /// ... the 99th percentile,
     pub p99_us: f64,
+    /// ... the 99.9th,
     pub p999_us: f64,
+    /// ... and the largest.
     pub max_us: f64,
     /// Longest time without an operation that ended, in milliseconds.
     pub gap_ms: f64,
@@ -43,6 +46,7 @@ impl Steadiness {
 }
 
 impl Steady {
+    /// None yet.
     pub fn new(opens: Instant, length: Duration) -> Self {
         let slots = vec![0; (length.as_nanos() / SLOT.as_nanos()) as usize];
         Self { opens, length, nanos: Vec::new(), slots, last: None, gap: Duration::ZERO }
@@ -64,6 +68,7 @@ impl Steady {
         }
     }
 
+    /// Percentiles, and the longest gap.
     pub fn sum_up(mut self) -> Steadiness {
         self.nanos.sort_unstable();
         let end = self.opens + self.length;

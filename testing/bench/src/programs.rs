@@ -1,0 +1,200 @@
+//! Programs that sync: each transaction, record, message, object or write is durable before the next.
+//! SQLite and RocksDB are Debian's, unmodified; the others make the system calls of their kind.
+
+use crate::cell::{Measured, WorkArea, per_second, rate, until};
+use crate::program::{run_for, run_whole};
+use siftfs_rig::place::{Failed, Place, Result, failed};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Statements in SQLite's script; at the fastest disk's rate more than a cell lasts.
+const STATEMENTS: usize = 100_000;
+/// Bytes of a log's record.
+const RECORD: usize = 8192;
+/// Directories over which loose objects spread.
+const FANS: u64 = 16;
+/// A program that is only to begin or to count ends in this time.
+const SHORT: Duration = Duration::from_secs(60);
+
+/// A program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// Transactions of one row in a database with a rollback journal.
+    SqliteDelete,
+    /// The same with a write-ahead log and `synchronous=FULL`.
+    SqliteWal,
+    /// Records of 8 KiB appended, each with fdatasync.
+    Log,
+    /// Messages written to `tmp`, fsynced, renamed to `new`, and that directory fsynced.
+    Mail,
+    /// Objects written under a temporary name, fsynced and renamed, as git does.
+    Objects,
+    /// `db_bench --benchmarks=fillsync`.
+    RocksDb,
+}
+
+impl Program {
+    /// Works in `area`, which is empty, for about so long.
+    pub fn measure(self, area: &WorkArea, time: Duration) -> io::Result<Measured> {
+        match self {
+            Self::SqliteDelete => sqlite(area, time, "delete"),
+            Self::SqliteWal => sqlite(area, time, "wal"),
+            Self::Log => log(area, time),
+            Self::Mail => mail(area, time),
+            Self::Objects => objects(area, time),
+            Self::RocksDb => rocksdb(area, time),
+        }
+    }
+}
+
+/// SQLite's transactions, one to a line.
+pub struct Script(PathBuf);
+
+impl Script {
+    /// Writes it.
+    pub fn generate(place: &Place) -> Result<Self> {
+        let path = place.path("transactions.sql");
+        let line = "INSERT INTO log(payload) VALUES(hex(randomblob(200)));\n";
+        fs::write(&path, line.repeat(STATEMENTS)).map_err(failed(path.display()))?;
+        Ok(Self(path))
+    }
+
+    fn open(&self) -> io::Result<File> {
+        File::open(&self.0)
+    }
+}
+
+fn shell(database: &Path) -> Command {
+    let mut command = Command::new("sqlite3");
+    command.args(["-batch", "-bail", "-cmd", "PRAGMA synchronous=FULL;"]).arg(database);
+    command
+}
+
+/// The shell reads the script by itself, so that nobody has to answer it; it is killed when the time is
+/// over, and the rows are counted.
+fn sqlite(area: &WorkArea, time: Duration, mode: &str) -> io::Result<Measured> {
+    let database = area.dir.join("database");
+    let create = format!(
+        "PRAGMA journal_mode={mode}; CREATE TABLE log(id INTEGER PRIMARY KEY, payload TEXT);"
+    );
+    run_whole(shell(&database).arg(create), SHORT, &[0])?;
+    area.settle()?;
+    area.count(|| {
+        let script = area.inputs.script.open()?;
+        let ended = run_for(shell(&database).stdin(script), time)?;
+        if ended.status.is_some_and(|s| !s.success()) {
+            return Err(io::Error::other(format!("sqlite3: {}", ended.printed)));
+        }
+        let counted =
+            run_whole(shell(&database).arg("SELECT count(*) FROM log;"), SHORT, &[0])?.printed;
+        let rows = counted.trim().parse().map_err(|_| io::Error::other(counted))?;
+        Ok(rate(rows, ended.time))
+    })
+}
+
+fn log(area: &WorkArea, time: Duration) -> io::Result<Measured> {
+    let mut file = File::create_new(area.dir.join("log"))?;
+    let record = [b'r'; RECORD];
+    file.write_all(&record)?;
+    file.sync_all()?;
+    area.settle()?;
+    area.count(|| {
+        until(time, |_| {
+            file.write_all(&record)?;
+            file.sync_data()
+        })
+    })
+}
+
+fn write_synced(path: &Path, data: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(data)?;
+    file.sync_all()
+}
+
+/// Bytes of a message: 1 to 16 KiB.
+fn message_size(n: u64) -> usize {
+    1024 + usize::try_from(n * 2654 % 15360).unwrap_or(0)
+}
+
+fn mail(area: &WorkArea, time: Duration) -> io::Result<Measured> {
+    let (tmp, new) = (area.dir.join("tmp"), area.dir.join("new"));
+    fs::create_dir(&tmp)?;
+    fs::create_dir(&new)?;
+    area.settle()?;
+    let message = vec![b'm'; 16 << 10];
+    area.count(|| {
+        until(time, |n| {
+            let name = format!("{n}.message");
+            write_synced(&tmp.join(&name), &message[..message_size(n)])?;
+            fs::rename(tmp.join(&name), new.join(&name))?;
+            File::open(&new)?.sync_all()
+        })
+    })
+}
+
+/// Bytes of an object: 200 to 4,200.
+fn object_size(n: u64) -> usize {
+    200 + usize::try_from(n * 1327 % 4000).unwrap_or(0)
+}
+
+fn objects(area: &WorkArea, time: Duration) -> io::Result<Measured> {
+    for fan in 0..FANS {
+        fs::create_dir(area.dir.join(format!("{fan:02x}")))?;
+    }
+    area.settle()?;
+    let object = vec![b'o'; 8 << 10];
+    area.count(|| {
+        until(time, |n| {
+            let dir = area.dir.join(format!("{:02x}", n % FANS));
+            let temporary = dir.join("tmp_obj");
+            write_synced(&temporary, &object[..object_size(n)])?;
+            fs::rename(&temporary, dir.join(format!("{n:038x}")))
+        })
+    })
+}
+
+fn rocksdb(area: &WorkArea, time: Duration) -> io::Result<Measured> {
+    let mut bench = Command::new("db_bench");
+    bench.args(["--benchmarks=fillsync", "--num=1000000000", "--compression_type=none"]);
+    bench.args(["--ops_between_duration_checks=10"]);
+    bench.arg(format!("--duration={}", time.as_secs_f64().ceil().max(1.0)));
+    bench.arg(format!("--db={}", area.dir.join("db").display())).current_dir(&area.dir);
+    area.count(|| {
+        let ended = run_whole(&mut bench, time + SHORT, &[0])?;
+        let (seconds, operations) = finished(&ended.printed)
+            .ok_or_else(|| io::Error::other(format!("db_bench says: {}", ended.printed)))?;
+        Ok(per_second(operations, seconds))
+    })
+}
+
+/// Seconds and operations of `fillsync : A micros/op B ops/sec C seconds D operations; ...`.
+fn finished(printed: &str) -> Option<(f64, u64)> {
+    let line = printed.lines().find(|l| l.starts_with("fillsync "))?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let before = |what: &str| {
+        let at = words.iter().position(|w| w.trim_end_matches(';') == what)?;
+        words.get(at.checked_sub(1)?).copied()
+    };
+    let (seconds, operations) =
+        (before("seconds")?.parse().ok()?, before("operations")?.parse().ok()?);
+    (seconds > 0.0).then_some((seconds, operations))
+}
+
+/// Which of the programs are not there.
+pub fn missing() -> Result<()> {
+    for program in ["sqlite3", "db_bench"] {
+        Command::new(program)
+            .arg("--version")
+            .output()
+            .map_err(|e| Failed(format!("{program}: {e}; scripts/install-deps.sh bench")))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "programs_tests.rs"]
+mod tests;
