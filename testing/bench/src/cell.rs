@@ -27,10 +27,12 @@ const READ_BATCH: u64 = 256;
 pub const CHUNK: usize = 1 << 20;
 /// How long a neighbour or a busy loop works before anything beside it is measured.
 const LEAD: Duration = Duration::from_millis(300);
-/// Bytes of a file that is written in small pieces; so many rows' times are cut off before.
+/// Bytes of a file that is written in small pieces.
 const BUFFERED_BYTES: u64 = 32 << 20;
 /// A cell of fixed size is stopped after so many times the time of the others.
 const PATIENCE: u32 = 3;
+/// The window of the pressure workload is at least so long: fsyncs of the background are rare.
+const PRESSURE: Duration = Duration::from_secs(1);
 /// A program of the tree is stopped after so many times the time of the others.
 const TREE_PATIENCE: u32 = 15;
 
@@ -142,7 +144,7 @@ fn in_area(kind: Kind, area: &WorkArea, time: Duration) -> io::Result<Vec<Measur
         Kind::Buffered(piece) => Ok(vec![buffered(area, piece, time * PATIENCE)?]),
         Kind::Tree => tree::measure(area, time * TREE_PATIENCE),
         Kind::Varmail => Ok(vec![varmail::measure(area, time)?]),
-        Kind::Pressure(interval) => pressure::measure(area, interval, time),
+        Kind::Pressure(interval) => pressure::measure(area, interval, time.max(PRESSURE)),
         _ => Err(io::Error::other("not a job of programs")),
     }
 }

@@ -148,14 +148,10 @@ fn parse(text: &str) -> Option<DiskIo> {
 pub struct Requests(pub BTreeMap<String, u64>);
 
 impl Requests {
-    /// From the status document: `requests`, by opcode a number, or an object with a `count`. None where
-    /// there is no mount.
+    /// From the status document of a mount; none where there is no mount.
     pub fn from_status(status: &Value) -> Option<Self> {
-        let requests = status.get("requests").or_else(|| status.pointer("/fuse/requests"))?;
-        let count = |v: &Value| v.as_u64().or_else(|| v.get("count")?.as_u64());
-        let by_name =
-            requests.as_object()?.iter().filter_map(|(k, v)| Some((k.clone(), count(v)?)));
-        Some(Self(by_name.collect()))
+        let by_name = status.get("requests")?.as_object()?.iter();
+        Some(Self(by_name.filter_map(|(k, v)| Some((k.clone(), v.as_u64()?))).collect()))
     }
 
     /// What was added since `before`; opcodes of which nothing came are left out.

@@ -71,9 +71,10 @@ fn run(args: &Args) -> Result<()> {
     let comparison = run::compare(&place, &plan)?;
     let report = Report::new(machine::describe(&before, &plan, &comparison)?, &comparison);
     drop(place);
+    let command = options::command(std::env::args().skip(1));
     let svg = args.svg();
     let picture = svg.file_name().unwrap_or_default().to_string_lossy();
-    let results = results::markdown(&report, &args.command(), &picture);
+    let results = results::markdown(&report, &command, &picture);
     println!("\n{results}");
     let json = serde_json::to_string_pretty(&report).map_err(|e| Failed(e.to_string()))?;
     save(&args.json, &json)?;

@@ -151,14 +151,24 @@ impl Args {
     pub fn results(&self) -> PathBuf {
         self.or_default(self.results.as_ref(), "docs/RESULTS.md", "target/bench/RESULTS.md")
     }
+}
 
-    /// The command that measures the same.
-    pub fn command(&self) -> String {
-        let args: Vec<String> = std::env::args().skip(1).collect();
-        match args.is_empty() {
-            true => "make bench".into(),
-            false => format!("make bench BENCH=\"{}\"", args.join(" ")),
+/// The command that measures the same, from the arguments of this one; where files go does not belong to it.
+pub fn command(args: impl Iterator<Item = String>) -> String {
+    let mut kept = Vec::new();
+    let mut args = args;
+    while let Some(word) = args.next() {
+        let (name, value) =
+            word.split_once('=').map_or((word.as_str(), None), |(n, v)| (n, Some(v)));
+        if !["--json", "--svg", "--results", "--dir"].contains(&name) {
+            kept.push(word);
+        } else if value.is_none() {
+            args.next();
         }
+    }
+    match kept.is_empty() {
+        true => "make bench".into(),
+        false => format!("make bench BENCH=\"{}\"", kept.join(" ")),
     }
 }
 

@@ -49,3 +49,12 @@ fn rows_are_chosen_by_words_and_those_measured_with_them_come_along() {
     assert_eq!(names, ["mail-busy", "untar"]);
     assert!(chosen(&["nothing like it".into()]).is_err());
 }
+
+#[test]
+fn the_command_says_what_was_measured_and_not_where_files_went() {
+    let of = |words: &[&str]| command(words.iter().map(ToString::to_string));
+    assert_eq!(of(&[]), "make bench");
+    assert_eq!(of(&["--results", "/tmp/x", "--json=/tmp/y"]), "make bench");
+    let quick = of(&["--quick", "--dir", "/mnt", "--config", "a=b=c"]);
+    assert_eq!(quick, "make bench BENCH=\"--quick --config a=b=c\"");
+}

@@ -12,7 +12,7 @@ fn numbers(value: f64, counts: Counts) -> Numbers {
 fn entry(what: &'static str, ours: f64, target: f64) -> Entry {
     let backend =
         Some(Backend { writes: 10, flushes: 10, write_bytes: 40960, ..Backend::default() });
-    let requests = Some(Requests(BTreeMap::from([("WRITE".into(), 10), ("FSYNC".into(), 20)])));
+    let requests = Some(Requests(BTreeMap::from([("write".into(), 10), ("fsync".into(), 20)])));
     let counts = Counts { backend, requests, ..Counts::default() };
     let ratio = Summary::of([ours / 100.0]);
     Entry {
@@ -77,7 +77,7 @@ fn a_row_has_its_peers_and_what_an_operation_costs() {
     let row = lines_of(&page, "All rows")[0];
     assert!(row.contains("| met |") && row.ends_with("0.40 |"), "{row}");
     let requests = lines_of(&page, "Requests and processor time of an operation")[0];
-    assert!(requests.contains("3.00") && requests.contains("FSYNC 2.00, WRITE 1.00"), "{requests}");
+    assert!(requests.contains("3.00") && requests.contains("fsync 2.00, write 1.00"), "{requests}");
     let storage = lines_of(&page, "Writes, flushes and KiB of an operation")[0];
     assert!(storage.contains("1.00 1.00 4.0"), "{storage}");
 }

@@ -131,10 +131,7 @@ pub fn measure(area: &WorkArea, limit: Duration) -> io::Result<Vec<Measured>> {
     let (grep_warm, du_warm) = (read(&mut grep(), &[1])?, read(&mut du(), &[0])?);
     let mut cp = Command::new("cp");
     cp.arg("-a");
-    for part in fs::read_dir(&tree)?.take(archive.copied()) {
-        cp.arg(part?.path());
-    }
-    cp.arg(&copy);
+    cp.args(entries(&tree)?.iter().take(archive.copied())).arg(&copy);
     let copying = bounded(area, &mut cp, limit, || files_in(&copy), || files_in(&copy))?;
     let there = copying.operations;
     let mut rm = Command::new("rm");
@@ -142,6 +139,13 @@ pub fn measure(area: &WorkArea, limit: Duration) -> io::Result<Vec<Measured>> {
     let left = || Ok(there - if copy.exists() { files_in(&copy)? } else { 0 });
     let removing = bounded(area, &mut rm, limit, || Ok(there), left)?;
     Ok(vec![untar, du_cold, grep_cold, grep_warm, du_warm, copying, removing])
+}
+
+/// What is in a directory, by name: the same on all systems.
+fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = fs::read_dir(dir)?.map(|e| Ok(e?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
 }
 
 fn whole(parts: usize) -> u64 {
