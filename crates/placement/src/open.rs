@@ -360,12 +360,17 @@ fn cut_at_gap(found: &mut Vec<FoundRecord>, base: Lsn, durable: Lsn) -> Result<(
     Ok(())
 }
 
+/// Inodes in memory are metadata, too: about as many bytes of them as of blocks, of 1 KiB each.
+fn inodes_kept(meta_cache: u64) -> usize {
+    usize::try_from(meta_cache >> 10).unwrap_or(usize::MAX).clamp(4096, 65_536)
+}
+
 fn config_of(opts: &OpenOptions, key: LogKey) -> Config {
     Config {
         commit_age: Duration::from_millis(opts.commit_ms),
         page_cache: opts.page_cache,
         meta_cache: opts.meta_cache,
-        max_nodes: 65_536,
+        max_nodes: inodes_kept(opts.meta_cache),
         group_wait: Duration::from_micros(opts.group_wait_us),
         late_forgets: opts.late_forgets,
         low_watermark: u64::from(opts.low_watermark),

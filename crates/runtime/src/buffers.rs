@@ -23,6 +23,11 @@ impl<const KEPT: usize> Pool<KEPT> {
             kept.push(buf);
         }
     }
+
+    /// Memory of those that wait, in bytes.
+    pub fn bytes(&self) -> u64 {
+        relock(self.0.lock()).iter().map(|buf| buf.len() as u64).sum()
+    }
 }
 
 /// Buffers of records that were written: two of bulk, of 8 MiB at most each, and others of at most
@@ -44,6 +49,11 @@ impl RecordBuffers {
     /// Keeps `buf` for another record of its kind.
     pub fn give(&self, buf: AlignedBuf) {
         if is_bulk(buf.len() as u64) { self.bulk.give(buf) } else { self.small.give(buf) }
+    }
+
+    /// Memory of those that wait, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bulk.bytes() + self.small.bytes()
     }
 }
 

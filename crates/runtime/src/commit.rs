@@ -236,6 +236,7 @@ impl Runtime {
         if reclaim {
             self.ask(TxnSeq(u64::MAX), Urgency::Background, self.checkpoint_id())?;
         }
+        self.give_back_memory();
         Ok(())
     }
 

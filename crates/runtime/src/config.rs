@@ -11,7 +11,8 @@ pub struct Config {
     pub page_cache: u64,
     /// Clean metadata cache bound in bytes.
     pub meta_cache: u64,
-    /// Inodes kept in memory beyond those in use.
+    /// Inodes kept in memory beyond those with something that the area does not have. References that a
+    /// kernel holds keep none: its number is all that is needed to read an inode again.
     pub max_nodes: usize,
     /// Bound of the adaptive group-commit wait.
     pub group_wait: Duration,

@@ -149,6 +149,7 @@ impl Runtime {
             if held > 0 {
                 st.lookups.insert(ino, held);
             }
+            crate::nodes::give_back(&mut st.lookups);
             st.queue_if_unreferenced(ino);
             !st.evict_queue.is_empty()
         };
@@ -390,6 +391,7 @@ impl Runtime {
                 "inodes": st.nodes.len(),
                 "dirty_bytes": st.dirty_bytes,
             },
+            "memory": self.memory_report(&st),
             "pending": {
                 "name_operations": st.names.len(),
                 "metadata_blocks": st.meta.dirty_len(),

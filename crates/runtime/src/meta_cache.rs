@@ -80,6 +80,15 @@ impl MetaCache {
         self.blocks.len()
     }
 
+    /// Memory in bytes.
+    pub fn bytes(&self) -> u64 {
+        let blocks = self.blocks.len() * (BLOCK_SIZE + 16);
+        let table = self.blocks.capacity() * size_of::<(BlockNr, Cached)>();
+        let images = self.images.capacity() * size_of::<(BlockNr, Image)>();
+        let clock = self.clock.capacity() * size_of::<BlockNr>();
+        (blocks + table + images + clock + self.dirty.len() * 32) as u64
+    }
+
     /// Changes ever made.
     pub fn mutations(&self) -> u64 {
         self.mutations
@@ -140,6 +149,7 @@ impl MetaCache {
     /// The area holds everything up to `seq`.
     pub fn reclaimed(&mut self, seq: TxnSeq) {
         self.images.retain(|_, image| image.seq > seq);
+        crate::nodes::give_back(&mut self.images);
     }
 
     /// Evicts clean blocks until the cache is within its bound.

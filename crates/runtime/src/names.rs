@@ -7,6 +7,7 @@
 //! empty for the operation to be possible. What *publishes* a file, giving another name to bytes
 //! that an fsync made durable before, goes along with the next record of any fsync.
 
+use crate::nodes::give_back;
 use ahash::HashMap;
 use siftfs_base::{InodeNr, Lsn};
 use siftfs_log::{NameOp, NameOpKind};
@@ -128,6 +129,14 @@ impl NameLog {
         self.ops.len()
     }
 
+    /// Memory in bytes, about: each operation is in four indices, with its names in two.
+    pub fn bytes(&self) -> u64 {
+        let indices = self.by_inode.capacity() * size_of::<(InodeNr, BTreeSet<Lsn>)>()
+            + self.by_key.capacity() * size_of::<(Key, BTreeSet<Lsn>)>()
+            + self.by_dir.capacity() * size_of::<(InodeNr, BTreeSet<Lsn>)>();
+        (self.ops.len() * (size_of::<Pending>() + 400) + indices) as u64
+    }
+
     /// The oldest pending operation.
     pub fn oldest(&self) -> Option<Lsn> {
         self.ops.first_key_value().map(|(lsn, _)| *lsn)
@@ -157,6 +166,9 @@ impl NameLog {
         for lsn in done {
             self.remove(lsn);
         }
+        give_back(&mut self.by_inode);
+        give_back(&mut self.by_key);
+        give_back(&mut self.by_dir);
     }
 
     /// Is anything pending that publishes a file?

@@ -149,7 +149,6 @@ impl State {
         let mut node = crate::node::Node::new(inode, version);
         node.parent = Some(dir);
         self.nodes.insert(ino, node);
-        self.node_clock.push_back(ino);
         self.insert_entry(dir, name, ino)?;
         if is_dir {
             self.node_mut(dir).inode.inc_nlink();

@@ -57,6 +57,12 @@ impl Overlay {
         self.map.is_empty()
     }
 
+    /// Memory in bytes, about; the records that it names are counted once per entry.
+    pub fn bytes(&self) -> u64 {
+        let entry = size_of::<(u64, Entry)>() + size_of::<RecordRef>() + 40;
+        (self.map.len() * entry) as u64
+    }
+
     /// Number of entries no transaction has journaled yet.
     #[cfg(test)]
     pub fn unjournaled(&self) -> usize {

@@ -53,6 +53,13 @@ impl PageCache {
         self.len
     }
 
+    /// Memory in bytes.
+    pub fn bytes(&self) -> u64 {
+        let chunks = self.chunks.len() * (size_of::<Chunk>() + 64);
+        let clock = self.clock.capacity() * size_of::<(InodeNr, u64)>();
+        (self.len * (BLOCK_SIZE + 16) + chunks + clock) as u64
+    }
+
     fn page_mut(&mut self, ino: InodeNr, index: u64) -> Option<&mut Page> {
         let (chunk, at) = place(index);
         self.chunks.get_mut(&(ino, chunk))?.pages[at].as_mut()

@@ -85,7 +85,7 @@ pub struct Runtime {
     /// A fill of the page cache has ended.
     filled: Condvar,
     /// Memory that fills read into, of 4 MiB at most each.
-    fill_buffers: Pool<2>,
+    pub(crate) fill_buffers: Pool<2>,
     /// Memory that records are encoded into.
     pub(crate) record_buffers: Arc<RecordBuffers>,
     pub(crate) seq: Sequencer,
@@ -103,6 +103,8 @@ pub struct Runtime {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) latency: crate::stats::Latencies,
+    /// When the heap was looked at last, by the monotonic clock.
+    pub(crate) trimmed: Mutex<u64>,
 }
 
 /// Most rounds of background progress one operation waits for.
@@ -135,7 +137,6 @@ impl Runtime {
             nodes: Default::default(),
             versions: 0,
             lookups: Default::default(),
-            node_clock: Default::default(),
             names: Default::default(),
             perms: Default::default(),
             perms_in_flight: Default::default(),
@@ -207,6 +208,7 @@ impl Runtime {
             clock: parts.clock,
             counters: parts.counters,
             latency: Default::default(),
+            trimmed: Mutex::new(0),
         })
     }
 

@@ -6,6 +6,7 @@ use crate::lane::Lane;
 use crate::meta_cache::MetaCache;
 use crate::names::{NameLog, Traits};
 use crate::node::Node;
+use crate::nodes::Nodes;
 use crate::page_cache::PageCache;
 use ahash::HashMap;
 use siftfs_base::{
@@ -86,13 +87,11 @@ pub struct State {
     /// Data pages.
     pub pages: PageCache,
     /// Inodes in memory.
-    pub nodes: HashMap<InodeNr, Node>,
+    pub nodes: Nodes,
     /// Last number given to a node's `map_version`.
     pub versions: u64,
     /// References that the Frontend's lookups hold, by inode.
     pub lookups: HashMap<InodeNr, u64>,
-    /// Order in which nodes are considered for eviction.
-    pub node_clock: VecDeque<InodeNr>,
     /// Pending name operations.
     pub names: NameLog,
     /// Inodes with a permission change that is not durable: the running and the taken ones (R17).
@@ -366,7 +365,6 @@ impl State {
         }
         let version = self.next_version();
         self.nodes.insert(ino, Node::new(inode, version));
-        self.node_clock.push_back(ino);
         Ok(())
     }
 
@@ -468,13 +466,16 @@ impl State {
             nodes.get(&ino).is_some_and(busy)
         });
         self.meta.shrink();
-        let mut looks = 8;
+        // More than an operation brings in, so that the bound is reached again after a while in which
+        // most of them were busy; not so many that one operation waits for them.
+        let excess = self.nodes.len().saturating_sub(self.config.max_nodes);
+        let mut looks = 8 + excess.min(512);
         while self.nodes.len() > self.config.max_nodes && looks > 0 {
             looks -= 1;
-            let Some(ino) = self.node_clock.pop_front() else { break };
+            let Some(ino) = self.nodes.oldest() else { break };
             let busy = self.inode_dirty.contains(&ino);
             match self.nodes.get(&ino) {
-                Some(node) if busy || !node.evictable() => self.node_clock.push_back(ino),
+                Some(node) if busy || !node.evictable() => self.nodes.keep(ino),
                 Some(node) => {
                     self.evicted_staged = self.evicted_staged.max(node.staged);
                     self.nodes.remove(&ino);

@@ -42,6 +42,9 @@ pub fn text(s: &Status) -> String {
     lines.push(("waits", reasons(&r.runtime.stalls, str::to_string)));
     lines.push(("unsynced", unsynced(r)));
     lines.push(("cache", cache(r)));
+    if let Some(memory) = memory(&r.memory) {
+        lines.push(("memory", memory));
+    }
     for (title, origin) in [("foreground", "foreground"), ("background", "background")] {
         lines.push((title, io(r, origin)));
     }
@@ -200,6 +203,25 @@ fn unsynced(r: &Runtime) -> String {
         count(p.name_operations),
         count(p.metadata_blocks)
     )
+}
+
+/// Where the process's memory is, the largest structures first; small ones are left out.
+fn memory(by_structure: &BTreeMap<String, u64>) -> Option<String> {
+    const SMALL: u64 = 64 << 10;
+    let resident = by_structure.get("resident")?;
+    let whole = ["resident", "heap_used", "heap_free"];
+    let mut parts: Vec<(&str, u64)> = by_structure
+        .iter()
+        .filter(|(name, bytes)| !whole.contains(&name.as_str()) && **bytes >= SMALL)
+        .map(|(name, bytes)| (name.as_str(), *bytes))
+        .collect();
+    parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let mut line = format!("{} resident", show_size(*resident));
+    for (name, bytes) in parts {
+        line.push_str(&format!(", {name} {}", show_size(bytes)));
+    }
+    let free = by_structure.get("heap_free").copied().unwrap_or(0);
+    Some(format!("{line}; {} of the heap are free", show_size(free)))
 }
 
 fn cache(r: &Runtime) -> String {

@@ -45,6 +45,9 @@ pub struct Runtime {
     pub credits: Credits,
     pub log: Log,
     pub cache: Cache,
+    /// Bytes by structure; empty from a daemon that does not say.
+    #[serde(default)]
+    pub memory: std::collections::BTreeMap<String, u64>,
     pub pending: Pending,
 }
 
