@@ -267,13 +267,16 @@ fn moved(v: &LocalVolume) -> u32 {
         parent = attr.ino;
     }
     v.commit(false).expect("commit");
-    done(v, Request::Rename {
-        parent: ROOT,
-        name: b"above".to_vec(),
-        new_parent: ROOT,
-        new_name: b"elsewhere".to_vec(),
-        mode: RenameMode::Replace,
-    });
+    done(
+        v,
+        Request::Rename {
+            parent: ROOT,
+            name: b"above".to_vec(),
+            new_parent: ROOT,
+            new_name: b"elsewhere".to_vec(),
+            mode: RenameMode::Replace,
+        },
+    );
     parent
 }
 

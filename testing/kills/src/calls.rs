@@ -4,6 +4,7 @@
 //! [`SHARED`] is one that all workers have, in which each sees only the names that begin with its
 //! own prefix.
 
+use crate::unnamed;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat,
     Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags,
@@ -59,6 +60,10 @@ enum Call {
     MakeNode(PathBuf, FileKind, u16, u32),
     Symlink(Vec<u8>, PathBuf),
     Link(PathBuf, PathBuf),
+    /// A file without a name, in this directory.
+    Unnamed(PathBuf, u16),
+    /// The file of this handle gets its first name.
+    LinkUnnamed(u64, PathBuf),
     Unlink(PathBuf),
     RemoveDir(PathBuf),
     Rename(PathBuf, PathBuf, RenameMode),
@@ -201,9 +206,13 @@ impl Place {
             Request::Symlink { parent, name, target } => {
                 Call::Symlink(target.clone(), self.name(model, *parent, name)?)
             }
-            Request::Link { ino, parent, name } => {
-                Call::Link(named(*ino)?, self.name(model, *parent, name)?)
-            }
+            Request::Link { ino, parent, name } => match self.target(model, *ino)? {
+                Target::Path(_) => Call::Link(named(*ino)?, self.name(model, *parent, name)?),
+                Target::Handle(handle) => {
+                    Call::LinkUnnamed(handle, self.name(model, *parent, name)?)
+                }
+            },
+            Request::TmpFile { parent, perm } => Call::Unnamed(self.path(model, *parent)?, *perm),
             Request::Unlink { parent, name } => Call::Unlink(self.name(model, *parent, name)?),
             Request::RemoveDir { parent, name } => {
                 Call::RemoveDir(self.name(model, *parent, name)?)
@@ -350,6 +359,14 @@ impl Prepared {
         match &self.call {
             Call::Nothing => Ok(Reply::Done),
             Call::Create(path, perm) => self.create(path, *perm, handles),
+            Call::Unnamed(dir, perm) => {
+                let (fd, attr) = unnamed::make(dir, *perm)?;
+                handles.0.insert(self.fresh, fd);
+                Ok(Reply::Created { attr, handle: Handle(self.fresh) })
+            }
+            Call::LinkUnnamed(handle, path) => {
+                unnamed::link(handles.0.get(handle).ok_or(Errno::BADF)?, path)
+            }
             Call::Open(path, truncate) => {
                 let flags = if *truncate { OFlags::TRUNC } else { OFlags::empty() };
                 handles.0.insert(self.fresh, open(path, OFlags::RDWR | flags)?);
@@ -488,7 +505,7 @@ impl Prepared {
     }
 }
 
-fn entry(path: &Path) -> Result<Reply, Errno> {
+pub(crate) fn entry(path: &Path) -> Result<Reply, Errno> {
     rustix::fs::lstat(path).map(|stat| Reply::Entry(attr_of(&stat)))
 }
 

@@ -19,6 +19,7 @@ pub mod round;
 pub mod stage;
 pub mod summary;
 pub mod tree;
+pub mod unnamed;
 pub mod worker;
 
 use plan::{ERA, Geometry, Only, Plan};

@@ -188,7 +188,7 @@ impl Generator {
                 Some(Request::MakeDir { parent: self.dir(model), name: self.name(), perm })
             }
             36..46 => {
-                let links = self.nodes_where(model, |n| !n.is_dir() && n.nlink > 0);
+                let links = self.nodes_where(model, |n| !n.is_dir() && (n.nlink > 0 || n.linkable));
                 let ino = *self.rng.pick(&links)?;
                 Some(Request::Link { ino, parent: self.dir(model), name: self.name() })
             }
@@ -213,6 +213,7 @@ impl Generator {
                 Request::MakeNode { parent, name, kind, perm: 0o600, rdev: 0x0103 }
             }
             3 => Request::MakeNode { parent, name, kind: FileKind::Regular, perm, rdev: 0 },
+            4 => Request::TmpFile { parent, perm },
             _ => Request::Create { parent, name, perm },
         }
     }

@@ -49,6 +49,8 @@ pub struct Node {
     pub refs: u64,
     /// Open handles.
     pub opens: u32,
+    /// Made without a name, and may still get one.
+    pub linkable: bool,
 }
 
 impl Node {
@@ -70,6 +72,7 @@ impl Node {
             mtime: None,
             refs: 0,
             opens: 0,
+            linkable: false,
         }
     }
 

@@ -15,6 +15,17 @@ fn check_name(name: &[u8]) -> Step<()> {
     if name.len() > NAME_MAX { Err(libc::ENAMETOOLONG) } else { Ok(()) }
 }
 
+/// What a new inode gets from its directory: group, setgid, access control lists.
+fn inherit(node: &mut Node, dir: &mut Node, umask: u16) {
+    if dir.perm & 0o2000 != 0 {
+        node.gid = dir.gid;
+        if node.is_dir() {
+            node.perm |= 0o2000;
+        }
+    }
+    crate::model_acl::inherit(node, dir, umask);
+}
+
 impl Model {
     pub(crate) fn exec_name(
         &mut self,
@@ -56,6 +67,7 @@ impl Model {
                 Ok(Reply::Opened { handle: Handle(fresh.handle) })
             }
             Request::ReadDir { handle, cookie, .. } => self.read_dir(*handle, *cookie),
+            Request::TmpFile { parent, perm } => self.make_unnamed(cred, *parent, *perm, fresh, fx),
             _ => self.exec_create(cred, req, fresh, fx),
         }
     }
@@ -95,14 +107,7 @@ impl Model {
         };
         check_name(name)?;
         self.check_free(parent, name)?;
-        let dir = self.get_mut(parent)?;
-        if dir.perm & 0o2000 != 0 {
-            node.gid = dir.gid;
-            if node.is_dir() {
-                node.perm |= 0o2000;
-            }
-        }
-        crate::model_acl::inherit(&mut node, dir, cred.umask);
+        inherit(&mut node, self.get_mut(parent)?, cred.umask);
         node.parent = if node.is_dir() { parent } else { 0 };
         node.nlink = if node.is_dir() { 2 } else { 1 };
         let make_dir = node.is_dir();
@@ -115,6 +120,28 @@ impl Model {
         }
         self.handles.insert(fresh.handle, fresh.ino);
         self.get_mut(fresh.ino)?.opens += 1;
+        Ok(Reply::Created { attr, handle: Handle(fresh.handle) })
+    }
+
+    /// A regular file without a name; its directory does not change.
+    fn make_unnamed(
+        &mut self,
+        cred: &Credentials,
+        parent: InodeNr,
+        perm: u16,
+        fresh: Fresh,
+        fx: &mut Effects,
+    ) -> Outcome {
+        let mut node = Node::new(FileKind::Regular, perm & 0o7777, cred.uid, cred.gid);
+        if self.dir(parent)?.nlink == 0 {
+            return Err(libc::ENOENT);
+        }
+        inherit(&mut node, self.get_mut(parent)?, cred.umask);
+        (node.linkable, node.opens) = (true, 1);
+        assert!(self.nodes.insert(fresh.ino, node).is_none(), "a number is used once");
+        fx.nodes.push(fresh.ino);
+        let attr = self.entry(fresh.ino)?;
+        self.handles.insert(fresh.handle, fresh.ino);
         Ok(Reply::Created { attr, handle: Handle(fresh.handle) })
     }
 
@@ -153,11 +180,13 @@ impl Model {
         if node.is_dir() {
             return Err(libc::EPERM);
         }
-        if node.nlink == 0 {
+        if node.nlink == 0 && !node.linkable {
             return Err(libc::ENOENT);
         }
         self.check_free(parent, name)?;
-        self.get_mut(ino)?.nlink += 1;
+        let node = self.get_mut(ino)?;
+        node.nlink += 1;
+        node.linkable = false;
         self.bind(parent, name, ino, false, fx);
         fx.nodes.push(ino);
         Ok(Reply::Entry(self.entry(ino)?))

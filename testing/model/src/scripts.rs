@@ -18,9 +18,21 @@ pub(crate) enum Step {
     Rename(Vec<u8>, Vec<u8>),
     Unlink(Vec<u8>),
     FsyncDir,
+    SyncAll,
+    MakeDir(Vec<u8>),
+    /// Of whatever kind it is.
+    Move(Vec<u8>, Vec<u8>),
+    Link(Vec<u8>, Vec<u8>),
+    ChmodDir(u16),
+    /// A file without a name, in this directory of the pattern's own.
+    Unnamed(Vec<u8>),
+    /// Of the file without a name that was made last.
+    WriteUnnamed(u64, u64),
+    FsyncUnnamed(bool),
+    LinkUnnamed(Vec<u8>),
 }
 
-/// A pattern under way in one directory. What is open by handle keeps its inode by `held`.
+/// A pattern under way in one directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     dir: InodeNr,
@@ -33,6 +45,9 @@ impl Script {
         let (a, b) = (a.to_vec(), b.to_vec());
         let len = rng.between(1, 9000);
         let data = rng.chance(50);
+        if rng.chance(30) {
+            return Self { dir, steps: full_commit(rng, a, b, data) };
+        }
         let mut steps = match rng.below(7) {
             // A new version of a file, as editors and databases write it.
             0 => vec![
@@ -113,6 +128,12 @@ impl Script {
         None
     }
 
+    /// The file without a name that was made last and has none yet.
+    fn unnamed(&self, model: &Model) -> Option<InodeNr> {
+        let nodes = model.nodes().filter(|(_, n)| n.linkable && n.nlink == 0 && n.opens > 0);
+        nodes.map(|(ino, _)| ino).max()
+    }
+
     fn request(&self, model: &Model, step: &Step, id: u64) -> Option<Request> {
         let file = |name: &[u8]| -> Option<InodeNr> {
             let ino = model.child(self.dir, name)?;
@@ -163,6 +184,109 @@ impl Script {
                 Request::Unlink { parent, name: name.clone() }
             }
             Step::FsyncDir => Request::Fsync { ino: parent, datasync: false },
+            Step::SyncAll => Request::SyncAll,
+            Step::MakeDir(name) => {
+                if model.child(parent, name).is_some() {
+                    return None;
+                }
+                Request::MakeDir { parent, name: name.clone(), perm: 0o755 }
+            }
+            Step::Move(name, new_name) => {
+                model.child(parent, name)?;
+                if model.child(parent, new_name).is_some() {
+                    return None;
+                }
+                Request::Rename {
+                    parent,
+                    name: name.clone(),
+                    new_parent: parent,
+                    new_name: new_name.clone(),
+                    mode: RenameMode::Replace,
+                }
+            }
+            Step::Link(name, new_name) => {
+                Request::Link { ino: file(name)?, parent, name: new_name.clone() }
+            }
+            Step::ChmodDir(perm) => {
+                let set = SetAttr { perm: Some(*perm), ..SetAttr::default() };
+                Request::SetAttr { ino: parent, set }
+            }
+            Step::Unnamed(name) => {
+                let below = model.child(parent, name);
+                let is_dir = |i: &InodeNr| model.node(*i).is_some_and(|n| n.is_dir());
+                let parent = below.filter(is_dir).unwrap_or(parent);
+                Request::TmpFile { parent, perm: 0o600 }
+            }
+            Step::WriteUnnamed(offset, len) => {
+                let (ino, offset) = (self.unnamed(model)?, *offset);
+                let data = pattern(id, offset, *len);
+                Request::Write { ino, offset, data: data.into(), append: false, kill_priv: false }
+            }
+            Step::FsyncUnnamed(datasync) => {
+                Request::Fsync { ino: self.unnamed(model)?, datasync: *datasync }
+            }
+            Step::LinkUnnamed(name) => {
+                if model.child(parent, name).is_some() {
+                    return None;
+                }
+                Request::Link { ino: self.unnamed(model)?, parent, name: name.clone() }
+            }
         })
     }
+}
+
+/// Patterns whose fsync no single record carries, each for another reason; half of them of a file without a
+/// name, which gets one later. The last step first.
+fn full_commit(rng: &mut Rng, a: Vec<u8>, b: Vec<u8>, data: bool) -> Vec<Step> {
+    let (here, long) = (b"no such directory".to_vec(), rng.between(100_000, 250_000));
+    let below = [b"m-", &a[..a.len().min(200)]].concat();
+    let moved = [b"n-", &b[..b.len().min(200)]].concat();
+    let mut steps = match rng.below(4) {
+        // More data than a record carries.
+        0 => vec![Step::Unnamed(here), Step::WriteUnnamed(0, long)],
+        // Below a directory whose move is pending.
+        1 => vec![
+            Step::MakeDir(below.clone()),
+            Step::SyncAll,
+            Step::Move(below, moved.clone()),
+            Step::Unnamed(moved),
+            Step::WriteUnnamed(0, long / 100),
+        ],
+        // A directory with more new names than a record carries; and one of the files, unnamed.
+        2 => {
+            let name = |i: u64| [&a[..a.len().min(200)], format!("-{i}").as_bytes()].concat();
+            let mut steps: Vec<Step> =
+                (0..rng.between(10, 40)).map(|i| Step::Create(name(i))).collect();
+            steps.extend([Step::FsyncDir, Step::Unnamed(here), Step::WriteUnnamed(0, long / 50)]);
+            steps
+        }
+        // A file of two names, so that nobody knows what is above it, and a right that changed.
+        _ => vec![
+            Step::Create(a.clone()),
+            Step::Link(a.clone(), b.clone()),
+            Step::SyncAll,
+            Step::ChmodDir(0o700),
+            Step::Write(a.clone(), 0, long / 60),
+            Step::Fsync(a.clone(), data),
+            Step::ChmodDir(0o755),
+            Step::Unnamed(here),
+            Step::WriteUnnamed(4096, long / 60),
+        ],
+    };
+    let before = if rng.chance(20) { Step::SyncAll } else { Step::FsyncUnnamed(data) };
+    if rng.chance(80) {
+        steps.push(before);
+    }
+    if rng.chance(30) {
+        steps.extend([Step::WriteUnnamed(100, 3000), Step::FsyncUnnamed(data)]);
+    }
+    steps.push(Step::LinkUnnamed(b.clone()));
+    if rng.chance(70) {
+        steps.push(Step::FsyncDir);
+    }
+    if rng.chance(25) {
+        steps.extend([Step::Unlink(b), Step::LinkUnnamed(a)]);
+    }
+    steps.reverse();
+    steps
 }

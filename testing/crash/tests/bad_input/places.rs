@@ -166,7 +166,10 @@ impl Case {
                 };
                 let text = error.to_string();
                 assert!(text.len() > 25 && text.len() < 500, "{what}: no clear message: {text}");
-                assert!(open(mem_media(image).1).is_err(), "{what}: recovery refuses, mount does not");
+                assert!(
+                    open(mem_media(image).1).is_err(),
+                    "{what}: recovery refuses, mount does not"
+                );
                 assert!(errors > 0, "{what}: recovery refuses ({text}), fsck finds nothing");
                 false
             }
