@@ -33,10 +33,11 @@ pub use siftfs_volume::Media;
 
 use open::{Pair, Volume, close_pair};
 use siftfs_base::{Clock, Error, Result, SystemClock};
-use siftfs_device::{FileOptions, Role, open_exclusive, open_for_service};
+use siftfs_device::{Device, FileOptions, Role, open_exclusive, open_for_service};
 pub use siftfs_log::JournalData;
 use siftfs_log::show_uuid;
 use siftfs_proto::FileService;
+pub use siftfs_runtime::Group;
 use siftfs_runtime::{Push, Runtime};
 use siftfs_wire::Urgency;
 use std::path::{Path, PathBuf};
@@ -74,6 +75,9 @@ pub struct OpenOptions {
     pub meta_cache: u64,
     /// Bounded adaptive wait of group commit in microseconds; 0 switches it off.
     pub group_wait_us: u64,
+    /// How fsyncs that come together are made durable: by a shared flush, by durable writes in parallel, or
+    /// by what measures better.
+    pub group: Group,
     /// How long an operation that finds no space waits for references to removed files to be given
     /// back: a kernel does it a moment after the removal. Zero where a removed file's end is known at
     /// once.
@@ -117,6 +121,7 @@ impl Default for OpenOptions {
             page_cache: 256 << 20,
             meta_cache: 64 << 20,
             group_wait_us: 1000,
+            group: Group::default(),
             late_forgets: Duration::ZERO,
             low_watermark: 50,
             read_only: false,
@@ -250,6 +255,22 @@ pub fn discard_log(path: &Path, opts: &OpenOptions) -> Result<Discarded> {
     discard_log_on(open_media(path, opts)?.media)
 }
 
+/// What the volume lies on, and how a write is made durable there, for the log.
+fn tell_storage(device: &dyn Device) {
+    let d = device.describe();
+    tracing::info!(
+        path = d.path,
+        kind = d.kind,
+        volatile_cache = d.volatile_cache,
+        fua = d.fua,
+        direct = d.direct,
+        uring = d.uring,
+        durable_write = d.durable_write,
+        why = d.why,
+        "storage"
+    );
+}
+
 /// So that the log is found without being told the next time.
 fn remember_log(volume: &Volume, log: Option<&Path>) {
     if let Some(log) = log {
@@ -310,6 +331,7 @@ impl LocalVolume {
         } else {
             ro::refuse_dirty(path, &volume)?;
         }
+        volume.media.devices().for_each(tell_storage);
         let local = Self::open_with(volume, clock, opts, Threads::Real, progress)?;
         Ok(Self { log, ..local })
     }

@@ -35,6 +35,12 @@ pub const OPTIONS: [MountOption; 30] = [
         "how long a flush may wait for other fsyncs to share it",
     ),
     option(
+        "fsyncs=HOW",
+        "auto",
+        "those that come together: shared (one flush for all), parallel (each a durable write), or \
+         auto (what measures better)",
+    ),
+    option(
         "low_watermark=PERCENT",
         "50",
         "free share of staging or journal below which a background checkpoint starts",

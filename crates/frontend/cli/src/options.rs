@@ -217,6 +217,10 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         "cache" => o.open.page_cache = cache_size(name, value)?,
         "meta_cache" => o.open.meta_cache = cache_size(name, value)?,
         "group_wait" => o.open.group_wait_us = number(0, 100_000)?,
+        "fsyncs" => {
+            let what = || format!("fsyncs={value}: not one of auto, shared, parallel");
+            o.open.group = value.parse().map_err(|()| what())?;
+        }
         "low_watermark" => o.open.low_watermark = u8::try_from(number(1, 99)?).unwrap_or(50),
         n if is_private(n) || ["fsname", "context", "comment", "user"].contains(&n) => {}
         // A flag with a value is not one of its own that may be passed over.

@@ -2,7 +2,7 @@
 
 use crate::human::{count, duration, fill, latency, rate};
 use crate::size::show_size;
-use crate::view::{Checkpoint, Runtime, Status};
+use crate::view::{Checkpoint, Group, Runtime, Status, Storage};
 use std::collections::BTreeMap;
 
 /// What `siftfs status` prints.
@@ -23,7 +23,12 @@ pub fn text(s: &Status) -> String {
     lines.push(("service", service(r)));
     lines.push(("processor", processor(r)));
     lines.push(("requests", reasons(&s.requests, str::to_string)));
+    for device in &r.devices {
+        lines.push(("storage", storage(device)));
+        lines.push(("", format!("{}: {}", device.durable_write, device.why)));
+    }
     lines.push(("fsync", fsync(s)));
+    lines.push(("", together(&r.group)));
     let (used, all) = r.staging();
     lines.push(("staging", fill(used, all)));
     let repeats = if r.log.journal_data == "copy" { ", staged data repeated" } else { "" };
@@ -135,6 +140,37 @@ fn phases(c: &Checkpoint) -> String {
         show_size(c.staging_credits),
         show_size(c.journal_credits)
     )
+}
+
+/// A device, and what its disk says of its cache.
+fn storage(d: &Storage) -> String {
+    let cache = match (d.volatile_cache, d.fua) {
+        (Some(true), Some(true)) => "volatile cache, FUA",
+        (Some(true), _) => "volatile cache, no FUA",
+        (Some(false), _) => "no volatile cache",
+        (None, _) => "cache unknown",
+    };
+    let direct = if d.direct { "direct I/O" } else { "through the page cache" };
+    let uring = if d.uring { ", io_uring" } else { "" };
+    format!("{}: {}, {cache}, {direct}{uring}", d.path, d.kind)
+}
+
+/// How fsyncs that come together are made durable.
+fn together(g: &Group) -> String {
+    let way = |way: &str| match way {
+        "parallel" => "durable writes in parallel",
+        _ => "a shared flush",
+    };
+    let mut line = format!("together: {}, by {}", way(&g.way), g.by);
+    let took = |ns: Option<u64>| ns.map_or_else(|| "-".into(), |ns| latency(ns as f64));
+    for c in &g.measured {
+        let (shared, parallel) = (took(c.shared_ns), took(c.parallel_ns));
+        line.push_str(&format!(
+            "; {} callers: {} (shared {shared}, parallel {parallel})",
+            c.callers, c.way
+        ));
+    }
+    line
 }
 
 fn fsync(s: &Status) -> String {

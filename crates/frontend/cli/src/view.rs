@@ -41,6 +41,8 @@ pub struct Runtime {
     pub emergency_checkpoint_latency: Latency,
     pub credit_wait: Latency,
     pub bulk_wait: Latency,
+    pub devices: Vec<Storage>,
+    pub group: Group,
     pub queues: Queues,
     pub credits: Credits,
     pub log: Log,
@@ -131,6 +133,39 @@ pub struct Device {
     pub hints: u64,
     /// Regions, in each the origins.
     pub io: BTreeMap<String, BTreeMap<String, Io>>,
+}
+
+/// What the volume lies on.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Storage {
+    pub path: String,
+    pub kind: String,
+    pub volatile_cache: Option<bool>,
+    pub fua: Option<bool>,
+    pub direct: bool,
+    pub uring: bool,
+    pub durable_write: String,
+    pub why: String,
+}
+
+/// How fsyncs that come together are made durable.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Group {
+    pub by: String,
+    pub way: String,
+    pub measured: Vec<Crowd>,
+}
+
+/// What was measured with so many callers.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Crowd {
+    pub callers: String,
+    pub way: String,
+    pub shared_ns: Option<u64>,
+    pub parallel_ns: Option<u64>,
 }
 
 /// The way to the Service.

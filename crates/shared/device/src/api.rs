@@ -1,5 +1,6 @@
 //! What a device promises (crash model, "Medium").
 
+use serde::{Deserialize, Serialize};
 use siftfs_base::{Error, Result};
 use std::time::Duration;
 
@@ -55,6 +56,27 @@ pub struct ReadOp<'a> {
     pub offset: u64,
     /// Bytes to fill.
     pub buf: &'a mut [u8],
+}
+
+/// What a device is, and how it makes one write durable: for reports and logs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    /// By which it was opened; empty for one in memory.
+    pub path: String,
+    /// `block device`, `file on ext4`, `memory` and so on, for people.
+    pub kind: String,
+    /// Has the disk a volatile cache, so that durability needs flushes? `None`: nobody says.
+    pub volatile_cache: Option<bool>,
+    /// Does the disk take single writes past its cache? `None`: nobody says.
+    pub fua: Option<bool>,
+    /// Data passes the kernel's page cache by.
+    pub direct: bool,
+    /// Batches go through io_uring.
+    pub uring: bool,
+    /// How one write is made durable.
+    pub durable_write: String,
+    /// Why so.
+    pub why: String,
 }
 
 /// A block device, or a file used as one.
@@ -118,6 +140,16 @@ pub trait Device: Send + Sync {
     /// For who has just written and will go on: returns after `_pause`, 200 ms at most, or when small
     /// steps have ceased, 5 ms after the last; at once if there are none.
     fn give_way(&self, _pause: Duration) {}
+
+    /// What it is, for reports; one in memory has little to say.
+    fn describe(&self) -> DeviceInfo {
+        DeviceInfo {
+            kind: "memory".into(),
+            durable_write: "none".into(),
+            why: "there is no kernel below".into(),
+            ..DeviceInfo::default()
+        }
+    }
 }
 
 /// An [`Error::Io`].

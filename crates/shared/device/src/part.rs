@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use siftfs_base::Result;
 
-use crate::{Device, WriteOp, check_bounds};
+use crate::{Device, DeviceInfo, WriteOp, check_bounds};
 
 /// A device of which ranges can be flushed by themselves.
 pub trait Divisible: Device {
@@ -72,6 +72,10 @@ impl Device for Part {
 
     fn give_way(&self, pause: Duration) {
         self.whole.give_way(pause);
+    }
+
+    fn describe(&self) -> DeviceInfo {
+        self.whole.describe()
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use siftfs_base::Result;
 
-use crate::{Counters, Device, Origin, ReadOp, RegionKind, WriteOp, check_bounds, io_error};
+use crate::{
+    Counters, Device, DeviceInfo, Origin, ReadOp, RegionKind, WriteOp, check_bounds, io_error,
+};
 
 /// Bytes of a record up to which its caller's write goes before bulk: one that carries more takes
 /// long itself, and is bulk.
@@ -125,6 +127,11 @@ impl Region {
     /// See [`Device::expect_urgent`].
     pub fn expect_urgent(&self, time: Duration) {
         self.device.expect_urgent(time);
+    }
+
+    /// See [`Device::describe`].
+    pub fn describe(&self) -> DeviceInfo {
+        self.device.describe()
     }
 
     /// See [`Device::give_way`].

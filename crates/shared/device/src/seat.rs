@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use siftfs_base::{Error, Result};
 
-use crate::{Device, ReadOp, Role, WriteOp, io_error};
+use crate::{Device, DeviceInfo, ReadOp, Role, WriteOp, io_error};
 
 /// Who has which role.
 #[derive(Default)]
@@ -159,6 +159,9 @@ impl Device for Seat {
     }
     fn give_way(&self, pause: Duration) {
         self.shared.device.give_way(pause);
+    }
+    fn describe(&self) -> DeviceInfo {
+        self.shared.device.describe()
     }
 }
 

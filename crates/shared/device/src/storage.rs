@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use siftfs_base::{Error, LaneId, Result};
 
-use crate::{Counters, Device, Origin, ReadOp, Region, RegionKind, WriteOp, io_error};
+use crate::{Counters, Device, DeviceInfo, Origin, ReadOp, Region, RegionKind, WriteOp, io_error};
 
 /// Where a region lies on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,11 @@ impl RegionReader {
     pub fn expect_urgent(&self, time: Duration) {
         self.region.expect_urgent(time);
     }
+    /// See [`crate::Device::describe`]: the whole device.
+    pub fn describe(&self) -> DeviceInfo {
+        self.region.describe()
+    }
+
     /// Do both lie on one device, so that one flush serves both?
     pub fn shares_device(&self, other: &RegionReader) -> bool {
         self.region.shares_device(&other.region)

@@ -26,6 +26,11 @@ impl Media {
         &**self.log.as_ref().unwrap_or(&self.area)
     }
 
+    /// The device of the area, then that of a log elsewhere.
+    pub fn devices(&self) -> impl Iterator<Item = &dyn Device> {
+        [Some(&self.area), self.log.as_ref()].into_iter().flatten().map(|device| &**device)
+    }
+
     /// Finds and checks the header: see [`read_media`].
     pub fn read(&self) -> Result<HeaderView> {
         read_media(&*self.area, self.log.as_deref())

@@ -44,6 +44,7 @@ struct State {
     cut: bool,
     write_delay: Duration,
     flush_delay: Duration,
+    serial: bool,
     flushing: u64,
     stats: FaultStats,
     log: Option<Vec<OpRecord>>,
@@ -57,6 +58,8 @@ struct State {
 /// at which power can be cut. All choices follow from seeds.
 pub struct FaultDevice {
     state: Mutex<State>,
+    /// Held while one of several flushes takes its time.
+    flush: Mutex<()>,
     size: u64,
 }
 
@@ -79,12 +82,13 @@ impl FaultDevice {
             cut: false,
             write_delay: Duration::ZERO,
             flush_delay: Duration::ZERO,
+            serial: false,
             flushing: 0,
             stats: FaultStats::default(),
             log: None,
             history: None,
         };
-        Self { state: Mutex::new(state), size }
+        Self { state: Mutex::new(state), flush: Mutex::default(), size }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -175,6 +179,12 @@ impl FaultDevice {
         self.lock().flush_delay = time;
     }
 
+    /// Flushes, and writes with `fua` as far as they are flushes, take their time one after the other, as
+    /// on a disk that empties its cache for each; otherwise side by side.
+    pub fn set_serial_flushes(&self, serial: bool) {
+        self.lock().serial = serial;
+    }
+
     /// Flips the bits of `mask` in the byte at `offset`, at rest: on the medium and in the
     /// cache.
     ///
@@ -228,6 +238,15 @@ impl FaultDevice {
         }
     }
 
+    /// Takes as long as a flush does.
+    fn dawdle_flushing(&self, delay: Duration, serial: bool) {
+        if delay.is_zero() {
+            return;
+        }
+        let _alone = serial.then(|| self.flush.lock().unwrap_or_else(PoisonError::into_inner));
+        thread::sleep(delay);
+    }
+
     fn write_all(&self, ops: &[WriteOp<'_>], fua: bool) -> Result<()> {
         for op in ops {
             check_bounds("write", self.size, op.offset, op.data.len())?;
@@ -246,9 +265,12 @@ impl FaultDevice {
                 break;
             }
         }
-        let delay = st.write_delay + if fua { st.flush_delay } else { Duration::ZERO };
+        let delay = st.write_delay;
+        let flush = if fua { st.flush_delay } else { Duration::ZERO };
+        let serial = st.serial;
         drop(st);
         Self::dawdle(&waits, delay);
+        self.dawdle_flushing(flush, serial);
         let mut st = self.lock();
         if let (true, Some(op)) = (st.cut, ops.first()) {
             return Err(io_error("write", op.offset, op.data.len(), libc::EIO));
@@ -412,9 +434,10 @@ impl Divisible for FaultDevice {
     fn flush_range(&self, range: Range<u64>) -> Result<()> {
         let mut st = self.lock();
         let (op, effects) = st.begin_flush(range)?;
-        let delay = st.flush_delay;
+        let (delay, serial) = (st.flush_delay, st.serial);
         drop(st);
-        Self::dawdle(&effects, delay);
+        Self::dawdle(&effects, Duration::ZERO);
+        self.dawdle_flushing(delay, serial);
         let mut st = self.lock();
         st.flushing -= 1;
         if st.cut {

@@ -271,3 +271,25 @@ fn thousands_of_cuts_of_a_big_image_are_cheap() {
     }
     assert!(start.elapsed() < Duration::from_secs(20), "took {:?}", start.elapsed());
 }
+
+/// How long four durable writes take together.
+fn four_at_once(d: &FaultDevice) -> Duration {
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for i in 0..4 {
+            scope.spawn(move || d.write(i * 4096, &[1; 4096], true).expect("writes"));
+        }
+    });
+    start.elapsed()
+}
+
+#[test]
+fn flushes_side_by_side_or_one_by_one() {
+    let d = FaultDevice::new(1 << 20, 1);
+    d.set_flush_delay(Duration::from_millis(100));
+    let together = four_at_once(&d);
+    d.set_serial_flushes(true);
+    let apart = four_at_once(&d);
+    assert!(apart >= Duration::from_millis(400), "{apart:?}");
+    assert!(together < Duration::from_millis(350), "{together:?}");
+}

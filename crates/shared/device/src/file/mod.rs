@@ -5,6 +5,7 @@ mod exclusive;
 mod flush;
 mod io;
 mod locks;
+mod medium;
 mod options;
 mod pace;
 mod uring;
@@ -22,11 +23,12 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use siftfs_base::Result;
 
-use crate::{AlignedBuf, Device, ReadOp, Role, WriteOp, check_bounds, io_error};
+use crate::{AlignedBuf, Device, DeviceInfo, ReadOp, Role, WriteOp, check_bounds, io_error};
 use align::Align;
 use exclusive::Below;
 use flush::FlushGate;
 use locks::Hold;
+use medium::Medium;
 use pace::{Pace, SLICE};
 use uring::{Job, RingPool};
 
@@ -48,7 +50,9 @@ pub struct FileDevice {
     hold: Hold,
     path: PathBuf,
     size: u64,
-    options: FileOptions,
+    medium: Medium,
+    /// How a write with `fua` is made durable, under direct I/O, and why so.
+    durable: (DurableWrite, &'static str),
     /// `Some` when the file is open for direct I/O.
     align: Option<Align>,
     rings: Option<RingPool>,
@@ -73,9 +77,14 @@ impl FileDevice {
             rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|e| fail(e.into()))?;
         let align = if options.direct { enable_direct(&file, size) } else { None };
         let rings = if options.uring { RingPool::probe(options.depth) } else { None };
+        let medium = Medium::of(&file);
+        let durable = match options.durable {
+            DurableWrite::Chosen => medium.choose(align.is_some()),
+            asked => (asked, "asked for"),
+        };
         tracing::debug!(
             path = %path.display(), size, direct = align.is_some(), uring = rings.is_some(),
-            "device open"
+            durable = durable.0.name(), why = durable.1, "device open"
         );
         Ok(Self {
             file,
@@ -83,7 +92,8 @@ impl FileDevice {
             hold,
             path: path.to_owned(),
             size,
-            options,
+            medium,
+            durable,
             align,
             rings,
             flush: FlushGate::default(),
@@ -205,14 +215,11 @@ impl FileDevice {
             self.write_bounced(offset, data)?;
             return self.sync();
         };
+        let shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
         // Without direct I/O an error of the page cache's writeback is reported to one caller
         // only, so that every sync has to go through the gate.
-        if !self.is_direct() {
-            io::write_all(&self.file, offset, data)?;
-            return self.sync();
-        }
-        let _shared = self.partial.read().unwrap_or_else(PoisonError::into_inner);
-        let written = match (self.options.durable, &self.rings) {
+        let way = if self.is_direct() { self.durable.0 } else { DurableWrite::WriteThenSync };
+        let written = match (way, &self.rings) {
             (DurableWrite::Dsync, _) => {
                 self.flush.check().and_then(|()| io::write_dsync(&self.file, offset, data))
             }
@@ -222,6 +229,7 @@ impl FileDevice {
                 .and_then(|()| rings.write_and_sync(self.file.as_fd(), offset, data)),
             _ => {
                 io::write_all(&self.file, offset, data)?;
+                drop(shared);
                 return self.sync();
             }
         };
@@ -323,6 +331,20 @@ impl Device for FileDevice {
 
     fn give_way(&self, pause: Duration) {
         self.pace.give_way(pause);
+    }
+
+    fn describe(&self) -> DeviceInfo {
+        let cache = self.medium.cache();
+        DeviceInfo {
+            path: self.path.display().to_string(),
+            kind: self.medium.name(),
+            volatile_cache: cache.map(|c| c.volatile),
+            fua: cache.map(|c| c.fua),
+            direct: self.is_direct(),
+            uring: self.is_uring(),
+            durable_write: self.durable.0.name().into(),
+            why: self.durable.1.into(),
+        }
     }
 }
 
