@@ -372,6 +372,7 @@ fn config_of(opts: &OpenOptions, key: LogKey) -> Config {
         meta_cache: opts.meta_cache,
         max_nodes: inodes_kept(opts.meta_cache),
         group_wait: Duration::from_micros(opts.group_wait_us),
+        group: opts.group,
         late_forgets: opts.late_forgets,
         low_watermark: u64::from(opts.low_watermark),
         key,

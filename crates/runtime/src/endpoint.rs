@@ -5,7 +5,9 @@ use crate::file::{Input, Outcome};
 use crate::namespace::{NewInode, kind_of, kind_of_entry, mode_of};
 use crate::runtime::{Durable, Runtime};
 use crate::state::{OpenFile, State};
+use crate::ways::WaysReport;
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, errno};
+use siftfs_device::DeviceInfo;
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle, ROOT_INO,
     Reply, Request, SessionId, WriteData,
@@ -99,8 +101,12 @@ impl FileService for Runtime {
         }
     }
 
-    /// After a read has been answered, its thread reads ahead of a sequential reader.
+    /// An fsync whose flush another thread runs is answered by that one. After a read has been answered,
+    /// its thread reads ahead of a sequential reader.
     fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
+        if let Request::Fsync { ino, datasync } = req {
+            return self.fsync_then(ino, datasync, |result| done(result.map(acknowledged)));
+        }
         let read = if let Request::Read { ino, .. } = req { Some(ino) } else { None };
         done(self.call(session, cred, req));
         if let Some(ino) = read {
@@ -122,7 +128,29 @@ fn json(value: &impl serde::Serialize) -> Result<Reply> {
         .map_err(|e| siftfs_base::corrupt("status report", e.to_string()))
 }
 
+/// How fsyncs that come together are made durable.
+fn group(ways: &WaysReport) -> serde_json::Value {
+    let crowds = ways.measured.iter().map(|m| {
+        serde_json::json!({
+            "callers": m.callers, "way": m.way,
+            "shared_ns": m.shared_ns, "parallel_ns": m.parallel_ns,
+        })
+    });
+    serde_json::json!({
+        "by": if ways.by_measurement { "measurement" } else { "option" },
+        "way": ways.way,
+        "measured": crowds.collect::<Vec<_>>(),
+    })
+}
+
 impl Runtime {
+    /// What the volume lies on: the device of the area, and that of the log if it is another one.
+    fn devices(&self) -> Vec<DeviceInfo> {
+        let (area, log) = (&self.readers.area, &self.lanes[0]);
+        let log = (!area.shares_device(log)).then(|| log.describe());
+        std::iter::once(area.describe()).chain(log).collect()
+    }
+
     /// A request that changes nothing durable.
     fn query<T>(&self, op: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         let mut st = self.lock();
@@ -364,6 +392,8 @@ impl Runtime {
             "emergency_checkpoint_latency": self.latency.checkpoint.distribution(),
             "credit_wait": self.latency.credit_wait.distribution(),
             "bulk_wait": self.latency.bulk_wait.distribution(),
+            "devices": self.devices(),
+            "group": group(&self.seq.ways()),
             "queues": { "records_in_flight": in_flight, "fsyncs_waiting": waiting },
             "credits": {
                 "journal_bytes": st.journal_len.saturating_sub(st.journal_used()),

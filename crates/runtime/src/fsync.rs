@@ -12,16 +12,55 @@ use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
 use siftfs_device::Origin;
 use std::time::Duration;
 
+/// What is left to do of an fsync.
+enum Begun {
+    /// Nothing.
+    Durable(Durable),
+    /// Its record, or the newest that carries something of the inode, is written or on its way.
+    Wait(Lsn),
+}
+
 impl Runtime {
     /// fsync and fdatasync (the page "Foreground: fsync").
     pub fn fsync(&self, ino: InodeNr, datasync: bool) -> Result<Durable> {
         let start = self.clock.mono_ns();
-        let result = self.fsync_inner(ino, datasync);
+        let result = match self.begin_fsync(ino, datasync) {
+            Ok(Begun::Durable(durable)) => Ok(durable),
+            Ok(Begun::Wait(lsn)) => self.wait_durable(lsn, Origin::Foreground).map(Durable::Staged),
+            Err(e) => Err(e),
+        };
         self.latency.fsync.record(self.clock.mono_ns().saturating_sub(start));
         result
     }
 
-    fn fsync_inner(&self, ino: InodeNr, datasync: bool) -> Result<Durable> {
+    /// As [`Runtime::fsync`], for a caller who holds no lock and does not wait: the result goes to `done`,
+    /// on this thread, or later on the one that flushed ([`Sequencer::when_durable`]).
+    ///
+    /// [`Sequencer::when_durable`]: crate::Sequencer::when_durable
+    pub fn fsync_then(
+        &self,
+        ino: InodeNr,
+        datasync: bool,
+        done: impl FnOnce(Result<Durable>) + Send + 'static,
+    ) {
+        let (clock, latency) = (self.clock.clone(), self.latency.clone());
+        let start = clock.mono_ns();
+        let told = move |result: Result<Durable>| {
+            latency.fsync.record(clock.mono_ns().saturating_sub(start));
+            done(result);
+        };
+        match self.begin_fsync(ino, datasync) {
+            Ok(Begun::Durable(durable)) => told(Ok(durable)),
+            Ok(Begun::Wait(lsn)) => {
+                let flush = || self.lanes[0].flush(Origin::Foreground);
+                self.seq.when_durable(lsn, flush, |flushed| told(flushed.map(Durable::Staged)));
+            }
+            Err(e) => told(Err(e)),
+        }
+    }
+
+    /// Stages what the inode owes, and writes it.
+    fn begin_fsync(&self, ino: InodeNr, datasync: bool) -> Result<Begun> {
         self.seq.check()?;
         let (mut stalled, mut encoded) = (None, None);
         for _ in 0..MAX_ROUNDS {
@@ -38,7 +77,7 @@ impl Runtime {
             }
             match outcome {
                 Ok(Outcome::Nothing(lsn)) => {
-                    return self.wait_durable(lsn, Origin::Foreground).map(Durable::Staged);
+                    return Ok(Begun::Wait(lsn));
                 }
                 Ok(Outcome::Plan(plan)) => {
                     encoded = Some(plan.encode(&self.record_buffers));
@@ -47,11 +86,11 @@ impl Runtime {
                     if wake {
                         self.wake();
                     }
-                    return self.make_durable(staged, pause).map(Durable::Staged);
+                    return self.begin_durable(staged, pause);
                 }
                 Ok(Outcome::FullCommit(reason)) => {
                     self.lock().stats.full_commit(reason);
-                    return self.full_commit(ino).map(Durable::Journaled);
+                    return self.full_commit(ino).map(Durable::Journaled).map(Begun::Durable);
                 }
                 Err(Error::NeedsProgress(why)) => {
                     stalled.get_or_insert_with(|| self.clock.mono_ns());
@@ -61,6 +100,17 @@ impl Runtime {
             }
         }
         Err(errno(libc::EIO))
+    }
+
+    /// Writes a record that its caller waits for. One that must pause afterwards waits here.
+    fn begin_durable(&self, staged: Staged, pause: Pause) -> Result<Begun> {
+        if pause != Pause::Fixed(Duration::ZERO) {
+            return self.make_durable(staged, pause).map(Durable::Staged).map(Begun::Durable);
+        }
+        let lsn = staged.published.lsn();
+        self.link.expect_urgent(self.clock.mono_ns());
+        self.write_staged(staged, Origin::Foreground)?;
+        Ok(Begun::Wait(lsn))
     }
 
     /// Writes a record that its caller waits for, who then pauses as what is left demands.

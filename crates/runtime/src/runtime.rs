@@ -90,7 +90,7 @@ pub struct Runtime {
     pub(crate) record_buffers: Arc<RecordBuffers>,
     pub(crate) seq: Sequencer,
     pub(crate) lanes: Vec<StagingWriter>,
-    readers: Arc<Readers>,
+    pub(crate) readers: Arc<Readers>,
     pub(crate) link: Arc<dyn ServiceLink>,
     /// One assembly at a time, and one transaction in flight.
     pub(crate) assembly: Mutex<()>,
@@ -102,9 +102,9 @@ pub struct Runtime {
     pub(crate) wake: Alarm,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) latency: crate::stats::Latencies,
     /// When the heap was looked at last, by the monotonic clock.
     pub(crate) trimmed: Mutex<u64>,
+    pub(crate) latency: Arc<crate::stats::Latencies>,
 }
 
 /// Most rounds of background progress one operation waits for.
@@ -127,7 +127,8 @@ impl Runtime {
             .zip(&parts.lane_heads)
             .map(|(r, head)| Lane::new(r.len(), *head))
             .collect();
-        let seq = Sequencer::new(parts.config.group_wait, parts.lsn_floor);
+        let (wait, group) = (parts.config.group_wait, parts.config.group);
+        let seq = Sequencer::new(wait, parts.lsn_floor, group, parts.clock.clone());
         let pages = PageCache::new(parts.config.page_cache);
         let record_buffers = Arc::new(RecordBuffers::default());
         let mut state = State {

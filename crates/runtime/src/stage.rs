@@ -9,7 +9,7 @@ use crate::names::{self, Unstageable};
 use crate::node::Delta;
 use crate::overlay::Source;
 use crate::pause::is_bulk;
-use crate::sequencer::{Published, Sequencer};
+use crate::sequencer::{Published, Sequencer, Writer};
 use crate::state::{NEEDS_CREDITS, NEEDS_LOG, State};
 use siftfs_base::{Error, InodeNr, Lsn, Result};
 use siftfs_device::AlignedBuf;
@@ -100,6 +100,11 @@ impl State {
         if bulk && encoded.is_none() && matches!(selection, Selection::All) {
             return Ok(Outcome::Plan(self.plan(capture.data, layout, lane_index)));
         }
+        let writer = match selection {
+            Selection::All => Writer::Caller,
+            Selection::Only(_) => Writer::Background,
+        };
+        let seq = (seq, writer);
         Ok(Outcome::Staged(self.publish(seq, capture, &layout, place, lane_index, encoded)))
     }
 
@@ -129,6 +134,7 @@ impl State {
             let layout = RecordLayout::new(&capture.items, 0).expect("a few inodes fit a record");
             let place = self.lanes[0].place(u64::from(layout.len));
             let place = place.ok_or(Error::NeedsProgress(NEEDS_LOG))?;
+            let seq = (seq, Writer::Background);
             out.push(self.publish(seq, capture, &layout, place, 0, None));
         }
         Ok(())
@@ -155,7 +161,7 @@ impl State {
     /// Fixes the record's place, encodes it, and makes it the source of what it captured.
     fn publish(
         &mut self,
-        seq: &Sequencer,
+        (seq, writer): (&Sequencer, Writer),
         capture: Capture,
         layout: &RecordLayout,
         place: Place,
@@ -186,7 +192,7 @@ impl State {
         let lane = &mut self.lanes[lane_index];
         let offset = place.pos() % lane.len;
         let record = lane.fix(place, builder.lane, lsn, crc, layout.data_offset);
-        let published = seq.publish(&record);
+        let published = seq.publish(&record, writer);
         self.captured(&capture, &Arc::new(record));
         self.stats.staged(layout, &capture.items);
         Staged { published, lane: lane_index, offset, buf }

@@ -2,3 +2,4 @@
 //! (`testing/interleave` gives them others under this name).
 
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::thread::{ThreadId, current};

@@ -12,10 +12,17 @@ pub mod gate;
 #[path = "../../../crates/runtime/src/lane.rs"]
 pub mod lane;
 #[cfg(not(test))]
+#[path = "../../../crates/runtime/src/records.rs"]
+pub mod records;
+#[cfg(not(test))]
 #[path = "../../../crates/runtime/src/sequencer.rs"]
 pub mod sequencer;
+#[cfg(not(test))]
+#[path = "../../../crates/runtime/src/ways.rs"]
+pub mod ways;
 
 /// What the product's `sync` modules re-export from the standard library.
 pub mod sync {
     pub use loom::sync::{Condvar, Mutex, MutexGuard};
+    pub use loom::thread::{ThreadId, current};
 }

@@ -7,7 +7,7 @@
 
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
-use siftfs_base::{Error, Lsn, Result};
+use siftfs_base::{Error, Result};
 use siftfs_interleave::gate::{Alarm, Gate};
 use siftfs_interleave::sequencer::Sequencer;
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ impl Runtime {
         Self {
             state: Mutex::default(),
             progress: Gate::default(),
-            sequencer: Sequencer::new(Duration::ZERO, Lsn(0)),
+            sequencer: Sequencer::for_tests(),
             wake: Alarm::default(),
             inbox: Mutex::default(),
             service: Alarm::default(),
