@@ -1,10 +1,11 @@
 //! A mounted volume for tests written by hand: files by path, power cuts, what came back.
 
 use crate::judge::{recover_image, walk_image};
-use crate::volume::{Driver, VolumeKind, base_image_of, media_of, open};
+use crate::volume::{Driver, VolumeKind, base_image_of, deterministic, media_of, open_with};
 use siftfs_base::{Error, InodeNr};
 use siftfs_device::{CountersSnapshot, Cut, FaultDevice, Image, OpKind, OpRecord};
 use siftfs_model::{Caller, Control, Tree};
+use siftfs_placement::OpenOptions;
 use siftfs_proto::{
     Allocate, Attr, Credentials, FileService, Handle, ROOT_INO, RenameMode, Reply, Request,
     SessionId, SetAttr, WriteData, XattrMode,
@@ -50,8 +51,19 @@ impl Bench {
 
     /// Mounts `device`.
     pub fn on_device(device: Arc<FaultDevice>) -> Self {
+        Self::with(device, &deterministic())
+    }
+
+    /// A fresh volume on which callers who come together write durably, several at once.
+    pub fn parallel(kind: VolumeKind) -> Self {
+        let device = Arc::new(FaultDevice::from_image(base_image_of(kind), 1));
+        let group = "parallel".parse().expect("a word of the option");
+        Self::with(device, &OpenOptions { group, ..deterministic() })
+    }
+
+    fn with(device: Arc<FaultDevice>, opts: &OpenOptions) -> Self {
         let media = media_of(&device, &device.contents());
-        let driver = open(media).unwrap_or_else(|e| panic!("open: {e}"));
+        let driver = open_with(media, opts).unwrap_or_else(|e| panic!("open: {e}"));
         let service = driver.volume.endpoint();
         Self { device, driver, service }
     }

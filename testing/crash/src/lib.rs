@@ -28,5 +28,5 @@ pub use record::{Recording, Source, differential, generate, record, record_on};
 pub use sides::{Death, Road, Town, recorded_device, seeded_deaths};
 pub use volume::{
     Driver, VolumeKind, base_image, base_image_of, deterministic, media_of, mem_media, open,
-    replay_by, split_of,
+    open_with, replay_by, split_of,
 };

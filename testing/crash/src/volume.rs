@@ -127,9 +127,14 @@ pub fn mem_media(image: &Image) -> (Arc<MemDevice>, Media) {
 
 /// Opens a volume so that one thread runs everything.
 pub fn open(media: impl Into<Media>) -> Result<Driver, Error> {
+    open_with(media, &deterministic())
+}
+
+/// As [`open`], with options of one's own.
+pub fn open_with(media: impl Into<Media>, opts: &OpenOptions) -> Result<Driver, Error> {
     let clock = Arc::new(ManualClock::new(START));
     let shared: Arc<dyn Clock> = clock.clone();
-    let volume = LocalVolume::open_on(media, shared, &deterministic(), Threads::None)?;
+    let volume = LocalVolume::open_on(media, shared, opts, Threads::None)?;
     Ok(Driver { volume, clock })
 }
 

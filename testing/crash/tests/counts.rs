@@ -365,8 +365,9 @@ fn background_bound(service: &dyn FileService) {
     assert!(header.writes <= 2 * transactions, "more than two header writes per transaction");
 }
 
-/// Flushes per fsync of four threads with a file each and a flush of 1 ms.
-fn shared_flushes(group_wait_us: u64) -> f64 {
+/// Flushes per fsync of four threads with a file each and a flush of 1 ms, one at a time or side by
+/// side; and the way that was found to be the better one.
+fn flushes_of_four(group_wait_us: u64, serial: bool) -> (f64, String) {
     let opts = OpenOptions { group_wait_us, ..OpenOptions::default() };
     let live = Live::open(&opts);
     let service = live.volume.endpoint();
@@ -374,9 +375,10 @@ fn shared_flushes(group_wait_us: u64) -> f64 {
     files.iter().for_each(|ino| fsync(&*service, *ino));
     live.volume.commit(true).expect("commits");
     live.device.set_flush_delay(Duration::from_millis(1));
+    live.device.set_serial_flushes(serial);
     let before = live.foreground();
     let start = Instant::now();
-    let rounds = 300;
+    let rounds = 600;
     std::thread::scope(|scope| {
         for ino in &files {
             let service = service.clone();
@@ -392,19 +394,37 @@ fn shared_flushes(group_wait_us: u64) -> f64 {
     live.device.set_flush_delay(Duration::ZERO);
     let fsyncs = (rounds * files.len() as u64) as f64;
     let rate = did.flushes as f64 / fsyncs;
-    println!("group wait {group_wait_us} us: {did:?}, {rate:.3} per fsync, {:?}", start.elapsed());
+    let group = status(&*service)["group"].clone();
+    let four = group["measured"].as_array().expect("measured").iter();
+    let four = four.clone().find(|m| m["callers"] == "3 to 4").expect("four callers");
+    let way = four["way"].as_str().expect("a way").to_owned();
+    println!(
+        "group wait {group_wait_us} us: {did:?}, {rate:.3} per fsync, {:?}, {four}",
+        start.elapsed()
+    );
     live.volume.close().expect("closes");
-    rate
+    (rate, way)
 }
 
+/// Where flushes go one at a time, a shared one is the better way, and that is found out.
 #[test]
 fn four_threads_share_flushes() {
-    let plain = shared_flushes(0);
+    let (plain, way) = flushes_of_four(0, true);
+    assert_eq!(way, "shared");
     assert!(plain <= 0.55, "{plain:.3} flushes per fsync");
     // The wait ends as soon as the others are there. Its bound is what a busy machine may keep a
     // thread from running for, not what it costs.
-    let waiting = shared_flushes(20_000);
+    let (waiting, way) = flushes_of_four(20_000, true);
+    assert_eq!(way, "shared");
     assert!(waiting <= 0.35, "{waiting:.3} flushes per fsync with the adaptive wait");
+}
+
+/// Where they go side by side, durable writes of one's own are: nobody waits for another's flush first.
+#[test]
+fn four_threads_write_durably_where_that_is_quicker() {
+    let (rate, way) = flushes_of_four(0, false);
+    assert_eq!(way, "parallel");
+    assert!(rate > 0.8, "{rate:.3} flushes per fsync");
 }
 
 /// Memory is bounded by the configured caches whatever the backlog.

@@ -13,6 +13,7 @@ mod marker;
 mod medium;
 mod names;
 mod orphans;
+mod parallel;
 mod publish;
 mod sizes;
 mod space;
