@@ -4,7 +4,7 @@ use super::{bytes, images};
 use siftfs_base::Error;
 use siftfs_crash::{Back, Bench, Layout, VolumeKind};
 use siftfs_device::{Cut, Fault, Gate, Image, OpClass};
-use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
+use siftfs_proto::{Credentials, Reply, Request, SessionId};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
