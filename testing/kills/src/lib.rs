@@ -13,6 +13,7 @@
 //! power cuts are `testing/crash`'s.
 
 pub mod calls;
+pub mod damage;
 pub mod plan;
 pub mod process;
 pub mod round;

@@ -1,6 +1,7 @@
 //! One round: load, deaths, and the judgement of what they left.
 
 use crate::calls::Place;
+use crate::damage;
 use crate::plan::{End, Geometry, Incident, Mount, Plan, WORKERS, When};
 use crate::process::LOOK;
 use crate::stage::{LIMIT, Stage, make_dirs};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Calls after which the load is seen to go on.
 const GOES_ON: u64 = 10;
+/// Makes the seed of a round that of its damage.
+const DAMAGE: u64 = 0xda3a_6e00;
 /// Complaints that are shown.
 const SHOWN: usize = 12;
 
@@ -181,6 +184,9 @@ impl<'a> Run<'a> {
         if !keep {
             let signal = if plan.seed & 1 == 0 { Signal::TERM } else { Signal::KILL };
             self.stage.end_device(signal)?;
+        }
+        if !self.stage.has_device() {
+            damage::one_header_copy(&mut self.stage, mix(plan.seed ^ DAMAGE))?;
         }
         for ms in &plan.recovery.killed {
             self.killed_recovery(plan.recovery.offline, *ms, next)?;

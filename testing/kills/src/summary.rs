@@ -23,6 +23,8 @@ pub struct Summary {
     pub host_kills: u64,
     /// Device processes that were killed.
     pub device_kills: u64,
+    /// Header copies that were damaged before a recovery.
+    pub headers_damaged: u64,
     /// Recoveries that were killed before one succeeded.
     pub recoveries_killed: u64,
     /// Greetings with a device process, or with the host's own Service in its place.
