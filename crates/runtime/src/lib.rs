@@ -20,7 +20,7 @@ mod file;
 mod fill;
 mod fsync;
 mod gate;
-mod heap;
+pub mod heap;
 mod lane;
 mod locate;
 mod memory;

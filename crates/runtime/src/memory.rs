@@ -19,6 +19,15 @@ const ENTRY: u64 = 24;
 /// Most rounds of eviction in one tick.
 const ROUNDS: usize = 64;
 
+/// When the heap was looked at last.
+#[derive(Default)]
+pub struct Trimmed {
+    /// By the monotonic clock, in nanoseconds.
+    at: u64,
+    /// Free bytes when it was trimmed last, or the fewest since.
+    free: u64,
+}
+
 impl Runtime {
     /// Brings the caches back within their bounds where no operation comes by any more, and gives freed
     /// memory back to the kernel. Part of the background work.
@@ -33,14 +42,16 @@ impl Runtime {
         }
         let now = self.clock.mono_ns();
         let mut last = relock(self.trimmed.lock());
-        if now.saturating_sub(*last) < PACE {
+        if now.saturating_sub(last.at) < PACE {
             return;
         }
-        *last = now;
         let (used, free) = heap::usage();
-        if free > KEPT.max(used / 4) {
+        // What was given back still counts as free: only more of it is worth another walk.
+        let wanted = free > KEPT.max(used / 4) && free > last.free + KEPT / 4;
+        if wanted {
             heap::trim();
         }
+        *last = Trimmed { at: now, free: if wanted { free } else { free.min(last.free) } };
     }
 
     /// Bytes by structure.

@@ -102,8 +102,7 @@ pub struct Runtime {
     pub(crate) wake: Alarm,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
-    /// When the heap was looked at last, by the monotonic clock.
-    pub(crate) trimmed: Mutex<u64>,
+    pub(crate) trimmed: Mutex<crate::memory::Trimmed>,
     pub(crate) latency: Arc<crate::stats::Latencies>,
 }
 
@@ -209,7 +208,7 @@ impl Runtime {
             clock: parts.clock,
             counters: parts.counters,
             latency: Default::default(),
-            trimmed: Mutex::new(0),
+            trimmed: Default::default(),
         })
     }
 

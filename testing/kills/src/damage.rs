@@ -20,7 +20,7 @@ const BLOCKS: u64 = 5;
 /// The file cannot be read or written.
 pub fn one_header_copy(stage: &mut Stage<'_>, seed: u64) -> Result<()> {
     let mut rng = Rng::new(seed);
-    if !rng.chance(25) {
+    if !rng.chance(50) {
         return Ok(());
     }
     let (path, first) = match stage.log().exists() {
