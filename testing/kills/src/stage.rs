@@ -191,7 +191,12 @@ impl<'a> Stage<'a> {
         }
         let log = self.said("host");
         let mut command = Command::new(&self.siftfs);
-        command.arg("mount").arg(self.volume()).arg(&self.dir).arg("--foreground");
+        let options = std::env::var("SIFTFS_TEST_OPTIONS").unwrap_or_default();
+        command
+            .args(["mount", "-o", &options])
+            .arg(self.volume())
+            .arg(&self.dir)
+            .arg("--foreground");
         command.args(["-o", &mount.options]).stdout(Stdio::null());
         if mount.has_device() {
             command.args(["--service", &self.address(mount.placement)?]);

@@ -23,6 +23,7 @@ pub fn text(s: &Status) -> String {
     lines.push(("service", service(r)));
     lines.push(("processor", processor(r)));
     lines.push(("requests", reasons(&s.requests, str::to_string)));
+    lines.push(("", request_loop(s)));
     for device in &r.devices {
         lines.push(("storage", storage(device)));
         lines.push(("", format!("{}: {}", device.durable_write, device.why)));
@@ -67,6 +68,18 @@ fn state(r: &Runtime) -> String {
             "FAILED: {why}\n{:14}changes and fsyncs get EIO; unmount it, and mount it again to recover",
             ""
         ),
+    }
+}
+
+/// How requests come, and why.
+fn request_loop(s: &Status) -> String {
+    let l = &s.request_loop;
+    match &*l.kind {
+        "ring" => {
+            let (queues, threads) = (count(l.queues), count(l.threads));
+            format!("by {queues} rings with {threads} threads: {}", l.why)
+        }
+        _ => format!("over /dev/fuse: {}", l.why),
     }
 }
 

@@ -19,7 +19,18 @@ pub struct Status {
     pub time_s: f64,
     /// Requests of the kernel by name.
     pub requests: BTreeMap<String, u64>,
+    pub request_loop: RequestLoop,
     pub runtime: Runtime,
+}
+
+/// How the kernel's requests come.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RequestLoop {
+    pub kind: String,
+    pub why: String,
+    pub queues: u64,
+    pub threads: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

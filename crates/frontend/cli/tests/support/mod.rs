@@ -160,8 +160,16 @@ pub fn patient(umount: impl Fn() -> Ran) -> Ran {
     umount()
 }
 
+/// Runs `siftfs`. What SIFTFS_TEST_OPTIONS says comes before a mount's own options, which count more.
 pub fn siftfs(args: &[&str]) -> Ran {
-    Command::new(SIFTFS).args(args).output().unwrap().into()
+    let mut command = Command::new(SIFTFS);
+    match (args, std::env::var("SIFTFS_TEST_OPTIONS")) {
+        (["mount", rest @ ..], Ok(options)) => {
+            command.args(["mount", "-o", &options]).args(rest);
+        }
+        _ => drop(command.args(args)),
+    }
+    command.output().unwrap().into()
 }
 
 pub fn run(program: &str, args: &[&str]) -> Ran {

@@ -20,11 +20,11 @@ fn channel() -> (OwnedFd, Arc<Channel>) {
 #[test]
 fn a_token_answers_exactly_once() {
     let (kernel, channel) = channel();
-    Token::new(channel.clone(), 1).send(Ok(Answer::Done));
-    Token::new(channel.clone(), 2).send(Err(errno(libc::ENOENT)));
-    drop(Token::new(channel.clone(), 3));
-    Token::new(channel.clone(), 4).none();
-    let moved = Token::new(channel.clone(), 5);
+    Token::new(Way::Device(channel.clone()), 1).send(Ok(Answer::Done));
+    Token::new(Way::Device(channel.clone()), 2).send(Err(errno(libc::ENOENT)));
+    drop(Token::new(Way::Device(channel.clone()), 3));
+    Token::new(Way::Device(channel.clone()), 4).none();
+    let moved = Token::new(Way::Device(channel.clone()), 5);
     std::thread::spawn(move || moved.send(Ok(Answer::Written(9)))).join().unwrap();
     let seen: Vec<(u64, i32)> =
         (0..4).map(|_| receive(&kernel).0).map(|h| (h.unique, h.error)).collect();
@@ -38,7 +38,7 @@ fn a_kernel_that_is_gone_is_no_error() {
     let (kernel, channel) = channel();
     drop(kernel);
     // EPIPE here where /dev/fuse says ENODEV: either way the token is spent.
-    Token::new(channel, 1).send(Err(errno(libc::ENOENT)));
+    Token::new(Way::Device(channel), 1).send(Err(errno(libc::ENOENT)));
 }
 
 fn attributes() -> Attr {
@@ -65,7 +65,7 @@ fn attributes() -> Attr {
 fn attributes_in_each_form() {
     let (kernel, channel) = channel();
     let a = attributes();
-    Token::new(channel.clone(), 1).send(Ok(Answer::Created(a.clone(), Handle(8))));
+    Token::new(Way::Device(channel.clone()), 1).send(Ok(Answer::Created(a.clone(), Handle(8))));
     let (_, body) = receive(&kernel);
     let (entry, rest) = abi::EntryOut::read_from_prefix(&body).unwrap();
     let open = abi::OpenOut::read_from_bytes(rest).unwrap();
@@ -75,12 +75,12 @@ fn attributes_in_each_form() {
     assert_eq!((seen.atime, seen.mtime, seen.ctime), (-1, i64::MIN, 1 << 33));
     assert_eq!((seen.mode, seen.size, seen.rdev), (0o24640, 1 << 40, a.rdev));
     assert_eq!((seen.nlink, seen.uid, seen.gid, seen.blocks), (2, 5, 6, 8));
-    Token::new(channel.clone(), 2).send(Ok(Answer::Statx(a)));
+    Token::new(Way::Device(channel.clone()), 2).send(Ok(Answer::Statx(a)));
     let (_, body) = receive(&kernel);
     let seen = abi::StatxOut::read_from_bytes(&body).unwrap();
     assert_eq!((seen.btime.sec, seen.btime.nsec, seen.mode), (9, 7, 0o24640));
     assert_eq!((seen.rdev_major, seen.rdev_minor), (300, 70_000));
-    Token::new(channel, 3).send(Ok(Answer::Missing));
+    Token::new(Way::Device(channel), 3).send(Ok(Answer::Missing));
     let (_, body) = receive(&kernel);
     let none = abi::EntryOut::read_from_bytes(&body).unwrap();
     assert!(none.node == 0 && none.entry_valid > 0, "the kernel remembers that there is none");

@@ -102,7 +102,7 @@ fn the_rest_is_read() {
     is(abi::IOCTL, &[&n64(&[0, 0, 0, 0])], O::Ioctl);
     is(abi::FORGET, &[&n64(&[6])], O::Forget { count: 6 });
     is(99, &[b"whatever"], O::Unknown { opcode: 99 });
-    let init = O::Init { major: 7, minor: 38, max_readahead: 1, flags: 2 };
+    let init = O::Init { major: 7, minor: 38, max_readahead: 1, flags: 2, flags2: 0 };
     is(abi::INIT, &[&n32(&[7, 38, 1, 2]), &[0; 48]], init);
     let set = |flags| O::SetXattr { name: b"user.a", value: b"v\0w", flags, kill_setgid: false };
     is(abi::SETXATTR, &[&n32(&[3, 2]), b"user.a\0v\0w"], set(2));

@@ -5,6 +5,7 @@ use crate::kernel::testing::{message_from, n32, n64, pair};
 use crate::server::Server;
 use proptest::prelude::*;
 use siftfs_proto::SessionId;
+use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 #[allow(dead_code)] // what counts is for the tests on a mount
 #[path = "../../tests/support/mod.rs"]
@@ -39,13 +40,13 @@ impl Kernel {
     fn new(offered: u32) -> Self {
         let (end, ours) = pair();
         send(&end, &init(7, 99, offered));
-        let session = Session::start(ours).unwrap();
+        let session = Session::start(ours, Requests::Device).unwrap();
         let (_, body) = receive(&end);
         let agreed = abi::InitOut::read_from_bytes(&body).unwrap();
         let mem = Arc::new(support::Mem::new());
         let server = Arc::new(Server::new(mem, SessionId(1), true));
         let adapter = Arc::new(Adapter::new(server));
-        let server = Some(std::thread::spawn(move || session.run(2, &adapter)));
+        let server = Some(std::thread::spawn(move || session.run(2, Path::new("/"), &adapter)));
         Self { end, server, agreed, unique: 100 }
     }
 
@@ -100,22 +101,22 @@ fn another_version_of_the_protocol() {
     let (end, ours) = pair();
     send(&end, &init(8, 0, 0));
     send(&end, &init(7, 31, 0));
-    Session::start(ours).unwrap();
+    Session::start(ours, Requests::Auto).unwrap();
     let (_, body) = receive(&end);
     assert_eq!(abi::InitOut::read_from_bytes(&body).unwrap().major, 7, "it is told ours");
     let (_, body) = receive(&end);
     assert_eq!(abi::InitOut::read_from_bytes(&body).unwrap().minor, 31);
     let (end, ours) = pair();
     send(&end, &init(7, 22, 0));
-    let error = Session::start(ours).err().unwrap().to_string();
+    let error = Session::start(ours, Requests::Auto).err().unwrap().to_string();
     assert!(error.contains("FUSE 7.22") && error.contains("Linux 5.4"), "{error}");
     assert_eq!(receive(&end).0.error, -libc::EPROTO);
     let (end, ours) = pair();
     send(&end, &message_from(0, 1, abi::GETATTR, 1, &[0; 16]));
-    assert!(Session::start(ours).is_err(), "the first request is not INIT");
+    assert!(Session::start(ours, Requests::Auto).is_err(), "the first request is not INIT");
     let (end, ours) = pair();
     drop(end);
-    assert!(Session::start(ours).is_err(), "the mount is gone");
+    assert!(Session::start(ours, Requests::Auto).is_err(), "the mount is gone");
 }
 
 #[test]
@@ -344,12 +345,12 @@ fn long_requests_never_take_the_last_reader() {
     for keep in [1, 2] {
         let (end, ours) = pair();
         send(&end, &init(7, 99, 0));
-        let session = Session::start(ours).unwrap();
+        let session = Session::start(ours, Requests::Auto).unwrap();
         receive(&end);
         let slow = Arc::new(Slow { gate: std::sync::Mutex::new(()) });
         let held = slow.gate.lock().unwrap();
         let handler = slow.clone();
-        let server = std::thread::spawn(move || session.run(keep, &handler));
+        let server = std::thread::spawn(move || session.run(keep, Path::new("/"), &handler));
         let fsync = [n64(&[1]), n32(&[0, 0])].concat();
         for unique in 1..=20 {
             send(&end, &message_from(0, unique, abi::FSYNC, 1, &fsync));

@@ -41,7 +41,9 @@ pub struct RequestLoop {
 pub(crate) struct State(Mutex<Known>);
 
 struct Known {
+    ring: bool,
     why: String,
+    /// From the start of the rings on.
     queues: Option<ring::Queues>,
 }
 
@@ -53,7 +55,7 @@ impl State {
     /// How requests come now.
     pub(crate) fn report(&self) -> RequestLoop {
         let known = self.lock();
-        let kind = if known.queues.is_some() { "ring" } else { "device" };
+        let kind = if known.ring { "ring" } else { "device" };
         let (queues, threads) = known.queues.as_ref().map_or((0, 0), ring::Queues::count);
         RequestLoop { kind, why: known.why.clone(), queues, threads }
     }
@@ -83,8 +85,9 @@ impl Transport {
             Err(why) if wanted == Requests::Ring => return Err(format!("requests=ring: {why}")),
             Err(why) => (None, why),
         };
-        tracing::info!(ring = plan.is_some(), why, "how requests come");
-        Ok(Self { plan, state: Arc::new(State(Mutex::new(Known { why, queues: None }))) })
+        let ring = plan.is_some();
+        tracing::info!(ring, why, "how requests come");
+        Ok(Self { plan, state: Arc::new(State(Mutex::new(Known { ring, why, queues: None }))) })
     }
 
     pub(super) fn is_ring(&self) -> bool {
@@ -107,16 +110,16 @@ impl Transport {
         ends: &Sender<io::Result<()>>,
     ) -> io::Result<bool> {
         let Some(plan) = &self.plan else { return Ok(false) };
-        let started = plan.start(device, dispatch, how, ends)?;
+        // A report waits until it is known: requests may come before this returns.
         let mut known = self.state.lock();
-        match started {
+        match plan.start(device, dispatch, how, ends)? {
             Ok(queues) => known.queues = Some(queues),
             Err(why) => {
                 tracing::warn!(why, "no rings: requests come over the device");
-                known.why = why;
+                (known.ring, known.why) = (false, why);
             }
         }
-        Ok(known.queues.is_some())
+        Ok(known.ring)
     }
 }
 

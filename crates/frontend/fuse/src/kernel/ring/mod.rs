@@ -76,6 +76,14 @@ struct Shared<H> {
     ends: Sender<io::Result<()>>,
 }
 
+impl<H> Shared<H> {
+    /// Is the queue's processor there, and may this process use it?
+    fn may_use(&self, queue: u16) -> bool {
+        let processor = usize::from(queue);
+        processor < CpuSet::MAX_CPU && self.allowed.is_set(processor)
+    }
+}
+
 /// The threads of the loop once it runs.
 pub(super) struct Queues(Vec<Arc<Queue>>);
 
@@ -112,8 +120,13 @@ impl Plan {
         let queues: Vec<_> =
             (0..self.queues).map(|id| Arc::new(Queue::new(id, all, spare))).collect();
         let start = |queue: &Arc<Queue>| {
-            queue.starts();
-            another(&shared, queue, Some(ready.clone()))
+            // A second one, so that the first request does not find the queue empty, where there
+            // may be one.
+            let first = if shared.may_use(queue.id) { 2 } else { 1 };
+            (0..first).try_for_each(|_| {
+                queue.starts();
+                another(&shared, queue, Some(ready.clone()))
+            })
         };
         let started: io::Result<()> = queues.iter().try_for_each(start);
         drop(ready);
@@ -251,12 +264,11 @@ impl<H: Handler> Worker<H> {
 
     /// Runs on the queue's processor from now on, if this process may use it and it is there.
     fn pin(&self) {
-        let processor = usize::from(self.queue.id);
-        if processor < CpuSet::MAX_CPU && self.shared.allowed.is_set(processor) {
+        if self.shared.may_use(self.queue.id) {
             let mut set = CpuSet::new();
-            set.set(processor);
+            set.set(usize::from(self.queue.id));
             if let Err(error) = sched_setaffinity(None, &set) {
-                tracing::debug!(%error, processor, "a request thread runs anywhere");
+                tracing::debug!(%error, queue = self.queue.id, "a request thread runs anywhere");
             }
         }
     }

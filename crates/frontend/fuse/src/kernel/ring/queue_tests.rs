@@ -1,1 +1,75 @@
+use super::*;
 
+/// A queue with `n` threads that wait.
+fn queue(queues: usize, spare: usize, n: usize) -> Queue {
+    let queue = Queue::new(0, queues, spare);
+    for _ in 0..n {
+        queue.starts();
+        assert!(!queue.registered());
+    }
+    queue
+}
+
+#[test]
+fn one_client_needs_no_more_than_the_spare_ones() {
+    let queue = queue(2, 2, 1);
+    assert_eq!(queue.taken(), 2, "two shall wait");
+    queue.done();
+    assert!(queue.registered() && !queue.registered(), "it ran dry once");
+    for _ in 0..100 {
+        assert_eq!(queue.taken(), 0);
+        queue.done();
+    }
+    assert_eq!(queue.threads(), 3);
+}
+
+/// As many have requests as may: threads wait as long as there may be more, and those that are being
+/// started are not started twice.
+#[test]
+fn threads_wait_up_to_the_bound() {
+    let queue = queue(2, 2, 1);
+    let most = MOST / 2;
+    let mut starting = 0;
+    for taken in 1..=most {
+        starting += queue.taken();
+        assert!(starting <= 2, "no more than are missing");
+        assert!(queue.threads() <= most);
+        if taken < most {
+            assert!(starting > 0 || queue.idle.load(Ordering::SeqCst) > 0, "somebody is coming");
+        }
+        for _ in 0..starting {
+            queue.registered();
+        }
+        starting = 0;
+    }
+    assert_eq!((queue.threads(), queue.idle.load(Ordering::SeqCst)), (most, 0));
+    (0..most).for_each(|_| queue.done());
+}
+
+/// A request that came when nobody waited is told to the first thread that waits again, once.
+#[test]
+fn a_queue_that_ran_dry_says_so() {
+    let queue = queue(1, 1, 1);
+    assert_eq!(queue.taken(), 1);
+    assert!(queue.registered());
+    queue.starts();
+    assert!(!queue.registered(), "once");
+}
+
+#[test]
+fn a_thread_that_could_not_be_started_does_not_count() {
+    let queue = queue(1, 1, 1);
+    assert_eq!((queue.taken(), queue.threads()), (1, 2));
+    queue.not_started();
+    assert_eq!(queue.threads(), 1);
+    queue.done();
+    assert_eq!((queue.taken(), queue.threads()), (1, 2), "and is started again");
+}
+
+/// Each queue may have some threads on a machine with very many processors, too.
+#[test]
+fn many_queues() {
+    assert_eq!(Queue::new(0, 1000, 2).most, LEAST);
+    assert_eq!(Queue::new(0, 1, 500).spare, MOST);
+    assert_eq!(Queue::new(0, 4, 0).spare, 1);
+}
