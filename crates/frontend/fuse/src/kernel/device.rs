@@ -4,18 +4,28 @@ use super::MAX_IO;
 use super::abi;
 use super::readers::{Readers, Taken};
 use super::reply::{Channel, Way};
+use super::request::header;
 use super::session::{Dispatch, Handler};
+use rustix::event::epoll;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+/// Requests without an answer.
+const UNANSWERED: [u32; 2] = [abi::FORGET, abi::BATCH_FORGET];
+
 /// What came of one attempt to read a request.
 pub(super) enum Next {
     /// A message of so many bytes.
     Message(usize),
+    /// There is none now, on a descriptor that does not wait.
+    Nothing,
     /// The mount is gone.
     End,
 }
@@ -31,6 +41,9 @@ pub(super) fn start<H: Handler>(
     keep: usize,
     ends: &Sender<io::Result<()>>,
 ) -> io::Result<()> {
+    // From here on requests are waited for in `Turn::wait`.
+    let flags = rustix::fs::fcntl_getfl(&**device)?;
+    rustix::fs::fcntl_setfl(&**device, flags | OFlags::NONBLOCK)?;
     let readers = Arc::new(Readers::new(keep));
     let (device, dispatch, ends) = (device.clone(), dispatch.clone(), ends.clone());
     let reader = Reader { device, dispatch, readers, ends };
@@ -65,20 +78,94 @@ impl<H: Handler> Reader<H> {
     fn read_requests(&self) -> io::Result<()> {
         // One per reader: its reference count then stays in this thread's cache.
         let channel = Arc::new(Channel::new(self.device.clone()));
+        let turn = Turn::new(&self.device)?;
         let mut buffer = Buffer::new();
-        while let Next::Message(len) = buffer.read(&self.device)? {
-            if self.readers.taken() == Taken::Start
-                && let Err(error) = self.another()
-            {
-                tracing::warn!(%error, "no thread for the next request: it waits for this one");
-                self.readers.not_started();
+        loop {
+            let len = match buffer.read(&self.device)? {
+                Next::Message(len) => len,
+                Next::Nothing => {
+                    turn.wait()?;
+                    continue;
+                }
+                Next::End => return Ok(()),
+            };
+            let message = buffer.message(len);
+            let way = Way::Device(channel.clone());
+            // What is not answered does not take long either: nobody else has to be free meanwhile.
+            if header(message).is_ok_and(|h| UNANSWERED.contains(&h.opcode)) {
+                self.dispatch.message(message, way);
+                continue;
             }
-            self.dispatch.message(buffer.message(len), Way::Device(channel.clone()));
-            if !self.readers.done() {
-                break;
+            self.cover();
+            let early = self.readers.clone();
+            let answered = free_when_answered(message, early, || {
+                self.dispatch.message(message, way);
+            });
+            if !answered && !self.readers.done() {
+                return Ok(());
             }
         }
-        Ok(())
+    }
+
+    /// Sees to it that somebody is free for the next request.
+    fn cover(&self) {
+        if self.readers.taken() == Taken::Start
+            && let Err(error) = self.another()
+        {
+            tracing::warn!(%error, "no thread for the next request: it waits for this one");
+            self.readers.not_started();
+        }
+    }
+}
+
+thread_local! {
+    /// The request that this reader carries out, if the reader is free for the next one as soon as
+    /// this one is answered, and who has to know.
+    static OPEN: RefCell<Option<(u64, Arc<Readers>)>> = const { RefCell::new(None) };
+}
+
+/// Carries a request out. Where nothing is left to be done after its answer, the thread counts as
+/// free from the answer on: the client's next request may come before the thread is back, and is no
+/// reason to wake a third one. True if it has been counted.
+fn free_when_answered(message: &[u8], readers: Arc<Readers>, act: impl FnOnce()) -> bool {
+    let head = header(message).ok();
+    // After the answer of a read the thread may read ahead.
+    let open = head.filter(|h| h.opcode != abi::READ).map(|h| (h.unique, readers));
+    let may = open.is_some();
+    OPEN.set(open);
+    act();
+    may && OPEN.take().is_none()
+}
+
+/// The answer of request `unique` is about to be sent by this thread.
+pub(super) fn answering(unique: u64) {
+    let own = OPEN.with_borrow_mut(|open| open.take_if(|(u, _)| *u == unique));
+    if let Some((_, readers)) = own {
+        readers.answered();
+    }
+}
+
+/// A reader's place among those that wait for a request. Of the readers that wait the kernel wakes
+/// the one that was started first, where read(2) would wake the one that has waited for longest: with
+/// one client it is always the same thread, whose caches are warm, and the others wait for when
+/// that one is busy.
+struct Turn(OwnedFd);
+
+impl Turn {
+    fn new(device: &OwnedFd) -> io::Result<Self> {
+        let turn = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        epoll::add(&turn, device, epoll::EventData::new_u64(0), flags)?;
+        Ok(Self(turn))
+    }
+
+    /// Returns when there may be a request, or the mount is gone.
+    fn wait(&self) -> io::Result<()> {
+        let mut event = [MaybeUninit::uninit()];
+        match epoll::wait(&self.0, &mut event, None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
     }
 }
 
@@ -115,8 +202,9 @@ impl Buffer {
                 // CONNABORTED: it went while a request was on its way to us.
                 Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Next::End),
                 Ok(len) => Ok(Next::Message(len)),
-                // Interrupted, taken back before it was read, or nothing there.
-                Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => continue,
+                Err(Errno::AGAIN) => Ok(Next::Nothing),
+                // Interrupted, or taken back before it was read.
+                Err(Errno::INTR | Errno::NOENT) => continue,
                 Err(e) => Err(e.into()),
             };
         }

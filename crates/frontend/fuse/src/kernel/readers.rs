@@ -90,6 +90,12 @@ impl Readers {
         self.free.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// The calling thread is about to answer its request, and will read again at once. It does not
+    /// call [`Readers::done`] for it.
+    pub(crate) fn answered(&self) {
+        self.free.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// The calling thread has carried its request out. Returns when it is to read again; false when
     /// the session is over.
     pub(crate) fn done(&self) -> bool {

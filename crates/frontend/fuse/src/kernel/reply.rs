@@ -1,6 +1,7 @@
 //! Answers: one message, one writev(2).
 
 use super::abi::{self, OutHeader};
+use super::device::answering;
 use super::ring::desk::{Desk, nothing};
 use crate::convert::{kind_bits, node};
 use siftfs_base::{Error, Result, Timestamp};
@@ -127,6 +128,9 @@ pub(crate) enum Way {
 
 impl Way {
     fn answer(self, unique: u64, outcome: Outcome) {
+        if matches!(self, Self::Device(_)) {
+            answering(unique);
+        }
         match (self, outcome) {
             (Self::Device(channel), Ok(answer)) => {
                 encode(&answer, |body| channel.send(unique, 0, body));

@@ -105,8 +105,13 @@ impl Session {
         let channel = Arc::new(Channel::new(device.clone()));
         let mut buffer = Buffer::new();
         loop {
-            let Next::Message(len) = buffer.read(&device)? else {
-                return Err(io::Error::other("the mount ended before the kernel's first request"));
+            let len = match buffer.read(&device)? {
+                Next::Message(len) => len,
+                Next::Nothing => continue,
+                Next::End => {
+                    let what = "the mount ended before the kernel's first request";
+                    return Err(io::Error::other(what));
+                }
             };
             let message = parse(buffer.message(len), Dialect::default());
             let Ok(Message {
