@@ -11,7 +11,7 @@ use siftfs_fuse::{
 };
 use siftfs_placement::LocalVolume;
 use siftfs_proto::SessionId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -114,6 +114,7 @@ impl Daemon {
         let options = MountOptions { source: self.volume.clone(), ..self.options.mount.clone() };
         let mount = FuseMount::new(gate.clone(), FUSE_SESSION, &self.dir, &options)
             .map_err(Failure::plain)?;
+        signal_hook::flag::register(SIGXCPU, mount.overtime()).map_err(Failure::plain)?;
         let info = Info {
             volume: self.volume.clone(),
             log: open.log_path().map(Path::to_path_buf),

@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 30] = [
+pub const OPTIONS: [MountOption; 31] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -85,6 +85,13 @@ pub const OPTIONS: [MountOption; 30] = [
         "how the kernel's requests come: ring (FUSE over io_uring, on the program's own \
          processor; root switches it on in the kernel), device (/dev/fuse), or auto: ring where \
          it is switched on",
+    ),
+    option(
+        "priority=HOW",
+        "nice",
+        "how soon request threads get a busy processor: normal, slice (a short one), nice (that, \
+         and nice -10) or realtime (SCHED_RR; a thread that computes for 0.2 s without a wait \
+         ends it)",
     ),
     option(
         "metrics=ADDRESS",

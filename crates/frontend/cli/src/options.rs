@@ -4,7 +4,7 @@ use crate::logging::{Format, Level};
 use crate::metrics_server::Address;
 use crate::size::parse_size;
 use clap::ValueEnum;
-use siftfs_fuse::{MountOptions, Requests};
+use siftfs_fuse::{MountOptions, Priority, Requests};
 use siftfs_placement::{
     Address as ServiceAddress, Dial, MIN_MEMORY, OpenOptions, ServicePlace, TransportOptions,
 };
@@ -211,6 +211,18 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
                 "ring" => Requests::Ring,
                 "device" => Requests::Device,
                 _ => return Err(format!("requests={value}: not one of auto, ring, device")),
+            }
+        }
+        "priority" => {
+            o.mount.priority = match value {
+                "normal" => Priority::Normal,
+                "slice" => Priority::Slice,
+                "nice" => Priority::Nice,
+                "realtime" => Priority::Realtime,
+                _ => {
+                    let all = "normal, slice, nice, realtime";
+                    return Err(format!("priority={value}: not one of {all}"));
+                }
             }
         }
         "commit" => o.open.commit_ms = milliseconds(value)?,

@@ -20,6 +20,7 @@ mod server;
 mod writers;
 
 pub use gate::Gate;
+pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
 pub use mount::{FuseMount, MountOptions, Traffic, detach, detach_dead, is_dead, unmount};
 pub use mountinfo::{MountEntry, containing, mount_of_id, mounts, top_mount};

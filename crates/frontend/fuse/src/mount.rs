@@ -5,6 +5,7 @@
 
 use crate::adapter::Adapter;
 use crate::kernel::counts::Counts;
+use crate::kernel::priority::{Priority, Schedule};
 use crate::kernel::transport::{RequestLoop, Requests, State};
 use crate::kernel::{MAX_IO, session::Session};
 use crate::mountinfo::{MountEntry, top_mount};
@@ -18,6 +19,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// How a volume is mounted.
 #[derive(Clone, Debug)]
@@ -42,6 +44,8 @@ pub struct MountOptions {
     pub threads: usize,
     /// How the kernel's requests shall come.
     pub requests: Requests,
+    /// How soon the threads that carry requests out get a processor.
+    pub priority: Priority,
 }
 
 impl Default for MountOptions {
@@ -57,6 +61,7 @@ impl Default for MountOptions {
             sync: false,
             threads: 2,
             requests: Requests::Auto,
+            priority: Priority::default(),
         }
     }
 }
@@ -66,6 +71,7 @@ pub struct FuseMount {
     session: Session,
     server: Arc<Server>,
     threads: usize,
+    schedule: Arc<Schedule>,
     entry: MountEntry,
 }
 
@@ -86,7 +92,8 @@ impl FuseMount {
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
             read_ahead(&entry);
-            Ok(Self { session: kernel, server: Arc::new(server), threads, entry })
+            let (server, schedule) = (Arc::new(server), Arc::new(Schedule::new(options.priority)));
+            Ok(Self { session: kernel, server, threads, schedule, entry })
         });
         if made.is_err() {
             let _ = detach(dir);
@@ -109,13 +116,18 @@ impl FuseMount {
         Traffic { counts: self.session.counts(), transport: self.session.transport() }
     }
 
+    /// To be set when this process gets SIGXCPU: its realtime threads computed for too long.
+    pub fn overtime(&self) -> Arc<AtomicBool> {
+        self.schedule.overtime()
+    }
+
     /// Answers requests until the mount is gone (umount(2), or an aborted connection).
     ///
     /// # Errors
     /// When the kernel connection fails for another reason.
     pub fn serve(self) -> io::Result<()> {
         self.session.run(
-            self.threads,
+            (self.threads, self.schedule),
             &self.entry.mount_point,
             &Arc::new(Adapter::new(self.server)),
         )

@@ -66,6 +66,7 @@ impl<H: Handler> Reader<H> {
         let (readers, ends) = (self.readers.clone(), self.ends.clone());
         let reader = Self { device, dispatch, readers, ends };
         let body = move || {
+            reader.dispatch.schedule.enter();
             let end = reader.read_requests();
             reader.readers.end();
             // Nobody listens any more once another reader has failed.

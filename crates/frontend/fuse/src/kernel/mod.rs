@@ -11,6 +11,7 @@
 pub(crate) mod abi;
 pub(crate) mod counts;
 mod device;
+pub(crate) mod priority;
 mod readers;
 pub(crate) mod reply;
 pub(crate) mod request;

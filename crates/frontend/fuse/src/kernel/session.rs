@@ -4,6 +4,7 @@ use super::MAX_IO;
 use super::abi;
 use super::counts::Counts;
 use super::device::{self, Buffer, Next};
+use super::priority::Schedule;
 use super::reply::{Answer, Channel, Token, Way};
 use super::request::{Dialect, Message, Operation, header, parse};
 use super::transport::{Requests, State, Transport};
@@ -64,18 +65,21 @@ pub(super) struct Dispatch<H> {
     dialect: Dialect,
     counts: Arc<Counts>,
     handler: Arc<H>,
+    /// Of the threads that carry messages out.
+    pub(super) schedule: Arc<Schedule>,
 }
 
 impl<H> Clone for Dispatch<H> {
     fn clone(&self) -> Self {
         let (counts, handler) = (self.counts.clone(), self.handler.clone());
-        Self { dialect: self.dialect, counts, handler }
+        Self { dialect: self.dialect, counts, handler, schedule: self.schedule.clone() }
     }
 }
 
 impl<H: Handler> Dispatch<H> {
     /// Hands one message over, or refuses it. It is answered by `way`.
     pub(super) fn message(&self, bytes: &[u8], way: Way) {
+        self.schedule.check();
         let head = header(bytes);
         self.counts.add(head.map_or(0, |h| h.opcode));
         match parse(bytes, self.dialect) {
@@ -175,21 +179,21 @@ impl Session {
     }
 
     /// Serves until the mount is gone (umount(2), or an aborted connection), with `keep` threads
-    /// free for requests when nothing is to be done, and more while requests take long. The mount
-    /// is at `place`.
+    /// free for requests when nothing is to be done, and more while requests take long, scheduled by
+    /// `schedule`. The mount is at `place`.
     ///
     /// # Errors
     /// When the kernel connection fails for another reason, or a thread cannot be started. Other
     /// threads may still be answering then.
     pub(crate) fn run(
         self,
-        keep: usize,
+        (keep, schedule): (usize, Arc<Schedule>),
         place: &Path,
         handler: &Arc<impl Handler>,
     ) -> io::Result<()> {
         let (ends, ended) = mpsc::channel();
         let Self { device, dialect, counts, transport, .. } = self;
-        let dispatch = Dispatch { dialect, counts, handler: handler.clone() };
+        let dispatch = Dispatch { dialect, counts, handler: handler.clone(), schedule };
         let rings = transport.start(&device, &dispatch, (keep, place.to_path_buf()), &ends)?;
         // With rings, forgets and interrupts alone come over the device.
         let readers = if rings { 1 } else { keep };

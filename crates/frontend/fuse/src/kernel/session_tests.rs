@@ -11,6 +11,10 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+fn schedule() -> Arc<Schedule> {
+    Arc::new(Schedule::new(Default::default()))
+}
+
 fn init(major: u32, minor: u32, flags: u32) -> Vec<u8> {
     let body = [n32(&[major, minor, 1 << 17, flags]), vec![0; 48]].concat();
     message_from(0, 1, abi::INIT, 0, &body)
@@ -46,7 +50,9 @@ impl Kernel {
         let mem = Arc::new(support::Mem::new());
         let server = Arc::new(Server::new(mem, SessionId(1), true));
         let adapter = Arc::new(Adapter::new(server));
-        let server = Some(std::thread::spawn(move || session.run(2, Path::new("/"), &adapter)));
+        let server = Some(std::thread::spawn(move || {
+            session.run((2, schedule()), Path::new("/"), &adapter)
+        }));
         Self { end, server, agreed, unique: 100 }
     }
 
@@ -350,7 +356,8 @@ fn long_requests_never_take_the_last_reader() {
         let slow = Arc::new(Slow { gate: std::sync::Mutex::new(()) });
         let held = slow.gate.lock().unwrap();
         let handler = slow.clone();
-        let server = std::thread::spawn(move || session.run(keep, Path::new("/"), &handler));
+        let server =
+            std::thread::spawn(move || session.run((keep, schedule()), Path::new("/"), &handler));
         let fsync = [n64(&[1]), n32(&[0, 0])].concat();
         for unique in 1..=20 {
             send(&end, &message_from(0, unique, abi::FSYNC, 1, &fsync));

@@ -164,6 +164,7 @@ struct Worker<H> {
 impl<H: Handler> Worker<H> {
     fn run(&self, ready: Option<Sender<io::Result<()>>>) {
         self.pin();
+        self.shared.dispatch.schedule.enter();
         let (desk, first) = match self.register() {
             Ok(registered) => registered,
             Err(error) => {
