@@ -14,6 +14,7 @@ KILLS ?= --for 10m
 BINDIR = $(PREFIX)/bin
 SBINDIR ?= /sbin
 MANDIR = $(PREFIX)/share/man/man8
+DOCDIR = $(PREFIX)/share/doc/siftfs
 UNITDIR = $(PREFIX)/lib/systemd/system
 BASH_COMPLETION = $(PREFIX)/share/bash-completion/completions/siftfs
 ZSH_COMPLETION = $(PREFIX)/share/zsh/site-functions/_siftfs
@@ -117,13 +118,15 @@ install-files:
 	install -D -m 0644 "$$pages"/completions/siftfs.fish $(DESTDIR)$(FISH_COMPLETION)
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|@PREFIX@|$(PREFIX)|' packaging/siftfs@.service.in > $(DESTDIR)$(UNITDIR)/siftfs@.service
+	install -D -m 0644 packaging/siftfs-fuse.conf $(DESTDIR)$(DOCDIR)/siftfs-fuse.conf
+	@echo "Faster where the kernel has FUSE over io_uring: see $(DOCDIR)/siftfs-fuse.conf"
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/siftfs $(addprefix $(DESTDIR)$(SBINDIR)/,$(HELPERS))
 	rm -f $(DESTDIR)$(MANDIR)/siftfs.8 $(DESTDIR)$(MANDIR)/siftfs-*.8
 	rm -f $(addprefix $(DESTDIR)$(MANDIR)/,$(addsuffix .8,$(HELPERS)))
 	rm -f $(DESTDIR)$(BASH_COMPLETION) $(DESTDIR)$(ZSH_COMPLETION) $(DESTDIR)$(FISH_COMPLETION)
-	rm -f $(DESTDIR)$(UNITDIR)/siftfs@.service
+	rm -f $(DESTDIR)$(UNITDIR)/siftfs@.service $(DESTDIR)$(DOCDIR)/siftfs-fuse.conf
 
 clean:
 	$(CARGO) clean

@@ -55,6 +55,19 @@ const HELPER: Statuses = &[
 const FILES: &str = "/run/siftfs/*.sock: where the daemons of the mounts listen for commands.";
 const ENVIRONMENT: &str = "SIFTFS_LOG filters the log, such as `debug` or `siftfs_runtime=trace`.";
 
+const RINGS: &str = "Linux 6.14 and later can hand requests over by io_uring, to a thread on the processor of \
+     the program that asks, which need not wake another one. It is switched off until root says otherwise, with \
+     `echo 1 > /sys/module/fuse/parameters/enable_uring`; mounts from then on use it (requests=auto). A file \
+     in /etc/modprobe.d with the line `options fuse enable_uring=1` makes that last; where fuse is part of the \
+     kernel, `fuse.enable_uring=1` on its command line does. Nothing needs it. siftfs-status(8) says \
+     which way requests come, and why.";
+const SCHEDULING: &str = "A program that waits for a request waits for a thread of the daemon. With \
+     priority=realtime these threads, and no others of the daemon, come before every program that is not \
+     realtime itself (SCHED_RR, priority 1). They cannot keep a processor: a thread that computes for 0.2 \
+     seconds without waiting for anything makes all of them nice (SIGXCPU), and one that goes on for 5 seconds \
+     ends the daemon (RLIMIT_RTTIME), after which the next mount recovers the volume. Where the daemon \
+     may not have it, it takes nice, or runs as any program.";
+
 /// All pages.
 pub fn pages() -> Vec<Page> {
     let mut cli = Cli::command();
@@ -151,6 +164,8 @@ fn mount_options(roff: &mut Roff) {
     }
     roff.control("PP", []);
     roff.text([roman(OTHERS)]);
+    section(roff, "REQUESTS BY RINGS", RINGS);
+    section(roff, "SCHEDULING", SCHEDULING);
 }
 
 /// Title, name and synopsis of a page that no command of clap's stands behind.

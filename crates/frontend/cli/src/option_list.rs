@@ -88,10 +88,10 @@ pub const OPTIONS: [MountOption; 31] = [
     ),
     option(
         "priority=HOW",
-        "nice",
+        "realtime",
         "how soon request threads get a busy processor: normal, slice (a short one), nice (that, \
-         and nice -10) or realtime (SCHED_RR; a thread that computes for 0.2 s without a wait \
-         ends it)",
+         and nice -10) or realtime (SCHED_RR, for root; a thread that computes for 0.2 s without \
+         a wait ends it for all, and after 5 s the kernel ends the daemon)",
     ),
     option(
         "metrics=ADDRESS",

@@ -214,9 +214,11 @@ pub fn detach(dir: &Path) -> io::Result<()> {
 }
 
 /// Is the server of the mount on `dir` dead (the kernel answers `ENOTCONN`)? Asks with statfs(2),
-/// which, unlike stat(2), never comes from a cache.
+/// which, unlike stat(2), never comes from a cache. While the kernel still takes the connection of a
+/// killed server apart, it takes the question first and answers `ECONNABORTED` later.
 pub fn is_dead(dir: &Path) -> bool {
-    rustix::fs::statfs(dir).is_err_and(|e| e == rustix::io::Errno::NOTCONN)
+    let dead = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
+    rustix::fs::statfs(dir).is_err_and(|e| dead.contains(&e))
 }
 
 /// Detaches FUSE mounts on `dir` whose server is dead. Returns how many there were.

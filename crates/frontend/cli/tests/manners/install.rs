@@ -42,6 +42,7 @@ fn install_and_uninstall() {
         format!("{share}/bash-completion/completions/siftfs"),
         format!("{share}/zsh/site-functions/_siftfs"),
         format!("{share}/fish/vendor_completions.d/siftfs.fish"),
+        format!("{share}/doc/siftfs/siftfs-fuse.conf"),
         format!("{share}/man/man8/siftfs.8"),
         format!("{share}/man/man8/siftfs-mkfs.8"),
         format!("{share}/man/man8/mount.siftfs.8"),

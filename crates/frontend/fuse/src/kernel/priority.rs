@@ -13,16 +13,19 @@ pub enum Priority {
     Normal,
     /// With a short slice: a thread that wants a processor waits for less, and keeps it for less.
     Slice,
-    /// With a short slice and a larger share ([`NICE`]).
-    #[default]
+    /// With a short slice and a larger share ([`NICE`]) of its session, and so the session (where
+    /// the kernel has autogroups) of the processors.
     Nice,
     /// Before every program that is not realtime itself (SCHED_RR). A thread that computes for
     /// [`OVERTIME`] microseconds without a wait makes all of them [`Priority::Nice`].
+    #[default]
     Realtime,
 }
 
 /// Nice value of [`Priority::Nice`].
 pub(crate) const NICE: i32 = -10;
+/// The share of this process's session.
+const AUTOGROUP: &str = "/proc/self/autogroup";
 /// The slice, in nanoseconds: the shortest that the scheduler takes.
 const SLICE: u64 = 100_000;
 /// RLIMIT_RTTIME in microseconds: the signal SIGXCPU comes after the first; the second ends the
@@ -66,7 +69,14 @@ impl Schedule {
     /// thread serves with less.
     pub(crate) fn enter(&self) {
         let priority = if self.is_over() { Priority::Nice } else { self.wanted };
-        if let Err(error) = enter(priority) {
+        let entered = enter(priority).or_else(|error| match priority {
+            Priority::Realtime => {
+                tracing::info!(%error, "request threads cannot be realtime");
+                enter(Priority::Nice)
+            }
+            _ => Err(error),
+        });
+        if let Err(error) = entered {
             tracing::info!(%error, ?priority, "request threads run as any other");
         }
     }
@@ -92,7 +102,14 @@ fn enter(priority: Priority) -> io::Result<()> {
     set(match priority {
         Priority::Normal => return Ok(()),
         Priority::Slice => Attributes { runtime: SLICE, ..usual },
-        Priority::Nice => Attributes { runtime: SLICE, nice: NICE, ..usual },
+        Priority::Nice => {
+            // The kernel may share processors between sessions first, and inside of one then. Where
+            // it does not, there is no such file.
+            if let Err(error) = std::fs::write(AUTOGROUP, NICE.to_string()) {
+                tracing::debug!(%error, "the daemon's session has no share of its own");
+            }
+            Attributes { runtime: SLICE, nice: NICE, ..usual }
+        }
         Priority::Realtime => {
             bound()?;
             let policy = libc::SCHED_RR as u32;
