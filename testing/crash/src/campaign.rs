@@ -28,6 +28,7 @@ pub fn campaign<T: Send>(
     config: &Config,
     one: impl Fn(u64) -> Result<T, String> + Sync,
 ) -> Result<Vec<T>, Failure> {
+    crate::heap::keep();
     let next = AtomicU64::new(config.first);
     let end = config.first + config.seeds;
     let stop = AtomicBool::new(false);
