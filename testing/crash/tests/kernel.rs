@@ -226,6 +226,44 @@ fn a_hundred_thousand_names() {
     assert_eq!(found, Vec::<String>::new());
 }
 
+/// As many hard links of one file as ext4 allows; the next is refused, until one is removed.
+#[test]
+fn links_up_to_the_limit() {
+    let b = Bench::new(VolumeKind { size: 128 << 20, log: 32 << 20, ..VolumeKind::SMALL });
+    let (ino, dir) = (b.create("one"), b.mkdir("links"));
+    let link = |i: u32| {
+        let name = format!("link {i}").into_bytes();
+        match b.call(Request::Link { ino, parent: dir, name }) {
+            Ok(siftfs_proto::Reply::Entry(attr)) => {
+                b.call(Request::Forget { ino: attr.ino, count: 1 }).expect("forget");
+                Ok(())
+            }
+            Ok(other) => panic!("link {i}: {other:?}"),
+            Err(error) => Err(error),
+        }
+    };
+    for i in 1..65_000 {
+        link(i).unwrap_or_else(|e| panic!("link {i}: {e}"));
+        if i % 10_000 == 0 {
+            b.commit(true);
+        }
+    }
+    assert_eq!(b.attr("one").nlink, 65_000);
+    for _ in 0..2 {
+        let error = link(65_000).expect_err("one too many");
+        assert_eq!(error.errno(), libc::EMLINK, "{error}");
+    }
+    b.unlink("links/link 7");
+    link(65_000).expect("there is room for one again");
+    assert_eq!(b.attr("one").nlink, 65_000);
+    let tree = Caller::root(&*b.service).walk().expect("walks");
+    let image = b.close();
+    siftfs_crash::e2fsck_image(&image).expect("clean");
+    let mut found = kernel_differences(&tree, &image);
+    found.retain(|d| !d.contains("atime"));
+    assert_eq!(found, Vec::<String>::new());
+}
+
 /// While the kernel has the volume mounted through a loop device, it opens for nobody else; and
 /// while it is open here, the kernel refuses it.
 #[test]

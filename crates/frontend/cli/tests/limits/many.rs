@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A million with `SIFTFS_LONG`.
 fn how_many() -> usize {
-    if std::env::var_os("SIFTFS_LONG").is_some() { 1_000_000 } else { 50_000 }
+    if std::env::var_os("SIFTFS_LONG").is_some() { 1_000_000 } else { 20_000 }
 }
 
 fn path(s: &Setup, i: usize) -> PathBuf {

@@ -151,6 +151,9 @@ fn sticky_directories() {
 
 #[test]
 fn limits_of_names_links_and_targets() {
+    // With `SIFTFS_LONG` one more than ext4 allows. Without a mount `links_up_to_the_limit` of `siftfs-crash`
+    // goes as far every day.
+    let links = if std::env::var_os("SIFTFS_LONG").is_some() { 65_000 } else { 2_000 };
     same(|c| {
         let longest = "n".repeat(255);
         let too_long = "n".repeat(256);
@@ -178,7 +181,7 @@ fn limits_of_names_links_and_targets() {
         }
         c.r("symlink to nothing", symlink("", c.p("l0")));
         c.v("readlink of a file", readlink(c.p(&longest), Vec::new()));
-        for i in 0..=65_000 {
+        for i in 0..=links {
             let name = c.p(&format!("h{i}"));
             let linked = linkat(CWD, c.p(&longest), CWD, name, AtFlags::empty());
             if linked.is_err() {
@@ -187,7 +190,7 @@ fn limits_of_names_links_and_targets() {
             }
         }
         c.stat(&longest);
-        for i in 0..65_000 {
+        for i in 0..links {
             let _ = unlink(c.p(&format!("h{i}")));
         }
         c.stat(&longest);
