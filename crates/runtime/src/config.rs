@@ -26,6 +26,8 @@ pub struct Config {
     pub low_watermark: u64,
     /// Key of this epoch's records.
     pub key: siftfs_log::LogKey,
+    /// Keep no access times.
+    pub noatime: bool,
     /// Refuse changes.
     pub read_only: bool,
 }

@@ -97,14 +97,16 @@ impl State {
         Ok(Outcome::Done(Reply::Data(out)))
     }
 
-    /// relatime over the reads that reach the Runtime; never makes an fsync write.
+    /// relatime over the reads of files that reach the Runtime, unless no access times are kept; never makes
+    /// an fsync write.
     fn relatime(&mut self, ino: InodeNr) {
         let now = self.now();
         let inode = &self.node(ino).inode;
         let stale = inode.atime <= inode.mtime
             || inode.atime <= inode.ctime
             || now.sec - inode.atime.sec >= 86_400;
-        if stale && now > inode.atime && !self.config.read_only {
+        let kept = !self.config.noatime && !self.config.read_only;
+        if kept && stale && now > inode.atime {
             self.node_mut(ino).inode.atime = now;
             self.mark_inode(ino);
         }

@@ -50,14 +50,23 @@ pub struct Snapshot {
     pub drops: Vec<BlockRun>,
 }
 
+fn blocks(bytes: u64) -> usize {
+    usize::try_from(bytes / BLOCK_BYTES).unwrap_or(usize::MAX).max(256)
+}
+
 impl MetaCache {
+    /// Another bound, kept to from the next shrinking on.
+    pub fn set_limit(&mut self, bytes: u64) {
+        self.limit = blocks(bytes);
+    }
+
     /// A cache of at most `bytes` bytes of clean blocks.
     pub fn new(readers: Arc<Readers>, bytes: u64) -> Self {
         Self {
             readers,
             blocks: HashMap::default(),
             clock: VecDeque::new(),
-            limit: usize::try_from(bytes / BLOCK_BYTES).unwrap_or(usize::MAX).max(256),
+            limit: blocks(bytes),
             dirty: BTreeSet::new(),
             images: HashMap::default(),
             drops: Vec::new(),

@@ -36,11 +36,19 @@ fn place(index: u64) -> (u64, usize) {
     (index / CHUNK, (index % CHUNK) as usize)
 }
 
+fn pages(bytes: u64) -> usize {
+    usize::try_from(bytes / BLOCK_SIZE as u64).unwrap_or(usize::MAX).max(1024)
+}
+
 impl PageCache {
     /// A cache of at most `bytes` bytes (at least 1024 pages, so that a request fits).
     pub fn new(bytes: u64) -> Self {
-        let limit = usize::try_from(bytes / BLOCK_SIZE as u64).unwrap_or(usize::MAX).max(1024);
-        Self { chunks: BTreeMap::new(), len: 0, clock: VecDeque::new(), limit }
+        Self { chunks: BTreeMap::new(), len: 0, clock: VecDeque::new(), limit: pages(bytes) }
+    }
+
+    /// Another bound, which [`PageCache::shrink`] keeps to.
+    pub fn set_limit(&mut self, bytes: u64) {
+        self.limit = pages(bytes);
     }
 
     /// Pages the cache may hold.

@@ -55,6 +55,8 @@ struct State {
     answering: Vec<ThreadId>,
     /// Answers that became due inside another one: the thread that runs that one runs them next.
     nested: Vec<(Answer, Result<Flushed>)>,
+    /// Bound of a flush's wait for company; zero switches that off.
+    wait: Duration,
     /// Whoever flushes next waits for so many callers in need first; then it is to be told.
     gathering: Option<usize>,
     /// Callers in need when the last flush ended: those it served, and those who came meanwhile.
@@ -232,7 +234,6 @@ pub struct Sequencer {
     changed: Condvar,
     /// For the one who gathers.
     gathered: Condvar,
-    wait: Duration,
     clock: Arc<dyn Clock>,
 }
 
@@ -250,13 +251,19 @@ impl Sequencer {
             duty: Duty::None,
             answering: Vec::new(),
             nested: Vec::new(),
+            wait,
             gathering: None,
             company: 0,
             flush_ns: 0,
             failed: None,
         };
         let (changed, gathered) = (Condvar::new(), Condvar::new());
-        Self { state: Mutex::new(state), changed, gathered, wait, clock }
+        Self { state: Mutex::new(state), changed, gathered, clock }
+    }
+
+    /// Another bound for the wait of every flush to come.
+    pub fn set_wait(&self, wait: Duration) {
+        self.lock().wait = wait;
     }
 
     /// One for examples: nothing is published, nobody gathers, and the clock stands still.
@@ -275,7 +282,7 @@ impl Sequencer {
         let lsn = record.lsn;
         let mut st = self.lock();
         let way = st.ways.way();
-        let company = way == Way::Shared && !self.wait.is_zero() && st.company > 1;
+        let company = way == Way::Shared && !st.wait.is_zero() && st.company > 1;
         let parallel = way == Way::Parallel && writer == Writer::Caller;
         // A record of the background's below needs a flush, which serves this one as well.
         let durable = st.records.idle() && !company || parallel && !st.records.behind_background();
@@ -607,10 +614,10 @@ impl Sequencer {
     /// that callers met, because then the number is less.
     fn gather<'a>(&'a self, mut st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let want = st.company;
-        if self.wait.is_zero() || want <= 1 || st.ways.way() == Way::Parallel {
+        if st.wait.is_zero() || want <= 1 || st.ways.way() == Way::Parallel {
             return st;
         }
-        let bound = Duration::from_nanos(st.flush_ns.saturating_mul(WORTH)).min(self.wait);
+        let bound = Duration::from_nanos(st.flush_ns.saturating_mul(WORTH)).min(st.wait);
         let now = || Duration::from_nanos(self.clock.mono_ns());
         let deadline = now() + bound;
         st.gathering = Some(want);
