@@ -2,6 +2,7 @@
 //! `local` profile) or in two, and does what needs both: mkfs, mount, unmount, recovery.
 
 mod adopt;
+pub mod child;
 mod connect;
 mod discard;
 mod find;

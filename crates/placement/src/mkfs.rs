@@ -1,18 +1,22 @@
 //! Making a volume: mke2fs makes the area with our own configuration, then header, journal and
 //! lanes are laid out behind it, or on a device of their own, and written once.
 
+use crate::child::{Child, sensible_work};
 use crate::layout::{Layout, write_log};
 use crate::place::{new_log, require_apart};
 use crate::{MkfsOptions, MkfsReport, Progress};
+use rustix::process::Signal;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive};
 use siftfs_ext4::{MKE2FS_ARGS, MKE2FS_CONF};
 use siftfs_log::HEADER_LEN;
 use siftfs_volume::Media;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 pub(crate) fn io(what: &str, path: &Path, e: &std::io::Error) -> Error {
     Error::Refused(format!("cannot {what} {}: {e}", path.display()))
@@ -31,9 +35,17 @@ fn mke2fs(path: &Path, bytes: u64, label: Option<&str>) -> Result<()> {
         command.args(["-L", label]);
     }
     command.arg(path).arg((bytes / BLOCK_BYTES).to_string());
-    let out = command.output().map_err(|e| {
+    let started = Child::start(&mut command, Signal::KILL);
+    let ended = started.and_then(|c| c.wait(Some(sensible_work(bytes)), &AtomicU64::new(0)));
+    let out = ended.map_err(|e| {
         Error::Refused(format!("cannot run mke2fs ({e}); is the package e2fsprogs installed?"))
     })?;
+    if let Some(work) = out.given_up {
+        let seconds = work.as_secs();
+        return Err(Error::Refused(format!(
+            "mke2fs did not end after {seconds} s of processor time and was killed; try it by hand"
+        )));
+    }
     if !out.status.success() {
         let text = String::from_utf8_lossy(&out.stderr);
         return Err(Error::Refused(format!("mke2fs failed: {}", text.trim())));
@@ -115,13 +127,15 @@ fn make_area(
     mke2fs(path, layout.area, opts.label.as_deref())
 }
 
-/// Makes an empty file of this size, or empties it.
+/// Makes an empty file of this size, or empties it. It will hold the contents of every file: a new one is its
+/// owner's alone, one that is there keeps the mode that somebody gave it.
 pub(crate) fn make_file(path: &Path, size: u64) -> Result<()> {
     let new = !path.exists();
     let file = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
+        .mode(0o600)
         .open(path)
         .map_err(|e| io("create", path, &e))?;
     file.set_len(size).map_err(|e| {
