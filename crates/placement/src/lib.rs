@@ -16,6 +16,7 @@ mod open;
 mod outbox;
 mod place;
 mod remote;
+mod remount;
 mod replay;
 mod ro;
 mod server;
@@ -25,6 +26,7 @@ pub use adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use connect::{Connector, Dial};
 pub use discard::Discarded;
 pub use mkfs::{mkfs, mkfs_apart_on, mkfs_on, mkfs_with_log};
+pub use remount::Remounter;
 pub use replay::Replay;
 pub use server::{OpenMedia, Server, ServerOptions};
 pub use siftfs_service::{MIN_MEMORY, ReplayMode};
@@ -33,6 +35,7 @@ pub use siftfs_transport::{Address, Listener, TransportOptions};
 pub use siftfs_volume::Media;
 
 use open::{Pair, Volume, close_pair};
+use remount::Unmarked;
 use siftfs_base::{Clock, Error, Result, SystemClock};
 use siftfs_device::{Device, FileOptions, Role, open_exclusive, open_for_service};
 pub use siftfs_log::JournalData;
@@ -67,7 +70,7 @@ pub struct MkfsOptions {
 }
 
 /// How a volume is opened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OpenOptions {
     /// Age in milliseconds after which unsynced state is journaled.
     pub commit_ms: u64,
@@ -86,6 +89,8 @@ pub struct OpenOptions {
     pub late_forgets: Duration,
     /// Free share of staging or journal (percent) below which a background checkpoint starts.
     pub low_watermark: u8,
+    /// Keep no access times.
+    pub noatime: bool,
     /// Refuse every change.
     pub read_only: bool,
     /// Direct I/O on files.
@@ -110,6 +115,13 @@ pub struct ServicePlace {
     pub fallback: Option<Duration>,
 }
 
+/// The same process, reached at the same address, and the same patience with it.
+impl PartialEq for ServicePlace {
+    fn eq(&self, other: &Self) -> bool {
+        (self.connector.address(), self.fallback) == (other.connector.address(), other.fallback)
+    }
+}
+
 impl std::fmt::Debug for ServicePlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} (fallback after {:?})", self.connector.address(), self.fallback)
@@ -126,6 +138,7 @@ impl Default for OpenOptions {
             group: Group::default(),
             late_forgets: Duration::ZERO,
             low_watermark: 50,
+            noatime: false,
             read_only: false,
             direct: true,
             uring: true,
@@ -185,6 +198,9 @@ pub struct RecoverReport {
 /// How long a volume that is being closed waits for a device process that is away, before this
 /// process does the rest itself.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Shortest and longest pause of the commit thread.
+const PAUSE: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
 
 /// Progress of long work: what, done, total (in the same unit).
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, u64);
@@ -302,6 +318,7 @@ pub struct LocalVolume {
     opts: OpenOptions,
     pair: Pair,
     background: Option<Background>,
+    remounter: Arc<Remounter>,
 }
 
 /// The thread that commits and asks for checkpoints.
@@ -334,7 +351,7 @@ impl LocalVolume {
             ro::refuse_dirty(path, &volume)?;
         }
         volume.media.devices().for_each(tell_storage);
-        let local = Self::open_with(volume, clock, opts, Threads::Real, progress)?;
+        let local = Self::open_with(volume, writable, clock, opts, Threads::Real, progress)?;
         Ok(Self { log, ..local })
     }
 
@@ -350,11 +367,12 @@ impl LocalVolume {
             media.claim(role, Duration::ZERO)?;
         }
         let volume = Volume::read(media, true)?;
-        Self::open_with(volume, clock, opts, threads, &mut |_, _, _| {})
+        Self::open_with(volume, true, clock, opts, threads, &mut |_, _, _| {})
     }
 
     fn open_with(
         mut volume: Volume,
+        writable: bool,
         clock: Arc<dyn Clock>,
         opts: &OpenOptions,
         threads: Threads,
@@ -373,10 +391,13 @@ impl LocalVolume {
             Err(error) => return Err(error),
         };
         let background = match threads {
-            Threads::Real => Some(Background::start(pair.runtime.clone(), opts)?),
+            Threads::Real => Some(Background::start(pair.runtime.clone())?),
             Threads::None => None,
         };
-        Ok(Self { media: volume.media, log: None, clock, opts: opts.clone(), pair, background })
+        let (media, opts) = (volume.media.clone(), opts.clone());
+        let unmarked = opts.read_only.then_some(Unmarked { volume, writable });
+        let remounter = Arc::new(Remounter::new(&pair, clock.clone(), unmarked));
+        Ok(Self { media, log: None, clock, opts, pair, background, remounter })
     }
 
     /// Where the log is, if on a file or device of its own that was opened by path.
@@ -387,6 +408,11 @@ impl LocalVolume {
     /// The endpoint Frontends speak to.
     pub fn endpoint(&self) -> Arc<dyn FileService> {
         self.pair.runtime.clone()
+    }
+
+    /// Changes its settings, from any thread, until it is closed.
+    pub fn remounter(&self) -> Arc<Remounter> {
+        self.remounter.clone()
     }
 
     /// Tells, at any time, about how many bytes are still to be brought into the area.
@@ -432,9 +458,10 @@ impl LocalVolume {
         if let Some(background) = self.background.take() {
             background.stop(&self.pair.runtime);
         }
-        if self.opts.read_only {
+        if !self.remounter.is_marked() {
             return self.pair.driver.stop();
         }
+        self.pair.runtime.make_writable()?;
         close_pair(self.pair, self.clock.now())?;
         // The header says clean; clearing the marker is what recovery would do now.
         let mut volume = Volume::read(self.media, true)?;
@@ -472,15 +499,15 @@ fn call_ahead(opts: &OpenOptions) -> Result<Option<HostEnd>> {
 }
 
 impl Background {
-    fn start(runtime: Arc<Runtime>, opts: &OpenOptions) -> Result<Self> {
+    fn start(runtime: Arc<Runtime>) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let pause = Duration::from_millis((opts.commit_ms / 5).clamp(5, 1000));
         let thread = std::thread::Builder::new()
             .name("siftfs-commit".into())
             .spawn(move || {
                 while !stopped.load(Ordering::Acquire) {
-                    runtime.wait_for_work(pause);
+                    let pause = runtime.commit_age() / 5;
+                    runtime.wait_for_work(pause.clamp(PAUSE[0], PAUSE[1]));
                     if runtime.tick().is_err() {
                         // Latched and logged; callers see EIO. Nothing is left to do here.
                         return;

@@ -1,7 +1,7 @@
 //! Opening and closing a volume: header, marker, epochs, and recovery in the order of rule R18.
 
 use crate::link::{Driver, Sink};
-use crate::marker;
+use crate::marker::{self, SuperBytes};
 use crate::mkfs::nonce;
 use crate::remote::{Identity, Remote};
 use crate::replay::Replay;
@@ -15,7 +15,7 @@ use siftfs_volume::{
     AreaSuper, HEADER_HOST, HeaderView, HostSlots, LaneScanner, Media, check_lane_ends,
 };
 use siftfs_wire::{PROTOCOL_VERSION, ToService};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long the role is waited for of a Service that was not greeted after all.
@@ -34,7 +34,9 @@ pub struct Pair {
     /// Who moves messages.
     pub driver: Arc<Driver>,
     /// The host's header records.
-    pub host: HostSlots,
+    pub host: Arc<Mutex<HostSlots>>,
+    /// The key of its epoch.
+    pub key: LogKey,
     /// To look at the superblock when closing.
     area: AreaReader,
 }
@@ -231,7 +233,8 @@ impl Volume {
             Behind::There(..) => self.view.service.next_seq,
         };
         let txn_seq = TxnSeq(next_seq.0 - 1);
-        let (epoch, volume) = (config.key.epoch, self.view.header.volume);
+        let (key, volume) = (config.key, self.view.header.volume);
+        let epoch = key.epoch;
         let driver = Arc::new(match behind {
             Behind::Here(service, Threads::None) => Driver::inline(*service),
             Behind::Here(service, Threads::Real) => Driver::threaded(*service)?,
@@ -259,7 +262,39 @@ impl Volume {
         })?);
         driver.attach(&runtime);
         driver.greet(ToService::Hello { version: PROTOCOL_VERSION, volume, epoch })?;
-        Ok(Pair { runtime, driver, host, area: storage.area_reader()? })
+        let host = Arc::new(Mutex::new(host));
+        Ok(Pair { runtime, driver, host, key, area: storage.area_reader()? })
+    }
+
+    /// Says that the volume is in use, in the header first and then in the superblocks, and returns the
+    /// primary one.
+    pub(crate) fn note_mounted(
+        &self,
+        storage: &Storage,
+        host: &mut HostSlots,
+        key: LogKey,
+        now: Timestamp,
+    ) -> Result<SuperBytes> {
+        let old = self.forget_older_log();
+        let area = storage.take_superblocks()?;
+        let link = AreaLink { volume: self.view.header.volume, epoch: key.epoch };
+        let link = self.view.header.external_log().then_some(link);
+        let superblock = marker::marked_super(&area, now, link)?;
+        host.write(
+            Origin::Admin,
+            &HostRecord {
+                state: HostState::Mounted,
+                key,
+                lane_key: key,
+                journal_key: key,
+                lane_ends: vec![OPEN_END; old.lane_ends.len()],
+                area_crc: self.view.area.map_or(0, |a| a.crc),
+                superblock: Box::new(superblock),
+                ..old
+            },
+        )?;
+        marker::set(&area, &superblock)?;
+        Ok(superblock)
     }
 
     /// Opens a clean volume for use: the header first, then the marker, then the first append. So a
@@ -277,24 +312,7 @@ impl Volume {
         let key = LogKey { epoch, nonce: nonce()? };
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         if !opts.read_only {
-            let area = storage.take_superblocks()?;
-            let volume = self.view.header.volume;
-            let link = self.view.header.external_log().then_some(AreaLink { volume, epoch });
-            let superblock = marker::marked_super(&area, clock.now(), link)?;
-            host.write(
-                Origin::Admin,
-                &HostRecord {
-                    state: HostState::Mounted,
-                    key,
-                    lane_key: key,
-                    journal_key: key,
-                    lane_ends: vec![OPEN_END; old.lane_ends.len()],
-                    area_crc: self.view.area.map_or(0, |a| a.crc),
-                    superblock: Box::new(superblock),
-                    ..old.clone()
-                },
-            )?;
-            marker::set(&area, &superblock)?;
+            self.note_mounted(&storage, &mut host, key, clock.now())?;
         }
         let behind = match &opts.service {
             Some(there) => {
@@ -376,18 +394,20 @@ fn config_of(opts: &OpenOptions, key: LogKey) -> Config {
         late_forgets: opts.late_forgets,
         low_watermark: u64::from(opts.low_watermark),
         key,
+        noatime: opts.noatime,
         read_only: opts.read_only,
     }
 }
 
 /// Everything final, the log durably empty: the header says clean. The marker goes after that.
-pub fn close_pair(mut pair: Pair, now: Timestamp) -> Result<()> {
+pub fn close_pair(pair: Pair, now: Timestamp) -> Result<()> {
     pair.runtime.settle()?;
     let (heads, lsn) = pair.runtime.log_position();
     pair.driver.stop()?;
     let plain = marker::final_super(&pair.area, now)?;
-    let old = pair.host.newest().clone();
-    pair.host.write(
+    let mut host = pair.host.lock().unwrap_or_else(PoisonError::into_inner);
+    let old = host.newest().clone();
+    host.write(
         Origin::Admin,
         &HostRecord {
             state: HostState::Clean,
