@@ -22,6 +22,10 @@ mod writers;
 pub use gate::Gate;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
-pub use mount::{FuseMount, MountOptions, Traffic, detach, detach_dead, is_dead, unmount};
-pub use mountinfo::{MountEntry, containing, mount_of_id, mounts, top_mount};
+pub use mount::{
+    FuseMount, MountOptions, Traffic, detach, detach_dead, is_dead, remount, unmount,
+};
+pub use mountinfo::{
+    MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,
+};
 pub use writers::{Writers, flush};

@@ -18,11 +18,12 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 /// How a volume is mounted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// What the mount table shows as the source.
     pub source: PathBuf,
@@ -40,6 +41,8 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Every write as if the file were opened with O_SYNC.
     pub sync: bool,
+    /// Access times are not kept.
+    pub noatime: bool,
     /// Threads that stay ready to read a request; while requests take long there are more.
     pub threads: usize,
     /// How the kernel's requests shall come.
@@ -59,6 +62,7 @@ impl Default for MountOptions {
             nodev: false,
             noexec: false,
             sync: false,
+            noatime: false,
             threads: 2,
             requests: Requests::Auto,
             priority: Priority::default(),
@@ -173,13 +177,32 @@ fn open_device() -> io::Result<OwnedFd> {
     })
 }
 
-fn kernel_mount(device: &OwnedFd, dir: &Path, o: &MountOptions) -> io::Result<()> {
-    let mut flags = MountFlags::NOATIME;
+/// The mount's own flags. Access times are the Runtime's, not the kernel's: here they are to be seen in the
+/// table of mounts.
+fn kernel_flags(o: &MountOptions) -> MountFlags {
+    // Nobody keeps those of directories.
+    let mut flags = MountFlags::NODIRATIME;
     flags.set(MountFlags::RDONLY, o.read_only);
     flags.set(MountFlags::NOSUID, o.nosuid);
     flags.set(MountFlags::NODEV, o.nodev);
     flags.set(MountFlags::NOEXEC, o.noexec);
     flags.set(MountFlags::SYNCHRONOUS, o.sync);
+    flags.set(MountFlags::NOATIME, o.noatime);
+    flags.set(MountFlags::RELATIME, !o.noatime);
+    flags
+}
+
+/// Gives the mount on `dir` the flags that `o` says; nothing else of `o` is looked at. A file system that
+/// becomes read-only becomes so for all its mounts.
+///
+/// # Errors
+/// `EBUSY` while a file is open for writing and `o` says read-only, or a removed file is still open.
+pub fn remount(dir: &Path, o: &MountOptions) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(dir, kernel_flags(o), "")?)
+}
+
+fn kernel_mount(device: &OwnedFd, dir: &Path, o: &MountOptions) -> io::Result<()> {
+    let flags = kernel_flags(o);
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
         device.as_raw_fd(),
@@ -213,21 +236,28 @@ pub fn detach(dir: &Path) -> io::Result<()> {
     Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?)
 }
 
+/// How long a file system may take to say that it is there.
+const STATFS_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Is the server of the mount on `dir` dead (the kernel answers `ENOTCONN`)? Asks with statfs(2),
 /// which, unlike stat(2), never comes from a cache. While the kernel still takes the connection of a
-/// killed server apart, it takes the question first and answers `ECONNABORTED` later.
+/// killed server apart, it takes the question first and answers `ECONNABORTED` later. A server that
+/// does not answer is not dead.
 pub fn is_dead(dir: &Path) -> bool {
-    let dead = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
-    rustix::fs::statfs(dir).is_err_and(|e| dead.contains(&e))
+    let (told, heard) = mpsc::channel();
+    let dir = dir.to_path_buf();
+    // Not waited for: a server that is stopped lets its callers wait as long as they live.
+    std::thread::spawn(move || {
+        let dead = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
+        let _ = told.send(rustix::fs::statfs(&dir).is_err_and(|e| dead.contains(&e)));
+    });
+    heard.recv_timeout(STATFS_PATIENCE).unwrap_or(false)
 }
 
 /// Detaches FUSE mounts on `dir` whose server is dead. Returns how many there were.
 pub fn detach_dead(dir: &Path) -> io::Result<usize> {
     let mut found = 0;
-    while is_dead(dir) {
-        if !top_mount(dir)?.is_some_and(|m| m.is_fuse()) {
-            return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
-        }
+    while top_mount(dir)?.is_some_and(|m| m.is_fuse()) && is_dead(dir) {
         detach(dir)?;
         found += 1;
     }

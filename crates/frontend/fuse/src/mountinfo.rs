@@ -1,6 +1,7 @@
 //! What is mounted where, from `/proc/self/mountinfo`: works when a mount's daemon is dead or
 //! hangs, because it asks the kernel and not the mount.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -15,8 +16,12 @@ pub struct MountEntry {
     pub major: u32,
     /// Device number's minor part.
     pub minor: u32,
+    /// Which directory or file of the file system it shows: `/` for all of it.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub mount_point: PathBuf,
+    /// Options of this mount: `rw,nosuid,relatime`.
+    pub options: String,
     /// Type, such as `fuse.siftfs`.
     pub fs_type: String,
     /// Source: the volume's path for a SiftFS mount.
@@ -24,6 +29,17 @@ pub struct MountEntry {
 }
 
 impl MountEntry {
+    /// Do both show the same file system? Its number is given out again when its last mount has gone.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        (self.major, self.minor, &self.source) == (other.major, other.minor, &other.source)
+            && self.fs_type == other.fs_type
+    }
+
+    /// Has it this option, such as `ro`?
+    pub fn has_option(&self, option: &str) -> bool {
+        self.options.split(',').any(|o| o == option)
+    }
+
     /// Is it a FUSE mount of any subtype?
     pub fn is_fuse(&self) -> bool {
         self.fs_type == "fuse" || self.fs_type.starts_with("fuse.")
@@ -32,8 +48,38 @@ impl MountEntry {
 
 /// All mounts, in mount order: of two on one directory the later one is visible.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
-    let text = std::fs::read("/proc/self/mountinfo")?;
+    mounts_in(Path::new("/proc/self/mountinfo"))
+}
+
+fn mounts_in(table: &Path) -> io::Result<Vec<MountEntry>> {
+    let text = std::fs::read(table)?;
     Ok(text.split(|b| *b == b'\n').filter_map(parse_line).collect())
+}
+
+/// All mounts that show the same file system as `of`, in mount order.
+pub fn mounts_of(of: &MountEntry) -> io::Result<Vec<MountEntry>> {
+    Ok(mounts()?.into_iter().filter(|m| m.is_same_as(of)).collect())
+}
+
+/// A process in another mount namespace that shows the same file system as `of`, and the place there; none if
+/// there is no such namespace that this process may look into.
+pub fn mounted_elsewhere(of: &MountEntry) -> Option<(u32, PathBuf)> {
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let mut seen = BTreeSet::from([namespace("self")?]);
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
+            continue;
+        };
+        if !namespace(&pid.to_string()).is_some_and(|n| seen.insert(n)) {
+            continue;
+        }
+        let table = entry.path().join("mountinfo");
+        let found = mounts_in(&table).unwrap_or_default().into_iter().find(|m| m.is_same_as(of));
+        if let Some(m) = found {
+            return Some((pid, m.mount_point));
+        }
+    }
+    None
 }
 
 /// The visible mount whose mount point is exactly `dir` (an absolute path without links).
@@ -65,7 +111,9 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let dev = std::str::from_utf8(fields.nth(1)?).ok()?;
     let (major, minor) = dev.split_once(':')?;
-    let mount_point = unescape(fields.nth(1)?);
+    let root = unescape(fields.next()?);
+    let mount_point = unescape(fields.next()?);
+    let options = String::from_utf8_lossy(fields.next()?).into_owned();
     let mut rest = fields.skip_while(|f| *f != b"-").skip(1);
     let fs_type = String::from_utf8_lossy(rest.next()?).into_owned();
     let source = unescape(rest.next()?);
@@ -73,7 +121,9 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
         id,
         major: major.parse().ok()?,
         minor: minor.parse().ok()?,
+        root,
         mount_point,
+        options,
         fs_type,
         source,
     })

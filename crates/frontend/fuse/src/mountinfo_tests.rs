@@ -9,6 +9,13 @@ fn a_line_with_optional_fields_and_escapes() {
     assert_eq!(m.mount_point, Path::new("/mnt/a b\\c"));
     assert_eq!(m.source, Path::new("/v\tx"));
     assert!(m.is_fuse());
+    assert_eq!((m.root.as_path(), &m.options[..]), (Path::new("/"), "rw,noatime"));
+    assert!(m.has_option("noatime") && !m.has_option("atime") && !m.has_option("ro"));
+    let bind = br"99 35 0:98 /d\040e /x ro - fuse.siftfs /v\011x rw";
+    let bind = parse_line(bind).unwrap();
+    assert!(bind.is_same_as(&m) && bind.root == Path::new("/d e"));
+    let other = parse_line(br"37 35 0:99 / /x ro - fuse.siftfs /v\011x rw").unwrap();
+    assert!(!other.is_same_as(&m));
 }
 
 #[test]
