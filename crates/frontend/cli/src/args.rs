@@ -186,6 +186,9 @@ pub struct Mount {
     /// Check the options, and mount nothing
     #[arg(long)]
     pub fake: bool,
+    /// Called by mount(8), which names all of the kernel's options
+    #[arg(long, hide = true)]
+    pub helper: bool,
     /// Pass over unknown mount options
     #[arg(long)]
     pub sloppy: bool,
@@ -289,6 +292,10 @@ pub struct Fsck {
     /// What is checked
     #[command(flatten)]
     pub check: Check,
+    /// End e2fsck when it has worked for so long without getting further (processor time), as in a loop; 0 never
+    /// does; default: a minute, and a second for each GiB
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
     /// For `fsck.siftfs`: what may be put right
     #[arg(long, hide = true, value_enum, default_value = "nothing")]
     pub repair: Repair,

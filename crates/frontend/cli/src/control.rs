@@ -1,11 +1,12 @@
 //! How commands speak with the daemon of a mount: JSON documents, each behind its length, on a
 //! unix socket named after the mount's device number, so that it can be found even when the
-//! mount itself is busy or dead.
+//! mount itself is busy or dead, and after the volume.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use siftfs_fuse::MountEntry;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// Version of these messages; both sides refuse another one.
 pub const VERSION: u32 = 3;
@@ -14,7 +15,7 @@ const MAX_MESSAGE: u32 = 4 << 20;
 const DIRECTORY: &str = "/run/siftfs";
 
 /// What a command asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
     /// The status document.
@@ -27,8 +28,23 @@ pub enum Op {
     Checkpoint,
     /// Answer at once with a [`Left`], with others as time goes by, and in the end, when the volume is
     /// closed, with something else. The first answer says that the last will come, however soon the mount
-    /// goes.
+    /// goes. Who asks is about to take the mount away.
     WaitClosed,
+    /// As [`Op::WaitClosed`], for somebody who waits for others to take it away.
+    Watch,
+    /// Change options of the mount.
+    Remount(Change),
+}
+
+/// Options that change while a volume is mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// As `-o` has them.
+    pub options: Vec<String>,
+    /// mount(8) says all of the kernel's options: one that it does not name is off.
+    pub complete: bool,
+    /// Say whether that can be done, and change nothing.
+    pub only_check: bool,
 }
 
 /// How much is still to be done before the volume is closed.
@@ -39,6 +55,12 @@ pub struct Left {
     /// Whom the daemon waits for, in words for people.
     #[serde(default)]
     pub waiting: Option<String>,
+    /// Does the kernel still have the mount, anywhere? If not, the volume is being closed.
+    #[serde(default)]
+    pub mounted: Option<bool>,
+    /// Is somebody about to take the mount away?
+    #[serde(default)]
+    pub leaving: bool,
 }
 
 /// A command's message.
@@ -70,6 +92,20 @@ pub fn directory() -> PathBuf {
 /// The socket of a mount.
 pub fn socket_path(mount: &MountEntry) -> PathBuf {
     directory().join(format!("{}-{}.sock", mount.major, mount.minor))
+}
+
+/// The second name of a mount's socket, after the volume: it is found there when the mount has gone and
+/// the daemon still closes the volume.
+///
+/// # Errors
+/// The volume cannot be looked at.
+pub fn volume_socket_path(volume: &Path) -> io::Result<PathBuf> {
+    let meta = std::fs::metadata(volume)?;
+    let name = match meta.file_type().is_block_device() {
+        true => format!("block-{}.sock", meta.rdev()),
+        false => format!("file-{}-{}.sock", meta.dev(), meta.ino()),
+    };
+    Ok(directory().join(name))
 }
 
 /// Sends one message.

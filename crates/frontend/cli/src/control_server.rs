@@ -1,14 +1,18 @@
 //! The daemon's end of the control socket.
 
-use crate::control::{Answer, Ask, Left, Op, VERSION, directory, receive, send, socket_path};
+use crate::control::{
+    Answer, Ask, Change, Left, Op, VERSION, directory, receive, send, socket_path,
+    volume_socket_path,
+};
+use crate::private;
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 use siftfs_base::Result as VolumeResult;
 use siftfs_fuse::{FuseMount, Traffic, Writers};
 use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
-use std::fs::{DirBuilder, File, Permissions};
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,8 +35,10 @@ pub struct Info {
     pub log: Option<PathBuf>,
     /// Where it is mounted.
     pub dir: PathBuf,
-    /// Mount options as given.
-    pub options: String,
+    /// Mount options as given, and as they changed.
+    pub options: Box<dyn Fn() -> String + Send + Sync>,
+    /// Changes them; the answer is for the command.
+    pub remount: Box<dyn Fn(&Change) -> Result<Value, String> + Send + Sync>,
     /// When it was mounted.
     pub started: Instant,
     /// Bytes that are not in the area yet.
@@ -53,6 +59,10 @@ struct Shared {
 #[derive(Default)]
 struct State {
     clients: usize,
+    /// How many of them are about to take the mount away.
+    leavers: usize,
+    /// The kernel has the mount no more.
+    gone: bool,
     /// How the daemon ended.
     closed: Option<Result<(), String>>,
 }
@@ -60,7 +70,8 @@ struct State {
 /// Answers commands until the daemon ends.
 pub struct ControlServer {
     shared: Arc<Shared>,
-    path: PathBuf,
+    /// Its names.
+    paths: Vec<PathBuf>,
     /// The socket's inode: another mount may have put its own in the same place.
     ino: u64,
 }
@@ -70,21 +81,26 @@ impl ControlServer {
     pub fn start(mount: &FuseMount, service: Arc<dyn FileService>, info: Info) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o755).create(directory())?;
         let path = socket_path(mount.entry());
+        let by_volume = volume_socket_path(&info.volume)?;
         let _turn = take_turn()?;
-        // A device number belongs to one mount at a time: a socket that is there is that of a
-        // dead daemon, or of one whose mount is gone and who still closes its volume.
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
+        // A device number belongs to one mount at a time, and so does a volume: a socket that is there is
+        // that of a dead daemon, or of one whose mount is gone and who still closes its volume.
+        for stale in [&path, &by_volume] {
+            match std::fs::remove_file(stale) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
         }
-        let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let listener = private::listen(&path)?;
+        if let Err(error) = std::fs::hard_link(&path, &by_volume) {
+            tracing::info!(%error, "who mounts this volume again will not wait until it is closed");
+        }
         let ino = std::fs::symlink_metadata(&path)?.ino();
         let (writers, traffic) = (mount.writers(), mount.traffic());
         let (state, changed) = (Mutex::default(), Condvar::new());
         let shared = Shared { service, writers, traffic, info, state, changed };
         let shared = Arc::new(shared);
-        let server = Self { shared: shared.clone(), path, ino };
+        let server = Self { shared: shared.clone(), paths: vec![path, by_volume], ino };
         thread::Builder::new()
             .name("siftfs-control".into())
             .spawn(move || shared.accept(&listener))?;
@@ -94,7 +110,13 @@ impl ControlServer {
     /// The status document, for others in this process.
     pub fn status(&self) -> impl Fn() -> Result<Value, String> + Send + Sync + use<> {
         let shared = self.shared.clone();
-        move || shared.answer(Op::Status)
+        move || shared.answer(&Op::Status)
+    }
+
+    /// The kernel has the mount no more: whoever waits hears it at once.
+    pub fn gone(&self) {
+        self.shared.lock().gone = true;
+        self.shared.changed.notify_all();
     }
 
     /// Tells everyone who waits how it ended, and takes the socket away.
@@ -117,8 +139,10 @@ impl ControlServer {
     /// daemon has closed the volume: only our own socket goes.
     fn remove_socket(&self) {
         let Ok(_turn) = take_turn() else { return };
-        if std::fs::symlink_metadata(&self.path).is_ok_and(|m| m.ino() == self.ino) {
-            let _ = std::fs::remove_file(&self.path);
+        for path in &self.paths {
+            if std::fs::symlink_metadata(path).is_ok_and(|m| m.ino() == self.ino) {
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
 }
@@ -187,8 +211,14 @@ impl Shared {
             return send(&mut stream, &refuse(&what));
         }
         let answer = match ask.op {
-            Op::WaitClosed => self.wait_closed(&mut stream)?,
-            op => self.answer(op),
+            Op::WaitClosed => {
+                self.lock().leavers += 1;
+                let how = self.wait_closed(&mut stream);
+                self.lock().leavers -= 1;
+                how?
+            }
+            Op::Watch => self.wait_closed(&mut stream)?,
+            op => self.answer(&op),
         };
         send(&mut stream, &answer.map_or_else(|e| refuse(&e), accept))
     }
@@ -196,18 +226,27 @@ impl Shared {
     /// How the daemon ended; says meanwhile how much is left.
     fn wait_closed(&self, stream: &mut UnixStream) -> io::Result<Result<Value, String>> {
         loop {
-            let left = Left { left_bytes: (self.info.backlog)(), waiting: (self.info.waiting)() };
+            let (gone, leaving) = {
+                let state = self.lock();
+                (state.gone, state.leavers > 0)
+            };
+            let left = Left {
+                left_bytes: (self.info.backlog)(),
+                waiting: (self.info.waiting)(),
+                mounted: Some(!gone),
+                leaving,
+            };
             send(stream, &accept(serde_json::to_value(left)?))?;
             let state = self.lock();
-            let open = |state: &mut State| state.closed.is_none();
-            let ended = self.changed.wait_timeout_while(state, TOLD, open);
+            let as_told = |state: &mut State| state.closed.is_none() && state.gone == gone;
+            let ended = self.changed.wait_timeout_while(state, TOLD, as_told);
             if let Some(how) = &ended.unwrap_or_else(PoisonError::into_inner).0.closed {
                 return Ok(how.clone().map(|()| Value::Null));
             }
         }
     }
 
-    fn answer(&self, op: Op) -> Result<Value, String> {
+    fn answer(&self, op: &Op) -> Result<Value, String> {
         match op {
             Op::Status => {
                 let runtime = self.document(Request::Status)?;
@@ -217,7 +256,7 @@ impl Shared {
                     "volume": self.info.volume,
                     "log": self.info.log,
                     "dir": self.info.dir,
-                    "options": self.info.options,
+                    "options": (self.info.options)(),
                     "time_s": since_1970(),
                     "uptime_s": self.info.started.elapsed().as_secs_f64(),
                     "requests": self.traffic.by_name(),
@@ -231,7 +270,8 @@ impl Shared {
                 Err(e) => Err(e.to_string()),
             },
             Op::Checkpoint => self.document(Request::Checkpoint),
-            Op::WaitClosed => Err("not to be asked here".into()),
+            Op::Remount(change) => (self.info.remount)(change),
+            Op::WaitClosed | Op::Watch => Err("not to be asked here".into()),
         }
     }
 

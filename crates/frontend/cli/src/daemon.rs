@@ -4,10 +4,11 @@ use crate::control_server::{ControlServer, Info};
 use crate::failure::{Failure, Outcome};
 use crate::metrics_server::{self, Address, Listener};
 use crate::options::Options;
+use crate::remount::Settings;
 use crate::utab;
 use rustix::fs::{Mode, OFlags};
 use siftfs_fuse::{
-    FuseMount, Gate, MountEntry, MountOptions, detach, mount_of_id, top_mount, unmount,
+    FuseMount, Gate, MountEntry, MountOptions, detach, mounts_of, top_mount, unmount,
 };
 use siftfs_placement::LocalVolume;
 use siftfs_proto::SessionId;
@@ -92,6 +93,7 @@ impl Daemon {
                 Err(Failure::plain(e))
             }
         };
+        control.gone();
         gate.close();
         let closed = volume.close().map_err(|e| {
             let hint = "run `siftfs recover` on it, or mount it again";
@@ -115,11 +117,15 @@ impl Daemon {
         let mount = FuseMount::new(gate.clone(), FUSE_SESSION, &self.dir, &options)
             .map_err(Failure::plain)?;
         signal_hook::flag::register(SIGXCPU, mount.overtime()).map_err(Failure::plain)?;
+        let settings = Settings::new(self.options.clone(), self.shown.clone(), open.remounter());
+        let settings = Arc::new(settings);
+        let shown = settings.clone();
         let info = Info {
             volume: self.volume.clone(),
             log: open.log_path().map(Path::to_path_buf),
             dir: self.dir.clone(),
-            options: self.shown.clone(),
+            options: Box::new(move || shown.shown()),
+            remount: Box::new(move |change| settings.change(change)),
             started: Instant::now(),
             backlog: Box::new(open.backlog()),
             waiting: Box::new(open.waiting()),
@@ -150,11 +156,13 @@ impl Daemon {
         let watch = move || {
             for signal in signals.forever() {
                 tracing::info!(signal, "asked to end");
-                match place_of(&entry) {
-                    // Already detached or covered by another mount: only force is left.
-                    None => thread::sleep(GRACE),
-                    Some(dir) if unmount(&dir).is_ok() => continue,
-                    Some(dir) => leave(&dir),
+                let mut busy = places_of(&entry);
+                busy.retain(|dir| unmount(dir).is_err());
+                // What is detached already, covered, or mounted in another namespace too: only force is left.
+                if busy.is_empty() {
+                    thread::sleep(GRACE)
+                } else {
+                    leave(&busy)
                 }
                 if tx.send(End::Forced).is_err() {
                     return;
@@ -181,22 +189,24 @@ fn serve_metrics(listener: &Listener, control: &ControlServer) {
     }
 }
 
-/// Where our mount is now, if it is still to be reached there: somebody may have moved it, covered
-/// it, or put another mount in its place, even one with the same device number.
-fn place_of(entry: &MountEntry) -> Option<PathBuf> {
-    let now = mount_of_id(entry.id).ok().flatten()?;
-    let ours = |m: &MountEntry| (m.id, m.major, m.minor) == (entry.id, entry.major, entry.minor);
-    let top = top_mount(&now.mount_point).ok().flatten()?;
-    (ours(&now) && ours(&top)).then_some(now.mount_point)
+/// Where our file system is mounted now and to be reached, the newest mount first: somebody may have moved a
+/// mount, bound it elsewhere, covered it, or put another one in its place, even one with the same device number.
+fn places_of(entry: &MountEntry) -> Vec<PathBuf> {
+    let mut mounts = mounts_of(entry).unwrap_or_default();
+    mounts.retain(|m| top_mount(&m.mount_point).is_ok_and(|top| top.is_some_and(|t| t.id == m.id)));
+    mounts.into_iter().rev().map(|m| m.mount_point).collect()
 }
 
-/// Detaches a mount in use. Pages dirtied through shared mappings are still in the kernel, and
+/// Detaches mounts in use. Pages dirtied through shared mappings are still in the kernel, and
 /// reach us only if somebody asks for them.
-fn leave(dir: &Path) {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(dir, flags, Mode::empty());
-    if let Err(error) = detach(dir) {
-        tracing::error!(%error, "cannot detach");
+fn leave(dirs: &[PathBuf]) {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let first = dirs.first().expect("there is a mount in use");
+    let root = rustix::fs::open(first, flags, Mode::empty());
+    for dir in dirs {
+        if let Err(error) = detach(dir) {
+            tracing::error!(%error, dir = %dir.display(), "cannot detach");
+        }
     }
     let writer = thread::spawn(move || {
         if let Ok(root) = root {

@@ -2,7 +2,8 @@
 //! repair, where fsck(8) or the boot asks for that.
 
 use crate::args::{Fsck, Repair};
-use crate::e2fsck::{self, Progress};
+use crate::closing;
+use crate::e2fsck::{self, End, Progress, Ran, Verdict};
 use crate::failure::{CORRECTED, DAMAGED, Failure, OPERATIONAL, Outcome};
 use crate::output::{print, say};
 use crate::progress::Display;
@@ -10,9 +11,11 @@ use crate::volume::{failure, open_options, print_json};
 use serde::Serialize;
 use siftfs_device::Device;
 use siftfs_fsck::{Finding, Severity};
+use siftfs_placement::child::sensible_work;
 use siftfs_placement::{OpenedMedia, open_media_for};
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Duration;
 
 #[derive(Serialize)]
 struct Report {
@@ -23,7 +26,10 @@ struct Report {
     /// The log lies elsewhere and was not found: only the ext4 area could be looked at.
     log_missing: bool,
     findings: Vec<Finding>,
+    /// e2fsck's exit status; none if it was not run, or was killed.
     e2fsck_exit: Option<i32>,
+    /// Why e2fsck did not come to its end.
+    e2fsck_trouble: Option<String>,
     e2fsck_output: String,
     clean: bool,
 }
@@ -61,6 +67,7 @@ const NOT_SO: &str = "header.kind";
 
 /// `siftfs fsck`, which writes nothing, and `fsck.siftfs`.
 pub fn fsck(a: &Fsck) -> Outcome {
+    closing::wait_closed(&a.check.volume)?;
     let mut display = Display::new();
     let (mut opened, mut seen) = look(a, &mut display)?;
     let mut corrected = false;
@@ -71,23 +78,28 @@ pub fn fsck(a: &Fsck) -> Outcome {
         (opened, seen) = look(a, &mut display)?;
         corrected = seen != before;
     }
+    let size = opened.media.area.size();
     // Nobody mounts it while it is only looked at; who repairs wants it alone.
     let held = (a.repair == Repair::Nothing).then_some(opened);
     // e2fsck refuses a volume that carries the marker, and would be right to find it stale. Without
     // a superblock it would look for another one that is not the newest.
     let pointless = seen.needs_recovery() || seen.has(NOT_SO);
-    let area = if pointless { None } else { Some(check_area(a, &mut display)?) };
+    let area = if pointless { None } else { Some(check_area(a, size, &mut display)?) };
     drop((display, held));
-    let repaired = if a.repair == Repair::Nothing { 0 } else { i32::from(CORRECTED) };
-    let sound = area.as_ref().is_some_and(|ran| ran.status & !repaired == 0);
-    corrected |= area.as_ref().is_some_and(|ran| ran.status & repaired != 0);
+    let verdict = area.as_ref().map(|ran| ran.verdict(a.repair != Repair::Nothing));
+    let sound = matches!(verdict, Some(Verdict::Sound | Verdict::Corrected));
+    corrected |= verdict == Some(Verdict::Corrected);
     let report = Report {
         dirty: seen.dirty,
         needs_recovery: seen.needs_recovery(),
         log_missing: seen.has("log.missing"),
         clean: sound && seen.worst() < Severity::Warning,
         findings: seen.findings,
-        e2fsck_exit: area.as_ref().map(|ran| ran.status),
+        e2fsck_exit: area.as_ref().and_then(|ran| match ran.end {
+            End::Exit(bits) => Some(bits),
+            End::Signal(_) | End::GivenUp(_) => None,
+        }),
+        e2fsck_trouble: area.as_ref().and_then(Ran::trouble),
         e2fsck_output: area.map(|ran| ran.text).unwrap_or_default(),
     };
     if a.check.json {
@@ -95,17 +107,19 @@ pub fn fsck(a: &Fsck) -> Outcome {
     } else {
         print(&text(&a.check.volume, &report))?;
     }
-    Ok(status(&report, sound, corrected))
+    Ok(status(&report, verdict, corrected))
 }
 
-fn status(report: &Report, sound: bool, corrected: bool) -> u8 {
-    match report.e2fsck_exit {
+/// Damage that was seen counts more than that not all could be looked at.
+fn status(report: &Report, area: Option<Verdict>, corrected: bool) -> u8 {
+    let damage = |f: &Finding| f.severity >= Severity::Warning && f.code != "log.missing";
+    match area {
         _ if report.clean && corrected => CORRECTED,
         _ if report.clean => 0,
-        Some(code) if code & i32::from(OPERATIONAL) != 0 => OPERATIONAL,
         _ if !report.dirty && report.findings.iter().any(no_header) => OPERATIONAL,
+        Some(Verdict::Unseen) if !report.findings.iter().any(damage) => OPERATIONAL,
         // Nothing is damaged, and half of the volume could not be looked at.
-        _ if sound && report.log_missing => OPERATIONAL,
+        Some(Verdict::Sound | Verdict::Corrected) if report.log_missing => OPERATIONAL,
         _ => DAMAGED,
     }
 }
@@ -134,7 +148,7 @@ fn recover(a: &Fsck, display: &mut Display) -> Result<(), Failure> {
 }
 
 /// The ext4 area by e2fsck, which works on the volume by itself.
-fn check_area(a: &Fsck, display: &mut Display) -> Result<e2fsck::Ran, Failure> {
+fn check_area(a: &Fsck, size: u64, display: &mut Display) -> Result<Ran, Failure> {
     display.wait("checking the ext4 area");
     let flags = match (a.repair, a.quick) {
         (Repair::Nothing, false) => "-fn",
@@ -148,7 +162,12 @@ fn check_area(a: &Fsck, display: &mut Display) -> Result<e2fsck::Ran, Failure> {
         Some(fd) if fd > 0 => Progress::Passed(fd),
         _ => Progress::Shown(display),
     };
-    e2fsck::run(&a.check.volume, flags, progress)
+    let idle_work = match a.timeout {
+        None => Some(sensible_work(size)),
+        Some(0) => None,
+        Some(seconds) => Some(Duration::from_secs(seconds)),
+    };
+    e2fsck::run(&a.check.volume, flags, idle_work, progress)
 }
 
 /// Is it that there is no header, or that of something else? Without the marker this is then no volume,
@@ -211,6 +230,8 @@ fn conclusion(volume: &Path, report: &Report) -> String {
         format!("run `siftfs recover {v}` or mount it, then check again")
     } else if report.clean {
         "clean".into()
+    } else if let Some(trouble) = &report.e2fsck_trouble {
+        format!("not checked to its end: {trouble}")
     } else if report.log_missing && report.e2fsck_exit == Some(0) {
         format!(
             "its ext4 area is clean and holds everything; its log was not looked at. Say where that is with \

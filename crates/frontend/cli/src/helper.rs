@@ -112,8 +112,10 @@ struct Helper {
 
 impl Helper {
     fn new(command: &str) -> Self {
-        let arguments = vec!["siftfs".into(), command.into()];
-        Self { mounting: command == "mount", arguments, namespace: None }
+        let mounting = command == "mount";
+        let mut arguments = vec!["siftfs".into(), command.into()];
+        arguments.extend(mounting.then(|| "--helper".into()));
+        Self { mounting, arguments, namespace: None }
     }
 
     fn push(&mut self, arguments: &[&str]) {

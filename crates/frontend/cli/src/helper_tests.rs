@@ -13,16 +13,19 @@ fn converted(line: &str) -> String {
 #[test]
 fn called_as_a_helper() {
     for (given, means) in [
-        ("/sbin/mount.siftfs /v /d -n -o rw,commit=1", "siftfs mount /v /d -o rw,commit=1"),
-        ("/sbin/mount.siftfs /v /d -o rw", "siftfs mount /v /d -o rw"),
-        ("mount.siftfs -o ro /v /d", "siftfs mount -o ro /v /d"),
-        ("mount.siftfs /v /d -sfnv", "siftfs mount /v /d --sloppy --fake --verbose"),
-        ("mount.siftfs /v /d -nocommit=2", "siftfs mount /v /d -o commit=2"),
-        ("mount.siftfs /v /d -r -i", "siftfs mount /v /d -o ro"),
-        ("mount.siftfs /v /d -w", "siftfs mount /v /d -o rw"),
-        ("mount.fuse.siftfs /v /d -t siftfs", "siftfs mount /v /d"),
-        ("mount.fuse.siftfs /v /d -t fuse.siftfs", "siftfs mount /v /d"),
-        ("mount.siftfs /v /d -t siftfs.mail", "siftfs mount /v /d -o subtype=mail"),
+        (
+            "/sbin/mount.siftfs /v /d -n -o rw,commit=1",
+            "siftfs mount --helper /v /d -o rw,commit=1",
+        ),
+        ("/sbin/mount.siftfs /v /d -o rw", "siftfs mount --helper /v /d -o rw"),
+        ("mount.siftfs -o ro /v /d", "siftfs mount --helper -o ro /v /d"),
+        ("mount.siftfs /v /d -sfnv", "siftfs mount --helper /v /d --sloppy --fake --verbose"),
+        ("mount.siftfs /v /d -nocommit=2", "siftfs mount --helper /v /d -o commit=2"),
+        ("mount.siftfs /v /d -r -i", "siftfs mount --helper /v /d -o ro"),
+        ("mount.siftfs /v /d -w", "siftfs mount --helper /v /d -o rw"),
+        ("mount.fuse.siftfs /v /d -t siftfs", "siftfs mount --helper /v /d"),
+        ("mount.fuse.siftfs /v /d -t fuse.siftfs", "siftfs mount --helper /v /d"),
+        ("mount.siftfs /v /d -t siftfs.mail", "siftfs mount --helper /v /d -o subtype=mail"),
         ("/sbin/umount.fuse.siftfs -l /d", "siftfs umount --lazy /d"),
         ("umount.siftfs /d -nfrv -t fuse.siftfs", "siftfs umount /d"),
         ("fsck.siftfs -fy /v", "siftfs fsck --repair all -- /v"),
@@ -36,7 +39,7 @@ fn called_as_a_helper() {
 fn a_namespace_is_entered_and_not_passed_on() {
     let call = understood("mount.siftfs /v /d -N /proc/7/fd/3 -o ro").unwrap();
     assert_eq!(call.namespace.as_deref(), Some(OsStr::new("/proc/7/fd/3")));
-    assert_eq!(call.arguments.len(), 6);
+    assert_eq!(call.arguments.len(), 7);
     assert!(understood("umount.siftfs /d").unwrap().namespace.is_none());
     let missing = enter_namespace(OsStr::new("/no/such/namespace")).unwrap_err();
     assert!(missing.message.contains("/no/such/namespace"), "{missing:?}");
@@ -65,7 +68,7 @@ fn exit_statuses_by_role() {
     assert_eq!(role("umount.fuse.siftfs /d"), Role::Helper);
     assert_eq!(role("siftfs fsck /v"), Role::Check);
     assert_eq!(role("siftfs recover /v"), Role::Check);
-    assert_eq!(role("siftfs mount /v /d"), Role::Command);
+    assert_eq!(role("siftfs mount --helper /v /d"), Role::Command);
     assert_eq!(role("/sbin/fsck.siftfs -n /v"), Role::Check);
     let wrong = ["mount.siftfs", "fsck.siftfs", "siftfs"].map(|name| Role::of(&[name.into()]));
     assert_eq!(wrong, [Role::Helper, Role::Check, Role::Command]);

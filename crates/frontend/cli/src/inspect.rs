@@ -16,6 +16,7 @@ const SHOWN: usize = 20;
 
 /// Looks, and writes nothing.
 pub fn inspect(a: &Check) -> Outcome {
+    crate::closing::wait_closed(&a.volume)?;
     let opened = open_media_for(&a.volume, &open_options(&a.log), false)
         .map_err(|e| failure(&a.volume, &e))?;
     let (area, log) = (&*opened.media.area, opened.media.log.as_deref());

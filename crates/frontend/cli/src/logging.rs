@@ -3,8 +3,10 @@
 use crate::failure::{Failure, USAGE};
 use std::io::{self, IsTerminal};
 use std::path::Path;
+use std::sync::OnceLock;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::reload::Handle;
 
 /// How a line of the log is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,12 +63,38 @@ pub fn start(
         None if foreground => (BoxMakeWriter::new(io::stderr), io::stderr().is_terminal()),
         None => return Ok(()),
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    let builder = tracing_subscriber::fmt().with_writer(writer);
     match format {
-        Format::Text => builder.with_ansi(ansi).init(),
-        Format::Json => builder.json().flatten_event(true).with_ansi(false).init(),
+        Format::Text => {
+            let builder = builder.with_ansi(ansi).with_env_filter(filter).with_filter_reloading();
+            keep_handle(builder.reload_handle());
+            builder.init();
+        }
+        Format::Json => {
+            let builder = builder.json().flatten_event(true).with_ansi(false);
+            let builder = builder.with_env_filter(filter).with_filter_reloading();
+            keep_handle(builder.reload_handle());
+            builder.init();
+        }
     }
     Ok(())
+}
+
+/// Gives a running log another filter.
+type Reload = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+static RELOAD: OnceLock<Reload> = OnceLock::new();
+
+fn keep_handle<S: 'static>(handle: Handle<EnvFilter, S>) {
+    let reload = move |filter| handle.reload(filter).map_err(|e| e.to_string());
+    let _ = RELOAD.set(Box::new(reload));
+}
+
+/// The log holds this from now on, if there is one.
+///
+/// # Errors
+/// The log cannot be changed any more.
+pub fn set_level(level: Level) -> Result<(), String> {
+    RELOAD.get().map_or(Ok(()), |reload| reload(EnvFilter::new(level.name())))
 }
 
 fn filter(level: Option<Level>, variable: Option<&str>) -> Result<EnvFilter, Failure> {

@@ -5,9 +5,12 @@
 
 mod args;
 mod cgroup;
+mod client;
+mod closing;
 mod control;
 mod control_server;
 mod daemon;
+mod descriptor;
 mod device;
 mod e2fsck;
 mod failure;
@@ -27,11 +30,14 @@ mod notify;
 mod option_list;
 mod options;
 mod output;
+mod private;
 mod processors;
 mod progress;
+mod remount;
 mod size;
 mod status_text;
 mod top;
+mod umount;
 mod utab;
 mod view;
 mod volume;
@@ -78,7 +84,7 @@ fn run(command: Command) -> Outcome {
         Command::Release(a) => volume::release(&a),
         Command::Mount(a) => mount::mount(&a),
         Command::Device(a) => device::device(&a),
-        Command::Umount(a) => live::umount(&a),
+        Command::Umount(a) => umount::umount(&a),
         Command::Sync(a) => live::sync(&a),
         Command::Status(a) => live::status(&a),
         Command::Top(a) => top::top(&a),

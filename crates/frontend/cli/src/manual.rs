@@ -30,8 +30,8 @@ const CHECK: Statuses = &[
     ("4", "damaged or incompatible; for fsck also: not unmounted, recovery comes first"),
     (
         "8",
-        "could not look: no such file, in use, an I/O error, not a volume; for fsck also: the ext4 area is \
-         clean, and the log was not found",
+        "could not look: no such file, in use, an I/O error, not a volume; for fsck also: e2fsck was killed, \
+         given up or failed and had seen no damage; the ext4 area is clean, and the log was not found",
     ),
     ("16", "wrong usage"),
 ];
@@ -42,7 +42,8 @@ const REPAIR: Statuses = &[
     ("4", "damaged or incompatible, or not unmounted and nothing may be put right"),
     (
         "8",
-        "could not look: no such file, in use, an I/O error, not a volume, or its log was not found",
+        "could not look: no such file, in use, an I/O error, not a volume, or its log was not found; e2fsck \
+         was killed, given up or failed and had seen no damage",
     ),
     ("16", "wrong usage"),
 ];
@@ -223,10 +224,20 @@ fn mount_helper() -> Page {
     mount_options(&mut roff);
     section(
         &mut roff,
+        "REMOUNT",
+        "mount -o remount,OPTIONS DIR changes ro, rw, nosuid, nodev, noexec, sync, noatime, commit=, cache=, \
+         meta_cache=, group_wait=, low_watermark= and log_level= of a volume that is mounted; the others are \
+         refused by name where they differ from what holds. As with other file systems, ro is refused while a \
+         file is open for writing, or was removed and is open. When it returns, everything is in the ext4 area \
+         and nothing is written any more; the volume stays marked as in use until it is unmounted. A volume that \
+         was mounted read-only can be made writable, unless it is write-protected. mount(8) given both volume and \
+         directory needs -t siftfs as well: without it, it asks the kernel alone.",
+    );
+    section(
+        &mut roff,
         "NOT OFFERED",
-        "remount: options of a mounted volume cannot be changed. umount it and mount it again. The kernel \
-         alone can be told to refuse changes, and to take them again, by mount -i -o remount,ro and mount -i \
-         -o remount,rw; the volume stays in use.",
+        "strictatime, diratime, lazytime: the kernel answers repeated reads from its cache, access times of \
+         directories are not kept, and times are journaled with everything else.",
     );
     roff.control("PP", []);
     roff.text([roman(
@@ -250,6 +261,14 @@ fn umount_helper() -> Page {
         "umount(8) runs it for mounts of type fuse.siftfs. It returns when everything is in the ext4 area, \
          the volume is plain ext4 and the daemon has gone. With -l the mount is detached even if it is in \
          use, and the command returns when the last user has gone. The other options change nothing.",
+    );
+    section(
+        &mut roff,
+        "SEVERAL MOUNTS OF ONE VOLUME",
+        "Where another mount shows the same volume (mount --bind), or another mount namespace does, the \
+         mount is taken away, a message says where the volume stays mounted, and the status is 0: the volume is \
+         closed after its last mount. umount(8) runs no helper for a bind mount, and does not wait where that is \
+         the last one.",
     );
     exit_status(&mut roff, HELPER);
     see_also(&mut roff, "umount.siftfs");

@@ -3,12 +3,12 @@
 //! the number of them.
 
 use crate::metrics;
+use crate::private;
 use crate::view::Status;
 use std::fmt;
-use std::fs::Permissions;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -93,8 +93,7 @@ impl Address {
                 if is_socket && UnixStream::connect(path).is_err_and(refused) {
                     std::fs::remove_file(path)?;
                 }
-                let listener = UnixListener::bind(path)?;
-                std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+                let listener = private::listen(path)?;
                 let ino = std::fs::symlink_metadata(path)?.ino();
                 Ok(Listener { socket: Socket::Unix(listener), file: Some((path.clone(), ino)) })
             }

@@ -1,12 +1,14 @@
 //! `siftfs mount`: starts the daemon and waits until the mount is usable.
 
 use crate::args::Mount;
+use crate::client::Daemon as Client;
+use crate::control::socket_path;
 use crate::daemon::{Daemon, Report};
 use crate::failure::{Failure, Outcome, USAGE};
 use crate::logging;
 use crate::output::{complain, say};
 use crate::progress::Display;
-use crate::{notify, options};
+use crate::{closing, notify, options, remount};
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{detach_dead, top_mount};
 use siftfs_placement::Address;
@@ -14,10 +16,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest line the daemon sends, in bytes.
 const MAX_LINE: u64 = 1 << 16;
+
+/// How long a mount may take to go that somebody takes away.
+const GOING: Duration = Duration::from_secs(60);
 
 /// How long the kernel may take to say that a removed file is not in use, before there is no space.
 const LATE_FORGETS: Duration = Duration::from_millis(100);
@@ -33,6 +38,9 @@ enum Message {
 
 /// `siftfs mount`, in each of its three forms.
 pub fn mount(a: &Mount) -> Outcome {
+    if remount::is_asked(&a.options) {
+        return remount::remount(a);
+    }
     let parsed = options::parse(&a.options, a.sloppy);
     let mut options = parsed.map_err(|e| Failure::plain(e).with_code(USAGE))?;
     options.open.late_forgets = LATE_FORGETS;
@@ -52,6 +60,9 @@ pub fn mount(a: &Mount) -> Outcome {
     }
     let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
     let dir = mount_point(&a.dir)?;
+    if !a.daemon_child {
+        closing::wait_closed(&volume)?;
+    }
     let daemon = Daemon { volume, dir, options, shown: a.options.join(",") };
     if a.daemon_child {
         // Nobody sees its standard error: the parent says what went wrong.
@@ -86,25 +97,44 @@ fn start_log(a: &Mount, options: &options::Options) -> Result<(), Failure> {
     logging::start(file, a.foreground, a.log_level.or(o.log_level), o.log_format)
 }
 
-/// The directory to mount on: dead mounts taken away, nothing of ours there yet.
+/// The directory to mount on: dead mounts taken away, nothing of ours there yet. A mount that is going, by an
+/// unmount or because its daemon dies, is waited for.
 fn mount_point(given: &Path) -> Result<PathBuf, Failure> {
     let dir = resolve(given).map_err(|e| Failure::about(given, e))?;
-    let dead = detach_dead(&dir).map_err(|e| Failure::about(&dir, e))?;
-    if dead > 0 {
-        let what = "detached a mount whose daemon had died";
-        complain(format_args!("{}: {what}", dir.display()));
-    }
-    let meta = std::fs::metadata(&dir).map_err(|e| Failure::about(&dir, e))?;
-    if !meta.is_dir() {
-        return Err(Failure::about(&dir, "not a directory"));
-    }
-    match top_mount(&dir) {
-        Ok(Some(m)) if m.fs_type == "fuse.siftfs" => {
-            let what = format!("already mounted (volume {})", m.source.display());
-            Err(Failure::about(&dir, format!("{what}; `siftfs umount` it first")))
+    let start = Instant::now();
+    loop {
+        refuse_stopped(&dir)?;
+        let dead = detach_dead(&dir).map_err(|e| Failure::about(&dir, e))?;
+        if dead > 0 {
+            let what = "detached a mount whose daemon had died";
+            complain(format_args!("{}: {what}", dir.display()));
         }
-        Ok(_) => Ok(dir),
-        Err(e) => Err(Failure::about(&dir, e)),
+        match std::fs::metadata(&dir) {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) => return Err(Failure::about(&dir, "not a directory")),
+            // It died since it was looked at.
+            Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) && start.elapsed() < GOING => {
+                continue;
+            }
+            Err(e) => return Err(Failure::about(&dir, e)),
+        }
+        let top = top_mount(&dir).map_err(|e| Failure::about(&dir, e))?;
+        let Some(m) = top.filter(|m| m.fs_type == "fuse.siftfs") else { return Ok(dir) };
+        if !closing::is_going(&m)? || start.elapsed() >= GOING {
+            let what = format!("already mounted (volume {})", m.source.display());
+            return Err(Failure::about(&dir, format!("{what}; `siftfs umount` it first")));
+        }
+    }
+}
+
+/// Whoever looks at a mount whose daemon is stopped waits as long as that is.
+fn refuse_stopped(dir: &Path) -> Result<(), Failure> {
+    let top = top_mount(dir).map_err(|e| Failure::about(dir, e))?;
+    let ours = top.filter(|m| m.is_fuse());
+    let daemon = ours.and_then(|m| Client::connect(&socket_path(&m)).ok());
+    match daemon.filter(Client::is_stopped) {
+        Some(daemon) => Err(Failure::about(dir, daemon.stopped())),
+        None => Ok(()),
     }
 }
 

@@ -22,6 +22,11 @@ pub const OPTIONS: [MountOption; 31] = [
     option("noexec", "exec", "refuse to run programs"),
     option("user, users", "off", "imply nosuid, nodev and noexec, unless a later option differs"),
     option("owner, group", "off", "imply nosuid and nodev, unless a later option differs"),
+    option(
+        "noatime",
+        "relatime",
+        "keep no access times; those of directories are not kept in any case",
+    ),
     option("sync", "async", "every write as if the file were opened with O_SYNC"),
     option("allow_other", "on for root", "let other users in (the kernel checks permissions)"),
     option("noallow_other", "on for others", "the mounting user alone may use it"),
@@ -107,7 +112,8 @@ pub const OPTIONS: [MountOption; 31] = [
 
 /// The rest of the words.
 pub const OTHERS: &str = "mount(8)'s other usual words (defaults, auto, noauto, nofail, _netdev, \
-                          relatime, noatime, x-...) are accepted and mean nothing here.";
+                          x-...) are accepted and mean nothing here. strictatime, diratime and lazytime \
+                          cannot be kept to and are refused. remount changes a mount: see mount.siftfs(8).";
 
 /// For `siftfs mount --help`.
 pub fn help() -> String {

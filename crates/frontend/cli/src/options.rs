@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything that `-o` can say.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// For the kernel.
     pub mount: MountOptions,
@@ -26,7 +26,7 @@ pub struct Options {
 }
 
 /// Who does the background work.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceOptions {
     /// Where that process listens; `None`: the daemon itself does it.
     pub address: Option<ServiceAddress>,
@@ -57,7 +57,7 @@ impl ServiceOptions {
 }
 
 /// What `-o` says about the daemon itself.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DaemonOptions {
     /// Where metrics are served.
     pub metrics: Option<Address>,
@@ -70,7 +70,7 @@ pub struct DaemonOptions {
 }
 
 /// Options that fstab and mount(8) use and a helper does not see a meaning in.
-const IGNORED: [&str; 19] = [
+const IGNORED: [&str; 13] = [
     "defaults",
     "auto",
     "noauto",
@@ -79,22 +79,28 @@ const IGNORED: [&str; 19] = [
     "nogroup",
     "_netdev",
     "nofail",
-    "atime",
-    "noatime",
-    "relatime",
-    "norelatime",
-    "strictatime",
+    // What holds in any case.
     "nostrictatime",
-    "diratime",
     "nodiratime",
-    "lazytime",
     "nolazytime",
+    "norelatime",
     "default_permissions",
 ];
 
-/// Why `remount` is refused.
-const REMOUNT: &str = "remount: a mounted volume's options cannot be changed; umount it and mount it again \
-                       (`mount -i -o remount,ro` makes the kernel alone refuse changes)";
+/// Words about times that cannot be kept to: who writes one relies on it.
+const NOT_KEPT: [(&str, &str); 3] = [
+    (
+        "strictatime",
+        "the kernel answers repeated reads from its cache, so that not every one is seen; leave it out (relatime \
+         holds for those that are), or say noatime",
+    ),
+    ("diratime", "access times of directories are not kept; leave it out"),
+    (
+        "lazytime",
+        "times are journaled with everything else, when they are commit= seconds old; leave it out",
+    ),
+];
+
 /// Why ext4's words for a mount without recovery are.
 const NO_RECOVERY: &str = "a volume that was not unmounted cannot be read without its log, for its ext4 area \
                            may be half of a checkpoint; mount it with ro alone, which recovers it first, \
@@ -106,7 +112,14 @@ const NO_RECOVERY: &str = "a volume that was not unmounted cannot be read withou
 /// # Errors
 /// A message naming the option that is unknown or has a wrong value.
 pub fn parse(lists: &[String], sloppy: bool) -> Result<Options, String> {
-    let mut o = Options::default();
+    parse_onto(Options::default(), lists, sloppy)
+}
+
+/// As [`parse`]; what is not named stays as it is in `o`.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_onto(mut o: Options, lists: &[String], sloppy: bool) -> Result<Options, String> {
     for option in lists.iter().flat_map(|l| l.split(',')).filter(|s| !s.is_empty()) {
         let (name, known) = match option.split_once('=') {
             Some((name, value)) => (name, set_value(&mut o, name, value)?),
@@ -137,11 +150,17 @@ fn set_flag(o: &mut Options, flag: &str) -> Result<bool, String> {
         // mount(8): these imply the others, unless a later option says otherwise.
         "user" | "users" => (m.nosuid, m.nodev, m.noexec) = (true, true, true),
         "owner" | "group" => (m.nosuid, m.nodev) = (true, true),
+        "noatime" | "relatime" | "atime" => {
+            m.noatime = flag == "noatime";
+            o.open.noatime = flag == "noatime";
+        }
         "nodirect" => o.open.direct = false,
         "nouring" => o.open.uring = false,
-        "remount" => return Err(REMOUNT.into()),
         "noload" | "norecovery" => return Err(format!("{flag}: {NO_RECOVERY}")),
-        f => return Ok(IGNORED.contains(&f) || is_private(f)),
+        f => match NOT_KEPT.iter().find(|(word, _)| *word == f) {
+            Some((word, why)) => return Err(format!("{word}: {why}")),
+            None => return Ok(IGNORED.contains(&f) || is_private(f)),
+        },
     }
     Ok(true)
 }

@@ -71,7 +71,25 @@ fn options_of_mount() {
     assert!(o.nosuid && o.nodev && !o.noexec);
     let o = parsed("owner").unwrap().mount;
     assert!(o.nosuid && o.nodev && !o.noexec);
-    assert!(parsed("remount,ro").unwrap_err().contains("mount it again"));
+}
+
+/// Access times are kept as relatime has it, or not at all; what cannot be kept to is refused by name.
+#[test]
+fn access_times() {
+    let noatime = |list| parsed(list).map(|o| (o.mount.noatime, o.open.noatime));
+    for (list, want) in [
+        ("", false),
+        ("noatime", true),
+        ("noatime,relatime", false),
+        ("relatime,noatime,nodiratime,nolazytime,nostrictatime", true),
+        ("noatime,atime", false),
+    ] {
+        assert_eq!(noatime(list).unwrap(), (want, want), "{list}");
+    }
+    for list in ["strictatime", "lazytime", "noatime,diratime"] {
+        let word = list.split(',').next_back().unwrap();
+        assert!(parsed(list).unwrap_err().starts_with(&format!("{word}: ")), "{list}");
+    }
 }
 
 /// Sloppy passes over what it does not know, and over nothing else.

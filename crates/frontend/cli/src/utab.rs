@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -92,6 +92,8 @@ fn replace(dir: &Path, source: &[u8], line: &[u8]) -> io::Result<()> {
 /// Waits for its turn, but not long: no mount hangs on a hint.
 fn lock(dir: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
+    // As libmount makes it, whatever the umask: who may write the table may lock it.
+    options.mode(0o644);
     let file = options.write(true).create(true).truncate(false).open(dir.join("utab.lock"))?;
     let end = Instant::now() + PATIENCE;
     loop {

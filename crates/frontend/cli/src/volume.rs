@@ -1,8 +1,10 @@
 //! Commands on a volume that is not mounted.
 
 use crate::args::{Adopt, Mkfs, Recover, Release};
+use crate::closing;
 use crate::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
 use crate::output::say;
+use crate::private::warn_of_open_file;
 use crate::progress::Display;
 use crate::size::show_size;
 use siftfs_base::Error;
@@ -27,6 +29,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
     };
     drop(display);
     let report = result.map_err(|e| Failure::about(&a.volume, e))?;
+    [Some(&a.volume), a.log.as_ref()].into_iter().flatten().for_each(|p| warn_of_open_file(p));
     show_made(&a.volume, a.log.as_deref(), "volume", &report, a.json)
 }
 
@@ -45,6 +48,7 @@ pub fn adopt(a: &Adopt) -> Outcome {
     });
     drop(display);
     let report = result.map_err(|e| Failure::about(&a.volume, e))?;
+    [&a.volume, &a.log].into_iter().for_each(|p| warn_of_open_file(p));
     show_made(&a.volume, Some(&a.log), "adopted as volume", &report, a.json)
 }
 
@@ -75,6 +79,7 @@ fn show_made(
 
 /// `siftfs release`.
 pub fn release(a: &Release) -> Outcome {
+    closing::wait_closed(&a.volume)?;
     let mut display = Display::new();
     let result = siftfs_placement::release(&a.volume, &open_options(&a.log), &mut |w, d, t| {
         display.update(w, d, t);
@@ -103,6 +108,7 @@ pub fn open_options(log: &Option<PathBuf>) -> OpenOptions {
 
 /// `siftfs recover`.
 pub fn recover(a: &Recover) -> Outcome {
+    closing::wait_closed(&a.volume)?;
     if a.discard_log {
         return discard_log(a);
     }

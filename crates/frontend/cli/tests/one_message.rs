@@ -121,7 +121,8 @@ fn options_and_words_unknown() {
     refused("log_file=here", &["log_file=here", "absolute"]);
     refused("log_level=loud", &["log_level=loud", "debug"]);
     refused("metrics=192.0.2.1:80", &["metrics=192.0.2.1:80", "127.0.0.1"]);
-    refused("remount,ro", &["remount", "umount it and mount it again"]);
+    refused("strictatime", &["strictatime: ", "leave it out"]);
+    refused("lazytime", &["lazytime: ", "leave it out"]);
     refused("noload", &["noload", "ro alone", "siftfs inspect"]);
     refused("norecovery", &["norecovery", "ro alone"]);
     all(&[

@@ -59,6 +59,8 @@ fn nobody_reads_to_the_end() {
     let [old, log, out] = ["old", "log", "out"].map(|name| s.tmp.path().join(name));
     let [old, log, out] = [&old, &log, &out].map(|p| p.to_str().unwrap());
     support::run("mke2fs", &["-q", "-t", "ext4", "-b", "4096", old, "32M"]).ok();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(old, mode).unwrap();
     let quiet = |args: &[&str], code: i32| {
         let ran = Command::new(SIFTFS).args(args).stdout(closed_pipe()).output().unwrap();
         let err = String::from_utf8_lossy(&ran.stderr);

@@ -1,0 +1,252 @@
+//! `siftfs umount`.
+//!
+//! A mount that is taken away may be the last of its file system or one of several (bind mounts, other
+//! mount namespaces). The daemon closes the volume after the last one, and only then is there something to
+//! wait for.
+
+use crate::args::Umount;
+use crate::client::{Daemon, Reached, Silence, is_there, reach};
+use crate::control::{Left, Op};
+use crate::failure::{Failure, Outcome};
+use crate::live::check_log_of;
+use crate::mount::resolve;
+use crate::output::complain;
+use crate::progress::Display;
+use serde::Deserialize;
+use serde_json::Value;
+use siftfs_fuse::{MountEntry, detach, mounted_elsewhere, mounts, mounts_of, top_mount, unmount};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// After how long somebody who sees no progress hears that it goes on.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long another mount namespace may hold the volume before that is said: most are short-lived.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a daemon that has closed its volume may take to end.
+const ENDING: Duration = Duration::from_secs(30);
+const CLOSING: &str = "waiting for the daemon to bring everything into the ext4 area";
+
+/// The mount on the directory `given`, or of the volume `given`: umount(8) takes both.
+fn mounted_as(given: &Path) -> io::Result<Option<MountEntry>> {
+    if let Some(mount) = top_mount(given)?.filter(MountEntry::is_fuse) {
+        return Ok(Some(mount));
+    }
+    let volume = !std::fs::metadata(given).is_ok_and(|m| m.is_dir());
+    let of_it = |m: &MountEntry| volume && m.is_fuse() && m.source == given;
+    let found = mounts()?.into_iter().rev().find(of_it);
+    match found {
+        Some(mount) => Ok(top_mount(&mount.mount_point)?.filter(|top| top.id == mount.id)),
+        None => Ok(None),
+    }
+}
+
+/// `siftfs umount`.
+pub fn umount(a: &Umount) -> Outcome {
+    let about = |e: &dyn std::fmt::Display| Failure::about(&a.dir, e);
+    let given = resolve(&a.dir).map_err(|e| about(&e))?;
+    let mount = mounted_as(&given).map_err(|e| about(&e))?;
+    let mount = mount.ok_or_else(|| about(&"not a SiftFS mount"))?;
+    if a.log.is_some() {
+        check_log_of(&a.dir, a.log.as_deref())?;
+    }
+    // Heard before the mount goes: the daemon waits for whom it serves, and for nobody else.
+    match reach(&a.dir, &mount, &Op::WaitClosed)? {
+        Reached::Answers(daemon, left) => leave(a, &mount, daemon, left),
+        Reached::Dead => leave_dead(a, &mount),
+    }
+}
+
+/// Takes a mount away whose daemon lives.
+fn leave(a: &Umount, mount: &MountEntry, daemon: Daemon, left: Value) -> Outcome {
+    let dir = &mount.mount_point;
+    let before = mounts_of(mount).unwrap_or_default();
+    match if a.lazy { detach(dir) } else { unmount(dir) } {
+        Ok(()) => {}
+        // Another process took it away at the same time; both wait for the same end.
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) && !is_there(mount) => {}
+        Err(e) => return Err(refused(a, mount, &e)),
+    }
+    let now = mounts_of(mount).unwrap_or_default();
+    let other = now.iter().find(|m| before.iter().any(|b| b.id == m.id && b.id != mount.id));
+    if let Some(other) = other {
+        complain(format_args!(
+            "{}: unmounted; its volume {} stays mounted on {}",
+            a.dir.display(),
+            mount.source.display(),
+            other.mount_point.display()
+        ));
+        return Ok(0);
+    }
+    wait_closed(a, mount, Ok(left), daemon)
+}
+
+fn refused(a: &Umount, mount: &MountEntry, e: &io::Error) -> Failure {
+    let about = |what: &str| Failure::about(&a.dir, what);
+    let below = |m: &MountEntry| {
+        m.id != mount.id
+            && m.mount_point != mount.mount_point
+            && m.mount_point.starts_with(&mount.mount_point)
+    };
+    match e.raw_os_error() {
+        Some(libc::EBUSY) => match mounts().unwrap_or_default().into_iter().rev().find(below) {
+            Some(m) => about(&format!(
+                "in use: {} is mounted below it; unmount that first, or use --lazy",
+                m.mount_point.display()
+            )),
+            None => about(
+                "in use: a process has a file open or its working directory there (see \
+                 `fuser -vm`); end it, or use --lazy",
+            ),
+        },
+        Some(libc::EPERM) => about("only root may unmount"),
+        _ => Failure::about(&a.dir, e),
+    }
+}
+
+/// Takes a mount away whose daemon has died; every other one of it as well is of no use any more, and left to
+/// who made it.
+fn leave_dead(a: &Umount, mount: &MountEntry) -> Outcome {
+    detach(&mount.mount_point).map_err(|e| Failure::about(&a.dir, e))?;
+    let volume = mount.source.display();
+    Err(Failure::about(
+        &a.dir,
+        format!(
+            "its daemon had died; the mount is detached, but the volume is not plain ext4 yet: run \
+             `siftfs recover {volume}`, or mount it again"
+        ),
+    ))
+}
+
+/// What is seen while the daemon closes the volume.
+pub struct Waiting<'a> {
+    about: &'a Path,
+    what: &'a str,
+    display: Display,
+    since: Instant,
+    told: bool,
+    /// Most bytes that were left.
+    total: u64,
+    /// Fewest bytes that were left: it does not go back.
+    left: u64,
+    /// When fewer were left than ever before.
+    moved: Instant,
+    /// For whom, as it was said.
+    whom: Option<String>,
+}
+
+impl<'a> Waiting<'a> {
+    /// Nothing is known yet; `what` is shown.
+    pub fn new(about: &'a Path, what: &'a str) -> Self {
+        let mut display = Display::new();
+        display.wait(what);
+        let (told, since) = (display.is_shown(), Instant::now());
+        Self {
+            about,
+            what,
+            display,
+            since,
+            told,
+            total: 0,
+            left: u64::MAX,
+            moved: since,
+            whom: None,
+        }
+    }
+
+    /// So much is left.
+    pub fn update(&mut self, left: Left) {
+        // Said at once: it is not this machine's work that takes the time.
+        if let Some(whom) = left.waiting.filter(|_| self.whom.is_none()) {
+            complain(format_args!("{}: {whom}", self.about.display()));
+            self.whom = Some(whom);
+        }
+        if left.left_bytes < self.left {
+            (self.left, self.moved) = (left.left_bytes, Instant::now());
+        }
+        self.total = self.total.max(left.left_bytes);
+        if self.total > 0 {
+            self.display.update(self.what, self.total - self.left, self.total);
+        }
+        self.goes_on();
+    }
+
+    /// Says once that it takes long, where nobody sees the progress.
+    pub fn goes_on(&mut self) {
+        if !self.told && self.since.elapsed() >= PATIENCE {
+            complain(format_args!("{}: {}", self.about.display(), self.what));
+            self.told = true;
+        }
+    }
+
+    /// How long nothing has become less.
+    pub fn stands_since(&self) -> Duration {
+        self.moved.elapsed()
+    }
+}
+
+/// Waits until the daemon has closed the volume and is gone; not if the mount was not the last one.
+fn wait_closed(
+    a: &Umount,
+    mount: &MountEntry,
+    mut said: Result<Value, Silence>,
+    mut daemon: Daemon,
+) -> Outcome {
+    let about = |what: &str| Failure::about(&a.dir, what);
+    let mut waiting = Waiting::new(&a.dir, CLOSING);
+    let mut look = waiting.since + FAREWELL;
+    loop {
+        match said {
+            Ok(value) => {
+                let Ok(left) = Left::deserialize(&value) else { break };
+                if left.mounted == Some(true) && Instant::now() >= look {
+                    if is_held(a, mount, waiting.since) {
+                        return Ok(0);
+                    }
+                    look = Instant::now() + FAREWELL;
+                }
+                waiting.update(left);
+            }
+            Err(Silence::Nothing) => waiting.goes_on(),
+            Err(Silence::Stopped) => return Err(about(&daemon.stopped())),
+            Err(Silence::Error(e)) => return Err(Failure::about(&a.dir, e)),
+            Err(Silence::Ended) => {
+                let volume = mount.source.display();
+                return Err(about(&format!(
+                    "the daemon died before the volume was plain ext4; nothing acknowledged is lost: \
+                     run `siftfs recover {volume}`, or mount it again"
+                )));
+            }
+        }
+        said = daemon.answer();
+    }
+    drop(waiting);
+    match daemon.wait_end(ENDING) {
+        true => Ok(0),
+        false => Err(about("the volume is closed, but its daemon does not end")),
+    }
+}
+
+/// Does something else hold the file system? Then that is said, and nobody waits for it. A lazy unmount waits for
+/// programs with open files, but not for other mounts.
+fn is_held(a: &Umount, mount: &MountEntry, since: Instant) -> bool {
+    let (dir, volume) = (a.dir.display(), mount.source.display());
+    if let Some((pid, place)) = mounted_elsewhere(mount) {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        complain(format_args!(
+            "{dir}: unmounted here; its volume {volume} stays mounted on {} in another mount namespace, that \
+             of process {pid} ({}), until that ends or unmounts it",
+            place.display(),
+            name.trim_end()
+        ));
+        return true;
+    }
+    if a.lazy || since.elapsed() < PATIENCE {
+        return false;
+    }
+    complain(format_args!(
+        "{dir}: unmounted here; its volume {volume} stays in use by a program that has a file open on a mount \
+         of it that was detached before, or in a mount namespace that cannot be seen from here"
+    ));
+    true
+}

@@ -1,0 +1,21 @@
+//! Commands under conditions that nobody plans for: other users who look, programs that loop, daemons that are
+//! killed or stopped in the middle of a conversation, several mounts of one volume, signals at any moment.
+
+#[allow(dead_code)] // each test program uses a part of it
+mod support;
+
+#[path = "outside/children.rs"]
+mod children;
+#[path = "outside/interrupted.rs"]
+mod interrupted;
+#[path = "outside/modes.rs"]
+mod modes;
+#[path = "manners/place.rs"]
+#[allow(dead_code)]
+mod place;
+#[path = "outside/remounts.rs"]
+mod remounts;
+#[path = "outside/times.rs"]
+mod times;
+#[path = "outside/umounts.rs"]
+mod umounts;
