@@ -64,7 +64,11 @@ impl State {
         if chown && !self.node(ino).inode.is_dir() {
             self.kill_privileges(ino)?;
         }
+        let setgid = set.kill_setgid && !self.node(ino).inode.is_dir();
         let inode = &mut self.node_mut(ino).inode;
+        if setgid {
+            inode.mode &= !S_ISGID;
+        }
         if let Some(perm) = set.perm {
             inode.mode = inode.mode & S_IFMT | perm & 0o7777;
         }
@@ -79,7 +83,7 @@ impl State {
         inode.atime = atime.unwrap_or(inode.atime);
         inode.mtime = mtime.unwrap_or(inode.mtime);
         inode.ctime = ctime.unwrap_or(now);
-        let perms = set.perm.is_some() || chown || set.kill_priv;
+        let perms = set.perm.is_some() || chown || set.kill_priv || setgid;
         let delta = &mut self.node_mut(ino).delta;
         delta.attrs |= perms;
         delta.times = true;

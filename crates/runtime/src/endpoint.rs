@@ -6,11 +6,11 @@ use crate::namespace::{NewInode, kind_of, kind_of_entry, mode_of};
 use crate::runtime::{Durable, Runtime};
 use crate::state::{OpenFile, State};
 use crate::ways::WaysReport;
-use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, errno};
+use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
 use siftfs_device::DeviceInfo;
 use siftfs_proto::{
-    Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle, ROOT_INO,
-    Reply, Request, SessionId, WriteData,
+    Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
+    MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SessionId, WriteData,
 };
 
 /// Longest symbolic link target in bytes: one block with its terminator.
@@ -23,7 +23,12 @@ impl FileService for Runtime {
             R::Lookup { parent, name } => self.look_up(parent, &name),
             R::Forget { ino, count } => self.forget(ino, count),
             R::GetAttr { ino } => self.query(|st| st.attr(ino)).map(Reply::Attr),
-            R::SetAttr { ino, set } => self.mutate(|st| st.set_attr(ino, &set)).map(Reply::Attr),
+            R::SetAttr { ino, set } => self
+                .mutate(|st| {
+                    st.may_set_attr(ino, &set)?;
+                    st.set_attr(ino, &set)
+                })
+                .map(Reply::Attr),
             R::ReadLink { ino } => self.read_link(ino),
             R::MakeNode { parent, name, kind, perm, rdev } => {
                 self.make(cred, parent, &name, mode_of(kind) | perm & 0o7777, rdev, &[])
@@ -35,23 +40,33 @@ impl FileService for Runtime {
             R::Symlink { parent, name, target } => self.symlink(cred, parent, &name, &target),
             R::Link { ino, parent, name } => self.mutate(|st| {
                 let time = st.now();
+                st.may_link(ino, parent)?;
                 st.link(ino, parent, &name, time)?;
                 st.entry(ino)
             }),
             R::Unlink { parent, name } => self.mutate(|st| {
                 let time = st.now();
                 st.may_remove(cred, parent, &name)?;
+                st.may_take(parent, &name)?;
                 st.unlink(parent, &name, time).map(|_| Reply::Done)
             }),
             R::RemoveDir { parent, name } => self.mutate(|st| {
                 let time = st.now();
                 st.may_remove(cred, parent, &name)?;
+                st.may_take(parent, &name)?;
                 st.remove_dir(parent, &name, time).map(|_| Reply::Done)
             }),
             R::Rename { parent, name, new_parent, new_name, mode } => self.mutate(|st| {
                 let time = st.now();
                 st.may_rename(cred, (parent, &name), (new_parent, &new_name))?;
-                st.rename((parent, &name), (new_parent, &new_name), mode, time)?;
+                let (from, to) = ((parent, &*name), (new_parent, &*new_name));
+                st.may_move(from, to)?;
+                match mode {
+                    RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
+                        st.rename_leaving_whiteout(cred, from, to, mode, time)?;
+                    }
+                    _ => st.rename(from, to, mode, time)?,
+                }
                 Ok(Reply::Done)
             }),
             R::Create { parent, name, perm } => self.create_open(cred, parent, &name, perm),
@@ -79,17 +94,25 @@ impl FileService for Runtime {
             R::GetXattr { ino, name } => self.query(|st| st.get_xattr(ino, &name)).map(Reply::Data),
             R::ListXattr { ino } => self.query(|st| st.list_xattrs(ino)).map(Reply::Names),
             R::SetXattr { ino, name, value, kill_setgid, .. } if is_acl(&name) => {
-                self.mutate(|st| st.set_acl(ino, &name, &value, kill_setgid).map(|()| Reply::Done))
+                self.mutate(|st| {
+                    st.may_set_xattr(ino, &name, false)?;
+                    st.set_acl(ino, &name, &value, kill_setgid).map(|()| Reply::Done)
+                })
             }
-            R::SetXattr { ino, name, value, mode, .. } => {
-                self.mutate(|st| st.set_xattr(ino, &name, &value, mode).map(|()| Reply::Done))
-            }
-            R::RemoveXattr { ino, name } if is_acl(&name) => {
-                self.mutate(|st| st.remove_acl(ino, &name).map(|()| Reply::Done))
-            }
-            R::RemoveXattr { ino, name } => {
-                self.mutate(|st| st.remove_xattr(ino, &name).map(|()| Reply::Done))
-            }
+            R::SetXattr { ino, name, value, mode, .. } => self.mutate(|st| {
+                st.may_set_xattr(ino, &name, false)?;
+                st.set_xattr(ino, &name, &value, mode).map(|()| Reply::Done)
+            }),
+            R::RemoveXattr { ino, name } if is_acl(&name) => self.mutate(|st| {
+                st.may_set_xattr(ino, &name, true)?;
+                st.remove_acl(ino, &name).map(|()| Reply::Done)
+            }),
+            R::RemoveXattr { ino, name } => self.mutate(|st| {
+                st.may_set_xattr(ino, &name, true)?;
+                st.remove_xattr(ino, &name).map(|()| Reply::Done)
+            }),
+            R::GetFlags { ino } => self.query(|st| st.flags(ino)).map(Reply::Flags),
+            R::SetFlags { ino, flags } => self.change_flags(ino, flags).map(|()| Reply::Done),
             R::StatFs => self.query(|st| Ok(Reply::Statfs(st.stat_fs()))),
             R::SyncAll => self.sync_all().map(acknowledged),
             R::Checkpoint => {
@@ -252,6 +275,7 @@ impl Runtime {
     fn create_unnamed(&self, cred: &Credentials, parent: InodeNr, perm: u16) -> Result<Reply> {
         self.mutate(|st| {
             st.load_dir(parent)?;
+            st.may_insert(parent)?;
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
             let (mode, gid) = st.inherit(parent, mode, cred.gid, false);
             let (mode, xattrs) = st.inherit_acls(parent, mode, cred.umask)?;
@@ -275,11 +299,13 @@ impl Runtime {
                 if st.node(ino).inode.is_dir() {
                     return Err(errno(libc::EISDIR));
                 }
+                st.may_open(ino, write, false)?;
                 Ok(Reply::Opened { handle: st.open(ino) })
             });
         }
         self.mutate(|st| {
             let time = st.now();
+            st.may_open(ino, write, true)?;
             st.set_size(ino, 0, time)?;
             if kill {
                 st.kill_privileges(ino)?;
@@ -329,12 +355,18 @@ impl Runtime {
         mut data: WriteData,
         kill_priv: bool,
     ) -> Result<Reply> {
-        let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
+        u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         loop {
             let outcome = self.mutate(|st| {
                 st.load(ino)?;
                 let time = st.now();
                 let at = offset.unwrap_or(st.node(ino).size);
+                st.may_write(ino, at)?;
+                // As far as the largest size goes; who comes back for the rest is told.
+                match MAX_FILE_SIZE.checked_sub(at) {
+                    None | Some(0) if !data.is_empty() => return Err(errno(libc::EFBIG)),
+                    room => data.truncate(room.unwrap_or(0)),
+                }
                 // First, so that an operation that must be tried again has not written yet.
                 if kill_priv {
                     st.kill_privileges(ino)?;
@@ -346,6 +378,7 @@ impl Runtime {
                 st.write(ino, at, input, st.privileged(cred), time)
             })?;
             if self.filled(outcome)?.is_some() {
+                let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
                 return Ok(Reply::Written { len });
             }
         }
@@ -368,6 +401,7 @@ impl Runtime {
             let stop = if zero { end.min((at / PIECE + 1) * PIECE) } else { end };
             self.mutate(|st| {
                 let time = st.now();
+                st.may_allocate(ino, mode)?;
                 st.allocate(ino, mode, at, stop - at, st.privileged(cred), time)
             })?;
             at = stop;
@@ -467,6 +501,7 @@ impl State {
         target: &[u8],
     ) -> Result<InodeNr> {
         self.load_dir(parent)?;
+        self.may_insert(parent)?;
         let is_dir = kind_of(mode) == FileKind::Directory;
         let (mode, gid) = self.inherit(parent, mode, cred.gid, is_dir);
         let (mode, xattrs) = self.inherit_acls(parent, mode, cred.umask)?;
@@ -474,6 +509,23 @@ impl State {
         let uid = cred.uid;
         let new = NewInode { number: None, mode, uid, gid, rdev, target, xattrs: &xattrs };
         self.create(parent, name, &new, time)
+    }
+
+    fn rename_leaving_whiteout(
+        &mut self,
+        cred: &Credentials,
+        from: (InodeNr, &[u8]),
+        to: (InodeNr, &[u8]),
+        mode: RenameMode,
+        time: Timestamp,
+    ) -> Result<()> {
+        self.load_dir(from.0)?;
+        let whiteout = mode_of(FileKind::CharDevice);
+        let (whiteout, gid) = self.inherit(from.0, whiteout, cred.gid, false);
+        let (whiteout, xattrs) = self.inherit_acls(from.0, whiteout, cred.umask)?;
+        let (uid, xattrs) = (cred.uid, xattrs.as_slice());
+        let new = NewInode { number: None, mode: whiteout, uid, gid, rdev: 0, target: &[], xattrs };
+        self.rename_and_create(from, to, mode, &new, time)
     }
 
     fn read_dir(

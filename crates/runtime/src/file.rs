@@ -7,10 +7,8 @@ use siftfs_base::{
     BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, SharedBlock, Timestamp, errno,
 };
 use siftfs_ext4::Mapping;
+pub use siftfs_proto::MAX_FILE_SIZE;
 use siftfs_proto::{Blocks, Reply, Seek};
-
-/// Largest file: ext4's 2^32 blocks less one.
-pub const MAX_FILE_SIZE: u64 = (1 << 32) * BLOCK_BYTES - BLOCK_BYTES;
 
 /// An inode whose dirty pages are at most this part of what there is room for has little of them:
 /// 1 MiB of 128.
@@ -102,6 +100,9 @@ impl State {
     fn relatime(&mut self, ino: InodeNr) {
         let now = self.now();
         let inode = &self.node(ino).inode;
+        if inode.flags & siftfs_proto::flags::NOATIME != 0 {
+            return;
+        }
         let stale = inode.atime <= inode.mtime
             || inode.atime <= inode.ctime
             || now.sec - inode.atime.sec >= 86_400;

@@ -165,7 +165,7 @@ impl Runtime {
     }
 
     /// Makes an inode durable through background journal transactions.
-    fn full_commit(&self, ino: InodeNr) -> Result<Settled> {
+    pub(crate) fn full_commit(&self, ino: InodeNr) -> Result<Settled> {
         self.commit_all(&Push::Inode(ino), Some(ino))
     }
 }

@@ -18,6 +18,7 @@ mod encode;
 mod endpoint;
 mod file;
 mod fill;
+mod flags;
 mod fsync;
 mod gate;
 pub mod heap;

@@ -223,6 +223,7 @@ impl State {
         is_dir: bool,
     ) -> Result<Inode> {
         let mut inode = self.fs.new_inode(ino, generation, new.mode, time);
+        inode.flags |= self.node(dir).inode.flags & siftfs_proto::flags::INHERITED;
         inode.uid = new.uid;
         inode.gid = new.gid;
         inode.nlink = 1;
@@ -386,12 +387,47 @@ impl State {
         let ino = self.lookup_node(from.0, from.1)?;
         let target = self.lookup(to.0, to.1)?;
         match (mode, target) {
-            (RenameMode::NoReplace, Some(_)) => Err(errno(libc::EEXIST)),
+            (RenameMode::NoReplace | RenameMode::WhiteoutNoReplace, Some(_)) => {
+                Err(errno(libc::EEXIST))
+            }
             (RenameMode::Exchange, None) => Err(errno(libc::ENOENT)),
             (_, Some(t)) if t == ino => Ok(()),
             (RenameMode::Exchange, Some(other)) => self.exchange(from, ino, to, other, time),
             (_, target) => self.rename_replace(from, ino, to, target, time),
         }
+    }
+
+    /// As [`State::rename`], and `new` takes the old name, unless both names are one file's. Recovery
+    /// never shows one without the other: a transaction has both or neither, and an fsync that carries
+    /// one carries the other, because they share a name (`names.rs`).
+    pub fn rename_and_create(
+        &mut self,
+        from: (InodeNr, &[u8]),
+        to: (InodeNr, &[u8]),
+        mode: RenameMode,
+        new: &NewInode<'_>,
+        time: Timestamp,
+    ) -> Result<()> {
+        self.require_live_dir(from.0)?;
+        self.require_live_dir(to.0)?;
+        self.fs.xattrs_fit(new.mode, new.xattrs)?;
+        // Room for the second half is looked for before the first.
+        let mut blocks = 4;
+        let mut images = 2 * OP_BLOCKS;
+        for dir in [from.0, to.0] {
+            let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
+            blocks += u64::from(cost.appended);
+            images += cost.dirtied as usize;
+        }
+        self.begin_two(blocks, images)?;
+        if self.fs.available_inodes() == 0 {
+            return Err(self.shortage());
+        }
+        self.rename(from, to, mode, time)?;
+        if self.lookup(from.0, from.1)?.is_none() {
+            self.create(from.0, from.1, new, time)?;
+        }
+        Ok(())
     }
 
     /// Would `dir` come to lie below `ino`?

@@ -221,6 +221,14 @@ impl State {
         self.begin_with(blocks + u64::from(cost.appended), OP_BLOCKS + cost.dirtied as usize)
     }
 
+    /// As `begin`, for two operations on names of which there must not be one alone.
+    pub fn begin_two(&mut self, blocks: u64, images: usize) -> Result<()> {
+        if self.names.len() + 1 > MAX_PENDING_NAMES && !self.replaying {
+            return Err(Error::NeedsProgress(NEEDS_COMMIT));
+        }
+        self.begin_with(blocks, images)
+    }
+
     fn begin_with(&mut self, blocks: u64, images: usize) -> Result<()> {
         if self.names.len() > MAX_PENDING_NAMES && !self.replaying {
             return Err(Error::NeedsProgress(NEEDS_COMMIT));

@@ -5,6 +5,7 @@
 //! own prefix.
 
 use crate::unnamed;
+use crate::ways::{self, How};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat,
     Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags,
@@ -93,6 +94,8 @@ pub struct Prepared {
     pub request: Request,
     call: Call,
     fresh: u64,
+    /// How a write is carried out, where there are several ways.
+    pub how: How,
 }
 
 /// What a write promises when it returns.
@@ -171,7 +174,7 @@ impl Place {
             return None;
         }
         let call = self.call(model, &mut request)?;
-        Some(Prepared { request, call, fresh: op.fresh().handle })
+        Some(Prepared { request, call, fresh: op.fresh().handle, how: How::Call })
     }
 
     fn call(&self, model: &Model, request: &mut Request) -> Option<Call> {
@@ -381,6 +384,17 @@ impl Prepared {
         }
     }
 
+    /// A stranger tries to take privileges away from the file that a call on data is about.
+    ///
+    /// # Errors
+    /// What was taken.
+    pub fn stranger(&self) -> Result<(), Refused> {
+        match &self.call {
+            Call::Stat(path) | Call::Resize(Target::Path(path), _) => ways::stranger(path),
+            _ => Ok(()),
+        }
+    }
+
     /// For a difference: which part of the path of a call on data is there a moment later.
     pub fn look_again(&self) -> String {
         let (Call::Read(Target::Path(path), ..)
@@ -432,6 +446,10 @@ impl Prepared {
                     RenameMode::Replace => RenameFlags::empty(),
                     RenameMode::NoReplace => RenameFlags::NOREPLACE,
                     RenameMode::Exchange => RenameFlags::EXCHANGE,
+                    RenameMode::Whiteout => RenameFlags::WHITEOUT,
+                    RenameMode::WhiteoutNoReplace => {
+                        RenameFlags::WHITEOUT.union(RenameFlags::NOREPLACE)
+                    }
                 };
                 rustix::fs::renameat_with(CWD, old, CWD, new, flags).map(|()| Reply::Done)
             }
@@ -468,6 +486,9 @@ impl Prepared {
                 buf.truncate(got);
                 Ok(Reply::Data(buf))
             }),
+            Call::Write(Target::Path(path), offset, data, false) if self.how != How::Call => {
+                self.how.write(path, *offset, data, promise)
+            }
             Call::Write(target, offset, data, append) => handles.with(target, write, |fd| {
                 let mut flags = match promise {
                     Promise::None => ReadWriteFlags::empty(),

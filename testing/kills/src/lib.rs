@@ -12,6 +12,7 @@
 //! A kill takes away a process and what it had in memory. What the kernel has of its writes stays;
 //! power cuts are `testing/crash`'s.
 
+pub mod asynchronous;
 pub mod calls;
 pub mod damage;
 pub mod plan;
@@ -21,6 +22,7 @@ pub mod stage;
 pub mod summary;
 pub mod tree;
 pub mod unnamed;
+pub mod ways;
 pub mod worker;
 
 use plan::{ERA, Geometry, Only, Plan};

@@ -2,6 +2,7 @@
 //! thread's own, whose oracle notes what was acknowledged and judges what a recovery brought back.
 
 use crate::calls::{Handles, Place, Prepared, Promise, Refused, SHARED, SHARED_NAME};
+use crate::ways::How;
 use siftfs_base::{Error, InodeNr};
 use siftfs_model::compare::{attr_difference, plain_difference, seek_is_sane};
 use siftfs_model::{
@@ -180,13 +181,21 @@ impl Worker {
             op.action = Action::Call(self.cred.clone(), Request::Release { handle });
         }
         self.mark(&mut op, load.seed);
-        let Some(prepared) = self.place.prepare(self.oracle.model(), &op) else { return Ok(true) };
+        let Some(mut prepared) = self.place.prepare(self.oracle.model(), &op) else {
+            return Ok(true);
+        };
         let write = matches!(prepared.request, Request::Write { .. });
         let promise = match write && rng.chance(load.synchronous) {
             false => Promise::None,
             true if rng.chance(50) => Promise::All,
             true => Promise::Data,
         };
+        prepared.how = How::draw(rng, promise);
+        if rng.chance(20)
+            && let Err(Refused::Command(why)) = prepared.stranger()
+        {
+            return Err(why);
+        }
         self.step(op.id, &prepared, promise, signals)
     }
 
@@ -212,7 +221,7 @@ impl Worker {
         let shown = if promise == Promise::None {
             format!("{op:?}")
         } else {
-            format!("{op:?} {promise:?}")
+            format!("{op:?} {promise:?} {:?}", prepared.how)
         };
         self.story.push(shown.clone());
         let before = match request {
@@ -235,9 +244,20 @@ impl Worker {
         signals.calls.fetch_add(1, Ordering::SeqCst);
         if found.is_ok() {
             self.returned(&op, promise, signals);
+            self.read_beside(&op, prepared.how);
         }
         self.forget(&op, &want);
         Ok(true)
+    }
+
+    /// Some ways of writing look at what they wrote: the file's access time is another then.
+    fn read_beside(&mut self, op: &Op, how: How) {
+        if let (Some(Request::Write { ino, .. }), true) = (op.request(), how.reads()) {
+            let read = Request::Read { ino: *ino, offset: 0, len: 1 };
+            let read = Op { id: op.id, action: Action::Call(self.cred.clone(), read) };
+            let _outcome = self.oracle.begin(&read);
+            self.oracle.returned(&read);
+        }
     }
 
     /// Tells the oracle what is durable now.

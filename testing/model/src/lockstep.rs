@@ -200,6 +200,8 @@ impl<'a> Lockstep<'a> {
             | Request::OpenDir { ino }
             | Request::GetXattr { ino, .. }
             | Request::ListXattr { ino }
+            | Request::GetFlags { ino }
+            | Request::SetFlags { ino, .. }
             | Request::SetXattr { ino, .. }
             | Request::RemoveXattr { ino, .. } => there(ino)?,
             Request::Release { handle } | Request::ReadDir { handle, .. } => {

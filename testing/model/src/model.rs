@@ -242,6 +242,8 @@ impl Model {
             | Request::ListXattr { .. }
             | Request::SetXattr { .. }
             | Request::RemoveXattr { .. } => self.exec_attr(req, fx),
+            // Files have no flags here, and no program of the generator sets any.
+            Request::GetFlags { .. } | Request::SetFlags { .. } => Err(libc::EOPNOTSUPP),
             Request::StatFs => Ok(Reply::Statfs(siftfs_proto::StatFs::default())),
             Request::SyncAll => Ok(Reply::Done),
             Request::Checkpoint | Request::Status => Ok(Reply::Json("{}".into())),

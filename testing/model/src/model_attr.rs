@@ -73,6 +73,9 @@ impl Model {
         if set.kill_priv || set.uid.is_some() || set.gid.is_some() {
             kill_privileges(node);
         }
+        if set.kill_setgid && !node.is_dir() {
+            node.perm &= !0o2000;
+        }
         node.uid = set.uid.unwrap_or(node.uid);
         node.gid = set.gid.unwrap_or(node.gid);
         if let Some(perm) = set.perm {

@@ -304,6 +304,8 @@ impl Model {
         mode: RenameMode,
     ) -> Step<()> {
         match (mode, old) {
+            // No program of the generator leaves whiteouts.
+            (RenameMode::Whiteout | RenameMode::WhiteoutNoReplace, _) => return Err(libc::EINVAL),
             (RenameMode::NoReplace, Some(_)) => return Err(libc::EEXIST),
             (RenameMode::Exchange, None) => return Err(libc::ENOENT),
             _ => {}

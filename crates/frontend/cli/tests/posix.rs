@@ -7,10 +7,16 @@ mod acls;
 mod attrs;
 #[path = "posix/data.rs"]
 mod data;
+#[path = "posix/flags.rs"]
+mod flags;
+#[path = "posix/handles.rs"]
+mod handles;
 #[path = "posix/many.rs"]
 mod many;
 #[path = "posix/names.rs"]
 mod names;
+#[path = "posix/overlay.rs"]
+mod overlay;
 #[path = "posix/owners.rs"]
 mod owners;
 #[path = "posix/pair.rs"]
@@ -19,5 +25,9 @@ mod pair;
 mod pressure;
 #[path = "posix/random.rs"]
 mod random;
+#[path = "posix/rights.rs"]
+mod rights;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
+#[path = "posix/synchronous.rs"]
+mod synchronous;

@@ -6,6 +6,7 @@ use crate::convert::{
 use crate::kernel::reply::{Answer, DirBuffer, Token};
 use crate::kernel::request::{Message, Operation};
 use crate::kernel::session::Handler;
+use crate::kernel_cache::DirectWrite;
 use crate::server::{CopyRange, DirCursor, Server};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{Attr, Completion, Credentials, Handle, Reply, Request, WriteData};
@@ -37,10 +38,50 @@ impl Handler for Adapter {
                     self.server.fsync(&cred, ino, datasync, done);
                 }
             },
-            Operation::Read { offset, size } => match inode(node) {
+            Operation::Read { offset, size, direct } => match inode(node) {
                 Err(e) => token.send(Err(e)),
-                Ok(ino) => self.server.read(&cred, (ino, offset, size), token_for_data(token)),
+                Ok(ino) => {
+                    self.server.read(&cred, (ino, offset, size), direct, token_for_data(token));
+                }
             },
+            Operation::Write { handle, offset, data, kill_priv, flags, direct: true } => {
+                let data = WriteData::copy_of(offset, data);
+                let written = inode(node).and_then(|ino| {
+                    let len = self.server.write(&cred, ino, offset, data, kill_priv)?;
+                    Ok(DirectWrite { ino, handle: Handle(handle), offset, len, flags })
+                });
+                match written {
+                    Err(e) => token.send(Err(e)),
+                    Ok(write) => {
+                        let len = write.len;
+                        let answer = Box::new(move |result: Result<Reply>| {
+                            token.send(result.map(|_| Answer::Written(len)));
+                        });
+                        self.server.finish_direct(&cred, write, answer);
+                    }
+                }
+            }
+            Operation::Ioctl { command, input } => match inode(node) {
+                Err(e) => token.send(Err(e)),
+                Ok(ino) => {
+                    let answer = Box::new(move |result: Result<Reply>| {
+                        token.send(result.and_then(|reply| match reply {
+                            Reply::Data(bytes) => Ok(Answer::Ioctl(bytes)),
+                            _ => Err(unexpected("data")),
+                        }));
+                    });
+                    self.server.ioctl(&cred, ino, (command, input), answer);
+                }
+            },
+            Operation::Seek { offset, whence } => {
+                match inode(node).and_then(|ino| Ok((ino, seek(whence)?))) {
+                    Err(e) => token.send(Err(e)),
+                    Ok((ino, whence)) => {
+                        let answer = token_for_offset(token);
+                        self.server.seek_written(&cred, (ino, offset), whence, answer);
+                    }
+                }
+            }
             op => token.send(self.carry_out(&cred, node, op)),
         }
     }
@@ -57,14 +98,19 @@ fn token_for_data(token: Token) -> Completion {
     })
 }
 
+/// Answers lseek(2).
+fn token_for_offset(token: Token) -> Completion {
+    Box::new(move |result: Result<Reply>| {
+        token.send(result.and_then(|reply| match reply {
+            Reply::Offset(at) => Ok(Answer::Offset(at)),
+            _ => Err(unexpected("offset")),
+        }));
+    })
+}
+
 /// The caller with the umask that its request brought.
 fn masked(cred: &Credentials, umask: u32) -> Credentials {
     Credentials { umask: perm_of_mode(umask), ..cred.clone() }
-}
-
-/// Is the file opened for writing?
-fn writes(flags: u32) -> bool {
-    flags & libc::O_ACCMODE.cast_unsigned() != libc::O_RDONLY.cast_unsigned()
 }
 
 fn entry(result: Result<Attr>) -> Result<Answer> {
@@ -114,15 +160,18 @@ impl Adapter {
                 _ => Err(unexpected("statfs")),
             },
             O::Destroy => Ok(Answer::Done),
-            O::Ioctl => Err(errno(libc::ENOTTY)),
             // For most of these it also means: never ask again.
             O::Unknown { opcode } => {
                 tracing::debug!(opcode, "not served");
                 Err(errno(libc::ENOSYS))
             }
-            O::Init { .. } | O::Forget { .. } | O::BatchForget(_) | O::Fsync { .. } => {
-                Err(errno(libc::EPROTO))
-            }
+            O::Init { .. }
+            | O::Forget { .. }
+            | O::BatchForget(_)
+            | O::Fsync { .. }
+            | O::Read { .. }
+            | O::Ioctl { .. }
+            | O::Seek { .. } => Err(errno(libc::EPROTO)),
             op => {
                 let ino = inode(node)?;
                 match op {
@@ -130,12 +179,10 @@ impl Adapter {
                     | O::ListXattr { .. }
                     | O::SetXattr { .. }
                     | O::RemoveXattr { .. }) => self.xattrs(cred, ino, op),
-                    op @ (O::Read { .. }
-                    | O::Write { .. }
+                    op @ (O::Write { .. }
                     | O::Open { .. }
                     | O::OpenDir
                     | O::Allocate { .. }
-                    | O::Seek { .. }
                     | O::Copy { .. }) => self.files(cred, ino, op),
                     op => self.names(cred, ino, op),
                 }
@@ -206,9 +253,7 @@ impl Adapter {
         let Reply::Created { attr, handle } = self.server.call(cred, request)? else {
             return Err(unexpected("created"));
         };
-        if writes(flags) {
-            self.server.note_writer(handle, attr.ino);
-        }
+        self.server.note_open(handle, attr.ino, flags);
         Ok(Answer::Created(attr, handle))
     }
 
@@ -220,35 +265,26 @@ impl Adapter {
             // The kernel's offset counts for O_APPEND too: it takes it from the size it knows while
             // it holds the inode's lock, nobody else writes, and a large direct append arrives as
             // several requests in any order.
-            O::Write { offset, data, kill_priv } => {
+            O::Write { offset, data, kill_priv, .. } => {
+                server.note_cached(ino, offset, data.len() as u64);
                 let data = WriteData::copy_of(offset, data);
                 server.write(cred, ino, offset, data, kill_priv).map(Answer::Written)
             }
             O::Open { flags, kill_priv } => {
-                let write = writes(flags);
-                let truncate = flags & libc::O_TRUNC.cast_unsigned() != 0;
-                let kill_priv = kill_priv && truncate;
-                let open = Request::Open { ino, write, truncate, kill_priv };
-                let handle = server.opened(cred, open)?;
-                if write {
-                    server.note_writer(handle, ino);
-                }
-                Ok(Answer::Opened(handle))
+                server.open(cred, ino, flags, kill_priv).map(Answer::Opened)
             }
             O::OpenDir => server.opened(cred, Request::OpenDir { ino }).map(Answer::Opened),
-            O::Allocate { offset, len, mode } => {
+            O::Allocate { handle, offset, len, mode } => {
                 let mode = allocate_mode(mode)?;
-                done(server.done(cred, Request::Allocate { ino, mode, offset, len }))
+                done(server.allocate(cred, (ino, Handle(handle)), mode, (offset, len)))
             }
-            O::Seek { offset, whence } => {
-                server.seek(cred, ino, offset, seek(whence)?).map(Answer::Offset)
-            }
-            O::Copy { offset, to_node, to_offset, len, flags } => {
+            O::Copy { offset, to_node, to_handle, to_offset, len, flags } => {
                 if flags != 0 {
                     return Err(errno(libc::EINVAL));
                 }
                 let to = inode(to_node)?;
-                let range = CopyRange { from: ino, offset, to, to_offset, len };
+                let to_handle = Handle(to_handle);
+                let range = CopyRange { from: ino, offset, to, to_handle, to_offset, len };
                 server.copy(cred, &range).map(Answer::Written)
             }
             _ => Err(errno(libc::ENOSYS)),
@@ -269,10 +305,7 @@ impl Adapter {
                 let request = Request::SetXattr { ino, name, value, mode, kill_setgid };
                 done(self.server.done(cred, request))
             }
-            O::RemoveXattr { name } => {
-                self.server.check_xattr_name(name)?;
-                done(self.server.done(cred, Request::RemoveXattr { ino, name: name.to_vec() }))
-            }
+            O::RemoveXattr { name } => done(self.server.remove_xattr(cred, ino, name)),
             _ => Err(errno(libc::ENOSYS)),
         }
     }

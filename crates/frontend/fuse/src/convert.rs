@@ -53,10 +53,13 @@ pub(crate) fn perm_of_mode(mode: u32) -> u16 {
 
 /// renameat2(2) flags.
 pub(crate) fn rename_mode(flags: u32) -> Result<RenameMode> {
+    const WHITEOUT_NOREPLACE: u32 = libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE;
     match flags {
         0 => Ok(RenameMode::Replace),
         libc::RENAME_NOREPLACE => Ok(RenameMode::NoReplace),
         libc::RENAME_EXCHANGE => Ok(RenameMode::Exchange),
+        libc::RENAME_WHITEOUT => Ok(RenameMode::Whiteout),
+        WHITEOUT_NOREPLACE => Ok(RenameMode::WhiteoutNoReplace),
         _ => Err(errno(libc::EINVAL)),
     }
 }

@@ -12,10 +12,15 @@
 
 mod adapter;
 mod convert;
+mod file_flags;
 mod gate;
+mod invalidator;
 mod kernel;
+mod kernel_cache;
 mod mount;
 mod mountinfo;
+mod open_files;
+mod privileges;
 mod server;
 mod writers;
 

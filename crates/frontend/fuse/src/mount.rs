@@ -92,7 +92,7 @@ impl FuseMount {
         let device = open_device()?;
         kernel_mount(&device, dir, options)?;
         let made = Session::start(device, options.requests).and_then(|kernel| {
-            let server = Server::new(service, session, kernel.has_acls());
+            let server = Server::new(service, session, kernel.has_acls()).with_sync(options.sync);
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
             read_ahead(&entry);
@@ -130,6 +130,8 @@ impl FuseMount {
     /// # Errors
     /// When the kernel connection fails for another reason.
     pub fn serve(self) -> io::Result<()> {
+        let most = self.session.held_back();
+        self.server.start_invalidator(self.session.notifier(), most)?;
         self.session.run(
             (self.threads, self.schedule),
             &self.entry.mount_point,

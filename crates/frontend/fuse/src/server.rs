@@ -1,14 +1,18 @@
 //! Decisions between the kernel's requests and the file protocol's.
 
 use crate::convert::unexpected;
+use crate::invalidator::Invalidator;
 use crate::kernel::MAX_IO;
+use crate::kernel::notify::Notifier;
+use crate::open_files::{OpenFiles, Owed};
+use crate::privileges::{self, Announced};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{
-    Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle, Reply,
+    Allocate, Attr, Completion, Credentials, DirEntry, FileService, Handle, MAX_FILE_SIZE, Reply,
     Request, Seek, SessionId, SetAttr, WriteData,
 };
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::sync::Arc;
 
 /// Names asked for at a time: the kernel's buffer is at least a page, and each entry costs more
 /// of it than its name. Entries that do not fit are asked for again.
@@ -23,13 +27,38 @@ pub(crate) struct Server {
     session: SessionId,
     /// The kernel checks permissions by access control lists.
     acls: bool,
-    /// Handles opened for writing: only through them can a file be mapped and stored to.
-    writers: Mutex<HashMap<Handle, InodeNr>>,
+    /// The mount itself asks for synchronous writes.
+    synchronous: bool,
+    pub(crate) open_files: OpenFiles,
+    pub(crate) announced: Announced,
+    pub(crate) invalidator: Arc<Invalidator>,
 }
 
 impl Server {
     pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId, acls: bool) -> Self {
-        Self { service, session, acls, writers: Mutex::default() }
+        Self {
+            service,
+            session,
+            acls,
+            synchronous: false,
+            open_files: OpenFiles::default(),
+            announced: Announced::default(),
+            invalidator: Arc::default(),
+        }
+    }
+
+    /// As if every file were opened with O_SYNC, if `synchronous`.
+    pub(crate) fn with_sync(self, synchronous: bool) -> Self {
+        Self { synchronous, ..self }
+    }
+
+    /// From here on the kernel can be asked to drop what it caches, with `most` answers held back
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// When the thread that asks cannot be started.
+    pub(crate) fn start_invalidator(&self, notifier: Notifier, most: usize) -> io::Result<()> {
+        self.invalidator.start(notifier, most)
     }
 
     pub(crate) fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
@@ -57,28 +86,21 @@ impl Server {
         }
     }
 
-    fn writers(&self) -> MutexGuard<'_, HashMap<Handle, InodeNr>> {
-        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// `handle` of `ino` was opened for writing.
-    pub(crate) fn note_writer(&self, handle: Handle, ino: InodeNr) {
-        self.writers().insert(handle, ino);
+    /// `handle` of `ino` was opened with these flags.
+    pub(crate) fn note_open(&self, handle: Handle, ino: InodeNr, flags: u32) {
+        self.open_files.note(handle, ino, flags);
     }
 
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
-        self.writers().remove(&handle);
+        self.open_files.remove(handle);
         self.done(cred, Request::Release { handle })
     }
 
     /// Attributes of every file that is open for writing, each once.
     pub(crate) fn open_for_writing(&self) -> Vec<Attr> {
-        let mut inodes: Vec<InodeNr> = self.writers().values().copied().collect();
-        inodes.sort_unstable();
-        inodes.dedup();
         let cred = Credentials::default();
         let attr = |ino| self.entry(&cred, Request::GetAttr { ino }).ok();
-        inodes.into_iter().filter_map(attr).collect()
+        self.open_files.inodes().into_iter().filter_map(attr).collect()
     }
 
     pub(crate) fn data(&self, cred: &Credentials, req: Request) -> Result<Vec<u8>> {
@@ -95,29 +117,46 @@ impl Server {
         &self,
         cred: &Credentials,
         (ino, offset, size): (InodeNr, u64, u32),
+        direct: bool,
         done: Completion,
     ) {
         let len = size.min(MAX_IO);
+        if !direct {
+            self.open_files.note_cached(ino, offset, u64::from(len));
+        }
         self.service.submit(self.session, cred, Request::Read { ino, offset, len }, done);
     }
 
-    /// SETATTR. Clearing setuid, setgid and file capabilities is left to us: where the request says
-    /// so, and when it changes nothing at all, which is how the kernel announces a write by somebody
-    /// without CAP_FSETID. Directories keep their bits then.
-    pub(crate) fn set_attr(
+    /// Opens a file, and truncates it if the flags say so.
+    pub(crate) fn open(
         &self,
         cred: &Credentials,
         ino: InodeNr,
-        mut set: SetAttr,
-    ) -> Result<Attr> {
-        if set == SetAttr::default() {
+        flags: u32,
+        kill_priv: bool,
+    ) -> Result<Handle> {
+        let truncate = flags & libc::O_TRUNC.cast_unsigned() != 0;
+        let (write, kill_priv) = (crate::open_files::writes(flags), kill_priv && truncate);
+        let setgid = kill_priv && {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
-            set.kill_priv = attr.kind != FileKind::Directory;
+            privileges::takes_setgid(cred, &attr)
+        };
+        if write && (truncate || flags & libc::O_APPEND.cast_unsigned() == 0) {
+            self.refuse_append_only(cred, ino)?;
         }
-        self.entry(cred, Request::SetAttr { ino, set })
+        let handle = self.opened(cred, Request::Open { ino, write, truncate, kill_priv })?;
+        self.note_open(handle, ino, flags);
+        if setgid {
+            let set = SetAttr { kill_setgid: true, ..SetAttr::default() };
+            if let Err(e) = self.entry(cred, Request::SetAttr { ino, set }) {
+                let _ = self.release(cred, handle);
+                return Err(e);
+            }
+        }
+        Ok(handle)
     }
 
-    /// Writes all of `data`; returns its length.
+    /// Writes `data`, all of it unless the largest size comes in between; returns how much.
     pub(crate) fn write(
         &self,
         cred: &Credentials,
@@ -126,10 +165,37 @@ impl Server {
         data: WriteData,
         kill_priv: bool,
     ) -> Result<u32> {
+        self.carry_out_announced(cred, ino)?;
         match self.call(cred, Request::Write { ino, offset, data, append: false, kill_priv })? {
             Reply::Written { len } => Ok(len),
             _ => Err(unexpected("written")),
         }
+    }
+
+    pub(crate) fn owed(&self, flags: u32) -> Owed {
+        if self.synchronous { Owed::All } else { Owed::by(flags) }
+    }
+
+    /// After a change of `ino` that the kernel sends no FSYNC for, through `handle`: what its flags
+    /// promise.
+    fn pay(&self, cred: &Credentials, ino: InodeNr, handle: Handle) -> Result<()> {
+        match self.owed(self.open_files.flags(handle)) {
+            Owed::Nothing => Ok(()),
+            owed => self.done(cred, Request::Fsync { ino, datasync: owed == Owed::Data }),
+        }
+    }
+
+    /// fallocate(2).
+    pub(crate) fn allocate(
+        &self,
+        cred: &Credentials,
+        (ino, handle): (InodeNr, Handle),
+        mode: Allocate,
+        (offset, len): (u64, u64),
+    ) -> Result<()> {
+        self.carry_out_announced(cred, ino)?;
+        self.done(cred, Request::Allocate { ino, mode, offset, len })?;
+        self.pay(cred, ino, handle)
     }
 
     /// lseek(2) for data or a hole.
@@ -153,10 +219,11 @@ impl Server {
     /// far it came. Holes stay holes. The kernel holds both files' locks, has written back what it
     /// cached of them and drops what it cached of the target afterwards.
     pub(crate) fn copy(&self, cred: &Credentials, r: &CopyRange) -> Result<u32> {
+        self.carry_out_announced(cred, r.to)?;
         let size = self.entry(cred, Request::GetAttr { ino: r.from })?.size;
-        let len = r.len.min(u64::from(u32::MAX));
+        let room = MAX_FILE_SIZE.checked_sub(r.to_offset).filter(|room| *room > 0);
+        let len = r.len.min(u64::from(u32::MAX)).min(room.ok_or(errno(libc::EFBIG))?);
         let end = size.min(r.offset.checked_add(len).ok_or(errno(libc::EOVERFLOW))?);
-        r.to_offset.checked_add(len).ok_or(errno(libc::EFBIG))?;
         let (mut at, mut data) = (r.offset, 0);
         while at < end && data < COPY_BYTES {
             match self.copy_piece(cred, r, at, end) {
@@ -165,6 +232,9 @@ impl Server {
                 Err(_) if at > r.offset => break,
                 Err(e) => return Err(e),
             }
+        }
+        if at > r.offset {
+            self.pay(cred, r.to, r.to_handle)?;
         }
         u32::try_from(at.saturating_sub(r.offset)).map_err(|_| errno(libc::EIO))
     }
@@ -300,6 +370,7 @@ pub(crate) struct CopyRange {
     pub(crate) from: InodeNr,
     pub(crate) offset: u64,
     pub(crate) to: InodeNr,
+    pub(crate) to_handle: Handle,
     pub(crate) to_offset: u64,
     /// Bytes at most.
     pub(crate) len: u64,

@@ -1,12 +1,17 @@
 use super::*;
+use crate::kernel_cache::DirectWrite;
+use crate::privileges::CAPABILITY;
 use siftfs_base::Timestamp;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Answers directory reads with `entries` names, and records everything.
 struct Fake {
     kind: FileKind,
     entries: u64,
     seen: Mutex<Vec<Request>>,
+    /// Permission bits of every file.
+    perm: AtomicU16,
 }
 
 fn attr(ino: InodeNr, kind: FileKind) -> Attr {
@@ -50,8 +55,10 @@ impl FileService for Fake {
                 b"system.posix_acl_access".to_vec(),
             ])),
             Request::GetAttr { ino } | Request::SetAttr { ino, .. } => {
-                Ok(Reply::Attr(attr(ino, self.kind)))
+                let perm = self.perm.load(Ordering::SeqCst);
+                Ok(Reply::Attr(Attr { perm, ..attr(ino, self.kind) }))
             }
+            Request::GetXattr { .. } => Err(errno(libc::ENODATA)),
             _ => Ok(Reply::Done),
         }
     }
@@ -62,13 +69,15 @@ fn server(kind: FileKind) -> (Arc<Fake>, Arc<Server>) {
 }
 
 fn server_with(kind: FileKind, acls: bool) -> (Arc<Fake>, Arc<Server>) {
-    let fake = Arc::new(Fake { kind, entries: 12, seen: Mutex::default() });
+    let fake =
+        Arc::new(Fake { kind, entries: 12, seen: Mutex::default(), perm: AtomicU16::new(0o644) });
     let server = Arc::new(Server::new(fake.clone(), SessionId(1), acls));
     (fake, server)
 }
 
 fn user(uid: u32) -> Credentials {
-    Credentials { uid, gid: uid, pid: 1, umask: 0 }
+    // A thread that nobody can look at.
+    Credentials { uid, gid: uid, pid: 0, umask: 0 }
 }
 
 /// Entries that did not fit are given back exactly once, and the next call starts with them.
@@ -122,7 +131,7 @@ fn killed(kind: FileKind, uid: u32, set: SetAttr) -> bool {
     }
 }
 
-/// The kernel says when privileges die, and announces a write by a change of nothing.
+/// The kernel says when privileges die.
 #[test]
 fn privileges_die_when_the_kernel_says_so() {
     use FileKind::{Directory, Regular};
@@ -131,7 +140,7 @@ fn privileges_die_when_the_kernel_says_so() {
     assert!(killed(Regular, 0, size(true)));
     assert!(!killed(Regular, 1000, size(false)));
     assert!(!killed(Regular, 1000, chmod));
-    assert!(killed(Regular, 1000, SetAttr::default()));
+    assert!(killed(Regular, 0, SetAttr::default()));
     assert!(!killed(Directory, 1000, SetAttr::default()));
 }
 
@@ -148,5 +157,62 @@ fn xattr_namespaces() {
     assert_eq!(server.check_xattr_name(b"system.posix_acl_default"), Ok(()));
     for other in [&b"system.richacl"[..], b"system.data", b"system."] {
         assert_eq!(server.check_xattr_name(other), Err(errno(libc::EOPNOTSUPP)));
+    }
+}
+
+/// What a stranger announces is refused while nobody writes, and else done with the write itself.
+#[test]
+fn a_stranger_announces_a_write() {
+    let (fake, server) = server(FileKind::Regular);
+    fake.perm.store(0o6755, Ordering::SeqCst);
+    let stranger = user(1000);
+    let kills = || {
+        let seen = std::mem::take(&mut *fake.seen.lock().unwrap());
+        seen.iter().filter(|r| matches!(r, Request::SetAttr { .. })).count()
+    };
+    let nothing = |who: &Credentials| server.set_attr(who, 11, SetAttr::default()).map(drop);
+    assert_eq!(nothing(&stranger), Err(errno(libc::EPERM)));
+    assert_eq!(kills(), 0);
+    server.note_open(Handle(5), 11, libc::O_WRONLY.cast_unsigned());
+    assert_eq!(nothing(&stranger), Ok(()));
+    assert_eq!(kills(), 0, "it may be a chown");
+    let write = |who: &Credentials| {
+        let data = WriteData::Bytes(b"x".to_vec());
+        // What the service answers is of no interest here.
+        let _ = server.write(who, 11, 0, data, true);
+        kills()
+    };
+    assert_eq!(write(&Credentials { pid: 2, ..user(1001) }), 0, "another thread's");
+    assert_eq!((write(&stranger), write(&stranger)), (1, 0));
+    assert_eq!(nothing(&user(0)), Ok(()));
+    assert_eq!(kills(), 1, "the owner's is carried out at once");
+    let owner_only = server.remove_xattr(&stranger, 11, CAPABILITY);
+    assert_eq!(owner_only, Ok(()));
+    let removed = |r: &Request| matches!(r, Request::RemoveXattr { .. });
+    assert!(!fake.seen.lock().unwrap().iter().any(removed), "announced only");
+    server.remove_xattr(&user(0), 11, CAPABILITY).unwrap();
+    assert!(fake.seen.lock().unwrap().iter().any(removed));
+}
+
+/// A write past the cache is durable before its answer, as its descriptor says.
+#[test]
+fn direct_writes_are_made_durable() {
+    let (fake, server) = server(FileKind::Regular);
+    let (dsync, sync) = (libc::O_DSYNC.cast_unsigned(), libc::O_SYNC.cast_unsigned());
+    for (flags, expected) in [(0, None), (dsync, Some(true)), (sync, Some(false))] {
+        let write = DirectWrite { ino: 11, handle: Handle(5), offset: 0, len: 1, flags };
+        let (answered, answer) = std::sync::mpsc::channel();
+        let done = Box::new(move |result: Result<Reply>| answered.send(result).unwrap());
+        server.finish_direct(&user(0), write, done);
+        assert_eq!(answer.recv().unwrap(), Ok(Reply::Done));
+        let seen = std::mem::take(&mut *fake.seen.lock().unwrap());
+        let synced: Vec<bool> = seen
+            .iter()
+            .filter_map(|r| match r {
+                Request::Fsync { datasync, .. } => Some(*datasync),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(synced, Vec::from_iter(expected));
     }
 }

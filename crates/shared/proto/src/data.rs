@@ -39,6 +39,15 @@ impl WriteData {
         self.len() == 0
     }
 
+    /// Keeps the first `len` bytes, in whole blocks if it is blocks.
+    pub fn truncate(&mut self, len: u64) {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        match self {
+            Self::Bytes(bytes) => bytes.truncate(len),
+            Self::Blocks(blocks) => blocks.truncate(len / BLOCK_SIZE),
+        }
+    }
+
     /// As one piece.
     pub fn into_bytes(self) -> Vec<u8> {
         match self {

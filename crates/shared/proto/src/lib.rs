@@ -4,6 +4,7 @@
 //! NUL; inode 2 is the root directory. Calls may come from many threads and sessions.
 
 mod data;
+pub mod flags;
 mod types;
 pub use data::*;
 pub use types::*;

@@ -6,6 +6,9 @@ use siftfs_base::{InodeNr, Timestamp};
 /// The root directory's inode number.
 pub const ROOT_INO: InodeNr = 2;
 
+/// Largest file in bytes: ext4's 2^32 blocks of 4 KiB less one.
+pub const MAX_FILE_SIZE: u64 = (1 << 44) - 4096;
+
 /// A Frontend's session with the Runtime; open handles belong to it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionId(pub u32);
@@ -111,6 +114,9 @@ pub struct SetAttr {
     /// Clear setuid and setgid (group-executable) and `security.capability`, as for a write by
     /// a caller without CAP_FSETID.
     pub kill_priv: bool,
+    /// Clear setgid although the group may not execute, as for a caller that is not in the file's
+    /// group.
+    pub kill_setgid: bool,
 }
 
 /// fallocate(2) modes that FUSE passes on.
@@ -148,6 +154,11 @@ pub enum RenameMode {
     NoReplace,
     /// RENAME_EXCHANGE.
     Exchange,
+    /// RENAME_WHITEOUT: replace the target, and leave a character device 0:0 under the old name, in
+    /// one step.
+    Whiteout,
+    /// RENAME_WHITEOUT with RENAME_NOREPLACE.
+    WhiteoutNoReplace,
 }
 
 /// lseek(2) whence that only a file system can answer.
@@ -205,8 +216,8 @@ pub enum Request {
     Release { handle: Handle },
     /// Up to `len` bytes; short only at end of file. Reply: `Data`, or `Blocks` for many.
     Read { ino: InodeNr, offset: u64, len: u32 },
-    /// Write all of `data`. `append` puts it at the end of file whatever `offset` says.
-    /// Reply: `Written`.
+    /// Write `data`, all of it unless it crosses [`MAX_FILE_SIZE`]: then up to there. `append` puts
+    /// it at the end of file whatever `offset` says. Reply: `Written`.
     Write { ino: InodeNr, offset: u64, data: WriteData, append: bool, kill_priv: bool },
     /// Durable on return: data, size, name and everything recovery needs (crash model). Files
     /// and directories. `datasync` may leave times out. Reply: `Done`.
@@ -230,6 +241,11 @@ pub enum Request {
     SetXattr { ino: InodeNr, name: Vec<u8>, value: Vec<u8>, mode: XattrMode, kill_setgid: bool },
     /// Reply: `Done`.
     RemoveXattr { ino: InodeNr, name: Vec<u8> },
+    /// Flags as [`crate::flags`] has them. Reply: `Flags`.
+    GetFlags { ino: InodeNr },
+    /// Durable on return. `EOPNOTSUPP` for flags that cannot be set, `EPERM` for any but the immutable
+    /// one of an immutable file. Reply: `Done`.
+    SetFlags { ino: InodeNr, flags: u32 },
     /// Reply: `Statfs`.
     StatFs,
     /// Everything done before this call durable and journaled (`siftfs sync`). Reply: `Done`.
@@ -299,6 +315,7 @@ pub enum Reply {
     /// Names, each as getxattr takes it.
     Names(Vec<Vec<u8>>),
     Statfs(StatFs),
+    Flags(u32),
     /// A JSON document.
     Json(String),
 }

@@ -541,3 +541,102 @@ fn copies_keep_holes() {
         }
     });
 }
+
+/// What was stored through a shared mapping is data, also while the mapping stays, with its descriptor
+/// closed, and in copies.
+#[test]
+fn stores_through_mappings_are_data_for_seek_and_copies() {
+    same(|c| {
+        let Some(f) = c.open("f", OFlags::CREATE | OFlags::RDWR) else { return };
+        c.r("truncate", ftruncate(&f, 1 << 20));
+        let map = Map::new(&f, 0, 1 << 20, MapFlags::SHARED).unwrap();
+        say_seeks(c, &f);
+        map.store(300_000, &pattern(1, 5000));
+        say_seeks(c, &f);
+        map.store(900_000, b"more");
+        drop(f);
+        let Some(r) = c.open("f", OFlags::RDONLY) else { return };
+        say_seeks(c, &r);
+        map.store(40_960, &pattern(2, 8192));
+        let Some(to) = c.open("copy", OFlags::CREATE | OFlags::RDWR) else { return };
+        c.r("truncate", ftruncate(&to, 1 << 20));
+        // Of the target, too, the kernel holds something that is older than the copy.
+        let old = Map::new(&to, 0, 1 << 20, MapFlags::SHARED).unwrap();
+        old.store(45_000, &pattern(3, 20_000));
+        let (mut from, mut at) = (0, 0);
+        while at < 1 << 20 {
+            let n = rustix::fs::copy_file_range(&r, Some(&mut from), &to, Some(&mut at), 1 << 20);
+            assert!(n.unwrap() > 0);
+        }
+        c.say(format!("{:x}", hash(&old.load(0, 1 << 20))));
+        c.content("copy");
+        for how in ["auto", "always"] {
+            map.store(500_000, how.as_bytes());
+            let name = format!("cp-{how}");
+            let (from, to) = (c.p("f"), c.p(&name));
+            let how = format!("--sparse={how}");
+            let args = [how.as_str(), from.to_str().unwrap(), to.to_str().unwrap()];
+            let cp = crate::support::run("cp", &args);
+            c.say(format!("cp {how}: {}", cp.code));
+            c.content(&name);
+        }
+        drop(map);
+        say_seeks(c, &r);
+        c.content("f");
+    });
+}
+
+fn say_seeks(c: &mut Place, fd: &OwnedFd) {
+    for at in [0, 40_960, 100_000, 299_008, 300_000, 310_000, 900_000, 950_000] {
+        c.v(&format!("data from {at}"), seek(fd, SeekFrom::Data(at)));
+        c.v(&format!("hole from {at}"), seek(fd, SeekFrom::Hole(at)));
+    }
+}
+
+/// A write that crosses the largest size goes as far as there.
+#[test]
+fn the_largest_size() {
+    const MOST: u64 = (1 << 44) - 4096;
+    same(|c| {
+        let bytes = pattern(9, 20_000);
+        for (flags, name) in [(OFlags::empty(), "f"), (OFlags::APPEND, "a")] {
+            let Some(f) = c.open(name, OFlags::CREATE | OFlags::RDWR | flags) else { return };
+            if name == "a" {
+                c.r("truncate", ftruncate(&f, MOST - 5000));
+                c.v("append across", write(&f, &bytes));
+                c.v("append", write(&f, &bytes));
+            }
+            for (at, len) in [
+                (MOST - 100, 200),
+                (MOST - 8192, 12_288),
+                (MOST - 4096, 20_000),
+                (MOST - 5000, 20_000),
+                (MOST - 1, 1),
+                (MOST, 1),
+                (MOST, 0),
+                (MOST + 1, 10),
+            ] {
+                let what = format!("write of {len} at most {:+}", at as i64 - MOST as i64);
+                c.v(&what, pwrite(&f, &bytes[..len], at));
+                c.fstat(&what, &f);
+            }
+            say_read(c, "read", &f, MOST - 9000, 20_000);
+            let Some(from) = c.open("from", OFlags::CREATE | OFlags::RDWR) else { return };
+            c.v("write", pwrite(&from, &bytes, 0));
+            for at in [MOST - 5000, MOST, MOST + 1] {
+                let mut to = at;
+                let n = rustix::fs::copy_file_range(&from, Some(&mut 0), &f, Some(&mut to), 20_000);
+                c.v("copy", n);
+            }
+            c.v("sendfile", rustix::fs::sendfile(&f, &from, Some(&mut 0), 1));
+            for (at, len) in [(MOST - 100, 100), (MOST - 100, 101), (MOST, 1)] {
+                c.r("fallocate", fallocate(&f, FallocateFlags::empty(), at, len));
+            }
+            for size in [MOST + 1, MOST] {
+                c.r("truncate", ftruncate(&f, size));
+            }
+            c.fstat("in the end", &f);
+            c.r("truncate", ftruncate(&f, 0));
+        }
+    });
+}

@@ -112,6 +112,16 @@ wire! {
     RingEntry: 32 { flags: u64, commit_id: u64, payload_len: u32, padding: u32, reserved: u64, }
     /// In the command area of a submission.
     RingCommand: 24 { flags: u64, commit_id: u64, queue: u16, padding: [u8; 6], }
+    /// The bytes given to the call follow.
+    IoctlIn: 32 { handle: u64, flags: u32, command: u32, argument: u64, in_size: u32, out_size: u32, }
+    /// The bytes that the call gives back follow.
+    IoctlOut: 16 { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, }
+    /// `struct fsxattr`.
+    FsXattr: 28 {
+        flags: u32, extent_size: u32, extents: u32, project: u32, cow_extent_size: u32,
+        padding: [u32; 2],
+    }
+    InvalInodeOut: 24 { node: u64, offset: i64, len: i64, }
     StatxIn: 24 { getattr_flags: u32, reserved: u32, handle: u64, flags: u32, mask: u32, }
 }
 
@@ -135,8 +145,8 @@ numbers! {
 
 // What INIT agrees on.
 numbers! {
-    FUSE_ASYNC_READ = 1 << 0, FUSE_ATOMIC_O_TRUNC = 1 << 3, FUSE_BIG_WRITES = 1 << 5,
-    FUSE_DONT_MASK = 1 << 6, FUSE_DO_READDIRPLUS = 1 << 13, FUSE_READDIRPLUS_AUTO = 1 << 14,
+    FUSE_ASYNC_READ = 1 << 0, FUSE_ATOMIC_O_TRUNC = 1 << 3, FUSE_EXPORT_SUPPORT = 1 << 4,
+    FUSE_BIG_WRITES = 1 << 5, FUSE_DONT_MASK = 1 << 6, FUSE_DO_READDIRPLUS = 1 << 13, FUSE_READDIRPLUS_AUTO = 1 << 14,
     FUSE_ASYNC_DIO = 1 << 15, FUSE_PARALLEL_DIROPS = 1 << 18, FUSE_POSIX_ACL = 1 << 20,
     FUSE_MAX_PAGES = 1 << 22, FUSE_CACHE_SYMLINKS = 1 << 23, FUSE_EXPLICIT_INVAL_DATA = 1 << 25,
     FUSE_HANDLE_KILLPRIV_V2 = 1 << 28, FUSE_SETXATTR_EXT = 1 << 29, FUSE_INIT_EXT = 1 << 30,
@@ -161,8 +171,10 @@ numbers! {
 
 // Flags of single requests and answers.
 numbers! {
+    FUSE_READ_LOCKOWNER = 1 << 1, FUSE_WRITE_LOCKOWNER = 1 << 1,
     FUSE_WRITE_KILL_SUIDGID = 1 << 2, FUSE_OPEN_KILL_SUIDGID = 1 << 0,
     FUSE_SETXATTR_ACL_KILL_SGID = 1 << 0, FUSE_FSYNC_FDATASYNC = 1 << 0,
     FOPEN_KEEP_CACHE = 1 << 1, FOPEN_NOFLUSH = 1 << 5,
+    FUSE_NOTIFY_INVAL_INODE = 2,
     STATX_BASIC_AND_BTIME = 0xfff,
 }

@@ -12,6 +12,7 @@ pub(crate) mod abi;
 pub(crate) mod counts;
 mod device;
 pub(crate) mod priority;
+pub(crate) mod notify;
 mod readers;
 pub(crate) mod reply;
 pub(crate) mod request;

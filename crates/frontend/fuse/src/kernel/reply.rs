@@ -33,6 +33,8 @@ pub(crate) enum Answer {
     Blocks(Blocks),
     Written(u32),
     Offset(u64),
+    /// What an ioctl(2) gives back.
+    Ioctl(Vec<u8>),
     /// Bytes that an extended attribute or the list of them takes.
     XattrSize(u32),
     Statfs(StatFs),
@@ -106,6 +108,7 @@ pub(crate) fn encode(answer: &Answer, send: impl FnOnce(&[&[u8]])) {
             send(&[out.as_bytes()]);
         }
         Answer::Offset(offset) => send(&[abi::OffsetOut { offset: *offset }.as_bytes()]),
+        Answer::Ioctl(bytes) => send(&[abi::IoctlOut::new_zeroed().as_bytes(), bytes]),
         Answer::XattrSize(size) => {
             let out = abi::XattrSizeOut { size: *size, padding: 0 };
             send(&[out.as_bytes()]);

@@ -97,11 +97,18 @@ pub(crate) enum Operation<'a> {
     Read {
         offset: u64,
         size: u32,
+        /// Past the kernel's cache.
+        direct: bool,
     },
     Write {
+        handle: u64,
         offset: u64,
         data: &'a [u8],
         kill_priv: bool,
+        /// Of the open file and of this call together.
+        flags: u32,
+        /// Past the kernel's cache.
+        direct: bool,
     },
     StatFs,
     Release {
@@ -137,6 +144,7 @@ pub(crate) enum Operation<'a> {
         plus: bool,
     },
     Allocate {
+        handle: u64,
         offset: u64,
         len: u64,
         mode: u32,
@@ -148,6 +156,7 @@ pub(crate) enum Operation<'a> {
     Copy {
         offset: u64,
         to_node: u64,
+        to_handle: u64,
         to_offset: u64,
         len: u64,
         flags: u64,
@@ -160,7 +169,10 @@ pub(crate) enum Operation<'a> {
         flags2: u32,
     },
     Destroy,
-    Ioctl,
+    Ioctl {
+        command: u32,
+        input: &'a [u8],
+    },
     /// A kind that SiftFS does not serve.
     Unknown {
         opcode: u32,
@@ -238,12 +250,17 @@ fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
     Ok(Some(match opcode {
         abi::READ => {
             let r: abi::ReadIn = rest.take()?;
-            O::Read { offset: r.offset, size: r.size }
+            // Only reads and writes past the cache say whose locks they respect. O_DIRECT alone does not
+            // tell: a file opened with it can be mapped.
+            let direct = r.read_flags & abi::FUSE_READ_LOCKOWNER != 0;
+            O::Read { offset: r.offset, size: r.size, direct }
         }
         abi::WRITE => {
             let w: abi::WriteIn = rest.take()?;
             let kill_priv = w.write_flags & abi::FUSE_WRITE_KILL_SUIDGID != 0;
-            O::Write { offset: w.offset, data: rest.bytes(w.size)?, kill_priv }
+            let direct = w.write_flags & abi::FUSE_WRITE_LOCKOWNER != 0;
+            let (handle, offset, flags) = (w.handle, w.offset, w.flags);
+            O::Write { handle, offset, data: rest.bytes(w.size)?, kill_priv, flags, direct }
         }
         abi::OPEN => {
             let o: abi::OpenIn = rest.take()?;
@@ -264,7 +281,7 @@ fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
         }
         abi::FALLOCATE => {
             let f: abi::FallocateIn = rest.take()?;
-            O::Allocate { offset: f.offset, len: f.len, mode: f.mode }
+            O::Allocate { handle: f.handle, offset: f.offset, len: f.len, mode: f.mode }
         }
         abi::LSEEK => {
             let l: abi::LseekIn = rest.take()?;
@@ -272,8 +289,9 @@ fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
         }
         abi::COPY_FILE_RANGE => {
             let c: abi::CopyFileRangeIn = rest.take()?;
-            let (to_node, to_offset) = (c.node_out, c.offset_out);
-            O::Copy { offset: c.offset_in, to_node, to_offset, len: c.len, flags: c.flags }
+            let (to_node, to_handle, to_offset) = (c.node_out, c.handle_out, c.offset_out);
+            let (offset, len, flags) = (c.offset_in, c.len, c.flags);
+            O::Copy { offset, to_node, to_handle, to_offset, len, flags }
         }
         _ => return Ok(None),
     }))
@@ -352,7 +370,10 @@ fn whole<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Operation<'a>> {
             O::Init { major: i.major, minor: i.minor, max_readahead, flags, flags2 }
         }
         abi::DESTROY => O::Destroy,
-        abi::IOCTL => O::Ioctl,
+        abi::IOCTL => {
+            let i: abi::IoctlIn = rest.take()?;
+            O::Ioctl { command: i.command, input: rest.bytes(i.in_size)? }
+        }
         opcode => O::Unknown { opcode },
     })
 }
@@ -389,6 +410,7 @@ fn set_attr(s: &abi::SetAttrIn) -> SetAttr {
         mtime: set_time(abi::FATTR_MTIME, abi::FATTR_MTIME_NOW, mtime),
         ctime: has(abi::FATTR_CTIME).then(|| time(s.ctime, s.ctime_nsec)),
         kill_priv: has(abi::FATTR_KILL_SUIDGID),
+        kill_setgid: false,
     }
 }
 

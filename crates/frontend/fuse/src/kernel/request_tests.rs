@@ -67,11 +67,14 @@ fn files_are_read() {
     is(
         abi::READ,
         &[&n64(&[3, 4096]), &n32(&[512, 0, 0, 0, 0, 0])],
-        O::Read { offset: 4096, size: 512 },
+        O::Read { offset: 4096, size: 512, direct: false },
     );
-    for (flags, kill_priv) in [(0, false), (abi::FUSE_WRITE_KILL_SUIDGID, true)] {
-        let write = O::Write { offset: 9, data: b"data", kill_priv };
-        is(abi::WRITE, &[&n64(&[3, 9]), &n32(&[4, flags, 0, 0, 0, 0]), b"data"], write);
+    let (kill, owner) = (abi::FUSE_WRITE_KILL_SUIDGID, abi::FUSE_WRITE_LOCKOWNER);
+    for how in [0, kill, owner, kill | owner] {
+        let (kill_priv, direct) = (how & kill != 0, how & owner != 0);
+        let (handle, offset, flags) = (3, 9, 0x4000);
+        let write = O::Write { handle, offset, data: b"data", kill_priv, flags, direct };
+        is(abi::WRITE, &[&n64(&[3, 9]), &n32(&[4, how, 0, 0, flags, 0]), b"data"], write);
     }
     is(abi::OPEN, &[&n32(&[2, 1])], O::Open { flags: 2, kill_priv: true });
     is(abi::OPEN, &[&n32(&[2, 0])], O::Open { flags: 2, kill_priv: false });
@@ -84,10 +87,11 @@ fn files_are_read() {
         let read = O::ReadDir { handle: 3, cookie: 8, size: 4096, plus };
         is(opcode, &[&n64(&[3, 8]), &n32(&[4096, 0, 0, 0, 0, 0])], read);
     }
-    let allocate = O::Allocate { offset: 1, len: 2, mode: 3 };
+    let allocate = O::Allocate { handle: 9, offset: 1, len: 2, mode: 3 };
     is(abi::FALLOCATE, &[&n64(&[9, 1, 2]), &n32(&[3, 0])], allocate);
     is(abi::LSEEK, &[&n64(&[9, 1]), &n32(&[3, 0])], O::Seek { offset: 1, whence: 3 });
-    let copy = O::Copy { offset: 2, to_node: 3, to_offset: 5, len: 6, flags: 7 };
+    let (to_node, to_handle, to_offset) = (3, 4, 5);
+    let copy = O::Copy { offset: 2, to_node, to_handle, to_offset, len: 6, flags: 7 };
     is(abi::COPY_FILE_RANGE, &[&n64(&[1, 2, 3, 4, 5, 6, 7])], copy);
 }
 
@@ -99,7 +103,8 @@ fn the_rest_is_read() {
     is(abi::READLINK, &[], O::ReadLink);
     is(abi::STATFS, &[], O::StatFs);
     is(abi::DESTROY, &[], O::Destroy);
-    is(abi::IOCTL, &[&n64(&[0, 0, 0, 0])], O::Ioctl);
+    let ioctl = O::Ioctl { command: 7, input: b"four" };
+    is(abi::IOCTL, &[&n64(&[1]), &n32(&[0, 7]), &n64(&[3]), &n32(&[4, 0]), b"four"], ioctl);
     is(abi::FORGET, &[&n64(&[6])], O::Forget { count: 6 });
     is(99, &[b"whatever"], O::Unknown { opcode: 99 });
     let init = O::Init { major: 7, minor: 38, max_readahead: 1, flags: 2, flags2: 0 };

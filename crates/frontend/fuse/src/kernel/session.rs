@@ -5,6 +5,7 @@ use super::abi;
 use super::counts::Counts;
 use super::device::{self, Buffer, Next};
 use super::priority::Schedule;
+use super::notify::Notifier;
 use super::reply::{Answer, Channel, Token, Way};
 use super::request::{Dialect, Message, Operation, header, parse};
 use super::transport::{Requests, State, Transport};
@@ -18,15 +19,17 @@ use zerocopy::FromZeros;
 
 /// Requests of the background (reads ahead, mostly) that the kernel has under way at once, and
 /// from how many on it throttles who causes them.
-const MAX_BACKGROUND: u16 = 64;
+const MAX_BACKGROUND: u16 = 512;
 const CONGESTED: u16 = 48;
 
 /// What we want from the kernel, each only where it has it. Not among them, on purpose: the
 /// writeback cache (size and times would move into the kernel), POSIX and flock locks (the
 /// kernel keeps both, interruptibly), and automatic invalidation (the kernel's cache cannot be
 /// stale).
-const WANTED: [(&str, u32); 14] = [
+const WANTED: [(&str, u32); 15] = [
     ("ASYNC_READ", abi::FUSE_ASYNC_READ),
+    // File handles are opened after their inode left the kernel's memory, by LOOKUP of ".".
+    ("EXPORT_SUPPORT", abi::FUSE_EXPORT_SUPPORT),
     ("BIG_WRITES", abi::FUSE_BIG_WRITES),
     ("ATOMIC_O_TRUNC", abi::FUSE_ATOMIC_O_TRUNC),
     ("PARALLEL_DIROPS", abi::FUSE_PARALLEL_DIROPS),
@@ -161,6 +164,18 @@ impl Session {
             counts.add(abi::INIT);
             return Ok(Self { device, dialect, acls, counts, transport });
         }
+    }
+
+    /// Sends the kernel what it did not ask for.
+    pub(crate) fn notifier(&self) -> Notifier {
+        Notifier::new(self.device.clone())
+    }
+
+    /// How many answers may be held back while the kernel drops pages: as many again must stay for the
+    /// requests that this needs. Over the device the kernel has so many of the background; by rings,
+    /// each holds a thread of its queue.
+    pub(crate) fn held_back(&self) -> usize {
+        self.transport.threads_of_each().unwrap_or(MAX_BACKGROUND.into()) / 2
     }
 
     /// Does the kernel check permissions by access control lists?

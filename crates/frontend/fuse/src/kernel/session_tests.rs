@@ -95,7 +95,7 @@ fn the_protocol_is_agreed_on() {
     let out = kernel.agreed;
     assert_eq!((out.major, out.minor, out.flags), (7, abi::MINOR, wanted));
     assert_eq!((out.max_write, out.max_pages), (MAX_IO, 256));
-    assert_eq!((out.max_readahead, out.max_background), (1 << 17, 64));
+    assert_eq!((out.max_readahead, out.max_background), (1 << 17, MAX_BACKGROUND));
     kernel.end();
     let kernel = Kernel::new(abi::FUSE_MAX_PAGES);
     assert_eq!(kernel.agreed.flags, abi::FUSE_MAX_PAGES, "only what is offered");

@@ -390,6 +390,8 @@ impl FileService for Mem {
                 let old = s.get(ino)?.xattrs.remove(&name);
                 old.map(|_| Reply::Done).ok_or(errno(libc::ENODATA))
             }
+            Request::GetFlags { .. } => Ok(Reply::Flags(0)),
+            Request::SetFlags { .. } => Err(errno(libc::EOPNOTSUPP)),
             Request::StatFs => Ok(Reply::Statfs(StatFs {
                 block_size: 4096,
                 blocks: 1000,

@@ -95,6 +95,11 @@ impl Queues {
 }
 
 impl Plan {
+    /// Threads that each queue may have.
+    pub(super) fn threads_of_each(&self) -> usize {
+        queue::most(self.queues.into())
+    }
+
     /// Starts a thread for each queue; `ends` takes how each thread ends. When it returns, the
     /// kernel sends its requests to the rings; or it sends them all to `device`, and the answer
     /// says why.

@@ -14,6 +14,11 @@ const MOST: usize = 128;
 /// Threads that each queue may have on a machine of any size.
 const LEAST: usize = 8;
 
+/// Threads that each of so many queues may have.
+pub(super) fn most(queues: usize) -> usize {
+    (MOST / queues.max(1)).max(LEAST)
+}
+
 /// The threads of one queue.
 pub(super) struct Queue {
     /// The queue's number, which is that of its processor.
@@ -40,7 +45,7 @@ struct Threads {
 impl Queue {
     /// Queue `id` of `queues`, without a thread.
     pub(super) fn new(id: u16, queues: usize, spare: usize) -> Self {
-        let most = (MOST / queues.max(1)).max(LEAST);
+        let most = most(queues);
         Self {
             id,
             spare: spare.clamp(1, most),

@@ -1,0 +1,36 @@
+//! Messages to the kernel that answer no request.
+
+use super::abi::{self, OutHeader};
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// The connection's writing end, for notifications.
+pub(crate) struct Notifier {
+    device: Arc<OwnedFd>,
+}
+
+impl Notifier {
+    pub(crate) fn new(device: Arc<OwnedFd>) -> Self {
+        Self { device }
+    }
+
+    /// The kernel drops its pages of `[offset, offset + len)`, or of everything from `offset` on if
+    /// `len` is 0, and the attributes it knows. It waits for pages that are being read, and writes
+    /// dirty ones first. Returns when that is done; both need somebody else to answer requests.
+    ///
+    /// # Errors
+    /// `ENOENT` if the kernel does not know the node.
+    pub(crate) fn drop_pages(&self, node: u64, offset: u64, len: u64) -> io::Result<()> {
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let body = abi::InvalInodeOut { node, offset: signed(offset), len: signed(len) };
+        let len = size_of::<OutHeader>() + size_of::<abi::InvalInodeOut>();
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let code = abi::FUSE_NOTIFY_INVAL_INODE.cast_signed();
+        let header = OutHeader { len, error: code, unique: 0 };
+        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())];
+        rustix::io::retry_on_intr(|| rustix::io::writev(&*self.device, &parts))?;
+        Ok(())
+    }
+}

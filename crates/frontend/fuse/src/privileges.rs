@@ -1,0 +1,197 @@
+//! setuid, setgid and file capabilities: who may take them away, and when.
+//!
+//! The kernel tells us of a change by somebody who may not keep them in two ways. WRITE, a
+//! truncation and OPEN carry a flag. Before a write, fallocate(2) or copy_file_range(2) it also sends
+//! a removal of the capabilities, and a SETATTR of nothing: an *announcement*. But chown(path, -1, -1)
+//! by any user looks the same, and there ext4 refuses everybody but the owner. So what somebody
+//! announces who does not own the file is carried out with the change itself, when it comes from
+//! the same thread.
+
+use crate::server::Server;
+use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_proto::{Attr, Credentials, FileKind, Request, SetAttr};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const S_ISUID: u16 = 0o4000;
+const S_ISGID: u16 = 0o2000;
+const S_IXGRP: u16 = 0o0010;
+/// The right to change what one does not own.
+const CAP_FOWNER: u32 = 3;
+/// The right to keep set-id bits over a change.
+const CAP_FSETID: u32 = 4;
+/// The right to set and remove file capabilities.
+const CAP_SETFCAP: u32 = 31;
+/// Announcements kept; with more, the oldest thread's are forgotten with the others.
+const MOST: usize = 4096;
+
+/// The extended attribute with a file's capabilities.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+
+/// Changes that were announced and have not come yet.
+#[derive(Default)]
+pub(crate) struct Announced {
+    list: Mutex<HashMap<(u32, InodeNr), bool>>,
+    count: AtomicUsize,
+}
+
+impl Announced {
+    fn list(&self) -> MutexGuard<'_, HashMap<(u32, InodeNr), bool>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Thread `pid` is about to change `ino`, whose privileges go then; `setgid` with them even where
+    /// the group may not execute.
+    pub(crate) fn note(&self, pid: u32, ino: InodeNr, setgid: bool) {
+        let mut list = self.list();
+        if list.len() >= MOST {
+            list.clear();
+        }
+        *list.entry((pid, ino)).or_default() |= setgid;
+        self.count.store(list.len(), Ordering::SeqCst);
+    }
+
+    /// Thread `pid` changes `ino` now, or was refused: what it announced.
+    pub(crate) fn take(&self, pid: u32, ino: InodeNr) -> Option<bool> {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let mut list = self.list();
+        let found = list.remove(&(pid, ino));
+        self.count.store(list.len(), Ordering::SeqCst);
+        found
+    }
+}
+
+/// Does a change by this caller, who has no right to keep the bits, take setgid away although the
+/// group may not execute? It does unless the caller is in the file's group.
+pub(crate) fn takes_setgid(cred: &Credentials, attr: &Attr) -> bool {
+    let alone = attr.perm & (S_ISGID | S_IXGRP) == S_ISGID && attr.kind != FileKind::Directory;
+    alone && !in_group(cred, attr.gid) && !capable(cred, CAP_FSETID)
+}
+
+/// Has the file set-id bits that a change by this caller takes away?
+pub(crate) fn has_bits(cred: &Credentials, attr: &Attr) -> bool {
+    let both = S_ISGID | S_IXGRP;
+    attr.perm & S_ISUID != 0 || attr.perm & both == both || takes_setgid(cred, attr)
+}
+
+/// May the caller change the file's attributes?
+pub(crate) fn owns(cred: &Credentials, attr: &Attr) -> bool {
+    cred.uid == attr.uid || capable(cred, CAP_FOWNER)
+}
+
+/// May the caller remove the file's capabilities because it wants to?
+pub(crate) fn may_set_capabilities(cred: &Credentials) -> bool {
+    capable(cred, CAP_SETFCAP)
+}
+
+fn in_group(cred: &Credentials, gid: u32) -> bool {
+    cred.gid == gid
+        || status(cred.pid, "Groups:")
+            .is_some_and(|list| list.split_whitespace().any(|g| g.parse() == Ok(gid)))
+}
+
+/// Has the caller this right over the mount? The request says only who it is; a thread that waits
+/// for our answer can be looked at. If it cannot (another process namespace), root has every right
+/// and nobody else any.
+fn capable(cred: &Credentials, capability: u32) -> bool {
+    let here = cred.pid != 0 && same_user_namespace(cred.pid);
+    let set = if here { status(cred.pid, "CapEff:") } else { None };
+    match set.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) {
+        Some(set) => set & 1 << capability != 0,
+        None => cred.uid == 0,
+    }
+}
+
+/// A line of a thread's status.
+fn status(pid: u32, field: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(field)).map(str::to_string)
+}
+
+/// Rights in a user namespace of its own are none here.
+fn same_user_namespace(pid: u32) -> bool {
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
+    let theirs = of(&pid.to_string());
+    theirs.is_some() && theirs == of("self")
+}
+
+impl Server {
+    /// SETATTR. Clearing setuid, setgid and file capabilities is left to us: where the request says
+    /// so, and when it changes nothing at all (this module's page).
+    pub(crate) fn set_attr(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        mut set: SetAttr,
+    ) -> Result<Attr> {
+        if set == SetAttr::default() {
+            return self.set_nothing(cred, ino);
+        }
+        if set.kill_priv {
+            let attr = self.entry(cred, Request::GetAttr { ino })?;
+            set.kill_setgid = takes_setgid(cred, &attr);
+            self.announced.take(cred.pid, ino);
+        }
+        self.entry(cred, Request::SetAttr { ino, set })
+    }
+
+    /// A SETATTR without a field: chown(path, -1, -1), or a write is announced. By the file's owner
+    /// either takes the privileges away. Of others a chown is refused, and what they announce is done
+    /// with their write. While nobody has the file open for writing it is a chown; else it may be
+    /// either, and succeeds without a change. Directories keep their bits.
+    fn set_nothing(&self, cred: &Credentials, ino: InodeNr) -> Result<Attr> {
+        let attr = self.entry(cred, Request::GetAttr { ino })?;
+        let mut set = SetAttr::default();
+        if attr.kind != FileKind::Directory {
+            let bits = has_bits(cred, &attr);
+            if (bits || self.has_capabilities(cred, &attr)?) && !owns(cred, &attr) {
+                if !self.open_files.is_written(ino) {
+                    self.announced.take(cred.pid, ino);
+                    return Err(errno(libc::EPERM));
+                }
+                self.announced.note(cred.pid, ino, takes_setgid(cred, &attr));
+                return Ok(attr);
+            }
+            set.kill_priv = true;
+            set.kill_setgid = takes_setgid(cred, &attr);
+        }
+        self.entry(cred, Request::SetAttr { ino, set })
+    }
+
+    fn has_capabilities(&self, cred: &Credentials, attr: &Attr) -> Result<bool> {
+        let get = Request::GetXattr { ino: attr.ino, name: CAPABILITY.to_vec() };
+        match self.data(cred, get) {
+            Ok(_) => Ok(attr.kind == FileKind::Regular),
+            Err(Error::Posix(libc::ENODATA)) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// removexattr(2). The kernel also sends the removal of a file's capabilities before a write or a
+    /// chown, in the name of any user: what does not own the file announces it.
+    pub(crate) fn remove_xattr(&self, cred: &Credentials, ino: InodeNr, name: &[u8]) -> Result<()> {
+        self.check_xattr_name(name)?;
+        if name == CAPABILITY {
+            let attr = self.entry(cred, Request::GetAttr { ino })?;
+            if !owns(cred, &attr) && !may_set_capabilities(cred) {
+                self.announced.note(cred.pid, ino, false);
+                return Ok(());
+            }
+        }
+        self.done(cred, Request::RemoveXattr { ino, name: name.to_vec() })
+    }
+
+    /// The caller changes the data of `ino` now: what it announced comes first.
+    pub(crate) fn carry_out_announced(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
+        let Some(kill_setgid) = self.announced.take(cred.pid, ino) else { return Ok(()) };
+        let set = SetAttr { kill_priv: true, kill_setgid, ..SetAttr::default() };
+        self.entry(cred, Request::SetAttr { ino, set }).map(drop)
+    }
+}
+
+#[cfg(test)]
+#[path = "privileges_tests.rs"]
+mod tests;

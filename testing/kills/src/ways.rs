@@ -1,0 +1,276 @@
+//! Ways of writing that promise the same as write(2), and what a program can see beside them.
+
+#![allow(unsafe_code)] // mappings, and credentials of one thread
+
+use crate::asynchronous::{Way, Writes};
+use crate::calls::{Promise, Refused};
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use siftfs_model::Rng;
+use siftfs_proto::Reply;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// How a write is carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum How {
+    /// pwritev2(2), whose flags promise.
+    #[default]
+    Call,
+    /// A descriptor that promises.
+    Descriptor,
+    /// Past the kernel's cache, submitted and completed apart, with reads of the same bytes
+    /// through the cache in between.
+    Direct(Way),
+    /// copy_file_range(2) from a file without a name.
+    Copy,
+    /// sendfile(2) from one.
+    Send,
+    /// Through a shared mapping, looked at by SEEK and a copy before it is closed. Promises nothing,
+    /// and does not make files longer.
+    Mapping,
+}
+
+impl How {
+    /// What fits a write with this promise.
+    pub fn draw(rng: &mut Rng, promise: Promise) -> Self {
+        let direct = [Self::Direct(Way::Aio), Self::Direct(Way::Uring)];
+        let fits = match promise {
+            Promise::None => [Self::Call, Self::Call, direct[0], direct[1], Self::Mapping],
+            _ => [Self::Descriptor, direct[0], direct[1], Self::Copy, Self::Send],
+        };
+        if rng.chance(60) { Self::Call } else { rng.pick(&fits).copied().unwrap_or_default() }
+    }
+
+    /// Does it read the file, too?
+    pub fn reads(self) -> bool {
+        matches!(self, Self::Direct(_) | Self::Mapping)
+    }
+
+    /// Writes `data` at `offset`.
+    ///
+    /// # Errors
+    /// The kernel's, or what a program saw that cannot be.
+    pub fn write(
+        self,
+        path: &Path,
+        offset: u64,
+        data: &[u8],
+        promise: Promise,
+    ) -> Result<Reply, Refused> {
+        let promised = match promise {
+            Promise::None => OFlags::empty(),
+            Promise::Data => OFlags::DSYNC,
+            Promise::All => OFlags::SYNC,
+        };
+        let open = |flags| {
+            let flags = flags | promised | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            rustix::fs::open(path, flags, Mode::empty())
+        };
+        let len = match self {
+            Self::Call | Self::Descriptor => {
+                rustix::io::pwrite(open(OFlags::WRONLY)?, data, offset)?
+            }
+            Self::Direct(way) => {
+                let cached = open(OFlags::RDONLY)?;
+                direct(way, &open(OFlags::WRONLY | OFlags::DIRECT)?, &cached, offset, data)?
+            }
+            Self::Copy => copy(&unnamed(path, data)?, &open(OFlags::WRONLY)?, offset, data.len())?,
+            Self::Send => {
+                let (from, to) = (unnamed(path, data)?, open(OFlags::WRONLY)?);
+                rustix::fs::seek(&to, SeekFrom::Start(offset))?;
+                all(data.len(), |at| {
+                    rustix::fs::sendfile(&to, &from, Some(&mut (at as u64)), data.len() - at)
+                })?
+            }
+            Self::Mapping => {
+                let fd = open(OFlags::RDWR)?;
+                let size = rustix::fs::fstat(&fd)?.st_size.unsigned_abs();
+                if data.is_empty() || offset.checked_add(data.len() as u64).is_none_or(|e| e > size)
+                {
+                    rustix::io::pwrite(&fd, data, offset)?
+                } else {
+                    mapped(path, &fd, offset, data)?
+                }
+            }
+        };
+        Ok(Reply::Written { len: u32::try_from(len).map_err(|_| Errno::OVERFLOW)? })
+    }
+}
+
+/// Repeats a call that does a part until it did everything.
+fn all(len: usize, mut part: impl FnMut(usize) -> Result<usize, Errno>) -> Result<usize, Errno> {
+    let mut done = 0;
+    while done < len {
+        match part(done) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            // What was done counts.
+            Err(_) if done > 0 => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
+/// A file without a name beside `path` that holds `data`.
+fn unnamed(path: &Path, data: &[u8]) -> Result<OwnedFd, Errno> {
+    let dir = path.parent().ok_or(Errno::INVAL)?;
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(dir, flags, Mode::from_raw_mode(0o600))?;
+    all(data.len(), |at| rustix::io::pwrite(&fd, data.get(at..).unwrap_or_default(), at as u64))?;
+    Ok(fd)
+}
+
+fn copy(from: &OwnedFd, to: &OwnedFd, offset: u64, len: usize) -> Result<usize, Errno> {
+    all(len, |at| {
+        let (mut source, mut target) = (at as u64, offset + at as u64);
+        rustix::fs::copy_file_range(from, Some(&mut source), to, Some(&mut target), len - at)
+    })
+}
+
+fn refused(e: &std::io::Error) -> Refused {
+    Refused::Errno(e.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Writes in pieces of a page, all in flight at once, while the same bytes are read through the
+/// cache; then they must be read as written.
+fn direct(
+    way: Way,
+    fd: &OwnedFd,
+    cached: &OwnedFd,
+    offset: u64,
+    data: &[u8],
+) -> Result<usize, Refused> {
+    const DEPTH: usize = 32;
+    let size = data.len().div_ceil(DEPTH).next_multiple_of(4096);
+    let mut writes = Writes::new(way, 64).map_err(|e| refused(&e))?;
+    let mut seen = vec![0; data.len()];
+    let mut len = 0;
+    for (at, piece) in (0u64..).step_by(size).zip(data.chunks(size)) {
+        writes.submit(fd, offset + at, piece).map_err(|e| refused(&e))?;
+        rustix::io::pread(cached, &mut seen, offset)?;
+    }
+    for _ in data.chunks(size) {
+        let (_, result) = writes.wait().map_err(|e| refused(&e))?;
+        len += result.map_err(|e| refused(&e))?;
+    }
+    if len == data.len() {
+        let got = all(len, |at| {
+            rustix::io::pread(cached, seen.get_mut(at..).unwrap_or_default(), offset + at as u64)
+        })?;
+        if got != len || seen != data {
+            return Err(Refused::Command("stale bytes after a direct write was complete".into()));
+        }
+    }
+    Ok(len)
+}
+
+/// Stores through a mapping, and looks at the file before it is closed.
+fn mapped(path: &Path, fd: &OwnedFd, offset: u64, data: &[u8]) -> Result<usize, Refused> {
+    let start = offset / 4096 * 4096;
+    let skip = usize::try_from(offset - start).map_err(|_| Errno::OVERFLOW)?;
+    let map = Map::new(fd, start, skip + data.len())?;
+    map.store(skip, data);
+    let found = rustix::fs::seek(fd, SeekFrom::Data(offset));
+    if found != Ok(offset) {
+        let said = format!("SEEK_DATA at {offset} in what a mapping stored: {found:?}");
+        return Err(match found {
+            // ENXIO says that there is no data; other errors are the mount's.
+            Err(e) if e != Errno::NXIO => e.into(),
+            _ => Refused::Command(said),
+        });
+    }
+    let target = unnamed(path, b"")?;
+    let copied = all(data.len(), |at| {
+        let (mut source, mut target_at) = (offset + at as u64, at as u64);
+        let len = data.len() - at;
+        rustix::fs::copy_file_range(fd, Some(&mut source), &target, Some(&mut target_at), len)
+    })?;
+    let mut seen = vec![0; data.len()];
+    let got = all(copied, |at| {
+        rustix::io::pread(&target, seen.get_mut(at..).unwrap_or_default(), at as u64)
+    })?;
+    if got == data.len() && seen != data {
+        return Err(Refused::Command("a copy lacks what a mapping stored".into()));
+    }
+    Ok(data.len())
+}
+
+/// A shared mapping of a file's range.
+struct Map {
+    at: *mut libc::c_void,
+    len: usize,
+}
+
+impl Map {
+    fn new(fd: &OwnedFd, offset: u64, len: usize) -> Result<Self, Errno> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let offset = i64::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
+        let none = std::ptr::null_mut();
+        // SAFETY: a fresh mapping chosen by the kernel aliases nothing of ours.
+        let at =
+            unsafe { libc::mmap(none, len, protection, libc::MAP_SHARED, fd.as_raw_fd(), offset) };
+        if at == libc::MAP_FAILED {
+            return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+        }
+        Ok(Self { at, len })
+    }
+
+    /// The write(2) goes to the mapping as a read(2) from a pipe would: a page that cannot be had is
+    /// an error of the call, and no signal.
+    fn store(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.len);
+        let Ok((reader, mut writer)) = std::io::pipe() else { return };
+        for (chunk, start) in bytes.chunks(4096).zip((at..).step_by(4096)) {
+            if std::io::Write::write_all(&mut writer, chunk).is_err() {
+                return;
+            }
+            // SAFETY: inside the mapping, which lives as long as `self`; nobody refers to its bytes.
+            let got =
+                unsafe { libc::read(reader.as_raw_fd(), self.at.byte_add(start), chunk.len()) };
+            if usize::try_from(got) != Ok(chunk.len()) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing refers to it any more.
+        unsafe { libc::munmap(self.at, self.len) };
+    }
+}
+
+/// A user without any right to the file changes "nothing" of it by fchown(2): its mode stays.
+///
+/// # Errors
+/// What was taken away.
+pub fn stranger(path: &Path) -> Result<(), Refused> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty())?;
+    let before = rustix::fs::fstat(&fd)?.st_mode;
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| {
+            const NOBODY: libc::c_long = 65_534;
+            // SAFETY: raw calls change the credentials of this thread only, which ends at once.
+            unsafe {
+                libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>());
+                libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY);
+                libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY);
+                libc::fchown(fd.as_raw_fd(), libc::uid_t::MAX, libc::gid_t::MAX);
+            }
+        });
+        drop(call.join());
+    });
+    let after = rustix::fs::fstat(&fd)?.st_mode;
+    if before != after {
+        return Err(Refused::Command(format!("a stranger made {before:o} {after:o} by fchown")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "ways_tests.rs"]
+mod tests;
