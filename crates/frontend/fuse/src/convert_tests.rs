@@ -15,7 +15,9 @@ fn the_root_takes_the_number_of_the_bad_block_inode() {
 fn unknown_modes_are_refused() {
     assert_eq!(allocate_mode(libc::FALLOC_FL_COLLAPSE_RANGE as u32), Err(errno(libc::EOPNOTSUPP)));
     assert_eq!(allocate_mode(libc::FALLOC_FL_PUNCH_HOLE as u32), Err(errno(libc::EOPNOTSUPP)));
-    assert_eq!(rename_mode(libc::RENAME_WHITEOUT), Err(errno(libc::EINVAL)));
+    assert_eq!(rename_mode(libc::RENAME_WHITEOUT), Ok(RenameMode::Whiteout));
+    let both = libc::RENAME_WHITEOUT | libc::RENAME_EXCHANGE;
+    assert_eq!(rename_mode(both), Err(errno(libc::EINVAL)));
     assert_eq!(rename_mode(3), Err(errno(libc::EINVAL)));
     assert_eq!(kind_of_mode(libc::S_IFDIR), Err(errno(libc::EINVAL)));
     assert_eq!(seek(libc::SEEK_SET as u32), Err(errno(libc::EINVAL)));

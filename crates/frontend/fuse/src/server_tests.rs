@@ -2,6 +2,7 @@ use super::*;
 use crate::kernel_cache::DirectWrite;
 use crate::privileges::CAPABILITY;
 use siftfs_base::Timestamp;
+use siftfs_proto::FileKind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 
