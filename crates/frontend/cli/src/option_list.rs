@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 31] = [
+pub const OPTIONS: [MountOption; 33] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),

@@ -27,9 +27,7 @@ mod writers;
 pub use gate::Gate;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
-pub use mount::{
-    FuseMount, MountOptions, Traffic, detach, detach_dead, is_dead, remount, unmount,
-};
+pub use mount::{FuseMount, MountOptions, Traffic, detach, detach_dead, is_dead, remount, unmount};
 pub use mountinfo::{
     MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,
 };

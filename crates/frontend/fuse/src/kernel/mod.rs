@@ -11,8 +11,8 @@
 pub(crate) mod abi;
 pub(crate) mod counts;
 mod device;
-pub(crate) mod priority;
 pub(crate) mod notify;
+pub(crate) mod priority;
 mod readers;
 pub(crate) mod reply;
 pub(crate) mod request;
