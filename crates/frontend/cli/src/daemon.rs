@@ -1,5 +1,6 @@
 //! The process that serves a mount, from opening the volume to closing it.
 
+use crate::allocator::one_heap;
 use crate::control_server::{ControlServer, Info};
 use crate::failure::{Failure, Outcome};
 use crate::metrics_server::{self, Address, Listener};
@@ -57,6 +58,7 @@ impl Daemon {
     /// Opens, mounts, serves until the mount is gone or a signal ends it, and closes the volume:
     /// when this returns 0 the volume is plain ext4.
     pub fn run(&self, report: &mut dyn Report) -> Outcome {
+        one_heap();
         let about = |e: &dyn std::fmt::Display| Failure::about(&self.volume, e);
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::plain)?;
         let metrics = self.options.daemon.metrics.as_ref().map(listen).transpose()?;

@@ -1,5 +1,6 @@
 //! `siftfs device`: the background work of a volume, in a process of its own.
 
+use crate::allocator::one_heap;
 use crate::args::Device;
 use crate::failure::{Failure, Outcome};
 use crate::logging::{self, Format};
@@ -23,6 +24,7 @@ const CONNECTIONS: usize = 16;
 
 /// `siftfs device`. Returns 0 after SIGTERM, SIGINT or SIGHUP.
 pub fn device(a: &Device) -> Outcome {
+    one_heap();
     let format = if a.json { Format::Json } else { Format::Text };
     logging::start(a.log_file.as_deref(), a.log_file.is_none(), a.log_level, format)?;
     let about = |e: Error| Failure::about(&a.volume, e);

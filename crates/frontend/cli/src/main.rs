@@ -3,6 +3,7 @@
 // Both fail loudly when the reader has gone; `output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod allocator;
 mod args;
 mod cgroup;
 mod client;

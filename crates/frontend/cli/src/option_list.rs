@@ -40,7 +40,7 @@ pub const OPTIONS: [MountOption; 33] = [
         "how long a flush may wait for other fsyncs to share it",
     ),
     option(
-        "fsyncs=HOW",
+        "fsyncs=MODE",
         "auto",
         "those that come together: shared (one flush for all), parallel (each a durable write), or \
          auto (what measures better)",
