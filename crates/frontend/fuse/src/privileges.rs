@@ -23,7 +23,7 @@ const CAP_FOWNER: u32 = 3;
 const CAP_FSETID: u32 = 4;
 /// The right to set and remove file capabilities.
 const CAP_SETFCAP: u32 = 31;
-/// Announcements kept; with more, the oldest thread's are forgotten with the others.
+/// Announcements kept; with more, all are forgotten. What a WRITE takes away it says by itself.
 const MOST: usize = 4096;
 
 /// The extended attribute with a file's capabilities.
