@@ -6,16 +6,13 @@
 
 #![allow(unsafe_code)]
 
-/// What the allocator takes from the kernel at once, and what it keeps, in bytes.
-const LARGE: libc::c_int = 1 << 30;
-const AT_ONCE: libc::c_int = 64 << 20;
-
 /// Lets this process keep the memory that it frees. It is for campaigns only: a test that looks at its own
 /// memory must not call it.
+#[cfg(target_env = "gnu")]
 pub fn keep() {
-    if !cfg!(target_env = "gnu") {
-        return;
-    }
+    // Bytes that the allocator keeps, and that it takes from the kernel at once.
+    const LARGE: libc::c_int = 1 << 30;
+    const AT_ONCE: libc::c_int = 64 << 20;
     let settings = [
         (libc::M_MMAP_THRESHOLD, LARGE),
         (libc::M_TRIM_THRESHOLD, LARGE),
@@ -30,3 +27,7 @@ pub fn keep() {
         }
     }
 }
+
+/// Other allocators are left as they are.
+#[cfg(not(target_env = "gnu"))]
+pub fn keep() {}
