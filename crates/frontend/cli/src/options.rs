@@ -112,7 +112,9 @@ const NO_RECOVERY: &str = "a volume that was not unmounted cannot be read withou
 /// # Errors
 /// A message naming the option that is unknown or has a wrong value.
 pub fn parse(lists: &[String], sloppy: bool) -> Result<Options, String> {
-    parse_onto(Options::default(), lists, sloppy)
+    // The daemon handles SIGXCPU, which that needs.
+    let mount = MountOptions { priority: Priority::Realtime, ..MountOptions::default() };
+    parse_onto(Options { mount, ..Options::default() }, lists, sloppy)
 }
 
 /// As [`parse`]; what is not named stays as it is in `o`.

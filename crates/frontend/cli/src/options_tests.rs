@@ -19,6 +19,24 @@ fn options_reach_kernel_and_volume() {
 }
 
 #[test]
+fn requests_and_their_threads() {
+    let usual = parsed("").unwrap().mount;
+    assert_eq!((usual.requests, usual.priority), (Requests::Auto, Priority::Realtime));
+    for (list, requests, priority) in [
+        ("requests=ring,priority=normal", Requests::Ring, Priority::Normal),
+        ("requests=device,priority=slice", Requests::Device, Priority::Slice),
+        ("requests=ring,requests=auto,priority=nice", Requests::Auto, Priority::Nice),
+        ("priority=nice,priority=realtime", Requests::Auto, Priority::Realtime),
+    ] {
+        let mount = parsed(list).unwrap().mount;
+        assert_eq!((mount.requests, mount.priority), (requests, priority), "{list}");
+    }
+    for bad in ["requests=", "requests=rings", "priority=", "priority=10", "priority=Realtime"] {
+        assert!(parsed(bad).unwrap_err().contains("not one of"), "{bad}");
+    }
+}
+
+#[test]
 fn the_connection_to_a_device_process_can_be_set() {
     let transport = |list| parsed(list).map(|o| o.service.transport);
     let usual = TransportOptions::default();

@@ -65,9 +65,10 @@ impl<H: Handler> Reader<H> {
         let (device, dispatch) = (self.device.clone(), self.dispatch.clone());
         let (readers, ends) = (self.readers.clone(), self.ends.clone());
         let reader = Self { device, dispatch, readers, ends };
+        let turn = Turn::new(&self.device)?;
         let body = move || {
             reader.dispatch.schedule.enter();
-            let end = reader.read_requests();
+            let end = reader.read_requests(&turn);
             reader.readers.end();
             // Nobody listens any more once another reader has failed.
             let _ = reader.ends.send(end);
@@ -76,10 +77,9 @@ impl<H: Handler> Reader<H> {
         Ok(())
     }
 
-    fn read_requests(&self) -> io::Result<()> {
+    fn read_requests(&self, turn: &Turn) -> io::Result<()> {
         // One per reader: its reference count then stays in this thread's cache.
         let channel = Arc::new(Channel::new(self.device.clone()));
-        let turn = Turn::new(&self.device)?;
         let mut buffer = Buffer::new();
         loop {
             let len = match buffer.read(&self.device)? {

@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Priority {
     /// As any program.
+    #[default]
     Normal,
     /// With a short slice: a thread that wants a processor waits for less, and keeps it for less.
     Slice,
     /// With a short slice and a larger share ([`NICE`]) of its session, and so the session (where
     /// the kernel has autogroups) of the processors.
     Nice,
-    /// Before every program that is not realtime itself (SCHED_RR). A thread that computes for
-    /// [`OVERTIME`] microseconds without a wait makes all of them [`Priority::Nice`].
-    #[default]
+    /// Before every program that is not realtime itself (SCHED_RR), under RLIMIT_RTTIME: the process
+    /// must handle SIGXCPU, by setting `FuseMount::overtime`, which makes them [`Priority::Nice`].
     Realtime,
 }
 
@@ -103,11 +103,7 @@ fn enter(priority: Priority) -> io::Result<()> {
         Priority::Normal => return Ok(()),
         Priority::Slice => Attributes { runtime: SLICE, ..usual },
         Priority::Nice => {
-            // The kernel may share processors between sessions first, and inside of one then. Where
-            // it does not, there is no such file.
-            if let Err(error) = std::fs::write(AUTOGROUP, NICE.to_string()) {
-                tracing::debug!(%error, "the daemon's session has no share of its own");
-            }
+            share();
             Attributes { runtime: SLICE, nice: NICE, ..usual }
         }
         Priority::Realtime => {
@@ -118,6 +114,18 @@ fn enter(priority: Priority) -> io::Result<()> {
             Attributes { policy, flags, priority: REALTIME, ..Attributes::default() }
         }
     })
+}
+
+/// The kernel may share processors between sessions first, and inside of one then: a daemon that has
+/// a session of its own asks for a larger share for it. Where sessions do not count there is no such
+/// file.
+fn share() {
+    let (session, process) = (rustix::process::getsid(None), rustix::process::getpid());
+    if session == Ok(process)
+        && let Err(error) = std::fs::write(AUTOGROUP, NICE.to_string())
+    {
+        tracing::debug!(%error, "the daemon's session has no share of its own");
+    }
 }
 
 /// No thread of this process computes in realtime for ever.
