@@ -142,7 +142,7 @@ fn names_and_attributes() {
     assert_eq!(k.ask(abi::READLINK, link.node, &[]), (0, b"d/f".to_vec()));
     k.done(abi::RENAME, 1, &[&n64(&[dir.node]), b"l\0m\0"]);
     k.done(abi::RENAME2, dir.node, &[&n64(&[1]), &n32(&[1, 0]), b"m\0l\0"]);
-    assert_eq!(k.ask(abi::RENAME2, 1, &[&n64(&[1]), &n32(&[4, 0]), b"l\0m\0"]).0, libc::EINVAL);
+    assert_eq!(k.ask(abi::RENAME2, 1, &[&n64(&[1]), &n32(&[8, 0]), b"l\0m\0"]).0, libc::EINVAL);
     k.done(abi::UNLINK, 1, &[b"l\0"]);
     k.done(abi::UNLINK, 1, &[b"p\0"]);
     assert_eq!(k.ask(abi::UNLINK, 1, &[b"p\0"]).0, libc::ENOENT);
