@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often those who wait for the end hear how much is left.
 const TOLD: Duration = Duration::from_millis(250);
 
+/// Does what [`Op::Remount`] asks.
+pub type Remount = dyn Fn(&Change) -> Result<Value, String> + Send + Sync;
+
 /// What the daemon knows of its mount.
 pub struct Info {
     /// The volume.
@@ -38,7 +41,7 @@ pub struct Info {
     /// Mount options as given, and as they changed.
     pub options: Box<dyn Fn() -> String + Send + Sync>,
     /// Changes them; the answer is for the command.
-    pub remount: Box<dyn Fn(&Change) -> Result<Value, String> + Send + Sync>,
+    pub remount: Box<Remount>,
     /// When it was mounted.
     pub started: Instant,
     /// Bytes that are not in the area yet.

@@ -137,6 +137,12 @@ daemon=$(pid_of "$D")
 kill -TERM "$daemon"
 while mountpoint -q "$D"; do :; done
 soon 0 siftfs mount "$V" "$D" -o commit=3600
+# One that takes its time.
+head -c 12000000 /dev/urandom > "$D/large"
+daemon=$(pid_of "$D")
+umount -i "$D"; kill -STOP "$daemon"
+(sleep 1.5; kill -CONT "$daemon") &
+soon 0 siftfs mount "$V" "$D" -o commit=3600
 head -c 12000000 /dev/urandom > "$D/large"
 umount -i "$D"
 # So do the commands that look at it.
