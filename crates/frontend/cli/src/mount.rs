@@ -113,7 +113,7 @@ fn mount_point(given: &Path) -> Result<PathBuf, Failure> {
             Ok(meta) if meta.is_dir() => {}
             Ok(_) => return Err(Failure::about(&dir, "not a directory")),
             // It died since it was looked at.
-            Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) && start.elapsed() < GOING => {
+            Err(e) if has_no_server(&e) && start.elapsed() < GOING => {
                 continue;
             }
             Err(e) => return Err(Failure::about(&dir, e)),
@@ -138,10 +138,16 @@ fn refuse_stopped(dir: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Does a mount whose daemon was killed answer so? ECONNABORTED: the kernel was still taking the
+/// connection apart when it took the question.
+fn has_no_server(e: &std::io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
+}
+
 /// An absolute path without links, also when the last part is a dead mount.
 pub fn resolve(path: &Path) -> std::io::Result<PathBuf> {
     path.canonicalize().or_else(|e| match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if e.raw_os_error() == Some(libc::ENOTCONN) => {
+        (Some(parent), Some(name)) if has_no_server(&e) => {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             Ok(parent.canonicalize()?.join(name))
         }

@@ -10,6 +10,7 @@ fn every_option_of_the_list_is_taken() {
             "" => name.to_string(),
             "NAME" => format!("{name}=x"),
             "ADDRESS" if name == "service" => format!("{name}=unix:/tmp/x"),
+            "HOW" => format!("{name}=nice"),
             "MODE" => format!("{name}=auto"),
             "ADDRESS" => format!("{name}=127.0.0.1:9000"),
             "PATH" => format!("{name}=/tmp/x"),
