@@ -67,7 +67,13 @@ impl How {
             let flags = flags | promised | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             rustix::fs::open(path, flags, Mode::empty())
         };
+        let end = offset.saturating_add(data.len() as u64);
+        let longer = end > rustix::fs::fstat(open(OFlags::RDONLY)?)?.st_size.unsigned_abs();
         let len = match self {
+            // In several pieces a file would have sizes in between, which the model does not know.
+            Self::Direct(_) | Self::Send | Self::Mapping if longer => {
+                rustix::io::pwrite(open(OFlags::WRONLY)?, data, offset)?
+            }
             Self::Call | Self::Descriptor => {
                 rustix::io::pwrite(open(OFlags::WRONLY)?, data, offset)?
             }
@@ -85,13 +91,7 @@ impl How {
             }
             Self::Mapping => {
                 let fd = open(OFlags::RDWR)?;
-                let size = rustix::fs::fstat(&fd)?.st_size.unsigned_abs();
-                if data.is_empty() || offset.checked_add(data.len() as u64).is_none_or(|e| e > size)
-                {
-                    rustix::io::pwrite(&fd, data, offset)?
-                } else {
-                    mapped(path, &fd, offset, data)?
-                }
+                if data.is_empty() { 0 } else { mapped(path, &fd, offset, data)? }
             }
         };
         Ok(Reply::Written { len: u32::try_from(len).map_err(|_| Errno::OVERFLOW)? })
