@@ -277,6 +277,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        run("umount", &[self.0.path().to_str().expect("a plain path")]);
+        // Lazily: after a test that failed, the daemon may still have the volume open.
+        run("umount", &["-l", self.0.path().to_str().expect("a plain path")]);
     }
 }
