@@ -42,7 +42,6 @@ pub use siftfs_log::JournalData;
 use siftfs_log::show_uuid;
 use siftfs_proto::FileService;
 pub use siftfs_runtime::Group;
-pub use siftfs_runtime::heap::share as share_heap;
 use siftfs_runtime::{Push, Runtime};
 use siftfs_wire::Urgency;
 use std::path::{Path, PathBuf};

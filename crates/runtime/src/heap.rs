@@ -19,20 +19,6 @@ pub fn usage() -> (u64, u64) {
     (0, 0)
 }
 
-/// Lets all threads share as many heaps as there are processors, four at most. glibc gives a thread a heap
-/// of its own otherwise, eight per processor, of which each keeps what its thread ever needed. For a
-/// process of our own, before it starts threads.
-pub fn share() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        let processors = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
-        // SAFETY: it sets a number in the allocator, under its own lock.
-        unsafe {
-            libc::mallopt(libc::M_ARENA_MAX, processors as libc::c_int);
-        }
-    }
-}
-
 /// Gives whole free pages back to the kernel.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -21,7 +21,7 @@ mod fill;
 mod flags;
 mod fsync;
 mod gate;
-pub mod heap;
+mod heap;
 mod lane;
 mod locate;
 mod memory;

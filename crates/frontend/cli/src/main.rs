@@ -50,7 +50,6 @@ use helper::{Call, Role};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    siftfs_placement::share_heap();
     failure::install_panic_hook();
     let given: Vec<_> = std::env::args_os().collect();
     let role = Role::of(&given);

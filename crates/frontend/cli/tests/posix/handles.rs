@@ -19,11 +19,11 @@ use std::path::Path;
 struct FileHandle {
     bytes: u32,
     kind: i32,
-    id: [u8; 128],
+    id: [u32; 32],
 }
 
 fn handle_of(path: &Path) -> FileHandle {
-    let mut handle = FileHandle { bytes: 128, kind: 0, id: [0; 128] };
+    let mut handle = FileHandle { bytes: 128, kind: 0, id: [0; 32] };
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let mut mount: i32 = 0;
     // SAFETY: the handle says how much room it has; the call keeps no pointer.
@@ -150,8 +150,7 @@ fn handles_of_what_is_gone_are_stale() {
     // A number that no file can have.
     for node in [0u64, 8, 2, 3, 11, u64::from(u32::MAX), u64::MAX] {
         let mut handle = file;
-        handle.id[..4].copy_from_slice(&((node >> 32) as u32).to_ne_bytes());
-        handle.id[4..8].copy_from_slice(&((node & 0xFFFF_FFFF) as u32).to_ne_bytes());
+        (handle.id[0], handle.id[1]) = ((node >> 32) as u32, (node & 0xFFFF_FFFF) as u32);
         let opened = open_handle(&setup, &handle, OFlags::RDONLY).map(drop);
         assert_eq!(opened, Err(Errno::STALE), "node {node}");
     }
