@@ -3,6 +3,7 @@
 
 mod adopt;
 pub mod child;
+mod clock;
 mod connect;
 mod discard;
 mod find;
@@ -34,6 +35,7 @@ use siftfs_transport::HostEnd;
 pub use siftfs_transport::{Address, Listener, TransportOptions};
 pub use siftfs_volume::Media;
 
+use crate::clock::FileClock;
 use open::{Pair, Volume, close_pair};
 use remount::Unmarked;
 use siftfs_base::{Clock, Error, Result, SystemClock};
@@ -331,7 +333,7 @@ impl LocalVolume {
     /// other process's, if the options name one. With `read_only` a volume that
     /// cannot be written is opened if it is clean, and refused if it is not.
     pub fn open(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<Self> {
-        let clock = Arc::new(SystemClock::default());
+        let clock = Arc::new(FileClock::default());
         let called = call_ahead(opts)?;
         let (opened, writable) = ro::open_to_serve(path, opts)?;
         let log = opened.log;

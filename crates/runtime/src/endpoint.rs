@@ -79,6 +79,9 @@ impl FileService for Runtime {
             R::Write { ino, offset, data, append, kill_priv } => {
                 self.write_data(cred, ino, (!append).then_some(offset), data, kill_priv)
             }
+            R::WriteBack { ino, offset, data, times } => {
+                self.write_back(cred, ino, offset, data, times)
+            }
             R::Fsync { ino, datasync } => self.fsync(ino, datasync).map(acknowledged),
             R::Allocate { ino, mode, offset, len } => self.allocate(cred, ino, mode, offset, len),
             R::Seek { ino, offset, whence } => {
@@ -371,14 +374,33 @@ impl Runtime {
                 if kill_priv {
                     st.kill_privileges(ino)?;
                 }
-                let input = match &mut data {
-                    WriteData::Bytes(bytes) => Input::Bytes(bytes),
-                    WriteData::Blocks(blocks) => Input::Blocks(blocks),
-                };
-                st.write(ino, at, input, st.privileged(cred), time)
+                let privileged = st.privileged(cred);
+                st.write(ino, at, Input::of(&mut data), privileged, time)
             })?;
             if self.filled(outcome)?.is_some() {
                 let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
+                return Ok(Reply::Written { len });
+            }
+        }
+    }
+
+    /// Pages of the kernel's cache.
+    fn write_back(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        offset: u64,
+        mut data: WriteData,
+        times: bool,
+    ) -> Result<Reply> {
+        let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
+        loop {
+            let outcome = self.mutate(|st| {
+                let time = times.then(|| st.now());
+                let privileged = st.privileged(cred);
+                st.write_back(ino, offset, Input::of(&mut data), privileged, time)
+            })?;
+            if self.filled(outcome)?.is_some() {
                 return Ok(Reply::Written { len });
             }
         }

@@ -8,7 +8,7 @@ use siftfs_base::{
 };
 use siftfs_ext4::Mapping;
 pub use siftfs_proto::MAX_FILE_SIZE;
-use siftfs_proto::{Blocks, Reply, Seek};
+use siftfs_proto::{Blocks, Reply, Seek, WriteData};
 
 /// An inode whose dirty pages are at most this part of what there is room for has little of them:
 /// 1 MiB of 128.
@@ -33,8 +33,24 @@ pub enum Input<'a> {
     Blocks(&'a mut [SharedBlock]),
 }
 
-impl Input<'_> {
-    fn len(&self) -> usize {
+impl<'a> Input<'a> {
+    /// What a message brought.
+    pub fn of(data: &'a mut WriteData) -> Self {
+        match data {
+            WriteData::Bytes(bytes) => Input::Bytes(bytes),
+            WriteData::Blocks(blocks) => Input::Blocks(blocks),
+        }
+    }
+
+    /// Its bytes from byte `at` on that lie in one block, `at` being a block's begin.
+    pub fn block(&self, at: usize) -> &[u8] {
+        match self {
+            Input::Bytes(bytes) => &bytes[at..bytes.len().min(at + BLOCK_SIZE)],
+            Input::Blocks(blocks) => &blocks[at / BLOCK_SIZE][..],
+        }
+    }
+
+    pub fn len(&self) -> usize {
         match self {
             Input::Bytes(bytes) => bytes.len(),
             Input::Blocks(blocks) => blocks.len() * BLOCK_SIZE,
@@ -145,10 +161,7 @@ impl State {
         self.room_in_transaction(8)?;
         self.reserve(ino, offset / BLOCK_BYTES, block_up(end), privileged)?;
         self.zero_gap(ino, offset)?;
-        match data {
-            Input::Bytes(bytes) => self.copy_in(ino, offset, bytes),
-            Input::Blocks(blocks) => self.put_in(ino, offset / BLOCK_BYTES, blocks),
-        }
+        self.put(ino, offset, data);
         self.note_dirty(ino, offset, end);
         let node = self.node_mut(ino);
         if end > node.size {
@@ -165,7 +178,7 @@ impl State {
     /// May more of this inode's data be dirty? The last quarter of what there is room for is for
     /// inodes with little of it: a stream that nobody syncs waits for the background, and who writes
     /// and syncs a page at a time does not wait for the stream.
-    fn room_for_dirty(&self, ino: InodeNr) -> Result<()> {
+    pub fn room_for_dirty(&self, ino: InodeNr) -> Result<()> {
         let limit = self.dirty_limit();
         let little = self.node(ino).dirty_pages * BLOCK_BYTES <= limit / LITTLE_PART;
         let most = if little { limit } else { limit / 4 * 3 };
@@ -180,7 +193,7 @@ impl State {
         (self.pages.limit() as u64 / 2) * BLOCK_BYTES
     }
 
-    fn plan_edge(&mut self, ino: InodeNr, index: u64) -> Result<Outcome<()>> {
+    pub fn plan_edge(&mut self, ino: InodeNr, index: u64) -> Result<Outcome<()>> {
         if self.pages.contains(ino, index) {
             return Ok(Outcome::Done(()));
         }
@@ -194,7 +207,7 @@ impl State {
     }
 
     /// Reserves space for the blocks of `[first, end)` that have no home yet.
-    fn reserve(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Result<()> {
+    pub fn reserve(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Result<()> {
         let node = self.nodes.get(&ino).expect("loaded before use");
         let mut wanted: Vec<(u64, u64)> = Vec::new();
         for (gap_start, gap_end) in node.reserved.gaps(first, end) {
@@ -271,6 +284,14 @@ impl State {
         Ok(())
     }
 
+    /// The bytes become the cache's; pages that they change in part are there.
+    pub fn put(&mut self, ino: InodeNr, offset: u64, data: Input<'_>) {
+        match data {
+            Input::Bytes(bytes) => self.copy_in(ino, offset, bytes),
+            Input::Blocks(blocks) => self.put_in(ino, offset / BLOCK_BYTES, blocks),
+        }
+    }
+
     fn copy_in(&mut self, ino: InodeNr, offset: u64, data: &[u8]) {
         let mut at = offset;
         let mut rest = data;
@@ -301,7 +322,7 @@ impl State {
         }
     }
 
-    fn note_dirty(&mut self, ino: InodeNr, start: u64, end: u64) {
+    pub fn note_dirty(&mut self, ino: InodeNr, start: u64, end: u64) {
         let now = self.clock.mono_ns();
         let node = self.node_mut(ino);
         let before = dirty_pages(&node.dirty, start, end);
@@ -372,7 +393,7 @@ impl State {
     }
 
     /// Is the block at byte `at` data, and where does that answer end at the latest known?
-    fn data_at(&mut self, ino: InodeNr, at: u64, size: u64) -> Result<(bool, u64)> {
+    pub fn data_at(&mut self, ino: InodeNr, at: u64, size: u64) -> Result<(bool, u64)> {
         let block = at / BLOCK_BYTES;
         let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
         let node = self.nodes.get(&ino).expect("loaded before use");

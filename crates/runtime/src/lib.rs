@@ -49,6 +49,7 @@ mod stats;
 mod sync;
 mod turns;
 mod ways;
+mod write_back;
 
 pub use assembly::Push;
 pub use commit::Commit;

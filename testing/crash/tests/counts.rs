@@ -3,12 +3,14 @@
 //! A write with FUA is one write and one flush. The foreground is what a caller waits for; the
 //! background has its own bound.
 
-use siftfs_base::SystemClock;
+use siftfs_base::{SystemClock, Timestamp};
 use siftfs_crash::{Bench, Io, Layout, VolumeKind, base_image_of, counters, status};
 use siftfs_device::{Cut, FaultDevice, IoCounts, OpKind, Origin};
 use siftfs_model::pattern;
 use siftfs_placement::{LocalVolume, OpenOptions, Threads};
-use siftfs_proto::{Credentials, FileService, ROOT_INO, Reply, Request, SessionId};
+use siftfs_proto::{
+    Credentials, FileService, ROOT_INO, Reply, Request, SessionId, SetAttr, SetTime, WriteData,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,6 +49,33 @@ fn append_512_bytes() {
         b.append("f", &pattern(i, 0, 512));
         one_write(b.io(|b| b.fsync("f")), 4096);
     }
+    b.stop();
+}
+
+/// As the kernel's writeback cache sends it: the whole page as far as the file goes, then the times.
+/// The record is as small as that of the bytes alone, and times or pages that say nothing new
+/// make no record at all.
+#[test]
+fn append_512_bytes_as_a_page() {
+    let b = settled();
+    let (ino, mut content) = (b.ino("f"), b.read("f"));
+    for i in 0..50 {
+        let offset = content.len() as u64 / 4096 * 4096;
+        content.extend(pattern(i, 0, 512));
+        let send = |mtime: i64| {
+            let data = WriteData::copy_of(offset, &content[offset as usize..]);
+            b.call(Request::WriteBack { ino, offset, data, times: false }).unwrap();
+            let time = Timestamp { sec: mtime, nsec: 5 };
+            let mtime = Some(SetTime::At(time));
+            b.set("f", SetAttr { mtime, ctime: Some(time), ..SetAttr::default() });
+        };
+        send(2_000_000_000 + i as i64);
+        one_write(b.io(|b| b.fsync("f")), 4096);
+        assert_eq!(b.attr("f").mtime, Timestamp { sec: 2_000_000_000 + i as i64, nsec: 5 });
+        send(2_000_000_000 + i as i64);
+        assert_eq!(b.io(|b| b.fsync("f")), NOTHING, "the file says all that already");
+    }
+    assert!(b.read("f") == content);
     b.stop();
 }
 

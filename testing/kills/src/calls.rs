@@ -289,6 +289,10 @@ fn guards_what_is_shared(request: &Request) -> bool {
 /// The request as root's kernel would send it: no privileges are given up, but a file's setuid and
 /// setgid bits by a chown.
 fn fit(model: &Model, mut request: Request) -> Option<Request> {
+    // Programs write; what the kernel makes of it is its own.
+    if let Request::WriteBack { ino, offset, data, .. } = request {
+        request = Request::Write { ino, offset, data, append: false, kill_priv: false };
+    }
     match &mut request {
         Request::Write { kill_priv, .. } | Request::Open { kill_priv, .. } => *kill_priv = false,
         Request::SetXattr { kill_setgid, .. } => *kill_setgid = false,

@@ -260,12 +260,35 @@ impl Generator {
         if self.rng.chance(40) { at - at % 4096 } else { at }
     }
 
+    /// Pages as the kernel's cache sends them: whole, with what the file says but for some bytes,
+    /// the last as far as the file goes, which may have become longer.
+    fn pages_back(&mut self, model: &Model, ino: InodeNr) -> Option<Request> {
+        let content = &model.node(ino)?.content;
+        let size = content.size();
+        let begin = if self.rng.chance(60) { size.saturating_sub(1) } else { self.offset() };
+        let offset = begin - begin % 4096;
+        let end = if self.rng.chance(60) { size + self.rng.below(600) } else { size };
+        let len = end.saturating_sub(offset).clamp(1, 4096 * self.rng.between(1, 3));
+        let mut data = content.read(offset, len);
+        let read = data.len() as u64;
+        data.extend(pattern(u64::from(self.next), offset + read, len - read));
+        for _ in 0..self.rng.below(3) {
+            let at = self.rng.below(len);
+            let some = self.rng.between(1, 700).min(len - at);
+            let bytes = pattern(u64::from(self.next), offset + at, some);
+            data[at as usize..(at + some) as usize].copy_from_slice(&bytes);
+        }
+        let (data, times) = (WriteData::copy_of(offset, &data), self.rng.chance(50));
+        Some(Request::WriteBack { ino, offset, data, times })
+    }
+
     fn data_op(&mut self, model: &Model) -> Option<Request> {
         let ino = self.file(model)?;
         let size = model.node(ino)?.content.size();
         let kill_priv = self.rng.chance(10);
         Some(match self.rng.below(100) {
-            0..48 => {
+            0..8 => self.pages_back(model, ino)?,
+            8..48 => {
                 let offset = self.offset();
                 let len = match self.rng.below(4) {
                     0 => self.rng.between(1, 64),

@@ -194,6 +194,7 @@ impl<'a> Lockstep<'a> {
             | Request::Open { ino, .. }
             | Request::Read { ino, .. }
             | Request::Write { ino, .. }
+            | Request::WriteBack { ino, .. }
             | Request::Fsync { ino, .. }
             | Request::Allocate { ino, .. }
             | Request::Seek { ino, .. }

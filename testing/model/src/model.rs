@@ -233,6 +233,7 @@ impl Model {
             | Request::Release { .. }
             | Request::Read { .. }
             | Request::Write { .. }
+            | Request::WriteBack { .. }
             | Request::Fsync { .. }
             | Request::Allocate { .. }
             | Request::Seek { .. } => self.exec_data(req, fresh, fx),

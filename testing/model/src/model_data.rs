@@ -64,6 +64,15 @@ impl Model {
                 fx.nodes.push(*ino);
                 Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
             }
+            Request::WriteBack { ino, offset, data, times } => {
+                let node = self.regular(*ino)?;
+                node.content.write(*offset, &data.clone().into_bytes());
+                if *times {
+                    node.mtime = None;
+                }
+                fx.nodes.push(*ino);
+                Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
+            }
             Request::Fsync { ino, .. } => self.get(*ino).map(|_| Reply::Done),
             Request::Allocate { ino, mode, offset, len } => {
                 self.allocate(*ino, *mode, *offset, *len, fx)

@@ -89,6 +89,10 @@ fn show_request(f: &mut fmt::Formatter<'_>, req: &Request) -> fmt::Result {
                 write!(f, "write {ino} [{offset}, {}){kill}", offset + len as u64)
             }
         }
+        Request::WriteBack { ino, offset, data, times } => {
+            let (end, times) = (offset + data.len() as u64, if *times { " times" } else { "" });
+            write!(f, "write pages {ino} [{offset}, {end}){times}")
+        }
         Request::Create { parent, name, perm } => {
             write!(f, "create {parent}/{} {perm:o}", text(name))
         }

@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 33] = [
+pub const OPTIONS: [MountOption; 34] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -32,6 +32,12 @@ pub const OPTIONS: [MountOption; 33] = [
     option("noallow_other", "on for others", "the mounting user alone may use it"),
     option("subtype=NAME", "siftfs", "the mount's type is `fuse.NAME`; empty: plain `fuse`"),
     option("commit=SECONDS", "5", "age at which unsynced changes are journaled; 0.01 to 3600"),
+    option(
+        "write_cache=MODE",
+        "writethrough",
+        "where write(2) leaves data: writeback (the kernel's page cache, until fsync, close or age) or \
+         writethrough (the daemon)",
+    ),
     option("cache=SIZE", "256M", "page cache, at least 8M"),
     option("meta_cache=SIZE", "64M", "cache of clean metadata blocks, at least 8M"),
     option(

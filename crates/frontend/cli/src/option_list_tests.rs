@@ -11,6 +11,7 @@ fn every_option_of_the_list_is_taken() {
             "NAME" => format!("{name}=x"),
             "ADDRESS" if name == "service" => format!("{name}=unix:/tmp/x"),
             "HOW" => format!("{name}=nice"),
+            "MODE" if name == "write_cache" => format!("{name}=writeback"),
             "MODE" => format!("{name}=auto"),
             "ADDRESS" => format!("{name}=127.0.0.1:9000"),
             "PATH" => format!("{name}=/tmp/x"),

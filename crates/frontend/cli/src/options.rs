@@ -4,7 +4,7 @@ use crate::logging::{Format, Level};
 use crate::metrics_server::Address;
 use crate::size::parse_size;
 use clap::ValueEnum;
-use siftfs_fuse::{MountOptions, Priority, Requests};
+use siftfs_fuse::{MountOptions, Priority, Requests, WriteCache};
 use siftfs_placement::{
     Address as ServiceAddress, Dial, MIN_MEMORY, OpenOptions, ServicePlace, TransportOptions,
 };
@@ -225,6 +225,15 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
             return Err(format!("log_file={value}: not an absolute path"));
         }
         "log_file" => o.daemon.log_file = Some(value.into()),
+        "write_cache" => {
+            o.mount.write_cache = match value {
+                "writeback" => WriteCache::Writeback,
+                "writethrough" => WriteCache::Writethrough,
+                _ => {
+                    return Err(format!("write_cache={value}: neither writeback nor writethrough"));
+                }
+            }
+        }
         "threads" => o.mount.threads = usize::try_from(number(1, 64)?).unwrap_or(4),
         "requests" => {
             o.mount.requests = match value {
@@ -246,7 +255,10 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
                 }
             }
         }
-        "commit" => o.open.commit_ms = milliseconds(value)?,
+        "commit" => {
+            o.open.commit_ms = milliseconds(value)?;
+            o.mount.write_back_every = Duration::from_millis(o.open.commit_ms / 2);
+        }
         "cache" => o.open.page_cache = cache_size(name, value)?,
         "meta_cache" => o.open.meta_cache = cache_size(name, value)?,
         "group_wait" => o.open.group_wait_us = number(0, 100_000)?,

@@ -12,6 +12,7 @@ use crate::live::check_log_of;
 use crate::mount::resolve;
 use crate::output::complain;
 use crate::progress::Display;
+use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use serde_json::Value;
 use siftfs_fuse::{MountEntry, detach, mounted_elsewhere, mounts, mounts_of, top_mount, unmount};
@@ -41,6 +42,17 @@ fn mounted_as(given: &Path) -> io::Result<Option<MountEntry>> {
     }
 }
 
+/// Has the kernel send the times that it keeps: with the writeback cache it owns the ctime of a
+/// file, which a rename or a link changes, and an unmount would not send it. Files that are open
+/// make the unmount fail; all others have no dirty pages.
+fn send_times(dir: &Path) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if let Ok(root) = rustix::fs::open(dir, flags, Mode::empty()) {
+        // Times that differ by less than a tick are no reason not to unmount.
+        let _ = rustix::fs::syncfs(&root);
+    }
+}
+
 /// `siftfs umount`.
 pub fn umount(a: &Umount) -> Outcome {
     let about = |e: &dyn std::fmt::Display| Failure::about(&a.dir, e);
@@ -60,6 +72,7 @@ pub fn umount(a: &Umount) -> Outcome {
 /// Takes a mount away whose daemon lives.
 fn leave(a: &Umount, mount: &MountEntry, daemon: Daemon, left: Value) -> Outcome {
     let dir = &mount.mount_point;
+    send_times(dir);
     let before = mounts_of(mount).unwrap_or_default();
     match if a.lazy { detach(dir) } else { unmount(dir) } {
         Ok(()) => {}

@@ -1,20 +1,25 @@
 //! The kernel's operations become requests of the file protocol, and their results answers.
 
 use crate::convert::{
-    allocate_mode, inode, kind_of_mode, perm_of_mode, rename_mode, seek, unexpected, xattr_mode,
+    self, allocate_mode, inode, kind_of_mode, perm_of_mode, rename_mode, seek, unexpected,
+    xattr_mode,
 };
+use crate::kernel::notify::Notifier;
 use crate::kernel::reply::{Answer, DirBuffer, Token};
 use crate::kernel::request::{Message, Operation};
 use crate::kernel::session::Handler;
 use crate::kernel_cache::DirectWrite;
-use crate::server::{CopyRange, DirCursor, Server};
+use crate::mountinfo::MountEntry;
+use crate::server::{CopyRange, Dir, DirCursor, Server};
 use siftfs_base::{Error, InodeNr, Result, errno};
-use siftfs_proto::{Attr, Completion, Credentials, Handle, Reply, Request, WriteData};
+use siftfs_proto::{Attr, Completion, Credentials, Handle, RenameMode, Reply, Request, WriteData};
 use std::sync::Arc;
 
 /// Serves the kernel's operations with a [`Server`].
 pub(crate) struct Adapter {
     server: Arc<Server>,
+    notifier: Notifier,
+    entry: MountEntry,
 }
 
 impl Handler for Adapter {
@@ -44,7 +49,7 @@ impl Handler for Adapter {
                     self.server.read(&cred, (ino, offset, size), direct, token_for_data(token));
                 }
             },
-            Operation::Write { handle, offset, data, kill_priv, flags, direct: true } => {
+            Operation::Write { handle, offset, data, kill_priv, flags, direct: true, .. } => {
                 let data = WriteData::copy_of(offset, data);
                 let written = inode(node).and_then(|ino| {
                     let len = self.server.write(&cred, ino, offset, data, kill_priv)?;
@@ -82,7 +87,10 @@ impl Handler for Adapter {
                     }
                 }
             }
-            op => token.send(self.carry_out(&cred, node, op)),
+            op => match self.names_dirty(&cred, node, &op) {
+                Some((dirty, request)) => self.write_back_first(cred, dirty, request, token),
+                None => token.send(self.carry_out(&cred, node, op)),
+            },
         }
     }
 }
@@ -131,8 +139,91 @@ fn xattr(value: Vec<u8>, size: u32) -> Result<Answer> {
 }
 
 impl Adapter {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
-        Self { server }
+    pub(crate) fn new(server: Arc<Server>, notifier: Notifier, entry: MountEntry) -> Self {
+        Self { server, notifier, entry }
+    }
+
+    /// The inodes that this rename or link gives a name and of which the kernel may hold written
+    /// pages back, if there are such, and the request: the name must not become durable without
+    /// those pages (rule R20).
+    fn names_dirty(
+        &self,
+        cred: &Credentials,
+        node: u64,
+        op: &Operation<'_>,
+    ) -> Option<(Vec<InodeNr>, Request)> {
+        if !self.server.writes_back() || !self.server.files().any() {
+            return None;
+        }
+        let parent = inode(node).ok()?;
+        let (mut named, request) = match *op {
+            Operation::Rename { name, new_dir, new_name, flags } => {
+                let (new_parent, mode) = (inode(new_dir).ok()?, rename_mode(flags).ok()?);
+                let (name, new_name) = (name.to_vec(), new_name.to_vec());
+                let mut named = vec![self.server.number_of(cred, parent, &name)?];
+                if mode == RenameMode::Exchange {
+                    named.extend(self.server.number_of(cred, new_parent, &new_name));
+                }
+                (named, Request::Rename { parent, name, new_parent, new_name, mode })
+            }
+            Operation::Link { node, name } => {
+                let (ino, name) = (inode(node).ok()?, name.to_vec());
+                (vec![ino], Request::Link { ino, parent, name })
+            }
+            _ => return None,
+        };
+        named.retain(|ino| self.server.files().may_be_dirty(*ino));
+        (!named.is_empty()).then_some((named, request))
+    }
+
+    /// Pages that the kernel sent could not be written. It tells fsync(2) and close(2), but write(2)
+    /// only fills its cache: a program that writes until the disk is full would go on for ever. So
+    /// the kernel is made to ask for the attributes that it looks at before a write, and the answer
+    /// is the error. From a thread of its own, as this request must not wait for itself.
+    fn lost_pages(&self, ino: InodeNr, error: &Error) {
+        if !self.server.files().failed(ino, error) || !self.server.writes_back() {
+            return;
+        }
+        let notifier = self.notifier.clone();
+        let body = move || {
+            if let Err(error) = notifier.forget_attributes(convert::node(ino)) {
+                tracing::debug!(ino, %error, "the next write is not told that pages were lost");
+            }
+        };
+        let started = std::thread::Builder::new().name("siftfs-notify".into()).spawn(body);
+        if let Err(error) = started {
+            tracing::warn!(%error, "no thread to tell the next write that pages were lost");
+        }
+    }
+
+    /// Has the kernel send what it holds of `dirty`, then carries `request` out. On a thread of its
+    /// own: the kernel's pages come as requests, and must find a thread that is free.
+    fn write_back_first(
+        &self,
+        cred: Credentials,
+        dirty: Vec<InodeNr>,
+        request: Request,
+        token: Token,
+    ) {
+        let (server, entry) = (self.server.clone(), self.entry.clone());
+        let body = move || {
+            let written: Result<Vec<_>> =
+                dirty.into_iter().map(|ino| server.write_back(&entry, ino)).collect();
+            let result = written.as_ref().map_err(Clone::clone);
+            let result = result.and_then(|_| server.call(&cred, request));
+            token.send(result.and_then(|reply| match reply {
+                Reply::Entry(attr) => Ok(Answer::Entry(attr)),
+                Reply::Done => Ok(Answer::Done),
+                _ => Err(unexpected("done")),
+            }));
+            // The answer lets the kernel close the files.
+            drop(written);
+        };
+        // Without a thread the token is dropped, which answers EIO: nothing was renamed.
+        let started = std::thread::Builder::new().name("siftfs-rename".into()).spawn(body);
+        if let Err(error) = started {
+            tracing::error!(%error, "no thread for a rename of a file that is being written");
+        }
     }
 
     fn forget(&self, cred: &Credentials, node: u64, count: u64) {
@@ -151,7 +242,12 @@ impl Adapter {
             }
             O::ReadDir { handle, cookie, size, plus } => {
                 let mut buffer = DirBuffer::new(size, plus);
-                let cursor = DirCursor { handle: Handle(handle), cookie, plus };
+                // A handle of 0 is none: our own begin with 1.
+                let dir = match handle {
+                    0 => Dir::Node(inode(node)?),
+                    handle => Dir::Open(Handle(handle)),
+                };
+                let cursor = DirCursor { dir, cookie, plus };
                 self.server.read_dir(cred, cursor, &mut |e| buffer.add(e))?;
                 Ok(buffer.done())
             }
@@ -201,7 +297,13 @@ impl Adapter {
                     other => entry(other),
                 }
             }
-            O::GetAttr => server.entry(cred, Request::GetAttr { ino }).map(Answer::Attr),
+            O::GetAttr { by_handle } => {
+                let told = by_handle && server.writes_back();
+                match told.then(|| server.files().tell(ino)).flatten() {
+                    Some(error) => Err(error),
+                    None => server.entry(cred, Request::GetAttr { ino }).map(Answer::Attr),
+                }
+            }
             O::Statx => server.entry(cred, Request::GetAttr { ino }).map(Answer::Statx),
             O::SetAttr { set } => server.set_attr(cred, ino, set).map(Answer::Attr),
             O::ReadLink => server.data(cred, Request::ReadLink { ino }).map(Answer::Data),
@@ -253,7 +355,7 @@ impl Adapter {
         let Reply::Created { attr, handle } = self.server.call(cred, request)? else {
             return Err(unexpected("created"));
         };
-        self.server.note_open(handle, attr.ino, flags);
+        self.server.note_open(cred, handle, attr.ino, flags);
         Ok(Answer::Created(attr, handle))
     }
 
@@ -265,15 +367,21 @@ impl Adapter {
             // The kernel's offset counts for O_APPEND too: it takes it from the size it knows while
             // it holds the inode's lock, nobody else writes, and a large direct append arrives as
             // several requests in any order.
-            O::Write { offset, data, kill_priv, .. } => {
+            O::Write { offset, data, kill_priv, cached, .. } => {
                 server.note_cached(ino, offset, data.len() as u64);
                 let data = WriteData::copy_of(offset, data);
+                if cached {
+                    let written = server.write_pages(cred, ino, offset, data);
+                    return written.inspect_err(|e| self.lost_pages(ino, e)).map(Answer::Written);
+                }
                 server.write(cred, ino, offset, data, kill_priv).map(Answer::Written)
             }
             O::Open { flags, kill_priv } => {
                 server.open(cred, ino, flags, kill_priv).map(Answer::Opened)
             }
-            O::OpenDir => server.opened(cred, Request::OpenDir { ino }).map(Answer::Opened),
+            // The kernel then opens directories without asking, and caches what it reads of them.
+            O::OpenDir if server.has_no_opendir() => Err(errno(libc::ENOSYS)),
+            O::OpenDir => server.opened(cred, Request::OpenDir { ino }).map(Answer::OpenedDir),
             O::Allocate { handle, offset, len, mode } => {
                 let mode = allocate_mode(mode)?;
                 done(server.allocate(cred, (ino, Handle(handle)), mode, (offset, len)))

@@ -93,7 +93,7 @@ impl Server {
     /// from another thread when it has written and dropped its pages of the file, for which it sends
     /// requests of its own. `then` is told false if there is no room to wait.
     pub(crate) fn when_written(self: &Arc<Self>, ino: InodeNr, then: Box<dyn FnOnce(bool) + Send>) {
-        if !self.open_files.may_be_dirty(ino) {
+        if !self.may_be_dirty(ino) {
             return then(true);
         }
         if !self.invalidator.hold_back() {

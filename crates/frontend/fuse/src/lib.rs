@@ -12,6 +12,8 @@
 
 mod adapter;
 mod convert;
+mod dirty;
+mod expiry;
 mod file_flags;
 mod gate;
 mod invalidator;
@@ -20,6 +22,7 @@ mod kernel_cache;
 mod mount;
 mod mountinfo;
 mod open_files;
+mod own_mount;
 mod privileges;
 mod server;
 mod writers;
@@ -27,7 +30,9 @@ mod writers;
 pub use gate::Gate;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
-pub use mount::{FuseMount, MountOptions, Traffic, detach, detach_dead, is_dead, remount, unmount};
+pub use mount::{
+    FuseMount, MountOptions, Traffic, WriteCache, detach, detach_dead, is_dead, remount, unmount,
+};
 pub use mountinfo::{
     MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,
 };

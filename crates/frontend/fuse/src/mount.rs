@@ -4,12 +4,13 @@
 //! choose, and a bare umount(2) ends the session.
 
 use crate::adapter::Adapter;
+use crate::expiry::Expiry;
 use crate::kernel::counts::Counts;
 use crate::kernel::priority::{Priority, Schedule};
 use crate::kernel::transport::{RequestLoop, Requests, State};
 use crate::kernel::{MAX_IO, session::Session};
 use crate::mountinfo::{MountEntry, top_mount};
-use crate::server::Server;
+use crate::server::{Agreed, Server};
 use crate::writers::Writers;
 use rustix::mount::{MountFlags, UnmountFlags};
 use siftfs_proto::{FileService, SessionId};
@@ -49,6 +50,20 @@ pub struct MountOptions {
     pub requests: Requests,
     /// How soon the threads that carry requests out get a processor.
     pub priority: Priority,
+    /// Where write(2) leaves data.
+    pub write_cache: WriteCache,
+    /// In [`WriteCache::Writeback`], the kernel's dirty pages of open files are asked for so often.
+    pub write_back_every: Duration,
+}
+
+/// Where write(2) leaves data: `docs/design/kernel-cache.md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteCache {
+    /// With the server: each call is a request.
+    #[default]
+    Writethrough,
+    /// In the kernel's page cache, until fsync, close, memory or age sends it on.
+    Writeback,
 }
 
 impl Default for MountOptions {
@@ -66,6 +81,8 @@ impl Default for MountOptions {
             threads: 2,
             requests: Requests::Auto,
             priority: Priority::default(),
+            write_cache: WriteCache::default(),
+            write_back_every: Duration::from_millis(2500),
         }
     }
 }
@@ -77,6 +94,7 @@ pub struct FuseMount {
     threads: usize,
     schedule: Arc<Schedule>,
     entry: MountEntry,
+    every: Duration,
 }
 
 impl FuseMount {
@@ -91,13 +109,20 @@ impl FuseMount {
         let threads = options.threads.clamp(1, 64);
         let device = open_device()?;
         kernel_mount(&device, dir, options)?;
-        let made = Session::start(device, options.requests).and_then(|kernel| {
-            let server = Server::new(service, session, kernel.has_acls()).with_sync(options.sync);
+        let writeback = options.write_cache == WriteCache::Writeback;
+        let made = Session::start(device, options.requests, writeback).and_then(|kernel| {
+            let agreed = Agreed {
+                acls: kernel.has_acls(),
+                writeback: kernel.has_writeback(),
+                no_opendir: kernel.has_no_opendir(),
+            };
+            let server = Server::new(service, session, agreed).with_sync(options.sync);
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
             read_ahead(&entry);
             let (server, schedule) = (Arc::new(server), Arc::new(Schedule::new(options.priority)));
-            Ok(Self { session: kernel, server, threads, schedule, entry })
+            let every = options.write_back_every;
+            Ok(Self { session: kernel, server, threads, schedule, entry, every })
         });
         if made.is_err() {
             let _ = detach(dir);
@@ -113,6 +138,14 @@ impl FuseMount {
     /// The files open for writing, also while the mount is served.
     pub fn writers(&self) -> Writers {
         Writers::new(self.server.clone())
+    }
+
+    /// What the kernel agreed to.
+    pub fn write_cache(&self) -> WriteCache {
+        match self.server.writes_back() {
+            true => WriteCache::Writeback,
+            false => WriteCache::Writethrough,
+        }
     }
 
     /// How many requests the kernel sends, also while the mount is served.
@@ -132,11 +165,15 @@ impl FuseMount {
     pub fn serve(self) -> io::Result<()> {
         let most = self.session.held_back();
         self.server.start_invalidator(self.session.notifier(), most)?;
-        self.session.run(
-            (self.threads, self.schedule),
-            &self.entry.mount_point,
-            &Arc::new(Adapter::new(self.server)),
-        )
+        let expiry = self
+            .server
+            .writes_back()
+            .then(|| Expiry::start(self.entry.clone(), self.server.clone(), self.every));
+        let adapter = Adapter::new(self.server, self.session.notifier(), self.entry.clone());
+        let place = &self.entry.mount_point;
+        let served = self.session.run((self.threads, self.schedule), place, &Arc::new(adapter));
+        drop(expiry);
+        served
     }
 }
 

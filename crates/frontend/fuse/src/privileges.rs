@@ -120,14 +120,16 @@ fn same_user_namespace(pid: u32) -> bool {
 
 impl Server {
     /// SETATTR. Clearing setuid, setgid and file capabilities is left to us: where the request says
-    /// so, and when it changes nothing at all (this module's page).
+    /// so, and when it changes nothing at all (this module's page). With the writeback cache such a
+    /// request brings the kernel's ctime, alone: the times of a file that was written come with its
+    /// mtime.
     pub(crate) fn set_attr(
         &self,
         cred: &Credentials,
         ino: InodeNr,
         mut set: SetAttr,
     ) -> Result<Attr> {
-        if set == SetAttr::default() {
+        if (SetAttr { ctime: None, ..set.clone() }) == SetAttr::default() {
             return self.set_nothing(cred, ino);
         }
         if set.kill_priv {

@@ -1,10 +1,13 @@
 //! Decisions between the kernel's requests and the file protocol's.
 
-use crate::convert::unexpected;
+use crate::convert::{node, unexpected};
+use crate::dirty::DirtyFiles;
 use crate::invalidator::Invalidator;
 use crate::kernel::MAX_IO;
 use crate::kernel::notify::Notifier;
+use crate::mountinfo::MountEntry;
 use crate::open_files::{OpenFiles, Owed};
+use crate::own_mount::{self, Written};
 use crate::privileges::{self, Announced};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{
@@ -25,8 +28,8 @@ const COPY_BYTES: u64 = 16 << 20;
 pub(crate) struct Server {
     service: Arc<dyn FileService>,
     session: SessionId,
-    /// The kernel checks permissions by access control lists.
-    acls: bool,
+    agreed: Agreed,
+    files: DirtyFiles,
     /// The mount itself asks for synchronous writes.
     synchronous: bool,
     pub(crate) open_files: OpenFiles,
@@ -34,12 +37,24 @@ pub(crate) struct Server {
     pub(crate) invalidator: Arc<Invalidator>,
 }
 
+/// What the kernel agreed to at the mount.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Agreed {
+    /// It checks permissions by access control lists.
+    pub(crate) acls: bool,
+    /// It keeps written pages back, and owns the size and times of files.
+    pub(crate) writeback: bool,
+    /// It does without OPENDIR when it is answered ENOSYS.
+    pub(crate) no_opendir: bool,
+}
+
 impl Server {
-    pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId, acls: bool) -> Self {
+    pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId, agreed: Agreed) -> Self {
         Self {
             service,
             session,
-            acls,
+            agreed,
+            files: DirtyFiles::default(),
             synchronous: false,
             open_files: OpenFiles::default(),
             announced: Announced::default(),
@@ -59,6 +74,16 @@ impl Server {
     /// When the thread that asks cannot be started.
     pub(crate) fn start_invalidator(&self, notifier: Notifier, most: usize) -> io::Result<()> {
         self.invalidator.start(notifier, most)
+    }
+
+    /// Does the kernel keep written pages back?
+    pub(crate) fn writes_back(&self) -> bool {
+        self.agreed.writeback
+    }
+
+    /// Does the kernel do without OPENDIR?
+    pub(crate) fn has_no_opendir(&self) -> bool {
+        self.agreed.no_opendir
     }
 
     pub(crate) fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
@@ -86,12 +111,30 @@ impl Server {
         }
     }
 
-    /// `handle` of `ino` was opened with these flags.
-    pub(crate) fn note_open(&self, handle: Handle, ino: InodeNr, flags: u32) {
+    /// `handle` of `ino` was opened by `cred` with these flags.
+    pub(crate) fn note_open(&self, cred: &Credentials, handle: Handle, ino: InodeNr, flags: u32) {
+        if crate::open_files::writes(flags) {
+            self.files.opened(cred, handle, ino);
+        }
         self.open_files.note(handle, ino, flags);
     }
 
+    /// What the kernel may hold dirty pages of, and on whose account.
+    pub(crate) fn files(&self) -> &DirtyFiles {
+        &self.files
+    }
+
+    /// May the kernel hold dirty pages of `ino`? Where it writes through, only stores through a
+    /// mapping stay with it.
+    pub(crate) fn may_be_dirty(&self, ino: InodeNr) -> bool {
+        match self.agreed.writeback {
+            true => self.files.may_be_dirty(ino),
+            false => self.open_files.may_be_dirty(ino),
+        }
+    }
+
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
+        self.files.closed(handle);
         self.open_files.remove(handle);
         self.done(cred, Request::Release { handle })
     }
@@ -145,7 +188,7 @@ impl Server {
             self.refuse_append_only(cred, ino)?;
         }
         let handle = self.opened(cred, Request::Open { ino, write, truncate, kill_priv })?;
-        self.note_open(handle, ino, flags);
+        self.note_open(cred, handle, ino, flags);
         if setgid {
             let set = SetAttr { kill_setgid: true, ..SetAttr::default() };
             if let Err(e) = self.entry(cred, Request::SetAttr { ino, set }) {
@@ -154,6 +197,54 @@ impl Server {
             }
         }
         Ok(handle)
+    }
+
+    /// Writes pages of the kernel's cache; returns their length.
+    pub(crate) fn write_pages(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        offset: u64,
+        data: WriteData,
+    ) -> Result<u32> {
+        let account = self.files.account(ino);
+        let cred = account.as_ref().unwrap_or(cred);
+        let times = !self.agreed.writeback;
+        match self.call(cred, Request::WriteBack { ino, offset, data, times })? {
+            Reply::Written { len } => Ok(len),
+            _ => Err(unexpected("written")),
+        }
+    }
+
+    /// Has the kernel send the dirty pages of a file, and waits for them. The file is closed when
+    /// what is returned is dropped.
+    ///
+    /// # Errors
+    /// Why pages could not be written, or not be asked for: a rename fails then, and the old file
+    /// stays rather than giving way to half of the new one.
+    pub(crate) fn write_back(&self, entry: &MountEntry, ino: InodeNr) -> Result<Written> {
+        let attr = self.entry(&Credentials::default(), Request::GetAttr { ino })?;
+        let before = self.files.lost(ino).map_or(0, |l| l.times);
+        let written = own_mount::write_back(entry, node(ino), attr.generation);
+        match self.files.lost(ino) {
+            Some(lost) if lost.times != before => Err(lost.error),
+            _ => written.map_err(|e| {
+                tracing::warn!(ino, error = %e, "a file's dirty pages could not be asked for");
+                errno(e.raw_os_error().unwrap_or(libc::EIO))
+            }),
+        }
+    }
+
+    /// The inode number behind a name, without a reference that would have to be given back.
+    pub(crate) fn number_of(
+        &self,
+        cred: &Credentials,
+        parent: InodeNr,
+        name: &[u8],
+    ) -> Option<InodeNr> {
+        let found = self.entry(cred, Request::Lookup { parent, name: name.to_vec() }).ok()?;
+        self.forget(cred, found.ino, 1);
+        Some(found.ino)
     }
 
     /// Writes `data`, all of it unless the largest size comes in between; returns how much.
@@ -223,7 +314,11 @@ impl Server {
         let size = self.entry(cred, Request::GetAttr { ino: r.from })?.size;
         let room = MAX_FILE_SIZE.checked_sub(r.to_offset).filter(|room| *room > 0);
         let len = r.len.min(u64::from(u32::MAX)).min(room.ok_or(errno(libc::EFBIG))?);
-        let end = size.min(r.offset.checked_add(len).ok_or(errno(libc::EOVERFLOW))?);
+        let asked = r.offset.checked_add(len).ok_or(errno(libc::EOVERFLOW))?;
+        // The kernel asks for nothing beyond the end that it knows. Its writeback cache may hold the
+        // bytes between our end and its own, but none of this range: that is a hole.
+        let ends_later = self.agreed.writeback && self.files.may_be_dirty(r.from);
+        let end = if ends_later { asked } else { size.min(asked) };
         let (mut at, mut data) = (r.offset, 0);
         while at < end && data < COPY_BYTES {
             match self.copy_piece(cred, r, at, end) {
@@ -286,7 +381,15 @@ impl Server {
         dir: DirCursor,
         add: &mut dyn FnMut(&DirEntry) -> bool,
     ) -> Result<()> {
-        let DirCursor { handle, mut cookie, plus } = dir;
+        let DirCursor { dir, mut cookie, plus } = dir;
+        let opened = match dir {
+            Dir::Open(handle) => OpenDir { server: self, handle, close: false },
+            Dir::Node(ino) => {
+                let handle = self.opened(cred, Request::OpenDir { ino })?;
+                OpenDir { server: self, handle, close: true }
+            }
+        };
+        let handle = opened.handle;
         let max_bytes = if plus { DIR_PLUS_BYTES } else { DIR_BYTES };
         let mut any = false;
         loop {
@@ -331,7 +434,7 @@ impl Server {
     /// kernel enforces them: a program must hear of one that nobody would.
     pub(crate) fn check_xattr_name(&self, name: &[u8]) -> Result<()> {
         let acl = name == b"system.posix_acl_access" || name == b"system.posix_acl_default";
-        if name.starts_with(b"system.") && !(acl && self.acls) {
+        if name.starts_with(b"system.") && !(acl && self.agreed.acls) {
             return Err(errno(libc::EOPNOTSUPP));
         }
         Ok(())
@@ -378,11 +481,39 @@ pub(crate) struct CopyRange {
 
 /// Where a directory is being read.
 pub(crate) struct DirCursor {
-    pub(crate) handle: Handle,
+    pub(crate) dir: Dir,
     /// Cookie of the last entry seen; 0 at the start.
     pub(crate) cookie: u64,
     /// With attributes.
     pub(crate) plus: bool,
+}
+
+/// The directory that is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Dir {
+    /// The kernel opened it.
+    Open(Handle),
+    /// The kernel does without OPENDIR. It holds the inode as long as a program has it open.
+    Node(InodeNr),
+}
+
+/// A directory's handle, for one request or for longer.
+struct OpenDir<'a> {
+    server: &'a Server,
+    handle: Handle,
+    close: bool,
+}
+
+impl Drop for OpenDir<'_> {
+    fn drop(&mut self) {
+        let handle = self.handle;
+        if self.close
+            && let Err(error) =
+                self.server.done(&Credentials::default(), Request::Release { handle })
+        {
+            tracing::warn!(%error, "a directory's handle could not be given back");
+        }
+    }
 }
 
 #[cfg(test)]

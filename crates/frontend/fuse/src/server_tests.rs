@@ -72,7 +72,8 @@ fn server(kind: FileKind) -> (Arc<Fake>, Arc<Server>) {
 fn server_with(kind: FileKind, acls: bool) -> (Arc<Fake>, Arc<Server>) {
     let fake =
         Arc::new(Fake { kind, entries: 12, seen: Mutex::default(), perm: AtomicU16::new(0o644) });
-    let server = Arc::new(Server::new(fake.clone(), SessionId(1), acls));
+    let server =
+        Arc::new(Server::new(fake.clone(), SessionId(1), Agreed { acls, ..Agreed::default() }));
     (fake, server)
 }
 
@@ -90,7 +91,7 @@ fn a_full_directory_buffer_gives_references_back() {
     for _ in 0..20 {
         let before = got.len();
         let mut room = 3;
-        let cursor = DirCursor { handle: Handle(1), cookie, plus: true };
+        let cursor = DirCursor { dir: Dir::Open(Handle(1)), cookie, plus: true };
         server
             .read_dir(&user(0), cursor, &mut |e| {
                 if room == 0 {

@@ -49,6 +49,15 @@ const INO64_GEN: i32 = 0x81;
 /// # Errors
 /// What fsync(2) says; a file that is gone is none.
 pub fn flush(mount: impl AsFd, node: u64, generation: u32) -> io::Result<()> {
+    match open_node(mount, node, generation) {
+        Ok(file) => Ok(rustix::fs::fsync(&file)?),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Opens an inode of the mount for reading.
+pub(crate) fn open_node(mount: impl AsFd, node: u64, generation: u32) -> io::Result<OwnedFd> {
     let id = [(node >> 32) as u32, (node & 0xFFFF_FFFF) as u32, generation];
     let mut handle = FileHandle { bytes: 12, kind: INO64_GEN, id };
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
@@ -63,14 +72,8 @@ pub fn flush(mount: impl AsFd, node: u64, generation: u32) -> io::Result<()> {
         )
     };
     match i32::try_from(fd) {
-        Ok(fd) if fd >= 0 => {
-            // SAFETY: the call returned a new descriptor that nobody else owns.
-            let file = unsafe { OwnedFd::from_raw_fd(fd) };
-            Ok(rustix::fs::fsync(&file)?)
-        }
-        _ => match io::Error::last_os_error() {
-            e if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => Ok(()),
-            e => Err(e),
-        },
+        // SAFETY: the call returned a new descriptor that nobody else owns.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -219,6 +219,10 @@ pub enum Request {
     /// Write `data`, all of it unless it crosses [`MAX_FILE_SIZE`]: then up to there. `append` puts
     /// it at the end of file whatever `offset` says. Reply: `Written`.
     Write { ino: InodeNr, offset: u64, data: WriteData, append: bool, kill_priv: bool },
+    /// Write pages that the kernel's cache held, or their begin if the file ends in the last one:
+    /// what they say that the file says already is not written again. With `times` this is a
+    /// change like `Write`; without, the kernel owns the times and sends them. Reply: `Written`.
+    WriteBack { ino: InodeNr, offset: u64, data: WriteData, times: bool },
     /// Durable on return: data, size, name and everything recovery needs (crash model). Files
     /// and directories. `datasync` may leave times out. Reply: `Done`.
     Fsync { ino: InodeNr, datasync: bool },

@@ -13,6 +13,10 @@ pub(crate) const MINOR: u32 = 40;
 /// Oldest minor version served: Linux 5.4.
 pub(crate) const MINOR_LEAST: u32 = 31;
 
+/// From this minor version on a page under writeback is one that the server does not have yet:
+/// Linux 6.16.
+pub(crate) const MINOR_WRITEBACK: u32 = 44;
+
 /// Declares structures that are read from or written to the kernel, each with its size in bytes.
 macro_rules! wire {
     ($($(#[$doc:meta])* $name:ident: $size:literal { $($field:ident: $kind:ty,)* })*) => { $(
@@ -146,10 +150,10 @@ numbers! {
 // What INIT agrees on.
 numbers! {
     FUSE_ASYNC_READ = 1 << 0, FUSE_ATOMIC_O_TRUNC = 1 << 3, FUSE_EXPORT_SUPPORT = 1 << 4,
-    FUSE_BIG_WRITES = 1 << 5, FUSE_DONT_MASK = 1 << 6, FUSE_DO_READDIRPLUS = 1 << 13, FUSE_READDIRPLUS_AUTO = 1 << 14,
-    FUSE_ASYNC_DIO = 1 << 15, FUSE_PARALLEL_DIROPS = 1 << 18, FUSE_POSIX_ACL = 1 << 20,
+    FUSE_BIG_WRITES = 1 << 5, FUSE_DONT_MASK = 1 << 6, FUSE_DO_READDIRPLUS = 1 << 13,
+    FUSE_ASYNC_DIO = 1 << 15, FUSE_WRITEBACK_CACHE = 1 << 16, FUSE_PARALLEL_DIROPS = 1 << 18, FUSE_POSIX_ACL = 1 << 20,
     FUSE_MAX_PAGES = 1 << 22, FUSE_CACHE_SYMLINKS = 1 << 23, FUSE_EXPLICIT_INVAL_DATA = 1 << 25,
-    FUSE_HANDLE_KILLPRIV_V2 = 1 << 28, FUSE_SETXATTR_EXT = 1 << 29, FUSE_INIT_EXT = 1 << 30,
+    FUSE_NO_OPENDIR_SUPPORT = 1 << 24, FUSE_HANDLE_KILLPRIV_V2 = 1 << 28, FUSE_SETXATTR_EXT = 1 << 29, FUSE_INIT_EXT = 1 << 30,
 }
 
 // The second word of what INIT agrees on.
@@ -171,10 +175,10 @@ numbers! {
 
 // Flags of single requests and answers.
 numbers! {
-    FUSE_READ_LOCKOWNER = 1 << 1, FUSE_WRITE_LOCKOWNER = 1 << 1,
+    FUSE_READ_LOCKOWNER = 1 << 1, FUSE_WRITE_LOCKOWNER = 1 << 1, FUSE_WRITE_CACHE = 1 << 0, FUSE_GETATTR_FH = 1 << 0,
     FUSE_WRITE_KILL_SUIDGID = 1 << 2, FUSE_OPEN_KILL_SUIDGID = 1 << 0,
     FUSE_SETXATTR_ACL_KILL_SGID = 1 << 0, FUSE_FSYNC_FDATASYNC = 1 << 0,
-    FOPEN_KEEP_CACHE = 1 << 1, FOPEN_NOFLUSH = 1 << 5,
+    FOPEN_KEEP_CACHE = 1 << 1, FOPEN_CACHE_DIR = 1 << 3, FOPEN_NOFLUSH = 1 << 5,
     FUSE_NOTIFY_INVAL_INODE = 2,
     STATX_BASIC_AND_BTIME = 0xfff,
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// The connection's writing end, for notifications.
+#[derive(Clone)]
 pub(crate) struct Notifier {
     device: Arc<OwnedFd>,
 }
@@ -24,7 +25,20 @@ impl Notifier {
     /// `ENOENT` if the kernel does not know the node.
     pub(crate) fn drop_pages(&self, node: u64, offset: u64, len: u64) -> io::Result<()> {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        let body = abi::InvalInodeOut { node, offset: signed(offset), len: signed(len) };
+        self.invalidate(abi::InvalInodeOut { node, offset: signed(offset), len: signed(len) })
+    }
+
+    /// Has the kernel ask for an inode's attributes before it uses them again; its pages stay. Not
+    /// to be called while a request on the inode waits for the caller.
+    ///
+    /// # Errors
+    /// `ENOENT` if the kernel does not know the node.
+    pub(crate) fn forget_attributes(&self, node: u64) -> io::Result<()> {
+        // Pages from a negative offset on: none.
+        self.invalidate(abi::InvalInodeOut { node, offset: -1, len: 0 })
+    }
+
+    fn invalidate(&self, body: abi::InvalInodeOut) -> io::Result<()> {
         let len = size_of::<OutHeader>() + size_of::<abi::InvalInodeOut>();
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let code = abi::FUSE_NOTIFY_INVAL_INODE.cast_signed();

@@ -15,8 +15,14 @@ use zerocopy::{FromZeros, IntoBytes};
 /// it knows what its own requests change.
 const VALID: u64 = 24 * 3600;
 
-/// The kernel keeps cached pages over an open, and close(2) sends no FLUSH.
+/// The kernel keeps cached pages over an open, and close(2) sends no FLUSH. With the writeback cache
+/// the kernel does not look at the second flag; there it sends one FLUSH, is answered ENOSYS, and
+/// sends no other. A handle that needs FLUSH would leave the flag out, and its mount answer FLUSH.
 const OPEN_FLAGS: u32 = abi::FOPEN_KEEP_CACHE | abi::FOPEN_NOFLUSH;
+
+/// The kernel caches a directory's entries, and drops them when it changes the directory itself.
+/// A kernel that does without OPENDIR takes the same flags.
+const OPEN_DIR_FLAGS: u32 = abi::FOPEN_KEEP_CACHE | abi::FOPEN_CACHE_DIR;
 
 /// What a request is answered with when it succeeds.
 #[derive(Debug)]
@@ -28,6 +34,7 @@ pub(crate) enum Answer {
     Attr(Attr),
     Statx(Attr),
     Opened(Handle),
+    OpenedDir(Handle),
     Created(Attr, Handle),
     Data(Vec<u8>),
     Blocks(Blocks),
@@ -96,8 +103,9 @@ pub(crate) fn encode(answer: &Answer, send: impl FnOnce(&[&[u8]])) {
             send(&[out.as_bytes()]);
         }
         Answer::Statx(a) => send(&[statx(a).as_bytes()]),
-        Answer::Opened(h) => send(&[open(*h).as_bytes()]),
-        Answer::Created(a, h) => send(&[entry(a).as_bytes(), open(*h).as_bytes()]),
+        Answer::Opened(h) => send(&[open(*h, OPEN_FLAGS).as_bytes()]),
+        Answer::OpenedDir(h) => send(&[open(*h, OPEN_DIR_FLAGS).as_bytes()]),
+        Answer::Created(a, h) => send(&[entry(a).as_bytes(), open(*h, OPEN_FLAGS).as_bytes()]),
         Answer::Data(d) => send(&[d]),
         Answer::Blocks(b) => {
             let parts: Vec<&[u8]> = b.parts().collect();
@@ -261,8 +269,8 @@ fn entry(a: &Attr) -> abi::EntryOut {
     }
 }
 
-fn open(handle: Handle) -> abi::OpenOut {
-    abi::OpenOut { handle: handle.0, open_flags: OPEN_FLAGS, backing: 0 }
+fn open(handle: Handle, open_flags: u32) -> abi::OpenOut {
+    abi::OpenOut { handle: handle.0, open_flags, backing: 0 }
 }
 
 fn statx(a: &Attr) -> abi::StatxOut {

@@ -42,7 +42,10 @@ pub(crate) enum Operation<'a> {
         count: u64,
     },
     BatchForget(Forgets<'a>),
-    GetAttr,
+    GetAttr {
+        /// For a call on an open file; with the writeback cache a write(2) comes next.
+        by_handle: bool,
+    },
     Statx,
     SetAttr {
         set: SetAttr,
@@ -109,6 +112,8 @@ pub(crate) enum Operation<'a> {
         flags: u32,
         /// Past the kernel's cache.
         direct: bool,
+        /// The kernel sends pages of its cache: the caller is not the writer.
+        cached: bool,
     },
     StatFs,
     Release {
@@ -260,7 +265,8 @@ fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
             let kill_priv = w.write_flags & abi::FUSE_WRITE_KILL_SUIDGID != 0;
             let direct = w.write_flags & abi::FUSE_WRITE_LOCKOWNER != 0;
             let (handle, offset, flags) = (w.handle, w.offset, w.flags);
-            O::Write { handle, offset, data: rest.bytes(w.size)?, kill_priv, flags, direct }
+            let cached = w.write_flags & abi::FUSE_WRITE_CACHE != 0;
+            O::Write { handle, offset, data: rest.bytes(w.size)?, kill_priv, flags, direct, cached }
         }
         abi::OPEN => {
             let o: abi::OpenIn = rest.take()?;
@@ -348,7 +354,10 @@ fn names<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
 fn whole<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Operation<'a>> {
     use Operation as O;
     Ok(match opcode {
-        abi::GETATTR => O::GetAttr,
+        abi::GETATTR => {
+            let g: abi::GetAttrIn = rest.take()?;
+            O::GetAttr { by_handle: g.flags & abi::FUSE_GETATTR_FH != 0 }
+        }
         abi::STATX => O::Statx,
         abi::SETATTR => O::SetAttr { set: set_attr(&rest.take()?) },
         abi::READLINK => O::ReadLink,

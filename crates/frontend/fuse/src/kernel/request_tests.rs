@@ -70,10 +70,12 @@ fn files_are_read() {
         O::Read { offset: 4096, size: 512, direct: false },
     );
     let (kill, owner) = (abi::FUSE_WRITE_KILL_SUIDGID, abi::FUSE_WRITE_LOCKOWNER);
-    for how in [0, kill, owner, kill | owner] {
+    let cache = abi::FUSE_WRITE_CACHE;
+    for how in [0, kill, owner, kill | owner, cache] {
         let (kill_priv, direct) = (how & kill != 0, how & owner != 0);
+        let cached = how & cache != 0;
         let (handle, offset, flags) = (3, 9, 0x4000);
-        let write = O::Write { handle, offset, data: b"data", kill_priv, flags, direct };
+        let write = O::Write { handle, offset, data: b"data", kill_priv, flags, direct, cached };
         is(abi::WRITE, &[&n64(&[3, 9]), &n32(&[4, how, 0, 0, flags, 0]), b"data"], write);
     }
     is(abi::OPEN, &[&n32(&[2, 1])], O::Open { flags: 2, kill_priv: true });
@@ -98,7 +100,7 @@ fn files_are_read() {
 #[test]
 fn the_rest_is_read() {
     use Operation as O;
-    is(abi::GETATTR, &[&n64(&[0, 0])], O::GetAttr);
+    is(abi::GETATTR, &[&n64(&[0, 0])], O::GetAttr { by_handle: false });
     is(abi::STATX, &[&n64(&[0, 0, 0])], O::Statx);
     is(abi::READLINK, &[], O::ReadLink);
     is(abi::STATFS, &[], O::StatFs);

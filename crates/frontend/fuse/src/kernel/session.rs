@@ -22,11 +22,12 @@ use zerocopy::FromZeros;
 const MAX_BACKGROUND: u16 = 512;
 const CONGESTED: u16 = 48;
 
-/// What we want from the kernel, each only where it has it. Not among them, on purpose: the
-/// writeback cache (size and times would move into the kernel), POSIX and flock locks (the
-/// kernel keeps both, interruptibly), and automatic invalidation (the kernel's cache cannot be
-/// stale).
-const WANTED: [(&str, u32); 15] = [
+/// What we want from the kernel, each only where it has it. Not among them, on purpose: POSIX and
+/// flock locks (the kernel keeps both, interruptibly), automatic invalidation (the kernel's cache
+/// cannot be stale), and READDIRPLUS_AUTO (programs that walk a tree read a directory to its end
+/// before they stat(2) its entries, so the kernel's guess costs a LOOKUP per entry). The writeback
+/// cache is wanted where the mount's options say so.
+const WANTED: [(&str, u32); 14] = [
     ("ASYNC_READ", abi::FUSE_ASYNC_READ),
     // File handles are opened after their inode left the kernel's memory, by LOOKUP of ".".
     ("EXPORT_SUPPORT", abi::FUSE_EXPORT_SUPPORT),
@@ -34,7 +35,6 @@ const WANTED: [(&str, u32); 15] = [
     ("ATOMIC_O_TRUNC", abi::FUSE_ATOMIC_O_TRUNC),
     ("PARALLEL_DIROPS", abi::FUSE_PARALLEL_DIROPS),
     ("DO_READDIRPLUS", abi::FUSE_DO_READDIRPLUS),
-    ("READDIRPLUS_AUTO", abi::FUSE_READDIRPLUS_AUTO),
     ("ASYNC_DIO", abi::FUSE_ASYNC_DIO),
     ("CACHE_SYMLINKS", abi::FUSE_CACHE_SYMLINKS),
     ("EXPLICIT_INVAL_DATA", abi::FUSE_EXPLICIT_INVAL_DATA),
@@ -58,7 +58,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
 pub(crate) struct Session {
     device: Arc<OwnedFd>,
     dialect: Dialect,
-    acls: bool,
+    agreed: u32,
     counts: Arc<Counts>,
     transport: Transport,
 }
@@ -102,12 +102,12 @@ impl<H: Handler> Dispatch<H> {
 
 impl Session {
     /// Waits for the kernel's INIT on the descriptor of a mount, and answers it. Later requests
-    /// come as `wanted` says.
+    /// come as `wanted` says. With `writeback` the kernel's writeback cache is asked for.
     ///
     /// # Errors
     /// A kernel whose protocol is too old or of another major version, or that cannot do what is
     /// wanted; a mount that ended.
-    pub(crate) fn start(device: OwnedFd, wanted: Requests) -> io::Result<Self> {
+    pub(crate) fn start(device: OwnedFd, wanted: Requests, writeback: bool) -> io::Result<Self> {
         let device = Arc::new(device);
         let channel = Arc::new(Channel::new(device.clone()));
         let mut buffer = Buffer::new();
@@ -144,7 +144,9 @@ impl Session {
                     abi::MINOR_LEAST,
                 )));
             }
-            let agreed = agree(flags);
+            // Older kernels call a page written before the server has it, and only fsync(2) waits.
+            let writeback = writeback && minor >= abi::MINOR_WRITEBACK;
+            let agreed = agree(flags, writeback);
             let transport = match Transport::choose(wanted, flags, flags2) {
                 Ok(transport) => transport,
                 Err(why) => {
@@ -159,10 +161,11 @@ impl Session {
             }
             token.send(Ok(Answer::Init(Box::new(out))));
             let dialect = Dialect { setxattr_ext: agreed & abi::FUSE_SETXATTR_EXT != 0 };
-            let acls = agreed & abi::FUSE_POSIX_ACL != 0 && agreed & abi::FUSE_DONT_MASK != 0;
             let counts = Arc::new(Counts::default());
             counts.add(abi::INIT);
-            return Ok(Self { device, dialect, acls, counts, transport });
+            // The kernel says that it takes ENOSYS for an answer to OPENDIR; an answer has no such flag.
+            let agreed = agreed | flags & abi::FUSE_NO_OPENDIR_SUPPORT;
+            return Ok(Self { device, dialect, agreed, counts, transport });
         }
     }
 
@@ -180,7 +183,21 @@ impl Session {
 
     /// Does the kernel check permissions by access control lists?
     pub(crate) fn has_acls(&self) -> bool {
-        self.acls
+        self.has(abi::FUSE_POSIX_ACL | abi::FUSE_DONT_MASK)
+    }
+
+    /// Does the kernel keep written pages back, and own the size and times of files?
+    pub(crate) fn has_writeback(&self) -> bool {
+        self.has(abi::FUSE_WRITEBACK_CACHE)
+    }
+
+    /// Does the kernel do without OPENDIR if it is told so?
+    pub(crate) fn has_no_opendir(&self) -> bool {
+        self.has(abi::FUSE_NO_OPENDIR_SUPPORT)
+    }
+
+    fn has(&self, flags: u32) -> bool {
+        self.agreed & flags == flags
     }
 
     /// Requests so far, also while they are served.
@@ -223,9 +240,10 @@ fn init_zero() -> abi::InitOut {
 }
 
 /// Those of our wishes that the kernel offers.
-fn agree(offered: u32) -> u32 {
+fn agree(offered: u32, writeback: bool) -> u32 {
     let mut agreed = 0;
-    for (name, flag) in WANTED {
+    let extra = writeback.then_some(("WRITEBACK_CACHE", abi::FUSE_WRITEBACK_CACHE));
+    for (name, flag) in WANTED.into_iter().chain(extra) {
         if offered & flag == 0 {
             tracing::info!(name, "the kernel does not offer this");
         }

@@ -2,7 +2,7 @@ use super::*;
 use crate::adapter::Adapter;
 use crate::kernel::abi::OutHeader;
 use crate::kernel::testing::{message_from, n32, n64, pair};
-use crate::server::Server;
+use crate::server::{Agreed, Server};
 use proptest::prelude::*;
 use siftfs_proto::SessionId;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -13,6 +13,18 @@ mod support;
 
 fn schedule() -> Arc<Schedule> {
     Arc::new(Schedule::new(Default::default()))
+}
+
+/// No mount: nothing of it is written back here.
+fn no_mount() -> crate::mountinfo::MountEntry {
+    crate::mountinfo::MountEntry {
+        id: 0,
+        major: 0,
+        minor: 0,
+        mount_point: "/".into(),
+        fs_type: "fuse".into(),
+        source: "none".into(),
+    }
 }
 
 fn init(major: u32, minor: u32, flags: u32) -> Vec<u8> {
@@ -44,12 +56,13 @@ impl Kernel {
     fn new(offered: u32) -> Self {
         let (end, ours) = pair();
         send(&end, &init(7, 99, offered));
-        let session = Session::start(ours, Requests::Device).unwrap();
+        let session = Session::start(ours, Requests::Device, false).unwrap();
         let (_, body) = receive(&end);
         let agreed = abi::InitOut::read_from_bytes(&body).unwrap();
         let mem = Arc::new(support::Mem::new());
-        let server = Arc::new(Server::new(mem, SessionId(1), true));
-        let adapter = Arc::new(Adapter::new(server));
+        let server =
+            Arc::new(Server::new(mem, SessionId(1), Agreed { acls: true, ..Agreed::default() }));
+        let adapter = Arc::new(Adapter::new(server, session.notifier(), no_mount()));
         let server = Some(std::thread::spawn(move || {
             session.run((2, schedule()), Path::new("/"), &adapter)
         }));
@@ -107,22 +120,22 @@ fn another_version_of_the_protocol() {
     let (end, ours) = pair();
     send(&end, &init(8, 0, 0));
     send(&end, &init(7, 31, 0));
-    Session::start(ours, Requests::Auto).unwrap();
+    Session::start(ours, Requests::Auto, false).unwrap();
     let (_, body) = receive(&end);
     assert_eq!(abi::InitOut::read_from_bytes(&body).unwrap().major, 7, "it is told ours");
     let (_, body) = receive(&end);
     assert_eq!(abi::InitOut::read_from_bytes(&body).unwrap().minor, 31);
     let (end, ours) = pair();
     send(&end, &init(7, 22, 0));
-    let error = Session::start(ours, Requests::Auto).err().unwrap().to_string();
+    let error = Session::start(ours, Requests::Auto, false).err().unwrap().to_string();
     assert!(error.contains("FUSE 7.22") && error.contains("Linux 5.4"), "{error}");
     assert_eq!(receive(&end).0.error, -libc::EPROTO);
     let (end, ours) = pair();
     send(&end, &message_from(0, 1, abi::GETATTR, 1, &[0; 16]));
-    assert!(Session::start(ours, Requests::Auto).is_err(), "the first request is not INIT");
+    assert!(Session::start(ours, Requests::Auto, false).is_err(), "the first request is not INIT");
     let (end, ours) = pair();
     drop(end);
-    assert!(Session::start(ours, Requests::Auto).is_err(), "the mount is gone");
+    assert!(Session::start(ours, Requests::Auto, false).is_err(), "the mount is gone");
 }
 
 #[test]
@@ -351,7 +364,7 @@ fn long_requests_never_take_the_last_reader() {
     for keep in [1, 2] {
         let (end, ours) = pair();
         send(&end, &init(7, 99, 0));
-        let session = Session::start(ours, Requests::Auto).unwrap();
+        let session = Session::start(ours, Requests::Auto, false).unwrap();
         receive(&end);
         let slow = Arc::new(Slow { gate: std::sync::Mutex::new(()) });
         let held = slow.gate.lock().unwrap();

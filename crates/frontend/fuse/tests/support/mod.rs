@@ -180,7 +180,7 @@ impl State {
         a.gid = set.gid.unwrap_or(a.gid);
         a.atime = set.atime.map_or(a.atime, at);
         a.mtime = set.mtime.map_or(a.mtime, at);
-        a.ctime = now;
+        a.ctime = set.ctime.unwrap_or(now);
         Ok(a.clone())
     }
 
@@ -353,6 +353,15 @@ impl FileService for Mem {
                 }
                 s.write(ino, offset, &data.into_bytes(), now)
             }
+            Request::WriteBack { ino, offset, data, times } => {
+                let before = s.get(ino)?.attr.clone();
+                let reply = s.write(ino, offset, &data.into_bytes(), now)?;
+                if !times {
+                    let attr = &mut s.get(ino)?.attr;
+                    (attr.mtime, attr.ctime) = (before.mtime, before.ctime);
+                }
+                Ok(reply)
+            }
             Request::Fsync { .. } => Ok(Reply::Done),
             Request::Allocate { ino, mode, offset, len } => {
                 s.allocate(ino, mode, (offset, len), now).map(|()| Reply::Done)
@@ -415,7 +424,7 @@ fn name_of(req: &Request) -> &'static str {
         Request::GetXattr { .. } => "getxattr",
         Request::SetAttr { .. } => "setattr",
         Request::Read { .. } => "read",
-        Request::Write { .. } => "write",
+        Request::Write { .. } | Request::WriteBack { .. } => "write",
         Request::Open { .. } => "open",
         Request::Fsync { .. } => "fsync",
         _ => "other",

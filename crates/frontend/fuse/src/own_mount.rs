@@ -1,0 +1,126 @@
+//! The daemon's own calls on its own mount.
+//!
+//! Each of them waits for requests that the same process serves. Two things must hold then.
+//!
+//! **Other threads serve them.** A call is made by a thread of its own, never by one that carries
+//! a request out.
+//!
+//! **The daemon can be killed.** A thread that waits for pages in the kernel cannot be interrupted,
+//! and a killed process keeps its descriptors until its last thread has gone: with `/dev/fuse`
+//! among them the connection would live on, and the thread, and every program on the mount, would
+//! wait for ever. So the thread has a table of descriptors of its own, with nothing of the
+//! daemon's in it ([`keep_nothing`]): when the others die, `/dev/fuse` is closed, and the wait ends.
+//!
+//! An open file of the mount makes umount(2) fail with EBUSY. So the root is opened through a mount
+//! of its own: a detached copy (open_tree(2)), which nobody sees and which ends with the
+//! descriptor. A umount(2) meanwhile succeeds, and the session ends when the descriptor is closed.
+
+#![allow(unsafe_code)] // unshare(2) and close_range(2) have no safe wrappers
+
+use crate::mountinfo::{MountEntry, mount_of_id};
+use crate::writers::open_node;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::mount::{OpenTreeFlags, open_tree};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// The calling thread, which has opened nothing yet, loses the process's descriptors. Only those
+/// of standard input, output and error stay: what the thread opens must not take their place.
+fn keep_nothing() -> io::Result<()> {
+    // SAFETY: unshare(2) with this flag gives the thread a copy of the table, and close_range(2)
+    // closes what is in that copy alone. The thread owns no descriptor and uses none it knows of.
+    let done = unsafe {
+        libc::unshare(libc::CLONE_FILES) == 0 && libc::close_range(3, libc::c_uint::MAX, 0) == 0
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The root of the mount, for the calling thread; `None` if it is not to be reached any more.
+fn open_root(entry: &MountEntry) -> io::Result<Option<OwnedFd>> {
+    let Some(mount) = mount_of_id(entry.id)? else { return Ok(None) };
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(rustix::fs::CWD, &mount.mount_point, flags)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat(&tree, ".", flags, Mode::empty())?;
+    // Whatever covers the mount point by now is not ours to write back.
+    let device = rustix::fs::fstat(&root)?.st_dev;
+    let ours = (rustix::fs::major(device), rustix::fs::minor(device)) == (entry.major, entry.minor);
+    Ok(ours.then_some(root))
+}
+
+/// Has the kernel send the dirty pages and times of every file of the mount.
+///
+/// # Errors
+/// The mount could not be opened, or no thread started.
+pub(crate) fn sync(entry: &MountEntry) -> io::Result<()> {
+    let (tell, told) = channel();
+    let entry = entry.clone();
+    let body = move || {
+        let result = keep_nothing().and_then(|()| match open_root(&entry)? {
+            Some(root) => Ok(rustix::fs::syncfs(&root)?),
+            None => Ok(()),
+        });
+        // Nobody listens in a daemon that ends.
+        let _ = tell.send(result);
+    };
+    std::thread::Builder::new().name("siftfs-sync".into()).spawn(body)?;
+    told.recv().map_err(|_| io::Error::other("the thread ended without a word"))?
+}
+
+/// A file whose pages have been written back, and that is still open. While a RENAME is carried out
+/// the kernel holds the file's lock, which closing it wants: so it is closed after the answer, by
+/// the thread that opened it, when this is dropped.
+pub(crate) struct Written {
+    _close: Sender<()>,
+}
+
+/// Has the kernel send the dirty pages of a file, and waits for them. What could not be written is
+/// the WRITE requests' to know.
+///
+/// # Errors
+/// The file could not be opened, or no thread started; then nothing may have been sent.
+pub(crate) fn write_back(entry: &MountEntry, node: u64, generation: u32) -> io::Result<Written> {
+    let (close, closed) = channel();
+    let (tell, told) = channel();
+    let entry = entry.clone();
+    let body = move || wait_written(&entry, node, generation, &tell, &closed);
+    std::thread::Builder::new().name("siftfs-sync".into()).spawn(body)?;
+    let result = told.recv().map_err(|_| io::Error::other("the thread ended without a word"))?;
+    result.map(|()| Written { _close: close })
+}
+
+fn wait_written(
+    entry: &MountEntry,
+    node: u64,
+    generation: u32,
+    tell: &Sender<io::Result<()>>,
+    closed: &Receiver<()>,
+) {
+    let file = keep_nothing().and_then(|()| match open_root(entry)? {
+        Some(root) => open_node(&root, node, generation),
+        None => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+    });
+    let (file, result) = match file {
+        Ok(file) => {
+            let result = write_pages(&file);
+            (Some(file), result)
+        }
+        Err(e) => (None, Err(e)),
+    };
+    let _ = tell.send(result);
+    // Ends when the other end is dropped.
+    let _ = closed.recv();
+    drop(file);
+}
+
+fn write_pages(file: &OwnedFd) -> io::Result<()> {
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: no memory is passed.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
