@@ -21,7 +21,9 @@ fn no_mount() -> crate::mountinfo::MountEntry {
         id: 0,
         major: 0,
         minor: 0,
+        root: "/".into(),
         mount_point: "/".into(),
+        options: String::new(),
         fs_type: "fuse".into(),
         source: "none".into(),
     }
