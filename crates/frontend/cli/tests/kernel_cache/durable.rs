@@ -43,7 +43,7 @@ fn synchronous_writes_survive() {
     let s = writeback();
     for (name, flag) in [("sync", libc::O_SYNC), ("dsync", libc::O_DSYNC)] {
         let mut options = OpenOptions::new();
-        options.write(true).create(true).custom_flags(flag);
+        options.write(true).create(true).truncate(true).custom_flags(flag);
         let f = options.open(s.path(name)).unwrap();
         f.write_all_at(&text(5000, 1), 0).unwrap();
         f.write_all_at(&text(700, 2), 4900).unwrap();
@@ -60,7 +60,13 @@ fn synchronous_writes_survive() {
 #[test]
 fn stores_before_an_msync_survive() {
     let s = writeback();
-    let f = OpenOptions::new().read(true).write(true).create(true).open(s.path("f")).unwrap();
+    let f = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(s.path("f"))
+        .unwrap();
     f.write_all_at(&text(10_000, 3), 0).unwrap();
     let (len, prot) = (10_000, libc::PROT_READ | libc::PROT_WRITE);
     // SAFETY: a new mapping of an open file; nothing is at a fixed address.

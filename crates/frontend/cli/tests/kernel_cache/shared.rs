@@ -65,7 +65,7 @@ fn size_and_times_outlive_the_kernels_inode() {
 #[test]
 fn ranges_beside_dirty_pages() {
     let s = writeback();
-    let all = OpenOptions::new().read(true).write(true).create(true).clone();
+    let all = OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
     let f = all.open(s.path("f")).unwrap();
     let mut want = vec![1u8; 40_000];
     f.write_all_at(&want, 0).unwrap();
@@ -108,7 +108,7 @@ fn ranges_beside_dirty_pages() {
 #[test]
 fn a_copy_goes_as_far_as_the_kernel_knows_the_file() {
     let s = writeback();
-    let all = OpenOptions::new().read(true).write(true).create(true).clone();
+    let all = OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
     let (from, to) = (all.open(s.path("from")).unwrap(), all.open(s.path("to")).unwrap());
     from.write_all_at(b"begin", 0).unwrap();
     from.write_all_at(b"end", 1 << 20).unwrap();
