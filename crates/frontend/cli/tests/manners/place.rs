@@ -12,6 +12,8 @@ pub fn repository() -> PathBuf {
 /// Made before the script: `/sbin` is a directory of our own with links to what was in it.
 const PREPARE: &str = r#"
 set -eu
+# Copies of other tests' mounts, which would hold their volumes.
+umount -a -i -l -t fuse.siftfs,fuse 2> /dev/null || true
 sbin=$(readlink -f /sbin)
 mkdir -p "$T/orig" "$T/sbin"
 mount --bind "$sbin" "$T/orig"
