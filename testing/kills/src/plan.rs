@@ -213,6 +213,10 @@ impl Mount {
             format!("low_watermark={}", draw(rng, &[10, 50, 90])),
             format!("group_wait={}", draw(rng, &[0, 1000])),
             format!("threads={}", draw(rng, &[1, 2, 8])),
+            format!("fsyncs={}", draw(rng, &["auto", "shared", "parallel"])),
+            // By rings where the kernel's are switched on; over the device elsewhere.
+            format!("requests={}", draw(rng, &["auto", "auto", "device"])),
+            format!("write_cache={}", draw(rng, &["writethrough", "writeback"])),
             // The smallest there is: what is clean has to leave it while other things are on their way.
             format!("cache={}M", draw(rng, &[8, 8, 256])),
             format!("meta_cache={}M", draw(rng, &[8, 64])),

@@ -28,9 +28,18 @@ fn all_kinds_are_drawn() {
     assert_eq!(ends, ENDS.into());
     assert_eq!(incidents, INCIDENTS.into());
     assert_eq!(mounts.len(), 5, "{mounts:?}");
-    for word in
-        ["--memory=64M", "--cpu-quota=10", "--spin=0", "service_memory=0", "service_spin=20"]
-    {
+    for word in [
+        "--memory=64M",
+        "--cpu-quota=10",
+        "--spin=0",
+        "service_memory=0",
+        "service_spin=20",
+        "fsyncs=parallel",
+        "requests=auto",
+        "requests=device",
+        "write_cache=writeback",
+        "write_cache=writethrough",
+    ] {
         assert!(words.contains(word), "{word} in {words:?}");
     }
     assert!((0..40).any(|era| Geometry::of(7, era * ERA).copies));

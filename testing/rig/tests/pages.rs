@@ -13,7 +13,8 @@ const PAGES: [(&str, bool); 4] = [
     ("testing/README.md", false),
 ];
 /// Made by a command, or the system's.
-const ELSEWHERE: [&str; 4] = ["target/bench", "/dev/fuse", "/sbin", "/etc/siftfs/NAME.conf"];
+const ELSEWHERE: [&str; 5] =
+    ["target/bench", "/dev/fuse", "/sbin", "/etc/siftfs/NAME.conf", "/etc/modprobe.d/"];
 
 /// What a page can name.
 struct Sources {
