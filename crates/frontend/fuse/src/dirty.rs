@@ -82,6 +82,12 @@ impl DirtyFiles {
         openers.min_by_key(|(_, cred)| cred.uid != 0).map(|(_, cred)| cred.clone())
     }
 
+    /// Has this user the file open for writing?
+    pub(crate) fn is_opened_by(&self, ino: InodeNr, uid: u32) -> bool {
+        let inner = self.lock();
+        inner.files.get(&ino).is_some_and(|f| f.openers.iter().any(|(_, cred)| cred.uid == uid))
+    }
+
     /// Pages of this file could not be written. Is the caller the first to say so since a write(2)
     /// was told?
     pub(crate) fn failed(&self, ino: InodeNr, error: &Error) -> bool {

@@ -16,6 +16,7 @@ fn handles_say_what_may_be_dirty_and_on_whose_account() {
     assert!(files.may_be_dirty(7) && !files.may_be_dirty(8) && files.any());
     assert_eq!(files.account(7), Some(user(0)));
     assert_eq!(files.account(4), Some(user(6)));
+    assert!(files.is_opened_by(7, 5) && !files.is_opened_by(7, 6) && !files.is_opened_by(8, 5));
     files.closed(Handle(2));
     assert_eq!(files.account(7), Some(user(5)));
     files.closed(Handle(9));

@@ -154,8 +154,8 @@ impl Server {
                     self.announced.take(cred.pid, ino);
                     return Err(errno(libc::EPERM));
                 }
-                self.announced.note(cred.pid, ino, takes_setgid(cred, &attr));
-                return Ok(attr);
+                self.announce(cred, ino, takes_setgid(cred, &attr))?;
+                return self.entry(cred, Request::GetAttr { ino });
             }
             set.kill_priv = true;
             set.kill_setgid = takes_setgid(cred, &attr);
@@ -179,11 +179,21 @@ impl Server {
         if name == CAPABILITY {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
             if !owns(cred, &attr) && !may_set_capabilities(cred) {
-                self.announced.note(cred.pid, ino, false);
-                return Ok(());
+                return self.announce(cred, ino, false);
             }
         }
         self.done(cred, Request::RemoveXattr { ino, name: name.to_vec() })
+    }
+
+    /// A change by a caller who does not own the file. It is carried out with the caller's write. With
+    /// the kernel's writeback cache that write has no caller any more, so it is carried out at once, if
+    /// this user has the file open for writing: who may write may take the privileges away.
+    fn announce(&self, cred: &Credentials, ino: InodeNr, setgid: bool) -> Result<()> {
+        self.announced.note(cred.pid, ino, setgid);
+        if self.writes_back() && self.files().is_opened_by(ino, cred.uid) {
+            return self.carry_out_announced(cred, ino);
+        }
+        Ok(())
     }
 
     /// The caller changes the data of `ino` now: what it announced comes first.
