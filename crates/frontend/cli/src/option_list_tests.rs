@@ -13,6 +13,7 @@ fn every_option_of_the_list_is_taken() {
             "HOW" => format!("{name}=nice"),
             "MODE" if name == "write_cache" => format!("{name}=writeback"),
             "MODE" => format!("{name}=auto"),
+            "HOW" => format!("{name}=nice"),
             "ADDRESS" => format!("{name}=127.0.0.1:9000"),
             "PATH" => format!("{name}=/tmp/x"),
             "LEVEL" => format!("{name}=warn"),
