@@ -11,10 +11,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a daemon whose connection broke may take to end: it gives its memory back meanwhile.
 const ENDING: Duration = Duration::from_secs(30);
+/// How long the kernel may take to take the connections of a process that has ended apart.
+const TAKEN_APART: Duration = Duration::from_secs(5);
 /// How long the rest of a message may take once it has begun to come.
 const MESSAGE: Duration = Duration::from_secs(10);
 /// So many seconds in succession a daemon that does not answer is seen to be stopped before that is said.
@@ -161,7 +163,7 @@ pub fn reach(given: &Path, mount: &MountEntry, op: &Op) -> Result<Reached, Failu
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             return Err(about("only root and the mounting user may ask its daemon"));
         }
-        Err(_) if is_dead(&mount.mount_point) => return Ok(Reached::Dead),
+        Err(_) if dies(mount) => return Ok(Reached::Dead),
         Err(e) if is_there(mount) => {
             return Err(about(&format!("no SiftFS daemon answers for this mount ({e})")));
         }
@@ -185,11 +187,24 @@ fn after_its_end(given: &Path, mount: &MountEntry, daemon: &Daemon) -> Result<Re
              once, or is ending; try again"
         )));
     }
-    match is_there(mount) {
-        true if is_dead(&mount.mount_point) => Ok(Reached::Dead),
-        true => Err(about("its daemon ended while it was asked")),
+    match dies(mount) {
+        true => Ok(Reached::Dead),
+        false if is_there(mount) => Err(about("its daemon ended while it was asked")),
         false => Err(about("it was unmounted by somebody else meanwhile")),
     }
+}
+
+/// Is the mount's server gone, or about to be? The kernel takes a dead process's connections apart, its rings
+/// above all, after the process has ended and its sockets have been closed.
+pub fn dies(mount: &MountEntry) -> bool {
+    let start = Instant::now();
+    while is_there(mount) && start.elapsed() < TAKEN_APART {
+        if is_dead(&mount.mount_point) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
 }
 
 /// Is the mount still where it was?

@@ -1,11 +1,11 @@
 //! Waiting for an unmount that is under way: a volume that is about to be closed is not in use for ever.
 
-use crate::client::{Daemon, Silence, is_there};
+use crate::client::{Daemon, Silence, dies, is_there};
 use crate::control::{Left, Op, socket_path, volume_socket_path};
 use crate::failure::Failure;
 use crate::umount::Waiting;
 use serde::Deserialize;
-use siftfs_fuse::{MountEntry, is_dead, mounts};
+use siftfs_fuse::{MountEntry, mounts};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ const WHAT: &str = "waiting for the volume's last unmount to end";
 /// The daemon does not run.
 pub fn is_going(mount: &MountEntry) -> Result<bool, Failure> {
     let Ok(mut daemon) = Daemon::connect(&socket_path(mount)) else {
-        return Ok(!is_there(mount) || is_dead(&mount.mount_point));
+        return Ok(dies(mount) || !is_there(mount));
     };
     let until = Instant::now() + LEAVING;
     let mut said = daemon.ask(Op::Watch).and_then(|()| daemon.answer());
@@ -37,6 +37,7 @@ pub fn is_going(mount: &MountEntry) -> Result<bool, Failure> {
             Err(Silence::Stopped) => {
                 return Err(Failure::about(&mount.mount_point, daemon.stopped()));
             }
+            // Then its connection goes, too, and whoever looks again sees it.
             Err(Silence::Ended | Silence::Nothing) => return Ok(daemon.wait_end(ENDING)),
         }
         said = daemon.answer();

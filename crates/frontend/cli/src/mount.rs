@@ -10,7 +10,7 @@ use crate::output::{complain, say};
 use crate::progress::Display;
 use crate::{closing, notify, options, remount};
 use serde::{Deserialize, Serialize};
-use siftfs_fuse::{detach_dead, top_mount};
+use siftfs_fuse::{detach_dead, says_dead, top_mount};
 use siftfs_placement::Address;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -113,7 +113,7 @@ fn mount_point(given: &Path) -> Result<PathBuf, Failure> {
             Ok(meta) if meta.is_dir() => {}
             Ok(_) => return Err(Failure::about(&dir, "not a directory")),
             // It died since it was looked at.
-            Err(e) if has_no_server(&e) && start.elapsed() < GOING => {
+            Err(e) if says_dead(&e) && start.elapsed() < GOING => {
                 continue;
             }
             Err(e) => return Err(Failure::about(&dir, e)),
@@ -138,16 +138,10 @@ fn refuse_stopped(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Does a mount whose daemon was killed answer so? ECONNABORTED: the kernel was still taking the
-/// connection apart when it took the question.
-fn has_no_server(e: &std::io::Error) -> bool {
-    matches!(e.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
-}
-
 /// An absolute path without links, also when the last part is a dead mount.
 pub fn resolve(path: &Path) -> std::io::Result<PathBuf> {
     path.canonicalize().or_else(|e| match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if has_no_server(&e) => {
+        (Some(parent), Some(name)) if says_dead(&e) => {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             Ok(parent.canonicalize()?.join(name))
         }

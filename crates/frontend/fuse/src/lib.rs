@@ -31,7 +31,8 @@ pub use gate::Gate;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
 pub use mount::{
-    FuseMount, MountOptions, Traffic, WriteCache, detach, detach_dead, is_dead, remount, unmount,
+    FuseMount, MountOptions, Traffic, WriteCache, detach, detach_dead, is_dead, remount, says_dead,
+    unmount,
 };
 pub use mountinfo::{
     MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,

@@ -278,17 +278,23 @@ pub fn detach(dir: &Path) -> io::Result<()> {
 /// How long a file system may take to say that it is there.
 const STATFS_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Does this error say that a mount's server has died? A request that was on its way at that moment ends with
+/// `ECONNABORTED`, or in a ring with `ECANCELED`, and every later one with `ENOTCONN`.
+pub fn says_dead(e: &io::Error) -> bool {
+    let errors = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
+    e.raw_os_error().is_some_and(|n| errors.contains(&n))
+}
+
 /// Is the server of the mount on `dir` dead (the kernel answers `ENOTCONN`)? Asks with statfs(2),
 /// which, unlike stat(2), never comes from a cache. While the kernel still takes the connection of a
-/// killed server apart, it takes the question first and answers `ECONNABORTED` later. A server that
+/// killed server apart, it takes the question first and answers later (see [`says_dead`]). A server that
 /// does not answer is not dead.
 pub fn is_dead(dir: &Path) -> bool {
     let (told, heard) = mpsc::channel();
     let dir = dir.to_path_buf();
     // Not waited for: a server that is stopped lets its callers wait as long as they live.
     std::thread::spawn(move || {
-        let dead = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
-        let _ = told.send(rustix::fs::statfs(&dir).is_err_and(|e| dead.contains(&e)));
+        let _ = told.send(rustix::fs::statfs(&dir).is_err_and(|e| says_dead(&e.into())));
     });
     heard.recv_timeout(STATFS_PATIENCE).unwrap_or(false)
 }
