@@ -166,7 +166,7 @@ impl State {
         let node = self.node_mut(ino);
         if end > node.size {
             node.size = end;
-            node.sizes.grew(end, node.inode.size);
+            node.sizes.grew(offset, end, node.inode.size);
         }
         node.inode.mtime = time;
         node.inode.ctime = time;

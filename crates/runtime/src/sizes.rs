@@ -6,44 +6,59 @@
 
 use siftfs_base::{BLOCK_BYTES, RangeSet};
 
-/// Sizes in bytes, growing. One per block is kept, the smallest: eight bytes for 4 KiB of dirty data at
-/// most, and with the present size behind them enough to find one that the file had within a block.
+/// Sizes in bytes, growing.
+///
+/// The kernel's cache divides a write(2) that begins inside a page which it has not read: one request
+/// goes up to the page's end, the next one begins there. No request says so, so a write that begins
+/// inside a block and ends with one is taken for the first part of what follows it: its end counts only
+/// as long as it is the file's.
 #[derive(Clone, Debug, Default)]
-pub struct Sizes(Vec<u64>);
+pub struct Sizes {
+    /// One per block, the smallest: eight bytes for 4 KiB of dirty data at most, and with the present
+    /// size behind them enough to find one that the file had within a block.
+    known: Vec<u64>,
+    /// The last of them may be the end of a first part.
+    divided: bool,
+}
 
 impl Sizes {
-    /// A write made the file this long; up to `journaled` no size is needed any more.
-    pub fn grew(&mut self, size: u64, journaled: u64) {
-        if self.0.first().is_some_and(|s| *s <= journaled) {
-            let past = self.0.partition_point(|s| *s <= journaled);
-            self.0.drain(..past);
+    /// A write from `start` on made the file `size` long; up to `journaled` no size is needed any more.
+    pub fn grew(&mut self, start: u64, size: u64, journaled: u64) {
+        if self.known.first().is_some_and(|s| *s <= journaled) {
+            let past = self.known.partition_point(|s| *s <= journaled);
+            self.known.drain(..past);
         }
-        if self.0.last().is_none_or(|last| last / BLOCK_BYTES < size / BLOCK_BYTES) {
-            self.0.push(size);
+        if self.divided && self.known.last() == Some(&start) {
+            self.known.pop();
+        }
+        self.divided = !start.is_multiple_of(BLOCK_BYTES) && size.is_multiple_of(BLOCK_BYTES);
+        if self.known.last().is_none_or(|last| last / BLOCK_BYTES < size / BLOCK_BYTES) {
+            self.known.push(size);
         }
     }
 
     /// A truncation: longer ones are no way to the present size any more.
     pub fn shrank(&mut self, size: u64) {
-        self.0.truncate(self.0.partition_point(|s| *s < size));
+        self.known.truncate(self.known.partition_point(|s| *s < size));
+        self.divided = false;
     }
 
     /// Nothing is ahead of what is durable.
     pub fn clear(&mut self) {
-        self.0 = Vec::new();
+        *self = Self::default();
     }
 
     /// The smallest size from `end` on that the file had; `present` is its size now.
     pub fn from(&self, end: u64, present: u64) -> u64 {
-        let at = self.0.partition_point(|s| *s < end);
-        self.0.get(at).copied().unwrap_or(present)
+        let at = self.known.partition_point(|s| *s < end);
+        self.known.get(at).copied().unwrap_or(present)
     }
 
     /// `ranges` cut at `journaled` and at every known size behind it: what lies up to the journaled size,
     /// then what each further size needs that the ones before it do not.
     pub fn split(&self, ranges: &RangeSet, journaled: u64) -> Vec<RangeSet> {
-        let first = self.0.partition_point(|s| *s <= journaled);
-        let known = self.0.get(first..).unwrap_or_default();
+        let first = self.known.partition_point(|s| *s <= journaled);
+        let known = self.known.get(first..).unwrap_or_default();
         let (mut out, mut from) = (Vec::new(), 0);
         for to in [journaled].iter().chain(known).chain(&[u64::MAX]) {
             let mut part = RangeSet::new();
@@ -60,7 +75,7 @@ impl Sizes {
 
     /// Memory in bytes.
     pub fn bytes(&self) -> u64 {
-        (self.0.capacity() * size_of::<u64>()) as u64
+        (self.known.capacity() * size_of::<u64>()) as u64
     }
 }
 

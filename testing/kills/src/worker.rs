@@ -228,7 +228,7 @@ impl Worker {
             Request::Seek { ino, .. } => self.oracle.model().node(*ino).map(|n| n.content.clone()),
             _ => None,
         };
-        let want = self.oracle.begin(&op);
+        let want = self.begin(&op, prepared.how);
         let found = prepared.run(&self.place, &mut self.handles, promise);
         if signals.is_dying() && cut_off(&want, &found) {
             self.story.push("  under way when the host died".into());
@@ -248,6 +248,18 @@ impl Worker {
         }
         self.forget(&op, &want);
         Ok(true)
+    }
+
+    /// Tells the oracle what begins: a write in the parts in which it may reach the mount.
+    fn begin(&mut self, op: &Op, how: How) -> Outcome {
+        let Some(parts) = op.request().and_then(|r| divided(self.oracle.model(), r, how)) else {
+            return self.oracle.begin(op);
+        };
+        let [_, outcome] = parts.map(|request| {
+            let action = Action::Call(self.cred.clone(), request);
+            self.oracle.begin(&Op { id: op.id, action })
+        });
+        outcome
     }
 
     /// Some ways of writing look at what they wrote: the file's access time is another then.
@@ -357,6 +369,29 @@ impl Worker {
             .model()
             .tree_differences(&self.numbers.dated(tree), &|seen| ids.model_of(&seen.attr))
     }
+}
+
+/// The kernel's cache divides a write that begins inside a page which it has not read: the first request
+/// ends with the page. If that makes the file longer, the size may come back (clause L1). Answers that
+/// request, and the whole.
+fn divided(model: &Model, request: &Request, how: How) -> Option<[Request; 2]> {
+    let Request::Write { ino, offset, data, append, kill_priv } = request else { return None };
+    let size = model.node(*ino)?.content.size();
+    let offset = if *append { size } else { *offset };
+    let (page_end, end) = (offset.next_multiple_of(4096), offset + data.len() as u64);
+    // Past the cache nothing is divided.
+    if how == How::Copy || page_end == offset || page_end >= end || page_end <= size {
+        return None;
+    }
+    let bytes = data.clone().into_bytes();
+    let part = |len: usize| Request::Write {
+        ino: *ino,
+        offset,
+        data: WriteData::copy_of(offset, &bytes[..len]),
+        append: false,
+        kill_priv: *kill_priv,
+    };
+    Some([part((page_end - offset) as usize), part(bytes.len())])
 }
 
 /// The host died during the call. The kernel may divide a write or a read; then the first part was

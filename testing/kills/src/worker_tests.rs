@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::tree::walk;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 
 struct Bench {
@@ -35,8 +35,14 @@ impl Bench {
     }
 
     fn step(&mut self, id: u32, request: Request) {
+        self.step_by(id, request, How::Call);
+    }
+
+    fn step_by(&mut self, id: u32, request: Request, how: How) {
         let op = Op { id, action: Action::Call(Credentials::default(), request) };
-        let prepared = self.worker.place.prepare(self.worker.oracle.model(), &op).expect("a call");
+        let mut prepared =
+            self.worker.place.prepare(self.worker.oracle.model(), &op).expect("a call");
+        prepared.how = how;
         let signals = Signals::default();
         assert!(self.worker.step(id, &prepared, Promise::None, &signals).expect("as the model"));
     }
@@ -98,6 +104,33 @@ fn lost_bytes_are_seen_and_unsynced_ones_may_be_lost() {
     assert_eq!(bench.verdict(), Vec::<String>::new(), "as before the write");
     fs::write(&path, b"acknowledgeX").expect("write");
     assert!(bench.verdict().iter().any(|v| v.starts_with("O5")), "{:?}", bench.verdict());
+}
+
+/// The first page's end is a size in between only where the kernel may divide the write.
+#[test]
+fn a_size_inside_a_write_is_seen() {
+    const INSIDE: [u64; 4] = [4095, 4096, 4097, 8192];
+    let found = |offset: u64, append: bool, how: How| {
+        let mut bench = Bench::new();
+        let ino = bench.durable(&[7; 100]);
+        let path = bench.worker.place.own().join("f");
+        let data: WriteData = vec![9; 9000].into();
+        bench.step_by(4, Request::Write { ino, offset, data, append, kill_priv: false }, how);
+        assert_eq!(bench.verdict(), Vec::<String>::new());
+        INSIDE.map(|size| {
+            File::options().write(true).open(&path).expect("open").set_len(size).expect("cut");
+            let verdict = bench.verdict();
+            let bytes = fs::read(&path).expect("read");
+            fs::write(&path, [&bytes[..], &vec![9; 9100 - bytes.len()]].concat()).expect("write");
+            verdict.is_empty()
+        })
+    };
+    let divided = [false, true, false, false];
+    assert_eq!(found(100, false, How::Call), divided);
+    assert_eq!(found(0, true, How::Call), divided);
+    assert_eq!(found(50, false, How::Descriptor), divided);
+    assert_eq!(found(0, false, How::Call), [false; 4], "from a page's begin on");
+    assert_eq!(found(100, false, How::Copy), [false; 4], "past the cache");
 }
 
 #[test]

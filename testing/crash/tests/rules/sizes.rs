@@ -67,3 +67,33 @@ fn l1_no_size_from_before_a_truncation() {
         b.append("f", &bytes(3, 2000));
     });
 }
+
+/// The kernel sends one write(2) that begins inside a page that it has not read as two requests, the first up to
+/// the page's end: where that ends is no size on the way.
+///
+/// Seen to fail when every request's end counts as a size that the file had.
+#[test]
+fn l1_one_write_in_two_requests() {
+    pushed(&[512, 6000], |b| {
+        b.write("f", 512, &bytes(2, 3584));
+        b.write("f", 4096, &bytes(3, 1904));
+    });
+}
+
+/// A log's lines: some end with a page, some go over its end in two requests.
+#[test]
+fn l1_lines_in_two_requests() {
+    const LINE: u64 = 1024 + 256;
+    let sizes: Vec<u64> = (0..=16).map(|i| 512 + i * LINE).collect();
+    pushed(&sizes, |b| {
+        for (i, from) in (0..).zip(sizes.iter().take(16)) {
+            let (end, page) = (from + LINE, from.next_multiple_of(4096));
+            if *from < page && page < end {
+                b.write("f", *from, &bytes(2 + i, page - from));
+                b.write("f", page, &bytes(32 + i, end - page));
+            } else {
+                b.write("f", *from, &bytes(2 + i, LINE));
+            }
+        }
+    });
+}
