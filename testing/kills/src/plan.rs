@@ -238,6 +238,11 @@ impl Mount {
         Self { placement, fallback, device, options: options.join(",") }
     }
 
+    /// Does the kernel keep written pages back?
+    pub fn writes_back(&self) -> bool {
+        self.options.contains("write_cache=writeback")
+    }
+
     /// Is there a device process?
     pub fn has_device(&self) -> bool {
         self.placement != Placement::Local

@@ -113,7 +113,8 @@ impl<'a> Run<'a> {
             for worker in workers.iter_mut() {
                 let seed = mix(plan.seed ^ (worker.place.worker as u64 + 1));
                 let (profile, synchronous) = (plan.profile.clone(), plan.synchronous);
-                let (load, signals) = (Load { seed, profile, synchronous }, &signals);
+                let writeback = plan.mount.writes_back();
+                let (load, signals) = (Load { seed, profile, synchronous, writeback }, &signals);
                 scope.spawn(move || worker.run(&load, signals));
             }
             let happened = events(stage, plan, &signals);

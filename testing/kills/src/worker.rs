@@ -88,6 +88,8 @@ pub struct Worker {
     handles: Handles,
     cred: Credentials,
     story: Vec<String>,
+    /// Any write may be a read as well, for the access time ([`Load::writeback`]).
+    writes_read: bool,
 }
 
 /// What one round asks of a worker.
@@ -99,6 +101,8 @@ pub struct Load {
     pub profile: Profile,
     /// Writes with O_DSYNC or O_SYNC, in percent.
     pub synchronous: u64,
+    /// The kernel keeps written pages back, and reads a page that it changes in part.
+    pub writeback: bool,
 }
 
 impl Worker {
@@ -132,7 +136,15 @@ impl Worker {
         }
         let oracle = Oracle::new(Model::adopt(&own)).with_unreported_commits();
         let cred = Credentials { umask, ..Credentials::default() };
-        Ok(Self { place, oracle, numbers, handles: Handles::default(), cred, story: Vec::new() })
+        Ok(Self {
+            place,
+            oracle,
+            numbers,
+            handles: Handles::default(),
+            cred,
+            story: Vec::new(),
+            writes_read: false,
+        })
     }
 
     /// Works until it is told to stop, the host is gone, or something is wrong, which
@@ -176,6 +188,7 @@ impl Worker {
         load: &Load,
         signals: &Signals,
     ) -> Result<bool, String> {
+        self.writes_read = load.writeback;
         let mut op = generator.next(self.oracle.model());
         if let Some(handle) = self.handles.first().filter(|_| self.handles.len() > OPEN_MAX) {
             op.action = Action::Call(self.cred.clone(), Request::Release { handle });
@@ -262,9 +275,10 @@ impl Worker {
         outcome
     }
 
-    /// Some ways of writing look at what they wrote: the file's access time is another then.
+    /// Some ways of writing read what they wrote, or what they will write beside: the file's access time is another then.
     fn read_beside(&mut self, op: &Op, how: How) {
-        if let (Some(Request::Write { ino, .. }), true) = (op.request(), how.reads()) {
+        let reads = how.reads() || self.writes_read;
+        if let (Some(Request::Write { ino, .. }), true) = (op.request(), reads) {
             let read = Request::Read { ino: *ino, offset: 0, len: 1 };
             let read = Op { id: op.id, action: Action::Call(self.cred.clone(), read) };
             let _outcome = self.oracle.begin(&read);

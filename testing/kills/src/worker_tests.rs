@@ -72,7 +72,7 @@ fn calls_do_what_the_model_says() {
     for seed in 0..12 {
         let mut bench = Bench::new();
         let profile = Profile { background: 0, reads: 12, ..Profile::crash() };
-        let load = Load { seed, profile, synchronous: 20 };
+        let load = Load { seed, profile, synchronous: 20, writeback: false };
         bench.worker.steps(400, &load).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         let tree = walk(&bench.worker.place).expect("walk");
         assert_eq!(bench.worker.differences(&tree), Vec::<String>::new(), "seed {seed}");
