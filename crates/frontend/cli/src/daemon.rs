@@ -119,7 +119,12 @@ impl Daemon {
         let mount = FuseMount::new(gate.clone(), FUSE_SESSION, &self.dir, &options)
             .map_err(Failure::plain)?;
         signal_hook::flag::register(SIGXCPU, mount.overtime()).map_err(Failure::plain)?;
-        let settings = Settings::new(self.options.clone(), self.shown.clone(), open.remounter());
+        let settings = Settings::new(
+            self.options.clone(),
+            self.shown.clone(),
+            open.remounter(),
+            mount.write_back(),
+        );
         let settings = Arc::new(settings);
         let shown = settings.clone();
         let info = Info {

@@ -225,7 +225,7 @@ fn mount_helper() -> Page {
     section(
         &mut roff,
         "REMOUNT",
-        "mount -o remount,OPTIONS DIR changes ro, rw, nosuid, nodev, noexec, sync, noatime, commit=, cache=, \
+        "mount -o remount,OPTIONS DIR changes ro, rw, nosuid, nodev, noexec, noatime, commit=, cache=, \
          meta_cache=, group_wait=, low_watermark= and log_level= of a volume that is mounted; the others are \
          refused by name where they differ from what holds. As with other file systems, ro is refused while a \
          file is open for writing, or was removed and is open. When it returns, everything is in the ext4 area \

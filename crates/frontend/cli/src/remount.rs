@@ -10,7 +10,7 @@ use crate::mount::resolve;
 use crate::options::{self, Options};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use siftfs_fuse::{MountEntry, MountOptions, top_mount};
+use siftfs_fuse::{MountEntry, MountOptions, WriteBack, top_mount};
 use siftfs_placement::Remounter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -122,6 +122,7 @@ pub struct Settings {
     /// As they were given.
     shown: Mutex<String>,
     remounter: Arc<Remounter>,
+    write_back: WriteBack,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -130,8 +131,13 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Settings {
     /// Those that the volume was mounted with, and in the words in which they were given.
-    pub fn new(now: Options, shown: String, remounter: Arc<Remounter>) -> Self {
-        Self { now: Mutex::new(now), shown: Mutex::new(shown), remounter }
+    pub fn new(
+        now: Options,
+        shown: String,
+        remounter: Arc<Remounter>,
+        write_back: WriteBack,
+    ) -> Self {
+        Self { now: Mutex::new(now), shown: Mutex::new(shown), remounter, write_back }
     }
 
     /// As they were given and changed.
@@ -160,6 +166,7 @@ impl Settings {
             _ => {}
         }
         self.remounter.tune(&new.open);
+        self.write_back.set_every(new.mount.write_back_every);
         if let Some(level) = new.daemon.log_level
             && now.daemon.log_level != Some(level)
         {
@@ -195,7 +202,7 @@ fn changed(now: &Options, change: &Change) -> Result<Options, String> {
     if change.complete {
         let m = &mut base.mount;
         (m.read_only, m.nosuid, m.nodev, m.noexec) = (false, false, false, false);
-        (m.sync, m.noatime) = (false, false);
+        m.noatime = false;
         (base.open.read_only, base.open.noatime) = (false, false);
     }
     options::parse_onto(base, &change.options, true)
@@ -205,7 +212,9 @@ fn changed(now: &Options, change: &Change) -> Result<Options, String> {
 fn may_become(now: &Options, mut new: Options) -> bool {
     let (m, was) = (&mut new.mount, &now.mount);
     (m.read_only, m.nosuid, m.nodev, m.noexec) = (was.read_only, was.nosuid, was.nodev, was.noexec);
-    (m.sync, m.noatime) = (was.sync, was.noatime);
+    m.noatime = was.noatime;
+    // It follows `commit=`.
+    m.write_back_every = was.write_back_every;
     let (o, was) = (&mut new.open, &now.open);
     (o.read_only, o.noatime) = (was.read_only, was.noatime);
     (o.commit_ms, o.group_wait_us, o.low_watermark) =

@@ -20,8 +20,8 @@ fn what_is_named_changes_and_the_rest_stays() {
 fn mount_names_all_flags() {
     let all =
         "rw,remount,user_id=0,group_id=0,default_permissions,allow_other,commit=1,helper=siftfs";
-    let o = change("ro,nosuid,noatime,sync,commit=9", all, true).unwrap();
-    assert!(!o.open.read_only && !o.mount.nosuid && !o.open.noatime && !o.mount.sync);
+    let o = change("ro,nosuid,noatime,commit=9", all, true).unwrap();
+    assert!(!o.open.read_only && !o.mount.nosuid && !o.open.noatime);
     assert_eq!(o.open.commit_ms, 1000);
 }
 
@@ -32,6 +32,8 @@ fn what_stays_is_named() {
         ("", "ro,threads=7"),
         ("", "subtype=x"),
         ("", "noallow_other"),
+        ("", "sync"),
+        ("sync", "async"),
         ("", "nodirect"),
         ("", "nouring"),
         ("", "replay=ordered"),

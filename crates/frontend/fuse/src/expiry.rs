@@ -11,35 +11,82 @@ use crate::mountinfo::MountEntry;
 use crate::own_mount;
 use crate::server::Server;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Shortest time between two passes.
 const LEAST: Duration = Duration::from_millis(10);
 
+/// What the thread is told.
+enum Word {
+    /// Ask so often from now on.
+    Every(Duration),
+    /// It is not needed any more.
+    End,
+}
+
+/// Says how often the kernel's dirty pages are asked for, from any thread, as long as the mount is served.
+#[derive(Clone)]
+pub struct WriteBack(Sender<Word>);
+
+impl WriteBack {
+    /// At once, also for the pause under way.
+    pub fn set_every(&self, every: Duration) {
+        // Without the writeback cache nobody listens.
+        let _ = self.0.send(Word::Every(every));
+    }
+}
+
+/// A thread that is to be started.
+pub(crate) struct Prepared {
+    told: Sender<Word>,
+    heard: Receiver<Word>,
+    every: Duration,
+}
+
+impl Prepared {
+    /// One that asks `every` so often.
+    pub(crate) fn new(every: Duration) -> Self {
+        let (told, heard) = channel();
+        Self { told, heard, every }
+    }
+
+    pub(crate) fn handle(&self) -> WriteBack {
+        WriteBack(self.told.clone())
+    }
+}
+
 /// The thread that asks; it ends, after a pass under way, when this is dropped.
-pub(crate) struct Expiry {
-    _alive: Sender<()>,
+pub(crate) struct Expiry(Sender<Word>);
+
+impl Drop for Expiry {
+    fn drop(&mut self) {
+        let _ = self.0.send(Word::End);
+    }
 }
 
 impl Expiry {
-    /// Starts the thread, which asks `every` so often. Without a thread the kernel's own age holds,
-    /// and the log says so.
-    pub(crate) fn start(entry: MountEntry, server: Arc<Server>, every: Duration) -> Self {
-        let (alive, ended) = channel();
-        let every = every.max(LEAST);
+    /// Starts the thread. Without a thread the kernel's own age holds, and the log says so.
+    pub(crate) fn start(entry: MountEntry, server: Arc<Server>, prepared: Prepared) -> Self {
+        let Prepared { told, heard, mut every } = prepared;
         let body = move || {
-            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
-                if server.files().any()
-                    && let Err(error) = own_mount::sync(&entry)
-                {
-                    tracing::warn!(%error, "dirty pages of open files were not asked for");
+            loop {
+                match heard.recv_timeout(every.max(LEAST)) {
+                    Ok(Word::Every(new)) => every = new,
+                    Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {
+                        if server.files().any()
+                            && let Err(error) = own_mount::sync(&entry)
+                        {
+                            tracing::warn!(%error, "dirty pages of open files were not asked for");
+                        }
+                    }
                 }
             }
         };
         if let Err(error) = std::thread::Builder::new().name("siftfs-expiry".into()).spawn(body) {
             tracing::error!(%error, "no thread for expiry: dirty pages wait for the kernel's own age");
         }
-        Self { _alive: alive }
+        Self(told)
     }
 }

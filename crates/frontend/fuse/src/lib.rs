@@ -27,6 +27,7 @@ mod privileges;
 mod server;
 mod writers;
 
+pub use expiry::WriteBack;
 pub use gate::Gate;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};

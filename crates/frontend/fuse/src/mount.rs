@@ -4,7 +4,7 @@
 //! choose, and a bare umount(2) ends the session.
 
 use crate::adapter::Adapter;
-use crate::expiry::Expiry;
+use crate::expiry::{Expiry, Prepared, WriteBack};
 use crate::kernel::counts::Counts;
 use crate::kernel::priority::{Priority, Schedule};
 use crate::kernel::transport::{RequestLoop, Requests, State};
@@ -94,7 +94,7 @@ pub struct FuseMount {
     threads: usize,
     schedule: Arc<Schedule>,
     entry: MountEntry,
-    every: Duration,
+    expiry: Prepared,
 }
 
 impl FuseMount {
@@ -121,8 +121,8 @@ impl FuseMount {
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
             read_ahead(&entry);
             let (server, schedule) = (Arc::new(server), Arc::new(Schedule::new(options.priority)));
-            let every = options.write_back_every;
-            Ok(Self { session: kernel, server, threads, schedule, entry, every })
+            let expiry = Prepared::new(options.write_back_every);
+            Ok(Self { session: kernel, server, threads, schedule, entry, expiry })
         });
         if made.is_err() {
             let _ = detach(dir);
@@ -138,6 +138,11 @@ impl FuseMount {
     /// The files open for writing, also while the mount is served.
     pub fn writers(&self) -> Writers {
         Writers::new(self.server.clone())
+    }
+
+    /// Changes [`MountOptions::write_back_every`], also while the mount is served.
+    pub fn write_back(&self) -> WriteBack {
+        self.expiry.handle()
     }
 
     /// What the kernel agreed to.
@@ -168,7 +173,7 @@ impl FuseMount {
         let expiry = self
             .server
             .writes_back()
-            .then(|| Expiry::start(self.entry.clone(), self.server.clone(), self.every));
+            .then(|| Expiry::start(self.entry.clone(), self.server.clone(), self.expiry));
         let adapter = Adapter::new(self.server, self.session.notifier(), self.entry.clone());
         let place = &self.entry.mount_point;
         let served = self.session.run((self.threads, self.schedule), place, &Arc::new(adapter));
