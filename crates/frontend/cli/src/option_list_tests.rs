@@ -10,7 +10,6 @@ fn every_option_of_the_list_is_taken() {
             "" => name.to_string(),
             "NAME" => format!("{name}=x"),
             "ADDRESS" if name == "service" => format!("{name}=unix:/tmp/x"),
-            "HOW" => format!("{name}=nice"),
             "MODE" if name == "write_cache" => format!("{name}=writeback"),
             "MODE" => format!("{name}=auto"),
             "HOW" => format!("{name}=nice"),
