@@ -423,7 +423,10 @@ fn cut_off(want: &Outcome, found: &Result<Reply, Refused>) -> bool {
 /// The mount has no daemon any more.
 fn says_gone(e: &Refused) -> bool {
     match e {
-        Refused::Errno(e) => [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV].contains(e),
+        // A request that lies in a ring of a process that ends is canceled.
+        Refused::Errno(e) => {
+            [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV, libc::ECANCELED].contains(e)
+        }
         Refused::Command(_) => true,
     }
 }
