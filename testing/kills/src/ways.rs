@@ -4,7 +4,7 @@
 
 use crate::asynchronous::{Way, Writes};
 use crate::calls::{Promise, Refused};
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 use siftfs_model::Rng;
 use siftfs_proto::Reply;
@@ -78,8 +78,12 @@ impl How {
                 rustix::io::pwrite(open(OFlags::WRONLY)?, data, offset)?
             }
             Self::Direct(way) => {
-                let cached = open(OFlags::RDONLY)?;
-                direct(way, &open(OFlags::WRONLY | OFlags::DIRECT)?, &cached, offset, data)?
+                let (cached, fd) = (open(OFlags::RDONLY)?, open(OFlags::WRONLY | OFlags::DIRECT)?);
+                if takes_directly(&fd, offset, data)? {
+                    direct(way, &fd, &cached, offset, data)?
+                } else {
+                    rustix::io::pwrite(open(OFlags::WRONLY)?, data, offset)?
+                }
             }
             Self::Copy => copy(&unnamed(path, data)?, &open(OFlags::WRONLY)?, offset, data.len())?,
             Self::Send => {
@@ -96,6 +100,20 @@ impl How {
         };
         Ok(Reply::Written { len: u32::try_from(len).map_err(|_| Errno::OVERFLOW)? })
     }
+}
+
+/// May these bytes go past the cache? A file system that takes only whole sectors says so; ours takes
+/// anything, and says nothing.
+fn takes_directly(fd: &OwnedFd, offset: u64, data: &[u8]) -> Result<bool, Errno> {
+    let said = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
+    if said.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        return Ok(true);
+    }
+    let fits = |at: u64, align: u32| align != 0 && at.is_multiple_of(align.into());
+    let memory = data.as_ptr().addr() as u64;
+    let sectors = [offset, data.len() as u64];
+    Ok(fits(memory, said.stx_dio_mem_align)
+        && sectors.iter().all(|at| fits(*at, said.stx_dio_offset_align)))
 }
 
 /// Repeats a call that does a part until it did everything.
