@@ -420,13 +420,12 @@ fn cut_off(want: &Outcome, found: &Result<Reply, Refused>) -> bool {
     }
 }
 
-/// The mount has no daemon any more.
+/// The mount has no daemon any more. ECANCELED answers a request that was on its way into a ring when the
+/// daemon died.
 fn says_gone(e: &Refused) -> bool {
+    const GONE: [i32; 4] = [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV, libc::ECANCELED];
     match e {
-        // A request that lies in a ring of a process that ends is canceled.
-        Refused::Errno(e) => {
-            [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV, libc::ECANCELED].contains(e)
-        }
+        Refused::Errno(e) => GONE.contains(e),
         Refused::Command(_) => true,
     }
 }

@@ -7,6 +7,8 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use support::{SIFTFS, Setup, run, siftfs};
 
 fn request_loop(s: &Setup) -> (String, String) {
@@ -93,4 +95,45 @@ fn rings_that_are_not_there() {
     s.assert_plain_ext4();
     siftfs(&["mount", s.volume(), s.dir(), "-o", "requests=both"])
         .fails(2, &["requests=both", "auto, ring, device"]);
+}
+
+/// What callers get whose requests are on their way when the daemon is killed: what is taken for the answer of a dead
+/// mount, so that a mount or an unmount that comes in that moment does its work.
+#[test]
+fn callers_of_a_killed_daemon() {
+    const CALLERS: usize = 16;
+    let s = Setup::new();
+    let args = ["mount", s.volume(), s.dir(), "-o", "requests=auto"];
+    for round in 0..8 {
+        rings::offering(true, || run(SIFTFS, &args)).ok();
+        let (daemon, calls) = (s.daemon(), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            let ends: Vec<_> = (0..CALLERS)
+                .map(|_| {
+                    scope.spawn(|| {
+                        loop {
+                            match rustix::fs::statfs(s.dir()) {
+                                Ok(_) => calls.fetch_add(1, Ordering::Relaxed),
+                                Err(e) => return std::io::Error::from(e),
+                            };
+                        }
+                    })
+                })
+                .collect();
+            let start = Instant::now();
+            while calls.load(Ordering::Relaxed) < 100 * CALLERS {
+                assert!(start.elapsed() < Duration::from_secs(60), "statfs(2) does not end");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            daemon.signal(rustix::process::Signal::KILL);
+            for end in ends {
+                let said = end.join().unwrap();
+                assert!(siftfs_fuse::says_dead(&said), "round {round}: {said}");
+            }
+        });
+        daemon.wait();
+    }
+    siftfs(&["mount", s.volume(), s.dir()]).ok();
+    s.umount();
+    s.assert_plain_ext4();
 }

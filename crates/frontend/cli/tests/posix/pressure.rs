@@ -63,10 +63,11 @@ fn gnaw(dir: &Path, id: u64, stop: &AtomicBool) {
             Errno::EXIST,
             Errno::NOTCONN,
             Errno::CONNABORTED,
+            Errno::CANCELED,
         ];
         match result {
             Err(e) if !fits.contains(&e) => panic!("{path:?}: {e}"),
-            Err(Errno::NOTCONN | Errno::CONNABORTED) => return,
+            Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => return,
             _ => {}
         }
     }
