@@ -224,6 +224,7 @@ impl<H: Handler> Worker<H> {
                     if matches!(event, Some(Event::Refused(_))) {
                         return Err(error);
                     }
+                    self.kick();
                     continue;
                 }
             }

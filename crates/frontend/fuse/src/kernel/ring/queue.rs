@@ -29,8 +29,8 @@ pub(super) struct Queue {
     most: usize,
     /// Threads whose entry waits for a request, or is about to.
     idle: AtomicUsize,
-    /// A request was taken by the last thread that waited.
-    dry: AtomicBool,
+    /// A request came: others may have found no entry since.
+    used: AtomicBool,
     threads: Mutex<Threads>,
 }
 
@@ -51,7 +51,7 @@ impl Queue {
             spare: spare.clamp(1, most),
             most,
             idle: AtomicUsize::new(0),
-            dry: AtomicBool::new(false),
+            used: AtomicBool::new(false),
             threads: Mutex::default(),
         }
     }
@@ -80,10 +80,12 @@ impl Queue {
     }
 
     /// A thread's entry is registered. True if a request may wait that came while there was none.
+    /// That is the kernel's to know: it gives entries away faster than their threads run and count
+    /// themselves as taken, so our own count of idle threads says nothing about it.
     pub(super) fn registered(&self) -> bool {
         self.lock().starting -= 1;
         self.idle.fetch_add(1, Ordering::SeqCst);
-        self.dry.swap(false, Ordering::SeqCst)
+        self.used.load(Ordering::SeqCst)
     }
 
     /// The calling thread has a request. Returns how many threads it has to start first; they are
@@ -92,9 +94,7 @@ impl Queue {
         let before = self.idle.fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "a thread that gets a request was waiting");
         let idle = before - 1;
-        if idle == 0 {
-            self.dry.store(true, Ordering::SeqCst);
-        }
+        self.used.store(true, Ordering::SeqCst);
         if idle >= self.spare {
             return 0;
         }
