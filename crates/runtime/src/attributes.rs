@@ -108,6 +108,26 @@ impl State {
             && inode.storable_time(ctime) == inode.ctime
     }
 
+    /// A change of the data of `ino`. Without `times` its mtime and ctime stay what they are: the kernel
+    /// owns them then, and sends its own if the change moved them.
+    pub fn timed<T>(
+        &mut self,
+        ino: InodeNr,
+        times: bool,
+        change: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        if times {
+            return change(self);
+        }
+        self.load(ino)?;
+        let inode = &self.node(ino).inode;
+        let old = (inode.mtime, inode.ctime);
+        let changed = change(self);
+        let inode = &mut self.node_mut(ino).inode;
+        (inode.mtime, inode.ctime) = old;
+        changed
+    }
+
     /// Clears setuid, setgid (if group-executable) and the file's capabilities.
     pub fn kill_privileges(&mut self, ino: InodeNr) -> Result<()> {
         self.load(ino)?;

@@ -72,18 +72,22 @@ impl FileService for Runtime {
             R::Create { parent, name, perm } => self.create_open(cred, parent, &name, perm),
             R::TmpFile { parent, perm } => self.create_unnamed(cred, parent, perm),
             R::Open { ino, write, truncate, kill_priv } => {
-                self.open_file(ino, write, truncate, kill_priv)
+                self.open_file(ino, write, truncate, (kill_priv, true))
             }
             R::Release { handle } => self.release(handle),
             R::Read { ino, offset, len } => self.read_data(ino, offset, len),
             R::Write { ino, offset, data, append, kill_priv } => {
-                self.write_data(cred, ino, (!append).then_some(offset), data, kill_priv)
+                let offset = (!append).then_some(offset);
+                self.write_data(cred, ino, offset, data, (kill_priv, true))
             }
+            R::Untimed(change) => self.untimed(cred, *change),
             R::WriteBack { ino, offset, data, times } => {
                 self.write_back(cred, ino, offset, data, times)
             }
             R::Fsync { ino, datasync } => self.fsync(ino, datasync).map(acknowledged),
-            R::Allocate { ino, mode, offset, len } => self.allocate(cred, ino, mode, offset, len),
+            R::Allocate { ino, mode, offset, len } => {
+                self.allocate(cred, ino, mode, (offset, len), true)
+            }
             R::Seek { ino, offset, whence } => {
                 self.query(|st| st.seek(ino, offset, whence)).map(Reply::Offset)
             }
@@ -292,7 +296,30 @@ impl Runtime {
         })
     }
 
-    fn open_file(&self, ino: InodeNr, write: bool, truncate: bool, kill: bool) -> Result<Reply> {
+    /// A change of data by a kernel that owns the times.
+    fn untimed(&self, cred: &Credentials, change: Request) -> Result<Reply> {
+        match change {
+            Request::Open { ino, write, truncate, kill_priv } => {
+                self.open_file(ino, write, truncate, (kill_priv, false))
+            }
+            Request::Write { ino, offset, data, append, kill_priv } => {
+                let offset = (!append).then_some(offset);
+                self.write_data(cred, ino, offset, data, (kill_priv, false))
+            }
+            Request::Allocate { ino, mode, offset, len } => {
+                self.allocate(cred, ino, mode, (offset, len), false)
+            }
+            _ => Err(errno(libc::EINVAL)),
+        }
+    }
+
+    fn open_file(
+        &self,
+        ino: InodeNr,
+        write: bool,
+        truncate: bool,
+        (kill, times): (bool, bool),
+    ) -> Result<Reply> {
         if !truncate {
             return self.query(|st| {
                 if write && st.config.read_only {
@@ -309,10 +336,10 @@ impl Runtime {
         self.mutate(|st| {
             let time = st.now();
             st.may_open(ino, write, true)?;
-            st.set_size(ino, 0, time)?;
-            if kill {
-                st.kill_privileges(ino)?;
-            }
+            st.timed(ino, times, |st| {
+                st.set_size(ino, 0, time)?;
+                if kill { st.kill_privileges(ino) } else { Ok(()) }
+            })?;
             Ok(Reply::Opened { handle: st.open(ino) })
         })
     }
@@ -356,7 +383,7 @@ impl Runtime {
         ino: InodeNr,
         offset: Option<u64>,
         mut data: WriteData,
-        kill_priv: bool,
+        (kill_priv, times): (bool, bool),
     ) -> Result<Reply> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         loop {
@@ -372,10 +399,10 @@ impl Runtime {
                 }
                 // First, so that an operation that must be tried again has not written yet.
                 if kill_priv {
-                    st.kill_privileges(ino)?;
+                    st.timed(ino, times, |st| st.kill_privileges(ino))?;
                 }
                 let privileged = st.privileged(cred);
-                st.write(ino, at, Input::of(&mut data), privileged, time)
+                st.timed(ino, times, |st| st.write(ino, at, Input::of(&mut data), privileged, time))
             })?;
             if self.filled(outcome)?.is_some() {
                 let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
@@ -394,6 +421,12 @@ impl Runtime {
         times: bool,
     ) -> Result<Reply> {
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
+        // The kernel joins pages of several write(2). Those before the end of the largest file are
+        // kept, and that others are not is said of all.
+        let room = MAX_FILE_SIZE.checked_sub(offset).filter(|room| *room > 0);
+        let room = room.ok_or(errno(libc::EFBIG))?;
+        let fits = data.len() as u64 <= room;
+        data.truncate(room);
         loop {
             let outcome = self.mutate(|st| {
                 let time = times.then(|| st.now());
@@ -401,7 +434,7 @@ impl Runtime {
                 st.write_back(ino, offset, Input::of(&mut data), privileged, time)
             })?;
             if self.filled(outcome)?.is_some() {
-                return Ok(Reply::Written { len });
+                return if fits { Ok(Reply::Written { len }) } else { Err(errno(libc::EFBIG)) };
             }
         }
     }
@@ -412,8 +445,8 @@ impl Runtime {
         cred: &Credentials,
         ino: InodeNr,
         mode: Allocate,
-        offset: u64,
-        len: u64,
+        (offset, len): (u64, u64),
+        times: bool,
     ) -> Result<Reply> {
         const PIECE: u64 = 64 << 20;
         let zero = matches!(mode, Allocate::ZeroRange | Allocate::ZeroRangeKeepSize);
@@ -424,7 +457,8 @@ impl Runtime {
             self.mutate(|st| {
                 let time = st.now();
                 st.may_allocate(ino, mode)?;
-                st.allocate(ino, mode, at, stop - at, st.privileged(cred), time)
+                let privileged = st.privileged(cred);
+                st.timed(ino, times, |st| st.allocate(ino, mode, at, stop - at, privileged, time))
             })?;
             at = stop;
             if at >= end {

@@ -78,6 +78,10 @@ impl State {
             (None, None) | (Some(SetTime::Now), Some(SetTime::Now)) => {
                 self.refuse(ino, flags::IMMUTABLE)
             }
+            // The kernel that owns the times says the present one itself, as the ctime as well.
+            (Some(SetTime::Now), Some(SetTime::At(mtime))) if set.ctime == Some(mtime) => {
+                self.refuse(ino, flags::IMMUTABLE)
+            }
             // With both times of a change the kernel writes back its own, nobody's utimes(2).
             (None, Some(_)) if set.ctime.is_some() => Ok(()),
             _ => self.refuse(ino, FIXED),

@@ -208,6 +208,7 @@ impl<'a> Lockstep<'a> {
             Request::Release { handle } | Request::ReadDir { handle, .. } => {
                 *handle = *self.handles.get(&handle.0)?;
             }
+            Request::Untimed(change) => **change = self.translate(change)?,
             Request::StatFs | Request::SyncAll | Request::Checkpoint | Request::Status => {}
         }
         Some(req)

@@ -237,6 +237,7 @@ impl Model {
             | Request::Fsync { .. }
             | Request::Allocate { .. }
             | Request::Seek { .. } => self.exec_data(req, fresh, fx),
+            Request::Untimed(change) => self.exec_untimed(change, fresh, fx),
             Request::GetAttr { .. }
             | Request::SetAttr { .. }
             | Request::GetXattr { .. }

@@ -82,6 +82,25 @@ impl Model {
         }
     }
 
+    /// A change whose times the kernel owns.
+    pub(crate) fn exec_untimed(
+        &mut self,
+        change: &Request,
+        fresh: Fresh,
+        fx: &mut Effects,
+    ) -> Outcome {
+        let (Request::Open { ino, .. }
+        | Request::Write { ino, .. }
+        | Request::Allocate { ino, .. }) = change
+        else {
+            return Err(libc::EINVAL);
+        };
+        let mtime = self.regular(*ino)?.mtime;
+        let outcome = self.exec_data(change, fresh, fx)?;
+        self.get_mut(*ino)?.mtime = mtime;
+        Ok(outcome)
+    }
+
     fn allocate(
         &mut self,
         ino: InodeNr,

@@ -8,9 +8,9 @@
 //! the same thread.
 
 use crate::server::Server;
-use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_base::{Error, InodeNr, Result, Timestamp, errno};
 use siftfs_proto::{Attr, Credentials, FileKind, Request, SetAttr};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,12 +32,13 @@ pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 /// Changes that were announced and have not come yet.
 #[derive(Default)]
 pub(crate) struct Announced {
-    list: Mutex<HashMap<(u32, InodeNr), bool>>,
+    /// Each inode and the thread that announced a change of it, and whether setgid goes as well.
+    list: Mutex<BTreeMap<(InodeNr, u32), bool>>,
     count: AtomicUsize,
 }
 
 impl Announced {
-    fn list(&self) -> MutexGuard<'_, HashMap<(u32, InodeNr), bool>> {
+    fn list(&self) -> MutexGuard<'_, BTreeMap<(InodeNr, u32), bool>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -48,7 +49,7 @@ impl Announced {
         if list.len() >= MOST {
             list.clear();
         }
-        *list.entry((pid, ino)).or_default() |= setgid;
+        *list.entry((ino, pid)).or_default() |= setgid;
         self.count.store(list.len(), Ordering::SeqCst);
     }
 
@@ -58,7 +59,19 @@ impl Announced {
             return None;
         }
         let mut list = self.list();
-        let found = list.remove(&(pid, ino));
+        let found = list.remove(&(ino, pid));
+        self.count.store(list.len(), Ordering::SeqCst);
+        found
+    }
+
+    /// Pages of `ino` come whose writer nobody knows: what any thread announced.
+    pub(crate) fn take_all(&self, ino: InodeNr) -> Option<bool> {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let mut list = self.list();
+        let threads: Vec<_> = list.range((ino, 0)..=(ino, u32::MAX)).map(|(key, _)| *key).collect();
+        let found = threads.iter().filter_map(|key| list.remove(key)).reduce(|a, b| a | b);
         self.count.store(list.len(), Ordering::SeqCst);
         found
     }
@@ -130,7 +143,7 @@ impl Server {
         mut set: SetAttr,
     ) -> Result<Attr> {
         if (SetAttr { ctime: None, ..set.clone() }) == SetAttr::default() {
-            return self.set_nothing(cred, ino);
+            return self.set_nothing(cred, ino, set.ctime);
         }
         if set.kill_priv {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
@@ -144,9 +157,14 @@ impl Server {
     /// either takes the privileges away. Of others a chown is refused, and what they announce is done
     /// with their write. While nobody has the file open for writing it is a chown; else it may be
     /// either, and succeeds without a change. Directories keep their bits.
-    fn set_nothing(&self, cred: &Credentials, ino: InodeNr) -> Result<Attr> {
+    fn set_nothing(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        ctime: Option<Timestamp>,
+    ) -> Result<Attr> {
         let attr = self.entry(cred, Request::GetAttr { ino })?;
-        let mut set = SetAttr::default();
+        let mut set = SetAttr { ctime: ctime.or(self.kernels_ctime(&attr)), ..SetAttr::default() };
         if attr.kind != FileKind::Directory {
             let bits = has_bits(cred, &attr);
             if (bits || self.has_capabilities(cred, &attr)?) && !owns(cred, &attr) {
@@ -161,6 +179,12 @@ impl Server {
             set.kill_setgid = takes_setgid(cred, &attr);
         }
         self.entry(cred, Request::SetAttr { ino, set })
+    }
+
+    /// The ctime that a file keeps when we take its privileges away, which the kernel that owns its times
+    /// does not see: it sends its own with the change of the data.
+    pub(crate) fn kernels_ctime(&self, attr: &Attr) -> Option<Timestamp> {
+        (self.writes_back() && attr.kind == FileKind::Regular).then_some(attr.ctime)
     }
 
     fn has_capabilities(&self, cred: &Credentials, attr: &Attr) -> Result<bool> {
@@ -187,7 +211,9 @@ impl Server {
 
     /// A change by a caller who does not own the file. It is carried out with the caller's write. With
     /// the kernel's writeback cache that write has no caller any more, so it is carried out at once, if
-    /// this user has the file open for writing: who may write may take the privileges away.
+    /// this user has the file open for writing: who may write may take the privileges away. A user
+    /// who got the descriptor from somebody else cannot be told from one who only calls chown(2):
+    /// pages that come later say that the file was written ([`Self::carry_out_with_pages`]).
     fn announce(&self, cred: &Credentials, ino: InodeNr, setgid: bool) -> Result<()> {
         self.announced.note(cred.pid, ino, setgid);
         if self.writes_back() && self.files().is_opened_by(ino, cred.uid) {
@@ -198,8 +224,26 @@ impl Server {
 
     /// The caller changes the data of `ino` now: what it announced comes first.
     pub(crate) fn carry_out_announced(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
-        let Some(kill_setgid) = self.announced.take(cred.pid, ino) else { return Ok(()) };
-        let set = SetAttr { kill_priv: true, kill_setgid, ..SetAttr::default() };
+        match self.announced.take(cred.pid, ino) {
+            Some(setgid) => self.kill_privileges(cred, ino, setgid),
+            None => Ok(()),
+        }
+    }
+
+    /// The kernel sends written pages of `ino`: what was announced of it comes first. A chown(2) of
+    /// nothing by somebody else while the file is being written takes the privileges away, too: the
+    /// safe side, and what ext4 does of every such chown(2).
+    pub(crate) fn carry_out_with_pages(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
+        match self.announced.take_all(ino) {
+            Some(setgid) => self.kill_privileges(cred, ino, setgid),
+            None => Ok(()),
+        }
+    }
+
+    fn kill_privileges(&self, cred: &Credentials, ino: InodeNr, kill_setgid: bool) -> Result<()> {
+        let attr = self.entry(cred, Request::GetAttr { ino })?;
+        let ctime = self.kernels_ctime(&attr);
+        let set = SetAttr { kill_priv: true, kill_setgid, ctime, ..SetAttr::default() };
         self.entry(cred, Request::SetAttr { ino, set }).map(drop)
     }
 }

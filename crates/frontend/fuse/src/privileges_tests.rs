@@ -1,5 +1,4 @@
 use super::*;
-use siftfs_base::Timestamp;
 
 fn file(perm: u16, uid: u32, gid: u32) -> Attr {
     let t = Timestamp::default();
@@ -76,4 +75,20 @@ fn an_announcement_is_for_one_thread_and_one_file() {
         announced.note(pid, 20, false);
     }
     assert!(announced.list().len() <= MOST);
+}
+
+#[test]
+fn written_pages_are_of_any_thread_and_one_file() {
+    let announced = Announced::default();
+    for (pid, ino, setgid) in
+        [(u32::MAX, 19, true), (0, 20, false), (u32::MAX, 20, true), (0, 21, true)]
+    {
+        announced.note(pid, ino, setgid);
+    }
+    assert_eq!(announced.take_all(20), Some(true));
+    assert_eq!(announced.take_all(20), None);
+    assert_eq!(announced.take(0, 20), None);
+    assert_eq!(announced.take(u32::MAX, 19), Some(true));
+    assert_eq!(announced.take_all(21), Some(true));
+    assert_eq!(announced.count.load(Ordering::SeqCst), 0);
 }

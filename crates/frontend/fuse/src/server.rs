@@ -12,7 +12,7 @@ use crate::privileges::{self, Announced};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileService, Handle, MAX_FILE_SIZE, Reply,
-    Request, Seek, SessionId, SetAttr, WriteData,
+    Request, Seek, SessionId, SetAttr, SetTime, WriteData,
 };
 use std::io;
 use std::sync::Arc;
@@ -139,6 +139,13 @@ impl Server {
         self.done(cred, Request::Release { handle })
     }
 
+    /// A change of a file's data, which moves its times unless the kernel owns them: with the writeback
+    /// cache it moves its own with every write, fallocate, copy and truncation and sends them if they
+    /// changed. A time of ours would stay beside an unchanged one of the kernel's.
+    fn timed(&self, change: Request) -> Request {
+        if self.agreed.writeback { Request::Untimed(Box::new(change)) } else { change }
+    }
+
     /// Attributes of every file that is open for writing, each once.
     pub(crate) fn open_for_writing(&self) -> Vec<Attr> {
         let cred = Credentials::default();
@@ -180,17 +187,20 @@ impl Server {
     ) -> Result<Handle> {
         let truncate = flags & libc::O_TRUNC.cast_unsigned() != 0;
         let (write, kill_priv) = (crate::open_files::writes(flags), kill_priv && truncate);
-        let setgid = kill_priv && {
+        let setgid = if kill_priv {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
-            privileges::takes_setgid(cred, &attr)
+            privileges::takes_setgid(cred, &attr).then(|| self.kernels_ctime(&attr))
+        } else {
+            None
         };
         if write && (truncate || flags & libc::O_APPEND.cast_unsigned() == 0) {
             self.refuse_append_only(cred, ino)?;
         }
-        let handle = self.opened(cred, Request::Open { ino, write, truncate, kill_priv })?;
+        let request = Request::Open { ino, write, truncate, kill_priv };
+        let handle = self.opened(cred, if truncate { self.timed(request) } else { request })?;
         self.note_open(cred, handle, ino, flags);
-        if setgid {
-            let set = SetAttr { kill_setgid: true, ..SetAttr::default() };
+        if let Some(ctime) = setgid {
+            let set = SetAttr { kill_setgid: true, ctime, ..SetAttr::default() };
             if let Err(e) = self.entry(cred, Request::SetAttr { ino, set }) {
                 let _ = self.release(cred, handle);
                 return Err(e);
@@ -209,6 +219,9 @@ impl Server {
     ) -> Result<u32> {
         let account = self.files.account(ino);
         let cred = account.as_ref().unwrap_or(cred);
+        if self.agreed.writeback {
+            self.carry_out_with_pages(cred, ino)?;
+        }
         let times = !self.agreed.writeback;
         match self.call(cred, Request::WriteBack { ino, offset, data, times })? {
             Reply::Written { len } => Ok(len),
@@ -257,7 +270,8 @@ impl Server {
         kill_priv: bool,
     ) -> Result<u32> {
         self.carry_out_announced(cred, ino)?;
-        match self.call(cred, Request::Write { ino, offset, data, append: false, kill_priv })? {
+        let write = Request::Write { ino, offset, data, append: false, kill_priv };
+        match self.call(cred, self.timed(write))? {
             Reply::Written { len } => Ok(len),
             _ => Err(unexpected("written")),
         }
@@ -285,7 +299,7 @@ impl Server {
         (offset, len): (u64, u64),
     ) -> Result<()> {
         self.carry_out_announced(cred, ino)?;
-        self.done(cred, Request::Allocate { ino, mode, offset, len })?;
+        self.done(cred, self.timed(Request::Allocate { ino, mode, offset, len }))?;
         self.pay(cred, ino, handle)
     }
 
@@ -362,13 +376,16 @@ impl Server {
     }
 
     fn copy_hole(&self, cred: &Credentials, ino: InodeNr, offset: u64, len: u64) -> Result<()> {
-        let size = self.entry(cred, Request::GetAttr { ino })?.size;
+        let Attr { size, mtime, ctime, .. } = self.entry(cred, Request::GetAttr { ino })?;
         if offset < size {
-            let len = len.min(size - offset);
-            self.done(cred, Request::Allocate { ino, mode: Allocate::PunchHole, offset, len })?;
+            let (mode, len) = (Allocate::PunchHole, len.min(size - offset));
+            self.done(cred, self.timed(Request::Allocate { ino, mode, offset, len }))?;
         }
         if offset + len > size {
-            let set = SetAttr { size: Some(offset + len), ..SetAttr::default() };
+            let kernels = self.agreed.writeback;
+            let mtime = kernels.then_some(SetTime::At(mtime));
+            let ctime = kernels.then_some(ctime);
+            let set = SetAttr { size: Some(offset + len), mtime, ctime, ..SetAttr::default() };
             self.entry(cred, Request::SetAttr { ino, set })?;
         }
         Ok(())
