@@ -125,10 +125,8 @@ fn times_are_set() {
                     let set = utimensat(CWD, c.p(name), &both, AtFlags::SYMLINK_NOFOLLOW);
                     c.r(&format!("utimensat {name} {sec}.{nsec}"), set);
                     let s = statat(CWD, c.p(name), AtFlags::SYMLINK_NOFOLLOW).unwrap();
-                    c.say(format!(
-                        "{} {} {} {}",
-                        s.st_atime, s.st_atime_nsec, s.st_mtime, s.st_mtime_nsec
-                    ));
+                    let (m, m_nsec) = c.mtime(&s);
+                    c.say(format!("{} {} {m} {m_nsec}", s.st_atime, s.st_atime_nsec));
                 }
             }
         }
@@ -146,7 +144,9 @@ fn times_are_set() {
             let both = Timestamps { last_access: t, last_modification: t };
             c.r("utimensat", utimensat(CWD, c.p("f"), &both, AtFlags::empty()));
             let s = statat(CWD, c.p("f"), AtFlags::empty()).unwrap();
-            c.say(format!("{sec}: {} {}", s.st_atime, s.st_mtime));
+            // The writeback cache asks nobody what can be kept, until the inode leaves memory.
+            assert!(!c.held_back() || s.st_mtime == sec, "{sec}: {}", s.st_mtime);
+            c.say(format!("{sec}: {} {}", s.st_atime, c.mtime(&s).0));
         }
         c.file("after", b"the file system still answers");
         c.content("after");

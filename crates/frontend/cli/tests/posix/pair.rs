@@ -1,24 +1,53 @@
 //! The same program on a SiftFS mount and on the kernel's ext4, and what each said.
 
-use crate::support::{Setup, patient, run, siftfs};
+use crate::support::{Setup, patient, run, siftfs, writes_back};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, statat};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use rustix::thread::{Gid, Uid, UnshareFlags};
 use std::fmt::{Debug, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Where a program runs, and the transcript of what it saw.
 pub struct Place {
     root: PathBuf,
+    held_back: bool,
     log: Vec<String>,
+    stale: Vec<String>,
+    lost: bool,
 }
 
 impl Place {
     /// The path of a name below the root.
     pub fn p(&self, name: &str) -> PathBuf {
         self.root.join(name)
+    }
+
+    /// Is this SiftFS with the kernel's writeback cache? There write(2) asks nobody, and sizes and
+    /// times are the kernel's: what it does with them no server can change.
+    pub fn held_back(&self) -> bool {
+        self.held_back
+    }
+
+    /// A file's mtime as it is kept: the writeback cache shows it as it was set, and ext4 at once
+    /// the nearest that the format has.
+    pub fn mtime(&self, s: &Stat) -> (i64, u64) {
+        let file = s.st_mode & libc::S_IFMT == libc::S_IFREG;
+        let shown = (s.st_mtime, s.st_mtime_nsec);
+        if self.held_back && file { nearest(shown) } else { shown }
+    }
+
+    /// Pages were lost, and fsync(2) has said so. The first syncfs(2) of the mount says it again.
+    pub fn pages_are_lost(&mut self) {
+        self.lost = true;
+    }
+
+    /// Of this file the server has moved the ctime, which the writeback cache does not show.
+    pub fn ctime_is_stale(&mut self, name: &str) {
+        if self.held_back {
+            self.stale.push(format!("{name:?}"));
+        }
     }
 
     /// Notes something that both file systems must agree on.
@@ -89,6 +118,24 @@ impl Place {
     }
 }
 
+/// The nearest time that ext4 can keep.
+fn nearest((sec, nsec): (i64, u64)) -> (i64, u64) {
+    const FIRST: i64 = i32::MIN as i64;
+    const LAST: i64 = 15_032_385_535;
+    if (FIRST + 1..LAST).contains(&sec) { (sec, nsec) } else { (sec.clamp(FIRST, LAST), 0) }
+}
+
+/// close(2), which under the writeback cache says whether all was written.
+#[allow(unsafe_code)]
+pub fn close(fd: impl Into<OwnedFd>) -> rustix::io::Result<()> {
+    let fd = fd.into().into_raw_fd();
+    // SAFETY: the descriptor was owned, and nobody has it any more.
+    match unsafe { libc::close(fd) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).expect("of the system")),
+    }
+}
+
 /// Everything about a file that both must agree on.
 pub fn attributes(s: &Stat) -> String {
     let dir = s.st_mode & libc::S_IFMT == libc::S_IFDIR;
@@ -152,20 +199,25 @@ pub fn same(program: impl Fn(&mut Place) + Sync) {
 pub fn same_with(options: &str, program: impl Fn(&mut Place) + Sync) {
     let size = "96M";
     let reference = Ext4::make(size);
-    let expected = transcript(&reference.dir, &program);
+    let expected = transcript(&reference.dir, false, &program).log;
     let setup = Setup::empty();
     open_up(setup.tmp.path());
     siftfs(&["mkfs", setup.volume(), "--size", size]).ok();
     setup.mount(options);
-    let got = transcript(Path::new(setup.dir()), &program);
-    compare(&expected, &got);
-    let before = tree(Path::new(setup.dir()));
+    let got = transcript(Path::new(setup.dir()), writes_back(options), &program);
+    compare(&expected, &got.log);
+    let before = tree_in(Path::new(setup.dir()), got.held_back);
+    if got.lost {
+        siftfs(&["sync", setup.dir()]).fails(1, &["File too large"]);
+    }
     siftfs(&["sync", setup.dir()]).ok();
     let daemon = setup.daemon();
     daemon.signal(Signal::KILL);
     daemon.wait();
     setup.mount(options);
-    compare(&before, &tree(Path::new(setup.dir())));
+    let after = tree(Path::new(setup.dir()));
+    let before = with_kept_ctimes(before, &after, &got.stale);
+    compare(&before, &after);
     setup.umount();
     setup.assert_plain_ext4();
     let kernel = Ext4::mount(Path::new(setup.volume()), "loop,ro");
@@ -177,20 +229,38 @@ fn open_up(path: &Path) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-fn transcript(root: &Path, program: &(impl Fn(&mut Place) + Sync)) -> Vec<String> {
+/// What the mount showed, with the ctime that was kept for files whose ctime it did not show.
+fn with_kept_ctimes(before: Vec<String>, after: &[String], stale: &[String]) -> Vec<String> {
+    fn ctime(line: &str) -> &str {
+        line.split_once(" ctime ").and_then(|(_, rest)| rest.split(' ').next()).expect("a ctime")
+    }
+    let kept = |line: String| {
+        let name = stale.iter().find(|name| line.starts_with(&format!("{name} ")));
+        let Some(name) = name else { return line };
+        let now = after.iter().find(|l| l.starts_with(&format!("{name} "))).expect("still there");
+        assert!(ctime(now) >= ctime(&line), "{line}\n{now}");
+        line.replace(&format!(" ctime {}", ctime(&line)), &format!(" ctime {}", ctime(now)))
+    };
+    before.into_iter().map(kept).collect()
+}
+
+fn transcript(root: &Path, held_back: bool, program: &(impl Fn(&mut Place) + Sync)) -> Place {
     std::thread::scope(|scope| {
         let body = || {
             own_fs();
-            let mut place = Place { root: root.to_path_buf(), log: Vec::new() };
+            let root = root.to_path_buf();
+            let mut place =
+                Place { root, held_back, log: Vec::new(), stale: Vec::new(), lost: false };
             program(&mut place);
-            place.log
+            place
         };
         scope.spawn(body).join().unwrap()
     })
 }
 
+/// What two file systems, or one at two times, showed is the same.
 #[track_caller]
-fn compare(expected: &[String], got: &[String]) {
+pub fn compare(expected: &[String], got: &[String]) {
     let mut report = String::new();
     for (i, (e, g)) in expected.iter().zip(got).enumerate() {
         if e != g {
@@ -211,6 +281,11 @@ fn compare(expected: &[String], got: &[String]) {
 
 /// Every file below `root`: attributes, content, target, extended attributes, mtime.
 pub fn tree(root: &Path) -> Vec<String> {
+    tree_in(root, false)
+}
+
+/// As [`tree`], with mtimes as they are kept where the writeback cache shows others.
+fn tree_in(root: &Path, held_back: bool) -> Vec<String> {
     let mut out = Vec::new();
     let mut todo = vec![root.to_path_buf()];
     while let Some(dir) = todo.pop() {
@@ -221,7 +296,7 @@ pub fn tree(root: &Path) -> Vec<String> {
             if path.file_name().unwrap() == "lost+found" {
                 continue;
             }
-            out.push(describe(root, &path));
+            out.push(describe(root, &path, held_back));
             if path.symlink_metadata().unwrap().is_dir() {
                 todo.push(path);
             }
@@ -230,10 +305,12 @@ pub fn tree(root: &Path) -> Vec<String> {
     out
 }
 
-fn describe(root: &Path, path: &Path) -> String {
+fn describe(root: &Path, path: &Path, held_back: bool) -> String {
     let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).unwrap();
     let mut out = format!("{:?} {}", path.strip_prefix(root).unwrap(), attributes(&stat));
-    write!(out, " mtime {}.{:09}", stat.st_mtime, stat.st_mtime_nsec).unwrap();
+    let shown = (stat.st_mtime, stat.st_mtime_nsec);
+    let (sec, nsec) = if held_back { nearest(shown) } else { shown };
+    write!(out, " mtime {sec}.{nsec:09}").unwrap();
     write!(out, " ctime {}.{:09}", stat.st_ctime, stat.st_ctime_nsec).unwrap();
     match stat.st_mode & libc::S_IFMT {
         // Sparse giants are compared by the tests that make them.

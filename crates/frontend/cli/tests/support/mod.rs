@@ -169,6 +169,14 @@ pub fn patient(umount: impl Fn() -> Ran) -> Ran {
     umount()
 }
 
+/// Does a mount with these options keep written data in the kernel's writeback cache? What
+/// SIFTFS_TEST_OPTIONS says comes before them.
+pub fn writes_back(options: &str) -> bool {
+    let first = std::env::var("SIFTFS_TEST_OPTIONS").unwrap_or_default();
+    let all = first.split(',').chain(options.split(','));
+    all.filter_map(|o| o.strip_prefix("write_cache=")).next_back() == Some("writeback")
+}
+
 /// Runs `siftfs`. What SIFTFS_TEST_OPTIONS says comes before a mount's own options, which count more.
 pub fn siftfs(args: &[&str]) -> Ran {
     let mut command = Command::new(SIFTFS);
