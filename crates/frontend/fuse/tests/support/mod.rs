@@ -143,6 +143,22 @@ impl State {
         Ok(Handle(h))
     }
 
+    /// A change after which mtime and ctime are as before, unless it is one of `times`.
+    fn timed<T>(
+        &mut self,
+        ino: InodeNr,
+        times: bool,
+        change: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let before = self.get(ino)?.attr.clone();
+        let changed = change(self)?;
+        if !times {
+            let attr = &mut self.get(ino)?.attr;
+            (attr.mtime, attr.ctime) = (before.mtime, before.ctime);
+        }
+        Ok(changed)
+    }
+
     fn resize(&mut self, ino: InodeNr, size: u64, now: Timestamp) -> Result<()> {
         let n = self.get(ino)?;
         n.data.resize(size as usize, 0);
@@ -263,8 +279,13 @@ impl FileService for Mem {
         let owner = (cred.uid, cred.gid);
         let masked = |perm: u16| perm & !cred.umask;
         let mut s = self.state.lock().unwrap();
+        let (req, times) = match req {
+            Request::Untimed(change) => (*change, false),
+            req => (req, true),
+        };
         s.log.push(name_of(&req));
         match req {
+            Request::Untimed(_) => Err(errno(libc::EINVAL)),
             Request::Lookup { parent, name } => {
                 let ino = s.find(parent, &name)?;
                 let n = s.get(ino)?;
@@ -326,7 +347,7 @@ impl FileService for Mem {
             }
             Request::Open { ino, truncate, kill_priv, .. } => {
                 if truncate {
-                    s.resize(ino, 0, now)?;
+                    s.timed(ino, times, |s| s.resize(ino, 0, now))?;
                 }
                 if kill_priv {
                     s.kill(ino)?;
@@ -351,21 +372,15 @@ impl FileService for Mem {
                 if kill_priv {
                     s.kill(ino)?;
                 }
-                s.write(ino, offset, &data.into_bytes(), now)
+                s.timed(ino, times, |s| s.write(ino, offset, &data.into_bytes(), now))
             }
             Request::WriteBack { ino, offset, data, times } => {
-                let before = s.get(ino)?.attr.clone();
-                let reply = s.write(ino, offset, &data.into_bytes(), now)?;
-                if !times {
-                    let attr = &mut s.get(ino)?.attr;
-                    (attr.mtime, attr.ctime) = (before.mtime, before.ctime);
-                }
-                Ok(reply)
+                s.timed(ino, times, |s| s.write(ino, offset, &data.into_bytes(), now))
             }
             Request::Fsync { .. } => Ok(Reply::Done),
-            Request::Allocate { ino, mode, offset, len } => {
-                s.allocate(ino, mode, (offset, len), now).map(|()| Reply::Done)
-            }
+            Request::Allocate { ino, mode, offset, len } => s
+                .timed(ino, times, |s| s.allocate(ino, mode, (offset, len), now))
+                .map(|()| Reply::Done),
             Request::Seek { ino, offset, whence } => {
                 let size = s.get(ino)?.attr.size;
                 match whence {
