@@ -31,3 +31,5 @@ mod rights;
 mod support;
 #[path = "posix/synchronous.rs"]
 mod synchronous;
+#[path = "posix/written_back.rs"]
+mod written_back;

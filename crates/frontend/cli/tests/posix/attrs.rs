@@ -30,7 +30,7 @@ fn moved(c: &mut Place, what: &str, name: &str, change: impl FnOnce(&mut Place))
 }
 
 #[test]
-fn what_moves_times() {
+pub(crate) fn what_moves_times() {
     same(|c| {
         c.dir("d");
         c.file("d/f", &[1; 10_000]);
@@ -93,7 +93,7 @@ fn names_move_times(c: &mut Place) {
 }
 
 #[test]
-fn times_are_set() {
+pub(crate) fn times_are_set() {
     same(|c| {
         c.file("f", b"x");
         c.dir("d");

@@ -251,7 +251,7 @@ fn sparse_files_and_truncation() {
 }
 
 #[test]
-fn holes_and_preallocation() {
+pub(crate) fn holes_and_preallocation() {
     same(|c| {
         let keep = FallocateFlags::KEEP_SIZE;
         let modes = [
@@ -571,7 +571,7 @@ fn copies_keep_holes() {
 /// What was stored through a shared mapping is data, also while the mapping stays, with its descriptor
 /// closed, and in copies.
 #[test]
-fn stores_through_mappings_are_data_for_seek_and_copies() {
+pub(crate) fn stores_through_mappings_are_data_for_seek_and_copies() {
     same(|c| {
         let Some(f) = c.open("f", OFlags::CREATE | OFlags::RDWR) else { return };
         c.r("truncate", ftruncate(&f, 1 << 20));
@@ -621,7 +621,7 @@ fn say_seeks(c: &mut Place, fd: &OwnedFd) {
 
 /// A write that crosses the largest size goes as far as there.
 #[test]
-fn the_largest_size() {
+pub(crate) fn the_largest_size() {
     same(|c| {
         let bytes = pattern(9, 20_000);
         for (flags, name) in [(OFlags::empty(), "f"), (OFlags::APPEND, "a")] {

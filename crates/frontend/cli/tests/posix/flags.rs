@@ -129,7 +129,7 @@ fn immutable_files_and_directories() {
 }
 
 #[test]
-fn append_only_files_and_directories() {
+pub(crate) fn append_only_files_and_directories() {
     same(|c| {
         populate(c);
         set(c, "f", IFlags::APPEND);
@@ -144,7 +144,7 @@ fn append_only_files_and_directories() {
 }
 
 #[test]
-fn who_may_set_which() {
+pub(crate) fn who_may_set_which() {
     same(|c| {
         populate(c);
         c.r("chown", chown(c.p("f"), Some(rustix::fs::Uid::from_raw(1001)), None));
@@ -190,7 +190,7 @@ fn write_of_the_immutable(c: &mut Place, fd: &OwnedFd, map: &Map) {
 
 /// A descriptor from before chattr(1), and a mapping.
 #[test]
-fn an_open_descriptor_changes_nothing_either() {
+pub(crate) fn an_open_descriptor_changes_nothing_either() {
     same(|c| {
         c.file("f", &[b'x'; 8192]);
         let Some(fd) = c.open("f", OFlags::RDWR) else { return };

@@ -74,7 +74,7 @@ fn try_all(c: &mut Place) {
 
 /// Bits that a change by somebody without the right takes away.
 #[test]
-fn set_id_bits_and_capabilities_are_cleared() {
+pub(crate) fn set_id_bits_and_capabilities_are_cleared() {
     same(|c| {
         let cap = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         for bits in [0o6777, 0o4777, 0o2777, 0o2767, 0o6766, 0o1777, 0o755] {

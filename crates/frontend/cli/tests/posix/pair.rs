@@ -5,6 +5,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, statat};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use rustix::thread::{Gid, Uid, UnshareFlags};
+use std::cell::Cell;
 use std::fmt::{Debug, Write as _};
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -194,9 +195,20 @@ pub fn same(program: impl Fn(&mut Place) + Sync) {
     same_with("commit=1", program);
 }
 
+thread_local! {
+    static MORE: Cell<&str> = const { Cell::new("") };
+}
+
+/// Runs a test that is a call of [`same`] under the kernel's writeback cache.
+pub fn written_back(test: fn()) {
+    MORE.set(",write_cache=writeback");
+    test();
+}
+
 /// As [`same`], with these mount options.
 #[track_caller]
 pub fn same_with(options: &str, program: impl Fn(&mut Place) + Sync) {
+    let options = &format!("{options}{}", MORE.get());
     let size = "96M";
     let reference = Ext4::make(size);
     let expected = transcript(&reference.dir, false, &program).log;

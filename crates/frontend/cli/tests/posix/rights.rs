@@ -147,7 +147,7 @@ fn changes_by_every_kind_of_user() {
 }
 
 #[test]
-fn changes_of_files_with_capabilities() {
+pub(crate) fn changes_of_files_with_capabilities() {
     same(|c| {
         for bits in [0o777, 0o2767, 0o6755] {
             change_all(c, bits, true);

@@ -1,0 +1,55 @@
+//! What the kernel's writeback cache makes different, every day: the others run so by
+//! `SIFTFS_TEST_OPTIONS=write_cache=writeback`.
+
+use crate::pair::written_back;
+use crate::{attrs, data, flags, owners, rights};
+
+#[test]
+fn times_are_set() {
+    written_back(attrs::times_are_set);
+}
+
+#[test]
+fn what_moves_times() {
+    written_back(attrs::what_moves_times);
+}
+
+#[test]
+fn holes_and_preallocation() {
+    written_back(data::holes_and_preallocation);
+}
+
+#[test]
+fn stores_through_mappings_are_data_for_seek_and_copies() {
+    written_back(data::stores_through_mappings_are_data_for_seek_and_copies);
+}
+
+#[test]
+fn the_largest_size() {
+    written_back(data::the_largest_size);
+}
+
+#[test]
+fn an_open_descriptor_changes_nothing_either() {
+    written_back(flags::an_open_descriptor_changes_nothing_either);
+}
+
+#[test]
+fn append_only_files_and_directories() {
+    written_back(flags::append_only_files_and_directories);
+}
+
+#[test]
+fn who_may_set_which() {
+    written_back(flags::who_may_set_which);
+}
+
+#[test]
+fn set_id_bits_and_capabilities_are_cleared() {
+    written_back(owners::set_id_bits_and_capabilities_are_cleared);
+}
+
+#[test]
+fn changes_of_files_with_capabilities() {
+    written_back(rights::changes_of_files_with_capabilities);
+}
