@@ -216,13 +216,17 @@ impl Mount {
             format!("fsyncs={}", draw(rng, &["auto", "shared", "parallel"])),
             // By rings where the kernel's are switched on; over the device elsewhere.
             format!("requests={}", draw(rng, &["auto", "auto", "device"])),
-            format!("write_cache={}", draw(rng, &["writethrough", "writeback"])),
             // The smallest there is: what is clean has to leave it while other things are on their way.
             format!("cache={}M", draw(rng, &[8, 8, 256])),
             format!("meta_cache={}M", draw(rng, &[8, 64])),
         ];
         match placement {
+            // Only here: a device process is started by a fork of this one, which has files of the mount
+            // open. Their close, in the new process, waits until the kernel's pages are written, and so
+            // for a host that may wait for this very device process.
             Placement::Local => {
+                let cache = draw(rng, &["writethrough", "writeback"]);
+                options.push(format!("write_cache={cache}"));
                 options.push(format!("checkpoint_memory={}M", draw(rng, &[64, 256])));
             }
             _ => {
