@@ -13,6 +13,7 @@ use crate::mount::resolve;
 use crate::output::complain;
 use crate::progress::Display;
 use rustix::fs::{Mode, OFlags};
+use rustix::mount::{OpenTreeFlags, open_tree};
 use serde::Deserialize;
 use serde_json::Value;
 use siftfs_fuse::{MountEntry, detach, mounted_elsewhere, mounts, mounts_of, top_mount, unmount};
@@ -47,7 +48,11 @@ fn mounted_as(given: &Path) -> io::Result<Option<MountEntry>> {
 /// make the unmount fail; all others have no dirty pages.
 fn send_times(dir: &Path) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if let Ok(root) = rustix::fs::open(dir, flags, Mode::empty()) {
+    // Through a mount of its own, so that another unmount meanwhile does not find this one busy.
+    let copy = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let root = open_tree(rustix::fs::CWD, dir, copy)
+        .and_then(|tree| rustix::fs::openat(&tree, ".", flags, Mode::empty()));
+    if let Ok(root) = root {
         // Times that differ by less than a tick are no reason not to unmount.
         let _ = rustix::fs::syncfs(&root);
     }

@@ -230,13 +230,22 @@ impl Server {
         }
     }
 
-    /// The kernel sends written pages of `ino`: what was announced of it comes first. A chown(2) of
-    /// nothing by somebody else while the file is being written takes the privileges away, too: the
-    /// safe side, and what ext4 does of every such chown(2).
+    /// The kernel sends written pages of `ino`: capabilities that somebody announced the removal of go
+    /// first. Set-id bits stay: a write that takes them away does not wait in the kernel's cache, and
+    /// says so itself, while a chown(2) of nothing by a stranger takes no bits from a file that
+    /// somebody else writes.
     pub(crate) fn carry_out_with_pages(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
-        match self.announced.take_all(ino) {
-            Some(setgid) => self.kill_privileges(cred, ino, setgid),
-            None => Ok(()),
+        if self.announced.take_all(ino).is_none() {
+            return Ok(());
+        }
+        let attr = self.entry(cred, Request::GetAttr { ino })?;
+        match self.done(cred, Request::RemoveXattr { ino, name: CAPABILITY.to_vec() }) {
+            Err(Error::Posix(libc::ENODATA)) => Ok(()),
+            Err(e) => Err(e),
+            Ok(()) => {
+                let set = SetAttr { ctime: self.kernels_ctime(&attr), ..SetAttr::default() };
+                self.entry(cred, Request::SetAttr { ino, set }).map(drop)
+            }
         }
     }
 
