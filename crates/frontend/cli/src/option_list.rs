@@ -99,7 +99,7 @@ pub const OPTIONS: [MountOption; 34] = [
     ),
     option(
         "priority=HOW",
-        "realtime",
+        "nice",
         "how soon request threads get a busy processor: normal, slice (a short one), nice (that, \
          and nice -10) or realtime (SCHED_RR, for root; a thread that computes for 0.2 s without \
          a wait ends it for all, and after 5 s the kernel ends the daemon)",

@@ -113,7 +113,7 @@ const NO_RECOVERY: &str = "a volume that was not unmounted cannot be read withou
 /// A message naming the option that is unknown or has a wrong value.
 pub fn parse(lists: &[String], sloppy: bool) -> Result<Options, String> {
     // The daemon handles SIGXCPU, which that needs.
-    let mount = MountOptions { priority: Priority::Realtime, ..MountOptions::default() };
+    let mount = MountOptions { priority: Priority::Nice, ..MountOptions::default() };
     parse_onto(Options { mount, ..Options::default() }, lists, sloppy)
 }
 

@@ -21,7 +21,7 @@ fn options_reach_kernel_and_volume() {
 #[test]
 fn requests_and_their_threads() {
     let usual = parsed("").unwrap().mount;
-    assert_eq!((usual.requests, usual.priority), (Requests::Auto, Priority::Realtime));
+    assert_eq!((usual.requests, usual.priority), (Requests::Auto, Priority::Nice));
     for (list, requests, priority) in [
         ("requests=ring,priority=normal", Requests::Ring, Priority::Normal),
         ("requests=device,priority=slice", Requests::Device, Priority::Slice),
