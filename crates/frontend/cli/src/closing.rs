@@ -37,7 +37,7 @@ pub fn is_going(mount: &MountEntry) -> Result<bool, Failure> {
             Err(Silence::Stopped) => {
                 return Err(Failure::about(&mount.mount_point, daemon.stopped()));
             }
-            // Then its connection goes, too, and whoever looks again sees it.
+            // Then its connection goes, too, and the next command that asks sees it.
             Err(Silence::Ended | Silence::Nothing) => return Ok(daemon.wait_end(ENDING)),
         }
         said = daemon.answer();

@@ -28,7 +28,7 @@ pub enum Op {
     Checkpoint,
     /// Answer at once with a [`Left`], with others as time goes by, and in the end, when the volume is
     /// closed, with something else. The first answer says that the last will come, however soon the mount
-    /// goes. Who asks is about to take the mount away.
+    /// goes. The caller is about to take the mount away.
     WaitClosed,
     /// As [`Op::WaitClosed`], for somebody who waits for others to take it away.
     Watch,

@@ -116,7 +116,7 @@ impl ControlServer {
         move || shared.answer(&Op::Status)
     }
 
-    /// The kernel has the mount no more: whoever waits hears it at once.
+    /// The kernel has the mount no more: callers that wait hear it at once.
     pub fn gone(&self) {
         self.shared.lock().gone = true;
         self.shared.changed.notify_all();

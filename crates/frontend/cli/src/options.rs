@@ -87,7 +87,7 @@ const IGNORED: [&str; 13] = [
     "default_permissions",
 ];
 
-/// Words about times that cannot be kept to: who writes one relies on it.
+/// Words about times that cannot be kept to: an administrator who gives one relies on it.
 const NOT_KEPT: [(&str, &str); 3] = [
     (
         "strictatime",

@@ -92,7 +92,7 @@ fn replace(dir: &Path, source: &[u8], line: &[u8]) -> io::Result<()> {
 /// Waits for its turn, but not long: no mount hangs on a hint.
 fn lock(dir: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // As libmount makes it, whatever the umask: who may write the table may lock it.
+    // As libmount makes it, whatever the umask: a user that may write the table may lock it.
     options.mode(0o644);
     let file = options.write(true).create(true).truncate(false).open(dir.join("utab.lock"))?;
     let end = Instant::now() + PATIENCE;

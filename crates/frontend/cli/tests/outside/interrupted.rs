@@ -49,7 +49,7 @@ fn mount_and_umount() {
             || again.err.contains("not a SiftFS mount")
             || again.err.contains("by somebody else");
         assert!(known, "{again:?}");
-        // The daemon may still close the volume: whoever comes next waits for that.
+        // The daemon may still close the volume: the next command waits for that.
         siftfs(&["fsck", s.volume()]).ok();
         interrupt(start(&["mount", s.volume(), s.dir()]), Duration::from_millis(ms));
         // Interrupted before the daemon was started, after it, or not at all.

@@ -121,7 +121,7 @@ impl<H: Handler> Reader<H> {
 
 thread_local! {
     /// The request that this reader carries out, if the reader is free for the next one as soon as
-    /// this one is answered, and who has to know.
+    /// this one is answered, and the reader that has to know.
     static OPEN: RefCell<Option<(u64, Arc<Readers>)>> = const { RefCell::new(None) };
 }
 
