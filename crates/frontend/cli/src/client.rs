@@ -3,6 +3,7 @@
 
 use crate::control::{Answer, Ask, Op, VERSION, receive, send, socket_path};
 use crate::failure::Failure;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
@@ -25,8 +26,8 @@ const STOPPED_SECONDS: u32 = 3;
 /// A connection to a mount's daemon.
 pub struct Daemon {
     stream: UnixStream,
-    pid: Pid,
-    process: OwnedFd,
+    /// `None` for a daemon outside of the command's PID namespace, as of a container.
+    process: Option<(Pid, OwnedFd)>,
 }
 
 /// Why a daemon does not answer.
@@ -62,14 +63,19 @@ impl Daemon {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(MESSAGE))?;
         stream.set_write_timeout(Some(MESSAGE))?;
-        let pid = rustix::net::sockopt::socket_peercred(&stream)?.pid;
-        let process = pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Self { stream, pid, process })
+        let process = match Pid::from_raw(getsockopt(&stream, PeerCredentials)?.pid()) {
+            Some(pid) => Some((pid, pidfd_open(pid, PidfdFlags::empty())?)),
+            None => None,
+        };
+        Ok(Self { stream, process })
     }
 
-    /// The daemon's process.
-    pub fn pid(&self) -> i32 {
-        self.pid.as_raw_pid()
+    /// The daemon's process, for messages.
+    pub fn name(&self) -> String {
+        match &self.process {
+            Some((pid, _)) => format!("process {pid}"),
+            None => "a process of another PID namespace".into(),
+        }
     }
 
     /// Asks for something.
@@ -121,25 +127,30 @@ impl Daemon {
 
     /// Does the process not run?
     pub fn is_stopped(&self) -> bool {
-        let stat =
-            std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        let Some((pid, _)) = &self.process else { return false };
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
         matches!(state, Some('T' | 't'))
     }
 
-    /// Waits until the process has ended; false if it has not after `limit`.
+    /// Waits until the process has ended, or, if that cannot be seen, until it has closed the connection; false
+    /// if it has not after `limit`.
     pub fn wait_end(&self, limit: Duration) -> bool {
-        let mut fds = [PollFd::new(&self.process, PollFlags::IN)];
+        let mut fds = [match &self.process {
+            Some((_, process)) => PollFd::new(process, PollFlags::IN),
+            None => PollFd::new(&self.stream, PollFlags::RDHUP),
+        }];
         let limit = Timespec::try_from(limit).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
         poll(&mut fds, Some(&limit)).is_ok_and(|n| n > 0)
     }
 
     /// What is said of a daemon that does not run.
     pub fn stopped(&self) -> String {
-        let pid = self.pid();
+        let pid = self.process.as_ref().map(|(pid, _)| pid.to_string()).unwrap_or_default();
         format!(
-            "its daemon (process {pid}) is stopped and cannot answer: let it go on (kill -CONT {pid}), or end \
-             it (kill -KILL {pid}): what was acknowledged is then recovered by the next mount"
+            "its daemon ({}) is stopped and cannot answer: let it go on (kill -CONT {pid}), or end it \
+             (kill -KILL {pid}): what was acknowledged is then recovered by the next mount",
+            self.name()
         )
     }
 }
@@ -181,10 +192,10 @@ pub fn reach(given: &Path, mount: &MountEntry, op: &Op) -> Result<Reached, Failu
 fn after_its_end(given: &Path, mount: &MountEntry, daemon: &Daemon) -> Result<Reached, Failure> {
     let about = |what: &str| Failure::about(given, what);
     if !daemon.wait_end(ENDING) {
-        let pid = daemon.pid();
         return Err(about(&format!(
-            "its daemon (process {pid}) closed the connection and goes on: it serves too many commands at \
-             once, or is ending; try again"
+            "its daemon ({}) closed the connection and goes on: it serves too many commands at once, or is \
+             ending; try again",
+            daemon.name()
         )));
     }
     match dies(mount) {

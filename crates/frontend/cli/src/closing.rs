@@ -72,10 +72,10 @@ pub fn wait_closed(volume: &Path) -> Result<(), Failure> {
             Err(Silence::Error(_)) => return Ok(()),
         }
         if waiting.stands_since() >= STANDSTILL {
-            let pid = daemon.pid();
             return Err(about(&format!(
-                "it is still being unmounted by process {pid}, which has not got further for {} s: wait for \
-                 that process to end",
+                "it is still being unmounted by {}, which has not got further for {} s: wait for that process \
+                 to end",
+                daemon.name(),
                 STANDSTILL.as_secs()
             )));
         }

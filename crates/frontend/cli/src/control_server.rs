@@ -5,6 +5,7 @@ use crate::control::{
     volume_socket_path,
 };
 use crate::private;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 use siftfs_base::Result as VolumeResult;
@@ -204,8 +205,8 @@ impl Shared {
     fn serve(&self, mut stream: UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let peer = rustix::net::sockopt::socket_peercred(&stream)?;
-        if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
+        let user = getsockopt(&stream, PeerCredentials)?.uid();
+        if user != 0 && user != rustix::process::geteuid().as_raw() {
             return send(&mut stream, &refuse("only root and the mounting user may ask"));
         }
         let ask: Ask = receive(&mut stream)?;

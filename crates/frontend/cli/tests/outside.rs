@@ -6,6 +6,8 @@ mod support;
 
 #[path = "outside/children.rs"]
 mod children;
+#[path = "outside/containers.rs"]
+mod containers;
 #[path = "outside/interrupted.rs"]
 mod interrupted;
 #[path = "outside/modes.rs"]

@@ -3,9 +3,10 @@
 use crate::handshake::{Greeting, Role};
 use crate::socket::Socket;
 use crate::{Address, HostEnd, TransportOptions, link, shm, stream};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use siftfs_base::{Error, Result};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -110,9 +111,12 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<OwnedFd> 
 pub(crate) fn peer_name(socket: &Socket, role: Role, address: &Address) -> String {
     let role = role.name();
     match address {
-        Address::Unix(_) => match sockopt::socket_peercred(socket) {
-            Ok(peer) => format!("the {role} in process {} at {address}", peer.pid.as_raw_nonzero()),
-            Err(_) => format!("the {role} at {address}"),
+        // 0 is a process of another PID namespace.
+        Address::Unix(_) => match getsockopt(socket, PeerCredentials) {
+            Ok(peer) if peer.pid() != 0 => {
+                format!("the {role} in process {} at {address}", peer.pid())
+            }
+            _ => format!("the {role} at {address}"),
         },
         Address::Tcp { .. } => {
             let remote = rustix::net::getpeername(socket).ok().flatten();

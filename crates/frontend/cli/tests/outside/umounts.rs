@@ -19,7 +19,7 @@ says() { [ "$(grep -c "$1" "$T/said")" = 1 ] || fail "no single '$1' in: $(cat "
 lines() { [ "$(wc -l < "$T/said")" = "$1" ] || fail "not $1 line(s): $(cat "$T/said")"; }
 "#;
 
-fn run(s: &Setup, text: &str) {
+pub(crate) fn run(s: &Setup, text: &str) {
     script(s, &format!("{TOOLS}{text}")).ok();
 }
 

@@ -120,8 +120,9 @@ fn enter(priority: Priority) -> io::Result<()> {
 /// a session of its own asks for a larger share for it. Where sessions do not count there is no such
 /// file.
 fn share() {
-    let (session, process) = (rustix::process::getsid(None), rustix::process::getpid());
-    if session == Ok(process)
+    use nix::unistd::{getpid, getsid};
+    // A session that was begun outside of the daemon's PID namespace has the number 0.
+    if getsid(None) == Ok(getpid())
         && let Err(error) = std::fs::write(AUTOGROUP, NICE.to_string())
     {
         tracing::debug!(%error, "the daemon's session has no share of its own");
