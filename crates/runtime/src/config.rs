@@ -17,7 +17,7 @@ pub struct Config {
     /// Bound of the adaptive group-commit wait.
     pub group_wait: Duration,
     /// How records of callers who come together are made durable.
-    pub group: crate::ways::Group,
+    pub group: crate::staging::ways::Group,
     /// How long an operation that finds no space waits until nobody refers to removed files that nobody
     /// has open. A kernel gives its reference back (FORGET) after the removal has returned, beside the
     /// requests that follow.

@@ -1,11 +1,13 @@
 //! The Runtime's endpoint of the file protocol: each request becomes calls on the state.
 
-use crate::acl::is_acl;
-use crate::file::{Input, Outcome};
-use crate::namespace::{NewInode, kind_of, kind_of_entry, mode_of};
-use crate::runtime::{Durable, Runtime};
+use crate::data::file::{Input, Outcome};
+use crate::namespace::acl::is_acl;
+use crate::namespace::entries::NewInode;
+use crate::namespace::kinds::{kind_of, kind_of_entry, mode_of};
+use crate::runtime::Runtime;
+use crate::staging::proof::Durable;
+use crate::staging::ways::WaysReport;
 use crate::state::{OpenFile, State};
-use crate::ways::WaysReport;
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
 use siftfs_device::DeviceInfo;
 use siftfs_proto::{
@@ -207,7 +209,7 @@ impl Runtime {
             if held > 0 {
                 st.lookups.insert(ino, held);
             }
-            crate::nodes::give_back(&mut st.lookups);
+            crate::state::nodes::give_back(&mut st.lookups);
             st.queue_if_unreferenced(ino);
             !st.evict_queue.is_empty()
         };
@@ -511,7 +513,7 @@ impl Runtime {
                 "inodes": st.nodes.len(),
                 "dirty_bytes": st.dirty_bytes,
             },
-            "memory": self.memory_report(&st),
+            "memory": st.memory_report(self.record_buffers.bytes() + self.fill_buffers.bytes()),
             "pending": {
                 "name_operations": st.names.len(),
                 "metadata_blocks": st.meta.dirty_len(),

@@ -1,12 +1,12 @@
 //! Recovery's half of the one apply path: staged transactions become operations of the code that live
 //! requests run (rules R1, R2, R18).
 
-use crate::assembly::Push;
-use crate::lane::RecordRef;
-use crate::overlay::Source;
 use crate::runtime::Runtime;
 use crate::state::State;
-use siftfs_base::{Error, InodeNr, Lsn, Result, Timestamp, corrupt};
+use crate::state::lane::RecordRef;
+use crate::state::overlay::Source;
+use crate::state::running::{Made, Push, RecoveryCut};
+use siftfs_base::{Error, InodeNr, Lsn, Result, corrupt};
 use siftfs_ext4::format::S_IFMT;
 use siftfs_log::{InodeItem, Item, NameOp, NameOpKind, RecordHead};
 use siftfs_proto::{Allocate, RenameMode};
@@ -28,17 +28,6 @@ impl From<RecordHead> for FoundRecord {
         let record = RecordRef::found(&head);
         Self { record, prev_lsn: head.header.params.prev_lsn, items: head.items }
     }
-}
-
-/// What transactions cut by recovery say, instead of the live numbers.
-#[derive(Clone, Debug)]
-pub struct RecoveryCut {
-    /// Operations up to here were in the base before recovery began.
-    pub ops_cut: Lsn,
-    /// Staged transactions up to here are applied.
-    pub staged_cut: Lsn,
-    /// Lane positions up to which records are applied.
-    pub lane_upto: Vec<u64>,
 }
 
 impl Runtime {
@@ -104,18 +93,6 @@ impl Runtime {
         self.settle()?;
         Ok(orphans)
     }
-}
-
-/// A file that a name operation made, and what its directory was like before.
-pub struct Made {
-    /// The operation.
-    op: Lsn,
-    /// When.
-    at: Timestamp,
-    /// Directory, name and inode.
-    bound: (InodeNr, Vec<u8>, InodeNr),
-    /// The directory's mtime and ctime before.
-    times: (Timestamp, Timestamp),
 }
 
 fn explain(e: Error, lsn: Lsn) -> Error {
@@ -248,7 +225,7 @@ impl State {
         let time = op.time;
         match &op.kind {
             NameOpKind::Create { dir, name, ino, generation, mode, uid, gid, rdev, target } => {
-                let new = crate::namespace::NewInode {
+                let new = crate::namespace::entries::NewInode {
                     number: Some((*ino, *generation)),
                     mode: u16::try_from(*mode).map_err(|_| corrupt("mode", "too large"))?,
                     uid: *uid,

@@ -3,18 +3,19 @@
 //! Starts no threads. A host drives [`Runtime::tick`] and delivers the Service's messages to
 //! [`Runtime::on_service`]; any caller that needs background progress makes it on its own thread.
 
-use crate::buffers::{Pool, RecordBuffers};
 use crate::config::Config;
-use crate::credits::Settled;
-use crate::fill::FillPlan;
-use crate::gate::{Alarm, Gate};
-use crate::lane::Lane;
-use crate::meta_cache::MetaCache;
-use crate::page_cache::PageCache;
-use crate::pause::{Company, Owed};
-use crate::sequencer::{Flushed, Sequencer};
+use crate::data::fill::FillPlan;
+use crate::locks::gate::{Alarm, Gate};
+use crate::locks::relock;
+use crate::locks::turns::Turns;
+use crate::staging::pause::{Company, Owed};
+use crate::staging::sequencer::Sequencer;
+use crate::state::buffers::{Pool, RecordBuffers};
+use crate::state::heap::Trimmer;
+use crate::state::lane::Lane;
+use crate::state::meta_cache::MetaCache;
+use crate::state::page_cache::PageCache;
 use crate::state::{self, Readers, State};
-use crate::turns::Turns;
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
 use siftfs_device::{Counters, StagingWriter};
 use siftfs_ext4::Fs;
@@ -23,7 +24,7 @@ use siftfs_wire::{FromService, ToService, Urgency};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// The Runtime's end of the block protocol.
 pub trait ServiceLink: Send + Sync {
@@ -66,18 +67,6 @@ pub struct Parts {
     pub counters: Arc<Counters>,
 }
 
-/// Why a caller may be told that what it did is durable. There is no other way to make one than to have
-/// the proof, and no acknowledgement without one: [`Runtime::fsync`] and [`Runtime::sync_all`] give it, the
-/// endpoint takes it for the answer.
-#[derive(Debug)]
-#[must_use = "an acknowledgement takes it"]
-pub enum Durable {
-    /// By a staged transaction.
-    Staged(Flushed),
-    /// By background journal transactions that hold all that was asked for.
-    Journaled(Settled),
-}
-
 /// See the module's text.
 pub struct Runtime {
     pub(crate) state: Turns<State>,
@@ -102,16 +91,12 @@ pub struct Runtime {
     pub(crate) wake: Alarm,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) trimmed: Mutex<crate::memory::Trimmed>,
-    pub(crate) latency: Arc<crate::stats::Latencies>,
+    pub(crate) trimmer: Mutex<Trimmer>,
+    pub(crate) latency: Arc<crate::state::stats::Latencies>,
 }
 
 /// Most rounds of background progress one operation waits for.
 pub(crate) const MAX_ROUNDS: u32 = 10_000;
-
-pub(crate) fn relock<T>(r: std::result::Result<T, PoisonError<T>>) -> T {
-    r.unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Runtime {
     /// Opens the ext4 layer on the area (and what the journal overlays, which is nothing now).
@@ -208,7 +193,7 @@ impl Runtime {
             clock: parts.clock,
             counters: parts.counters,
             latency: Default::default(),
-            trimmed: Default::default(),
+            trimmer: Default::default(),
         })
     }
 
@@ -354,7 +339,7 @@ impl Runtime {
     /// waits for nobody, and falls to zero while [`Runtime::settle`] runs.
     pub fn backlog(&self) -> u64 {
         let st = self.lock();
-        let staged: u64 = st.lanes.iter().map(crate::lane::Lane::used).sum();
+        let staged: u64 = st.lanes.iter().map(crate::state::lane::Lane::used).sum();
         st.dirty_bytes + st.journal_used() + staged
     }
 

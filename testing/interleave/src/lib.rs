@@ -1,28 +1,46 @@
 //! Sources of the product, compiled against `loom`'s locks in place of the standard library's: a test
 //! then runs under every order in which its threads can take them.
 //!
-//! The very files are taken, by path. Each of them gets its locks from `crate::sync`, which is this
-//! crate's module here.
+//! The very files are taken, by path. Each of them gets its locks from `crate::locks::sync`, which is
+//! this crate's module here; the rooms below are the product's, with what is taken of them.
 
 // Their own unit tests run where they are at home.
 #[cfg(not(test))]
-#[path = "../../../crates/runtime/src/gate.rs"]
+#[path = "../../../crates/runtime/src/locks/gate.rs"]
 pub mod gate;
 #[cfg(not(test))]
-#[path = "../../../crates/runtime/src/lane.rs"]
+#[path = "../../../crates/runtime/src/state/lane.rs"]
 pub mod lane;
 #[cfg(not(test))]
-#[path = "../../../crates/runtime/src/records.rs"]
+#[path = "../../../crates/runtime/src/staging/records.rs"]
 pub mod records;
 #[cfg(not(test))]
-#[path = "../../../crates/runtime/src/sequencer.rs"]
+#[path = "../../../crates/runtime/src/staging/sequencer.rs"]
 pub mod sequencer;
 #[cfg(not(test))]
-#[path = "../../../crates/runtime/src/ways.rs"]
+#[path = "../../../crates/runtime/src/staging/ways.rs"]
 pub mod ways;
 
-/// What the product's `sync` modules re-export from the standard library.
-pub mod sync {
-    pub use loom::sync::{Condvar, Mutex, MutexGuard};
-    pub use loom::thread::{ThreadId, current};
+/// The product's `locks`.
+pub mod locks {
+    #[cfg(not(test))]
+    pub use crate::gate;
+
+    /// What the product's `sync` re-exports from the standard library.
+    pub mod sync {
+        pub use loom::sync::{Condvar, Mutex, MutexGuard};
+        pub use loom::thread::{ThreadId, current};
+    }
+}
+
+/// The product's `staging`.
+#[cfg(not(test))]
+pub mod staging {
+    pub use crate::{records, sequencer, ways};
+}
+
+/// The product's `state`.
+#[cfg(not(test))]
+pub mod state {
+    pub use crate::lane;
 }

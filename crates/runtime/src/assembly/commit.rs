@@ -1,0 +1,218 @@
+//! Background journal transactions: when one is due, its way through the stages of assembly to the
+//! Service, and waiting until it is durable.
+
+use crate::assembly::cut::{Cut, Handoff};
+use crate::locks::relock;
+use crate::runtime::{MAX_ROUNDS, Runtime};
+use crate::staging::proof::{Committed, Durable, Settled};
+use crate::state::State;
+use crate::state::running::Push;
+use siftfs_base::{Error, InodeNr, Result, TxnSeq, errno};
+use siftfs_device::Origin;
+use siftfs_wire::{DIRECT_MAX_BLOCKS, ToService, Urgency};
+use std::collections::BTreeSet;
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+/// Longest pause for fsyncs between two records that are pushed: the assembly lock is held.
+const PUSH_PAUSE: Duration = Duration::from_millis(2);
+
+/// What a commit came to.
+#[derive(Debug)]
+pub struct Commit {
+    /// Inodes whose pushed data did not fit.
+    pub left: BTreeSet<InodeNr>,
+    /// Everything cut is durable.
+    pub durable: Committed,
+}
+
+impl Runtime {
+    /// Assembles and journals one transaction in the background; see [`Runtime::commit_for`].
+    pub fn commit(&self, push: &Push) -> Result<Commit> {
+        self.commit_for(push, Origin::Background)
+    }
+
+    /// Assembles and journals one transaction; returns when its commit is durable. With nothing to
+    /// do, everything cut so far is: one transaction is in flight at most, and whoever had it has
+    /// waited for it. `origin` says whether a caller waits: its writes and flushes are that caller's
+    /// own then.
+    pub fn commit_for(&self, push: &Push, origin: Origin) -> Result<Commit> {
+        let assembly = self.assembly_lock();
+        self.commit_under(&assembly, push, origin)
+    }
+
+    /// One transaction is made at a time, and one is in flight.
+    pub(crate) fn assembly_lock(&self) -> MutexGuard<'_, ()> {
+        relock(self.assembly.lock())
+    }
+
+    /// As [`Runtime::commit_for`], with the assembly lock held.
+    pub(crate) fn commit_under(
+        &self,
+        _assembly: &MutexGuard<'_, ()>,
+        push: &Push,
+        origin: Origin,
+    ) -> Result<Commit> {
+        for _ in 0..MAX_ROUNDS {
+            self.seq.check()?;
+            let st = self.lock();
+            if st.config.read_only || !st.has_work(push) {
+                let durable = st.committed(st.txn_seq).ok_or_else(|| {
+                    Error::Latched(format!("transaction {} is not durable", st.txn_seq.0))
+                })?;
+                return Ok(Commit { left: BTreeSet::new(), durable });
+            }
+            let unreclaimed = !st.txns.is_empty();
+            let seq = st.next_txn();
+            drop(st);
+            let start = self.clock.mono_ns();
+            match self.assemble(seq, push, origin) {
+                Ok(mut cut) => {
+                    let left = std::mem::take(&mut cut.left);
+                    let sources = self.wait_durable(cut.sources(), origin)?;
+                    let durable = self.submit(cut.release(&sources), origin)?;
+                    self.latency.commit.record(self.clock.mono_ns().saturating_sub(start));
+                    return Ok(Commit { left, durable });
+                }
+                Err(Error::NeedsProgress(_)) if unreclaimed => {}
+                Err(e) => {
+                    self.fail(&e);
+                    return Err(e);
+                }
+            }
+            self.await_checkpoint(Urgency::Emergency)?;
+        }
+        Err(errno(libc::EIO))
+    }
+
+    /// Takes a transaction through the stages up to its cut; everything handed over is written. Who
+    /// waits for the cut is told.
+    fn assemble(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Result<Cut> {
+        let result = self.assemble_stages(seq, push, origin);
+        let mut st = self.lock();
+        st.assembling = false;
+        self.progress.tell(st);
+        result
+    }
+
+    fn assemble_stages(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Result<Cut> {
+        let mut assembly = self.held(|st| st.begin_assembly(push))?;
+        loop {
+            let more = self.held(|st| st.assembly_step(&self.seq, &mut assembly));
+            self.hand_over(seq, std::mem::take(&mut assembly.out), origin)?;
+            if !more? {
+                break;
+            }
+        }
+        let cut = self.held(|st| st.cut(&self.seq, &mut assembly));
+        self.progress.tell(self.lock());
+        self.hand_over(seq, std::mem::take(&mut assembly.out), origin)?;
+        cut
+    }
+
+    /// One step of assembly under the state lock; callers who wait for it meanwhile go before the next.
+    fn held<T>(&self, step: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut st = self.lock();
+        let start = self.clock.mono_ns();
+        let result = step(&mut st);
+        drop(st);
+        self.latency.hold.record(self.clock.mono_ns().saturating_sub(start));
+        self.state.give_way();
+        result
+    }
+
+    /// Writes what a step made: records to their lanes, direct data through the Service.
+    fn hand_over(&self, seq: TxnSeq, out: Handoff, origin: Origin) -> Result<()> {
+        let start = self.clock.mono_ns();
+        let records = out.staged.len();
+        for staged in out.staged {
+            self.write_staged(staged, origin)?;
+        }
+        if records > 0 {
+            // Here, where no record is on its way: an fsync would wait for that one too.
+            let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
+            self.lanes[0].give_way((2 * took).min(PUSH_PAUSE));
+        }
+        let waited = origin == Origin::Foreground;
+        let (mut runs, mut blocks) = (Vec::new(), 0);
+        for run in out.direct {
+            if blocks + run.data.len() > DIRECT_MAX_BLOCKS {
+                let runs = std::mem::take(&mut runs);
+                self.link.send(ToService::Direct { seq, runs, waited })?;
+                blocks = 0;
+            }
+            blocks += run.data.len();
+            runs.push(run);
+        }
+        if runs.is_empty() {
+            return Ok(());
+        }
+        self.link.send(ToService::Direct { seq, runs, waited })
+    }
+
+    /// Hands a transaction to the Service and waits until its commit is durable. The caller holds
+    /// the assembly lock or is recovery.
+    fn submit(&self, txn: siftfs_wire::Transaction, origin: Origin) -> Result<Committed> {
+        let seq = txn.seq;
+        let waited = origin == Origin::Foreground;
+        if let Some(info) = self.lock().txns.get_mut(&seq) {
+            info.submitted = true;
+        }
+        self.link.send(ToService::Submit { txn: Box::new(txn), waited })?;
+        self.wait_until(|st| st.committed(seq))
+    }
+
+    /// Commits until nothing that was not durable at the call (of `only`, if given) is left behind.
+    /// A round that leaves as much as the one before needs log space first.
+    pub(crate) fn commit_all(&self, push: &Push, only: Option<InodeNr>) -> Result<Settled> {
+        let asked = self.lock().asked(only);
+        let mut targets: BTreeSet<InodeNr> = asked.inodes().collect();
+        let mut before = u64::MAX;
+        for _ in 0..MAX_ROUNDS {
+            let Commit { left, durable } = self.commit_for(push, Origin::Foreground)?;
+            targets.retain(|ino| left.contains(ino));
+            if targets.is_empty() {
+                return Ok(self.lock().settled(&asked, durable));
+            }
+            let dirty = self.lock().dirty_bytes;
+            if dirty >= before {
+                self.checkpoint(Urgency::Emergency)?;
+            }
+            before = dirty;
+        }
+        Err(errno(libc::EIO))
+    }
+
+    /// Everything done before this call is durable and journaled when it returns.
+    pub fn sync_all(&self) -> Result<Durable> {
+        self.commit_all(&Push::All, None).map(Durable::Journaled)
+    }
+
+    /// Everything final and in the area: the log is empty afterwards. For unmount.
+    pub fn settle(&self) -> Result<()> {
+        {
+            let mut st = self.lock();
+            st.lookups.clear();
+            let open: Vec<InodeNr> = st.orphans.iter().copied().collect();
+            for ino in open {
+                if let Some(node) = st.nodes.get_mut(&ino) {
+                    node.opens = 0;
+                }
+                st.evict_queue.push_back(ino);
+            }
+        }
+        for _ in 0..MAX_ROUNDS {
+            self.commit_all(&Push::All, None)?;
+            self.checkpoint(Urgency::Emergency)?;
+            let mut st = self.lock();
+            if st.tidy_trees()?
+                && !st.has_work(&Push::All)
+                && st.txns.is_empty()
+                && st.orphans.is_empty()
+            {
+                return Ok(());
+            }
+        }
+        Err(errno(libc::EIO))
+    }
+}

@@ -1,0 +1,298 @@
+//! Background assembly: one transaction at a time, made by a pipeline of three stages with bounded
+//! hand-offs (`docs/design/persistence-path.md`, "Background: journaling").
+//!
+//! *Fetch* and *locate* work ahead of the cut, one bounded step under the state lock at a time;
+//! between two steps the lock is free, and what the step produced is written. *Merge* is the
+//! atomic cut (rule R1): it repeats the two for the little that came meanwhile, and takes references
+//! to the blocks instead of copies.
+
+use crate::assembly::locate::Tags;
+use crate::assembly::push::{Progress, STEP_BLOCKS};
+use crate::staging::sequencer::{Flushed, Sequencer};
+use crate::staging::stage::Staged;
+use crate::state::running::Push;
+use crate::state::{NEEDS_LOG, State, TxnInfo};
+use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Lsn, RangeSet, Result, TxnSeq};
+use siftfs_wire::{DirectRun, Transaction};
+use std::collections::{BTreeSet, VecDeque};
+
+/// What a step made: to be written before the next step.
+#[derive(Default)]
+pub struct Handoff {
+    /// Staged transactions of pushed overwrites.
+    pub staged: Vec<Staged>,
+    /// Data for new blocks, to be sent ahead of the transaction.
+    pub direct: Vec<DirectRun>,
+}
+
+/// Small files whose data one step takes together.
+const STEP_FILES: u32 = 64;
+
+impl Handoff {
+    fn is_empty(&self) -> bool {
+        self.staged.is_empty() && self.direct.is_empty()
+    }
+
+    /// Has it what one step makes at most: a record, or blocks for the area?
+    fn is_full(&self) -> bool {
+        !self.staged.is_empty() || self.room() == 0
+    }
+
+    /// Blocks for the area that the step may still add.
+    pub fn room(&self) -> u64 {
+        let blocks: u64 = self.direct.iter().map(|direct| direct.run.len).sum();
+        STEP_BLOCKS.saturating_sub(blocks)
+    }
+}
+
+/// Unsynced bytes of one inode that the transaction under assembly owes.
+pub struct Owed {
+    /// Inode.
+    pub ino: InodeNr,
+    /// What was dirty when the assembly began and has been since.
+    pub ranges: RangeSet,
+    /// Steps taken.
+    pub steps: u32,
+}
+
+/// A transaction under assembly, before its cut.
+pub struct Assembly {
+    queue: VecDeque<Owed>,
+    /// Inodes whose staged ranges may lack homes, and from which block on.
+    homeless: Option<VecDeque<(InodeNr, u64)>>,
+    left: BTreeSet<InodeNr>,
+    /// To be written once the lock is free, whatever the step's result.
+    pub out: Handoff,
+}
+
+/// A cut that has been made: what to submit once the assembly's hand-off is written and durable.
+pub struct Cut {
+    durable: Lsn,
+    txn: Transaction,
+    /// Inodes with pushed data left for the next cut (no room).
+    pub left: BTreeSet<InodeNr>,
+}
+
+impl Cut {
+    /// Everything staged up to here must be durable before the transaction is submitted (rule R4).
+    pub fn sources(&self) -> Lsn {
+        self.durable
+    }
+
+    /// The transaction, to whoever proves that its sources are durable.
+    ///
+    /// # Panics
+    /// If the proof is of less.
+    pub fn release(self, sources: &Flushed) -> Transaction {
+        assert!(sources.covers(self.durable), "a transaction is submitted after its sources");
+        self.txn
+    }
+}
+
+impl State {
+    /// Is there anything a transaction would carry?
+    pub fn has_work(&self, push: &Push) -> bool {
+        self.meta.has_changes()
+            || !self.inode_dirty.is_empty()
+            || !self.overlay_dirty.is_empty()
+            || !self.evict_queue.is_empty()
+            || self.lanes.iter().any(|l| l.head != l.cut_head)
+            || self.data_dirty.iter().any(|i| self.is_due(*i, push))
+    }
+
+    /// Must the next transaction push this inode's data?
+    fn is_due(&self, ino: InodeNr, push: &Push) -> bool {
+        let Some(node) = self.nodes.get(&ino) else { return false };
+        let age = self.clock.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
+        let aged = u128::from(age) >= self.config.commit_age.as_nanos();
+        let pressed = self.dirty_bytes > self.dirty_limit() / 2;
+        // Nobody owes the bytes of a dead file: only memory pushes them.
+        if node.is_dead() {
+            return pressed;
+        }
+        // A file that may still get a name does not age, because it may never get one. Its bytes are as
+        // old as they are when it does.
+        let aged = aged && node.inode.nlink > 0;
+        aged || pressed || node.push_next || push.asks_for(ino)
+    }
+
+    /// Sequence number of the transaction under assembly.
+    pub fn next_txn(&self) -> TxnSeq {
+        TxnSeq(self.txn_seq.0 + 1)
+    }
+
+    /// Begins a transaction's assembly. Nothing is in flight when this is called.
+    pub fn begin_assembly(&mut self, push: &Push) -> Result<Assembly> {
+        let bound = self.max_transaction_blocks() as u64 * BLOCK_BYTES;
+        if self.journal_used() + 2 * bound > self.journal_len {
+            return Err(Error::NeedsProgress(NEEDS_LOG));
+        }
+        self.assembling = true;
+        self.run_evictions()?;
+        let due = self.due(|st, ino| st.is_due(ino, push));
+        let mut queue = VecDeque::with_capacity(due.len());
+        for ino in due {
+            let node = self.node_mut(ino);
+            node.unseen = Some(node.dirty.clone());
+            queue.push_back(Owed { ino, ranges: node.dirty.clone(), steps: 0 });
+        }
+        let (left, out) = (BTreeSet::new(), Handoff::default());
+        Ok(Assembly { queue, homeless: None, left, out })
+    }
+
+    /// Inodes whose data is to be pushed. What a rename or truncation must not expose without its
+    /// data goes first, then the oldest, so that nobody waits for ever.
+    fn due(&self, wanted: impl Fn(&Self, InodeNr) -> bool) -> Vec<InodeNr> {
+        let mut due: Vec<InodeNr> =
+            self.data_dirty.iter().copied().filter(|i| wanted(self, *i)).collect();
+        due.sort_by_key(|i| (!self.node(*i).push_next, self.node(*i).dirty_since));
+        due
+    }
+
+    /// One step of fetch or locate; false when the cut is next.
+    pub fn assembly_step(&mut self, seq: &Sequencer, a: &mut Assembly) -> Result<bool> {
+        let mut files = 0;
+        while let Some(owed) = a.queue.front_mut() {
+            files += 1;
+            let (ino, progress) = (owed.ino, self.push_step(seq, owed, &mut a.out)?);
+            if progress == Progress::More {
+                return Ok(true);
+            }
+            if progress == Progress::NoRoom {
+                // One whose data must not stay behind is the cut's business.
+                a.left.insert(ino);
+            }
+            a.queue.pop_front();
+            if let Some(node) = self.nodes.get_mut(&ino) {
+                node.unseen = None;
+            }
+            if a.out.is_full() || files == STEP_FILES {
+                return Ok(true);
+            }
+        }
+        if !a.out.is_empty() {
+            return Ok(true);
+        }
+        let overlays = &self.overlay_dirty;
+        let homeless = a.homeless.get_or_insert_with(|| overlays.iter().map(|i| (*i, 0)).collect());
+        let Some((ino, from)) = homeless.pop_front() else { return Ok(false) };
+        if let Some(next) = self.home_step(ino, from)? {
+            homeless.push_front((ino, next));
+        }
+        Ok(true)
+    }
+
+    /// Makes the cut. What may find no room comes first: once a range is tagged, nothing asks for
+    /// another round.
+    pub fn cut(&mut self, seq: &Sequencer, a: &mut Assembly) -> Result<Cut> {
+        let mut left = std::mem::take(&mut a.left);
+        let due = self.due(|st, ino| st.node(ino).push_next);
+        for ino in &due {
+            left.remove(ino);
+        }
+        let elsewhere = self.stage_overwrites(seq, &due, &mut left, &mut a.out.staged)?;
+        let overlays: Vec<InodeNr> = self.overlay_dirty.iter().copied().collect();
+        for ino in &overlays {
+            let mut from = Some(0);
+            while let Some(block) = from {
+                from = self.home_step(*ino, block)?;
+            }
+        }
+        for ino in elsewhere {
+            if !self.move_home(ino)? {
+                tracing::warn!(ino, "no space to write replaced data before its new name");
+                left.insert(ino);
+            }
+        }
+        for ino in due {
+            // What could not be staged must not be overtaken by what lies behind it.
+            if !left.contains(&ino) && self.push_direct(ino, u64::MAX, &mut a.out)? != Progress::All
+            {
+                left.insert(ino);
+            }
+        }
+        let mut tags = Tags::default();
+        for ino in &overlays {
+            self.tag(*ino, self.next_txn(), &mut tags)?;
+        }
+        self.overlay_dirty.clear();
+        self.write_back_inodes()?;
+        let txn = self.merge(tags, overlays);
+        Ok(Cut { durable: seq.published(), txn, left })
+    }
+
+    /// Writes dirty inodes and the superblock into their cached blocks.
+    fn write_back_inodes(&mut self) -> Result<()> {
+        for ino in &self.in_flight {
+            if let Some(node) = self.nodes.get_mut(ino) {
+                node.inode.size = node.inode.size.max(std::mem::take(&mut node.pushed_size));
+            }
+        }
+        for ino in std::mem::take(&mut self.inode_dirty) {
+            if let Some(node) = self.nodes.get_mut(&ino) {
+                // With no dirty byte left (truncated, punched), nothing is ahead of its data.
+                if node.inode.is_reg() && node.dirty.is_empty() {
+                    node.inode.size = node.size;
+                }
+                self.fs.write_inode(&mut self.meta, &node.inode)?;
+            }
+        }
+        self.fs.sync_super(&mut self.meta)
+    }
+
+    /// Takes the snapshot and starts the next running transaction.
+    fn merge(&mut self, tags: Tags, overlays: Vec<InodeNr>) -> Transaction {
+        let seq = self.next_txn();
+        let pushed = std::mem::take(&mut self.pushed);
+        let snapshot = self.meta.snapshot(seq);
+        let live = crate::state::running::RecoveryCut {
+            ops_cut: Lsn(self.lsn),
+            staged_cut: Lsn(self.lsn),
+            lane_upto: self.lanes.iter().map(|l| l.head).collect(),
+        };
+        let cut = self.recovery.clone().unwrap_or(live);
+        for ino in std::mem::take(&mut self.delta_dirty) {
+            if let Some(node) = self.nodes.get_mut(&ino) {
+                node.delta_in_flight = std::mem::take(&mut node.delta);
+                self.in_flight.push(ino);
+            }
+        }
+        self.perms_in_flight = std::mem::take(&mut self.perms);
+        for lane in &mut self.lanes {
+            lane.cut_head = lane.head;
+        }
+        (self.overlay_added, self.overlay_blocks, self.overlay_bytes) = (0, 0, 0);
+        self.replacing = 0;
+        self.unjournaled_since = (!self.data_dirty.is_empty()).then(|| self.clock.mono_ns());
+        let txn = Transaction {
+            seq,
+            ops_cut: cut.ops_cut,
+            staged_cut: cut.staged_cut,
+            lane_upto: cut.lane_upto,
+            staged: tags.records.iter().map(|record| record.named()).collect(),
+            zeros: tags.zeros,
+            copies: tags.copies,
+            images: snapshot.blocks.clone(),
+            image_data: snapshot.data,
+            direct: pushed.runs,
+            drops: snapshot.drops.clone(),
+        };
+        let journal_bytes = siftfs_log::encoded_len(&txn, self.journal_data)
+            .expect("bounded by room_in_transaction");
+        self.txn_seq = seq;
+        let info = TxnInfo {
+            images: snapshot.blocks,
+            overlays,
+            freed: snapshot.drops,
+            freed_inodes: std::mem::take(&mut self.freed_inodes),
+            ops_cut: cut.ops_cut,
+            journal_bytes: journal_bytes * 2,
+            lane_upto: txn.lane_upto.clone(),
+            submitted: false,
+            journaled: false,
+        };
+        self.txns.insert(seq, info);
+        self.stats.cut(&txn, pushed.bytes as u64);
+        txn
+    }
+}

@@ -1,0 +1,155 @@
+//! Assembly's second stage, locate: staged ranges get their homes in the area, and the tags that
+//! say which staged bytes belong where.
+
+use crate::state::State;
+use crate::state::lane::RecordRef;
+use crate::state::overlay::Source;
+use siftfs_base::{BLOCK_BYTES, BlockRun, InodeNr, RangeSet, Result, TxnSeq};
+use siftfs_ext4::Mapping;
+use siftfs_wire::{CopyTag, ZeroTag};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Runs of blocks that one step gives homes to.
+const STEP_RUNS: usize = 128;
+
+/// Tags under construction.
+#[derive(Default)]
+pub struct Tags {
+    /// Records that copy tags refer to.
+    pub records: Vec<Arc<RecordRef>>,
+    index: HashMap<(u16, u64), u32>,
+    /// Zero tags.
+    pub zeros: Vec<ZeroTag>,
+    /// Copy tags.
+    pub copies: Vec<CopyTag>,
+}
+
+impl State {
+    /// Gives homes to the inode's unjournaled overlay ranges from block `from` on, as far as one
+    /// step goes; the block to go on from, if it is not done. The cut looks again: what changed
+    /// meanwhile costs it a little more, and nothing else.
+    pub fn home_step(&mut self, ino: InodeNr, from: u64) -> Result<Option<u64>> {
+        if !self.nodes.contains_key(&ino) {
+            return Ok(None);
+        }
+        let blocks = self.unjournaled_blocks(ino);
+        let rest = blocks.overlapping(from, u64::MAX);
+        let runs: Vec<(u64, u64)> = rest.take(STEP_RUNS + 1).collect();
+        for &(start, end) in runs.iter().take(STEP_RUNS) {
+            self.give_home(ino, start, end)?;
+        }
+        Ok(runs.get(STEP_RUNS).map(|(start, _)| *start))
+    }
+
+    /// File blocks that the inode's unjournaled overlay ranges touch.
+    fn unjournaled_blocks(&self, ino: InodeNr) -> RangeSet {
+        let mut blocks = RangeSet::new();
+        for (start, end, _) in self.node(ino).overlay.unjournaled_ranges() {
+            blocks.insert(start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        }
+        blocks
+    }
+
+    /// Makes the tags of the inode's unjournaled overlay ranges, all of which have homes; the
+    /// transaction `seq` has them from here on.
+    pub fn tag(&mut self, ino: InodeNr, seq: TxnSeq, tags: &mut Tags) -> Result<()> {
+        if !self.nodes.contains_key(&ino) {
+            return Ok(());
+        }
+        for (start, end, source) in self.node(ino).overlay.unjournaled_ranges() {
+            self.make_tags(ino, start, end, &source, tags)?;
+        }
+        self.node_mut(ino).overlay.mark_journaled(seq);
+        Ok(())
+    }
+
+    /// After this, every file block of `[first, end)` that overlay bytes touch is mapped and written;
+    /// bytes of a new block that nothing covers are zero ranges of the overlay (rule R13).
+    fn give_home(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<()> {
+        let mut block = first;
+        while block < end {
+            let node = self.nodes.get(&ino).expect("checked by the caller");
+            let rest = end - block;
+            let fresh = match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
+                Mapping::Mapped { len, unwritten: false, .. } => {
+                    block += len.clamp(1, rest);
+                    continue;
+                }
+                Mapping::Mapped { len, unwritten: true, .. } => {
+                    let len = len.clamp(1, rest);
+                    let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+                    self.fs.mark_written(&mut self.meta, &mut node.inode, block, len)?;
+                    len
+                }
+                Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, rest))?.len,
+            };
+            self.note_tree(ino);
+            self.remapped(ino);
+            let node = self.node_mut(ino);
+            let (start, stop) = (block * BLOCK_BYTES, (block + fresh) * BLOCK_BYTES);
+            let mut covered = RangeSet::new();
+            for (s, e, _, _) in node.overlay.overlapping(start, stop) {
+                covered.insert(s, e);
+            }
+            for (s, e) in covered.gaps(start, stop) {
+                node.overlay.insert(s, e, Source::Zero);
+            }
+            self.mark_inode(ino);
+            block += fresh;
+        }
+        Ok(())
+    }
+
+    pub fn allocate_written(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
+        let run = self.allocate_run(ino, block, want)?;
+        let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+        self.fs.insert(&mut self.meta, &mut node.inode, block, run, false)?;
+        self.unreserve(ino, block, block + run.len);
+        Ok(run)
+    }
+
+    /// Tags for one overlay range, one per contiguous run of area blocks.
+    fn make_tags(
+        &mut self,
+        ino: InodeNr,
+        start: u64,
+        end: u64,
+        source: &Source,
+        tags: &mut Tags,
+    ) -> Result<()> {
+        let mut at = start;
+        while at < end {
+            let block = at / BLOCK_BYTES;
+            let rest = end.div_ceil(BLOCK_BYTES) - block;
+            let node = self.nodes.get(&ino).expect("checked by the caller");
+            let Mapping::Mapped { pblk, len, unwritten: false } =
+                self.fs.map(&mut self.meta, &node.inode, block, rest)?
+            else {
+                panic!("inode {ino}: overlay byte {at} was given a home");
+            };
+            let stop = end.min((block + len.clamp(1, rest)) * BLOCK_BYTES);
+            let dst = pblk * BLOCK_BYTES + at % BLOCK_BYTES;
+            let len = u32::try_from(stop - at).expect("entries fit a record");
+            match source {
+                Source::Zero => tags.zeros.push(ZeroTag { dst, len }),
+                Source::Staged { record, offset } => {
+                    let skip = u32::try_from(at - start).expect("entries fit a record");
+                    let source = tags.source(record);
+                    tags.copies.push(CopyTag { source, data_offset: offset + skip, dst, len });
+                }
+            }
+            at = stop;
+        }
+        Ok(())
+    }
+}
+
+impl Tags {
+    fn source(&mut self, record: &Arc<RecordRef>) -> u32 {
+        *self.index.entry((record.lane.0, record.pos)).or_insert_with(|| {
+            self.records.push(record.clone());
+            u32::try_from(self.records.len() - 1).expect("bounded by the lanes")
+        })
+    }
+}

@@ -1,0 +1,10 @@
+//! One background transaction: what it takes along, its atomic cut, and what the Service answers.
+
+pub mod commit;
+pub mod credits;
+pub mod cut;
+pub mod locate;
+pub mod progress;
+pub mod push;
+pub mod remount;
+pub mod tick;

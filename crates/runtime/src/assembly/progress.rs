@@ -1,0 +1,155 @@
+//! Waiting for the background: commits, credits, checkpoints. No lock that assembly needs is held
+//! (rule R10).
+
+use crate::runtime::Runtime;
+use crate::state::running::Push;
+use crate::state::{self, State};
+use siftfs_base::{Result, TxnSeq};
+use siftfs_device::Origin;
+use siftfs_wire::{CheckpointReport, ToService, Urgency};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+impl Runtime {
+    /// Makes the progress that an operation asked for, on the calling thread.
+    pub(crate) fn make_progress(&self, why: &'static str) -> Result<()> {
+        self.lock().stats.stalled(why);
+        match why {
+            state::NEEDS_COMMIT => self.await_cut(),
+            state::NEEDS_PUSH => self.await_push(),
+            state::NEEDS_LOG => self.await_credits(Urgency::Emergency),
+            state::NEEDS_CREDITS => self.await_credits(Urgency::Background),
+            _ => {
+                self.await_forgets();
+                self.commit_for(&Push::Aged, Origin::Foreground)?;
+                self.checkpoint(Urgency::Emergency).map(drop)
+            }
+        }
+    }
+
+    /// Makes room in the running transaction: journals it, unless somebody cuts it. Room is there at the
+    /// cut already, before what was cut is in the journal.
+    fn await_cut(&self) -> Result<()> {
+        let full = self.lock().txn_seq;
+        let cut = |st: &mut State| (st.txn_seq != full || !st.assembling).then_some(st.txn_seq);
+        if self.wait_until(cut)? != full {
+            return Ok(());
+        }
+        let assembly = self.assembly_lock();
+        if self.lock().txn_seq != full {
+            return Ok(());
+        }
+        self.commit_under(&assembly, &Push::Aged, Origin::Foreground).map(drop)
+    }
+
+    /// Makes room for unsynced data: one transaction takes what it can of it, unless somebody has made
+    /// one meanwhile. If it leaves as much as there was, it needs log space first.
+    fn await_push(&self) -> Result<()> {
+        let now = |st: &State| (st.txn_seq, st.dirty_bytes);
+        let (seq, dirty) = now(&self.lock());
+        let assembly = self.assembly_lock();
+        if self.lock().txn_seq != seq {
+            return Ok(());
+        }
+        self.commit_under(&assembly, &Push::All, Origin::Foreground)?;
+        drop(assembly);
+        if self.lock().dirty_bytes >= dirty {
+            self.checkpoint(Urgency::Emergency)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until removed files are gone that only references hold which are to be given back.
+    fn await_forgets(&self) {
+        let start = Instant::now();
+        loop {
+            let st = self.lock();
+            if start.elapsed() >= st.config.late_forgets || !st.is_forget_due() {
+                return;
+            }
+            drop(st);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until some credits have come back; if nothing is journaled that they could come from, it
+    /// is journaled first.
+    fn await_credits(&self, urgency: Urgency) -> Result<()> {
+        if self.lock().oldest_journaled().is_none() {
+            let assembly = self.assembly_lock();
+            // Whoever had the lock may have journaled something.
+            if self.lock().oldest_journaled().is_none() {
+                self.commit_under(&assembly, &Push::Aged, Origin::Foreground)?;
+            }
+        }
+        self.await_checkpoint(urgency)
+    }
+
+    /// Waits for the next credits of what is journaled, not for all that are to come: credits return
+    /// in steps, and one may be enough. One request at a time stands at each gate, whoever waits. Returns
+    /// at once if nothing is journaled.
+    pub(crate) fn await_checkpoint(&self, urgency: Urgency) -> Result<()> {
+        let mut st = self.lock();
+        let Some(oldest) = st.oldest_journaled() else { return Ok(()) };
+        let before = st.reclaimed;
+        let under_way = |st: &State| match urgency {
+            Urgency::Background => st.background_checkpoint,
+            Urgency::Emergency => st.credit_checkpoint.is_some(),
+        };
+        let ask = !under_way(&st);
+        let id = self.checkpoint_id();
+        if ask {
+            match urgency {
+                Urgency::Background => st.background_checkpoint = true,
+                Urgency::Emergency => st.credit_checkpoint = Some(id),
+            }
+        }
+        drop(st);
+        if ask {
+            let upto = match urgency {
+                Urgency::Background => TxnSeq(u64::MAX),
+                Urgency::Emergency => oldest,
+            };
+            self.ask(upto, urgency, id)?;
+        }
+        self.wait_until(|st| (st.reclaimed > before || !under_way(st)).then_some(()))
+    }
+
+    /// Checkpoints and reclaims everything journaled now.
+    pub fn checkpoint(&self, urgency: Urgency) -> Result<CheckpointReport> {
+        let start = self.clock.mono_ns();
+        let id = self.checkpoint_id();
+        self.ask(TxnSeq(u64::MAX), urgency, id)?;
+        let report = self.wait_until(|st| st.checkpoints_done.remove(&id))?;
+        self.latency.checkpoint.record(self.clock.mono_ns().saturating_sub(start));
+        Ok(report)
+    }
+
+    /// The number of the next checkpoint request.
+    pub(crate) fn checkpoint_id(&self) -> u64 {
+        self.next_checkpoint.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Asks the Service for a checkpoint of what is journaled up to `upto`.
+    pub(crate) fn ask(&self, upto: TxnSeq, urgency: Urgency, id: u64) -> Result<()> {
+        self.link.send(ToService::Checkpoint { id, upto, urgency })
+    }
+
+    /// Waits for what a message of the Service brings, or a latched failure.
+    pub(crate) fn wait_until<T>(&self, ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+        self.progress.wait_until(self.lock(), || self.seq.check(), ready)
+    }
+}
+
+impl State {
+    /// Is there a removed file that nobody has open, but somebody refers to?
+    fn is_forget_due(&self) -> bool {
+        let open = |ino| self.nodes.get(ino).is_some_and(|node| node.opens > 0);
+        self.orphans.iter().any(|ino| self.lookups.contains_key(ino) && !open(ino))
+    }
+
+    /// The oldest transaction that a checkpoint could reclaim now.
+    fn oldest_journaled(&self) -> Option<TxnSeq> {
+        self.txns.iter().next().filter(|(_, info)| info.journaled).map(|(seq, _)| *seq)
+    }
+}

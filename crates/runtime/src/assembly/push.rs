@@ -1,0 +1,496 @@
+//! Assembly's first stage, fetch: unsynced data that is due becomes staged transactions, or goes
+//! straight to new blocks of the area, one bounded step under the state lock at a time (rule R20).
+
+use crate::assembly::cut::{Handoff, Owed};
+use crate::data::ranges::{one_per_page, pages_of};
+use crate::staging::capture::Selection;
+use crate::staging::sequencer::Sequencer;
+use crate::staging::stage::{Outcome, Staged};
+use crate::state::node::Node;
+use crate::state::{NEEDS_COMMIT, State};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, InodeNr, RangeSet, Result};
+use siftfs_ext4::Mapping;
+use siftfs_wire::DirectRun;
+use std::collections::BTreeSet;
+
+/// Bytes one transaction writes straight to the area at most.
+const DIRECT_MAX: usize = 16 << 20;
+
+/// ... and with what must not stay behind (rule R20; `little_unsynced` bounds that).
+const MUST_MAX: usize = 4 * DIRECT_MAX;
+
+/// Bytes of pushed overwrites that one record carries: an fsync whose record comes next waits for
+/// the state lock while this one is encoded, and for its write (rule R3).
+const RECORD_MAX: u64 = 256 << 10;
+
+/// Blocks of one direct run at most, and of one step.
+pub const STEP_BLOCKS: u64 = 256;
+
+/// Mappings that one step looks up for overwrites: about a millisecond under the state lock.
+const STEP_LOOKS: usize = 1024;
+
+/// After so many steps what an inode owes is compared with what is dirty: with thousands of ranges
+/// that takes longer than a step.
+const STEPS_COMPARED: u32 = 8;
+
+/// Steps that one inode gets in one transaction: a writer that dirties its data again and again
+/// must not hold the others' up.
+const STEPS_MAX: u32 = 1024;
+
+/// How far pushing an inode's data came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A step's worth; there may be more.
+    More,
+    /// Nothing that is owed is left.
+    All,
+    /// The rest finds no room in this transaction.
+    NoRoom,
+}
+
+impl State {
+    /// One step for what an inode owes: a record's worth of overwrites, or, once there are none, a
+    /// step's worth of data for new blocks. On an error the records in `out` must be written all
+    /// the same.
+    pub fn push_step(
+        &mut self,
+        seq: &Sequencer,
+        owed: &mut Owed,
+        out: &mut Handoff,
+    ) -> Result<Progress> {
+        let Some(node) = self.nodes.get(&owed.ino) else { return Ok(Progress::All) };
+        // Bytes that were dirty before and are clean now are owed no more, dirtied again or not.
+        if owed.steps.is_multiple_of(STEPS_COMPARED) {
+            owed.ranges = owed.ranges.intersection(&node.dirty);
+        }
+        if owed.ranges.is_empty() {
+            return Ok(Progress::All);
+        }
+        owed.steps += 1;
+        if owed.steps > STEPS_MAX {
+            return Ok(Progress::NoRoom);
+        }
+        // None if the number has become another file's meanwhile.
+        let node = self.node_mut(owed.ino);
+        let mut unseen = node.unseen.take().unwrap_or_else(|| node.dirty.clone());
+        let (overwrites, seen) = self.overwrites(owed.ino, &unseen, RECORD_MAX, STEP_LOOKS)?;
+        let Some(part) = self.record_sized(owed.ino, &overwrites).into_iter().next() else {
+            unseen.remove(0, seen);
+            let all = unseen.is_empty();
+            self.node_mut(owed.ino).unseen = Some(unseen);
+            return match all {
+                false => Ok(Progress::More),
+                true => self.push_direct(owed.ino, out.room(), out),
+            };
+        };
+        let first = part.iter().next().map_or(0, |(start, _)| start);
+        unseen.remove(0, first);
+        // What the record names of a block in part makes the rest of it an overwrite.
+        for (start, end) in pages_of(&part).iter() {
+            unseen.insert(start * BLOCK_BYTES, end * BLOCK_BYTES);
+        }
+        self.node_mut(owed.ino).unseen = Some(unseen);
+        // A record of its own cannot name a file that only this transaction creates.
+        if self.names.creates(owed.ino) {
+            return Ok(Progress::NoRoom);
+        }
+        let done = self.stage_permissions(seq, &mut out.staged);
+        match done.and_then(|()| self.stage_part(seq, owed.ino, &part, &mut out.staged)) {
+            Ok(true) => Ok(Progress::More),
+            Ok(false) | Err(Error::NeedsProgress(_)) => Ok(Progress::NoRoom),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Pushed overwrites of blocks that have a home, or whose home a record names, become staged
+    /// transactions (rule R20). What cannot be staged now stays dirty; what must not stay behind
+    /// is answered separately, to be written elsewhere.
+    pub fn stage_overwrites(
+        &mut self,
+        seq: &Sequencer,
+        due: &[InodeNr],
+        left: &mut BTreeSet<InodeNr>,
+        staged: &mut Vec<Staged>,
+    ) -> Result<Vec<InodeNr>> {
+        let mut elsewhere = Vec::new();
+        for &ino in due {
+            let (overwrites, _) =
+                self.overwrites(ino, &self.node(ino).dirty.clone(), u64::MAX, usize::MAX)?;
+            if overwrites.is_empty() {
+                continue;
+            }
+            let done = if self.names.creates(ino) {
+                Err(Error::NeedsProgress(NEEDS_COMMIT))
+            } else {
+                self.stage_permissions(seq, staged)
+            };
+            match done.and_then(|()| self.stage_parts(seq, ino, &overwrites, staged)) {
+                Ok(true) => {}
+                Ok(false) | Err(Error::NeedsProgress(_)) => {
+                    if self.node(ino).push_next {
+                        elsewhere.push(ino);
+                    } else {
+                        left.insert(ino);
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(elsewhere)
+    }
+
+    /// Stages one inode's overwrites in records of a size; false if not all of them found room.
+    fn stage_parts(
+        &mut self,
+        seq: &Sequencer,
+        ino: InodeNr,
+        overwrites: &RangeSet,
+        staged: &mut Vec<Staged>,
+    ) -> Result<bool> {
+        for part in self.record_sized(ino, overwrites) {
+            if !self.stage_part(seq, ino, &part, staged)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Stages one record's worth; false if it cannot be.
+    fn stage_part(
+        &mut self,
+        seq: &Sequencer,
+        ino: InodeNr,
+        part: &RangeSet,
+        staged: &mut Vec<Staged>,
+    ) -> Result<bool> {
+        match self.stage(seq, ino, false, &Selection::Only(part), None)? {
+            Outcome::Staged(s) => staged.push(s),
+            Outcome::Nothing(_) => {}
+            Outcome::FullCommit(_) => return Ok(false),
+            Outcome::Plan(_) => unreachable!("a part is encoded at once"),
+        }
+        Ok(true)
+    }
+
+    /// Overwrites that found no room in a lane but must be in this cut lose their old home: their
+    /// blocks, complete in the cache, go straight to new ones (rule R20), and the old ones are
+    /// freed by the same transaction. False if there is no space for that.
+    pub fn move_home(&mut self, ino: InodeNr) -> Result<bool> {
+        let mut blocks = pages_of(&self.node(ino).dirty);
+        for (s, e) in self.direct_blocks(ino, u64::MAX)?.iter() {
+            blocks.remove(s, e);
+        }
+        if self.spendable() < blocks.total() + 2 {
+            return Ok(false);
+        }
+        for (s, e) in blocks.iter() {
+            self.node_mut(ino).overlay.remove(s * BLOCK_BYTES, e * BLOCK_BYTES);
+            let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+            while !self.fs.remove(&mut self.meta, &mut node.inode, s, e, 1024)?.done {}
+            self.remapped(ino);
+        }
+        Ok(true)
+    }
+
+    /// Bytes of pushed overwrites that one record carries.
+    fn record_max(&self) -> u64 {
+        (self.lanes[0].max_record() / 2).min(RECORD_MAX).min(self.most_staged() / 2)
+    }
+
+    /// Cuts ranges of an inode into parts that one record, and the running transaction, can hold. What
+    /// extends the file is cut at sizes that it had, where what lies between two of them fits a record.
+    fn record_sized(&self, ino: InodeNr, ranges: &RangeSet) -> Vec<RangeSet> {
+        let most_ranges = (self.max_transaction_blocks() / 4).max(1);
+        let mut parts = Parts::new(self.record_max(), most_ranges);
+        let node = self.node(ino);
+        if ranges.max_end().is_none_or(|end| end <= node.inode.size) {
+            parts.add(ranges);
+            return parts.finish();
+        }
+        for (i, group) in node.sizes.split(ranges, node.inode.size).iter().enumerate() {
+            if i > 0 && !parts.has_room(group) {
+                parts.close();
+            }
+            parts.add(group);
+        }
+        parts.finish()
+    }
+
+    /// The first `most` of the inode's dirty bytes among these that may not go straight to the area,
+    /// and the byte up to which that is known: `looks` mappings may not be all. A record of them may be durable
+    /// while the transaction is not, and it extends the file: so it takes along whatever is not durable
+    /// between the journaled size and its own end.
+    fn overwrites(
+        &mut self,
+        ino: InodeNr,
+        among: &RangeSet,
+        most: u64,
+        looks: usize,
+    ) -> Result<(RangeSet, u64)> {
+        let (mut out, mut seen) = (RangeSet::new(), u64::MAX);
+        let (mut room, mut looks) = (most, looks);
+        let node = self.nodes.get(&ino).expect("dirty inodes stay in memory");
+        let dirty = among.iter().flat_map(|(start, end)| node.dirty.overlapping(start, end));
+        'dirty: for (start, end) in dirty {
+            let (mut block, last) = (start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+            while block < last {
+                if room == 0 || looks == 0 {
+                    seen = start.max(block * BLOCK_BYTES);
+                    break 'dirty;
+                }
+                looks -= 1;
+                let (direct, len) =
+                    match self.fs.map(&mut self.meta, &node.inode, block, last - block)? {
+                        Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
+                        Mapping::Hole { len } => (true, len),
+                    };
+                let stop = block + len.clamp(1, last - block);
+                let here = (start.max(block * BLOCK_BYTES), end.min(stop * BLOCK_BYTES));
+                if direct {
+                    for (s, e) in named_blocks(node, here) {
+                        take(&mut out, s, e, &mut room);
+                    }
+                } else {
+                    take(&mut out, here.0, here.1, &mut room);
+                }
+                block = stop;
+            }
+        }
+        let node = self.node(ino);
+        let from = node.inode.size / BLOCK_BYTES * BLOCK_BYTES;
+        if let Some(end) = out.max_end().filter(|end| *end > node.inode.size) {
+            let both = |to| {
+                [&node.dirty, &node.pushing]
+                    .into_iter()
+                    .flat_map(move |set| set.overlapping(from, to))
+            };
+            // Up to a size that the file had, if a record has room for that.
+            let whole = node.sizes.from(end, node.size);
+            let bytes: u64 = both(whole).map(|(s, e)| e - s).sum();
+            let to = if bytes <= self.record_max() / 8 * 7 { whole } else { end };
+            for (s, e) in both(to) {
+                out.insert(s, e);
+            }
+        }
+        Ok((one_per_page(out), seen))
+    }
+
+    /// The inode's first dirty file blocks whose data may go straight to the area, `most` of them: no
+    /// record names the block, and it has no home or an unwritten one.
+    fn direct_blocks(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet> {
+        let node = self.nodes.get(&ino).expect("dirty inodes stay in memory");
+        let (mut out, mut found, mut done) = (RangeSet::new(), 0, 0);
+        for (start, end) in node.dirty.iter() {
+            // Two ranges of one page are one block.
+            let (mut block, end) = (done.max(start / BLOCK_BYTES), end.div_ceil(BLOCK_BYTES));
+            while block < end && found < most {
+                let want = (end - block).min(most - found);
+                let (direct, len) = match self.fs.map(&mut self.meta, &node.inode, block, want)? {
+                    Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
+                    Mapping::Hole { len } => (true, len),
+                };
+                let stop = block + len.clamp(1, want);
+                if direct {
+                    let mut blocks = RangeSet::new();
+                    blocks.insert(block, stop);
+                    for (s, e) in named_blocks(node, (block * BLOCK_BYTES, stop * BLOCK_BYTES)) {
+                        blocks.remove(s / BLOCK_BYTES, e.div_ceil(BLOCK_BYTES));
+                    }
+                    found += blocks.total();
+                    out.union(&blocks);
+                }
+                block = stop;
+            }
+            done = done.max(end);
+            if found >= most {
+                break;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Pushes at most `most` blocks of the inode's data that may be written in place. Nothing of
+    /// it is to be staged, or that has found no room.
+    pub fn push_direct(&mut self, ino: InodeNr, most: u64, out: &mut Handoff) -> Result<Progress> {
+        if !self.nodes.contains_key(&ino) {
+            return Ok(Progress::All);
+        }
+        let mut left = most;
+        for (start, end) in self.direct_blocks(ino, most)?.iter() {
+            let mut block = start;
+            while block < end {
+                let room = self.direct_room(ino);
+                if room == 0 {
+                    self.reached(ino, block, left < most);
+                    return Ok(Progress::NoRoom);
+                }
+                let want = (end - block).min(room).min(STEP_BLOCKS);
+                let run = self.direct_home(ino, block, want)?;
+                self.hand_direct(ino, block, run, out);
+                block += run.len;
+                left -= run.len;
+            }
+            if left == 0 {
+                self.reached(ino, block, true);
+                return Ok(Progress::More);
+            }
+        }
+        let node = self.node_mut(ino);
+        if !node.dirty.is_empty() {
+            return Ok(Progress::NoRoom);
+        }
+        node.pushed_size = node.size;
+        self.mark_inode(ino);
+        Ok(Progress::All)
+    }
+
+    /// Blocks of the inode's data that this transaction still takes.
+    fn direct_room(&mut self, ino: InodeNr) -> u64 {
+        let must = self.node(ino).push_next;
+        if !must && self.room_in_transaction(16 + self.kept_from_push(ino)).is_err() {
+            return 0;
+        }
+        let most = if must { MUST_MAX } else { DIRECT_MAX };
+        (most.saturating_sub(self.pushed.bytes) / BLOCK_SIZE) as u64
+    }
+
+    /// Blocks of the running transaction that pushing this inode's data leaves to callers, who would
+    /// have to wait for its cut: none if the data must not stay behind, or has waited for twice the
+    /// commit interval because callers had filled every transaction so far.
+    pub fn kept_from_push(&self, ino: InodeNr) -> usize {
+        let node = self.node(ino);
+        let age = self.clock.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
+        let overdue = u128::from(age) >= 2 * self.config.commit_age.as_nanos();
+        if node.push_next || overdue { 0 } else { self.max_transaction_blocks() / 4 }
+    }
+
+    /// Pushing stops before `block`. Blocks come in order, so all below it is as durable as the
+    /// transaction.
+    fn reached(&mut self, ino: InodeNr, block: u64, progress: bool) {
+        if progress {
+            let node = self.node_mut(ino);
+            node.pushed_size = node.pushed_size.max(node.size.min(block * BLOCK_BYTES));
+            self.mark_inode(ino);
+        }
+    }
+
+    fn direct_home(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
+        let node = self.nodes.get(&ino).expect("checked by the caller");
+        let run = match self.fs.map(&mut self.meta, &node.inode, block, want)? {
+            Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, want))?,
+            Mapping::Mapped { pblk, len, unwritten } => {
+                assert!(unwritten, "written blocks are staged, not pushed");
+                let len = len.clamp(1, want);
+                let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+                self.fs.mark_written(&mut self.meta, &mut node.inode, block, len)?;
+                BlockRun { start: pblk, len }
+            }
+        };
+        self.remapped(ino);
+        self.note_tree(ino);
+        Ok(run)
+    }
+
+    /// The pages of one run leave with this step; the cache keeps them until the transaction is
+    /// durable.
+    fn hand_direct(&mut self, ino: InodeNr, block: u64, run: BlockRun, out: &mut Handoff) {
+        let page = |i| self.pages.peek(ino, i).expect("dirty pages stay cached").data.clone();
+        let data: Vec<_> = (block..block + run.len).map(page).collect();
+        let (start, end) = (block * BLOCK_BYTES, (block + run.len) * BLOCK_BYTES);
+        let node = self.node_mut(ino);
+        node.sent.insert(block, block + run.len);
+        let moved: Vec<(u64, u64)> = node.dirty.overlapping(start, end).collect();
+        for &(s, e) in &moved {
+            node.pushing.insert(s, e);
+        }
+        self.forget_dirty(ino, start, end);
+        self.in_flight.push(ino);
+        self.pushed.bytes += data.len() * BLOCK_SIZE;
+        match (out.direct.last_mut(), self.pushed.runs.last_mut()) {
+            (Some(last), Some(listed))
+                if last.run.end() == run.start && last.run.len + run.len <= STEP_BLOCKS =>
+            {
+                last.run.len += run.len;
+                listed.len += run.len;
+                last.data.extend(data);
+            }
+            _ => {
+                out.direct.push(DirectRun { run, data });
+                self.pushed.runs.push(run);
+            }
+        }
+    }
+}
+
+/// Parts of a size.
+struct Parts {
+    /// Bytes of one, ranges included.
+    max: u64,
+    /// Ranges of one.
+    most_ranges: usize,
+    done: Vec<RangeSet>,
+    part: RangeSet,
+    room: u64,
+}
+
+/// What a range costs besides its bytes: an item and perhaps a checksum.
+const RANGE_COST: u64 = 64;
+
+impl Parts {
+    fn new(max: u64, most_ranges: usize) -> Self {
+        Self { max, most_ranges, done: Vec::new(), part: RangeSet::new(), room: max }
+    }
+
+    /// Do all of these fit the part that is being filled?
+    fn has_room(&self, ranges: &RangeSet) -> bool {
+        ranges.total() + ranges.ranges() as u64 * RANGE_COST < self.room
+            && self.part.ranges() + ranges.ranges() < self.most_ranges
+    }
+
+    /// The next range begins another part.
+    fn close(&mut self) {
+        if !self.part.is_empty() {
+            self.done.push(std::mem::take(&mut self.part));
+        }
+        self.room = self.max;
+    }
+
+    fn add(&mut self, ranges: &RangeSet) {
+        for (start, end) in ranges.iter() {
+            let mut at = start;
+            while at < end {
+                let take = (end - at).min(self.room);
+                self.part.insert(at, at + take);
+                at += take;
+                self.room = (self.room - take).saturating_sub(RANGE_COST);
+                if self.room == 0 || self.part.ranges() >= self.most_ranges {
+                    self.close();
+                }
+            }
+        }
+    }
+
+    fn finish(mut self) -> Vec<RangeSet> {
+        self.close();
+        self.done
+    }
+}
+
+/// The bytes of a range whose blocks a record names: no write of the area may overtake that one.
+fn named_blocks(node: &Node, (start, end): (u64, u64)) -> Vec<(u64, u64)> {
+    let first = start / BLOCK_BYTES * BLOCK_BYTES;
+    let mut named = RangeSet::new();
+    for (s, e, _, _) in node.overlay.overlapping(first, end.next_multiple_of(BLOCK_BYTES)) {
+        named.insert(s / BLOCK_BYTES * BLOCK_BYTES, e.next_multiple_of(BLOCK_BYTES));
+    }
+    named.overlapping(start, end).collect()
+}
+
+/// Inserts as much of a range as there is room for.
+fn take(out: &mut RangeSet, start: u64, end: u64, room: &mut u64) {
+    let len = (end - start).min(*room);
+    if len > 0 {
+        out.insert(start, start + len);
+        *room -= len;
+    }
+}

@@ -1,0 +1,89 @@
+//! What changes while the volume is open: some settings, and whether it may be changed at all.
+
+use crate::runtime::{MAX_ROUNDS, Runtime};
+use crate::state::running::Push;
+use siftfs_base::{Result, Timestamp, errno};
+use siftfs_ext4::own_bytes;
+use siftfs_wire::Urgency;
+use std::time::Duration;
+
+/// Settings that may change while a volume is open; see [`crate::Config`] for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Age after which unsynced state is journaled.
+    pub commit_age: Duration,
+    /// Page cache bound in bytes.
+    pub page_cache: u64,
+    /// Clean metadata cache bound in bytes.
+    pub meta_cache: u64,
+    /// Bound of the adaptive group-commit wait.
+    pub group_wait: Duration,
+    /// Free share of staging or journal in percent below which a checkpoint starts.
+    pub low_watermark: u64,
+    /// Keep no access times.
+    pub noatime: bool,
+}
+
+impl Runtime {
+    /// Puts new settings into effect. A cache that becomes smaller gives up what is clean with the next
+    /// request.
+    pub fn tune(&self, new: &Tuning) {
+        let mut st = self.lock();
+        st.config.commit_age = new.commit_age;
+        st.config.low_watermark = new.low_watermark;
+        st.config.noatime = new.noatime;
+        (st.config.page_cache, st.config.meta_cache) = (new.page_cache, new.meta_cache);
+        st.pages.set_limit(new.page_cache);
+        st.meta.set_limit(new.meta_cache);
+        st.config.group_wait = new.group_wait;
+        st.shrink_caches(self.seq.oldest_unwritten());
+        drop(st);
+        self.seq.set_wait(new.group_wait);
+        self.wake();
+    }
+
+    /// Refuses every change from now on. When this returns, everything done before is durable and in the area,
+    /// the log is empty, and nothing is written any more. The caller has seen to it that nobody changes
+    /// anything meanwhile; what comes all the same is waited for.
+    ///
+    /// # Errors
+    /// Something could not be made durable; changes are taken as before.
+    pub fn make_read_only(&self) -> Result<()> {
+        for _ in 0..MAX_ROUNDS {
+            let _durable = self.sync_all()?;
+            self.checkpoint(Urgency::Emergency)?;
+            // Nobody makes a transaction meanwhile.
+            let _assembly = self.assembly_lock();
+            let mut st = self.lock();
+            if !st.has_work(&Push::All) && st.txns.is_empty() {
+                st.config.read_only = true;
+                return Ok(());
+            }
+        }
+        Err(errno(libc::EBUSY))
+    }
+
+    /// How old unsynced state may become.
+    pub fn commit_age(&self) -> Duration {
+        self.lock().config.commit_age
+    }
+
+    /// The superblock on storage says since `now` that the volume is in use, as `marked` does: so does every
+    /// copy that is written from here on (rule R15).
+    pub fn note_marked(&self, marked: &[u8; 1024], now: Timestamp) {
+        let mut st = self.lock();
+        st.fs.set_mount_time(now);
+        st.fs.set_marker(true);
+        st.fs.set_own_bytes(&own_bytes(marked));
+    }
+
+    /// Takes changes again.
+    ///
+    /// # Errors
+    /// A latched failure (rule R21): only opening the volume again mends it.
+    pub fn make_writable(&self) -> Result<()> {
+        self.seq.check()?;
+        self.lock().config.read_only = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! The background work of a thread of the host's: when something is due, and doing it.
+
+use crate::locks::relock;
+use crate::runtime::Runtime;
+use crate::state::State;
+use crate::state::lane::Lane;
+use crate::state::running::Push;
+use siftfs_base::{Result, TxnSeq};
+use siftfs_wire::Urgency;
+use std::time::Duration;
+
+/// Staged ranges after which a commit does not wait any longer: the cut tags each of them under the
+/// state lock, and their credits come back together.
+const CUT_RANGES: usize = 4096;
+
+/// Most rounds of eviction in one tick.
+const ROUNDS: usize = 64;
+
+impl Runtime {
+    /// One round of background work that is due: aged state is journaled, and a checkpoint is asked
+    /// for when staging or journal pass the low watermark.
+    pub fn tick(&self) -> Result<()> {
+        let (commit, reclaim) = {
+            let mut st = self.lock();
+            let reclaim = st.reclaim_due();
+            if reclaim {
+                st.background_checkpoint = true;
+            }
+            (st.commit_due(), reclaim)
+        };
+        if commit {
+            self.commit(&Push::Aged)?;
+        }
+        if reclaim {
+            self.ask(TxnSeq(u64::MAX), Urgency::Background, self.checkpoint_id())?;
+        }
+        self.give_back_memory();
+        Ok(())
+    }
+
+    /// Waits until there may be background work, at most `timeout`.
+    pub fn wait_for_work(&self, timeout: Duration) {
+        self.wake.wait(timeout);
+    }
+
+    /// Wakes whoever is in [`Runtime::wait_for_work`].
+    pub fn wake(&self) {
+        self.wake.ring();
+    }
+
+    /// Brings the caches back within their bounds where no operation comes by any more, and gives freed
+    /// memory back to the kernel. Part of the background work.
+    pub(crate) fn give_back_memory(&self) {
+        for _ in 0..ROUNDS {
+            let mut st = self.lock();
+            let before = (st.nodes.len(), st.pages.len(), st.meta.len());
+            st.shrink_caches(self.seq.oldest_unwritten());
+            if before == (st.nodes.len(), st.pages.len(), st.meta.len()) {
+                break;
+            }
+        }
+        relock(self.trimmer.lock()).pace(self.clock.mono_ns());
+    }
+}
+
+impl State {
+    /// Is something old enough, or staged long enough, to be journaled?
+    fn commit_due(&self) -> bool {
+        let now = self.clock.mono_ns();
+        let old =
+            |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
+        let aged = self.unjournaled_since.is_some_and(old)
+            // Without a name nothing ages: it would be found here again at every look.
+            || self.data_dirty.iter().filter_map(|i| self.nodes.get(i)).any(|n| {
+                n.inode.nlink > 0 && n.dirty_since.is_some_and(old)
+            });
+        aged || self.commit_early()
+    }
+
+    /// Enough is staged, dirty or changed that a commit should not wait for the timer. The bound of the
+    /// transaction is of the worst case, in which no two changed inodes share a block and every new range
+    /// splits an extent: on a volume with the smallest journal (2 MiB, transactions of 128 blocks) fifteen new
+    /// files reach half of it, whatever the timer says.
+    fn commit_early(&self) -> bool {
+        // With the lanes full of what a checkpoint is about to free, there is nowhere to push to.
+        let nowhere = self.background_checkpoint && self.lanes.iter().any(Lane::is_crowded);
+        self.lanes.iter().any(|l| (l.head - l.cut_head) * 4 > l.len)
+            || self.overlay_added >= CUT_RANGES
+            || self.dirty_bytes > self.dirty_limit() / 2 && !nowhere
+            || self.transaction_blocks() * 2 > self.max_transaction_blocks()
+    }
+
+    /// Low watermark of staging or journal passed, something to reclaim, and no checkpoint asked for.
+    pub(crate) fn reclaim_due(&self) -> bool {
+        !self.background_checkpoint
+            && self.txns.values().any(|t| t.journaled)
+            && self.log_fill_percent() + self.config.low_watermark > 100
+    }
+
+    pub(crate) fn should_wake(&self) -> bool {
+        self.commit_early() || self.reclaim_due()
+    }
+}

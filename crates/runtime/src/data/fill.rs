@@ -1,0 +1,218 @@
+//! Filling the page cache: pages read from the area and the lanes without the state lock, then put in with
+//! it, and reading ahead for who reads one after the other.
+
+use crate::data::file::Outcome;
+use crate::data::staged_reads::{self, Part};
+use crate::state::node::Sequence;
+use crate::state::{Readers, State};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, InodeNr, Result, SharedBlock};
+use siftfs_device::{AlignedBuf, Origin, ReadOp};
+use siftfs_ext4::Mapping;
+use std::ops::Range;
+
+/// Pages that one fill brings in at most.
+const FILL_PAGES: u64 = 512;
+/// Pages read ahead of a sequential reader at most ...
+const AHEAD_MAX: u64 = 1024;
+/// ... and at first, when it is not more than [`AHEAD_PART`] of its own reads: one that reads a few pages may
+/// go somewhere else next.
+const AHEAD_FIRST: u64 = 128;
+const AHEAD_PART: u64 = 4;
+/// Bytes of one read: several are in flight.
+const READ_BYTES: usize = 512 << 10;
+/// By so many of its own lengths a read may be out of turn in a sequence: the kernel's reads come on
+/// several threads.
+const NEAR: u64 = 2;
+
+/// Pages to be read.
+pub struct FillPlan {
+    ino: InodeNr,
+    first: u64,
+    count: u64,
+    map_version: u64,
+    /// (byte in the area, byte in the pages, length)
+    reads: Vec<(u64, usize, usize)>,
+    /// What is newer than the area's.
+    staged: Vec<Part>,
+}
+
+impl FillPlan {
+    /// Reads the pages; call without the state lock. What it brings counts only as far as
+    /// [`State::finish_fill`] finds that nothing has moved. `buf` is memory to read into.
+    pub fn read(&self, readers: &Readers, buf: &mut AlignedBuf) -> Result<Vec<SharedBlock>> {
+        let len = self.reads.last().map_or(0, |(_, at, len)| at + len);
+        if buf.len() < len {
+            *buf = AlignedBuf::zeroed(len);
+        }
+        let mut ops: Vec<ReadOp<'_>> = Vec::with_capacity(self.reads.len());
+        let (mut rest, mut at) = (&mut buf[..], 0usize);
+        for &(offset, start, len) in &self.reads {
+            let (_, tail) = std::mem::take(&mut rest).split_at_mut(start - at);
+            let (piece, tail) = tail.split_at_mut(len);
+            for (i, buf) in piece.chunks_mut(READ_BYTES).enumerate() {
+                ops.push(ReadOp { offset: offset + (i * READ_BYTES) as u64, buf });
+            }
+            rest = tail;
+            at = start + len;
+        }
+        if !ops.is_empty() {
+            readers.area.read_batch(Origin::Foreground, &mut ops)?;
+        }
+        let mut pages = self.blocks(buf);
+        staged_reads::lay_over(&self.staged, self.first * BLOCK_BYTES, readers, buf, &mut pages)?;
+        Ok(pages)
+    }
+
+    /// The pages out of the buffer; those that were not read are zero.
+    fn blocks(&self, buf: &[u8]) -> Vec<SharedBlock> {
+        let mut blocks = Vec::with_capacity(self.count as usize);
+        let zero = SharedBlock::zeroed;
+        for &(_, start, len) in &self.reads {
+            blocks.resize_with(start / BLOCK_SIZE, zero);
+            let read = buf[start..start + len].as_chunks::<BLOCK_SIZE>().0;
+            blocks.extend(read.iter().map(|bytes| SharedBlock::from(*bytes)));
+        }
+        blocks.resize_with(self.count as usize, zero);
+        blocks
+    }
+
+    fn push_read(&mut self, area: u64, at: u64, blocks: u64) {
+        let (at, len) = (at as usize, (blocks * BLOCK_BYTES) as usize);
+        if let Some(last) = self.reads.last_mut()
+            && last.0 + last.2 as u64 == area
+            && last.1 + last.2 == at
+        {
+            last.2 += len;
+            return;
+        }
+        self.reads.push((area, at, len));
+    }
+
+    /// The inode and its pages.
+    pub fn pages(&self) -> (InodeNr, Range<u64>) {
+        (self.ino, self.first..self.first + self.count)
+    }
+}
+
+impl State {
+    /// Takes note of a read of these pages: whoever reads one after the other is read ahead of,
+    /// farther each time.
+    pub fn note_read(&mut self, ino: InodeNr, pages: &Range<u64>) {
+        let most = AHEAD_MAX.min(self.pages.limit() as u64 / 8);
+        let len = pages.end - pages.start;
+        let (near, first) = (NEAR * len, (AHEAD_PART * len).min(AHEAD_FIRST).min(most));
+        let s = &mut self.node_mut(ino).sequence;
+        if pages.start == 0 {
+            *s = Sequence { next: pages.end, ahead: first, done: 0 };
+        } else if s.next == 0 || pages.start.abs_diff(s.next) > near {
+            *s = Sequence { next: pages.end, ahead: 0, done: 0 };
+        } else if pages.end > s.next {
+            s.next = pages.end;
+            s.ahead = (s.ahead * 2).clamp(first, most);
+        }
+    }
+
+    /// The next pages to be read before somebody asks for them, if it is time to.
+    pub fn ahead(&mut self, ino: InodeNr) -> Result<Option<FillPlan>> {
+        let Some(node) = self.nodes.get(&ino) else { return Ok(None) };
+        let s = node.sequence;
+        let from = s.done.max(s.next);
+        let end = (s.next + s.ahead).min(node.size.div_ceil(BLOCK_BYTES));
+        // Not in small pieces: only when half of it is used up.
+        if from >= end || from - s.next > s.ahead / 2 {
+            return Ok(None);
+        }
+        self.node_mut(ino).sequence.done = end.min(from + FILL_PAGES);
+        match self.missing(ino, from..end, 0)? {
+            Outcome::Fill(plan) => Ok(Some(plan)),
+            Outcome::Done(()) | Outcome::Filling(..) => Ok(None),
+        }
+    }
+
+    /// What is missing of `pages`: the first gap as a plan, with up to `ahead` pages of the file
+    /// behind the last one if they are missing too.
+    pub fn missing(&mut self, ino: InodeNr, pages: Range<u64>, ahead: u64) -> Result<Outcome<()>> {
+        let Some(start) = pages.clone().find(|i| !self.pages.contains(ino, *i)) else {
+            return Ok(Outcome::Done(()));
+        };
+        if self.is_filling(ino, &(start..start + 1)) {
+            return Ok(Outcome::Filling(ino, start));
+        }
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        let last = node.size.div_ceil(BLOCK_BYTES).min(pages.end + ahead).max(pages.end);
+        let end = last.min(start + FILL_PAGES);
+        let other = |i: &u64| self.pages.contains(ino, *i) || self.is_filling(ino, &(*i..*i + 1));
+        let stop = (start + 1..end).find(other).unwrap_or(end);
+        let mut plan = FillPlan {
+            ino,
+            first: start,
+            count: stop - start,
+            map_version: node.map_version,
+            reads: Vec::new(),
+            staged: staged_reads::parts(&node.overlay, start * BLOCK_BYTES, stop * BLOCK_BYTES),
+        };
+        let mut block = start;
+        while block < stop {
+            let len = match self.fs.map(&mut self.meta, &node.inode, block, stop - block)? {
+                Mapping::Mapped { pblk, len, unwritten: false } => {
+                    let len = len.min(stop - block);
+                    plan.push_read(pblk * BLOCK_BYTES, (block - start) * BLOCK_BYTES, len);
+                    len
+                }
+                Mapping::Mapped { len, .. } | Mapping::Hole { len } => len,
+            };
+            block += len.clamp(1, stop - block);
+        }
+        Ok(Outcome::Fill(plan))
+    }
+
+    /// Others wait for this fill now instead of reading the same; the answer ends it. `None` if
+    /// one of its pages is being read already.
+    pub fn begin_fill(&mut self, plan: &FillPlan) -> Option<u64> {
+        let (ino, pages) = plan.pages();
+        if self.is_filling(ino, &pages) {
+            return None;
+        }
+        self.next_fill += 1;
+        self.fills.push((self.next_fill, ino, pages));
+        Some(self.next_fill)
+    }
+
+    /// The fill has ended, well or not.
+    pub fn end_fill(&mut self, id: u64) {
+        self.fills.retain(|(fill, _, _)| *fill != id);
+    }
+
+    /// Is somebody reading one of these pages?
+    pub fn is_filling(&self, ino: InodeNr, pages: &Range<u64>) -> bool {
+        let meets = |fill: &Range<u64>| fill.start < pages.end && pages.start < fill.end;
+        self.fills.iter().any(|(_, i, fill)| *i == ino && meets(fill))
+    }
+
+    /// Puts the pages of a plan in; with the lock. Nothing happens if the mapping changed or credits came
+    /// back meanwhile, and a page whose newest bytes are elsewhere by now is left out: the operation plans
+    /// again.
+    pub fn finish_fill(&mut self, plan: &FillPlan, pages: Vec<SharedBlock>) {
+        let (from, to) = (plan.first * BLOCK_BYTES, (plan.first + plan.count) * BLOCK_BYTES);
+        let Some(node) = self.nodes.get(&plan.ino) else { return };
+        if node.map_version != plan.map_version {
+            return;
+        }
+        let now = staged_reads::parts(&node.overlay, from, to);
+        let size = node.size;
+        let same = now == plan.staged;
+        for (i, mut page) in (plan.first..).zip(pages) {
+            let start = i * BLOCK_BYTES;
+            let stays = || {
+                staged_reads::of_page(&now, start).eq(staged_reads::of_page(&plan.staged, start))
+            };
+            if self.pages.contains(plan.ino, i) || !same && !stays() {
+                continue;
+            }
+            if size < start + BLOCK_BYTES {
+                page.make_mut()[size.saturating_sub(start) as usize..].fill(0);
+            }
+            self.pages.insert(plan.ino, i, page);
+        }
+    }
+}

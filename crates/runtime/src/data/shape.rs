@@ -1,0 +1,370 @@
+//! The shape of a file: its size, its holes, its preallocated and removed blocks, and the end of
+//! files that lost their last name.
+
+use crate::data::file::MAX_FILE_SIZE;
+use crate::data::ranges::block_up;
+use crate::state::State;
+use crate::state::overlay::Overlay;
+use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
+use siftfs_ext4::Mapping;
+use siftfs_proto::Allocate;
+
+/// Extents removed at most in one step of a long truncation.
+const REMOVE_STEP: usize = 4096;
+/// Images that freeing one extent may add: two bitmaps and two descriptor blocks.
+const REMOVE_IMAGES: usize = 4;
+/// Preallocations an inode remembers for its next staged transaction; then a commit clears them.
+const MAX_ALLOCS: usize = 1024;
+/// Images an eviction step may add besides the extents' own check.
+const OP_EVICT: usize = 16;
+
+impl State {
+    /// Sets the size. A truncation too large for one transaction asks for progress in the
+    /// middle and goes on when called again.
+    pub fn set_size(&mut self, ino: InodeNr, size: u64, time: Timestamp) -> Result<()> {
+        self.load_regular(ino)?;
+        if size > MAX_FILE_SIZE {
+            return Err(errno(libc::EFBIG));
+        }
+        self.begin(0)?;
+        let old = self.node(ino).size;
+        if size < old || self.node(ino).trunc_pending {
+            self.shrink_to(ino, size)?;
+        } else if size > old {
+            self.zero_gap(ino, size)?;
+            self.node_mut(ino).inode.size = size;
+        }
+        let node = self.node_mut(ino);
+        node.size = size;
+        node.inode.mtime = time;
+        node.inode.ctime = time;
+        node.delta.times = true;
+        node.delta.size = true;
+        self.mark_delta(ino);
+        Ok(())
+    }
+
+    fn shrink_to(&mut self, ino: InodeNr, size: u64) -> Result<()> {
+        if !self.node(ino).trunc_pending {
+            self.clear_pages(ino, size, u64::MAX / BLOCK_BYTES * BLOCK_BYTES);
+            self.unreserve(ino, block_up(size), u64::MAX);
+            let push = size == 0 && self.node(ino).size > 0;
+            let node = self.node_mut(ino);
+            node.overlay.remove(size, u64::MAX);
+            node.delta.zeros.remove(size, u64::MAX);
+            let min = node.delta.min_size.map_or(size, |m| m.min(size));
+            node.delta.min_size = Some(min);
+            node.inode.size = node.inode.size.min(size);
+            node.pushed_size = node.pushed_size.min(size);
+            node.sizes.shrank(size);
+            node.size = size;
+            node.push_next |= push;
+            node.trunc_pending = true;
+            self.mark_delta(ino);
+            let block_end = block_up(size) * BLOCK_BYTES;
+            if size < block_end {
+                self.zero_edge(ino, size, block_end)?;
+                // The truncation itself says that these bytes are gone.
+                self.node_mut(ino).delta.zeros.remove(size, block_end);
+            }
+        }
+        let done = self.remove_blocks(ino, block_up(size), u64::MAX);
+        let node = self.nodes.get_mut(&ino).expect("loaded before use");
+        match done {
+            // The rest comes in later transactions: the orphan list remembers it until then.
+            Err(Error::NeedsProgress(_)) => self.fs.orphan_add(&mut self.meta, &node.inode)?,
+            Err(_) => {}
+            Ok(()) => {
+                node.trunc_pending = false;
+                if node.inode.nlink > 0 && self.fs.is_orphan(ino) {
+                    self.fs.orphan_remove(&mut self.meta, &node.inode)?;
+                }
+                self.unreserve_unused(ino, size / BLOCK_BYTES);
+            }
+        }
+        done
+    }
+
+    /// Nothing dirty or staged needs a home for this block any more: gives its reservation back.
+    fn unreserve_unused(&mut self, ino: InodeNr, block: u64) {
+        let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
+        let node = self.node(ino);
+        if !node.dirty.overlaps(start, end) && !node.overlay.overlaps(start, end) {
+            self.unreserve(ino, block, block + 1);
+        }
+    }
+
+    /// Unmaps blocks `[first, end)`, in steps that fit the running transaction.
+    fn remove_blocks(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<()> {
+        loop {
+            let tree = self.fs.worst_case_touched(&self.node(ino).inode)?;
+            let tree = 16 + usize::try_from(tree).unwrap_or(usize::MAX);
+            self.room_in_transaction(tree + REMOVE_IMAGES)?;
+            let step = (self.room() - tree) / REMOVE_IMAGES;
+            let node = self.nodes.get_mut(&ino).expect("loaded before use");
+            let step = step.clamp(1, REMOVE_STEP);
+            let removed = self.fs.remove(&mut self.meta, &mut node.inode, first, end, step)?;
+            self.remapped(ino);
+            self.note_tree(ino);
+            self.mark_inode(ino);
+            if removed.done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `[start, end)` reads as zero; whole blocks lose their home.
+    pub fn punch(&mut self, ino: InodeNr, start: u64, end: u64) -> Result<()> {
+        self.begin(2)?;
+        self.clear_pages(ino, start, end);
+        let (first, last) = (block_up(start), end / BLOCK_BYTES);
+        let node = self.node_mut(ino);
+        node.overlay.remove(start, end);
+        node.delta.zeros.insert(start, end);
+        self.mark_delta(ino);
+        for (s, e) in edges(start, end) {
+            self.zero_edge(ino, s, e)?;
+        }
+        self.node_mut(ino).delta.zeros.insert(start, end);
+        for (s, _) in edges(start, end) {
+            self.unreserve_unused(ino, s / BLOCK_BYTES);
+        }
+        if first < last {
+            self.unreserve(ino, first, last);
+            self.remove_blocks(ino, first, last)?;
+        }
+        Ok(())
+    }
+
+    /// Gives unwritten blocks to the holes of blocks `[first, end)`.
+    fn preallocate(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Result<()> {
+        let mut block = first;
+        while block < end {
+            let node = self.nodes.get(&ino).expect("loaded before use");
+            match self.fs.map(&mut self.meta, &node.inode, block, end - block)? {
+                Mapping::Mapped { len, .. } => block += len.max(1),
+                Mapping::Hole { len } => {
+                    let want = len.clamp(1, end - block);
+                    self.room_in_transaction(16)?;
+                    let held = self
+                        .node(ino)
+                        .reserved
+                        .overlapping(block, block + want)
+                        .map(|(s, e)| e - s)
+                        .sum::<u64>();
+                    if want > held {
+                        self.check_space(want - held, privileged)?;
+                    }
+                    let run = self.allocate_run(ino, block, want)?;
+                    let node = self.nodes.get_mut(&ino).expect("loaded before use");
+                    self.fs.insert(&mut self.meta, &mut node.inode, block, run, true)?;
+                    self.remapped(ino);
+                    self.note_tree(ino);
+                    self.unreserve(ino, block, block + run.len);
+                    self.mark_inode(ino);
+                    block += run.len;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Allocates up to `want` contiguous blocks for file block `block`, close to its neighbour.
+    pub fn allocate_run(
+        &mut self,
+        ino: InodeNr,
+        block: u64,
+        want: u64,
+    ) -> Result<siftfs_base::BlockRun> {
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        let mut goal = self.fs.goal_for_inode(ino);
+        if block > 0
+            && let Mapping::Mapped { pblk, .. } =
+                self.fs.map(&mut self.meta, &node.inode, block - 1, 1)?
+        {
+            goal = pblk + 1;
+        }
+        self.fs.alloc_blocks(&mut self.meta, goal, want)
+    }
+
+    /// fallocate(2).
+    pub fn allocate(
+        &mut self,
+        ino: InodeNr,
+        mode: Allocate,
+        offset: u64,
+        len: u64,
+        privileged: bool,
+        time: Timestamp,
+    ) -> Result<()> {
+        self.load_regular(ino)?;
+        let end = offset.checked_add(len).ok_or_else(|| errno(libc::EFBIG))?;
+        if len == 0 {
+            return Err(errno(libc::EINVAL));
+        }
+        if end > MAX_FILE_SIZE {
+            return Err(errno(libc::EFBIG));
+        }
+        self.begin(2)?;
+        let keep =
+            matches!(mode, Allocate::KeepSize | Allocate::ZeroRangeKeepSize | Allocate::PunchHole);
+        match mode {
+            Allocate::Grow | Allocate::KeepSize => {
+                let blocks = block_up(end) - offset / BLOCK_BYTES;
+                self.check_hole_space(ino, offset / BLOCK_BYTES, blocks, privileged)?;
+                self.preallocate(ino, offset / BLOCK_BYTES, block_up(end), privileged)?;
+            }
+            Allocate::PunchHole => self.punch(ino, offset, end)?,
+            Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
+                let (first, last) = (block_up(offset), end / BLOCK_BYTES);
+                if first < last {
+                    self.check_hole_space(ino, first, last - first, privileged)?;
+                }
+                self.punch(ino, offset, end)?;
+                self.preallocate(ino, offset / BLOCK_BYTES, block_up(end), privileged)?;
+            }
+        }
+        if !keep && end > self.node(ino).size {
+            self.zero_gap(ino, end)?;
+            let node = self.node_mut(ino);
+            node.size = end;
+            node.inode.size = end;
+            node.delta.size = true;
+        }
+        if self.node(ino).delta.allocs.len() > MAX_ALLOCS {
+            return Err(Error::NeedsProgress(crate::state::NEEDS_COMMIT));
+        }
+        let node = self.node_mut(ino);
+        if mode != Allocate::PunchHole {
+            node.delta.allocs.push((offset, len, keep));
+        }
+        node.inode.mtime = time;
+        node.inode.ctime = time;
+        node.delta.times = true;
+        self.mark_delta(ino);
+        Ok(())
+    }
+
+    /// Fails early if the holes of a range cannot all be given blocks.
+    fn check_hole_space(
+        &mut self,
+        ino: InodeNr,
+        first: u64,
+        blocks: u64,
+        privileged: bool,
+    ) -> Result<()> {
+        let mut holes = 0;
+        let mut block = first;
+        while block < first + blocks {
+            let rest = first + blocks - block;
+            let node = self.nodes.get(&ino).expect("loaded before use");
+            let len = match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
+                Mapping::Hole { len } => {
+                    holes += len.clamp(1, rest);
+                    len
+                }
+                Mapping::Mapped { len, .. } => len,
+            };
+            block += len.clamp(1, rest);
+        }
+        let held: u64 =
+            self.node(ino).reserved.overlapping(first, first + blocks).map(|(s, e)| e - s).sum();
+        if holes > held { self.check_space(holes - held, privileged) } else { Ok(()) }
+    }
+
+    /// An unlinked inode that nobody refers to can be freed.
+    pub fn queue_if_unreferenced(&mut self, ino: InodeNr) {
+        let Some(node) = self.nodes.get(&ino) else { return };
+        if node.inode.nlink == 0 && node.opens == 0 && !self.lookups.contains_key(&ino) {
+            self.evict_queue.push_back(ino);
+        }
+    }
+
+    /// Frees queued inodes as far as the running transaction has room.
+    pub fn run_evictions(&mut self) -> Result<()> {
+        // A record to come may speak of them, or give one a name.
+        if self.keep_orphans {
+            return Ok(());
+        }
+        while let Some(ino) = self.evict_queue.pop_front() {
+            if !self.orphans.contains(&ino) {
+                continue;
+            }
+            self.load(ino)?;
+            let node = self.node(ino);
+            if node.opens > 0 || self.lookups.contains_key(&ino) {
+                continue;
+            }
+            match self.evict(ino) {
+                Ok(()) => {}
+                Err(Error::NeedsProgress(_)) => {
+                    self.evict_queue.push_front(ino);
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn evict(&mut self, ino: InodeNr) -> Result<()> {
+        self.room_in_transaction(OP_EVICT)?;
+        if self.node(ino).inode.nlink > 0 {
+            return self.finish_truncation(ino);
+        }
+        let time = self.now();
+        self.clear_pages(ino, 0, u64::MAX / BLOCK_BYTES * BLOCK_BYTES);
+        self.unreserve(ino, 0, u64::MAX);
+        self.node_mut(ino).overlay = Overlay::default();
+        self.overlay_dirty.remove(&ino);
+        if self.node(ino).inode.has_extents() {
+            self.remove_blocks(ino, 0, u64::MAX)?;
+        }
+        let mut node = self.nodes.remove(&ino).expect("loaded before use");
+        self.pages.remove_range(ino, 0, u64::MAX);
+        self.fs.xattr_release(&mut self.meta, &mut node.inode)?;
+        node.inode.retire(time);
+        let is_dir = node.inode.is_dir();
+        self.fs.orphan_remove(&mut self.meta, &node.inode)?;
+        self.fs.free_inode(&mut self.meta, ino, is_dir)?;
+        self.freed_inodes.push(ino);
+        self.orphans.remove(&ino);
+        self.inode_dirty.remove(&ino);
+        self.delta_dirty.remove(&ino);
+        self.perms.remove(&ino);
+        self.untidy.remove(&ino);
+        self.touch();
+        Ok(())
+    }
+}
+
+impl State {
+    /// An orphan that has names: a truncation that a crash interrupted goes on.
+    fn finish_truncation(&mut self, ino: InodeNr) -> Result<()> {
+        if self.node(ino).inode.is_reg() {
+            let first = block_up(self.node(ino).inode.size);
+            self.remove_blocks(ino, first, u64::MAX)?;
+        }
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.fs.orphan_remove(&mut self.meta, &node.inode)?;
+        self.orphans.remove(&ino);
+        self.touch();
+        Ok(())
+    }
+}
+
+/// The partial blocks at both ends of a byte range.
+pub fn edges(start: u64, end: u64) -> Vec<(u64, u64)> {
+    let (first, last) = (block_up(start) * BLOCK_BYTES, end / BLOCK_BYTES * BLOCK_BYTES);
+    if first > last {
+        return vec![(start, end)];
+    }
+    let mut out = Vec::new();
+    if start < first {
+        out.push((start, first));
+    }
+    if last < end {
+        out.push((last, end));
+    }
+    out
+}

@@ -1,0 +1,295 @@
+//! Attributes and extended attributes.
+
+use crate::namespace::kinds::kind_of;
+use crate::state::State;
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_ext4::format::S_IFMT;
+use siftfs_ext4::xattr::SetMode;
+use siftfs_proto::{Attr, Credentials, FileKind, SetAttr, SetTime, StatFs, XattrMode};
+
+const S_ISUID: u16 = 0o4000;
+const S_ISGID: u16 = 0o2000;
+const S_ISVTX: u16 = 0o1000;
+const S_IXGRP: u16 = 0o0010;
+const CAPABILITY: &[u8] = b"security.capability";
+
+impl State {
+    /// The inode's attributes as an application sees them.
+    pub fn attr(&mut self, ino: InodeNr) -> Result<Attr> {
+        self.load(ino)?;
+        let node = self.node(ino);
+        let inode = &node.inode;
+        let kind = kind_of(inode.mode);
+        let device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
+        Ok(Attr {
+            ino,
+            generation: inode.generation,
+            kind,
+            perm: inode.mode & 0o7777,
+            nlink: inode.nlink,
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: if device { inode.rdev() } else { 0 },
+            size: if inode.is_reg() { node.size } else { inode.size },
+            blocks: inode.blocks + node.reserved.total() * 8,
+            atime: inode.atime,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            crtime: inode.crtime,
+        })
+    }
+
+    /// setattr: chmod, chown, truncate, utimes, and the kill-privilege rules.
+    pub fn set_attr(&mut self, ino: InodeNr, set: &SetAttr) -> Result<Attr> {
+        self.load(ino)?;
+        if self.has_times(ino, set) {
+            return self.attr(ino);
+        }
+        let now = self.now();
+        if let Some(size) = set.size {
+            if self.node(ino).inode.is_dir() {
+                return Err(errno(libc::EISDIR));
+            }
+            self.set_size(ino, size, now)?;
+        }
+        let acl = match set.perm {
+            Some(perm) => self.acl_of_mode(ino, perm)?,
+            None => None,
+        };
+        self.begin(if acl.is_some() { 2 } else { 0 })?;
+        if let Some(acl) = acl {
+            self.put_xattr(ino, crate::namespace::acl::ACCESS, &acl, SetMode::Any)?;
+        }
+        if set.kill_priv {
+            self.kill_privileges(ino)?;
+        }
+        let chown = set.uid.is_some() || set.gid.is_some();
+        if chown && !self.node(ino).inode.is_dir() {
+            self.kill_privileges(ino)?;
+        }
+        let setgid = set.kill_setgid && !self.node(ino).inode.is_dir();
+        let inode = &mut self.node_mut(ino).inode;
+        if setgid {
+            inode.mode &= !S_ISGID;
+        }
+        if let Some(perm) = set.perm {
+            inode.mode = inode.mode & S_IFMT | perm & 0o7777;
+        }
+        inode.uid = set.uid.unwrap_or(inode.uid);
+        inode.gid = set.gid.unwrap_or(inode.gid);
+        let at = |t: SetTime| match t {
+            SetTime::Now => now,
+            SetTime::At(t) => inode.storable_time(t),
+        };
+        let (atime, mtime) = (set.atime.map(at), set.mtime.map(at));
+        let ctime = set.ctime.map(|t| inode.storable_time(t));
+        inode.atime = atime.unwrap_or(inode.atime);
+        inode.mtime = mtime.unwrap_or(inode.mtime);
+        inode.ctime = ctime.unwrap_or(now);
+        let perms = set.perm.is_some() || chown || set.kill_priv || setgid;
+        let delta = &mut self.node_mut(ino).delta;
+        delta.attrs |= perms;
+        delta.times = true;
+        if perms {
+            self.mark_perms(ino);
+        }
+        self.mark_delta(ino);
+        self.attr(ino)
+    }
+
+    /// Does `set` say nothing but the times that the inode has? The kernel that owns them sends
+    /// them more often than they change, and what changes nothing must not make an fsync write.
+    fn has_times(&self, ino: InodeNr, set: &SetAttr) -> bool {
+        let (Some(SetTime::At(mtime)), Some(ctime)) = (set.mtime, set.ctime) else { return false };
+        let others = SetAttr { mtime: None, ctime: None, ..set.clone() };
+        let inode = &self.node(ino).inode;
+        others == SetAttr::default()
+            && inode.storable_time(mtime) == inode.mtime
+            && inode.storable_time(ctime) == inode.ctime
+    }
+
+    /// A change of the data of `ino`. Without `times` its mtime and ctime stay what they are: the kernel
+    /// owns them then, and sends its own if the change moved them.
+    pub fn timed<T>(
+        &mut self,
+        ino: InodeNr,
+        times: bool,
+        change: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        if times {
+            return change(self);
+        }
+        self.load(ino)?;
+        let inode = &self.node(ino).inode;
+        let old = (inode.mtime, inode.ctime);
+        let changed = change(self);
+        let inode = &mut self.node_mut(ino).inode;
+        (inode.mtime, inode.ctime) = old;
+        changed
+    }
+
+    /// Clears setuid, setgid (if group-executable) and the file's capabilities.
+    pub fn kill_privileges(&mut self, ino: InodeNr) -> Result<()> {
+        self.load(ino)?;
+        let inode = &mut self.node_mut(ino).inode;
+        let mut kill = inode.mode & S_ISUID;
+        if inode.mode & S_IXGRP != 0 {
+            kill |= inode.mode & S_ISGID;
+        }
+        if kill != 0 {
+            inode.mode &= !kill;
+            self.node_mut(ino).delta.attrs = true;
+            self.mark_perms(ino);
+            self.mark_delta(ino);
+        }
+        let node = self.nodes.get(&ino).expect("just loaded");
+        if node.inode.is_reg()
+            && self.fs.xattr_list(&mut self.meta, &node.inode)?.iter().any(|n| n == CAPABILITY)
+        {
+            self.remove_xattr(ino, CAPABILITY)?;
+        }
+        Ok(())
+    }
+
+    fn xattrs_changed(&mut self, ino: InodeNr, name: &[u8]) {
+        let now = self.now();
+        let node = self.node_mut(ino);
+        node.inode.ctime = now;
+        node.delta.xattrs = true;
+        node.delta.times = true;
+        if name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_") {
+            self.mark_perms(ino);
+        }
+        self.mark_delta(ino);
+    }
+
+    /// getxattr; ENODATA when absent.
+    pub fn get_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<Vec<u8>> {
+        self.load(ino)?;
+        let node = self.nodes.get(&ino).expect("just loaded");
+        self.fs.xattr_get(&mut self.meta, &node.inode, name)
+    }
+
+    /// listxattr.
+    pub fn list_xattrs(&mut self, ino: InodeNr) -> Result<Vec<Vec<u8>>> {
+        self.load(ino)?;
+        let node = self.nodes.get(&ino).expect("just loaded");
+        self.fs.xattr_list(&mut self.meta, &node.inode)
+    }
+
+    /// setxattr, of anything but an access control list ([`State::set_acl`]).
+    pub fn set_xattr(
+        &mut self,
+        ino: InodeNr,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        self.load(ino)?;
+        self.begin(2)?;
+        let mode = match mode {
+            XattrMode::Set => SetMode::Any,
+            XattrMode::Create => SetMode::Create,
+            XattrMode::Replace => SetMode::Replace,
+        };
+        self.put_xattr(ino, name, value, mode)
+    }
+
+    /// Sets an attribute, whatever its name; the caller has called `begin`.
+    pub fn put_xattr(
+        &mut self,
+        ino: InodeNr,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+    ) -> Result<()> {
+        let node = self.nodes.get_mut(&ino).expect("loaded before use");
+        self.fs.xattr_set(&mut self.meta, &mut node.inode, name, value, mode)?;
+        self.xattrs_changed(ino, name);
+        Ok(())
+    }
+
+    /// removexattr; ENODATA when absent.
+    pub fn remove_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
+        self.load(ino)?;
+        self.begin(2)?;
+        self.drop_xattr(ino, name)
+    }
+
+    /// Removes an attribute, whatever its name; the caller has called `begin`.
+    pub fn drop_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
+        let node = self.nodes.get_mut(&ino).expect("loaded before use");
+        self.fs.xattr_remove(&mut self.meta, &mut node.inode, name)?;
+        self.xattrs_changed(ino, name);
+        Ok(())
+    }
+
+    /// The inode has exactly these extended attributes afterwards (recovery).
+    pub fn replace_xattrs(&mut self, ino: InodeNr, list: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        for name in self.list_xattrs(ino)? {
+            if !list.iter().any(|(n, _)| *n == name) {
+                self.remove_xattr(ino, &name)?;
+            }
+        }
+        for (name, value) in list {
+            self.set_xattr(ino, name, value, XattrMode::Set)?;
+        }
+        Ok(())
+    }
+
+    /// statfs as ext4 answers it: overhead is not counted as blocks.
+    pub fn stat_fs(&self) -> StatFs {
+        let blocks = self.fs.block_count() - self.fs.overhead_blocks();
+        let free = self.fs.free_blocks().saturating_sub(self.reserved);
+        StatFs {
+            block_size: 4096,
+            blocks,
+            free,
+            available: free.saturating_sub(self.fs.reserved_blocks()),
+            files: u64::from(self.fs.inode_count()),
+            files_free: self.fs.free_inodes(),
+            name_max: 255,
+        }
+    }
+
+    /// In a sticky directory, only root, its owner and the file's owner may remove or rename a
+    /// name (EPERM); a name that is not there is for the operation itself to judge.
+    pub fn may_remove(&mut self, cred: &Credentials, dir: InodeNr, name: &[u8]) -> Result<()> {
+        self.load_dir(dir)?;
+        let inode = &self.node(dir).inode;
+        if cred.uid == 0 || inode.mode & S_ISVTX == 0 || inode.uid == cred.uid {
+            return Ok(());
+        }
+        let Some(ino) = self.lookup(dir, name)? else { return Ok(()) };
+        self.load(ino)?;
+        if self.node(ino).inode.uid == cred.uid { Ok(()) } else { Err(errno(libc::EPERM)) }
+    }
+
+    /// [`State::may_remove`] at both ends, unless they are one file, where a rename does nothing.
+    pub fn may_rename(
+        &mut self,
+        cred: &Credentials,
+        from: (InodeNr, &[u8]),
+        to: (InodeNr, &[u8]),
+    ) -> Result<()> {
+        if cred.uid == 0 {
+            return Ok(());
+        }
+        let ino = self.lookup(from.0, from.1)?;
+        if ino.is_some() && ino == self.lookup(to.0, to.1)? {
+            return Ok(());
+        }
+        self.may_remove(cred, from.0, from.1)?;
+        self.may_remove(cred, to.0, to.1)
+    }
+
+    /// Mode and group of a new inode: group and setgid from a setgid directory.
+    pub fn inherit(&self, dir: InodeNr, mode: u16, gid: u32, is_dir: bool) -> (u16, u32) {
+        let parent = &self.node(dir).inode;
+        if parent.mode & S_ISGID == 0 {
+            return (mode, gid);
+        }
+        let mode = if is_dir { mode | S_ISGID } else { mode };
+        (mode, parent.gid)
+    }
+}

@@ -1,0 +1,377 @@
+//! Operations on names: what live requests and recovery both call.
+
+use crate::namespace::kinds::entry_type;
+use crate::state::{OP_BLOCKS, State};
+use siftfs_base::{InodeNr, Result, Timestamp, errno};
+use siftfs_ext4::Inode;
+use siftfs_ext4::format::{S_IFDIR, S_IFLNK, S_IFMT};
+use siftfs_ext4::xattr::SetMode;
+use siftfs_log::NameOpKind;
+
+/// Longest name in bytes.
+pub const NAME_MAX: usize = 255;
+
+/// Is it a name an operation may bind or remove?
+pub fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX {
+        return Err(errno(libc::ENAMETOOLONG));
+    }
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        return Err(errno(libc::EINVAL));
+    }
+    if name == b"." || name == b".." {
+        return Err(errno(libc::EEXIST));
+    }
+    Ok(())
+}
+
+/// What to create.
+pub struct NewInode<'a> {
+    /// `None`: allocate a number and generation.
+    pub number: Option<(InodeNr, u32)>,
+    /// Type and permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number.
+    pub rdev: u32,
+    /// Symlink target.
+    pub target: &'a [u8],
+    /// Extended attributes it has from the start.
+    pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
+}
+
+impl State {
+    /// The inode a name is bound to, with its type from the entry.
+    pub fn lookup(&mut self, dir: InodeNr, name: &[u8]) -> Result<Option<InodeNr>> {
+        self.load_dir(dir)?;
+        if name.len() > NAME_MAX {
+            return Err(errno(libc::ENAMETOOLONG));
+        }
+        let node = self.nodes.get(&dir).expect("just loaded");
+        let found = self.fs.dir_lookup(&mut self.meta, &node.inode, name)?;
+        Ok(found.map(|f| f.ino))
+    }
+
+    /// As `lookup`, and the inode is loaded. ENOENT when unbound.
+    pub fn lookup_node(&mut self, dir: InodeNr, name: &[u8]) -> Result<InodeNr> {
+        let ino = self.lookup(dir, name)?.ok_or_else(|| errno(libc::ENOENT))?;
+        self.load(ino).map_err(|e| match e {
+            siftfs_base::Error::Posix(libc::ESTALE) => siftfs_base::corrupt(
+                format!("directory inode {dir}"),
+                format!("an entry names inode {ino}, which is not in use"),
+            ),
+            other => other,
+        })?;
+        // With several names, the parent known does not stand for all (rule R17).
+        let node = self.node_mut(ino);
+        node.parent = (node.inode.is_dir() || node.inode.nlink == 1).then_some(dir);
+        Ok(ino)
+    }
+
+    pub(super) fn dir_changed(&mut self, dir: InodeNr, time: Timestamp) {
+        let node = self.node_mut(dir);
+        node.inode.mtime = time;
+        node.inode.ctime = time;
+        node.size = node.inode.size;
+        self.mark_inode(dir);
+    }
+
+    pub(super) fn require_live_dir(&mut self, dir: InodeNr) -> Result<()> {
+        self.load_dir(dir)?;
+        if self.node(dir).inode.nlink == 0 {
+            return Err(errno(libc::ENOENT));
+        }
+        Ok(())
+    }
+
+    pub(super) fn insert_entry(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
+        let ftype = entry_type(self.node(ino).inode.mode);
+        let node = self.nodes.get_mut(&dir).expect("loaded before use");
+        self.fs.dir_insert(&mut self.meta, &mut node.inode, name, ino, ftype)
+    }
+
+    pub(super) fn remove_entry(&mut self, dir: InodeNr, name: &[u8]) -> Result<()> {
+        let node = self.nodes.get(&dir).expect("loaded before use");
+        self.fs.dir_remove(&mut self.meta, &node.inode, name).map(drop)
+    }
+
+    pub(super) fn replace_entry(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
+        let ftype = entry_type(self.node(ino).inode.mode);
+        let node = self.nodes.get(&dir).expect("loaded before use");
+        self.fs.dir_replace(&mut self.meta, &node.inode, name, ino, ftype).map(drop)
+    }
+
+    /// Makes an inode and binds its first name.
+    pub fn create(
+        &mut self,
+        dir: InodeNr,
+        name: &[u8],
+        new: &NewInode<'_>,
+        time: Timestamp,
+    ) -> Result<InodeNr> {
+        check_name(name)?;
+        self.require_live_dir(dir)?;
+        if self.lookup(dir, name)?.is_some() {
+            return Err(errno(libc::EEXIST));
+        }
+        let is_dir = new.mode & S_IFMT == S_IFDIR;
+        if is_dir && !self.node(dir).inode.can_link() {
+            return Err(errno(libc::EMLINK));
+        }
+        self.fs.xattrs_fit(new.mode, new.xattrs)?;
+        self.begin_insert(dir, if new.xattrs.is_empty() { 2 } else { 3 })?;
+        if new.number.is_none() && self.fs.available_inodes() == 0 {
+            return Err(self.shortage());
+        }
+        let (ino, generation) = match new.number {
+            Some((ino, generation)) => {
+                self.fs.alloc_inode_at(&mut self.meta, ino, is_dir)?;
+                (ino, generation)
+            }
+            None => {
+                let ino = self.fs.alloc_inode(&mut self.meta, dir, is_dir)?;
+                // LSNs never repeat, so neither does (number, generation) in practice (R5).
+                (ino, (self.lsn as u32).wrapping_add(0x5146_5301).max(1))
+            }
+        };
+        self.orphans.remove(&ino);
+        let mut inode = self.build_inode(ino, generation, new, time, dir, is_dir)?;
+        for (name, value) in new.xattrs {
+            self.fs.xattr_set(&mut self.meta, &mut inode, name, value, SetMode::Any)?;
+        }
+        let version = self.next_version();
+        let mut node = crate::state::node::Node::new(inode, version);
+        node.parent = Some(dir);
+        self.nodes.insert(ino, node);
+        self.insert_entry(dir, name, ino)?;
+        if is_dir {
+            self.node_mut(dir).inode.inc_nlink();
+        }
+        self.mark_inode(ino);
+        if !new.xattrs.is_empty() {
+            // What the operation in the log does not say.
+            self.node_mut(ino).delta.xattrs = true;
+            self.mark_perms(ino);
+            self.mark_delta(ino);
+        }
+        self.dir_changed(dir, time);
+        self.log_name_op(
+            time,
+            NameOpKind::Create {
+                dir,
+                name: name.to_vec(),
+                ino,
+                generation,
+                mode: u32::from(new.mode),
+                uid: new.uid,
+                gid: new.gid,
+                rdev: new.rdev,
+                target: new.target.to_vec(),
+            },
+            false,
+        );
+        Ok(ino)
+    }
+
+    /// Makes an inode without a name, which [`State::link`] may give one. In the log it is what
+    /// recovery knows: a file made and removed in one step, under a name that nobody sees.
+    pub fn create_unnamed(
+        &mut self,
+        dir: InodeNr,
+        new: &NewInode<'_>,
+        time: Timestamp,
+    ) -> Result<InodeNr> {
+        self.require_live_dir(dir)?;
+        // Both halves or none: room for the second is looked for before the first.
+        let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
+        self.room_in_transaction(2 * OP_BLOCKS + cost.dirtied as usize)?;
+        let name = self.unused_name(dir)?;
+        let inode = &self.node(dir).inode;
+        let (mtime, ctime) = (inode.mtime, inode.ctime);
+        let ino = self.create(dir, &name, new, time)?;
+        self.unlink_found(dir, &name, ino, time)?;
+        self.node_mut(ino).linkable = true;
+        let inode = &mut self.node_mut(dir).inode;
+        (inode.mtime, inode.ctime) = (mtime, ctime);
+        Ok(ino)
+    }
+
+    fn unused_name(&mut self, dir: InodeNr) -> Result<Vec<u8>> {
+        let mut number = self.lsn;
+        loop {
+            let name = format!(".siftfs-unnamed-{number:x}").into_bytes();
+            if self.lookup(dir, &name)?.is_none() {
+                return Ok(name);
+            }
+            number += 1;
+        }
+    }
+
+    fn build_inode(
+        &mut self,
+        ino: InodeNr,
+        generation: u32,
+        new: &NewInode<'_>,
+        time: Timestamp,
+        dir: InodeNr,
+        is_dir: bool,
+    ) -> Result<Inode> {
+        let mut inode = self.fs.new_inode(ino, generation, new.mode, time);
+        inode.flags |= self.node(dir).inode.flags & siftfs_proto::flags::INHERITED;
+        inode.uid = new.uid;
+        inode.gid = new.gid;
+        inode.nlink = 1;
+        match new.mode & S_IFMT {
+            S_IFDIR => {
+                inode.nlink = 2;
+                self.fs.dir_init(&mut self.meta, &mut inode, dir)?;
+            }
+            // A long target is metadata here, as in ext4's own journaling.
+            S_IFLNK => self.fs.symlink_init(&mut self.meta, &mut inode, new.target)?,
+            _ if !is_dir && new.rdev != 0 => inode.set_rdev(new.rdev),
+            _ => {}
+        }
+        Ok(inode)
+    }
+
+    /// Binds one more name.
+    pub fn link(&mut self, ino: InodeNr, dir: InodeNr, name: &[u8], time: Timestamp) -> Result<()> {
+        check_name(name)?;
+        self.require_live_dir(dir)?;
+        self.load(ino)?;
+        let inode = &self.node(ino).inode;
+        if inode.is_dir() {
+            return Err(errno(libc::EPERM));
+        }
+        let first = inode.nlink == 0;
+        if first && !self.replaying && !self.node(ino).linkable {
+            return Err(errno(libc::ENOENT));
+        }
+        if self.lookup(dir, name)?.is_some() {
+            return Err(errno(libc::EEXIST));
+        }
+        if !self.node(ino).inode.can_link() {
+            return Err(errno(libc::EMLINK));
+        }
+        self.begin_insert(dir, 0)?;
+        self.insert_entry(dir, name, ino)?;
+        let node = self.node_mut(ino);
+        node.inode.inc_nlink();
+        node.inode.ctime = time;
+        // Several parents from now on: the one known no longer stands for all (rule R17).
+        node.parent = first.then_some(dir);
+        self.mark_inode(ino);
+        if first {
+            self.no_orphan(ino)?;
+        }
+        self.dir_changed(dir, time);
+        self.log_name_op(time, NameOpKind::Link { dir, name: name.to_vec(), ino }, false);
+        Ok(())
+    }
+
+    /// Removes a name of anything but a directory.
+    pub fn unlink(&mut self, dir: InodeNr, name: &[u8], time: Timestamp) -> Result<InodeNr> {
+        let ino = self.lookup_node(dir, name)?;
+        if self.node(ino).inode.is_dir() {
+            return Err(errno(libc::EISDIR));
+        }
+        self.begin(0)?;
+        self.unlink_found(dir, name, ino, time)?;
+        Ok(ino)
+    }
+
+    fn unlink_found(
+        &mut self,
+        dir: InodeNr,
+        name: &[u8],
+        ino: InodeNr,
+        time: Timestamp,
+    ) -> Result<()> {
+        self.remove_entry(dir, name)?;
+        self.dir_changed(dir, time);
+        self.drop_link(ino, time)?;
+        self.log_name_op(time, NameOpKind::Unlink { dir, name: name.to_vec(), ino }, false);
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_dir(&mut self, dir: InodeNr, name: &[u8], time: Timestamp) -> Result<InodeNr> {
+        if name == b"." {
+            return Err(errno(libc::EINVAL));
+        }
+        if name == b".." {
+            return Err(errno(libc::ENOTEMPTY));
+        }
+        let ino = self.lookup_node(dir, name)?;
+        self.require_empty_dir(ino)?;
+        self.begin(0)?;
+        self.remove_entry(dir, name)?;
+        self.node_mut(dir).inode.dec_nlink()?;
+        self.dir_changed(dir, time);
+        self.kill_dir(ino, time)?;
+        self.log_name_op(time, NameOpKind::RemoveDir { dir, name: name.to_vec(), ino }, false);
+        Ok(ino)
+    }
+
+    pub(super) fn require_empty_dir(&mut self, ino: InodeNr) -> Result<()> {
+        self.load_dir(ino)?;
+        let node = self.nodes.get(&ino).expect("just loaded");
+        if !self.fs.dir_is_empty(&mut self.meta, &node.inode)? {
+            return Err(errno(libc::ENOTEMPTY));
+        }
+        Ok(())
+    }
+
+    /// An emptied directory lost its name.
+    pub(super) fn kill_dir(&mut self, ino: InodeNr, time: Timestamp) -> Result<()> {
+        let node = self.node_mut(ino);
+        node.inode.nlink = 0;
+        node.inode.ctime = time;
+        self.became_orphan(ino)
+    }
+
+    pub(super) fn drop_link(&mut self, ino: InodeNr, time: Timestamp) -> Result<()> {
+        let node = self.node_mut(ino);
+        node.inode.dec_nlink()?;
+        node.inode.ctime = time;
+        // Which of several names is left is not known here.
+        node.parent = None;
+        if node.inode.nlink == 0 {
+            return self.became_orphan(ino);
+        }
+        self.mark_inode(ino);
+        Ok(())
+    }
+
+    fn became_orphan(&mut self, ino: InodeNr) -> Result<()> {
+        self.orphans.insert(ino);
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.fs.orphan_add(&mut self.meta, &node.inode)?;
+        self.mark_inode(ino);
+        self.queue_if_unreferenced(ino);
+        Ok(())
+    }
+
+    /// An inode without a name got one.
+    fn no_orphan(&mut self, ino: InodeNr) -> Result<()> {
+        self.node_mut(ino).linkable = false;
+        // A truncation that is not finished keeps it on the list. Whether there is one, recovery
+        // does not know: it leaves the inode there for the end, when that is looked for.
+        if self.replaying || self.node(ino).trunc_pending {
+            return Ok(());
+        }
+        self.orphans.remove(&ino);
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.fs.orphan_remove(&mut self.meta, &node.inode)
+    }
+
+    /// The directory's `..`.
+    pub fn parent_of_dir(&mut self, dir: InodeNr) -> Result<InodeNr> {
+        self.load_dir(dir)?;
+        let node = self.nodes.get(&dir).expect("just loaded");
+        self.fs.dir_dotdot(&mut self.meta, &node.inode)
+    }
+}

@@ -1,0 +1,218 @@
+//! Renaming: over another name, exchanging two, leaving a new file at the old name (a whiteout).
+
+use crate::namespace::entries::{NewInode, check_name};
+use crate::state::{OP_BLOCKS, State};
+use siftfs_base::{InodeNr, Result, Timestamp, errno};
+use siftfs_log::NameOpKind;
+use siftfs_proto::RenameMode;
+
+/// Renames over other files that one cut takes the data of.
+const MAX_REPLACING: usize = 256;
+
+impl State {
+    /// Renames; the reply names nothing, the displaced inode is dealt with here.
+    pub fn rename(
+        &mut self,
+        from: (InodeNr, &[u8]),
+        to: (InodeNr, &[u8]),
+        mode: RenameMode,
+        time: Timestamp,
+    ) -> Result<()> {
+        check_name(from.1).map_err(|_| errno(libc::EBUSY))?;
+        check_name(to.1)
+            .map_err(|e| if e.errno() == libc::EEXIST { errno(libc::EBUSY) } else { e })?;
+        self.require_live_dir(from.0)?;
+        self.require_live_dir(to.0)?;
+        let ino = self.lookup_node(from.0, from.1)?;
+        let target = self.lookup(to.0, to.1)?;
+        match (mode, target) {
+            (RenameMode::NoReplace | RenameMode::WhiteoutNoReplace, Some(_)) => {
+                Err(errno(libc::EEXIST))
+            }
+            (RenameMode::Exchange, None) => Err(errno(libc::ENOENT)),
+            (_, Some(t)) if t == ino => Ok(()),
+            (RenameMode::Exchange, Some(other)) => self.exchange(from, ino, to, other, time),
+            (_, target) => self.rename_replace(from, ino, to, target, time),
+        }
+    }
+
+    /// As [`State::rename`], and `new` takes the old name, unless both names are one file's. Recovery
+    /// never shows one without the other: a transaction has both or neither, and an fsync that carries
+    /// one carries the other, because they share a name (`names.rs`).
+    pub fn rename_and_create(
+        &mut self,
+        from: (InodeNr, &[u8]),
+        to: (InodeNr, &[u8]),
+        mode: RenameMode,
+        new: &NewInode<'_>,
+        time: Timestamp,
+    ) -> Result<()> {
+        self.require_live_dir(from.0)?;
+        self.require_live_dir(to.0)?;
+        self.fs.xattrs_fit(new.mode, new.xattrs)?;
+        // Room for the second half is looked for before the first.
+        let mut blocks = 4;
+        let mut images = 2 * OP_BLOCKS;
+        for dir in [from.0, to.0] {
+            let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
+            blocks += u64::from(cost.appended);
+            images += cost.dirtied as usize;
+        }
+        self.begin_two(blocks, images)?;
+        if self.fs.available_inodes() == 0 {
+            return Err(self.shortage());
+        }
+        self.rename(from, to, mode, time)?;
+        if self.lookup(from.0, from.1)?.is_none() {
+            self.create(from.0, from.1, new, time)?;
+        }
+        Ok(())
+    }
+
+    /// Would `dir` come to lie below `ino`?
+    fn is_below(&mut self, ino: InodeNr, mut dir: InodeNr) -> Result<bool> {
+        let mut depth = 0u32;
+        loop {
+            if dir == ino {
+                return Ok(true);
+            }
+            if dir == siftfs_proto::ROOT_INO {
+                return Ok(false);
+            }
+            dir = self.parent_of_dir(dir)?;
+            depth += 1;
+            if depth > 1_000_000 {
+                return Err(siftfs_base::corrupt("directory tree", "the parents form a loop"));
+            }
+        }
+    }
+
+    fn rename_replace(
+        &mut self,
+        from: (InodeNr, &[u8]),
+        ino: InodeNr,
+        to: (InodeNr, &[u8]),
+        target: Option<InodeNr>,
+        time: Timestamp,
+    ) -> Result<()> {
+        let is_dir = self.node(ino).inode.is_dir();
+        if is_dir && from.0 != to.0 && self.is_below(ino, to.0)? {
+            return Err(errno(libc::EINVAL));
+        }
+        if let Some(t) = target {
+            self.check_displaced(is_dir, t)?;
+            self.little_unsynced(ino)?;
+        } else if is_dir && from.0 != to.0 && !self.node(to.0).inode.can_link() {
+            return Err(errno(libc::EMLINK));
+        }
+        self.begin_insert(to.0, 0)?;
+        match target {
+            Some(_) => self.replace_entry(to.0, to.1, ino)?,
+            None => self.insert_entry(to.0, to.1, ino)?,
+        }
+        self.remove_entry(from.0, from.1)?;
+        if is_dir && from.0 != to.0 {
+            self.move_dotdot(ino, from.0, to.0)?;
+        }
+        if let Some(t) = target {
+            if is_dir {
+                self.node_mut(to.0).inode.dec_nlink()?;
+                self.kill_dir(t, time)?;
+            } else {
+                self.drop_link(t, time)?;
+                self.node_mut(ino).push_next = true;
+            }
+        }
+        let node = self.node_mut(ino);
+        node.inode.ctime = time;
+        node.parent = (is_dir || node.inode.nlink == 1).then_some(to.0);
+        self.mark_inode(ino);
+        self.dir_changed(from.0, time);
+        self.dir_changed(to.0, time);
+        let kind = NameOpKind::Rename {
+            dir: from.0,
+            name: from.1.to_vec(),
+            new_dir: to.0,
+            new_name: to.1.to_vec(),
+            ino,
+            displaced: target.unwrap_or(0),
+        };
+        self.log_name_op(time, kind, is_dir);
+        Ok(())
+    }
+
+    /// What is renamed over another file takes its data along into the next cut (rule R20); more
+    /// than a cut takes at once is pushed before.
+    fn little_unsynced(&mut self, ino: InodeNr) -> Result<()> {
+        let much = self.node(ino).dirty.total() > self.lanes[0].max_record() / 2;
+        if self.replaying || !much && self.replacing < MAX_REPLACING {
+            self.replacing += 1;
+            return Ok(());
+        }
+        self.node_mut(ino).push_next = true;
+        Err(siftfs_base::Error::NeedsProgress(crate::state::NEEDS_COMMIT))
+    }
+
+    fn check_displaced(&mut self, is_dir: bool, target: InodeNr) -> Result<()> {
+        self.load(target)?;
+        match (is_dir, self.node(target).inode.is_dir()) {
+            (true, false) => Err(errno(libc::ENOTDIR)),
+            (false, true) => Err(errno(libc::EISDIR)),
+            (true, true) => self.require_empty_dir(target),
+            (false, false) => Ok(()),
+        }
+    }
+
+    /// A directory moved from one parent to another: `..` and both link counts follow.
+    fn move_dotdot(&mut self, ino: InodeNr, old: InodeNr, new: InodeNr) -> Result<()> {
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.fs.dir_set_dotdot(&mut self.meta, &node.inode, new)?;
+        self.node_mut(old).inode.dec_nlink()?;
+        self.node_mut(new).inode.inc_nlink();
+        Ok(())
+    }
+
+    fn exchange(
+        &mut self,
+        a: (InodeNr, &[u8]),
+        a_ino: InodeNr,
+        b: (InodeNr, &[u8]),
+        b_ino: InodeNr,
+        time: Timestamp,
+    ) -> Result<()> {
+        self.load(b_ino)?;
+        let (a_dir, b_dir) = (self.node(a_ino).inode.is_dir(), self.node(b_ino).inode.is_dir());
+        if a_dir && self.is_below(a_ino, b.0)? || b_dir && self.is_below(b_ino, a.0)? {
+            return Err(errno(libc::EINVAL));
+        }
+        self.begin(0)?;
+        self.replace_entry(a.0, a.1, b_ino)?;
+        self.replace_entry(b.0, b.1, a_ino)?;
+        if a.0 != b.0 {
+            if a_dir {
+                self.move_dotdot(a_ino, a.0, b.0)?;
+            }
+            if b_dir {
+                self.move_dotdot(b_ino, b.0, a.0)?;
+            }
+        }
+        for (ino, parent) in [(a_ino, b.0), (b_ino, a.0)] {
+            let node = self.node_mut(ino);
+            node.inode.ctime = time;
+            node.parent = (node.inode.is_dir() || node.inode.nlink == 1).then_some(parent);
+            self.mark_inode(ino);
+        }
+        self.dir_changed(a.0, time);
+        self.dir_changed(b.0, time);
+        let kind = NameOpKind::Exchange {
+            dir: a.0,
+            name: a.1.to_vec(),
+            ino: a_ino,
+            other_dir: b.0,
+            other_name: b.1.to_vec(),
+            other_ino: b_ino,
+        };
+        self.log_name_op(time, kind, a_dir || b_dir);
+        Ok(())
+    }
+}

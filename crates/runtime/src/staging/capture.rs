@@ -1,0 +1,225 @@
+//! What a staged transaction carries of the inodes that are in it.
+
+use crate::data::ranges::one_per_page;
+use crate::staging::encode::Range;
+use crate::state::State;
+use crate::state::names::Unstageable;
+use crate::state::node::Delta;
+use siftfs_base::{InodeNr, Lsn, RangeSet, Result};
+use siftfs_log::{InodeItem, Item, NameOpKind};
+use std::collections::BTreeSet;
+
+/// Which data to capture.
+pub enum Selection<'a> {
+    /// Everything not durable.
+    All,
+    /// These ranges only (pushed overwrites, rule R20).
+    Only(&'a RangeSet),
+}
+
+/// What one record will carry.
+#[derive(Default)]
+pub struct Capture {
+    /// In the order in which recovery applies them.
+    pub items: Vec<Item>,
+    /// File data, as it lies in the record.
+    pub data: Vec<Range>,
+    /// Bytes of it.
+    pub data_len: u64,
+    /// Name operations.
+    pub ops: BTreeSet<Lsn>,
+    /// Inodes captured whole, with the size the record gives them.
+    pub whole: Vec<InodeNr>,
+    /// Inodes whose permissions are in the record.
+    pub perms: Vec<InodeNr>,
+}
+
+impl State {
+    /// Is there anything that a staged transaction of `ino` would carry?
+    pub fn capture(
+        &mut self,
+        ino: InodeNr,
+        datasync: bool,
+        selection: &Selection<'_>,
+    ) -> Result<std::result::Result<Option<Capture>, Unstageable>> {
+        let is_dir = self.node(ino).inode.is_dir();
+        let own = match selection {
+            Selection::All => self.owes(ino, datasync),
+            Selection::Only(ranges) => !ranges.is_empty(),
+        };
+        // Pushed overwrites bind no name, and must not: the rest of the data that a name may have to
+        // wait for (rule R20) goes straight to the area with the same transaction.
+        let ops = match selection {
+            Selection::Only(_) => BTreeSet::new(),
+            Selection::All => match self.closure(ino, is_dir, own)? {
+                Ok(ops) => ops,
+                Err(reason) => return Ok(Err(reason)),
+            },
+        };
+        let perms = match selection {
+            // They went ahead in records of their own.
+            Selection::Only(_) => Vec::new(),
+            Selection::All => match self.pending_permissions(ino, &ops)? {
+                Ok(perms) => perms,
+                Err(reason) => return Ok(Err(reason)),
+            },
+        };
+        let node = self.node(ino);
+        // Nobody's fsync owes the bytes of a dead file, but memory may have to be freed of them.
+        let dead = node.is_dead() && matches!(selection, Selection::All);
+        if ops.is_empty() && perms.is_empty() && (dead || !own) {
+            return Ok(Ok(None));
+        }
+        let mut capture = Capture::default();
+        self.capture_names(ino, &ops, &perms, &mut capture)?;
+        for other in self.replacing(ino, &ops) {
+            self.capture_whole(other, &Selection::All, &mut capture)?;
+        }
+        if !dead {
+            self.capture_whole(ino, selection, &mut capture)?;
+        }
+        for i in perms {
+            if !capture.whole.contains(&i) {
+                let item = self.inode_item(i, None);
+                capture.items.push(Item::Inode(item));
+                self.capture_xattrs(i, &mut capture)?;
+            }
+            capture.perms.push(i);
+        }
+        capture.ops = ops;
+        Ok(Ok(Some(capture)))
+    }
+
+    /// Has the inode itself anything that an fsync makes durable?
+    fn owes(&self, ino: InodeNr, datasync: bool) -> bool {
+        let node = self.node(ino);
+        let quiet = |d: &Delta| if datasync { d.is_empty_for_datasync() } else { d.is_empty() };
+        let changed = !quiet(&node.delta) || !quiet(&node.delta_in_flight);
+        changed || !node.dirty.is_empty() || !node.pushing.is_empty()
+    }
+
+    /// The closure's operations in order, and the attributes of what they created if they changed.
+    /// Those of `perms` are captured by the caller.
+    fn capture_names(
+        &mut self,
+        ino: InodeNr,
+        ops: &BTreeSet<Lsn>,
+        perms: &[InodeNr],
+        capture: &mut Capture,
+    ) -> Result<()> {
+        let mut created = Vec::new();
+        for op in ops.iter().filter_map(|l| self.names.get(*l)) {
+            if let NameOpKind::Create { ino: made, .. } = op.kind
+                && made != ino
+                && !perms.contains(&made)
+            {
+                created.push(made);
+            }
+            capture.items.push(Item::NameOp(op.clone()));
+        }
+        for made in created {
+            let Some(node) = self.nodes.get(&made).filter(|n| n.inode.nlink > 0) else { continue };
+            if node.whole_delta().attrs {
+                let item = self.inode_item(made, None);
+                capture.items.push(Item::Inode(item));
+            }
+            // Access control lists it inherited: without them its mode would grant too much.
+            self.capture_xattrs(made, capture)?;
+        }
+        Ok(())
+    }
+
+    /// Ranges, sizes, data, xattrs and attributes of one inode.
+    fn capture_whole(
+        &mut self,
+        ino: InodeNr,
+        selection: &Selection<'_>,
+        capture: &mut Capture,
+    ) -> Result<()> {
+        self.load(ino)?;
+        let node = self.node(ino);
+        let generation = node.inode.generation;
+        let delta = node.whole_delta();
+        let is_reg = node.inode.is_reg();
+        let ranges = match selection {
+            Selection::All => one_per_page(node.undurable()),
+            Selection::Only(ranges) => (*ranges).clone(),
+        };
+        let size = match selection {
+            Selection::All => node.size,
+            Selection::Only(ranges) => node.size_with(ranges),
+        };
+        capture_shape(ino, generation, &delta, &mut capture.items);
+        for (start, end) in ranges.iter() {
+            self.capture_range(ino, generation, start, end, capture);
+        }
+        if delta.xattrs {
+            self.capture_xattrs(ino, capture)?;
+        }
+        let item = self.inode_item(ino, is_reg.then_some(size));
+        capture.items.push(Item::Inode(item));
+        capture.whole.push(ino);
+        Ok(())
+    }
+
+    fn capture_range(
+        &self,
+        ino: InodeNr,
+        generation: u32,
+        start: u64,
+        end: u64,
+        capture: &mut Capture,
+    ) {
+        let data_offset = u32::try_from(capture.data_len).unwrap_or(u32::MAX);
+        let len = u32::try_from(end - start).unwrap_or(u32::MAX);
+        capture.items.push(Item::Data { ino, generation, offset: start, len, data_offset });
+        capture.data.push((ino, start, end, data_offset));
+        capture.data_len += end - start;
+    }
+
+    pub fn capture_xattrs(&mut self, ino: InodeNr, capture: &mut Capture) -> Result<()> {
+        let node = self.nodes.get(&ino).expect("loaded before use");
+        if node.whole_delta().xattrs {
+            let mut list = Vec::new();
+            for name in self.fs.xattr_list(&mut self.meta, &node.inode)? {
+                let value = self.fs.xattr_get(&mut self.meta, &node.inode, &name)?;
+                list.push((name, value));
+            }
+            let generation = node.inode.generation;
+            capture.items.push(Item::Xattrs { ino, generation, list });
+        }
+        Ok(())
+    }
+
+    /// The inode's attributes now; a regular file's with the size that the record gives it, in bytes.
+    pub fn inode_item(&self, ino: InodeNr, size: Option<u64>) -> InodeItem {
+        let inode = &self.node(ino).inode;
+        InodeItem {
+            ino,
+            generation: inode.generation,
+            mode: u32::from(inode.mode),
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: 0,
+            size,
+            flags: 0,
+            atime: inode.atime,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            crtime: inode.crtime,
+        }
+    }
+}
+
+/// Truncation, zeroed ranges and preallocations, in the order in which recovery applies them.
+fn capture_shape(ino: InodeNr, generation: u32, delta: &Delta, items: &mut Vec<Item>) {
+    if let Some(size) = delta.min_size {
+        items.push(Item::Truncate { ino, generation, size });
+    }
+    for (start, end) in delta.zeros.iter() {
+        items.push(Item::Zero { ino, generation, offset: start, len: end - start });
+    }
+    for &(offset, len, keep_size) in &delta.allocs {
+        items.push(Item::Allocate { ino, generation, offset, len, keep_size });
+    }
+}

@@ -1,0 +1,146 @@
+//! What an fsync must take along that is not its inode's own: name operations (rule R2) and pending
+//! permission changes (rule R17).
+
+use crate::state::State;
+use crate::state::names::{self, Unstageable};
+use siftfs_base::{Error, InodeNr, Lsn, Result};
+use siftfs_log::NameOpKind;
+use std::collections::BTreeSet;
+
+impl State {
+    /// The name operations of an fsync. If there is anything to make durable, what publishes
+    /// files goes along: on its own it costs no fsync a write.
+    pub fn closure(
+        &mut self,
+        ino: InodeNr,
+        is_dir: bool,
+        own: bool,
+    ) -> Result<std::result::Result<BTreeSet<Lsn>, Unstageable>> {
+        let most = self.closure_max();
+        let mut ops = self.names.closure(ino, is_dir, false, most);
+        if self.names.publishes() && ops.as_ref().is_ok_and(|ops| own || !ops.is_empty()) {
+            ops = self.names.closure(ino, is_dir, true, most);
+        }
+        match ops {
+            Ok(ops) if self.moved_above(&ops)? => Ok(Err(Unstageable::DirectoryMove)),
+            other => Ok(other),
+        }
+    }
+
+    /// Was a directory moved anywhere above a name of `ops`? The name is to be found where the caller
+    /// saw it, however far up the move was (rule R2).
+    fn moved_above(&mut self, ops: &BTreeSet<Lsn>) -> Result<bool> {
+        let mut dirs: Vec<InodeNr> = Vec::new();
+        for op in ops.iter().filter_map(|l| self.names.get(*l)) {
+            dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
+        }
+        let mut seen: BTreeSet<InodeNr> = BTreeSet::from([siftfs_proto::ROOT_INO]);
+        while let Some(dir) = dirs.pop() {
+            if !seen.insert(dir) {
+                continue;
+            }
+            if self.names.moves(dir) {
+                return Ok(true);
+            }
+            match self.load(dir) {
+                // A directory that was left and removed meanwhile leads nowhere.
+                Err(Error::Posix(libc::ESTALE)) => {}
+                other => {
+                    other?;
+                    if self.node(dir).inode.nlink > 0 {
+                        dirs.push(self.parent_of_dir(dir)?);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Inodes with a permission change that is not durable among `ino`, its ancestors, what the
+    /// closure names and the ancestors of each of its names (rule R17).
+    pub fn pending_permissions(
+        &mut self,
+        ino: InodeNr,
+        ops: &BTreeSet<Lsn>,
+    ) -> Result<std::result::Result<Vec<InodeNr>, Unstageable>> {
+        let mut found = Vec::new();
+        if self.perms.is_empty() && self.perms_in_flight.is_empty() {
+            return Ok(Ok(found));
+        }
+        let pending =
+            |st: &State, i: &InodeNr| st.perms.contains(i) || st.perms_in_flight.contains(i);
+        let mut dirs: BTreeSet<InodeNr> = BTreeSet::new();
+        for op in ops.iter().filter_map(|l| self.names.get(*l)) {
+            dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
+            // A name must not show its file as it was before somebody was shut out.
+            let named = names::inodes(op).into_iter().filter(|i| *i != ino && pending(self, i));
+            found.extend(named);
+        }
+        let node = self.node(ino);
+        if node.inode.is_dir() {
+            dirs.insert(ino);
+        } else if let Some(parent) = node.parent {
+            dirs.insert(parent);
+        } else if node.inode.nlink > 0 {
+            return Ok(Err(Unstageable::UnknownAncestors));
+        }
+        if pending(self, &ino) {
+            found.push(ino);
+        }
+        let mut seen: BTreeSet<InodeNr> = BTreeSet::from([ino]);
+        seen.extend(found.iter().copied());
+        for start in dirs {
+            let mut dir = start;
+            let mut path = BTreeSet::new();
+            loop {
+                if seen.insert(dir) && pending(self, &dir) {
+                    found.push(dir);
+                }
+                if dir == siftfs_proto::ROOT_INO {
+                    break;
+                }
+                if !path.insert(dir) {
+                    return Err(siftfs_base::corrupt("directory tree", "the parents form a loop"));
+                }
+                // A directory that was left and removed meanwhile guards nothing any more.
+                match self.load(dir) {
+                    Err(Error::Posix(libc::ESTALE)) => break,
+                    other => other?,
+                }
+                if self.node(dir).inode.nlink == 0 {
+                    break;
+                }
+                dir = self.parent_of_dir(dir)?;
+            }
+        }
+        // What has no name any more guards nothing, and recovery may not find it. Nor does what was
+        // freed while its change was on its way.
+        let mut named = Vec::new();
+        for i in found {
+            match self.load(i) {
+                Err(Error::Posix(libc::ESTALE)) => continue,
+                other => other?,
+            }
+            if self.node(i).inode.nlink > 0 {
+                named.push(i);
+            }
+        }
+        Ok(Ok(named))
+    }
+
+    /// Inodes that the closure renames over others: their data goes along (rule R20).
+    pub fn replacing(&self, ino: InodeNr, ops: &BTreeSet<Lsn>) -> Vec<InodeNr> {
+        let moved: BTreeSet<InodeNr> = ops
+            .iter()
+            .filter_map(|l| self.names.get(*l))
+            .filter_map(|op| match op.kind {
+                NameOpKind::Rename { ino, displaced, .. } if displaced != 0 => Some(ino),
+                _ => None,
+            })
+            .filter(|i| *i != ino)
+            .collect();
+        let live =
+            |i: &InodeNr| self.nodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0);
+        moved.into_iter().filter(live).collect()
+    }
+}

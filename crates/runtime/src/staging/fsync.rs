@@ -1,0 +1,173 @@
+//! fsync: one staged transaction, written and flushed ("Foreground: fsync" in
+//! `docs/design/persistence-path.md`).
+
+use crate::runtime::{MAX_ROUNDS, Runtime};
+use crate::staging::capture::Selection;
+use crate::staging::pause::Pause;
+use crate::staging::proof::Durable;
+use crate::staging::proof::Settled;
+use crate::staging::sequencer::{Flushed, WriteMode};
+use crate::staging::stage::{Outcome, Staged};
+use crate::state::buffers::is_bulk;
+use crate::state::running::Push;
+use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
+use siftfs_device::Origin;
+use std::time::Duration;
+
+/// What is left to do of an fsync.
+enum Begun {
+    /// Nothing.
+    Durable(Durable),
+    /// Its record, or the newest that carries something of the inode, is written or on its way.
+    Wait(Lsn),
+}
+
+impl Runtime {
+    /// fsync and fdatasync (the page "Foreground: fsync").
+    pub fn fsync(&self, ino: InodeNr, datasync: bool) -> Result<Durable> {
+        let start = self.clock.mono_ns();
+        let result = match self.begin_fsync(ino, datasync) {
+            Ok(Begun::Durable(durable)) => Ok(durable),
+            Ok(Begun::Wait(lsn)) => self.wait_durable(lsn, Origin::Foreground).map(Durable::Staged),
+            Err(e) => Err(e),
+        };
+        self.latency.fsync.record(self.clock.mono_ns().saturating_sub(start));
+        result
+    }
+
+    /// As [`Runtime::fsync`], for a caller who holds no lock and does not wait: the result goes to `done`,
+    /// on this thread, or later on the one that flushed ([`Sequencer::when_durable`]).
+    ///
+    /// [`Sequencer::when_durable`]: crate::Sequencer::when_durable
+    pub fn fsync_then(
+        &self,
+        ino: InodeNr,
+        datasync: bool,
+        done: impl FnOnce(Result<Durable>) + Send + 'static,
+    ) {
+        let (clock, latency) = (self.clock.clone(), self.latency.clone());
+        let start = clock.mono_ns();
+        let told = move |result: Result<Durable>| {
+            latency.fsync.record(clock.mono_ns().saturating_sub(start));
+            done(result);
+        };
+        match self.begin_fsync(ino, datasync) {
+            Ok(Begun::Durable(durable)) => told(Ok(durable)),
+            Ok(Begun::Wait(lsn)) => {
+                let flush = || self.lanes[0].flush(Origin::Foreground);
+                self.seq.when_durable(lsn, flush, |flushed| told(flushed.map(Durable::Staged)));
+            }
+            Err(e) => told(Err(e)),
+        }
+    }
+
+    /// Stages what the inode owes, and writes it.
+    fn begin_fsync(&self, ino: InodeNr, datasync: bool) -> Result<Begun> {
+        self.seq.check()?;
+        let (mut stalled, mut encoded) = (None, None);
+        for _ in 0..MAX_ROUNDS {
+            let mut st = self.lock();
+            let outcome = st.stage(&self.seq, ino, datasync, &Selection::All, encoded.take());
+            let wake = st.should_wake();
+            let pause = match &outcome {
+                Ok(Outcome::Staged(s)) => Pause::at(st.fill(s.lane), s.buf.len() as u64),
+                _ => Pause::Fixed(Duration::ZERO),
+            };
+            drop(st);
+            if let Some(since) = stalled.take_if(|_| outcome.is_ok()) {
+                self.note_wait(since, &outcome);
+            }
+            match outcome {
+                Ok(Outcome::Nothing(lsn)) => {
+                    return Ok(Begun::Wait(lsn));
+                }
+                Ok(Outcome::Plan(plan)) => {
+                    encoded = Some(plan.encode(&self.record_buffers));
+                }
+                Ok(Outcome::Staged(staged)) => {
+                    if wake {
+                        self.wake();
+                    }
+                    return self.begin_durable(staged, pause);
+                }
+                Ok(Outcome::FullCommit(reason)) => {
+                    self.lock().stats.full_commit(reason);
+                    return self.full_commit(ino).map(Durable::Journaled).map(Begun::Durable);
+                }
+                Err(Error::NeedsProgress(why)) => {
+                    stalled.get_or_insert_with(|| self.clock.mono_ns());
+                    self.make_progress(why)?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Err(errno(libc::EIO))
+    }
+
+    /// Writes a record that its caller waits for. One that must pause afterwards waits here.
+    fn begin_durable(&self, staged: Staged, pause: Pause) -> Result<Begun> {
+        if pause != Pause::Fixed(Duration::ZERO) {
+            return self.make_durable(staged, pause).map(Durable::Staged).map(Begun::Durable);
+        }
+        let lsn = staged.published.lsn();
+        self.link.expect_urgent(self.clock.mono_ns());
+        self.write_staged(staged, Origin::Foreground)?;
+        Ok(Begun::Wait(lsn))
+    }
+
+    /// Writes a record that its caller waits for, who then pauses as what is left demands.
+    fn make_durable(&self, staged: Staged, pause: Pause) -> Result<Flushed> {
+        let bulk = is_bulk(staged.buf.len() as u64).then(|| self.bulk.join());
+        let (start, lsn) = (self.clock.mono_ns(), staged.published.lsn());
+        if bulk.is_none() {
+            self.link.expect_urgent(start);
+        }
+        self.write_staged(staged, Origin::Foreground)?;
+        let flushed = match bulk {
+            Some(_) => self.seq.wait_durable(lsn, || self.lanes[0].flush_bulk(Origin::Foreground)),
+            None => self.wait_durable(lsn, Origin::Foreground),
+        }?;
+        let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
+        let pause = match &bulk {
+            Some(member) => pause.among(member.count()).after(took),
+            None => self.owed.add(pause.after(took)),
+        };
+        if !pause.is_zero() {
+            self.lanes[0].give_way(pause);
+        }
+        Ok(flushed)
+    }
+
+    /// Writes a staged transaction into its lane.
+    pub(crate) fn write_staged(&self, staged: Staged, origin: Origin) -> Result<()> {
+        let Staged { published, lane, offset, buf } = staged;
+        let lane = &self.lanes[lane];
+        let result = match published.mode() {
+            WriteMode::Fua => lane.write_fua(origin, offset, &buf),
+            WriteMode::Plain => lane.write(origin, offset, &buf),
+        };
+        self.seq.completed(published, result)?;
+        self.record_buffers.give(buf);
+        Ok(())
+    }
+
+    pub(crate) fn wait_durable(&self, lsn: Lsn, origin: Origin) -> Result<Flushed> {
+        self.seq.wait_durable(lsn, || self.lanes[0].flush(origin))
+    }
+
+    /// A wait for room in the log, or in the running transaction, has ended.
+    fn note_wait(&self, since: u64, outcome: &Result<Outcome>) {
+        let bulk = match outcome {
+            Ok(Outcome::Plan(_)) => true,
+            Ok(Outcome::Staged(s)) => is_bulk(s.buf.len() as u64),
+            _ => false,
+        };
+        let latency = if bulk { &self.latency.bulk_wait } else { &self.latency.credit_wait };
+        latency.record(self.clock.mono_ns().saturating_sub(since));
+    }
+
+    /// Makes an inode durable through background journal transactions.
+    pub(crate) fn full_commit(&self, ino: InodeNr) -> Result<Settled> {
+        self.commit_all(&Push::Inode(ino), Some(ino))
+    }
+}

@@ -1,0 +1,12 @@
+//! One fsync: what it owes becomes a record, is written and is durable.
+
+pub mod capture;
+pub mod closure;
+pub mod encode;
+pub mod fsync;
+pub mod pause;
+pub mod proof;
+pub mod records;
+pub mod sequencer;
+pub mod stage;
+pub mod ways;

@@ -1,0 +1,159 @@
+//! Which published records are on their way, which are written, and up to where all are durable (the
+//! watermark of rule R3). Pure: whoever writes and flushes says so, and asks what follows.
+
+use crate::staging::sequencer::{WriteMode, Writer};
+use crate::staging::ways::Way;
+use siftfs_base::Lsn;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A caller's record that is not acknowledged.
+struct Unacknowledged {
+    lsn: Lsn,
+    way: Way,
+    published_ns: u64,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Records {
+    /// Newest published.
+    published: Lsn,
+    /// Everything up to here is durable; never steps back.
+    durable: Lsn,
+    /// Durable writes in flight, each with who does it.
+    fua: BTreeMap<Lsn, Writer>,
+    /// Other writes in flight.
+    plain: BTreeMap<Lsn, Writer>,
+    /// Written plainly and not flushed, each with the number of the flush that covers it, and who wrote it.
+    owed: BTreeMap<Lsn, (u64, Writer)>,
+    /// Number of the next flush.
+    next_flush: u64,
+    /// Callers' records above the watermark, in order.
+    unacknowledged: VecDeque<Unacknowledged>,
+}
+
+impl Records {
+    /// Everything up to `start` is durable.
+    pub fn new(start: Lsn) -> Self {
+        Self { published: start, durable: start, ..Self::default() }
+    }
+
+    /// Newest published.
+    pub fn last(&self) -> Lsn {
+        self.published
+    }
+
+    /// Everything up to here is durable.
+    pub fn durable(&self) -> Lsn {
+        self.durable
+    }
+
+    /// Every record up to here has been written.
+    pub fn written(&self) -> Lsn {
+        let first = [first(&self.fua), first(&self.plain)].into_iter().flatten().min();
+        first.map_or(self.published, below)
+    }
+
+    /// Writes in flight.
+    pub fn in_flight(&self) -> usize {
+        self.fua.len() + self.plain.len()
+    }
+
+    /// Callers' records that are not acknowledged.
+    pub fn unacknowledged(&self) -> usize {
+        self.unacknowledged.len()
+    }
+
+    /// Is everything published durable?
+    pub fn idle(&self) -> bool {
+        self.fua.is_empty() && self.plain.is_empty() && self.owed.is_empty()
+    }
+
+    /// Is a record of the background's, which no caller will flush, not durable and not on its way to be?
+    pub fn behind_background(&self) -> bool {
+        let mut writers = self.plain.values().chain(self.owed.values().map(|(_, writer)| writer));
+        writers.any(|writer| *writer == Writer::Background)
+    }
+
+    /// A record is published.
+    pub fn publish(&mut self, lsn: Lsn, mode: WriteMode, writer: Writer) {
+        assert!(lsn > self.published, "records are published in LSN order");
+        self.published = lsn;
+        let flight = if mode == WriteMode::Fua { &mut self.fua } else { &mut self.plain };
+        flight.insert(lsn, writer);
+    }
+
+    /// A caller will be acknowledged when this record, the newest, is durable.
+    pub fn note_caller(&mut self, way: Way, published_ns: u64) {
+        self.unacknowledged.push_back(Unacknowledged { lsn: self.published, way, published_ns });
+    }
+
+    /// A write has ended well. A durable one owes no flush; it says nothing of the records below.
+    pub fn written_ok(&mut self, lsn: Lsn, mode: WriteMode) {
+        let flight = if mode == WriteMode::Fua { &mut self.fua } else { &mut self.plain };
+        let writer = flight.remove(&lsn).expect("a record completes once");
+        if mode == WriteMode::Plain {
+            self.owed.insert(lsn, (self.next_flush, writer));
+        }
+        self.advance();
+    }
+
+    /// A flush begins: it covers what is written now. Its number goes to [`Records::flushed`].
+    pub fn begin_flush(&mut self) -> u64 {
+        self.next_flush += 1;
+        self.next_flush - 1
+    }
+
+    /// That flush has ended well.
+    pub fn flushed(&mut self, number: u64) {
+        self.owed.retain(|_, (flush, _)| *flush > number);
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        let owed = self.owed.first_key_value().map(|(lsn, _)| *lsn);
+        let first = [first(&self.fua), first(&self.plain), owed].into_iter().flatten().min();
+        let mark = first.map_or(self.published, below);
+        assert!(mark >= self.durable, "what is durable stays so");
+        self.durable = mark;
+    }
+
+    /// The next caller's record that the watermark has passed: its way, and when it was published.
+    pub fn acknowledged(&mut self) -> Option<(Way, u64)> {
+        let durable = self.durable;
+        self.unacknowledged.front().filter(|record| record.lsn <= durable)?;
+        self.unacknowledged.pop_front().map(|record| (record.way, record.published_ns))
+    }
+
+    /// Does something up to `lsn` need a flush, now or once it is written?
+    pub fn unflushed_upto(&self, lsn: Lsn) -> bool {
+        let owed = self.owed.first_key_value().is_some_and(|(first, _)| *first <= lsn);
+        owed || first(&self.plain).is_some_and(|first| first <= lsn)
+    }
+
+    /// Would a flush that begins now make everything up to `lsn` durable, and is one needed? All of it has
+    /// to be written first (rule R3).
+    pub fn flush_serves(&self, lsn: Lsn) -> bool {
+        let owed = self.owed.first_key_value().is_some_and(|(first, _)| *first <= lsn);
+        owed && self.written() >= lsn
+    }
+
+    /// Will everything up to `lsn` be durable by durable writes in flight of callers' own, each of whom
+    /// looks for who waits once its write has ended?
+    pub fn settled_by_callers(&self, lsn: Lsn) -> bool {
+        let background = self.fua.range(..=lsn).any(|(_, writer)| *writer == Writer::Background);
+        !background && !self.unflushed_upto(lsn)
+    }
+}
+
+fn first(flight: &BTreeMap<Lsn, Writer>) -> Option<Lsn> {
+    flight.first_key_value().map(|(lsn, _)| *lsn)
+}
+
+fn below(lsn: Lsn) -> Lsn {
+    Lsn(lsn.0 - 1)
+}
+
+#[cfg(test)]
+#[path = "records_tests.rs"]
+mod tests;

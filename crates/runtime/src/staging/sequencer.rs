@@ -1,0 +1,654 @@
+//! Group commit: which staged transactions are written, which are durable, who flushes, and who answers.
+//!
+//! Rule R3: a staged transaction is acknowledged only when it and every record with a lower LSN are
+//! durable: by durable writes of their own, or by a flush that was issued once they were written. All
+//! lanes share one order, so dependencies between lanes need nothing more.
+//!
+//! "Who flushes, and who answers" in `docs/design/persistence-path.md` has the reasons; `records` is the
+//! watermark, `ways` chooses between a shared flush and durable writes in parallel.
+
+use crate::locks::sync::{Condvar, Mutex, MutexGuard, ThreadId, current};
+use crate::staging::records::Records;
+use crate::staging::ways::{Group, Way, Ways, WaysReport};
+use crate::state::lane::RecordRef;
+use siftfs_base::{Clock, Error, Lsn, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A gathering lasts so many flushes at most.
+const WORTH: u64 = 2;
+/// Among what is waited for: a thread that was answered itself, and waits for others. Always durable.
+const FOR_OTHERS: Lsn = Lsn(0);
+
+/// An answer that its caller did not wait for.
+type Answer = Box<dyn FnOnce(Result<Flushed>) + Send>;
+
+/// Does somebody see to it that those who left are answered?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Duty {
+    /// Nobody needs it.
+    #[default]
+    None,
+    /// A thread inside [`Sequencer::when_durable`] flushes for all, and answers.
+    Held,
+    /// The same, but its own caller is answered: the next who comes is to take over.
+    Tired,
+    /// It is to be taken by whichever thread inside `when_durable` looks next. One that runs answers
+    /// will look, if nobody else does.
+    Open,
+}
+
+struct State {
+    records: Records,
+    ways: Ways,
+    /// Somebody is flushing.
+    flushing: bool,
+    /// What each thread that waits here waits for. Some may be durable already: those threads have been
+    /// told and have not run yet.
+    waiting: Vec<Lsn>,
+    /// Of these, the threads that may hold the duty.
+    free: Vec<Lsn>,
+    /// Whose threads went away.
+    left: Vec<(Lsn, Answer)>,
+    duty: Duty,
+    /// Threads that run answers now.
+    answering: Vec<ThreadId>,
+    /// Answers that became due inside another one: the thread that runs that one runs them next.
+    nested: Vec<(Answer, Result<Flushed>)>,
+    /// Bound of a flush's wait for company; zero switches that off.
+    wait: Duration,
+    /// Whoever flushes next waits for so many callers in need first; then it is to be told.
+    gathering: Option<usize>,
+    /// Callers in need when the last flush ended: those it served, and those who came meanwhile.
+    /// One is alone, and two are who may come back at about the same time.
+    company: usize,
+    /// How long a flush takes, smoothed, in nanoseconds.
+    flush_ns: u64,
+    /// First failure; nothing is promised after it (rule R21).
+    failed: Option<Error>,
+}
+
+impl State {
+    fn durable(&self) -> Lsn {
+        self.records.durable()
+    }
+
+    /// What a caller who asks for `lsn` can be told now.
+    fn outcome(&self, lsn: Lsn) -> Option<Result<Flushed>> {
+        if self.durable() >= lsn {
+            return Some(Ok(Flushed { upto: self.durable() }));
+        }
+        self.failed.as_ref().map(|e| Err(latched(e)))
+    }
+
+    /// Callers that a flush would serve.
+    fn in_need(&self) -> usize {
+        let durable = self.durable();
+        let left = self.left.iter().map(|(lsn, _)| lsn);
+        self.waiting.iter().chain(left).filter(|lsn| **lsn > durable).count()
+    }
+
+    /// So many are here, and all that is published is written.
+    fn complete(&self, want: usize) -> bool {
+        self.in_need() >= want && self.records.in_flight() == 0
+    }
+
+    /// Who left and can be answered now.
+    fn take_due(&mut self) -> Vec<(Answer, Result<Flushed>)> {
+        let mut due = Vec::new();
+        let mut at = 0;
+        while at < self.left.len() {
+            match self.outcome(self.left[at].0) {
+                Some(outcome) => due.push((self.left.remove(at).1, outcome)),
+                None => at += 1,
+            }
+        }
+        due
+    }
+
+    /// May the caller of `lsn` leave? Only if a thread that can run its answer will come by for sure:
+    /// the one with the duty, or a caller whose own durable write is in flight below.
+    fn may_leave(&self, lsn: Lsn) -> bool {
+        let durable = self.durable();
+        match self.duty {
+            Duty::Held => true,
+            Duty::Tired if self.free.iter().any(|waits| *waits > durable) => true,
+            _ => self.records.settled_by_callers(lsn),
+        }
+    }
+
+    /// Must a thread stay for those who left?
+    fn keeps_somebody(&self) -> bool {
+        self.left.iter().any(|(lsn, _)| !self.records.settled_by_callers(*lsn))
+    }
+
+    /// Does a flush that begins now serve this caller, or one who left?
+    fn flush_serves(&self, own: Option<Lsn>) -> bool {
+        let left = self.left.iter().map(|(lsn, _)| *lsn);
+        !self.flushing && own.into_iter().chain(left).any(|lsn| self.records.flush_serves(lsn))
+    }
+
+    /// Counts what the watermark has passed.
+    fn note_acknowledged(&mut self, now: impl Fn() -> u64) {
+        while let Some((way, since)) = self.records.acknowledged() {
+            self.ways.acknowledged(way, now().saturating_sub(since));
+        }
+    }
+}
+
+/// How a record must be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// Durable by its own write. Nothing else is in flight, or durable writes in parallel are the
+    /// device's better way.
+    Fua,
+    /// A shared flush will follow.
+    Plain,
+}
+
+/// Who writes a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// A caller who waits for it and holds no lock: its thread may run the answers of others.
+    Caller,
+    /// The background, under the assembly lock: its thread runs nobody's answer.
+    Background,
+}
+
+/// A record that is published and not yet written: the thread that flushes waits for it. Its writer hands it
+/// back to [`Sequencer::completed`], once.
+///
+/// ```compile_fail,E0382
+/// # use siftfs_base::{LaneId, Lsn};
+/// # use siftfs_runtime::{Lane, Sequencer, Writer};
+/// # let (mut lane, seq) = (Lane::new(1 << 20, 0), Sequencer::for_tests());
+/// # let place = lane.place(4096).unwrap();
+/// # let record = lane.fix(place, LaneId(0), Lsn(1), 0, 64);
+/// let published = seq.publish(&record, Writer::Caller);
+/// seq.completed(published, Ok(())).unwrap();
+/// seq.completed(published, Ok(())).unwrap();
+/// ```
+#[derive(Debug)]
+#[must_use = "everybody waits for a record that is published"]
+pub struct Published {
+    lsn: Lsn,
+    mode: WriteMode,
+    writer: Writer,
+}
+
+impl Published {
+    /// The record's LSN.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    /// How it must be written.
+    pub fn mode(&self) -> WriteMode {
+        self.mode
+    }
+}
+
+/// Proof that everything staged up to an LSN is durable (rule R3). Only a [`Sequencer`] gives it, from
+/// its durable watermark:
+///
+/// ```compile_fail,E0451
+/// use siftfs_base::Lsn;
+/// let _ = siftfs_runtime::Flushed { upto: Lsn(9) };
+/// ```
+#[derive(Debug)]
+pub struct Flushed {
+    upto: Lsn,
+}
+
+impl Flushed {
+    /// Is everything staged up to `lsn` durable?
+    pub fn covers(&self, lsn: Lsn) -> bool {
+        lsn <= self.upto
+    }
+}
+
+/// See the module's text. What is published has a fixed place (*publish-after-fix*): room that was
+/// found is not enough, and neither is a number.
+///
+/// ```
+/// # use siftfs_base::{LaneId, Lsn};
+/// # use siftfs_runtime::{Lane, Sequencer, Writer};
+/// # let (mut lane, seq) = (Lane::new(1 << 20, 0), Sequencer::for_tests());
+/// let place = lane.place(4096).unwrap();
+/// let record = lane.fix(place, LaneId(0), Lsn(1), 0, 64);
+/// let published = seq.publish(&record, Writer::Caller);
+/// // ... the record is written ...
+/// seq.completed(published, Ok(())).unwrap();
+/// assert!(seq.wait_durable(Lsn(1), || Ok(())).unwrap().covers(Lsn(1)));
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use siftfs_base::Lsn;
+/// # use siftfs_runtime::{Lane, Sequencer, Writer};
+/// # let (mut lane, seq) = (Lane::new(1 << 20, 0), Sequencer::for_tests());
+/// let place = lane.place(4096).unwrap();
+/// let _ = seq.publish(&place, Writer::Caller);
+/// ```
+pub struct Sequencer {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// For the one who gathers.
+    gathered: Condvar,
+    clock: Arc<dyn Clock>,
+}
+
+impl Sequencer {
+    /// `wait` bounds how long a flush waits for company; zero switches that off. `start` is
+    /// the newest LSN already durable.
+    pub fn new(wait: Duration, start: Lsn, group: Group, clock: Arc<dyn Clock>) -> Self {
+        let state = State {
+            records: Records::new(start),
+            ways: Ways::new(group),
+            flushing: false,
+            waiting: Vec::new(),
+            free: Vec::new(),
+            left: Vec::new(),
+            duty: Duty::None,
+            answering: Vec::new(),
+            nested: Vec::new(),
+            wait,
+            gathering: None,
+            company: 0,
+            flush_ns: 0,
+            failed: None,
+        };
+        let (changed, gathered) = (Condvar::new(), Condvar::new());
+        Self { state: Mutex::new(state), changed, gathered, clock }
+    }
+
+    /// Another bound for the wait of every flush to come.
+    pub fn set_wait(&self, wait: Duration) {
+        self.lock().wait = wait;
+    }
+
+    /// One for examples: nothing is published, nobody gathers, and the clock stands still.
+    #[doc(hidden)]
+    pub fn for_tests() -> Self {
+        let clock = Arc::new(siftfs_base::ManualClock::new(0));
+        Self::new(Duration::ZERO, Lsn(0), Group::Measured, clock)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Publishes a record; called in LSN order.
+    pub fn publish(&self, record: &RecordRef, writer: Writer) -> Published {
+        let lsn = record.lsn;
+        let mut st = self.lock();
+        let way = st.ways.way();
+        let company = way == Way::Shared && !st.wait.is_zero() && st.company > 1;
+        let parallel = way == Way::Parallel && writer == Writer::Caller;
+        // A record of the background's below needs a flush, which serves this one as well.
+        let durable = st.records.idle() && !company || parallel && !st.records.behind_background();
+        let mode = if durable { WriteMode::Fua } else { WriteMode::Plain };
+        st.records.publish(lsn, mode, writer);
+        if writer == Writer::Caller {
+            st.records.note_caller(way, self.clock.mono_ns());
+            let under_way = st.records.unacknowledged();
+            st.ways.published(under_way);
+        }
+        Published { lsn, mode, writer }
+    }
+
+    /// The record's write returned; with FUA it is durable itself. Runs the answers of those who left and
+    /// are due by this.
+    pub fn completed(&self, published: Published, result: Result<()>) -> Result<()> {
+        let Published { lsn, mode, writer } = published;
+        let mut st = self.lock();
+        let mut advanced = false;
+        match result {
+            Ok(()) => {
+                let before = st.durable();
+                st.records.written_ok(lsn, mode);
+                advanced = st.durable() > before;
+                if advanced {
+                    st.company = 1 + st.in_need();
+                    st.note_acknowledged(|| self.clock.mono_ns());
+                }
+            }
+            Err(e) => {
+                st.failed.get_or_insert(e);
+            }
+        }
+        self.tell(&st, advanced);
+        let answer = st.failed.clone().map_or(Ok(()), |e| Err(latched(&e)));
+        if writer == Writer::Caller && !st.left.is_empty() {
+            let due = st.take_due();
+            drop(self.answer(st, due));
+        }
+        answer
+    }
+
+    /// Queue depths: records being written, and callers waiting for durability.
+    pub fn depths(&self) -> (usize, usize) {
+        let st = self.lock();
+        let waiting = st.waiting.iter().filter(|lsn| **lsn != FOR_OTHERS).count();
+        (st.records.in_flight(), waiting + st.left.len())
+    }
+
+    /// What the choice between a shared flush and durable writes in parallel rests on.
+    pub fn ways(&self) -> WaysReport {
+        self.lock().ways.report()
+    }
+
+    /// Newest LSN known durable.
+    pub fn durable(&self) -> Lsn {
+        self.lock().durable()
+    }
+
+    /// Newest LSN published.
+    pub fn published(&self) -> Lsn {
+        self.lock().records.last()
+    }
+
+    /// Everything below is written, and can be read from its lane.
+    pub fn oldest_unwritten(&self) -> Lsn {
+        Lsn(self.lock().records.written().0 + 1)
+    }
+
+    /// Latches a failure from elsewhere (the Service, the journal). Who left is answered by the thread
+    /// that sees to it.
+    pub fn fail(&self, error: &Error) {
+        self.lock().failed.get_or_insert(error.clone());
+        self.changed.notify_all();
+        self.gathered.notify_all();
+    }
+
+    /// The latched failure, if any.
+    pub fn check(&self) -> Result<()> {
+        self.lock().failed.as_ref().map_or(Ok(()), |e| Err(latched(e)))
+    }
+
+    /// Returns when everything up to `lsn` is durable. The first caller who finds that a flush serves it
+    /// and nobody flushing flushes for all. Runs nobody's answer, so it may be called under locks.
+    pub fn wait_durable(&self, lsn: Lsn, mut flush: impl FnMut() -> Result<()>) -> Result<Flushed> {
+        let mut st = self.lock();
+        if st.durable() >= lsn {
+            return Ok(Flushed { upto: st.durable() });
+        }
+        st.waiting.push(lsn);
+        self.tell_gatherer(&st);
+        let result = loop {
+            if let Some(outcome) = st.outcome(lsn) {
+                break outcome;
+            }
+            // The thread with the duty may wait for something else, or be this very one.
+            if !st.flushing && st.records.flush_serves(lsn) {
+                st = self.flush_for_all(st, &mut flush);
+            } else {
+                st = self.wait_changed(st);
+            }
+        };
+        forget(&mut st.waiting, lsn);
+        result
+    }
+
+    /// Calls `answer` once everything up to `lsn` is durable, or can never be: once, on the thread that
+    /// saw to it, with none of the Runtime's locks held.
+    ///
+    /// Returns at once if another thread will see to it. Otherwise this one flushes, answers, and goes
+    /// on for those who left meanwhile, until nobody is left or the next thread that comes takes over.
+    /// So the caller must hold no lock. `answer` may ask for more; it must not wait for another
+    /// answer.
+    pub fn when_durable(
+        &self,
+        lsn: Lsn,
+        mut flush: impl FnMut() -> Result<()>,
+        answer: impl FnOnce(Result<Flushed>) + Send + 'static,
+    ) {
+        let mut st = self.lock();
+        if let Some(outcome) = st.outcome(lsn) {
+            drop(self.answer_one(st, answer, outcome));
+            return;
+        }
+        if st.may_leave(lsn) {
+            st.left.push((lsn, Box::new(answer)));
+            self.tell_gatherer(&st);
+            return;
+        }
+        st.waiting.push(lsn);
+        st.free.push(lsn);
+        self.tell_gatherer(&st);
+        if st.waiting.contains(&FOR_OTHERS) {
+            self.changed.notify_all();
+        }
+        self.serve(st, lsn, &mut flush, answer);
+    }
+
+    /// The duty's loop, and the wait for it.
+    fn serve<'a>(
+        &'a self,
+        mut st: MutexGuard<'a, State>,
+        lsn: Lsn,
+        flush: &mut impl FnMut() -> Result<()>,
+        answer: impl FnOnce(Result<Flushed>) + Send + 'static,
+    ) {
+        let (mut answer, mut holding) = (Some(answer), false);
+        loop {
+            let waits = answer.is_some() && st.outcome(lsn).is_none();
+            let wanted = waits && st.duty == Duty::None && st.records.unflushed_upto(lsn);
+            if !holding && (wanted || st.duty == Duty::Open) {
+                st.duty = Duty::Held;
+                holding = true;
+            }
+            let due = if holding { st.take_due() } else { Vec::new() };
+            if !due.is_empty() || !waits && answer.is_some() {
+                // Another may see to the rest while the answers run; an answer may need that.
+                if holding {
+                    st.duty = Duty::Open;
+                    holding = false;
+                }
+                if let Some((answer, outcome)) = answer.take_if(|_| !waits).zip(st.outcome(lsn)) {
+                    forget(&mut st.free, lsn);
+                    forget(&mut st.waiting, lsn);
+                    st = self.answer_one(st, answer, outcome);
+                }
+                st = self.answer(st, due);
+                continue;
+            }
+            if holding && !waits {
+                match self.hand_over(&mut st) {
+                    true => return,
+                    false => st.duty = Duty::Tired,
+                }
+            } else if !waits {
+                return;
+            }
+            if holding && st.flush_serves(waits.then_some(lsn)) {
+                st = self.flush_for_all(st, flush);
+            } else {
+                st = self.wait_for_others(st, holding && !waits);
+            }
+        }
+    }
+
+    /// The thread with the duty is answered itself: does it get away?
+    fn hand_over(&self, st: &mut State) -> bool {
+        let durable = st.durable();
+        if st.free.iter().any(|waits| *waits > durable) {
+            st.duty = Duty::Open;
+        } else if !st.keeps_somebody() {
+            st.duty = Duty::None;
+        } else {
+            return false;
+        }
+        if !st.waiting.is_empty() {
+            self.changed.notify_all();
+        }
+        true
+    }
+
+    /// Waits for a change; a thread that waits for others alone is counted for as long.
+    fn wait_for_others<'a>(
+        &'a self,
+        mut st: MutexGuard<'a, State>,
+        for_others: bool,
+    ) -> MutexGuard<'a, State> {
+        if !for_others {
+            return self.wait_changed(st);
+        }
+        st.waiting.push(FOR_OTHERS);
+        st = self.wait_changed(st);
+        forget(&mut st.waiting, FOR_OTHERS);
+        st
+    }
+
+    /// Runs one answer, without the lock.
+    fn answer_one<'a>(
+        &'a self,
+        mut st: MutexGuard<'a, State>,
+        answer: impl FnOnce(Result<Flushed>) + Send + 'static,
+        outcome: Result<Flushed>,
+    ) -> MutexGuard<'a, State> {
+        let me = current().id();
+        if st.answering.contains(&me) {
+            st.nested.push((Box::new(answer), outcome));
+            return st;
+        }
+        st.answering.push(me);
+        drop(st);
+        answer(outcome);
+        let st = self.lock();
+        self.end_answers(st, me)
+    }
+
+    /// Runs answers, without the lock.
+    fn answer<'a>(
+        &'a self,
+        mut st: MutexGuard<'a, State>,
+        due: Vec<(Answer, Result<Flushed>)>,
+    ) -> MutexGuard<'a, State> {
+        if due.is_empty() {
+            return st;
+        }
+        let me = current().id();
+        if st.answering.contains(&me) {
+            st.nested.extend(due);
+            return st;
+        }
+        st.answering.push(me);
+        drop(st);
+        due.into_iter().for_each(|(answer, outcome)| answer(outcome));
+        let st = self.lock();
+        self.end_answers(st, me)
+    }
+
+    /// Runs what became due inside an answer, one after the other and not one inside the other.
+    fn end_answers<'a>(
+        &'a self,
+        mut st: MutexGuard<'a, State>,
+        me: ThreadId,
+    ) -> MutexGuard<'a, State> {
+        while !st.nested.is_empty() {
+            let due = std::mem::take(&mut st.nested);
+            drop(st);
+            due.into_iter().for_each(|(answer, outcome)| answer(outcome));
+            st = self.lock();
+        }
+        st.answering.retain(|thread| *thread != me);
+        st
+    }
+
+    /// One flush for all that is written, after a gathering.
+    fn flush_for_all<'a>(
+        &'a self,
+        mut st: MutexGuard<'a, State>,
+        flush: &mut impl FnMut() -> Result<()>,
+    ) -> MutexGuard<'a, State> {
+        st.flushing = true;
+        st = self.gather(st);
+        let number = st.records.begin_flush();
+        drop(st);
+        let start = self.clock.mono_ns();
+        let outcome = flush();
+        let took = self.clock.mono_ns().saturating_sub(start);
+        st = self.lock();
+        st.flushing = false;
+        st.flush_ns = if st.flush_ns == 0 { took } else { st.flush_ns / 4 * 3 + took / 4 };
+        st.company = st.in_need();
+        match outcome {
+            Ok(()) => {
+                st.records.flushed(number);
+                st.note_acknowledged(|| self.clock.mono_ns());
+            }
+            Err(e) => {
+                st.failed.get_or_insert(e);
+            }
+        }
+        self.tell(&st, true);
+        st
+    }
+
+    /// Wakes waiters; nobody waits in the common case, and then no system call is made. While
+    /// somebody gathers, and the watermark has not `advanced`, only that one can do anything.
+    fn tell(&self, st: &State, advanced: bool) {
+        if st.gathering.is_some() {
+            self.tell_gatherer(st);
+            if st.failed.is_none() && !advanced {
+                return;
+            }
+        }
+        if !st.waiting.is_empty() {
+            self.changed.notify_all();
+        }
+    }
+
+    fn tell_gatherer(&self, st: &State) {
+        if st.gathering.is_some_and(|want| st.complete(want) || st.failed.is_some()) {
+            self.gathered.notify_all();
+        }
+    }
+
+    fn wait_changed<'a>(&self, st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(st).unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Bounded adaptive wait: for as many callers as were in need when the last flush ended. At most
+    /// `wait`, and not longer than the flushes that it may save; in vain at most once after each time
+    /// that callers met, because then the number is less.
+    fn gather<'a>(&'a self, mut st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let want = st.company;
+        if st.wait.is_zero() || want <= 1 || st.ways.way() == Way::Parallel {
+            return st;
+        }
+        let bound = Duration::from_nanos(st.flush_ns.saturating_mul(WORTH)).min(st.wait);
+        let now = || Duration::from_nanos(self.clock.mono_ns());
+        let deadline = now() + bound;
+        st.gathering = Some(want);
+        while !st.complete(want) && st.failed.is_none() {
+            let left = deadline.saturating_sub(now());
+            let waited = self.gathered.wait_timeout(st, left);
+            let (guard, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+            st = guard;
+            // A clock that a test holds does not come to the deadline.
+            if timeout.timed_out() {
+                break;
+            }
+        }
+        st.gathering = None;
+        st
+    }
+}
+
+/// Takes one entry out.
+fn forget(entries: &mut Vec<Lsn>, lsn: Lsn) {
+    let at = entries.iter().position(|entry| *entry == lsn).expect("entered before");
+    entries.swap_remove(at);
+}
+
+fn latched(e: &Error) -> Error {
+    match e {
+        Error::Latched(_) => e.clone(),
+        other => Error::Latched(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+#[path = "sequencer_tests.rs"]
+mod tests;

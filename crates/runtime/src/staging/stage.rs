@@ -1,0 +1,252 @@
+//! Foreground staging: an inode's fsync becomes one staged transaction, and has its place in a lane.
+//!
+//! `docs/design/persistence-path.md`, "Foreground: fsync", is followed step by step.
+
+use crate::staging::capture::{Capture, Selection};
+use crate::staging::encode::{Encoded, Plan};
+use crate::staging::sequencer::{Published, Sequencer, Writer};
+use crate::state::buffers::is_bulk;
+use crate::state::lane::{Place, RecordRef};
+use crate::state::names::{self, Unstageable};
+use crate::state::node::Delta;
+use crate::state::overlay::Source;
+use crate::state::{NEEDS_CREDITS, NEEDS_LOG, State};
+use siftfs_base::{Error, InodeNr, Lsn, Result};
+use siftfs_device::AlignedBuf;
+use siftfs_log::{Item, RecordLayout, RecordParams};
+use std::sync::Arc;
+
+/// A staged transaction whose place is fixed and whose bytes are stable (R19), to be written.
+pub struct Staged {
+    /// Its number, and how it must be written.
+    pub published: Published,
+    /// Index of its lane.
+    pub lane: usize,
+    /// Byte offset in the lane's region.
+    pub offset: u64,
+    /// The record.
+    pub buf: AlignedBuf,
+}
+
+/// What staging an inode came to.
+pub enum Outcome {
+    /// Nothing new; durable once this LSN is.
+    Nothing(Lsn),
+    /// Write this.
+    Staged(Staged),
+    /// Bulk: encode its data without the lock, and stage it with that.
+    Plan(Plan),
+    /// It cannot be made self-contained: a full commit is needed.
+    FullCommit(Unstageable),
+}
+
+/// Inodes whose permissions a record of nothing else carries; their xattrs go along.
+const PERMS_PER_RECORD: usize = 8;
+
+impl State {
+    /// Stages what `ino` owes. Publishes the record: from here on the captured ranges lie in the
+    /// lane, and the record must be written. `encoded` is what came of an [`Outcome::Plan`]; with it
+    /// there is no other.
+    pub fn stage(
+        &mut self,
+        seq: &Sequencer,
+        ino: InodeNr,
+        datasync: bool,
+        selection: &Selection<'_>,
+        encoded: Option<Encoded>,
+    ) -> Result<Outcome> {
+        self.load(ino)?;
+        if matches!(selection, Selection::All) {
+            self.node_mut(ino).fsynced = true;
+        }
+        let capture = match self.capture(ino, datasync, selection)? {
+            Ok(Some(capture)) => capture,
+            Ok(None) => {
+                // Somebody else's record may carry the permission change of a directory above (R12, R17).
+                let others = self.evicted_staged.max(self.perms_staged);
+                let lsn = self.node(ino).staged.max(others);
+                return Ok(Outcome::Nothing(lsn));
+            }
+            Err(reason) => return Ok(Outcome::FullCommit(reason)),
+        };
+        let lane_index = ino as usize % self.lanes.len();
+        let most_ranges = self.max_transaction_blocks() / 4 + 1;
+        let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
+            .filter(|_| capture.data.len() <= most_ranges)
+            .filter(|l| u64::from(l.len) <= self.lanes[lane_index].max_record())
+        else {
+            return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
+        };
+        let bulk = match selection {
+            Selection::Only(_) => !self.node(ino).push_next,
+            Selection::All => is_bulk(layout.len.into()),
+        };
+        let kept = match selection {
+            Selection::Only(_) => self.kept_from_push(ino),
+            Selection::All if bulk => self.max_transaction_blocks() / 4,
+            Selection::All => 0,
+        };
+        if !self.room_for_ranges(&capture, kept)? {
+            return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
+        }
+        let lane = &self.lanes[lane_index];
+        let place = lane.place(u64::from(layout.len));
+        let place = match bulk {
+            true => place.filter(|place| !lane.would_crowd(place.end())),
+            false => place,
+        };
+        let why = if bulk { NEEDS_CREDITS } else { NEEDS_LOG };
+        let place = place.ok_or(Error::NeedsProgress(why))?;
+        if bulk && encoded.is_none() && matches!(selection, Selection::All) {
+            return Ok(Outcome::Plan(self.plan(capture.data, layout, lane_index)));
+        }
+        let writer = match selection {
+            Selection::All => Writer::Caller,
+            Selection::Only(_) => Writer::Background,
+        };
+        let seq = (seq, writer);
+        Ok(Outcome::Staged(self.publish(seq, capture, &layout, place, lane_index, encoded)))
+    }
+
+    /// Stages every pending permission change of what exists in the last durable state, before data
+    /// is pushed whose records may be durable when the transaction is not (rule R17). Records
+    /// that are in `out` when an error comes must be written all the same.
+    pub fn stage_permissions(&mut self, seq: &Sequencer, out: &mut Vec<Staged>) -> Result<()> {
+        let all: Vec<InodeNr> = self.perms.union(&self.perms_in_flight).copied().collect();
+        let pending: Vec<InodeNr> = all.into_iter().filter(|i| !self.names.creates(*i)).collect();
+        for some in pending.chunks(PERMS_PER_RECORD) {
+            let mut capture = Capture::default();
+            for &ino in some {
+                match self.load(ino) {
+                    Err(Error::Posix(libc::ESTALE)) => continue,
+                    other => other?,
+                }
+                if self.node(ino).inode.nlink > 0 {
+                    let item = self.inode_item(ino, None);
+                    capture.items.push(Item::Inode(item));
+                    self.capture_xattrs(ino, &mut capture)?;
+                    capture.perms.push(ino);
+                }
+            }
+            if capture.items.is_empty() {
+                continue;
+            }
+            let layout = RecordLayout::new(&capture.items, 0).expect("a few inodes fit a record");
+            let place = self.lanes[0].place(u64::from(layout.len));
+            let place = place.ok_or(Error::NeedsProgress(NEEDS_LOG))?;
+            let seq = (seq, Writer::Background);
+            out.push(self.publish(seq, capture, &layout, place, 0, None));
+        }
+        Ok(())
+    }
+
+    /// What is staged now must find room in the next transaction (rule R10); false if not even an
+    /// empty one holds it. Bulk leaves its last quarter, `kept`, to small fsyncs and to writes, which
+    /// would have to wait until the transaction before it is in the journal.
+    fn room_for_ranges(&mut self, capture: &Capture, kept: usize) -> Result<bool> {
+        let mut blocks = capture.data.len() / 24 + 2 + self.repeated_blocks(capture.data_len);
+        for &ino in &capture.whole {
+            let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
+            blocks += usize::try_from(tree).unwrap_or(usize::MAX) + 2;
+            if tree > 1 {
+                blocks += capture.data.iter().filter(|d| d.0 == ino).count();
+            }
+        }
+        if blocks > self.max_transaction_blocks() / 2 {
+            return Ok(false);
+        }
+        self.room_in_transaction(blocks + kept).map(|()| true)
+    }
+
+    /// Fixes the record's place, encodes it, and makes it the source of what it captured.
+    fn publish(
+        &mut self,
+        (seq, writer): (&Sequencer, Writer),
+        capture: Capture,
+        layout: &RecordLayout,
+        place: Place,
+        lane_index: usize,
+        encoded: Option<Encoded>,
+    ) -> Staged {
+        let lsn = self.draw();
+        let durable_lsn = seq.durable();
+        let builder = self.builder(lane_index);
+        let lane = &mut self.lanes[lane_index];
+        lane.note_durable(durable_lsn);
+        let params = RecordParams {
+            lsn,
+            prev_lsn: std::mem::replace(&mut self.last_staged, lsn),
+            durable_lsn,
+            durable_pos: lane.durable_pos,
+            pos: place.pos(),
+            prev_end: lane.head,
+            prev_crc: lane.prev_crc,
+        };
+        // Whoever wrote to a page meanwhile has left what was encoded behind.
+        let encoded = encoded.filter(|e| self.still_holds(e, &capture.data, layout));
+        let encoded = encoded.unwrap_or_else(|| {
+            self.plan(capture.data.clone(), *layout, lane_index).encode(&self.record_buffers)
+        });
+        let mut buf = encoded.into_buf();
+        let crc = builder.encode_head(&params, layout, &capture.items, &mut buf);
+        let lane = &mut self.lanes[lane_index];
+        let offset = place.pos() % lane.len;
+        let record = lane.fix(place, builder.lane, lsn, crc, layout.data_offset);
+        let published = seq.publish(&record, writer);
+        self.captured(&capture, &Arc::new(record));
+        self.stats.staged(layout, &capture.items);
+        Staged { published, lane: lane_index, offset, buf }
+    }
+
+    /// What the record carries is no longer pending; its ranges lie in the lane.
+    fn captured(&mut self, capture: &Capture, record: &Arc<RecordRef>) {
+        for &(ino, start, end, offset) in &capture.data {
+            self.forget_dirty(ino, start, end);
+            let source = Source::Staged { record: record.clone(), offset };
+            let node = self.node_mut(ino);
+            node.pushing.remove(start, end);
+            node.overlay.insert(start, end, source);
+            self.overlay_bytes += end - start;
+            self.note_overlay(ino);
+        }
+        for &ino in &capture.whole {
+            let size = capture.items.iter().rev().find_map(|item| match item {
+                Item::Inode(i) if i.ino == ino => i.size,
+                _ => None,
+            });
+            let node = self.node_mut(ino);
+            node.delta = Delta::default();
+            node.delta_in_flight = Delta::default();
+            if let Some(size) = size {
+                node.inode.size = size;
+            }
+            node.staged = record.lsn;
+            self.mark_inode(ino);
+        }
+        if !capture.perms.is_empty() {
+            self.perms_staged = record.lsn;
+        }
+        for ino in &capture.perms {
+            self.perms.remove(ino);
+            self.perms_in_flight.remove(ino);
+            self.note_staged(*ino, record.lsn);
+        }
+        for lsn in &capture.ops {
+            if let Some(op) = self.names.get(*lsn) {
+                let mut touched = names::inodes(op);
+                touched.extend(names::keys(op).iter().map(|(dir, _)| *dir));
+                for ino in touched {
+                    self.note_staged(ino, record.lsn);
+                }
+            }
+            self.names.remove(*lsn);
+        }
+    }
+
+    fn note_staged(&mut self, ino: InodeNr, lsn: Lsn) {
+        match self.nodes.get_mut(&ino) {
+            Some(node) => node.staged = lsn,
+            None => self.evicted_staged = lsn,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Where the memory of a Runtime is: bytes per structure, as far as they can be counted, for the status
+//! report.
+
+use crate::state::{State, heap};
+use siftfs_base::BLOCK_BYTES;
+use std::collections::BTreeSet;
+
+/// What an entry of a tree or of a hash table costs beside its own bytes, about.
+const ENTRY: u64 = 24;
+
+impl State {
+    /// Bytes by structure; `buffers` are the Runtime's.
+    pub fn memory_report(&self, buffers: u64) -> serde_json::Value {
+        let (heap_used, heap_free) = heap::usage();
+        serde_json::json!({
+            "resident": resident(),
+            "heap_used": heap_used,
+            "heap_free": heap_free,
+            "pages": self.pages.bytes(),
+            "metadata": self.meta.bytes(),
+            "inodes": self.nodes.bytes(),
+            "lookups": (self.lookups.capacity() * size_of::<(u32, u64)>()) as u64,
+            "handles": (self.handles.capacity() * size_of::<(u64, u64)>()) as u64,
+            "names": self.names.bytes(),
+            "unsynced": self.unsynced_bytes(),
+            "quarantine": self.quarantine_bytes(),
+            "buffers": buffers,
+        })
+    }
+
+    /// What inodes keep of ranges that are not in the area: dirty, staged, journaled.
+    fn unsynced_bytes(&self) -> u64 {
+        let mut inodes: BTreeSet<_> = self.data_dirty.iter().chain(&self.overlay_dirty).collect();
+        inodes.extend(self.txns.values().flat_map(|info| &info.overlays));
+        let entries = inodes.into_iter().filter_map(|ino| self.nodes.get(ino)).map(|node| {
+            let ranges = node.dirty.ranges() + node.pushing.ranges() + node.sent.ranges();
+            node.overlay.bytes() + ranges as u64 * (ENTRY + 16) + node.sizes.bytes()
+        });
+        entries.sum()
+    }
+
+    /// What was freed and must wait, and what transactions that are not reclaimed remember.
+    fn quarantine_bytes(&self) -> u64 {
+        let held = self.fs.quarantined_blocks().ranges() as u64 * (ENTRY + 16);
+        let remembered = self.txns.values().map(|info| {
+            (info.images.capacity() * 8 + info.overlays.capacity() * 4) as u64
+                + (info.freed.capacity() * 16 + info.freed_inodes.capacity() * 4) as u64
+        });
+        held + remembered.sum::<u64>()
+    }
+}
+
+/// Resident bytes of the process; 0 where the kernel does not say.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * BLOCK_BYTES
+}

@@ -1,0 +1,239 @@
+//! An inode in memory: its ext4 form as the next transaction will journal it, what the
+//! application sees beyond that, and what is not durable yet.
+
+use crate::state::overlay::{Overlay, Source};
+use crate::state::sizes::Sizes;
+use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, RangeSet};
+use siftfs_ext4::Inode;
+
+/// Changes of one inode since its last durable state, as a staged transaction must carry them.
+/// Two generations exist: what the running transaction will journal, and what the transaction in
+/// flight has taken but not made durable.
+#[derive(Clone, Debug, Default)]
+pub struct Delta {
+    /// Attributes (mode, owner, times, flags) changed.
+    pub attrs: bool,
+    /// Times alone changed (fdatasync may leave them).
+    pub times: bool,
+    /// Size changed (without data saying so).
+    pub size: bool,
+    /// Extended attributes changed.
+    pub xattrs: bool,
+    /// Smallest size reached by a truncation (rule R6).
+    pub min_size: Option<u64>,
+    /// Ranges that became zero or unmapped (rule R6).
+    pub zeros: RangeSet,
+    /// Preallocations: offset, length, keep size.
+    pub allocs: Vec<(u64, u64, bool)>,
+}
+
+impl Delta {
+    /// Nothing changed?
+    pub fn is_empty(&self) -> bool {
+        !self.attrs && !self.times && self.is_empty_for_datasync()
+    }
+
+    /// Nothing changed that fdatasync owes?
+    pub fn is_empty_for_datasync(&self) -> bool {
+        !self.attrs
+            && !self.size
+            && !self.xattrs
+            && self.min_size.is_none()
+            && self.zeros.is_empty()
+            && self.allocs.is_empty()
+    }
+
+    /// `later` happened after `self`.
+    pub fn merge(&mut self, later: Delta) {
+        self.attrs |= later.attrs;
+        self.times |= later.times;
+        self.size |= later.size;
+        self.xattrs |= later.xattrs;
+        if let Some(min) = later.min_size {
+            self.min_size = Some(self.min_size.map_or(min, |m| m.min(min)));
+        }
+        self.zeros.union(&later.zeros);
+        self.allocs.extend(later.allocs);
+    }
+}
+
+/// See the module's text.
+pub struct Node {
+    /// As the next transaction will write it. For a regular file `inode.size` is the *journaled*
+    /// size: it never exceeds what is durable or explicitly extended (rule R20).
+    pub inode: Inode,
+    /// The size the application sees, in bytes.
+    pub size: u64,
+    /// Up to here the running transaction has the data, by what was sent to the area ahead of it;
+    /// the journaled size follows at its cut, not before: a staged transaction carries that size.
+    pub pushed_size: u64,
+    /// Sizes that it had since the journaled one: the size that comes with unsynced data is one of them.
+    pub sizes: Sizes,
+    /// Directory through which it was last found; for permission closures (rule R17).
+    pub parent: Option<InodeNr>,
+    /// Open handles.
+    pub opens: u32,
+    /// Changes since the last durable state, not yet taken by a transaction.
+    pub delta: Delta,
+    /// Changes the transaction in flight has taken.
+    pub delta_in_flight: Delta,
+    /// Bytes in the page cache that nothing durable holds.
+    pub dirty: RangeSet,
+    /// Pages that `dirty` touches.
+    pub dirty_pages: u64,
+    /// Bytes the transaction in flight writes straight to the area.
+    pub pushing: RangeSet,
+    /// Blocks that it writes so. Only the cache has them until it is journaled, even if an fsync has made the
+    /// bytes of them that were dirty durable meanwhile: the rest of the block is in no record.
+    pub sent: RangeSet,
+    /// Dirty bytes that the assembly under way has not looked at; what became clean meanwhile may be among
+    /// them. None while it owes nothing of this inode.
+    pub unseen: Option<RangeSet>,
+    /// Where staged and journaled bytes lie.
+    pub overlay: Overlay,
+    /// File blocks without a home for which space is reserved.
+    pub reserved: RangeSet,
+    /// Drawn anew with every change of data or `delta`: as long as it stays, nothing was added to what
+    /// a commit under way has to make durable.
+    pub changed: u64,
+    /// Monotonic time of the oldest unsynced data, in nanoseconds.
+    pub dirty_since: Option<u64>,
+    /// The next transaction must push the data (replaced by rename or truncate, rule R20).
+    pub push_next: bool,
+    /// Somebody made it durable by fsync: its next name publishes it.
+    pub fsynced: bool,
+    /// The newest staged transaction that carries something of this inode.
+    pub staged: Lsn,
+    /// Drawn anew, never repeated in a mount, whenever bytes read from the area before may not be
+    /// the file's any more: its mapping changed, or the area got what the overlay had.
+    pub map_version: u64,
+    /// Extents beyond the size are still to be removed (a truncation too large for one
+    /// transaction).
+    pub trunc_pending: bool,
+    /// Made without a name, and may still get one.
+    pub linkable: bool,
+    /// How it is read.
+    pub sequence: Sequence,
+}
+
+impl Node {
+    /// A node for an inode just read or made.
+    pub fn new(inode: Inode, map_version: u64) -> Self {
+        let size = inode.size;
+        Self {
+            inode,
+            size,
+            pushed_size: 0,
+            sizes: Sizes::default(),
+            parent: None,
+            opens: 0,
+            delta: Delta::default(),
+            delta_in_flight: Delta::default(),
+            dirty: RangeSet::new(),
+            dirty_pages: 0,
+            pushing: RangeSet::new(),
+            sent: RangeSet::new(),
+            unseen: None,
+            overlay: Overlay::default(),
+            reserved: RangeSet::new(),
+            changed: 0,
+            dirty_since: None,
+            push_next: false,
+            fsynced: false,
+            staged: Lsn(0),
+            sequence: Default::default(),
+            map_version,
+            trunc_pending: false,
+            linkable: false,
+        }
+    }
+
+    /// Everything not durable: both generations of changes.
+    pub fn whole_delta(&self) -> Delta {
+        let mut delta = self.delta_in_flight.clone();
+        delta.merge(self.delta.clone());
+        delta
+    }
+
+    /// Bytes that nothing durable holds: dirty and in flight.
+    pub fn undurable(&self) -> RangeSet {
+        let mut ranges = self.dirty.clone();
+        ranges.union(&self.pushing);
+        ranges
+    }
+
+    /// Without a name, and never to get one: a crash leaves nothing of it, so nobody owes its bytes.
+    /// A file made without a name is not dead as long as [`Node::linkable`] says that it may be linked.
+    pub fn is_dead(&self) -> bool {
+        self.inode.nlink == 0 && !self.linkable
+    }
+
+    /// Does nothing durable lack anything of this inode?
+    pub fn is_durable(&self) -> bool {
+        self.dirty.is_empty()
+            && self.pushing.is_empty()
+            && self.delta.is_empty()
+            && self.delta_in_flight.is_empty()
+    }
+
+    /// The size that a record of nothing but `ranges` gives the file: the journaled one, or, if they
+    /// extend it, the next one that the file had, provided that they hold all that lies below it and is
+    /// not durable. A write too large for one record comes back in part, and so does its size.
+    pub fn size_with(&self, ranges: &RangeSet) -> u64 {
+        let journaled = self.inode.size;
+        let Some(end) = ranges.max_end().filter(|end| *end > journaled) else { return journaled };
+        let next = self.sizes.from(end, self.size);
+        let mut lacking = self.undurable();
+        ranges.iter().for_each(|(s, e)| lacking.remove(s, e));
+        if lacking.overlaps(journaled, next) { end } else { next }
+    }
+
+    /// May the node be forgotten and read again later?
+    pub fn evictable(&self) -> bool {
+        self.opens == 0
+            && self.delta.is_empty()
+            && self.delta_in_flight.is_empty()
+            && self.dirty.is_empty()
+            && self.pushing.is_empty()
+            && self.sent.is_empty()
+            && self.overlay.is_empty()
+            && self.reserved.is_empty()
+            && !self.trunc_pending
+            && self.inode.nlink > 0
+    }
+
+    /// Must page `index` stay in the cache?
+    pub fn page_busy(&self, index: u64) -> bool {
+        let (start, end) = (index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES);
+        self.dirty.overlaps(start, end)
+            || self.pushing.overlaps(start, end)
+            || self.sent.contains(index)
+    }
+    /// Are bytes of page `index` in a record that is not written yet? Then only the page has them.
+    pub fn page_on_its_way(&self, index: u64, unwritten: Lsn) -> bool {
+        let (start, end) = (index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES);
+        let unread = |source: &Source| match source {
+            Source::Staged { record, .. } => record.lsn >= unwritten,
+            Source::Zero => false,
+        };
+        self.overlay.overlapping(start, end).any(|(_, _, source, _)| unread(&source))
+    }
+}
+
+/// What is known of an inode's readers.
+#[derive(Clone, Copy, Default)]
+pub struct Sequence {
+    /// One past the last page of the farthest read.
+    pub next: u64,
+    /// Pages to have read beyond that; 0 while nobody reads one after the other.
+    pub ahead: u64,
+    /// Up to here they have been read, or are being read.
+    pub done: u64,
+}
+
+impl Sequence {
+    /// Pages worth reading behind those that are asked for.
+    pub fn ahead(&self) -> u64 {
+        self.ahead
+    }
+}

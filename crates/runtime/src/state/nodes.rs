@@ -1,0 +1,92 @@
+//! The inodes in memory, each in memory of its own: what is forgotten is given back, and the table holds
+//! no more than numbers and pointers.
+
+use crate::state::node::Node;
+use ahash::HashMap;
+use siftfs_base::InodeNr;
+use std::collections::VecDeque;
+
+/// A table smaller than this is not made smaller.
+const SMALL: usize = 1024;
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Nodes {
+    map: HashMap<InodeNr, Box<Node>>,
+    /// Order in which they are considered for eviction; numbers of nodes that are gone are among them.
+    clock: VecDeque<InodeNr>,
+}
+
+impl Nodes {
+    /// The node, if in memory.
+    pub fn get(&self, ino: &InodeNr) -> Option<&Node> {
+        self.map.get(ino).map(Box::as_ref)
+    }
+
+    /// The node to be changed, if in memory.
+    pub fn get_mut(&mut self, ino: &InodeNr) -> Option<&mut Node> {
+        self.map.get_mut(ino).map(Box::as_mut)
+    }
+
+    /// Is it in memory?
+    pub fn contains_key(&self, ino: &InodeNr) -> bool {
+        self.map.contains_key(ino)
+    }
+
+    /// How many are.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// A node that was read or made; the youngest for eviction.
+    pub fn insert(&mut self, ino: InodeNr, node: Node) {
+        if self.map.insert(ino, Box::new(node)).is_none() {
+            self.clock.push_back(ino);
+        }
+        // Numbers of nodes that are gone would else gather where files come and go.
+        while self.clock.len() > 2 * self.map.len() + SMALL {
+            let Some(oldest) = self.clock.pop_front() else { break };
+            if self.map.contains_key(&oldest) {
+                self.clock.push_back(oldest);
+            }
+        }
+    }
+
+    /// Takes the node out of memory.
+    pub fn remove(&mut self, ino: &InodeNr) -> Option<Box<Node>> {
+        let node = self.map.remove(ino)?;
+        give_back(&mut self.map);
+        if self.clock.capacity() > SMALL && self.clock.capacity() / 4 > self.clock.len() {
+            self.clock.shrink_to(2 * self.clock.len());
+        }
+        Some(node)
+    }
+
+    /// The oldest number for eviction, which [`Nodes::keep`] puts back; its node may be gone.
+    pub fn oldest(&mut self) -> Option<InodeNr> {
+        self.clock.pop_front()
+    }
+
+    /// The node stays; it is the youngest from here on.
+    pub fn keep(&mut self, ino: InodeNr) {
+        self.clock.push_back(ino);
+    }
+
+    /// Memory in bytes, without what single nodes hold.
+    pub fn bytes(&self) -> u64 {
+        let table = self.map.capacity() * size_of::<(InodeNr, Box<Node>)>();
+        let clock = self.clock.capacity() * size_of::<InodeNr>();
+        (self.map.len() * size_of::<Node>() + table + clock) as u64
+    }
+}
+
+/// A table that was larger than it needs to be by far gives the memory back.
+pub fn give_back<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > SMALL && map.capacity() / 4 > map.len() {
+        map.shrink_to(2 * map.len());
+    }
+}
+
+#[cfg(test)]
+#[path = "nodes_tests.rs"]
+mod tests;

@@ -1,0 +1,170 @@
+//! An inode's overlay: where the newest *staged or journaled* bytes lie while the area does not
+//! hold them yet (rule R11). Byte ranges of the file map to bytes of a staged record, or to zeroes.
+
+use crate::state::lane::RecordRef;
+use siftfs_base::TxnSeq;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Where bytes come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Byte `offset` of the record's data section onwards.
+    Staged {
+        /// The record.
+        record: Arc<RecordRef>,
+        /// Offset in its data section of the entry's first byte.
+        offset: u32,
+    },
+    /// Zeroes.
+    Zero,
+}
+
+impl Source {
+    /// The same from so many bytes on.
+    pub fn advanced(&self, by: u64) -> Source {
+        match self {
+            Source::Zero => Source::Zero,
+            Source::Staged { record, offset } => Source::Staged {
+                record: record.clone(),
+                offset: offset + u32::try_from(by).expect("entry lengths fit a record"),
+            },
+        }
+    }
+}
+
+/// One range's newest durable source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// One past the range's last byte.
+    pub end: u64,
+    /// Where its bytes are.
+    pub source: Source,
+    /// The transaction that journaled it; `None` until one has.
+    pub txn: Option<TxnSeq>,
+}
+
+/// Disjoint file ranges, in order.
+#[derive(Debug, Default)]
+pub struct Overlay {
+    map: BTreeMap<u64, Entry>,
+    unjournaled: usize,
+}
+
+impl Overlay {
+    /// Nothing in it?
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Memory in bytes, about; the records that it names are counted once per entry.
+    pub fn bytes(&self) -> u64 {
+        let entry = size_of::<(u64, Entry)>() + size_of::<RecordRef>() + 40;
+        (self.map.len() * entry) as u64
+    }
+
+    /// Number of entries no transaction has journaled yet.
+    #[cfg(test)]
+    pub fn unjournaled(&self) -> usize {
+        self.unjournaled
+    }
+
+    fn put(&mut self, start: u64, entry: Entry) {
+        debug_assert!(start < entry.end);
+        self.unjournaled += usize::from(entry.txn.is_none());
+        self.map.insert(start, entry);
+    }
+
+    fn take(&mut self, start: u64) -> Option<Entry> {
+        let entry = self.map.remove(&start)?;
+        self.unjournaled -= usize::from(entry.txn.is_none());
+        Some(entry)
+    }
+
+    /// Forgets `[start, end)`.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        if start >= end || self.map.is_empty() {
+            return;
+        }
+        if let Some((&s, e)) = self.map.range(..start).next_back()
+            && e.end > start
+        {
+            let old = self.take(s).expect("just seen");
+            self.put(s, Entry { end: start, ..old.clone() });
+            if old.end > end {
+                let source = old.source.advanced(end - s);
+                self.put(end, Entry { source, ..old });
+            }
+        }
+        while let Some((&s, _)) = self.map.range(start..end).next() {
+            let old = self.take(s).expect("just seen");
+            if old.end > end {
+                let source = old.source.advanced(end - s);
+                self.put(end, Entry { source, ..old });
+            }
+        }
+    }
+
+    /// The newest source of `[start, end)` is `source`, not journaled yet.
+    pub fn insert(&mut self, start: u64, end: u64, source: Source) {
+        if start < end {
+            // The same range over and over is what a hot page looks like.
+            if let Some(same) = self.map.get_mut(&start).filter(|e| e.end == end) {
+                self.unjournaled += usize::from(same.txn.is_some());
+                *same = Entry { end, source, txn: None };
+                return;
+            }
+            self.remove(start, end);
+            self.put(start, Entry { end, source, txn: None });
+        }
+    }
+
+    /// Parts inside `[start, end)`, clipped: `(start, end, source, txn)`.
+    pub fn overlapping(
+        &self,
+        start: u64,
+        end: u64,
+    ) -> impl Iterator<Item = (u64, u64, Source, Option<TxnSeq>)> + '_ {
+        let first = self
+            .map
+            .range(..start)
+            .next_back()
+            .filter(|(_, e)| e.end > start)
+            .map_or(start, |(s, _)| *s);
+        self.map.range(first..end.max(first)).filter_map(move |(&s, e)| {
+            let (from, to) = (s.max(start), e.end.min(end));
+            (from < to).then(|| (from, to, e.source.advanced(from - s), e.txn))
+        })
+    }
+
+    /// Does anything lie in `[start, end)`?
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.overlapping(start, end).next().is_some()
+    }
+
+    /// Ranges no transaction has journaled: `(start, end, source)`.
+    pub fn unjournaled_ranges(&self) -> Vec<(u64, u64, Source)> {
+        self.map
+            .iter()
+            .filter(|(_, e)| e.txn.is_none())
+            .map(|(s, e)| (*s, e.end, e.source.clone()))
+            .collect()
+    }
+
+    /// Every unjournaled entry is now journaled by `seq`.
+    pub fn mark_journaled(&mut self, seq: TxnSeq) {
+        for entry in self.map.values_mut().filter(|e| e.txn.is_none()) {
+            entry.txn = Some(seq);
+        }
+        self.unjournaled = 0;
+    }
+
+    /// The area holds what transactions up to `seq` journaled: forget those entries.
+    pub fn reclaimed(&mut self, seq: TxnSeq) {
+        self.map.retain(|_, e| e.txn.is_none_or(|t| t > seq));
+    }
+}
+
+#[cfg(test)]
+#[path = "overlay_tests.rs"]
+mod tests;

@@ -1,0 +1,82 @@
+use super::*;
+use crate::state::lane::Lane;
+use siftfs_base::{BLOCK_BYTES, LaneId, Lsn};
+
+fn record(lsn: u64) -> Arc<RecordRef> {
+    let mut lane = Lane::new(8 * BLOCK_BYTES, 0);
+    let place = lane.place(BLOCK_BYTES).expect("an empty lane has room");
+    Arc::new(lane.fix(place, LaneId(0), Lsn(lsn), 0, 0))
+}
+
+/// Random inserts and removes agree with an array that says, per byte, which record and offset.
+#[test]
+fn agrees_with_a_naive_map() {
+    let mut seed = 0x1234_5678_9abc_def1u64;
+    let mut next = move |n: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % n
+    };
+    for _ in 0..300 {
+        let mut overlay = Overlay::default();
+        let mut naive: Vec<Option<(u64, u64)>> = vec![None; 100];
+        for lsn in 1..50 {
+            let (a, b) = (next(100), next(101));
+            let (s, e) = (a.min(b), a.max(b));
+            match next(3) {
+                0 => {
+                    overlay.remove(s, e);
+                    naive[s as usize..e as usize].fill(None);
+                }
+                _ => {
+                    overlay.insert(s, e, Source::Staged { record: record(lsn), offset: 7 });
+                    for i in s..e {
+                        naive[i as usize] = Some((lsn, 7 + i - s));
+                    }
+                }
+            }
+            let mut seen: Vec<Option<(u64, u64)>> = vec![None; 100];
+            for (s, e, source, txn) in overlay.overlapping(0, 100) {
+                assert!(txn.is_none());
+                let Source::Staged { record, offset } = source else { panic!("no zeroes here") };
+                for i in s..e {
+                    seen[i as usize] = Some((record.lsn.0, u64::from(offset) + i - s));
+                }
+            }
+            assert_eq!(seen, naive);
+            assert_eq!(overlay.unjournaled(), overlay.unjournaled_ranges().len());
+        }
+    }
+}
+
+#[test]
+fn the_same_range_again_replaces_the_entry() {
+    let mut overlay = Overlay::default();
+    for txn in 1..4 {
+        overlay.insert(10, 20, Source::Zero);
+        overlay.insert(10, 20, Source::Staged { record: record(txn), offset: 0 });
+        assert_eq!((overlay.unjournaled(), overlay.unjournaled_ranges().len()), (1, 1));
+        overlay.mark_journaled(TxnSeq(txn));
+        assert_eq!(overlay.unjournaled(), 0);
+    }
+    overlay.insert(10, 20, Source::Staged { record: record(9), offset: 5 });
+    overlay.reclaimed(TxnSeq(3));
+    let newest = Source::Staged { record: record(9), offset: 5 };
+    assert_eq!(overlay.unjournaled_ranges(), [(10, 20, newest)]);
+}
+
+#[test]
+fn entries_leave_when_their_transaction_is_reclaimed() {
+    let mut overlay = Overlay::default();
+    overlay.insert(0, 10, Source::Zero);
+    overlay.mark_journaled(TxnSeq(1));
+    overlay.insert(4, 6, Source::Staged { record: record(9), offset: 0 });
+    assert_eq!(overlay.unjournaled(), 1);
+    overlay.reclaimed(TxnSeq(1));
+    assert_eq!(overlay.unjournaled_ranges().len(), 1);
+    overlay.mark_journaled(TxnSeq(2));
+    assert_eq!(overlay.unjournaled(), 0);
+    overlay.reclaimed(TxnSeq(2));
+    assert!(overlay.is_empty());
+}
