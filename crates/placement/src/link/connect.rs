@@ -1,7 +1,7 @@
 //! Ways to a Service: over a transport, or in this process while the device process is away.
 
-use crate::replay::Replay;
-use crate::server::{Server, ServerOptions};
+use crate::device::replay::Replay;
+use crate::device::server::{Server, ServerOptions};
 use siftfs_base::{Error, Result};
 use siftfs_transport::{
     Address, HostEnd, Received, TransportOptions, connect, in_process, nobody_listens,

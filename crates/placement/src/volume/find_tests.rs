@@ -1,5 +1,6 @@
 use super::*;
-use crate::{MkfsOptions, mkfs_apart_on};
+use crate::options::MkfsOptions;
+use crate::volume::mkfs::mkfs_apart_on;
 use siftfs_base::Epoch;
 use siftfs_device::{FileOptions, open_exclusive};
 use std::sync::Arc;

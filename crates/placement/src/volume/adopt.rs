@@ -1,10 +1,12 @@
 //! Taking an existing ext4 volume as it is, with a log elsewhere, and giving a volume back.
 
-use crate::layout::write_log;
-use crate::marker;
-use crate::open::Volume;
-use crate::place::{new_log, require_apart};
-use crate::{MkfsOptions, MkfsReport, OpenOptions, Progress, find, open_media};
+use crate::mount::open::Volume;
+use crate::options::{MkfsOptions, MkfsReport, OpenOptions, Progress};
+use crate::volume::find;
+use crate::volume::layout::write_log;
+use crate::volume::marker;
+use crate::volume::media::open_media;
+use crate::volume::place::{new_log, require_apart};
 use siftfs_base::{BLOCK_BYTES, Clock, Error, Result, SystemClock};
 use siftfs_device::{Device, FileOptions, RegionDesc, RegionKind, Storage, open_exclusive};
 use siftfs_ext4::{Fs, set_own_bytes};
@@ -55,7 +57,7 @@ pub fn adopt_on(
 ) -> Result<MkfsReport> {
     let len = adoptable(area)?;
     let size = opts.log_size.unwrap_or(log.size()).min(log.size());
-    let layout = crate::layout::Layout::apart(len, size, opts)?;
+    let layout = crate::volume::layout::Layout::apart(len, size, opts)?;
     write_log(&Media::split(area.clone(), log.clone()), &layout, &mut |_, _, _| {})
 }
 

@@ -1,7 +1,7 @@
 //! What changes while a volume is open: settings, and whether it may be changed.
 
-use crate::OpenOptions;
-use crate::open::{Pair, Volume};
+use crate::mount::open::{Pair, Volume};
+use crate::options::OpenOptions;
 use siftfs_base::{Clock, Error, Result};
 use siftfs_log::LogKey;
 use siftfs_runtime::{Runtime, Tuning};

@@ -1,9 +1,9 @@
 //! `siftfs recover --discard-log`: giving the log up, for a dirty volume whose log is lost or belongs
 //! to another state of the area (rule R16).
 
-use crate::marker::{self, SuperBytes};
-use crate::mkfs::nonce;
-use crate::open::Volume;
+use crate::mount::open::Volume;
+use crate::volume::marker::{self, SuperBytes};
+use crate::volume::mkfs::nonce;
 use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Error, Lsn, Result};
 use siftfs_device::{Device, Origin, RegionDesc, RegionKind, Storage, SuperblockWriter};
 use siftfs_ext4::{set_marker, set_own_bytes};

@@ -1,11 +1,11 @@
 //! The host's end of a Service in another process: what was not answered is kept, and sent again to
 //! whoever takes over (`docs/design/device.md`).
 
-use crate::connect::{Away, Connector, Local};
-use crate::hint::Hints;
-use crate::link::Sink;
-use crate::outbox::Outbox;
-use crate::replay::Replay;
+use crate::device::replay::Replay;
+use crate::link::connect::{Away, Connector, Local};
+use crate::link::driver::Sink;
+use crate::link::hint::Hints;
+use crate::link::outbox::Outbox;
 use siftfs_base::{Epoch, Error, Result, TxnSeq};
 use siftfs_device::Role;
 use siftfs_transport::{HostEnd, Received, Sender};

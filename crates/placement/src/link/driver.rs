@@ -1,7 +1,7 @@
 //! Who runs the Service: a single thread that drives everything, a thread of its own, or another
 //! process behind a connection.
 
-use crate::remote::Remote;
+use crate::link::remote::Remote;
 use siftfs_base::{Error, Result};
 use siftfs_runtime::{Runtime, ServiceLink};
 use siftfs_service::Service;
@@ -192,7 +192,7 @@ impl ServiceLink for Driver {
             Kind::Inline(_) | Kind::Thread { .. } => serde_json::json!({ "placement": "host" }),
             Kind::Remote(remote) => remote.describe(),
         };
-        link["host_cpu_us"] = crate::tally::process_cpu_us().into();
+        link["host_cpu_us"] = crate::device::tally::process_cpu_us().into();
         link
     }
 }

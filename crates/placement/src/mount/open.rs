@@ -1,11 +1,11 @@
 //! Opening and closing a volume: header, marker, epochs, and recovery in the order of rule R18.
 
-use crate::link::{Driver, Sink};
-use crate::marker::{self, SuperBytes};
-use crate::mkfs::nonce;
-use crate::remote::{Identity, Remote};
-use crate::replay::Replay;
-use crate::{OpenOptions, Progress, RecoverReport, ServicePlace, Threads};
+use crate::device::replay::Replay;
+use crate::link::driver::{Driver, Sink};
+use crate::link::remote::{Identity, Remote};
+use crate::options::{OpenOptions, Progress, RecoverReport, ServicePlace, Threads};
+use crate::volume::marker::{self, SuperBytes};
+use crate::volume::mkfs::nonce;
 use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
 use siftfs_device::{AreaReader, Origin, Role, Storage};
 use siftfs_log::{AreaLink, HostRecord, HostState, LogKey, OPEN_END};

@@ -1,10 +1,10 @@
 //! Making a volume: mke2fs makes the area with our own configuration, then header, journal and
 //! lanes are laid out behind it, or on a device of their own, and written once.
 
-use crate::child::{Child, sensible_work};
-use crate::layout::{Layout, write_log};
-use crate::place::{new_log, require_apart};
-use crate::{MkfsOptions, MkfsReport, Progress};
+use crate::options::{MkfsOptions, MkfsReport, Progress};
+use crate::volume::child::{Child, sensible_work};
+use crate::volume::layout::{Layout, write_log};
+use crate::volume::place::{new_log, require_apart};
 use rustix::process::Signal;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive};
@@ -82,7 +82,7 @@ pub fn mkfs_with_log(
     make_area(path, &layout, layout.area, opts, progress)?;
     let area = open_exclusive(path, true, FileOptions::default())?;
     let report = write_log(&Media::split(Arc::new(area), Arc::new(log_dev)), &layout, progress)?;
-    crate::find::remember(&report.uuid, log);
+    crate::volume::find::remember(&report.uuid, log);
     Ok(report)
 }
 

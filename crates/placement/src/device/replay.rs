@@ -1,6 +1,6 @@
 //! How checkpoints replay, as an administrator chooses it.
 
-use crate::marker;
+use crate::volume::marker;
 use siftfs_base::{Clock, Result};
 use siftfs_device::{RegionReader, Storage};
 use siftfs_service::{InodeTables, ReplayMode, ServiceOptions};

@@ -1,9 +1,9 @@
 //! Where header and area disagree: what a torn superblock, a mount that did not get far, and a log
 //! that was put back from a copy look like, and what becomes of them (rules R15, R16).
 
-use crate::discard::LSN_GAP;
-use crate::marker;
-use crate::open::{Found, Volume};
+use crate::mount::open::{Found, Volume};
+use crate::volume::discard::LSN_GAP;
+use crate::volume::marker;
 use siftfs_base::{Epoch, Lsn, Result, corrupt};
 use siftfs_device::{Origin, RegionReader, Storage};
 use siftfs_ext4::{check_super, has_marker, set_marker};

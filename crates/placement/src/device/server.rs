@@ -1,8 +1,8 @@
 //! The Service for a Runtime behind a connection: greeting a host, serving it, and what is done when
 //! it is gone. The same code is a device process and a mount that takes the Service's part itself.
 
-use crate::replay::Replay;
-use crate::tally::{Tally, totals};
+use crate::device::replay::Replay;
+use crate::device::tally::{Tally, totals};
 use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
 use siftfs_log::{HostState, show_uuid};

@@ -1,7 +1,8 @@
 //! Read-only mounts of volumes that cannot be written.
 
-use crate::open::Volume;
-use crate::{OpenOptions, OpenedMedia, open_media, open_media_for};
+use crate::mount::open::Volume;
+use crate::options::OpenOptions;
+use crate::volume::media::{OpenedMedia, open_media, open_media_for};
 use siftfs_base::{Error, Result};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;

@@ -1,0 +1,5 @@
+//! The device process: serving a host, replaying for it.
+
+pub mod replay;
+pub mod server;
+pub mod tally;

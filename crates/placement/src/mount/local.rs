@@ -1,0 +1,246 @@
+//! A mounted volume: Runtime and, unless another process does its part, Service in this process.
+
+use crate::link::connect;
+use crate::mount::clock::FileClock;
+use crate::mount::open::{Pair, Volume, close_pair};
+use crate::mount::read_only;
+use crate::mount::recover::remember_log;
+use crate::mount::remount::{Remounter, Unmarked};
+use crate::options::{OpenOptions, Progress, Threads};
+use crate::volume::media::tell_storage;
+use siftfs_base::{Clock, Error, Result};
+use siftfs_device::Role;
+use siftfs_proto::FileService;
+use siftfs_runtime::{Push, Runtime};
+use siftfs_transport::HostEnd;
+use siftfs_volume::Media;
+use siftfs_wire::Urgency;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a volume that is being closed waits for a device process that is away, before this
+/// process does the rest itself.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Shortest and longest pause of the commit thread.
+const PAUSE: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
+
+/// An open volume: Runtime and Service in this process.
+pub struct LocalVolume {
+    media: Media,
+    log: Option<PathBuf>,
+    clock: Arc<dyn Clock>,
+    opts: OpenOptions,
+    pair: Pair,
+    background: Option<Background>,
+    remounter: Arc<Remounter>,
+}
+
+/// The thread that commits and asks for checkpoints.
+struct Background {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl LocalVolume {
+    /// Opens a volume exclusively, recovering it first if it is dirty; then its Service's part is the
+    /// other process's, if the options name one. With `read_only` a volume that
+    /// cannot be written is opened if it is clean, and refused if it is not.
+    pub fn open(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<Self> {
+        let clock = Arc::new(FileClock::default());
+        let called = call_ahead(opts)?;
+        let (opened, writable) = read_only::open_to_serve(path, opts)?;
+        let log = opened.log;
+        let volume = Volume::read(opened.media, writable)?;
+        if let (Some(end), Some(place)) = (called, &opts.service) {
+            match connect::inquire(end, volume.view().header.volume) {
+                Err(error) if place.fallback.is_some() => {
+                    tracing::warn!(%error, "the device process does not serve this volume");
+                }
+                other => other?,
+            }
+        }
+        if writable {
+            remember_log(&volume, log.as_deref());
+        } else {
+            read_only::refuse_dirty(path, &volume)?;
+        }
+        volume.media.devices().for_each(tell_storage);
+        let local = Self::open_with(volume, writable, clock, opts, Threads::Real, progress)?;
+        Ok(Self { log, ..local })
+    }
+
+    /// As [`LocalVolume::open`], on any devices, with any clock.
+    pub fn open_on(
+        media: impl Into<Media>,
+        clock: Arc<dyn Clock>,
+        opts: &OpenOptions,
+        threads: Threads,
+    ) -> Result<Self> {
+        let media = media.into();
+        for role in Role::ALL {
+            media.claim(role, Duration::ZERO)?;
+        }
+        let volume = Volume::read(media, true)?;
+        Self::open_with(volume, true, clock, opts, threads, &mut |_, _, _| {})
+    }
+
+    fn open_with(
+        mut volume: Volume,
+        writable: bool,
+        clock: Arc<dyn Clock>,
+        opts: &OpenOptions,
+        threads: Threads,
+        progress: Progress<'_>,
+    ) -> Result<Self> {
+        let report = volume.recover(&clock, opts, progress)?;
+        if !report.clean {
+            tracing::info!(?report, "the volume was recovered");
+        }
+        let pair = match volume.open_clean(&clock, opts, threads) {
+            Ok(pair) => pair,
+            Err(error) if opts.service.is_some() => {
+                volume.take_back(&clock, opts)?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        let background = match threads {
+            Threads::Real => Some(Background::start(pair.runtime.clone())?),
+            Threads::None => None,
+        };
+        let (media, opts) = (volume.media.clone(), opts.clone());
+        let unmarked = opts.read_only.then_some(Unmarked { volume, writable });
+        let remounter = Arc::new(Remounter::new(&pair, clock.clone(), unmarked));
+        Ok(Self { media, log: None, clock, opts, pair, background, remounter })
+    }
+
+    /// Where the log is, if on a file or device of its own that was opened by path.
+    pub fn log_path(&self) -> Option<&Path> {
+        self.log.as_deref()
+    }
+
+    /// The endpoint Frontends speak to.
+    pub fn endpoint(&self) -> Arc<dyn FileService> {
+        self.pair.runtime.clone()
+    }
+
+    /// Changes its settings, from any thread, until it is closed.
+    pub fn remounter(&self) -> Arc<Remounter> {
+        self.remounter.clone()
+    }
+
+    /// Tells, at any time, about how many bytes are still to be brought into the area.
+    pub fn backlog(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
+        let runtime = self.pair.runtime.clone();
+        move || runtime.backlog()
+    }
+
+    /// Tells, at any time, whom closing the volume waits for, in words for people; `None` for nobody
+    /// but this process.
+    pub fn waiting(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
+        let driver = Arc::downgrade(&self.pair.driver);
+        move || driver.upgrade().and_then(|driver| driver.waiting())
+    }
+
+    /// Assembles and journals one background transaction now (everything unsynced is pushed when
+    /// `push_all`); returns when it is durable.
+    pub fn commit(&self, push_all: bool) -> Result<()> {
+        if push_all {
+            return self.pair.runtime.sync_all().map(drop);
+        }
+        self.pair.runtime.commit(&Push::Aged).map(drop)
+    }
+
+    /// Checkpoints and reclaims everything journaled.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.pair.runtime.checkpoint(Urgency::Emergency).map(drop)
+    }
+
+    /// One round of the background work that is due, as the background thread does it.
+    pub fn tick(&self) -> Result<()> {
+        self.pair.runtime.tick()
+    }
+
+    /// Makes everything durable and final, clears the marker: the volume is plain ext4.
+    ///
+    /// # Errors
+    /// When something could not be made durable: the volume stays dirty, and the next mount or
+    /// `siftfs recover` brings back everything that was.
+    pub fn close(mut self) -> Result<()> {
+        // Before anything waits for a Service that may be away: the commit thread does.
+        self.pair.driver.close_within(CLOSE_PATIENCE);
+        if let Some(background) = self.background.take() {
+            background.stop(&self.pair.runtime);
+        }
+        if !self.remounter.is_marked() {
+            return self.pair.driver.stop();
+        }
+        self.pair.runtime.make_writable()?;
+        close_pair(self.pair, self.clock.now())?;
+        // The header says clean; clearing the marker is what recovery would do now.
+        let mut volume = Volume::read(self.media, true)?;
+        volume.recover(&self.clock, &self.opts, &mut |_, _, _| {})?;
+        if volume.is_clean() {
+            Ok(())
+        } else {
+            Err(Error::Latched("the volume is not clean".into()))
+        }
+    }
+
+    /// Stops without writing anything more, as a crash would (tests).
+    pub fn abandon(mut self) {
+        self.pair.runtime.fail(&Error::Latched("abandoned".into()));
+        if let Some(background) = self.background.take() {
+            background.stop(&self.pair.runtime);
+        }
+        self.pair.driver.abandon();
+    }
+}
+
+/// Is the device process there, before anything is locked or written? One that still finishes what
+/// another host left stops for the connection.
+fn call_ahead(opts: &OpenOptions) -> Result<Option<HostEnd>> {
+    let Some(place) = &opts.service else { return Ok(None) };
+    match place.connector.connect() {
+        Ok(end) => Ok(Some(end)),
+        Err(_) if place.fallback.is_some() => Ok(None),
+        Err(error) => Err(Error::Refused(format!(
+            "no device process is at {} ({error}): start `siftfs device` there, or mount with \
+             --service-fallback",
+            place.connector.address()
+        ))),
+    }
+}
+
+impl Background {
+    fn start(runtime: Arc<Runtime>) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new()
+            .name("siftfs-commit".into())
+            .spawn(move || {
+                while !stopped.load(Ordering::Acquire) {
+                    let pause = runtime.commit_age() / 5;
+                    runtime.wait_for_work(pause.clamp(PAUSE[0], PAUSE[1]));
+                    if runtime.tick().is_err() {
+                        // Latched and logged; callers see EIO. Nothing is left to do here.
+                        return;
+                    }
+                }
+            })
+            .map_err(|e| Error::Refused(format!("cannot start the commit thread: {e}")))?;
+        Ok(Self { stop, thread })
+    }
+
+    fn stop(self, runtime: &Runtime) {
+        self.stop.store(true, Ordering::Release);
+        runtime.wake();
+        if self.thread.join().is_err() {
+            tracing::error!("the commit thread ended with a failed assertion");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! How volumes are made and opened, and what making and recovering them reports.
+
+use crate::device::replay::Replay;
+use crate::link::connect::Connector;
+use siftfs_log::JournalData;
+use siftfs_runtime::Group;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a volume is made.
+#[derive(Clone, Debug, Default)]
+pub struct MkfsOptions {
+    /// Whole size in bytes (area, header, journal and staging); `None`: the size that is there.
+    pub size: Option<u64>,
+    /// Journal and staging together, in bytes; `None`: chosen from the size. For a log elsewhere:
+    /// the whole log, header included; `None`: the size that is there.
+    pub log_size: Option<u64>,
+    /// ext4 label.
+    pub label: Option<String>,
+    /// Number of staging lanes (1 to 16); 0 means 1.
+    pub lanes: u16,
+    /// What the journal holds of staged data: references, or for comparison the data again.
+    pub journal_data: JournalData,
+    /// Overwrite an existing file system.
+    pub force: bool,
+}
+
+/// How a volume is opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenOptions {
+    /// Age in milliseconds after which unsynced state is journaled.
+    pub commit_ms: u64,
+    /// Page cache bound in bytes.
+    pub page_cache: u64,
+    /// Metadata cache bound in bytes.
+    pub meta_cache: u64,
+    /// Bounded adaptive wait of group commit in microseconds; 0 switches it off.
+    pub group_wait_us: u64,
+    /// How fsyncs that come together are made durable: by a shared flush, by durable writes in parallel, or
+    /// by what measures better.
+    pub group: Group,
+    /// How long an operation that finds no space waits for references to removed files to be given
+    /// back: a kernel does it a moment after the removal. Zero where a removed file's end is known at
+    /// once.
+    pub late_forgets: Duration,
+    /// Free share of staging or journal (percent) below which a background checkpoint starts.
+    pub low_watermark: u8,
+    /// Keep no access times.
+    pub noatime: bool,
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Direct I/O on files.
+    pub direct: bool,
+    /// io_uring where allowed.
+    pub uring: bool,
+    /// Where the log is, if not with the volume; `None`: looked for, if the volume names one.
+    pub log: Option<PathBuf>,
+    /// How this process replays, if it does the background work.
+    pub replay: Replay,
+    /// The process that does the background work; `None`: this one.
+    pub service: Option<ServicePlace>,
+}
+
+/// A Service in a process of its own.
+#[derive(Clone)]
+pub struct ServicePlace {
+    /// Reaches it.
+    pub connector: Arc<dyn Connector>,
+    /// When nobody has been there for this long, this process does the work until somebody is there
+    /// again; `None`: it waits.
+    pub fallback: Option<Duration>,
+}
+
+/// The same process, reached at the same address, and the same patience with it.
+impl PartialEq for ServicePlace {
+    fn eq(&self, other: &Self) -> bool {
+        (self.connector.address(), self.fallback) == (other.connector.address(), other.fallback)
+    }
+}
+
+impl std::fmt::Debug for ServicePlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (fallback after {:?})", self.connector.address(), self.fallback)
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            commit_ms: 5000,
+            page_cache: 256 << 20,
+            meta_cache: 64 << 20,
+            group_wait_us: 1000,
+            group: Group::default(),
+            late_forgets: Duration::ZERO,
+            low_watermark: 50,
+            noatime: false,
+            read_only: false,
+            direct: true,
+            uring: true,
+            log: None,
+            replay: Replay::default(),
+            service: None,
+        }
+    }
+}
+
+/// Who runs the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// Threads of this process.
+    Real,
+    /// Nobody: the caller drives [`LocalVolume::commit`] and [`LocalVolume::checkpoint`]; waits for
+    /// progress make it inline, so a single thread runs everything deterministically.
+    None,
+}
+
+/// What mkfs made.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct MkfsReport {
+    /// Volume UUID.
+    pub uuid: String,
+    /// Bytes of the ext4 area.
+    pub area_bytes: u64,
+    /// Bytes of the journal.
+    pub journal_bytes: u64,
+    /// Bytes of all lanes.
+    pub staging_bytes: u64,
+    /// Number of lanes.
+    pub lanes: u16,
+    /// What the journal holds of staged data: `ref` or `copy`.
+    pub journal_data: String,
+}
+
+/// What recovery found and did.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct RecoverReport {
+    /// The volume was already clean; nothing was written.
+    pub clean: bool,
+    /// Journal transactions replayed.
+    pub replayed_transactions: u64,
+    /// Staged transactions found valid in the lanes.
+    pub staged_found: u64,
+    /// Staged transactions applied (newer than the cut).
+    pub staged_applied: u64,
+    /// Orphans removed.
+    pub orphans: u64,
+    /// Bytes read from staging.
+    pub staging_read_bytes: u64,
+    /// Bytes read from the journal.
+    pub journal_read_bytes: u64,
+}
+
+/// Progress of long work: what, done, total (in the same unit).
+pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, u64);

@@ -1,0 +1,12 @@
+//! A volume on its devices: making it, finding its parts, its marker, giving up or mending what is lost.
+
+pub mod adopt;
+pub mod child;
+pub mod discard;
+pub mod find;
+pub mod layout;
+pub mod marker;
+pub mod media;
+pub mod mend;
+pub mod mkfs;
+pub mod place;
