@@ -74,7 +74,7 @@ FUZZ_SECONDS ?= 300
 FUZZ_DIR ?= target/fuzz
 FUZZ_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
 fuzz:
-	cd crates/shared/intervals/fuzz && CARGO_TARGET_DIR="$(abspath $(FUZZ_DIR))" RUSTFLAGS="--cfg fuzzing \
+	cd crates/service/intervals/fuzz && CARGO_TARGET_DIR="$(abspath $(FUZZ_DIR))" RUSTFLAGS="--cfg fuzzing \
 	  -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 	  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	  -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks" \

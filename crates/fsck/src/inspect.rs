@@ -6,11 +6,11 @@ use crate::{Check, Finding, Severity, Volume};
 use serde::Serialize;
 use siftfs_base::BLOCK_SIZE;
 use siftfs_device::Device;
+use siftfs_log::Transaction;
 use siftfs_log::{
     Checked, HOST_SLOTS, HostRecord, HostState, Item, JournalHeader, LaneEntry, NameOpKind,
     OPEN_END, RecordHead, SERVICE_SLOTS, ServiceRecord, StaticHeader, show_uuid,
 };
-use siftfs_wire::Transaction;
 use std::collections::BTreeMap;
 
 /// All that is to be seen. Positions are byte counts that only grow; see the format's description.

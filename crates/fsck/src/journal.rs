@@ -3,10 +3,10 @@
 use crate::ring::Ring;
 use crate::{Check, Volume};
 use siftfs_base::{BLOCK_BYTES, Lsn, TxnSeq};
+use siftfs_log::Transaction;
 use siftfs_log::{
     Descriptor, HostState, JournalHeader, decode_journal_record, decode_record, max_journal_record,
 };
-use siftfs_wire::Transaction;
 
 const WHAT: &str = "journal";
 

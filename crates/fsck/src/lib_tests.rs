@@ -2,7 +2,6 @@ use super::*;
 use siftfs_base::*;
 use siftfs_device::*;
 use siftfs_log::*;
-use siftfs_wire::*;
 
 const AREA: u64 = 64 * BLOCK_BYTES;
 const RING: u64 = 128 << 10;

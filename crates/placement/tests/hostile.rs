@@ -3,13 +3,14 @@
 
 use siftfs_base::{Epoch, ManualClock, Result, TxnSeq};
 use siftfs_device::{MemDevice, SharedDevice};
+use siftfs_log::Transaction;
 use siftfs_placement::{
     Connector, LocalVolume, Media, OpenOptions, Server, ServerOptions, ServicePlace, Threads,
 };
 use siftfs_proto::*;
 use siftfs_transport::{HostEnd, Received, Sender, TransportOptions, in_process};
 use siftfs_volume::read_headers;
-use siftfs_wire::{FromService, PROTOCOL_VERSION, ToService, Transaction, Urgency};
+use siftfs_wire::{FromService, PROTOCOL_VERSION, ToService, Urgency};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;

@@ -5,7 +5,8 @@ use crate::piece::{Origin, Piece, Src};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Lsn, TxnSeq};
 use siftfs_intervals::IntervalMap;
 use siftfs_log::{DATA_CHUNK, DataSums, JournalData, JournalRecord};
-use siftfs_wire::{CheckpointReport, StagedRef, Transaction};
+use siftfs_log::{StagedRef, Transaction};
+use siftfs_wire::CheckpointReport;
 
 /// Where a record lies.
 pub(crate) enum Place {

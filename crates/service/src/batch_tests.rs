@@ -1,6 +1,6 @@
 use super::*;
 use siftfs_base::LaneId;
-use siftfs_wire::{CopyTag, ZeroTag};
+use siftfs_log::{CopyTag, ZeroTag};
 
 const MIB: u64 = 1 << 20;
 

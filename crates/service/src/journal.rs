@@ -10,10 +10,11 @@ use crate::service::{Journaled, Newest, Service};
 use crate::window::Window;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Result, TxnSeq, corrupt};
 use siftfs_device::{AlignedBuf, WriteOp};
+use siftfs_log::{CopyTag, Transaction};
 use siftfs_log::{
     JournalLayout, JournalParams, encode_transaction, max_journal_record, place_record,
 };
-use siftfs_wire::{CheckpointReport, CopyTag, DirectRun, Transaction};
+use siftfs_wire::{CheckpointReport, DirectRun};
 
 /// A buffer longer than this is given back after use.
 const KEEP_BUF: usize = 1 << 20;

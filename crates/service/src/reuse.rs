@@ -2,7 +2,7 @@
 //! `auto`'s choice.
 
 use siftfs_base::BLOCK_BYTES;
-use siftfs_wire::Transaction;
+use siftfs_log::Transaction;
 use std::collections::HashSet;
 
 /// One block in so many is noted.

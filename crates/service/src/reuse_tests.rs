@@ -1,6 +1,6 @@
 use super::*;
 use siftfs_base::BlockRun;
-use siftfs_wire::CopyTag;
+use siftfs_log::CopyTag;
 
 fn txn(blocks: impl Iterator<Item = u64>, drops: Vec<BlockRun>) -> Transaction {
     let tag = |b| CopyTag { source: 0, data_offset: 0, dst: b * BLOCK_BYTES, len: 4096 };

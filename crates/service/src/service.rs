@@ -10,11 +10,12 @@ use siftfs_base::{BlockRun, Clock, Error, LaneId, Lsn, Result, TxnSeq};
 use siftfs_device::{
     AlignedBuf, AreaWriter, JournalWriter, Origin, ServiceWriters, StagingReader, Storage,
 };
+use siftfs_log::Transaction;
 use siftfs_log::{JournalData, LogKey, ServiceRecord};
 use siftfs_volume::{HEADER_SERVICE, HeaderView, ServiceSlots};
 use siftfs_wire::{
     CheckpointReport, EXPECT_URGENT_MAX_MS, FromService, PROTOCOL_VERSION, ServiceStatistics,
-    ToService, Transaction, Urgency,
+    ToService, Urgency,
 };
 use std::collections::VecDeque;
 use std::ops::Range;

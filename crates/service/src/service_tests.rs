@@ -2,6 +2,7 @@ use crate::test_util::*;
 use siftfs_base::*;
 use siftfs_device::*;
 use siftfs_log::JournalData;
+use siftfs_log::{StagedRef, Transaction, ZeroTag};
 use siftfs_wire::*;
 use std::sync::Arc;
 

@@ -3,8 +3,9 @@
 
 use crate::service::{Newest, Service};
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result, TxnSeq, corrupt};
+use siftfs_log::Transaction;
 use siftfs_log::{Descriptor, check_transaction, max_record_len};
-use siftfs_wire::{DIRECT_MAX_BLOCKS, DirectRun, Transaction};
+use siftfs_wire::{DIRECT_MAX_BLOCKS, DirectRun};
 
 fn bad(txn: &Transaction, why: impl Into<String>) -> Error {
     corrupt(format!("transaction {}", txn.seq.0), why)

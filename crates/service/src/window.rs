@@ -6,8 +6,8 @@ use crate::memory::Memory;
 use crate::piece::{Origin, Piece};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, corrupt};
 use siftfs_device::{AlignedBuf, ReadOp};
+use siftfs_log::StagedRef;
 use siftfs_log::{DATA_CHUNK, DataSums, LogKey, RecordHead, RecordHeader, RecordKind};
-use siftfs_wire::StagedRef;
 use std::ops::Range;
 
 /// A record no longer than this is read whole.

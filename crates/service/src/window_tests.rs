@@ -2,7 +2,8 @@ use super::*;
 use crate::batch::{Batch, Committed, Part};
 use crate::images::InodeTables;
 use siftfs_base::{LaneId, Lsn, TxnSeq};
-use siftfs_wire::{CheckpointReport, CopyTag, Transaction};
+use siftfs_log::{CopyTag, Transaction};
+use siftfs_wire::CheckpointReport;
 
 const MIB: u64 = 1 << 20;
 /// A record of 256 blocks, with its head.

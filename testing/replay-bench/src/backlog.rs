@@ -3,8 +3,8 @@
 use crate::volume::{Sizes, Volume};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Result, SharedBlock};
 use siftfs_log::JournalData;
+use siftfs_log::{CopyTag, Transaction};
 use siftfs_service::InodeTables;
-use siftfs_wire::{CopyTag, Transaction};
 
 /// Files written side by side.
 const FILES: u64 = 4;

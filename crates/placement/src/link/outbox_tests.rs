@@ -1,5 +1,6 @@
 use super::*;
-use siftfs_wire::{CheckpointReport, Transaction, Urgency};
+use siftfs_log::Transaction;
+use siftfs_wire::{CheckpointReport, Urgency};
 
 fn submit(seq: u64) -> ToService {
     let txn = Box::new(Transaction { seq: TxnSeq(seq), ..Transaction::default() });

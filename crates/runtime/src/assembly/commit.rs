@@ -152,7 +152,7 @@ impl Runtime {
 
     /// Hands a transaction to the Service and waits until its commit is durable. The caller holds
     /// the assembly lock or is recovery.
-    fn submit(&self, txn: siftfs_wire::Transaction, origin: Origin) -> Result<Committed> {
+    fn submit(&self, txn: siftfs_log::Transaction, origin: Origin) -> Result<Committed> {
         let seq = txn.seq;
         let waited = origin == Origin::Foreground;
         if let Some(info) = self.lock().txns.get_mut(&seq) {

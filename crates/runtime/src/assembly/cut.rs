@@ -13,7 +13,8 @@ use crate::staging::stage::Staged;
 use crate::state::running::Push;
 use crate::state::{NEEDS_LOG, State, TxnInfo};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Lsn, RangeSet, Result, TxnSeq};
-use siftfs_wire::{DirectRun, Transaction};
+use siftfs_log::Transaction;
+use siftfs_wire::DirectRun;
 use std::collections::{BTreeSet, VecDeque};
 
 /// What a step made: to be written before the next step.

@@ -6,7 +6,7 @@ use crate::state::lane::RecordRef;
 use crate::state::overlay::Source;
 use siftfs_base::{BLOCK_BYTES, BlockRun, InodeNr, RangeSet, Result, TxnSeq};
 use siftfs_ext4::Mapping;
-use siftfs_wire::{CopyTag, ZeroTag};
+use siftfs_log::{CopyTag, ZeroTag};
 use std::collections::HashMap;
 use std::sync::Arc;
 

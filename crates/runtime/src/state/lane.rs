@@ -3,7 +3,7 @@
 
 use siftfs_base::{BLOCK_BYTES, LaneId, Lsn};
 use siftfs_log::RecordHead;
-use siftfs_wire::StagedRef;
+use siftfs_log::StagedRef;
 use std::collections::VecDeque;
 
 /// Room that a lane has for one record. Nothing is taken: only [`Lane::fix`] does that, once.

@@ -1,8 +1,8 @@
 //! Counts of the Runtime that claims rest on, for the status report.
 
 use crate::state::names::Unstageable;
+use siftfs_log::Transaction;
 use siftfs_log::{Item, RecordLayout};
-use siftfs_wire::Transaction;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -9,8 +9,8 @@ use crate::header::tests::{
 };
 use crate::record::tests::KEY;
 use crate::*;
+use crate::{CopyTag, StagedRef, Transaction, ZeroTag};
 use siftfs_base::{BlockRun, LaneId, Lsn, Timestamp, TxnSeq};
-use siftfs_wire::{CopyTag, StagedRef, Transaction, ZeroTag};
 use std::fmt::Write as _;
 use std::path::Path;
 

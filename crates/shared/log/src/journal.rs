@@ -4,10 +4,10 @@
 //! all of it validates. The data section is empty unless the journal repeats staged data
 //! ([`JournalData::Copy`]); then it holds the bytes of the copy tags, one tag's behind the other's.
 
+use crate::Transaction;
 use crate::journal_codec::{RawCommit, RawDescriptor, decode_body, encode_body, sizes};
 use crate::{Checked, DATA_CHUNK, DataSums, Invalid, JournalData, LogKey, MAX_LANES};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, TxnSeq, corrupt};
-use siftfs_wire::Transaction;
 use std::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -130,7 +130,7 @@ pub fn check_transaction(txn: &Transaction) -> Result<()> {
     if txn.lane_upto.iter().any(|p| p % BLOCK_BYTES != 0) {
         return bad("names a lane position inside a block");
     }
-    let staged_ok = |s: &siftfs_wire::StagedRef| {
+    let staged_ok = |s: &crate::StagedRef| {
         let end = s.pos.checked_add(u64::from(s.len));
         s.lsn.0 > 0
             && s.len > 0
@@ -145,7 +145,7 @@ pub fn check_transaction(txn: &Transaction) -> Result<()> {
     if !txn.zeros.iter().all(|z| span(z.dst, z.len)) {
         return bad("has an impossible zero tag");
     }
-    let copy_ok = |c: &siftfs_wire::CopyTag| {
+    let copy_ok = |c: &crate::CopyTag| {
         let within = txn
             .staged
             .get(c.source as usize)

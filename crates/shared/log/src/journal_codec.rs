@@ -1,9 +1,9 @@
 //! Journal descriptor and commit block to bytes and back.
 
 use crate::journal::*;
+use crate::{CopyTag, StagedRef, Transaction, ZeroTag};
 use crate::{DataSums, JournalData, LogKey, blocks_up, sums};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, LaneId, Lsn, Result, TxnSeq, corrupt};
-use siftfs_wire::{CopyTag, StagedRef, Transaction, ZeroTag};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

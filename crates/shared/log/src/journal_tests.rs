@@ -1,7 +1,7 @@
 use super::*;
+use crate::{CopyTag, StagedRef, ZeroTag};
 use proptest::prelude::*;
 use siftfs_base::{BlockRun, Epoch, LaneId, Lsn};
-use siftfs_wire::{CopyTag, StagedRef, ZeroTag};
 
 const KEY: LogKey = LogKey { epoch: Epoch(9), nonce: 42 };
 const P: JournalParams = JournalParams { pos: 1 << 20, prev_end: 1 << 20, prev_crc: 5 };

@@ -18,6 +18,7 @@ mod journal_data;
 mod link;
 mod record;
 mod sums;
+mod transaction;
 
 pub use header::*;
 pub use item::*;
@@ -26,6 +27,7 @@ pub use journal_data::JournalData;
 pub use link::*;
 pub use record::*;
 pub use sums::{DATA_CHUNK, DataSums};
+pub use transaction::{CopyTag, StagedRef, Transaction, ZeroTag};
 
 use siftfs_base::{BLOCK_BYTES, Epoch, Error, Result, corrupt};
 use zerocopy::FromBytes;

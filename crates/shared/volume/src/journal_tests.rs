@@ -2,8 +2,8 @@ use super::*;
 use crate::test_util::*;
 use siftfs_base::{Error, LaneId, Lsn};
 use siftfs_device::{Device, MemDevice};
+use siftfs_log::{CopyTag, StagedRef, Transaction};
 use siftfs_log::{JournalData, JournalLayout, JournalParams, encode_transaction, place_record};
-use siftfs_wire::{CopyTag, StagedRef, Transaction};
 use std::sync::Arc;
 
 struct Writer<'a> {

@@ -8,8 +8,9 @@ use crate::{
 use rustix::process::Signal;
 use siftfs_base::TxnSeq;
 use siftfs_device::RegionKind;
+use siftfs_log::StagedRef;
 use siftfs_transport::{Address, Listener, Received, Receiver, Sender, TransportOptions, connect};
-use siftfs_wire::{FromService, StagedRef, ToService};
+use siftfs_wire::{FromService, ToService};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

@@ -4,10 +4,11 @@
 use super::field::{Field, Reader, Writer, bad, fields, variants};
 use super::{Encoded, Message};
 use crate::{
-    CheckpointReport, CopyTag, DeviceStatistics, DirectRun, FromService, IoTotals, OriginTotals,
-    RegionTotals, ServiceStatistics, StagedRef, ToService, Transaction, Urgency, ZeroTag,
+    CheckpointReport, DeviceStatistics, DirectRun, FromService, IoTotals, OriginTotals,
+    RegionTotals, ServiceStatistics, ToService, Urgency,
 };
 use siftfs_base::{Result, SharedBlock};
+use siftfs_log::{CopyTag, StagedRef, Transaction, ZeroTag};
 
 variants!(ToService {
     1 => Hello { version, volume, epoch },

@@ -4,9 +4,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use siftfs_base::{BLOCK_SIZE, BlockRun, Epoch, Error, LaneId, Lsn, SharedBlock, TxnSeq, corrupt};
+use siftfs_log::{CopyTag, StagedRef, Transaction, ZeroTag};
 use siftfs_wire::{
-    CheckpointReport, CopyTag, DeviceStatistics, DirectRun, FromService, IoTotals, OriginTotals,
-    RegionTotals, ServiceStatistics, StagedRef, ToService, Transaction, Urgency, ZeroTag,
+    CheckpointReport, DeviceStatistics, DirectRun, FromService, IoTotals, OriginTotals,
+    RegionTotals, ServiceStatistics, ToService, Urgency,
 };
 
 /// A block of which no two differ in only a few bytes.
