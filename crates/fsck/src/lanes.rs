@@ -4,8 +4,7 @@ use crate::ring::Ring;
 use crate::{Check, Volume};
 use siftfs_base::{BLOCK_BYTES, LaneId, Lsn};
 use siftfs_log::{
-    HostState, LogKey, OPEN_END, RecordHead, RecordHeader, RecordKind, decode_record,
-    max_record_len,
+    HostState, LogKey, OPEN_END, RecordHead, RecordHeader, decode_record, max_record_len,
 };
 
 /// One lane being read.
@@ -117,13 +116,10 @@ impl Lane<'_> {
                 c.error("lane.floor", text);
             }
             self.end = h.end();
-            // A pad took the place of the record that its successor knew.
-            self.crc = (h.kind == RecordKind::Transaction).then_some(h.crc);
+            self.crc = Some(h.crc);
             self.lsn = self.lsn.max(h.params.lsn);
-            if h.kind == RecordKind::Transaction {
-                self.records.push((h.params.lsn, h.params.prev_lsn));
-                c.see(|seen| seen.record(&head));
-            }
+            self.records.push((h.params.lsn, h.params.prev_lsn));
+            c.see(|seen| seen.record(&head));
             self.durable = self.durable.max(h.params.durable_lsn);
             self.torn = None;
             return true;

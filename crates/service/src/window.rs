@@ -7,7 +7,7 @@ use crate::piece::{Origin, Piece};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, corrupt};
 use siftfs_device::{AlignedBuf, ReadOp};
 use siftfs_log::StagedRef;
-use siftfs_log::{DATA_CHUNK, DataSums, LogKey, RecordHead, RecordHeader, RecordKind};
+use siftfs_log::{DATA_CHUNK, DataSums, LogKey, RecordHead, RecordHeader};
 use std::ops::Range;
 
 /// A record no longer than this is read whole.
@@ -516,9 +516,6 @@ fn checked_head(
     bytes: &[u8],
 ) -> Result<RecordHead> {
     let head = RecordHead::decode(header, key, bytes)?.map_err(|i| i.into_error(name(s)))?;
-    if header.kind != RecordKind::Transaction {
-        return Err(corrupt(name(s), "a pad, not a transaction"));
-    }
     if header.crc != s.crc || header.params.lsn != s.lsn || header.layout.len != s.len {
         return Err(corrupt(name(s), "not the record that was journaled"));
     }

@@ -80,7 +80,7 @@ impl Volume {
         if written.is_err() {
             return (lsn, written);
         }
-        let answer = self.sequencer.wait_durable(lsn, || self.flush());
+        let answer = self.sequencer.wait_durable(lsn, |_| self.flush());
         if let Ok(proof) = &answer {
             assert!(proof.covers(lsn));
             self.check(lsn);
@@ -137,7 +137,7 @@ fn fsync_then(volume: &Arc<Volume>, after: impl FnOnce(&Arc<Volume>) + Send + 's
         Err(e) => answer(Err(e)),
         Ok(()) => {
             let answer = move |outcome: Result<Flushed>| answer(outcome.map(drop));
-            here.sequencer.when_durable(lsn, || here.flush(), answer);
+            here.sequencer.when_durable(lsn, |_| here.flush(), answer);
         }
     }
 }

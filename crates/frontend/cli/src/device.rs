@@ -31,7 +31,7 @@ pub fn device(a: &Device) -> Outcome {
     let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
     let options = open_options(&a.log);
     // A wrong volume is said now, and not to the first host.
-    let view = open_media_for_service(&volume, &options).and_then(|media| media.read());
+    let view = open_media_for_service(&volume, &options).and_then(|media| media.read_to_write());
     let uuid = siftfs_log::show_uuid(&view.map_err(about)?.header.volume);
     if let Some(list) = &a.cpus {
         processors::pin(list)?;

@@ -142,6 +142,47 @@ fn features_from_the_future() {
     }
 }
 
+/// Features that a reader may ignore and a writer not: nothing writes such a volume, and who reads it changes no
+/// byte of it.
+#[test]
+fn features_that_only_readers_may_ignore() {
+    let v = Volumes::new();
+    let seal = |file: &File| {
+        let newer = StaticHeader { ro_compat: 0x40, ..header(file) };
+        for at in header(file).header_offsets {
+            file.write_all_at(&newer.encode()[..], at).unwrap();
+        }
+    };
+    let (volume, dir) = (v.setup.volume(), v.setup.dir());
+    let unchanged = |before: &[u8]| assert!(fs::read(volume).unwrap() == before, "it was written");
+    let parts: &[&str] = &[volume, "incompatible volume", "0x40", "-o ro"];
+    for from in [&v.clean, &v.dirty] {
+        seal(&v.damaged(from));
+        let before = fs::read(volume).unwrap();
+        one_message(&siftfs(&["mount", volume, dir]).fails(1, parts));
+        unchanged(&before);
+        if from == &v.clean {
+            v.setup.mount("ro");
+            assert!(fs::read_dir(dir).unwrap().count() > 0);
+            siftfs(&["mount", volume, dir, "-o", "remount,rw"]).fails(1, &["0x40"]);
+            fs::write(v.setup.path("new"), "").unwrap_err();
+            v.setup.umount();
+            siftfs(&["fsck", volume]).ok();
+        } else {
+            let ro = siftfs(&["mount", volume, dir, "-o", "ro"]);
+            one_message(&ro.fails(1, &["recovered first"]));
+            siftfs(&["recover", volume]).fails(4, parts);
+            siftfs(&["recover", volume, "--discard-log"]).fails(4, parts);
+            siftfs(&["fsck", volume, "--repair", "all"]).fails(4, &["0x40"]);
+        }
+        let listen = format!("unix:{dir}/socket");
+        let device = ["device", volume, "--listen", &listen];
+        siftfs(&device).fails(1, parts);
+        siftfs(&["release", volume]).fails(1, parts);
+        unchanged(&before);
+    }
+}
+
 #[test]
 fn marker_and_header_disagree() {
     let v = Volumes::new();

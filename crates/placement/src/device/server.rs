@@ -173,7 +173,7 @@ impl Server {
     /// Says whether a Hello of this volume would be heard. Nothing is locked, and nothing written.
     fn answer_inquiry(&self, end: &DeviceEnd, version: u32, volume: &[u8; 16]) {
         let looked = check_version(version)
-            .and_then(|()| Ok((self.media)()?.read()?))
+            .and_then(|()| Ok((self.media)()?.read_to_write()?))
             .and_then(|view| check_volume(&view, volume));
         match looked {
             Ok(()) => {
@@ -221,7 +221,7 @@ impl Server {
         volume: &[u8; 16],
         epoch: Epoch,
     ) -> std::result::Result<(Service, Arc<Counters>), Denied> {
-        let view = media.read()?;
+        let view = media.read_to_write()?;
         check_hello(&view, volume, epoch)?;
         let storage = media.storage(&view)?;
         let options = self.options.replay.options(&storage, &view, &self.options.clock)?;

@@ -48,12 +48,14 @@ struct Background {
 impl LocalVolume {
     /// Opens a volume exclusively, recovering it first if it is dirty; then its Service's part is the
     /// other process's, if the options name one. With `read_only` a volume that
-    /// cannot be written is opened if it is clean, and refused if it is not.
+    /// cannot be written, or that this build may not write, is opened if it is clean, and refused if it is
+    /// not.
     pub fn open(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<Self> {
         let clock = Arc::new(FileClock::default());
         let called = call_ahead(opts)?;
         let (opened, writable) = read_only::open_to_serve(path, opts)?;
         let log = opened.log;
+        let writable = writable && !read_only::may_only_be_read(&opened.media, opts)?;
         let volume = Volume::read(opened.media, writable)?;
         if let (Some(end), Some(place)) = (called, &opts.service) {
             match connect::inquire(end, volume.view().header.volume) {

@@ -51,7 +51,7 @@ impl Volume {
         if may_write {
             media.flush()?;
         }
-        let view = media.read()?;
+        let view = if may_write { media.read_to_write()? } else { media.read()? };
         if view.needs_repair() && may_write {
             tracing::warn!(copies = ?view.copies, "one header copy was bad; rewritten from the other");
             media.repair(&view)?;

@@ -4,6 +4,7 @@ use crate::mount::open::Volume;
 use crate::options::OpenOptions;
 use crate::volume::media::{OpenedMedia, open_media, open_media_for};
 use siftfs_base::{Error, Result};
+use siftfs_volume::Media;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -30,6 +31,11 @@ pub(crate) fn open_to_serve(path: &Path, opts: &OpenOptions) -> Result<(OpenedMe
             what.display()
         ))),
     }
+}
+
+/// Has a volume that is to be mounted read-only features that allow a build as this one nothing else?
+pub(crate) fn may_only_be_read(media: &Media, opts: &OpenOptions) -> Result<bool> {
+    Ok(opts.read_only && media.read()?.header.unknown_ro_compat() != 0)
 }
 
 /// Does the system refuse to write it, whoever asks? A write-protected block device may be opened for

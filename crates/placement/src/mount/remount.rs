@@ -65,10 +65,11 @@ impl Remounter {
     /// header, then superblock, then the first append (rule R15).
     ///
     /// # Errors
-    /// Its storage is write-protected, something else has used it uncleanly, or writing failed.
+    /// Its storage is write-protected, it has features that only readers may ignore, something else has used it uncleanly, or writing failed.
     pub fn make_writable(&self) -> Result<()> {
         let mut unmarked = self.unmarked();
         if let Some(Unmarked { volume, writable }) = &*unmarked {
+            volume.media.read_to_write()?;
             if !writable {
                 return Err(Error::Refused(
                     "the volume or its log is write-protected: only a read-only mount can use it"

@@ -80,7 +80,7 @@ fn adoptable(area: &Arc<dyn Device>) -> Result<u64> {
             show_uuid(&link.volume)
         )));
     }
-    if found.marker || read_headers(&**area).is_ok() {
+    if found.marker || matches!(read_headers(&**area), Ok(_) | Err(Error::Incompatible(_))) {
         return Err(Error::Refused(
             "it is a SiftFS volume already, with its own log: siftfs release gives it back".into(),
         ));

@@ -37,6 +37,8 @@ pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
         Ok(volume) => empty_log(&volume, clock).map(|()| Discarded::Emptied),
         // A log was given, and it is not this volume's: the right one may be somewhere.
         Err(error @ Error::Refused(_)) if media.log.is_some() => Err(error),
+        // A newer build's: it knows what is in the log.
+        Err(error @ Error::Incompatible(_)) => Err(error),
         Err(error) => {
             tracing::warn!(%error, "no usable header; the area alone is looked at");
             area_alone(media.area, clock).map(|()| Discarded::Forgotten)

@@ -82,7 +82,13 @@ fn refuse_used(dev: &dyn Device, force: bool) -> Result<()> {
     if force {
         return Ok(());
     }
-    if let Ok(header) = read_log_header(dev) {
+    let found = read_log_header(dev);
+    if let Err(error @ Error::Incompatible(_)) = &found {
+        return Err(Error::Refused(format!(
+            "it is the log of a volume already, made by a newer SiftFS ({error}); --force overwrites it"
+        )));
+    }
+    if let Ok(header) = found {
         return Err(Error::Refused(format!(
             "it is the log {} of a volume already: siftfs release that volume, or use --force to \
              overwrite the log, which makes that volume lose it",

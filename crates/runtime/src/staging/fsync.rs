@@ -6,12 +6,13 @@ use crate::staging::capture::Selection;
 use crate::staging::pause::Pause;
 use crate::staging::proof::Durable;
 use crate::staging::proof::Settled;
+use crate::staging::records::LaneSet;
 use crate::staging::sequencer::{Flushed, WriteMode};
 use crate::staging::stage::{Outcome, Staged};
 use crate::state::buffers::is_bulk;
 use crate::state::running::Push;
 use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
-use siftfs_device::Origin;
+use siftfs_device::{Origin, StagingWriter};
 use std::time::Duration;
 
 /// What is left to do of an fsync.
@@ -54,7 +55,7 @@ impl Runtime {
         match self.begin_fsync(ino, datasync) {
             Ok(Begun::Durable(durable)) => told(Ok(durable)),
             Ok(Begun::Wait(lsn)) => {
-                let flush = || self.lanes[0].flush(Origin::Foreground);
+                let flush = |set| flush_each(&self.lanes, set, |l| l.flush(Origin::Foreground));
                 self.seq.when_durable(lsn, flush, |flushed| told(flushed.map(Durable::Staged)));
             }
             Err(e) => told(Err(e)),
@@ -124,7 +125,9 @@ impl Runtime {
         }
         self.write_staged(staged, Origin::Foreground)?;
         let flushed = match bulk {
-            Some(_) => self.seq.wait_durable(lsn, || self.lanes[0].flush_bulk(Origin::Foreground)),
+            Some(_) => self.seq.wait_durable(lsn, |set| {
+                flush_each(&self.lanes, set, |l| l.flush_bulk(Origin::Foreground))
+            }),
             None => self.wait_durable(lsn, Origin::Foreground),
         }?;
         let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
@@ -152,7 +155,7 @@ impl Runtime {
     }
 
     pub(crate) fn wait_durable(&self, lsn: Lsn, origin: Origin) -> Result<Flushed> {
-        self.seq.wait_durable(lsn, || self.lanes[0].flush(origin))
+        self.seq.wait_durable(lsn, |set| flush_each(&self.lanes, set, |l| l.flush(origin)))
     }
 
     /// A wait for room in the log, or in the running transaction, has ended.
@@ -171,3 +174,23 @@ impl Runtime {
         self.commit_all(&Push::Inode(ino), Some(ino))
     }
 }
+
+/// Flushes the devices that some lanes lie on, each once.
+fn flush_each(
+    lanes: &[StagingWriter],
+    wanted: LaneSet,
+    flush: impl Fn(&StagingWriter) -> Result<()>,
+) -> Result<()> {
+    let mut flushed: Vec<&StagingWriter> = Vec::new();
+    for lane in wanted.iter().map(|lane| &lanes[lane]) {
+        if !flushed.iter().any(|other| other.shares_device(lane)) {
+            flush(lane)?;
+            flushed.push(lane);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "fsync_tests.rs"]
+mod tests;

@@ -3,8 +3,41 @@
 
 use crate::staging::sequencer::{WriteMode, Writer};
 use crate::staging::ways::Way;
-use siftfs_base::Lsn;
+use siftfs_base::{LaneId, Lsn};
 use std::collections::{BTreeMap, VecDeque};
+
+/// Some of a volume's lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneSet(u16);
+
+impl LaneSet {
+    /// # Panics
+    /// If the lane's number is above that of any lane.
+    fn insert(&mut self, lane: LaneId) {
+        assert!(u32::from(lane.0) < u16::BITS, "a volume has 16 lanes at most");
+        self.0 |= 1 << lane.0;
+    }
+
+    /// Their indices, ascending.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..u16::BITS as usize).filter(move |lane| self.0 & (1 << lane) != 0)
+    }
+}
+
+impl FromIterator<LaneId> for LaneSet {
+    fn from_iter<I: IntoIterator<Item = LaneId>>(lanes: I) -> Self {
+        let mut set = Self::default();
+        lanes.into_iter().for_each(|lane| set.insert(lane));
+        set
+    }
+}
+
+/// A record's write that is in flight, or has ended and owes a flush.
+#[derive(Clone, Copy)]
+struct Write {
+    writer: Writer,
+    lane: LaneId,
+}
 
 /// A caller's record that is not acknowledged.
 struct Unacknowledged {
@@ -20,12 +53,12 @@ pub struct Records {
     published: Lsn,
     /// Everything up to here is durable; never steps back.
     durable: Lsn,
-    /// Durable writes in flight, each with who does it.
-    fua: BTreeMap<Lsn, Writer>,
+    /// Durable writes in flight.
+    fua: BTreeMap<Lsn, Write>,
     /// Other writes in flight.
-    plain: BTreeMap<Lsn, Writer>,
-    /// Written plainly and not flushed, each with the number of the flush that covers it, and who wrote it.
-    owed: BTreeMap<Lsn, (u64, Writer)>,
+    plain: BTreeMap<Lsn, Write>,
+    /// Written plainly and not flushed, each with the number of the flush that covers it.
+    owed: BTreeMap<Lsn, (u64, Write)>,
     /// Number of the next flush.
     next_flush: u64,
     /// Callers' records above the watermark, in order.
@@ -71,16 +104,16 @@ impl Records {
 
     /// Is a record of the background's, which no caller will flush, not durable and not on its way to be?
     pub fn behind_background(&self) -> bool {
-        let mut writers = self.plain.values().chain(self.owed.values().map(|(_, writer)| writer));
-        writers.any(|writer| *writer == Writer::Background)
+        let mut writes = self.plain.values().chain(self.owed.values().map(|(_, write)| write));
+        writes.any(|write| write.writer == Writer::Background)
     }
 
-    /// A record is published.
-    pub fn publish(&mut self, lsn: Lsn, mode: WriteMode, writer: Writer) {
+    /// A record of a lane is published.
+    pub fn publish(&mut self, lsn: Lsn, lane: LaneId, mode: WriteMode, writer: Writer) {
         assert!(lsn > self.published, "records are published in LSN order");
         self.published = lsn;
         let flight = if mode == WriteMode::Fua { &mut self.fua } else { &mut self.plain };
-        flight.insert(lsn, writer);
+        flight.insert(lsn, Write { writer, lane });
     }
 
     /// A caller will be acknowledged when this record, the newest, is durable.
@@ -91,17 +124,19 @@ impl Records {
     /// A write has ended well. A durable one owes no flush; it says nothing of the records below.
     pub fn written_ok(&mut self, lsn: Lsn, mode: WriteMode) {
         let flight = if mode == WriteMode::Fua { &mut self.fua } else { &mut self.plain };
-        let writer = flight.remove(&lsn).expect("a record completes once");
+        let write = flight.remove(&lsn).expect("a record completes once");
         if mode == WriteMode::Plain {
-            self.owed.insert(lsn, (self.next_flush, writer));
+            self.owed.insert(lsn, (self.next_flush, write));
         }
         self.advance();
     }
 
-    /// A flush begins: it covers what is written now. Its number goes to [`Records::flushed`].
-    pub fn begin_flush(&mut self) -> u64 {
+    /// A flush begins: it covers what is written now, in these lanes. Its number goes to
+    /// [`Records::flushed`].
+    pub fn begin_flush(&mut self) -> (u64, LaneSet) {
         self.next_flush += 1;
-        self.next_flush - 1
+        let lanes = self.owed.values().map(|(_, write)| write.lane).collect();
+        (self.next_flush - 1, lanes)
     }
 
     /// That flush has ended well.
@@ -141,12 +176,13 @@ impl Records {
     /// Will everything up to `lsn` be durable by durable writes in flight of callers' own, each of whom
     /// looks for who waits once its write has ended?
     pub fn settled_by_callers(&self, lsn: Lsn) -> bool {
-        let background = self.fua.range(..=lsn).any(|(_, writer)| *writer == Writer::Background);
+        let background =
+            self.fua.range(..=lsn).any(|(_, write)| write.writer == Writer::Background);
         !background && !self.unflushed_upto(lsn)
     }
 }
 
-fn first(flight: &BTreeMap<Lsn, Writer>) -> Option<Lsn> {
+fn first(flight: &BTreeMap<Lsn, Write>) -> Option<Lsn> {
     flight.first_key_value().map(|(lsn, _)| *lsn)
 }
 

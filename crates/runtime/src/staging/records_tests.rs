@@ -5,7 +5,7 @@ fn records() -> Records {
 }
 
 fn publish(r: &mut Records, lsn: u64, mode: WriteMode) {
-    r.publish(Lsn(lsn), mode, Writer::Caller);
+    r.publish(Lsn(lsn), LaneId(0), mode, Writer::Caller);
 }
 
 /// Rule R3: a durable write above a hole proves nothing of itself until the hole is filled.
@@ -33,11 +33,11 @@ fn r03_a_flush_covers_what_was_written_before() {
     publish(&mut r, 3, WriteMode::Plain);
     r.written_ok(Lsn(1), WriteMode::Plain);
     r.written_ok(Lsn(3), WriteMode::Plain);
-    let flush = r.begin_flush();
+    let (flush, _) = r.begin_flush();
     r.written_ok(Lsn(2), WriteMode::Plain);
     r.flushed(flush);
     assert_eq!((r.durable(), r.written()), (Lsn(1), Lsn(3)), "the second came too late");
-    let flush = r.begin_flush();
+    let (flush, _) = r.begin_flush();
     r.flushed(flush);
     assert_eq!(r.durable(), Lsn(3));
 }
@@ -55,7 +55,7 @@ fn what_a_flush_would_serve() {
     r.written_ok(Lsn(1), WriteMode::Fua);
     assert!(r.flush_serves(Lsn(2)) && !r.flush_serves(Lsn(1)));
     assert_eq!(r.durable(), Lsn(1));
-    let flush = r.begin_flush();
+    let (flush, _) = r.begin_flush();
     r.flushed(flush);
     assert_eq!(r.durable(), Lsn(2));
 }
@@ -64,16 +64,16 @@ fn what_a_flush_would_serve() {
 #[test]
 fn the_background_settles_nobody() {
     let mut r = records();
-    r.publish(Lsn(1), WriteMode::Fua, Writer::Background);
+    r.publish(Lsn(1), LaneId(0), WriteMode::Fua, Writer::Background);
     publish(&mut r, 2, WriteMode::Fua);
     assert!(!r.settled_by_callers(Lsn(2)) && !r.behind_background());
     r.written_ok(Lsn(1), WriteMode::Fua);
     assert!(r.settled_by_callers(Lsn(2)));
-    r.publish(Lsn(3), WriteMode::Plain, Writer::Background);
+    r.publish(Lsn(3), LaneId(0), WriteMode::Plain, Writer::Background);
     assert!(r.behind_background());
     r.written_ok(Lsn(3), WriteMode::Plain);
     assert!(r.behind_background(), "until it is flushed");
-    let flush = r.begin_flush();
+    let (flush, _) = r.begin_flush();
     r.flushed(flush);
     assert!(!r.behind_background());
 }
@@ -91,4 +91,24 @@ fn callers_are_acknowledged_in_order() {
     assert_eq!(r.acknowledged(), Some((Way::Parallel, 10)));
     assert_eq!(r.acknowledged(), Some((Way::Parallel, 20)));
     assert_eq!(r.acknowledged(), None);
+}
+
+/// A flush is told in which lanes something waits for it, and no others.
+#[test]
+fn a_flush_names_its_lanes() {
+    let mut r = records();
+    for (lsn, lane) in [(1, 0), (2, 3), (3, 15), (4, 3)] {
+        r.publish(Lsn(lsn), LaneId(lane), WriteMode::Plain, Writer::Caller);
+    }
+    for lsn in [2, 3, 4] {
+        r.written_ok(Lsn(lsn), WriteMode::Plain);
+    }
+    let (flush, lanes) = r.begin_flush();
+    assert_eq!(lanes.iter().collect::<Vec<_>>(), [3, 15], "lane 0 is not written yet");
+    r.flushed(flush);
+    r.written_ok(Lsn(1), WriteMode::Plain);
+    let (flush, lanes) = r.begin_flush();
+    assert_eq!(lanes.iter().collect::<Vec<_>>(), [0]);
+    r.flushed(flush);
+    assert!(r.idle());
 }

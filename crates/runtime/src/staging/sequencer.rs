@@ -8,7 +8,7 @@
 //! watermark, `ways` chooses between a shared flush and durable writes in parallel.
 
 use crate::locks::sync::{Condvar, Mutex, MutexGuard, ThreadId, current};
-use crate::staging::records::Records;
+use crate::staging::records::{LaneSet, Records};
 use crate::staging::ways::{Group, Way, Ways, WaysReport};
 use crate::state::lane::RecordRef;
 use siftfs_base::{Clock, Error, Lsn, Result};
@@ -219,7 +219,7 @@ impl Flushed {
 /// let published = seq.publish(&record, Writer::Caller);
 /// // ... the record is written ...
 /// seq.completed(published, Ok(())).unwrap();
-/// assert!(seq.wait_durable(Lsn(1), || Ok(())).unwrap().covers(Lsn(1)));
+/// assert!(seq.wait_durable(Lsn(1), |_| Ok(())).unwrap().covers(Lsn(1)));
 /// ```
 ///
 /// ```compile_fail,E0308
@@ -287,7 +287,7 @@ impl Sequencer {
         // A record of the background's below needs a flush, which serves this one as well.
         let durable = st.records.idle() && !company || parallel && !st.records.behind_background();
         let mode = if durable { WriteMode::Fua } else { WriteMode::Plain };
-        st.records.publish(lsn, mode, writer);
+        st.records.publish(lsn, record.lane, mode, writer);
         if writer == Writer::Caller {
             st.records.note_caller(way, self.clock.mono_ns());
             let under_way = st.records.unacknowledged();
@@ -366,8 +366,13 @@ impl Sequencer {
     }
 
     /// Returns when everything up to `lsn` is durable. The first caller who finds that a flush serves it
-    /// and nobody flushing flushes for all. Runs nobody's answer, so it may be called under locks.
-    pub fn wait_durable(&self, lsn: Lsn, mut flush: impl FnMut() -> Result<()>) -> Result<Flushed> {
+    /// and nobody flushing flushes for all: `flush` makes durable what was written before in the
+    /// lanes that it is given. Runs nobody's answer, so it may be called under locks.
+    pub fn wait_durable(
+        &self,
+        lsn: Lsn,
+        mut flush: impl FnMut(LaneSet) -> Result<()>,
+    ) -> Result<Flushed> {
         let mut st = self.lock();
         if st.durable() >= lsn {
             return Ok(Flushed { upto: st.durable() });
@@ -399,7 +404,7 @@ impl Sequencer {
     pub fn when_durable(
         &self,
         lsn: Lsn,
-        mut flush: impl FnMut() -> Result<()>,
+        mut flush: impl FnMut(LaneSet) -> Result<()>,
         answer: impl FnOnce(Result<Flushed>) + Send + 'static,
     ) {
         let mut st = self.lock();
@@ -426,7 +431,7 @@ impl Sequencer {
         &'a self,
         mut st: MutexGuard<'a, State>,
         lsn: Lsn,
-        flush: &mut impl FnMut() -> Result<()>,
+        flush: &mut impl FnMut(LaneSet) -> Result<()>,
         answer: impl FnOnce(Result<Flushed>) + Send + 'static,
     ) {
         let (mut answer, mut holding) = (Some(answer), false);
@@ -559,14 +564,14 @@ impl Sequencer {
     fn flush_for_all<'a>(
         &'a self,
         mut st: MutexGuard<'a, State>,
-        flush: &mut impl FnMut() -> Result<()>,
+        flush: &mut impl FnMut(LaneSet) -> Result<()>,
     ) -> MutexGuard<'a, State> {
         st.flushing = true;
         st = self.gather(st);
-        let number = st.records.begin_flush();
+        let (number, lanes) = st.records.begin_flush();
         drop(st);
         let start = self.clock.mono_ns();
-        let outcome = flush();
+        let outcome = flush(lanes);
         let took = self.clock.mono_ns().saturating_sub(start);
         st = self.lock();
         st.flushing = false;

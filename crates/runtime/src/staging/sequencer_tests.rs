@@ -30,7 +30,7 @@ fn a_record_alone_is_durable_with_its_own_write() {
     let six = publish(&seq, 6);
     assert_eq!((six.lsn(), six.mode()), (Lsn(6), WriteMode::Fua));
     seq.completed(six, Ok(())).expect("completes");
-    let proof = seq.wait_durable(Lsn(6), || panic!("no flush is needed")).expect("durable");
+    let proof = seq.wait_durable(Lsn(6), |_| panic!("no flush is needed")).expect("durable");
     assert!(proof.covers(Lsn(6)) && !proof.covers(Lsn(7)));
 }
 
@@ -47,7 +47,7 @@ fn r03_no_acknowledgement_over_a_hole() {
     let waiter = {
         let (seq, flushes) = (seq.clone(), flushes.clone());
         std::thread::spawn(move || {
-            seq.wait_durable(Lsn(2), || {
+            seq.wait_durable(Lsn(2), |_| {
                 flushes.fetch_add(1, Ordering::SeqCst);
                 Ok(())
             })
@@ -69,8 +69,8 @@ fn r21_a_failed_flush_is_latched() {
     let (one, two) = (publish(&seq, 1), publish(&seq, 2));
     seq.completed(one, Ok(())).expect("completes");
     seq.completed(two, Ok(())).expect("completes");
-    assert!(seq.wait_durable(Lsn(2), || Err(io())).is_err());
-    assert!(seq.wait_durable(Lsn(2), || Ok(())).is_err(), "a later flush proves nothing");
+    assert!(seq.wait_durable(Lsn(2), |_| Err(io())).is_err());
+    assert!(seq.wait_durable(Lsn(2), |_| Ok(())).is_err(), "a later flush proves nothing");
     assert_eq!(seq.durable(), Lsn(1), "the first was alone, the second's flush failed");
     assert!(matches!(seq.check(), Err(Error::Latched(_))));
 }
@@ -81,7 +81,7 @@ fn a_failed_write_is_latched() {
     let seq = sequencer(Duration::ZERO, 0);
     let one = publish(&seq, 1);
     assert!(seq.completed(one, Err(io())).is_err());
-    assert!(seq.wait_durable(Lsn(1), || Ok(())).is_err());
+    assert!(seq.wait_durable(Lsn(1), |_| Ok(())).is_err());
 }
 
 /// Many writers, slow flushes: every acknowledged record is covered by a flush that began after
@@ -103,7 +103,7 @@ fn flushes_are_shared() {
                     };
                     let lsn = published.lsn();
                     seq.completed(published, Ok(())).expect("completes");
-                    seq.wait_durable(lsn, || {
+                    seq.wait_durable(lsn, |_| {
                         flushes.fetch_add(1, Ordering::SeqCst);
                         std::thread::sleep(Duration::from_millis(1));
                         Ok(())
@@ -132,7 +132,7 @@ fn two_share_a_flush(seq: &Sequencer) {
     std::thread::scope(|s| {
         for lsn in [2, 3] {
             s.spawn(move || {
-                let flush = || {
+                let flush = |_| {
                     while seq.depths().1 < 2 {
                         std::thread::yield_now();
                     }
@@ -151,7 +151,7 @@ fn who_came_together_is_waited_for() {
     let seq = sequencer(Duration::from_secs(60), 0);
     two_share_a_flush(&seq);
     let flushes = AtomicU64::new(0);
-    let go = || {
+    let go = |_| {
         flushes.fetch_add(1, Ordering::SeqCst);
         Ok(())
     };
@@ -179,7 +179,7 @@ fn a_caller_left_alone_waits_in_vain_once() {
         let published = publish(&seq, lsn);
         assert_eq!(published.mode(), mode);
         seq.completed(published, Ok(())).expect("completes");
-        seq.wait_durable(Lsn(lsn), || Ok(())).expect("durable");
+        seq.wait_durable(Lsn(lsn), |_| Ok(())).expect("durable");
     }
 }
 
@@ -212,7 +212,7 @@ fn r03_durable_writes_in_parallel() {
         assert_eq!(record.mode(), WriteMode::Fua);
     }
     let told = Told::default();
-    let no_flush = || panic!("no flush is needed");
+    let no_flush = |_| panic!("no flush is needed");
     seq.completed(three, Ok(())).expect("completes");
     seq.when_durable(Lsn(3), no_flush, tell(&told, 3));
     seq.completed(two, Ok(())).expect("completes");
@@ -235,9 +235,9 @@ fn r21_a_failed_durable_write_takes_all_above_with_it() {
     let [one, two, three] = [1, 2, 3].map(|lsn| publish(&seq, lsn));
     let told = Told::default();
     seq.completed(three, Ok(())).expect("completes");
-    seq.when_durable(Lsn(3), || Ok(()), tell(&told, 3));
+    seq.when_durable(Lsn(3), |_| Ok(()), tell(&told, 3));
     seq.completed(one, Ok(())).expect("completes");
-    seq.when_durable(Lsn(1), || Ok(()), tell(&told, 1));
+    seq.when_durable(Lsn(1), |_| Ok(()), tell(&told, 1));
     assert!(seq.completed(two, Err(io())).is_err());
     let told = told.lock().expect("not poisoned");
     assert!(matches!(told[..], [(1, Ok(())), (3, Err(Error::Latched(_)))]), "{told:?}");
@@ -255,12 +255,12 @@ fn who_leaves_is_answered_by_the_one_who_flushes() {
     let told = Told::default();
     let flushes = AtomicU64::new(0);
     let mut late = Some(three);
-    let flush = || {
+    let flush = |_| {
         flushes.fetch_add(1, Ordering::SeqCst);
         if let Some(three) = late.take() {
             // Another thread, as far as the sequencer can see.
             seq.completed(three, Ok(())).expect("completes");
-            seq.when_durable(Lsn(3), || panic!("somebody flushes"), tell(&told, 3));
+            seq.when_durable(Lsn(3), |_| panic!("somebody flushes"), tell(&told, 3));
             assert_eq!(seq.depths(), (0, 2));
         }
         Ok(())
@@ -280,7 +280,7 @@ fn answers_do_not_nest() {
         let (next, inside) = (seq.clone(), depth.clone());
         seq.when_durable(
             Lsn(lsn),
-            || Ok(()),
+            |_| Ok(()),
             move |outcome| {
                 outcome.expect("durable");
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "inside another answer");
@@ -306,8 +306,8 @@ fn r21_who_left_is_told_of_a_failure() {
         seq.completed(record, Ok(())).expect("completes");
     }
     let told = Told::default();
-    let flush = || {
-        seq.when_durable(Lsn(3), || panic!("somebody flushes"), tell(&told, 3));
+    let flush = |_| {
+        seq.when_durable(Lsn(3), |_| panic!("somebody flushes"), tell(&told, 3));
         seq.fail(&io());
         assert!(numbers(&told).is_empty(), "not by the one who failed, who may hold locks");
         Err(io())
@@ -331,17 +331,17 @@ fn the_duty_is_handed_over() {
     write(1);
     write(2);
     let (mut flushes, mut other) = (0, None);
-    let flush = || {
+    let flush = |_| {
         flushes += 1;
         write(2 + flushes);
         if flushes == 1 {
-            seq.when_durable(Lsn(3), || panic!("somebody flushes"), tell(&told, 3));
+            seq.when_durable(Lsn(3), |_| panic!("somebody flushes"), tell(&told, 3));
             return Ok(());
         }
         assert_eq!(numbers(&told), [2], "answered, and flushing for the third");
         let (here, told) = (seq.clone(), told.clone());
         other = Some(std::thread::spawn(move || {
-            here.when_durable(Lsn(4), || Ok(()), tell(&told, 4));
+            here.when_durable(Lsn(4), |_| Ok(()), tell(&told, 4));
         }));
         while seq.lock().free.is_empty() {
             std::thread::yield_now();

@@ -5,7 +5,9 @@
 //! ([`JournalData::Copy`]); then it holds the bytes of the copy tags, one tag's behind the other's.
 
 use crate::Transaction;
-use crate::journal_codec::{RawCommit, RawDescriptor, decode_body, encode_body, sizes};
+use crate::journal_codec::{
+    RawCommit, RawDescriptor, decode_body, encode_body, sizes, unknown_sizes,
+};
 use crate::{Checked, DATA_CHUNK, DataSums, Invalid, JournalData, LogKey, MAX_LANES};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, TxnSeq, corrupt};
 use std::ops::Range;
@@ -254,8 +256,11 @@ impl JournalHeader {
         }
         let counts = raw.counts();
         let (descriptor, len) = (raw.descriptor_len.get(), raw.total_len.get());
-        let layout = sizes(&counts)
-            .filter(|l| (l.descriptor_len, l.len) == (descriptor, len))
+        let layout = match raw.is_known() {
+            true => sizes(&counts).filter(|l| (l.descriptor_len, l.len) == (descriptor, len)),
+            false => unknown_sizes(descriptor, len),
+        };
+        let layout = layout
             .filter(|l| l.len <= max_len.min(MAX_JOURNAL_RECORD))
             .ok_or(Invalid("impossible lengths"))?;
         Ok(Self {
@@ -315,7 +320,8 @@ impl Descriptor {
             return Ok(Err(Invalid("checksum mismatch")));
         }
         let (raw, body) = crate::take::<RawDescriptor>(bytes, WHAT)?;
-        if raw.version.get() != VERSION || raw.unknown_flags() != 0 {
+        // Not the journal's end: what follows is durable as well.
+        if !raw.is_known() {
             return Err(Error::Incompatible(format!(
                 "journal record of version {} with flags {:#x}; this build knows version {VERSION}",
                 raw.version.get(),
@@ -339,19 +345,31 @@ impl Descriptor {
     }
 
     /// Verifies the commit block and returns its checksum, the successor's `prev_crc`.
-    pub fn verify_commit(&self, block: &[u8]) -> std::result::Result<u32, Invalid> {
-        let raw = RawCommit::ref_from_bytes(block).map_err(|_| Invalid("no commit block"))?;
+    ///
+    /// # Errors
+    /// Incompatible if it is this transaction's, of a version that this build does not know.
+    pub fn verify_commit(&self, block: &[u8]) -> Checked<u32> {
+        let Ok(raw) = RawCommit::ref_from_bytes(block) else {
+            return Ok(Err(Invalid("no commit block")));
+        };
         if self.key.crc(&block[..BLOCK_SIZE - 4]) != raw.crc.get() || raw.magic != COMMIT_MAGIC {
-            return Err(Invalid("no valid commit block"));
+            return Ok(Err(Invalid("no valid commit block")));
         }
         let h = &self.header;
         let same = raw.epoch.get() == self.key.epoch.0
-            && raw.version.get() == VERSION
             && raw.seq.get() == h.seq.0
             && raw.pos.get() == h.params.pos
             && raw.total_len.get() == h.layout.len
             && raw.descriptor_crc.get() == h.crc;
-        if same { Ok(raw.crc.get()) } else { Err(Invalid("commit block of another transaction")) }
+        if !same {
+            return Ok(Err(Invalid("commit block of another transaction")));
+        }
+        match raw.version.get() {
+            VERSION => Ok(Ok(raw.crc.get())),
+            other => Err(Error::Incompatible(format!(
+                "commit block of version {other}; this build knows version {VERSION}"
+            ))),
+        }
     }
 }
 
@@ -403,19 +421,19 @@ pub fn decode_journal_head<'a>(
         Ok(h) => h,
         Err(invalid) => return Ok(Err(invalid)),
     };
-    let images = header.layout.descriptor_len as usize..header.layout.data_offset as usize;
-    let Some(images) = head.get(images) else {
-        return Ok(Err(Invalid("shorter than its record")));
-    };
     let descriptor = match Descriptor::decode(header, key, head)? {
         Ok(d) => d,
         Err(invalid) => return Ok(Err(invalid)),
+    };
+    let images = header.layout.descriptor_len as usize..header.layout.data_offset as usize;
+    let Some(images) = head.get(images) else {
+        return Ok(Err(Invalid("shorter than its record")));
     };
     let mut blocks = images.chunks_exact(BLOCK_SIZE).enumerate();
     if !blocks.all(|(i, b)| descriptor.verify_image(i, b)) {
         return Ok(Err(Invalid("image checksum mismatch")));
     }
-    match descriptor.verify_commit(commit) {
+    match descriptor.verify_commit(commit)? {
         Ok(commit_crc) => Ok(Ok(JournalRecord { descriptor, images, commit_crc })),
         Err(invalid) => Ok(Err(invalid)),
     }

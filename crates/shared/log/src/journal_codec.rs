@@ -60,6 +60,20 @@ pub(crate) fn sizes(c: &Counts) -> Option<JournalLayout> {
     Some(JournalLayout { descriptor_len, data_offset, data_len, len, form: c.form })
 }
 
+/// Sizes of a record that this build does not know, as far as its descriptor's checksum needs them.
+pub(crate) fn unknown_sizes(descriptor_len: u32, len: u64) -> Option<JournalLayout> {
+    let fits = descriptor_len as usize >= size_of::<RawDescriptor>()
+        && u64::from(descriptor_len) <= MAX_DESCRIPTOR.min(len)
+        && len.is_multiple_of(BLOCK_BYTES);
+    fits.then_some(JournalLayout {
+        descriptor_len,
+        data_offset: u64::from(descriptor_len),
+        data_len: 0,
+        len,
+        form: JournalData::Ref,
+    })
+}
+
 impl RawDescriptor {
     pub(crate) fn new(
         key: &LogKey,
@@ -112,8 +126,10 @@ impl RawDescriptor {
     }
 
     /// Flags that this build does not know, or 0.
-    pub(crate) fn unknown_flags(&self) -> u32 {
-        self.flags.get() & !FLAG_COPY
+    /// Does this build know what the record means? Of one that it does not know, only the checksum and the
+    /// lengths of descriptor and record are what they are here.
+    pub(crate) fn is_known(&self) -> bool {
+        self.version.get() == VERSION && self.flags.get() & !FLAG_COPY == 0
     }
 }
 

@@ -1,8 +1,8 @@
-//! Lane records: staged transactions and pads.
+//! Lane records: staged transactions.
 
 use crate::item::Item;
 use crate::{Checked, DATA_CHUNK, DataSums, Invalid, LogKey, blocks_up, item_codec, sums};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, LaneId, Lsn, Result, corrupt};
+use siftfs_base::{BLOCK_BYTES, Error, LaneId, Lsn, Result, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -18,7 +18,6 @@ pub const MIN_LANE_LEN: u64 = 64 << 10;
 const MAGIC: [u8; 8] = *b"SIFTstg\x01";
 const VERSION: u16 = 1;
 const KIND_TRANSACTION: u16 = 1;
-const KIND_PAD: u16 = 2;
 /// Bytes of the fixed header.
 pub const RECORD_HEADER_LEN: usize = 128;
 
@@ -49,19 +48,18 @@ struct RawRecord {
 }
 const _: () = assert!(size_of::<RawRecord>() == RECORD_HEADER_LEN);
 
+impl RawRecord {
+    /// Does this build know what the record means? One that it does not know has the same header, whose
+    /// checksum covers the same bytes.
+    fn is_known(&self) -> bool {
+        (self.kind.get(), self.version.get(), self.flags.get()) == (KIND_TRANSACTION, VERSION, 0)
+    }
+}
+
 /// Longest record that a lane of `lane_len` bytes takes: an eighth of it (rule R10), within
 /// [`MAX_RECORD_LEN`], whole blocks.
 pub fn max_record_len(lane_len: u64) -> u64 {
     (lane_len / 8 / BLOCK_BYTES * BLOCK_BYTES).clamp(2 * BLOCK_BYTES, MAX_RECORD_LEN)
-}
-
-/// Transaction or pad.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RecordKind {
-    /// A staged transaction.
-    Transaction,
-    /// Fills the place of a record whose write failed (rule R3): no items, no data.
-    Pad,
 }
 
 /// A record's place and links; what the sequencer knows.
@@ -218,33 +216,18 @@ impl RecordBuilder {
             at += item_codec::encode(item, &mut buf[at..layout.items_end()]);
         }
         assert_eq!(at, layout.items_end(), "layout of other items");
-        let raw = self.header(p, KIND_TRANSACTION, layout, items.len() as u32);
+        let raw = self.header(p, layout, items.len() as u32);
         self.seal(raw, buf, at + layout.sums_len())
     }
 
-    /// Encodes the first block of a pad that takes `len` bytes of the lane; the rest of its
-    /// bytes mean nothing and are not written.
-    ///
-    /// # Panics
-    /// If `len` is not a positive multiple of the block size within [`MAX_RECORD_LEN`].
-    pub fn encode_pad(&self, p: &RecordParams, len: u32, block: &mut [u8; BLOCK_SIZE]) -> u32 {
-        assert!(
-            len > 0 && len.is_multiple_of(BLOCK_SIZE as u32) && u64::from(len) <= MAX_RECORD_LEN
-        );
-        let layout =
-            RecordLayout { len, items_len: 0, data_offset: RECORD_HEADER_LEN as u32, data_len: 0 };
-        block.fill(0);
-        self.seal(self.header(p, KIND_PAD, &layout, 0), block, RECORD_HEADER_LEN)
-    }
-
-    fn header(&self, p: &RecordParams, kind: u16, l: &RecordLayout, count: u32) -> RawRecord {
+    fn header(&self, p: &RecordParams, l: &RecordLayout, count: u32) -> RawRecord {
         assert!(p.pos.is_multiple_of(BLOCK_BYTES) && p.prev_end <= p.pos && p.lsn.0 > 0);
         assert!(p.durable_lsn < p.lsn && p.durable_pos <= p.pos, "durable before it was written");
         assert!(p.prev_lsn < p.lsn, "LSNs grow");
         RawRecord {
             magic: MAGIC,
             version: VERSION.into(),
-            kind: kind.into(),
+            kind: KIND_TRANSACTION.into(),
             lane: self.lane.0.into(),
             flags: 0.into(),
             epoch: self.key.epoch.0.into(),
@@ -285,8 +268,6 @@ fn head_crc(key: &LogKey, head: &[u8]) -> u32 {
 /// only after [`RecordHead::decode`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordHeader {
-    /// Transaction or pad.
-    pub kind: RecordKind,
     /// Place and links.
     pub params: RecordParams,
     /// Lane it was written for.
@@ -320,11 +301,6 @@ impl RecordHeader {
         if !ok {
             return Err(Invalid("not a record of this lane, epoch and position"));
         }
-        let kind = match raw.kind.get() {
-            KIND_TRANSACTION => RecordKind::Transaction,
-            KIND_PAD => RecordKind::Pad,
-            _ => return Err(Invalid("a record of unknown kind")),
-        };
         let layout = RecordLayout {
             len: raw.len.get(),
             items_len: raw.items_len.get(),
@@ -332,7 +308,6 @@ impl RecordHeader {
             data_len: raw.data_len.get(),
         };
         let header = Self {
-            kind,
             params: RecordParams {
                 lsn: Lsn(raw.lsn.get()),
                 prev_lsn: Lsn(raw.prev_lsn.get()),
@@ -348,10 +323,15 @@ impl RecordHeader {
             owner: raw.owner.get(),
             crc: raw.crc.get(),
         };
-        if header.lengths_hold(max_len) { Ok(header) } else { Err(Invalid("impossible lengths")) }
+        if header.lengths_hold(max_len, raw.is_known()) {
+            Ok(header)
+        } else {
+            Err(Invalid("impossible lengths"))
+        }
     }
 
-    fn lengths_hold(&self, max_len: u64) -> bool {
+    /// Of a record that this build does not know, only what its checksum needs is looked at.
+    fn lengths_hold(&self, max_len: u64, known: bool) -> bool {
         let l = &self.layout;
         let (len, items) = (u64::from(l.len), u64::from(l.items_len));
         let data = u64::from(l.data_len);
@@ -361,12 +341,8 @@ impl RecordHeader {
             && head_len(items, data) <= MAX_HEAD_LEN
             && self.items_count <= MAX_ITEMS;
         bounded
-            && match self.kind {
-                RecordKind::Transaction => geometry(items, data) == (u64::from(l.data_offset), len),
-                RecordKind::Pad => {
-                    items == 0 && data == 0 && l.data_offset as usize == RECORD_HEADER_LEN
-                }
-            }
+            && head_len(items, data) <= len
+            && (!known || geometry(items, data) == (u64::from(l.data_offset), len))
     }
 
     /// Bytes from the record's start that [`RecordHead::decode`] needs.
@@ -377,6 +353,14 @@ impl RecordHeader {
     /// Position one past the record.
     pub fn end(&self) -> u64 {
         self.params.pos + u64::from(self.layout.len)
+    }
+
+    /// Puts the checksum right of a head that a test has changed. `head` is as long as
+    /// [`RecordHeader::head_len`] says.
+    #[doc(hidden)]
+    pub fn reseal(key: &LogKey, head: &mut [u8]) {
+        let crc = head_crc(key, head);
+        head[RECORD_HEADER_LEN - 4..RECORD_HEADER_LEN].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// Does the head's checksum hold? `head` starts with the record and has at least
@@ -403,9 +387,13 @@ impl RecordHead {
             return Ok(Err(Invalid("checksum mismatch")));
         }
         let (raw, rest) = crate::take::<RawRecord>(head, "staged record")?;
-        if raw.version.get() != VERSION || raw.flags.get() != 0 {
+        // Not the lane's end: what follows is acknowledged as well.
+        if !raw.is_known() {
             return Err(Error::Incompatible(format!(
-                "staged record of version {} with flags {:#x}; this build knows version {VERSION}",
+                "staged record at position {} of kind {}, version {}, flags {:#x}; this build knows kind \
+                 {KIND_TRANSACTION} of version {VERSION}",
+                header.params.pos,
+                raw.kind.get(),
                 raw.version.get(),
                 raw.flags.get()
             )));

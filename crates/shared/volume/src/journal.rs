@@ -130,7 +130,7 @@ impl JournalScanner {
             && data
                 .get(..h.layout.data_len as usize)
                 .is_some_and(|d| descriptor.data.verify_data(d))
-            && descriptor.verify_commit(commit).is_ok();
+            && descriptor.verify_commit(commit)?.is_ok();
         if valid {
             self.ring.counts.record_bytes += h.layout.len;
         }

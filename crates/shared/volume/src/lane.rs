@@ -3,9 +3,7 @@
 use crate::ring::{ReadCounts, RingReader};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, LaneId, Lsn, Result, corrupt};
 use siftfs_device::{Origin, RegionReader};
-use siftfs_log::{
-    Checked, LogKey, OPEN_END, RecordHead, RecordHeader, RecordKind, max_record_len, next_lap,
-};
+use siftfs_log::{Checked, LogKey, OPEN_END, RecordHead, RecordHeader, max_record_len, next_lap};
 
 /// A valid record: its items, and its data where asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +39,6 @@ pub struct LaneScanner {
     end: Option<u64>,
     want_data: bool,
     state: LaneEnd,
-    after_pad: bool,
     first: bool,
     done: bool,
 }
@@ -93,13 +90,12 @@ impl LaneScanner {
             end,
             want_data,
             state,
-            after_pad: false,
             first: true,
             done: false,
         })
     }
 
-    /// The next record; `None` at the end. Pads are passed over.
+    /// The next record; `None` at the end.
     ///
     /// # Errors
     /// Corrupt if a record below the recorded end is not valid, or if a later record proves
@@ -111,12 +107,7 @@ impl LaneScanner {
                 break;
             }
             match self.find()? {
-                Found::Record(head) => {
-                    let record = self.accept(*head)?;
-                    if record.head.header.kind == RecordKind::Transaction {
-                        return Ok(Some(record));
-                    }
-                }
+                Found::Record(head) => return self.accept(*head).map(Some),
                 Found::Nothing(torn) => {
                     self.done = true;
                     self.state.torn = torn;
@@ -173,7 +164,7 @@ impl LaneScanner {
         let (h, s) = (&head.header, &self.state);
         let chained = h.params.prev_end == s.pos
             && h.params.lsn > s.last_lsn
-            && (self.first || self.after_pad || h.params.prev_crc == s.last_crc)
+            && (self.first || h.params.prev_crc == s.last_crc)
             && self.end.is_none_or(|end| h.end() <= end);
         if !chained {
             return Ok(Found::Nothing(None));
@@ -216,7 +207,6 @@ impl LaneScanner {
         self.state.last_lsn = h.params.lsn;
         self.state.durable_lsn = self.state.durable_lsn.max(h.params.durable_lsn);
         self.first = false;
-        self.after_pad = h.kind == RecordKind::Pad;
         self.ring.counts.record_bytes += u64::from(h.layout.len);
         let mut data = Vec::new();
         if self.want_data {

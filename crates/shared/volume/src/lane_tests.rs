@@ -163,23 +163,24 @@ fn another_epochs_or_nonces_records_are_none() {
     }
 }
 
+/// An older build must not take a newer one's record for the lane's end: what it acknowledged would be cut off.
 #[test]
-fn a_pad_is_passed_over() {
-    let dev = device();
-    let mut a = Appender::new(&dev, 0);
-    a.append(10);
-    let mut block = [0; BLOCK_SIZE];
-    let builder = siftfs_log::RecordBuilder { key: KEY, lane: LaneId(0), owner: 0 };
-    let p = siftfs_log::RecordParams {
-        lsn: Lsn(11),
-        pos: 4096,
-        prev_end: 4096,
-        prev_crc: a.crc,
-        ..Default::default()
-    };
-    builder.encode_pad(&p, 8192, &mut block);
-    dev.write(header().lanes[0].offset + 4096, &block, false).unwrap();
-    (a.end, a.lsn) = (12288, 12);
-    a.append(10);
-    assert_eq!(scan(&dev, 0, OPEN_END).unwrap().0, vec![10, 12]);
+fn a_record_of_an_unknown_kind_is_not_the_end() {
+    for at in [8, 10, 14] {
+        let dev = device();
+        let mut a = Appender::new(&dev, 0);
+        a.append(10);
+        let pos = a.end;
+        a.append(10);
+        a.append(10);
+        let place = header().lanes[0].offset + pos;
+        let mut block = [0; BLOCK_SIZE];
+        dev.read(place, &mut block).unwrap();
+        block[at] = 9;
+        let head = RecordHeader::peek(&block, &KEY, LaneId(0), pos, BLOCK_BYTES).unwrap();
+        RecordHeader::reseal(&KEY, &mut block[..head.head_len()]);
+        dev.write(place, &block, false).unwrap();
+        let found = scan(&dev, 0, OPEN_END);
+        assert!(matches!(found, Err(siftfs_base::Error::Incompatible(_))), "{at}: {found:?}");
+    }
 }

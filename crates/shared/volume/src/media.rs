@@ -1,7 +1,7 @@
 //! The devices that a volume lies on.
 
 use crate::header::{HeaderView, read_media, region_descs, repair_headers};
-use siftfs_base::{BLOCK_BYTES, Result};
+use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, RegionDesc, RegionKind, Role, Storage};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +34,21 @@ impl Media {
     /// Finds and checks the header: see [`read_media`].
     pub fn read(&self) -> Result<HeaderView> {
         read_media(&*self.area, self.log.as_deref())
+    }
+
+    /// As [`Media::read`], by a caller who is about to write the volume.
+    ///
+    /// # Errors
+    /// Also incompatible if it has features that only readers may ignore.
+    pub fn read_to_write(&self) -> Result<HeaderView> {
+        let view = self.read()?;
+        match view.header.unknown_ro_compat() {
+            0 => Ok(view),
+            unknown => Err(Error::Incompatible(format!(
+                "read-only compatible features {unknown:#x} that this build does not know: it may read \
+                 the volume (mount -o ro, if it was unmounted cleanly), and a newer SiftFS may write it"
+            ))),
+        }
     }
 
     /// Makes everything that can be read durable, on every device.
