@@ -1,12 +1,13 @@
 //! The Runtime's endpoint of the file protocol: each request becomes calls on the state.
 
-use crate::data::file::{Input, Outcome};
+use crate::data::file::Input;
 use crate::namespace::acl::is_acl;
 use crate::namespace::entries::NewInode;
 use crate::namespace::kinds::{kind_of, kind_of_entry, mode_of};
 use crate::runtime::Runtime;
 use crate::staging::proof::Durable;
 use crate::staging::ways::WaysReport;
+use crate::state::step::Step;
 use crate::state::{OpenFile, State};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
 use siftfs_device::DeviceInfo;
@@ -44,7 +45,7 @@ impl FileService for Runtime {
                 let time = st.now();
                 st.may_link(ino, parent)?;
                 st.link(ino, parent, &name, time)?;
-                st.entry(ino)
+                Ok(st.entry(ino)?)
             }),
             R::Unlink { parent, name } => self.mutate(|st| {
                 let time = st.now();
@@ -185,6 +186,14 @@ impl Runtime {
 
     /// A request that changes nothing durable.
     fn query<T>(&self, op: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        self.query_step(op)
+    }
+
+    /// As [`Runtime::query`], one try.
+    fn query_step<T, E>(
+        &self,
+        op: impl FnOnce(&mut State) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
         let mut st = self.lock();
         let result = op(&mut st);
         st.shrink_caches(self.seq.oldest_unwritten());
@@ -245,7 +254,7 @@ impl Runtime {
     ) -> Result<Reply> {
         self.mutate(|st| {
             let ino = st.make(cred, parent, name, mode, rdev, target)?;
-            st.entry(ino)
+            Ok(st.entry(ino)?)
         })
     }
 
@@ -360,23 +369,7 @@ impl Runtime {
     }
 
     fn read_data(&self, ino: InodeNr, offset: u64, len: u32) -> Result<Reply> {
-        loop {
-            let outcome = self.query(|st| st.read(ino, offset, len))?;
-            if let Some(reply) = self.filled(outcome)? {
-                return Ok(reply);
-            }
-        }
-    }
-
-    /// The result of an operation that is done; otherwise what it needs is done, and it is to be
-    /// tried again.
-    fn filled<T>(&self, outcome: Outcome<T>) -> Result<Option<T>> {
-        match outcome {
-            Outcome::Done(value) => return Ok(Some(value)),
-            Outcome::Fill(plan) => self.fill(&plan)?,
-            Outcome::Filling(ino, page) => self.wait_filled(ino, &(page..page + 1)),
-        }
-        Ok(None)
+        self.drive(libc::EIO, || self.query_step(|st| st.read(ino, offset, len)))
     }
 
     fn write_data(
@@ -388,29 +381,25 @@ impl Runtime {
         (kill_priv, times): (bool, bool),
     ) -> Result<Reply> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
-        loop {
-            let outcome = self.mutate(|st| {
-                st.load(ino)?;
-                let time = st.now();
-                let at = offset.unwrap_or(st.node(ino).size);
-                st.may_write(ino, at)?;
-                // As far as the largest size goes; who comes back for the rest is told.
-                match MAX_FILE_SIZE.checked_sub(at) {
-                    None | Some(0) if !data.is_empty() => return Err(errno(libc::EFBIG)),
-                    room => data.truncate(room.unwrap_or(0)),
-                }
-                // First, so that an operation that must be tried again has not written yet.
-                if kill_priv {
-                    st.timed(ino, times, |st| st.kill_privileges(ino))?;
-                }
-                let privileged = st.privileged(cred);
-                st.timed(ino, times, |st| st.write(ino, at, Input::of(&mut data), privileged, time))
-            })?;
-            if self.filled(outcome)?.is_some() {
-                let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
-                return Ok(Reply::Written { len });
+        self.mutate(|st| {
+            st.load(ino)?;
+            let time = st.now();
+            let at = offset.unwrap_or(st.node(ino).size);
+            st.may_write(ino, at)?;
+            // As far as the largest size goes; who comes back for the rest is told.
+            match MAX_FILE_SIZE.checked_sub(at) {
+                None | Some(0) if !data.is_empty() => return Err(errno(libc::EFBIG).into()),
+                room => data.truncate(room.unwrap_or(0)),
             }
-        }
+            // First, so that an operation that must be tried again has not written yet.
+            if kill_priv {
+                st.timed(ino, times, |st| st.kill_privileges(ino))?;
+            }
+            let privileged = st.privileged(cred);
+            st.timed(ino, times, |st| st.write(ino, at, Input::of(&mut data), privileged, time))
+        })?;
+        let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
+        Ok(Reply::Written { len })
     }
 
     /// Pages of the kernel's cache.
@@ -429,16 +418,12 @@ impl Runtime {
         let room = room.ok_or(errno(libc::EFBIG))?;
         let fits = data.len() as u64 <= room;
         data.truncate(room);
-        loop {
-            let outcome = self.mutate(|st| {
-                let time = times.then(|| st.now());
-                let privileged = st.privileged(cred);
-                st.write_back(ino, offset, Input::of(&mut data), privileged, time)
-            })?;
-            if self.filled(outcome)?.is_some() {
-                return if fits { Ok(Reply::Written { len }) } else { Err(errno(libc::EFBIG)) };
-            }
-        }
+        self.mutate(|st| {
+            let time = times.then(|| st.now());
+            let privileged = st.privileged(cred);
+            st.write_back(ino, offset, Input::of(&mut data), privileged, time)
+        })?;
+        if fits { Ok(Reply::Written { len }) } else { Err(errno(libc::EFBIG)) }
     }
 
     /// fallocate(2), in pieces that a transaction holds: a piece that is tried again starts over.
@@ -557,7 +542,7 @@ impl State {
         mode: u16,
         rdev: u32,
         target: &[u8],
-    ) -> Result<InodeNr> {
+    ) -> Step<InodeNr> {
         self.load_dir(parent)?;
         self.may_insert(parent)?;
         let is_dir = kind_of(mode) == FileKind::Directory;
@@ -576,7 +561,7 @@ impl State {
         to: (InodeNr, &[u8]),
         mode: RenameMode,
         time: Timestamp,
-    ) -> Result<()> {
+    ) -> Step<()> {
         self.load_dir(from.0)?;
         let whiteout = mode_of(FileKind::CharDevice);
         let (whiteout, gid) = self.inherit(from.0, whiteout, cred.gid, false);

@@ -6,6 +6,7 @@ use crate::state::State;
 use crate::state::lane::RecordRef;
 use crate::state::overlay::Source;
 use crate::state::running::{Made, Push, RecoveryCut};
+use crate::state::step::Step;
 use siftfs_base::{Error, InodeNr, Lsn, Result, corrupt};
 use siftfs_ext4::format::S_IFMT;
 use siftfs_log::{InodeItem, Item, NameOp, NameOpKind, RecordHead};
@@ -67,7 +68,8 @@ impl Runtime {
             }
             let record = Arc::new(found.record);
             for item in &found.items {
-                st.apply_item(item, &record, cut.ops_cut).map_err(|e| explain(e, lsn))?;
+                st.apply_item(item, &record, cut.ops_cut)
+                    .map_err(|stop| explain(stop.into_error(), lsn))?;
             }
         }
         let cut = st.recovery.as_mut().expect("begin_recovery comes first");
@@ -106,14 +108,14 @@ fn explain(e: Error, lsn: Lsn) -> Error {
 }
 
 impl State {
-    fn apply_item(&mut self, item: &Item, record: &Arc<RecordRef>, ops_cut: Lsn) -> Result<()> {
+    fn apply_item(&mut self, item: &Item, record: &Arc<RecordRef>, ops_cut: Lsn) -> Step<()> {
         match item {
             Item::NameOp(op) if op.lsn <= ops_cut => Ok(()),
             Item::NameOp(op) => self.apply_name_op(op),
             Item::Inode(i) => self.apply_inode(i),
             Item::Data { ino, generation, offset, len, data_offset } => {
                 self.expect(*ino, *generation)?;
-                self.apply_data(*ino, *offset, u64::from(*len), record, *data_offset)
+                Ok(self.apply_data(*ino, *offset, u64::from(*len), record, *data_offset)?)
             }
             Item::Zero { ino, generation, offset, len } => {
                 self.expect(*ino, *generation)?;
@@ -171,7 +173,7 @@ impl State {
         Ok(())
     }
 
-    fn apply_inode(&mut self, item: &InodeItem) -> Result<()> {
+    fn apply_inode(&mut self, item: &InodeItem) -> Step<()> {
         self.expect(item.ino, item.generation)?;
         if let Some(size) = item.size
             && size != self.node(item.ino).size
@@ -181,7 +183,9 @@ impl State {
         let inode = &mut self.node_mut(item.ino).inode;
         let mode = u16::try_from(item.mode).map_err(|_| corrupt("inode mode", "too large"))?;
         if mode & S_IFMT != inode.mode & S_IFMT {
-            return Err(corrupt(format!("inode {}", item.ino), "the record gives it another type"));
+            return Err(
+                corrupt(format!("inode {}", item.ino), "the record gives it another type").into()
+            );
         }
         inode.mode = mode;
         (inode.uid, inode.gid) = (item.uid, item.gid);
@@ -192,7 +196,7 @@ impl State {
 
     /// Applies one name operation. A file made without a name was made with one that was taken away at
     /// once: the next operation, at the same time. Nobody saw it, and so its directory's times stay.
-    fn apply_name_op(&mut self, op: &NameOp) -> Result<()> {
+    fn apply_name_op(&mut self, op: &NameOp) -> Step<()> {
         let made = self.made_last.take();
         match &op.kind {
             NameOpKind::Create { dir, name, ino, .. } => {
@@ -221,7 +225,7 @@ impl State {
         }
     }
 
-    fn change_names(&mut self, op: &NameOp) -> Result<()> {
+    fn change_names(&mut self, op: &NameOp) -> Step<()> {
         let time = op.time;
         match &op.kind {
             NameOpKind::Create { dir, name, ino, generation, mode, uid, gid, rdev, target } => {

@@ -4,18 +4,19 @@
 //! [`Runtime::on_service`]; any caller that needs background progress makes it on its own thread.
 
 use crate::config::Config;
-use crate::data::fill::FillPlan;
 use crate::locks::gate::{Alarm, Gate};
 use crate::locks::relock;
 use crate::locks::turns::Turns;
 use crate::staging::pause::{Company, Owed};
 use crate::staging::sequencer::Sequencer;
 use crate::state::buffers::{Pool, RecordBuffers};
+use crate::state::fills::FillPlan;
 use crate::state::heap::Trimmer;
 use crate::state::lane::Lane;
 use crate::state::meta_cache::MetaCache;
 use crate::state::page_cache::PageCache;
-use crate::state::{self, Readers, State};
+use crate::state::step::{Need, Step, Stop};
+use crate::state::{Readers, State};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
 use siftfs_device::{Counters, StagingWriter};
 use siftfs_ext4::Fs;
@@ -161,8 +162,7 @@ impl Runtime {
             background_checkpoint: false,
             credit_checkpoint: None,
             replaying: false,
-            fills: Vec::new(),
-            next_fill: 0,
+            fills: Default::default(),
             keep_orphans: false,
             recovery: None,
             made_last: None,
@@ -214,12 +214,13 @@ impl Runtime {
 
     /// As [`Runtime::fill`]; false, and nothing is done, if somebody reads one of the pages already.
     pub(crate) fn fill_ahead(&self, plan: &FillPlan) -> Result<bool> {
-        let Some(id) = self.lock().begin_fill(plan) else { return Ok(false) };
+        let (ino, pages) = plan.pages();
+        let Some(id) = self.lock().fills.begin(ino, pages) else { return Ok(false) };
         let mut buf = self.fill_buffers.take();
         let pages = plan.read(&self.readers, &mut buf);
         self.fill_buffers.give(buf);
         let mut st = self.lock();
-        st.end_fill(id);
+        st.fills.end(id);
         let result = pages.map(|pages| st.finish_fill(plan, pages));
         drop(st);
         self.filled.notify_all();
@@ -229,7 +230,7 @@ impl Runtime {
     /// Waits until nobody reads one of these pages.
     pub(crate) fn wait_filled(&self, ino: InodeNr, pages: &Range<u64>) {
         let mut st = self.lock();
-        while st.is_filling(ino, pages) {
+        while st.fills.meets(ino, pages) {
             st = relock(self.filled.wait(st));
         }
     }
@@ -248,40 +249,63 @@ impl Runtime {
         self.seq.check()
     }
 
-    /// Runs a mutating operation under the lock, making background progress where it asks for it.
-    pub(crate) fn mutate<T>(&self, mut op: impl FnMut(&mut State) -> Result<T>) -> Result<T> {
-        let mut space_tried = false;
+    /// Tries an operation until it is done. Between two tries it makes the progress that the operation
+    /// stopped for, on the calling thread and without the state lock. Every operation of a caller's that may
+    /// stop goes through here.
+    ///
+    /// # Errors
+    /// The operation's own; `tired`, an errno, after too many tries.
+    pub(crate) fn drive<T>(&self, tired: i32, mut attempt: impl FnMut() -> Step<T>) -> Result<T> {
         for _ in 0..MAX_ROUNDS {
-            self.seq.check()?;
-            let mut st = self.lock();
-            if st.config.read_only {
-                return Err(errno(libc::EROFS));
-            }
-            st.space_tried = space_tried;
-            let before = st.meta.mutations();
-            let result = op(&mut st).and_then(|value| st.run_evictions().map(|()| value));
-            let changed = st.meta.mutations() != before;
-            st.shrink_caches(self.seq.oldest_unwritten());
-            let wake = st.should_wake();
-            drop(st);
-            if wake {
-                self.wake();
-            }
-            match result {
-                Err(Error::NeedsProgress(why)) => {
-                    space_tried |= why == state::NEEDS_SPACE;
-                    self.make_progress(why)?;
-                }
-                // An operation that failed half-way left cached metadata behind that is not one
-                // operation's effect: it must never reach the journal.
-                Err(e) if changed => {
-                    self.fail(&e);
-                    return Err(e);
-                }
-                other => return other,
+            match attempt() {
+                Ok(value) => return Ok(value),
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Needs(need)) => self.make_progress(need)?,
+                Err(Stop::Read(plan)) => self.fill(&plan)?,
+                Err(Stop::Wait(ino, pages)) => self.wait_filled(ino, &pages),
             }
         }
-        Err(errno(libc::ENOSPC))
+        Err(errno(tired))
+    }
+
+    /// Runs an operation that changes something, as often as it takes.
+    pub(crate) fn mutate<T>(&self, mut op: impl FnMut(&mut State) -> Step<T>) -> Result<T> {
+        let mut space_tried = false;
+        self.drive(libc::ENOSPC, || {
+            let result = self.mutate_once(space_tried, &mut op);
+            space_tried |= matches!(result, Err(Stop::Needs(Need::Space)));
+            result
+        })
+    }
+
+    fn mutate_once<T>(
+        &self,
+        space_tried: bool,
+        op: &mut impl FnMut(&mut State) -> Step<T>,
+    ) -> Step<T> {
+        self.seq.check()?;
+        let mut st = self.lock();
+        if st.config.read_only {
+            return Err(errno(libc::EROFS).into());
+        }
+        st.space_tried = space_tried;
+        let before = st.meta.mutations();
+        let result = op(&mut st).and_then(|value| st.run_evictions().map(|()| value));
+        let changed = st.meta.mutations() != before;
+        st.shrink_caches(self.seq.oldest_unwritten());
+        let wake = st.should_wake();
+        drop(st);
+        if wake {
+            self.wake();
+        }
+        // An operation that failed half-way left cached metadata behind that is not one operation's effect:
+        // it must never reach the journal.
+        if let Err(Stop::Failed(error)) = &result
+            && changed
+        {
+            self.fail(error);
+        }
+        result
     }
 
     /// A message from the Service.

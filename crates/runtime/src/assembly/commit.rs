@@ -7,6 +7,7 @@ use crate::runtime::{MAX_ROUNDS, Runtime};
 use crate::staging::proof::{Committed, Durable, Settled};
 use crate::state::State;
 use crate::state::running::Push;
+use crate::state::step::{Step, Stop};
 use siftfs_base::{Error, InodeNr, Result, TxnSeq, errno};
 use siftfs_device::Origin;
 use siftfs_wire::{DIRECT_MAX_BLOCKS, ToService, Urgency};
@@ -74,10 +75,11 @@ impl Runtime {
                     self.latency.commit.record(self.clock.mono_ns().saturating_sub(start));
                     return Ok(Commit { left, durable });
                 }
-                Err(Error::NeedsProgress(_)) if unreclaimed => {}
-                Err(e) => {
-                    self.fail(&e);
-                    return Err(e);
+                Err(Stop::Needs(_)) if unreclaimed => {}
+                Err(stop) => {
+                    let error = stop.into_error();
+                    self.fail(&error);
+                    return Err(error);
                 }
             }
             self.await_checkpoint(Urgency::Emergency)?;
@@ -87,7 +89,7 @@ impl Runtime {
 
     /// Takes a transaction through the stages up to its cut; everything handed over is written. Who
     /// waits for the cut is told.
-    fn assemble(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Result<Cut> {
+    fn assemble(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Step<Cut> {
         let result = self.assemble_stages(seq, push, origin);
         let mut st = self.lock();
         st.assembling = false;
@@ -95,7 +97,7 @@ impl Runtime {
         result
     }
 
-    fn assemble_stages(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Result<Cut> {
+    fn assemble_stages(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Step<Cut> {
         let mut assembly = self.held(|st| st.begin_assembly(push))?;
         loop {
             let more = self.held(|st| st.assembly_step(&self.seq, &mut assembly));
@@ -111,7 +113,7 @@ impl Runtime {
     }
 
     /// One step of assembly under the state lock; callers who wait for it meanwhile go before the next.
-    fn held<T>(&self, step: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+    fn held<T>(&self, step: impl FnOnce(&mut State) -> Step<T>) -> Step<T> {
         let mut st = self.lock();
         let start = self.clock.mono_ns();
         let result = step(&mut st);

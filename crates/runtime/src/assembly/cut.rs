@@ -11,8 +11,9 @@ use crate::assembly::push::{Progress, STEP_BLOCKS};
 use crate::staging::sequencer::{Flushed, Sequencer};
 use crate::staging::stage::Staged;
 use crate::state::running::Push;
-use crate::state::{NEEDS_LOG, State, TxnInfo};
-use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Lsn, RangeSet, Result, TxnSeq};
+use crate::state::step::{Need, Step, Stop};
+use crate::state::{State, TxnInfo};
+use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, RangeSet, Result, TxnSeq};
 use siftfs_log::Transaction;
 use siftfs_wire::DirectRun;
 use std::collections::{BTreeSet, VecDeque};
@@ -123,10 +124,10 @@ impl State {
     }
 
     /// Begins a transaction's assembly. Nothing is in flight when this is called.
-    pub fn begin_assembly(&mut self, push: &Push) -> Result<Assembly> {
+    pub fn begin_assembly(&mut self, push: &Push) -> Step<Assembly> {
         let bound = self.max_transaction_blocks() as u64 * BLOCK_BYTES;
         if self.journal_used() + 2 * bound > self.journal_len {
-            return Err(Error::NeedsProgress(NEEDS_LOG));
+            return Err(Stop::Needs(Need::Log));
         }
         self.assembling = true;
         self.run_evictions()?;
@@ -151,7 +152,7 @@ impl State {
     }
 
     /// One step of fetch or locate; false when the cut is next.
-    pub fn assembly_step(&mut self, seq: &Sequencer, a: &mut Assembly) -> Result<bool> {
+    pub fn assembly_step(&mut self, seq: &Sequencer, a: &mut Assembly) -> Step<bool> {
         let mut files = 0;
         while let Some(owed) = a.queue.front_mut() {
             files += 1;
@@ -185,7 +186,7 @@ impl State {
 
     /// Makes the cut. What may find no room comes first: once a range is tagged, nothing asks for
     /// another round.
-    pub fn cut(&mut self, seq: &Sequencer, a: &mut Assembly) -> Result<Cut> {
+    pub fn cut(&mut self, seq: &Sequencer, a: &mut Assembly) -> Step<Cut> {
         let mut left = std::mem::take(&mut a.left);
         let due = self.due(|st, ino| st.node(ino).push_next);
         for ino in &due {

@@ -2,8 +2,9 @@
 //! (rule R10).
 
 use crate::runtime::Runtime;
+use crate::state::State;
 use crate::state::running::Push;
-use crate::state::{self, State};
+use crate::state::step::Need;
 use siftfs_base::{Result, TxnSeq};
 use siftfs_device::Origin;
 use siftfs_wire::{CheckpointReport, ToService, Urgency};
@@ -12,14 +13,14 @@ use std::time::{Duration, Instant};
 
 impl Runtime {
     /// Makes the progress that an operation asked for, on the calling thread.
-    pub(crate) fn make_progress(&self, why: &'static str) -> Result<()> {
-        self.lock().stats.stalled(why);
-        match why {
-            state::NEEDS_COMMIT => self.await_cut(),
-            state::NEEDS_PUSH => self.await_push(),
-            state::NEEDS_LOG => self.await_credits(Urgency::Emergency),
-            state::NEEDS_CREDITS => self.await_credits(Urgency::Background),
-            _ => {
+    pub(crate) fn make_progress(&self, need: Need) -> Result<()> {
+        self.lock().stats.stalled(need);
+        match need {
+            Need::Commit => self.await_cut(),
+            Need::Push => self.await_push(),
+            Need::Log => self.await_credits(Urgency::Emergency),
+            Need::Credits => self.await_credits(Urgency::Background),
+            Need::Space => {
                 self.await_forgets();
                 self.commit_for(&Push::Aged, Origin::Foreground)?;
                 self.checkpoint(Urgency::Emergency).map(drop)

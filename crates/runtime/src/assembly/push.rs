@@ -6,9 +6,10 @@ use crate::data::ranges::{one_per_page, pages_of};
 use crate::staging::capture::Selection;
 use crate::staging::sequencer::Sequencer;
 use crate::staging::stage::{Outcome, Staged};
+use crate::state::State;
 use crate::state::node::Node;
-use crate::state::{NEEDS_COMMIT, State};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error, InodeNr, RangeSet, Result};
+use crate::state::step::{Need, Step, Stop};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, InodeNr, RangeSet, Result};
 use siftfs_ext4::Mapping;
 use siftfs_wire::DirectRun;
 use std::collections::BTreeSet;
@@ -57,7 +58,7 @@ impl State {
         seq: &Sequencer,
         owed: &mut Owed,
         out: &mut Handoff,
-    ) -> Result<Progress> {
+    ) -> Step<Progress> {
         let Some(node) = self.nodes.get(&owed.ino) else { return Ok(Progress::All) };
         // Bytes that were dirty before and are clean now are owed no more, dirtied again or not.
         if owed.steps.is_multiple_of(STEPS_COMPARED) {
@@ -80,7 +81,7 @@ impl State {
             self.node_mut(owed.ino).unseen = Some(unseen);
             return match all {
                 false => Ok(Progress::More),
-                true => self.push_direct(owed.ino, out.room(), out),
+                true => Ok(self.push_direct(owed.ino, out.room(), out)?),
             };
         };
         let first = part.iter().next().map_or(0, |(start, _)| start);
@@ -97,7 +98,7 @@ impl State {
         let done = self.stage_permissions(seq, &mut out.staged);
         match done.and_then(|()| self.stage_part(seq, owed.ino, &part, &mut out.staged)) {
             Ok(true) => Ok(Progress::More),
-            Ok(false) | Err(Error::NeedsProgress(_)) => Ok(Progress::NoRoom),
+            Ok(false) | Err(Stop::Needs(_)) => Ok(Progress::NoRoom),
             Err(e) => Err(e),
         }
     }
@@ -111,7 +112,7 @@ impl State {
         due: &[InodeNr],
         left: &mut BTreeSet<InodeNr>,
         staged: &mut Vec<Staged>,
-    ) -> Result<Vec<InodeNr>> {
+    ) -> Step<Vec<InodeNr>> {
         let mut elsewhere = Vec::new();
         for &ino in due {
             let (overwrites, _) =
@@ -120,13 +121,13 @@ impl State {
                 continue;
             }
             let done = if self.names.creates(ino) {
-                Err(Error::NeedsProgress(NEEDS_COMMIT))
+                Err(Stop::Needs(Need::Commit))
             } else {
                 self.stage_permissions(seq, staged)
             };
             match done.and_then(|()| self.stage_parts(seq, ino, &overwrites, staged)) {
                 Ok(true) => {}
-                Ok(false) | Err(Error::NeedsProgress(_)) => {
+                Ok(false) | Err(Stop::Needs(_)) => {
                     if self.node(ino).push_next {
                         elsewhere.push(ino);
                     } else {
@@ -146,7 +147,7 @@ impl State {
         ino: InodeNr,
         overwrites: &RangeSet,
         staged: &mut Vec<Staged>,
-    ) -> Result<bool> {
+    ) -> Step<bool> {
         for part in self.record_sized(ino, overwrites) {
             if !self.stage_part(seq, ino, &part, staged)? {
                 return Ok(false);
@@ -162,7 +163,7 @@ impl State {
         ino: InodeNr,
         part: &RangeSet,
         staged: &mut Vec<Staged>,
-    ) -> Result<bool> {
+    ) -> Step<bool> {
         match self.stage(seq, ino, false, &Selection::Only(part), None)? {
             Outcome::Staged(s) => staged.push(s),
             Outcome::Nothing(_) => {}

@@ -1,9 +1,9 @@
 //! File data: pages, dirty ranges, reservations, truncation, preallocation, holes.
 
-use crate::data::fill::FillPlan;
 use crate::data::ranges::block_up;
+use crate::state::State;
 use crate::state::overlay::Source;
-use crate::state::{NEEDS_PUSH, State};
+use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{
     BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, SharedBlock, Timestamp, errno,
 };
@@ -14,16 +14,6 @@ use siftfs_proto::{Blocks, Reply, Seek, WriteData};
 /// An inode whose dirty pages are at most this part of what there is room for has little of them:
 /// 1 MiB of 128.
 const LITTLE_PART: u64 = 128;
-
-/// What an operation on data did.
-pub enum Outcome<T> {
-    /// Finished.
-    Done(T),
-    /// These pages must be read first.
-    Fill(FillPlan),
-    /// Somebody else is reading these pages: wait until that fill has ended.
-    Filling(InodeNr, u64),
-}
 
 /// Data to be written.
 pub enum Input<'a> {
@@ -72,28 +62,24 @@ impl State {
     }
 
     /// Reads up to `len` bytes; short only at the end of the file.
-    pub fn read(&mut self, ino: InodeNr, offset: u64, len: u32) -> Result<Outcome<Reply>> {
+    pub fn read(&mut self, ino: InodeNr, offset: u64, len: u32) -> Step<Reply> {
         self.load_regular(ino)?;
         let size = self.node(ino).size;
         let end = size.min(offset.saturating_add(u64::from(len)));
         if offset >= end {
-            return Ok(Outcome::Done(Reply::Data(Vec::new())));
+            return Ok(Reply::Data(Vec::new()));
         }
         let pages = offset / BLOCK_BYTES..block_up(end);
         self.note_read(ino, &pages);
         let ahead = self.node(ino).sequence.ahead();
-        match self.missing(ino, pages, ahead)? {
-            Outcome::Done(()) => {}
-            Outcome::Fill(plan) => return Ok(Outcome::Fill(plan)),
-            Outcome::Filling(ino, page) => return Ok(Outcome::Filling(ino, page)),
-        }
+        self.missing(ino, pages, ahead)?;
         self.relatime(ino);
         let total = (end - offset) as usize;
         if Blocks::serves(total) {
             let page = |i| self.pages.get(ino, i).expect("filled under this lock").data.clone();
             let blocks = (offset / BLOCK_BYTES..block_up(end)).map(page).collect();
             let skip = (offset % BLOCK_BYTES) as usize;
-            return Ok(Outcome::Done(Reply::Blocks(Blocks::new(blocks, skip, total))));
+            return Ok(Reply::Blocks(Blocks::new(blocks, skip, total)));
         }
         let mut out = Vec::with_capacity(total);
         let mut at = offset;
@@ -104,7 +90,7 @@ impl State {
             out.extend_from_slice(&page.data[start..start + take]);
             at += take as u64;
         }
-        Ok(Outcome::Done(Reply::Data(out)))
+        Ok(Reply::Data(out))
     }
 
     /// relatime over the reads of files that reach the Runtime, unless no access times are kept; never makes
@@ -133,25 +119,22 @@ impl State {
         data: Input<'_>,
         privileged: bool,
         time: Timestamp,
-    ) -> Result<Outcome<()>> {
+    ) -> Step<()> {
         self.load_regular(ino)?;
         let end = offset.checked_add(data.len() as u64).ok_or_else(|| errno(libc::EFBIG))?;
         if matches!(data, Input::Blocks(_)) && !offset.is_multiple_of(BLOCK_BYTES) {
-            return Err(errno(libc::EINVAL));
+            return Err(errno(libc::EINVAL).into());
         }
         if end > MAX_FILE_SIZE {
-            return Err(errno(libc::EFBIG));
+            return Err(errno(libc::EFBIG).into());
         }
         if data.len() == 0 {
-            return Ok(Outcome::Done(()));
+            return Ok(());
         }
         self.room_for_dirty(ino)?;
         for edge in [offset, end] {
             if edge % BLOCK_BYTES != 0 {
-                match self.plan_edge(ino, edge / BLOCK_BYTES)? {
-                    Outcome::Done(()) => {}
-                    other => return Ok(other),
-                }
+                self.plan_edge(ino, edge / BLOCK_BYTES)?;
             }
         }
         self.room_in_transaction(8)?;
@@ -168,18 +151,18 @@ impl State {
         node.inode.ctime = time;
         node.delta.times = true;
         self.mark_delta(ino);
-        Ok(Outcome::Done(()))
+        Ok(())
     }
 
     /// May more of this inode's data be dirty? The last quarter of what there is room for is for
     /// inodes with little of it: a stream that nobody syncs waits for the background, and who writes
     /// and syncs a page at a time does not wait for the stream.
-    pub fn room_for_dirty(&self, ino: InodeNr) -> Result<()> {
+    pub fn room_for_dirty(&self, ino: InodeNr) -> Step<()> {
         let limit = self.dirty_limit();
         let little = self.node(ino).dirty_pages * BLOCK_BYTES <= limit / LITTLE_PART;
         let most = if little { limit } else { limit / 4 * 3 };
         if self.dirty_bytes > most {
-            return Err(siftfs_base::Error::NeedsProgress(NEEDS_PUSH));
+            return Err(Stop::Needs(Need::Push));
         }
         Ok(())
     }
@@ -189,21 +172,21 @@ impl State {
         (self.pages.limit() as u64 / 2) * BLOCK_BYTES
     }
 
-    pub fn plan_edge(&mut self, ino: InodeNr, index: u64) -> Result<Outcome<()>> {
+    pub fn plan_edge(&mut self, ino: InodeNr, index: u64) -> Step<()> {
         if self.pages.contains(ino, index) {
-            return Ok(Outcome::Done(()));
+            return Ok(());
         }
         if index * BLOCK_BYTES >= self.node(ino).size
             && !self.node(ino).overlay.overlaps(index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES)
         {
             self.pages.insert(ino, index, SharedBlock::zeroed());
-            return Ok(Outcome::Done(()));
+            return Ok(());
         }
         self.missing(ino, index..index + 1, 0)
     }
 
     /// Reserves space for the blocks of `[first, end)` that have no home yet.
-    pub fn reserve(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Result<()> {
+    pub fn reserve(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Step<()> {
         let node = self.nodes.get(&ino).expect("loaded before use");
         let mut wanted: Vec<(u64, u64)> = Vec::new();
         for (gap_start, gap_end) in node.reserved.gaps(first, end) {
@@ -234,7 +217,7 @@ impl State {
     }
 
     /// Are `blocks` blocks free for this caller? Reserved blocks as ext4 has them.
-    pub fn check_space(&mut self, blocks: u64, privileged: bool) -> Result<()> {
+    pub fn check_space(&mut self, blocks: u64, privileged: bool) -> Step<()> {
         let held_back = if privileged { 0 } else { self.fs.reserved_blocks() };
         // One extent block per 340 extents at worst-case fragmentation, and some for the path.
         let need = blocks + blocks / 128 + 2 + held_back;

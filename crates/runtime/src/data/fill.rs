@@ -1,9 +1,10 @@
 //! Filling the page cache: pages read from the area and the lanes without the state lock, then put in with
 //! it, and reading ahead for who reads one after the other.
 
-use crate::data::file::Outcome;
-use crate::data::staged_reads::{self, Part};
+use crate::data::staged_reads;
+use crate::state::fills::FillPlan;
 use crate::state::node::Sequence;
+use crate::state::step::{Step, Stop};
 use crate::state::{Readers, State};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, InodeNr, Result, SharedBlock};
 use siftfs_device::{AlignedBuf, Origin, ReadOp};
@@ -23,18 +24,6 @@ const READ_BYTES: usize = 512 << 10;
 /// By so many of its own lengths a read may be out of turn in a sequence: the kernel's reads come on
 /// several threads.
 const NEAR: u64 = 2;
-
-/// Pages to be read.
-pub struct FillPlan {
-    ino: InodeNr,
-    first: u64,
-    count: u64,
-    map_version: u64,
-    /// (byte in the area, byte in the pages, length)
-    reads: Vec<(u64, usize, usize)>,
-    /// What is newer than the area's.
-    staged: Vec<Part>,
-}
 
 impl FillPlan {
     /// Reads the pages; call without the state lock. What it brings counts only as far as
@@ -123,25 +112,26 @@ impl State {
             return Ok(None);
         }
         self.node_mut(ino).sequence.done = end.min(from + FILL_PAGES);
-        match self.missing(ino, from..end, 0)? {
-            Outcome::Fill(plan) => Ok(Some(plan)),
-            Outcome::Done(()) | Outcome::Filling(..) => Ok(None),
+        match self.missing(ino, from..end, 0) {
+            Err(Stop::Read(plan)) => Ok(Some(plan)),
+            Ok(()) | Err(Stop::Wait(..)) => Ok(None),
+            Err(other) => Err(other.into_error()),
         }
     }
 
     /// What is missing of `pages`: the first gap as a plan, with up to `ahead` pages of the file
     /// behind the last one if they are missing too.
-    pub fn missing(&mut self, ino: InodeNr, pages: Range<u64>, ahead: u64) -> Result<Outcome<()>> {
+    pub fn missing(&mut self, ino: InodeNr, pages: Range<u64>, ahead: u64) -> Step<()> {
         let Some(start) = pages.clone().find(|i| !self.pages.contains(ino, *i)) else {
-            return Ok(Outcome::Done(()));
+            return Ok(());
         };
-        if self.is_filling(ino, &(start..start + 1)) {
-            return Ok(Outcome::Filling(ino, start));
+        if self.fills.meets(ino, &(start..start + 1)) {
+            return Err(Stop::Wait(ino, start..start + 1));
         }
         let node = self.nodes.get(&ino).expect("loaded before use");
         let last = node.size.div_ceil(BLOCK_BYTES).min(pages.end + ahead).max(pages.end);
         let end = last.min(start + FILL_PAGES);
-        let other = |i: &u64| self.pages.contains(ino, *i) || self.is_filling(ino, &(*i..*i + 1));
+        let other = |i: &u64| self.pages.contains(ino, *i) || self.fills.meets(ino, &(*i..*i + 1));
         let stop = (start + 1..end).find(other).unwrap_or(end);
         let mut plan = FillPlan {
             ino,
@@ -163,30 +153,7 @@ impl State {
             };
             block += len.clamp(1, stop - block);
         }
-        Ok(Outcome::Fill(plan))
-    }
-
-    /// Others wait for this fill now instead of reading the same; the answer ends it. `None` if
-    /// one of its pages is being read already.
-    pub fn begin_fill(&mut self, plan: &FillPlan) -> Option<u64> {
-        let (ino, pages) = plan.pages();
-        if self.is_filling(ino, &pages) {
-            return None;
-        }
-        self.next_fill += 1;
-        self.fills.push((self.next_fill, ino, pages));
-        Some(self.next_fill)
-    }
-
-    /// The fill has ended, well or not.
-    pub fn end_fill(&mut self, id: u64) {
-        self.fills.retain(|(fill, _, _)| *fill != id);
-    }
-
-    /// Is somebody reading one of these pages?
-    pub fn is_filling(&self, ino: InodeNr, pages: &Range<u64>) -> bool {
-        let meets = |fill: &Range<u64>| fill.start < pages.end && pages.start < fill.end;
-        self.fills.iter().any(|(_, i, fill)| *i == ino && meets(fill))
+        Err(Stop::Read(plan))
     }
 
     /// Puts the pages of a plan in; with the lock. Nothing happens if the mapping changed or credits came

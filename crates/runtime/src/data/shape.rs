@@ -5,7 +5,8 @@ use crate::data::file::MAX_FILE_SIZE;
 use crate::data::ranges::block_up;
 use crate::state::State;
 use crate::state::overlay::Overlay;
-use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
+use crate::state::step::{Need, Step, Stop};
+use siftfs_base::{BLOCK_BYTES, InodeNr, Result, Timestamp, errno};
 use siftfs_ext4::Mapping;
 use siftfs_proto::Allocate;
 
@@ -21,10 +22,10 @@ const OP_EVICT: usize = 16;
 impl State {
     /// Sets the size. A truncation too large for one transaction asks for progress in the
     /// middle and goes on when called again.
-    pub fn set_size(&mut self, ino: InodeNr, size: u64, time: Timestamp) -> Result<()> {
+    pub fn set_size(&mut self, ino: InodeNr, size: u64, time: Timestamp) -> Step<()> {
         self.load_regular(ino)?;
         if size > MAX_FILE_SIZE {
-            return Err(errno(libc::EFBIG));
+            return Err(errno(libc::EFBIG).into());
         }
         self.begin(0)?;
         let old = self.node(ino).size;
@@ -44,7 +45,7 @@ impl State {
         Ok(())
     }
 
-    fn shrink_to(&mut self, ino: InodeNr, size: u64) -> Result<()> {
+    fn shrink_to(&mut self, ino: InodeNr, size: u64) -> Step<()> {
         if !self.node(ino).trunc_pending {
             self.clear_pages(ino, size, u64::MAX / BLOCK_BYTES * BLOCK_BYTES);
             self.unreserve(ino, block_up(size), u64::MAX);
@@ -72,7 +73,7 @@ impl State {
         let node = self.nodes.get_mut(&ino).expect("loaded before use");
         match done {
             // The rest comes in later transactions: the orphan list remembers it until then.
-            Err(Error::NeedsProgress(_)) => self.fs.orphan_add(&mut self.meta, &node.inode)?,
+            Err(Stop::Needs(_)) => self.fs.orphan_add(&mut self.meta, &node.inode)?,
             Err(_) => {}
             Ok(()) => {
                 node.trunc_pending = false;
@@ -95,7 +96,7 @@ impl State {
     }
 
     /// Unmaps blocks `[first, end)`, in steps that fit the running transaction.
-    fn remove_blocks(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<()> {
+    fn remove_blocks(&mut self, ino: InodeNr, first: u64, end: u64) -> Step<()> {
         loop {
             let tree = self.fs.worst_case_touched(&self.node(ino).inode)?;
             let tree = 16 + usize::try_from(tree).unwrap_or(usize::MAX);
@@ -114,7 +115,7 @@ impl State {
     }
 
     /// `[start, end)` reads as zero; whole blocks lose their home.
-    pub fn punch(&mut self, ino: InodeNr, start: u64, end: u64) -> Result<()> {
+    pub fn punch(&mut self, ino: InodeNr, start: u64, end: u64) -> Step<()> {
         self.begin(2)?;
         self.clear_pages(ino, start, end);
         let (first, last) = (block_up(start), end / BLOCK_BYTES);
@@ -137,7 +138,7 @@ impl State {
     }
 
     /// Gives unwritten blocks to the holes of blocks `[first, end)`.
-    fn preallocate(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Result<()> {
+    fn preallocate(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Step<()> {
         let mut block = first;
         while block < end {
             let node = self.nodes.get(&ino).expect("loaded before use");
@@ -196,14 +197,14 @@ impl State {
         len: u64,
         privileged: bool,
         time: Timestamp,
-    ) -> Result<()> {
+    ) -> Step<()> {
         self.load_regular(ino)?;
         let end = offset.checked_add(len).ok_or_else(|| errno(libc::EFBIG))?;
         if len == 0 {
-            return Err(errno(libc::EINVAL));
+            return Err(errno(libc::EINVAL).into());
         }
         if end > MAX_FILE_SIZE {
-            return Err(errno(libc::EFBIG));
+            return Err(errno(libc::EFBIG).into());
         }
         self.begin(2)?;
         let keep =
@@ -232,7 +233,7 @@ impl State {
             node.delta.size = true;
         }
         if self.node(ino).delta.allocs.len() > MAX_ALLOCS {
-            return Err(Error::NeedsProgress(crate::state::NEEDS_COMMIT));
+            return Err(Stop::Needs(Need::Commit));
         }
         let node = self.node_mut(ino);
         if mode != Allocate::PunchHole {
@@ -252,7 +253,7 @@ impl State {
         first: u64,
         blocks: u64,
         privileged: bool,
-    ) -> Result<()> {
+    ) -> Step<()> {
         let mut holes = 0;
         let mut block = first;
         while block < first + blocks {
@@ -281,7 +282,7 @@ impl State {
     }
 
     /// Frees queued inodes as far as the running transaction has room.
-    pub fn run_evictions(&mut self) -> Result<()> {
+    pub fn run_evictions(&mut self) -> Step<()> {
         // A record to come may speak of them, or give one a name.
         if self.keep_orphans {
             return Ok(());
@@ -297,7 +298,7 @@ impl State {
             }
             match self.evict(ino) {
                 Ok(()) => {}
-                Err(Error::NeedsProgress(_)) => {
+                Err(Stop::Needs(_)) => {
                     self.evict_queue.push_front(ino);
                     return Ok(());
                 }
@@ -307,7 +308,7 @@ impl State {
         Ok(())
     }
 
-    fn evict(&mut self, ino: InodeNr) -> Result<()> {
+    fn evict(&mut self, ino: InodeNr) -> Step<()> {
         self.room_in_transaction(OP_EVICT)?;
         if self.node(ino).inode.nlink > 0 {
             return self.finish_truncation(ino);
@@ -340,7 +341,7 @@ impl State {
 
 impl State {
     /// An orphan that has names: a truncation that a crash interrupted goes on.
-    fn finish_truncation(&mut self, ino: InodeNr) -> Result<()> {
+    fn finish_truncation(&mut self, ino: InodeNr) -> Step<()> {
         if self.node(ino).inode.is_reg() {
             let first = block_up(self.node(ino).inode.size);
             self.remove_blocks(ino, first, u64::MAX)?;

@@ -2,6 +2,7 @@
 //! lanes without it (rule R11), and looked up again before the pages are used.
 
 use crate::state::Readers;
+use crate::state::fills::Part;
 use crate::state::overlay::{Overlay, Source};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result, SharedBlock};
 use siftfs_device::{AlignedBuf, Origin, ReadOp, StagingReader};
@@ -12,14 +13,6 @@ const GAP: u64 = 16 << 10;
 const READ: u64 = 256 << 10;
 /// Bytes read from a lane at a time, so that memory is bounded however small the pieces are.
 const ROUND: u64 = 2 << 20;
-
-/// Bytes `[start, end)` of a file, and where the newest of them are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    start: u64,
-    end: u64,
-    source: Source,
-}
 
 /// What the overlay has of bytes `[start, end)` of the file.
 pub fn parts(overlay: &Overlay, start: u64, end: u64) -> Vec<Part> {

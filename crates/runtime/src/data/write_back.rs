@@ -3,9 +3,10 @@
 //! What a page says that the file says already is not written again: the dirty ranges, and with
 //! them the record of the next fsync, stay as small as if the bytes had come by themselves.
 
-use crate::data::file::{Input, MAX_FILE_SIZE, Outcome};
+use crate::data::file::{Input, MAX_FILE_SIZE};
 use crate::data::ranges::pages_of;
 use crate::state::State;
+use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, InodeNr, RangeSet, Result, Timestamp, errno};
 
 impl State {
@@ -23,22 +24,19 @@ impl State {
         data: Input<'_>,
         privileged: bool,
         time: Option<Timestamp>,
-    ) -> Result<Outcome<()>> {
+    ) -> Step<()> {
         self.load_regular(ino)?;
         let end = offset.checked_add(data.len() as u64).ok_or_else(|| errno(libc::EFBIG))?;
         if !offset.is_multiple_of(BLOCK_BYTES) {
-            return Err(errno(libc::EINVAL));
+            return Err(errno(libc::EINVAL).into());
         }
         if end > MAX_FILE_SIZE {
-            return Err(errno(libc::EFBIG));
+            return Err(errno(libc::EFBIG).into());
         }
         let changed = self.differing(ino, offset, &data)?;
         if !changed.is_empty() {
             self.room_for_dirty(ino)?;
-            match self.plan_tail(ino, end)? {
-                Outcome::Done(()) => {}
-                other => return Ok(other),
-            }
+            self.plan_tail(ino, end)?;
             self.room_in_transaction(8)?;
             for (first, last) in pages_of(&changed).iter() {
                 self.reserve(ino, first, last, privileged)?;
@@ -61,7 +59,7 @@ impl State {
             }
             None => self.note_held_back(ino),
         }
-        Ok(Outcome::Done(()))
+        Ok(())
     }
 
     /// The ranges of `data` that the file does not say already.
@@ -99,14 +97,14 @@ impl State {
 
     /// The last page has a place in the cache, if `end` lies inside it. A page whose rest is beyond
     /// the file needs no read.
-    fn plan_tail(&mut self, ino: InodeNr, end: u64) -> Result<Outcome<()>> {
+    fn plan_tail(&mut self, ino: InodeNr, end: u64) -> Step<()> {
         let index = end / BLOCK_BYTES;
         if end.is_multiple_of(BLOCK_BYTES) {
-            return Ok(Outcome::Done(()));
+            return Ok(());
         }
         if end >= self.node(ino).size && !self.pages.contains(ino, index) {
             self.pages.insert(ino, index, siftfs_base::SharedBlock::zeroed());
-            return Ok(Outcome::Done(()));
+            return Ok(());
         }
         self.plan_edge(ino, index)
     }

@@ -3,6 +3,7 @@
 
 use crate::namespace::kinds::kind_of;
 use crate::state::State;
+use crate::state::step::Step;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_ext4::xattr::{Acl, SetMode};
 use siftfs_proto::FileKind;
@@ -45,19 +46,19 @@ impl State {
         name: &[u8],
         value: &[u8],
         kill_setgid: bool,
-    ) -> Result<()> {
+    ) -> Step<()> {
         let acl = Acl::from_xattr(value)?;
         self.load(ino)?;
         let kind = kind_of(self.node(ino).inode.mode);
         if kind == FileKind::Symlink {
-            return Err(errno(libc::EOPNOTSUPP));
+            return Err(errno(libc::EOPNOTSUPP).into());
         }
         if name == DEFAULT && kind != FileKind::Directory {
-            return Err(errno(libc::EACCES));
+            return Err(errno(libc::EACCES).into());
         }
         self.begin(2)?;
         if name == DEFAULT {
-            return self.put_xattr(ino, name, value, SetMode::Any);
+            return Ok(self.put_xattr(ino, name, value, SetMode::Any)?);
         }
         if acl.is_minimal() {
             self.drop_acl(ino, name)?;
@@ -79,10 +80,10 @@ impl State {
     }
 
     /// Removes one of the lists; the mode stays as it is. One that is not there is none to remove.
-    pub fn remove_acl(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
+    pub fn remove_acl(&mut self, ino: InodeNr, name: &[u8]) -> Step<()> {
         self.load(ino)?;
         self.begin(2)?;
-        self.drop_acl(ino, name)
+        Ok(self.drop_acl(ino, name)?)
     }
 
     fn drop_acl(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use crate::namespace::kinds::kind_of;
 use crate::state::State;
+use crate::state::step::Step;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_ext4::format::S_IFMT;
 use siftfs_ext4::xattr::SetMode;
@@ -40,15 +41,15 @@ impl State {
     }
 
     /// setattr: chmod, chown, truncate, utimes, and the kill-privilege rules.
-    pub fn set_attr(&mut self, ino: InodeNr, set: &SetAttr) -> Result<Attr> {
+    pub fn set_attr(&mut self, ino: InodeNr, set: &SetAttr) -> Step<Attr> {
         self.load(ino)?;
         if self.has_times(ino, set) {
-            return self.attr(ino);
+            return Ok(self.attr(ino)?);
         }
         let now = self.now();
         if let Some(size) = set.size {
             if self.node(ino).inode.is_dir() {
-                return Err(errno(libc::EISDIR));
+                return Err(errno(libc::EISDIR).into());
             }
             self.set_size(ino, size, now)?;
         }
@@ -94,7 +95,7 @@ impl State {
             self.mark_perms(ino);
         }
         self.mark_delta(ino);
-        self.attr(ino)
+        Ok(self.attr(ino)?)
     }
 
     /// Does `set` say nothing but the times that the inode has? The kernel that owns them sends
@@ -114,8 +115,8 @@ impl State {
         &mut self,
         ino: InodeNr,
         times: bool,
-        change: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<T> {
+        change: impl FnOnce(&mut Self) -> Step<T>,
+    ) -> Step<T> {
         if times {
             return change(self);
         }
@@ -129,7 +130,7 @@ impl State {
     }
 
     /// Clears setuid, setgid (if group-executable) and the file's capabilities.
-    pub fn kill_privileges(&mut self, ino: InodeNr) -> Result<()> {
+    pub fn kill_privileges(&mut self, ino: InodeNr) -> Step<()> {
         self.load(ino)?;
         let inode = &mut self.node_mut(ino).inode;
         let mut kill = inode.mode & S_ISUID;
@@ -184,7 +185,7 @@ impl State {
         name: &[u8],
         value: &[u8],
         mode: XattrMode,
-    ) -> Result<()> {
+    ) -> Step<()> {
         self.load(ino)?;
         self.begin(2)?;
         let mode = match mode {
@@ -192,7 +193,7 @@ impl State {
             XattrMode::Create => SetMode::Create,
             XattrMode::Replace => SetMode::Replace,
         };
-        self.put_xattr(ino, name, value, mode)
+        Ok(self.put_xattr(ino, name, value, mode)?)
     }
 
     /// Sets an attribute, whatever its name; the caller has called `begin`.
@@ -210,10 +211,10 @@ impl State {
     }
 
     /// removexattr; ENODATA when absent.
-    pub fn remove_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
+    pub fn remove_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Step<()> {
         self.load(ino)?;
         self.begin(2)?;
-        self.drop_xattr(ino, name)
+        Ok(self.drop_xattr(ino, name)?)
     }
 
     /// Removes an attribute, whatever its name; the caller has called `begin`.
@@ -225,7 +226,7 @@ impl State {
     }
 
     /// The inode has exactly these extended attributes afterwards (recovery).
-    pub fn replace_xattrs(&mut self, ino: InodeNr, list: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    pub fn replace_xattrs(&mut self, ino: InodeNr, list: &[(Vec<u8>, Vec<u8>)]) -> Step<()> {
         for name in self.list_xattrs(ino)? {
             if !list.iter().any(|(n, _)| *n == name) {
                 self.remove_xattr(ino, &name)?;

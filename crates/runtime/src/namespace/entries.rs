@@ -1,6 +1,7 @@
 //! Operations on names: what live requests and recovery both call.
 
 use crate::namespace::kinds::entry_type;
+use crate::state::step::Step;
 use crate::state::{OP_BLOCKS, State};
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
 use siftfs_ext4::Inode;
@@ -111,15 +112,15 @@ impl State {
         name: &[u8],
         new: &NewInode<'_>,
         time: Timestamp,
-    ) -> Result<InodeNr> {
+    ) -> Step<InodeNr> {
         check_name(name)?;
         self.require_live_dir(dir)?;
         if self.lookup(dir, name)?.is_some() {
-            return Err(errno(libc::EEXIST));
+            return Err(errno(libc::EEXIST).into());
         }
         let is_dir = new.mode & S_IFMT == S_IFDIR;
         if is_dir && !self.node(dir).inode.can_link() {
-            return Err(errno(libc::EMLINK));
+            return Err(errno(libc::EMLINK).into());
         }
         self.fs.xattrs_fit(new.mode, new.xattrs)?;
         self.begin_insert(dir, if new.xattrs.is_empty() { 2 } else { 3 })?;
@@ -183,7 +184,7 @@ impl State {
         dir: InodeNr,
         new: &NewInode<'_>,
         time: Timestamp,
-    ) -> Result<InodeNr> {
+    ) -> Step<InodeNr> {
         self.require_live_dir(dir)?;
         // Both halves or none: room for the second is looked for before the first.
         let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
@@ -238,23 +239,23 @@ impl State {
     }
 
     /// Binds one more name.
-    pub fn link(&mut self, ino: InodeNr, dir: InodeNr, name: &[u8], time: Timestamp) -> Result<()> {
+    pub fn link(&mut self, ino: InodeNr, dir: InodeNr, name: &[u8], time: Timestamp) -> Step<()> {
         check_name(name)?;
         self.require_live_dir(dir)?;
         self.load(ino)?;
         let inode = &self.node(ino).inode;
         if inode.is_dir() {
-            return Err(errno(libc::EPERM));
+            return Err(errno(libc::EPERM).into());
         }
         let first = inode.nlink == 0;
         if first && !self.replaying && !self.node(ino).linkable {
-            return Err(errno(libc::ENOENT));
+            return Err(errno(libc::ENOENT).into());
         }
         if self.lookup(dir, name)?.is_some() {
-            return Err(errno(libc::EEXIST));
+            return Err(errno(libc::EEXIST).into());
         }
         if !self.node(ino).inode.can_link() {
-            return Err(errno(libc::EMLINK));
+            return Err(errno(libc::EMLINK).into());
         }
         self.begin_insert(dir, 0)?;
         self.insert_entry(dir, name, ino)?;
@@ -273,10 +274,10 @@ impl State {
     }
 
     /// Removes a name of anything but a directory.
-    pub fn unlink(&mut self, dir: InodeNr, name: &[u8], time: Timestamp) -> Result<InodeNr> {
+    pub fn unlink(&mut self, dir: InodeNr, name: &[u8], time: Timestamp) -> Step<InodeNr> {
         let ino = self.lookup_node(dir, name)?;
         if self.node(ino).inode.is_dir() {
-            return Err(errno(libc::EISDIR));
+            return Err(errno(libc::EISDIR).into());
         }
         self.begin(0)?;
         self.unlink_found(dir, name, ino, time)?;
@@ -298,12 +299,12 @@ impl State {
     }
 
     /// Removes an empty directory.
-    pub fn remove_dir(&mut self, dir: InodeNr, name: &[u8], time: Timestamp) -> Result<InodeNr> {
+    pub fn remove_dir(&mut self, dir: InodeNr, name: &[u8], time: Timestamp) -> Step<InodeNr> {
         if name == b"." {
-            return Err(errno(libc::EINVAL));
+            return Err(errno(libc::EINVAL).into());
         }
         if name == b".." {
-            return Err(errno(libc::ENOTEMPTY));
+            return Err(errno(libc::ENOTEMPTY).into());
         }
         let ino = self.lookup_node(dir, name)?;
         self.require_empty_dir(ino)?;

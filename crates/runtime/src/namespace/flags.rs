@@ -5,6 +5,7 @@
 
 use crate::runtime::Runtime;
 use crate::state::State;
+use crate::state::step::Step;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::{Allocate, SetAttr, SetTime, flags};
 
@@ -102,21 +103,21 @@ impl State {
 
     /// Sets flags; true if one changed. Those that cannot be set stay as they are when they are given
     /// as they are, as chattr(1) does, and are refused else (`EOPNOTSUPP`).
-    pub fn set_flags(&mut self, ino: InodeNr, wanted: u32) -> Result<bool> {
+    pub fn set_flags(&mut self, ino: InodeNr, wanted: u32) -> Step<bool> {
         let old = self.flags(ino)?;
         let changed = old ^ wanted;
         let fixed = !(flags::SETTABLE | flags::KEPT);
         if changed & fixed & flags::MODIFIABLE != 0 || wanted & !flags::VISIBLE != 0 {
-            return Err(errno(libc::EOPNOTSUPP));
+            return Err(errno(libc::EOPNOTSUPP).into());
         }
         let inode = &self.node(ino).inode;
         let other = !inode.is_reg() && !inode.is_dir();
         if other && wanted & FIXED != 0 {
-            return Err(errno(libc::EOPNOTSUPP));
+            return Err(errno(libc::EOPNOTSUPP).into());
         }
         let changed = changed & flags::SETTABLE;
         if old & wanted & flags::IMMUTABLE != 0 && changed != 0 {
-            return Err(errno(libc::EPERM));
+            return Err(errno(libc::EPERM).into());
         }
         if changed == 0 {
             return Ok(false);

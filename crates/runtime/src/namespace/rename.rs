@@ -1,6 +1,7 @@
 //! Renaming: over another name, exchanging two, leaving a new file at the old name (a whiteout).
 
 use crate::namespace::entries::{NewInode, check_name};
+use crate::state::step::{Need, Step, Stop};
 use crate::state::{OP_BLOCKS, State};
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
 use siftfs_log::NameOpKind;
@@ -17,7 +18,7 @@ impl State {
         to: (InodeNr, &[u8]),
         mode: RenameMode,
         time: Timestamp,
-    ) -> Result<()> {
+    ) -> Step<()> {
         check_name(from.1).map_err(|_| errno(libc::EBUSY))?;
         check_name(to.1)
             .map_err(|e| if e.errno() == libc::EEXIST { errno(libc::EBUSY) } else { e })?;
@@ -27,9 +28,9 @@ impl State {
         let target = self.lookup(to.0, to.1)?;
         match (mode, target) {
             (RenameMode::NoReplace | RenameMode::WhiteoutNoReplace, Some(_)) => {
-                Err(errno(libc::EEXIST))
+                Err(errno(libc::EEXIST).into())
             }
-            (RenameMode::Exchange, None) => Err(errno(libc::ENOENT)),
+            (RenameMode::Exchange, None) => Err(errno(libc::ENOENT).into()),
             (_, Some(t)) if t == ino => Ok(()),
             (RenameMode::Exchange, Some(other)) => self.exchange(from, ino, to, other, time),
             (_, target) => self.rename_replace(from, ino, to, target, time),
@@ -46,7 +47,7 @@ impl State {
         mode: RenameMode,
         new: &NewInode<'_>,
         time: Timestamp,
-    ) -> Result<()> {
+    ) -> Step<()> {
         self.require_live_dir(from.0)?;
         self.require_live_dir(to.0)?;
         self.fs.xattrs_fit(new.mode, new.xattrs)?;
@@ -94,16 +95,16 @@ impl State {
         to: (InodeNr, &[u8]),
         target: Option<InodeNr>,
         time: Timestamp,
-    ) -> Result<()> {
+    ) -> Step<()> {
         let is_dir = self.node(ino).inode.is_dir();
         if is_dir && from.0 != to.0 && self.is_below(ino, to.0)? {
-            return Err(errno(libc::EINVAL));
+            return Err(errno(libc::EINVAL).into());
         }
         if let Some(t) = target {
             self.check_displaced(is_dir, t)?;
             self.little_unsynced(ino)?;
         } else if is_dir && from.0 != to.0 && !self.node(to.0).inode.can_link() {
-            return Err(errno(libc::EMLINK));
+            return Err(errno(libc::EMLINK).into());
         }
         self.begin_insert(to.0, 0)?;
         match target {
@@ -143,14 +144,14 @@ impl State {
 
     /// What is renamed over another file takes its data along into the next cut (rule R20); more
     /// than a cut takes at once is pushed before.
-    fn little_unsynced(&mut self, ino: InodeNr) -> Result<()> {
+    fn little_unsynced(&mut self, ino: InodeNr) -> Step<()> {
         let much = self.node(ino).dirty.total() > self.lanes[0].max_record() / 2;
         if self.replaying || !much && self.replacing < MAX_REPLACING {
             self.replacing += 1;
             return Ok(());
         }
         self.node_mut(ino).push_next = true;
-        Err(siftfs_base::Error::NeedsProgress(crate::state::NEEDS_COMMIT))
+        Err(Stop::Needs(Need::Commit))
     }
 
     fn check_displaced(&mut self, is_dir: bool, target: InodeNr) -> Result<()> {
@@ -179,11 +180,11 @@ impl State {
         b: (InodeNr, &[u8]),
         b_ino: InodeNr,
         time: Timestamp,
-    ) -> Result<()> {
+    ) -> Step<()> {
         self.load(b_ino)?;
         let (a_dir, b_dir) = (self.node(a_ino).inode.is_dir(), self.node(b_ino).inode.is_dir());
         if a_dir && self.is_below(a_ino, b.0)? || b_dir && self.is_below(b_ino, a.0)? {
-            return Err(errno(libc::EINVAL));
+            return Err(errno(libc::EINVAL).into());
         }
         self.begin(0)?;
         self.replace_entry(a.0, a.1, b_ino)?;

@@ -1,7 +1,7 @@
 //! fsync: one staged transaction, written and flushed ("Foreground: fsync" in
 //! `docs/design/persistence-path.md`).
 
-use crate::runtime::{MAX_ROUNDS, Runtime};
+use crate::runtime::Runtime;
 use crate::staging::capture::Selection;
 use crate::staging::pause::Pause;
 use crate::staging::proof::Durable;
@@ -11,7 +11,8 @@ use crate::staging::sequencer::{Flushed, WriteMode};
 use crate::staging::stage::{Outcome, Staged};
 use crate::state::buffers::is_bulk;
 use crate::state::running::Push;
-use siftfs_base::{Error, InodeNr, Lsn, Result, errno};
+use crate::state::step::{Step, Stop};
+use siftfs_base::{InodeNr, Lsn, Result};
 use siftfs_device::{Origin, StagingWriter};
 use std::time::Duration;
 
@@ -64,45 +65,57 @@ impl Runtime {
 
     /// Stages what the inode owes, and writes it.
     fn begin_fsync(&self, ino: InodeNr, datasync: bool) -> Result<Begun> {
-        self.seq.check()?;
-        let (mut stalled, mut encoded) = (None, None);
-        for _ in 0..MAX_ROUNDS {
+        let mut stalled = None;
+        let (outcome, pause) = self.drive(libc::EIO, || {
+            self.seq.check()?;
+            let staged = self.stage_once(ino, datasync, &mut stalled);
+            if matches!(staged, Err(Stop::Needs(_))) {
+                stalled.get_or_insert_with(|| self.clock.mono_ns());
+            }
+            staged
+        })?;
+        match outcome {
+            Outcome::Nothing(lsn) => Ok(Begun::Wait(lsn)),
+            Outcome::Staged(staged) => self.begin_durable(staged, pause),
+            Outcome::FullCommit(reason) => {
+                self.lock().stats.full_commit(reason);
+                self.full_commit(ino).map(Durable::Journaled).map(Begun::Durable)
+            }
+            Outcome::Plan(_) => unreachable!("what is encoded is staged"),
+        }
+    }
+
+    /// One try: bulk is encoded between two looks at what there is to stage, without the lock. Also how long to
+    /// pause once it is durable.
+    fn stage_once(
+        &self,
+        ino: InodeNr,
+        datasync: bool,
+        stalled: &mut Option<u64>,
+    ) -> Step<(Outcome, Pause)> {
+        let mut encoded = None;
+        loop {
             let mut st = self.lock();
-            let outcome = st.stage(&self.seq, ino, datasync, &Selection::All, encoded.take());
+            let outcome = st.stage(&self.seq, ino, datasync, &Selection::All, encoded.take())?;
             let wake = st.should_wake();
             let pause = match &outcome {
-                Ok(Outcome::Staged(s)) => Pause::at(st.fill(s.lane), s.buf.len() as u64),
+                Outcome::Staged(s) => Pause::at(st.fill(s.lane), s.buf.len() as u64),
                 _ => Pause::Fixed(Duration::ZERO),
             };
             drop(st);
-            if let Some(since) = stalled.take_if(|_| outcome.is_ok()) {
+            if let Some(since) = stalled.take() {
                 self.note_wait(since, &outcome);
             }
             match outcome {
-                Ok(Outcome::Nothing(lsn)) => {
-                    return Ok(Begun::Wait(lsn));
-                }
-                Ok(Outcome::Plan(plan)) => {
-                    encoded = Some(plan.encode(&self.record_buffers));
-                }
-                Ok(Outcome::Staged(staged)) => {
-                    if wake {
+                Outcome::Plan(plan) => encoded = Some(plan.encode(&self.record_buffers)),
+                outcome => {
+                    if wake && matches!(outcome, Outcome::Staged(_)) {
                         self.wake();
                     }
-                    return self.begin_durable(staged, pause);
+                    return Ok((outcome, pause));
                 }
-                Ok(Outcome::FullCommit(reason)) => {
-                    self.lock().stats.full_commit(reason);
-                    return self.full_commit(ino).map(Durable::Journaled).map(Begun::Durable);
-                }
-                Err(Error::NeedsProgress(why)) => {
-                    stalled.get_or_insert_with(|| self.clock.mono_ns());
-                    self.make_progress(why)?;
-                }
-                Err(e) => return Err(e),
             }
         }
-        Err(errno(libc::EIO))
     }
 
     /// Writes a record that its caller waits for. One that must pause afterwards waits here.
@@ -159,10 +172,10 @@ impl Runtime {
     }
 
     /// A wait for room in the log, or in the running transaction, has ended.
-    fn note_wait(&self, since: u64, outcome: &Result<Outcome>) {
+    fn note_wait(&self, since: u64, outcome: &Outcome) {
         let bulk = match outcome {
-            Ok(Outcome::Plan(_)) => true,
-            Ok(Outcome::Staged(s)) => is_bulk(s.buf.len() as u64),
+            Outcome::Plan(_) => true,
+            Outcome::Staged(s) => is_bulk(s.buf.len() as u64),
             _ => false,
         };
         let latency = if bulk { &self.latency.bulk_wait } else { &self.latency.credit_wait };

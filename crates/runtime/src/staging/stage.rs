@@ -5,13 +5,14 @@
 use crate::staging::capture::{Capture, Selection};
 use crate::staging::encode::{Encoded, Plan};
 use crate::staging::sequencer::{Published, Sequencer, Writer};
+use crate::state::State;
 use crate::state::buffers::is_bulk;
 use crate::state::lane::{Place, RecordRef};
 use crate::state::names::{self, Unstageable};
 use crate::state::node::Delta;
 use crate::state::overlay::Source;
-use crate::state::{NEEDS_CREDITS, NEEDS_LOG, State};
-use siftfs_base::{Error, InodeNr, Lsn, Result};
+use crate::state::step::{Need, Step, Stop};
+use siftfs_base::{Error, InodeNr, Lsn};
 use siftfs_device::AlignedBuf;
 use siftfs_log::{Item, RecordLayout, RecordParams};
 use std::sync::Arc;
@@ -54,7 +55,7 @@ impl State {
         datasync: bool,
         selection: &Selection<'_>,
         encoded: Option<Encoded>,
-    ) -> Result<Outcome> {
+    ) -> Step<Outcome> {
         self.load(ino)?;
         if matches!(selection, Selection::All) {
             self.node_mut(ino).fsynced = true;
@@ -95,8 +96,8 @@ impl State {
             true => place.filter(|place| !lane.would_crowd(place.end())),
             false => place,
         };
-        let why = if bulk { NEEDS_CREDITS } else { NEEDS_LOG };
-        let place = place.ok_or(Error::NeedsProgress(why))?;
+        let need = if bulk { Need::Credits } else { Need::Log };
+        let place = place.ok_or(Stop::Needs(need))?;
         if bulk && encoded.is_none() && matches!(selection, Selection::All) {
             return Ok(Outcome::Plan(self.plan(capture.data, layout, lane_index)));
         }
@@ -111,7 +112,7 @@ impl State {
     /// Stages every pending permission change of what exists in the last durable state, before data
     /// is pushed whose records may be durable when the transaction is not (rule R17). Records
     /// that are in `out` when an error comes must be written all the same.
-    pub fn stage_permissions(&mut self, seq: &Sequencer, out: &mut Vec<Staged>) -> Result<()> {
+    pub fn stage_permissions(&mut self, seq: &Sequencer, out: &mut Vec<Staged>) -> Step<()> {
         let all: Vec<InodeNr> = self.perms.union(&self.perms_in_flight).copied().collect();
         let pending: Vec<InodeNr> = all.into_iter().filter(|i| !self.names.creates(*i)).collect();
         for some in pending.chunks(PERMS_PER_RECORD) {
@@ -133,7 +134,7 @@ impl State {
             }
             let layout = RecordLayout::new(&capture.items, 0).expect("a few inodes fit a record");
             let place = self.lanes[0].place(u64::from(layout.len));
-            let place = place.ok_or(Error::NeedsProgress(NEEDS_LOG))?;
+            let place = place.ok_or(Stop::Needs(Need::Log))?;
             let seq = (seq, Writer::Background);
             out.push(self.publish(seq, capture, &layout, place, 0, None));
         }
@@ -143,7 +144,7 @@ impl State {
     /// What is staged now must find room in the next transaction (rule R10); false if not even an
     /// empty one holds it. Bulk leaves its last quarter, `kept`, to small fsyncs and to writes, which
     /// would have to wait until the transaction before it is in the journal.
-    fn room_for_ranges(&mut self, capture: &Capture, kept: usize) -> Result<bool> {
+    fn room_for_ranges(&mut self, capture: &Capture, kept: usize) -> Step<bool> {
         let mut blocks = capture.data.len() / 24 + 2 + self.repeated_blocks(capture.data_len);
         for &ino in &capture.whole {
             let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);

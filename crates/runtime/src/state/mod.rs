@@ -1,6 +1,7 @@
 //! Everything under the Runtime's state lock, and the bookkeeping all operations share.
 
 pub mod buffers;
+pub mod fills;
 pub mod heap;
 pub mod lane;
 pub mod memory;
@@ -13,6 +14,7 @@ pub mod page_cache;
 pub mod running;
 pub mod sizes;
 pub mod stats;
+pub mod step;
 
 use crate::config::Config;
 use crate::state::buffers::RecordBuffers;
@@ -22,9 +24,10 @@ use crate::state::names::{NameLog, Traits};
 use crate::state::node::Node;
 use crate::state::nodes::Nodes;
 use crate::state::page_cache::PageCache;
+use crate::state::step::{Need, Step, Stop};
 use ahash::HashMap;
 use siftfs_base::{
-    BLOCK_BYTES, BlockNr, BlockRun, Clock, Error, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno,
+    BLOCK_BYTES, BlockNr, BlockRun, Clock, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno,
 };
 use siftfs_device::{AreaReader, JournalReader, StagingReader};
 use siftfs_ext4::Fs;
@@ -51,17 +54,6 @@ const MAX_PENDING_NAMES: usize = 65_536;
 
 /// Free blocks that delayed data may never reserve: room for the metadata of what is reserved.
 pub const SPACE_SLACK: u64 = 32;
-
-/// Why an operation asks for background progress: the running transaction is full,
-pub const NEEDS_COMMIT: &str = "the running transaction is full";
-/// ... freed blocks are not reusable yet,
-pub const NEEDS_SPACE: &str = "freed blocks are not reusable yet";
-/// ... the staging lane or the journal is full,
-pub const NEEDS_LOG: &str = "the log is full";
-/// ... what is left of the lane is for small fsyncs,
-pub const NEEDS_CREDITS: &str = "bulk waits for credits";
-/// ... or there is too much unsynced data.
-pub const NEEDS_PUSH: &str = "too much unsynced data";
 
 /// A transaction between its cut and its reclamation.
 pub struct TxnInfo {
@@ -185,10 +177,8 @@ pub struct State {
     pub credit_checkpoint: Option<u64>,
     /// Recovery applies staged transactions: nothing is pending, times and LSNs are given.
     pub replaying: bool,
-    /// Fills under way: number, inode, pages.
-    pub fills: Vec<(u64, InodeNr, std::ops::Range<u64>)>,
-    /// Number of the last one.
-    pub next_fill: u64,
+    /// Fills of the page cache under way.
+    pub fills: fills::Fills,
     /// Unlinked inodes keep their blocks: a staged transaction still to be applied may name them.
     pub keep_orphans: bool,
     /// What recovery's transactions say.
@@ -225,27 +215,27 @@ impl State {
 
     /// Called before a mutating operation changes anything: is there room in the running
     /// transaction, and are `blocks` blocks of space free for metadata?
-    pub fn begin(&mut self, blocks: u64) -> Result<()> {
+    pub fn begin(&mut self, blocks: u64) -> Step<()> {
         self.begin_with(blocks, OP_BLOCKS)
     }
 
     /// As `begin`, for an operation that inserts a name into `dir`.
-    pub fn begin_insert(&mut self, dir: InodeNr, blocks: u64) -> Result<()> {
+    pub fn begin_insert(&mut self, dir: InodeNr, blocks: u64) -> Step<()> {
         let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
         self.begin_with(blocks + u64::from(cost.appended), OP_BLOCKS + cost.dirtied as usize)
     }
 
     /// As `begin`, for two operations on names of which there must not be one alone.
-    pub fn begin_two(&mut self, blocks: u64, images: usize) -> Result<()> {
+    pub fn begin_two(&mut self, blocks: u64, images: usize) -> Step<()> {
         if self.names.len() + 1 > MAX_PENDING_NAMES && !self.replaying {
-            return Err(Error::NeedsProgress(NEEDS_COMMIT));
+            return Err(Stop::Needs(Need::Commit));
         }
         self.begin_with(blocks, images)
     }
 
-    fn begin_with(&mut self, blocks: u64, images: usize) -> Result<()> {
+    fn begin_with(&mut self, blocks: u64, images: usize) -> Step<()> {
         if self.names.len() > MAX_PENDING_NAMES && !self.replaying {
-            return Err(Error::NeedsProgress(NEEDS_COMMIT));
+            return Err(Stop::Needs(Need::Commit));
         }
         self.room_in_transaction(images)?;
         if blocks > 0 && self.spendable() < blocks {
@@ -255,13 +245,13 @@ impl State {
     }
 
     /// Does the running transaction take `blocks` more images? (rule R10)
-    pub fn room_in_transaction(&mut self, blocks: usize) -> Result<()> {
+    pub fn room_in_transaction(&mut self, blocks: usize) -> Step<()> {
         // Recovery looks between records: one record is applied whole or not at all.
         if self.replaying {
             return Ok(());
         }
         if self.transaction_blocks() + blocks > self.max_transaction_blocks() {
-            return Err(Error::NeedsProgress(NEEDS_COMMIT));
+            return Err(Stop::Needs(Need::Commit));
         }
         Ok(())
     }
@@ -368,11 +358,11 @@ impl State {
     }
 
     /// What to answer when space is short: background progress may help once (rule R5).
-    pub fn shortage(&self) -> Error {
+    pub fn shortage(&self) -> Stop {
         if !self.space_tried && !self.replaying {
-            Error::NeedsProgress(NEEDS_SPACE)
+            Stop::Needs(Need::Space)
         } else {
-            errno(libc::ENOSPC)
+            errno(libc::ENOSPC).into()
         }
     }
 

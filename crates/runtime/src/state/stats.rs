@@ -1,6 +1,7 @@
 //! Counts of the Runtime that claims rest on, for the status report.
 
 use crate::state::names::Unstageable;
+use crate::state::step::Need;
 use siftfs_log::Transaction;
 use siftfs_log::{Item, RecordLayout};
 use std::collections::BTreeMap;
@@ -47,8 +48,8 @@ impl RuntimeStats {
         *self.full_commits.entry(format!("{reason:?}")).or_default() += 1;
     }
 
-    pub(crate) fn stalled(&mut self, why: &'static str) {
-        *self.stalls.entry(why).or_default() += 1;
+    pub(crate) fn stalled(&mut self, need: Need) {
+        *self.stalls.entry(need.text()).or_default() += 1;
     }
 
     pub(crate) fn cut(&mut self, txn: &Transaction, direct_bytes: u64) {

@@ -43,10 +43,6 @@ pub enum Error {
     /// The volume cannot be used as asked (mounted elsewhere, dirty, wrong size, ...).
     #[error("{0}")]
     Refused(String),
-    /// Not an error of the caller: the operation needs log space or freed blocks that only a
-    /// background commit or a checkpoint can give. Never leaves the Runtime.
-    #[error("needs background progress: {0}")]
-    NeedsProgress(&'static str),
 }
 
 impl Error {
@@ -59,7 +55,6 @@ impl Error {
             Error::Io { errno, .. } if *errno == libc::ENOSPC => libc::ENOSPC,
             Error::Io { .. } | Error::Latched(_) | Error::Link(_) => libc::EIO,
             Error::Refused(_) => libc::EBUSY,
-            Error::NeedsProgress(_) => libc::EAGAIN,
         }
     }
 }

@@ -185,16 +185,6 @@ fn a_long_text_is_cut_at_a_character() {
     assert!(why.starts_with(&text[1..]));
 }
 
-#[test]
-fn an_error_that_means_nothing_elsewhere_arrives_as_its_text() {
-    let message = FromService::Failed { error: Error::NeedsProgress("credits") };
-    let Encoded { head, blocks } = message.encode();
-    let Ok(FromService::Failed { error }) = FromService::decode(&head, blocks) else {
-        panic!("another message")
-    };
-    assert_eq!(error, Error::Refused("needs background progress: credits".into()));
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 

@@ -22,8 +22,6 @@ impl Field for Error {
             Error::Latched(why) => text(5, why),
             Error::Refused(why) => text(6, why),
             Error::Link(why) => text(7, why),
-            // Means something inside a Runtime alone; elsewhere only its text does.
-            Error::NeedsProgress(_) => text(6, &self.to_string()),
             Error::Posix(errno) => {
                 1u8.put(out);
                 errno.put(out);
