@@ -214,13 +214,13 @@ impl Runtime {
     fn forget(&self, ino: InodeNr, count: u64) -> Result<Reply> {
         let orphan = {
             let mut st = self.lock();
-            let held = st.lookups.remove(&ino).unwrap_or(0).saturating_sub(count);
+            let held = st.inodes.lookups.remove(&ino).unwrap_or(0).saturating_sub(count);
             if held > 0 {
-                st.lookups.insert(ino, held);
+                st.inodes.lookups.insert(ino, held);
             }
-            crate::state::nodes::give_back(&mut st.lookups);
+            crate::state::nodes::give_back(&mut st.inodes.lookups);
             st.queue_if_unreferenced(ino);
-            !st.evict_queue.is_empty()
+            !st.inodes.evict_queue.is_empty()
         };
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
     }
@@ -235,7 +235,7 @@ impl Runtime {
     fn read_link(&self, ino: InodeNr) -> Result<Reply> {
         self.query(|st| {
             st.load(ino)?;
-            let node = st.nodes.get(&ino).expect("just loaded");
+            let node = st.inodes.nodes.get(&ino).expect("just loaded");
             if !node.inode.is_symlink() {
                 return Err(errno(libc::EINVAL));
             }
@@ -358,12 +358,12 @@ impl Runtime {
     fn release(&self, handle: Handle) -> Result<Reply> {
         let orphan = {
             let mut st = self.lock();
-            let file = st.handles.remove(&handle.0).ok_or_else(|| errno(libc::EBADF))?;
-            if let Some(node) = st.nodes.get_mut(&file.ino) {
+            let file = st.inodes.handles.remove(&handle.0).ok_or_else(|| errno(libc::EBADF))?;
+            if let Some(node) = st.inodes.nodes.get_mut(&file.ino) {
                 node.opens = node.opens.saturating_sub(1);
             }
             st.queue_if_unreferenced(file.ino);
-            !st.evict_queue.is_empty()
+            !st.inodes.evict_queue.is_empty()
         };
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
     }
@@ -473,21 +473,21 @@ impl Runtime {
             "group": group(&self.seq.ways()),
             "queues": { "records_in_flight": in_flight, "fsyncs_waiting": waiting },
             "credits": {
-                "journal_bytes": st.journal_len.saturating_sub(st.journal_used()),
-                "staging_bytes": st.lanes.iter().map(|l| l.len - l.used()).sum::<u64>(),
+                "journal_bytes": st.ledger.journal_len.saturating_sub(st.journal_used()),
+                "staging_bytes": st.staging.lanes.iter().map(|l| l.len - l.used()).sum::<u64>(),
                 "quarantined_blocks": st.fs.quarantined_blocks().total(),
             },
             "failed": self.check().err().map(|e| e.to_string()),
-            "lsn": st.lsn,
+            "lsn": st.staging.lsn,
             "durable_lsn": self.seq.durable().0,
-            "transaction": st.txn_seq.0,
-            "reclaimed_transaction": st.reclaimed.0,
-            "unreclaimed_transactions": st.txns.len(),
+            "transaction": st.ledger.txn_seq.0,
+            "reclaimed_transaction": st.ledger.reclaimed.0,
+            "unreclaimed_transactions": st.ledger.txns.len(),
             "log": {
-                "journal_bytes": st.journal_len,
+                "journal_bytes": st.ledger.journal_len,
                 "journal_used": st.journal_used(),
-                "journal_data": st.journal_data.to_string(),
-                "lanes": st.lanes.iter().map(|l| serde_json::json!({
+                "journal_data": st.ledger.journal_data.to_string(),
+                "lanes": st.staging.lanes.iter().map(|l| serde_json::json!({
                     "bytes": l.len, "used": l.used(), "head": l.head, "tail": l.tail,
                 })).collect::<Vec<_>>(),
             },
@@ -495,16 +495,16 @@ impl Runtime {
                 "pages": st.pages.len(),
                 "page_limit": st.pages.limit(),
                 "metadata_blocks": st.meta.len(),
-                "inodes": st.nodes.len(),
-                "dirty_bytes": st.dirty_bytes,
+                "inodes": st.inodes.nodes.len(),
+                "dirty_bytes": st.running.dirty_bytes,
             },
             "memory": st.memory_report(self.record_buffers.bytes() + self.fill_buffers.bytes()),
             "pending": {
                 "name_operations": st.names.len(),
                 "metadata_blocks": st.meta.dirty_len(),
-                "inodes": st.inode_dirty.len(),
-                "reserved_blocks": st.reserved,
-                "orphans": st.orphans.len(),
+                "inodes": st.running.inode_dirty.len(),
+                "reserved_blocks": st.running.reserved,
+                "orphans": st.inodes.orphans.len(),
             },
         });
         drop(st);
@@ -516,7 +516,7 @@ impl State {
     /// An `Entry` reply counts one reference for `Forget`.
     fn entry(&mut self, ino: InodeNr) -> Result<Reply> {
         let attr = self.attr(ino)?;
-        *self.lookups.entry(ino).or_default() += 1;
+        *self.inodes.lookups.entry(ino).or_default() += 1;
         Ok(Reply::Entry(attr))
     }
 
@@ -527,9 +527,9 @@ impl State {
     }
 
     fn open(&mut self, ino: InodeNr) -> Handle {
-        let handle = self.next_handle;
-        self.next_handle += 1;
-        self.handles.insert(handle, OpenFile { ino });
+        let handle = self.inodes.next_handle;
+        self.inodes.next_handle += 1;
+        self.inodes.handles.insert(handle, OpenFile { ino });
         self.node_mut(ino).opens += 1;
         Handle(handle)
     }
@@ -578,12 +578,12 @@ impl State {
         max_bytes: u32,
         plus: bool,
     ) -> Result<Vec<DirEntry>> {
-        let ino = self.handles.get(&handle.0).ok_or_else(|| errno(libc::EBADF))?.ino;
+        let ino = self.inodes.handles.get(&handle.0).ok_or_else(|| errno(libc::EBADF))?.ino;
         self.load_dir(ino)?;
         let mut entries: Vec<DirEntry> = Vec::new();
         let mut untyped = Vec::new();
         let mut bytes = 0usize;
-        let node = self.nodes.get(&ino).expect("just loaded");
+        let node = self.inodes.nodes.get(&ino).expect("just loaded");
         let per_entry = if plus { 152 } else { 24 };
         self.fs.dir_iterate(&mut self.meta, &node.inode, cookie, &mut |e| {
             // Entries with one hash share a cookie: they go into one answer together.
@@ -615,7 +615,7 @@ impl State {
             }
             // Counted only when nothing can fail any more.
             for entry in entries.iter().filter(|e| e.attr.is_some()) {
-                *self.lookups.entry(entry.ino).or_default() += 1;
+                *self.inodes.lookups.entry(entry.ino).or_default() += 1;
             }
         }
         Ok(entries)

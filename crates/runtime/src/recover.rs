@@ -2,11 +2,11 @@
 //! requests run (rules R1, R2, R18).
 
 use crate::runtime::Runtime;
-use crate::state::State;
 use crate::state::lane::RecordRef;
 use crate::state::overlay::Source;
 use crate::state::running::{Made, Push, RecoveryCut};
 use crate::state::step::Step;
+use crate::state::{Recovery, State};
 use siftfs_base::{Error, InodeNr, Lsn, Result, corrupt};
 use siftfs_ext4::format::S_IFMT;
 use siftfs_log::{InodeItem, Item, NameOp, NameOpKind, RecordHead};
@@ -35,9 +35,7 @@ impl Runtime {
     /// Enters recovery: what is applied from here on is already durable in the lanes.
     pub fn begin_recovery(&self, base: RecoveryCut) {
         let mut st = self.lock();
-        st.replaying = true;
-        st.keep_orphans = true;
-        st.recovery = Some(base);
+        st.recovery = Some(Recovery { cut: base, keeps_orphans: true, made_last: None });
     }
 
     /// Applies one staged transaction; records come in LSN order. Returns false if the base
@@ -54,7 +52,7 @@ impl Runtime {
             self.checkpoint(Urgency::Emergency)?;
         }
         let mut st = self.lock();
-        let cut = st.recovery.clone().expect("begin_recovery comes first");
+        let cut = st.recovering().cut.clone();
         let newer = lsn > cut.staged_cut;
         if newer {
             let data = found.items.iter().map(|item| match item {
@@ -72,10 +70,10 @@ impl Runtime {
                     .map_err(|stop| explain(stop.into_error(), lsn))?;
             }
         }
-        let cut = st.recovery.as_mut().expect("begin_recovery comes first");
+        let cut = &mut st.recovering().cut;
         cut.staged_cut = cut.staged_cut.max(lsn);
         cut.lane_upto[lane] = cut.lane_upto[lane].max(end);
-        st.lsn = st.lsn.max(lsn.0);
+        st.staging.lsn = st.staging.lsn.max(lsn.0);
         Ok(newer)
     }
 
@@ -84,13 +82,13 @@ impl Runtime {
     pub fn finish_recovery(&self, floor: Lsn) -> Result<u64> {
         let orphans = {
             let mut st = self.lock();
-            st.keep_orphans = false;
-            let upto = Lsn(st.lsn.max(floor.0));
-            st.lsn = upto.0;
-            let cut = st.recovery.as_mut().expect("begin_recovery comes first");
+            st.recovering().keeps_orphans = false;
+            let upto = Lsn(st.staging.lsn.max(floor.0));
+            st.staging.lsn = upto.0;
+            let cut = &mut st.recovering().cut;
             (cut.ops_cut, cut.staged_cut) = (upto, upto);
-            let named = |i: &&InodeNr| st.nodes.get(i).is_some_and(|n| n.inode.nlink > 0);
-            (st.orphans.len() - st.orphans.iter().filter(named).count()) as u64
+            let named = |i: &&InodeNr| st.inodes.nodes.get(i).is_some_and(|n| n.inode.nlink > 0);
+            (st.inodes.orphans.len() - st.inodes.orphans.iter().filter(named).count()) as u64
         };
         self.settle()?;
         Ok(orphans)
@@ -108,6 +106,10 @@ fn explain(e: Error, lsn: Lsn) -> Error {
 }
 
 impl State {
+    fn recovering(&mut self) -> &mut Recovery {
+        self.recovery.as_mut().expect("begin_recovery comes first")
+    }
+
     fn apply_item(&mut self, item: &Item, record: &Arc<RecordRef>, ops_cut: Lsn) -> Step<()> {
         match item {
             Item::NameOp(op) if op.lsn <= ops_cut => Ok(()),
@@ -167,7 +169,7 @@ impl State {
         node.overlay.insert(offset, end, source);
         node.size = node.size.max(end);
         node.inode.size = node.size;
-        self.overlay_bytes += len;
+        self.running.overlay_bytes += len;
         self.note_overlay(ino);
         self.mark_inode(ino);
         Ok(())
@@ -197,7 +199,7 @@ impl State {
     /// Applies one name operation. A file made without a name was made with one that was taken away at
     /// once: the next operation, at the same time. Nobody saw it, and so its directory's times stay.
     fn apply_name_op(&mut self, op: &NameOp) -> Step<()> {
-        let made = self.made_last.take();
+        let made = self.recovering().made_last.take();
         match &op.kind {
             NameOpKind::Create { dir, name, ino, .. } => {
                 self.load(*dir)?;
@@ -206,7 +208,7 @@ impl State {
                 let made =
                     Made { op: op.lsn, at: op.time, bound: (*dir, name.clone(), *ino), times };
                 self.change_names(op)?;
-                self.made_last = Some(made);
+                self.recovering().made_last = Some(made);
                 Ok(())
             }
             NameOpKind::Unlink { dir, name, ino } => {

@@ -16,8 +16,8 @@ use crate::state::lane::Lane;
 use crate::state::meta_cache::MetaCache;
 use crate::state::page_cache::PageCache;
 use crate::state::step::{Need, Step, Stop};
-use crate::state::{Readers, State};
-use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, TxnSeq, errno};
+use crate::state::{Inodes, Ledger, Readers, Running, Staging, State, Time};
+use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno};
 use siftfs_device::{Counters, StagingWriter};
 use siftfs_ext4::Fs;
 use siftfs_log::JournalData;
@@ -116,64 +116,68 @@ impl Runtime {
         let seq = Sequencer::new(wait, parts.lsn_floor, group, parts.clock.clone());
         let pages = PageCache::new(parts.config.page_cache);
         let record_buffers = Arc::new(RecordBuffers::default());
-        let mut state = State {
+        // Clocks step back; inode times of this volume must not run ahead of the superblock's.
+        let start = Timestamp { sec: fs.write_time(), nsec: 0 };
+        let time = Time::new(parts.clock.clone(), start);
+        let state = State {
             fs,
             meta,
             pages,
-            nodes: Default::default(),
-            versions: 0,
-            lookups: Default::default(),
             names: Default::default(),
-            perms: Default::default(),
-            perms_in_flight: Default::default(),
-            perms_staged: Lsn(0),
-            handles: Default::default(),
-            next_handle: 1,
-            lsn: parts.lsn_floor.0,
-            lanes,
-            inode_dirty: Default::default(),
-            overlay_dirty: Default::default(),
-            overlay_added: 0,
-            overlay_blocks: 0,
-            overlay_bytes: 0,
-            untidy: Default::default(),
-            data_dirty: Default::default(),
-            delta_dirty: Default::default(),
-            replacing: 0,
-            dirty_bytes: 0,
-            reserved: 0,
-            freed_inodes: Vec::new(),
-            evict_queue: orphans.iter().copied().collect(),
-            orphans,
-            unjournaled_since: None,
-            txns: Default::default(),
-            txn_seq: parts.txn_seq,
-            reclaimed: parts.txn_seq,
-            journal_len: parts.journal_len,
-            journal_data: parts.journal_data,
-            checkpoints_done: Default::default(),
-            service_statistics: None,
-            space_tried: false,
-            last_staged: Lsn(0),
-            evicted_staged: Lsn(0),
-            pushed: Default::default(),
-            assembling: false,
-            in_flight: Vec::new(),
-            background_checkpoint: false,
-            credit_checkpoint: None,
-            replaying: false,
             fills: Default::default(),
-            keep_orphans: false,
-            recovery: None,
-            made_last: None,
-            clock: parts.clock.clone(),
-            last_time: Default::default(),
             config: parts.config,
-            record_buffers: record_buffers.clone(),
             stats: Default::default(),
+            inodes: Inodes {
+                nodes: Default::default(),
+                versions: 0,
+                lookups: Default::default(),
+                handles: Default::default(),
+                next_handle: 1,
+                evict_queue: orphans.iter().copied().collect(),
+                orphans,
+                untidy: Default::default(),
+                evicted_staged: Lsn(0),
+            },
+            running: Running {
+                perms: Default::default(),
+                perms_staged: Lsn(0),
+                inode_dirty: Default::default(),
+                overlay_dirty: Default::default(),
+                overlay_added: 0,
+                overlay_blocks: 0,
+                overlay_bytes: 0,
+                data_dirty: Default::default(),
+                delta_dirty: Default::default(),
+                replacing: 0,
+                dirty_bytes: 0,
+                reserved: 0,
+                freed_inodes: Vec::new(),
+                unjournaled_since: None,
+                pushed: Default::default(),
+                assembling: false,
+                in_flight: Vec::new(),
+                space_tried: false,
+            },
+            ledger: Ledger {
+                txns: Default::default(),
+                txn_seq: parts.txn_seq,
+                reclaimed: parts.txn_seq,
+                journal_len: parts.journal_len,
+                journal_data: parts.journal_data,
+                checkpoints_done: Default::default(),
+                service_statistics: None,
+                background_checkpoint: false,
+                credit_checkpoint: None,
+            },
+            staging: Staging {
+                lanes,
+                lsn: parts.lsn_floor.0,
+                last_staged: Lsn(0),
+                record_buffers: record_buffers.clone(),
+            },
+            time,
+            recovery: None,
         };
-        // Clocks step back; inode times of this volume must not run ahead of the superblock's.
-        state.last_time = siftfs_base::Timestamp { sec: state.fs.write_time(), nsec: 0 };
         Ok(Self {
             state: Turns::new(state),
             progress: Gate::default(),
@@ -288,7 +292,7 @@ impl Runtime {
         if st.config.read_only {
             return Err(errno(libc::EROFS).into());
         }
-        st.space_tried = space_tried;
+        st.running.space_tried = space_tried;
         let before = st.meta.mutations();
         let result = op(&mut st).and_then(|value| st.run_evictions().map(|()| value));
         let changed = st.meta.mutations() != before;
@@ -323,14 +327,14 @@ impl Runtime {
             FromService::Reclaimed { seq, lane_tails, .. } => st.on_reclaimed(seq, &lane_tails)?,
             FromService::CheckpointDone { id, urgency, report } => {
                 if urgency == Urgency::Background {
-                    st.background_checkpoint = false;
-                } else if st.credit_checkpoint == Some(id) {
-                    st.credit_checkpoint = None;
+                    st.ledger.background_checkpoint = false;
+                } else if st.ledger.credit_checkpoint == Some(id) {
+                    st.ledger.credit_checkpoint = None;
                 } else {
-                    st.checkpoints_done.insert(id, report);
+                    st.ledger.checkpoints_done.insert(id, report);
                 }
             }
-            FromService::Statistics(s) => st.service_statistics = Some(*s),
+            FromService::Statistics(s) => st.ledger.service_statistics = Some(*s),
             FromService::Failed { error } => {
                 drop(st);
                 self.fail(&error);
@@ -356,21 +360,21 @@ impl Runtime {
         // The answer carries no id: one question at a time.
         let _asking = relock(self.asking.lock());
         self.link.send(ToService::Statistics)?;
-        self.wait_until(|st| st.service_statistics.take())
+        self.wait_until(|st| st.ledger.service_statistics.take())
     }
 
     /// Bytes that are still to be brought into the area, about: dirty pages, lanes and journal in use. It
     /// waits for nobody, and falls to zero while [`Runtime::settle`] runs.
     pub fn backlog(&self) -> u64 {
         let st = self.lock();
-        let staged: u64 = st.lanes.iter().map(crate::state::lane::Lane::used).sum();
-        st.dirty_bytes + st.journal_used() + staged
+        let staged: u64 = st.staging.lanes.iter().map(crate::state::lane::Lane::used).sum();
+        st.running.dirty_bytes + st.journal_used() + staged
     }
 
     /// Heads of the lanes and the last LSN drawn.
     pub fn log_position(&self) -> (Vec<u64>, Lsn) {
         let st = self.lock();
-        (st.lanes.iter().map(|l| l.head).collect(), Lsn(st.lsn))
+        (st.staging.lanes.iter().map(|l| l.head).collect(), Lsn(st.staging.lsn))
     }
 
     /// The superblock as the area has it once everything is settled.

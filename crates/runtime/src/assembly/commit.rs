@@ -58,12 +58,12 @@ impl Runtime {
             self.seq.check()?;
             let st = self.lock();
             if st.config.read_only || !st.has_work(push) {
-                let durable = st.committed(st.txn_seq).ok_or_else(|| {
-                    Error::Latched(format!("transaction {} is not durable", st.txn_seq.0))
+                let durable = st.committed(st.ledger.txn_seq).ok_or_else(|| {
+                    Error::Latched(format!("transaction {} is not durable", st.ledger.txn_seq.0))
                 })?;
                 return Ok(Commit { left: BTreeSet::new(), durable });
             }
-            let unreclaimed = !st.txns.is_empty();
+            let unreclaimed = !st.ledger.txns.is_empty();
             let seq = st.next_txn();
             drop(st);
             let start = self.clock.mono_ns();
@@ -92,7 +92,7 @@ impl Runtime {
     fn assemble(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Step<Cut> {
         let result = self.assemble_stages(seq, push, origin);
         let mut st = self.lock();
-        st.assembling = false;
+        st.running.assembling = false;
         self.progress.tell(st);
         result
     }
@@ -157,7 +157,7 @@ impl Runtime {
     fn submit(&self, txn: siftfs_log::Transaction, origin: Origin) -> Result<Committed> {
         let seq = txn.seq;
         let waited = origin == Origin::Foreground;
-        if let Some(info) = self.lock().txns.get_mut(&seq) {
+        if let Some(info) = self.lock().ledger.txns.get_mut(&seq) {
             info.submitted = true;
         }
         self.link.send(ToService::Submit { txn: Box::new(txn), waited })?;
@@ -176,7 +176,7 @@ impl Runtime {
             if targets.is_empty() {
                 return Ok(self.lock().settled(&asked, durable));
             }
-            let dirty = self.lock().dirty_bytes;
+            let dirty = self.lock().running.dirty_bytes;
             if dirty >= before {
                 self.checkpoint(Urgency::Emergency)?;
             }
@@ -194,13 +194,13 @@ impl Runtime {
     pub fn settle(&self) -> Result<()> {
         {
             let mut st = self.lock();
-            st.lookups.clear();
-            let open: Vec<InodeNr> = st.orphans.iter().copied().collect();
+            st.inodes.lookups.clear();
+            let open: Vec<InodeNr> = st.inodes.orphans.iter().copied().collect();
             for ino in open {
-                if let Some(node) = st.nodes.get_mut(&ino) {
+                if let Some(node) = st.inodes.nodes.get_mut(&ino) {
                     node.opens = 0;
                 }
-                st.evict_queue.push_back(ino);
+                st.inodes.evict_queue.push_back(ino);
             }
         }
         for _ in 0..MAX_ROUNDS {
@@ -209,8 +209,8 @@ impl Runtime {
             let mut st = self.lock();
             if st.tidy_trees()?
                 && !st.has_work(&Push::All)
-                && st.txns.is_empty()
-                && st.orphans.is_empty()
+                && st.ledger.txns.is_empty()
+                && st.inodes.orphans.is_empty()
             {
                 return Ok(());
             }

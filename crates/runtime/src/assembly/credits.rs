@@ -17,8 +17,8 @@ impl State {
     /// # Errors
     /// Refused if it was not submitted, or its record cannot lie there.
     pub fn on_journaled(&mut self, seq: TxnSeq, bytes: u64, image_pos: u64) -> Result<()> {
-        let Some(info) = self.txns.get(&seq) else {
-            return match seq <= self.reclaimed {
+        let Some(info) = self.ledger.txns.get(&seq) else {
+            return match seq <= self.ledger.reclaimed {
                 true => Ok(()),
                 false => Err(refused(format!("transaction {} was not submitted", seq.0))),
             };
@@ -26,7 +26,7 @@ impl State {
         if info.journaled {
             return Ok(());
         }
-        let ring = self.journal_len;
+        let ring = self.ledger.journal_len;
         let images = info.images.len() as u64 * BLOCK_BYTES;
         let inside = image_pos.is_multiple_of(BLOCK_BYTES) && image_pos % ring + images <= ring;
         if !info.submitted || !inside || bytes > info.journal_bytes {
@@ -39,7 +39,7 @@ impl State {
 
     /// Without a place, everything up to the transaction is in the area already.
     fn now_journaled(&mut self, seq: TxnSeq, place: Option<(u64, u64)>) {
-        let info = self.txns.get_mut(&seq).expect("looked up before");
+        let info = self.ledger.txns.get_mut(&seq).expect("looked up before");
         info.journaled = true;
         let images = std::mem::take(&mut info.images);
         let cut = info.ops_cut;
@@ -48,10 +48,10 @@ impl State {
             self.meta.journaled(seq, &images, image_pos);
         }
         self.names.journaled(cut);
-        self.perms_in_flight.clear();
-        for ino in std::mem::take(&mut self.in_flight) {
-            if let Some(node) = self.nodes.get_mut(&ino) {
-                node.delta_in_flight = Default::default();
+        self.running.perms.journaled();
+        for ino in std::mem::take(&mut self.running.in_flight) {
+            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+                node.delta.journaled();
                 node.pushing.clear();
                 node.sent.clear();
             }
@@ -65,18 +65,18 @@ impl State {
     /// Refused if something up to there was not submitted, or more is given back than was taken.
     pub fn on_reclaimed(&mut self, seq: TxnSeq, lane_tails: &[u64]) -> Result<()> {
         self.check_credits(seq, lane_tails)?;
-        let unanswered = self.txns.range(..=seq).filter(|(_, info)| !info.journaled);
+        let unanswered = self.ledger.txns.range(..=seq).filter(|(_, info)| !info.journaled);
         let unanswered: Vec<TxnSeq> = unanswered.map(|(seq, _)| *seq).collect();
         for seq in unanswered {
             self.now_journaled(seq, None);
         }
-        let later = self.txns.split_off(&TxnSeq(seq.0.saturating_add(1)));
-        for info in std::mem::replace(&mut self.txns, later).into_values() {
+        let later = self.ledger.txns.split_off(&TxnSeq(seq.0.saturating_add(1)));
+        for info in std::mem::replace(&mut self.ledger.txns, later).into_values() {
             for ino in info.overlays {
-                self.versions += 1;
-                if let Some(node) = self.nodes.get_mut(&ino) {
+                self.inodes.versions += 1;
+                if let Some(node) = self.inodes.nodes.get_mut(&ino) {
                     node.overlay.reclaimed(seq);
-                    node.map_version = self.versions;
+                    node.map_version = self.inodes.versions;
                 }
             }
             for run in info.freed {
@@ -87,23 +87,23 @@ impl State {
             }
         }
         self.meta.reclaimed(seq);
-        self.reclaimed = self.reclaimed.max(seq);
-        for (lane, tail) in self.lanes.iter_mut().zip(lane_tails) {
+        self.ledger.reclaimed = self.ledger.reclaimed.max(seq);
+        for (lane, tail) in self.staging.lanes.iter_mut().zip(lane_tails) {
             lane.reclaim(*tail);
         }
         Ok(())
     }
 
     fn check_credits(&self, seq: TxnSeq, lane_tails: &[u64]) -> Result<()> {
-        let known = seq <= self.reclaimed || self.txns.contains_key(&seq);
-        if !known || self.txns.range(..=seq).any(|(_, info)| !info.submitted) {
+        let known = seq <= self.ledger.reclaimed || self.ledger.txns.contains_key(&seq);
+        if !known || self.ledger.txns.range(..=seq).any(|(_, info)| !info.submitted) {
             return Err(refused(format!("credits for transaction {}, which it never got", seq.0)));
         }
-        if lane_tails.len() != self.lanes.len() {
+        if lane_tails.len() != self.staging.lanes.len() {
             return Err(refused(format!("credits for {} lanes", lane_tails.len())));
         }
-        let taken = self.txns.get(&seq).map(|info| &info.lane_upto[..]);
-        for (i, (lane, tail)) in self.lanes.iter().zip(lane_tails).enumerate() {
+        let taken = self.ledger.txns.get(&seq).map(|info| &info.lane_upto[..]);
+        for (i, (lane, tail)) in self.staging.lanes.iter().zip(lane_tails).enumerate() {
             let most = taken.and_then(|upto| upto.get(i)).map_or(lane.tail, |u| lane.tail.max(*u));
             if *tail > most {
                 let what = format!("lane {i} up to position {tail}, of which it has {most}");

@@ -95,19 +95,19 @@ impl State {
     /// Is there anything a transaction would carry?
     pub fn has_work(&self, push: &Push) -> bool {
         self.meta.has_changes()
-            || !self.inode_dirty.is_empty()
-            || !self.overlay_dirty.is_empty()
-            || !self.evict_queue.is_empty()
-            || self.lanes.iter().any(|l| l.head != l.cut_head)
-            || self.data_dirty.iter().any(|i| self.is_due(*i, push))
+            || !self.running.inode_dirty.is_empty()
+            || !self.running.overlay_dirty.is_empty()
+            || !self.inodes.evict_queue.is_empty()
+            || self.staging.lanes.iter().any(|l| l.head != l.cut_head)
+            || self.running.data_dirty.iter().any(|i| self.is_due(*i, push))
     }
 
     /// Must the next transaction push this inode's data?
     fn is_due(&self, ino: InodeNr, push: &Push) -> bool {
-        let Some(node) = self.nodes.get(&ino) else { return false };
-        let age = self.clock.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
+        let Some(node) = self.inodes.nodes.get(&ino) else { return false };
+        let age = self.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
         let aged = u128::from(age) >= self.config.commit_age.as_nanos();
-        let pressed = self.dirty_bytes > self.dirty_limit() / 2;
+        let pressed = self.running.dirty_bytes > self.dirty_limit() / 2;
         // Nobody owes the bytes of a dead file: only memory pushes them.
         if node.is_dead() {
             return pressed;
@@ -120,16 +120,16 @@ impl State {
 
     /// Sequence number of the transaction under assembly.
     pub fn next_txn(&self) -> TxnSeq {
-        TxnSeq(self.txn_seq.0 + 1)
+        TxnSeq(self.ledger.txn_seq.0 + 1)
     }
 
     /// Begins a transaction's assembly. Nothing is in flight when this is called.
     pub fn begin_assembly(&mut self, push: &Push) -> Step<Assembly> {
         let bound = self.max_transaction_blocks() as u64 * BLOCK_BYTES;
-        if self.journal_used() + 2 * bound > self.journal_len {
+        if self.journal_used() + 2 * bound > self.ledger.journal_len {
             return Err(Stop::Needs(Need::Log));
         }
-        self.assembling = true;
+        self.running.assembling = true;
         self.run_evictions()?;
         let due = self.due(|st, ino| st.is_due(ino, push));
         let mut queue = VecDeque::with_capacity(due.len());
@@ -146,7 +146,7 @@ impl State {
     /// data goes first, then the oldest, so that nobody waits for ever.
     fn due(&self, wanted: impl Fn(&Self, InodeNr) -> bool) -> Vec<InodeNr> {
         let mut due: Vec<InodeNr> =
-            self.data_dirty.iter().copied().filter(|i| wanted(self, *i)).collect();
+            self.running.data_dirty.iter().copied().filter(|i| wanted(self, *i)).collect();
         due.sort_by_key(|i| (!self.node(*i).push_next, self.node(*i).dirty_since));
         due
     }
@@ -165,7 +165,7 @@ impl State {
                 a.left.insert(ino);
             }
             a.queue.pop_front();
-            if let Some(node) = self.nodes.get_mut(&ino) {
+            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
                 node.unseen = None;
             }
             if a.out.is_full() || files == STEP_FILES {
@@ -175,7 +175,7 @@ impl State {
         if !a.out.is_empty() {
             return Ok(true);
         }
-        let overlays = &self.overlay_dirty;
+        let overlays = &self.running.overlay_dirty;
         let homeless = a.homeless.get_or_insert_with(|| overlays.iter().map(|i| (*i, 0)).collect());
         let Some((ino, from)) = homeless.pop_front() else { return Ok(false) };
         if let Some(next) = self.home_step(ino, from)? {
@@ -193,7 +193,7 @@ impl State {
             left.remove(ino);
         }
         let elsewhere = self.stage_overwrites(seq, &due, &mut left, &mut a.out.staged)?;
-        let overlays: Vec<InodeNr> = self.overlay_dirty.iter().copied().collect();
+        let overlays: Vec<InodeNr> = self.running.overlay_dirty.iter().copied().collect();
         for ino in &overlays {
             let mut from = Some(0);
             while let Some(block) = from {
@@ -217,7 +217,7 @@ impl State {
         for ino in &overlays {
             self.tag(*ino, self.next_txn(), &mut tags)?;
         }
-        self.overlay_dirty.clear();
+        self.running.overlay_dirty.clear();
         self.write_back_inodes()?;
         let txn = self.merge(tags, overlays);
         Ok(Cut { durable: seq.published(), txn, left })
@@ -225,13 +225,13 @@ impl State {
 
     /// Writes dirty inodes and the superblock into their cached blocks.
     fn write_back_inodes(&mut self) -> Result<()> {
-        for ino in &self.in_flight {
-            if let Some(node) = self.nodes.get_mut(ino) {
+        for ino in &self.running.in_flight {
+            if let Some(node) = self.inodes.nodes.get_mut(ino) {
                 node.inode.size = node.inode.size.max(std::mem::take(&mut node.pushed_size));
             }
         }
-        for ino in std::mem::take(&mut self.inode_dirty) {
-            if let Some(node) = self.nodes.get_mut(&ino) {
+        for ino in std::mem::take(&mut self.running.inode_dirty) {
+            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
                 // With no dirty byte left (truncated, punched), nothing is ahead of its data.
                 if node.inode.is_reg() && node.dirty.is_empty() {
                     node.inode.size = node.size;
@@ -245,27 +245,29 @@ impl State {
     /// Takes the snapshot and starts the next running transaction.
     fn merge(&mut self, tags: Tags, overlays: Vec<InodeNr>) -> Transaction {
         let seq = self.next_txn();
-        let pushed = std::mem::take(&mut self.pushed);
+        let pushed = std::mem::take(&mut self.running.pushed);
         let snapshot = self.meta.snapshot(seq);
         let live = crate::state::running::RecoveryCut {
-            ops_cut: Lsn(self.lsn),
-            staged_cut: Lsn(self.lsn),
-            lane_upto: self.lanes.iter().map(|l| l.head).collect(),
+            ops_cut: Lsn(self.staging.lsn),
+            staged_cut: Lsn(self.staging.lsn),
+            lane_upto: self.staging.lanes.iter().map(|l| l.head).collect(),
         };
-        let cut = self.recovery.clone().unwrap_or(live);
-        for ino in std::mem::take(&mut self.delta_dirty) {
-            if let Some(node) = self.nodes.get_mut(&ino) {
-                node.delta_in_flight = std::mem::take(&mut node.delta);
-                self.in_flight.push(ino);
+        let cut = self.recovery.as_ref().map_or(live, |recovery| recovery.cut.clone());
+        for ino in std::mem::take(&mut self.running.delta_dirty) {
+            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+                node.delta.cut();
+                self.running.in_flight.push(ino);
             }
         }
-        self.perms_in_flight = std::mem::take(&mut self.perms);
-        for lane in &mut self.lanes {
+        self.running.perms.cut();
+        for lane in &mut self.staging.lanes {
             lane.cut_head = lane.head;
         }
-        (self.overlay_added, self.overlay_blocks, self.overlay_bytes) = (0, 0, 0);
-        self.replacing = 0;
-        self.unjournaled_since = (!self.data_dirty.is_empty()).then(|| self.clock.mono_ns());
+        (self.running.overlay_added, self.running.overlay_blocks, self.running.overlay_bytes) =
+            (0, 0, 0);
+        self.running.replacing = 0;
+        self.running.unjournaled_since =
+            (!self.running.data_dirty.is_empty()).then(|| self.time.mono_ns());
         let txn = Transaction {
             seq,
             ops_cut: cut.ops_cut,
@@ -279,21 +281,21 @@ impl State {
             direct: pushed.runs,
             drops: snapshot.drops.clone(),
         };
-        let journal_bytes = siftfs_log::encoded_len(&txn, self.journal_data)
+        let journal_bytes = siftfs_log::encoded_len(&txn, self.ledger.journal_data)
             .expect("bounded by room_in_transaction");
-        self.txn_seq = seq;
+        self.ledger.txn_seq = seq;
         let info = TxnInfo {
             images: snapshot.blocks,
             overlays,
             freed: snapshot.drops,
-            freed_inodes: std::mem::take(&mut self.freed_inodes),
+            freed_inodes: std::mem::take(&mut self.running.freed_inodes),
             ops_cut: cut.ops_cut,
             journal_bytes: journal_bytes * 2,
             lane_upto: txn.lane_upto.clone(),
             submitted: false,
             journaled: false,
         };
-        self.txns.insert(seq, info);
+        self.ledger.txns.insert(seq, info);
         self.stats.cut(&txn, pushed.bytes as u64);
         txn
     }

@@ -30,7 +30,7 @@ impl State {
     /// step goes; the block to go on from, if it is not done. The cut looks again: what changed
     /// meanwhile costs it a little more, and nothing else.
     pub fn home_step(&mut self, ino: InodeNr, from: u64) -> Result<Option<u64>> {
-        if !self.nodes.contains_key(&ino) {
+        if !self.inodes.nodes.contains_key(&ino) {
             return Ok(None);
         }
         let blocks = self.unjournaled_blocks(ino);
@@ -54,7 +54,7 @@ impl State {
     /// Makes the tags of the inode's unjournaled overlay ranges, all of which have homes; the
     /// transaction `seq` has them from here on.
     pub fn tag(&mut self, ino: InodeNr, seq: TxnSeq, tags: &mut Tags) -> Result<()> {
-        if !self.nodes.contains_key(&ino) {
+        if !self.inodes.nodes.contains_key(&ino) {
             return Ok(());
         }
         for (start, end, source) in self.node(ino).overlay.unjournaled_ranges() {
@@ -69,7 +69,7 @@ impl State {
     fn give_home(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<()> {
         let mut block = first;
         while block < end {
-            let node = self.nodes.get(&ino).expect("checked by the caller");
+            let node = self.inodes.nodes.get(&ino).expect("checked by the caller");
             let rest = end - block;
             let fresh = match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
                 Mapping::Mapped { len, unwritten: false, .. } => {
@@ -78,7 +78,7 @@ impl State {
                 }
                 Mapping::Mapped { len, unwritten: true, .. } => {
                     let len = len.clamp(1, rest);
-                    let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+                    let node = self.inodes.nodes.get_mut(&ino).expect("checked by the caller");
                     self.fs.mark_written(&mut self.meta, &mut node.inode, block, len)?;
                     len
                 }
@@ -103,7 +103,7 @@ impl State {
 
     pub fn allocate_written(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
         let run = self.allocate_run(ino, block, want)?;
-        let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+        let node = self.inodes.nodes.get_mut(&ino).expect("checked by the caller");
         self.fs.insert(&mut self.meta, &mut node.inode, block, run, false)?;
         self.unreserve(ino, block, block + run.len);
         Ok(run)
@@ -122,7 +122,7 @@ impl State {
         while at < end {
             let block = at / BLOCK_BYTES;
             let rest = end.div_ceil(BLOCK_BYTES) - block;
-            let node = self.nodes.get(&ino).expect("checked by the caller");
+            let node = self.inodes.nodes.get(&ino).expect("checked by the caller");
             let Mapping::Mapped { pblk, len, unwritten: false } =
                 self.fs.map(&mut self.meta, &node.inode, block, rest)?
             else {

@@ -31,13 +31,15 @@ impl Runtime {
     /// Makes room in the running transaction: journals it, unless somebody cuts it. Room is there at the
     /// cut already, before what was cut is in the journal.
     fn await_cut(&self) -> Result<()> {
-        let full = self.lock().txn_seq;
-        let cut = |st: &mut State| (st.txn_seq != full || !st.assembling).then_some(st.txn_seq);
+        let full = self.lock().ledger.txn_seq;
+        let cut = |st: &mut State| {
+            (st.ledger.txn_seq != full || !st.running.assembling).then_some(st.ledger.txn_seq)
+        };
         if self.wait_until(cut)? != full {
             return Ok(());
         }
         let assembly = self.assembly_lock();
-        if self.lock().txn_seq != full {
+        if self.lock().ledger.txn_seq != full {
             return Ok(());
         }
         self.commit_under(&assembly, &Push::Aged, Origin::Foreground).map(drop)
@@ -46,15 +48,15 @@ impl Runtime {
     /// Makes room for unsynced data: one transaction takes what it can of it, unless somebody has made
     /// one meanwhile. If it leaves as much as there was, it needs log space first.
     fn await_push(&self) -> Result<()> {
-        let now = |st: &State| (st.txn_seq, st.dirty_bytes);
+        let now = |st: &State| (st.ledger.txn_seq, st.running.dirty_bytes);
         let (seq, dirty) = now(&self.lock());
         let assembly = self.assembly_lock();
-        if self.lock().txn_seq != seq {
+        if self.lock().ledger.txn_seq != seq {
             return Ok(());
         }
         self.commit_under(&assembly, &Push::All, Origin::Foreground)?;
         drop(assembly);
-        if self.lock().dirty_bytes >= dirty {
+        if self.lock().running.dirty_bytes >= dirty {
             self.checkpoint(Urgency::Emergency)?;
         }
         Ok(())
@@ -92,17 +94,17 @@ impl Runtime {
     pub(crate) fn await_checkpoint(&self, urgency: Urgency) -> Result<()> {
         let mut st = self.lock();
         let Some(oldest) = st.oldest_journaled() else { return Ok(()) };
-        let before = st.reclaimed;
+        let before = st.ledger.reclaimed;
         let under_way = |st: &State| match urgency {
-            Urgency::Background => st.background_checkpoint,
-            Urgency::Emergency => st.credit_checkpoint.is_some(),
+            Urgency::Background => st.ledger.background_checkpoint,
+            Urgency::Emergency => st.ledger.credit_checkpoint.is_some(),
         };
         let ask = !under_way(&st);
         let id = self.checkpoint_id();
         if ask {
             match urgency {
-                Urgency::Background => st.background_checkpoint = true,
-                Urgency::Emergency => st.credit_checkpoint = Some(id),
+                Urgency::Background => st.ledger.background_checkpoint = true,
+                Urgency::Emergency => st.ledger.credit_checkpoint = Some(id),
             }
         }
         drop(st);
@@ -113,7 +115,7 @@ impl Runtime {
             };
             self.ask(upto, urgency, id)?;
         }
-        self.wait_until(|st| (st.reclaimed > before || !under_way(st)).then_some(()))
+        self.wait_until(|st| (st.ledger.reclaimed > before || !under_way(st)).then_some(()))
     }
 
     /// Checkpoints and reclaims everything journaled now.
@@ -121,7 +123,7 @@ impl Runtime {
         let start = self.clock.mono_ns();
         let id = self.checkpoint_id();
         self.ask(TxnSeq(u64::MAX), urgency, id)?;
-        let report = self.wait_until(|st| st.checkpoints_done.remove(&id))?;
+        let report = self.wait_until(|st| st.ledger.checkpoints_done.remove(&id))?;
         self.latency.checkpoint.record(self.clock.mono_ns().saturating_sub(start));
         Ok(report)
     }
@@ -145,12 +147,12 @@ impl Runtime {
 impl State {
     /// Is there a removed file that nobody has open, but somebody refers to?
     fn is_forget_due(&self) -> bool {
-        let open = |ino| self.nodes.get(ino).is_some_and(|node| node.opens > 0);
-        self.orphans.iter().any(|ino| self.lookups.contains_key(ino) && !open(ino))
+        let open = |ino| self.inodes.nodes.get(ino).is_some_and(|node| node.opens > 0);
+        self.inodes.orphans.iter().any(|ino| self.inodes.lookups.contains_key(ino) && !open(ino))
     }
 
     /// The oldest transaction that a checkpoint could reclaim now.
     fn oldest_journaled(&self) -> Option<TxnSeq> {
-        self.txns.iter().next().filter(|(_, info)| info.journaled).map(|(seq, _)| *seq)
+        self.ledger.txns.iter().next().filter(|(_, info)| info.journaled).map(|(seq, _)| *seq)
     }
 }

@@ -59,7 +59,7 @@ impl State {
         owed: &mut Owed,
         out: &mut Handoff,
     ) -> Step<Progress> {
-        let Some(node) = self.nodes.get(&owed.ino) else { return Ok(Progress::All) };
+        let Some(node) = self.inodes.nodes.get(&owed.ino) else { return Ok(Progress::All) };
         // Bytes that were dirty before and are clean now are owed no more, dirtied again or not.
         if owed.steps.is_multiple_of(STEPS_COMPARED) {
             owed.ranges = owed.ranges.intersection(&node.dirty);
@@ -186,7 +186,7 @@ impl State {
         }
         for (s, e) in blocks.iter() {
             self.node_mut(ino).overlay.remove(s * BLOCK_BYTES, e * BLOCK_BYTES);
-            let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+            let node = self.inodes.nodes.get_mut(&ino).expect("checked by the caller");
             while !self.fs.remove(&mut self.meta, &mut node.inode, s, e, 1024)?.done {}
             self.remapped(ino);
         }
@@ -195,7 +195,7 @@ impl State {
 
     /// Bytes of pushed overwrites that one record carries.
     fn record_max(&self) -> u64 {
-        (self.lanes[0].max_record() / 2).min(RECORD_MAX).min(self.most_staged() / 2)
+        (self.staging.lanes[0].max_record() / 2).min(RECORD_MAX).min(self.most_staged() / 2)
     }
 
     /// Cuts ranges of an inode into parts that one record, and the running transaction, can hold. What
@@ -230,7 +230,7 @@ impl State {
     ) -> Result<(RangeSet, u64)> {
         let (mut out, mut seen) = (RangeSet::new(), u64::MAX);
         let (mut room, mut looks) = (most, looks);
-        let node = self.nodes.get(&ino).expect("dirty inodes stay in memory");
+        let node = self.inodes.nodes.get(&ino).expect("dirty inodes stay in memory");
         let dirty = among.iter().flat_map(|(start, end)| node.dirty.overlapping(start, end));
         'dirty: for (start, end) in dirty {
             let (mut block, last) = (start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
@@ -279,7 +279,7 @@ impl State {
     /// The inode's first dirty file blocks whose data may go straight to the area, `most` of them: no
     /// record names the block, and it has no home or an unwritten one.
     fn direct_blocks(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet> {
-        let node = self.nodes.get(&ino).expect("dirty inodes stay in memory");
+        let node = self.inodes.nodes.get(&ino).expect("dirty inodes stay in memory");
         let (mut out, mut found, mut done) = (RangeSet::new(), 0, 0);
         for (start, end) in node.dirty.iter() {
             // Two ranges of one page are one block.
@@ -313,7 +313,7 @@ impl State {
     /// Pushes at most `most` blocks of the inode's data that may be written in place. Nothing of
     /// it is to be staged, or that has found no room.
     pub fn push_direct(&mut self, ino: InodeNr, most: u64, out: &mut Handoff) -> Result<Progress> {
-        if !self.nodes.contains_key(&ino) {
+        if !self.inodes.nodes.contains_key(&ino) {
             return Ok(Progress::All);
         }
         let mut left = most;
@@ -352,7 +352,7 @@ impl State {
             return 0;
         }
         let most = if must { MUST_MAX } else { DIRECT_MAX };
-        (most.saturating_sub(self.pushed.bytes) / BLOCK_SIZE) as u64
+        (most.saturating_sub(self.running.pushed.bytes) / BLOCK_SIZE) as u64
     }
 
     /// Blocks of the running transaction that pushing this inode's data leaves to callers, who would
@@ -360,7 +360,7 @@ impl State {
     /// commit interval because callers had filled every transaction so far.
     pub fn kept_from_push(&self, ino: InodeNr) -> usize {
         let node = self.node(ino);
-        let age = self.clock.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
+        let age = self.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
         let overdue = u128::from(age) >= 2 * self.config.commit_age.as_nanos();
         if node.push_next || overdue { 0 } else { self.max_transaction_blocks() / 4 }
     }
@@ -376,13 +376,13 @@ impl State {
     }
 
     fn direct_home(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
-        let node = self.nodes.get(&ino).expect("checked by the caller");
+        let node = self.inodes.nodes.get(&ino).expect("checked by the caller");
         let run = match self.fs.map(&mut self.meta, &node.inode, block, want)? {
             Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, want))?,
             Mapping::Mapped { pblk, len, unwritten } => {
                 assert!(unwritten, "written blocks are staged, not pushed");
                 let len = len.clamp(1, want);
-                let node = self.nodes.get_mut(&ino).expect("checked by the caller");
+                let node = self.inodes.nodes.get_mut(&ino).expect("checked by the caller");
                 self.fs.mark_written(&mut self.meta, &mut node.inode, block, len)?;
                 BlockRun { start: pblk, len }
             }
@@ -405,9 +405,9 @@ impl State {
             node.pushing.insert(s, e);
         }
         self.forget_dirty(ino, start, end);
-        self.in_flight.push(ino);
-        self.pushed.bytes += data.len() * BLOCK_SIZE;
-        match (out.direct.last_mut(), self.pushed.runs.last_mut()) {
+        self.running.in_flight.push(ino);
+        self.running.pushed.bytes += data.len() * BLOCK_SIZE;
+        match (out.direct.last_mut(), self.running.pushed.runs.last_mut()) {
             (Some(last), Some(listed))
                 if last.run.end() == run.start && last.run.len + run.len <= STEP_BLOCKS =>
             {
@@ -417,7 +417,7 @@ impl State {
             }
             _ => {
                 out.direct.push(DirectRun { run, data });
-                self.pushed.runs.push(run);
+                self.running.pushed.runs.push(run);
             }
         }
     }

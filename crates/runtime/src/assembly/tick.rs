@@ -24,7 +24,7 @@ impl Runtime {
             let mut st = self.lock();
             let reclaim = st.reclaim_due();
             if reclaim {
-                st.background_checkpoint = true;
+                st.ledger.background_checkpoint = true;
             }
             (st.commit_due(), reclaim)
         };
@@ -53,9 +53,9 @@ impl Runtime {
     pub(crate) fn give_back_memory(&self) {
         for _ in 0..ROUNDS {
             let mut st = self.lock();
-            let before = (st.nodes.len(), st.pages.len(), st.meta.len());
+            let before = (st.inodes.nodes.len(), st.pages.len(), st.meta.len());
             st.shrink_caches(self.seq.oldest_unwritten());
-            if before == (st.nodes.len(), st.pages.len(), st.meta.len()) {
+            if before == (st.inodes.nodes.len(), st.pages.len(), st.meta.len()) {
                 break;
             }
         }
@@ -66,12 +66,12 @@ impl Runtime {
 impl State {
     /// Is something old enough, or staged long enough, to be journaled?
     fn commit_due(&self) -> bool {
-        let now = self.clock.mono_ns();
+        let now = self.time.mono_ns();
         let old =
             |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
-        let aged = self.unjournaled_since.is_some_and(old)
+        let aged = self.running.unjournaled_since.is_some_and(old)
             // Without a name nothing ages: it would be found here again at every look.
-            || self.data_dirty.iter().filter_map(|i| self.nodes.get(i)).any(|n| {
+            || self.running.data_dirty.iter().filter_map(|i| self.inodes.nodes.get(i)).any(|n| {
                 n.inode.nlink > 0 && n.dirty_since.is_some_and(old)
             });
         aged || self.commit_early()
@@ -83,17 +83,18 @@ impl State {
     /// files reach half of it, whatever the timer says.
     fn commit_early(&self) -> bool {
         // With the lanes full of what a checkpoint is about to free, there is nowhere to push to.
-        let nowhere = self.background_checkpoint && self.lanes.iter().any(Lane::is_crowded);
-        self.lanes.iter().any(|l| (l.head - l.cut_head) * 4 > l.len)
-            || self.overlay_added >= CUT_RANGES
-            || self.dirty_bytes > self.dirty_limit() / 2 && !nowhere
+        let nowhere =
+            self.ledger.background_checkpoint && self.staging.lanes.iter().any(Lane::is_crowded);
+        self.staging.lanes.iter().any(|l| (l.head - l.cut_head) * 4 > l.len)
+            || self.running.overlay_added >= CUT_RANGES
+            || self.running.dirty_bytes > self.dirty_limit() / 2 && !nowhere
             || self.transaction_blocks() * 2 > self.max_transaction_blocks()
     }
 
     /// Low watermark of staging or journal passed, something to reclaim, and no checkpoint asked for.
     pub(crate) fn reclaim_due(&self) -> bool {
-        !self.background_checkpoint
-            && self.txns.values().any(|t| t.journaled)
+        !self.ledger.background_checkpoint
+            && self.ledger.txns.values().any(|t| t.journaled)
             && self.log_fill_percent() + self.config.low_watermark > 100
     }
 

@@ -149,7 +149,7 @@ impl State {
         }
         node.inode.mtime = time;
         node.inode.ctime = time;
-        node.delta.times = true;
+        node.delta.running_mut().times = true;
         self.mark_delta(ino);
         Ok(())
     }
@@ -161,7 +161,7 @@ impl State {
         let limit = self.dirty_limit();
         let little = self.node(ino).dirty_pages * BLOCK_BYTES <= limit / LITTLE_PART;
         let most = if little { limit } else { limit / 4 * 3 };
-        if self.dirty_bytes > most {
+        if self.running.dirty_bytes > most {
             return Err(Stop::Needs(Need::Push));
         }
         Ok(())
@@ -187,7 +187,7 @@ impl State {
 
     /// Reserves space for the blocks of `[first, end)` that have no home yet.
     pub fn reserve(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Step<()> {
-        let node = self.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
         let mut wanted: Vec<(u64, u64)> = Vec::new();
         for (gap_start, gap_end) in node.reserved.gaps(first, end) {
             let mut block = gap_start;
@@ -208,7 +208,7 @@ impl State {
         if blocks > 0 {
             self.check_space(blocks, privileged)?;
         }
-        self.reserved += blocks;
+        self.running.reserved += blocks;
         let node = self.node_mut(ino);
         for (s, e) in wanted {
             node.reserved.insert(s, e);
@@ -229,7 +229,7 @@ impl State {
         let node = self.node_mut(ino);
         let blocks: u64 = node.reserved.overlapping(first, end).map(|(s, e)| e - s).sum();
         node.reserved.remove(first, end);
-        self.reserved -= blocks;
+        self.running.reserved -= blocks;
     }
 
     /// The bytes between the end of the file and a write beyond it become part of the file: they
@@ -251,12 +251,12 @@ impl State {
             let base = block * BLOCK_BYTES;
             page[(start - base) as usize..(end - base) as usize].fill(0);
         }
-        let node = self.nodes.get_mut(&ino).expect("loaded before use");
+        let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
         node.overlay.remove(start, end);
         let mapped = self.fs.map(&mut self.meta, &node.inode, block, 1)?;
         if matches!(mapped, Mapping::Mapped { unwritten: false, .. }) {
             node.overlay.insert(start, end, Source::Zero);
-            node.delta.zeros.insert(start, end);
+            node.delta.running_mut().zeros.insert(start, end);
             self.note_overlay(ino);
             self.mark_delta(ino);
         }
@@ -302,19 +302,19 @@ impl State {
     }
 
     pub fn note_dirty(&mut self, ino: InodeNr, start: u64, end: u64) {
-        let now = self.clock.mono_ns();
+        let now = self.time.mono_ns();
         let node = self.node_mut(ino);
         let before = dirty_pages(&node.dirty, start, end);
         node.dirty.insert(start, end);
         if let Some(unseen) = &mut node.unseen {
             unseen.insert(start, end);
         }
-        node.delta.zeros.remove(start, end);
+        node.delta.running_mut().zeros.remove(start, end);
         node.dirty_since.get_or_insert(now);
         let more = dirty_pages(&node.dirty, start, end) - before;
         node.dirty_pages += more;
-        self.dirty_bytes += more * BLOCK_BYTES;
-        self.data_dirty.insert(ino);
+        self.running.dirty_bytes += more * BLOCK_BYTES;
+        self.running.data_dirty.insert(ino);
         self.mark_changed(ino);
         self.touch();
     }
@@ -332,9 +332,9 @@ impl State {
             node.push_next = false;
             node.sizes.clear();
         }
-        self.dirty_bytes -= fewer * BLOCK_BYTES;
+        self.running.dirty_bytes -= fewer * BLOCK_BYTES;
         if clean {
-            self.data_dirty.remove(&ino);
+            self.running.data_dirty.remove(&ino);
         }
     }
 
@@ -375,7 +375,7 @@ impl State {
     pub fn data_at(&mut self, ino: InodeNr, at: u64, size: u64) -> Result<(bool, u64)> {
         let block = at / BLOCK_BYTES;
         let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
-        let node = self.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
         let staged = |s: u64, e: u64| {
             node.overlay.overlapping(s, e).find(|p| p.2 != Source::Zero).map(|p| p.0)
         };

@@ -39,8 +39,8 @@ impl State {
         node.size = size;
         node.inode.mtime = time;
         node.inode.ctime = time;
-        node.delta.times = true;
-        node.delta.size = true;
+        node.delta.running_mut().times = true;
+        node.delta.running_mut().size = true;
         self.mark_delta(ino);
         Ok(())
     }
@@ -52,9 +52,9 @@ impl State {
             let push = size == 0 && self.node(ino).size > 0;
             let node = self.node_mut(ino);
             node.overlay.remove(size, u64::MAX);
-            node.delta.zeros.remove(size, u64::MAX);
-            let min = node.delta.min_size.map_or(size, |m| m.min(size));
-            node.delta.min_size = Some(min);
+            node.delta.running_mut().zeros.remove(size, u64::MAX);
+            let min = node.delta.running().min_size.map_or(size, |m| m.min(size));
+            node.delta.running_mut().min_size = Some(min);
             node.inode.size = node.inode.size.min(size);
             node.pushed_size = node.pushed_size.min(size);
             node.sizes.shrank(size);
@@ -66,11 +66,11 @@ impl State {
             if size < block_end {
                 self.zero_edge(ino, size, block_end)?;
                 // The truncation itself says that these bytes are gone.
-                self.node_mut(ino).delta.zeros.remove(size, block_end);
+                self.node_mut(ino).delta.running_mut().zeros.remove(size, block_end);
             }
         }
         let done = self.remove_blocks(ino, block_up(size), u64::MAX);
-        let node = self.nodes.get_mut(&ino).expect("loaded before use");
+        let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
         match done {
             // The rest comes in later transactions: the orphan list remembers it until then.
             Err(Stop::Needs(_)) => self.fs.orphan_add(&mut self.meta, &node.inode)?,
@@ -102,7 +102,7 @@ impl State {
             let tree = 16 + usize::try_from(tree).unwrap_or(usize::MAX);
             self.room_in_transaction(tree + REMOVE_IMAGES)?;
             let step = (self.room() - tree) / REMOVE_IMAGES;
-            let node = self.nodes.get_mut(&ino).expect("loaded before use");
+            let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
             let step = step.clamp(1, REMOVE_STEP);
             let removed = self.fs.remove(&mut self.meta, &mut node.inode, first, end, step)?;
             self.remapped(ino);
@@ -121,12 +121,12 @@ impl State {
         let (first, last) = (block_up(start), end / BLOCK_BYTES);
         let node = self.node_mut(ino);
         node.overlay.remove(start, end);
-        node.delta.zeros.insert(start, end);
+        node.delta.running_mut().zeros.insert(start, end);
         self.mark_delta(ino);
         for (s, e) in edges(start, end) {
             self.zero_edge(ino, s, e)?;
         }
-        self.node_mut(ino).delta.zeros.insert(start, end);
+        self.node_mut(ino).delta.running_mut().zeros.insert(start, end);
         for (s, _) in edges(start, end) {
             self.unreserve_unused(ino, s / BLOCK_BYTES);
         }
@@ -141,7 +141,7 @@ impl State {
     fn preallocate(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Step<()> {
         let mut block = first;
         while block < end {
-            let node = self.nodes.get(&ino).expect("loaded before use");
+            let node = self.inodes.nodes.get(&ino).expect("loaded before use");
             match self.fs.map(&mut self.meta, &node.inode, block, end - block)? {
                 Mapping::Mapped { len, .. } => block += len.max(1),
                 Mapping::Hole { len } => {
@@ -157,7 +157,7 @@ impl State {
                         self.check_space(want - held, privileged)?;
                     }
                     let run = self.allocate_run(ino, block, want)?;
-                    let node = self.nodes.get_mut(&ino).expect("loaded before use");
+                    let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
                     self.fs.insert(&mut self.meta, &mut node.inode, block, run, true)?;
                     self.remapped(ino);
                     self.note_tree(ino);
@@ -177,7 +177,7 @@ impl State {
         block: u64,
         want: u64,
     ) -> Result<siftfs_base::BlockRun> {
-        let node = self.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
         let mut goal = self.fs.goal_for_inode(ino);
         if block > 0
             && let Mapping::Mapped { pblk, .. } =
@@ -230,18 +230,18 @@ impl State {
             let node = self.node_mut(ino);
             node.size = end;
             node.inode.size = end;
-            node.delta.size = true;
+            node.delta.running_mut().size = true;
         }
-        if self.node(ino).delta.allocs.len() > MAX_ALLOCS {
+        if self.node(ino).delta.running().allocs.len() > MAX_ALLOCS {
             return Err(Stop::Needs(Need::Commit));
         }
         let node = self.node_mut(ino);
         if mode != Allocate::PunchHole {
-            node.delta.allocs.push((offset, len, keep));
+            node.delta.running_mut().allocs.push((offset, len, keep));
         }
         node.inode.mtime = time;
         node.inode.ctime = time;
-        node.delta.times = true;
+        node.delta.running_mut().times = true;
         self.mark_delta(ino);
         Ok(())
     }
@@ -258,7 +258,7 @@ impl State {
         let mut block = first;
         while block < first + blocks {
             let rest = first + blocks - block;
-            let node = self.nodes.get(&ino).expect("loaded before use");
+            let node = self.inodes.nodes.get(&ino).expect("loaded before use");
             let len = match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
                 Mapping::Hole { len } => {
                     holes += len.clamp(1, rest);
@@ -275,31 +275,31 @@ impl State {
 
     /// An unlinked inode that nobody refers to can be freed.
     pub fn queue_if_unreferenced(&mut self, ino: InodeNr) {
-        let Some(node) = self.nodes.get(&ino) else { return };
-        if node.inode.nlink == 0 && node.opens == 0 && !self.lookups.contains_key(&ino) {
-            self.evict_queue.push_back(ino);
+        let Some(node) = self.inodes.nodes.get(&ino) else { return };
+        if node.inode.nlink == 0 && node.opens == 0 && !self.inodes.lookups.contains_key(&ino) {
+            self.inodes.evict_queue.push_back(ino);
         }
     }
 
     /// Frees queued inodes as far as the running transaction has room.
     pub fn run_evictions(&mut self) -> Step<()> {
         // A record to come may speak of them, or give one a name.
-        if self.keep_orphans {
+        if self.recovery.as_ref().is_some_and(|r| r.keeps_orphans) {
             return Ok(());
         }
-        while let Some(ino) = self.evict_queue.pop_front() {
-            if !self.orphans.contains(&ino) {
+        while let Some(ino) = self.inodes.evict_queue.pop_front() {
+            if !self.inodes.orphans.contains(&ino) {
                 continue;
             }
             self.load(ino)?;
             let node = self.node(ino);
-            if node.opens > 0 || self.lookups.contains_key(&ino) {
+            if node.opens > 0 || self.inodes.lookups.contains_key(&ino) {
                 continue;
             }
             match self.evict(ino) {
                 Ok(()) => {}
                 Err(Stop::Needs(_)) => {
-                    self.evict_queue.push_front(ino);
+                    self.inodes.evict_queue.push_front(ino);
                     return Ok(());
                 }
                 Err(e) => return Err(e),
@@ -317,23 +317,23 @@ impl State {
         self.clear_pages(ino, 0, u64::MAX / BLOCK_BYTES * BLOCK_BYTES);
         self.unreserve(ino, 0, u64::MAX);
         self.node_mut(ino).overlay = Overlay::default();
-        self.overlay_dirty.remove(&ino);
+        self.running.overlay_dirty.remove(&ino);
         if self.node(ino).inode.has_extents() {
             self.remove_blocks(ino, 0, u64::MAX)?;
         }
-        let mut node = self.nodes.remove(&ino).expect("loaded before use");
+        let mut node = self.inodes.nodes.remove(&ino).expect("loaded before use");
         self.pages.remove_range(ino, 0, u64::MAX);
         self.fs.xattr_release(&mut self.meta, &mut node.inode)?;
         node.inode.retire(time);
         let is_dir = node.inode.is_dir();
         self.fs.orphan_remove(&mut self.meta, &node.inode)?;
         self.fs.free_inode(&mut self.meta, ino, is_dir)?;
-        self.freed_inodes.push(ino);
-        self.orphans.remove(&ino);
-        self.inode_dirty.remove(&ino);
-        self.delta_dirty.remove(&ino);
-        self.perms.remove(&ino);
-        self.untidy.remove(&ino);
+        self.running.freed_inodes.push(ino);
+        self.inodes.orphans.remove(&ino);
+        self.running.inode_dirty.remove(&ino);
+        self.running.delta_dirty.remove(&ino);
+        self.running.perms.running_mut().remove(&ino);
+        self.inodes.untidy.remove(&ino);
         self.touch();
         Ok(())
     }
@@ -346,9 +346,9 @@ impl State {
             let first = block_up(self.node(ino).inode.size);
             self.remove_blocks(ino, first, u64::MAX)?;
         }
-        let node = self.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
         self.fs.orphan_remove(&mut self.meta, &node.inode)?;
-        self.orphans.remove(&ino);
+        self.inodes.orphans.remove(&ino);
         self.touch();
         Ok(())
     }

@@ -54,7 +54,7 @@ impl State {
             Some(time) => {
                 let node = self.node_mut(ino);
                 (node.inode.mtime, node.inode.ctime) = (time, time);
-                node.delta.times = true;
+                node.delta.running_mut().times = true;
                 self.mark_delta(ino);
             }
             None => self.note_held_back(ino),
@@ -113,7 +113,7 @@ impl State {
     /// what the Frontend asks for: they are as old as that here.
     fn note_held_back(&mut self, ino: InodeNr) {
         let half = u64::try_from(self.config.commit_age.as_nanos() / 2).unwrap_or(u64::MAX);
-        let since = self.clock.mono_ns().saturating_sub(half);
+        let since = self.time.mono_ns().saturating_sub(half);
         let node = self.node_mut(ino);
         node.dirty_since = node.dirty_since.map(|s| s.min(since));
     }

@@ -72,8 +72,8 @@ impl State {
             node.inode.mode &= !S_ISGID;
         }
         node.inode.ctime = now;
-        node.delta.attrs = true;
-        node.delta.times = true;
+        node.delta.running_mut().attrs = true;
+        node.delta.running_mut().times = true;
         self.mark_perms(ino);
         self.mark_delta(ino);
         Ok(())

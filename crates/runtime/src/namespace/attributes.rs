@@ -88,7 +88,7 @@ impl State {
         inode.mtime = mtime.unwrap_or(inode.mtime);
         inode.ctime = ctime.unwrap_or(now);
         let perms = set.perm.is_some() || chown || set.kill_priv || setgid;
-        let delta = &mut self.node_mut(ino).delta;
+        let delta = self.node_mut(ino).delta.running_mut();
         delta.attrs |= perms;
         delta.times = true;
         if perms {
@@ -139,11 +139,11 @@ impl State {
         }
         if kill != 0 {
             inode.mode &= !kill;
-            self.node_mut(ino).delta.attrs = true;
+            self.node_mut(ino).delta.running_mut().attrs = true;
             self.mark_perms(ino);
             self.mark_delta(ino);
         }
-        let node = self.nodes.get(&ino).expect("just loaded");
+        let node = self.inodes.nodes.get(&ino).expect("just loaded");
         if node.inode.is_reg()
             && self.fs.xattr_list(&mut self.meta, &node.inode)?.iter().any(|n| n == CAPABILITY)
         {
@@ -156,8 +156,8 @@ impl State {
         let now = self.now();
         let node = self.node_mut(ino);
         node.inode.ctime = now;
-        node.delta.xattrs = true;
-        node.delta.times = true;
+        node.delta.running_mut().xattrs = true;
+        node.delta.running_mut().times = true;
         if name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_") {
             self.mark_perms(ino);
         }
@@ -167,14 +167,14 @@ impl State {
     /// getxattr; ENODATA when absent.
     pub fn get_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<Vec<u8>> {
         self.load(ino)?;
-        let node = self.nodes.get(&ino).expect("just loaded");
+        let node = self.inodes.nodes.get(&ino).expect("just loaded");
         self.fs.xattr_get(&mut self.meta, &node.inode, name)
     }
 
     /// listxattr.
     pub fn list_xattrs(&mut self, ino: InodeNr) -> Result<Vec<Vec<u8>>> {
         self.load(ino)?;
-        let node = self.nodes.get(&ino).expect("just loaded");
+        let node = self.inodes.nodes.get(&ino).expect("just loaded");
         self.fs.xattr_list(&mut self.meta, &node.inode)
     }
 
@@ -204,7 +204,7 @@ impl State {
         value: &[u8],
         mode: SetMode,
     ) -> Result<()> {
-        let node = self.nodes.get_mut(&ino).expect("loaded before use");
+        let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
         self.fs.xattr_set(&mut self.meta, &mut node.inode, name, value, mode)?;
         self.xattrs_changed(ino, name);
         Ok(())
@@ -219,7 +219,7 @@ impl State {
 
     /// Removes an attribute, whatever its name; the caller has called `begin`.
     pub fn drop_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
-        let node = self.nodes.get_mut(&ino).expect("loaded before use");
+        let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
         self.fs.xattr_remove(&mut self.meta, &mut node.inode, name)?;
         self.xattrs_changed(ino, name);
         Ok(())
@@ -241,7 +241,7 @@ impl State {
     /// statfs as ext4 answers it: overhead is not counted as blocks.
     pub fn stat_fs(&self) -> StatFs {
         let blocks = self.fs.block_count() - self.fs.overhead_blocks();
-        let free = self.fs.free_blocks().saturating_sub(self.reserved);
+        let free = self.fs.free_blocks().saturating_sub(self.running.reserved);
         StatFs {
             block_size: 4096,
             blocks,

@@ -51,7 +51,7 @@ impl State {
         if name.len() > NAME_MAX {
             return Err(errno(libc::ENAMETOOLONG));
         }
-        let node = self.nodes.get(&dir).expect("just loaded");
+        let node = self.inodes.nodes.get(&dir).expect("just loaded");
         let found = self.fs.dir_lookup(&mut self.meta, &node.inode, name)?;
         Ok(found.map(|f| f.ino))
     }
@@ -90,18 +90,18 @@ impl State {
 
     pub(super) fn insert_entry(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
         let ftype = entry_type(self.node(ino).inode.mode);
-        let node = self.nodes.get_mut(&dir).expect("loaded before use");
+        let node = self.inodes.nodes.get_mut(&dir).expect("loaded before use");
         self.fs.dir_insert(&mut self.meta, &mut node.inode, name, ino, ftype)
     }
 
     pub(super) fn remove_entry(&mut self, dir: InodeNr, name: &[u8]) -> Result<()> {
-        let node = self.nodes.get(&dir).expect("loaded before use");
+        let node = self.inodes.nodes.get(&dir).expect("loaded before use");
         self.fs.dir_remove(&mut self.meta, &node.inode, name).map(drop)
     }
 
     pub(super) fn replace_entry(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
         let ftype = entry_type(self.node(ino).inode.mode);
-        let node = self.nodes.get(&dir).expect("loaded before use");
+        let node = self.inodes.nodes.get(&dir).expect("loaded before use");
         self.fs.dir_replace(&mut self.meta, &node.inode, name, ino, ftype).map(drop)
     }
 
@@ -135,10 +135,10 @@ impl State {
             None => {
                 let ino = self.fs.alloc_inode(&mut self.meta, dir, is_dir)?;
                 // LSNs never repeat, so neither does (number, generation) in practice (R5).
-                (ino, (self.lsn as u32).wrapping_add(0x5146_5301).max(1))
+                (ino, (self.staging.lsn as u32).wrapping_add(0x5146_5301).max(1))
             }
         };
-        self.orphans.remove(&ino);
+        self.inodes.orphans.remove(&ino);
         let mut inode = self.build_inode(ino, generation, new, time, dir, is_dir)?;
         for (name, value) in new.xattrs {
             self.fs.xattr_set(&mut self.meta, &mut inode, name, value, SetMode::Any)?;
@@ -146,7 +146,7 @@ impl State {
         let version = self.next_version();
         let mut node = crate::state::node::Node::new(inode, version);
         node.parent = Some(dir);
-        self.nodes.insert(ino, node);
+        self.inodes.nodes.insert(ino, node);
         self.insert_entry(dir, name, ino)?;
         if is_dir {
             self.node_mut(dir).inode.inc_nlink();
@@ -154,7 +154,7 @@ impl State {
         self.mark_inode(ino);
         if !new.xattrs.is_empty() {
             // What the operation in the log does not say.
-            self.node_mut(ino).delta.xattrs = true;
+            self.node_mut(ino).delta.running_mut().xattrs = true;
             self.mark_perms(ino);
             self.mark_delta(ino);
         }
@@ -201,7 +201,7 @@ impl State {
     }
 
     fn unused_name(&mut self, dir: InodeNr) -> Result<Vec<u8>> {
-        let mut number = self.lsn;
+        let mut number = self.staging.lsn;
         loop {
             let name = format!(".siftfs-unnamed-{number:x}").into_bytes();
             if self.lookup(dir, &name)?.is_none() {
@@ -248,7 +248,7 @@ impl State {
             return Err(errno(libc::EPERM).into());
         }
         let first = inode.nlink == 0;
-        if first && !self.replaying && !self.node(ino).linkable {
+        if first && !self.is_replaying() && !self.node(ino).linkable {
             return Err(errno(libc::ENOENT).into());
         }
         if self.lookup(dir, name)?.is_some() {
@@ -319,7 +319,7 @@ impl State {
 
     pub(super) fn require_empty_dir(&mut self, ino: InodeNr) -> Result<()> {
         self.load_dir(ino)?;
-        let node = self.nodes.get(&ino).expect("just loaded");
+        let node = self.inodes.nodes.get(&ino).expect("just loaded");
         if !self.fs.dir_is_empty(&mut self.meta, &node.inode)? {
             return Err(errno(libc::ENOTEMPTY));
         }
@@ -348,8 +348,8 @@ impl State {
     }
 
     fn became_orphan(&mut self, ino: InodeNr) -> Result<()> {
-        self.orphans.insert(ino);
-        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.inodes.orphans.insert(ino);
+        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
         self.fs.orphan_add(&mut self.meta, &node.inode)?;
         self.mark_inode(ino);
         self.queue_if_unreferenced(ino);
@@ -361,18 +361,18 @@ impl State {
         self.node_mut(ino).linkable = false;
         // A truncation that is not finished keeps it on the list. Whether there is one, recovery
         // does not know: it leaves the inode there for the end, when that is looked for.
-        if self.replaying || self.node(ino).trunc_pending {
+        if self.is_replaying() || self.node(ino).trunc_pending {
             return Ok(());
         }
-        self.orphans.remove(&ino);
-        let node = self.nodes.get(&ino).expect("loaded before use");
+        self.inodes.orphans.remove(&ino);
+        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
         self.fs.orphan_remove(&mut self.meta, &node.inode)
     }
 
     /// The directory's `..`.
     pub fn parent_of_dir(&mut self, dir: InodeNr) -> Result<InodeNr> {
         self.load_dir(dir)?;
-        let node = self.nodes.get(&dir).expect("just loaded");
+        let node = self.inodes.nodes.get(&dir).expect("just loaded");
         self.fs.dir_dotdot(&mut self.meta, &node.inode)
     }
 }

@@ -145,9 +145,9 @@ impl State {
     /// What is renamed over another file takes its data along into the next cut (rule R20); more
     /// than a cut takes at once is pushed before.
     fn little_unsynced(&mut self, ino: InodeNr) -> Step<()> {
-        let much = self.node(ino).dirty.total() > self.lanes[0].max_record() / 2;
-        if self.replaying || !much && self.replacing < MAX_REPLACING {
-            self.replacing += 1;
+        let much = self.node(ino).dirty.total() > self.staging.lanes[0].max_record() / 2;
+        if self.is_replaying() || !much && self.running.replacing < MAX_REPLACING {
+            self.running.replacing += 1;
             return Ok(());
         }
         self.node_mut(ino).push_next = true;
@@ -166,7 +166,7 @@ impl State {
 
     /// A directory moved from one parent to another: `..` and both link counts follow.
     fn move_dotdot(&mut self, ino: InodeNr, old: InodeNr, new: InodeNr) -> Result<()> {
-        let node = self.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
         self.fs.dir_set_dotdot(&mut self.meta, &node.inode, new)?;
         self.node_mut(old).inode.dec_nlink()?;
         self.node_mut(new).inode.inc_nlink();

@@ -94,7 +94,7 @@ impl State {
     fn owes(&self, ino: InodeNr, datasync: bool) -> bool {
         let node = self.node(ino);
         let quiet = |d: &Delta| if datasync { d.is_empty_for_datasync() } else { d.is_empty() };
-        let changed = !quiet(&node.delta) || !quiet(&node.delta_in_flight);
+        let changed = node.delta.each().into_iter().any(|delta| !quiet(delta));
         changed || !node.dirty.is_empty() || !node.pushing.is_empty()
     }
 
@@ -118,7 +118,9 @@ impl State {
             capture.items.push(Item::NameOp(op.clone()));
         }
         for made in created {
-            let Some(node) = self.nodes.get(&made).filter(|n| n.inode.nlink > 0) else { continue };
+            let Some(node) = self.inodes.nodes.get(&made).filter(|n| n.inode.nlink > 0) else {
+                continue;
+            };
             if node.whole_delta().attrs {
                 let item = self.inode_item(made, None);
                 capture.items.push(Item::Inode(item));
@@ -178,7 +180,7 @@ impl State {
     }
 
     pub fn capture_xattrs(&mut self, ino: InodeNr, capture: &mut Capture) -> Result<()> {
-        let node = self.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
         if node.whole_delta().xattrs {
             let mut list = Vec::new();
             for name in self.fs.xattr_list(&mut self.meta, &node.inode)? {

@@ -64,11 +64,12 @@ impl State {
         ops: &BTreeSet<Lsn>,
     ) -> Result<std::result::Result<Vec<InodeNr>, Unstageable>> {
         let mut found = Vec::new();
-        if self.perms.is_empty() && self.perms_in_flight.is_empty() {
+        if self.running.perms.each().iter().all(|pending| pending.is_empty()) {
             return Ok(Ok(found));
         }
-        let pending =
-            |st: &State, i: &InodeNr| st.perms.contains(i) || st.perms_in_flight.contains(i);
+        let pending = |st: &State, i: &InodeNr| {
+            st.running.perms.each().iter().any(|pending| pending.contains(i))
+        };
         let mut dirs: BTreeSet<InodeNr> = BTreeSet::new();
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
@@ -139,8 +140,9 @@ impl State {
             })
             .filter(|i| *i != ino)
             .collect();
-        let live =
-            |i: &InodeNr| self.nodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0);
+        let live = |i: &InodeNr| {
+            self.inodes.nodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0)
+        };
         moved.into_iter().filter(live).collect()
     }
 }

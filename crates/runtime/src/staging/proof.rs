@@ -76,9 +76,10 @@ impl State {
     /// What is not durable now of `only`, or of everything, and is owed to a caller who asks for it.
     pub fn asked(&self, only: Option<InodeNr>) -> Asked {
         let one = only.into_iter();
-        let all = only.is_none().then(|| self.data_dirty.iter().copied()).into_iter().flatten();
-        let owed = |ino| Some((ino, self.nodes.get(&ino).filter(|n| !n.is_dead())?.changed));
-        Asked { inodes: one.chain(all).filter_map(owed).collect(), names: Lsn(self.lsn) }
+        let all =
+            only.is_none().then(|| self.running.data_dirty.iter().copied()).into_iter().flatten();
+        let owed = |ino| Some((ino, self.inodes.nodes.get(&ino).filter(|n| !n.is_dead())?.changed));
+        Asked { inodes: one.chain(all).filter_map(owed).collect(), names: Lsn(self.staging.lsn) }
     }
 
     /// The proof that the caller may be told.
@@ -89,7 +90,7 @@ impl State {
     pub fn settled(&self, asked: &Asked, committed: Committed) -> Settled {
         for (ino, changed) in &asked.inodes {
             // One that is not in memory any more had nothing left; one that was changed meanwhile may.
-            let Some(node) = self.nodes.get(ino) else { continue };
+            let Some(node) = self.inodes.nodes.get(ino) else { continue };
             let settled = node.is_dead() || node.changed != *changed || node.is_durable();
             assert!(settled, "inode {ino} is acknowledged after its data is durable");
         }
@@ -101,7 +102,8 @@ impl State {
     /// The proof that the transaction is durable, once its `Journaled` or credits for it have come.
     /// Transactions are made durable in order.
     pub fn committed(&self, seq: TxnSeq) -> Option<Committed> {
-        let durable = self.txns.get(&seq).map_or(seq <= self.reclaimed, |info| info.journaled);
+        let durable =
+            self.ledger.txns.get(&seq).map_or(seq <= self.ledger.reclaimed, |info| info.journaled);
         durable.then_some(Committed { upto: seq })
     }
 }

@@ -7,9 +7,9 @@ use crate::staging::encode::{Encoded, Plan};
 use crate::staging::sequencer::{Published, Sequencer, Writer};
 use crate::state::State;
 use crate::state::buffers::is_bulk;
+use crate::state::generations::Generations;
 use crate::state::lane::{Place, RecordRef};
 use crate::state::names::{self, Unstageable};
-use crate::state::node::Delta;
 use crate::state::overlay::Source;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{Error, InodeNr, Lsn};
@@ -64,17 +64,17 @@ impl State {
             Ok(Some(capture)) => capture,
             Ok(None) => {
                 // Somebody else's record may carry the permission change of a directory above (R12, R17).
-                let others = self.evicted_staged.max(self.perms_staged);
+                let others = self.inodes.evicted_staged.max(self.running.perms_staged);
                 let lsn = self.node(ino).staged.max(others);
                 return Ok(Outcome::Nothing(lsn));
             }
             Err(reason) => return Ok(Outcome::FullCommit(reason)),
         };
-        let lane_index = ino as usize % self.lanes.len();
+        let lane_index = ino as usize % self.staging.lanes.len();
         let most_ranges = self.max_transaction_blocks() / 4 + 1;
         let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
             .filter(|_| capture.data.len() <= most_ranges)
-            .filter(|l| u64::from(l.len) <= self.lanes[lane_index].max_record())
+            .filter(|l| u64::from(l.len) <= self.staging.lanes[lane_index].max_record())
         else {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
         };
@@ -90,7 +90,7 @@ impl State {
         if !self.room_for_ranges(&capture, kept)? {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
         }
-        let lane = &self.lanes[lane_index];
+        let lane = &self.staging.lanes[lane_index];
         let place = lane.place(u64::from(layout.len));
         let place = match bulk {
             true => place.filter(|place| !lane.would_crowd(place.end())),
@@ -113,7 +113,8 @@ impl State {
     /// is pushed whose records may be durable when the transaction is not (rule R17). Records
     /// that are in `out` when an error comes must be written all the same.
     pub fn stage_permissions(&mut self, seq: &Sequencer, out: &mut Vec<Staged>) -> Step<()> {
-        let all: Vec<InodeNr> = self.perms.union(&self.perms_in_flight).copied().collect();
+        let [running, in_flight] = self.running.perms.each();
+        let all: Vec<InodeNr> = running.union(in_flight).copied().collect();
         let pending: Vec<InodeNr> = all.into_iter().filter(|i| !self.names.creates(*i)).collect();
         for some in pending.chunks(PERMS_PER_RECORD) {
             let mut capture = Capture::default();
@@ -133,7 +134,7 @@ impl State {
                 continue;
             }
             let layout = RecordLayout::new(&capture.items, 0).expect("a few inodes fit a record");
-            let place = self.lanes[0].place(u64::from(layout.len));
+            let place = self.staging.lanes[0].place(u64::from(layout.len));
             let place = place.ok_or(Stop::Needs(Need::Log))?;
             let seq = (seq, Writer::Background);
             out.push(self.publish(seq, capture, &layout, place, 0, None));
@@ -172,11 +173,11 @@ impl State {
         let lsn = self.draw();
         let durable_lsn = seq.durable();
         let builder = self.builder(lane_index);
-        let lane = &mut self.lanes[lane_index];
+        let lane = &mut self.staging.lanes[lane_index];
         lane.note_durable(durable_lsn);
         let params = RecordParams {
             lsn,
-            prev_lsn: std::mem::replace(&mut self.last_staged, lsn),
+            prev_lsn: std::mem::replace(&mut self.staging.last_staged, lsn),
             durable_lsn,
             durable_pos: lane.durable_pos,
             pos: place.pos(),
@@ -186,11 +187,12 @@ impl State {
         // Whoever wrote to a page meanwhile has left what was encoded behind.
         let encoded = encoded.filter(|e| self.still_holds(e, &capture.data, layout));
         let encoded = encoded.unwrap_or_else(|| {
-            self.plan(capture.data.clone(), *layout, lane_index).encode(&self.record_buffers)
+            self.plan(capture.data.clone(), *layout, lane_index)
+                .encode(&self.staging.record_buffers)
         });
         let mut buf = encoded.into_buf();
         let crc = builder.encode_head(&params, layout, &capture.items, &mut buf);
-        let lane = &mut self.lanes[lane_index];
+        let lane = &mut self.staging.lanes[lane_index];
         let offset = place.pos() % lane.len;
         let record = lane.fix(place, builder.lane, lsn, crc, layout.data_offset);
         let published = seq.publish(&record, writer);
@@ -207,7 +209,7 @@ impl State {
             let node = self.node_mut(ino);
             node.pushing.remove(start, end);
             node.overlay.insert(start, end, source);
-            self.overlay_bytes += end - start;
+            self.running.overlay_bytes += end - start;
             self.note_overlay(ino);
         }
         for &ino in &capture.whole {
@@ -216,8 +218,7 @@ impl State {
                 _ => None,
             });
             let node = self.node_mut(ino);
-            node.delta = Delta::default();
-            node.delta_in_flight = Delta::default();
+            node.delta = Generations::default();
             if let Some(size) = size {
                 node.inode.size = size;
             }
@@ -225,11 +226,12 @@ impl State {
             self.mark_inode(ino);
         }
         if !capture.perms.is_empty() {
-            self.perms_staged = record.lsn;
+            self.running.perms_staged = record.lsn;
         }
         for ino in &capture.perms {
-            self.perms.remove(ino);
-            self.perms_in_flight.remove(ino);
+            for pending in self.running.perms.each_mut() {
+                pending.remove(ino);
+            }
             self.note_staged(*ino, record.lsn);
         }
         for lsn in &capture.ops {
@@ -245,9 +247,9 @@ impl State {
     }
 
     fn note_staged(&mut self, ino: InodeNr, lsn: Lsn) {
-        match self.nodes.get_mut(&ino) {
+        match self.inodes.nodes.get_mut(&ino) {
             Some(node) => node.staged = lsn,
-            None => self.evicted_staged = lsn,
+            None => self.inodes.evicted_staged = lsn,
         }
     }
 }

@@ -18,9 +18,9 @@ impl State {
             "heap_free": heap_free,
             "pages": self.pages.bytes(),
             "metadata": self.meta.bytes(),
-            "inodes": self.nodes.bytes(),
-            "lookups": (self.lookups.capacity() * size_of::<(u32, u64)>()) as u64,
-            "handles": (self.handles.capacity() * size_of::<(u64, u64)>()) as u64,
+            "inodes": self.inodes.nodes.bytes(),
+            "lookups": (self.inodes.lookups.capacity() * size_of::<(u32, u64)>()) as u64,
+            "handles": (self.inodes.handles.capacity() * size_of::<(u64, u64)>()) as u64,
             "names": self.names.bytes(),
             "unsynced": self.unsynced_bytes(),
             "quarantine": self.quarantine_bytes(),
@@ -30,9 +30,10 @@ impl State {
 
     /// What inodes keep of ranges that are not in the area: dirty, staged, journaled.
     fn unsynced_bytes(&self) -> u64 {
-        let mut inodes: BTreeSet<_> = self.data_dirty.iter().chain(&self.overlay_dirty).collect();
-        inodes.extend(self.txns.values().flat_map(|info| &info.overlays));
-        let entries = inodes.into_iter().filter_map(|ino| self.nodes.get(ino)).map(|node| {
+        let mut inodes: BTreeSet<_> =
+            self.running.data_dirty.iter().chain(&self.running.overlay_dirty).collect();
+        inodes.extend(self.ledger.txns.values().flat_map(|info| &info.overlays));
+        let entries = inodes.into_iter().filter_map(|ino| self.inodes.nodes.get(ino)).map(|node| {
             let ranges = node.dirty.ranges() + node.pushing.ranges() + node.sent.ranges();
             node.overlay.bytes() + ranges as u64 * (ENTRY + 16) + node.sizes.bytes()
         });
@@ -42,7 +43,7 @@ impl State {
     /// What was freed and must wait, and what transactions that are not reclaimed remember.
     fn quarantine_bytes(&self) -> u64 {
         let held = self.fs.quarantined_blocks().ranges() as u64 * (ENTRY + 16);
-        let remembered = self.txns.values().map(|info| {
+        let remembered = self.ledger.txns.values().map(|info| {
             (info.images.capacity() * 8 + info.overlays.capacity() * 4) as u64
                 + (info.freed.capacity() * 16 + info.freed_inodes.capacity() * 4) as u64
         });

@@ -2,8 +2,11 @@
 
 pub mod buffers;
 pub mod fills;
+pub mod generations;
 pub mod heap;
+pub mod inodes;
 pub mod lane;
+pub mod ledger;
 pub mod memory;
 pub mod meta_cache;
 pub mod names;
@@ -13,27 +16,26 @@ pub mod overlay;
 pub mod page_cache;
 pub mod running;
 pub mod sizes;
+pub mod staging;
 pub mod stats;
 pub mod step;
+pub mod time;
 
+pub use self::inodes::{Inodes, OpenFile};
+pub use self::ledger::{Ledger, TxnInfo};
+pub use self::running::{Recovery, Running};
+pub use self::staging::Staging;
+pub use self::time::Time;
 use crate::config::Config;
-use crate::state::buffers::RecordBuffers;
-use crate::state::lane::Lane;
 use crate::state::meta_cache::MetaCache;
 use crate::state::names::{NameLog, Traits};
 use crate::state::node::Node;
-use crate::state::nodes::Nodes;
 use crate::state::page_cache::PageCache;
 use crate::state::step::{Need, Step, Stop};
-use ahash::HashMap;
-use siftfs_base::{
-    BLOCK_BYTES, BlockNr, BlockRun, Clock, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno,
-};
+use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, Result, Timestamp, errno};
 use siftfs_device::{AreaReader, JournalReader, StagingReader};
 use siftfs_ext4::Fs;
 use siftfs_log::{JournalData, NameOp, NameOpKind};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 /// Where the Runtime reads outside its caches.
 pub struct Readers {
@@ -55,35 +57,6 @@ const MAX_PENDING_NAMES: usize = 65_536;
 /// Free blocks that delayed data may never reserve: room for the metadata of what is reserved.
 pub const SPACE_SLACK: u64 = 32;
 
-/// A transaction between its cut and its reclamation.
-pub struct TxnInfo {
-    /// Its images' destinations (dropped once journaled).
-    pub images: Vec<BlockNr>,
-    /// Inodes whose overlay it journaled.
-    pub overlays: Vec<InodeNr>,
-    /// Runs it freed: quarantined until it is reclaimed (rule R5).
-    pub freed: Vec<BlockRun>,
-    /// Inode numbers it freed.
-    pub freed_inodes: Vec<InodeNr>,
-    /// Its cut.
-    pub ops_cut: Lsn,
-    /// Journal bytes it took; an upper bound until journaled.
-    pub journal_bytes: u64,
-    /// Per lane, the position up to which its cut contains the records: credits to come.
-    pub lane_upto: Vec<u64>,
-    /// It was handed to the Service.
-    pub submitted: bool,
-    /// Its commit is durable.
-    pub journaled: bool,
-}
-
-/// An open file or directory.
-#[derive(Clone, Copy)]
-pub struct OpenFile {
-    /// Inode.
-    pub ino: InodeNr,
-}
-
 /// See the module's text.
 pub struct State {
     /// The ext4 layer.
@@ -92,125 +65,43 @@ pub struct State {
     pub meta: MetaCache,
     /// Data pages.
     pub pages: PageCache,
-    /// Inodes in memory.
-    pub nodes: Nodes,
-    /// Last number given to a node's `map_version`.
-    pub versions: u64,
-    /// References that the Frontend's lookups hold, by inode.
-    pub lookups: HashMap<InodeNr, u64>,
     /// Pending name operations.
     pub names: NameLog,
-    /// Inodes with a permission change that is not durable: the running and the taken ones (R17).
-    pub perms: BTreeSet<InodeNr>,
-    /// As `perms`, taken by the transaction in flight.
-    pub perms_in_flight: BTreeSet<InodeNr>,
-    /// The newest record that carries a permission change.
-    pub perms_staged: Lsn,
-    /// Open handles.
-    pub handles: HashMap<u64, OpenFile>,
-    /// Next handle number.
-    pub next_handle: u64,
-    /// Last LSN drawn.
-    pub lsn: u64,
-    /// Staging lanes.
-    pub lanes: Vec<Lane>,
-    /// Inodes whose attributes the running transaction must write.
-    pub inode_dirty: BTreeSet<InodeNr>,
-    /// Inodes with overlay ranges that no transaction has journaled.
-    pub overlay_dirty: BTreeSet<InodeNr>,
-    /// Overlay entries made since the last cut: an upper bound of its tags.
-    pub overlay_added: usize,
-    /// Extent tree blocks that homes for them may change, an upper bound.
-    pub overlay_blocks: usize,
-    /// Staged bytes in them, an upper bound: what covers others counts as well as they.
-    pub overlay_bytes: u64,
-    /// Inodes whose extent tree has blocks and was changed: packed again at unmount, so that e2fsck
-    /// has nothing to optimise.
-    pub untidy: BTreeSet<InodeNr>,
-    /// Inodes with dirty bytes.
-    pub data_dirty: BTreeSet<InodeNr>,
-    /// Inodes with changes in `delta` (for the hand-over at a cut).
-    pub delta_dirty: BTreeSet<InodeNr>,
-    /// Renames over other files since the last cut, whose data that cut must take along.
-    pub replacing: usize,
-    /// Bytes of the pages that hold a dirty byte.
-    pub dirty_bytes: u64,
-    /// Blocks reserved for delayed allocation.
-    pub reserved: u64,
-    /// Inode numbers freed by the running transaction.
-    pub freed_inodes: Vec<InodeNr>,
-    /// Unlinked inodes not freed yet: those on the on-disk orphan list.
-    pub orphans: BTreeSet<InodeNr>,
-    /// Unlinked, unreferenced inodes whose blocks are still to be freed.
-    pub evict_queue: VecDeque<InodeNr>,
-    /// When the oldest unjournaled change was made (monotonic nanoseconds).
-    pub unjournaled_since: Option<u64>,
-    /// Transactions not reclaimed.
-    pub txns: BTreeMap<TxnSeq, TxnInfo>,
-    /// Sequence number of the last transaction cut.
-    pub txn_seq: TxnSeq,
-    /// Newest transaction reclaimed.
-    pub reclaimed: TxnSeq,
-    /// Bytes of the journal ring.
-    pub journal_len: u64,
-    /// What the journal holds of staged data.
-    pub journal_data: JournalData,
-    /// Checkpoint answers that have arrived, by request id.
-    pub checkpoints_done: BTreeMap<u64, siftfs_wire::CheckpointReport>,
-    /// Statistics answers that have arrived.
-    pub service_statistics: Option<siftfs_wire::ServiceStatistics>,
-    /// A commit and a checkpoint were made for this operation: a shortage is final now.
-    pub space_tried: bool,
-    /// The newest staged transaction of this epoch, 0 if there is none (rule R24).
-    pub last_staged: Lsn,
-    /// Newest staged transaction of any inode evicted from memory.
-    pub evicted_staged: Lsn,
-    /// What went to the area ahead of the running transaction.
-    pub pushed: running::Pushed,
-    /// The running transaction is being assembled: it will be cut.
-    pub assembling: bool,
-    /// Inodes with something in the transaction in flight.
-    pub in_flight: Vec<InodeNr>,
-    /// A background checkpoint has been asked for and not answered.
-    pub background_checkpoint: bool,
-    /// An emergency checkpoint has been asked for, for credits, and not answered: its number.
-    pub credit_checkpoint: Option<u64>,
-    /// Recovery applies staged transactions: nothing is pending, times and LSNs are given.
-    pub replaying: bool,
     /// Fills of the page cache under way.
     pub fills: fills::Fills,
-    /// Unlinked inodes keep their blocks: a staged transaction still to be applied may name them.
-    pub keep_orphans: bool,
-    /// What recovery's transactions say.
-    pub recovery: Option<running::RecoveryCut>,
-    /// What recovery made last, if that was a file.
-    pub made_last: Option<running::Made>,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Latest time handed out, so that times never step back within a mount.
-    pub last_time: Timestamp,
     /// Settings.
     pub config: Config,
-    /// Memory that records are encoded into.
-    pub record_buffers: Arc<RecordBuffers>,
     /// Counters the status report shows.
     pub stats: crate::state::stats::RuntimeStats,
+    /// The inodes in memory, who refers to them, and those that are on their way out.
+    pub inodes: Inodes,
+    /// What the running transaction owes: changes that no transaction has journaled.
+    pub running: Running,
+    /// Transactions from their cut to their reclamation, the room in the journal, and what the Service was asked.
+    pub ledger: Ledger,
+    /// The lanes, and the order of what is staged in them.
+    pub staging: Staging,
+    /// The clock, and the latest time it gave.
+    pub time: Time,
+    /// `None` on a volume that was clean: rule R18 comes before the mount.
+    pub recovery: Option<Recovery>,
 }
 
 impl State {
-    /// Draws the next LSN.
-    pub fn draw(&mut self) -> Lsn {
-        self.lsn += 1;
-        Lsn(self.lsn)
+    /// Are staged transactions being applied that are durable already?
+    pub fn is_replaying(&self) -> bool {
+        self.recovery.is_some()
     }
 
-    /// The present time; never before an earlier one (future times upset e2fsck).
+    /// Draws the next LSN.
+    pub fn draw(&mut self) -> Lsn {
+        self.staging.lsn += 1;
+        Lsn(self.staging.lsn)
+    }
+
+    /// The present time; never before an earlier one.
     pub fn now(&mut self) -> Timestamp {
-        let now = self.clock.now();
-        if now > self.last_time {
-            self.last_time = now;
-        }
-        self.last_time
+        self.time.now()
     }
 
     /// Called before a mutating operation changes anything: is there room in the running
@@ -227,14 +118,14 @@ impl State {
 
     /// As `begin`, for two operations on names of which there must not be one alone.
     pub fn begin_two(&mut self, blocks: u64, images: usize) -> Step<()> {
-        if self.names.len() + 1 > MAX_PENDING_NAMES && !self.replaying {
+        if self.names.len() + 1 > MAX_PENDING_NAMES && !self.is_replaying() {
             return Err(Stop::Needs(Need::Commit));
         }
         self.begin_with(blocks, images)
     }
 
     fn begin_with(&mut self, blocks: u64, images: usize) -> Step<()> {
-        if self.names.len() > MAX_PENDING_NAMES && !self.replaying {
+        if self.names.len() > MAX_PENDING_NAMES && !self.is_replaying() {
             return Err(Stop::Needs(Need::Commit));
         }
         self.room_in_transaction(images)?;
@@ -247,7 +138,7 @@ impl State {
     /// Does the running transaction take `blocks` more images? (rule R10)
     pub fn room_in_transaction(&mut self, blocks: usize) -> Step<()> {
         // Recovery looks between records: one record is applied whole or not at all.
-        if self.replaying {
+        if self.is_replaying() {
             return Ok(());
         }
         if self.transaction_blocks() + blocks > self.max_transaction_blocks() {
@@ -269,18 +160,18 @@ impl State {
     /// Upper bound of the running transaction's journal blocks if it were cut now.
     pub fn transaction_blocks(&self) -> usize {
         self.meta.dirty_len()
-            + self.inode_dirty.len()
-            + self.overlay_blocks
-            + 2 * self.overlay_added.min(self.groups())
-            + self.overlay_added / 24
-            + self.repeated_blocks(self.overlay_bytes)
+            + self.running.inode_dirty.len()
+            + self.running.overlay_blocks
+            + 2 * self.running.overlay_added.min(self.groups())
+            + self.running.overlay_added / 24
+            + self.repeated_blocks(self.running.overlay_bytes)
             + 16
     }
 
     /// Journal blocks that a transaction needs to repeat so many staged bytes, their checksums
     /// included: none where it refers to them.
     pub fn repeated_blocks(&self, bytes: u64) -> usize {
-        if self.journal_data == JournalData::Ref {
+        if self.ledger.journal_data == JournalData::Ref {
             return 0;
         }
         let blocks = bytes.div_ceil(BLOCK_BYTES);
@@ -290,7 +181,7 @@ impl State {
     /// Bytes of data that one staged record carries at most: a transaction that repeats them must
     /// have room for it, whatever else is in it.
     pub fn most_staged(&self) -> u64 {
-        match self.journal_data {
+        match self.ledger.journal_data {
             JournalData::Ref => u64::MAX,
             JournalData::Copy => (self.max_transaction_blocks() / 2) as u64 * BLOCK_BYTES,
         }
@@ -304,27 +195,27 @@ impl State {
     /// The inode's extent tree changed.
     pub fn note_tree(&mut self, ino: InodeNr) {
         if self.fs.worst_case_touched(&self.node(ino).inode).is_ok_and(|t| t > 1) {
-            self.untidy.insert(ino);
+            self.inodes.untidy.insert(ino);
         }
     }
 
     /// Packs loose extent trees as far as the running transaction has room; true when done.
     pub fn tidy_trees(&mut self) -> Result<bool> {
-        while let Some(ino) = self.untidy.pop_first() {
+        while let Some(ino) = self.inodes.untidy.pop_first() {
             if self.load(ino).is_err() {
                 continue;
             }
-            let node = self.nodes.get_mut(&ino).expect("just loaded");
+            let node = self.inodes.nodes.get_mut(&ino).expect("just loaded");
             let blocks = self.fs.tree_blocks(&mut self.meta, &node.inode)?;
             let blocks = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(2);
             if blocks > self.max_transaction_blocks() / 2 {
                 continue;
             }
             if self.room_in_transaction(blocks).is_err() {
-                self.untidy.insert(ino);
+                self.inodes.untidy.insert(ino);
                 return Ok(false);
             }
-            let node = self.nodes.get_mut(&ino).expect("just loaded");
+            let node = self.inodes.nodes.get_mut(&ino).expect("just loaded");
             if self.fs.tidy(&mut self.meta, &mut node.inode)? {
                 self.remapped(ino);
                 self.mark_inode(ino);
@@ -338,28 +229,30 @@ impl State {
         let inode = &self.node(ino).inode;
         let tree = self.fs.worst_case_touched(inode).unwrap_or(1);
         let tree = usize::try_from(tree).unwrap_or(usize::MAX);
-        if self.overlay_dirty.insert(ino) {
-            self.overlay_blocks += tree + 1;
+        if self.running.overlay_dirty.insert(ino) {
+            self.running.overlay_blocks += tree + 1;
         } else if tree > 1 {
             // Another range, perhaps another leaf.
-            self.overlay_blocks += 1;
+            self.running.overlay_blocks += 1;
         }
-        self.overlay_added += 1;
+        self.running.overlay_added += 1;
     }
 
     /// A transaction closes before it outgrows a quarter of the journal.
     pub fn max_transaction_blocks(&self) -> usize {
-        usize::try_from(self.journal_len / BLOCK_BYTES / 4).unwrap_or(usize::MAX).min(4096)
+        usize::try_from(self.ledger.journal_len / BLOCK_BYTES / 4).unwrap_or(usize::MAX).min(4096)
     }
 
     /// Blocks that may be allocated or reserved: free in the last durable state, not promised.
     pub fn spendable(&self) -> u64 {
-        self.fs.available_blocks().saturating_sub(self.reserved + self.reserved / 64 + SPACE_SLACK)
+        self.fs
+            .available_blocks()
+            .saturating_sub(self.running.reserved + self.running.reserved / 64 + SPACE_SLACK)
     }
 
     /// What to answer when space is short: background progress may help once (rule R5).
     pub fn shortage(&self) -> Stop {
-        if !self.space_tried && !self.replaying {
+        if !self.running.space_tried && !self.is_replaying() {
             Stop::Needs(Need::Space)
         } else {
             errno(libc::ENOSPC).into()
@@ -368,22 +261,22 @@ impl State {
 
     /// Makes sure the inode is in memory. ESTALE if it is not in use.
     pub fn load(&mut self, ino: InodeNr) -> Result<()> {
-        if self.nodes.contains_key(&ino) {
+        if self.inodes.nodes.contains_key(&ino) {
             return Ok(());
         }
         let inode = self.fs.read_inode(&mut self.meta, ino)?;
-        if inode.nlink == 0 && !self.orphans.contains(&ino) {
+        if inode.nlink == 0 && !self.inodes.orphans.contains(&ino) {
             return Err(errno(libc::ESTALE));
         }
         let version = self.next_version();
-        self.nodes.insert(ino, Node::new(inode, version));
+        self.inodes.nodes.insert(ino, Node::new(inode, version));
         Ok(())
     }
 
     /// A number for [`Node::map_version`].
     pub fn next_version(&mut self) -> u64 {
-        self.versions += 1;
-        self.versions
+        self.inodes.versions += 1;
+        self.inodes.versions
     }
 
     /// Reads of the area that are under way may not become pages of this inode.
@@ -394,12 +287,12 @@ impl State {
 
     /// The node; it must have been loaded under this lock.
     pub fn node(&self, ino: InodeNr) -> &Node {
-        self.nodes.get(&ino).expect("loaded before use")
+        self.inodes.nodes.get(&ino).expect("loaded before use")
     }
 
     /// The node to be changed; it must have been loaded under this lock.
     pub fn node_mut(&mut self, ino: InodeNr) -> &mut Node {
-        self.nodes.get_mut(&ino).expect("loaded before use")
+        self.inodes.nodes.get_mut(&ino).expect("loaded before use")
     }
 
     /// Loads and checks that it is a directory.
@@ -413,20 +306,20 @@ impl State {
 
     /// Notes that something unjournaled exists, for the commit timer.
     pub fn touch(&mut self) {
-        if self.unjournaled_since.is_none() {
-            self.unjournaled_since = Some(self.clock.mono_ns());
+        if self.running.unjournaled_since.is_none() {
+            self.running.unjournaled_since = Some(self.time.mono_ns());
         }
     }
 
     /// The inode's attributes changed; the running transaction will write them.
     pub fn mark_inode(&mut self, ino: InodeNr) {
-        self.inode_dirty.insert(ino);
+        self.running.inode_dirty.insert(ino);
         self.touch();
     }
 
     /// The inode's `delta` changed.
     pub fn mark_delta(&mut self, ino: InodeNr) {
-        self.delta_dirty.insert(ino);
+        self.running.delta_dirty.insert(ino);
         self.mark_changed(ino);
         self.mark_inode(ino);
     }
@@ -434,22 +327,22 @@ impl State {
     /// There is more to make durable of this inode than before; see [`Node::changed`].
     pub fn mark_changed(&mut self, ino: InodeNr) {
         let change = self.next_version();
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
             node.changed = change;
         }
     }
 
     /// A permission change is pending on the inode (rule R17).
     pub fn mark_perms(&mut self, ino: InodeNr) {
-        if !self.replaying {
-            self.perms.insert(ino);
+        if !self.is_replaying() {
+            self.running.perms.running_mut().insert(ino);
         }
     }
 
     /// Records a name operation that has just been carried out.
     pub fn log_name_op(&mut self, time: Timestamp, kind: NameOpKind, moves_directory: bool) {
         self.touch();
-        if !self.replaying {
+        if !self.is_replaying() {
             let lsn = self.draw();
             let publishes = self.publishes(&kind);
             let traits = Traits { moves_directory, publishes };
@@ -466,13 +359,13 @@ impl State {
         };
         let durable =
             |n: &Node| n.fsynced && n.inode.is_reg() && n.dirty.is_empty() && n.pushing.is_empty();
-        inodes.iter().any(|i| self.nodes.get(i).is_some_and(durable))
+        inodes.iter().any(|i| self.inodes.nodes.get(i).is_some_and(durable))
     }
 
     /// Keeps caches within their bounds. Staged transactions from `unwritten` on cannot be read from
     /// their lanes yet.
     pub fn shrink_caches(&mut self, unwritten: Lsn) {
-        let nodes = &self.nodes;
+        let nodes = &self.inodes.nodes;
         self.pages.shrink(|ino, index| {
             let busy = |n: &Node| n.page_busy(index) || n.page_on_its_way(index, unwritten);
             nodes.get(&ino).is_some_and(busy)
@@ -480,17 +373,17 @@ impl State {
         self.meta.shrink();
         // More than an operation brings in, so that the bound is reached again after a while in which
         // most of them were busy; not so many that one operation waits for them.
-        let excess = self.nodes.len().saturating_sub(self.config.max_nodes);
+        let excess = self.inodes.nodes.len().saturating_sub(self.config.max_nodes);
         let mut looks = 8 + excess.min(512);
-        while self.nodes.len() > self.config.max_nodes && looks > 0 {
+        while self.inodes.nodes.len() > self.config.max_nodes && looks > 0 {
             looks -= 1;
-            let Some(ino) = self.nodes.oldest() else { break };
-            let busy = self.inode_dirty.contains(&ino);
-            match self.nodes.get(&ino) {
-                Some(node) if busy || !node.evictable() => self.nodes.keep(ino),
+            let Some(ino) = self.inodes.nodes.oldest() else { break };
+            let busy = self.running.inode_dirty.contains(&ino);
+            match self.inodes.nodes.get(&ino) {
+                Some(node) if busy || !node.evictable() => self.inodes.nodes.keep(ino),
                 Some(node) => {
-                    self.evicted_staged = self.evicted_staged.max(node.staged);
-                    self.nodes.remove(&ino);
+                    self.inodes.evicted_staged = self.inodes.evicted_staged.max(node.staged);
+                    self.inodes.nodes.remove(&ino);
                     self.pages.remove_range(ino, 0, u64::MAX);
                 }
                 None => {}
@@ -500,19 +393,19 @@ impl State {
 
     /// Journal bytes between the oldest unreclaimed transaction and the newest cut, gaps included.
     pub fn journal_used(&self) -> u64 {
-        self.txns.values().map(|t| t.journal_bytes).sum()
+        self.ledger.txns.values().map(|t| t.journal_bytes).sum()
     }
 
     /// Share in use of a lane or of the running transaction, whichever is fuller.
     pub fn fill(&self, lane: usize) -> f64 {
         let transaction = self.transaction_blocks() as f64 / self.max_transaction_blocks() as f64;
-        self.lanes[lane].fill().max(transaction)
+        self.staging.lanes[lane].fill().max(transaction)
     }
 
     /// Share of staging or journal in use, whichever is more, in percent.
     pub fn log_fill_percent(&self) -> u64 {
-        let journal = self.journal_used() * 100 / self.journal_len;
-        let lanes = self.lanes.iter().map(|l| l.used() * 100 / l.len).max().unwrap_or(0);
+        let journal = self.journal_used() * 100 / self.ledger.journal_len;
+        let lanes = self.staging.lanes.iter().map(|l| l.used() * 100 / l.len).max().unwrap_or(0);
         journal.max(lanes)
     }
 }

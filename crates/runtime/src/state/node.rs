@@ -1,6 +1,7 @@
 //! An inode in memory: its ext4 form as the next transaction will journal it, what the
 //! application sees beyond that, and what is not durable yet.
 
+use crate::state::generations::Generations;
 use crate::state::overlay::{Overlay, Source};
 use crate::state::sizes::Sizes;
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, RangeSet};
@@ -73,10 +74,8 @@ pub struct Node {
     pub parent: Option<InodeNr>,
     /// Open handles.
     pub opens: u32,
-    /// Changes since the last durable state, not yet taken by a transaction.
-    pub delta: Delta,
-    /// Changes the transaction in flight has taken.
-    pub delta_in_flight: Delta,
+    /// Changes since the last durable state.
+    pub delta: Generations<Delta>,
     /// Bytes in the page cache that nothing durable holds.
     pub dirty: RangeSet,
     /// Pages that `dirty` touches.
@@ -127,8 +126,7 @@ impl Node {
             sizes: Sizes::default(),
             parent: None,
             opens: 0,
-            delta: Delta::default(),
-            delta_in_flight: Delta::default(),
+            delta: Generations::default(),
             dirty: RangeSet::new(),
             dirty_pages: 0,
             pushing: RangeSet::new(),
@@ -150,8 +148,8 @@ impl Node {
 
     /// Everything not durable: both generations of changes.
     pub fn whole_delta(&self) -> Delta {
-        let mut delta = self.delta_in_flight.clone();
-        delta.merge(self.delta.clone());
+        let mut delta = self.delta.in_flight().clone();
+        delta.merge(self.delta.running().clone());
         delta
     }
 
@@ -172,8 +170,7 @@ impl Node {
     pub fn is_durable(&self) -> bool {
         self.dirty.is_empty()
             && self.pushing.is_empty()
-            && self.delta.is_empty()
-            && self.delta_in_flight.is_empty()
+            && self.delta.each().iter().all(|delta| delta.is_empty())
     }
 
     /// The size that a record of nothing but `ranges` gives the file: the journaled one, or, if they
@@ -191,8 +188,7 @@ impl Node {
     /// May the node be forgotten and read again later?
     pub fn evictable(&self) -> bool {
         self.opens == 0
-            && self.delta.is_empty()
-            && self.delta_in_flight.is_empty()
+            && self.delta.each().iter().all(|delta| delta.is_empty())
             && self.dirty.is_empty()
             && self.pushing.is_empty()
             && self.sent.is_empty()

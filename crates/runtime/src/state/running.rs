@@ -1,6 +1,8 @@
 //! What the running transaction takes along, and what recovery's transactions say.
 
+use crate::state::generations::Generations;
 use siftfs_base::{BlockRun, InodeNr, Lsn, Timestamp};
+use std::collections::BTreeSet;
 
 /// Whose unsynced data a transaction pushes besides what it must.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,4 +56,54 @@ pub struct Made {
     pub bound: (InodeNr, Vec<u8>, InodeNr),
     /// The directory's mtime and ctime before.
     pub times: (Timestamp, Timestamp),
+}
+
+/// What the running transaction owes: changes that no transaction has journaled.
+pub struct Running {
+    /// Inodes with a permission change that is not durable (R17).
+    pub perms: Generations<BTreeSet<InodeNr>>,
+    /// The newest record that carries a permission change.
+    pub perms_staged: Lsn,
+    /// Inodes whose attributes the running transaction must write.
+    pub inode_dirty: BTreeSet<InodeNr>,
+    /// Inodes with overlay ranges that no transaction has journaled.
+    pub overlay_dirty: BTreeSet<InodeNr>,
+    /// Overlay entries made since the last cut: an upper bound of its tags.
+    pub overlay_added: usize,
+    /// Extent tree blocks that homes for them may change, an upper bound.
+    pub overlay_blocks: usize,
+    /// Staged bytes in them, an upper bound: what covers others counts as well as they.
+    pub overlay_bytes: u64,
+    /// Inodes with dirty bytes.
+    pub data_dirty: BTreeSet<InodeNr>,
+    /// Inodes with changes in `delta` (for the hand-over at a cut).
+    pub delta_dirty: BTreeSet<InodeNr>,
+    /// Renames over other files since the last cut, whose data that cut must take along.
+    pub replacing: usize,
+    /// Bytes of the pages that hold a dirty byte.
+    pub dirty_bytes: u64,
+    /// Blocks reserved for delayed allocation.
+    pub reserved: u64,
+    /// Inode numbers freed by the running transaction.
+    pub freed_inodes: Vec<InodeNr>,
+    /// When the oldest unjournaled change was made (monotonic nanoseconds).
+    pub unjournaled_since: Option<u64>,
+    /// What went to the area ahead of the running transaction.
+    pub pushed: Pushed,
+    /// The running transaction is being assembled: it will be cut.
+    pub assembling: bool,
+    /// Inodes with something in the transaction in flight.
+    pub in_flight: Vec<InodeNr>,
+    /// A commit and a checkpoint were made for this operation: a shortage is final now.
+    pub space_tried: bool,
+}
+
+/// Recovery, while it applies staged transactions: nothing is pending, times and LSNs are given.
+pub struct Recovery {
+    /// What its transactions say.
+    pub cut: RecoveryCut,
+    /// Unlinked inodes keep their blocks: a staged transaction still to be applied may name them.
+    pub keeps_orphans: bool,
+    /// What it made last, if that was a file.
+    pub made_last: Option<Made>,
 }
