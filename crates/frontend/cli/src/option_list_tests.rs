@@ -38,11 +38,11 @@ fn the_help_has_every_option() {
     assert!(help.lines().count() >= OPTIONS.len() + 2);
 }
 
-/// The README's table of options is this list.
+/// The manual's table of options is this list.
 #[test]
-fn the_readme_has_every_option() {
-    let readme = include_str!("../../../../README.md");
+fn the_manual_has_every_option() {
+    let manual = include_str!("../../../../docs/manual.md");
     for name in OPTIONS.iter().flat_map(|o| o.usage.split(", ")) {
-        assert!(readme.contains(&format!("`{name}`")), "`{name}` is not in the README");
+        assert!(manual.contains(&format!("`{name}`")), "`{name}` is not in the manual");
     }
 }
