@@ -7,9 +7,9 @@ use crate::metrics_server::{self, Address, Listener};
 use crate::options::Options;
 use crate::remount::Settings;
 use crate::utab;
-use rustix::fs::{Mode, OFlags};
 use siftfs_fuse::{
-    FuseMount, Gate, MountEntry, MountOptions, detach, mounts_of, top_mount, unmount,
+    FuseMount, Gate, MountEntry, MountOptions, Syncing, apart, detach, mounts_of, top_mount,
+    unmount,
 };
 use siftfs_placement::LocalVolume;
 use siftfs_proto::SessionId;
@@ -91,7 +91,7 @@ impl Daemon {
                 self.wait(&rx)
             }
             Err(e) => {
-                let _ = detach(&self.dir);
+                self.detach();
                 Err(Failure::plain(e))
             }
         };
@@ -140,17 +140,21 @@ impl Daemon {
         match ControlServer::start(&mount, gate.clone(), info) {
             Ok(control) => Ok((mount, control)),
             Err(e) => {
-                let _ = detach(&self.dir);
+                self.detach();
                 Err(Failure::plain(format!("cannot listen for commands: {e}")))
             }
         }
+    }
+
+    fn detach(&self) {
+        let _ = leave_apart(&self.dir, detach);
     }
 
     fn wait(&self, ends: &Receiver<End>) -> Result<(), Failure> {
         match ends.recv() {
             Ok(End::Served(Ok(())) | End::Forced) => Ok(()),
             Ok(End::Served(Err(e))) => {
-                let _ = detach(&self.dir);
+                self.detach();
                 Err(Failure::about(&self.dir, format!("the kernel's requests ended: {e}")))
             }
             Err(_) => Err(Failure::about(&self.dir, "the serving thread ended without a word")),
@@ -164,12 +168,12 @@ impl Daemon {
             for signal in signals.forever() {
                 tracing::info!(signal, "asked to end");
                 let mut busy = places_of(&entry);
-                busy.retain(|dir| unmount(dir).is_err());
+                busy.retain(|dir| leave_apart(dir, unmount).is_err());
                 // What is detached already, covered, or mounted in another namespace too: only force is left.
                 if busy.is_empty() {
                     thread::sleep(GRACE)
                 } else {
-                    leave(&busy)
+                    leave(&entry, &busy)
                 }
                 if tx.send(End::Forced).is_err() {
                     return;
@@ -204,27 +208,27 @@ fn places_of(entry: &MountEntry) -> Vec<PathBuf> {
     mounts.into_iter().rev().map(|m| m.mount_point).collect()
 }
 
+/// Takes a mount away. The kernel may wait for requests that this process answers, and a thread that waits
+/// must keep nothing of it.
+fn leave_apart(dir: &Path, how: fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    let dir = dir.to_path_buf();
+    apart(move || how(&dir))
+}
+
 /// Detaches mounts in use. Pages dirtied through shared mappings are still in the kernel, and
 /// reach us only if somebody asks for them.
-fn leave(dirs: &[PathBuf]) {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let first = dirs.first().expect("there is a mount in use");
-    let root = rustix::fs::open(first, flags, Mode::empty());
+fn leave(entry: &MountEntry, dirs: &[PathBuf]) {
+    let syncing = Syncing::start(entry);
     for dir in dirs {
-        if let Err(error) = detach(dir) {
+        if let Err(error) = leave_apart(dir, detach) {
             tracing::error!(%error, dir = %dir.display(), "cannot detach");
         }
     }
-    let writer = thread::spawn(move || {
-        if let Ok(root) = root {
-            let _ = rustix::fs::syncfs(&root);
-        }
-    });
     let start = Instant::now();
     while start.elapsed() < GRACE {
         thread::sleep(Duration::from_millis(50));
     }
-    if !writer.is_finished() {
+    if syncing.is_ok_and(|syncing| !syncing.is_over()) {
         tracing::warn!("closing although the kernel still writes");
     }
 }

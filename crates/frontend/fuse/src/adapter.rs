@@ -1,10 +1,8 @@
 //! The kernel's operations become requests of the file protocol, and their results answers.
 
 use crate::convert::{
-    self, allocate_mode, inode, kind_of_mode, perm_of_mode, rename_mode, seek, unexpected,
-    xattr_mode,
+    allocate_mode, inode, kind_of_mode, perm_of_mode, rename_mode, seek, unexpected, xattr_mode,
 };
-use crate::kernel::notify::Notifier;
 use crate::kernel::reply::{Answer, DirBuffer, Token};
 use crate::kernel::request::{Message, Operation};
 use crate::kernel::session::Handler;
@@ -18,7 +16,6 @@ use std::sync::Arc;
 /// Serves the kernel's operations with a [`Server`].
 pub(crate) struct Adapter {
     server: Arc<Server>,
-    notifier: Notifier,
     entry: MountEntry,
 }
 
@@ -89,7 +86,14 @@ impl Handler for Adapter {
             }
             op => match self.names_dirty(&cred, node, &op) {
                 Some((dirty, request)) => self.write_back_first(cred, dirty, request, token),
-                None => token.send(self.carry_out(&cred, node, op)),
+                None => {
+                    let result = self.carry_out(&cred, node, op);
+                    if result.as_ref().is_ok_and(Answer::may_have_attributes) {
+                        self.server.tell_attributes(Box::new(move || token.send(result)));
+                    } else {
+                        token.send(result);
+                    }
+                }
             },
         }
     }
@@ -139,8 +143,8 @@ fn xattr(value: Vec<u8>, size: u32) -> Result<Answer> {
 }
 
 impl Adapter {
-    pub(crate) fn new(server: Arc<Server>, notifier: Notifier, entry: MountEntry) -> Self {
-        Self { server, notifier, entry }
+    pub(crate) fn new(server: Arc<Server>, entry: MountEntry) -> Self {
+        Self { server, entry }
     }
 
     /// The inodes that this rename or link gives a name and of which the kernel may hold written
@@ -152,7 +156,7 @@ impl Adapter {
         node: u64,
         op: &Operation<'_>,
     ) -> Option<(Vec<InodeNr>, Request)> {
-        if !self.server.writes_back() || !self.server.files().any() {
+        if !self.server.writes_back() || !self.server.open_files.any() {
             return None;
         }
         let parent = inode(node).ok()?;
@@ -172,28 +176,8 @@ impl Adapter {
             }
             _ => return None,
         };
-        named.retain(|ino| self.server.files().may_be_dirty(*ino));
+        named.retain(|ino| self.server.open_files.may_be_dirty(*ino));
         (!named.is_empty()).then_some((named, request))
-    }
-
-    /// Pages that the kernel sent could not be written. It tells fsync(2) and close(2), but write(2)
-    /// only fills its cache: a program that writes until the disk is full would go on for ever. So
-    /// the kernel is made to ask for the attributes that it looks at before a write, and the answer
-    /// is the error. From a thread of its own, as this request must not wait for itself.
-    fn lost_pages(&self, ino: InodeNr, error: &Error) {
-        if !self.server.files().failed(ino, error) || !self.server.writes_back() {
-            return;
-        }
-        let notifier = self.notifier.clone();
-        let body = move || {
-            if let Err(error) = notifier.forget_attributes(convert::node(ino)) {
-                tracing::debug!(ino, %error, "the next write is not told that pages were lost");
-            }
-        };
-        let started = std::thread::Builder::new().name("siftfs-notify".into()).spawn(body);
-        if let Err(error) = started {
-            tracing::warn!(%error, "no thread to tell the next write that pages were lost");
-        }
     }
 
     /// Has the kernel send what it holds of `dirty`, then carries `request` out. On a thread of its
@@ -298,11 +282,10 @@ impl Adapter {
                 }
             }
             O::GetAttr { by_handle } => {
-                let told = by_handle && server.writes_back();
-                match told.then(|| server.files().tell(ino)).flatten() {
-                    Some(error) => Err(error),
-                    None => server.entry(cred, Request::GetAttr { ino }).map(Answer::Attr),
+                if by_handle && server.writes_back() {
+                    server.refuse_write(ino)?;
                 }
+                server.entry(cred, Request::GetAttr { ino }).map(Answer::Attr)
             }
             O::Statx => server.entry(cred, Request::GetAttr { ino }).map(Answer::Statx),
             O::SetAttr { set } => server.set_attr(cred, ino, set).map(Answer::Attr),
@@ -355,7 +338,7 @@ impl Adapter {
         let Reply::Created { attr, handle } = self.server.call(cred, request)? else {
             return Err(unexpected("created"));
         };
-        self.server.note_open(cred, handle, attr.ino, flags);
+        self.server.open_files.opened(cred, handle, attr.ino, flags);
         Ok(Answer::Created(attr, handle))
     }
 
@@ -372,12 +355,17 @@ impl Adapter {
                 let data = WriteData::copy_of(offset, data);
                 if cached {
                     let written = server.write_pages(cred, ino, offset, data);
-                    return written.inspect_err(|e| self.lost_pages(ino, e)).map(Answer::Written);
+                    return written.inspect_err(|e| server.lost_pages(ino, e)).map(Answer::Written);
                 }
                 server.write(cred, ino, offset, data, kill_priv).map(Answer::Written)
             }
             O::Open { flags, kill_priv } => {
-                server.open(cred, ino, flags, kill_priv).map(Answer::Opened)
+                let opened = if server.invalidator.drops(cred.pid) {
+                    Answer::OpenedAnew
+                } else {
+                    Answer::Opened
+                };
+                server.open(cred, ino, flags, kill_priv).map(opened)
             }
             // The kernel then opens directories without asking, and caches what it reads of them.
             O::OpenDir if server.has_no_opendir() => Err(errno(libc::ENOSYS)),

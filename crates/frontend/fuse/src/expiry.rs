@@ -75,7 +75,7 @@ impl Expiry {
                     Ok(Word::Every(new)) => every = new,
                     Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
                     Err(RecvTimeoutError::Timeout) => {
-                        if server.files().any()
+                        if server.open_files.any()
                             && let Err(error) = own_mount::sync(&entry)
                         {
                             tracing::warn!(%error, "dirty pages of open files were not asked for");

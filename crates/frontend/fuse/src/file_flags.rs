@@ -71,7 +71,13 @@ impl Server {
                 return answer(Err(errno(libc::EBUSY)));
             }
             let set = Request::SetFlags { ino, flags: wanted };
-            answer(server.done(&caller, set).map(|()| Reply::Data(Vec::new())));
+            match server.done(&caller, set) {
+                Err(e) => answer(Err(e)),
+                Ok(()) => {
+                    let done = Box::new(move || answer(Ok(Reply::Data(Vec::new()))));
+                    server.seal(ino, wanted & flags::IMMUTABLE != 0, done);
+                }
+            }
         };
         if wanted & (flags::IMMUTABLE | flags::APPEND) == 0 {
             set(true);

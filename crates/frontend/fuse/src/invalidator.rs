@@ -1,26 +1,29 @@
-//! Has the kernel drop pages of a file, and only then goes on with an answer.
+//! Has the kernel write or drop pages of a file, or forget its attributes, and only then goes on with
+//! an answer.
 //!
-//! The kernel waits for pages that are being read or written and writes dirty ones first, all with
-//! requests of its own to us. So it is asked by a thread of its own, never by one that has
-//! a request to read or to carry out.
+//! For pages the kernel waits, all with requests of its own to us. So it is asked by threads of their
+//! own, never by one that has a request to read or to carry out (`pages` says how).
 
+use crate::convert::node;
 use crate::kernel::notify::Notifier;
+use crate::mountinfo::MountEntry;
+use crate::open_files::OpenFiles;
+use crate::pages::{Opener, Pages, Target};
+use siftfs_base::InodeNr;
 use std::io;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 
-struct Job {
-    node: u64,
-    /// Byte range; to the end of the file if the end is `u64::MAX`.
-    range: (u64, u64),
-    then: Box<dyn FnOnce() + Send>,
-}
+/// What follows when the kernel has done what it was asked for.
+pub(crate) type Then = Box<dyn FnOnce() + Send>;
 
-/// The thread that asks the kernel; it ends with the last reference to this.
+/// The threads that ask the kernel; they end with the last reference to this.
 #[derive(Default)]
 pub(crate) struct Invalidator {
-    queue: OnceLock<Sender<Job>>,
+    pages: OnceLock<Sender<(Target, Then)>>,
+    attributes: OnceLock<Sender<(InodeNr, Then)>>,
+    opener: Arc<Opener>,
     /// Answers that may be held back at a time. They take places that requests of the kernel have, and
     /// those that it needs to drop a page must find some.
     most: AtomicUsize,
@@ -28,27 +31,52 @@ pub(crate) struct Invalidator {
 }
 
 impl Invalidator {
-    /// Starts the thread. At most `most` answers are held back at a time.
+    /// Starts the threads for a mount. At most `most` answers are held back at a time.
     ///
     /// # Errors
-    /// When it cannot be started.
-    pub(crate) fn start(&self, notifier: Notifier, most: usize) -> io::Result<()> {
+    /// When one cannot be started.
+    pub(crate) fn start(
+        &self,
+        notifier: Notifier,
+        most: usize,
+        entry: MountEntry,
+        files: Arc<OpenFiles>,
+    ) -> io::Result<()> {
         self.most.store(most, Ordering::SeqCst);
-        let (sender, jobs) = channel();
-        let body = move || run(&jobs, &notifier);
+        let (pages, orders) = channel();
+        let (attributes, notices) = channel();
+        let worker = Pages::start(entry, self.opener.clone())?;
+        let way = notifier.clone();
+        let body = move || carry_out(&orders, &worker, &way);
         std::thread::Builder::new().name("siftfs-inval".into()).spawn(body)?;
-        let started = self.queue.set(sender);
-        assert!(started.is_ok(), "a mount is served once");
+        let body = move || notify(notices, &notifier, &files);
+        std::thread::Builder::new().name("siftfs-notify".into()).spawn(body)?;
+        let first = self.pages.set(pages).is_ok() && self.attributes.set(attributes).is_ok();
+        assert!(first, "a mount is served once");
         Ok(())
     }
 
-    /// Drops the kernel's pages of a byte range, dirty ones written first, and then calls `then`, on
-    /// another thread.
-    pub(crate) fn drop_pages(&self, node: u64, range: (u64, u64), then: Box<dyn FnOnce() + Send>) {
-        let Some(queue) = self.queue.get() else { return then() };
-        if let Err(back) = queue.send(Job { node, range, then }) {
-            (back.0.then)();
+    /// Does what `target` says to the kernel's pages, and then calls `then`, on another thread.
+    pub(crate) fn pages(&self, target: Target, then: Then) {
+        let Some(queue) = self.pages.get() else { return then() };
+        if let Err(back) = queue.send((target, then)) {
+            (back.0.1)();
         }
+    }
+
+    /// Has the kernel ask for the attributes of a file before it uses them again, if it is still open
+    /// for writing, and then calls `then`, on another thread. Attributes of a request that is under
+    /// way meanwhile count for that request alone.
+    pub(crate) fn forget_attributes(&self, ino: InodeNr, then: Then) {
+        let Some(queue) = self.attributes.get() else { return then() };
+        if let Err(back) = queue.send((ino, then)) {
+            (back.0.1)();
+        }
+    }
+
+    /// Is an OPEN by thread `pid` to be answered so that the kernel drops what it has of the file?
+    pub(crate) fn drops(&self, pid: u32) -> bool {
+        self.opener.drops(pid)
     }
 
     /// May one more answer be held back? The caller gives the place back with
@@ -65,19 +93,48 @@ impl Invalidator {
     }
 }
 
-fn run(jobs: &Receiver<Job>, notifier: &Notifier) {
-    for Job { node, range: (start, end), then } in jobs {
-        let len = if end == u64::MAX { 0 } else { end - start };
-        match notifier.drop_pages(node, start, len) {
-            // The kernel does not know the file any more, or is gone itself: nothing is stale.
-            Err(e)
-                if matches!(
-                    e.raw_os_error(),
-                    Some(libc::ENOENT | libc::ENODEV | libc::ENOTCONN)
-                ) => {}
-            Err(error) => tracing::error!(%error, node, "the kernel does not drop its pages"),
-            Ok(()) => {}
+/// What is ordered while the kernel is at work is done at one go.
+fn carry_out(orders: &Receiver<(Target, Then)>, pages: &Pages, notifier: &Notifier) {
+    while let Ok(first) = orders.recv() {
+        let (targets, then): (Vec<_>, Vec<_>) =
+            std::iter::once(first).chain(orders.try_iter()).unzip();
+        for Target { node, .. } in pages.carry_out(merged(targets)) {
+            // A mount without a place (detached, with files still open) can be asked only like this.
+            match notifier.drop_pages(node, 0, 0) {
+                Err(error) if !is_gone(&error) => {
+                    tracing::error!(%error, node, "the kernel does not drop its pages");
+                }
+                _ => {}
+            }
+        }
+        then.into_iter().for_each(|then| then());
+    }
+}
+
+/// Each file once.
+fn merged(mut targets: Vec<Target>) -> Vec<Target> {
+    targets.sort_unstable_by_key(|t| (t.node, !t.drop));
+    targets.dedup_by_key(|t| t.node);
+    targets
+}
+
+fn notify(notices: Receiver<(InodeNr, Then)>, notifier: &Notifier, files: &OpenFiles) {
+    for (ino, then) in notices {
+        if files.is_written(ino)
+            && let Err(error) = notifier.forget_attributes(node(ino))
+            && !is_gone(&error)
+        {
+            tracing::warn!(ino, %error, "the next write may not hear that it is refused");
         }
         then();
     }
 }
+
+/// The kernel does not know the file any more, or is gone itself: nothing is stale.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENOTCONN))
+}
+
+#[cfg(test)]
+#[path = "invalidator_tests.rs"]
+mod tests;

@@ -2,10 +2,12 @@
 //! mappings, and pages that are older than a write past the cache.
 
 use crate::convert::node;
+use crate::invalidator::Then;
 use crate::open_files::Owed;
+use crate::pages::Target;
 use crate::server::Server;
-use siftfs_base::{InodeNr, Result, errno};
-use siftfs_proto::{Completion, Credentials, Handle, Reply, Request, Seek};
+use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_proto::{Attr, Completion, Credentials, Handle, Reply, Request, Seek};
 use std::sync::Arc;
 
 /// A write past the kernel's cache that was carried out.
@@ -45,21 +47,31 @@ impl Server {
 
     fn drop_stale(self: Arc<Self>, write: &DirectWrite, result: Result<Reply>, answer: Completion) {
         let DirectWrite { ino, handle, offset, len, .. } = *write;
-        let Some(pages) = self.open_files.written_past(ino, handle, offset, u64::from(len)) else {
+        if !self.open_files.written_past(ino, handle, offset, u64::from(len)) {
             return answer(result);
-        };
-        let invalidator = self.invalidator.clone();
-        if invalidator.hold_back() {
+        }
+        let server = self.clone();
+        if self.invalidator.hold_back() {
             let then = Box::new(move || {
-                self.open_files.dropped(ino, pages);
-                self.invalidator.answered();
+                server.open_files.dropped(ino);
+                server.invalidator.answered();
                 answer(result);
             });
-            invalidator.drop_pages(node(ino), pages, then);
+            self.pages(ino, true, then);
         } else {
             answer(result);
-            let then = Box::new(move || self.open_files.dropped(ino, pages));
-            invalidator.drop_pages(node(ino), pages, then);
+            self.pages(ino, true, Box::new(move || server.open_files.dropped(ino)));
+        }
+    }
+
+    /// Has the kernel write its pages of `ino`, and drop them if `drop`, and then calls `then`.
+    fn pages(&self, ino: InodeNr, drop: bool, then: Then) {
+        match self.entry(&Credentials::default(), Request::GetAttr { ino }) {
+            Ok(Attr { generation, .. }) => {
+                self.invalidator.pages(Target { node: node(ino), generation, drop }, then);
+            }
+            // It is gone.
+            Err(_) => then(),
         }
     }
 
@@ -90,10 +102,10 @@ impl Server {
     }
 
     /// Calls `then` when the kernel holds no dirty page of `ino`: at once if there can be none, else
-    /// from another thread when it has written and dropped its pages of the file, for which it sends
-    /// requests of its own. `then` is told false if there is no room to wait.
+    /// from another thread when it has written its pages of the file, for which it sends requests of
+    /// its own. `then` is told false if there is no room to wait.
     pub(crate) fn when_written(self: &Arc<Self>, ino: InodeNr, then: Box<dyn FnOnce(bool) + Send>) {
-        if !self.may_be_dirty(ino) {
+        if !self.open_files.may_be_dirty(ino) {
             return then(true);
         }
         if !self.invalidator.hold_back() {
@@ -104,6 +116,52 @@ impl Server {
             server.invalidator.answered();
             then(true);
         });
-        self.invalidator.drop_pages(node(ino), (0, u64::MAX), then);
+        // Older kernels call a page written before we have it, unless they are to drop it.
+        self.pages(ino, !self.agreed.settled, then);
+    }
+
+    /// Pages that the kernel sent could not be written. It tells fsync(2) and close(2), but write(2)
+    /// only fills its cache: a program that writes until the disk is full would go on for ever. So
+    /// the kernel is made to ask for the attributes that it looks at before a write, and the answer
+    /// is the error ([`Server::refuse_write`]).
+    pub(crate) fn lost_pages(&self, ino: InodeNr, error: &Error) {
+        if self.open_files.failed(ino, error) && self.agreed.writeback {
+            self.invalidator.forget_attributes(ino, Box::new(|| {}));
+        }
+    }
+
+    /// `ino` has become immutable, or is not any more: then follows `answer`. A write(2) through a
+    /// descriptor from before is to be refused, and with the writeback cache asks for nothing but
+    /// attributes that the kernel does not know.
+    pub(crate) fn seal(&self, ino: InodeNr, sealed: bool, answer: Then) {
+        if self.agreed.writeback && self.open_files.seal(ino, sealed) {
+            self.invalidator.forget_attributes(ino, answer);
+        } else {
+            answer();
+        }
+    }
+
+    /// Calls `answer`, which tells the kernel attributes, so that those of sealed files stay unknown to
+    /// it: of what it is told by a request that began before it was to forget, the request's caller
+    /// hears, and nobody else.
+    pub(crate) fn tell_attributes(&self, answer: Then) {
+        let forget = |then: Then, ino| -> Then {
+            let invalidator = self.invalidator.clone();
+            Box::new(move || invalidator.forget_attributes(ino, then))
+        };
+        self.open_files.sealed().into_iter().fold(answer, forget)();
+    }
+
+    /// GETATTR with a handle, under the writeback cache: a write(2) to `ino` comes next. (fstat(2) and
+    /// reads ask without one, or not at all.)
+    ///
+    /// # Errors
+    /// Why that write is to be refused.
+    pub(crate) fn refuse_write(&self, ino: InodeNr) -> Result<()> {
+        match self.open_files.tell(ino) {
+            Some(error) => Err(error),
+            None if self.open_files.is_sealed(ino) => Err(errno(libc::EPERM)),
+            None => Ok(()),
+        }
     }
 }

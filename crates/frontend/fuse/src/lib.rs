@@ -12,7 +12,6 @@
 
 mod adapter;
 mod convert;
-mod dirty;
 mod expiry;
 mod file_flags;
 mod gate;
@@ -23,8 +22,10 @@ mod mount;
 mod mountinfo;
 mod open_files;
 mod own_mount;
+mod pages;
 mod privileges;
 mod server;
+mod stale;
 mod writers;
 
 pub use expiry::WriteBack;
@@ -38,4 +39,5 @@ pub use mount::{
 pub use mountinfo::{
     MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,
 };
+pub use own_mount::{Syncing, apart};
 pub use writers::{Writers, flush};

@@ -114,6 +114,7 @@ impl FuseMount {
             let agreed = Agreed {
                 acls: kernel.has_acls(),
                 writeback: kernel.has_writeback(),
+                settled: kernel.settles_pages(),
                 no_opendir: kernel.has_no_opendir(),
             };
             let server = Server::new(service, session, agreed).with_sync(options.sync);
@@ -169,12 +170,12 @@ impl FuseMount {
     /// When the kernel connection fails for another reason.
     pub fn serve(self) -> io::Result<()> {
         let most = self.session.held_back();
-        self.server.start_invalidator(self.session.notifier(), most)?;
+        self.server.start_invalidator(self.session.notifier(), most, &self.entry)?;
         let expiry = self
             .server
             .writes_back()
             .then(|| Expiry::start(self.entry.clone(), self.server.clone(), self.expiry));
-        let adapter = Adapter::new(self.server, self.session.notifier(), self.entry.clone());
+        let adapter = Adapter::new(self.server, self.entry.clone());
         let place = &self.entry.mount_point;
         let served = self.session.run((self.threads, self.schedule), place, &Arc::new(adapter));
         drop(expiry);

@@ -1,13 +1,13 @@
-//! Files that are open for writing: with which flags, and what the kernel may hold of them that the
-//! server does not know.
+//! Files that are open for writing: by whom and with which flags, and what the kernel may hold of them
+//! that the server does not know.
 //!
 //! Only a file that is open for writing can have pages in the kernel that are newer than the
-//! server's: a shared mapping keeps its descriptor open, so RELEASE comes after the last munmap(2).
-//! And only what is read into the kernel's cache while somebody writes past that cache can be
-//! older.
+//! server's: closing and unmapping write them back, and a shared mapping keeps its descriptor open,
+//! so RELEASE comes after the last munmap(2).
 
-use siftfs_base::{InodeNr, RangeSet};
-use siftfs_proto::Handle;
+use crate::stale::Cached;
+use siftfs_base::{Error, InodeNr};
+use siftfs_proto::{Credentials, Handle};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,9 +18,6 @@ const O_RDONLY: u32 = libc::O_RDONLY.cast_unsigned();
 const O_RDWR: u32 = libc::O_RDWR.cast_unsigned();
 const O_DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
 const O_SYNC: u32 = libc::O_SYNC.cast_unsigned();
-const PAGE: u64 = 4096;
-/// Ranges that are remembered of one file; with more, all of it counts.
-const RANGES: usize = 256;
 
 /// What a write owes before it is answered, by the flags of its descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,18 +45,21 @@ pub(crate) fn writes(flags: u32) -> bool {
 }
 
 /// The files of a mount that are open for writing.
-#[derive(Default)]
 pub(crate) struct OpenFiles {
+    /// The kernel keeps back what write(2) brings.
+    writeback: bool,
     table: Mutex<Table>,
-    /// Files with a descriptor that writes past the kernel's cache: without one, reads and writes
+    /// Files that have a direct writer: while there is none, the reads and writes of the mount
     /// have nothing to note.
     direct: AtomicUsize,
+    /// Files that are sealed.
+    sealed: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Table {
     handles: HashMap<Handle, Opened>,
-    inodes: HashMap<InodeNr, Writers>,
+    files: HashMap<InodeNr, File>,
 }
 
 struct Opened {
@@ -67,79 +67,93 @@ struct Opened {
     flags: u32,
 }
 
-/// All handles of one inode that are open for writing.
+/// A file with at least one handle opened for writing, or with pages that are still being dropped.
 #[derive(Default)]
-struct Writers {
-    handles: u32,
-    /// Those through which the file can be mapped and stored to.
+struct File {
+    /// Each handle with its opener: pages that the kernel writes back carry no credentials.
+    openers: Vec<(Handle, Credentials)>,
+    /// Handles through which the file can be mapped and stored to.
     mappers: u32,
     /// Those that write past the kernel's cache.
     direct: u32,
-    /// Bytes that the kernel may have cached since a direct writer was there.
-    cached: RangeSet,
-    /// Bytes whose pages are being dropped.
-    dropping: Vec<(u64, u64)>,
+    cached: Cached,
+    lost: Option<Lost>,
+    /// The file has become immutable: write(2) is to be refused.
+    sealed: bool,
 }
 
-/// Byte range `[start, end)` in whole pages.
-fn pages(offset: u64, len: u64) -> (u64, u64) {
-    let end = offset.saturating_add(len.max(1));
-    (offset / PAGE * PAGE, end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
-}
-
-impl Writers {
-    fn note_cached(&mut self, (start, end): (u64, u64)) {
-        if self.cached.ranges() >= RANGES {
-            self.cached.insert(0, u64::MAX);
-        }
-        self.cached.insert(start, end);
+impl File {
+    fn is_open(&self) -> bool {
+        !self.openers.is_empty()
     }
 }
 
+/// Pages that the kernel sent and that could not be written. The kernel marks them clean and tells
+/// the next fsync(2) or close(2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Requests that failed since the file was first opened for writing.
+    pub(crate) times: u64,
+    /// Why the last one did.
+    pub(crate) error: Error,
+    /// No write(2) has been told since.
+    untold: bool,
+}
+
 impl OpenFiles {
+    /// None are open. With `writeback` the kernel keeps back what write(2) brings.
+    pub(crate) fn new(writeback: bool) -> Self {
+        let (direct, sealed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { writeback, table: Mutex::default(), direct, sealed }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `handle` of `ino` was opened; of those that only read nothing is kept.
-    pub(crate) fn note(&self, handle: Handle, ino: InodeNr, flags: u32) {
+    /// `handle` of `ino` was opened by `cred`; of those that only read nothing is kept.
+    pub(crate) fn opened(&self, cred: &Credentials, handle: Handle, ino: InodeNr, flags: u32) {
         if !writes(flags) {
             return;
         }
         let mut table = self.table();
         table.handles.insert(handle, Opened { ino, flags });
-        let writers = table.inodes.entry(ino).or_default();
-        writers.handles += 1;
-        writers.mappers += u32::from(flags & O_ACCMODE == O_RDWR);
+        let file = table.files.entry(ino).or_default();
+        file.openers.push((handle, cred.clone()));
+        file.mappers += u32::from(flags & O_ACCMODE == O_RDWR);
         if flags & O_DIRECT != 0 {
-            self.add_direct(writers);
+            self.add_direct(file);
         }
     }
 
-    fn add_direct(&self, writers: &mut Writers) {
-        writers.direct += 1;
-        if writers.direct == 1 {
+    fn add_direct(&self, file: &mut File) {
+        file.direct += 1;
+        if file.direct == 1 {
             self.direct.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     /// `handle` is being released.
-    pub(crate) fn remove(&self, handle: Handle) {
+    pub(crate) fn closed(&self, handle: Handle) {
         let mut table = self.table();
         let Some(Opened { ino, flags }) = table.handles.remove(&handle) else { return };
-        let Entry::Occupied(mut entry) = table.inodes.entry(ino) else { return };
-        let writers = entry.get_mut();
-        writers.handles -= 1;
-        writers.mappers -= u32::from(flags & O_ACCMODE == O_RDWR);
+        let Entry::Occupied(mut entry) = table.files.entry(ino) else { return };
+        let file = entry.get_mut();
+        file.openers.retain(|(h, _)| *h != handle);
+        file.mappers -= u32::from(flags & O_ACCMODE == O_RDWR);
         if flags & O_DIRECT != 0 {
-            writers.direct -= 1;
-            if writers.direct == 0 {
+            file.direct -= 1;
+            if file.direct == 0 {
                 self.direct.fetch_sub(1, Ordering::SeqCst);
-                writers.cached.clear();
+                file.cached.clear();
             }
         }
-        if writers.handles == 0 {
-            entry.remove();
+        if !file.is_open() {
+            file.lost = None;
+            self.set_sealed(file, false);
+            if !file.cached.is_waited_for() {
+                entry.remove();
+            }
         }
     }
 
@@ -150,20 +164,67 @@ impl OpenFiles {
 
     /// Has anybody opened `ino` for writing?
     pub(crate) fn is_written(&self, ino: InodeNr) -> bool {
-        self.table().inodes.contains_key(&ino)
+        self.table().files.get(&ino).is_some_and(File::is_open)
     }
 
-    /// May the kernel hold dirty pages of `ino`? It writes through, so only stores through a shared
-    /// mapping stay with it, and who maps a file to store to it has opened it to read and write.
-    pub(crate) fn may_be_dirty(&self, ino: InodeNr) -> bool {
-        self.table().inodes.get(&ino).is_some_and(|w| w.mappers > 0)
+    /// Is any file open for writing?
+    pub(crate) fn any(&self) -> bool {
+        !self.table().handles.is_empty()
     }
 
     /// Every file that is open for writing, once.
     pub(crate) fn inodes(&self) -> Vec<InodeNr> {
-        let mut inodes: Vec<InodeNr> = self.table().inodes.keys().copied().collect();
+        let table = self.table();
+        let open = table.files.iter().filter(|(_, file)| file.is_open());
+        let mut inodes: Vec<InodeNr> = open.map(|(ino, _)| *ino).collect();
         inodes.sort_unstable();
         inodes
+    }
+
+    /// May the kernel hold pages of `ino` that it has not sent yet? Where it writes through, only
+    /// stores through a shared mapping stay with it, and who maps a file to store to it has opened it
+    /// to read and write.
+    pub(crate) fn may_be_dirty(&self, ino: InodeNr) -> bool {
+        let table = self.table();
+        let file = table.files.get(&ino);
+        file.is_some_and(|f| if self.writeback { f.is_open() } else { f.mappers > 0 })
+    }
+
+    /// On whose account the kernel's pages of this file are written: root's if root has it open for
+    /// writing, else that of somebody who has; `None` if nobody has.
+    pub(crate) fn account(&self, ino: InodeNr) -> Option<Credentials> {
+        let table = self.table();
+        let openers = table.files.get(&ino)?.openers.iter();
+        openers.min_by_key(|(_, cred)| cred.uid != 0).map(|(_, cred)| cred.clone())
+    }
+
+    /// Has this user the file open for writing?
+    pub(crate) fn is_opened_by(&self, ino: InodeNr, uid: u32) -> bool {
+        let table = self.table();
+        table.files.get(&ino).is_some_and(|f| f.openers.iter().any(|(_, cred)| cred.uid == uid))
+    }
+
+    /// Pages of this file could not be written. Is the caller the first to say so since a write(2)
+    /// was told?
+    pub(crate) fn failed(&self, ino: InodeNr, error: &Error) -> bool {
+        let mut table = self.table();
+        let Some(file) = table.files.get_mut(&ino).filter(|f| f.is_open()) else { return false };
+        let before = file.lost.take();
+        let times = before.as_ref().map_or(0, |l| l.times) + 1;
+        file.lost = Some(Lost { times, error: error.clone(), untold: true });
+        before.is_none_or(|l| !l.untold)
+    }
+
+    /// Why pages of this file could not be written, if no write(2) has been told: this one is.
+    pub(crate) fn tell(&self, ino: InodeNr) -> Option<Error> {
+        let mut table = self.table();
+        let lost = table.files.get_mut(&ino)?.lost.as_mut()?;
+        std::mem::take(&mut lost.untold).then(|| lost.error.clone())
+    }
+
+    /// What of this file could not be written while it has been open.
+    pub(crate) fn lost(&self, ino: InodeNr) -> Option<Lost> {
+        self.table().files.get(&ino)?.lost.clone()
     }
 
     /// The kernel is about to have these bytes in its cache, as they are now. To be called before
@@ -172,51 +233,73 @@ impl OpenFiles {
         if self.direct.load(Ordering::SeqCst) == 0 {
             return;
         }
-        if let Some(writers) = self.table().inodes.get_mut(&ino)
-            && writers.direct > 0
+        if let Some(file) = self.table().files.get_mut(&ino)
+            && file.direct > 0
         {
-            writers.note_cached(pages(offset, len));
+            file.cached.note(offset, len);
         }
     }
 
-    /// These bytes were written past the kernel's cache through `handle`. The pages to be dropped
-    /// before the write is answered, if the kernel may have read them meanwhile:
-    /// [`OpenFiles::dropped`] when that is done.
-    pub(crate) fn written_past(
-        &self,
-        ino: InodeNr,
-        handle: Handle,
-        offset: u64,
-        len: u64,
-    ) -> Option<(u64, u64)> {
-        let (start, end) = pages(offset, len);
+    /// These bytes were written past the kernel's cache through `handle`. Does the kernel have to drop
+    /// its pages of the file before the write is answered, because it may have read some meanwhile? If
+    /// so, [`OpenFiles::dropped`] follows.
+    pub(crate) fn written_past(&self, ino: InodeNr, handle: Handle, offset: u64, len: u64) -> bool {
         let mut table = self.table();
-        let Table { handles, inodes } = &mut *table;
-        let writers = inodes.get_mut(&ino)?;
+        let Table { handles, files } = &mut *table;
+        let Some(file) = files.get_mut(&ino) else { return false };
         // O_DIRECT can be set later than open(2), unseen: what was read before may be anything.
         if let Some(opened) = handles.get_mut(&handle)
             && opened.flags & O_DIRECT == 0
         {
             opened.flags |= O_DIRECT;
-            self.add_direct(writers);
-            writers.cached.insert(0, u64::MAX);
+            self.add_direct(file);
+            file.cached.note_all();
         }
-        let dropping = writers.dropping.iter().any(|(s, e)| *s < end && start < *e);
-        if !dropping && !writers.cached.overlaps(start, end) {
-            return None;
-        }
-        writers.cached.remove(start, end);
-        writers.dropping.push((start, end));
-        Some((start, end))
+        file.cached.written_past(offset, len)
     }
 
-    /// The kernel has dropped the pages that [`OpenFiles::written_past`] told.
-    pub(crate) fn dropped(&self, ino: InodeNr, pages: (u64, u64)) {
-        if let Some(writers) = self.table().inodes.get_mut(&ino)
-            && let Some(at) = writers.dropping.iter().position(|p| *p == pages)
-        {
-            writers.dropping.swap_remove(at);
+    /// The kernel has dropped its pages, for one write.
+    pub(crate) fn dropped(&self, ino: InodeNr) {
+        let mut table = self.table();
+        let Entry::Occupied(mut entry) = table.files.entry(ino) else {
+            panic!("a file stays while pages are dropped")
+        };
+        entry.get_mut().cached.dropped();
+        if !entry.get().is_open() && !entry.get().cached.is_waited_for() {
+            entry.remove();
         }
+    }
+
+    /// `ino` is immutable from now on, or not any more. Is it one that write(2) reaches all the same,
+    /// through a descriptor from before?
+    pub(crate) fn seal(&self, ino: InodeNr, sealed: bool) -> bool {
+        let mut table = self.table();
+        let Some(file) = table.files.get_mut(&ino).filter(|f| f.is_open()) else { return false };
+        self.set_sealed(file, sealed);
+        sealed
+    }
+
+    fn set_sealed(&self, file: &mut File, sealed: bool) {
+        match (file.sealed, sealed) {
+            (false, true) => drop(self.sealed.fetch_add(1, Ordering::SeqCst)),
+            (true, false) => drop(self.sealed.fetch_sub(1, Ordering::SeqCst)),
+            _ => {}
+        }
+        file.sealed = sealed;
+    }
+
+    /// All that are sealed.
+    pub(crate) fn sealed(&self) -> Vec<InodeNr> {
+        if self.sealed.load(Ordering::SeqCst) == 0 {
+            return Vec::new();
+        }
+        let table = self.table();
+        table.files.iter().filter(|(_, file)| file.sealed).map(|(ino, _)| *ino).collect()
+    }
+
+    /// Has `ino` become immutable while it has been open for writing?
+    pub(crate) fn is_sealed(&self, ino: InodeNr) -> bool {
+        self.table().files.get(&ino).is_some_and(|f| f.sealed)
     }
 }
 

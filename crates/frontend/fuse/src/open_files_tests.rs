@@ -1,72 +1,121 @@
 use super::*;
+use siftfs_base::errno;
 
 const INO: InodeNr = 20;
 const RW: u32 = O_RDWR;
+const O_WRONLY: u32 = libc::O_WRONLY.cast_unsigned();
 const O_DSYNC: u32 = libc::O_DSYNC.cast_unsigned();
 
+fn user(uid: u32) -> Credentials {
+    Credentials { uid, ..Credentials::default() }
+}
+
 fn open(files: &OpenFiles, handle: u64, flags: u32) -> Handle {
-    files.note(Handle(handle), INO, flags);
+    files.opened(&user(0), Handle(handle), INO, flags);
     Handle(handle)
 }
 
 #[test]
 fn who_may_have_dirty_pages() {
-    let files = OpenFiles::default();
-    assert!(!files.may_be_dirty(INO) && !files.is_written(INO));
-    let reader = open(&files, 1, O_RDONLY);
-    let log = open(&files, 2, libc::O_WRONLY.cast_unsigned());
-    assert!(!files.may_be_dirty(INO) && files.is_written(INO));
-    let map = open(&files, 3, RW | O_DSYNC);
-    assert!(files.may_be_dirty(INO));
-    assert_eq!(files.inodes(), [INO]);
-    assert_eq!(Owed::by(files.flags(map)), Owed::Data);
-    assert_eq!(Owed::by(files.flags(log)), Owed::Nothing);
-    assert_eq!(Owed::by(O_SYNC), Owed::All);
-    files.remove(map);
-    assert!(!files.may_be_dirty(INO) && files.is_written(INO));
-    files.remove(reader);
-    files.remove(log);
-    assert!(files.inodes().is_empty());
+    for writeback in [false, true] {
+        let files = OpenFiles::new(writeback);
+        assert!(!files.may_be_dirty(INO) && !files.is_written(INO) && !files.any());
+        let reader = open(&files, 1, O_RDONLY);
+        assert!(!files.any());
+        let log = open(&files, 2, O_WRONLY);
+        assert!(files.may_be_dirty(INO) == writeback && files.is_written(INO) && files.any());
+        let map = open(&files, 3, RW | O_DSYNC);
+        assert!(files.may_be_dirty(INO) && !files.may_be_dirty(INO + 1));
+        assert_eq!(files.inodes(), [INO]);
+        assert_eq!(Owed::by(files.flags(map)), Owed::Data);
+        assert_eq!(Owed::by(files.flags(log)), Owed::Nothing);
+        assert_eq!(Owed::by(O_SYNC), Owed::All);
+        files.closed(map);
+        assert!(files.may_be_dirty(INO) == writeback && files.is_written(INO));
+        files.closed(reader);
+        files.closed(log);
+        assert!(files.inodes().is_empty() && !files.may_be_dirty(INO) && !files.any());
+    }
+}
+
+/// Root's account goes before others'.
+#[test]
+fn handles_say_on_whose_account() {
+    let files = OpenFiles::new(true);
+    assert!(files.account(7).is_none());
+    files.opened(&user(5), Handle(1), 7, RW);
+    files.opened(&user(0), Handle(2), 7, O_WRONLY);
+    files.opened(&user(6), Handle(3), 4, O_WRONLY);
+    assert_eq!(files.account(7), Some(user(0)));
+    assert_eq!(files.account(4), Some(user(6)));
+    assert!(files.is_opened_by(7, 5) && !files.is_opened_by(7, 6) && !files.is_opened_by(8, 5));
+    files.closed(Handle(2));
+    assert_eq!(files.account(7), Some(user(5)));
+    files.closed(Handle(9));
+    files.closed(Handle(1));
+    assert_eq!(files.account(7), None);
+    assert_eq!(files.inodes(), [4]);
+}
+
+/// What could not be written is remembered until the file is closed, and counted.
+#[test]
+fn lost_pages_are_known_while_the_file_is_open() {
+    let files = OpenFiles::new(true);
+    assert!(!files.failed(INO, &errno(libc::EIO)));
+    assert_eq!(files.lost(INO), None, "nobody has it open");
+    let first = open(&files, 1, O_WRONLY);
+    assert!(files.failed(INO, &errno(libc::EIO)));
+    assert!(!files.failed(INO, &errno(libc::ENOSPC)), "the kernel asks already");
+    assert_eq!(files.lost(INO).map(|l| (l.times, l.error)), Some((2, errno(libc::ENOSPC))));
+    assert_eq!(files.tell(INO), Some(errno(libc::ENOSPC)));
+    assert_eq!(files.tell(INO), None, "once");
+    assert!(files.failed(INO, &errno(libc::EIO)));
+    files.closed(first);
+    open(&files, 2, O_WRONLY);
+    assert_eq!(files.lost(INO), None);
 }
 
 #[test]
-fn pages_read_beside_a_direct_writer_are_dropped() {
-    let files = OpenFiles::default();
+fn direct_writers_are_told_what_was_cached_beside_them() {
+    let files = OpenFiles::new(false);
+    files.note_cached(INO, 0, 4096);
     let direct = open(&files, 1, RW | O_DIRECT);
-    assert_eq!(files.written_past(INO, direct, 0, 4096), None, "nobody read");
-    files.note_cached(INO, 4096, 8192);
-    assert_eq!(files.written_past(INO, direct, 0, 4096), None, "nobody read here");
-    let first = files.written_past(INO, direct, 5000, 10).unwrap();
-    assert_eq!(first, (4096, 8192));
-    let second = files.written_past(INO, direct, 4096, 4096);
-    assert_eq!(second, Some(first), "the first one's pages are not gone yet");
-    files.dropped(INO, first);
-    files.dropped(INO, first);
-    assert_eq!(files.written_past(INO, direct, 4096, 4096), None);
-    assert_eq!(files.written_past(INO, direct, 8192, 1), Some((8192, 12_288)));
-    files.remove(direct);
+    assert!(!files.written_past(INO, direct, 0, 4096), "the kernel drops those itself");
     files.note_cached(INO, 0, 4096);
-    let direct = open(&files, 2, RW | O_DIRECT);
-    assert_eq!(files.written_past(INO, direct, 0, 4096), None, "the kernel drops those itself");
-}
-
-#[test]
-fn a_flag_set_after_open_counts() {
-    let files = OpenFiles::default();
-    let plain = open(&files, 1, RW);
-    files.note_cached(INO, 0, 4096);
-    assert_eq!(files.written_past(INO, plain, 0, 1), Some((0, 4096)));
-    assert_eq!(Owed::by(files.flags(plain)), Owed::Nothing);
-    files.remove(plain);
+    assert!(files.written_past(INO, direct, 0, 4096));
+    files.closed(direct);
+    assert!(!files.is_written(INO) && files.inodes().is_empty());
+    let again = open(&files, 2, RW | O_DIRECT);
+    assert!(files.written_past(INO, again, 0, 4096), "the first one's pages are not gone yet");
+    files.closed(again);
+    files.dropped(INO);
+    files.dropped(INO);
+    assert!(files.table().files.is_empty());
     assert_eq!(files.direct.load(Ordering::SeqCst), 0);
 }
 
 #[test]
-fn many_ranges_are_all_of_it() {
-    let files = OpenFiles::default();
-    let direct = open(&files, 1, RW | O_DIRECT);
-    for i in 0..=RANGES as u64 {
-        files.note_cached(INO, i * 8 * PAGE, 1);
-    }
-    assert!(files.written_past(INO, direct, 4 * PAGE, 1).is_some());
+fn a_flag_set_after_open_counts() {
+    let files = OpenFiles::new(false);
+    let plain = open(&files, 1, RW);
+    files.note_cached(INO, 0, 4096);
+    assert!(files.written_past(INO, plain, 0, 1));
+    assert_eq!(Owed::by(files.flags(plain)), Owed::Nothing);
+    files.closed(plain);
+    assert_eq!(files.direct.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_file_is_sealed_while_it_is_open() {
+    let files = OpenFiles::new(true);
+    assert!(!files.seal(INO, true), "nobody can write to it");
+    let writer = open(&files, 1, O_WRONLY);
+    assert!(!files.is_sealed(INO) && files.sealed().is_empty());
+    assert!(files.seal(INO, true) && files.is_sealed(INO));
+    assert!(!files.seal(INO, false) && !files.is_sealed(INO));
+    assert!(files.seal(INO, true) && files.seal(INO, true));
+    assert_eq!(files.sealed(), [INO]);
+    files.closed(writer);
+    open(&files, 2, O_WRONLY);
+    assert!(!files.is_sealed(INO) && files.sealed().is_empty());
 }

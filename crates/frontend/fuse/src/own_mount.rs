@@ -5,11 +5,12 @@
 //! **Other threads serve them.** A call is made by a thread of its own, never by one that carries
 //! a request out.
 //!
-//! **The daemon can be killed.** A thread that waits for pages in the kernel cannot be interrupted,
-//! and a killed process keeps its descriptors until its last thread has gone: with `/dev/fuse`
-//! among them the connection would live on, and the thread, and every program on the mount, would
-//! wait for ever. So the thread has a table of descriptors of its own, with nothing of the
-//! daemon's in it ([`keep_nothing`]): when the others die, `/dev/fuse` is closed, and the wait ends.
+//! **The daemon can be killed.** A thread that waits for pages in the kernel cannot be interrupted, nor
+//! can one whose request has been read, and a killed process keeps its descriptors until its last
+//! thread has gone: with `/dev/fuse` among them the connection would live on, and the thread, and
+//! every program on the mount, would wait for ever. So the thread has a table of descriptors of its
+//! own, with nothing of the daemon's in it ([`start_apart`]): when the others die, `/dev/fuse` is
+//! closed, and the wait ends. Memory must hold no descriptor either: `kernel/ring/uring.rs`.
 //!
 //! An open file of the mount makes umount(2) fail with EBUSY. So the root is opened through a mount
 //! of its own: a detached copy (open_tree(2)), which nobody sees and which ends with the
@@ -17,13 +18,13 @@
 
 #![allow(unsafe_code)] // unshare(2) and close_range(2) have no safe wrappers
 
-use crate::mountinfo::{MountEntry, mount_of_id};
+use crate::mountinfo::{MountEntry, mounts_of};
 use crate::writers::open_node;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// The calling thread, which has opened nothing yet, loses the process's descriptors. Only those
 /// of standard input, output and error stay: what the thread opens must not take their place.
@@ -36,16 +37,58 @@ fn keep_nothing() -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Starts a thread that has none of the process's descriptors. `work` must own none: closed there, it
+/// would stay open here. It is told if they could not be taken away, and must not call then.
+///
+/// # Errors
+/// No thread can be started.
+pub(crate) fn start_apart(
+    name: &str,
+    work: impl FnOnce(io::Result<()>) + Send + 'static,
+) -> io::Result<()> {
+    let body = move || work(keep_nothing());
+    std::thread::Builder::new().name(name.into()).spawn(body).map(drop)
+}
+
+/// Makes a call that may wait for the process's own mount, on a thread that has none of its
+/// descriptors (`work` must own none), and waits for it.
+///
+/// # Errors
+/// No such thread can be had, and those of the call.
+pub fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (tell, told) = channel();
+    start_apart("siftfs-apart", move |alone| {
+        // Nobody listens in a daemon that ends.
+        let _ = tell.send(alone.and_then(|()| work()));
+    })?;
+    told.recv().map_err(|_| io::Error::other("the thread ended without a word"))?
+}
+
 /// The root of the mount, for the calling thread; `None` if it is not to be reached any more.
-fn open_root(entry: &MountEntry) -> io::Result<Option<OwnedFd>> {
-    let Some(mount) = mount_of_id(entry.id)? else { return Ok(None) };
+pub(crate) fn open_root(entry: &MountEntry) -> io::Result<Option<OwnedFd>> {
+    let mut mounts = mounts_of(entry)?;
+    mounts.sort_by_key(|m| m.id != entry.id);
+    let mut result = Ok(None);
+    for mount in mounts {
+        match open_mount(&mount) {
+            Ok(Some(root)) => return Ok(Some(root)),
+            Ok(None) => {}
+            Err(e) => result = Err(e),
+        }
+    }
+    result
+}
+
+fn open_mount(mount: &MountEntry) -> io::Result<Option<OwnedFd>> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = open_tree(rustix::fs::CWD, &mount.mount_point, flags)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(&tree, ".", flags, Mode::empty())?;
     // Whatever covers the mount point by now is not ours to write back.
     let device = rustix::fs::fstat(&root)?.st_dev;
-    let ours = (rustix::fs::major(device), rustix::fs::minor(device)) == (entry.major, entry.minor);
+    let ours = (rustix::fs::major(device), rustix::fs::minor(device)) == (mount.major, mount.minor);
     Ok(ours.then_some(root))
 }
 
@@ -54,18 +97,45 @@ fn open_root(entry: &MountEntry) -> io::Result<Option<OwnedFd>> {
 /// # Errors
 /// The mount could not be opened, or no thread started.
 pub(crate) fn sync(entry: &MountEntry) -> io::Result<()> {
-    let (tell, told) = channel();
     let entry = entry.clone();
-    let body = move || {
-        let result = keep_nothing().and_then(|()| match open_root(&entry)? {
-            Some(root) => Ok(rustix::fs::syncfs(&root)?),
-            None => Ok(()),
-        });
-        // Nobody listens in a daemon that ends.
-        let _ = tell.send(result);
-    };
-    std::thread::Builder::new().name("siftfs-sync".into()).spawn(body)?;
-    told.recv().map_err(|_| io::Error::other("the thread ended without a word"))?
+    apart(move || match open_root(&entry)? {
+        Some(root) => Ok(rustix::fs::syncfs(&root)?),
+        None => Ok(()),
+    })
+}
+
+/// A syncfs(2) of the mount that is under way.
+pub struct Syncing(Receiver<()>);
+
+impl Syncing {
+    /// Begins one. When this returns, the mount is open for it, and can be detached.
+    ///
+    /// # Errors
+    /// The mount could not be opened, or no thread started.
+    pub fn start(entry: &MountEntry) -> io::Result<Self> {
+        let (opened, is_open) = channel();
+        let (end, ended) = channel();
+        let entry = entry.clone();
+        start_apart("siftfs-sync", move |alone| {
+            let root = alone.and_then(|()| open_root(&entry));
+            let (root, told) = match root {
+                Ok(root) => (root, Ok(())),
+                Err(e) => (None, Err(e)),
+            };
+            let _ = opened.send(told);
+            if let Some(root) = root {
+                let _ = rustix::fs::syncfs(&root);
+            }
+            drop(end);
+        })?;
+        is_open.recv().map_err(|_| io::Error::other("the thread ended without a word"))??;
+        Ok(Self(ended))
+    }
+
+    /// Has the kernel sent everything, or failed to?
+    pub fn is_over(&self) -> bool {
+        self.0.try_recv() == Err(TryRecvError::Disconnected)
+    }
 }
 
 /// A file whose pages have been written back, and that is still open. While a RENAME is carried out
@@ -84,20 +154,20 @@ pub(crate) fn write_back(entry: &MountEntry, node: u64, generation: u32) -> io::
     let (close, closed) = channel();
     let (tell, told) = channel();
     let entry = entry.clone();
-    let body = move || wait_written(&entry, node, generation, &tell, &closed);
-    std::thread::Builder::new().name("siftfs-sync".into()).spawn(body)?;
+    start_apart("siftfs-sync", move |alone| {
+        wait_written(alone, (&entry, node, generation), &tell, &closed);
+    })?;
     let result = told.recv().map_err(|_| io::Error::other("the thread ended without a word"))?;
     result.map(|()| Written { _close: close })
 }
 
 fn wait_written(
-    entry: &MountEntry,
-    node: u64,
-    generation: u32,
+    alone: io::Result<()>,
+    (entry, node, generation): (&MountEntry, u64, u32),
     tell: &Sender<io::Result<()>>,
     closed: &Receiver<()>,
 ) {
-    let file = keep_nothing().and_then(|()| match open_root(entry)? {
+    let file = alone.and_then(|()| match open_root(entry)? {
         Some(root) => open_node(&root, node, generation),
         None => Err(io::Error::from_raw_os_error(libc::ENOENT)),
     });
@@ -114,7 +184,8 @@ fn wait_written(
     drop(file);
 }
 
-fn write_pages(file: &OwnedFd) -> io::Result<()> {
+/// Has the kernel send the dirty pages of an open file, and waits for them.
+pub(crate) fn write_pages(file: &OwnedFd) -> io::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;

@@ -216,7 +216,7 @@ impl Server {
     /// pages that come later say that the file was written ([`Self::carry_out_with_pages`]).
     fn announce(&self, cred: &Credentials, ino: InodeNr, setgid: bool) -> Result<()> {
         self.announced.note(cred.pid, ino, setgid);
-        if self.writes_back() && self.files().is_opened_by(ino, cred.uid) {
+        if self.writes_back() && self.open_files.is_opened_by(ino, cred.uid) {
             return self.carry_out_announced(cred, ino);
         }
         Ok(())

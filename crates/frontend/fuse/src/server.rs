@@ -1,7 +1,6 @@
 //! Decisions between the kernel's requests and the file protocol's.
 
 use crate::convert::{node, unexpected};
-use crate::dirty::DirtyFiles;
 use crate::invalidator::Invalidator;
 use crate::kernel::MAX_IO;
 use crate::kernel::notify::Notifier;
@@ -28,11 +27,10 @@ const COPY_BYTES: u64 = 16 << 20;
 pub(crate) struct Server {
     service: Arc<dyn FileService>,
     session: SessionId,
-    agreed: Agreed,
-    files: DirtyFiles,
+    pub(crate) agreed: Agreed,
     /// The mount itself asks for synchronous writes.
     synchronous: bool,
-    pub(crate) open_files: OpenFiles,
+    pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) announced: Announced,
     pub(crate) invalidator: Arc<Invalidator>,
 }
@@ -44,6 +42,8 @@ pub(crate) struct Agreed {
     pub(crate) acls: bool,
     /// It keeps written pages back, and owns the size and times of files.
     pub(crate) writeback: bool,
+    /// It calls a page written when the server has it, and not before.
+    pub(crate) settled: bool,
     /// It does without OPENDIR when it is answered ENOSYS.
     pub(crate) no_opendir: bool,
 }
@@ -54,9 +54,8 @@ impl Server {
             service,
             session,
             agreed,
-            files: DirtyFiles::default(),
             synchronous: false,
-            open_files: OpenFiles::default(),
+            open_files: Arc::new(OpenFiles::new(agreed.writeback)),
             announced: Announced::default(),
             invalidator: Arc::default(),
         }
@@ -67,13 +66,18 @@ impl Server {
         Self { synchronous, ..self }
     }
 
-    /// From here on the kernel can be asked to drop what it caches, with `most` answers held back
-    /// meanwhile.
+    /// From here on the kernel can be asked for what it caches on the mount `entry`, with `most`
+    /// answers held back meanwhile.
     ///
     /// # Errors
-    /// When the thread that asks cannot be started.
-    pub(crate) fn start_invalidator(&self, notifier: Notifier, most: usize) -> io::Result<()> {
-        self.invalidator.start(notifier, most)
+    /// When a thread that asks cannot be started.
+    pub(crate) fn start_invalidator(
+        &self,
+        notifier: Notifier,
+        most: usize,
+        entry: &MountEntry,
+    ) -> io::Result<()> {
+        self.invalidator.start(notifier, most, entry.clone(), self.open_files.clone())
     }
 
     /// Does the kernel keep written pages back?
@@ -111,31 +115,8 @@ impl Server {
         }
     }
 
-    /// `handle` of `ino` was opened by `cred` with these flags.
-    pub(crate) fn note_open(&self, cred: &Credentials, handle: Handle, ino: InodeNr, flags: u32) {
-        if crate::open_files::writes(flags) {
-            self.files.opened(cred, handle, ino);
-        }
-        self.open_files.note(handle, ino, flags);
-    }
-
-    /// What the kernel may hold dirty pages of, and on whose account.
-    pub(crate) fn files(&self) -> &DirtyFiles {
-        &self.files
-    }
-
-    /// May the kernel hold dirty pages of `ino`? Where it writes through, only stores through a
-    /// mapping stay with it.
-    pub(crate) fn may_be_dirty(&self, ino: InodeNr) -> bool {
-        match self.agreed.writeback {
-            true => self.files.may_be_dirty(ino),
-            false => self.open_files.may_be_dirty(ino),
-        }
-    }
-
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
-        self.files.closed(handle);
-        self.open_files.remove(handle);
+        self.open_files.closed(handle);
         self.done(cred, Request::Release { handle })
     }
 
@@ -198,7 +179,7 @@ impl Server {
         }
         let request = Request::Open { ino, write, truncate, kill_priv };
         let handle = self.opened(cred, if truncate { self.timed(request) } else { request })?;
-        self.note_open(cred, handle, ino, flags);
+        self.open_files.opened(cred, handle, ino, flags);
         if let Some(ctime) = setgid {
             let set = SetAttr { kill_setgid: true, ctime, ..SetAttr::default() };
             if let Err(e) = self.entry(cred, Request::SetAttr { ino, set }) {
@@ -217,7 +198,7 @@ impl Server {
         offset: u64,
         data: WriteData,
     ) -> Result<u32> {
-        let account = self.files.account(ino);
+        let account = self.open_files.account(ino);
         let cred = account.as_ref().unwrap_or(cred);
         if self.agreed.writeback {
             self.carry_out_with_pages(cred, ino)?;
@@ -237,9 +218,9 @@ impl Server {
     /// stays rather than giving way to half of the new one.
     pub(crate) fn write_back(&self, entry: &MountEntry, ino: InodeNr) -> Result<Written> {
         let attr = self.entry(&Credentials::default(), Request::GetAttr { ino })?;
-        let before = self.files.lost(ino).map_or(0, |l| l.times);
+        let before = self.open_files.lost(ino).map_or(0, |l| l.times);
         let written = own_mount::write_back(entry, node(ino), attr.generation);
-        match self.files.lost(ino) {
+        match self.open_files.lost(ino) {
             Some(lost) if lost.times != before => Err(lost.error),
             _ => written.map_err(|e| {
                 tracing::warn!(ino, error = %e, "a file's dirty pages could not be asked for");
@@ -331,7 +312,7 @@ impl Server {
         let asked = r.offset.checked_add(len).ok_or(errno(libc::EOVERFLOW))?;
         // The kernel asks for nothing beyond the end that it knows. Its writeback cache may hold the
         // bytes between our end and its own, but none of this range: that is a hole.
-        let ends_later = self.agreed.writeback && self.files.may_be_dirty(r.from);
+        let ends_later = self.agreed.writeback && self.open_files.may_be_dirty(r.from);
         let end = if ends_later { asked } else { size.min(asked) };
         let (mut at, mut data) = (r.offset, 0);
         while at < end && data < COPY_BYTES {

@@ -175,7 +175,7 @@ fn a_stranger_announces_a_write() {
     let nothing = |who: &Credentials| server.set_attr(who, 11, SetAttr::default()).map(drop);
     assert_eq!(nothing(&stranger), Err(errno(libc::EPERM)));
     assert_eq!(kills(), 0);
-    server.note_open(&user(0), Handle(5), 11, libc::O_WRONLY.cast_unsigned());
+    server.open_files.opened(&user(0), Handle(5), 11, libc::O_WRONLY.cast_unsigned());
     assert_eq!(nothing(&stranger), Ok(()));
     assert_eq!(kills(), 0, "it may be a chown");
     let write = |who: &Credentials| {

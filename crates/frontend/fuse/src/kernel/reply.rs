@@ -34,6 +34,8 @@ pub(crate) enum Answer {
     Attr(Attr),
     Statx(Attr),
     Opened(Handle),
+    /// The kernel drops what it has cached of the file.
+    OpenedAnew(Handle),
     OpenedDir(Handle),
     Created(Attr, Handle),
     Data(Vec<u8>),
@@ -104,6 +106,9 @@ pub(crate) fn encode(answer: &Answer, send: impl FnOnce(&[&[u8]])) {
         }
         Answer::Statx(a) => send(&[statx(a).as_bytes()]),
         Answer::Opened(h) => send(&[open(*h, OPEN_FLAGS).as_bytes()]),
+        Answer::OpenedAnew(h) => {
+            send(&[open(*h, OPEN_FLAGS & !abi::FOPEN_KEEP_CACHE).as_bytes()]);
+        }
         Answer::OpenedDir(h) => send(&[open(*h, OPEN_DIR_FLAGS).as_bytes()]),
         Answer::Created(a, h) => send(&[entry(a).as_bytes(), open(*h, OPEN_FLAGS).as_bytes()]),
         Answer::Data(d) => send(&[d]),
@@ -123,6 +128,13 @@ pub(crate) fn encode(answer: &Answer, send: impl FnOnce(&[&[u8]])) {
         }
         Answer::Statfs(s) => send(&[statfs(s).as_bytes()]),
         Answer::Init(out) => send(&[out.as_bytes()]),
+    }
+}
+
+impl Answer {
+    /// Does the kernel learn attributes of files by it? Entries of a directory may bring theirs.
+    pub(crate) fn may_have_attributes(&self) -> bool {
+        matches!(self, Self::Entry(_) | Self::Attr(_) | Self::Statx(_) | Self::Data(_))
     }
 }
 

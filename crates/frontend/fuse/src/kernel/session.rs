@@ -59,6 +59,7 @@ pub(crate) struct Session {
     device: Arc<OwnedFd>,
     dialect: Dialect,
     agreed: u32,
+    minor: u32,
     counts: Arc<Counts>,
     transport: Transport,
 }
@@ -165,7 +166,7 @@ impl Session {
             counts.add(abi::INIT);
             // The kernel says that it takes ENOSYS for an answer to OPENDIR; an answer has no such flag.
             let agreed = agreed | flags & abi::FUSE_NO_OPENDIR_SUPPORT;
-            return Ok(Self { device, dialect, agreed, counts, transport });
+            return Ok(Self { device, dialect, agreed, minor, counts, transport });
         }
     }
 
@@ -189,6 +190,11 @@ impl Session {
     /// Does the kernel keep written pages back, and own the size and times of files?
     pub(crate) fn has_writeback(&self) -> bool {
         self.has(abi::FUSE_WRITEBACK_CACHE)
+    }
+
+    /// Does the kernel call a page written only when the server has it?
+    pub(crate) fn settles_pages(&self) -> bool {
+        self.minor >= abi::MINOR_WRITEBACK
     }
 
     /// Does the kernel do without OPENDIR if it is told so?

@@ -64,7 +64,7 @@ impl Kernel {
         let mem = Arc::new(support::Mem::new());
         let server =
             Arc::new(Server::new(mem, SessionId(1), Agreed { acls: true, ..Agreed::default() }));
-        let adapter = Arc::new(Adapter::new(server, session.notifier(), no_mount()));
+        let adapter = Arc::new(Adapter::new(server, no_mount()));
         let server = Some(std::thread::spawn(move || {
             session.run((2, schedule()), Path::new("/"), &adapter)
         }));

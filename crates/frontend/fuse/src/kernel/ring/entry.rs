@@ -14,8 +14,9 @@
 use super::super::MAX_IO;
 use super::super::abi::{self, InHeader, OutHeader, RingCommand, RingHeader};
 use super::super::request::Malformed;
+use super::uring::Ring;
 use io_uring::squeue::Entry128;
-use io_uring::{IoUring, cqueue, opcode, types};
+use io_uring::{opcode, types};
 use memmap2::{MmapMut, MmapRaw, UncheckedAdvice};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -38,8 +39,6 @@ const _: () = {
     assert!(size_of::<RingHeader>() + head <= PAYLOAD, "the parts of the first page are apart");
     assert!(size_of::<Entry128>() == 128, "a submission is the kernel's own structure");
 };
-
-type Ring = IoUring<Entry128, cqueue::Entry>;
 
 /// Whose the memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +82,7 @@ pub(super) struct Entry {
 /// # Errors
 /// What io_uring_setup(2) says.
 pub(super) fn probe() -> io::Result<()> {
-    new_ring().map(drop)
-}
-
-fn new_ring() -> io::Result<Ring> {
-    // Completions are delivered where this thread waits for them, not by interrupting it.
-    IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(2)
+    Ring::new().map(drop)
 }
 
 /// The lengths of a request's fixed part and payload, as far as its header can be believed.
@@ -114,7 +108,7 @@ impl Entry {
         };
         let header = vector(0, size_of::<RingHeader>());
         let vectors = Box::new([header, vector(PAYLOAD, PAYLOAD_LEN)]);
-        let (ring, holder) = (new_ring()?, Holder::Nobody);
+        let (ring, holder) = (Ring::new()?, Holder::Nobody);
         Ok(Self { ring, memory, vectors, device, queue, holder, touched: 0 })
     }
 
@@ -209,13 +203,13 @@ impl Entry {
         let device = types::Fd(self.device.as_raw_fd());
         let submission = opcode::UringCmd80::new(device, command).cmd(area).addr(vectors).build();
         let submission = if vectors.is_some() { with_vectors(submission) } else { submission };
-        // SAFETY: what the submission refers to (vectors, header, payload) belongs to `self`, whose
-        // ring is dropped before the memory is; from here on the memory is the kernel's.
-        unsafe { self.ring.submission().push(&submission) }.expect("a ring holds one submission");
+        // What the submission refers to (vectors, header, payload) belongs to `self`, whose ring is
+        // dropped before the memory is; from here on the memory is the kernel's.
+        self.ring.push(&submission);
         self.holder = Holder::Kernel;
         loop {
             match self.ring.submit() {
-                Ok(_) => return Ok(()),
+                Ok(()) => return Ok(()),
                 Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) => {
                     // The kernel is short of memory for the moment.
@@ -229,7 +223,7 @@ impl Entry {
     /// What the kernel said of the last command so far.
     pub(super) fn poll(&mut self) -> Option<Event> {
         assert_eq!(self.holder, Holder::Kernel, "only a command completes");
-        let result = self.ring.completion().next()?.result();
+        let result = self.ring.completion()?;
         self.holder = Holder::Nobody;
         Some(match -result {
             0 => {
@@ -251,15 +245,8 @@ impl Entry {
             if let Some(event) = self.poll() {
                 return Ok(event);
             }
-            let waited = match limit.map(types::Timespec::from) {
-                None => self.ring.submit_and_wait(1),
-                Some(limit) => {
-                    let arguments = types::SubmitArgs::new().timespec(&limit);
-                    self.ring.submitter().submit_with_args(1, &arguments)
-                }
-            };
-            match waited {
-                Ok(_) => {}
+            match self.ring.wait(limit) {
+                Ok(()) => {}
                 Err(e) if e.raw_os_error() == Some(libc::ETIME) => {
                     return Ok(self.poll().unwrap_or(Event::Idle));
                 }

@@ -8,11 +8,13 @@
 pub(crate) mod desk;
 mod entry;
 mod queue;
+mod uring;
 
 use super::abi;
 use super::reply::Way;
 use super::request::header;
 use super::session::{Dispatch, Handler};
+use crate::own_mount::start_apart;
 use desk::Desk;
 use entry::{Entry, Event};
 use queue::Queue;
@@ -269,30 +271,40 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// Runs on the queue's processor from now on, if this process may use it and it is there.
+    /// The queue's processor, if this process may use it and it is there.
+    fn processor(&self) -> Option<usize> {
+        self.shared.may_use(self.queue.id).then(|| self.queue.id.into())
+    }
+
     fn pin(&self) {
-        if self.shared.may_use(self.queue.id) {
-            let mut set = CpuSet::new();
-            set.set(usize::from(self.queue.id));
-            if let Err(error) = sched_setaffinity(None, &set) {
-                tracing::debug!(%error, queue = self.queue.id, "a request thread runs anywhere");
-            }
-        }
+        pin_to(self.processor());
     }
 
     /// Makes the kernel look for requests that came while no entry waited: an entry that registers
     /// does not take them, one that commits does. So something is asked of the mount, on this
-    /// processor, by a thread that does nothing else.
+    /// processor, by a thread that does nothing else, and that keeps nothing of a killed daemon.
     fn kick(&self) {
-        let worker = Self { shared: self.shared.clone(), queue: self.queue.clone() };
-        let ask = move || {
-            worker.pin();
-            // Whatever it says: the mount may be gone, or covered by another one.
-            let _ = rustix::fs::statfs(&worker.shared.place);
+        let (place, processor) = (self.shared.place.clone(), self.processor());
+        let ask = move |alone: io::Result<()>| {
+            if alone.is_ok() {
+                pin_to(processor);
+                // Whatever it says: the mount may be gone, or covered by another one.
+                let _ = rustix::fs::statfs(&place);
+            }
         };
-        if let Err(error) = thread::Builder::new().name("siftfs-kick".into()).spawn(ask) {
+        if let Err(error) = start_apart("siftfs-kick", ask) {
             tracing::warn!(%error, "a request may wait for the end of another");
         }
+    }
+}
+
+/// Lets the calling thread run on one processor only, if one is named.
+fn pin_to(processor: Option<usize>) {
+    let Some(processor) = processor else { return };
+    let mut set = CpuSet::new();
+    set.set(processor);
+    if let Err(error) = sched_setaffinity(None, &set) {
+        tracing::debug!(%error, processor, "a request thread runs anywhere");
     }
 }
 

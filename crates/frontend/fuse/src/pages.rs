@@ -1,0 +1,123 @@
+//! Has the kernel write or drop its pages of files, by opening them.
+//!
+//! FUSE_NOTIFY_INVAL_INODE does it as well, but is a write(2) on `/dev/fuse` that waits in the kernel for
+//! pages, which nothing interrupts: a daemon killed meanwhile would keep the connection alive for
+//! ever. A thread with descriptors of its own (`own_mount`) opens the file instead: an OPEN that is
+//! answered without FOPEN_KEEP_CACHE makes the kernel drop all pages of the file, dirty ones written
+//! first, and takes no lock that a request holds. sync_file_range(2) writes pages and leaves them.
+
+use crate::mountinfo::MountEntry;
+use crate::own_mount::{open_root, start_apart, write_pages};
+use crate::writers::open_node;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// A file, and what is wanted of the kernel's pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) node: u64,
+    pub(crate) generation: u32,
+    /// They are to be dropped, and not just to be written.
+    pub(crate) drop: bool,
+}
+
+/// The thread that opens files, as the server sees it.
+#[derive(Default)]
+pub(crate) struct Opener {
+    /// Its number in the kernel's requests; 0 before it runs.
+    thread: AtomicU32,
+    dropping: AtomicBool,
+}
+
+impl Opener {
+    /// Is an OPEN by thread `pid` to be answered so that the kernel drops what it has of the file?
+    pub(crate) fn drops(&self, pid: u32) -> bool {
+        pid != 0
+            && self.thread.load(Ordering::SeqCst) == pid
+            && self.dropping.load(Ordering::SeqCst)
+    }
+}
+
+/// The way to that thread, which ends with it.
+pub(crate) struct Pages {
+    orders: Sender<Vec<Target>>,
+    done: Receiver<Vec<Target>>,
+}
+
+impl Pages {
+    /// Starts the thread for a mount.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start(entry: MountEntry, opener: Arc<Opener>) -> io::Result<Self> {
+        let (orders, ordered) = channel();
+        let (tell, done) = channel();
+        start_apart("siftfs-pages", move |alone| {
+            if alone.is_ok() {
+                Worker { entry, opener }.run(&ordered, &tell);
+            }
+        })?;
+        Ok(Self { orders, done })
+    }
+
+    /// Returns when the kernel has done what is wanted of each; what it could not be asked for is
+    /// given back, with a file that is gone not among it.
+    pub(crate) fn carry_out(&self, targets: Vec<Target>) -> Vec<Target> {
+        match self.orders.send(targets.clone()) {
+            Ok(()) => self.done.recv().unwrap_or(targets),
+            Err(_) => targets,
+        }
+    }
+}
+
+struct Worker {
+    entry: MountEntry,
+    opener: Arc<Opener>,
+}
+
+impl Worker {
+    fn run(&self, orders: &Receiver<Vec<Target>>, tell: &Sender<Vec<Target>>) {
+        let (close, closed) = channel::<OwnedFd>();
+        // close(2) writes pages, and before Linux 6.16 wants the lock of the file, whose holder may wait
+        // for the next order. That thread has the same descriptors as this one, which starts it.
+        let closer = move || closed.into_iter().for_each(drop);
+        if std::thread::Builder::new().name("siftfs-close".into()).spawn(closer).is_err() {
+            return;
+        }
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        self.opener.thread.store(thread, Ordering::SeqCst);
+        for targets in orders {
+            if tell.send(self.carry_out(targets, &close)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&self, mut targets: Vec<Target>, close: &Sender<OwnedFd>) -> Vec<Target> {
+        let Ok(Some(root)) = open_root(&self.entry) else { return targets };
+        let keep = |file| close.send(file).expect("the other thread runs as long as this one");
+        targets.retain(|target| match self.one(&root, target) {
+            Ok(file) => {
+                keep(file);
+                false
+            }
+            // The kernel does not know it any more.
+            Err(e) => !matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)),
+        });
+        keep(root);
+        targets
+    }
+
+    fn one(&self, root: &OwnedFd, target: &Target) -> io::Result<OwnedFd> {
+        self.opener.dropping.store(target.drop, Ordering::SeqCst);
+        let file = open_node(root, target.node, target.generation)?;
+        if !target.drop {
+            // What could not be written is the WRITE requests' to know.
+            let _ = write_pages(&file);
+        }
+        Ok(file)
+    }
+}
