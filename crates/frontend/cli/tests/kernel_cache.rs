@@ -7,8 +7,12 @@
 mod directories;
 #[path = "kernel_cache/durable.rs"]
 mod durable;
+#[path = "kernel_cache/killed.rs"]
+mod killed;
 #[path = "kernel_cache/requests.rs"]
 mod requests;
+#[path = "../../fuse/tests/support/rings.rs"]
+mod rings;
 #[path = "kernel_cache/shared.rs"]
 mod shared;
 #[allow(dead_code)] // each test program uses a part of it

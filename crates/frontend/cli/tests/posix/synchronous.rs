@@ -200,6 +200,42 @@ fn stale_reads(way: Way, byte: u8, direct: &OwnedFd, cached: &OwnedFd, pages: u6
     stale
 }
 
+/// Direct writes that hold the file's lock until they are answered, beside reads: the kernel is asked
+/// to drop pages for each, and closing the file that it was asked through wants that lock.
+#[test]
+fn direct_writes_that_hold_the_file_beside_reads_end() {
+    let setup = Setup::new();
+    setup.mount("commit=1,write_cache=writeback");
+    let path = setup.path("f");
+    std::fs::write(&path, vec![0; 64 * 4096]).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                std::fs::read(&path).unwrap();
+            }
+        });
+        let writers: Vec<_> = (0..4u64)
+            .map(|writer| {
+                let direct = open(&path, OFlags::RDWR | OFlags::DIRECT, 0).unwrap();
+                scope.spawn(move || {
+                    let new = Aligned([b'0' + writer as u8; LEN]);
+                    for i in 0..300 {
+                        let at = (writer * 16 + i % 16) * 4096;
+                        assert_eq!(pwrite(&direct, &new.0[..4096], at).unwrap(), 4096);
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    for (i, page) in std::fs::read(&path).unwrap().chunks(4096).enumerate() {
+        assert!(page.iter().all(|b| *b == b'0' + (i / 16) as u8), "page {i}");
+    }
+    setup.umount();
+}
+
 /// What a direct write beside mappings and reads costs nobody else: more of them in flight than
 /// the kernel has requests of the background, while the pages are read.
 #[test]
