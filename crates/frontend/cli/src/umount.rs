@@ -16,7 +16,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use serde::Deserialize;
 use serde_json::Value;
-use siftfs_fuse::{MountEntry, detach, mounted_elsewhere, mounts, mounts_of, top_mount, unmount};
+use siftfs_fuse::{
+    Elsewhere, MountEntry, detach, mounted_elsewhere, mounts, mounts_of, top_mount, unmount,
+};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -249,13 +251,11 @@ fn wait_closed(
 /// programs with open files, but not for other mounts.
 fn is_held(a: &Umount, mount: &MountEntry, since: Instant) -> bool {
     let (dir, volume) = (a.dir.display(), mount.source.display());
-    if let Some((pid, place)) = mounted_elsewhere(mount) {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    if let Some(Elsewhere { pid, program, mount_point }) = mounted_elsewhere(mount) {
         complain(format_args!(
             "{dir}: unmounted here; its volume {volume} stays mounted on {} in another mount namespace, that \
-             of process {pid} ({}), until that ends or unmounts it",
-            place.display(),
-            name.trim_end()
+             of process {pid} ({program}), until that ends or unmounts it",
+            mount_point.display()
         ));
         return true;
     }

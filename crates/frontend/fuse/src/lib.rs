@@ -37,7 +37,7 @@ pub use mount::{
     unmount,
 };
 pub use mountinfo::{
-    MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,
+    Elsewhere, MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,
 };
 pub use own_mount::{Syncing, apart};
 pub use writers::{Writers, flush};

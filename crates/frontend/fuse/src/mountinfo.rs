@@ -1,7 +1,8 @@
 //! What is mounted where, from `/proc/self/mountinfo`: works when a mount's daemon is dead or
 //! hangs, because it asks the kernel and not the mount.
 
-use std::collections::BTreeSet;
+use siftfs_base::bounded::ask_each;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -61,25 +62,47 @@ pub fn mounts_of(of: &MountEntry) -> io::Result<Vec<MountEntry>> {
     Ok(mounts()?.into_iter().filter(|m| m.is_same_as(of)).collect())
 }
 
-/// A process in another mount namespace that shows the same file system as `of`, and the place there; none if
-/// there is no such namespace that this process may look into.
-pub fn mounted_elsewhere(of: &MountEntry) -> Option<(u32, PathBuf)> {
-    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
-    let mut seen = BTreeSet::from([namespace("self")?]);
-    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
-            continue;
-        };
-        if !namespace(&pid.to_string()).is_some_and(|n| seen.insert(n)) {
-            continue;
-        }
-        let table = entry.path().join("mountinfo");
-        let found = mounts_in(&table).unwrap_or_default().into_iter().find(|m| m.is_same_as(of));
-        if let Some(m) = found {
-            return Some((pid, m.mount_point));
-        }
-    }
-    None
+/// A mount in another mount namespace, and a process there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The process.
+    pub pid: u32,
+    /// Its program's name; empty if it cannot be read.
+    pub program: String,
+    /// Where it is mounted for that process.
+    pub mount_point: PathBuf,
+}
+
+/// A mount of the same file system as `of` in another mount namespace; none if there is no such namespace that this
+/// process may look into. A process that keeps the readers of its /proc waiting, as one does that closes
+/// files of a mount that hangs, is passed over.
+pub fn mounted_elsewhere(of: &MountEntry) -> Option<Elsewhere> {
+    mounted_in(Path::new("/proc"), of)
+}
+
+fn mounted_in(proc: &Path, of: &MountEntry) -> Option<Elsewhere> {
+    let namespace = |process: &Path| std::fs::read_link(process.join("ns/mnt")).ok();
+    let own = namespace(&proc.join("self"))?;
+    let entries = std::fs::read_dir(proc).ok()?.flatten().map(|entry| entry.path());
+    let processes: Vec<PathBuf> = entries.filter(|path| number(path).is_some()).collect();
+    let looked = ask_each(processes, move |process: &PathBuf| {
+        let shown = namespace(process)?;
+        (shown != own).then(|| (shown, process.clone()))
+    });
+    let others: BTreeMap<PathBuf, PathBuf> = looked.given.into_iter().flatten().collect();
+    let wanted = of.clone();
+    let looked = ask_each(others.into_values().collect(), move |process: &PathBuf| {
+        let all = mounts_in(&process.join("mountinfo")).unwrap_or_default();
+        let mount_point = all.into_iter().find(|m| m.is_same_as(&wanted))?.mount_point;
+        let program = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
+        Some(Elsewhere { pid: number(process)?, program: program.trim_end().into(), mount_point })
+    });
+    looked.given.into_iter().flatten().next()
+}
+
+/// Which process a directory of `/proc` shows.
+fn number(process: &Path) -> Option<u32> {
+    process.file_name()?.to_str()?.parse().ok()
 }
 
 /// The visible mount whose mount point is exactly `dir` (an absolute path without links).

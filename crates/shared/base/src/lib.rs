@@ -3,6 +3,7 @@
 //! This crate does no I/O and knows no format.
 
 mod block;
+pub mod bounded;
 mod error;
 mod num;
 mod rangeset;

@@ -1,31 +1,70 @@
 //! Who else uses a file or block device, as /proc and /sys tell it; for refusals that say by
 //! what.
+//!
+//! Another process may keep the reader of its /proc waiting: one that closes files in exec(2) does while
+//! it waits for their file system. So may a file that it has open, when it is asked for its
+//! attributes. Both are asked with a limit ([`ask_each`]), and what was not answered is not named.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{major, minor};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, major, minor, statx};
+use siftfs_base::bounded::ask_each;
 
 /// At most this many users are listed in a message.
 const SHOWN: usize = 3;
+/// Where processes are shown.
+const PROC: &str = "/proc";
 
-/// The attached loop device whose backing file is this very inode.
+/// The attached loop device whose backing file is this very inode. A backing file that cannot be looked
+/// at in time is not this one, which was opened.
 pub(super) fn loop_over(file: &File) -> Option<PathBuf> {
-    let meta = file.metadata().ok()?;
-    for entry in fs::read_dir("/sys/block").ok()?.flatten() {
-        let name = entry.file_name();
-        if !name.to_string_lossy().starts_with("loop") {
-            continue;
-        }
-        let Some(backing) = backing_file(&entry.path()) else { continue };
-        let Ok(other) = fs::metadata(&backing) else { continue };
-        if (other.dev(), other.ino()) == (meta.dev(), meta.ino()) {
-            return Some(Path::new("/dev").join(name));
+    loop_in(Path::new("/sys/block"), file)
+}
+
+fn loop_in(block: &Path, file: &File) -> Option<PathBuf> {
+    let wanted = Identity::of_open(file)?;
+    let devices: Vec<PathBuf> = fs::read_dir(block).ok()?.flatten().map(|e| e.path()).collect();
+    let is_loop = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("loop"))
+    };
+    let loops = devices.into_iter().filter(is_loop).collect();
+    let over = ask_each(loops, move |device: &PathBuf| {
+        let backing = backing_file(device)?;
+        (Identity::of(&backing)? == wanted).then(|| device.file_name().map(|n| n.to_owned()))?
+    });
+    over.given.into_iter().flatten().next().map(|name| Path::new("/dev").join(name))
+}
+
+/// What two ways to one file or device have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: (u32, u32),
+    ino: u64,
+    node: (u32, u32),
+}
+
+impl Identity {
+    /// Of what `path` leads to. A file system is not asked for what the kernel knows already: of a FUSE
+    /// mount whose daemon does not answer, it knows its open files.
+    fn of(path: &Path) -> Option<Self> {
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        statx(CWD, path, flags, StatxFlags::INO).ok().map(Self::said)
+    }
+
+    fn of_open(file: &File) -> Option<Self> {
+        statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::INO).ok().map(Self::said)
+    }
+
+    fn said(x: Statx) -> Self {
+        Self {
+            device: (x.stx_dev_major, x.stx_dev_minor),
+            ino: x.stx_ino,
+            node: (x.stx_rdev_major, x.stx_rdev_minor),
         }
     }
-    None
 }
 
 /// The file below the loop device `rdev`, or below the loop device it is a partition of.
@@ -99,49 +138,59 @@ pub(super) fn node_of(rdev: u64) -> Option<PathBuf> {
 /// Processes whose open files lock this byte of the file; all that have it open where that cannot
 /// be seen.
 pub(super) fn lock_holders(file: &File, byte: i64) -> Vec<String> {
-    let open = open_in(file);
+    lock_holders_in(Path::new(PROC), file, byte)
+}
+
+fn lock_holders_in(proc: &Path, file: &File, byte: i64) -> Vec<String> {
+    let open = open_in(proc, file);
     let end = format!(" {byte} {byte}");
-    let locks = |pid: &u32| {
-        let infos = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
-        let info = infos.filter_map(|entry| fs::read_to_string(entry.path()).ok());
-        info.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
-            .any(|line| line.starts_with("lock:") && line.trim_end().ends_with(&end))
+    let locks = move |process: &PathBuf| {
+        let infos = fs::read_dir(process.join("fdinfo")).into_iter().flatten().flatten();
+        let mut texts = infos.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+        let lock = |line: &str| line.starts_with("lock:") && line.trim_end().ends_with(&end);
+        texts.any(|text| text.lines().any(lock)).then(|| process.clone())
     };
-    let holders: Vec<u32> = open.iter().copied().filter(locks).collect();
-    describe(if holders.is_empty() { &open } else { &holders })
+    let holders: Vec<PathBuf> = ask_each(open.clone(), locks).given.into_iter().flatten().collect();
+    describe(if holders.is_empty() { open } else { holders })
 }
 
 /// Processes, this one excepted, that have the file or device open.
 pub(super) fn openers(file: &File) -> Vec<String> {
-    describe(&open_in(file))
+    describe(open_in(Path::new(PROC), file))
 }
 
-fn open_in(file: &File) -> Vec<u32> {
-    let Ok(wanted) = file.metadata() else { return Vec::new() };
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|s| s.parse::<u32>().ok()) else {
-            continue;
-        };
-        let Ok(links) = fs::read_dir(entry.path().join("fd")) else { continue };
-        let count = links
-            .flatten()
-            .filter_map(|link| fs::metadata(link.path()).ok())
-            .filter(|m| (m.dev(), m.ino(), m.rdev()) == (wanted.dev(), wanted.ino(), wanted.rdev()))
-            .count();
+/// The directories in `proc` of processes that have the file open.
+fn open_in(proc: &Path, file: &File) -> Vec<PathBuf> {
+    let Some(wanted) = Identity::of_open(file) else { return Vec::new() };
+    let has_it = move |process: &PathBuf| {
+        let links = fs::read_dir(process.join("fd")).ok()?;
+        let same = links.flatten().filter(|link| Identity::of(&link.path()) == Some(wanted));
         // The descriptor asked about is ours and no other user.
-        let own = usize::from(pid == std::process::id());
-        if count > own {
-            found.push(pid);
-        }
-    }
-    found
+        let own = usize::from(number(process) == Some(std::process::id()));
+        (same.count() > own).then(|| process.clone())
+    };
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten().map(|e| e.path());
+    let processes: Vec<PathBuf> = entries.filter(|path| number(path).is_some()).collect();
+    ask_each(processes, has_it).given.into_iter().flatten().collect()
 }
 
-fn describe(pids: &[u32]) -> Vec<String> {
-    let name = |pid: &u32| {
-        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        format!("process {pid} ({})", comm.trim())
-    };
-    pids.iter().take(SHOWN).map(name).collect()
+/// Which process a directory of `/proc` shows.
+fn number(process: &Path) -> Option<u32> {
+    process.file_name()?.to_str()?.parse().ok()
 }
+
+fn describe(mut processes: Vec<PathBuf>) -> Vec<String> {
+    processes.sort_by_key(|process| number(process));
+    processes.truncate(SHOWN);
+    let named = ask_each(processes, |process: &PathBuf| {
+        let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+        (number(process).unwrap_or_default(), name)
+    });
+    let mut named = named.given;
+    named.sort();
+    named.iter().map(|(pid, name)| format!("process {pid} ({})", name.trim())).collect()
+}
+
+#[cfg(test)]
+#[path = "users_tests.rs"]
+mod tests;
