@@ -119,10 +119,13 @@ fn one(run: &mut Run<'_>, options: &Options, plan: &Plan, last: bool) -> Result<
     let next = Plan::new(options.seed, plan.round + 1, &options.only);
     let next = (!plan.ends_era() && !last).then_some(&next.mount);
     run.stage.watch.alive();
-    run.round(plan, &geometry, next).map_err(|Failed(e)| match run.stage.watch.report() {
-        Some(stuck) => Failed(format!("{e}\n{stuck}")),
-        None => Failed(e),
-    })
+    let ended = run.round(plan, &geometry, next);
+    match (run.stage.watch.report(), ended) {
+        (None, ended) => ended,
+        // A round that died for the want of progress may look like one that was killed as planned.
+        (Some(stuck), Ok(())) => Err(Failed(stuck)),
+        (Some(stuck), Err(Failed(e))) => Err(Failed(format!("{e}\n{stuck}"))),
+    }
 }
 
 /// Keeps what a failing round left, and says how to run it again.

@@ -14,7 +14,7 @@ fn a_seed_decides_everything_and_another_something_else() {
 #[test]
 fn all_kinds_are_drawn() {
     let (mut ends, mut incidents, mut mounts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let mut words = BTreeSet::new();
+    let (mut words, mut modes) = (BTreeSet::new(), BTreeSet::new());
     for round in 0..400 {
         let plan = Plan::new(7, round, &Only::default());
         ends.insert(plan.end.name());
@@ -24,6 +24,9 @@ fn all_kinds_are_drawn() {
         assert!(m.has_device() || plan.incidents.is_empty());
         words.extend(m.device.iter().cloned());
         words.extend(m.options.split(',').map(String::from));
+        let mode = |key: &str| m.options.split(',').find_map(|o| o.strip_prefix(key)).unwrap_or("");
+        let device = m.has_device();
+        modes.insert((device, mode("write_cache=").to_owned(), mode("requests=").to_owned()));
     }
     assert_eq!(ends, ENDS.into());
     assert_eq!(incidents, INCIDENTS.into());
@@ -35,13 +38,10 @@ fn all_kinds_are_drawn() {
         "service_memory=0",
         "service_spin=20",
         "fsyncs=parallel",
-        "requests=auto",
-        "requests=device",
-        "write_cache=writeback",
-        "write_cache=writethrough",
     ] {
         assert!(words.contains(word), "{word} in {words:?}");
     }
+    assert_eq!(modes.len(), 2 * 2 * 3, "with and without a device process: {modes:?}");
     assert!((0..40).any(|era| Geometry::of(7, era * ERA).copies));
 }
 

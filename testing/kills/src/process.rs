@@ -1,6 +1,8 @@
 //! Real processes: started, killed, and never left behind.
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use siftfs_base::bounded::ask_each;
+use siftfs_rig::connection;
 use siftfs_rig::place::{Failed, Result, failed};
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -97,14 +99,15 @@ impl Drop for Process {
 type Watched = Vec<(String, Pid, OwnedFd)>;
 
 struct Guarded {
+    dir: PathBuf,
     processes: Mutex<Watched>,
     since: Mutex<Instant>,
     report: Mutex<Option<String>>,
     done: AtomicBool,
 }
 
-/// Ends all processes if nobody says for too long that it goes on, so that a call that hangs on a
-/// mount returns.
+/// Ends the mount's connection and all processes if nobody says for too long that it goes on, so that a
+/// call that hangs on a mount returns, whatever it waits for.
 pub struct Watch {
     shared: Arc<Guarded>,
     thread: Option<JoinHandle<()>>,
@@ -115,9 +118,12 @@ fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Watch {
-    /// Ends everything after `limit` without [`Watch::alive`].
-    pub fn start(limit: Duration) -> Self {
+    /// Ends everything after `limit` without [`Watch::alive`]. The mount is what is mounted at `dir` then.
+    pub fn start(dir: &Path, limit: Duration) -> Self {
+        // As the table of mounts has it.
+        let dir = dir.canonicalize().unwrap_or_else(|_| dir.into());
         let shared = Arc::new(Guarded {
+            dir,
             processes: Mutex::default(),
             since: Mutex::new(Instant::now()),
             report: Mutex::default(),
@@ -163,12 +169,31 @@ fn is_gone(fd: &OwnedFd) -> bool {
 
 impl Guarded {
     fn end_all(&self, limit: Duration) {
+        // Held until it is complete: the calls that end meanwhile are to be explained by it.
+        let mut report = lock(&self.report);
         let mut text = format!("nothing happened for {limit:?}; ended:\n");
-        for (name, pid, fd) in lock(&self.processes).iter().filter(|(_, _, fd)| !is_gone(fd)) {
-            text.push_str(&format!("{name}:\n{}", threads_of(*pid)));
+        let processes = std::mem::take(&mut *lock(&self.processes));
+        let (gone, living): (Vec<_>, Vec<_>) =
+            processes.into_iter().partition(|(_, _, fd)| is_gone(fd));
+        drop(gone);
+        let names = living.iter().map(|(name, pid, _)| (name.clone(), *pid)).collect();
+        // Another process may keep the reader of its /proc waiting.
+        let mut said = ask_each(names, |(name, pid): &(String, Pid)| {
+            format!("{name} ({}):\n{}", pid.as_raw_nonzero(), threads_of(*pid))
+        });
+        said.given.sort();
+        text.extend(said.given);
+        if !said.complete {
+            text.push_str("of more processes nothing could be read\n");
+        }
+        for number in connection::at(&self.dir) {
+            let how = connection::abort(number).map_or_else(|Failed(e)| e, |()| "aborted".into());
+            text.push_str(&format!("FUSE connection {number} of {}: {how}\n", self.dir.display()));
+        }
+        for (_, _, fd) in &living {
             let _gone = pidfd_send_signal(fd, Signal::KILL);
         }
-        lock(&self.report).get_or_insert(text);
+        report.get_or_insert(text);
         *lock(&self.since) = Instant::now();
     }
 }

@@ -81,6 +81,11 @@ impl<'a> Run<'a> {
         s.rounds += 1;
         let fallback = if plan.mount.fallback.is_some() { " with fallback" } else { "" };
         *s.placements.entry(format!("{:?}{fallback}", plan.mount.placement)).or_default() += 1;
+        let modes = ["requests=", "write_cache=", "fsyncs="];
+        let drawn = |o: &&str| modes.iter().any(|mode| o.starts_with(mode));
+        for option in plan.mount.options.split(',').filter(drawn) {
+            *s.modes.entry(option.into()).or_default() += 1;
+        }
         *s.ends.entry(plan.end.name()).or_default() += 1;
         for (_, incident) in &plan.incidents {
             *s.incidents.entry(incident.name()).or_default() += 1;

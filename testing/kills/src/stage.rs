@@ -6,8 +6,10 @@ use crate::summary::Summary;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
 use serde_json::Value;
+use siftfs_rig::connection;
 use siftfs_rig::ext4::under_the_kernel;
 use siftfs_rig::place::{self, Failed, Place, Result, arg, failed, output, run};
+use siftfs_rig::rings::{self, Offer};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,6 +38,8 @@ pub struct Stage<'a> {
     kernel: PathBuf,
     /// The host, while there is one.
     pub host: Option<Process>,
+    /// The kernel's rings are switched on for a host that mounts.
+    rings: Option<Offer>,
     device: Option<Process>,
     tcp: Option<String>,
     started: u64,
@@ -46,14 +50,17 @@ impl<'a> Stage<'a> {
     pub fn new(place: &'a Place, siftfs: &Path) -> Result<Self> {
         let (dir, kernel) = (place.mount_point("mount")?, place.mount_point("kernel")?);
         std::fs::create_dir_all(place.path("logs")).map_err(failed("logs"))?;
+        connection::prepare()?;
+        let watch = Watch::start(&dir, STUCK);
         Ok(Self {
             place,
             siftfs: siftfs.into(),
             dir,
-            watch: Watch::start(STUCK),
+            watch,
             summary: Summary::default(),
             kernel,
             host: None,
+            rings: None,
             device: None,
             tcp: None,
             started: 0,
@@ -197,7 +204,7 @@ impl<'a> Stage<'a> {
             .arg(self.volume())
             .arg(&self.dir)
             .arg("--foreground");
-        command.args(["-o", &mount.options]).stdout(Stdio::null());
+        command.args(["-o", &self.offered(mount)?]).stdout(Stdio::null());
         if mount.has_device() {
             command.args(["--service", &self.address(mount.placement)?]);
         }
@@ -223,13 +230,31 @@ impl<'a> Stage<'a> {
             }
             sleep(LOOK);
         }
+        self.rings = None;
         self.watch.alive();
         Ok(())
+    }
+
+    /// The mount's options, with the kernel's rings switched on until it is mounted if it wants them. A kernel
+    /// that has none is asked for what there is.
+    fn offered(&mut self, mount: &Mount) -> Result<String> {
+        let ring = "requests=ring";
+        if !mount.options.split(',').any(|o| o == ring) {
+            return Ok(mount.options.clone());
+        }
+        if !rings::has_rings() {
+            return Ok(mount.options.replace(ring, "requests=auto"));
+        }
+        if self.rings.is_none() {
+            self.rings = Some(Offer::new()?);
+        }
+        Ok(mount.options.clone())
     }
 
     /// SIGKILL of the host, if there is one. Its mount stays, dead: to a load that still runs, what
     /// lies below it would look like a tree that has lost everything.
     pub fn kill_host(&mut self) -> Result<()> {
+        self.rings = None;
         let Some(mut host) = self.host.take() else { return Ok(()) };
         self.summary.host_cpu_s += host.cpu().as_secs_f64();
         host.kill(LIMIT).map(drop)

@@ -15,6 +15,8 @@ pub struct Summary {
     pub volumes: u64,
     /// Rounds by placement.
     pub placements: BTreeMap<String, u64>,
+    /// Rounds by request loop and write cache.
+    pub modes: BTreeMap<String, u64>,
     /// Rounds by how they ended.
     pub ends: BTreeMap<&'static str, u64>,
     /// What became of device processes while the load ran.

@@ -16,7 +16,7 @@ pub fn make(dir: &Path, perm: u16) -> Result<(OwnedFd, Attr), Refused> {
 
 /// The file's first name. AT_EMPTY_PATH would ask for a capability that a container may not have.
 pub fn link(file: &OwnedFd, name: &Path) -> Result<Reply, Refused> {
-    let by_handle = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let by_handle = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     rustix::fs::linkat(CWD, by_handle, CWD, name, AtFlags::SYMLINK_FOLLOW)?;
     Ok(entry(name)?)
 }

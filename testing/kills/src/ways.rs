@@ -42,6 +42,11 @@ impl How {
         if rng.chance(60) { Self::Call } else { rng.pick(&fits).copied().unwrap_or_default() }
     }
 
+    /// Past the kernel's cache, one way or the other.
+    pub fn direct(rng: &mut Rng) -> Self {
+        Self::Direct(if rng.chance(50) { Way::Aio } else { Way::Uring })
+    }
+
     /// Does it read the file, too?
     pub fn reads(self) -> bool {
         matches!(self, Self::Direct(_) | Self::Mapping)

@@ -9,12 +9,17 @@ use siftfs_model::{
     Action, FIRST_INO, Generator, Ids, Model, Op, Oracle, Outcome, Profile, Rng, Tree, mix, pattern,
 };
 use siftfs_proto::{Attr, Credentials, ROOT_INO, Reply, Request, WriteData};
+use siftfs_rig::descriptors::own_table;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Files that a worker holds open at most.
 const OPEN_MAX: usize = 24;
+/// With so many inodes a worker makes no more: the numbers below [`FIRST_INO`] are for those that a
+/// round begins with.
+const FULL: usize = 900;
 
 /// What workers and the one who kills tell each other.
 #[derive(Default)]
@@ -105,6 +110,18 @@ pub struct Load {
     pub writeback: bool,
 }
 
+/// Does it make an inode?
+fn makes(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Create { .. }
+            | Request::TmpFile { .. }
+            | Request::MakeNode { .. }
+            | Request::MakeDir { .. }
+            | Request::Symlink { .. }
+    )
+}
+
 impl Worker {
     /// A worker whose part of the volume is `tree`, all of it durable. `umask` is this process's.
     ///
@@ -148,8 +165,21 @@ impl Worker {
     }
 
     /// Works until it is told to stop, the host is gone, or something is wrong, which
-    /// [`Signals::failure`] then has.
+    /// [`Signals::failure`] then has. The calling thread is a new one, and ends afterwards: no process
+    /// that is started elsewhere meanwhile may begin with the files that are opened here, and wait for
+    /// the host to close them ([`siftfs_rig::descriptors`]).
     pub fn run(&mut self, load: &Load, signals: &Signals) {
+        if let Err(e) = own_table() {
+            return signals.fail(format!("worker {}: own descriptors: {e}", self.place.worker));
+        }
+        // They are numbers of this thread's table: whatever happens, no other thread closes them.
+        let work = AssertUnwindSafe(|| self.work(load, signals));
+        let ended = catch_unwind(work);
+        self.handles.clear();
+        ended.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+
+    fn work(&mut self, load: &Load, signals: &Signals) {
         let mut generator = Generator::new(load.seed, load.profile.clone());
         let mut rng = Rng::new(mix(load.seed));
         while !signals.stop.load(Ordering::SeqCst) {
@@ -159,7 +189,6 @@ impl Worker {
                 Err(why) => signals.fail(format!("worker {}: {why}", self.place.worker)),
             }
         }
-        self.handles.clear();
     }
 
     /// Carries out `count` operations, for tests.
@@ -193,23 +222,45 @@ impl Worker {
         if let Some(handle) = self.handles.first().filter(|_| self.handles.len() > OPEN_MAX) {
             op.action = Action::Call(self.cred.clone(), Request::Release { handle });
         }
+        if op.request().is_some_and(makes) && self.oracle.model().nodes().count() >= FULL {
+            return Ok(true);
+        }
+        let direct = rng.chance(load.synchronous / 2) && self.put_inside(&mut op);
         self.mark(&mut op, load.seed);
         let Some(mut prepared) = self.place.prepare(self.oracle.model(), &op) else {
             return Ok(true);
         };
         let write = matches!(prepared.request, Request::Write { .. });
-        let promise = match write && rng.chance(load.synchronous) {
+        let promise = match direct || write && rng.chance(load.synchronous) {
             false => Promise::None,
             true if rng.chance(50) => Promise::All,
             true => Promise::Data,
         };
-        prepared.how = How::draw(rng, promise);
+        prepared.how = if direct { How::direct(rng) } else { How::draw(rng, promise) };
         if rng.chance(20)
             && let Err(Refused::Command(why)) = prepared.stranger()
         {
             return Err(why);
         }
         self.step(op.id, &prepared, promise, signals)
+    }
+
+    /// Makes a write one inside its file, if it can be: those alone are carried out past the kernel's cache, and
+    /// completed apart.
+    fn put_inside(&self, op: &mut Op) -> bool {
+        let Action::Call(_, Request::Write { ino, offset, data, append: false, .. }) =
+            &mut op.action
+        else {
+            return false;
+        };
+        let size = self.oracle.model().node(*ino).map_or(0, |node| node.content.size());
+        if size == 0 {
+            return false;
+        }
+        *offset %= size;
+        let len = usize::try_from(size - *offset).map_or(data.len(), |left| left.min(data.len()));
+        *data = vec![0; len].into();
+        len > 0
     }
 
     /// Gives written bytes a pattern that no other worker and no other round writes.

@@ -83,6 +83,31 @@ fn calls_do_what_the_model_says() {
     }
 }
 
+/// However long it works: the next round's worker has a number for every inode.
+#[test]
+fn a_full_worker_makes_no_more_inodes() {
+    let bench = Bench::new();
+    let own = bench.worker.place.own();
+    for n in 0..FULL - 5 {
+        File::create(own.join(format!("{n}"))).expect("create");
+    }
+    let tree = walk(&bench.worker.place).expect("walk");
+    let mut worker = Worker::adopt(bench.worker.place.clone(), &tree, umask()).expect("adopt");
+    let profile = Profile { background: 0, ..Profile::crash() };
+    let load = Load { seed: 5, profile, synchronous: 0, writeback: false };
+    let (mut most, mut generator) = (0, Generator::new(load.seed, load.profile.clone()));
+    let (signals, mut rng) = (Signals::default(), Rng::new(1));
+    for _ in 0..1500 {
+        worker.next(&mut generator, &mut rng, &load, &signals).expect("as the model");
+        most = most.max(worker.oracle.model().nodes().count());
+    }
+    worker.handles.clear();
+    assert_eq!(most, FULL, "it filled up, and no more");
+    let tree = walk(&worker.place).expect("walk");
+    assert_eq!(worker.differences(&tree), Vec::<String>::new());
+    Worker::adopt(worker.place.clone(), &tree, umask()).expect("adopt");
+}
+
 #[test]
 fn a_lost_file_is_seen() {
     let mut bench = Bench::new();

@@ -19,7 +19,8 @@ pub struct Device {
 
 impl Device {
     /// Runs `siftfs device IMAGE --listen ADDRESS` with more options, until it listens. Its log goes to
-    /// `log`.
+    /// `log`. The calling thread's table of descriptors holds no file of a mount that may be waiting for
+    /// this device process ([`crate::descriptors`]).
     pub fn start(
         siftfs: &Path,
         image: &Path,

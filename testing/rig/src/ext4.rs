@@ -5,8 +5,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a loop device may stay after its unmount.
-const DETACHED: Duration = Duration::from_secs(20);
+/// How long a loop device may stay after its unmount: a mount namespace made meanwhile, as tests make them, has it
+/// mounted, too, while it lives.
+const DETACHED: Duration = Duration::from_secs(60);
 
 /// A directory on the kernel's ext4, not yet made, and in words which ext4 that is: the place's own
 /// where that is ext4, else an image of `bytes`, allocated beforehand, on a loop device.

@@ -1,8 +1,11 @@
 //! What the programs that work on mounted volumes share: a temporary place whose mounts go away
 //! with it, and a volume driven through the `siftfs` command, as a user would.
 
+pub mod connection;
 pub mod database;
+pub mod descriptors;
 pub mod device;
 pub mod ext4;
 pub mod place;
+pub mod rings;
 pub mod volume;
