@@ -8,6 +8,8 @@ mod support;
 mod children;
 #[path = "outside/containers.rs"]
 mod containers;
+#[path = "outside/hung.rs"]
+mod hung;
 #[path = "outside/interrupted.rs"]
 mod interrupted;
 #[path = "outside/modes.rs"]
