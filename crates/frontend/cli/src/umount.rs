@@ -81,7 +81,7 @@ fn leave(a: &Umount, mount: &MountEntry, daemon: Daemon, left: Value) -> Outcome
     let dir = &mount.mount_point;
     send_times(dir);
     let before = mounts_of(mount).unwrap_or_default();
-    match if a.lazy { detach(dir) } else { unmount(dir) } {
+    match if a.lazy { detach(dir) } else { unmount_patiently(dir) } {
         Ok(()) => {}
         // Another process took it away at the same time; both wait for the same end.
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) && !is_there(mount) => {}
@@ -99,6 +99,23 @@ fn leave(a: &Umount, mount: &MountEntry, daemon: Daemon, left: Value) -> Outcome
         return Ok(0);
     }
     wait_closed(a, mount, Ok(left), daemon)
+}
+
+/// How long a mount may be in use without a word of it.
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// umount(2), again and again for a moment while the mount is in use: its daemon looks at it now and then, and another
+/// unmount has its times sent first, each of which keeps it in use for as long as that takes.
+fn unmount_patiently(dir: &Path) -> io::Result<()> {
+    let start = Instant::now();
+    loop {
+        match unmount(dir) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < MOMENT => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
 }
 
 fn refused(a: &Umount, mount: &MountEntry, e: &io::Error) -> Failure {

@@ -178,6 +178,25 @@ fn two_unmounts_at_once() {
     }
 }
 
+/// A mount that is in use for a moment goes all the same: the daemon looks at its own mount now and then.
+#[test]
+fn a_moments_use_is_waited_for() {
+    let s = Setup::new();
+    for round in 0..8u64 {
+        s.mount("");
+        let f = std::fs::File::create(s.path("f")).unwrap();
+        let closes = Duration::from_millis(20 * round);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(closes);
+                drop(f);
+            });
+            siftfs(&["umount", s.dir()]).ok();
+        });
+    }
+    s.assert_plain_ext4();
+}
+
 /// Two mounts of one volume at once: one is made, the other says in one message that it is in use.
 #[test]
 fn two_mounts_at_once() {
