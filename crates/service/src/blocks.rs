@@ -319,15 +319,16 @@ impl Gather {
         len: usize,
         bytes: Option<&[u8]>,
     ) -> Result<()> {
-        if self.buf.len() < GATHER {
-            self.buf = AlignedBuf::zeroed(GATHER);
-        }
         let mut done = 0;
         while done < len {
             if self.used == GATHER {
                 self.drain(io, held)?;
             }
             let n = (len - done).min(GATHER - self.used);
+            // As much as is needed: all of it would be cleared for a batch of a few blocks, too.
+            if self.buf.len() < self.used + n {
+                self.buf.reuse((self.used + n).next_power_of_two().min(GATHER));
+            }
             let place = &mut self.buf[self.used..self.used + n];
             match bytes {
                 Some(b) => place.copy_from_slice(&b[done..done + n]),
