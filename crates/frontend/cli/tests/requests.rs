@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use support::{SIFTFS, Setup, run, siftfs};
+use support::{Connection, SIFTFS, Setup, run, siftfs};
 
 fn request_loop(s: &Setup) -> (String, String) {
     let json = siftfs(&["status", s.dir(), "--json"]).ok().out;
@@ -133,7 +133,42 @@ fn callers_of_a_killed_daemon() {
         });
         daemon.wait();
     }
-    siftfs(&["mount", s.volume(), s.dir()]).ok();
+    rings::offering(true, || siftfs(&["mount", s.volume(), s.dir()])).ok();
+    s.umount();
+    s.assert_plain_ext4();
+}
+
+fn made(dir: &str, i: usize) -> std::io::Result<()> {
+    File::create(format!("{dir}/{i}"))?.sync_all()
+}
+
+/// Many callers at once bring further threads of a queue, whose registration is followed by a question of the
+/// daemon's to its own mount. Neither an unmount nor a kill in that moment may come to harm by it.
+#[test]
+fn questions_to_its_own_mount() {
+    const CALLERS: usize = 24;
+    let s = Setup::new();
+    let args = ["mount", s.volume(), s.dir(), "-o", "requests=auto"];
+    let dir = s.dir();
+    let ask = || (0..CALLERS).map(|i| std::thread::spawn(move || made(dir, i)));
+    for round in 0..24 {
+        rings::offering(true, || run(SIFTFS, &args)).ok();
+        let connection = Connection::of(dir);
+        let daemon = s.daemon();
+        let asking: Vec<_> = ask().collect();
+        if round % 2 == 0 {
+            asking.into_iter().for_each(|t| t.join().unwrap().unwrap());
+            siftfs_fuse::unmount(std::path::Path::new(dir)).expect("nothing is in use");
+            daemon.wait();
+        } else {
+            daemon.signal(rustix::process::Signal::KILL);
+            daemon.wait();
+            // Some before, some after.
+            asking.into_iter().for_each(|t| drop(t.join().unwrap()));
+        }
+        drop(connection);
+    }
+    rings::offering(true, || siftfs(&["mount", s.volume(), s.dir()])).ok();
     s.umount();
     s.assert_plain_ext4();
 }

@@ -6,7 +6,7 @@
 mod cases;
 mod support;
 
-use siftfs_fuse::{FuseMount, MountOptions, Requests};
+use siftfs_fuse::{FuseMount, MountOptions, Requests, WriteCache};
 
 /// How the cases are mounted.
 fn options() -> MountOptions {
@@ -17,6 +17,8 @@ fn options() -> MountOptions {
             "requests=ring" => options.requests = Requests::Ring,
             "requests=device" => options.requests = Requests::Device,
             "requests=auto" => options.requests = Requests::Auto,
+            "write_cache=writethrough" => options.write_cache = WriteCache::Writethrough,
+            "write_cache=writeback" => options.write_cache = WriteCache::Writeback,
             other => panic!("SIFTFS_TEST_OPTIONS: this crate has no option {other}"),
         }
     }

@@ -21,6 +21,22 @@ for f in "$T"/orig/*; do ln -s "$f" "$T/sbin/"; done
 mount --bind "$T/sbin" "$sbin"
 make -s -C "$REPOSITORY" install-files SIFTFS="$SIFTFS" PREFIX="$T/usr"
 export PATH="$T/usr/bin:$PATH:/usr/sbin:/sbin"
+# What SIFTFS_TEST_OPTIONS says comes before the options of every mount here, too.
+if [ -n "${SIFTFS_TEST_OPTIONS:-}" ]; then
+    mkdir "$T/first" "$T/real"
+    for name in mount.siftfs mount.fuse.siftfs; do
+        mv "$T/sbin/$name" "$T/real/"
+        printf '#!/bin/sh\nexec "%s" -o "%s" "$@"\n' "$T/real/$name" "$SIFTFS_TEST_OPTIONS" > "$T/sbin/$name"
+    done
+    cat > "$T/first/siftfs" << END
+#!/bin/sh
+[ "\$1" = mount ] || exec "$T/usr/bin/siftfs" "\$@"
+shift
+exec "$T/usr/bin/siftfs" mount -o "$SIFTFS_TEST_OPTIONS" "\$@"
+END
+    chmod 755 "$T/first/siftfs" "$T"/sbin/mount*.siftfs
+    export PATH="$T/first:$PATH"
+fi
 fail() { echo "$1" >&2; exit 99; }
 # Runs a command that has to end with a status.
 expect() {

@@ -156,6 +156,29 @@ impl Process {
     }
 }
 
+/// The kernel's connection of a mount. A test that fails ends it, so that no thread waits for a dead daemon for ever.
+pub struct Connection(u32);
+
+impl Connection {
+    /// That of the mount on `dir`.
+    pub fn of(dir: &str) -> Self {
+        Self(siftfs_fuse::top_mount(Path::new(dir)).unwrap().expect("a mount").minor)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let control = tempfile::tempdir().unwrap();
+        let at = control.path().to_str().unwrap();
+        run("mount", &["-t", "fusectl", "none", at]);
+        let _ = std::fs::write(control.path().join(format!("{}/abort", self.0)), "1");
+        run("umount", &[at]);
+    }
+}
+
 /// Unmounts, again and again while the mount is in use: a process that another test starts holds
 /// our open files until it runs its own program.
 pub fn patient(umount: impl Fn() -> Ran) -> Ran {
@@ -167,6 +190,14 @@ pub fn patient(umount: impl Fn() -> Ran) -> Ran {
         std::thread::sleep(Duration::from_millis(20));
     }
     umount()
+}
+
+/// What SIFTFS_TEST_OPTIONS says, with a comma behind it, as it stands before a mount's own options.
+pub fn first_options() -> String {
+    match std::env::var("SIFTFS_TEST_OPTIONS") {
+        Ok(first) if !first.is_empty() => format!("{first},"),
+        _ => String::new(),
+    }
 }
 
 /// Does a mount with these options keep written data in the kernel's writeback cache? What
@@ -185,6 +216,14 @@ pub fn siftfs(args: &[&str]) -> Ran {
             command.args(["mount", "-o", &options]).args(rest);
         }
         _ => drop(command.args(args)),
+    }
+    for _ in 0..100 {
+        let ran = Ran::from(command.output().unwrap());
+        // Another test has them switched off for the moment in which it mounts.
+        if !ran.err.contains("rings are switched off in the kernel") {
+            return ran;
+        }
+        std::thread::sleep(Duration::from_millis(100));
     }
     command.output().unwrap().into()
 }
