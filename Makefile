@@ -21,13 +21,14 @@ ZSH_COMPLETION = $(PREFIX)/share/zsh/site-functions/_siftfs
 FISH_COMPLETION = $(PREFIX)/share/fish/vendor_completions.d/siftfs.fish
 HELPERS = mount.siftfs mount.fuse.siftfs umount.siftfs umount.fuse.siftfs fsck.siftfs
 
-# Where release builds are.
+# Where release builds are. Programs are started as they were built, together with siftfs: `cargo run` would build the
+# crates below them again, with other features.
 BUILT = $(shell $(CARGO) metadata --format-version 1 --no-deps \
   | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release
 # The program to install.
 SIFTFS ?= $(BUILT)/siftfs
 
-.PHONY: all run test test-long test-apps bench fuzz pressure kills deny check-env lint build install install-files uninstall clean
+.PHONY: all run test test-long test-modes test-apps bench fuzz pressure kills deny check-env lint build install install-files uninstall clean
 
 all: build
 
@@ -38,30 +39,36 @@ build:
 run:
 	scripts/install-deps.sh
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-demo
-	$(CARGO) run --release --locked --quiet -p siftfs-demo
+	"$(BUILT)/siftfs-demo"
 
 # Every test. Fails, and says why, where it may not mount.
 test: check-env lint
 	$(CARGO) test --workspace --locked --no-fail-fast
 
-# The same with many more generated sequences and power cuts; SIFTFS_KILLS=1h: so long of kills.
+# The same with many more generated sequences and power cuts; SIFTFS_KILLS=1h: so long of kills. Then each request
+# loop and each cache mode.
 test-long: check-env
 	SIFTFS_LONG=1 $(CARGO) test --release --workspace --locked
+	CARGO="$(CARGO)" scripts/test-modes.sh --release
+
+# All tests of the mount by each request loop (device, ring) and under each cache mode (writethrough, writeback).
+# MODES="ring,writeback": that alone; SIFTFS_NO_RINGS=1: on a kernel without FUSE over io_uring.
+test-modes: check-env
+	CARGO="$(CARGO)" scripts/test-modes.sh
 
 # Host and device processes killed under load, for as long as one likes.
 kills: check-env
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-kills
-	$(CARGO) run --release --locked --quiet -p siftfs-kills -- $(KILLS)
+	"$(BUILT)/siftfs-kills" $(KILLS)
 
 # Real, unmodified software, with a crash in the middle of its work.
 test-apps:
 	scripts/install-deps.sh apps
 	scripts/check-environment.sh
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-apps
-	$(CARGO) run --release --locked --quiet -p siftfs-apps -- $(APPS)
+	"$(BUILT)/siftfs-apps" $(APPS)
 
 # Beside ext4, XFS and btrfs on the same disk. Writes docs/RESULTS.md and its picture, and the numbers to target/bench.
-# The program is started as it was built: `cargo run` would build the crates below it again, with other features.
 bench:
 	scripts/install-deps.sh bench
 	scripts/check-environment.sh
@@ -86,7 +93,7 @@ fuzz:
 # SIFT's online pressure workload, host and device CPU apart. Numbers go to target/bench.
 pressure: check-env
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-pressure
-	$(CARGO) run --release --locked --quiet -p siftfs-pressure -- $(PRESSURE)
+	"$(BUILT)/siftfs-pressure" $(PRESSURE)
 
 check-env:
 	scripts/install-deps.sh

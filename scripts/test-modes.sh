@@ -1,0 +1,63 @@
+#!/bin/bash
+# All tests of the mount by each request loop and under each cache mode:
+#
+#     scripts/test-modes.sh [CARGO-OPTION...] [-- TEST-OPTION...]
+#
+# MODES="ring,writeback device,writethrough" runs these alone. Needs root. FUSE over io_uring is switched on in the kernel
+# while rings are tested, and is then as it was. A kernel without it makes this fail, but with SIFTFS_NO_RINGS=1, which
+# leaves rings out and says so. The exit status says whether all that was run passed.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+modes=${MODES:-device,writethrough device,writeback ring,writethrough ring,writeback}
+
+# The tests that mount; `mount` is siftfs-fuse's, the others are siftfs-cli's. `kills` draws request loop and cache for each
+# mount of its own, rings where they are switched on: it is run once while they are.
+programs=(bad_volumes commands device inspect kernel_cache kernel_counts limits log manners mount one_message outside posix
+    requests watching)
+
+options=(--workspace --locked --no-fail-fast) # the features of `make test`, so that nothing is built twice
+while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
+
+parameter=/sys/module/fuse/parameters/enable_uring
+before=
+case $modes in *ring,*)
+    if [ "${SIFTFS_NO_RINGS:-}" = 1 ]; then
+        echo "rings are left out (SIFTFS_NO_RINGS=1)"
+        modes=$(printf '%s\n' $modes | grep -v '^ring,')
+    elif [ -w "$parameter" ]; then
+        before=$(cat "$parameter")
+    else
+        echo "cannot test here: no FUSE over io_uring ($parameter); SIFTFS_NO_RINGS=1 leaves rings out" >&2
+        exit 1
+    fi
+esac
+
+# Tests that switch rings on and off themselves hold this lock meanwhile.
+switch() { flock "${TMPDIR:-/tmp}/siftfs-tests-enable-uring" sh -c "echo $1 > $parameter"; }
+trap '[ -z "$before" ] || switch "$before"' EXIT
+trap 'exit 130' INT TERM HUP
+
+bad=0 said=()
+# tests NAME OPTIONS-OF-MOUNTS PROGRAM... -- TEST-OPTION...
+tests() {
+    local name=$1 mounts=$2 which=() start=$SECONDS verdict=passed
+    shift 2
+    while [ "$1" != -- ]; do which+=(--test "$1"); shift; done
+    echo "== $name"
+    SIFTFS_TEST_OPTIONS=$mounts ${CARGO:-cargo} test "${options[@]}" "${which[@]}" "$@" || { verdict=FAILED; bad=1; }
+    said+=("$(printf '%-20s %5d s  %s' "$name" $((SECONDS - start)) "$verdict")")
+}
+
+[ $# -gt 0 ] || set -- --
+for mode in $modes; do
+    loop=${mode%,*} cache=${mode#*,}
+    [ "$loop" = device ] || switch Y
+    tests "$mode" "requests=$loop,write_cache=$cache" "${programs[@]}" "$@"
+    [ "$loop" = device ] || switch "$before"
+done
+if [ -n "$before" ]; then
+    switch Y
+    tests 'kills, with rings' '' kills "$@"
+fi
+printf '%s\n' "${said[@]}"
+exit "$bad"
