@@ -125,7 +125,8 @@ impl State {
 
     /// Begins a transaction's assembly. Nothing is in flight when this is called.
     pub fn begin_assembly(&mut self, push: &Push) -> Step<Assembly> {
-        let bound = self.max_transaction_blocks() as u64 * BLOCK_BYTES;
+        let bound = self.max_transaction_blocks().max(self.transaction_blocks());
+        let bound = bound as u64 * BLOCK_BYTES;
         if self.journal_used() + 2 * bound > self.ledger.journal_len {
             return Err(Stop::Needs(Need::Log));
         }

@@ -105,7 +105,8 @@ impl State {
             || inode.atime <= inode.ctime
             || now.sec - inode.atime.sec >= 86_400;
         let kept = !self.config.noatime && !self.config.read_only;
-        if kept && stale && now > inode.atime {
+        // A read does not wait for the background: in a full transaction the time stays, for the next read.
+        if kept && stale && now > inode.atime && self.room_in_transaction(1).is_ok() {
             self.node_mut(ino).inode.atime = now;
             self.mark_inode(ino);
         }
