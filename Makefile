@@ -107,6 +107,7 @@ deny:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --quiet --locked -p siftfs-house
 
 # The command, the names that mount(8), umount(8) and fsck(8) look for, man pages, completions, systemd's unit.
 install: build install-files

@@ -319,8 +319,8 @@ pub fn inspect(area: &dyn Device, log: Option<&dyn Device>) -> Inspection {
     }
 }
 
-/// Follows the order of recovery: the journal's transactions, then records above the newest cut, as far
-/// as each follows the one it names.
+/// Follows the order of recovery: the journal's transactions, then records above the newest cut, as
+/// far as each follows the one it names.
 fn recovery(findings: &[Finding], seen: &mut Seen) -> Recovery {
     let stops = findings.iter().find(|f| f.severity == Severity::Error).map(|f| f.text.clone());
     let Some(v) = &seen.volume else {

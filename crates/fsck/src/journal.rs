@@ -170,8 +170,8 @@ fn check_staged(c: &mut Check<'_>, v: &Volume, txn: &Transaction, data: &[u8], n
     }
 }
 
-/// Are the bytes that the copy tags of one staged record name, those of all tags being one behind the
-/// other in `data`, the record's?
+/// Are the bytes that the copy tags of one staged record name, those of all tags being one behind
+/// the other in `data`, the record's?
 fn repeats(txn: &Transaction, source: u32, staged: &[u8], data: &[u8]) -> bool {
     let mut rest = data;
     txn.copies.iter().all(|tag| {

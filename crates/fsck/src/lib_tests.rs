@@ -293,7 +293,8 @@ fn r15_the_marker_must_agree_with_the_header() {
     let f = Fixture::new();
     f.put(1024, &superblock(false, 64));
     assert_eq!(f.codes(), ["marker.missing"]);
-    // A mount that wrote its header and nothing else; then a superblock that is not the one it found.
+    // A mount that wrote its header and nothing else; then a superblock that is not the one it
+    // found.
     let f = Fixture::empty(HostState::Mounted);
     f.put(1024, &superblock(false, 64));
     assert_eq!(f.codes(), ["marker.pending"]);
@@ -396,7 +397,8 @@ fn impossible_geometry_and_records() {
     assert_eq!(f.codes(), ["record.lanes"]);
 }
 
-/// An end that a recovery wrote down is a whole block within the ring, whatever state the volume is in.
+/// An end that a recovery wrote down is a whole block within the ring, whatever state the volume is
+/// in.
 #[test]
 fn ends_of_lanes_that_cannot_be() {
     for state in [HostState::Mounted, HostState::Recovering] {

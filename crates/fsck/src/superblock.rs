@@ -94,8 +94,8 @@ pub(crate) fn judge(c: &mut Check<'_>, v: Option<&Volume>, primary: Option<&Supe
     }
 }
 
-/// A volume that was mounted has two host records. If one of both slots is damaged in both copies, that
-/// may have been the newer one, without which the log cannot be read.
+/// A volume that was mounted has two host records. If one of both slots is damaged in both copies,
+/// that may have been the newer one, without which the log cannot be read.
 fn check_older(c: &mut Check<'_>, v: &Volume) -> bool {
     if !v.older_host {
         c.error(
@@ -107,8 +107,8 @@ fn check_older(c: &mut Check<'_>, v: &Volume) -> bool {
     v.older_host
 }
 
-/// A clean header and a marked area are what an unmount leaves that was cut off, unless the volume was
-/// mounted after the record was written.
+/// A clean header and a marked area are what an unmount leaves that was cut off, unless the volume
+/// was mounted after the record was written.
 fn check_stale(c: &mut Check<'_>, v: &Volume, primary: &Super) {
     if !check_older(c, v) {
         return;

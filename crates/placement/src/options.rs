@@ -37,12 +37,12 @@ pub struct OpenOptions {
     pub meta_cache: u64,
     /// Bounded adaptive wait of group commit in microseconds; 0 switches it off.
     pub group_wait_us: u64,
-    /// How fsyncs that come together are made durable: by a shared flush, by durable writes in parallel, or
-    /// by what measures better.
+    /// How fsyncs that come together are made durable: by a shared flush, by durable writes in
+    /// parallel, or by what measures better.
     pub group: Group,
     /// How long an operation that finds no space waits for references to removed files to be given
-    /// back: a kernel does it a moment after the removal. Zero where a removed file's end is known at
-    /// once.
+    /// back: a kernel does it a moment after the removal. Zero where a removed file's end is known
+    /// at once.
     pub late_forgets: Duration,
     /// Free share of staging or journal (percent) below which a background checkpoint starts.
     pub low_watermark: u8,

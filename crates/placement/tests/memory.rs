@@ -1,5 +1,5 @@
-//! What a volume in use takes of memory: bounds that hold, and memory that is given back. One test, so
-//! that the process is its own.
+//! What a volume in use takes of memory: bounds that hold, and memory that is given back. One test,
+//! so that the process is its own.
 
 use siftfs_base::Error;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, mkfs};
@@ -53,8 +53,8 @@ fn settled(most: u64) -> u64 {
     resident()
 }
 
-/// With caches of 8 MiB each the process stays small, however many files the kernel refers to and however
-/// much is removed; the report says where the memory is.
+/// With caches of 8 MiB each the process stays small, however many files the kernel refers to and
+/// however much is removed; the report says where the memory is.
 ///
 /// Seen to fail when as many inodes are kept as by default (89 MiB after 30,000 files).
 #[test]
@@ -98,7 +98,8 @@ fn bounds_hold_and_memory_is_given_back() {
     v.close().expect("close");
 }
 
-/// What is counted by structure is most of what the heap holds beyond a process that has just begun.
+/// What is counted by structure is most of what the heap holds beyond a process that has just
+/// begun.
 fn accounted(memory: &serde_json::Value) {
     let of = |name: &str| memory[name].as_u64().unwrap_or_else(|| panic!("no {name}: {memory}"));
     let structures = ["pages", "metadata", "inodes", "lookups", "handles", "names", "unsynced"];

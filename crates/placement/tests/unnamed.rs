@@ -117,8 +117,8 @@ fn without_a_name_it_is_gone() {
     }
 }
 
-/// A recovery makes it again as it was made: the directory's times stay, and those of a file that had a
-/// name do not.
+/// A recovery makes it again as it was made: the directory's times stay, and those of a file that
+/// had a name do not.
 #[test]
 fn recovery_leaves_the_times_of_its_directory() {
     let times = |v: &LocalVolume| {

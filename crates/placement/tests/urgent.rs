@@ -1,5 +1,5 @@
-//! A device process hears of its host's small fsyncs (`docs/design/block-protocol.md`, "Hints"), and of each
-//! question.
+//! A device process hears of its host's small fsyncs (`docs/design/block-protocol.md`, "Hints"),
+//! and of each question.
 
 #[path = "support/calls.rs"]
 mod calls;
@@ -173,8 +173,8 @@ fn questions_in_a_row_are_all_answered() {
     road.join();
 }
 
-/// A device process that answers questions until it is told to take nothing any more, and then counts
-/// the hints that were on their way to it.
+/// A device process that answers questions until it is told to take nothing any more, and then
+/// counts the hints that were on their way to it.
 fn deaf(mut end: DeviceEnd, steps: &Receiver<()>, tell: &Sender<usize>) {
     // The host may come again when the first connection is over, and be gone before it is heard.
     let Ok(Received::Message(ToService::Hello { .. })) = end.receiver.recv(None) else { return };

@@ -11,16 +11,16 @@ pub struct Config {
     pub page_cache: u64,
     /// Clean metadata cache bound in bytes.
     pub meta_cache: u64,
-    /// Inodes kept in memory beyond those with something that the area does not have. References that a
-    /// kernel holds keep none: its number is all that is needed to read an inode again.
+    /// Inodes kept in memory beyond those with something that the area does not have. References
+    /// that a kernel holds keep none: its number is all that is needed to read an inode again.
     pub max_nodes: usize,
     /// Bound of the adaptive group-commit wait.
     pub group_wait: Duration,
     /// How records of callers who come together are made durable.
     pub group: crate::staging::ways::Group,
-    /// How long an operation that finds no space waits until nobody refers to removed files that nobody
-    /// has open. A kernel gives its reference back (FORGET) after the removal has returned, beside the
-    /// requests that follow.
+    /// How long an operation that finds no space waits until nobody refers to removed files that
+    /// nobody has open. A kernel gives its reference back (FORGET) after the removal has returned,
+    /// beside the requests that follow.
     pub late_forgets: Duration,
     /// Free share of staging or journal in percent below which a checkpoint starts.
     pub low_watermark: u64,

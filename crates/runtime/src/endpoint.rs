@@ -134,8 +134,8 @@ impl FileService for Runtime {
         }
     }
 
-    /// An fsync whose flush another thread runs is answered by that one. After a read has been answered,
-    /// its thread reads ahead of a sequential reader.
+    /// An fsync whose flush another thread runs is answered by that one. After a read has been
+    /// answered, its thread reads ahead of a sequential reader.
     fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
         if let Request::Fsync { ino, datasync } = req {
             return self.fsync_then(ino, datasync, |result| done(result.map(acknowledged)));

@@ -1,14 +1,14 @@
 //! The Runtime: the file system proper. Namespace, allocation, page cache, foreground staging and
 //! assembly of background journal transactions; the only writer of meaning.
 //!
-//! Follow one write: [`endpoint`] (the request), `data/file` (page cache), `staging/fsync` and `staging/stage`
-//! (the staged transaction; `closure` and `capture` say what is in it), `staging/sequencer` (group commit),
-//! `assembly/commit` and `assembly/cut` (`push`, `locate`, the atomic cut), `recover` (the same code applied to
-//! what a crash left).
+//! Follow one write: [`endpoint`] (the request), `data/file` (page cache), `staging/fsync` and
+//! `staging/stage` (the staged transaction; `closure` and `capture` say what is in it),
+//! `staging/sequencer` (group commit), `assembly/commit` and `assembly/cut` (`push`, `locate`, the
+//! atomic cut), `recover` (the same code applied to what a crash left).
 //!
-//! The rooms, each of which uses only those before it: `locks`; `state`, what there is; `namespace` and `data`,
-//! what operations change of names and of bytes; `staging`, one fsync; `assembly`, one background
-//! transaction. The files beside them are the Runtime's doors.
+//! The rooms, each of which uses only those before it: `locks`; `state`, what there is; `namespace`
+//! and `data`, what operations change of names and of bytes; `staging`, one fsync; `assembly`, one
+//! background transaction. The files beside them are the Runtime's doors.
 
 mod assembly;
 mod config;

@@ -1,5 +1,5 @@
-//! Recovery's half of the one apply path: staged transactions become operations of the code that live
-//! requests run (rules R1, R2, R18).
+//! Recovery's half of the one apply path: staged transactions become operations of the code that
+//! live requests run (rules R1, R2, R18).
 
 use crate::runtime::Runtime;
 use crate::state::lane::RecordRef;
@@ -196,8 +196,9 @@ impl State {
         Ok(())
     }
 
-    /// Applies one name operation. A file made without a name was made with one that was taken away at
-    /// once: the next operation, at the same time. Nobody saw it, and so its directory's times stay.
+    /// Applies one name operation. A file made without a name was made with one that was taken away
+    /// at once: the next operation, at the same time. Nobody saw it, and so its directory's times
+    /// stay.
     fn apply_name_op(&mut self, op: &NameOp) -> Step<()> {
         let made = self.recovering().made_last.take();
         match &op.kind {

@@ -216,7 +216,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// As [`Runtime::fill`]; false, and nothing is done, if somebody reads one of the pages already.
+    /// As [`Runtime::fill`]; false, and nothing is done, if somebody reads one of the pages
+    /// already.
     pub(crate) fn fill_ahead(&self, plan: &FillPlan) -> Result<bool> {
         let (ino, pages) = plan.pages();
         let Some(id) = self.lock().fills.begin(ino, pages) else { return Ok(false) };
@@ -253,9 +254,9 @@ impl Runtime {
         self.seq.check()
     }
 
-    /// Tries an operation until it is done. Between two tries it makes the progress that the operation
-    /// stopped for, on the calling thread and without the state lock. Every operation of a caller's that may
-    /// stop goes through here.
+    /// Tries an operation until it is done. Between two tries it makes the progress that the
+    /// operation stopped for, on the calling thread and without the state lock. Every operation of
+    /// a caller's that may stop goes through here.
     ///
     /// # Errors
     /// The operation's own; `tired`, an errno, after too many tries.
@@ -302,8 +303,8 @@ impl Runtime {
         if wake {
             self.wake();
         }
-        // An operation that failed half-way left cached metadata behind that is not one operation's effect:
-        // it must never reach the journal.
+        // An operation that failed half-way left cached metadata behind that is not one operation's
+        // effect: it must never reach the journal.
         if let Err(Stop::Failed(error)) = &result
             && changed
         {
@@ -315,8 +316,8 @@ impl Runtime {
     /// A message from the Service.
     ///
     /// # Errors
-    /// Refused if it cannot be true; nothing was changed. Who delivers it ends the connection, or the
-    /// mount where there is none.
+    /// Refused if it cannot be true; nothing was changed. Who delivers it ends the connection, or
+    /// the mount where there is none.
     pub fn on_service(&self, message: FromService) -> Result<()> {
         let mut st = self.lock();
         match message {
@@ -363,8 +364,8 @@ impl Runtime {
         self.wait_until(|st| st.ledger.service_statistics.take())
     }
 
-    /// Bytes that are still to be brought into the area, about: dirty pages, lanes and journal in use. It
-    /// waits for nobody, and falls to zero while [`Runtime::settle`] runs.
+    /// Bytes that are still to be brought into the area, about: dirty pages, lanes and journal in
+    /// use. It waits for nobody, and falls to zero while [`Runtime::settle`] runs.
     pub fn backlog(&self) -> u64 {
         let st = self.lock();
         let staged: u64 = st.staging.lanes.iter().map(crate::state::lane::Lane::used).sum();

@@ -61,8 +61,8 @@ fn sources(batch: &Batch) -> Vec<(u64, u64, &str, u64, u32)> {
     all
 }
 
-/// SIFT §5.1.3: with a map, staged ranges die under their repetition in the journal; without one they
-/// are not added; `ordered` has each by itself.
+/// SIFT §5.1.3: with a map, staged ranges die under their repetition in the journal; without one
+/// they are not added; `ordered` has each by itself.
 #[test]
 fn the_journals_repetition_wins_over_staged_state() {
     let t = txn(1, &[10, 20, 30]);
@@ -109,7 +109,8 @@ fn r22_drops_kill_the_repetition_too() {
     }
 }
 
-/// A window holds at least one record: a long data section is several, and a tag's bytes may lie in two.
+/// A window holds at least one record: a long data section is several, and a tag's bytes may lie in
+/// two.
 #[test]
 fn a_long_data_section_is_cut_into_records() {
     const SECTION: u64 = (REPEATED_CHUNKS * DATA_CHUNK) as u64;

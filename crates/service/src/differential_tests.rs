@@ -206,8 +206,8 @@ fn read_of(d: &Driver, kind: RegionKind, before: u64) -> u64 {
     d.counters.get(kind, Origin::Background).read_bytes - before
 }
 
-/// SIFT §5.1.3: with copies in the journal, `ordered` replays staged ranges and then their repetition;
-/// `coalesce` and `auto` find that the staged ones are dead, and do not read them.
+/// SIFT §5.1.3: with copies in the journal, `ordered` replays staged ranges and then their
+/// repetition; `coalesce` and `auto` find that the staged ones are dead, and do not read them.
 #[test]
 fn only_ordered_replays_what_the_journal_repeats_twice() {
     for seed in 0..6 {
@@ -269,8 +269,8 @@ fn recovered(dev: &Arc<dyn Device>) -> u64 {
     service.replay_committed(KEY, KEY).unwrap().next_seq.0 - 1
 }
 
-/// R11, R14: damage in the journal's repetition stops a checkpoint; nothing of it is written, and no
-/// credits come.
+/// R11, R14: damage in the journal's repetition stops a checkpoint; nothing of it is written, and
+/// no credits come.
 #[test]
 fn r11_a_damaged_repetition_is_never_replayed() {
     for how in [ORDERED, COALESCE, How { mode: ReplayMode::Auto, ..ORDERED }] {

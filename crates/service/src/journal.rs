@@ -63,8 +63,8 @@ impl Service {
         Ok(())
     }
 
-    /// Reads the bytes that the copy tags name, verified as a replay does (rule R13), into `data`, one
-    /// tag's behind the other's. Everything that the transaction names is flushed (rule R4).
+    /// Reads the bytes that the copy tags name, verified as a replay does (rule R13), into `data`,
+    /// one tag's behind the other's. Everything that the transaction names is flushed (rule R4).
     fn repeat_staged(&mut self, txn: &Transaction, data: &mut [u8]) -> Result<()> {
         let mut at = 0;
         let into_data = |tag: &CopyTag| {

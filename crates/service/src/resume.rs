@@ -7,8 +7,9 @@ use siftfs_volume::JournalScanner;
 use siftfs_wire::FromService;
 
 impl Service {
-    /// A Service that goes on where the durable state says, in the epoch of `journal_key`, which the
-    /// durable host record names: one after another Service that died, or the first of its epoch.
+    /// A Service that goes on where the durable state says, in the epoch of `journal_key`, which
+    /// the durable host record names: one after another Service that died, or the first of its
+    /// epoch.
     ///
     /// Committed transactions of this epoch become pending again; what is not committed is dropped
     /// (rule R9): its host has had no answer and sends it again. A record that was found whole may

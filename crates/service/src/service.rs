@@ -41,8 +41,8 @@ pub struct ServiceParts {
 }
 
 impl ServiceParts {
-    /// Takes a Service's rights from the storage of the volume that `view` describes. The caller has the
-    /// Service's role.
+    /// Takes a Service's rights from the storage of the volume that `view` describes. The caller
+    /// has the Service's role.
     ///
     /// # Errors
     /// Refused if one of them was taken before.
@@ -285,8 +285,8 @@ impl Service {
         self.latch(done);
     }
 
-    /// Small durable steps of the host come to the lanes' storage for so long; whoever says more than
-    /// may be said has said that much.
+    /// Small durable steps of the host come to the lanes' storage for so long; whoever says more
+    /// than may be said has said that much.
     fn expect_urgent(&self, ms: u32) {
         let time = Duration::from_millis(ms.min(EXPECT_URGENT_MAX_MS).into());
         self.parts.lanes.iter().for_each(|lane| lane.expect_urgent(time));

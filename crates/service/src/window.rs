@@ -20,8 +20,8 @@ const LONGEST: u64 = 2 << 20;
 const MAX_PIECES: usize = 1 << 14;
 /// Heads read together, in bytes, for records of which only a part is wanted.
 const HEADS: u64 = 1 << 20;
-/// Writes of at least this part of a short window are worth no longer one: seeking is little of what
-/// they cost.
+/// Writes of at least this part of a short window are worth no longer one: seeking is little of
+/// what they cost.
 const LONG_WRITES: u64 = 32;
 
 /// A piece and, if its bytes are staged, where they are in the window's buffer.

@@ -17,9 +17,9 @@ const GONE: Duration = Duration::from_secs(20);
 const QUOTED: usize = 2000;
 
 /// A command that will run guarded. The shell between is the namespace's first process: it keeps
-/// the wish to die with its parent where the program changes its user and would lose it. Signals that
-/// stop a program do so, also where whoever started this process had them ignored, as a shell does for
-/// what it runs in the background.
+/// the wish to die with its parent where the program changes its user and would lose it. Signals
+/// that stop a program do so, also where whoever started this process had them ignored, as a shell
+/// does for what it runs in the background.
 pub fn guarded<S: AsRef<std::ffi::OsStr>>(program: &str, args: &[S]) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,QUIT,TERM", "unshare"]);

@@ -107,8 +107,8 @@ pub struct Amount {
     pub stream_bytes: u64,
 }
 
-/// Measures a job on a system that was settled before: one result per row. `None`: it does not exist
-/// there. The caller cleans up with [`clear`].
+/// Measures a job on a system that was settled before: one result per row. `None`: it does not
+/// exist there. The caller cleans up with [`clear`].
 pub fn measure(
     job: &Job,
     probe: &Probe,

@@ -1,5 +1,5 @@
-//! What operations cost: writes, flushes and bytes at SiftFS's storage backend and at the disk, FUSE
-//! requests, processor time and context switches.
+//! What operations cost: writes, flushes and bytes at SiftFS's storage backend and at the disk,
+//! FUSE requests, processor time and context switches.
 
 use crate::system::System;
 use crate::usage::Usage;
@@ -194,8 +194,8 @@ struct Moment {
 }
 
 impl Counts {
-    /// Runs `work` between two readings of all counters. The status is read outside of the others, for
-    /// it costs processor time.
+    /// Runs `work` between two readings of all counters. The status is read outside of the others,
+    /// for it costs processor time.
     pub fn around<T, E>(
         system: &dyn System,
         disk: &Disk,

@@ -10,8 +10,8 @@ pub struct Before {
     load: String,
 }
 
-/// To be called before the first measurement: a load of others then means that the numbers are not worth
-/// much.
+/// To be called before the first measurement: a load of others then means that the numbers are not
+/// worth much.
 pub fn before() -> Before {
     let date = output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]);
     let date =

@@ -1,6 +1,6 @@
-//! `make bench`: SiftFS through FUSE and embedded, beside ext4, XFS and btrfs on the same disk and beside
-//! synchronous direct writes of what SiftFS stages. Nothing is asserted about time: the exit status
-//! says whether it ran.
+//! `make bench`: SiftFS through FUSE and embedded, beside ext4, XFS and btrfs on the same disk and
+//! beside synchronous direct writes of what SiftFS stages. Nothing is asserted about time: the exit
+//! status says whether it ran.
 
 mod cell;
 mod counts;

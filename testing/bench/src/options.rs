@@ -35,8 +35,9 @@ pub struct Args {
     /// Mount options of SiftFS's one configuration, as after `mount -o`
     #[arg(long, conflicts_with = "configs")]
     siftfs_options: Option<String>,
-    /// A configuration of SiftFS, NAME=OPTIONS, such as `ring=requests=ring,write_cache=writeback`, or `NAME=`
-    /// for the default options; may be given several times. The first one is compared with the targets
+    /// A configuration of SiftFS, NAME=OPTIONS, such as `ring=requests=ring,write_cache=writeback`,
+    /// or `NAME=` for the default options; may be given several times. The first one is compared
+    /// with the targets
     #[arg(long = "config", value_parser = config)]
     configs: Vec<Config>,
     /// Systems not to measure, with commas between: xfs, btrfs, embedded, floor
@@ -45,8 +46,8 @@ pub struct Args {
     /// Directory on the disk to measure [default: $TMPDIR, or /var/tmp]
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// Only rows whose names contain one of these words, with commas between; others that are measured
-    /// together with them are shown, too
+    /// Only rows whose names contain one of these words, with commas between; others that are
+    /// measured together with them are shown, too
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
     /// Prints the rows' names and ends
@@ -55,8 +56,8 @@ pub struct Args {
     /// Where the numbers go
     #[arg(long, default_value = "target/bench/bench.json")]
     pub json: PathBuf,
-    /// Where the picture goes [default: docs/results.svg; of a quick run, of some rows or of several
-    /// configurations target/bench/results.svg]
+    /// Where the picture goes [default: docs/results.svg; of a quick run, of some rows or of
+    /// several configurations target/bench/results.svg]
     #[arg(long)]
     svg: Option<PathBuf>,
     /// Where the page goes [default: docs/RESULTS.md, or target/bench/RESULTS.md likewise]
@@ -153,7 +154,8 @@ impl Args {
     }
 }
 
-/// The command that measures the same, from the arguments of this one; where files go does not belong to it.
+/// The command that measures the same, from the arguments of this one; where files go does not
+/// belong to it.
 pub fn command(args: impl Iterator<Item = String>) -> String {
     let mut kept = Vec::new();
     let mut args = args;

@@ -1,5 +1,5 @@
-//! XFS and btrfs as further systems: each in an image on the same disk, on a loop device with direct
-//! I/O, so that nothing is cached twice.
+//! XFS and btrfs as further systems: each in an image on the same disk, on a loop device with
+//! direct I/O, so that nothing is cached twice.
 
 use siftfs_rig::place::{Failed, Place, Result, arg, failed, output, run};
 use std::fs::File;
@@ -37,8 +37,8 @@ pub struct LoopMount {
 }
 
 impl Peer {
-    /// Makes and mounts it in an image of `bytes`; why not, in words, where its tools or the kernel's
-    /// module are missing.
+    /// Makes and mounts it in an image of `bytes`; why not, in words, where its tools or the
+    /// kernel's module are missing.
     pub fn mount(
         &self,
         place: &Place,
@@ -70,8 +70,8 @@ impl Peer {
     }
 }
 
-/// Every block is there beforehand: a write into a hole of the image would be a transaction of the file
-/// system below.
+/// Every block is there beforehand: a write into a hole of the image would be a transaction of the
+/// file system below.
 fn write_zeros(image: &Path, bytes: u64) -> std::io::Result<()> {
     let file = File::create_new(image)?;
     let zeros = vec![0; PIECE];

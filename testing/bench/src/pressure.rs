@@ -1,4 +1,5 @@
-//! SIFT's pressure workload (`siftfs-pressure`), on any mounted file system: the load is that crate's.
+//! SIFT's pressure workload (`siftfs-pressure`), on any mounted file system: the load is that
+//! crate's.
 
 use crate::cell::{CHUNK, Measured, WorkArea, rate};
 use crate::rows::{Metric, Row};
@@ -31,7 +32,8 @@ pub const ROWS_128: [Row; 2] = [
     background("pressure-128-back", "pressure, i = 128: background"),
 ];
 
-/// The foreground's operations, then the background's MiB. Nothing else is counted: it would be of both.
+/// The foreground's operations, then the background's MiB. Nothing else is counted: it would be of
+/// both.
 pub fn measure(area: &WorkArea, interval: u64, time: Duration) -> io::Result<Vec<Measured>> {
     let mut targets = Vec::new();
     for (name, bytes, hot) in Shape::of_paper(SCALE).files() {

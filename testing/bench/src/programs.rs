@@ -1,5 +1,6 @@
-//! Programs that sync: each transaction, record, message, object or write is durable before the next.
-//! SQLite and RocksDB are Debian's, unmodified; the others make the system calls of their kind.
+//! Programs that sync: each transaction, record, message, object or write is durable before the
+//! next. SQLite and RocksDB are Debian's, unmodified; the others make the system calls of their
+//! kind.
 
 use crate::cell::{Measured, WorkArea, per_second, rate, until};
 use crate::program::{run_for, run_whole};
@@ -73,8 +74,8 @@ fn shell(database: &Path) -> Command {
     command
 }
 
-/// The shell reads the script by itself, so that nobody has to answer it; it is killed when the time is
-/// over, and the rows are counted.
+/// The shell reads the script by itself, so that nobody has to answer it; it is killed when the
+/// time is over, and the rows are counted.
 fn sqlite(area: &WorkArea, time: Duration, mode: &str) -> io::Result<Measured> {
     let database = area.dir.join("database");
     let create = format!(

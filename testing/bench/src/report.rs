@@ -73,7 +73,8 @@ pub fn unit(metric: Metric) -> &'static str {
     }
 }
 
-/// Round by round, for what disturbs one round disturbs both. Rounds that only one has do not count.
+/// Round by round, for what disturbs one round disturbs both. Rounds that only one has do not
+/// count.
 fn ratio(of: Option<&Column>, to: Option<&Column>) -> Option<Summary> {
     let (of, to) = (of?, to?);
     let base = |round: usize| {

@@ -20,7 +20,8 @@ const IMAGE_BYTES: u64 = 2 << 30;
 /// Of the operations from which the floor's size is taken.
 const CALIBRATION: Duration = Duration::from_millis(100);
 
-/// The systems' names, as in the table and in JSON; SiftFS's mounts have those of their configurations.
+/// The systems' names, as in the table and in JSON; SiftFS's mounts have those of their
+/// configurations.
 pub const EXT4: &str = "ext4";
 /// SiftFS by the embedded handle.
 pub const EMBEDDED: &str = "embedded";
@@ -48,8 +49,8 @@ pub struct Plan {
     pub configs: Vec<Config>,
     /// Systems that are not to be measured.
     pub without: Vec<String>,
-    /// In every so many rounds those systems are measured that no target is about: other file systems, and
-    /// direct writes.
+    /// In every so many rounds those systems are measured that no target is about: other file
+    /// systems, and direct writes.
     pub others_every: usize,
     /// Parts of the tree.
     pub tree_parts: usize,
@@ -201,7 +202,8 @@ impl Systems {
         Ok((Self { named, floor, floor_every: plan.others_every, disk, inputs }, peers))
     }
 
-    /// Median of synchronous direct writes of one block, in microseconds; zero where they are not wanted.
+    /// Median of synchronous direct writes of one block, in microseconds; zero where they are not
+    /// wanted.
     fn latency_floor(&mut self) -> Result<f64> {
         let Some(floor) = &mut self.floor else { return Ok(0.0) };
         let measured = measure_floor(floor, (1, BLOCK), &self.disk, CALIBRATION * 3)?;

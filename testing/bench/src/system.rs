@@ -46,7 +46,8 @@ pub trait System: Send + Sync {
     /// Everything written so far is durable, so that the next cell does not pay for this one.
     fn settle(&self) -> Result<()>;
     /// Nothing of its files, synced and closed, is in any cache afterwards: it is mounted again
-    /// (but not the disk's own ext4, in which everything else lies), and the kernel drops its caches.
+    /// (but not the disk's own ext4, in which everything else lies), and the kernel drops its
+    /// caches.
     fn forget(&self) -> Result<()>;
     /// Where other programs see it.
     fn directory(&self) -> Option<&Path>;
@@ -191,7 +192,8 @@ const FLOOR_BLOCKS: u64 = 16 << 10;
 /// Its alignment, and the unit of its writes, in bytes.
 pub const BLOCK: usize = 4096;
 
-/// Where the next block of a file of so many bytes is, in no order. Any full-period generator will do.
+/// Where the next block of a file of so many bytes is, in no order. Any full-period generator will
+/// do.
 pub fn any_block(random: &mut u64, bytes: u64) -> u64 {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     (*random >> 33) % (bytes / BLOCK as u64) * BLOCK as u64
@@ -223,8 +225,8 @@ impl Floor {
         Ok(Self { file, buffer, aligned, next: 0 })
     }
 
-    /// `writes` writes of `bytes` in all (in whole blocks, as even as can be, 256 KiB each at most),
-    /// one after the other.
+    /// `writes` writes of `bytes` in all (in whole blocks, as even as can be, 256 KiB each at
+    /// most), one after the other.
     pub fn write(&mut self, writes: u64, bytes: usize) -> io::Result<()> {
         let blocks = bytes.div_ceil(BLOCK) as u64;
         for n in 0..writes {

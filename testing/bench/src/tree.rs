@@ -1,4 +1,5 @@
-//! A tree like the sources of a large program: unpacked, read, copied and removed by the usual programs.
+//! A tree like the sources of a large program: unpacked, read, copied and removed by the usual
+//! programs.
 
 use crate::cell::{Measured, WorkArea, rate};
 use crate::program::{Ended, run_for, run_whole};
@@ -78,8 +79,8 @@ impl Random {
         (self.0 >> 33) % n
     }
 
-    /// Lines of words. Most files are small: of sizes from 1 to 65 KB half are below 9 KB, and the mean is
-    /// 17 KB.
+    /// Lines of words. Most files are small: of sizes from 1 to 65 KB half are below 9 KB, and the
+    /// mean is 17 KB.
     fn text(&mut self) -> String {
         let unit = self.below(1 << 20) as f64 / f64::from(1 << 20);
         let bytes = 1000.0 + 63_700.0 * unit.powi(3);
@@ -98,7 +99,8 @@ impl Random {
     }
 }
 
-/// All of [`ROWS`] in the area. What takes longer than `limit` is stopped, and counts for what it has done.
+/// All of [`ROWS`] in the area. What takes longer than `limit` is stopped, and counts for what it
+/// has done.
 pub fn measure(area: &WorkArea, limit: Duration) -> io::Result<Vec<Measured>> {
     let tree = area.dir.join("tree");
     let copy = area.dir.join("copy");
@@ -159,7 +161,8 @@ fn cold(area: &WorkArea, program: &str) -> io::Result<()> {
     run_whole(Command::new(program).arg("--version"), READING, &[0]).map(drop)
 }
 
-/// A program that must succeed, unless its time is over. How many files it has done is counted afterwards.
+/// A program that must succeed, unless its time is over. How many files it has done is counted
+/// afterwards.
 fn bounded(
     area: &WorkArea,
     command: &mut Command,

@@ -1,9 +1,9 @@
 //! A mail server's work: what filebench calls Varmail, as a mix of our own.
 //!
-//! One directory holds a thousand messages of 16 KiB, a quarter of them each thread's. A step of a thread
-//! deletes one of its messages; creates it anew, appends 16 KiB, fsyncs and closes it; opens another, reads
-//! it whole, appends 16 KiB, fsyncs and closes it; opens a third and reads it whole; and stats a fourth.
-//! The row's number is steps in a second, of all threads.
+//! One directory holds a thousand messages of 16 KiB, a quarter of them each thread's. A step of a
+//! thread deletes one of its messages; creates it anew, appends 16 KiB, fsyncs and closes it; opens
+//! another, reads it whole, appends 16 KiB, fsyncs and closes it; opens a third and reads it whole;
+//! and stats a fourth. The row's number is steps in a second, of all threads.
 
 use crate::cell::{Measured, THREADS, WorkArea, rate};
 use std::fs::{self, File, OpenOptions};

@@ -36,10 +36,10 @@ fn number(name: &str) -> Option<u64> {
 
 impl Config {
     /// `seeds` seeds of `ops` operations, unless the environment says otherwise:
-    /// `SIFTFS_LONG` multiplies the seeds, `SIFTFS_SEEDS` is their number, `SIFTFS_SEED` one seed or the first, `SIFTFS_OPS`
-    /// the length of a sequence, `SIFTFS_CUT` the one cut to try, `SIFTFS_SHRINK=1` makes a
-    /// failing sequence shorter, `SIFTFS_KEEP` names a directory in which the image of a failing
-    /// cut is kept. One cut of one seed gets every check.
+    /// `SIFTFS_LONG` multiplies the seeds, `SIFTFS_SEEDS` is their number, `SIFTFS_SEED` one seed
+    /// or the first, `SIFTFS_OPS` the length of a sequence, `SIFTFS_CUT` the one cut to try,
+    /// `SIFTFS_SHRINK=1` makes a failing sequence shorter, `SIFTFS_KEEP` names a directory in which
+    /// the image of a failing cut is kept. One cut of one seed gets every check.
     pub fn from_env(seeds: u64, ops: usize) -> Self {
         let one = number("SIFTFS_SEED");
         let cut = number("SIFTFS_CUT");

@@ -1,13 +1,13 @@
 //! Memory of a campaign stays with the process.
 //!
-//! A campaign makes and drops images of several MiB for each cut. The allocator of glibc maps each of them
-//! anew, and so the kernel clears every page again: two thirds of the processor time of a campaign were page
-//! faults. Kept, the same memory is used for the next image.
+//! A campaign makes and drops images of several MiB for each cut. The allocator of glibc maps each
+//! of them anew, and so the kernel clears every page again: two thirds of the processor time of a
+//! campaign were page faults. Kept, the same memory is used for the next image.
 
 #![allow(unsafe_code)]
 
-/// Lets this process keep the memory that it frees. It is for campaigns only: a test that looks at its own
-/// memory must not call it.
+/// Lets this process keep the memory that it frees. It is for campaigns only: a test that looks at
+/// its own memory must not call it.
 #[cfg(target_env = "gnu")]
 pub fn keep() {
     // Bytes that the allocator keeps, and that it takes from the kernel at once.

@@ -52,9 +52,9 @@ fn append_512_bytes() {
     b.stop();
 }
 
-/// As the kernel's writeback cache sends it: the whole page as far as the file goes, then the times.
-/// The record is as small as that of the bytes alone, and times or pages that say nothing new
-/// make no record at all.
+/// As the kernel's writeback cache sends it: the whole page as far as the file goes, then the
+/// times. The record is as small as that of the bytes alone, and times or pages that say nothing
+/// new make no record at all.
 #[test]
 fn append_512_bytes_as_a_page() {
     let b = settled();
@@ -194,8 +194,8 @@ fn recovery_reads() {
     assert!(most(&layout.journal) == 1 && most(&layout.staging) > 0, "nothing to read");
 }
 
-/// Where the journal repeats staged data, bulk fills the running transaction again and again. A small
-/// fsync, and the write before it, find room all the same: none waits for a commit.
+/// Where the journal repeats staged data, bulk fills the running transaction again and again. A
+/// small fsync, and the write before it, find room all the same: none waits for a commit.
 #[test]
 fn bulk_leaves_room_in_the_transaction() {
     let b = Bench::new(VolumeKind::ROOMY.copies());
@@ -219,8 +219,8 @@ fn bulk_leaves_room_in_the_transaction() {
     b.stop();
 }
 
-/// A stream that nobody syncs fills the cache with unsynced data again and again, and then waits. Who
-/// writes a page and syncs it does not.
+/// A stream that nobody syncs fills the cache with unsynced data again and again, and then waits.
+/// Who writes a page and syncs it does not.
 #[test]
 fn a_stream_leaves_room_for_unsynced_data() {
     let b = Bench::new(VolumeKind::ROOMY);
@@ -271,8 +271,8 @@ fn transaction_fill(b: &Bench) -> f64 {
     (blocks("metadata_blocks") + blocks("inodes")) as f64 * 4096.0 * 4.0 / journal as f64
 }
 
-/// Data of which nobody's fsync asks leaves the running transaction's last quarter to callers, until it has
-/// waited for two commit intervals.
+/// Data of which nobody's fsync asks leaves the running transaction's last quarter to callers,
+/// until it has waited for two commit intervals.
 #[test]
 fn data_that_waited_for_callers_goes_in_the_end() {
     let b = settled();
@@ -448,7 +448,8 @@ fn four_threads_share_flushes() {
     assert!(waiting <= 0.35, "{waiting:.3} flushes per fsync with the adaptive wait");
 }
 
-/// Where they go side by side, durable writes of one's own are: nobody waits for another's flush first.
+/// Where they go side by side, durable writes of one's own are: nobody waits for another's flush
+/// first.
 #[test]
 fn four_threads_write_durably_where_that_is_quicker() {
     let (rate, way) = flushes_of_four(0, false);

@@ -166,8 +166,8 @@ fn random_trees_are_identical() {
         }
         let caller = Caller::root(&*service);
         let mut tree = caller.walk().map_err(|e| format!("walk: {e}"))?;
-        // The walk read files, which moves access times, and always where the mtime lies ahead of the
-        // clock: what they are now is asked for without reading.
+        // The walk read files, which moves access times, and always where the mtime lies ahead of
+        // the clock: what they are now is asked for without reading.
         for (ino, node) in &mut tree.nodes {
             node.attr.atime = caller.attr(*ino).map_err(|e| format!("attributes: {e}"))?.atime;
         }
@@ -182,8 +182,8 @@ fn random_trees_are_identical() {
     }
 }
 
-/// 100,000 names (hard links of two files) in one directory, a third of them removed; the cost of one does not grow with
-/// their number.
+/// 100,000 names (hard links of two files) in one directory, a third of them removed; the cost of
+/// one does not grow with their number.
 #[test]
 fn a_hundred_thousand_names() {
     let b = Bench::new(VolumeKind { size: 128 << 20, log: 32 << 20, ..VolumeKind::SMALL });

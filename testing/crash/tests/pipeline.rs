@@ -107,8 +107,9 @@ fn who_waits_for_room_goes_on_at_the_cut() {
     b.stop();
 }
 
-/// A block whose data is on its way to the area stays in the cache, even if an fsync has staged the bytes
-/// that were written: the rest of the block is nowhere else, and the area still holds somebody else's.
+/// A block whose data is on its way to the area stays in the cache, even if an fsync has staged the
+/// bytes that were written: the rest of the block is nowhere else, and the area still holds
+/// somebody else's.
 #[test]
 fn a_block_on_its_way_is_not_read_from_the_area() {
     let b = Bench::new(VolumeKind::ROOMY);
@@ -171,8 +172,9 @@ fn steps_and_hand_offs_are_bounded() {
     b.stop();
 }
 
-/// Thousands of dirty pages with holes between them are looked at in steps, too: each page has a mapping of its
-/// own, and a step that looked at all of them held the lock for 20 ms, again and again.
+/// Thousands of dirty pages with holes between them are looked at in steps, too: each page has a
+/// mapping of its own, and a step that looked at all of them held the lock for 20 ms, again and
+/// again.
 #[test]
 fn scattered_pages_are_looked_at_in_steps() {
     let kind = VolumeKind { size: 128 << 20, log: 32 << 20, ..VolumeKind::SMALL };
@@ -286,8 +288,8 @@ fn carry_out(b: &Bench, what: Meanwhile, mut data: Vec<u8>) -> Option<(&'static 
     Some(("f", data))
 }
 
-/// At every cut the tree is sound, no byte is foreign, and no size is ahead of its data (rule R20); what the commit and the next one leave
-/// is what the program saw.
+/// At every cut the tree is sound, no byte is foreign, and no size is ahead of its data (rule R20);
+/// what the commit and the next one leave is what the program saw.
 #[test]
 fn a_file_may_change_between_two_steps() {
     for what in ALL {

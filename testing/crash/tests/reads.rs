@@ -1,5 +1,5 @@
-//! Pages that were fsynced, are in no checkpoint yet and not in the cache any more: they are read from the
-//! lane (rule R11), without the state lock.
+//! Pages that were fsynced, are in no checkpoint yet and not in the cache any more: they are read
+//! from the lane (rule R11), without the state lock.
 
 use siftfs_crash::{Bench, Layout, VolumeKind};
 use siftfs_device::{Fault, Gate, OpClass};
@@ -88,11 +88,11 @@ fn staged_pages_are_read_together_and_nobody_waits() {
     b.stop();
 }
 
-/// Who reads while somebody writes may see either, but what was older stays in no cache: neither if the
-/// newer bytes are in the lane by then, nor if a checkpoint has brought them to the area.
+/// Who reads while somebody writes may see either, but what was older stays in no cache: neither if
+/// the newer bytes are in the lane by then, nor if a checkpoint has brought them to the area.
 ///
-/// Seen to fail when a fill puts its pages in without a look at what is the newest by now, the second half
-/// without the mapping's version.
+/// Seen to fail when a fill puts its pages in without a look at what is the newest by now, the
+/// second half without the mapping's version.
 #[test]
 fn what_was_staged_during_a_read_is_not_hidden_by_it() {
     let Layout { area, staging, .. } = Layout::of(KIND);

@@ -1,5 +1,6 @@
 //! Host and device process apart: the device process dies again and again, the host dies at the end
-//! and what is durable is finished without it, power is cut everywhere. Nothing acknowledged is lost.
+//! and what is durable is finished without it, power is cut everywhere. Nothing acknowledged is
+//! lost.
 
 use siftfs_crash::{
     Death, Source, Town, VolumeKind, busy, deaths_and_cuts, e2fsck_image, record_on,

@@ -68,7 +68,8 @@ impl Spent {
     }
 }
 
-/// Processor time of a mount's threads that assemble transactions and speak with the Service, or are it.
+/// Processor time of a mount's threads that assemble transactions and speak with the Service, or
+/// are it.
 fn background_threads(pid: u64) -> Result<Duration> {
     let mut spent = Duration::ZERO;
     let tasks = format!("/proc/{pid}/task");

@@ -1,8 +1,8 @@
-//! Sources of the product, compiled against `loom`'s locks in place of the standard library's: a test
-//! then runs under every order in which its threads can take them.
+//! Sources of the product, compiled against `loom`'s locks in place of the standard library's: a
+//! test then runs under every order in which its threads can take them.
 //!
-//! The very files are taken, by path. Each of them gets its locks from `crate::locks::sync`, which is
-//! this crate's module here; the rooms below are the product's, with what is taken of them.
+//! The very files are taken, by path. Each of them gets its locks from `crate::locks::sync`, which
+//! is this crate's module here; the rooms below are the product's, with what is taken of them.
 
 // Their own unit tests run where they are at home.
 #[cfg(not(test))]

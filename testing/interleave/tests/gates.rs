@@ -2,8 +2,8 @@
 //! woken (a thread that nothing will wake fails the test), and a latched failure reaches everybody.
 //!
 //! Gate, alarm and sequencer are the product's files. The state behind them is the part of the
-//! Runtime's that is waited for: the place in a lane, transactions, and the answers to checkpoints, with
-//! the same order of locks and messages as `runtime.rs` has.
+//! Runtime's that is waited for: the place in a lane, transactions, and the answers to checkpoints,
+//! with the same order of locks and messages as `runtime.rs` has.
 
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
@@ -167,7 +167,8 @@ impl Runtime {
     }
 }
 
-/// Runs `work` under every order of the threads, with at most `preemptions` interruptions where bounded.
+/// Runs `work` under every order of the threads, with at most `preemptions` interruptions where
+/// bounded.
 fn every_order(preemptions: Option<usize>, work: impl Fn(&Arc<Runtime>) + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;
@@ -218,8 +219,8 @@ fn who_waits_for_credits_gets_them() {
     });
 }
 
-/// A checkpoint in the background has a gate of its own: an emergency one is answered all the same, and
-/// so is the other.
+/// A checkpoint in the background has a gate of its own: an emergency one is answered all the same,
+/// and so is the other.
 #[test]
 fn the_background_gate_holds_up_nobody() {
     served(3, |runtime| {
@@ -242,8 +243,8 @@ fn r21_a_failure_ends_every_wait() {
     });
 }
 
-/// Who rings the alarm wakes the commit thread, even if it rings before that one waits. Nothing here
-/// times out, so an alarm that got lost would be waited for for ever.
+/// Who rings the alarm wakes the commit thread, even if it rings before that one waits. Nothing
+/// here times out, so an alarm that got lost would be waited for for ever.
 #[test]
 fn an_alarm_is_not_lost() {
     every_order(None, |runtime| {

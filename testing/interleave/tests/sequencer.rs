@@ -159,8 +159,8 @@ fn pushes(volume: &Arc<Volume>) -> Option<(Lsn, Result<()>)> {
     Some(volume.fsync(Writer::Background))
 }
 
-/// Runs these jobs, a thread each, on each volume that `make` makes, one for every order of the threads,
-/// and gives all answers to `judge`: exactly one for each job.
+/// Runs these jobs, a thread each, on each volume that `make` makes, one for every order of the
+/// threads, and gives all answers to `judge`: exactly one for each job.
 fn every_order(
     jobs: &'static [Job],
     make: impl Fn() -> Volume + Sync + Send + 'static,
@@ -274,8 +274,8 @@ fn an_answer_may_ask_for_more() {
     }
 }
 
-/// Rule R21: a failed flush answers everybody, and nobody whose record it should have covered is told
-/// that it is durable.
+/// Rule R21: a failed flush answers everybody, and nobody whose record it should have covered is
+/// told that it is durable.
 #[test]
 fn r21_a_failed_flush_answers_everybody() {
     let make = || Volume { broken_flush: true, ..Volume::shared() };
@@ -283,8 +283,8 @@ fn r21_a_failed_flush_answers_everybody() {
     every_order(&[leaves, leaves, waits], make, no_promise_is_broken);
 }
 
-/// A failed write answers everybody above it, and its own caller: also if theirs were durable writes of
-/// their own that succeeded.
+/// A failed write answers everybody above it, and its own caller: also if theirs were durable
+/// writes of their own that succeeded.
 #[test]
 fn r21_a_failed_write_answers_everybody() {
     for make in [Volume::shared, Volume::parallel] {

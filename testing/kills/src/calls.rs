@@ -166,8 +166,8 @@ impl Place {
         path.or_else(open)
     }
 
-    /// The call for `op` on a tree in state `model`, with the request that it carries out; `None` if
-    /// a program has no such call, or the operation would change what the workers share.
+    /// The call for `op` on a tree in state `model`, with the request that it carries out; `None`
+    /// if a program has no such call, or the operation would change what the workers share.
     pub fn prepare(&self, model: &Model, op: &Op) -> Option<Prepared> {
         let mut request = fit(model, op.request()?.clone())?;
         if guards_what_is_shared(&request) {
@@ -271,8 +271,8 @@ impl Place {
     }
 }
 
-/// Does it change the rights of the worker's own directory? In the model that is above the shared one,
-/// and so whatever is synced there owes them (rule R17); on the volume it lies beside it.
+/// Does it change the rights of the worker's own directory? In the model that is above the shared
+/// one, and so whatever is synced there owes them (rule R17); on the volume it lies beside it.
 fn guards_what_is_shared(request: &Request) -> bool {
     match request {
         Request::SetAttr { ino: ROOT_INO, set } => {
@@ -603,8 +603,8 @@ fn kind_of(mode: u32) -> FileKind {
     }
 }
 
-/// What stat(2) shows. A number that no inode of a volume can have becomes 0; generation and creation
-/// time are not shown and 0.
+/// What stat(2) shows. A number that no inode of a volume can have becomes 0; generation and
+/// creation time are not shown and 0.
 pub fn attr_of(stat: &Stat) -> Attr {
     let time = |sec: i64, nsec: u64| Timestamp { sec, nsec: u32::try_from(nsec).unwrap_or(0) };
     Attr {

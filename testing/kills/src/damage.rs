@@ -13,8 +13,8 @@ const BLOCK: u64 = 4096;
 /// Static part, two host slots, two service slots.
 const BLOCKS: u64 = 5;
 
-/// Damages one copy of the header of the stage's volume in a quarter of the cases. No process may have it
-/// open.
+/// Damages one copy of the header of the stage's volume in a quarter of the cases. No process may
+/// have it open.
 ///
 /// # Errors
 /// The file cannot be read or written.

@@ -31,8 +31,8 @@ struct Args {
     #[arg(long = "for", id = "time", value_name = "TIME", value_parser = siftfs_kills::duration)]
     time: Option<Duration>,
     /// Only these: placements (local,unix,tcp,fallback), deaths of the device process
-    /// (kill,twice,term,stop,away), ends of a round (unmount,host,host-then-device,device-then-host,
-    /// takeover,host-in-unmount,device-in-unmount)
+    /// (kill,twice,term,stop,away), ends of a round
+    /// (unmount,host,host-then-device,device-then-host, takeover,host-in-unmount,device-in-unmount)
     #[arg(long, default_value = "", value_parser = Only::parse)]
     only: Only,
     /// The command under test; default: the one beside this program

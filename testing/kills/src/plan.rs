@@ -217,7 +217,8 @@ impl Mount {
             // By rings where the kernel has them; the stage switches them on.
             format!("requests={}", draw(rng, &["auto", "ring", "device"])),
             format!("write_cache={}", draw(rng, &["writethrough", "writeback"])),
-            // The smallest there is: what is clean has to leave it while other things are on their way.
+            // The smallest there is: what is clean has to leave it while other things are on their
+            // way.
             format!("cache={}M", draw(rng, &[8, 8, 256])),
             format!("meta_cache={}M", draw(rng, &[8, 64])),
         ];
@@ -336,8 +337,8 @@ impl Plan {
         let large = draw(&mut rng, &[1, 1, 6, 24]);
         // Scattered: the files of all threads together may be more than the smallest cache holds.
         let scattered = draw(&mut rng, &[1, 1, 8]);
-        // Quiet: durable is what a write itself promises. Each fsync and each `siftfs sync` would make
-        // up for what others were promised and did not get.
+        // Quiet: durable is what a write itself promises. Each fsync and each `siftfs sync` would
+        // make up for what others were promised and did not get.
         let quiet = rng.chance(25);
         let loud = |weight| if quiet { 0 } else { weight };
         let profile = Profile {

@@ -106,8 +106,8 @@ struct Guarded {
     done: AtomicBool,
 }
 
-/// Ends the mount's connection and all processes if nobody says for too long that it goes on, so that a
-/// call that hangs on a mount returns, whatever it waits for.
+/// Ends the mount's connection and all processes if nobody says for too long that it goes on, so
+/// that a call that hangs on a mount returns, whatever it waits for.
 pub struct Watch {
     shared: Arc<Guarded>,
     thread: Option<JoinHandle<()>>,
@@ -118,7 +118,8 @@ fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Watch {
-    /// Ends everything after `limit` without [`Watch::alive`]. The mount is what is mounted at `dir` then.
+    /// Ends everything after `limit` without [`Watch::alive`]. The mount is what is mounted at
+    /// `dir` then.
     pub fn start(dir: &Path, limit: Duration) -> Self {
         // As the table of mounts has it.
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.into());

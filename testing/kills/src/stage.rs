@@ -235,8 +235,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The mount's options, with the kernel's rings switched on until it is mounted if it wants them. A kernel
-    /// that has none is asked for what there is.
+    /// The mount's options, with the kernel's rings switched on until it is mounted if it wants
+    /// them. A kernel that has none is asked for what there is.
     fn offered(&mut self, mount: &Mount) -> Result<String> {
         let ring = "requests=ring";
         if !mount.options.split(',').any(|o| o == ring) {

@@ -4,7 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Counts of a run. Those that a mount keeps are of the mounts as they were asked just before their end.
+/// Counts of a run. Those that a mount keeps are of the mounts as they were asked just before their
+/// end.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// The run's seed.

@@ -26,8 +26,8 @@ pub enum How {
     Copy,
     /// sendfile(2) from one.
     Send,
-    /// Through a shared mapping, looked at by SEEK and a copy before it is closed. Promises nothing,
-    /// and does not make files longer.
+    /// Through a shared mapping, looked at by SEEK and a copy before it is closed. Promises
+    /// nothing, and does not make files longer.
     Mapping,
 }
 
@@ -107,8 +107,8 @@ impl How {
     }
 }
 
-/// May these bytes go past the cache? A file system that takes only whole sectors says so; ours takes
-/// anything, and says nothing.
+/// May these bytes go past the cache? A file system that takes only whole sectors says so; ours
+/// takes anything, and says nothing.
 fn takes_directly(fd: &OwnedFd, offset: u64, data: &[u8]) -> Result<bool, Errno> {
     let said = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
     if said.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
@@ -240,8 +240,8 @@ impl Map {
         Ok(Self { at, len })
     }
 
-    /// The write(2) goes to the mapping as a read(2) from a pipe would: a page that cannot be had is
-    /// an error of the call, and no signal.
+    /// The write(2) goes to the mapping as a read(2) from a pipe would: a page that cannot be had
+    /// is an error of the call, and no signal.
     fn store(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len);
         let Ok((reader, mut writer)) = std::io::pipe() else { return };
@@ -249,7 +249,8 @@ impl Map {
             if std::io::Write::write_all(&mut writer, chunk).is_err() {
                 return;
             }
-            // SAFETY: inside the mapping, which lives as long as `self`; nobody refers to its bytes.
+            // SAFETY: inside the mapping, which lives as long as `self`; nobody refers to its
+            // bytes.
             let got =
                 unsafe { libc::read(reader.as_raw_fd(), self.at.byte_add(start), chunk.len()) };
             if usize::try_from(got) != Ok(chunk.len()) {

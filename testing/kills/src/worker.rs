@@ -165,9 +165,9 @@ impl Worker {
     }
 
     /// Works until it is told to stop, the host is gone, or something is wrong, which
-    /// [`Signals::failure`] then has. The calling thread is a new one, and ends afterwards: no process
-    /// that is started elsewhere meanwhile may begin with the files that are opened here, and wait for
-    /// the host to close them ([`siftfs_rig::descriptors`]).
+    /// [`Signals::failure`] then has. The calling thread is a new one, and ends afterwards: no
+    /// process that is started elsewhere meanwhile may begin with the files that are opened here,
+    /// and wait for the host to close them ([`siftfs_rig::descriptors`]).
     pub fn run(&mut self, load: &Load, signals: &Signals) {
         if let Err(e) = own_table() {
             return signals.fail(format!("worker {}: own descriptors: {e}", self.place.worker));
@@ -245,8 +245,8 @@ impl Worker {
         self.step(op.id, &prepared, promise, signals)
     }
 
-    /// Makes a write one inside its file, if it can be: those alone are carried out past the kernel's cache, and
-    /// completed apart.
+    /// Makes a write one inside its file, if it can be: those alone are carried out past the
+    /// kernel's cache, and completed apart.
     fn put_inside(&self, op: &mut Op) -> bool {
         let Action::Call(_, Request::Write { ino, offset, data, append: false, .. }) =
             &mut op.action
@@ -326,7 +326,8 @@ impl Worker {
         outcome
     }
 
-    /// Some ways of writing read what they wrote, or what they will write beside: the file's access time is another then.
+    /// Some ways of writing read what they wrote, or what they will write beside: the file's access
+    /// time is another then.
     fn read_beside(&mut self, op: &Op, how: How) {
         let reads = how.reads() || self.writes_read;
         if let (Some(Request::Write { ino, .. }), true) = (op.request(), reads) {
@@ -436,9 +437,9 @@ impl Worker {
     }
 }
 
-/// The kernel's cache divides a write that begins inside a page which it has not read: the first request
-/// ends with the page. If that makes the file longer, the size may come back (clause L1). Answers that
-/// request, and the whole.
+/// The kernel's cache divides a write that begins inside a page which it has not read: the first
+/// request ends with the page. If that makes the file longer, the size may come back (clause L1).
+/// Answers that request, and the whole.
 fn divided(model: &Model, request: &Request, how: How) -> Option<[Request; 2]> {
     let Request::Write { ino, offset, data, append, kill_priv } = request else { return None };
     let size = model.node(*ino)?.content.size();
@@ -471,8 +472,8 @@ fn cut_off(want: &Outcome, found: &Result<Reply, Refused>) -> bool {
     }
 }
 
-/// The mount has no daemon any more. ECANCELED answers a request that was on its way into a ring when the
-/// daemon died.
+/// The mount has no daemon any more. ECANCELED answers a request that was on its way into a ring
+/// when the daemon died.
 fn says_gone(e: &Refused) -> bool {
     const GONE: [i32; 4] = [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV, libc::ECANCELED];
     match e {

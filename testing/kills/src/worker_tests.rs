@@ -16,7 +16,8 @@ fn umask() -> u16 {
 }
 
 impl Bench {
-    /// A worker on an empty directory, in `/var/tmp`, which mostly is a file system with everything.
+    /// A worker on an empty directory, in `/var/tmp`, which mostly is a file system with
+    /// everything.
     fn new() -> Self {
         let tmp = tempfile::tempdir_in("/var/tmp").expect("a directory in /var/tmp");
         let place =
@@ -168,7 +169,8 @@ fn what_another_worker_made_is_not_judged_and_what_nobody_made_is() {
     assert!(bench.verdict().iter().any(|v| v.starts_with("O8")), "{:?}", bench.verdict());
 }
 
-/// In the model the worker's own directory is above the shared one, whose fsyncs owe its rights then.
+/// In the model the worker's own directory is above the shared one, whose fsyncs owe its rights
+/// then.
 #[test]
 fn rights_of_the_own_directory_are_left_alone() {
     let bench = Bench::new();

@@ -15,11 +15,11 @@
 //!   inodes may be of different moments.
 //! * **O3 ancestors.** After fsync of an inode, every directory above a name that it got since its
 //!   names were durable has its own names of the call or later: it can be reached under the path
-//!   that the caller saw. Above a name that was durable before, an fsync of the file owes no move of
-//!   a directory (clause S1 says why). Where commits are not reported
-//!   ([`Oracle::with_unreported_commits`]), the name may be durable since it was made: only the moves
-//!   before that are owed then. Mode, owner and security xattrs of all
-//!   ancestors are owed by any fsync (R17).
+//!   that the caller saw. Above a name that was durable before, an fsync of the file owes no move
+//!   of a directory (clause S1 says why). Where commits are not reported
+//!   ([`Oracle::with_unreported_commits`]), the name may be durable since it was made: only the
+//!   moves before that are owed then. Mode, owner and security xattrs of all ancestors are owed by
+//!   any fsync (R17).
 //! * **O4 directories.** fsync of a directory makes the binding of every name in it durable, as
 //!   of the call, and of what a name that was not durable shows, mode, owner and security xattrs
 //!   as of when it was made (R17). It owes the bytes of no file.

@@ -9,8 +9,8 @@ use siftfs_base::InodeNr;
 use siftfs_proto::FileKind;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes by which one write may extend a file and still come back with its size or without it: on the
-/// smallest log a record holds them, and on others more.
+/// Bytes by which one write may extend a file and still come back with its size or without it: on
+/// the smallest log a record holds them, and on others more.
 const WHOLE_GROWTH: u64 = 16 << 10;
 
 /// A recovered tree in the model's numbers.

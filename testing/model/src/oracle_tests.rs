@@ -173,8 +173,8 @@ fn o3_ancestors_come_along() {
     assert_eq!(run.allowed()[4..], [false, false, false, true, true]);
 }
 
-/// Where commits are not reported, a name may be durable since it was made: with the moves before that,
-/// without those after it.
+/// Where commits are not reported, a name may be durable since it was made: with the moves before
+/// that, without those after it.
 #[test]
 fn o3_a_name_may_be_durable_by_a_commit_that_nobody_reports() {
     let mut run = Run::new();
@@ -193,8 +193,8 @@ fn o3_a_name_may_be_durable_by_a_commit_that_nobody_reports() {
     assert_eq!(["d", "e", "g"].map(under), [false, true, true]);
 }
 
-/// S1: an fsync of a file whose own name is durable owes no move of a directory above it; an fsync of
-/// that directory does.
+/// S1: an fsync of a file whose own name is durable owes no move of a directory above it; an fsync
+/// of that directory does.
 #[test]
 fn o3_a_move_above_a_durable_name_is_its_directorys() {
     let mut run = Run::new();

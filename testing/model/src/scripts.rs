@@ -235,8 +235,8 @@ impl Script {
     }
 }
 
-/// Patterns whose fsync no single record carries, each for another reason; half of them of a file without a
-/// name, which gets one later. The last step first.
+/// Patterns whose fsync no single record carries, each for another reason; half of them of a file
+/// without a name, which gets one later. The last step first.
 fn full_commit(rng: &mut Rng, a: Vec<u8>, b: Vec<u8>, data: bool) -> Vec<Step> {
     let (here, long) = (b"no such directory".to_vec(), rng.between(100_000, 250_000));
     let below = [b"m-", &a[..a.len().min(200)]].concat();

@@ -46,8 +46,8 @@ impl Shape {
         }
     }
 
-    /// Journal and staging: mkfs gives staging three quarters of it. The paper's journal is as long as
-    /// its staging; here it holds references and no data.
+    /// Journal and staging: mkfs gives staging three quarters of it. The paper's journal is as long
+    /// as its staging; here it holds references and no data.
     pub fn log(&self) -> u64 {
         self.staging / 3 * 4
     }

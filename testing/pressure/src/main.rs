@@ -41,8 +41,8 @@ struct Args {
     #[arg(long, value_delimiter = ',', default_value = "25,100",
           value_parser = clap::value_parser!(u64).range(1..=1600))]
     quotas: Vec<u64>,
-    /// MiB per second that the background writers offer together, with commas between; 0 is as much as
-    /// they can. Only what is said here is measured
+    /// MiB per second that the background writers offer together, with commas between; 0 is as much
+    /// as they can. Only what is said here is measured
     #[arg(long, value_delimiter = ',', default_value = "0",
           value_parser = clap::value_parser!(u64).range(0..=100_000))]
     offered: Vec<u64>,

@@ -52,8 +52,8 @@ impl Steady {
         Self { opens, length, nanos: Vec::new(), slots, last: None, gap: Duration::ZERO }
     }
 
-    /// An operation, in the order of their ends. One that reaches into the window or out of it counts
-    /// for latency and gap, and as done where it ended.
+    /// An operation, in the order of their ends. One that reaches into the window or out of it
+    /// counts for latency and gap, and as done where it ended.
     pub fn note(&mut self, begin: Instant, end: Instant) {
         if end < self.opens || begin >= self.opens + self.length {
             return;

@@ -1,7 +1,7 @@
 //! What may happen next.
 
-/// One atomic step. I/O is one step per write and one per flush; between any two steps anything else
-/// may happen, crashes included.
+/// One atomic step. I/O is one step per write and one per flush; between any two steps anything
+/// else may happen, crashes included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// A client's next write, removal, or capture by fsync.

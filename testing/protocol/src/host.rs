@@ -618,8 +618,8 @@ impl State {
 }
 
 impl Host {
-    /// The running transaction's copy for a file whose newest state lies in a record; gives the file
-    /// a block if it has none.
+    /// The running transaction's copy for a file whose newest state lies in a record; gives the
+    /// file a block if it has none.
     fn give_home(&mut self, f: usize) -> Option<Copy> {
         let source = self.files[f].source;
         self.files[f].source = Source::Metadata;

@@ -369,7 +369,8 @@ impl State {
         self.storage.blocks.iter().any(|b| of(b, 0) && of(b, 1))
     }
 
-    /// The Service says that it failed, and the transaction that it was given is not in the journal.
+    /// The Service says that it failed, and the transaction that it was given is not in the
+    /// journal.
     fn lost_journal(&self) -> bool {
         let failed = self.processes.iter().any(|p| p.outbox.contains(&FromService::Failed));
         let sent = self.host.kept.first().filter(|_| self.host.sent > 0);

@@ -3,8 +3,8 @@
 //! area, header records, links, locks and epochs, with crashes and losses between any two steps.
 //!
 //! `docs/design/protocol-model.md` says what is modelled, what is left out, and why that is sound.
-//! [`Config`] is what is explored, [`Mutation`] a fault planted in the protocol itself to see that a
-//! property notices, [`judge`] has the properties.
+//! [`Config`] is what is explored, [`Mutation`] a fault planted in the protocol itself to see that
+//! a property notices, [`judge`] has the properties.
 
 pub mod action;
 pub mod cases;

@@ -41,8 +41,8 @@ impl Protocol {
         all.filter(|(bit, _)| met & 1 << bit == 0).map(|(_, name)| *name).collect()
     }
 
-    /// Notes what this state is for the first time: the checker's `sometimes` would keep the path to
-    /// every such state.
+    /// Notes what this state is for the first time: the checker's `sometimes` would keep the path
+    /// to every such state.
     fn look(&self, s: &State) {
         let met = self.met.load(Ordering::Relaxed);
         let new = judge::landmarks_at(self, s, self.landmarks, met);

@@ -70,7 +70,8 @@ impl State {
         }
     }
 
-    /// The lanes are read to their ends; a new epoch says so before anything is written under it (R8).
+    /// The lanes are read to their ends; a new epoch says so before anything is written under it
+    /// (R8).
     fn open_epoch(&mut self, config: &Config) -> Recovering {
         let record = *self.storage.host.visible();
         let (_, ends) = self.storage.staged(View::Visible, &record, self.first(config));

@@ -210,9 +210,9 @@ impl State {
         }
     }
 
-    /// What was read may be a dead writer's and lost at the next power cut: nothing is told, replayed or
-    /// written on the strength of it before it is durable. A recovery flushes the lanes, too, and
-    /// the host record that it reads.
+    /// What was read may be a dead writer's and lost at the next power cut: nothing is told,
+    /// replayed or written on the strength of it before it is durable. A recovery flushes the
+    /// lanes, too, and the host record that it reads.
     fn flush_found(&mut self, config: &Config, p: usize) {
         let key = self.service(p).key;
         let recovering = self.recovers(p);

@@ -26,8 +26,8 @@ pub fn value(file: usize, op: u8) -> Value {
     op * 2 + u8::from(file == 1)
 }
 
-/// A file in metadata: the operation that made it what it is, and its block. Operations are numbered
-/// volume-wide, so that each state of each file is told from every other.
+/// A file in metadata: the operation that made it what it is, and its block. Operations are
+/// numbered volume-wide, so that each state of each file is told from every other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Inode {
     /// Operation; 0 before the first.

@@ -51,7 +51,8 @@ impl<T: Clone + PartialEq> Cell<T> {
     }
 
     /// A flush that failed: of the pending writes the newest are gone, and reads show what is left;
-    /// `choice` modulo the number of possible values says how many stay pending. Answers the rest of `choice`.
+    /// `choice` modulo the number of possible values says how many stay pending. Answers the rest
+    /// of `choice`.
     fn lose(&mut self, choice: usize) -> usize {
         let choices = 1 + self.pending.len();
         self.pending.truncate(choice % choices);
@@ -65,8 +66,8 @@ impl<T: Clone + PartialEq> Cell<T> {
         }
     }
 
-    /// A power cut, after which one of the possible values is the durable one: `choice` modulo their
-    /// number says which. Answers the rest of `choice`.
+    /// A power cut, after which one of the possible values is the durable one: `choice` modulo
+    /// their number says which. Answers the rest of `choice`.
     fn cut(&mut self, choice: usize) -> usize {
         let choices = 1 + self.pending.len();
         let kept = choice % choices;
@@ -216,8 +217,8 @@ impl Storage {
         found
     }
 
-    /// Valid records of the lanes from `tails` on, in the order of their numbers, and where each lane
-    /// ends.
+    /// Valid records of the lanes from `tails` on, in the order of their numbers, and where each
+    /// lane ends.
     pub fn staged(
         &self,
         view: View,
@@ -286,8 +287,8 @@ impl Storage {
     }
 }
 
-/// Records that recovery applies: above the cut, up to the first gap in the order of all lanes (rule
-/// R24).
+/// Records that recovery applies: above the cut, up to the first gap in the order of all lanes
+/// (rule R24).
 pub fn above_cut(found: &[Record], cut: u8) -> Vec<Record> {
     let mut last = cut;
     let mut above = Vec::new();

@@ -40,8 +40,8 @@ fn a_power_cut_leaves_every_selection() {
     assert!(left.contains(&(3, 7, false)) && left.contains(&(0, 0, true)));
 }
 
-/// A failed flush leaves each selection of the writes in its regions, pending, and no other region's
-/// write is touched.
+/// A failed flush leaves each selection of the writes in its regions, pending, and no other
+/// region's write is touched.
 #[test]
 fn a_failed_flush_loses_every_selection() {
     let mut storage = volume();

@@ -1,6 +1,6 @@
 //! Every state that each configuration can reach is explored, and every property holds in all of
-//! them. `SIFTFS_LONG=1` explores larger configurations. Printed with `--nocapture`: how many states,
-//! and how long it took.
+//! them. `SIFTFS_LONG=1` explores larger configurations. Printed with `--nocapture`: how many
+//! states, and how long it took.
 
 use siftfs_protocol::cases::{self, Case};
 use siftfs_protocol::{Faults, Protocol, graph};
@@ -53,8 +53,8 @@ fn smallest_or_all() {
     }
 }
 
-/// Every run ends: no state can be reached from itself. With the property that a state without a next
-/// step waits for nothing, every wait ends on every run.
+/// Every run ends: no state can be reached from itself. With the property that a state without a
+/// next step waits for nothing, every wait ends on every run.
 #[test]
 fn every_run_ends() {
     let one_fault = [cases::fallback(), cases::failed_flush()].map(|mut case| {

@@ -1,4 +1,5 @@
-//! A FUSE mount's connection, which the kernel ends on demand whatever its host and its callers wait for.
+//! A FUSE mount's connection, which the kernel ends on demand whatever its host and its callers
+//! wait for.
 
 use crate::place::{Result, failed};
 use std::path::Path;
@@ -16,8 +17,8 @@ pub fn prepare() -> Result<()> {
     crate::place::run("mount", &["-t", "fusectl", "none", CONNECTIONS]).map(drop)
 }
 
-/// The numbers of the connections mounted at `dir`, as the kernel's table of mounts has them: the mount itself
-/// is not asked.
+/// The numbers of the connections mounted at `dir`, as the kernel's table of mounts has them: the
+/// mount itself is not asked.
 pub fn at(dir: &Path) -> Vec<u32> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     table.lines().filter_map(|line| connection(line, dir)).collect()

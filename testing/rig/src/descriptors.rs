@@ -1,20 +1,21 @@
 //! Threads whose open files no other thread's processes inherit.
 //!
-//! A process that is started begins as a copy of the thread that starts it: with all descriptors of that thread's
-//! table, of which exec(2) closes those that are not to be inherited. To close a file of a mount whose pages the
-//! kernel keeps back is to write them, and so to wait for that mount's host. A host may wait for
-//! its device process; and where the copy was to become that device process, nobody goes on.
+//! A process that is started begins as a copy of the thread that starts it: with all descriptors of
+//! that thread's table, of which exec(2) closes those that are not to be inherited. To close a file
+//! of a mount whose pages the kernel keeps back is to write them, and so to wait for that mount's
+//! host. A host may wait for its device process; and where the copy was to become that device
+//! process, nobody goes on.
 //!
-//! So a thread that opens files of a mount does it in a table of its own, in a program that starts hosts or
-//! device processes.
+//! So a thread that opens files of a mount does it in a table of its own, in a program that starts
+//! hosts or device processes.
 
 #![allow(unsafe_code)] // unshare(2) and close_range(2) have no safe wrappers
 
 use std::io;
 
-/// Gives the calling thread, which has opened nothing yet, a table of descriptors of its own: standard
-/// input, output and error, and what it opens from here on. No descriptor that it then has may be
-/// closed by another thread, nor be used there.
+/// Gives the calling thread, which has opened nothing yet, a table of descriptors of its own:
+/// standard input, output and error, and what it opens from here on. No descriptor that it then has
+/// may be closed by another thread, nor be used there.
 ///
 /// # Errors
 /// What the kernel says.

@@ -18,9 +18,9 @@ pub struct Device {
 }
 
 impl Device {
-    /// Runs `siftfs device IMAGE --listen ADDRESS` with more options, until it listens. Its log goes to
-    /// `log`. The calling thread's table of descriptors holds no file of a mount that may be waiting for
-    /// this device process ([`crate::descriptors`]).
+    /// Runs `siftfs device IMAGE --listen ADDRESS` with more options, until it listens. Its log
+    /// goes to `log`. The calling thread's table of descriptors holds no file of a mount that may
+    /// be waiting for this device process ([`crate::descriptors`]).
     pub fn start(
         siftfs: &Path,
         image: &Path,

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a loop device may stay after its unmount: a mount namespace made meanwhile, as tests make them, has it
-/// mounted, too, while it lives.
+/// How long a loop device may stay after its unmount: a mount namespace made meanwhile, as tests
+/// make them, has it mounted, too, while it lives.
 const DETACHED: Duration = Duration::from_secs(60);
 
 /// A directory on the kernel's ext4, not yet made, and in words which ext4 that is: the place's own
@@ -33,8 +33,8 @@ fn allocate(image: &Path, bytes: u64) -> Result<()> {
 }
 
 /// Runs `work` on `image`, mounted at `dir` by the kernel's ext4 with these options (such as
-/// `loop,ro`). Nobody has the image when this returns: whoever happens to look at the loop device, as
-/// every program that searches all of them does, keeps it for that moment.
+/// `loop,ro`). Nobody has the image when this returns: whoever happens to look at the loop device,
+/// as every program that searches all of them does, keeps it for that moment.
 pub fn under_the_kernel<T>(
     image: &Path,
     dir: &Path,

@@ -63,8 +63,8 @@ impl Volume {
         self.mount_with(&[])
     }
 
-    /// `siftfs mount` with more arguments. What SIFTFS_TEST_OPTIONS says comes before their options,
-    /// which count more.
+    /// `siftfs mount` with more arguments. What SIFTFS_TEST_OPTIONS says comes before their
+    /// options, which count more.
     pub fn mount_with(&self, more: &[&str]) -> Result<()> {
         let options = std::env::var("SIFTFS_TEST_OPTIONS").unwrap_or_default();
         let usual = ["mount", "-o", &options, arg(&self.image)?, arg(&self.dir)?];

@@ -1,5 +1,5 @@
-//! What the pages for newcomers name is there: files and folders, and, in pages about the code, types
-//! and functions, in the files that are named beside them.
+//! What the pages for newcomers name is there: files and folders, and, in pages about the code,
+//! types and functions, in the files that are named beside them.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,10 +1,11 @@
 //! How the C library's allocator serves a process that moves pages of 4 KiB all the time.
 //!
-//! By default glibc gives each thread a heap of its own and shrinks it as soon as 128 KiB at its end are free.
-//! A page that one thread makes is dropped by another, so such heaps grow by single pages (mprotect), shrink
-//! (madvise) and grow again: the kernel zeroed pages for two fifths of the time that writing a stream took. One
-//! heap that keeps some free memory does none of this; what is beyond that is given back by the Runtime.
-//! Only for processes of our own: a program that embeds SiftFS decides for itself.
+//! By default glibc gives each thread a heap of its own and shrinks it as soon as 128 KiB at its
+//! end are free. A page that one thread makes is dropped by another, so such heaps grow by single
+//! pages (mprotect), shrink (madvise) and grow again: the kernel zeroed pages for two fifths of the
+//! time that writing a stream took. One heap that keeps some free memory does none of this; what is
+//! beyond that is given back by the Runtime. Only for processes of our own: a program that embeds
+//! SiftFS decides for itself.
 #![allow(unsafe_code)] // mallopt(3) has no safe wrapper
 
 /// Free bytes at the heap's end from which on it is shrunk, and bytes by which it grows at least.

@@ -58,7 +58,8 @@ pub enum Command {
     Recover(Recover),
     /// Check a volume that is not mounted: header, staging, journal, then the ext4 area
     Fsck(Fsck),
-    /// Show what lies in a volume's header, lanes and journal, and what recovery would do; writes nothing
+    /// Show what lies in a volume's header, lanes and journal, and what recovery would do; writes
+    /// nothing
     Inspect(Check),
     /// Write man pages and shell completions
     #[command(hide = true)]
@@ -86,8 +87,8 @@ pub struct Mkfs {
     /// Staging lanes, 1 to 16
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub lanes: u16,
-    /// What the journal holds of staged data: ref (references), or copy (the data again, as in the SIFT
-    /// paper, for comparison)
+    /// What the journal holds of staged data: ref (references), or copy (the data again, as in the
+    /// SIFT paper, for comparison)
     #[arg(long, value_name = "FORM", default_value = "ref")]
     pub journal_data: siftfs_placement::JournalData,
     /// Overwrite a file system that is there
@@ -113,8 +114,8 @@ pub struct Adopt {
     /// Staging lanes, 1 to 16
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub lanes: u16,
-    /// What the journal holds of staged data: ref (references), or copy (the data again, as in the SIFT
-    /// paper, for comparison)
+    /// What the journal holds of staged data: ref (references), or copy (the data again, as in the
+    /// SIFT paper, for comparison)
     #[arg(long, value_name = "FORM", default_value = "ref")]
     pub journal_data: siftfs_placement::JournalData,
     /// Overwrite what is in the log's file or device
@@ -172,8 +173,8 @@ pub struct Mount {
     /// default: the mount does it itself
     #[arg(long, value_name = "ADDRESS")]
     pub service: Option<Address>,
-    /// When that process has been away for so long, the mount does the work itself until it is back;
-    /// default: what needs it waits
+    /// When that process has been away for so long, the mount does the work itself until it is
+    /// back; default: what needs it waits
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           default_missing_value = "10", value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub service_fallback: Option<u64>,
@@ -292,8 +293,8 @@ pub struct Fsck {
     /// What is checked
     #[command(flatten)]
     pub check: Check,
-    /// End e2fsck when it has worked for so long without getting further (processor time), as in a loop; 0 never
-    /// does; default: a minute, and a second for each GiB
+    /// End e2fsck when it has worked for so long without getting further (processor time), as in a
+    /// loop; 0 never does; default: a minute, and a second for each GiB
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
     /// For `fsck.siftfs`: what may be put right

@@ -6,8 +6,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Period over which the share holds, in microseconds: short, for a weak processor is slow and does not
-/// stop for a tenth of a second. Longer where the share of it would be below what the kernel takes.
+/// Period over which the share holds, in microseconds: short, for a weak processor is slow and does
+/// not stop for a tenth of a second. Longer where the share of it would be below what the kernel
+/// takes.
 const PERIOD: u64 = 10_000;
 /// The kernel takes no less than this, in microseconds.
 const LEAST: u64 = 1000;

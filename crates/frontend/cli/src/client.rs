@@ -1,5 +1,6 @@
-//! A command's end of the control socket. A daemon may be alive, stopped, exiting or dead at any moment of the
-//! conversation; none of that lets a command wait for ever, or end with a message of the socket's.
+//! A command's end of the control socket. A daemon may be alive, stopped, exiting or dead at any
+//! moment of the conversation; none of that lets a command wait for ever, or end with a message of
+//! the socket's.
 
 use crate::control::{Answer, Ask, Op, VERSION, receive, send, socket_path};
 use crate::failure::Failure;
@@ -20,7 +21,8 @@ const ENDING: Duration = Duration::from_secs(30);
 const TAKEN_APART: Duration = Duration::from_secs(5);
 /// How long the rest of a message may take once it has begun to come.
 const MESSAGE: Duration = Duration::from_secs(10);
-/// So many seconds in succession a daemon that does not answer is seen to be stopped before that is said.
+/// So many seconds in succession a daemon that does not answer is seen to be stopped before that is
+/// said.
 const STOPPED_SECONDS: u32 = 3;
 
 /// A connection to a mount's daemon.
@@ -133,8 +135,8 @@ impl Daemon {
         matches!(state, Some('T' | 't'))
     }
 
-    /// Waits until the process has ended, or, if that cannot be seen, until it has closed the connection; false
-    /// if it has not after `limit`.
+    /// Waits until the process has ended, or, if that cannot be seen, until it has closed the
+    /// connection; false if it has not after `limit`.
     pub fn wait_end(&self, limit: Duration) -> bool {
         let mut fds = [match &self.process {
             Some((_, process)) => PollFd::new(process, PollFlags::IN),
@@ -205,8 +207,8 @@ fn after_its_end(given: &Path, mount: &MountEntry, daemon: &Daemon) -> Result<Re
     }
 }
 
-/// Is the mount's server gone, or about to be? The kernel takes a dead process's connections apart, its rings
-/// above all, after the process has ended and its sockets have been closed.
+/// Is the mount's server gone, or about to be? The kernel takes a dead process's connections apart,
+/// its rings above all, after the process has ended and its sockets have been closed.
 pub fn dies(mount: &MountEntry) -> bool {
     let start = Instant::now();
     while is_there(mount) && start.elapsed() < TAKEN_APART {

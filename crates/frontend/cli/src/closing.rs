@@ -1,4 +1,5 @@
-//! Waiting for an unmount that is under way: a volume that is about to be closed is not in use for ever.
+//! Waiting for an unmount that is under way: a volume that is about to be closed is not in use for
+//! ever.
 
 use crate::client::{Daemon, Silence, dies, is_there};
 use crate::control::{Left, Op, socket_path, volume_socket_path};
@@ -19,8 +20,8 @@ const STANDSTILL: Duration = Duration::from_secs(60);
 const ENDING: Duration = Duration::from_secs(30);
 const WHAT: &str = "waiting for the volume's last unmount to end";
 
-/// Is this mount about to go, or gone? Waits, not for ever, for one that somebody takes away, and for a daemon
-/// that is ending. False, at once, if neither is so.
+/// Is this mount about to go, or gone? Waits, not for ever, for one that somebody takes away, and
+/// for a daemon that is ending. False, at once, if neither is so.
 ///
 /// # Errors
 /// The daemon does not run.
@@ -45,8 +46,8 @@ pub fn is_going(mount: &MountEntry) -> Result<bool, Failure> {
     Ok(!is_there(mount))
 }
 
-/// Waits until the volume is closed, if its mount has gone and the daemon still closes it. Returns at once if
-/// it is mounted, or nobody has it: whether it can be opened shows then.
+/// Waits until the volume is closed, if its mount has gone and the daemon still closes it. Returns
+/// at once if it is mounted, or nobody has it: whether it can be opened shows then.
 ///
 /// # Errors
 /// It takes too long, or the daemon does not run.

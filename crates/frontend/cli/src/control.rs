@@ -26,9 +26,9 @@ pub enum Op {
     Sync,
     /// Bring everything into the area.
     Checkpoint,
-    /// Answer at once with a [`Left`], with others as time goes by, and in the end, when the volume is
-    /// closed, with something else. The first answer says that the last will come, however soon the mount
-    /// goes. The caller is about to take the mount away.
+    /// Answer at once with a [`Left`], with others as time goes by, and in the end, when the volume
+    /// is closed, with something else. The first answer says that the last will come, however soon
+    /// the mount goes. The caller is about to take the mount away.
     WaitClosed,
     /// As [`Op::WaitClosed`], for somebody who waits for others to take it away.
     Watch,
@@ -94,8 +94,8 @@ pub fn socket_path(mount: &MountEntry) -> PathBuf {
     directory().join(format!("{}-{}.sock", mount.major, mount.minor))
 }
 
-/// The second name of a mount's socket, after the volume: it is found there when the mount has gone and
-/// the daemon still closes the volume.
+/// The second name of a mount's socket, after the volume: it is found there when the mount has gone
+/// and the daemon still closes the volume.
 ///
 /// # Errors
 /// The volume cannot be looked at.

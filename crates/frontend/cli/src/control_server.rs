@@ -87,8 +87,9 @@ impl ControlServer {
         let path = socket_path(mount.entry());
         let by_volume = volume_socket_path(&info.volume)?;
         let _turn = take_turn()?;
-        // A device number belongs to one mount at a time, and so does a volume: a socket that is there is
-        // that of a dead daemon, or of one whose mount is gone and who still closes its volume.
+        // A device number belongs to one mount at a time, and so does a volume: a socket that is
+        // there is that of a dead daemon, or of one whose mount is gone and who still closes its
+        // volume.
         for stale in [&path, &by_volume] {
             match std::fs::remove_file(stale) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),

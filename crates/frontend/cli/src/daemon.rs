@@ -169,7 +169,8 @@ impl Daemon {
                 tracing::info!(signal, "asked to end");
                 let mut busy = places_of(&entry);
                 busy.retain(|dir| leave_apart(dir, unmount).is_err());
-                // What is detached already, covered, or mounted in another namespace too: only force is left.
+                // What is detached already, covered, or mounted in another namespace too: only
+                // force is left.
                 if busy.is_empty() {
                     thread::sleep(GRACE)
                 } else {
@@ -200,16 +201,17 @@ fn serve_metrics(listener: &Listener, control: &ControlServer) {
     }
 }
 
-/// Where our file system is mounted now and to be reached, the newest mount first: somebody may have moved a
-/// mount, bound it elsewhere, covered it, or put another one in its place, even one with the same device number.
+/// Where our file system is mounted now and to be reached, the newest mount first: somebody may
+/// have moved a mount, bound it elsewhere, covered it, or put another one in its place, even one
+/// with the same device number.
 fn places_of(entry: &MountEntry) -> Vec<PathBuf> {
     let mut mounts = mounts_of(entry).unwrap_or_default();
     mounts.retain(|m| top_mount(&m.mount_point).is_ok_and(|top| top.is_some_and(|t| t.id == m.id)));
     mounts.into_iter().rev().map(|m| m.mount_point).collect()
 }
 
-/// Takes a mount away. The kernel may wait for requests that this process answers, and a thread that waits
-/// must keep nothing of it.
+/// Takes a mount away. The kernel may wait for requests that this process answers, and a thread
+/// that waits must keep nothing of it.
 fn leave_apart(dir: &Path, how: fn(&Path) -> io::Result<()>) -> io::Result<()> {
     let dir = dir.to_path_buf();
     apart(move || how(&dir))

@@ -14,7 +14,8 @@ pub fn copy(number: RawFd) -> io::Result<File> {
     if number < 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    // SAFETY: it is not -1, and used for one fcntl(2) only, which answers EBADF where nothing is open.
+    // SAFETY: it is not -1, and used for one fcntl(2) only, which answers EBADF where nothing is
+    // open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     borrowed.try_clone_to_owned().map(File::from)
 }

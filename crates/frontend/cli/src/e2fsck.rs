@@ -1,5 +1,5 @@
-//! Running e2fsck on the ext4 area, which starts at the volume's first byte, following how far it is, and
-//! understanding how it ended.
+//! Running e2fsck on the ext4 area, which starts at the volume's first byte, following how far it
+//! is, and understanding how it ended.
 
 use crate::descriptor;
 use crate::failure::{Failure, OPERATIONAL};
@@ -20,7 +20,8 @@ use std::time::Duration;
 const MAX_LINE: u64 = 1 << 12;
 /// How far the work is when each pass begins, in percent: the second half of the passes is quick.
 const PASSES: [u64; 7] = [0, 0, 70, 90, 92, 95, 100];
-/// e2fsck's bits: errors corrected, and corrected so that a system that runs from it must start anew.
+/// e2fsck's bits: errors corrected, and corrected so that a system that runs from it must start
+/// anew.
 const CORRECTED_BITS: i32 = 1 | 2;
 /// e2fsck's bit: errors left as they are.
 const LEFT_BIT: i32 = 4;
@@ -60,8 +61,9 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Judges it, bit by bit; damage that was seen counts more than that not all was looked at. `may_repair`
-    /// says that it was allowed to: one that only looks has corrected nothing, whatever it says.
+    /// Judges it, bit by bit; damage that was seen counts more than that not all was looked at.
+    /// `may_repair` says that it was allowed to: one that only looks has corrected nothing,
+    /// whatever it says.
     pub fn verdict(&self, may_repair: bool) -> Verdict {
         let seen = || self.text.lines().any(|l| ERRORS_LEFT.iter().any(|e| l.contains(e)));
         match self.end {
@@ -96,7 +98,8 @@ pub enum Progress<'a> {
     Passed(i32),
 }
 
-/// Runs `e2fsck FLAGS VOLUME`, which may take `idle_work` of processor time without getting further.
+/// Runs `e2fsck FLAGS VOLUME`, which may take `idle_work` of processor time without getting
+/// further.
 ///
 /// # Errors
 /// It is not installed, or the descriptor for its progress is none.
@@ -142,8 +145,8 @@ pub fn run(
     Ok(Ran { end, text })
 }
 
-/// Takes the lines of progress to their end. `further` grows by each that says more than all before: a
-/// check that begins anew has not got further.
+/// Takes the lines of progress to their end. `further` grows by each that says more than all
+/// before: a check that begins anew has not got further.
 fn follow(lines: PipeReader, further: &AtomicU64, show: &mut dyn FnMut(&[u8])) {
     let mut lines = BufReader::new(lines);
     let mut farthest = None;

@@ -1,5 +1,5 @@
-//! `siftfs fsck`: the log by our own checker, then the ext4 area by e2fsck. As `fsck.siftfs` it may also
-//! repair, where fsck(8) or the boot asks for that.
+//! `siftfs fsck`: the log by our own checker, then the ext4 area by e2fsck. As `fsck.siftfs` it may
+//! also repair, where fsck(8) or the boot asks for that.
 
 use crate::args::{Fsck, Repair};
 use crate::closing;
@@ -170,8 +170,8 @@ fn check_area(a: &Fsck, size: u64, display: &mut Display) -> Result<Ran, Failure
     e2fsck::run(&a.check.volume, flags, idle_work, progress)
 }
 
-/// Is it that there is no header, or that of something else? Without the marker this is then no volume,
-/// as far as anyone can see.
+/// Is it that there is no header, or that of something else? Without the marker this is then no
+/// volume, as far as anyone can see.
 fn no_header(f: &Finding) -> bool {
     f.code == "header.none" || f.code == NOT_SO
 }

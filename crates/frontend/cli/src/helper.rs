@@ -1,10 +1,10 @@
 //! Called by mount(8), umount(8) and fsck(8) under the names they look for (`mount.siftfs`,
-//! `mount.fuse.siftfs`, `umount.siftfs`, `umount.fuse.siftfs`, `fsck.siftfs`): their arguments, and the
-//! exit status that they pass on.
+//! `mount.fuse.siftfs`, `umount.siftfs`, `umount.fuse.siftfs`, `fsck.siftfs`): their arguments, and
+//! the exit status that they pass on.
 //!
 //! `mount.siftfs SPEC DIR [-sfnvrw] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`,
-//! `umount.siftfs DIR|SPEC [-flnrv] [-N NAMESPACE] [-t TYPE]`; one-letter options may be joined, and
-//! come before or after the others.
+//! `umount.siftfs DIR|SPEC [-flnrv] [-N NAMESPACE] [-t TYPE]`; one-letter options may be joined,
+//! and come before or after the others.
 
 use crate::failure::Failure;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -152,8 +152,8 @@ impl Helper {
             (b'r', true) => self.push(&["-o", "ro"]),
             (b'w', true) => self.push(&["-o", "rw"]),
             (b'l', false) => self.push(&["--lazy"]),
-            // No mtab is kept; forcing changes nothing, since a dead daemon's mount goes anyway and a
-            // live one closes its volume; a failed umount leaves the mount as it was.
+            // No mtab is kept; forcing changes nothing, since a dead daemon's mount goes anyway and
+            // a live one closes its volume; a failed umount leaves the mount as it was.
             (b'n', _) | (b'i', _) | (b'f' | b'r' | b'v', false) => {}
             _ => return Err(usage(&format!("unknown option -{}", char::from(letter)))),
         }

@@ -46,8 +46,8 @@ impl Level {
     }
 }
 
-/// Starts the log: to a file, or to standard error in the foreground. A level that was asked for counts
-/// more than `SIFTFS_LOG`, which filters as `tracing` describes; the default is `info`.
+/// Starts the log: to a file, or to standard error in the foreground. A level that was asked for
+/// counts more than `SIFTFS_LOG`, which filters as `tracing` describes; the default is `info`.
 ///
 /// # Errors
 /// Wrong usage if `SIFTFS_LOG` makes no sense; a failure if the file cannot be written.

@@ -1,6 +1,6 @@
-//! Serves the metrics on a port of the loopback, or on a unix socket: `GET /metrics`, one answer per
-//! connection. Whoever can reach it may ask anything; a request is bounded in size and time, and so is
-//! the number of them.
+//! Serves the metrics on a port of the loopback, or on a unix socket: `GET /metrics`, one answer
+//! per connection. Whoever can reach it may ask anything; a request is bounded in size and time,
+//! and so is the number of them.
 
 use crate::metrics;
 use crate::private;

@@ -39,8 +39,8 @@ fn requests() {
     }
 }
 
-/// Connections that say nothing are bounded in number, and do not keep others out for longer than they
-/// may live.
+/// Connections that say nothing are bounded in number, and do not keep others out for longer than
+/// they may live.
 #[test]
 fn silent_connections() {
     let (_listener, bound) = served(&Address::parse("127.0.0.1:0").unwrap());

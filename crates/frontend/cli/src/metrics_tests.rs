@@ -1,8 +1,8 @@
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Parses a page as a scraper does: every sample belongs to a family that was announced with HELP and
-/// TYPE before it, no sample stands twice, values are numbers.
+/// Parses a page as a scraper does: every sample belongs to a family that was announced with HELP
+/// and TYPE before it, no sample stands twice, values are numbers.
 pub fn parse(page: &str) -> BTreeMap<String, f64> {
     let (mut help, mut types) = (BTreeSet::new(), BTreeMap::new());
     let mut samples = BTreeMap::new();

@@ -97,8 +97,8 @@ fn start_log(a: &Mount, options: &options::Options) -> Result<(), Failure> {
     logging::start(file, a.foreground, a.log_level.or(o.log_level), o.log_format)
 }
 
-/// The directory to mount on: dead mounts taken away, nothing of ours there yet. A mount that is going, by an
-/// unmount or because its daemon dies, is waited for.
+/// The directory to mount on: dead mounts taken away, nothing of ours there yet. A mount that is
+/// going, by an unmount or because its daemon dies, is waited for.
 fn mount_point(given: &Path) -> Result<PathBuf, Failure> {
     let dir = resolve(given).map_err(|e| Failure::about(given, e))?;
     let start = Instant::now();

@@ -91,7 +91,8 @@ fn options_of_mount() {
     assert!(o.nosuid && o.nodev && !o.noexec);
 }
 
-/// Access times are kept as relatime has it, or not at all; what cannot be kept to is refused by name.
+/// Access times are kept as relatime has it, or not at all; what cannot be kept to is refused by
+/// name.
 #[test]
 fn access_times() {
     let noatime = |list| parsed(list).map(|o| (o.mount.noatime, o.open.noatime));

@@ -13,8 +13,8 @@ use std::path::Path;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// Listens on a new unix socket that its owner alone may connect to. Its file has that mode when it appears:
-/// a socket that is changed afterwards can be connected to meanwhile.
+/// Listens on a new unix socket that its owner alone may connect to. Its file has that mode when it
+/// appears: a socket that is changed afterwards can be connected to meanwhile.
 ///
 /// # Errors
 /// There is something under this name already, or it is too long for a socket.
@@ -30,8 +30,8 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-/// Warns of a file that holds the contents of a volume's files and that others than its owner and group may
-/// read or write. A device node's mode is the system's.
+/// Warns of a file that holds the contents of a volume's files and that others than its owner and
+/// group may read or write. A device node's mode is the system's.
 pub fn warn_of_open_file(path: &Path) {
     let Ok(meta) = fs::metadata(path) else { return };
     let mode = meta.permissions().mode() & 0o7777;

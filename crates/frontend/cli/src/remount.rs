@@ -1,5 +1,6 @@
-//! `mount -o remount`: changing the options of a volume that is mounted. The kernel's flags are changed by the
-//! command, in its own mount namespace; the rest, and what read-only means beyond the kernel, by the daemon.
+//! `mount -o remount`: changing the options of a volume that is mounted. The kernel's flags are
+//! changed by the command, in its own mount namespace; the rest, and what read-only means beyond
+//! the kernel, by the daemon.
 
 use crate::args::Mount;
 use crate::client::{Reached, has_died, reach};
@@ -14,7 +15,8 @@ use siftfs_fuse::{MountEntry, MountOptions, WriteBack, top_mount};
 use siftfs_placement::Remounter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Words in the table of mounts that mount(8) repeats and nobody gave: the kernel's own, and umount(8)'s.
+/// Words in the table of mounts that mount(8) repeats and nobody gave: the kernel's own, and
+/// umount(8)'s.
 const KERNELS: [&str; 7] =
     ["user_id", "group_id", "rootmode", "fd", "max_read", "blksize", "helper"];
 const REMOUNT: &str = "remount";
@@ -70,8 +72,8 @@ pub fn remount(a: &Mount) -> Outcome {
         ask(a, &mount, &change)?;
         return set_flags(a, &mount, &flags).map(|()| 0);
     }
-    // The kernel says whether something is open for writing, and lets nothing more through: then the daemon
-    // makes everything durable.
+    // The kernel says whether something is open for writing, and lets nothing more through: then
+    // the daemon makes everything durable.
     set_flags(a, &mount, &flags)?;
     ask(a, &mount, &change).inspect_err(|_| {
         let _ =
@@ -92,7 +94,8 @@ fn ask(a: &Mount, mount: &MountEntry, change: &Change) -> Result<Plan, Failure> 
     }
 }
 
-/// The mount's own flags after the change: mount(8) names all that shall hold, people those that change.
+/// The mount's own flags after the change: mount(8) names all that shall hold, people those that
+/// change.
 fn flags(mount: &MountEntry, change: &Change, sloppy: bool) -> Result<MountOptions, String> {
     let mut now = Options::default();
     if !change.complete {

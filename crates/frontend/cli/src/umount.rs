@@ -1,8 +1,8 @@
 //! `siftfs umount`.
 //!
-//! A mount that is taken away may be the last of its file system or one of several (bind mounts, other
-//! mount namespaces). The daemon closes the volume after the last one, and only then is there something to
-//! wait for.
+//! A mount that is taken away may be the last of its file system or one of several (bind mounts,
+//! other mount namespaces). The daemon closes the volume after the last one, and only then is there
+//! something to wait for.
 
 use crate::args::Umount;
 use crate::client::{Daemon, Reached, Silence, is_there, reach};
@@ -104,8 +104,9 @@ fn leave(a: &Umount, mount: &MountEntry, daemon: Daemon, left: Value) -> Outcome
 /// How long a mount may be in use without a word of it.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// umount(2), again and again for a moment while the mount is in use: its daemon looks at it now and then, and another
-/// unmount has its times sent first, each of which keeps it in use for as long as that takes.
+/// umount(2), again and again for a moment while the mount is in use: its daemon looks at it now
+/// and then, and another unmount has its times sent first, each of which keeps it in use for as
+/// long as that takes.
 fn unmount_patiently(dir: &Path) -> io::Result<()> {
     let start = Instant::now();
     loop {
@@ -141,8 +142,8 @@ fn refused(a: &Umount, mount: &MountEntry, e: &io::Error) -> Failure {
     }
 }
 
-/// Takes a mount away whose daemon has died; every other one of it as well is of no use any more, and left to
-/// who made it.
+/// Takes a mount away whose daemon has died; every other one of it as well is of no use any more,
+/// and left to who made it.
 fn leave_dead(a: &Umount, mount: &MountEntry) -> Outcome {
     detach(&mount.mount_point).map_err(|e| Failure::about(&a.dir, e))?;
     let volume = mount.source.display();
@@ -264,8 +265,8 @@ fn wait_closed(
     }
 }
 
-/// Does something else hold the file system? Then that is said, and nobody waits for it. A lazy unmount waits for
-/// programs with open files, but not for other mounts.
+/// Does something else hold the file system? Then that is said, and nobody waits for it. A lazy
+/// unmount waits for programs with open files, but not for other mounts.
 fn is_held(a: &Umount, mount: &MountEntry, since: Instant) -> bool {
     let (dir, volume) = (a.dir.display(), mount.source.display());
     if let Some(Elsewhere { pid, program, mount_point }) = mounted_elsewhere(mount) {

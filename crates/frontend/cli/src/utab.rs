@@ -1,9 +1,9 @@
-//! The table of mounts that umount(8) looks into (`/run/mount/utab`, libmount's own). Without a line there
-//! umount(8) asks the kernel alone, hears `fuse`, and returns without its helper, long before the volume is
-//! plain ext4. With `helper=siftfs` it runs `umount.siftfs`, which waits.
+//! The table of mounts that umount(8) looks into (`/run/mount/utab`, libmount's own). Without a
+//! line there umount(8) asks the kernel alone, hears `fuse`, and returns without its helper, long
+//! before the volume is plain ext4. With `helper=siftfs` it runs `umount.siftfs`, which waits.
 //!
-//! One line per mount: `SRC=... TARGET=... ROOT=/ OPTS=...`. Writers hold a lock on `utab.lock` and replace
-//! the table as a whole. It is a hint: that it cannot be written is no error.
+//! One line per mount: `SRC=... TARGET=... ROOT=/ OPTS=...`. Writers hold a lock on `utab.lock` and
+//! replace the table as a whole. It is a hint: that it cannot be written is no error.
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;

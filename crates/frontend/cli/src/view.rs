@@ -1,5 +1,5 @@
-//! The status document as the commands that show it read it. Fields that a daemon of another version
-//! does not send are zero.
+//! The status document as the commands that show it read it. Fields that a daemon of another
+//! version does not send are zero.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Volumes that are none, or not whole, or in use, as a script meets them: one message that says what
-//! is wrong and what to do, and the exit status of the manual's table.
+//! Volumes that are none, or not whole, or in use, as a script meets them: one message that says
+//! what is wrong and what to do, and the exit status of the manual's table.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
@@ -142,8 +142,8 @@ fn features_from_the_future() {
     }
 }
 
-/// Features that a reader may ignore and a writer not: nothing writes such a volume, and who reads it changes no
-/// byte of it.
+/// Features that a reader may ignore and a writer not: nothing writes such a volume, and who reads
+/// it changes no byte of it.
 #[test]
 fn features_that_only_readers_may_ignore() {
     let v = Volumes::new();
@@ -255,8 +255,8 @@ impl Drop for Loop {
     }
 }
 
-/// While the kernel has the volume mounted, directly from a block device or through a loop device over
-/// its file, nobody opens either; a message names the mount point. And the other way round.
+/// While the kernel has the volume mounted, directly from a block device or through a loop device
+/// over its file, nobody opens either; a message names the mount point. And the other way round.
 #[test]
 fn mounted_by_the_kernel() {
     let s = Setup::new();

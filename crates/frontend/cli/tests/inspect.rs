@@ -46,7 +46,8 @@ fn it_says_what_recovery_does() {
     assert!(text.contains("marker") && !text.contains("secret"), "{text}");
     let report = siftfs(&["recover", s.volume(), "--json"]).ok().out;
     let report: Value = serde_json::from_str(&report).unwrap();
-    // Replaying the journal reclaims the records that its transactions name, before the lanes are read.
+    // Replaying the journal reclaims the records that its transactions name, before the lanes are
+    // read.
     assert!(seen["recovery"]["found"].as_u64() >= report["staged_found"].as_u64());
     assert_eq!(seen["recovery"]["apply"], report["staged_applied"]);
     assert_eq!(seen["recovery"]["replay"], report["replayed_transactions"]);
@@ -70,8 +71,8 @@ impl Drop for Killed {
     }
 }
 
-/// A journal that repeats staged data: chosen by mkfs, known to the mount and its device process from the
-/// header, shown, and recovered.
+/// A journal that repeats staged data: chosen by mkfs, known to the mount and its device process
+/// from the header, shown, and recovered.
 #[test]
 fn a_journal_with_copies() {
     let s = Setup::empty();

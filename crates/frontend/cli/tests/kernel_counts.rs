@@ -1,11 +1,12 @@
-//! One write and one flush per fsync, counted by the kernel, and the same by the daemon's own counters.
-//! Needs root, `/dev/fuse`, loop devices and e2fsprogs.
+//! One write and one flush per fsync, counted by the kernel, and the same by the daemon's own
+//! counters. Needs root, `/dev/fuse`, loop devices and e2fsprogs.
 //!
-//! A loop device has its statistics in `/sys/block/loopN/stat`, and with direct I/O below it is a block
-//! device with a volatile cache and without FUA. A flush shows there twice: in the number of flushes, and
-//! as one more write request, without sectors. So the writes are the write requests less the flushes;
-//! sectors are counted by themselves. The background is kept idle: nothing is old enough to be
-//! journaled, staging is never low, and the journal is large enough for one transaction to hold everything.
+//! A loop device has its statistics in `/sys/block/loopN/stat`, and with direct I/O below it is a
+//! block device with a volatile cache and without FUA. A flush shows there twice: in the number of
+//! flushes, and as one more write request, without sectors. So the writes are the write requests
+//! less the flushes; sectors are counted by themselves. The background is kept idle: nothing is old
+//! enough to be journaled, staging is never low, and the journal is large enough for one
+//! transaction to hold everything.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
@@ -98,7 +99,8 @@ fn mounted(storage: &str) -> Setup {
     siftfs(&["mkfs", storage, "--size", "128M", "--log-size", "48M"]).ok();
     siftfs(&["mount", storage, s.dir(), "-o", IDLE]).ok();
     fs::create_dir(s.path("d")).expect("a directory");
-    // Bytes that no operation writes: a page that the kernel sends is compared with the one that is there.
+    // Bytes that no operation writes: a page that the kernel sends is compared with the one that is
+    // there.
     fs::write(s.path("f"), vec![0xee; 1 << 20]).expect("a file");
     s
 }
@@ -205,8 +207,8 @@ fn on_a_file_on_a_disk() {
     umount(&s);
 }
 
-/// Nothing reaches a disk from a file in memory, whatever is asked for: the kernel counts no byte of the
-/// daemon's that is to be stored, and the daemon asks for what it always does.
+/// Nothing reaches a disk from a file in memory, whatever is asked for: the kernel counts no byte
+/// of the daemon's that is to be stored, and the daemon asks for what it always does.
 #[test]
 fn on_a_file_in_memory() {
     let memory = Mounted::new(&["-t", "tmpfs", "-o", "size=256M", "tmpfs"]);
@@ -231,9 +233,10 @@ fn on_a_file_in_memory() {
     umount(&s);
 }
 
-/// Writing a stream makes and drops a page for each 4 KiB: their memory is used again, and is not the
-/// kernel's in between. Of 32,768 pages fewer than one in sixty-four is faulted in anew. Of what the kernel keeps back
-/// it sends as much at once as it likes: the first streams may each take more memory than the one before.
+/// Writing a stream makes and drops a page for each 4 KiB: their memory is used again, and is not
+/// the kernel's in between. Of 32,768 pages fewer than one in sixty-four is faulted in anew. Of
+/// what the kernel keeps back it sends as much at once as it likes: the first streams may each take
+/// more memory than the one before.
 #[test]
 fn a_stream_keeps_its_memory() {
     let memory = Mounted::new(&["-t", "tmpfs", "-o", "size=512M", "tmpfs"]);

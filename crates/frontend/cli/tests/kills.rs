@@ -1,6 +1,6 @@
 //! Host and device process killed at random moments under load, by `testing/kills`, for a minute;
-//! `SIFTFS_KILLS=10m` for so long, `SIFTFS_KILLS_SEED` from that seed; and that the harness itself cannot
-//! hang. Needs root, `/dev/fuse`, loop devices and e2fsprogs.
+//! `SIFTFS_KILLS=10m` for so long, `SIFTFS_KILLS_SEED` from that seed; and that the harness itself
+//! cannot hang. Needs root, `/dev/fuse`, loop devices and e2fsprogs.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
@@ -88,7 +88,8 @@ fn starts(own: bool, limit: Duration) -> bool {
     started == Ok(true)
 }
 
-/// Else a host that waits for its device process and the harness that is about to start one wait for each other.
+/// Else a host that waits for its device process and the harness that is about to start one wait
+/// for each other.
 #[test]
 fn what_the_load_has_open_keeps_no_process_from_starting() {
     assert!(starts(true, Duration::from_secs(30)));
@@ -99,8 +100,8 @@ fn what_the_load_has_open_keeps_no_process_from_starting() {
 #[test]
 fn without_progress_the_connection_ends() {
     let s = Setup::new();
-    // A request that a ring has taken and its stopped thread has not seen ends with the process alone, which the
-    // harness kills as well.
+    // A request that a ring has taken and its stopped thread has not seen ends with the process
+    // alone, which the harness kills as well.
     s.mount("requests=device");
     let daemon = s.daemon();
     daemon.signal(Signal::STOP);

@@ -1,6 +1,6 @@
-//! How far it goes: sparse giants, deep trees, full volumes, very many files, large volumes, volumes
-//! on other kinds of storage. Each leaves an image that e2fsck calls clean and that the kernel reads as
-//! the mount showed it. Needs root, `/dev/fuse`, loop devices and e2fsprogs.
+//! How far it goes: sparse giants, deep trees, full volumes, very many files, large volumes,
+//! volumes on other kinds of storage. Each leaves an image that e2fsck calls clean and that the
+//! kernel reads as the mount showed it. Needs root, `/dev/fuse`, loop devices and e2fsprogs.
 
 #[path = "limits/deep.rs"]
 mod deep;

@@ -1,5 +1,5 @@
-//! A log elsewhere, adopting an ext4 volume and giving it back, rule R16. Needs root, `/dev/fuse`, loop
-//! devices and e2fsprogs.
+//! A log elsewhere, adopting an ext4 volume and giving it back, rule R16. Needs root, `/dev/fuse`,
+//! loop devices and e2fsprogs.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod support;

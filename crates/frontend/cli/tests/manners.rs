@@ -1,5 +1,5 @@
-//! The mount as the system's own programs use it: mount(8), umount(8), fstab, systemd, man. Each test
-//! that needs helpers in `/sbin` installs them in a mount namespace of its own.
+//! The mount as the system's own programs use it: mount(8), umount(8), fstab, systemd, man. Each
+//! test that needs helpers in `/sbin` installs them in a mount namespace of its own.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod support;

@@ -1,5 +1,5 @@
-//! Wrong sizes, unknown options, a log or a device in use, a place that does not fit: one clear message
-//! each, with the exit status of the manual's table, and nothing is made or changed.
+//! Wrong sizes, unknown options, a log or a device in use, a place that does not fit: one clear
+//! message each, with the exit status of the manual's table, and nothing is made or changed.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod support;

@@ -97,8 +97,9 @@ fn rings_that_are_not_there() {
         .fails(2, &["requests=both", "auto, ring, device"]);
 }
 
-/// What callers get whose requests are on their way when the daemon is killed: what is taken for the answer of a dead
-/// mount, so that a mount or an unmount that comes in that moment does its work.
+/// What callers get whose requests are on their way when the daemon is killed: what is taken for
+/// the answer of a dead mount, so that a mount or an unmount that comes in that moment does its
+/// work.
 #[test]
 fn callers_of_a_killed_daemon() {
     const CALLERS: usize = 16;
@@ -142,8 +143,9 @@ fn made(dir: &str, i: usize) -> std::io::Result<()> {
     File::create(format!("{dir}/{i}"))?.sync_all()
 }
 
-/// Many callers at once bring further threads of a queue, whose registration is followed by a question of the
-/// daemon's to its own mount. Neither an unmount nor a kill in that moment may come to harm by it.
+/// Many callers at once bring further threads of a queue, whose registration is followed by a
+/// question of the daemon's to its own mount. Neither an unmount nor a kill in that moment may come
+/// to harm by it.
 #[test]
 fn questions_to_its_own_mount() {
     const CALLERS: usize = 24;

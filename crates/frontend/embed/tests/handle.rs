@@ -1,4 +1,5 @@
-//! The embedded handle on a real volume file: what it does is there after a crash and after closing.
+//! The embedded handle on a real volume file: what it does is there after a crash and after
+//! closing.
 
 use siftfs::{RenameMode, Volume};
 use siftfs_placement::{MkfsOptions, mkfs};

@@ -25,7 +25,8 @@ enum Word {
     End,
 }
 
-/// Says how often the kernel's dirty pages are asked for, from any thread, as long as the mount is served.
+/// Says how often the kernel's dirty pages are asked for, from any thread, as long as the mount is
+/// served.
 #[derive(Clone)]
 pub struct WriteBack(Sender<Word>);
 

@@ -50,9 +50,9 @@ impl Server {
         if append_only { Err(errno(libc::EPERM)) } else { Ok(()) }
     }
 
-    /// ioctl(2). The kernel has checked that the caller may change flags, and which. What was stored
-    /// through mappings of a file that becomes immutable or append-only is written before, by requests
-    /// of its own: afterwards it would be refused.
+    /// ioctl(2). The kernel has checked that the caller may change flags, and which. What was
+    /// stored through mappings of a file that becomes immutable or append-only is written before,
+    /// by requests of its own: afterwards it would be refused.
     pub(crate) fn ioctl(
         self: &Arc<Self>,
         cred: &Credentials,

@@ -1,8 +1,8 @@
-//! Has the kernel write or drop pages of a file, or forget its attributes, and only then goes on with
-//! an answer.
+//! Has the kernel write or drop pages of a file, or forget its attributes, and only then goes on
+//! with an answer.
 //!
-//! For pages the kernel waits, all with requests of its own to us. So it is asked by threads of their
-//! own, never by one that has a request to read or to carry out (`pages` says how).
+//! For pages the kernel waits, all with requests of its own to us. So it is asked by threads of
+//! their own, never by one that has a request to read or to carry out (`pages` says how).
 
 use crate::convert::node;
 use crate::kernel::notify::Notifier;
@@ -24,8 +24,8 @@ pub(crate) struct Invalidator {
     pages: OnceLock<Sender<(Target, Then)>>,
     attributes: OnceLock<Sender<(InodeNr, Then)>>,
     opener: Arc<Opener>,
-    /// Answers that may be held back at a time. They take places that requests of the kernel have, and
-    /// those that it needs to drop a page must find some.
+    /// Answers that may be held back at a time. They take places that requests of the kernel have,
+    /// and those that it needs to drop a page must find some.
     most: AtomicUsize,
     waiting: AtomicUsize,
 }
@@ -64,9 +64,9 @@ impl Invalidator {
         }
     }
 
-    /// Has the kernel ask for the attributes of a file before it uses them again, if it is still open
-    /// for writing, and then calls `then`, on another thread. Attributes of a request that is under
-    /// way meanwhile count for that request alone.
+    /// Has the kernel ask for the attributes of a file before it uses them again, if it is still
+    /// open for writing, and then calls `then`, on another thread. Attributes of a request that is
+    /// under way meanwhile count for that request alone.
     pub(crate) fn forget_attributes(&self, ino: InodeNr, then: Then) {
         let Some(queue) = self.attributes.get() else { return then() };
         if let Err(back) = queue.send((ino, then)) {
@@ -99,7 +99,8 @@ fn carry_out(orders: &Receiver<(Target, Then)>, pages: &Pages, notifier: &Notifi
         let (targets, then): (Vec<_>, Vec<_>) =
             std::iter::once(first).chain(orders.try_iter()).unzip();
         for Target { node, .. } in pages.carry_out(merged(targets)) {
-            // A mount without a place (detached, with files still open) can be asked only like this.
+            // A mount without a place (detached, with files still open) can be asked only like
+            // this.
             match notifier.drop_pages(node, 0, 0) {
                 Err(error) if !is_gone(&error) => {
                     tracing::error!(%error, node, "the kernel does not drop its pages");

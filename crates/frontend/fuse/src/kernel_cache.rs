@@ -1,5 +1,5 @@
-//! What the kernel's cache has that the server does not, and the other way round: pages dirtied through
-//! mappings, and pages that are older than a write past the cache.
+//! What the kernel's cache has that the server does not, and the other way round: pages dirtied
+//! through mappings, and pages that are older than a write past the cache.
 
 use crate::convert::node;
 use crate::invalidator::Then;
@@ -101,9 +101,9 @@ impl Server {
         self.when_written(ino, Box::new(seek));
     }
 
-    /// Calls `then` when the kernel holds no dirty page of `ino`: at once if there can be none, else
-    /// from another thread when it has written its pages of the file, for which it sends requests of
-    /// its own. `then` is told false if there is no room to wait.
+    /// Calls `then` when the kernel holds no dirty page of `ino`: at once if there can be none,
+    /// else from another thread when it has written its pages of the file, for which it sends
+    /// requests of its own. `then` is told false if there is no room to wait.
     pub(crate) fn when_written(self: &Arc<Self>, ino: InodeNr, then: Box<dyn FnOnce(bool) + Send>) {
         if !self.open_files.may_be_dirty(ino) {
             return then(true);
@@ -120,10 +120,10 @@ impl Server {
         self.pages(ino, !self.agreed.settled, then);
     }
 
-    /// Pages that the kernel sent could not be written. It tells fsync(2) and close(2), but write(2)
-    /// only fills its cache: a program that writes until the disk is full would go on for ever. So
-    /// the kernel is made to ask for the attributes that it looks at before a write, and the answer
-    /// is the error ([`Server::refuse_write`]).
+    /// Pages that the kernel sent could not be written. It tells fsync(2) and close(2), but
+    /// write(2) only fills its cache: a program that writes until the disk is full would go on for
+    /// ever. So the kernel is made to ask for the attributes that it looks at before a write, and
+    /// the answer is the error ([`Server::refuse_write`]).
     pub(crate) fn lost_pages(&self, ino: InodeNr, error: &Error) {
         if self.open_files.failed(ino, error) && self.agreed.writeback {
             self.invalidator.forget_attributes(ino, Box::new(|| {}));
@@ -141,9 +141,9 @@ impl Server {
         }
     }
 
-    /// Calls `answer`, which tells the kernel attributes, so that those of sealed files stay unknown to
-    /// it: of what it is told by a request that began before it was to forget, the request's caller
-    /// hears, and nobody else.
+    /// Calls `answer`, which tells the kernel attributes, so that those of sealed files stay
+    /// unknown to it: of what it is told by a request that began before it was to forget, the
+    /// request's caller hears, and nobody else.
     pub(crate) fn tell_attributes(&self, answer: Then) {
         let forget = |then: Then, ino| -> Then {
             let invalidator = self.invalidator.clone();
@@ -152,8 +152,8 @@ impl Server {
         self.open_files.sealed().into_iter().fold(answer, forget)();
     }
 
-    /// GETATTR with a handle, under the writeback cache: a write(2) to `ino` comes next. (fstat(2) and
-    /// reads ask without one, or not at all.)
+    /// GETATTR with a handle, under the writeback cache: a write(2) to `ino` comes next. (fstat(2)
+    /// and reads ask without one, or not at all.)
     ///
     /// # Errors
     /// Why that write is to be refused.

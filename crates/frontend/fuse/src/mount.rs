@@ -222,8 +222,8 @@ fn open_device() -> io::Result<OwnedFd> {
     })
 }
 
-/// The mount's own flags. Access times are the Runtime's, not the kernel's: here they are to be seen in the
-/// table of mounts.
+/// The mount's own flags. Access times are the Runtime's, not the kernel's: here they are to be
+/// seen in the table of mounts.
 fn kernel_flags(o: &MountOptions) -> MountFlags {
     // Nobody keeps those of directories.
     let mut flags = MountFlags::NODIRATIME;
@@ -237,11 +237,12 @@ fn kernel_flags(o: &MountOptions) -> MountFlags {
     flags
 }
 
-/// Gives the mount on `dir` the flags that `o` says; nothing else of `o` is looked at. A file system that
-/// becomes read-only becomes so for all its mounts.
+/// Gives the mount on `dir` the flags that `o` says; nothing else of `o` is looked at. A file
+/// system that becomes read-only becomes so for all its mounts.
 ///
 /// # Errors
-/// `EBUSY` while a file is open for writing and `o` says read-only, or a removed file is still open.
+/// `EBUSY` while a file is open for writing and `o` says read-only, or a removed file is still
+/// open.
 pub fn remount(dir: &Path, o: &MountOptions) -> io::Result<()> {
     Ok(rustix::mount::mount_remount(dir, kernel_flags(o), "")?)
 }
@@ -284,17 +285,17 @@ pub fn detach(dir: &Path) -> io::Result<()> {
 /// How long a file system may take to say that it is there.
 const STATFS_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Does this error say that a mount's server has died? A request that was on its way at that moment ends with
-/// `ECONNABORTED`, or in a ring with `ECANCELED`, and every later one with `ENOTCONN`.
+/// Does this error say that a mount's server has died? A request that was on its way at that moment
+/// ends with `ECONNABORTED`, or in a ring with `ECANCELED`, and every later one with `ENOTCONN`.
 pub fn says_dead(e: &io::Error) -> bool {
     let errors = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
     e.raw_os_error().is_some_and(|n| errors.contains(&n))
 }
 
 /// Is the server of the mount on `dir` dead (the kernel answers `ENOTCONN`)? Asks with statfs(2),
-/// which, unlike stat(2), never comes from a cache. While the kernel still takes the connection of a
-/// killed server apart, it takes the question first and answers later (see [`says_dead`]). A server that
-/// does not answer is not dead.
+/// which, unlike stat(2), never comes from a cache. While the kernel still takes the connection of
+/// a killed server apart, it takes the question first and answers later (see [`says_dead`]). A
+/// server that does not answer is not dead.
 pub fn is_dead(dir: &Path) -> bool {
     let (told, heard) = mpsc::channel();
     let dir = dir.to_path_buf();

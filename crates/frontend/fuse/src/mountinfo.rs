@@ -30,7 +30,8 @@ pub struct MountEntry {
 }
 
 impl MountEntry {
-    /// Do both show the same file system? Its number is given out again when its last mount has gone.
+    /// Do both show the same file system? Its number is given out again when its last mount has
+    /// gone.
     pub fn is_same_as(&self, other: &Self) -> bool {
         (self.major, self.minor, &self.source) == (other.major, other.minor, &other.source)
             && self.fs_type == other.fs_type
@@ -73,9 +74,9 @@ pub struct Elsewhere {
     pub mount_point: PathBuf,
 }
 
-/// A mount of the same file system as `of` in another mount namespace; none if there is no such namespace that this
-/// process may look into. A process that keeps the readers of its /proc waiting, as one does that closes
-/// files of a mount that hangs, is passed over.
+/// A mount of the same file system as `of` in another mount namespace; none if there is no such
+/// namespace that this process may look into. A process that keeps the readers of its /proc
+/// waiting, as one does that closes files of a mount that hangs, is passed over.
 pub fn mounted_elsewhere(of: &MountEntry) -> Option<Elsewhere> {
     mounted_in(Path::new("/proc"), of)
 }

@@ -1,5 +1,5 @@
-//! Files that are open for writing: by whom and with which flags, and what the kernel may hold of them
-//! that the server does not know.
+//! Files that are open for writing: by whom and with which flags, and what the kernel may hold of
+//! them that the server does not know.
 //!
 //! Only a file that is open for writing can have pages in the kernel that are newer than the
 //! server's: closing and unmapping write them back, and a shared mapping keeps its descriptor open,
@@ -182,8 +182,8 @@ impl OpenFiles {
     }
 
     /// May the kernel hold pages of `ino` that it has not sent yet? Where it writes through, only
-    /// stores through a shared mapping stay with it, and who maps a file to store to it has opened it
-    /// to read and write.
+    /// stores through a shared mapping stay with it, and who maps a file to store to it has opened
+    /// it to read and write.
     pub(crate) fn may_be_dirty(&self, ino: InodeNr) -> bool {
         let table = self.table();
         let file = table.files.get(&ino);
@@ -240,9 +240,9 @@ impl OpenFiles {
         }
     }
 
-    /// These bytes were written past the kernel's cache through `handle`. Does the kernel have to drop
-    /// its pages of the file before the write is answered, because it may have read some meanwhile? If
-    /// so, [`OpenFiles::dropped`] follows.
+    /// These bytes were written past the kernel's cache through `handle`. Does the kernel have to
+    /// drop its pages of the file before the write is answered, because it may have read some
+    /// meanwhile? If so, [`OpenFiles::dropped`] follows.
     pub(crate) fn written_past(&self, ino: InodeNr, handle: Handle, offset: u64, len: u64) -> bool {
         let mut table = self.table();
         let Table { handles, files } = &mut *table;
@@ -270,8 +270,8 @@ impl OpenFiles {
         }
     }
 
-    /// `ino` is immutable from now on, or not any more. Is it one that write(2) reaches all the same,
-    /// through a descriptor from before?
+    /// `ino` is immutable from now on, or not any more. Is it one that write(2) reaches all the
+    /// same, through a descriptor from before?
     pub(crate) fn seal(&self, ino: InodeNr, sealed: bool) -> bool {
         let mut table = self.table();
         let Some(file) = table.files.get_mut(&ino).filter(|f| f.is_open()) else { return false };

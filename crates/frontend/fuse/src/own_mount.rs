@@ -5,12 +5,12 @@
 //! **Other threads serve them.** A call is made by a thread of its own, never by one that carries
 //! a request out.
 //!
-//! **The daemon can be killed.** A thread that waits for pages in the kernel cannot be interrupted, nor
-//! can one whose request has been read, and a killed process keeps its descriptors until its last
-//! thread has gone: with `/dev/fuse` among them the connection would live on, and the thread, and
-//! every program on the mount, would wait for ever. So the thread has a table of descriptors of its
-//! own, with nothing of the daemon's in it ([`start_apart`]): when the others die, `/dev/fuse` is
-//! closed, and the wait ends. Memory must hold no descriptor either: `kernel/ring/uring.rs`.
+//! **The daemon can be killed.** A thread that waits for pages in the kernel cannot be interrupted,
+//! nor can one whose request has been read, and a killed process keeps its descriptors until its
+//! last thread has gone: with `/dev/fuse` among them the connection would live on, and the thread,
+//! and every program on the mount, would wait for ever. So the thread has a table of descriptors of
+//! its own, with nothing of the daemon's in it ([`start_apart`]): when the others die, `/dev/fuse`
+//! is closed, and the wait ends. Memory must hold no descriptor either: `kernel/ring/uring.rs`.
 //!
 //! An open file of the mount makes umount(2) fail with EBUSY. So the root is opened through a mount
 //! of its own: a detached copy (open_tree(2)), which nobody sees and which ends with the
@@ -37,8 +37,8 @@ fn keep_nothing() -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Starts a thread that has none of the process's descriptors. `work` must own none: closed there, it
-/// would stay open here. It is told if they could not be taken away, and must not call then.
+/// Starts a thread that has none of the process's descriptors. `work` must own none: closed there,
+/// it would stay open here. It is told if they could not be taken away, and must not call then.
 ///
 /// # Errors
 /// No thread can be started.

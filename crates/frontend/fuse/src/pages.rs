@@ -1,10 +1,11 @@
 //! Has the kernel write or drop its pages of files, by opening them.
 //!
-//! FUSE_NOTIFY_INVAL_INODE does it as well, but is a write(2) on `/dev/fuse` that waits in the kernel for
-//! pages, which nothing interrupts: a daemon killed meanwhile would keep the connection alive for
-//! ever. A thread with descriptors of its own (`own_mount`) opens the file instead: an OPEN that is
-//! answered without FOPEN_KEEP_CACHE makes the kernel drop all pages of the file, dirty ones written
-//! first, and takes no lock that a request holds. sync_file_range(2) writes pages and leaves them.
+//! FUSE_NOTIFY_INVAL_INODE does it as well, but is a write(2) on `/dev/fuse` that waits in the
+//! kernel for pages, which nothing interrupts: a daemon killed meanwhile would keep the connection
+//! alive for ever. A thread with descriptors of its own (`own_mount`) opens the file instead: an
+//! OPEN that is answered without FOPEN_KEEP_CACHE makes the kernel drop all pages of the file,
+//! dirty ones written first, and takes no lock that a request holds. sync_file_range(2) writes
+//! pages and leaves them.
 
 use crate::mountinfo::MountEntry;
 use crate::own_mount::{open_root, start_apart, write_pages};
@@ -81,8 +82,9 @@ struct Worker {
 impl Worker {
     fn run(&self, orders: &Receiver<Vec<Target>>, tell: &Sender<Vec<Target>>) {
         let (close, closed) = channel::<OwnedFd>();
-        // close(2) writes pages, and before Linux 6.16 wants the lock of the file, whose holder may wait
-        // for the next order. That thread has the same descriptors as this one, which starts it.
+        // close(2) writes pages, and before Linux 6.16 wants the lock of the file, whose holder may
+        // wait for the next order. That thread has the same descriptors as this one, which starts
+        // it.
         let closer = move || closed.into_iter().for_each(drop);
         if std::thread::Builder::new().name("siftfs-close".into()).spawn(closer).is_err() {
             return;

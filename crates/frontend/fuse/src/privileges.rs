@@ -1,11 +1,11 @@
 //! setuid, setgid and file capabilities: who may take them away, and when.
 //!
 //! The kernel tells us of a change by somebody who may not keep them in two ways. WRITE, a
-//! truncation and OPEN carry a flag. Before a write, fallocate(2) or copy_file_range(2) it also sends
-//! a removal of the capabilities, and a SETATTR of nothing: an *announcement*. But chown(path, -1, -1)
-//! by any user looks the same, and there ext4 refuses everybody but the owner. So what somebody
-//! announces who does not own the file is carried out with the change itself, when it comes from
-//! the same thread.
+//! truncation and OPEN carry a flag. Before a write, fallocate(2) or copy_file_range(2) it also
+//! sends a removal of the capabilities, and a SETATTR of nothing: an *announcement*. But
+//! chown(path, -1, -1) by any user looks the same, and there ext4 refuses everybody but the owner.
+//! So what somebody announces who does not own the file is carried out with the change itself, when
+//! it comes from the same thread.
 
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, Timestamp, errno};
@@ -42,8 +42,8 @@ impl Announced {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Thread `pid` is about to change `ino`, whose privileges go then; `setgid` with them even where
-    /// the group may not execute.
+    /// Thread `pid` is about to change `ino`, whose privileges go then; `setgid` with them even
+    /// where the group may not execute.
     pub(crate) fn note(&self, pid: u32, ino: InodeNr, setgid: bool) {
         let mut list = self.list();
         if list.len() >= MOST {
@@ -154,9 +154,9 @@ impl Server {
     }
 
     /// A SETATTR without a field: chown(path, -1, -1), or a write is announced. By the file's owner
-    /// either takes the privileges away. Of others a chown is refused, and what they announce is done
-    /// with their write. While nobody has the file open for writing it is a chown; else it may be
-    /// either, and succeeds without a change. Directories keep their bits.
+    /// either takes the privileges away. Of others a chown is refused, and what they announce is
+    /// done with their write. While nobody has the file open for writing it is a chown; else it may
+    /// be either, and succeeds without a change. Directories keep their bits.
     fn set_nothing(
         &self,
         cred: &Credentials,
@@ -181,8 +181,8 @@ impl Server {
         self.entry(cred, Request::SetAttr { ino, set })
     }
 
-    /// The ctime that a file keeps when we take its privileges away, which the kernel that owns its times
-    /// does not see: it sends its own with the change of the data.
+    /// The ctime that a file keeps when we take its privileges away, which the kernel that owns its
+    /// times does not see: it sends its own with the change of the data.
     pub(crate) fn kernels_ctime(&self, attr: &Attr) -> Option<Timestamp> {
         (self.writes_back() && attr.kind == FileKind::Regular).then_some(attr.ctime)
     }
@@ -196,8 +196,8 @@ impl Server {
         }
     }
 
-    /// removexattr(2). The kernel also sends the removal of a file's capabilities before a write or a
-    /// chown, in the name of any user: what does not own the file announces it.
+    /// removexattr(2). The kernel also sends the removal of a file's capabilities before a write or
+    /// a chown, in the name of any user: what does not own the file announces it.
     pub(crate) fn remove_xattr(&self, cred: &Credentials, ino: InodeNr, name: &[u8]) -> Result<()> {
         self.check_xattr_name(name)?;
         if name == CAPABILITY {
@@ -209,11 +209,12 @@ impl Server {
         self.done(cred, Request::RemoveXattr { ino, name: name.to_vec() })
     }
 
-    /// A change by a caller who does not own the file. It is carried out with the caller's write. With
-    /// the kernel's writeback cache that write has no caller any more, so it is carried out at once, if
-    /// this user has the file open for writing: who may write may take the privileges away. A user
-    /// who got the descriptor from somebody else cannot be told from one who only calls chown(2):
-    /// pages that come later say that the file was written ([`Self::carry_out_with_pages`]).
+    /// A change by a caller who does not own the file. It is carried out with the caller's write.
+    /// With the kernel's writeback cache that write has no caller any more, so it is carried out at
+    /// once, if this user has the file open for writing: who may write may take the privileges
+    /// away. A user who got the descriptor from somebody else cannot be told from one who only
+    /// calls chown(2): pages that come later say that the file was written
+    /// ([`Self::carry_out_with_pages`]).
     fn announce(&self, cred: &Credentials, ino: InodeNr, setgid: bool) -> Result<()> {
         self.announced.note(cred.pid, ino, setgid);
         if self.writes_back() && self.open_files.is_opened_by(ino, cred.uid) {
@@ -230,10 +231,10 @@ impl Server {
         }
     }
 
-    /// The kernel sends written pages of `ino`: capabilities that somebody announced the removal of go
-    /// first. Set-id bits stay: a write that takes them away does not wait in the kernel's cache, and
-    /// says so itself, while a chown(2) of nothing by a stranger takes no bits from a file that
-    /// somebody else writes.
+    /// The kernel sends written pages of `ino`: capabilities that somebody announced the removal of
+    /// go first. Set-id bits stay: a write that takes them away does not wait in the kernel's
+    /// cache, and says so itself, while a chown(2) of nothing by a stranger takes no bits from a
+    /// file that somebody else writes.
     pub(crate) fn carry_out_with_pages(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
         if self.announced.take_all(ino).is_none() {
             return Ok(());

@@ -120,9 +120,9 @@ impl Server {
         self.done(cred, Request::Release { handle })
     }
 
-    /// A change of a file's data, which moves its times unless the kernel owns them: with the writeback
-    /// cache it moves its own with every write, fallocate, copy and truncation and sends them if they
-    /// changed. A time of ours would stay beside an unchanged one of the kernel's.
+    /// A change of a file's data, which moves its times unless the kernel owns them: with the
+    /// writeback cache it moves its own with every write, fallocate, copy and truncation and sends
+    /// them if they changed. A time of ours would stay beside an unchanged one of the kernel's.
     fn timed(&self, change: Request) -> Request {
         if self.agreed.writeback { Request::Untimed(Box::new(change)) } else { change }
     }
@@ -301,17 +301,17 @@ impl Server {
         }
     }
 
-    /// copy_file_range(2): as far as the source goes and [`COPY_BYTES`] of data at most; returns how
-    /// far it came. Holes stay holes. The kernel holds both files' locks, has written back what it
-    /// cached of them and drops what it cached of the target afterwards.
+    /// copy_file_range(2): as far as the source goes and [`COPY_BYTES`] of data at most; returns
+    /// how far it came. Holes stay holes. The kernel holds both files' locks, has written back what
+    /// it cached of them and drops what it cached of the target afterwards.
     pub(crate) fn copy(&self, cred: &Credentials, r: &CopyRange) -> Result<u32> {
         self.carry_out_announced(cred, r.to)?;
         let size = self.entry(cred, Request::GetAttr { ino: r.from })?.size;
         let room = MAX_FILE_SIZE.checked_sub(r.to_offset).filter(|room| *room > 0);
         let len = r.len.min(u64::from(u32::MAX)).min(room.ok_or(errno(libc::EFBIG))?);
         let asked = r.offset.checked_add(len).ok_or(errno(libc::EOVERFLOW))?;
-        // The kernel asks for nothing beyond the end that it knows. Its writeback cache may hold the
-        // bytes between our end and its own, but none of this range: that is a hole.
+        // The kernel asks for nothing beyond the end that it knows. Its writeback cache may hold
+        // the bytes between our end and its own, but none of this range: that is a hole.
         let ends_later = self.agreed.writeback && self.open_files.may_be_dirty(r.from);
         let end = if ends_later { asked } else { size.min(asked) };
         let (mut at, mut data) = (r.offset, 0);

@@ -1,7 +1,7 @@
 //! Which pages of the kernel's cache may be older than a write past that cache.
 //!
-//! Only what is read into the cache while somebody writes past it can be: the kernel drops the pages
-//! of a direct write before it sends the write, and after an asynchronous one not again.
+//! Only what is read into the cache while somebody writes past it can be: the kernel drops the
+//! pages of a direct write before it sends the write, and after an asynchronous one not again.
 
 use siftfs_base::RangeSet;
 
@@ -44,8 +44,8 @@ impl Cached {
         self.pages.clear();
     }
 
-    /// These bytes were written past the cache. Does the kernel have to drop the file's pages, all of
-    /// them, before the write is answered? If so, [`Cached::dropped`] follows.
+    /// These bytes were written past the cache. Does the kernel have to drop the file's pages, all
+    /// of them, before the write is answered? If so, [`Cached::dropped`] follows.
     pub(crate) fn written_past(&mut self, offset: u64, len: u64) -> bool {
         let (start, end) = pages(offset, len);
         if !self.pages.overlaps(start, end) && !self.dropping.overlaps(start, end) {

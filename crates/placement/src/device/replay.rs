@@ -7,7 +7,8 @@ use siftfs_service::{InodeTables, ReplayMode, ServiceOptions};
 use siftfs_volume::HeaderView;
 use std::sync::Arc;
 
-/// How checkpoints replay, and within which memory. Modes differ in work, never in meaning (rule R22).
+/// How checkpoints replay, and within which memory. Modes differ in work, never in meaning (rule
+/// R22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// `docs/design/coalescing.md` compares them.

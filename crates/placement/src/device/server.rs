@@ -1,5 +1,6 @@
-//! The Service for a Runtime behind a connection: greeting a host, serving it, and what is done when
-//! it is gone. The same code is a device process and a mount that takes the Service's part itself.
+//! The Service for a Runtime behind a connection: greeting a host, serving it, and what is done
+//! when it is gone. The same code is a device process and a mount that takes the Service's part
+//! itself.
 
 use crate::device::replay::Replay;
 use crate::device::tally::{Tally, totals};
@@ -104,8 +105,8 @@ impl Server {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Serves one host, from its Hello to its end, and finishes what it left. When this returns, the
-    /// Service's role is given back.
+    /// Serves one host, from its Hello to its end, and finishes what it left. When this returns,
+    /// the Service's role is given back.
     pub fn session(&self, mut end: DeviceEnd) {
         let peer = end.peer.clone();
         // From its first sign on, not from its Hello: it may want both roles first, to recover.

@@ -54,7 +54,8 @@ const INQUIRY: Duration = Duration::from_secs(10);
 /// Asks a device process whether it would serve the volume, before this host writes anything.
 ///
 /// # Errors
-/// Refused in the device process's words. An answer that does not come is none: the Hello will tell.
+/// Refused in the device process's words. An answer that does not come is none: the Hello will
+/// tell.
 pub(crate) fn inquire(mut end: HostEnd, volume: [u8; 16]) -> Result<()> {
     let question = ToService::Inquire { version: PROTOCOL_VERSION, volume };
     let asked = end.sender.send(question).and_then(|()| end.receiver.recv(Some(INQUIRY)));

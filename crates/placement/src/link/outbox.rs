@@ -1,12 +1,13 @@
-//! Messages to the Service that have not been answered, in the order in which they were handed over.
+//! Messages to the Service that have not been answered, in the order in which they were handed
+//! over.
 
 use siftfs_base::{Error, Result, TxnSeq};
 use siftfs_wire::{FromService, ToService};
 use std::collections::VecDeque;
 
-/// Unanswered messages and how far they were sent. Bounded by the Runtime: one transaction in flight
-/// with its direct data, one background checkpoint, one question, and a checkpoint per caller that
-/// waits.
+/// Unanswered messages and how far they were sent. Bounded by the Runtime: one transaction in
+/// flight with its direct data, one background checkpoint, one question, and a checkpoint per
+/// caller that waits.
 pub(crate) struct Outbox {
     entries: VecDeque<ToService>,
     /// The first that has not been sent on this connection.

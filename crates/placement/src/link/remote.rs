@@ -212,9 +212,10 @@ impl Remote {
         }
     }
 
-    /// Tells the device process, if that is due, that small durable steps come. Beside the outbox: nobody
-    /// misses a hint that is lost, and no fsync waits for one that does not leave at once. A Service in
-    /// this process sees the steps by itself. `now` is in nanoseconds, of the Runtime's clock.
+    /// Tells the device process, if that is due, that small durable steps come. Beside the outbox:
+    /// nobody misses a hint that is lost, and no fsync waits for one that does not leave at once. A
+    /// Service in this process sees the steps by itself. `now` is in nanoseconds, of the Runtime's
+    /// clock.
     pub fn expect_urgent(&self, now: u64) {
         if !self.hints.is_due(now) || self.closing.load(Ordering::Acquire) {
             return;
@@ -290,9 +291,9 @@ impl Remote {
         Ok((end, Some(local)))
     }
 
-    /// Is it this process's turn? Time is courtesy to a device process that may come back, and no proof:
-    /// whether the old one has ended is the lock's to say. So nobody is waited for whom the system
-    /// says not to be there, once the volume is being closed.
+    /// Is it this process's turn? Time is courtesy to a device process that may come back, and no
+    /// proof: whether the old one has ended is the lock's to say. So nobody is waited for whom the
+    /// system says not to be there, once the volume is being closed.
     fn is_due(&self) -> bool {
         let (passed, leaving) = {
             let state = lock(&self.state);
@@ -447,7 +448,8 @@ impl Remote {
         }
     }
 
-    /// An answer: checked against what was sent, given to the Runtime, and what it answers forgotten.
+    /// An answer: checked against what was sent, given to the Runtime, and what it answers
+    /// forgotten.
     fn deliver(&self, message: FromService) -> Result<()> {
         let wanted = {
             let mut state = lock(&self.state);
@@ -515,8 +517,8 @@ impl Remote {
         }
     }
 
-    /// From now on a device process that is away this long is replaced by this process: a volume that
-    /// is being closed does not wait for ever.
+    /// From now on a device process that is away this long is replaced by this process: a volume
+    /// that is being closed does not wait for ever.
     pub fn fall_back_within(&self, patience: Duration) {
         let absent = self.connector.nobody_listens();
         let mut state = lock(&self.state);

@@ -27,8 +27,8 @@ fn remote(empty: bool) -> Remote {
     Remote::new(Arc::default(), who, connector, Some(AGES), media, Replay::default())
 }
 
-/// In a volume that goes on a device process has its time to come back; one that is being closed waits
-/// where somebody may be, and says for whom.
+/// In a volume that goes on a device process has its time to come back; one that is being closed
+/// waits where somebody may be, and says for whom.
 #[test]
 fn nobody_is_waited_for_at_the_end_who_is_not_there() {
     for empty in [true, false] {

@@ -46,9 +46,9 @@ struct Background {
 }
 
 impl LocalVolume {
-    /// Opens a volume exclusively, recovering it first if it is dirty; then its Service's part is the
-    /// other process's, if the options name one. With `read_only` a volume that
-    /// cannot be written, or that this build may not write, is opened if it is clean, and refused if it is
+    /// Opens a volume exclusively, recovering it first if it is dirty; then its Service's part is
+    /// the other process's, if the options name one. With `read_only` a volume that cannot be
+    /// written, or that this build may not write, is opened if it is clean, and refused if it is
     /// not.
     pub fn open(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Result<Self> {
         let clock = Arc::new(FileClock::default());
@@ -141,8 +141,8 @@ impl LocalVolume {
         move || runtime.backlog()
     }
 
-    /// Tells, at any time, whom closing the volume waits for, in words for people; `None` for nobody
-    /// but this process.
+    /// Tells, at any time, whom closing the volume waits for, in words for people; `None` for
+    /// nobody but this process.
     pub fn waiting(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let driver = Arc::downgrade(&self.pair.driver);
         move || driver.upgrade().and_then(|driver| driver.waiting())

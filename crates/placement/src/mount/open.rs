@@ -44,9 +44,9 @@ pub struct Pair {
 impl Volume {
     /// Reads the header and repairs a bad copy from the good one.
     ///
-    /// A process that died may have left in a volatile cache what can be read all the same. Whatever is
-    /// built on that comes after it, so it is made durable first (rule R18): else a power cut could
-    /// take a transaction away again that recovery has replayed in part.
+    /// A process that died may have left in a volatile cache what can be read all the same.
+    /// Whatever is built on that comes after it, so it is made durable first (rule R18): else a
+    /// power cut could take a transaction away again that recovery has replayed in part.
     pub fn read(media: Media, may_write: bool) -> Result<Self> {
         if may_write {
             media.flush()?;
@@ -266,8 +266,8 @@ impl Volume {
         Ok(Pair { runtime, driver, host, key, area: storage.area_reader()? })
     }
 
-    /// Says that the volume is in use, in the header first and then in the superblocks, and returns the
-    /// primary one.
+    /// Says that the volume is in use, in the header first and then in the superblocks, and returns
+    /// the primary one.
     pub(crate) fn note_mounted(
         &self,
         storage: &Storage,
@@ -352,8 +352,9 @@ pub(crate) enum Found {
 }
 
 /// Lanes are written independently: a record whose predecessor in another lane was lost was never
-/// acknowledged, and neither was anything after it (rules R3, R24). `base` is contained in the area;
-/// everything up to `durable` is known to have been durable, so a gap below it is rot (rule R14).
+/// acknowledged, and neither was anything after it (rules R3, R24). `base` is contained in the
+/// area; everything up to `durable` is known to have been durable, so a gap below it is rot (rule
+/// R14).
 fn cut_at_gap(found: &mut Vec<FoundRecord>, base: Lsn, durable: Lsn) -> Result<()> {
     let mut last = base;
     let gap = found.iter().position(|f| {

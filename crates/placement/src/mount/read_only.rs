@@ -8,8 +8,9 @@ use siftfs_volume::Media;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// Opens a volume to serve it, and says whether it may be written. One that cannot be (a write-protected
-/// device, a file on a read-only file system) is opened all the same for a read-only mount.
+/// Opens a volume to serve it, and says whether it may be written. One that cannot be (a
+/// write-protected device, a file on a read-only file system) is opened all the same for a
+/// read-only mount.
 ///
 /// # Errors
 /// As [`open_media`].
@@ -33,13 +34,14 @@ pub(crate) fn open_to_serve(path: &Path, opts: &OpenOptions) -> Result<(OpenedMe
     }
 }
 
-/// Has a volume that is to be mounted read-only features that allow a build as this one nothing else?
+/// Has a volume that is to be mounted read-only features that allow a build as this one nothing
+/// else?
 pub(crate) fn may_only_be_read(media: &Media, opts: &OpenOptions) -> Result<bool> {
     Ok(opts.read_only && media.read()?.header.unknown_ro_compat() != 0)
 }
 
-/// Does the system refuse to write it, whoever asks? A write-protected block device may be opened for
-/// writing all the same.
+/// Does the system refuse to write it, whoever asks? A write-protected block device may be opened
+/// for writing all the same.
 fn is_protected(path: &Path) -> bool {
     let errors = [libc::EROFS, libc::EACCES, libc::EPERM];
     match std::fs::OpenOptions::new().write(true).open(path) {

@@ -52,8 +52,8 @@ impl Remounter {
         });
     }
 
-    /// See [`Runtime::make_read_only`]. The marker stays until the volume is closed: a crash before that needs
-    /// a recovery, which finds an empty log.
+    /// See [`Runtime::make_read_only`]. The marker stays until the volume is closed: a crash before
+    /// that needs a recovery, which finds an empty log.
     ///
     /// # Errors
     /// Something could not be made durable; nothing has changed.
@@ -61,11 +61,12 @@ impl Remounter {
         self.runtime.make_read_only()
     }
 
-    /// Takes changes. One that was opened read-only is first marked, as opening it for writing would have done:
-    /// header, then superblock, then the first append (rule R15).
+    /// Takes changes. One that was opened read-only is first marked, as opening it for writing
+    /// would have done: header, then superblock, then the first append (rule R15).
     ///
     /// # Errors
-    /// Its storage is write-protected, it has features that only readers may ignore, something else has used it uncleanly, or writing failed.
+    /// Its storage is write-protected, it has features that only readers may ignore, something else
+    /// has used it uncleanly, or writing failed.
     pub fn make_writable(&self) -> Result<()> {
         let mut unmarked = self.unmarked();
         if let Some(Unmarked { volume, writable }) = &*unmarked {
@@ -76,7 +77,8 @@ impl Remounter {
                         .into(),
                 ));
             }
-            // Another set of regions than the Service's, which has never been sent anything to write.
+            // Another set of regions than the Service's, which has never been sent anything to
+            // write.
             let storage = volume.storage()?;
             let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
             let now = self.clock.now();

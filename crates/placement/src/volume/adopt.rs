@@ -26,8 +26,8 @@ pub struct ReleaseReport {
     pub external_log: bool,
 }
 
-/// Makes a log on the file or device `log` for the clean ext4 file system on `path`, which becomes a
-/// SiftFS volume. Nothing of the file system changes but the superblock, which names the log.
+/// Makes a log on the file or device `log` for the clean ext4 file system on `path`, which becomes
+/// a SiftFS volume. Nothing of the file system changes but the superblock, which names the log.
 /// `opts.log_size` is how much the log takes; `size` and `label` mean nothing here.
 ///
 /// # Errors
@@ -139,7 +139,8 @@ pub fn release_on(
     let recovered = !volume.recover(&clock, opts, progress)?.clean;
     let header = volume.view().header.clone();
     let area = volume.storage()?.take_superblocks()?;
-    // Nothing else of it changes: then it cannot be torn, for the link and the checksum share a sector.
+    // Nothing else of it changes: then it cannot be torn, for the link and the checksum share a
+    // sector.
     let mut plain = marker::read_primary(&area)?;
     set_own_bytes(&mut plain, &marker::link_bytes(None));
     marker::clear(&area, &plain)?;

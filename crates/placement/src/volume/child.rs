@@ -1,7 +1,7 @@
 //! Running a program of the system (mke2fs, e2fsck) that must not be waited for for ever.
 //!
-//! Wall-clock time says nothing about a program that works on slow storage. What a program that loops
-//! has in abundance is processor time without progress, so that is what is bounded.
+//! Wall-clock time says nothing about a program that works on slow storage. What a program that
+//! loops has in abundance is processor time without progress, so that is what is bounded.
 
 #![allow(unsafe_code)] // what a child does before it runs its program
 
@@ -34,8 +34,8 @@ pub struct Ran {
     pub stderr: Vec<u8>,
 }
 
-/// The processor time that a program may take without getting further with `bytes` of storage: a minute,
-/// and a second for each GiB.
+/// The processor time that a program may take without getting further with `bytes` of storage: a
+/// minute, and a second for each GiB.
 pub fn sensible_work(bytes: u64) -> Duration {
     Duration::from_secs(60 + (bytes >> 30))
 }
@@ -50,7 +50,8 @@ impl Child {
     /// The program cannot be started.
     pub fn start(command: &mut Command, on_death: Signal) -> io::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // SAFETY: between fork and exec the child makes one prctl(2), which takes no lock and no memory.
+        // SAFETY: between fork and exec the child makes one prctl(2), which takes no lock and no
+        // memory.
         unsafe {
             command.pre_exec(move || {
                 Ok(rustix::process::set_parent_process_death_signal(Some(on_death))?)
@@ -61,9 +62,9 @@ impl Child {
 
     /// Waits for the program's end, and takes what it writes.
     ///
-    /// A program that takes more processor time than `idle_work` without `progress` having grown, or, where
-    /// that is more, than four times what it took to get so far, is asked to end, and killed if it does not.
-    /// With `None` it may take any.
+    /// A program that takes more processor time than `idle_work` without `progress` having grown,
+    /// or, where that is more, than four times what it took to get so far, is asked to end, and
+    /// killed if it does not. With `None` it may take any.
     ///
     /// # Errors
     /// It cannot be waited for.
@@ -100,8 +101,8 @@ fn keep(mut from: impl Read) -> Vec<u8> {
     }
 }
 
-/// Waits for the child's end, and brings it about after too much work without progress, which is then
-/// returned.
+/// Waits for the child's end, and brings it about after too much work without progress, which is
+/// then returned.
 fn watch(pid: Pid, most: Option<Duration>, counter: &AtomicU64) -> io::Result<Option<Duration>> {
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let (mut seen, mut then) = (counter.load(Ordering::Acquire), Duration::ZERO);

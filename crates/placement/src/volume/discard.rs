@@ -1,5 +1,5 @@
-//! `siftfs recover --discard-log`: giving the log up, for a dirty volume whose log is lost or belongs
-//! to another state of the area (rule R16).
+//! `siftfs recover --discard-log`: giving the log up, for a dirty volume whose log is lost or
+//! belongs to another state of the area (rule R16).
 
 use crate::mount::open::Volume;
 use crate::volume::marker::{self, SuperBytes};
@@ -30,8 +30,8 @@ pub enum Discarded {
 /// elsewhere that does not serve the volume is not written, and the volume forgets it.
 ///
 /// # Errors
-/// I/O errors; `Corrupt` if there is no ext4 superblock to clear the marker from; `Refused` if a log
-/// was given that belongs to another volume, and then nothing is changed.
+/// I/O errors; `Corrupt` if there is no ext4 superblock to clear the marker from; `Refused` if a
+/// log was given that belongs to another volume, and then nothing is changed.
 pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
     match Volume::read(media.clone(), true) {
         Ok(volume) => empty_log(&volume, clock).map(|()| Discarded::Emptied),
@@ -73,8 +73,8 @@ fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {
     clear(&area, &plain)
 }
 
-/// The superblock without the marker; taken as it is if the lost log left the descriptors in a state
-/// that nothing more can be said from.
+/// The superblock without the marker; taken as it is if the lost log left the descriptors in a
+/// state that nothing more can be said from.
 fn plain_super(area: &SuperblockWriter, clock: &Arc<dyn Clock>) -> Result<SuperBytes> {
     marker::final_super(area, clock.now()).or_else(|error| {
         tracing::warn!(%error, "the file system is damaged");

@@ -1,9 +1,9 @@
 //! Where the log of a volume is, if it lies elsewhere and nobody says where.
 //!
 //! The superblock names the log by UUID. Tried in this order: the place that was remembered, the
-//! file of the volume's name with `.log` behind it, every block device. Only a header with the right
-//! UUID is taken for the log; whether it is the right *state* of it is judged when it is read (rule
-//! R16). What is remembered is a hint and never believed.
+//! file of the volume's name with `.log` behind it, every block device. Only a header with the
+//! right UUID is taken for the log; whether it is the right *state* of it is judged when it is read
+//! (rule R16). What is remembered is a hint and never believed.
 
 use siftfs_base::{BLOCK_SIZE, Error, Result};
 use siftfs_device::Device;

@@ -90,15 +90,15 @@ pub fn link_bytes(link: Option<AreaLink>) -> [u8; LINK_LEN] {
 }
 
 /// Leaves `primary` as the primary superblock, then gives every backup its marker and link, each
-/// flushed. A crash in the middle leaves a primary that says what is unfinished, as one in [`clear`]
-/// does.
+/// flushed. A crash in the middle leaves a primary that says what is unfinished, as one in
+/// [`clear`] does.
 pub fn set(area: &SuperblockWriter, primary: &SuperBytes) -> Result<()> {
     write_primary(area, primary)?;
     mark_backups(area, primary)
 }
 
-/// As [`set`], backups first: takes marker or link away. Doing it again after a crash in it ends the
-/// same.
+/// As [`set`], backups first: takes marker or link away. Doing it again after a crash in it ends
+/// the same.
 pub fn clear(area: &SuperblockWriter, primary: &SuperBytes) -> Result<()> {
     assert!(!has_marker(primary), "what is left is plain ext4");
     mark_backups(area, primary)?;

@@ -16,9 +16,9 @@ pub struct OpenedMedia {
     pub log: Option<PathBuf>,
 }
 
-/// Opens the file or block device `path` and, where the volume's log lies elsewhere, that of the log:
-/// the one that `opts.log` says, else the one found by the UUID that the superblock names. A log that
-/// is not found is not opened; reading the header then says so.
+/// Opens the file or block device `path` and, where the volume's log lies elsewhere, that of the
+/// log: the one that `opts.log` says, else the one found by the UUID that the superblock names. A
+/// log that is not found is not opened; reading the header then says so.
 ///
 /// # Errors
 /// Refused if one of both cannot be had alone, or several devices hold the log.

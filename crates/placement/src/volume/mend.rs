@@ -64,10 +64,11 @@ impl Volume {
         ))
     }
 
-    /// A marked area under a header that says clean: an unmount or a recovery was cut off before it took
-    /// the marker away. Then the slot before the newest one still holds what that one had written, and no
-    /// mount came after the newest. Otherwise a newer record was there and rotted in both copies: the log
-    /// may hold acknowledged changes, under a key that only that record knew.
+    /// A marked area under a header that says clean: an unmount or a recovery was cut off before it
+    /// took the marker away. Then the slot before the newest one still holds what that one had
+    /// written, and no mount came after the newest. Otherwise a newer record was there and rotted
+    /// in both copies: the log may hold acknowledged changes, under a key that only that record
+    /// knew.
     fn check_interrupted_unmount(&self, primary: &[u8; 1024]) -> Result<()> {
         self.check_older_slot()?;
         if mounts(primary) != mounts(&self.view.host.superblock) {

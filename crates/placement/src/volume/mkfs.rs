@@ -127,8 +127,8 @@ fn make_area(
     mke2fs(path, layout.area, opts.label.as_deref())
 }
 
-/// Makes an empty file of this size, or empties it. It will hold the contents of every file: a new one is its
-/// owner's alone, one that is there keeps the mode that somebody gave it.
+/// Makes an empty file of this size, or empties it. It will hold the contents of every file: a new
+/// one is its owner's alone, one that is there keeps the mode that somebody gave it.
 pub(crate) fn make_file(path: &Path, size: u64) -> Result<()> {
     let new = !path.exists();
     let file = std::fs::OpenOptions::new()

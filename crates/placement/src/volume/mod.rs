@@ -1,4 +1,5 @@
-//! A volume on its devices: making it, finding its parts, its marker, giving up or mending what is lost.
+//! A volume on its devices: making it, finding its parts, its marker, giving up or mending what is
+//! lost.
 
 pub mod adopt;
 pub mod child;

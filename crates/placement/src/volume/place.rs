@@ -35,8 +35,8 @@ fn about(log: &Path, e: &Error) -> Error {
     Error::Refused(format!("log {}: {e}", log.display()))
 }
 
-/// Opens the file (made if missing) or block device for a new log, exclusively, and lays the log of a
-/// file system of `area` bytes out on it. A size that does not fit is refused before anything is
+/// Opens the file (made if missing) or block device for a new log, exclusively, and lays the log of
+/// a file system of `area` bytes out on it. A size that does not fit is refused before anything is
 /// made.
 pub(crate) fn new_log(log: &Path, area: u64, opts: &MkfsOptions) -> Result<(FileDevice, Layout)> {
     let meta = std::fs::metadata(log).ok();

@@ -35,8 +35,8 @@ impl Runtime {
 
     /// Assembles and journals one transaction; returns when its commit is durable. With nothing to
     /// do, everything cut so far is: one transaction is in flight at most, and whoever had it has
-    /// waited for it. `origin` says whether a caller waits: its writes and flushes are that caller's
-    /// own then.
+    /// waited for it. `origin` says whether a caller waits: its writes and flushes are that
+    /// caller's own then.
     pub fn commit_for(&self, push: &Push, origin: Origin) -> Result<Commit> {
         let assembly = self.assembly_lock();
         self.commit_under(&assembly, push, origin)
@@ -112,7 +112,8 @@ impl Runtime {
         cut
     }
 
-    /// One step of assembly under the state lock; callers who wait for it meanwhile go before the next.
+    /// One step of assembly under the state lock; callers who wait for it meanwhile go before the
+    /// next.
     fn held<T>(&self, step: impl FnOnce(&mut State) -> Step<T>) -> Step<T> {
         let mut st = self.lock();
         let start = self.clock.mono_ns();

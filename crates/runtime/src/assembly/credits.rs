@@ -58,8 +58,8 @@ impl State {
         }
     }
 
-    /// Credits: everything up to `seq` is in the area. A transaction whose `Journaled` was lost with
-    /// the Service that sent it is durable too.
+    /// Credits: everything up to `seq` is in the area. A transaction whose `Journaled` was lost
+    /// with the Service that sent it is durable too.
     ///
     /// # Errors
     /// Refused if something up to there was not submitted, or more is given back than was taken.

@@ -3,8 +3,8 @@
 //!
 //! *Fetch* and *locate* work ahead of the cut, one bounded step under the state lock at a time;
 //! between two steps the lock is free, and what the step produced is written. *Merge* is the
-//! atomic cut (rule R1): it repeats the two for the little that came meanwhile, and takes references
-//! to the blocks instead of copies.
+//! atomic cut (rule R1): it repeats the two for the little that came meanwhile, and takes
+//! references to the blocks instead of copies.
 
 use crate::assembly::locate::Tags;
 use crate::assembly::push::{Progress, STEP_BLOCKS};
@@ -112,8 +112,8 @@ impl State {
         if node.is_dead() {
             return pressed;
         }
-        // A file that may still get a name does not age, because it may never get one. Its bytes are as
-        // old as they are when it does.
+        // A file that may still get a name does not age, because it may never get one. Its bytes
+        // are as old as they are when it does.
         let aged = aged && node.inode.nlink > 0;
         aged || pressed || node.push_next || push.asks_for(ino)
     }

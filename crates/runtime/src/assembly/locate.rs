@@ -64,8 +64,8 @@ impl State {
         Ok(())
     }
 
-    /// After this, every file block of `[first, end)` that overlay bytes touch is mapped and written;
-    /// bytes of a new block that nothing covers are zero ranges of the overlay (rule R13).
+    /// After this, every file block of `[first, end)` that overlay bytes touch is mapped and
+    /// written; bytes of a new block that nothing covers are zero ranges of the overlay (rule R13).
     fn give_home(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<()> {
         let mut block = first;
         while block < end {

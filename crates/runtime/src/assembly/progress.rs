@@ -28,8 +28,8 @@ impl Runtime {
         }
     }
 
-    /// Makes room in the running transaction: journals it, unless somebody cuts it. Room is there at the
-    /// cut already, before what was cut is in the journal.
+    /// Makes room in the running transaction: journals it, unless somebody cuts it. Room is there
+    /// at the cut already, before what was cut is in the journal.
     fn await_cut(&self) -> Result<()> {
         let full = self.lock().ledger.txn_seq;
         let cut = |st: &mut State| {
@@ -45,8 +45,8 @@ impl Runtime {
         self.commit_under(&assembly, &Push::Aged, Origin::Foreground).map(drop)
     }
 
-    /// Makes room for unsynced data: one transaction takes what it can of it, unless somebody has made
-    /// one meanwhile. If it leaves as much as there was, it needs log space first.
+    /// Makes room for unsynced data: one transaction takes what it can of it, unless somebody has
+    /// made one meanwhile. If it leaves as much as there was, it needs log space first.
     fn await_push(&self) -> Result<()> {
         let now = |st: &State| (st.ledger.txn_seq, st.running.dirty_bytes);
         let (seq, dirty) = now(&self.lock());
@@ -75,8 +75,8 @@ impl Runtime {
         }
     }
 
-    /// Waits until some credits have come back; if nothing is journaled that they could come from, it
-    /// is journaled first.
+    /// Waits until some credits have come back; if nothing is journaled that they could come from,
+    /// it is journaled first.
     fn await_credits(&self, urgency: Urgency) -> Result<()> {
         if self.lock().oldest_journaled().is_none() {
             let assembly = self.assembly_lock();
@@ -88,9 +88,9 @@ impl Runtime {
         self.await_checkpoint(urgency)
     }
 
-    /// Waits for the next credits of what is journaled, not for all that are to come: credits return
-    /// in steps, and one may be enough. One request at a time stands at each gate, whoever waits. Returns
-    /// at once if nothing is journaled.
+    /// Waits for the next credits of what is journaled, not for all that are to come: credits
+    /// return in steps, and one may be enough. One request at a time stands at each gate, whoever
+    /// waits. Returns at once if nothing is journaled.
     pub(crate) fn await_checkpoint(&self, urgency: Urgency) -> Result<()> {
         let mut st = self.lock();
         let Some(oldest) = st.oldest_journaled() else { return Ok(()) };

@@ -198,8 +198,9 @@ impl State {
         (self.staging.lanes[0].max_record() / 2).min(RECORD_MAX).min(self.most_staged() / 2)
     }
 
-    /// Cuts ranges of an inode into parts that one record, and the running transaction, can hold. What
-    /// extends the file is cut at sizes that it had, where what lies between two of them fits a record.
+    /// Cuts ranges of an inode into parts that one record, and the running transaction, can hold.
+    /// What extends the file is cut at sizes that it had, where what lies between two of them fits
+    /// a record.
     fn record_sized(&self, ino: InodeNr, ranges: &RangeSet) -> Vec<RangeSet> {
         let most_ranges = (self.max_transaction_blocks() / 4).max(1);
         let mut parts = Parts::new(self.record_max(), most_ranges);
@@ -217,10 +218,10 @@ impl State {
         parts.finish()
     }
 
-    /// The first `most` of the inode's dirty bytes among these that may not go straight to the area,
-    /// and the byte up to which that is known: `looks` mappings may not be all. A record of them may be durable
-    /// while the transaction is not, and it extends the file: so it takes along whatever is not durable
-    /// between the journaled size and its own end.
+    /// The first `most` of the inode's dirty bytes among these that may not go straight to the
+    /// area, and the byte up to which that is known: `looks` mappings may not be all. A record of
+    /// them may be durable while the transaction is not, and it extends the file: so it takes along
+    /// whatever is not durable between the journaled size and its own end.
     fn overwrites(
         &mut self,
         ino: InodeNr,
@@ -276,8 +277,8 @@ impl State {
         Ok((one_per_page(out), seen))
     }
 
-    /// The inode's first dirty file blocks whose data may go straight to the area, `most` of them: no
-    /// record names the block, and it has no home or an unwritten one.
+    /// The inode's first dirty file blocks whose data may go straight to the area, `most` of them:
+    /// no record names the block, and it has no home or an unwritten one.
     fn direct_blocks(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet> {
         let node = self.inodes.nodes.get(&ino).expect("dirty inodes stay in memory");
         let (mut out, mut found, mut done) = (RangeSet::new(), 0, 0);
@@ -355,9 +356,9 @@ impl State {
         (most.saturating_sub(self.running.pushed.bytes) / BLOCK_SIZE) as u64
     }
 
-    /// Blocks of the running transaction that pushing this inode's data leaves to callers, who would
-    /// have to wait for its cut: none if the data must not stay behind, or has waited for twice the
-    /// commit interval because callers had filled every transaction so far.
+    /// Blocks of the running transaction that pushing this inode's data leaves to callers, who
+    /// would have to wait for its cut: none if the data must not stay behind, or has waited for
+    /// twice the commit interval because callers had filled every transaction so far.
     pub fn kept_from_push(&self, ino: InodeNr) -> usize {
         let node = self.node(ino);
         let age = self.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));

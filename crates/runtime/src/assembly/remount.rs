@@ -25,8 +25,8 @@ pub struct Tuning {
 }
 
 impl Runtime {
-    /// Puts new settings into effect. A cache that becomes smaller gives up what is clean with the next
-    /// request.
+    /// Puts new settings into effect. A cache that becomes smaller gives up what is clean with the
+    /// next request.
     pub fn tune(&self, new: &Tuning) {
         let mut st = self.lock();
         st.config.commit_age = new.commit_age;
@@ -42,9 +42,9 @@ impl Runtime {
         self.wake();
     }
 
-    /// Refuses every change from now on. When this returns, everything done before is durable and in the area,
-    /// the log is empty, and nothing is written any more. The caller has seen to it that nobody changes
-    /// anything meanwhile; what comes all the same is waited for.
+    /// Refuses every change from now on. When this returns, everything done before is durable and
+    /// in the area, the log is empty, and nothing is written any more. The caller has seen to it
+    /// that nobody changes anything meanwhile; what comes all the same is waited for.
     ///
     /// # Errors
     /// Something could not be made durable; changes are taken as before.
@@ -68,8 +68,8 @@ impl Runtime {
         self.lock().config.commit_age
     }
 
-    /// The superblock on storage says since `now` that the volume is in use, as `marked` does: so does every
-    /// copy that is written from here on (rule R15).
+    /// The superblock on storage says since `now` that the volume is in use, as `marked` does: so
+    /// does every copy that is written from here on (rule R15).
     pub fn note_marked(&self, marked: &[u8; 1024], now: Timestamp) {
         let mut st = self.lock();
         st.fs.set_mount_time(now);

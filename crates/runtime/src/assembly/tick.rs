@@ -48,8 +48,8 @@ impl Runtime {
         self.wake.ring();
     }
 
-    /// Brings the caches back within their bounds where no operation comes by any more, and gives freed
-    /// memory back to the kernel. Part of the background work.
+    /// Brings the caches back within their bounds where no operation comes by any more, and gives
+    /// freed memory back to the kernel. Part of the background work.
     pub(crate) fn give_back_memory(&self) {
         for _ in 0..ROUNDS {
             let mut st = self.lock();
@@ -77,10 +77,10 @@ impl State {
         aged || self.commit_early()
     }
 
-    /// Enough is staged, dirty or changed that a commit should not wait for the timer. The bound of the
-    /// transaction is of the worst case, in which no two changed inodes share a block and every new range
-    /// splits an extent: on a volume with the smallest journal (2 MiB, transactions of 128 blocks) fifteen new
-    /// files reach half of it, whatever the timer says.
+    /// Enough is staged, dirty or changed that a commit should not wait for the timer. The bound of
+    /// the transaction is of the worst case, in which no two changed inodes share a block and every
+    /// new range splits an extent: on a volume with the smallest journal (2 MiB, transactions of
+    /// 128 blocks) fifteen new files reach half of it, whatever the timer says.
     fn commit_early(&self) -> bool {
         // With the lanes full of what a checkpoint is about to free, there is nowhere to push to.
         let nowhere =
@@ -91,7 +91,8 @@ impl State {
             || self.transaction_blocks() * 2 > self.max_transaction_blocks()
     }
 
-    /// Low watermark of staging or journal passed, something to reclaim, and no checkpoint asked for.
+    /// Low watermark of staging or journal passed, something to reclaim, and no checkpoint asked
+    /// for.
     pub(crate) fn reclaim_due(&self) -> bool {
         !self.ledger.background_checkpoint
             && self.ledger.txns.values().any(|t| t.journaled)

@@ -93,8 +93,8 @@ impl State {
         Ok(Reply::Data(out))
     }
 
-    /// relatime over the reads of files that reach the Runtime, unless no access times are kept; never makes
-    /// an fsync write.
+    /// relatime over the reads of files that reach the Runtime, unless no access times are kept;
+    /// never makes an fsync write.
     fn relatime(&mut self, ino: InodeNr) {
         let now = self.now();
         let inode = &self.node(ino).inode;
@@ -105,7 +105,8 @@ impl State {
             || inode.atime <= inode.ctime
             || now.sec - inode.atime.sec >= 86_400;
         let kept = !self.config.noatime && !self.config.read_only;
-        // A read does not wait for the background: in a full transaction the time stays, for the next read.
+        // A read does not wait for the background: in a full transaction the time stays, for the
+        // next read.
         if kept && stale && now > inode.atime && self.room_in_transaction(1).is_ok() {
             self.node_mut(ino).inode.atime = now;
             self.mark_inode(ino);
@@ -156,8 +157,8 @@ impl State {
     }
 
     /// May more of this inode's data be dirty? The last quarter of what there is room for is for
-    /// inodes with little of it: a stream that nobody syncs waits for the background, and who writes
-    /// and syncs a page at a time does not wait for the stream.
+    /// inodes with little of it: a stream that nobody syncs waits for the background, and who
+    /// writes and syncs a page at a time does not wait for the stream.
     pub fn room_for_dirty(&self, ino: InodeNr) -> Step<()> {
         let limit = self.dirty_limit();
         let little = self.node(ino).dirty_pages * BLOCK_BYTES <= limit / LITTLE_PART;
@@ -244,7 +245,8 @@ impl State {
         Ok(())
     }
 
-    /// Zeroes a range inside one block: in the cache, and durably through the overlay if the block has a home.
+    /// Zeroes a range inside one block: in the cache, and durably through the overlay if the block
+    /// has a home.
     pub fn zero_edge(&mut self, ino: InodeNr, start: u64, end: u64) -> Result<()> {
         let block = start / BLOCK_BYTES;
         debug_assert!(start < end && end <= (block + 1) * BLOCK_BYTES);

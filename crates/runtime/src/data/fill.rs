@@ -1,5 +1,5 @@
-//! Filling the page cache: pages read from the area and the lanes without the state lock, then put in with
-//! it, and reading ahead for who reads one after the other.
+//! Filling the page cache: pages read from the area and the lanes without the state lock, then put
+//! in with it, and reading ahead for who reads one after the other.
 
 use crate::data::staged_reads;
 use crate::state::fills::FillPlan;
@@ -15,14 +15,14 @@ use std::ops::Range;
 const FILL_PAGES: u64 = 512;
 /// Pages read ahead of a sequential reader at most ...
 const AHEAD_MAX: u64 = 1024;
-/// ... and at first, when it is not more than [`AHEAD_PART`] of its own reads: one that reads a few pages may
-/// go somewhere else next.
+/// ... and at first, when it is not more than [`AHEAD_PART`] of its own reads: one that reads a few
+/// pages may go somewhere else next.
 const AHEAD_FIRST: u64 = 128;
 const AHEAD_PART: u64 = 4;
 /// Bytes of one read: several are in flight.
 const READ_BYTES: usize = 512 << 10;
-/// By so many of its own lengths a read may be out of turn in a sequence: the kernel's reads come on
-/// several threads.
+/// By so many of its own lengths a read may be out of turn in a sequence: the kernel's reads come
+/// on several threads.
 const NEAR: u64 = 2;
 
 impl FillPlan {
@@ -156,9 +156,9 @@ impl State {
         Err(Stop::Read(plan))
     }
 
-    /// Puts the pages of a plan in; with the lock. Nothing happens if the mapping changed or credits came
-    /// back meanwhile, and a page whose newest bytes are elsewhere by now is left out: the operation plans
-    /// again.
+    /// Puts the pages of a plan in; with the lock. Nothing happens if the mapping changed or
+    /// credits came back meanwhile, and a page whose newest bytes are elsewhere by now is left out:
+    /// the operation plans again.
     pub fn finish_fill(&mut self, plan: &FillPlan, pages: Vec<SharedBlock>) {
         let (from, to) = (plan.first * BLOCK_BYTES, (plan.first + plan.count) * BLOCK_BYTES);
         let Some(node) = self.inodes.nodes.get(&plan.ino) else { return };

@@ -1,5 +1,5 @@
-//! Bytes of pages that are newer than the area's: found in the overlay under the state lock, read from the
-//! lanes without it (rule R11), and looked up again before the pages are used.
+//! Bytes of pages that are newer than the area's: found in the overlay under the state lock, read
+//! from the lanes without it (rule R11), and looked up again before the pages are used.
 
 use crate::state::Readers;
 use crate::state::fills::Part;
@@ -53,8 +53,8 @@ struct Run {
     pieces: Vec<Piece>,
 }
 
-/// Lays `parts` over `pages`, the first of which is at byte `base` of the file. Call without the state
-/// lock.
+/// Lays `parts` over `pages`, the first of which is at byte `base` of the file. Call without the
+/// state lock.
 pub fn lay_over(
     parts: &[Part],
     base: u64,

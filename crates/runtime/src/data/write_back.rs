@@ -16,7 +16,8 @@ impl State {
     /// A page that is not cached here counts as changed from end to end, which asks for no read.
     ///
     /// # Errors
-    /// EFBIG beyond the largest file, ENOSPC, and what reading metadata says. Nothing is written then.
+    /// EFBIG beyond the largest file, ENOSPC, and what reading metadata says. Nothing is written
+    /// then.
     pub fn write_back(
         &mut self,
         ino: InodeNr,

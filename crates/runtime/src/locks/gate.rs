@@ -1,5 +1,5 @@
-//! Waiting for the background, without a wake-up that gets lost: commits, credits and checkpoints that
-//! the Service answers, and the thread that has work to do.
+//! Waiting for the background, without a wake-up that gets lost: commits, credits and checkpoints
+//! that the Service answers, and the thread that has work to do.
 
 use crate::locks::sync::{Condvar, Mutex, MutexGuard};
 use siftfs_base::Result;
@@ -13,8 +13,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Waits until `ready` answers; the lock `st` is free meanwhile. Whoever changes what `ready` or
-    /// `check` look at calls [`Gate::tell`] afterwards.
+    /// Waits until `ready` answers; the lock `st` is free meanwhile. Whoever changes what `ready`
+    /// or `check` look at calls [`Gate::tell`] afterwards.
     ///
     /// # Errors
     /// Those of `check`, which is asked while `ready` answers nothing.
@@ -33,8 +33,8 @@ impl Gate {
         }
     }
 
-    /// Everybody who waits looks again. The state's lock must have been taken *after* what changed, or
-    /// around it: a caller is then either before its look, or waits already.
+    /// Everybody who waits looks again. The state's lock must have been taken *after* what changed,
+    /// or around it: a caller is then either before its look, or waits already.
     pub fn tell<S>(&self, st: MutexGuard<'_, S>) {
         drop(st);
         self.changed.notify_all();

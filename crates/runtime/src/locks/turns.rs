@@ -1,8 +1,9 @@
-//! The state lock: its waiters look before they sleep, and who takes it step after step lets them go first.
+//! The state lock: its waiters look before they sleep, and who takes it step after step lets them
+//! go first.
 //!
-//! The lock itself is not fair: a thread that takes it again at once mostly gets it, before a waiter has
-//! woken up. Background assembly takes it step after step, and without this one caller waited through a
-//! third of a second of steps.
+//! The lock itself is not fair: a thread that takes it again at once mostly gets it, before a
+//! waiter has woken up. Background assembly takes it step after step, and without this one caller
+//! waited through a third of a second of steps.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -12,8 +13,8 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_millis(5);
 /// Between two looks.
 const LOOK: Duration = Duration::from_micros(20);
-/// How long a waiter looks whether the lock becomes free before it sleeps: about as long as a call holds it that
-/// needs nothing from storage. To sleep and to be woken costs both sides more.
+/// How long a waiter looks whether the lock becomes free before it sleeps: about as long as a call
+/// holds it that needs nothing from storage. To sleep and to be woken costs both sides more.
 const SPIN: Duration = Duration::from_micros(5);
 /// Pauses of the processor between two of these looks.
 const PAUSES: u32 = 8;

@@ -1,4 +1,5 @@
-//! Who takes the lock again and again lets those who wait go first, and who waits looks before it sleeps.
+//! Who takes the lock again and again lets those who wait go first, and who waits looks before it
+//! sleeps.
 
 use super::*;
 use std::sync::atomic::AtomicBool;
@@ -32,8 +33,8 @@ fn steps_meanwhile() -> u32 {
 #[test]
 fn a_waiter_has_its_turn_soon() {
     for _ in 0..20 {
-        // One, if a processor is free: nobody gives way for longer than `LONGEST`. Without giving way it is
-        // thousands.
+        // One, if a processor is free: nobody gives way for longer than `LONGEST`. Without giving
+        // way it is thousands.
         let steps = steps_meanwhile();
         assert!(steps <= 100, "{steps}");
     }

@@ -109,8 +109,8 @@ impl State {
             && inode.storable_time(ctime) == inode.ctime
     }
 
-    /// A change of the data of `ino`. Without `times` its mtime and ctime stay what they are: the kernel
-    /// owns them then, and sends its own if the change moved them.
+    /// A change of the data of `ino`. Without `times` its mtime and ctime stay what they are: the
+    /// kernel owns them then, and sends its own if the change moved them.
     pub fn timed<T>(
         &mut self,
         ino: InodeNr,

@@ -46,8 +46,8 @@ impl State {
         self.refuse(ino, FIXED)
     }
 
-    /// May the file be opened for writing, or truncated by that? That an append-only file is opened to
-    /// append the Frontend sees to.
+    /// May the file be opened for writing, or truncated by that? That an append-only file is opened
+    /// to append the Frontend sees to.
     pub fn may_open(&mut self, ino: InodeNr, write: bool, truncate: bool) -> Result<()> {
         match (write, truncate) {
             (_, true) => self.refuse(ino, FIXED),
@@ -101,8 +101,8 @@ impl State {
         Ok(self.node(ino).inode.flags & flags::VISIBLE)
     }
 
-    /// Sets flags; true if one changed. Those that cannot be set stay as they are when they are given
-    /// as they are, as chattr(1) does, and are refused else (`EOPNOTSUPP`).
+    /// Sets flags; true if one changed. Those that cannot be set stay as they are when they are
+    /// given as they are, as chattr(1) does, and are refused else (`EOPNOTSUPP`).
     pub fn set_flags(&mut self, ino: InodeNr, wanted: u32) -> Step<bool> {
         let old = self.flags(ino)?;
         let changed = old ^ wanted;
@@ -136,7 +136,8 @@ impl Runtime {
     /// chattr(1). Staged records carry no flags: what changed is journaled when this returns.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`, `EPERM` (of an immutable file only that flag changes), and what a full commit says.
+    /// `EOPNOTSUPP`, `EPERM` (of an immutable file only that flag changes), and what a full commit
+    /// says.
     pub fn change_flags(&self, ino: InodeNr, wanted: u32) -> Result<()> {
         if self.mutate(|st| st.set_flags(ino, wanted))? {
             let _journaled = self.full_commit(ino)?;

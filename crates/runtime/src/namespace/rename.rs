@@ -37,9 +37,9 @@ impl State {
         }
     }
 
-    /// As [`State::rename`], and `new` takes the old name, unless both names are one file's. Recovery
-    /// never shows one without the other: a transaction has both or neither, and an fsync that carries
-    /// one carries the other, because they share a name (`names.rs`).
+    /// As [`State::rename`], and `new` takes the old name, unless both names are one file's.
+    /// Recovery never shows one without the other: a transaction has both or neither, and an fsync
+    /// that carries one carries the other, because they share a name (`names.rs`).
     pub fn rename_and_create(
         &mut self,
         from: (InodeNr, &[u8]),

@@ -47,8 +47,8 @@ impl State {
             Selection::All => self.owes(ino, datasync),
             Selection::Only(ranges) => !ranges.is_empty(),
         };
-        // Pushed overwrites bind no name, and must not: the rest of the data that a name may have to
-        // wait for (rule R20) goes straight to the area with the same transaction.
+        // Pushed overwrites bind no name, and must not: the rest of the data that a name may have
+        // to wait for (rule R20) goes straight to the area with the same transaction.
         let ops = match selection {
             Selection::Only(_) => BTreeSet::new(),
             Selection::All => match self.closure(ino, is_dir, own)? {
@@ -193,7 +193,8 @@ impl State {
         Ok(())
     }
 
-    /// The inode's attributes now; a regular file's with the size that the record gives it, in bytes.
+    /// The inode's attributes now; a regular file's with the size that the record gives it, in
+    /// bytes.
     pub fn inode_item(&self, ino: InodeNr, size: Option<u64>) -> InodeItem {
         let inode = &self.node(ino).inode;
         InodeItem {

@@ -27,8 +27,8 @@ impl State {
         }
     }
 
-    /// Was a directory moved anywhere above a name of `ops`? The name is to be found where the caller
-    /// saw it, however far up the move was (rule R2).
+    /// Was a directory moved anywhere above a name of `ops`? The name is to be found where the
+    /// caller saw it, however far up the move was (rule R2).
     fn moved_above(&mut self, ops: &BTreeSet<Lsn>) -> Result<bool> {
         let mut dirs: Vec<InodeNr> = Vec::new();
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {

@@ -37,8 +37,8 @@ impl Runtime {
         result
     }
 
-    /// As [`Runtime::fsync`], for a caller who holds no lock and does not wait: the result goes to `done`,
-    /// on this thread, or later on the one that flushed ([`Sequencer::when_durable`]).
+    /// As [`Runtime::fsync`], for a caller who holds no lock and does not wait: the result goes to
+    /// `done`, on this thread, or later on the one that flushed ([`Sequencer::when_durable`]).
     ///
     /// [`Sequencer::when_durable`]: crate::Sequencer::when_durable
     pub fn fsync_then(
@@ -85,8 +85,8 @@ impl Runtime {
         }
     }
 
-    /// One try: bulk is encoded between two looks at what there is to stage, without the lock. Also how long to
-    /// pause once it is durable.
+    /// One try: bulk is encoded between two looks at what there is to stage, without the lock. Also
+    /// how long to pause once it is durable.
     fn stage_once(
         &self,
         ino: InodeNr,

@@ -5,8 +5,8 @@ use crate::state::buffers::is_bulk;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Pauses of bulk callers in multiples of what their writes take: while half is free, and at the last
-/// quarter.
+/// Pauses of bulk callers in multiples of what their writes take: while half is free, and at the
+/// last quarter.
 const BULK_PAUSES: [f64; 2] = [2.0, 32.0];
 /// The pause after a small fsync that takes the last there is.
 const SMALL_PAUSE: Duration = Duration::from_millis(4);
@@ -21,9 +21,9 @@ pub enum Pause {
 }
 
 impl Pause {
-    /// Of a caller whose record has `len` bytes, where the share `fill` of what it took from is in use.
-    /// Bulk always gives way to small fsyncs, and more beyond half; those slow down in the quarter that
-    /// is theirs.
+    /// Of a caller whose record has `len` bytes, where the share `fill` of what it took from is in
+    /// use. Bulk always gives way to small fsyncs, and more beyond half; those slow down in the
+    /// quarter that is theirs.
     pub fn at(fill: f64, len: u64) -> Self {
         let beyond = |part: f64| ((fill - part) * 4.0).clamp(0.0, 1.0).powi(2);
         if is_bulk(len) {
@@ -34,8 +34,8 @@ impl Pause {
         }
     }
 
-    /// The same for one of `callers`, so that they take together what one alone would: who pauses `n`
-    /// times as long as it writes has the disk for one part in `n + 1`.
+    /// The same for one of `callers`, so that they take together what one alone would: who pauses
+    /// `n` times as long as it writes has the disk for one part in `n + 1`.
     pub fn among(self, callers: u32) -> Self {
         match self {
             Self::Times(n) => Self::Times((n + 1.0) * f64::from(callers) - 1.0),

@@ -1,13 +1,13 @@
-//! Proofs of durability, without which nothing is acknowledged. Each can be made in one place alone, from
-//! what the storage or the Service said.
+//! Proofs of durability, without which nothing is acknowledged. Each can be made in one place
+//! alone, from what the storage or the Service said.
 
 use crate::staging::sequencer::Flushed;
 use crate::state::State;
 use siftfs_base::{InodeNr, Lsn, TxnSeq};
 
-/// Why a caller may be told that what it did is durable. There is no other way to make one than to have
-/// the proof, and no acknowledgement without one: [`Runtime::fsync`] and [`Runtime::sync_all`] give it, the
-/// endpoint takes it for the answer.
+/// Why a caller may be told that what it did is durable. There is no other way to make one than to
+/// have the proof, and no acknowledgement without one: [`Runtime::fsync`] and [`Runtime::sync_all`]
+/// give it, the endpoint takes it for the answer.
 #[derive(Debug)]
 #[must_use = "an acknowledgement takes it"]
 pub enum Durable {
@@ -17,8 +17,8 @@ pub enum Durable {
     Journaled(Settled),
 }
 
-/// Proof that every background journal transaction up to one is durable: the Service has said so. Nobody else
-/// can:
+/// Proof that every background journal transaction up to one is durable: the Service has said so.
+/// Nobody else can:
 ///
 /// ```compile_fail,E0451
 /// use siftfs_base::TxnSeq;
@@ -52,8 +52,8 @@ impl Asked {
 }
 
 /// Proof that all that a caller asked for is in durable transactions. A [`Committed`] says what the
-/// Service has; this says that nothing of what was asked for is anywhere else. [`State::settled`] alone
-/// makes one:
+/// Service has; this says that nothing of what was asked for is anywhere else. [`State::settled`]
+/// alone makes one:
 ///
 /// ```compile_fail,E0451
 /// fn forged(committed: siftfs_runtime::Committed) -> siftfs_runtime::Settled {
@@ -73,7 +73,8 @@ impl Settled {
 }
 
 impl State {
-    /// What is not durable now of `only`, or of everything, and is owed to a caller who asks for it.
+    /// What is not durable now of `only`, or of everything, and is owed to a caller who asks for
+    /// it.
     pub fn asked(&self, only: Option<InodeNr>) -> Asked {
         let one = only.into_iter();
         let all =
@@ -85,11 +86,12 @@ impl State {
     /// The proof that the caller may be told.
     ///
     /// # Panics
-    /// If something is left that was asked for: an acknowledgement would be a lie, and a process that
-    /// stops is not (clause F3 of the crash model).
+    /// If something is left that was asked for: an acknowledgement would be a lie, and a process
+    /// that stops is not (clause F3 of the crash model).
     pub fn settled(&self, asked: &Asked, committed: Committed) -> Settled {
         for (ino, changed) in &asked.inodes {
-            // One that is not in memory any more had nothing left; one that was changed meanwhile may.
+            // One that is not in memory any more had nothing left; one that was changed meanwhile
+            // may.
             let Some(node) = self.inodes.nodes.get(ino) else { continue };
             let settled = node.is_dead() || node.changed != *changed || node.is_durable();
             assert!(settled, "inode {ino} is acknowledged after its data is durable");

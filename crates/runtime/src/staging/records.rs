@@ -1,5 +1,5 @@
-//! Which published records are on their way, which are written, and up to where all are durable (the
-//! watermark of rule R3). Pure: whoever writes and flushes says so, and asks what follows.
+//! Which published records are on their way, which are written, and up to where all are durable
+//! (the watermark of rule R3). Pure: whoever writes and flushes says so, and asks what follows.
 
 use crate::staging::sequencer::{WriteMode, Writer};
 use crate::staging::ways::Way;
@@ -102,7 +102,8 @@ impl Records {
         self.fua.is_empty() && self.plain.is_empty() && self.owed.is_empty()
     }
 
-    /// Is a record of the background's, which no caller will flush, not durable and not on its way to be?
+    /// Is a record of the background's, which no caller will flush, not durable and not on its way
+    /// to be?
     pub fn behind_background(&self) -> bool {
         let mut writes = self.plain.values().chain(self.owed.values().map(|(_, write)| write));
         writes.any(|write| write.writer == Writer::Background)
@@ -166,15 +167,15 @@ impl Records {
         owed || first(&self.plain).is_some_and(|first| first <= lsn)
     }
 
-    /// Would a flush that begins now make everything up to `lsn` durable, and is one needed? All of it has
-    /// to be written first (rule R3).
+    /// Would a flush that begins now make everything up to `lsn` durable, and is one needed? All of
+    /// it has to be written first (rule R3).
     pub fn flush_serves(&self, lsn: Lsn) -> bool {
         let owed = self.owed.first_key_value().is_some_and(|(first, _)| *first <= lsn);
         owed && self.written() >= lsn
     }
 
-    /// Will everything up to `lsn` be durable by durable writes in flight of callers' own, each of whom
-    /// looks for who waits once its write has ended?
+    /// Will everything up to `lsn` be durable by durable writes in flight of callers' own, each of
+    /// whom looks for who waits once its write has ended?
     pub fn settled_by_callers(&self, lsn: Lsn) -> bool {
         let background =
             self.fua.range(..=lsn).any(|(_, write)| write.writer == Writer::Background);

@@ -1,11 +1,12 @@
-//! Group commit: which staged transactions are written, which are durable, who flushes, and who answers.
+//! Group commit: which staged transactions are written, which are durable, who flushes, and who
+//! answers.
 //!
 //! Rule R3: a staged transaction is acknowledged only when it and every record with a lower LSN are
-//! durable: by durable writes of their own, or by a flush that was issued once they were written. All
-//! lanes share one order, so dependencies between lanes need nothing more.
+//! durable: by durable writes of their own, or by a flush that was issued once they were written.
+//! All lanes share one order, so dependencies between lanes need nothing more.
 //!
-//! "Who flushes, and who answers" in `docs/design/persistence-path.md` has the reasons; `records` is the
-//! watermark, `ways` chooses between a shared flush and durable writes in parallel.
+//! "Who flushes, and who answers" in `docs/design/persistence-path.md` has the reasons; `records`
+//! is the watermark, `ways` chooses between a shared flush and durable writes in parallel.
 
 use crate::locks::sync::{Condvar, Mutex, MutexGuard, ThreadId, current};
 use crate::staging::records::{LaneSet, Records};
@@ -17,7 +18,8 @@ use std::time::Duration;
 
 /// A gathering lasts so many flushes at most.
 const WORTH: u64 = 2;
-/// Among what is waited for: a thread that was answered itself, and waits for others. Always durable.
+/// Among what is waited for: a thread that was answered itself, and waits for others. Always
+/// durable.
 const FOR_OTHERS: Lsn = Lsn(0);
 
 /// An answer that its caller did not wait for.
@@ -33,8 +35,8 @@ enum Duty {
     Held,
     /// The same, but its own caller is answered: the next who comes is to take over.
     Tired,
-    /// It is to be taken by whichever thread inside `when_durable` looks next. One that runs answers
-    /// will look, if nobody else does.
+    /// It is to be taken by whichever thread inside `when_durable` looks next. One that runs
+    /// answers will look, if nobody else does.
     Open,
 }
 
@@ -43,8 +45,8 @@ struct State {
     ways: Ways,
     /// Somebody is flushing.
     flushing: bool,
-    /// What each thread that waits here waits for. Some may be durable already: those threads have been
-    /// told and have not run yet.
+    /// What each thread that waits here waits for. Some may be durable already: those threads have
+    /// been told and have not run yet.
     waiting: Vec<Lsn>,
     /// Of these, the threads that may hold the duty.
     free: Vec<Lsn>,
@@ -106,8 +108,8 @@ impl State {
         due
     }
 
-    /// May the caller of `lsn` leave? Only if a thread that can run its answer will come by for sure:
-    /// the one with the duty, or a caller whose own durable write is in flight below.
+    /// May the caller of `lsn` leave? Only if a thread that can run its answer will come by for
+    /// sure: the one with the duty, or a caller whose own durable write is in flight below.
     fn may_leave(&self, lsn: Lsn) -> bool {
         let durable = self.durable();
         match self.duty {
@@ -155,8 +157,8 @@ pub enum Writer {
     Background,
 }
 
-/// A record that is published and not yet written: the thread that flushes waits for it. Its writer hands it
-/// back to [`Sequencer::completed`], once.
+/// A record that is published and not yet written: the thread that flushes waits for it. Its writer
+/// hands it back to [`Sequencer::completed`], once.
 ///
 /// ```compile_fail,E0382
 /// # use siftfs_base::{LaneId, Lsn};
@@ -188,8 +190,8 @@ impl Published {
     }
 }
 
-/// Proof that everything staged up to an LSN is durable (rule R3). Only a [`Sequencer`] gives it, from
-/// its durable watermark:
+/// Proof that everything staged up to an LSN is durable (rule R3). Only a [`Sequencer`] gives it,
+/// from its durable watermark:
 ///
 /// ```compile_fail,E0451
 /// use siftfs_base::Lsn;
@@ -296,8 +298,8 @@ impl Sequencer {
         Published { lsn, mode, writer }
     }
 
-    /// The record's write returned; with FUA it is durable itself. Runs the answers of those who left and
-    /// are due by this.
+    /// The record's write returned; with FUA it is durable itself. Runs the answers of those who
+    /// left and are due by this.
     pub fn completed(&self, published: Published, result: Result<()>) -> Result<()> {
         let Published { lsn, mode, writer } = published;
         let mut st = self.lock();
@@ -352,8 +354,8 @@ impl Sequencer {
         Lsn(self.lock().records.written().0 + 1)
     }
 
-    /// Latches a failure from elsewhere (the Service, the journal). Who left is answered by the thread
-    /// that sees to it.
+    /// Latches a failure from elsewhere (the Service, the journal). Who left is answered by the
+    /// thread that sees to it.
     pub fn fail(&self, error: &Error) {
         self.lock().failed.get_or_insert(error.clone());
         self.changed.notify_all();
@@ -365,9 +367,9 @@ impl Sequencer {
         self.lock().failed.as_ref().map_or(Ok(()), |e| Err(latched(e)))
     }
 
-    /// Returns when everything up to `lsn` is durable. The first caller who finds that a flush serves it
-    /// and nobody flushing flushes for all: `flush` makes durable what was written before in the
-    /// lanes that it is given. Runs nobody's answer, so it may be called under locks.
+    /// Returns when everything up to `lsn` is durable. The first caller who finds that a flush
+    /// serves it and nobody flushing flushes for all: `flush` makes durable what was written before
+    /// in the lanes that it is given. Runs nobody's answer, so it may be called under locks.
     pub fn wait_durable(
         &self,
         lsn: Lsn,
@@ -394,13 +396,13 @@ impl Sequencer {
         result
     }
 
-    /// Calls `answer` once everything up to `lsn` is durable, or can never be: once, on the thread that
-    /// saw to it, with none of the Runtime's locks held.
+    /// Calls `answer` once everything up to `lsn` is durable, or can never be: once, on the thread
+    /// that saw to it, with none of the Runtime's locks held.
     ///
-    /// Returns at once if another thread will see to it. Otherwise this one flushes, answers, and goes
-    /// on for those who left meanwhile, until nobody is left or the next thread that comes takes over.
-    /// So the caller must hold no lock. `answer` may ask for more; it must not wait for another
-    /// answer.
+    /// Returns at once if another thread will see to it. Otherwise this one flushes, answers, and
+    /// goes on for those who left meanwhile, until nobody is left or the next thread that comes
+    /// takes over. So the caller must hold no lock. `answer` may ask for more; it must not wait for
+    /// another answer.
     pub fn when_durable(
         &self,
         lsn: Lsn,
@@ -614,9 +616,9 @@ impl Sequencer {
         self.changed.wait(st).unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Bounded adaptive wait: for as many callers as were in need when the last flush ended. At most
-    /// `wait`, and not longer than the flushes that it may save; in vain at most once after each time
-    /// that callers met, because then the number is less.
+    /// Bounded adaptive wait: for as many callers as were in need when the last flush ended. At
+    /// most `wait`, and not longer than the flushes that it may save; in vain at most once after
+    /// each time that callers met, because then the number is less.
     fn gather<'a>(&'a self, mut st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let want = st.company;
         if st.wait.is_zero() || want <= 1 || st.ways.way() == Way::Parallel {

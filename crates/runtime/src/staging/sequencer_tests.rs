@@ -271,7 +271,8 @@ fn who_leaves_is_answered_by_the_one_who_flushes() {
     assert_eq!(seq.depths(), (0, 0));
 }
 
-/// An answer that asks for more does not run inside the one before: chains of any length need no stack.
+/// An answer that asks for more does not run inside the one before: chains of any length need no
+/// stack.
 #[test]
 fn answers_do_not_nest() {
     fn again(seq: &Arc<Sequencer>, lsn: u64, depth: &Arc<AtomicU64>) {
@@ -318,7 +319,8 @@ fn r21_who_left_is_told_of_a_failure() {
     assert!(told.iter().all(|(_, outcome)| outcome.is_err()));
 }
 
-/// The thread that was answered itself is let go by the next that comes, which flushes in its place.
+/// The thread that was answered itself is let go by the next that comes, which flushes in its
+/// place.
 #[test]
 fn the_duty_is_handed_over() {
     let seq = Arc::new(sequencer(Duration::ZERO, 0));

@@ -1,4 +1,5 @@
-//! Foreground staging: an inode's fsync becomes one staged transaction, and has its place in a lane.
+//! Foreground staging: an inode's fsync becomes one staged transaction, and has its place in a
+//! lane.
 //!
 //! `docs/design/persistence-path.md`, "Foreground: fsync", is followed step by step.
 
@@ -46,8 +47,8 @@ const PERMS_PER_RECORD: usize = 8;
 
 impl State {
     /// Stages what `ino` owes. Publishes the record: from here on the captured ranges lie in the
-    /// lane, and the record must be written. `encoded` is what came of an [`Outcome::Plan`]; with it
-    /// there is no other.
+    /// lane, and the record must be written. `encoded` is what came of an [`Outcome::Plan`]; with
+    /// it there is no other.
     pub fn stage(
         &mut self,
         seq: &Sequencer,
@@ -63,7 +64,8 @@ impl State {
         let capture = match self.capture(ino, datasync, selection)? {
             Ok(Some(capture)) => capture,
             Ok(None) => {
-                // Somebody else's record may carry the permission change of a directory above (R12, R17).
+                // Somebody else's record may carry the permission change of a directory above (R12,
+                // R17).
                 let others = self.inodes.evicted_staged.max(self.running.perms_staged);
                 let lsn = self.node(ino).staged.max(others);
                 return Ok(Outcome::Nothing(lsn));
@@ -143,8 +145,8 @@ impl State {
     }
 
     /// What is staged now must find room in the next transaction (rule R10); false if not even an
-    /// empty one holds it. Bulk leaves its last quarter, `kept`, to small fsyncs and to writes, which
-    /// would have to wait until the transaction before it is in the journal.
+    /// empty one holds it. Bulk leaves its last quarter, `kept`, to small fsyncs and to writes,
+    /// which would have to wait until the transaction before it is in the journal.
     fn room_for_ranges(&mut self, capture: &Capture, kept: usize) -> Step<bool> {
         let mut blocks = capture.data.len() / 24 + 2 + self.repeated_blocks(capture.data_len);
         for &ino in &capture.whole {

@@ -1,7 +1,8 @@
-//! Which of two ways makes the records of callers who come together durable: by a flush that they share,
-//! or each by a durable write of its own, several in flight. Which is quicker is the device's matter, so
-//! it is measured: how long a record takes from its publication to its acknowledgement, smoothed, for
-//! each way and for a few numbers of callers. One window of records goes the other way now and then.
+//! Which of two ways makes the records of callers who come together durable: by a flush that they
+//! share, or each by a durable write of its own, several in flight. Which is quicker is the
+//! device's matter, so it is measured: how long a record takes from its publication to its
+//! acknowledgement, smoothed, for each way and for a few numbers of callers. One window of records
+//! goes the other way now and then.
 //!
 //! No I/O, and time is a parameter: the same calls give the same choices.
 

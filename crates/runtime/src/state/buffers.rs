@@ -4,14 +4,14 @@ use crate::locks::relock;
 use siftfs_device::{AlignedBuf, URGENT_MAX};
 use std::sync::Mutex;
 
-/// Is a record of so many bytes bulk? Then it leaves the last quarter of the lane and of the running
-/// transaction to small ones, and its caller pauses for them.
+/// Is a record of so many bytes bulk? Then it leaves the last quarter of the lane and of the
+/// running transaction to small ones, and its caller pauses for them.
 pub fn is_bulk(len: u64) -> bool {
     len > URGENT_MAX as u64
 }
 
-/// Buffers that wait for their next use, `KEPT` at most. Its lock is taken after any other, and nothing
-/// is done under it.
+/// Buffers that wait for their next use, `KEPT` at most. Its lock is taken after any other, and
+/// nothing is done under it.
 #[derive(Debug, Default)]
 pub struct Pool<const KEPT: usize>(Mutex<Vec<AlignedBuf>>);
 

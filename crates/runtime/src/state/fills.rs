@@ -34,8 +34,8 @@ pub struct Fills {
 }
 
 impl Fills {
-    /// Others wait for this fill now instead of reading the same; the answer ends it. `None` if one of its
-    /// pages is being read already.
+    /// Others wait for this fill now instead of reading the same; the answer ends it. `None` if one
+    /// of its pages is being read already.
     pub fn begin(&mut self, ino: InodeNr, pages: Range<u64>) -> Option<u64> {
         if self.meets(ino, &pages) {
             return None;

@@ -1,7 +1,7 @@
 //! Two generations of what is not durable (rule R12).
 
-/// What the running transaction will journal, and what the transaction in flight has taken but not made durable.
-/// An fsync waits for both; only the first changes.
+/// What the running transaction will journal, and what the transaction in flight has taken but not
+/// made durable. An fsync waits for both; only the first changes.
 #[derive(Clone, Debug, Default)]
 pub struct Generations<T> {
     running: T,

@@ -1,8 +1,8 @@
 //! The C library's heap: what the process has of it and does not use, and giving that back.
 //!
-//! glibc keeps freed memory for the next allocation, unless it happens to lie at the end of the heap: after
-//! a burst of many small objects a process keeps the memory of the burst for good. Elsewhere these do
-//! nothing.
+//! glibc keeps freed memory for the next allocation, unless it happens to lie at the end of the
+//! heap: after a burst of many small objects a process keeps the memory of the burst for good.
+//! Elsewhere these do nothing.
 #![allow(unsafe_code)] // mallinfo2(3) and malloc_trim(3) have no safe wrapper
 
 /// Bytes of the heap: used and free.

@@ -25,14 +25,15 @@ impl Place {
     }
 }
 
-/// A staged record whose place in its lane is fixed: what can be published, read from, and named by a
-/// background journal transaction (*publish-after-fix*, SIFT §3.2.2). A lane makes it, or recovery from a
-/// record that validated; nothing else can:
+/// A staged record whose place in its lane is fixed: what can be published, read from, and named by
+/// a background journal transaction (*publish-after-fix*, SIFT §3.2.2). A lane makes it, or
+/// recovery from a record that validated; nothing else can:
 ///
 /// ```compile_fail,E0451
 /// use siftfs_base::{LaneId, Lsn};
 /// use siftfs_runtime::RecordRef;
-/// let _ = RecordRef { lane: LaneId(0), pos: 0, len: 4096, lsn: Lsn(1), crc: 0, data_start: 64, fixed: () };
+/// let (lane, lsn) = (LaneId(0), Lsn(1));
+/// let _ = RecordRef { lane, pos: 0, len: 4096, lsn, crc: 0, data_start: 64, fixed: () };
 /// ```
 ///
 /// A place is fixed once:
@@ -128,8 +129,8 @@ impl Lane {
         (pos + len - self.tail <= self.len - BLOCK_BYTES).then_some(Place { pos, len })
     }
 
-    /// Would a record that ends at `end` take of the last quarter? That is kept for small fsyncs: bulk
-    /// waits for credits before it is used.
+    /// Would a record that ends at `end` take of the last quarter? That is kept for small fsyncs:
+    /// bulk waits for credits before it is used.
     pub fn would_crowd(&self, end: u64) -> bool {
         end - self.tail > self.len / 4 * 3
     }
@@ -139,8 +140,8 @@ impl Lane {
         self.would_crowd(self.head + self.max_record())
     }
 
-    /// Fixes a record's place: from here on it is this record's, whose header has the checksum `crc`
-    /// and whose data begins `data_start` bytes behind `place`. `lane` is this lane.
+    /// Fixes a record's place: from here on it is this record's, whose header has the checksum
+    /// `crc` and whose data begins `data_start` bytes behind `place`. `lane` is this lane.
     ///
     /// # Panics
     /// If the lane has moved on since the place was found, or a record longer than 32 bits can say.

@@ -26,7 +26,8 @@ pub struct TxnInfo {
     pub journaled: bool,
 }
 
-/// Transactions from their cut to their reclamation, the room in the journal, and what the Service was asked.
+/// Transactions from their cut to their reclamation, the room in the journal, and what the Service
+/// was asked.
 pub struct Ledger {
     /// Transactions not reclaimed.
     pub txns: BTreeMap<TxnSeq, TxnInfo>,

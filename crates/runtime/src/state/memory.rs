@@ -1,5 +1,5 @@
-//! Where the memory of a Runtime is: bytes per structure, as far as they can be counted, for the status
-//! report.
+//! Where the memory of a Runtime is: bytes per structure, as far as they can be counted, for the
+//! status report.
 
 use crate::state::{State, heap};
 use siftfs_base::BLOCK_BYTES;

@@ -77,7 +77,8 @@ pub struct State {
     pub inodes: Inodes,
     /// What the running transaction owes: changes that no transaction has journaled.
     pub running: Running,
-    /// Transactions from their cut to their reclamation, the room in the journal, and what the Service was asked.
+    /// Transactions from their cut to their reclamation, the room in the journal, and what the
+    /// Service was asked.
     pub ledger: Ledger,
     /// The lanes, and the order of what is staged in them.
     pub staging: Staging,
@@ -187,7 +188,8 @@ impl State {
         }
     }
 
-    /// Block groups: each has a bitmap that an allocation may change, and part of a descriptor block.
+    /// Block groups: each has a bitmap that an allocation may change, and part of a descriptor
+    /// block.
     fn groups(&self) -> usize {
         usize::try_from(self.fs.block_count() / (8 * BLOCK_BYTES) + 1).unwrap_or(usize::MAX)
     }
@@ -362,8 +364,8 @@ impl State {
         inodes.iter().any(|i| self.inodes.nodes.get(i).is_some_and(durable))
     }
 
-    /// Keeps caches within their bounds. Staged transactions from `unwritten` on cannot be read from
-    /// their lanes yet.
+    /// Keeps caches within their bounds. Staged transactions from `unwritten` on cannot be read
+    /// from their lanes yet.
     pub fn shrink_caches(&mut self, unwritten: Lsn) {
         let nodes = &self.inodes.nodes;
         self.pages.shrink(|ino, index| {
@@ -371,8 +373,8 @@ impl State {
             nodes.get(&ino).is_some_and(busy)
         });
         self.meta.shrink();
-        // More than an operation brings in, so that the bound is reached again after a while in which
-        // most of them were busy; not so many that one operation waits for them.
+        // More than an operation brings in, so that the bound is reached again after a while in
+        // which most of them were busy; not so many that one operation waits for them.
         let excess = self.inodes.nodes.len().saturating_sub(self.config.max_nodes);
         let mut looks = 8 + excess.min(512);
         while self.inodes.nodes.len() > self.config.max_nodes && looks > 0 {

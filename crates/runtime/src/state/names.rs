@@ -2,8 +2,8 @@
 //!
 //! A name operation is pending from its execution until a staged transaction carries it or a
 //! journal transaction that contains it is durable. A staged transaction that binds or removes a
-//! name carries every pending operation connected with it: through the same name, the same inode, the
-//! inode's directory if that is itself newly named, and the entries of a directory that must be
+//! name carries every pending operation connected with it: through the same name, the same inode,
+//! the inode's directory if that is itself newly named, and the entries of a directory that must be
 //! empty for the operation to be possible. What *publishes* a file, giving another name to bytes
 //! that an fsync made durable before, goes along with the next record of any fsync.
 
@@ -178,8 +178,8 @@ impl NameLog {
 
     /// The operations a staged transaction of `ino` must carry, in order. For a directory that
     /// includes those on its entries. With `published`, also everything that publishes a file: who
-    /// renames a durable file, and then makes another durable that refers to it, never finds the second
-    /// step without the first, as on ext4. At most `most`.
+    /// renames a durable file, and then makes another durable that refers to it, never finds the
+    /// second step without the first, as on ext4. At most `most`.
     pub fn closure(
         &self,
         ino: InodeNr,

@@ -68,7 +68,8 @@ pub struct Node {
     /// Up to here the running transaction has the data, by what was sent to the area ahead of it;
     /// the journaled size follows at its cut, not before: a staged transaction carries that size.
     pub pushed_size: u64,
-    /// Sizes that it had since the journaled one: the size that comes with unsynced data is one of them.
+    /// Sizes that it had since the journaled one: the size that comes with unsynced data is one of
+    /// them.
     pub sizes: Sizes,
     /// Directory through which it was last found; for permission closures (rule R17).
     pub parent: Option<InodeNr>,
@@ -82,18 +83,19 @@ pub struct Node {
     pub dirty_pages: u64,
     /// Bytes the transaction in flight writes straight to the area.
     pub pushing: RangeSet,
-    /// Blocks that it writes so. Only the cache has them until it is journaled, even if an fsync has made the
-    /// bytes of them that were dirty durable meanwhile: the rest of the block is in no record.
+    /// Blocks that it writes so. Only the cache has them until it is journaled, even if an fsync
+    /// has made the bytes of them that were dirty durable meanwhile: the rest of the block is in no
+    /// record.
     pub sent: RangeSet,
-    /// Dirty bytes that the assembly under way has not looked at; what became clean meanwhile may be among
-    /// them. None while it owes nothing of this inode.
+    /// Dirty bytes that the assembly under way has not looked at; what became clean meanwhile may
+    /// be among them. None while it owes nothing of this inode.
     pub unseen: Option<RangeSet>,
     /// Where staged and journaled bytes lie.
     pub overlay: Overlay,
     /// File blocks without a home for which space is reserved.
     pub reserved: RangeSet,
-    /// Drawn anew with every change of data or `delta`: as long as it stays, nothing was added to what
-    /// a commit under way has to make durable.
+    /// Drawn anew with every change of data or `delta`: as long as it stays, nothing was added to
+    /// what a commit under way has to make durable.
     pub changed: u64,
     /// Monotonic time of the oldest unsynced data, in nanoseconds.
     pub dirty_since: Option<u64>,
@@ -160,8 +162,9 @@ impl Node {
         ranges
     }
 
-    /// Without a name, and never to get one: a crash leaves nothing of it, so nobody owes its bytes.
-    /// A file made without a name is not dead as long as [`Node::linkable`] says that it may be linked.
+    /// Without a name, and never to get one: a crash leaves nothing of it, so nobody owes its
+    /// bytes. A file made without a name is not dead as long as [`Node::linkable`] says that it may
+    /// be linked.
     pub fn is_dead(&self) -> bool {
         self.inode.nlink == 0 && !self.linkable
     }
@@ -173,9 +176,10 @@ impl Node {
             && self.delta.each().iter().all(|delta| delta.is_empty())
     }
 
-    /// The size that a record of nothing but `ranges` gives the file: the journaled one, or, if they
-    /// extend it, the next one that the file had, provided that they hold all that lies below it and is
-    /// not durable. A write too large for one record comes back in part, and so does its size.
+    /// The size that a record of nothing but `ranges` gives the file: the journaled one, or, if
+    /// they extend it, the next one that the file had, provided that they hold all that lies below
+    /// it and is not durable. A write too large for one record comes back in part, and so does its
+    /// size.
     pub fn size_with(&self, ranges: &RangeSet) -> u64 {
         let journaled = self.inode.size;
         let Some(end) = ranges.max_end().filter(|end| *end > journaled) else { return journaled };

@@ -1,5 +1,5 @@
-//! The inodes in memory, each in memory of its own: what is forgotten is given back, and the table holds
-//! no more than numbers and pointers.
+//! The inodes in memory, each in memory of its own: what is forgotten is given back, and the table
+//! holds no more than numbers and pointers.
 
 use crate::state::node::Node;
 use ahash::HashMap;
@@ -13,7 +13,8 @@ const SMALL: usize = 1024;
 #[derive(Default)]
 pub struct Nodes {
     map: HashMap<InodeNr, Box<Node>>,
-    /// Order in which they are considered for eviction; numbers of nodes that are gone are among them.
+    /// Order in which they are considered for eviction; numbers of nodes that are gone are among
+    /// them.
     clock: VecDeque<InodeNr>,
 }
 

@@ -1,28 +1,30 @@
-//! The sizes that a file had on its way to the present one, while it grew by writes that are not durable.
+//! The sizes that a file had on its way to the present one, while it grew by writes that are not
+//! durable.
 //!
-//! Unsynced data becomes durable by range and by block, and the size has to follow it (rule R20): a size
-//! before its data would show zeros that nobody wrote. With these sizes the Runtime can see to it that
-//! the size which comes with the data is one that the file had.
+//! Unsynced data becomes durable by range and by block, and the size has to follow it (rule R20): a
+//! size before its data would show zeros that nobody wrote. With these sizes the Runtime can see to
+//! it that the size which comes with the data is one that the file had.
 
 use siftfs_base::{BLOCK_BYTES, RangeSet};
 
 /// Sizes in bytes, growing.
 ///
-/// The kernel's cache divides a write(2) that begins inside a page which it has not read: one request
-/// goes up to the page's end, the next one begins there. No request says so, so a write that begins
-/// inside a block and ends with one is taken for the first part of what follows it: its end counts only
-/// as long as it is the file's.
+/// The kernel's cache divides a write(2) that begins inside a page which it has not read: one
+/// request goes up to the page's end, the next one begins there. No request says so, so a write
+/// that begins inside a block and ends with one is taken for the first part of what follows it: its
+/// end counts only as long as it is the file's.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
-    /// One per block, the smallest: eight bytes for 4 KiB of dirty data at most, and with the present
-    /// size behind them enough to find one that the file had within a block.
+    /// One per block, the smallest: eight bytes for 4 KiB of dirty data at most, and with the
+    /// present size behind them enough to find one that the file had within a block.
     known: Vec<u64>,
     /// The last of them may be the end of a first part.
     divided: bool,
 }
 
 impl Sizes {
-    /// A write from `start` on made the file `size` long; up to `journaled` no size is needed any more.
+    /// A write from `start` on made the file `size` long; up to `journaled` no size is needed any
+    /// more.
     pub fn grew(&mut self, start: u64, size: u64, journaled: u64) {
         if self.known.first().is_some_and(|s| *s <= journaled) {
             let past = self.known.partition_point(|s| *s <= journaled);
@@ -54,8 +56,8 @@ impl Sizes {
         self.known.get(at).copied().unwrap_or(present)
     }
 
-    /// `ranges` cut at `journaled` and at every known size behind it: what lies up to the journaled size,
-    /// then what each further size needs that the ones before it do not.
+    /// `ranges` cut at `journaled` and at every known size behind it: what lies up to the journaled
+    /// size, then what each further size needs that the ones before it do not.
     pub fn split(&self, ranges: &RangeSet, journaled: u64) -> Vec<RangeSet> {
         let first = self.known.partition_point(|s| *s <= journaled);
         let known = self.known.get(first..).unwrap_or_default();

@@ -87,8 +87,8 @@ struct Samples {
     sum_ns: u64,
 }
 
-/// Upper bounds of the buckets that a status report counts, in units of each decade from a microsecond
-/// to a second; ten seconds are the last.
+/// Upper bounds of the buckets that a status report counts, in units of each decade from a
+/// microsecond to a second; ten seconds are the last.
 const STEPS: [u64; 6] = [10, 15, 20, 30, 50, 70];
 
 fn bounds() -> impl Iterator<Item = u64> {

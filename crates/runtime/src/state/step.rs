@@ -1,5 +1,6 @@
-//! What a step under the state lock comes to: it is done, or it stopped for something that takes place without
-//! the lock, after which it is tried again from its begin ([`crate::Runtime`]'s one driver).
+//! What a step under the state lock comes to: it is done, or it stopped for something that takes
+//! place without the lock, after which it is tried again from its begin ([`crate::Runtime`]'s one
+//! driver).
 
 use crate::state::fills::FillPlan;
 use siftfs_base::{Error, InodeNr, errno};

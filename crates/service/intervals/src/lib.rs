@@ -4,8 +4,8 @@
 //!
 //! A B+tree of packed nodes, by 32-bit numbers. An insertion or removal takes O(log n + overlaps).
 //! In a large map its time is that of the memory: nodes are whole cache lines that are asked for
-//! together, in large pages where the system has them. An interval takes 20 bytes, about 34 with the
-//! room in the nodes after random insertions, and never more than 64 while the map grows; nodes
+//! together, in large pages where the system has them. An interval takes 20 bytes, about 34 with
+//! the room in the nodes after random insertions, and never more than 64 while the map grows; nodes
 //! that a shrinking map gives up are kept for it to grow again.
 
 mod arena;

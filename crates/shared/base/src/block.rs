@@ -65,8 +65,8 @@ impl SharedBlock {
         }
     }
 
-    /// Are both the same memory? As long as both live, their bytes are the same then, whoever changes
-    /// a third reference: that one makes a copy of its own.
+    /// Are both the same memory? As long as both live, their bytes are the same then, whoever
+    /// changes a third reference: that one makes a copy of its own.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Repr::Own(a), Repr::Own(b)) => Arc::ptr_eq(a, b),

@@ -1,5 +1,5 @@
-//! Questions that may never be answered: what the kernel says of another process, or of a file on another
-//! file system, may have to wait for one that hangs.
+//! Questions that may never be answered: what the kernel says of another process, or of a file on
+//! another file system, may have to wait for one that hangs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,9 +23,10 @@ pub struct Answers<R> {
 
 /// Asks `ask` of each of `items`, in a thread beside the caller's, and returns what it answered.
 ///
-/// After a [`SILENCE`] the item that is not answered is passed over: its thread is left behind, to end
-/// when its answer comes, and another one goes on. After three of them the look-up ends, so that
-/// it takes at most four times that silence longer than its answers do. If no thread can be started, there are no answers.
+/// After a [`SILENCE`] the item that is not answered is passed over: its thread is left behind, to
+/// end when its answer comes, and another one goes on. After three of them the look-up ends, so
+/// that it takes at most four times that silence longer than its answers do. If no thread can be
+/// started, there are no answers.
 pub fn ask_each<T, R>(items: Vec<T>, ask: impl Fn(&T) -> R + Send + Sync + 'static) -> Answers<R>
 where
     T: Send + Sync + 'static,

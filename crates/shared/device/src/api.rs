@@ -28,7 +28,8 @@ pub enum Origin {
     Admin,
 }
 
-/// What a process does with a volume; whoever has a role is the one writer of its regions (rule R9).
+/// What a process does with a volume; whoever has a role is the one writer of its regions (rule
+/// R9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// Writes the lanes, the host record and, while nobody else serves, the marker.
@@ -132,13 +133,13 @@ pub trait Device: Send + Sync {
     /// written without durability may give way to it meanwhile, and for a little longer, because
     /// the next one may follow.
     fn urgent(&self, _under_way: bool) {}
-    /// Small durable steps of another process are expected on the same medium from now on for `_time`;
-    /// takes the place of what was said before, and zero takes it back. A hint, as
+    /// Small durable steps of another process are expected on the same medium from now on for
+    /// `_time`; takes the place of what was said before, and zero takes it back. A hint, as
     /// [`Device::urgent`], for a process that does not see these steps: what it writes without
     /// durability gives way to them meanwhile.
     fn expect_urgent(&self, _time: Duration) {}
-    /// For who has just written and will go on: returns after `_pause`, 200 ms at most, or when small
-    /// steps have ceased, 5 ms after the last; at once if there are none.
+    /// For who has just written and will go on: returns after `_pause`, 200 ms at most, or when
+    /// small steps have ceased, 5 ms after the last; at once if there are none.
     fn give_way(&self, _pause: Duration) {}
 
     /// What it is, for reports; one in memory has little to say.

@@ -58,11 +58,6 @@ impl Region {
         self.len == 0
     }
 
-    /// First byte on the device.
-    pub fn device_offset(&self) -> u64 {
-        self.offset
-    }
-
     /// Do both regions lie on one device, so that one flush serves both?
     pub fn shares_device(&self, other: &Region) -> bool {
         Arc::ptr_eq(&self.device, &other.device)

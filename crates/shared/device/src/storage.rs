@@ -267,7 +267,8 @@ impl SuperblockWriter {
     /// Writes a superblock at `offset` of the area; volatile until a later flush.
     ///
     /// # Errors
-    /// `EINVAL`, and nothing is written, for a place where no superblock lies or bytes that are none.
+    /// `EINVAL`, and nothing is written, for a place where no superblock lies or bytes that are
+    /// none.
     pub fn write(&self, origin: Origin, offset: u64, bytes: &[u8; SUPERBLOCK]) -> Result<()> {
         let (at, magic) = MAGIC;
         let place = offset == PRIMARY || offset > 0 && offset.is_multiple_of(BLOCK);

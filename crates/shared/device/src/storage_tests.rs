@@ -174,7 +174,8 @@ fn zero_writes_every_byte_of_the_range_only() {
     assert_eq!(all[(from + len) as usize], 0xff);
 }
 
-/// Whoever may read a lane may say what is coming there, on the device where it lies and on no other.
+/// Whoever may read a lane may say what is coming there, on the device where it lies and on no
+/// other.
 #[test]
 fn a_lane_passes_on_what_is_expected() {
     let area = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len: 8192 };

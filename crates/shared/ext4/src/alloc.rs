@@ -138,18 +138,6 @@ impl Fs {
         &self.held
     }
 
-    /// Are all blocks of `run` in use, by the bitmaps?
-    pub fn run_in_use(&mut self, store: &mut dyn BlockStore, run: BlockRun) -> Result<bool> {
-        self.check_run(run, || "run".into())?;
-        for (group, bit, len) in self.by_group(run) {
-            let map = self.block_bitmap(store, group)?;
-            if bits::next_zero(map.get(store)?, bit, bit + len) != bit + len {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// The run cut at group boundaries: (group, first bit, length).
     fn by_group(&self, run: BlockRun) -> Vec<(u32, u32, u32)> {
         let mut out = Vec::new();
@@ -211,7 +199,8 @@ impl Fs {
         let hint = self.groups[group as usize].block_hint;
         let at = self.next_run(map, group, from.max(hint), end, want);
         if from <= hint && at.len > 0 {
-            // Nothing before it may be allocated: the next search does not walk over the quarantine.
+            // Nothing before it may be allocated: the next search does not walk over the
+            // quarantine.
             self.groups[group as usize].block_hint = at.bit;
         }
         if at.bit == from && at.len > 0 {

@@ -98,15 +98,12 @@ impl Fs {
     pub fn inode_count(&self) -> u32 {
         self.geo.inode_count
     }
-    /// First inode number that is not reserved.
-    pub fn first_inode(&self) -> InodeNr {
-        self.geo.first_ino
-    }
     /// Bytes of an inode record.
     pub fn inode_size(&self) -> usize {
         self.geo.inode_size
     }
-    /// Blocks of all inode tables, ascending and disjoint; tables that lie side by side are one run.
+    /// Blocks of all inode tables, ascending and disjoint; tables that lie side by side are one
+    /// run.
     pub fn inode_tables(&self) -> Vec<BlockRun> {
         let mut blocks = RangeSet::new();
         for group in &self.groups {
@@ -114,10 +111,6 @@ impl Fs {
             blocks.insert(start, start + self.geo.table_blocks());
         }
         blocks.iter().map(|(start, end)| BlockRun { start, len: end - start }).collect()
-    }
-    /// Number of the first block that belongs to a group: 0 with 4 KiB blocks.
-    pub fn first_data_block(&self) -> BlockNr {
-        0
     }
     /// Free blocks as the bitmaps have them, quarantined ones included.
     pub fn free_blocks(&self) -> u64 {

@@ -69,7 +69,8 @@ impl Fs {
 
     /// Frees an inode number: bitmap and counts now, allocation again after
     /// [`Fs::release_inode`]. The caller writes the record with no links and a deletion time
-    /// ([`crate::Inode::retire`]) and takes it off the orphan list first. Errors: `Corrupt` if it is free, reserved or out of range.
+    /// ([`crate::Inode::retire`]) and takes it off the orphan list first. Errors: `Corrupt` if it
+    /// is free, reserved or out of range.
     pub fn free_inode(
         &mut self,
         store: &mut dyn BlockStore,

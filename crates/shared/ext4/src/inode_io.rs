@@ -22,11 +22,6 @@ impl Fs {
         Ok((table + u64::from(index / per_block), at))
     }
 
-    /// The block that holds an inode's record.
-    pub fn inode_block(&self, ino: InodeNr) -> Result<BlockNr> {
-        Ok(self.inode_place(ino)?.0)
-    }
-
     /// Reads and checks an inode. Whether its number is in use is [`Fs::inode_in_use`]'s to say.
     ///
     /// Errors: `Corrupt` for a bad checksum (a record that was never written has none) or

@@ -1,7 +1,7 @@
 //! Journal records: background journal transactions as they lie in the journal ring.
 //!
-//! A record is `descriptor | images | data | commit block`, written in one piece. It is committed if
-//! all of it validates. The data section is empty unless the journal repeats staged data
+//! A record is `descriptor | images | data | commit block`, written in one piece. It is committed
+//! if all of it validates. The data section is empty unless the journal repeats staged data
 //! ([`JournalData::Copy`]); then it holds the bytes of the copy tags, one tag's behind the other's.
 
 use crate::Transaction;

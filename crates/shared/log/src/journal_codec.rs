@@ -126,8 +126,8 @@ impl RawDescriptor {
     }
 
     /// Flags that this build does not know, or 0.
-    /// Does this build know what the record means? Of one that it does not know, only the checksum and the
-    /// lengths of descriptor and record are what they are here.
+    /// Does this build know what the record means? Of one that it does not know, only the checksum
+    /// and the lengths of descriptor and record are what they are here.
     pub(crate) fn is_known(&self) -> bool {
         self.version.get() == VERSION && self.flags.get() & !FLAG_COPY == 0
     }

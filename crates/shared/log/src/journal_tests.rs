@@ -136,7 +136,8 @@ fn every_bit_of_a_small_record_counts() {
     assert!(!matches!(decode_journal_record(&good, &KEY, 0, MAX), Ok(Ok(_))));
 }
 
-/// What a descriptor says of its data section must fit its copy tags, whoever wrote it under the key.
+/// What a descriptor says of its data section must fit its copy tags, whoever wrote it under the
+/// key.
 #[test]
 fn a_data_section_that_its_tags_do_not_make_is_refused() {
     let staged = StagedRef { lane: LaneId(0), pos: 0, len: 8192, lsn: Lsn(1), crc: 0 };

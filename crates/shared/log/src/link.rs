@@ -4,7 +4,8 @@ use siftfs_base::Epoch;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Byte offset of the link in ext4's superblock: the end of its reserved bytes, before the checksum.
+/// Byte offset of the link in ext4's superblock: the end of its reserved bytes, before the
+/// checksum.
 pub const LINK_OFFSET: usize = 0x3d0;
 /// Bytes of the link; all zero where there is none.
 pub const LINK_LEN: usize = 44;

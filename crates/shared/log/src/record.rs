@@ -49,8 +49,8 @@ struct RawRecord {
 const _: () = assert!(size_of::<RawRecord>() == RECORD_HEADER_LEN);
 
 impl RawRecord {
-    /// Does this build know what the record means? One that it does not know has the same header, whose
-    /// checksum covers the same bytes.
+    /// Does this build know what the record means? One that it does not know has the same header,
+    /// whose checksum covers the same bytes.
     fn is_known(&self) -> bool {
         (self.kind.get(), self.version.get(), self.flags.get()) == (KIND_TRANSACTION, VERSION, 0)
     }
@@ -174,8 +174,8 @@ impl RecordBuilder {
         self.encode_head(p, layout, items, buf)
     }
 
-    /// The part of [`RecordBuilder::encode`] that needs no place in the lane: data, its checksums and
-    /// padding.
+    /// The part of [`RecordBuilder::encode`] that needs no place in the lane: data, its checksums
+    /// and padding.
     ///
     /// # Panics
     /// If `layout` was not computed for this much data.

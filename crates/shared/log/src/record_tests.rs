@@ -142,8 +142,8 @@ fn parts_verify_alone() {
     assert!(!head.verify_part(12288, &data[..1]));
 }
 
-/// A record of another version, kind or with other flags, whatever its lengths mean: it has a valid checksum,
-/// so it is not the lane's end.
+/// A record of another version, kind or with other flags, whatever its lengths mean: it has a valid
+/// checksum, so it is not the lane's end.
 #[test]
 fn what_is_not_known_is_incompatible() {
     for (at, value) in [(8, 2), (10, 2), (10, 77), (11, 1), (14, 1), (56, 8), (40, 1)] {

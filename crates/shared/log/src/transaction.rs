@@ -1,5 +1,5 @@
-//! A background journal transaction in memory, as the Runtime assembles it, the link carries it and the
-//! journal holds it.
+//! A background journal transaction in memory, as the Runtime assembles it, the link carries it and
+//! the journal holds it.
 
 use siftfs_base::{BlockNr, BlockRun, LaneId, Lsn, SharedBlock, TxnSeq};
 

@@ -2,8 +2,8 @@
 
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, SharedBlock};
 
-/// From so many bytes on, data that is read travels as blocks: what is copied once goes by reference
-/// from there on, and no buffer of this size has to be made for it.
+/// From so many bytes on, data that is read travels as blocks: what is copied once goes by
+/// reference from there on, and no buffer of this size has to be made for it.
 const MANY: usize = 64 << 10;
 
 /// What a `Write` brings.

@@ -250,8 +250,8 @@ pub enum Request {
     RemoveXattr { ino: InodeNr, name: Vec<u8> },
     /// Flags as [`crate::flags`] has them. Reply: `Flags`.
     GetFlags { ino: InodeNr },
-    /// Durable on return. `EOPNOTSUPP` for flags that cannot be set, `EPERM` for any but the immutable
-    /// one of an immutable file. Reply: `Done`.
+    /// Durable on return. `EOPNOTSUPP` for flags that cannot be set, `EPERM` for any but the
+    /// immutable one of an immutable file. Reply: `Done`.
     SetFlags { ino: InodeNr, flags: u32 },
     /// Reply: `Statfs`.
     StatFs,

@@ -53,8 +53,8 @@ pub fn connect(address: &Address, options: &TransportOptions) -> Result<HostEnd>
     link::open(Role::Host, &agreement, options, peer, pipes, cut)
 }
 
-/// Does the system say that no process listens at `address`: a connection is refused, or there is no
-/// such socket? False in every doubt, and after a second.
+/// Does the system say that no process listens at `address`: a connection is refused, or there is
+/// no such socket? False in every doubt, and after a second.
 pub fn nobody_listens(address: &Address) -> bool {
     let fd = match address {
         Address::Unix(path) => connect_unix(path, Instant::now()),

@@ -48,8 +48,8 @@ pub trait Sender<M>: Send + Sync {
     ///
     /// # Errors
     /// [`siftfs_base::Error::Link`] if this side has closed, or the peer is gone, silent for too
-    /// long or broke the protocol. [`siftfs_base::Error::Refused`] for a message longer than both sides agreed on:
-    /// nothing of it was sent and the connection goes on.
+    /// long or broke the protocol. [`siftfs_base::Error::Refused`] for a message longer than both
+    /// sides agreed on: nothing of it was sent and the connection goes on.
     fn send(&self, message: M) -> Result<()>;
 
     /// Sends a small message, 1 KiB at most and without blocks, if that can be done at once: nobody

@@ -306,7 +306,8 @@ fn accepting_waits_no_longer_than_it_was_told() {
     }
 }
 
-/// A socket that is left behind, a path without one, a port that nobody has: and somebody who listens.
+/// A socket that is left behind, a path without one, a port that nobody has: and somebody who
+/// listens.
 #[test]
 fn whether_nobody_listens() {
     let dir = tempfile::tempdir().unwrap();

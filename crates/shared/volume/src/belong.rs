@@ -47,8 +47,8 @@ pub(crate) fn check_area(header: &StaticHeader, area: Option<&AreaSuper>) -> Res
 
 /// The same for a log elsewhere, and both are of the same time.
 ///
-/// A torn superblock is believed about who it belongs to: each of its sectors is an old or a new one,
-/// and both say the same of that. One that rotted is not; then a backup says it.
+/// A torn superblock is believed about who it belongs to: each of its sectors is an old or a new
+/// one, and both say the same of that. One that rotted is not; then a backup says it.
 pub(crate) fn check_linked(view: &HeaderView, device: &dyn Device) -> Result<()> {
     let header = &view.header;
     let primary = match &view.area {
@@ -120,8 +120,8 @@ fn check_identity(header: &StaticHeader, area: &AreaSuper) -> Result<()> {
     Ok(())
 }
 
-/// A marked area and its log are of the same mount. Where one of both was put back from a copy, what
-/// the log says does not fit what the area holds; replaying it would destroy the file system.
+/// A marked area and its log are of the same mount. Where one of both was put back from a copy,
+/// what the log says does not fit what the area holds; replaying it would destroy the file system.
 fn check_times(view: &HeaderView, area: &AreaSuper) -> Result<()> {
     let ours = AreaLink::of_super(&view.host.superblock[..]);
     if !area.marker || area.link == ours {

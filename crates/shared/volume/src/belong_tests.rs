@@ -84,7 +84,8 @@ fn r16_the_log_of_another_volume_is_refused() {
     says(&media(&[0; 1024], &s), "no ext4 superblock");
 }
 
-/// A primary superblock that rotted says nothing; its backup does, of this volume or of another one.
+/// A primary superblock that rotted says nothing; its backup does, of this volume or of another
+/// one.
 #[test]
 fn r16_a_backup_says_whose_a_rotten_volume_is() {
     let mut wanted = linked(Some(3), true);

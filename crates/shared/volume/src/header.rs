@@ -181,8 +181,8 @@ pub fn read_headers(dev: &dyn Device) -> Result<HeaderView> {
 /// # Errors
 /// Refused if this is not a volume, or its log is missing or another volume's; incompatible for
 /// newer versions and unknown incompatible features; corrupt if both copies are damaged, the volume
-/// is truncated, its ext4 area was grown over the log, the area's file system is another one, or log
-/// and area are of different times (rule R16).
+/// is truncated, its ext4 area was grown over the log, the area's file system is another one, or
+/// log and area are of different times (rule R16).
 pub fn read_media(area: &dyn Device, log: Option<&dyn Device>) -> Result<HeaderView> {
     let area_super = read_super(area, 0)?;
     let (dev, header) = match log {

@@ -163,7 +163,8 @@ fn another_epochs_or_nonces_records_are_none() {
     }
 }
 
-/// An older build must not take a newer one's record for the lane's end: what it acknowledged would be cut off.
+/// An older build must not take a newer one's record for the lane's end: what it acknowledged would
+/// be cut off.
 #[test]
 fn a_record_of_an_unknown_kind_is_not_the_end() {
     for at in [8, 10, 14] {

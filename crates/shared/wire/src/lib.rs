@@ -2,11 +2,11 @@
 //! data, never file names.
 //!
 //! One Runtime speaks to one Service over an ordered link. The Service answers every
-//! [`ToService`], `Direct`, `ExpectUrgent` and `Objection` excepted, with one or more [`FromService`]; sequence
-//! numbers and credits only grow. A Service that takes over from another begins with what is
-//! durable: after `Welcome` one `Journaled` per transaction that is not checkpointed and one
-//! `Reclaimed`, so that answers may come twice. A Runtime sends again what was not answered.
-//! [`codec`] makes bytes of them, for transports that leave the process.
+//! [`ToService`], `Direct`, `ExpectUrgent` and `Objection` excepted, with one or more
+//! [`FromService`]; sequence numbers and credits only grow. A Service that takes over from another
+//! begins with what is durable: after `Welcome` one `Journaled` per transaction that is not
+//! checkpointed and one `Reclaimed`, so that answers may come twice. A Runtime sends again what was
+//! not answered. [`codec`] makes bytes of them, for transports that leave the process.
 
 pub mod codec;
 
@@ -20,8 +20,8 @@ use siftfs_log::Transaction;
 /// of the codec holds it to that.
 pub const PROTOCOL_VERSION: u32 = 3;
 
-/// Oldest version that this build still speaks: a message has one form, and no version is translated
-/// into another.
+/// Oldest version that this build still speaks: a message has one form, and no version is
+/// translated into another.
 pub const PROTOCOL_OLDEST: u32 = PROTOCOL_VERSION;
 
 /// Blocks of data one [`ToService::Direct`] carries at most.
@@ -98,8 +98,8 @@ pub enum ToService {
     },
     /// Small durable steps are expected on the lanes' storage for so long: bulk shall give way to
     /// them there, which the Service's process does not see. The newest one counts; an emergency
-    /// checkpoint ends it, because who waits for credits takes no such step. A hint without an answer:
-    /// lost, late or repeated it changes nothing but the pace.
+    /// checkpoint ends it, because who waits for credits takes no such step. A hint without an
+    /// answer: lost, late or repeated it changes nothing but the pace.
     ExpectUrgent {
         /// From its arrival on, in milliseconds; [`EXPECT_URGENT_MAX_MS`] at most.
         ms: u32,
@@ -344,8 +344,8 @@ pub enum FromService {
         /// First cause.
         error: siftfs_base::Error,
     },
-    /// Answer to a `Hello` or `Inquire` that is not served: of another version, volume or epoch, or while the
-    /// volume is another process's. Nothing was written; the connection ends.
+    /// Answer to a `Hello` or `Inquire` that is not served: of another version, volume or epoch, or
+    /// while the volume is another process's. Nothing was written; the connection ends.
     Refused {
         /// Why, for the administrator.
         reason: String,

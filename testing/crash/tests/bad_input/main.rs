@@ -163,8 +163,8 @@ fn an_area_grown_over_the_header() {
     refused("grown area", &Image::load(file.path()).expect("loaded"));
 }
 
-/// Blocks of the area's own metadata that fail their checksums: whoever needs them is told, before or
-/// after the volume opens.
+/// Blocks of the area's own metadata that fail their checksums: whoever needs them is told, before
+/// or after the volume opens.
 #[test]
 fn an_ext4_area_with_bad_checksums() {
     let damaged = ["group descriptors", "block bitmap", "inode bitmap", "inode table"];

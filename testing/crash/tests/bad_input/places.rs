@@ -1,5 +1,5 @@
-//! Every place of the header, damaged in one copy and in both, of volumes with acknowledged data that
-//! is in the log alone: recovery brings all of it back, or refuses and says why.
+//! Every place of the header, damaged in one copy and in both, of volumes with acknowledged data
+//! that is in the log alone: recovery brings all of it back, or refuses and says why.
 
 use siftfs_crash::{
     Back, Bench, VolumeKind, deterministic, mem_media, open, recover_image, split_of,
@@ -57,8 +57,8 @@ struct Case {
     files: Vec<(String, Vec<u8>)>,
 }
 
-/// Mounted once before, in use for the second time; `laps` rounds of commits and checkpoints, of which
-/// each fills a good part of the log.
+/// Mounted once before, in use for the second time; `laps` rounds of commits and checkpoints, of
+/// which each fills a good part of the log.
 fn case(name: &'static str, kind: VolumeKind, laps: u64) -> Case {
     let mut files = Vec::new();
     let b = Bench::new(kind);
@@ -90,8 +90,8 @@ fn case(name: &'static str, kind: VolumeKind, laps: u64) -> Case {
     Case { name, kind, image: b.crash(Cut::KeepAll), older, files }
 }
 
-/// What the last checkpoint gave back is in use again: the service record before the newest says that
-/// things lie where newer ones are now.
+/// What the last checkpoint gave back is in use again: the service record before the newest says
+/// that things lie where newer ones are now.
 fn reused() -> Case {
     let kind = VolumeKind::SMALL;
     let mut files = Vec::new();

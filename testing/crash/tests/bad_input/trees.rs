@@ -43,8 +43,8 @@ enum Others {
     MayBeStopped,
 }
 
-/// `image` opens; each error of `calls` is EUCLEAN and comes in time; `ok` can be read, and new files
-/// be made durable unless the mount stopped; e2fsck finds the loop.
+/// `image` opens; each error of `calls` is EUCLEAN and comes in time; `ok` can be read, and new
+/// files be made durable unless the mount stopped; e2fsck finds the loop.
 fn meets(
     what: &str,
     image: &Image,

@@ -1,5 +1,5 @@
-//! Power cuts, as in `power_cut`, of volumes whose checkpoints replay in a chosen mode. A process has
-//! one mode.
+//! Power cuts, as in `power_cut`, of volumes whose checkpoints replay in a chosen mode. A process
+//! has one mode.
 
 use siftfs_crash::{Config, CutReport, Source, VolumeKind, campaign, cut_everywhere, replay_by};
 use siftfs_model::Profile;

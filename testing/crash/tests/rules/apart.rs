@@ -1,4 +1,5 @@
-//! Rules where log and area lie on two devices, each with flushes of its own: R3, R11, R15, R16, R21.
+//! Rules where log and area lie on two devices, each with flushes of its own: R3, R11, R15, R16,
+//! R21.
 
 use super::bytes;
 use siftfs_crash::{
@@ -40,8 +41,8 @@ fn r03_an_fsync_is_the_log_devices_business() {
     b.stop();
 }
 
-/// A flush of the area's device alone fails: the Service reclaims nothing, and everything is recovered
-/// from the log when that device loses what it had not flushed.
+/// A flush of the area's device alone fails: the Service reclaims nothing, and everything is
+/// recovered from the log when that device loses what it had not flushed.
 ///
 /// Seen to fail when the result of the area flush is ignored.
 #[test]
@@ -85,8 +86,8 @@ fn r21_a_failed_flush_of_the_log_device_ends_all_promises() {
     }
 }
 
-/// Mount, use and unmount cut everywhere, with the superblock torn: it comes back from the header on
-/// the other device.
+/// Mount, use and unmount cut everywhere, with the superblock torn: it comes back from the header
+/// on the other device.
 ///
 /// Seen to fail when a torn superblock is not put back.
 #[test]
@@ -111,8 +112,8 @@ fn r15_a_torn_superblock_is_repaired_from_the_other_device() {
 }
 
 /// A mount is cut everywhere: the log that was there before it never passes for that of the marked
-/// area, whatever either device lost (the older copy of the log is clean, and would be taken for that
-/// of an interrupted mount).
+/// area, whatever either device lost (the older copy of the log is clean, and would be taken for
+/// that of an interrupted mount).
 ///
 /// Seen to fail when the epochs of marker and header are not compared.
 #[test]

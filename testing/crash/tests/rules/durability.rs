@@ -189,7 +189,8 @@ fn r19_stable_buffers() {
     }
 }
 
-/// A bulk record is encoded while others write: what they change meanwhile is in it, or is owed still.
+/// A bulk record is encoded while others write: what they change meanwhile is in it, or is owed
+/// still.
 ///
 /// Seen to fail when what was encoded is published without a look at the pages.
 #[test]
@@ -221,8 +222,8 @@ fn r19_writes_while_a_bulk_record_is_encoded() {
     b.stop();
 }
 
-/// A transaction's snapshot is what it was at the cut, though the transaction has to wait for a staged
-/// record in flight before it is journaled: what is done meanwhile belongs to the next one.
+/// A transaction's snapshot is what it was at the cut, though the transaction has to wait for a
+/// staged record in flight before it is journaled: what is done meanwhile belongs to the next one.
 ///
 /// Seen to fail when the metadata cache changes a block in place that a snapshot refers to.
 #[test]
@@ -376,8 +377,8 @@ fn r20_fsync_during_a_push_is_still_an_fsync() {
     every_recovery(b, |back| assert!(back.bytes("f") == want));
 }
 
-/// A page whose record is on its way to the lane is the only place that has its bytes: it stays in the
-/// cache, however full that is.
+/// A page whose record is on its way to the lane is the only place that has its bytes: it stays in
+/// the cache, however full that is.
 ///
 /// Seen to fail when only dirty and pushed pages stay.
 #[test]
@@ -402,8 +403,8 @@ fn r11_a_page_stays_until_its_record_is_written() {
     assert!(seen == bytes(2, 20_000), "other bytes were read");
 }
 
-/// An fsync of what has nothing new owes the permission changes above it (R17), also where the record of
-/// somebody else's fsync has them and is not written yet.
+/// An fsync of what has nothing new owes the permission changes above it (R17), also where the
+/// record of somebody else's fsync has them and is not written yet.
 ///
 /// Seen to fail when only records of the file itself are waited for.
 #[test]

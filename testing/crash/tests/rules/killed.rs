@@ -42,8 +42,8 @@ fn killed(device: &Arc<FaultDevice>, n: u64) -> (u64, bool) {
     (acknowledged, died)
 }
 
-/// The journal's and the service's records lie in a volatile cache when the daemon is killed; recovery
-/// reads them, and power is lost in the middle of it.
+/// The journal's and the service's records lie in a volatile cache when the daemon is killed;
+/// recovery reads them, and power is lost in the middle of it.
 ///
 /// Seen to fail when what can be read is not flushed before recovery.
 #[test]

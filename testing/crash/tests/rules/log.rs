@@ -100,7 +100,8 @@ fn r04_journaled_means_complete() {
 /// acknowledged must not follow it.
 ///
 /// Seen to fail when mount and recovery keep the old key, and a record need not follow its
-/// predecessor (position alone is checked): two defences, of which the test below has the key alone.
+/// predecessor (position alone is checked): two defences, of which the test below has the key
+/// alone.
 #[test]
 fn r08_old_records_stay_dead() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -135,8 +136,8 @@ fn r08_old_records_stay_dead() {
 }
 
 /// The torn record's place is taken by one of the same length, which is then reclaimed: the lane's
-/// tail stands where the dead one lies. At the tail nothing has to follow anything; only the epoch's
-/// key tells that the record is of another time.
+/// tail stands where the dead one lies. At the tail nothing has to follow anything; only the
+/// epoch's key tells that the record is of another time.
 ///
 /// Seen to fail when mount and recovery keep the old key.
 #[test]
@@ -265,8 +266,8 @@ fn r14_rot_is_not_a_torn_tail() {
     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
 }
 
-/// The same in the journal: a damaged transaction that another one follows was committed. The last one
-/// may be torn, and is dropped: what was staged since comes back from the lanes.
+/// The same in the journal: a damaged transaction that another one follows was committed. The last
+/// one may be torn, and is dropped: what was staged since comes back from the lanes.
 ///
 /// Seen to fail when recovery takes the first invalid transaction for the end of the journal.
 #[test]

@@ -149,7 +149,8 @@ fn r16_log_and_area_belong_together() {
     assert!(error.to_string().len() > 30, "no explanation: {error}");
 }
 
-/// `closed`, a plain ext4 volume with a file f, after another system removed f and made a directory.
+/// `closed`, a plain ext4 volume with a file f, after another system removed f and made a
+/// directory.
 fn changed_by_others(closed: &Image) -> Image {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     closed.save(file.path()).expect("saved");

@@ -47,8 +47,8 @@ fn r01_the_newest_staged_state_wins_over_the_cut() {
     every_recovery(b, |back| assert!(back.bytes("f") == want));
 }
 
-/// A transaction is in flight when an fsync captures what it has taken too: the record is newer than
-/// the cut, and some of its operations are not. Once both are durable they must not run again.
+/// A transaction is in flight when an fsync captures what it has taken too: the record is newer
+/// than the cut, and some of its operations are not. Once both are durable they must not run again.
 ///
 /// Seen to fail when recovery runs operations whose number is at or below the cut.
 #[test]
@@ -159,8 +159,9 @@ fn r02_a_directory_moved_far_above_comes_along() {
 }
 
 /// A file whose own name is durable, below a directory whose move is not: an fsync makes its data
-/// durable, and does not owe the move (S1). The file is there once, under the one path or the other,
-/// with its new data. An fsync of the directory that was moved, or of the one it went to, owes it.
+/// durable, and does not owe the move (S1). The file is there once, under the one path or the
+/// other, with its new data. An fsync of the directory that was moved, or of the one it went to,
+/// owes it.
 ///
 /// Seen to fail when the closure of a directory leaves out the operations on itself.
 #[test]
@@ -259,9 +260,9 @@ fn r17_an_overwrite_carries_the_permissions_above() {
     });
 }
 
-/// A file whose mode changed is replaced and freed while the transaction with the change is still on
-/// its way, as it is for seconds when the device process is away: it guards nothing any more, and
-/// the fsync of what replaced it does not ask for it.
+/// A file whose mode changed is replaced and freed while the transaction with the change is still
+/// on its way, as it is for seconds when the device process is away: it guards nothing any more,
+/// and the fsync of what replaced it does not ask for it.
 ///
 /// Seen to fail when `pending_permissions` keeps what is not in memory.
 #[test]

@@ -51,8 +51,8 @@ fn judge(acknowledged: &[u64], images: &[Image], case: &str) {
     }
 }
 
-/// Each of four callers has a file; the durable write of one of them, `late`, ends last, as `end` says,
-/// while all the others succeed. Nobody above it is acknowledged before it has ended well.
+/// Each of four callers has a file; the durable write of one of them, `late`, ends last, as `end`
+/// says, while all the others succeed. Nobody above it is acknowledged before it has ended well.
 fn one_is_late(late: u64, end: End) {
     let case = format!("{end:?}, {late} is late");
     let b = Bench::parallel(VolumeKind::SMALL);
@@ -104,8 +104,8 @@ fn r03_durable_writes_in_parallel_leave_no_hole() {
     (0..FILES).for_each(|late| one_is_late(late, End::Well));
 }
 
-/// Seen to fail when the watermark is the newest record that is durable, and when a failed write of a
-/// record is reported and not latched.
+/// Seen to fail when the watermark is the newest record that is durable, and when a failed write of
+/// a record is reported and not latched.
 #[test]
 fn r21_a_failed_durable_write_below_others() {
     for end in [End::Failed, End::Torn] {

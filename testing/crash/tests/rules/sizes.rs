@@ -5,8 +5,9 @@ use siftfs_crash::{Back, Bench, VolumeKind};
 use siftfs_device::Cut;
 use siftfs_proto::Request;
 
-/// Pushes what `write` leaves unsynced in a durable file of 512 bytes, with power cut at every write of
-/// the push and of the commit; every size found must be in `sizes`, and no byte may be another one.
+/// Pushes what `write` leaves unsynced in a durable file of 512 bytes, with power cut at every
+/// write of the push and of the commit; every size found must be in `sizes`, and no byte may be
+/// another one.
 fn pushed(sizes: &[u64], write: impl Fn(&Bench)) {
     let b = Bench::new(VolumeKind::SMALL);
     b.durable("f", &bytes(1, 512));
@@ -30,8 +31,9 @@ fn pushed(sizes: &[u64], write: impl Fn(&Bench)) {
     assert!(cuts >= 4, "{cuts} cuts");
 }
 
-/// One write over the end of the last block and into the next: the first part of it has a home already
-/// and goes through a lane, the second could go straight to the area. They come back together.
+/// One write over the end of the last block and into the next: the first part of it has a home
+/// already and goes through a lane, the second could go straight to the area. They come back
+/// together.
 ///
 /// Seen to fail when a pushed record gives the file the end of what it carries as its size.
 #[test]
@@ -69,8 +71,8 @@ fn l1_no_size_from_before_a_truncation() {
     });
 }
 
-/// The kernel sends one write(2) that begins inside a page that it has not read as two requests, the first up to
-/// the page's end: where that ends is no size on the way.
+/// The kernel sends one write(2) that begins inside a page that it has not read as two requests,
+/// the first up to the page's end: where that ends is no size on the way.
 ///
 /// Seen to fail when every request's end counts as a size that the file had.
 #[test]
@@ -99,7 +101,8 @@ fn l1_lines_in_two_requests() {
     });
 }
 
-/// The kernel's cache sends pages back, run by run: where a run ends before a hole is no size on the way.
+/// The kernel's cache sends pages back, run by run: where a run ends before a hole is no size on
+/// the way.
 ///
 /// Seen to fail when each of these requests' end counts as a size that the file had.
 #[test]

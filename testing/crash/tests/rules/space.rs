@@ -141,8 +141,8 @@ fn r10_metadata_never_outgrows_the_journal() {
     });
 }
 
-/// Reads dirty inodes, because they move access times: as many as there are, and the running transaction closes
-/// in time all the same.
+/// Reads dirty inodes, because they move access times: as many as there are, and the running
+/// transaction closes in time all the same.
 ///
 /// Seen to fail when a read moves the access time whatever the running transaction holds.
 #[test]
@@ -172,8 +172,9 @@ fn r10_reads_never_outgrow_the_journal() {
     every_recovery(b, |back| assert_eq!(back.bytes("f7"), bytes(7, 1)));
 }
 
-/// A journal that repeats staged data, and lanes that hold far more than one of its transactions: what
-/// is staged finds room in the next one, however much an fsync carries, and nobody waits for ever.
+/// A journal that repeats staged data, and lanes that hold far more than one of its transactions:
+/// what is staged finds room in the next one, however much an fsync carries, and nobody waits for
+/// ever.
 ///
 /// Seen to fail when staged bytes are not counted as blocks of the running transaction.
 #[test]

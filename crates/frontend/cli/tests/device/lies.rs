@@ -1,5 +1,6 @@
-//! A host and a device process that lie to each other: real processes, and between them somebody who
-//! passes their messages on and changes one. Refused with one message on both sides, logged, counted.
+//! A host and a device process that lie to each other: real processes, and between them somebody
+//! who passes their messages on and changes one. Refused with one message on both sides, logged,
+//! counted.
 
 use crate::support::{Setup, siftfs};
 use crate::{
@@ -160,8 +161,8 @@ fn area_and_journal(setup: &Setup) -> Vec<u8> {
     out
 }
 
-/// A host lies: the device process writes nothing of it, both stop with the same reason, and what was
-/// acknowledged is recovered.
+/// A host lies: the device process writes nothing of it, both stop with the same reason, and what
+/// was acknowledged is recovered.
 fn a_lie_of_the_host(lie: Lie<ToService>, reason: &str) {
     let setup = Setup::new();
     let device = Device::start(&setup, &[]);

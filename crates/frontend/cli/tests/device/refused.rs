@@ -1,6 +1,6 @@
-//! Who must not speak with whom: refused with one message on both sides, logged, counted, and nothing
-//! is written. Real processes; where one of the sides has to be another one than ours, its part of the
-//! greeting's bytes, whose form is fixed for all versions.
+//! Who must not speak with whom: refused with one message on both sides, logged, counted, and
+//! nothing is written. Real processes; where one of the sides has to be another one than ours, its
+//! part of the greeting's bytes, whose form is fixed for all versions.
 
 use crate::support::{Setup, siftfs};
 use crate::{Device, address, await_that, has, kill_host, mount, mount_log, put, status, view};
@@ -15,7 +15,8 @@ use std::time::Duration;
 const MAGIC: &[u8; 8] = b"SiftLink";
 const OTHER: u32 = PROTOCOL_VERSION + 6;
 
-/// A greeting of a peer that speaks this version alone, without shared memory. Roles: 1 host, 2 device.
+/// A greeting of a peer that speaks this version alone, without shared memory. Roles: 1 host, 2
+/// device.
 fn greeting(version: u32, role: u32) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for word in [version, version, role, 1000] {

@@ -7,7 +7,8 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
-/// It keeps its lock: nobody takes over, status and log say who is waited for, and all goes on with it.
+/// It keeps its lock: nobody takes over, status and log say who is waited for, and all goes on with
+/// it.
 #[test]
 fn one_that_is_stopped_is_named_and_waited_for() {
     let setup = Setup::new();

@@ -1,5 +1,5 @@
-//! A daemon that is killed while the kernel drops pages, or writes some, because it was asked to: the
-//! connection ends all the same, and with it every call of every program on the mount.
+//! A daemon that is killed while the kernel drops pages, or writes some, because it was asked to:
+//! the connection ends all the same, and with it every call of every program on the mount.
 
 use crate::support::{Process, Setup, run, siftfs};
 use crate::{keep_descriptors, rings};
@@ -131,8 +131,8 @@ impl Stores {
         let map =
             unsafe { libc::mmap(std::ptr::null_mut(), len, prot, shared, file.as_raw_fd(), 0) };
         assert_ne!(map, libc::MAP_FAILED);
-        // SAFETY: the child calls nothing but prctl(2) and usleep(3), which take no lock that another
-        // thread may have had, and stores inside of the mapping, as long as the file.
+        // SAFETY: the child calls nothing but prctl(2) and usleep(3), which take no lock that
+        // another thread may have had, and stores inside of the mapping, as long as the file.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0);
         if pid == 0 {
@@ -251,7 +251,8 @@ fn while_it_leaves(programs: &Programs<'_>, daemon: &Process, delay: Duration) -
 fn nobody_waits(act: fn(&Programs<'_>, &Process, Duration) -> bool, options: &str) {
     keep_descriptors();
     let setup = Setup::new();
-    // By rings last: a thread that keeps a ring's descriptor keeps the connection for ever, even aborted.
+    // By rings last: a thread that keeps a ring's descriptor keeps the connection for ever, even
+    // aborted.
     for rings in [false, true] {
         for round in 0..ROUNDS {
             // Rings or not is this test's to say, whatever the others are told.

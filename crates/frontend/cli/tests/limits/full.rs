@@ -70,8 +70,8 @@ fn small_files(s: &Setup) -> usize {
     count
 }
 
-/// One file until nothing fits; how many bytes. Where the kernel keeps written bytes back, each piece is asked for
-/// before the next; of one that did not fit it may go on showing some.
+/// One file until nothing fits; how many bytes. Where the kernel keeps written bytes back, each
+/// piece is asked for before the next; of one that did not fit it may go on showing some.
 fn large_file(s: &Setup) -> usize {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
     let f = openat(CWD, s.path("large"), flags, Mode::from_raw_mode(0o600)).unwrap();
@@ -96,7 +96,8 @@ fn large_file(s: &Setup) -> usize {
     for at in (0..len).step_by(buf.len()) {
         let mut read = pread(&f, &mut buf[..], at);
         if held_back && read == Err(Errno::NOSPC) && at + buf.len() as u64 > len {
-            // Across the end the kernel asks for attributes, as before a write(2), and is told of the loss in its place.
+            // Across the end the kernel asks for attributes, as before a write(2), and is told of
+            // the loss in its place.
             read = pread(&f, &mut buf[..], at);
         }
         let n = read.unwrap();

@@ -122,7 +122,8 @@ fn r16_a_log_that_is_given_up_serves_on() {
     s.assert_plain_ext4();
 }
 
-/// The kernel and e2fsprogs may use the volume while it is clean: the log is empty, and starts anew.
+/// The kernel and e2fsprogs may use the volume while it is clean: the log is empty, and starts
+/// anew.
 #[test]
 fn r16_a_volume_that_the_kernel_changed_starts_with_an_empty_log() {
     let s = Apart::new();

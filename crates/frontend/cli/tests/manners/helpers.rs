@@ -34,8 +34,8 @@ siftfs umount "$D"
     ran.ok();
 }
 
-/// umount(8) comes back when the daemon has closed the volume, also where it has a table of its own and
-/// does not ask for the mount's type; the line in that table goes with the mount.
+/// umount(8) comes back when the daemon has closed the volume, also where it has a table of its own
+/// and does not ask for the mount's type; the line in that table goes with the mount.
 #[test]
 fn umount_waits() {
     let s = Setup::new();
@@ -205,7 +205,8 @@ fn the_name_makes_the_helper() {
     siftfs(&["umount", s.volume()]).ok();
 }
 
-/// SIGTERM unmounts the daemon's own mount where it is now, and leaves another one in its old place.
+/// SIGTERM unmounts the daemon's own mount where it is now, and leaves another one in its old
+/// place.
 #[test]
 fn a_moved_mount_is_found() {
     let s = Setup::new();

@@ -92,8 +92,8 @@ done
     .ok();
 }
 
-/// A volume on a write-protected device can be mounted read-only if it is clean. If it is not, it would
-/// have to be recovered, and cannot be.
+/// A volume on a write-protected device can be mounted read-only if it is clean. If it is not, it
+/// would have to be recovered, and cannot be.
 #[test]
 fn write_protected_devices() {
     let s = Setup::new();

@@ -46,8 +46,8 @@ expect() {
 }
 "#;
 
-/// Runs a script in a namespace of its own, where the helpers are installed. `$V` is the volume, `$D`
-/// the directory, `$T` the temporary directory. Its end takes its mounts away.
+/// Runs a script in a namespace of its own, where the helpers are installed. `$V` is the volume,
+/// `$D` the directory, `$T` the temporary directory. Its end takes its mounts away.
 pub fn script(setup: &Setup, text: &str) -> Ran {
     let end = "\nif mountpoint -q \"$D\"; then fail 'still mounted'; fi\n";
     let out = Command::new("unshare")

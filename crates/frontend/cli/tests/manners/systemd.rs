@@ -3,8 +3,8 @@
 use crate::place::script;
 use crate::support::Setup;
 
-/// The mount unit that systemd makes of a line of fstab mounts and unmounts; `siftfs@.service` does, too,
-/// and starts its daemon again when that is killed. Both leave plain ext4.
+/// The mount unit that systemd makes of a line of fstab mounts and unmounts; `siftfs@.service`
+/// does, too, and starts its daemon again when that is killed. Both leave plain ext4.
 ///
 /// Seen to fail when the service has no `Restart=`.
 #[test]

@@ -1,11 +1,11 @@
-//! Daemons and commands that are not in one PID namespace, as in containers: the kernel tells each the other's
-//! process as 0.
+//! Daemons and commands that are not in one PID namespace, as in containers: the kernel tells each
+//! the other's process as 0.
 
 use crate::support::Setup;
 use crate::umounts::run;
 
-/// A container's init runs the daemon: its session began outside of the namespace. Files are used, and the daemon is
-/// asked and unmounted, from outside.
+/// A container's init runs the daemon: its session began outside of the namespace. Files are used,
+/// and the daemon is asked and unmounted, from outside.
 #[test]
 fn a_daemon_in_a_container() {
     let s = Setup::new();
@@ -31,8 +31,8 @@ done
     s.assert_plain_ext4();
 }
 
-/// The commands run in a container into which the mount and the sockets were passed, beside a daemon that
-/// answers, one that is stopped, and one that is killed.
+/// The commands run in a container into which the mount and the sockets were passed, beside a
+/// daemon that answers, one that is stopped, and one that is killed.
 #[test]
 fn commands_in_a_container() {
     let s = Setup::new();

@@ -17,7 +17,8 @@ fn interrupt(mut child: Child, after: Duration) {
     child.wait().unwrap();
 }
 
-/// ^C in mkfs at any moment: what is left is no volume, or a whole one, and mkfs --force makes one of it.
+/// ^C in mkfs at any moment: what is left is no volume, or a whole one, and mkfs --force makes one
+/// of it.
 #[test]
 fn mkfs() {
     let s = Setup::empty();

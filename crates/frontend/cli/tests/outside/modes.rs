@@ -29,7 +29,8 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whatever is made anew is its owner's alone: volume, log, log file, sockets, the place that is remembered.
+/// Whatever is made anew is its owner's alone: volume, log, log file, sockets, the place that is
+/// remembered.
 #[test]
 fn what_is_made_is_its_owners_alone() {
     let s = Setup::empty();
@@ -110,7 +111,8 @@ fn others_cannot_read_a_volume() {
     assert!(ran.code != 0 && ran.err.contains("Permission denied"), "{ran:?}");
 }
 
-/// The mode of a file that somebody made before is that one's choice; one that everybody may open is told of.
+/// The mode of a file that somebody made before is that one's choice; one that everybody may open
+/// is told of.
 #[test]
 fn an_open_file_is_warned_of() {
     let s = Setup::empty();

@@ -7,7 +7,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// By mount(8), with and without a line of fstab: read-only and back, options, and umount(8) still waits.
+/// By mount(8), with and without a line of fstab: read-only and back, options, and umount(8) still
+/// waits.
 #[test]
 fn mount_remounts() {
     let s = Setup::new();
@@ -106,8 +107,8 @@ fn read_only_means_that_nothing_is_written() {
     s.assert_plain_ext4();
 }
 
-/// One that was mounted read-only is plain ext4 until it is remounted, and marked from then on, also after
-/// checkpoints have written its superblock.
+/// One that was mounted read-only is plain ext4 until it is remounted, and marked from then on,
+/// also after checkpoints have written its superblock.
 #[test]
 fn a_read_only_mount_becomes_writable() {
     let s = Setup::new();
@@ -178,8 +179,8 @@ fn a_write_protected_volume_stays_read_only() {
     s.assert_plain_ext4();
 }
 
-/// While programs write, a file is open for writing more often than not: what gets through is whole, and what
-/// does not says so.
+/// While programs write, a file is open for writing more often than not: what gets through is
+/// whole, and what does not says so.
 #[test]
 fn remounting_under_load() {
     let s = Setup::new();

@@ -1,5 +1,6 @@
-//! Unmounting and mounting, in every state of the daemon (alive, exiting, dead, stopped) and for every kind of
-//! mount (the only one, a bind mount, one that another namespace or an open file holds).
+//! Unmounting and mounting, in every state of the daemon (alive, exiting, dead, stopped) and for
+//! every kind of mount (the only one, a bind mount, one that another namespace or an open file
+//! holds).
 
 use crate::place::script;
 use crate::support::{Setup, siftfs};
@@ -23,8 +24,8 @@ pub(crate) fn run(s: &Setup, text: &str) {
     script(s, &format!("{TOOLS}{text}")).ok();
 }
 
-/// A bind mount of a directory, of a file and of all of it goes by itself, however it is taken away; the volume
-/// stays mounted, and the last of all mounts closes it.
+/// A bind mount of a directory, of a file and of all of it goes by itself, however it is taken
+/// away; the volume stays mounted, and the last of all mounts closes it.
 #[test]
 fn bind_mounts_go_by_themselves() {
     let s = Setup::new();
@@ -63,8 +64,8 @@ siftfs fsck "$V" > /dev/null || fail 'not closed'
     s.assert_plain_ext4();
 }
 
-/// A mount namespace that holds the mount, and an open file on a mount that was detached before: the unmount
-/// is done here, says what keeps the volume, and does not wait for it.
+/// A mount namespace that holds the mount, and an open file on a mount that was detached before:
+/// the unmount is done here, says what keeps the volume, and does not wait for it.
 #[test]
 fn what_holds_the_volume_is_named() {
     let s = Setup::new();
@@ -156,7 +157,8 @@ soon 0 siftfs recover "$V"
     s.assert_plain_ext4();
 }
 
-/// Two unmounts of one mount at once: both return when the volume is closed, or one says that there is no mount.
+/// Two unmounts of one mount at once: both return when the volume is closed, or one says that there
+/// is no mount.
 #[test]
 fn two_unmounts_at_once() {
     let s = Setup::new();
@@ -178,7 +180,8 @@ fn two_unmounts_at_once() {
     }
 }
 
-/// A mount that is in use for a moment goes all the same: the daemon looks at its own mount now and then.
+/// A mount that is in use for a moment goes all the same: the daemon looks at its own mount now and
+/// then.
 #[test]
 fn a_moments_use_is_waited_for() {
     let s = Setup::new();

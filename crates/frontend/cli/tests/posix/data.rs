@@ -568,8 +568,8 @@ fn copies_keep_holes() {
     });
 }
 
-/// What was stored through a shared mapping is data, also while the mapping stays, with its descriptor
-/// closed, and in copies.
+/// What was stored through a shared mapping is data, also while the mapping stays, with its
+/// descriptor closed, and in copies.
 #[test]
 pub(crate) fn stores_through_mappings_are_data_for_seek_and_copies() {
     same(|c| {

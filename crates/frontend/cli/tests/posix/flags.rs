@@ -174,8 +174,8 @@ pub(crate) fn who_may_set_which() {
     });
 }
 
-/// A descriptor from before chattr(1), and a mapping: what the descriptor is asked for is answered as ever,
-/// but nothing is written through it, whoever has looked at the file in between.
+/// A descriptor from before chattr(1), and a mapping: what the descriptor is asked for is answered
+/// as ever, but nothing is written through it, whoever has looked at the file in between.
 #[test]
 pub(crate) fn an_open_descriptor_changes_nothing_either() {
     same(|c| {
@@ -203,8 +203,8 @@ pub(crate) fn an_open_descriptor_changes_nothing_either() {
     });
 }
 
-/// Flags are durable when chattr(1) returns, with all that the file was before; flags that cannot be
-/// set say so.
+/// Flags are durable when chattr(1) returns, with all that the file was before; flags that cannot
+/// be set say so.
 #[test]
 fn flags_survive_a_kill() {
     let setup = Setup::new();

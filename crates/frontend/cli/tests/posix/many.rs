@@ -66,8 +66,8 @@ fn listing_a_changing_directory() {
     s.assert_plain_ext4();
 }
 
-/// Which of a hundred thousand names: all with `SIFTFS_LONG`, else a slice of 15,000 that `SIFTFS_SEED` or the
-/// clock chooses.
+/// Which of a hundred thousand names: all with `SIFTFS_LONG`, else a slice of 15,000 that
+/// `SIFTFS_SEED` or the clock chooses.
 fn slice() -> std::ops::Range<u32> {
     let (all, part) = (100_000, 15_000);
     if std::env::var_os("SIFTFS_LONG").is_some() {

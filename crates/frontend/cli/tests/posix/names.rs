@@ -151,8 +151,8 @@ fn sticky_directories() {
 
 #[test]
 fn limits_of_names_links_and_targets() {
-    // With `SIFTFS_LONG` one more than ext4 allows. Without a mount `links_up_to_the_limit` of `siftfs-crash`
-    // goes as far every day.
+    // With `SIFTFS_LONG` one more than ext4 allows. Without a mount `links_up_to_the_limit` of
+    // `siftfs-crash` goes as far every day.
     let links = if std::env::var_os("SIFTFS_LONG").is_some() { 65_000 } else { 2_000 };
     same(|c| {
         let longest = "n".repeat(255);

@@ -69,9 +69,9 @@ fn gnaw(dir: &Path, id: u64, stop: &AtomicBool) {
     }
 }
 
-/// Opens, changes and closes a file. Under the writeback cache any call after a write(2) may be the one
-/// that says that the written bytes did not fit. Then the kernel shows more than is kept, and the
-/// file goes.
+/// Opens, changes and closes a file. Under the writeback cache any call after a write(2) may be the
+/// one that says that the written bytes did not fit. Then the kernel shows more than is kept, and
+/// the file goes.
 fn with(
     path: &Path,
     flags: OFlags,

@@ -1,9 +1,9 @@
 //! Who takes setuid, setgid and file capabilities away, by what: every kind of user beside ext4.
 //!
-//! Two differences are on purpose. ext4 lets anybody take the capabilities, and nothing else, from any
-//! file by chown(path, -1, -1); here only the owner may. And root's write to a file with capabilities
-//! and set-id bits takes both away, where ext4 leaves the bits: the kernel does not tell us the
-//! write from a chown.
+//! Two differences are on purpose. ext4 lets anybody take the capabilities, and nothing else, from
+//! any file by chown(path, -1, -1); here only the owner may. And root's write to a file with
+//! capabilities and set-id bits takes both away, where ext4 leaves the bits: the kernel does not
+//! tell us the write from a chown.
 
 use crate::data::store_through_map;
 use crate::pair::{Place, as_user, open, same, xattrs};

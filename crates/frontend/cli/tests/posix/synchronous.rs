@@ -200,8 +200,8 @@ fn stale_reads(way: Way, byte: u8, direct: &OwnedFd, cached: &OwnedFd, pages: u6
     stale
 }
 
-/// Direct writes that hold the file's lock until they are answered, beside reads: the kernel is asked
-/// to drop pages for each, and closing the file that it was asked through wants that lock.
+/// Direct writes that hold the file's lock until they are answered, beside reads: the kernel is
+/// asked to drop pages for each, and closing the file that it was asked through wants that lock.
 #[test]
 fn direct_writes_that_hold_the_file_beside_reads_end() {
     let setup = Setup::new();

@@ -91,7 +91,8 @@ impl Setup {
     #[track_caller]
     pub fn umount(&self) -> Ran {
         let ran = patient(|| siftfs(&["umount", self.dir()])).ok();
-        // A mount namespace of another test, whose own mounts are copies of all that there were, holds it.
+        // A mount namespace of another test, whose own mounts are copies of all that there were,
+        // holds it.
         let held = ran.err.contains("another mount namespace");
         for _ in 0..600 {
             if !held || siftfs(&["inspect", self.volume()]).code != 8 {
@@ -156,7 +157,8 @@ impl Process {
     }
 }
 
-/// The kernel's connection of a mount. A test that fails ends it, so that no thread waits for a dead daemon for ever.
+/// The kernel's connection of a mount. A test that fails ends it, so that no thread waits for a
+/// dead daemon for ever.
 pub struct Connection(u32);
 
 impl Connection {
@@ -192,7 +194,8 @@ pub fn patient(umount: impl Fn() -> Ran) -> Ran {
     umount()
 }
 
-/// What SIFTFS_TEST_OPTIONS says, with a comma behind it, as it stands before a mount's own options.
+/// What SIFTFS_TEST_OPTIONS says, with a comma behind it, as it stands before a mount's own
+/// options.
 pub fn first_options() -> String {
     match std::env::var("SIFTFS_TEST_OPTIONS") {
         Ok(first) if !first.is_empty() => format!("{first},"),
@@ -208,7 +211,8 @@ pub fn writes_back(options: &str) -> bool {
     all.filter_map(|o| o.strip_prefix("write_cache=")).next_back() == Some("writeback")
 }
 
-/// Runs `siftfs`. What SIFTFS_TEST_OPTIONS says comes before a mount's own options, which count more.
+/// Runs `siftfs`. What SIFTFS_TEST_OPTIONS says comes before a mount's own options, which count
+/// more.
 pub fn siftfs(args: &[&str]) -> Ran {
     let mut command = Command::new(SIFTFS);
     match (args, std::env::var("SIFTFS_TEST_OPTIONS")) {

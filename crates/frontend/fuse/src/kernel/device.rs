@@ -147,9 +147,9 @@ pub(super) fn answering(unique: u64) {
 }
 
 /// A reader's place among those that wait for a request. Of the readers that wait the kernel wakes
-/// the one that was started first, where read(2) would wake the one that has waited for longest: with
-/// one client it is always the same thread, whose caches are warm, and the others wait for when
-/// that one is busy.
+/// the one that was started first, where read(2) would wake the one that has waited for longest:
+/// with one client it is always the same thread, whose caches are warm, and the others wait for
+/// when that one is busy.
 struct Turn(OwnedFd);
 
 impl Turn {

@@ -17,8 +17,9 @@ pub enum Priority {
     /// With a short slice and a larger share ([`NICE`]) of its session, and so the session (where
     /// the kernel has autogroups) of the processors.
     Nice,
-    /// Before every program that is not realtime itself (SCHED_RR), under RLIMIT_RTTIME: the process
-    /// must handle SIGXCPU, by setting `FuseMount::overtime`, which makes them [`Priority::Nice`].
+    /// Before every program that is not realtime itself (SCHED_RR), under RLIMIT_RTTIME: the
+    /// process must handle SIGXCPU, by setting `FuseMount::overtime`, which makes them
+    /// [`Priority::Nice`].
     Realtime,
 }
 
@@ -116,9 +117,9 @@ fn enter(priority: Priority) -> io::Result<()> {
     })
 }
 
-/// The kernel may share processors between sessions first, and inside of one then: a daemon that has
-/// a session of its own asks for a larger share for it. Where sessions do not count there is no such
-/// file.
+/// The kernel may share processors between sessions first, and inside of one then: a daemon that
+/// has a session of its own asks for a larger share for it. Where sessions do not count there is no
+/// such file.
 fn share() {
     use nix::unistd::{getpid, getsid};
     // A session that was begun outside of the daemon's PID namespace has the number 0.

@@ -105,8 +105,8 @@ impl Readers {
             return true;
         }
         let mut sleepers = self.lock();
-        // Whoever took the last place looks for sleepers under this lock: it either sees this one or
-        // is seen.
+        // Whoever took the last place looks for sleepers under this lock: it either sees this one
+        // or is seen.
         if self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).is_ok() {
             return true;
         }

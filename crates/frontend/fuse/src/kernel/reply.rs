@@ -15,9 +15,10 @@ use zerocopy::{FromZeros, IntoBytes};
 /// it knows what its own requests change.
 const VALID: u64 = 24 * 3600;
 
-/// The kernel keeps cached pages over an open, and close(2) sends no FLUSH. With the writeback cache
-/// the kernel does not look at the second flag; there it sends one FLUSH, is answered ENOSYS, and
-/// sends no other. A handle that needs FLUSH would leave the flag out, and its mount answer FLUSH.
+/// The kernel keeps cached pages over an open, and close(2) sends no FLUSH. With the writeback
+/// cache the kernel does not look at the second flag; there it sends one FLUSH, is answered ENOSYS,
+/// and sends no other. A handle that needs FLUSH would leave the flag out, and its mount answer
+/// FLUSH.
 const OPEN_FLAGS: u32 = abi::FOPEN_KEEP_CACHE | abi::FOPEN_NOFLUSH;
 
 /// The kernel caches a directory's entries, and drops them when it changes the directory itself.

@@ -255,8 +255,8 @@ fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
     Ok(Some(match opcode {
         abi::READ => {
             let r: abi::ReadIn = rest.take()?;
-            // Only reads and writes past the cache say whose locks they respect. O_DIRECT alone does not
-            // tell: a file opened with it can be mapped.
+            // Only reads and writes past the cache say whose locks they respect. O_DIRECT alone
+            // does not tell: a file opened with it can be mapped.
             let direct = r.read_flags & abi::FUSE_READ_LOCKOWNER != 0;
             O::Read { offset: r.offset, size: r.size, direct }
         }

@@ -164,7 +164,8 @@ impl Session {
             let dialect = Dialect { setxattr_ext: agreed & abi::FUSE_SETXATTR_EXT != 0 };
             let counts = Arc::new(Counts::default());
             counts.add(abi::INIT);
-            // The kernel says that it takes ENOSYS for an answer to OPENDIR; an answer has no such flag.
+            // The kernel says that it takes ENOSYS for an answer to OPENDIR; an answer has no such
+            // flag.
             let agreed = agreed | flags & abi::FUSE_NO_OPENDIR_SUPPORT;
             return Ok(Self { device, dialect, agreed, minor, counts, transport });
         }
@@ -175,9 +176,9 @@ impl Session {
         Notifier::new(self.device.clone())
     }
 
-    /// How many answers may be held back while the kernel drops pages: as many again must stay for the
-    /// requests that this needs. Over the device the kernel has so many of the background; by rings,
-    /// each holds a thread of its queue.
+    /// How many answers may be held back while the kernel drops pages: as many again must stay for
+    /// the requests that this needs. Over the device the kernel has so many of the background; by
+    /// rings, each holds a thread of its queue.
     pub(crate) fn held_back(&self) -> usize {
         self.transport.threads_of_each().unwrap_or(MAX_BACKGROUND.into()) / 2
     }
@@ -217,8 +218,8 @@ impl Session {
     }
 
     /// Serves until the mount is gone (umount(2), or an aborted connection), with `keep` threads
-    /// free for requests when nothing is to be done, and more while requests take long, scheduled by
-    /// `schedule`. The mount is at `place`.
+    /// free for requests when nothing is to be done, and more while requests take long, scheduled
+    /// by `schedule`. The mount is at `place`.
     ///
     /// # Errors
     /// When the kernel connection fails for another reason, or a thread cannot be started. Other

@@ -179,8 +179,8 @@ impl FaultDevice {
         self.lock().flush_delay = time;
     }
 
-    /// Flushes, and writes with `fua` as far as they are flushes, take their time one after the other, as
-    /// on a disk that empties its cache for each; otherwise side by side.
+    /// Flushes, and writes with `fua` as far as they are flushes, take their time one after the
+    /// other, as on a disk that empties its cache for each; otherwise side by side.
     pub fn set_serial_flushes(&self, serial: bool) {
         self.lock().serial = serial;
     }

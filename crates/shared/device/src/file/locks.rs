@@ -2,9 +2,9 @@
 //!
 //! Each [`Role`] has one byte, far behind any data, that it locks on every file or device of the
 //! volume. The lock belongs to the open file that does the I/O: it is released when the last
-//! reference to that open file goes, and I/O in flight holds one. So whoever gets the lock of a process
-//! that died knows that the process' writes have ended. Closing another descriptor of the same file
-//! does not release it.
+//! reference to that open file goes, and I/O in flight holds one. So whoever gets the lock of a
+//! process that died knows that the process' writes have ended. Closing another descriptor of the
+//! same file does not release it.
 
 // fcntl(2) with the lock of an open file has no safe wrapper in rustix.
 #![allow(unsafe_code)]

@@ -1,5 +1,5 @@
-//! What lies below an open file, as the kernel says it, and which way of making one write durable is
-//! one write and one flush there.
+//! What lies below an open file, as the kernel says it, and which way of making one write durable
+//! is one write and one flush there.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -40,8 +40,8 @@ pub(super) struct Cache {
 pub(super) enum Medium {
     /// A block device, and what it says of its cache.
     Block(Option<Cache>),
-    /// A regular file on such a file system, and what the disk below that says; `None` where the file
-    /// system has none, or several.
+    /// A regular file on such a file system, and what the disk below that says; `None` where the
+    /// file system has none, or several.
     File(String, Option<Cache>),
 }
 

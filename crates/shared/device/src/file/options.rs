@@ -3,7 +3,8 @@
 /// How a write with `fua` is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DurableWrite {
-    /// One of the others, by what lies below: the one that costs one write and one flush there, or less.
+    /// One of the others, by what lies below: the one that costs one write and one flush there, or
+    /// less.
     Chosen,
     /// One pwritev2 with `RWF_DSYNC`.
     Dsync,
@@ -35,8 +36,8 @@ pub struct FileOptions {
     pub uring: bool,
     /// Largest number of requests of one batch in flight, 1 to 1024.
     pub depth: u32,
-    /// How a write with `fua` is made durable, under direct I/O. (Through the page cache it is always a
-    /// write and an fdatasync.)
+    /// How a write with `fua` is made durable, under direct I/O. (Through the page cache it is
+    /// always a write and an fdatasync.)
     pub durable: DurableWrite,
 }
 

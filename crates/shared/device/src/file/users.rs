@@ -1,8 +1,8 @@
 //! Who else uses a file or block device, as /proc and /sys tell it; for refusals that say by
 //! what.
 //!
-//! Another process may keep the reader of its /proc waiting: one that closes files in exec(2) does while
-//! it waits for their file system. So may a file that it has open, when it is asked for its
+//! Another process may keep the reader of its /proc waiting: one that closes files in exec(2) does
+//! while it waits for their file system. So may a file that it has open, when it is asked for its
 //! attributes. Both are asked with a limit ([`ask_each`]), and what was not answered is not named.
 
 use std::fs::{self, File};
@@ -18,8 +18,8 @@ const SHOWN: usize = 3;
 /// Where processes are shown.
 const PROC: &str = "/proc";
 
-/// The attached loop device whose backing file is this very inode. A backing file that cannot be looked
-/// at in time is not this one, which was opened.
+/// The attached loop device whose backing file is this very inode. A backing file that cannot be
+/// looked at in time is not this one, which was opened.
 pub(super) fn loop_over(file: &File) -> Option<PathBuf> {
     loop_in(Path::new("/sys/block"), file)
 }
@@ -47,8 +47,8 @@ struct Identity {
 }
 
 impl Identity {
-    /// Of what `path` leads to. A file system is not asked for what the kernel knows already: of a FUSE
-    /// mount whose daemon does not answer, it knows its open files.
+    /// Of what `path` leads to. A file system is not asked for what the kernel knows already: of a
+    /// FUSE mount whose daemon does not answer, it knows its open files.
     fn of(path: &Path) -> Option<Self> {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         statx(CWD, path, flags, StatxFlags::INO).ok().map(Self::said)

@@ -311,7 +311,8 @@ impl Fs {
         Ok(())
     }
 
-    /// EFBIG if the tree cannot grow, ENOSPC unless a change of one leaf of this tree can have all the blocks it may need.
+    /// EFBIG if the tree cannot grow, ENOSPC unless a change of one leaf of this tree can have all
+    /// the blocks it may need.
     pub(super) fn reserve_for_edit(&self, inode: &Inode) -> Result<()> {
         let (Header { depth, entries }, _) = self.root(inode)?;
         if depth == MAX_DEPTH && entries + 1 >= ROOT_ENTRIES {

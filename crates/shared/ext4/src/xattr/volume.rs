@@ -161,12 +161,6 @@ impl Fs {
         self.drop_block(store, inode)
     }
 
-    /// Blocks that a change of attributes may change at worst, and allocate: a new block, the
-    /// old one, bitmap and descriptor for each, the inode's block.
-    pub fn xattr_cost(&self) -> crate::dir::InsertCost {
-        crate::dir::InsertCost { dirtied: 7, appended: 1 }
-    }
-
     fn store_xattrs(
         &mut self,
         store: &mut dyn BlockStore,

@@ -72,8 +72,8 @@ fn bytes_are_little_endian_and_in_the_order_of_the_list() {
     assert_eq!(message.encode(), Encoded { head: expected.into(), blocks: vec![] });
 }
 
-/// A peer of another version is refused; one of the same version reads the same bytes. So the form of the
-/// messages belongs to the number.
+/// A peer of another version is refused; one of the same version reads the same bytes. So the form
+/// of the messages belongs to the number.
 #[test]
 fn the_form_belongs_to_the_version() {
     let to = to_service().iter().map(Message::encode).collect::<Vec<_>>();

@@ -127,8 +127,8 @@ impl Entry {
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_mut_ptr(), self.memory.len()) }
     }
 
-    /// The request, in one piece: header, fixed part, payload. The data of a WRITE begins on a page.
-    /// One whose lengths make no sense is its header alone.
+    /// The request, in one piece: header, fixed part, payload. The data of a WRITE begins on a
+    /// page. One whose lengths make no sense is its header alone.
     pub(super) fn message(&self) -> &[u8] {
         let Holder::Request { start, end, .. } = self.holder else {
             panic!("a message is read while there is one");

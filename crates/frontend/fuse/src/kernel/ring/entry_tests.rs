@@ -71,7 +71,8 @@ impl Bytes for u32 {
     }
 }
 
-/// What makes no sense is the header alone, whose length then contradicts it: the parser refuses it.
+/// What makes no sense is the header alone, whose length then contradicts it: the parser refuses
+/// it.
 #[test]
 fn nonsense_is_a_header_that_is_refused() {
     use crate::kernel::request::{Dialect, parse};
@@ -125,8 +126,8 @@ fn an_entry_goes_round() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the kernel says, a message lies in the memory and has the length that it says, or is a
-    /// header alone.
+    /// Whatever the kernel says, a message lies in the memory and has the length that it says, or
+    /// is a header alone.
     #[test]
     fn any_header_gives_a_message_or_none(len: u32, small in 0u32..400, payload: u32, few in 0u32..300) {
         for (len, payload) in [(len, payload), (small, few), (small + 40, few), (len, few)] {

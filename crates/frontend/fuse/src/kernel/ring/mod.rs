@@ -36,8 +36,8 @@ const PIN_AGAIN: Duration = Duration::from_secs(1);
 /// Processors there may be.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
-/// Says whether rings can be had, before the kernel is told that there will be some: from then on it
-/// holds every request back until each queue has an entry.
+/// Says whether rings can be had, before the kernel is told that there will be some: from then on
+/// it holds every request back until each queue has an entry.
 ///
 /// # Errors
 /// Why not.
@@ -61,8 +61,8 @@ fn count(list: &str) -> Option<u16> {
 
 /// Rings to be.
 pub(super) struct Plan {
-    /// One queue for each possible processor, whether it is there or not: the kernel uses none before
-    /// all are.
+    /// One queue for each possible processor, whether it is there or not: the kernel uses none
+    /// before all are.
     queues: u16,
 }
 

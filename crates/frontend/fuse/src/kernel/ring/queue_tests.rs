@@ -23,8 +23,8 @@ fn one_client_needs_no_more_than_the_spare_ones() {
     assert_eq!(queue.threads(), 3);
 }
 
-/// As many have requests as may: threads wait as long as there may be more, and those that are being
-/// started are not started twice.
+/// As many have requests as may: threads wait as long as there may be more, and those that are
+/// being started are not started twice.
 #[test]
 fn threads_wait_up_to_the_bound() {
     let queue = queue(2, 2, 1);
@@ -46,8 +46,8 @@ fn threads_wait_up_to_the_bound() {
     (0..most).for_each(|_| queue.done());
 }
 
-/// The kernel gave three requests to two entries, and only the first one's thread has run so far: the
-/// third waits in the kernel's list, whatever our count of idle threads says.
+/// The kernel gave three requests to two entries, and only the first one's thread has run so far:
+/// the third waits in the kernel's list, whatever our count of idle threads says.
 #[test]
 fn whoever_registers_later_looks_for_what_waits() {
     let queue = queue(1, 2, 2);

@@ -2,10 +2,11 @@
 //!
 //! A ring that is mapped from its descriptor, as libraries do it, lives as long as that mapping: as
 //! long as any thread of the process. A thread that waits in the kernel for a request of this very
-//! mount, and cannot be interrupted, would so keep the ring of a killed daemon, with the request that
-//! the kernel had just given to it: not even an aborted connection gets that one back, and the thread
-//! and its request would wait for each other for ever. Memory that the kernel was given
-//! (IORING_SETUP_NO_MMAP, older than FUSE's rings) holds nothing: the ring ends with its descriptor.
+//! mount, and cannot be interrupted, would so keep the ring of a killed daemon, with the request
+//! that the kernel had just given to it: not even an aborted connection gets that one back, and the
+//! thread and its request would wait for each other for ever. Memory that the kernel was given
+//! (IORING_SETUP_NO_MMAP, older than FUSE's rings) holds nothing: the ring ends with its
+//! descriptor.
 
 #![allow(unsafe_code)]
 
@@ -97,8 +98,8 @@ impl Ring {
             | SETUP_NO_SQARRAY;
         p.cq.address = memory.as_mut_ptr() as u64;
         p.sq.address = memory.as_mut_ptr().wrapping_add(PAGE) as u64;
-        // SAFETY: the structure is the kernel's, and both addresses are pages of ours, which outlive
-        // the descriptor: fields are dropped in their order.
+        // SAFETY: the structure is the kernel's, and both addresses are pages of ours, which
+        // outlive the descriptor: fields are dropped in their order.
         let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, ENTRIES, &raw mut p) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
@@ -129,8 +130,8 @@ impl Ring {
     /// A word that the kernel reads or writes as well.
     fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at <= PAGE - 4, "words were checked");
-        // SAFETY: aligned, in the mapping, which lives as long as `self`; both sides access it as an
-        // atomic word only.
+        // SAFETY: aligned, in the mapping, which lives as long as `self`; both sides access it as
+        // an atomic word only.
         unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().wrapping_add(at).cast()) }
     }
 

@@ -1,0 +1,5 @@
+//! House rules that are read off the sources: which crate may know which, imports that go round in
+//! circles, and what else no compiler says. `make lint` runs the tests of this crate.
+
+pub mod imports;
+pub mod sources;
