@@ -3,7 +3,7 @@
 //! Only what is read into the cache while somebody writes past it can be: the kernel drops the
 //! pages of a direct write before it sends the write, and after an asynchronous one not again.
 
-use siftfs_base::RangeSet;
+use siftfs_base::{Bytes, RangeSet};
 
 const PAGE: u64 = 4096;
 /// Ranges that are remembered of one file; with more, all of it counts.
@@ -12,9 +12,9 @@ const RANGES: usize = 256;
 /// What the kernel may have cached of one file since a direct writer has been there.
 #[derive(Default)]
 pub(crate) struct Cached {
-    pages: RangeSet,
+    pages: RangeSet<Bytes>,
     /// Pages that the kernel is being made to drop, and the writes that wait for it.
-    dropping: RangeSet,
+    dropping: RangeSet<Bytes>,
     waiting: u32,
 }
 

@@ -13,7 +13,7 @@ use crate::staging::stage::Staged;
 use crate::state::running::Push;
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{State, TxnInfo};
-use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, RangeSet, Result, TxnSeq};
+use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, Lsn, RangeSet, Result, TxnSeq};
 use siftfs_log::Transaction;
 use siftfs_wire::DirectRun;
 use std::collections::{BTreeSet, VecDeque};
@@ -52,7 +52,7 @@ pub struct Owed {
     /// Inode.
     pub ino: InodeNr,
     /// What was dirty when the assembly began and has been since.
-    pub ranges: RangeSet,
+    pub ranges: RangeSet<Bytes>,
     /// Steps taken.
     pub steps: u32,
 }

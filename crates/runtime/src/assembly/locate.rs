@@ -3,8 +3,9 @@
 
 use crate::state::State;
 use crate::state::lane::RecordRef;
+use crate::state::overlay::Part;
 use crate::state::overlay::Source;
-use siftfs_base::{BLOCK_BYTES, BlockRun, InodeNr, RangeSet, Result, TxnSeq};
+use siftfs_base::{BLOCK_BYTES, BlockRun, Blocks, Bytes, InodeNr, RangeSet, Result, TxnSeq};
 use siftfs_ext4::Mapping;
 use siftfs_log::{CopyTag, ZeroTag};
 use std::collections::HashMap;
@@ -43,9 +44,9 @@ impl State {
     }
 
     /// File blocks that the inode's unjournaled overlay ranges touch.
-    fn unjournaled_blocks(&self, ino: InodeNr) -> RangeSet {
+    fn unjournaled_blocks(&self, ino: InodeNr) -> RangeSet<Blocks> {
         let mut blocks = RangeSet::new();
-        for (start, end, _) in self.node(ino).overlay.unjournaled_ranges() {
+        for Part { start, end, .. } in self.node(ino).overlay.unjournaled_ranges() {
             blocks.insert(start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
         }
         blocks
@@ -57,7 +58,7 @@ impl State {
         if !self.inodes.nodes.contains_key(&ino) {
             return Ok(());
         }
-        for (start, end, source) in self.node(ino).overlay.unjournaled_ranges() {
+        for Part { start, end, source } in self.node(ino).overlay.unjournaled_ranges() {
             self.make_tags(ino, start, end, &source, tags)?;
         }
         self.node_mut(ino).overlay.mark_journaled(seq);
@@ -88,9 +89,9 @@ impl State {
             self.remapped(ino);
             let node = self.node_mut(ino);
             let (start, stop) = (block * BLOCK_BYTES, (block + fresh) * BLOCK_BYTES);
-            let mut covered = RangeSet::new();
-            for (s, e, _, _) in node.overlay.overlapping(start, stop) {
-                covered.insert(s, e);
+            let mut covered = RangeSet::<Bytes>::new();
+            for part in node.overlay.overlapping(start, stop) {
+                covered.insert(part.start, part.end);
             }
             for (s, e) in covered.gaps(start, stop) {
                 node.overlay.insert(s, e, Source::Zero);

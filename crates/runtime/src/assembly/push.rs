@@ -8,8 +8,9 @@ use crate::staging::sequencer::Sequencer;
 use crate::staging::stage::{Outcome, Staged};
 use crate::state::State;
 use crate::state::node::Node;
+use crate::state::overlay::Part;
 use crate::state::step::{Need, Step, Stop};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, InodeNr, RangeSet, Result};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Blocks, Bytes, InodeNr, RangeSet, Result};
 use siftfs_ext4::Mapping;
 use siftfs_wire::DirectRun;
 use std::collections::BTreeSet;
@@ -145,7 +146,7 @@ impl State {
         &mut self,
         seq: &Sequencer,
         ino: InodeNr,
-        overwrites: &RangeSet,
+        overwrites: &RangeSet<Bytes>,
         staged: &mut Vec<Staged>,
     ) -> Step<bool> {
         for part in self.record_sized(ino, overwrites) {
@@ -161,7 +162,7 @@ impl State {
         &mut self,
         seq: &Sequencer,
         ino: InodeNr,
-        part: &RangeSet,
+        part: &RangeSet<Bytes>,
         staged: &mut Vec<Staged>,
     ) -> Step<bool> {
         match self.stage(seq, ino, false, &Selection::Only(part), None)? {
@@ -201,7 +202,7 @@ impl State {
     /// Cuts ranges of an inode into parts that one record, and the running transaction, can hold.
     /// What extends the file is cut at sizes that it had, where what lies between two of them fits
     /// a record.
-    fn record_sized(&self, ino: InodeNr, ranges: &RangeSet) -> Vec<RangeSet> {
+    fn record_sized(&self, ino: InodeNr, ranges: &RangeSet<Bytes>) -> Vec<RangeSet<Bytes>> {
         let most_ranges = (self.max_transaction_blocks() / 4).max(1);
         let mut parts = Parts::new(self.record_max(), most_ranges);
         let node = self.node(ino);
@@ -225,10 +226,10 @@ impl State {
     fn overwrites(
         &mut self,
         ino: InodeNr,
-        among: &RangeSet,
+        among: &RangeSet<Bytes>,
         most: u64,
         looks: usize,
-    ) -> Result<(RangeSet, u64)> {
+    ) -> Result<(RangeSet<Bytes>, u64)> {
         let (mut out, mut seen) = (RangeSet::new(), u64::MAX);
         let (mut room, mut looks) = (most, looks);
         let node = self.inodes.nodes.get(&ino).expect("dirty inodes stay in memory");
@@ -279,7 +280,7 @@ impl State {
 
     /// The inode's first dirty file blocks whose data may go straight to the area, `most` of them:
     /// no record names the block, and it has no home or an unwritten one.
-    fn direct_blocks(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet> {
+    fn direct_blocks(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet<Blocks>> {
         let node = self.inodes.nodes.get(&ino).expect("dirty inodes stay in memory");
         let (mut out, mut found, mut done) = (RangeSet::new(), 0, 0);
         for (start, end) in node.dirty.iter() {
@@ -430,8 +431,8 @@ struct Parts {
     max: u64,
     /// Ranges of one.
     most_ranges: usize,
-    done: Vec<RangeSet>,
-    part: RangeSet,
+    done: Vec<RangeSet<Bytes>>,
+    part: RangeSet<Bytes>,
     room: u64,
 }
 
@@ -444,7 +445,7 @@ impl Parts {
     }
 
     /// Do all of these fit the part that is being filled?
-    fn has_room(&self, ranges: &RangeSet) -> bool {
+    fn has_room(&self, ranges: &RangeSet<Bytes>) -> bool {
         ranges.total() + ranges.ranges() as u64 * RANGE_COST < self.room
             && self.part.ranges() + ranges.ranges() < self.most_ranges
     }
@@ -457,7 +458,7 @@ impl Parts {
         self.room = self.max;
     }
 
-    fn add(&mut self, ranges: &RangeSet) {
+    fn add(&mut self, ranges: &RangeSet<Bytes>) {
         for (start, end) in ranges.iter() {
             let mut at = start;
             while at < end {
@@ -472,7 +473,7 @@ impl Parts {
         }
     }
 
-    fn finish(mut self) -> Vec<RangeSet> {
+    fn finish(mut self) -> Vec<RangeSet<Bytes>> {
         self.close();
         self.done
     }
@@ -481,15 +482,17 @@ impl Parts {
 /// The bytes of a range whose blocks a record names: no write of the area may overtake that one.
 fn named_blocks(node: &Node, (start, end): (u64, u64)) -> Vec<(u64, u64)> {
     let first = start / BLOCK_BYTES * BLOCK_BYTES;
-    let mut named = RangeSet::new();
-    for (s, e, _, _) in node.overlay.overlapping(first, end.next_multiple_of(BLOCK_BYTES)) {
+    let mut named = RangeSet::<Bytes>::new();
+    for Part { start: s, end: e, .. } in
+        node.overlay.overlapping(first, end.next_multiple_of(BLOCK_BYTES))
+    {
         named.insert(s / BLOCK_BYTES * BLOCK_BYTES, e.next_multiple_of(BLOCK_BYTES));
     }
     named.overlapping(start, end).collect()
 }
 
 /// Inserts as much of a range as there is room for.
-fn take(out: &mut RangeSet, start: u64, end: u64, room: &mut u64) {
+fn take(out: &mut RangeSet<Bytes>, start: u64, end: u64, room: &mut u64) {
     let len = (end - start).min(*room);
     if len > 0 {
         out.insert(start, start + len);

@@ -5,7 +5,7 @@ use crate::state::State;
 use crate::state::overlay::Source;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{
-    BLOCK_BYTES, BLOCK_SIZE, InodeNr, RangeSet, Result, SharedBlock, Timestamp, errno,
+    BLOCK_BYTES, BLOCK_SIZE, Bytes, InodeNr, RangeSet, Result, SharedBlock, Timestamp, errno,
 };
 use siftfs_ext4::Mapping;
 pub use siftfs_proto::MAX_FILE_SIZE;
@@ -380,7 +380,7 @@ impl State {
         let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
         let node = self.inodes.nodes.get(&ino).expect("loaded before use");
         let staged = |s: u64, e: u64| {
-            node.overlay.overlapping(s, e).find(|p| p.2 != Source::Zero).map(|p| p.0)
+            node.overlay.overlapping(s, e).find(|p| p.source != Source::Zero).map(|p| p.start)
         };
         if node.page_busy(block) || staged(start, end).is_some() {
             return Ok((true, end));
@@ -405,7 +405,7 @@ impl State {
 }
 
 /// Pages with a dirty byte among those that `[start, end)` touches.
-fn dirty_pages(dirty: &RangeSet, start: u64, end: u64) -> u64 {
+fn dirty_pages(dirty: &RangeSet<Bytes>, start: u64, end: u64) -> u64 {
     let (first, last) = (start / BLOCK_BYTES * BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
     let mut pages = 0;
     let mut next = 0;

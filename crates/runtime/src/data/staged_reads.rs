@@ -2,8 +2,7 @@
 //! from the lanes without it (rule R11), and looked up again before the pages are used.
 
 use crate::state::Readers;
-use crate::state::fills::Part;
-use crate::state::overlay::{Overlay, Source};
+use crate::state::overlay::{Overlay, Part, Source};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result, SharedBlock};
 use siftfs_device::{AlignedBuf, Origin, ReadOp, StagingReader};
 
@@ -16,10 +15,7 @@ const ROUND: u64 = 2 << 20;
 
 /// What the overlay has of bytes `[start, end)` of the file.
 pub fn parts(overlay: &Overlay, start: u64, end: u64) -> Vec<Part> {
-    overlay
-        .overlapping(start, end)
-        .map(|(start, end, source, _)| Part { start, end, source })
-        .collect()
+    overlay.overlapping(start, end).collect()
 }
 
 /// Those of `parts`, which are in order, that lie in the page at byte `start`, cut to it.

@@ -7,7 +7,7 @@ use crate::data::file::{Input, MAX_FILE_SIZE};
 use crate::data::ranges::pages_of;
 use crate::state::State;
 use crate::state::step::Step;
-use siftfs_base::{BLOCK_BYTES, InodeNr, RangeSet, Result, Timestamp, errno};
+use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, errno};
 
 impl State {
     /// Writes pages of the kernel's cache, the last of them as far as the file goes. With a `time`
@@ -64,7 +64,12 @@ impl State {
     }
 
     /// The ranges of `data` that the file does not say already.
-    fn differing(&mut self, ino: InodeNr, offset: u64, data: &Input<'_>) -> Result<RangeSet> {
+    fn differing(
+        &mut self,
+        ino: InodeNr,
+        offset: u64,
+        data: &Input<'_>,
+    ) -> Result<RangeSet<Bytes>> {
         let size = self.node(ino).size;
         let mut changed = RangeSet::new();
         let (mut is_data, mut known) = (false, offset);

@@ -5,7 +5,7 @@ use crate::staging::encode::Range;
 use crate::state::State;
 use crate::state::names::Unstageable;
 use crate::state::node::Delta;
-use siftfs_base::{InodeNr, Lsn, RangeSet, Result};
+use siftfs_base::{Bytes, InodeNr, Lsn, RangeSet, Result};
 use siftfs_log::{InodeItem, Item, NameOpKind};
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub enum Selection<'a> {
     /// Everything not durable.
     All,
     /// These ranges only (pushed overwrites, rule R20).
-    Only(&'a RangeSet),
+    Only(&'a RangeSet<Bytes>),
 }
 
 /// What one record will carry.
@@ -175,7 +175,7 @@ impl State {
         let data_offset = u32::try_from(capture.data_len).unwrap_or(u32::MAX);
         let len = u32::try_from(end - start).unwrap_or(u32::MAX);
         capture.items.push(Item::Data { ino, generation, offset: start, len, data_offset });
-        capture.data.push((ino, start, end, data_offset));
+        capture.data.push(Range { ino, start, end, data_offset });
         capture.data_len += end - start;
     }
 

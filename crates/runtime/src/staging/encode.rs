@@ -11,8 +11,18 @@ use siftfs_base::{BLOCK_BYTES, InodeNr, LaneId, SharedBlock};
 use siftfs_device::AlignedBuf;
 use siftfs_log::{RecordBuilder, RecordLayout};
 
-/// Inode, first byte and end in the file, offset in the data section.
-pub type Range = (InodeNr, u64, u64, u32);
+/// Bytes of a file that a record carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The file.
+    pub ino: InodeNr,
+    /// First byte in the file.
+    pub start: u64,
+    /// One past the last byte in the file.
+    pub end: u64,
+    /// Offset of the first byte in the record's data section, in bytes.
+    pub data_offset: u32,
+}
 
 /// A part of a page: the page, and its first byte and end in it.
 type Piece = (SharedBlock, usize, usize);
@@ -77,7 +87,7 @@ impl State {
         &'a self,
         ranges: &'a [Range],
     ) -> impl Iterator<Item = (&'a SharedBlock, usize, usize)> {
-        ranges.iter().flat_map(move |&(ino, start, end, _)| {
+        ranges.iter().flat_map(move |&Range { ino, start, end, .. }| {
             (start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).map(move |index| {
                 let page = self.pages.peek(ino, index).expect("dirty pages stay cached");
                 let base = index * BLOCK_BYTES;

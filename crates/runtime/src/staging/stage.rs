@@ -4,7 +4,7 @@
 //! `docs/design/persistence-path.md`, "Foreground: fsync", is followed step by step.
 
 use crate::staging::capture::{Capture, Selection};
-use crate::staging::encode::{Encoded, Plan};
+use crate::staging::encode::{Encoded, Plan, Range};
 use crate::staging::sequencer::{Published, Sequencer, Writer};
 use crate::state::State;
 use crate::state::buffers::is_bulk;
@@ -153,7 +153,7 @@ impl State {
             let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
             blocks += usize::try_from(tree).unwrap_or(usize::MAX) + 2;
             if tree > 1 {
-                blocks += capture.data.iter().filter(|d| d.0 == ino).count();
+                blocks += capture.data.iter().filter(|range| range.ino == ino).count();
             }
         }
         if blocks > self.max_transaction_blocks() / 2 {
@@ -205,7 +205,7 @@ impl State {
 
     /// What the record carries is no longer pending; its ranges lie in the lane.
     fn captured(&mut self, capture: &Capture, record: &Arc<RecordRef>) {
-        for &(ino, start, end, offset) in &capture.data {
+        for &Range { ino, start, end, data_offset: offset } in &capture.data {
             self.forget_dirty(ino, start, end);
             let source = Source::Staged { record: record.clone(), offset };
             let node = self.node_mut(ino);

@@ -1,6 +1,6 @@
 //! Fills of the page cache: what is to be read, and what is being read.
 
-use crate::state::overlay::Source;
+use crate::state::overlay::Part;
 use siftfs_base::InodeNr;
 use std::ops::Range;
 
@@ -14,14 +14,6 @@ pub struct FillPlan {
     pub reads: Vec<(u64, usize, usize)>,
     /// What is newer than the area's.
     pub staged: Vec<Part>,
-}
-
-/// Bytes `[start, end)` of a file, and where the newest of them are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    pub start: u64,
-    pub end: u64,
-    pub source: Source,
 }
 
 /// Fills under way: nobody reads the same twice.

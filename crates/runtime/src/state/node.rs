@@ -4,7 +4,7 @@
 use crate::state::generations::Generations;
 use crate::state::overlay::{Overlay, Source};
 use crate::state::sizes::Sizes;
-use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, RangeSet};
+use siftfs_base::{BLOCK_BYTES, Blocks, Bytes, InodeNr, Lsn, RangeSet};
 use siftfs_ext4::Inode;
 
 /// Changes of one inode since its last durable state, as a staged transaction must carry them.
@@ -23,7 +23,7 @@ pub struct Delta {
     /// Smallest size reached by a truncation (rule R6).
     pub min_size: Option<u64>,
     /// Ranges that became zero or unmapped (rule R6).
-    pub zeros: RangeSet,
+    pub zeros: RangeSet<Bytes>,
     /// Preallocations: offset, length, keep size.
     pub allocs: Vec<(u64, u64, bool)>,
 }
@@ -78,22 +78,22 @@ pub struct Node {
     /// Changes since the last durable state.
     pub delta: Generations<Delta>,
     /// Bytes in the page cache that nothing durable holds.
-    pub dirty: RangeSet,
+    pub dirty: RangeSet<Bytes>,
     /// Pages that `dirty` touches.
     pub dirty_pages: u64,
     /// Bytes the transaction in flight writes straight to the area.
-    pub pushing: RangeSet,
+    pub pushing: RangeSet<Bytes>,
     /// Blocks that it writes so. Only the cache has them until it is journaled, even if an fsync
     /// has made the bytes of them that were dirty durable meanwhile: the rest of the block is in no
     /// record.
-    pub sent: RangeSet,
+    pub sent: RangeSet<Blocks>,
     /// Dirty bytes that the assembly under way has not looked at; what became clean meanwhile may
     /// be among them. None while it owes nothing of this inode.
-    pub unseen: Option<RangeSet>,
+    pub unseen: Option<RangeSet<Bytes>>,
     /// Where staged and journaled bytes lie.
     pub overlay: Overlay,
     /// File blocks without a home for which space is reserved.
-    pub reserved: RangeSet,
+    pub reserved: RangeSet<Blocks>,
     /// Drawn anew with every change of data or `delta`: as long as it stays, nothing was added to
     /// what a commit under way has to make durable.
     pub changed: u64,
@@ -156,7 +156,7 @@ impl Node {
     }
 
     /// Bytes that nothing durable holds: dirty and in flight.
-    pub fn undurable(&self) -> RangeSet {
+    pub fn undurable(&self) -> RangeSet<Bytes> {
         let mut ranges = self.dirty.clone();
         ranges.union(&self.pushing);
         ranges
@@ -180,7 +180,7 @@ impl Node {
     /// they extend it, the next one that the file had, provided that they hold all that lies below
     /// it and is not durable. A write too large for one record comes back in part, and so does its
     /// size.
-    pub fn size_with(&self, ranges: &RangeSet) -> u64 {
+    pub fn size_with(&self, ranges: &RangeSet<Bytes>) -> u64 {
         let journaled = self.inode.size;
         let Some(end) = ranges.max_end().filter(|end| *end > journaled) else { return journaled };
         let next = self.sizes.from(end, self.size);
@@ -216,7 +216,7 @@ impl Node {
             Source::Staged { record, .. } => record.lsn >= unwritten,
             Source::Zero => false,
         };
-        self.overlay.overlapping(start, end).any(|(_, _, source, _)| unread(&source))
+        self.overlay.overlapping(start, end).any(|part| unread(&part.source))
     }
 }
 

@@ -33,6 +33,17 @@ impl Source {
     }
 }
 
+/// Bytes `[start, end)` of a file, and where the newest of them are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// First byte in the file.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// Where the first of them is; the others follow it.
+    pub source: Source,
+}
+
 /// One range's newest durable source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -119,12 +130,8 @@ impl Overlay {
         }
     }
 
-    /// Parts inside `[start, end)`, clipped: `(start, end, source, txn)`.
-    pub fn overlapping(
-        &self,
-        start: u64,
-        end: u64,
-    ) -> impl Iterator<Item = (u64, u64, Source, Option<TxnSeq>)> + '_ {
+    /// The parts inside `[start, end)`, clipped to it.
+    pub fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = Part> + '_ {
         let first = self
             .map
             .range(..start)
@@ -133,7 +140,8 @@ impl Overlay {
             .map_or(start, |(s, _)| *s);
         self.map.range(first..end.max(first)).filter_map(move |(&s, e)| {
             let (from, to) = (s.max(start), e.end.min(end));
-            (from < to).then(|| (from, to, e.source.advanced(from - s), e.txn))
+            let source = || e.source.advanced(from - s);
+            (from < to).then(|| Part { start: from, end: to, source: source() })
         })
     }
 
@@ -142,12 +150,12 @@ impl Overlay {
         self.overlapping(start, end).next().is_some()
     }
 
-    /// Ranges no transaction has journaled: `(start, end, source)`.
-    pub fn unjournaled_ranges(&self) -> Vec<(u64, u64, Source)> {
+    /// The ranges that no transaction has journaled.
+    pub fn unjournaled_ranges(&self) -> Vec<Part> {
         self.map
             .iter()
             .filter(|(_, e)| e.txn.is_none())
-            .map(|(s, e)| (*s, e.end, e.source.clone()))
+            .map(|(s, e)| Part { start: *s, end: e.end, source: e.source.clone() })
             .collect()
     }
 

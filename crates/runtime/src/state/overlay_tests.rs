@@ -37,8 +37,7 @@ fn agrees_with_a_naive_map() {
                 }
             }
             let mut seen: Vec<Option<(u64, u64)>> = vec![None; 100];
-            for (s, e, source, txn) in overlay.overlapping(0, 100) {
-                assert!(txn.is_none());
+            for Part { start: s, end: e, source } in overlay.overlapping(0, 100) {
                 let Source::Staged { record, offset } = source else { panic!("no zeroes here") };
                 for i in s..e {
                     seen[i as usize] = Some((record.lsn.0, u64::from(offset) + i - s));
@@ -63,7 +62,7 @@ fn the_same_range_again_replaces_the_entry() {
     overlay.insert(10, 20, Source::Staged { record: record(9), offset: 5 });
     overlay.reclaimed(TxnSeq(3));
     let newest = Source::Staged { record: record(9), offset: 5 };
-    assert_eq!(overlay.unjournaled_ranges(), [(10, 20, newest)]);
+    assert_eq!(overlay.unjournaled_ranges(), [Part { start: 10, end: 20, source: newest }]);
 }
 
 #[test]

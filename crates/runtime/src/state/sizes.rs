@@ -5,7 +5,7 @@
 //! size before its data would show zeros that nobody wrote. With these sizes the Runtime can see to
 //! it that the size which comes with the data is one that the file had.
 
-use siftfs_base::{BLOCK_BYTES, RangeSet};
+use siftfs_base::{BLOCK_BYTES, Bytes, RangeSet};
 
 /// Sizes in bytes, growing.
 ///
@@ -58,7 +58,7 @@ impl Sizes {
 
     /// `ranges` cut at `journaled` and at every known size behind it: what lies up to the journaled
     /// size, then what each further size needs that the ones before it do not.
-    pub fn split(&self, ranges: &RangeSet, journaled: u64) -> Vec<RangeSet> {
+    pub fn split(&self, ranges: &RangeSet<Bytes>, journaled: u64) -> Vec<RangeSet<Bytes>> {
         let first = self.known.partition_point(|s| *s <= journaled);
         let known = self.known.get(first..).unwrap_or_default();
         let (mut out, mut from) = (Vec::new(), 0);

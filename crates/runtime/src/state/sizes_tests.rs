@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn ranges(list: &[(u64, u64)]) -> RangeSet {
+fn ranges(list: &[(u64, u64)]) -> RangeSet<Bytes> {
     let mut set = RangeSet::new();
     for (start, end) in list {
         set.insert(*start, *end);

@@ -12,5 +12,5 @@ mod time;
 pub use block::{LentBlock, SharedBlock};
 pub use error::{Error, Result, corrupt, errno};
 pub use num::*;
-pub use rangeset::RangeSet;
+pub use rangeset::{Blocks, Bytes, RangeSet};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};

@@ -1,14 +1,38 @@
 //! A set of `u64` values kept as disjoint half-open ranges.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
-/// Disjoint, non-adjacent half-open ranges `[start, end)`, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RangeSet {
+/// The unit of ranges of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bytes {}
+
+/// The unit of ranges of blocks, or of pages, which are as large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks {}
+
+/// Disjoint, non-adjacent half-open ranges `[start, end)`, in order. Sets of different units are
+/// different types: no range of one becomes a range of the other by mistake.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RangeSet<U> {
     map: BTreeMap<u64, u64>,
+    unit: PhantomData<U>,
 }
 
-impl RangeSet {
+impl<U> Default for RangeSet<U> {
+    fn default() -> Self {
+        Self { map: BTreeMap::new(), unit: PhantomData }
+    }
+}
+
+impl<U> fmt::Debug for RangeSet<U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<U> RangeSet<U> {
     /// The empty set.
     pub fn new() -> Self {
         Self::default()
@@ -120,13 +144,13 @@ impl RangeSet {
     }
 
     /// What both sets have.
-    pub fn intersection(&self, other: &RangeSet) -> RangeSet {
+    pub fn intersection(&self, other: &Self) -> Self {
         let both = self.iter().flat_map(|(s, e)| other.overlapping(s, e));
-        RangeSet { map: both.collect() }
+        Self { map: both.collect(), unit: PhantomData }
     }
 
     /// Adds every range of `other`.
-    pub fn union(&mut self, other: &RangeSet) {
+    pub fn union(&mut self, other: &Self) {
         for (s, e) in other.iter() {
             self.insert(s, e);
         }

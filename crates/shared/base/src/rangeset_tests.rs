@@ -11,7 +11,7 @@ fn agrees_with_a_naive_set() {
         seed % n
     };
     for _ in 0..200 {
-        let mut set = RangeSet::new();
+        let mut set = RangeSet::<Bytes>::new();
         let mut naive = [false; 64];
         for _ in 0..60 {
             let (a, b) = (next(64), next(65));
@@ -49,7 +49,7 @@ fn agrees_with_a_naive_set() {
 #[test]
 fn an_intersection_has_what_both_have() {
     let set = |ranges: &[(u64, u64)]| {
-        let mut set = RangeSet::new();
+        let mut set = RangeSet::<Bytes>::new();
         ranges.iter().for_each(|(s, e)| set.insert(*s, *e));
         set
     };

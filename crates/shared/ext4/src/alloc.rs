@@ -1,6 +1,6 @@
 //! Block allocation: contiguous runs near a goal, quarantine of freed blocks (rule R5).
 
-use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Result, corrupt, errno};
+use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Blocks, Result, corrupt, errno};
 
 use crate::bits::{self, Bitmap};
 use crate::csum;
@@ -134,7 +134,7 @@ impl Fs {
     }
 
     /// The blocks in quarantine.
-    pub fn quarantined_blocks(&self) -> &siftfs_base::RangeSet {
+    pub fn quarantined_blocks(&self) -> &siftfs_base::RangeSet<Blocks> {
         &self.held
     }
 

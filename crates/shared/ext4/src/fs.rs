@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, InodeNr, RangeSet, Result, corrupt};
+use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Blocks, InodeNr, RangeSet, Result, corrupt};
 use zerocopy::FromBytes;
 
 use crate::format::*;
@@ -24,10 +24,10 @@ pub struct Fs {
     pub(crate) sb: Box<[u8; SUPER_SIZE]>,
     pub(crate) sb_dirty: bool,
     /// Blocks of superblocks, descriptors, bitmaps and inode tables.
-    pub(crate) system: RangeSet,
+    pub(crate) system: RangeSet<Blocks>,
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u64,
-    pub(crate) held: RangeSet,
+    pub(crate) held: RangeSet<Blocks>,
     pub(crate) held_blocks: u64,
     pub(crate) held_inos: BTreeSet<InodeNr>,
     /// Groups with a block, an inode, to allocate.
@@ -105,7 +105,7 @@ impl Fs {
     /// Blocks of all inode tables, ascending and disjoint; tables that lie side by side are one
     /// run.
     pub fn inode_tables(&self) -> Vec<BlockRun> {
-        let mut blocks = RangeSet::new();
+        let mut blocks = RangeSet::<Blocks>::new();
         for group in &self.groups {
             let start = group.inode_table;
             blocks.insert(start, start + self.geo.table_blocks());
@@ -219,7 +219,7 @@ fn read_groups(geo: &Geometry, store: &mut dyn BlockStore) -> Result<Vec<Group>>
 }
 
 /// Collects the metadata places of all groups; they must lie in the volume and not overlap.
-fn system_zone(geo: &Geometry, groups: &[Group]) -> Result<RangeSet> {
+fn system_zone(geo: &Geometry, groups: &[Group]) -> Result<RangeSet<Blocks>> {
     let mut zone = RangeSet::new();
     let mut add = |nr: u32, what: &str, start: BlockNr, len: u64| {
         let end = start.checked_add(len).filter(|e| *e <= geo.block_count);

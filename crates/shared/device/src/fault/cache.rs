@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use siftfs_base::{RangeSet, SECTOR_SIZE};
+use siftfs_base::{Bytes, RangeSet, SECTOR_SIZE};
 
 use super::rng::Rng;
 use crate::Image;
@@ -87,7 +87,7 @@ struct Pending {
     /// When it returned, in [`VolatileCache::clock`] ticks.
     returned: u64,
     /// Byte ranges that a newer durable write replaced.
-    dead: RangeSet,
+    dead: RangeSet<Bytes>,
 }
 
 /// A flush that is under way.
@@ -320,7 +320,7 @@ fn random_fate(rng: &mut Rng, keep_of_8: u64) -> Fate {
 }
 
 /// Writes the surviving sectors of one write.
-fn keep(image: &mut Image, offset: u64, data: &[u8], dead: &RangeSet, fate: &Fate) {
+fn keep(image: &mut Image, offset: u64, data: &[u8], dead: &RangeSet<Bytes>, fate: &Fate) {
     let mut rng = Rng::new(if let Fate::Torn(seed) = fate { *seed } else { 0 });
     for (index, sector) in data.chunks(SECTOR_SIZE).enumerate() {
         let survives = match fate {
