@@ -388,6 +388,12 @@ impl Prepared {
         }
     }
 
+    /// Is it a write through a descriptor that stays open, so that a kernel that keeps pages back has
+    /// no reason to send them?
+    pub fn stays_open(&self) -> bool {
+        matches!(&self.call, Call::Write(Target::Handle(_), ..))
+    }
+
     /// A stranger tries to take privileges away from the file that a call on data is about.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use siftfs_model::{
 };
 use siftfs_proto::{Attr, Credentials, ROOT_INO, Reply, Request, WriteData};
 use siftfs_rig::descriptors::own_table;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -95,6 +95,9 @@ pub struct Worker {
     story: Vec<String>,
     /// Any write may be a read as well, for the access time ([`Load::writeback`]).
     writes_read: bool,
+    /// Files with bytes that such a kernel may have kept back since their last fsync. A synchronous write
+    /// has it send the bytes of that write alone, as on ext4.
+    held: BTreeSet<InodeNr>,
 }
 
 /// What one round asks of a worker.
@@ -161,6 +164,7 @@ impl Worker {
             cred,
             story: Vec::new(),
             writes_read: false,
+            held: BTreeSet::new(),
         })
     }
 
@@ -307,6 +311,7 @@ impl Worker {
         difference.map_err(|e| format!("{shown}: {e}{}", prepared.look_again()))?;
         signals.calls.fetch_add(1, Ordering::SeqCst);
         if found.is_ok() {
+            let promise = self.promised(&op, promise, prepared.stays_open());
             self.returned(&op, promise, signals);
             self.read_beside(&op, prepared.how);
         }
@@ -336,6 +341,25 @@ impl Worker {
             let _outcome = self.oracle.begin(&read);
             self.oracle.returned(&read);
         }
+    }
+
+    /// What a write promises of the whole file, which is what the oracle knows: nothing, if the kernel
+    /// may hold other bytes of it back.
+    fn promised(&mut self, op: &Op, promise: Promise, stays_open: bool) -> Promise {
+        match op.request() {
+            Some(Request::Fsync { ino, .. }) => drop(self.held.remove(ino)),
+            Some(Request::SyncAll | Request::Checkpoint) => self.held.clear(),
+            Some(Request::Write { ino, .. }) if self.writes_read => {
+                if self.held.contains(ino) {
+                    return Promise::None;
+                }
+                if stays_open && promise == Promise::None {
+                    self.held.insert(*ino);
+                }
+            }
+            _ => {}
+        }
+        promise
     }
 
     /// Tells the oracle what is durable now.
