@@ -16,10 +16,10 @@ pub struct Config {
     pub max_nodes: usize,
     /// Bound of the adaptive group-commit wait.
     pub group_wait: Duration,
-    /// How records of callers who come together are made durable.
+    /// How the records of callers that sync at the same time are made durable.
     pub group: crate::staging::ways::Group,
-    /// How long an operation that finds no space waits until nobody refers to removed files that
-    /// nobody has open. A kernel gives its reference back (FORGET) after the removal has returned,
+    /// How long an operation that finds no space waits for references to removed files without an
+    /// open handle. The kernel gives such a reference back (FORGET) after the removal has returned,
     /// beside the requests that follow.
     pub late_forgets: Duration,
     /// Free share of staging or journal in percent below which a checkpoint starts.

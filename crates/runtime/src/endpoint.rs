@@ -143,14 +143,14 @@ impl FileService for Runtime {
         let read = if let Request::Read { ino, .. } = req { Some(ino) } else { None };
         done(self.call(session, cred, req));
         if let Some(ino) = read {
-            // What fails here fails again for whoever asks for it, and is told then.
+            // Not reported: a read that asks for these pages fails again and reports it.
             let plan = self.query(|st| st.ahead(ino));
             let _ = plan.and_then(|plan| plan.map_or(Ok(false), |plan| self.fill_ahead(&plan)));
         }
     }
 }
 
-/// The answer to a caller who asked for durability.
+/// The answer to a caller that asked for durability.
 fn acknowledged(_proof: Durable) -> Reply {
     Reply::Done
 }
@@ -386,7 +386,7 @@ impl Runtime {
             let time = st.now();
             let at = offset.unwrap_or(st.node(ino).size);
             st.may_write(ino, at)?;
-            // As far as the largest size goes; who comes back for the rest is told.
+            // Writes up to the largest file size; a caller that comes back for the rest gets EFBIG.
             match MAX_FILE_SIZE.checked_sub(at) {
                 None | Some(0) if !data.is_empty() => return Err(errno(libc::EFBIG).into()),
                 room => data.truncate(room.unwrap_or(0)),

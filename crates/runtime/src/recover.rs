@@ -197,8 +197,8 @@ impl State {
     }
 
     /// Applies one name operation. A file made without a name was made with one that was taken away
-    /// at once: the next operation, at the same time. Nobody saw it, and so its directory's times
-    /// stay.
+    /// at once: the next operation, at the same time. No program saw that name, so the directory's
+    /// times stay.
     fn apply_name_op(&mut self, op: &NameOp) -> Step<()> {
         let made = self.recovering().made_last.take();
         match &op.kind {

@@ -206,8 +206,8 @@ impl Runtime {
         self.state.lock()
     }
 
-    /// Reads the pages of a plan without the state lock and puts them in. Others who want the same
-    /// pages wait meanwhile.
+    /// Reads the pages of a plan without the state lock and puts them into the page cache. Other
+    /// threads that want the same pages wait meanwhile.
     pub(crate) fn fill(&self, plan: &FillPlan) -> Result<()> {
         if !self.fill_ahead(plan)? {
             let (ino, pages) = plan.pages();
@@ -216,8 +216,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// As [`Runtime::fill`]; false, and nothing is done, if somebody reads one of the pages
-    /// already.
+    /// As [`Runtime::fill`], but does nothing and returns false if another thread already reads one
+    /// of the pages.
     pub(crate) fn fill_ahead(&self, plan: &FillPlan) -> Result<bool> {
         let (ino, pages) = plan.pages();
         let Some(id) = self.lock().fills.begin(ino, pages) else { return Ok(false) };
@@ -232,7 +232,7 @@ impl Runtime {
         result.map(|()| true)
     }
 
-    /// Waits until nobody reads one of these pages.
+    /// Waits until no thread reads one of these pages.
     pub(crate) fn wait_filled(&self, ino: InodeNr, pages: &Range<u64>) {
         let mut st = self.lock();
         while st.fills.meets(ino, pages) {
@@ -313,11 +313,11 @@ impl Runtime {
         result
     }
 
-    /// A message from the Service.
+    /// Handles a message from the Service.
     ///
     /// # Errors
-    /// Refused if it cannot be true; nothing was changed. Who delivers it ends the connection, or
-    /// the mount where there is none.
+    /// Refused if the message cannot be true; nothing was changed. The thread that delivers it ends
+    /// the connection, or the mount if there is no connection.
     pub fn on_service(&self, message: FromService) -> Result<()> {
         let mut st = self.lock();
         match message {
@@ -364,8 +364,9 @@ impl Runtime {
         self.wait_until(|st| st.ledger.service_statistics.take())
     }
 
-    /// Bytes that are still to be brought into the area, about: dirty pages, lanes and journal in
-    /// use. It waits for nobody, and falls to zero while [`Runtime::settle`] runs.
+    /// About how many bytes are still to be brought into the area: dirty pages, and lanes and
+    /// journal in use. Does not wait for other threads. The number falls to zero while
+    /// [`Runtime::settle`] runs.
     pub fn backlog(&self) -> u64 {
         let st = self.lock();
         let staged: u64 = st.staging.lanes.iter().map(crate::state::lane::Lane::used).sum();

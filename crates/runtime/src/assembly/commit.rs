@@ -33,10 +33,10 @@ impl Runtime {
         self.commit_for(push, Origin::Background)
     }
 
-    /// Assembles and journals one transaction; returns when its commit is durable. With nothing to
-    /// do, everything cut so far is: one transaction is in flight at most, and whoever had it has
-    /// waited for it. `origin` says whether a caller waits: its writes and flushes are that
-    /// caller's own then.
+    /// Assembles and journals one transaction; returns when its commit is durable. If there is
+    /// nothing to do, everything cut so far is durable: at most one transaction is in flight, and
+    /// the thread that submitted it has waited for its commit. `origin` says whether a caller
+    /// waits: its writes and flushes are that caller's own then.
     pub fn commit_for(&self, push: &Push, origin: Origin) -> Result<Commit> {
         let assembly = self.assembly_lock();
         self.commit_under(&assembly, push, origin)
@@ -87,8 +87,8 @@ impl Runtime {
         Err(errno(libc::EIO))
     }
 
-    /// Takes a transaction through the stages up to its cut; everything handed over is written. Who
-    /// waits for the cut is told.
+    /// Takes a transaction through the stages up to its cut; everything handed over is written.
+    /// Then notifies the callers that wait for the cut.
     fn assemble(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Step<Cut> {
         let result = self.assemble_stages(seq, push, origin);
         let mut st = self.lock();
@@ -112,8 +112,8 @@ impl Runtime {
         cut
     }
 
-    /// One step of assembly under the state lock; callers who wait for it meanwhile go before the
-    /// next.
+    /// Runs one step of assembly under the state lock, then yields to the callers that wait for the
+    /// lock.
     fn held<T>(&self, step: impl FnOnce(&mut State) -> Step<T>) -> Step<T> {
         let mut st = self.lock();
         let start = self.clock.mono_ns();

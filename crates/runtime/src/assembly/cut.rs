@@ -81,10 +81,10 @@ impl Cut {
         self.durable
     }
 
-    /// The transaction, to whoever proves that its sources are durable.
+    /// Gives out the transaction, against the proof that its sources are durable.
     ///
     /// # Panics
-    /// If the proof is of less.
+    /// If `sources` does not cover [`Cut::sources`].
     pub fn release(self, sources: &Flushed) -> Transaction {
         assert!(sources.covers(self.durable), "a transaction is submitted after its sources");
         self.txn
@@ -108,7 +108,7 @@ impl State {
         let age = self.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
         let aged = u128::from(age) >= self.config.commit_age.as_nanos();
         let pressed = self.running.dirty_bytes > self.dirty_limit() / 2;
-        // Nobody owes the bytes of a dead file: only memory pushes them.
+        // No fsync owes the bytes of a dead file: only full memory pushes them.
         if node.is_dead() {
             return pressed;
         }
@@ -143,8 +143,8 @@ impl State {
         Ok(Assembly { queue, homeless: None, left, out })
     }
 
-    /// Inodes whose data is to be pushed. What a rename or truncation must not expose without its
-    /// data goes first, then the oldest, so that nobody waits for ever.
+    /// Inodes whose data is to be pushed. First comes the data that a rename or truncation must not
+    /// expose the lack of, then the oldest, so that no inode waits for ever.
     fn due(&self, wanted: impl Fn(&Self, InodeNr) -> bool) -> Vec<InodeNr> {
         let mut due: Vec<InodeNr> =
             self.running.data_dirty.iter().copied().filter(|i| wanted(self, *i)).collect();

@@ -28,8 +28,8 @@ pub struct Tags {
 
 impl State {
     /// Gives homes to the inode's unjournaled overlay ranges from block `from` on, as far as one
-    /// step goes; the block to go on from, if it is not done. The cut looks again: what changed
-    /// meanwhile costs it a little more, and nothing else.
+    /// step goes. Returns the block to continue at, if there is more. The cut repeats this for what
+    /// changed meanwhile, which makes the cut a little longer and has no other effect.
     pub fn home_step(&mut self, ino: InodeNr, from: u64) -> Result<Option<u64>> {
         if !self.inodes.nodes.contains_key(&ino) {
             return Ok(None);

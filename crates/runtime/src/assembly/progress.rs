@@ -28,8 +28,8 @@ impl Runtime {
         }
     }
 
-    /// Makes room in the running transaction: journals it, unless somebody cuts it. Room is there
-    /// at the cut already, before what was cut is in the journal.
+    /// Makes room in the running transaction. If another thread is assembling it, waits for the
+    /// cut; else journals it. The room is there at the cut, before what was cut is in the journal.
     fn await_cut(&self) -> Result<()> {
         let full = self.lock().ledger.txn_seq;
         let cut = |st: &mut State| {
@@ -45,8 +45,8 @@ impl Runtime {
         self.commit_under(&assembly, &Push::Aged, Origin::Foreground).map(drop)
     }
 
-    /// Makes room for unsynced data: one transaction takes what it can of it, unless somebody has
-    /// made one meanwhile. If it leaves as much as there was, it needs log space first.
+    /// Makes room for unsynced data: one transaction takes what it can of it, unless another thread
+    /// has made one meanwhile. If it leaves as much as there was, it needs log space first.
     fn await_push(&self) -> Result<()> {
         let now = |st: &State| (st.ledger.txn_seq, st.running.dirty_bytes);
         let (seq, dirty) = now(&self.lock());
@@ -62,7 +62,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Waits until removed files are gone that only references hold which are to be given back.
+    /// Waits, for [`crate::Config::late_forgets`] at most, for the kernel's FORGETs of removed
+    /// files that have no open handle. After its FORGET a file's blocks can be freed.
     fn await_forgets(&self) {
         let start = Instant::now();
         loop {
@@ -75,12 +76,12 @@ impl Runtime {
         }
     }
 
-    /// Waits until some credits have come back; if nothing is journaled that they could come from,
-    /// it is journaled first.
+    /// Waits until some credits have come back. If no transaction is journaled that could return
+    /// them, journals one first.
     fn await_credits(&self, urgency: Urgency) -> Result<()> {
         if self.lock().oldest_journaled().is_none() {
             let assembly = self.assembly_lock();
-            // Whoever had the lock may have journaled something.
+            // The thread that had the lock before may have journaled something.
             if self.lock().oldest_journaled().is_none() {
                 self.commit_under(&assembly, &Push::Aged, Origin::Foreground)?;
             }
@@ -89,8 +90,8 @@ impl Runtime {
     }
 
     /// Waits for the next credits of what is journaled, not for all that are to come: credits
-    /// return in steps, and one may be enough. One request at a time stands at each gate, whoever
-    /// waits. Returns at once if nothing is journaled.
+    /// return in steps, and one may be enough. At most one request of each urgency is open at a
+    /// time, however many callers wait. Returns at once if nothing is journaled.
     pub(crate) fn await_checkpoint(&self, urgency: Urgency) -> Result<()> {
         let mut st = self.lock();
         let Some(oldest) = st.oldest_journaled() else { return Ok(()) };
@@ -145,7 +146,7 @@ impl Runtime {
 }
 
 impl State {
-    /// Is there a removed file that nobody has open, but somebody refers to?
+    /// Is there a removed file without an open handle that a lookup still refers to?
     fn is_forget_due(&self) -> bool {
         let open = |ino| self.inodes.nodes.get(ino).is_some_and(|node| node.opens > 0);
         self.inodes.orphans.iter().any(|ino| self.inodes.lookups.contains_key(ino) && !open(ino))

@@ -28,7 +28,7 @@ const RECORD_MAX: u64 = 256 << 10;
 /// Blocks of one direct run at most, and of one step.
 pub const STEP_BLOCKS: u64 = 256;
 
-/// Mappings that one step looks up for overwrites: about a millisecond under the state lock.
+/// Mappings that one step reads for overwrites: about a millisecond under the state lock.
 const STEP_LOOKS: usize = 1024;
 
 /// After so many steps what an inode owes is compared with what is dirty: with thousands of ranges
@@ -219,10 +219,11 @@ impl State {
         parts.finish()
     }
 
-    /// The first `most` of the inode's dirty bytes among these that may not go straight to the
-    /// area, and the byte up to which that is known: `looks` mappings may not be all. A record of
-    /// them may be durable while the transaction is not, and it extends the file: so it takes along
-    /// whatever is not durable between the journaled size and its own end.
+    /// Returns the first `most` of the inode's dirty bytes in `among` that may not go straight to
+    /// the area, and the byte up to which the result is complete: at most `looks` mappings are
+    /// read. A record of these bytes may be durable while the transaction is not, and it extends
+    /// the file: so the result includes whatever is not durable between the journaled size and the
+    /// record's own end.
     fn overwrites(
         &mut self,
         ino: InodeNr,
@@ -357,7 +358,7 @@ impl State {
         (most.saturating_sub(self.running.pushed.bytes) / BLOCK_SIZE) as u64
     }
 
-    /// Blocks of the running transaction that pushing this inode's data leaves to callers, who
+    /// Blocks of the running transaction that pushing this inode's data leaves to callers, which
     /// would have to wait for its cut: none if the data must not stay behind, or has waited for
     /// twice the commit interval because callers had filled every transaction so far.
     pub fn kept_from_push(&self, ino: InodeNr) -> usize {

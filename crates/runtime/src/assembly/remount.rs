@@ -43,8 +43,8 @@ impl Runtime {
     }
 
     /// Refuses every change from now on. When this returns, everything done before is durable and
-    /// in the area, the log is empty, and nothing is written any more. The caller has seen to it
-    /// that nobody changes anything meanwhile; what comes all the same is waited for.
+    /// in the area, the log is empty, and nothing is written any more. The caller has made sure
+    /// that no thread changes anything meanwhile; a change that comes all the same is waited for.
     ///
     /// # Errors
     /// Something could not be made durable; changes are taken as before.
@@ -52,7 +52,7 @@ impl Runtime {
         for _ in 0..MAX_ROUNDS {
             let _durable = self.sync_all()?;
             self.checkpoint(Urgency::Emergency)?;
-            // Nobody makes a transaction meanwhile.
+            // No other thread makes a transaction meanwhile.
             let _assembly = self.assembly_lock();
             let mut st = self.lock();
             if !st.has_work(&Push::All) && st.ledger.txns.is_empty() {

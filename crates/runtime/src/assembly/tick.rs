@@ -43,7 +43,7 @@ impl Runtime {
         self.wake.wait(timeout);
     }
 
-    /// Wakes whoever is in [`Runtime::wait_for_work`].
+    /// Wakes the thread in [`Runtime::wait_for_work`].
     pub fn wake(&self) {
         self.wake.ring();
     }
@@ -70,7 +70,7 @@ impl State {
         let old =
             |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
         let aged = self.running.unjournaled_since.is_some_and(old)
-            // Without a name nothing ages: it would be found here again at every look.
+            // A file without a name does not age: every check would find it here again.
             || self.running.data_dirty.iter().filter_map(|i| self.inodes.nodes.get(i)).any(|n| {
                 n.inode.nlink > 0 && n.dirty_since.is_some_and(old)
             });

@@ -156,9 +156,9 @@ impl State {
         Ok(())
     }
 
-    /// May more of this inode's data be dirty? The last quarter of what there is room for is for
-    /// inodes with little of it: a stream that nobody syncs waits for the background, and who
-    /// writes and syncs a page at a time does not wait for the stream.
+    /// May more of this inode's data be dirty? The last quarter of the limit is kept for inodes
+    /// with little dirty data: a stream that no caller syncs waits for the background, and a writer
+    /// that syncs each page does not wait for the stream.
     pub fn room_for_dirty(&self, ino: InodeNr) -> Step<()> {
         let limit = self.dirty_limit();
         let little = self.node(ino).dirty_pages * BLOCK_BYTES <= limit / LITTLE_PART;

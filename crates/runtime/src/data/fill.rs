@@ -1,5 +1,5 @@
-//! Filling the page cache: pages read from the area and the lanes without the state lock, then put
-//! in with it, and reading ahead for who reads one after the other.
+//! Fills of the page cache and read-ahead for sequential readers. Pages are read from the area and
+//! the lanes without the state lock, then put into the cache with it.
 
 use crate::data::staged_reads;
 use crate::state::fills::FillPlan;
@@ -84,8 +84,8 @@ impl FillPlan {
 }
 
 impl State {
-    /// Takes note of a read of these pages: whoever reads one after the other is read ahead of,
-    /// farther each time.
+    /// Notes a read of these pages. A sequential reader gets read-ahead, farther with each of its
+    /// reads.
     pub fn note_read(&mut self, ino: InodeNr, pages: &Range<u64>) {
         let most = AHEAD_MAX.min(self.pages.limit() as u64 / 8);
         let len = pages.end - pages.start;
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// The next pages to be read before somebody asks for them, if it is time to.
+    /// The next pages to read ahead, if it is time to.
     pub fn ahead(&mut self, ino: InodeNr) -> Result<Option<FillPlan>> {
         let Some(node) = self.inodes.nodes.get(&ino) else { return Ok(None) };
         let s = node.sequence;

@@ -273,7 +273,8 @@ impl State {
         if holes > held { self.check_space(holes - held, privileged) } else { Ok(()) }
     }
 
-    /// An unlinked inode that nobody refers to can be freed.
+    /// Queues an inode to be freed if it is unlinked, has no open handle, and no lookup refers to
+    /// it.
     pub fn queue_if_unreferenced(&mut self, ino: InodeNr) {
         let Some(node) = self.inodes.nodes.get(&ino) else { return };
         if node.inode.nlink == 0 && node.opens == 0 && !self.inodes.lookups.contains_key(&ino) {

@@ -1,5 +1,6 @@
 //! Bytes of pages that are newer than the area's: found in the overlay under the state lock, read
-//! from the lanes without it (rule R11), and looked up again before the pages are used.
+//! from the lanes without it (rule R11), and checked against the overlay again before the pages are
+//! used.
 
 use crate::state::Readers;
 use crate::state::overlay::{Overlay, Part, Source};

@@ -126,7 +126,7 @@ impl State {
 }
 
 /// Where two pieces of a page differ, if they do: from the first byte to behind the last. A page of
-/// which more than half is new is all new, so that nobody has to complete it.
+/// which more than half is new counts as all new, so that it never has to be completed.
 fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
     let differs = |(a, b): (&u8, &u8)| a != b;
     let first = old.iter().zip(new).position(differs)?;

@@ -13,11 +13,11 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Waits until `ready` answers; the lock `st` is free meanwhile. Whoever changes what `ready`
-    /// or `check` look at calls [`Gate::tell`] afterwards.
+    /// Waits until `ready` returns a value; the lock `st` is free meanwhile. A thread that changes
+    /// what `ready` or `check` reads calls [`Gate::tell`] afterwards.
     ///
     /// # Errors
-    /// Those of `check`, which is asked while `ready` answers nothing.
+    /// Those of `check`, which is called whenever `ready` has returned nothing.
     pub fn wait_until<S, T>(
         &self,
         mut st: MutexGuard<'_, S>,
@@ -33,8 +33,8 @@ impl Gate {
         }
     }
 
-    /// Everybody who waits looks again. The state's lock must have been taken *after* what changed,
-    /// or around it: a caller is then either before its look, or waits already.
+    /// Wakes all waiters, which check again. The state's lock must have been taken *after* the
+    /// change, or around it: a caller then either has not checked yet, or waits already.
     pub fn tell<S>(&self, st: MutexGuard<'_, S>) {
         drop(st);
         self.changed.notify_all();
@@ -61,7 +61,7 @@ impl Alarm {
         *pending = false;
     }
 
-    /// Wakes whoever is in [`Alarm::wait`], or will be next.
+    /// Wakes the thread in [`Alarm::wait`], or makes its next call return at once.
     pub fn ring(&self) {
         *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.rung.notify_one();

@@ -1,5 +1,5 @@
-//! The state lock: its waiters look before they sleep, and who takes it step after step lets them
-//! go first.
+//! The state lock. A waiter spins for 5 us before it sleeps, and a thread that takes the lock step
+//! after step yields to the waiters between two steps.
 //!
 //! The lock itself is not fair: a thread that takes it again at once mostly gets it, before a
 //! waiter has woken up. Background assembly takes it step after step, and without this one caller
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Longest that who gives way waits for those it gives way to: a waiter may not get a processor.
+/// Longest time [`Turns::give_way`] waits for other threads: a waiter may not get a processor.
 const LONGEST: Duration = Duration::from_millis(5);
-/// Between two looks.
+/// Sleep between two checks of [`Turns::give_way`].
 const LOOK: Duration = Duration::from_micros(20);
-/// How long a waiter looks whether the lock becomes free before it sleeps: about as long as a call
-/// holds it that needs nothing from storage. To sleep and to be woken costs both sides more.
+/// How long a waiter spins before it sleeps: about as long as a call holds the lock that needs
+/// nothing from storage. To sleep and to be woken costs both sides more.
 const SPIN: Duration = Duration::from_micros(5);
-/// Pauses of the processor between two of these looks.
+/// Pauses of the processor between two tries of a spinning waiter.
 const PAUSES: u32 = 8;
 
 /// A lock whose waiters are counted.
@@ -26,12 +26,12 @@ pub struct Turns<S> {
     waiting: AtomicU32,
     /// Threads that have waited and got it.
     served: AtomicU32,
-    /// No time with one processor: who has the lock does not run while somebody looks.
+    /// Zero with one processor: the holder cannot run while a waiter spins.
     spin: Duration,
 }
 
 impl<S> Turns<S> {
-    /// Nobody waits.
+    /// A lock around `state`, without waiters.
     pub fn new(state: S) -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
         Self {
@@ -42,7 +42,7 @@ impl<S> Turns<S> {
         }
     }
 
-    /// Takes the lock. A panic of who had it before does not count.
+    /// Takes the lock. A panic of a thread that had it before does not count.
     pub fn lock(&self) -> MutexGuard<'_, S> {
         if let Some(guard) = self.try_lock() {
             return guard;
@@ -63,7 +63,7 @@ impl<S> Turns<S> {
         }
     }
 
-    /// Looks a while whether it becomes free.
+    /// Spins for `self.spin` at most; `None` if the lock has not become free.
     fn spin(&self) -> Option<MutexGuard<'_, S>> {
         let start = Instant::now();
         while start.elapsed() < self.spin {
@@ -75,7 +75,8 @@ impl<S> Turns<S> {
         None
     }
 
-    /// Waits, without the lock, until everybody who waits for it now has had it.
+    /// Yields, without the lock, until every thread that waits for it now has had it, for 5 ms at
+    /// most.
     pub fn give_way(&self) {
         let (waiting, served) =
             (self.waiting.load(Ordering::Relaxed), self.served.load(Ordering::Relaxed));

@@ -1,10 +1,10 @@
-//! Who takes the lock again and again lets those who wait go first, and who waits looks before it
+//! A thread that takes the lock again and again yields to the waiters, and a waiter spins before it
 //! sleeps.
 
 use super::*;
 use std::sync::atomic::AtomicBool;
 
-/// Steps of somebody who works under the lock all the time while another thread wants it once.
+/// Steps of a thread that works under the lock all the time while another thread wants it once.
 fn steps_meanwhile() -> u32 {
     let turns = Turns::new(0u32);
     let done = AtomicBool::new(false);
@@ -33,8 +33,8 @@ fn steps_meanwhile() -> u32 {
 #[test]
 fn a_waiter_has_its_turn_soon() {
     for _ in 0..20 {
-        // One, if a processor is free: nobody gives way for longer than `LONGEST`. Without giving
-        // way it is thousands.
+        // One, if a processor is free: no thread gives way for longer than `LONGEST`. Without
+        // giving way it is thousands.
         let steps = steps_meanwhile();
         assert!(steps <= 100, "{steps}");
     }
@@ -51,7 +51,7 @@ fn nobody_waits_for_nobody() {
     assert_eq!(counts, [0, 0]);
 }
 
-/// Who finds the lock taken looks until it is free, or for as long as it may.
+/// A waiter that finds the lock taken spins until it is free, or for as long as it may.
 #[test]
 fn a_waiter_looks_before_it_sleeps() {
     for (spin, found) in [(Duration::from_secs(60), true), (Duration::ZERO, false)] {

@@ -8,9 +8,9 @@ use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_ext4::xattr::{Acl, SetMode};
 use siftfs_proto::FileKind;
 
-/// The attribute whose list says who may use a file.
+/// The attribute whose list controls the access to a file.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute whose list says what is made in a directory gets.
+/// The attribute of a directory whose list is inherited by what is made in it.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const S_ISGID: u16 = 0o2000;

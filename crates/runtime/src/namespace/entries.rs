@@ -178,7 +178,7 @@ impl State {
     }
 
     /// Makes an inode without a name, which [`State::link`] may give one. In the log it is what
-    /// recovery knows: a file made and removed in one step, under a name that nobody sees.
+    /// recovery knows: a file made and removed in one step, under a name that no program sees.
     pub fn create_unnamed(
         &mut self,
         dir: InodeNr,
@@ -186,7 +186,7 @@ impl State {
         time: Timestamp,
     ) -> Step<InodeNr> {
         self.require_live_dir(dir)?;
-        // Both halves or none: room for the second is looked for before the first.
+        // Both halves or none: the room for the second is checked before the first.
         let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
         self.room_in_transaction(2 * OP_BLOCKS + cost.dirtied as usize)?;
         let name = self.unused_name(dir)?;
@@ -359,8 +359,8 @@ impl State {
     /// An inode without a name got one.
     fn no_orphan(&mut self, ino: InodeNr) -> Result<()> {
         self.node_mut(ino).linkable = false;
-        // A truncation that is not finished keeps it on the list. Whether there is one, recovery
-        // does not know: it leaves the inode there for the end, when that is looked for.
+        // A truncation that is not finished keeps the inode on the list. Recovery does not know
+        // whether there is one: it leaves the inode there until its end, when that is checked.
         if self.is_replaying() || self.node(ino).trunc_pending {
             return Ok(());
         }

@@ -83,7 +83,7 @@ impl State {
             (Some(SetTime::Now), Some(SetTime::At(mtime))) if set.ctime == Some(mtime) => {
                 self.refuse(ino, flags::IMMUTABLE)
             }
-            // With both times of a change the kernel writes back its own, nobody's utimes(2).
+            // With mtime and ctime the kernel writes back its own times: no program's utimes(2).
             (None, Some(_)) if set.ctime.is_some() => Ok(()),
             _ => self.refuse(ino, FIXED),
         }

@@ -51,7 +51,7 @@ impl State {
         self.require_live_dir(from.0)?;
         self.require_live_dir(to.0)?;
         self.fs.xattrs_fit(new.mode, new.xattrs)?;
-        // Room for the second half is looked for before the first.
+        // The room for the second half is checked before the first.
         let mut blocks = 4;
         let mut images = 2 * OP_BLOCKS;
         for dir in [from.0, to.0] {

@@ -65,7 +65,7 @@ impl State {
             },
         };
         let node = self.node(ino);
-        // Nobody's fsync owes the bytes of a dead file, but memory may have to be freed of them.
+        // An fsync does not owe the bytes of a dead file, but memory may have to be freed of them.
         let dead = node.is_dead() && matches!(selection, Selection::All);
         if ops.is_empty() && perms.is_empty() && (dead || !own) {
             return Ok(Ok(None));

@@ -73,7 +73,7 @@ impl State {
         let mut dirs: BTreeSet<InodeNr> = BTreeSet::new();
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
-            // A name must not show its file as it was before somebody was shut out.
+            // A name must not show its file with access that was taken away before.
             let named = names::inodes(op).into_iter().filter(|i| *i != ino && pending(self, i));
             found.extend(named);
         }

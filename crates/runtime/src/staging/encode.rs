@@ -1,9 +1,10 @@
 //! A record's data section: planned under the state lock, encoded with or without it.
 //!
-//! A bulk fsync copies and sums megabytes; whoever writes or syncs meanwhile would wait for the
-//! lock. So its pages are taken by reference, encoded without the lock, and the record is published
-//! with what came of it if its pages are still the same memory: who changes a page that somebody
-//! else has makes a copy of its own, so the same memory is the same bytes (rule R19).
+//! A bulk fsync copies and sums megabytes; other writers and fsyncs would wait for the lock
+//! meanwhile. So its pages are taken by reference and encoded without the lock, and the record is
+//! published with the result if its pages are still the same memory. A writer that changes a page
+//! with another reference to it makes a copy of its own, so the same memory is the same bytes (rule
+//! R19).
 
 use crate::state::State;
 use crate::state::buffers::RecordBuffers;

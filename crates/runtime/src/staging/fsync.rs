@@ -37,7 +37,7 @@ impl Runtime {
         result
     }
 
-    /// As [`Runtime::fsync`], for a caller who holds no lock and does not wait: the result goes to
+    /// As [`Runtime::fsync`], for a caller that holds no lock and does not wait: the result goes to
     /// `done`, on this thread, or later on the one that flushed ([`Sequencer::when_durable`]).
     ///
     /// [`Sequencer::when_durable`]: crate::Sequencer::when_durable
@@ -85,8 +85,8 @@ impl Runtime {
         }
     }
 
-    /// One try: bulk is encoded between two looks at what there is to stage, without the lock. Also
-    /// how long to pause once it is durable.
+    /// One try. Bulk is encoded without the lock, between two calls of [`State::stage`]. Also
+    /// returns how long to pause once the record is durable.
     fn stage_once(
         &self,
         ino: InodeNr,
@@ -129,7 +129,8 @@ impl Runtime {
         Ok(Begun::Wait(lsn))
     }
 
-    /// Writes a record that its caller waits for, who then pauses as what is left demands.
+    /// Writes a record that its caller waits for. The caller then pauses as the room that is left
+    /// demands.
     fn make_durable(&self, staged: Staged, pause: Pause) -> Result<Flushed> {
         let bulk = is_bulk(staged.buf.len() as u64).then(|| self.bulk.join());
         let (start, lsn) = (self.clock.mono_ns(), staged.published.lsn());

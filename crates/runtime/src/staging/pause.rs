@@ -21,9 +21,9 @@ pub enum Pause {
 }
 
 impl Pause {
-    /// Of a caller whose record has `len` bytes, where the share `fill` of what it took from is in
-    /// use. Bulk always gives way to small fsyncs, and more beyond half; those slow down in the
-    /// quarter that is theirs.
+    /// The pause of a caller whose record has `len` bytes, where the share `fill` of what it took
+    /// from is in use. Bulk always gives way to small fsyncs, and more beyond half; those slow down
+    /// in the quarter that is theirs.
     pub fn at(fill: f64, len: u64) -> Self {
         let beyond = |part: f64| ((fill - part) * 4.0).clamp(0.0, 1.0).powi(2);
         if is_bulk(len) {
@@ -34,8 +34,8 @@ impl Pause {
         }
     }
 
-    /// The same for one of `callers`, so that they take together what one alone would: who pauses
-    /// `n` times as long as it writes has the disk for one part in `n + 1`.
+    /// The pause of one of `callers`, so that they take together what one alone would: a caller
+    /// that pauses `n` times as long as it writes has the disk for one part in `n + 1`.
     pub fn among(self, callers: u32) -> Self {
         match self {
             Self::Times(n) => Self::Times((n + 1.0) * f64::from(callers) - 1.0),
@@ -43,7 +43,7 @@ impl Pause {
         }
     }
 
-    /// After a record that took `took`.
+    /// The length of the pause after a record that took `took`.
     pub fn after(self, took: Duration) -> Duration {
         match self {
             Self::Times(n) => took.mul_f64(n),
@@ -88,7 +88,8 @@ impl Owed {
     /// The shortest that is worth one.
     const LEAST: Duration = Duration::from_millis(1);
 
-    /// Adds a pause; how long the caller is to sleep for all who have not.
+    /// Adds a pause. Returns how long the caller is to sleep for all pauses that were added and not
+    /// slept; zero while they are too short together.
     pub fn add(&self, pause: Duration) -> Duration {
         if pause.is_zero() {
             return pause;

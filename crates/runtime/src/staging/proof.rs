@@ -18,7 +18,7 @@ pub enum Durable {
 }
 
 /// Proof that every background journal transaction up to one is durable: the Service has said so.
-/// Nobody else can:
+/// Only [`State::committed`] makes one:
 ///
 /// ```compile_fail,E0451
 /// use siftfs_base::TxnSeq;
@@ -36,7 +36,7 @@ impl Committed {
     }
 }
 
-/// What a caller waits for who asked for a full commit, as it was at the call.
+/// What a caller that asked for a full commit waits for, as it was at the call.
 pub struct Asked {
     /// Inodes that were not durable, and [`crate::state::node::Node::changed`] of each.
     inodes: Vec<(InodeNr, u64)>,
@@ -73,7 +73,7 @@ impl Settled {
 }
 
 impl State {
-    /// What is not durable now of `only`, or of everything, and is owed to a caller who asks for
+    /// What is not durable now of `only`, or of everything, and is owed to a caller that asks for
     /// it.
     pub fn asked(&self, only: Option<InodeNr>) -> Asked {
         let one = only.into_iter();

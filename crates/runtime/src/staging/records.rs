@@ -1,5 +1,6 @@
 //! Which published records are on their way, which are written, and up to where all are durable
-//! (the watermark of rule R3). Pure: whoever writes and flushes says so, and asks what follows.
+//! (the watermark of rule R3). Pure: the threads that write and flush report it, and ask what
+//! follows.
 
 use crate::staging::sequencer::{WriteMode, Writer};
 use crate::staging::ways::Way;
@@ -174,8 +175,8 @@ impl Records {
         owed && self.written() >= lsn
     }
 
-    /// Will everything up to `lsn` be durable by durable writes in flight of callers' own, each of
-    /// whom looks for who waits once its write has ended?
+    /// Will the durable writes in flight of callers make everything up to `lsn` durable? Each of
+    /// those callers runs the answers that are due once its write has ended.
     pub fn settled_by_callers(&self, lsn: Lsn) -> bool {
         let background =
             self.fua.range(..=lsn).any(|(_, write)| write.writer == Writer::Background);

@@ -60,7 +60,7 @@ fn what_a_flush_would_serve() {
     assert_eq!(r.durable(), Lsn(2));
 }
 
-/// The background's thread runs nobody's answer, so nobody may rely on its write.
+/// The background's thread runs no caller's answer, so no caller may rely on its write.
 #[test]
 fn the_background_settles_nobody() {
     let mut r = records();

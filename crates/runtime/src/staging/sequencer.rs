@@ -1,5 +1,5 @@
-//! Group commit: which staged transactions are written, which are durable, who flushes, and who
-//! answers.
+//! Group commit: which staged transactions are written and which are durable, which thread flushes,
+//! and which runs the answers.
 //!
 //! Rule R3: a staged transaction is acknowledged only when it and every record with a lower LSN are
 //! durable: by durable writes of their own, or by a flush that was issued once they were written.
@@ -18,39 +18,40 @@ use std::time::Duration;
 
 /// A gathering lasts so many flushes at most.
 const WORTH: u64 = 2;
-/// Among what is waited for: a thread that was answered itself, and waits for others. Always
-/// durable.
+/// Entry of [`State::waiting`] for a thread whose own caller is answered, and that waits for
+/// others. Always durable.
 const FOR_OTHERS: Lsn = Lsn(0);
 
 /// An answer that its caller did not wait for.
 type Answer = Box<dyn FnOnce(Result<Flushed>) + Send>;
 
-/// Does somebody see to it that those who left are answered?
+/// The duty to flush for callers that have left, and to run their answers: which thread has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Duty {
-    /// Nobody needs it.
+    /// No thread needs to have it.
     #[default]
     None,
     /// A thread inside [`Sequencer::when_durable`] flushes for all, and answers.
     Held,
-    /// The same, but its own caller is answered: the next who comes is to take over.
+    /// A thread has the duty although its own caller is answered: the next thread that comes takes
+    /// it over.
     Tired,
-    /// It is to be taken by whichever thread inside `when_durable` looks next. One that runs
-    /// answers will look, if nobody else does.
+    /// The next thread inside `when_durable` that checks takes the duty. A thread that runs answers
+    /// checks after them, if no other does.
     Open,
 }
 
 struct State {
     records: Records,
     ways: Ways,
-    /// Somebody is flushing.
+    /// A thread is flushing.
     flushing: bool,
-    /// What each thread that waits here waits for. Some may be durable already: those threads have
-    /// been told and have not run yet.
+    /// The LSN that each waiting thread waits for. Some may be durable already: those threads have
+    /// been notified and have not run yet.
     waiting: Vec<Lsn>,
-    /// Of these, the threads that may hold the duty.
+    /// Those of `waiting` whose threads may take the duty.
     free: Vec<Lsn>,
-    /// Whose threads went away.
+    /// Callers that have left, with their threads: the LSN that each needs, and its answer.
     left: Vec<(Lsn, Answer)>,
     duty: Duty,
     /// Threads that run answers now.
@@ -59,14 +60,15 @@ struct State {
     nested: Vec<(Answer, Result<Flushed>)>,
     /// Bound of a flush's wait for company; zero switches that off.
     wait: Duration,
-    /// Whoever flushes next waits for so many callers in need first; then it is to be told.
+    /// While a flush gathers: the number of callers in need that its thread waits for. Then it is
+    /// to be notified.
     gathering: Option<usize>,
-    /// Callers in need when the last flush ended: those it served, and those who came meanwhile.
-    /// One is alone, and two are who may come back at about the same time.
+    /// Callers in need when the last flush ended: the callers that it served, and those that came
+    /// meanwhile. With 1 the caller is alone; 2 or more may come back at about the same time.
     company: usize,
     /// How long a flush takes, smoothed, in nanoseconds.
     flush_ns: u64,
-    /// First failure; nothing is promised after it (rule R21).
+    /// The first failure; nothing is promised after it (rule R21).
     failed: Option<Error>,
 }
 
@@ -75,7 +77,7 @@ impl State {
         self.records.durable()
     }
 
-    /// What a caller who asks for `lsn` can be told now.
+    /// What a caller that asks for `lsn` can be told now; `None` if it has to wait.
     fn outcome(&self, lsn: Lsn) -> Option<Result<Flushed>> {
         if self.durable() >= lsn {
             return Some(Ok(Flushed { upto: self.durable() }));
@@ -90,12 +92,12 @@ impl State {
         self.waiting.iter().chain(left).filter(|lsn| **lsn > durable).count()
     }
 
-    /// So many are here, and all that is published is written.
+    /// Are `want` callers in need, and is all that is published written?
     fn complete(&self, want: usize) -> bool {
         self.in_need() >= want && self.records.in_flight() == 0
     }
 
-    /// Who left and can be answered now.
+    /// Takes the answers of callers that left and can be answered now.
     fn take_due(&mut self) -> Vec<(Answer, Result<Flushed>)> {
         let mut due = Vec::new();
         let mut at = 0;
@@ -119,12 +121,12 @@ impl State {
         }
     }
 
-    /// Must a thread stay for those who left?
+    /// Must a thread stay for the callers that left?
     fn keeps_somebody(&self) -> bool {
         self.left.iter().any(|(lsn, _)| !self.records.settled_by_callers(*lsn))
     }
 
-    /// Does a flush that begins now serve this caller, or one who left?
+    /// Does a flush that begins now serve this caller, or one that left?
     fn flush_serves(&self, own: Option<Lsn>) -> bool {
         let left = self.left.iter().map(|(lsn, _)| *lsn);
         !self.flushing && own.into_iter().chain(left).any(|lsn| self.records.flush_serves(lsn))
@@ -148,12 +150,13 @@ pub enum WriteMode {
     Plain,
 }
 
-/// Who writes a record.
+/// The thread that writes a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// A caller who waits for it and holds no lock: its thread may run the answers of others.
+    /// A caller that waits for the record and holds no lock: its thread may run the answers of
+    /// others.
     Caller,
-    /// The background, under the assembly lock: its thread runs nobody's answer.
+    /// The background, under the assembly lock: its thread runs no answers.
     Background,
 }
 
@@ -234,7 +237,7 @@ impl Flushed {
 pub struct Sequencer {
     state: Mutex<State>,
     changed: Condvar,
-    /// For the one who gathers.
+    /// Notifies the thread that gathers.
     gathered: Condvar,
     clock: Arc<dyn Clock>,
 }
@@ -268,7 +271,8 @@ impl Sequencer {
         self.lock().wait = wait;
     }
 
-    /// One for examples: nothing is published, nobody gathers, and the clock stands still.
+    /// A sequencer for examples: nothing is published, no flush gathers, and the clock stands
+    /// still.
     #[doc(hidden)]
     pub fn for_tests() -> Self {
         let clock = Arc::new(siftfs_base::ManualClock::new(0));
@@ -298,8 +302,8 @@ impl Sequencer {
         Published { lsn, mode, writer }
     }
 
-    /// The record's write returned; with FUA it is durable itself. Runs the answers of those who
-    /// left and are due by this.
+    /// The record's write returned; with FUA the record is durable by that alone. Runs the answers
+    /// of the callers that left and are due by this.
     pub fn completed(&self, published: Published, result: Result<()>) -> Result<()> {
         let Published { lsn, mode, writer } = published;
         let mut st = self.lock();
@@ -354,8 +358,8 @@ impl Sequencer {
         Lsn(self.lock().records.written().0 + 1)
     }
 
-    /// Latches a failure from elsewhere (the Service, the journal). Who left is answered by the
-    /// thread that sees to it.
+    /// Latches a failure from elsewhere (the Service, the journal). Callers that left are answered
+    /// by the thread that has the duty, or by the writer whose durable write they wait for.
     pub fn fail(&self, error: &Error) {
         self.lock().failed.get_or_insert(error.clone());
         self.changed.notify_all();
@@ -367,9 +371,10 @@ impl Sequencer {
         self.lock().failed.as_ref().map_or(Ok(()), |e| Err(latched(e)))
     }
 
-    /// Returns when everything up to `lsn` is durable. The first caller who finds that a flush
-    /// serves it and nobody flushing flushes for all: `flush` makes durable what was written before
-    /// in the lanes that it is given. Runs nobody's answer, so it may be called under locks.
+    /// Returns when everything up to `lsn` is durable. If a flush serves this caller and no thread
+    /// is flushing, the calling thread flushes for all: `flush` makes durable what was written
+    /// before in the lanes that it is given. Runs no answer of another caller, so it may be called
+    /// under locks.
     pub fn wait_durable(
         &self,
         lsn: Lsn,
@@ -399,10 +404,10 @@ impl Sequencer {
     /// Calls `answer` once everything up to `lsn` is durable, or can never be: once, on the thread
     /// that saw to it, with none of the Runtime's locks held.
     ///
-    /// Returns at once if another thread will see to it. Otherwise this one flushes, answers, and
-    /// goes on for those who left meanwhile, until nobody is left or the next thread that comes
-    /// takes over. So the caller must hold no lock. `answer` may ask for more; it must not wait for
-    /// another answer.
+    /// Returns at once if another thread will see to it. Otherwise this thread flushes, answers,
+    /// and goes on for callers that left meanwhile, until none of them is left or the next thread
+    /// that comes takes over. So the caller must hold no lock. `answer` may ask for more; it must
+    /// not wait for another answer.
     pub fn when_durable(
         &self,
         lsn: Lsn,
@@ -592,8 +597,9 @@ impl Sequencer {
         st
     }
 
-    /// Wakes waiters; nobody waits in the common case, and then no system call is made. While
-    /// somebody gathers, and the watermark has not `advanced`, only that one can do anything.
+    /// Wakes waiters. In the common case no thread waits, and no system call is made. While a flush
+    /// gathers and the watermark has not `advanced`, only the gathering thread can do anything, and
+    /// only it is notified.
     fn tell(&self, st: &State, advanced: bool) {
         if st.gathering.is_some() {
             self.tell_gatherer(st);

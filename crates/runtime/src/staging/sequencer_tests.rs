@@ -228,7 +228,8 @@ fn r03_durable_writes_in_parallel() {
     assert_eq!(numbers(&told).last(), Some(&1), "at once");
 }
 
-/// Rule R21: a durable write fails while others above it succeed: nobody above it is acknowledged.
+/// Rule R21: a durable write fails while others above it succeed: no record above it is
+/// acknowledged.
 #[test]
 fn r21_a_failed_durable_write_takes_all_above_with_it() {
     let seq = with(Duration::ZERO, 0, Way::Parallel);
@@ -297,7 +298,7 @@ fn answers_do_not_nest() {
     assert_eq!(seq.durable(), Lsn(10_000));
 }
 
-/// A failure from elsewhere answers those who left, by the thread that sees to them.
+/// A failure from elsewhere answers the callers that left, by the thread that has their duty.
 #[test]
 fn r21_who_left_is_told_of_a_failure() {
     let seq = sequencer(Duration::ZERO, 0);
@@ -353,7 +354,7 @@ fn the_duty_is_handed_over() {
     seq.when_durable(Lsn(2), flush, tell(&told, 2));
     assert_eq!(flushes, 2, "the fourth is not this one's");
     other.expect("came").join().expect("joins");
-    // Each of the two tells whom it made durable, after it let go of the duty: in any order.
+    // Each of the two answers the callers it served, after it let go of the duty: in any order.
     let mut told = numbers(&told);
     told.sort_unstable();
     assert_eq!((told, seq.durable()), (vec![2, 3, 4], Lsn(4)));

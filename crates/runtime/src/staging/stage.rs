@@ -64,7 +64,7 @@ impl State {
         let capture = match self.capture(ino, datasync, selection)? {
             Ok(Some(capture)) => capture,
             Ok(None) => {
-                // Somebody else's record may carry the permission change of a directory above (R12,
+                // Another inode's record may carry the permission change of a directory above (R12,
                 // R17).
                 let others = self.inodes.evicted_staged.max(self.running.perms_staged);
                 let lsn = self.node(ino).staged.max(others);
@@ -186,7 +186,7 @@ impl State {
             prev_end: lane.head,
             prev_crc: lane.prev_crc,
         };
-        // Whoever wrote to a page meanwhile has left what was encoded behind.
+        // A write to a page meanwhile makes what was encoded stale.
         let encoded = encoded.filter(|e| self.still_holds(e, &capture.data, layout));
         let encoded = encoded.unwrap_or_else(|| {
             self.plan(capture.data.clone(), *layout, lane_index)

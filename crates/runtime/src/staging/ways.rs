@@ -1,19 +1,19 @@
-//! Which of two ways makes the records of callers who come together durable: by a flush that they
-//! share, or each by a durable write of its own, several in flight. Which is quicker is the
-//! device's matter, so it is measured: how long a record takes from its publication to its
-//! acknowledgement, smoothed, for each way and for a few numbers of callers. One window of records
-//! goes the other way now and then.
+//! Which of two ways makes the records of concurrent callers durable: a flush that they share, or a
+//! durable write of its own for each, several in flight. Which is quicker depends on the device, so
+//! it is measured: how long a record takes from its publication to its acknowledgement, smoothed,
+//! for each way and for a few numbers of callers. One window of records goes the other way now and
+//! then.
 //!
 //! No I/O, and time is a parameter: the same calls give the same choices.
 
 use std::str::FromStr;
 
-/// A way of making records durable that come together.
+/// A way of making the records of concurrent callers durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Written plainly; then one flush serves all that are written.
     Shared,
-    /// Each is a durable write (FUA), and nobody waits for another's to begin.
+    /// Each is a durable write (FUA), and no record waits for another's write to begin.
     Parallel,
 }
 
@@ -34,13 +34,13 @@ impl Way {
     }
 }
 
-/// Who chooses.
+/// What chooses the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Group {
     /// Measurements.
     #[default]
     Measured,
-    /// The one who set it.
+    /// A setting: always this way.
     Fixed(Way),
 }
 
@@ -58,8 +58,8 @@ impl FromStr for Group {
 
 /// Records of one measurement.
 const WINDOW: u64 = 64;
-/// Windows between two looks at the other way, at first and at most: each look that changes nothing
-/// doubles it.
+/// Windows between two probes of the other way, at first and at most: each probe that changes
+/// nothing doubles it.
 const LOOK_FIRST: u64 = 16;
 const LOOK_MOST: u64 = 256;
 /// Numbers of callers that are told apart: 2, 3 to 4, 5 to 8, more.
@@ -71,9 +71,9 @@ struct Crowd {
     way: Way,
     /// Nanoseconds per record by either way, smoothed.
     costs: [Option<u64>; 2],
-    /// Windows until the other way is looked at.
+    /// Windows until the other way is probed.
     left: u64,
-    /// How many it will be after that look.
+    /// What `left` will be after that probe.
     pause: u64,
 }
 
@@ -178,9 +178,9 @@ impl Ways {
 /// What is measured, and what follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaysReport {
-    /// Nobody has set the way.
+    /// The way is chosen by measurement, not by a setting.
     pub by_measurement: bool,
-    /// Of the window under way.
+    /// The way of the window under way.
     pub way: &'static str,
     /// What is known, by the number of callers.
     pub measured: Vec<Measured>,
@@ -189,9 +189,9 @@ pub struct WaysReport {
 /// What is known of one number of callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// So many, for people.
+    /// The number of callers, for people.
     pub callers: &'static str,
-    /// The better one.
+    /// The better way for this number.
     pub way: &'static str,
     /// From publication to acknowledgement, smoothed, when a flush is shared.
     pub shared_ns: Option<u64>,
@@ -199,7 +199,7 @@ pub struct Measured {
     pub parallel_ns: Option<u64>,
 }
 
-/// Where what is known of so many callers (two at least) is kept.
+/// Index of the crowd for so many callers (two at least).
 fn crowd_of(callers: usize) -> usize {
     let index = (callers - 1).ilog2() as usize;
     index.min(CROWDS - 1)

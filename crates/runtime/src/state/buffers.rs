@@ -10,18 +10,19 @@ pub fn is_bulk(len: u64) -> bool {
     len > URGENT_MAX as u64
 }
 
-/// Buffers that wait for their next use, `KEPT` at most. Its lock is taken after any other, and
+/// A pool of buffers for their next use, `KEPT` at most. Its lock is taken after any other, and
 /// nothing is done under it.
 #[derive(Debug, Default)]
 pub struct Pool<const KEPT: usize>(Mutex<Vec<AlignedBuf>>);
 
 impl<const KEPT: usize> Pool<KEPT> {
-    /// One that was used, as long as it was then, or an empty one.
+    /// Takes a buffer out of the pool, as long as it was at its last use; an empty one if the pool
+    /// is empty.
     pub fn take(&self) -> AlignedBuf {
         relock(self.0.lock()).pop().unwrap_or_default()
     }
 
-    /// Keeps `buf` for another use, if there are not enough of them.
+    /// Returns `buf` to the pool; drops it if the pool is full.
     pub fn give(&self, buf: AlignedBuf) {
         let mut kept = relock(self.0.lock());
         if kept.len() < KEPT {
@@ -44,14 +45,14 @@ pub struct RecordBuffers {
 }
 
 impl RecordBuffers {
-    /// `len` bytes, whatever they hold.
+    /// Takes a buffer of `len` bytes, with any contents.
     pub fn take(&self, len: u32) -> AlignedBuf {
         let mut buf = if is_bulk(len.into()) { self.bulk.take() } else { self.small.take() };
         buf.reuse(len as usize);
         buf
     }
 
-    /// Keeps `buf` for another record of its kind.
+    /// Returns `buf` to the pool for records of its kind.
     pub fn give(&self, buf: AlignedBuf) {
         if is_bulk(buf.len() as u64) { self.bulk.give(buf) } else { self.small.give(buf) }
     }

@@ -16,7 +16,7 @@ pub struct FillPlan {
     pub staged: Vec<Part>,
 }
 
-/// Fills under way: nobody reads the same twice.
+/// Fills under way: no two of them read the same page.
 #[derive(Default)]
 pub struct Fills {
     /// Number, inode and pages of each.
@@ -26,8 +26,9 @@ pub struct Fills {
 }
 
 impl Fills {
-    /// Others wait for this fill now instead of reading the same; the answer ends it. `None` if one
-    /// of its pages is being read already.
+    /// Begins a fill: from here on other threads wait for it instead of reading the same pages.
+    /// Returns its number, with which [`Fills::end`] ends it; `None` if one of its pages is being
+    /// read already.
     pub fn begin(&mut self, ino: InodeNr, pages: Range<u64>) -> Option<u64> {
         if self.meets(ino, &pages) {
             return None;

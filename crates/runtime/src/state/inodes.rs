@@ -12,7 +12,7 @@ pub struct OpenFile {
     pub ino: InodeNr,
 }
 
-/// The inodes in memory, who refers to them, and those that are on their way out.
+/// The inodes in memory, the references to them, and the inodes that are about to be freed.
 pub struct Inodes {
     /// Inodes in memory.
     pub nodes: Nodes,

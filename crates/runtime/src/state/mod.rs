@@ -73,7 +73,7 @@ pub struct State {
     pub config: Config,
     /// Counters the status report shows.
     pub stats: crate::state::stats::RuntimeStats,
-    /// The inodes in memory, who refers to them, and those that are on their way out.
+    /// The inodes in memory, the references to them, and the inodes that are about to be freed.
     pub inodes: Inodes,
     /// What the running transaction owes: changes that no transaction has journaled.
     pub running: Running,
@@ -138,7 +138,7 @@ impl State {
 
     /// Does the running transaction take `blocks` more images? (rule R10)
     pub fn room_in_transaction(&mut self, blocks: usize) -> Step<()> {
-        // Recovery looks between records: one record is applied whole or not at all.
+        // Recovery checks this between records: one record is applied whole or not at all.
         if self.is_replaying() {
             return Ok(());
         }

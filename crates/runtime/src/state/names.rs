@@ -177,9 +177,9 @@ impl NameLog {
     }
 
     /// The operations a staged transaction of `ino` must carry, in order. For a directory that
-    /// includes those on its entries. With `published`, also everything that publishes a file: who
-    /// renames a durable file, and then makes another durable that refers to it, never finds the
-    /// second step without the first, as on ext4. At most `most`.
+    /// includes those on its entries. With `published`, also everything that publishes a file: a
+    /// program that renames a durable file, and then makes another one durable that refers to it,
+    /// never finds the second step without the first, as on ext4. At most `most`.
     pub fn closure(
         &self,
         ino: InodeNr,

@@ -58,20 +58,42 @@ impl Delta {
     }
 }
 
-/// See the module's text.
+/// One inode in memory, with what is not durable of it.
+///
+/// 1. *In memory.* The inode was read from the area, or an operation made it. `inode` and `size`
+///    agree, and nothing is pending.
+/// 2. *Changed.* Written bytes are in the page cache and in `dirty`; blocks without a home are in
+///    `reserved`; `size` is the new size, `inode.size` still the journaled one. Other changes are
+///    in the running generation of `delta`.
+/// 3. *Staged.* A record takes dirty bytes to a lane, for an fsync or for the background's
+///    overwrites: they leave `dirty` and `pushing`, and `overlay` says where they lie. A record of
+///    the whole inode also empties both generations of `delta`.
+/// 4. *Pushed.* Assembly sends dirty bytes of new blocks straight to the area: they move from
+///    `dirty` to `pushing`, and their blocks are in `sent`.
+/// 5. *Cut.* The running generation of `delta` becomes the one in flight, `inode.size` follows
+///    `pushed_size`, and the transaction takes over the ranges of `overlay`.
+/// 6. *Journaled.* The generation in flight, `pushing` and `sent` are emptied: the transaction is
+///    durable.
+/// 7. *Reclaimed.* `overlay` loses the ranges that the transaction journaled: the area has them,
+///    and `map_version` is drawn anew.
+/// 8. *Out of memory.* A named inode for which [`Node::evictable`] holds may be dropped and read
+///    again later. An unlinked one is freed once it has no open handle and no lookup.
+///
+/// Steps 2 to 7 overlap: new changes come while older ones are staged or in flight.
 pub struct Node {
-    /// As the next transaction will write it. For a regular file `inode.size` is the *journaled*
-    /// size: it never exceeds what is durable or explicitly extended (rule R20).
+    /// The inode as the next transaction will write it. For a regular file `inode.size` is the
+    /// *journaled* size: it never exceeds what is durable or explicitly extended (rule R20).
     pub inode: Inode,
     /// The size the application sees, in bytes.
     pub size: u64,
-    /// Up to here the running transaction has the data, by what was sent to the area ahead of it;
-    /// the journaled size follows at its cut, not before: a staged transaction carries that size.
+    /// The running transaction has the data below this byte, because it was sent to the area ahead
+    /// of it. The journaled size follows at the cut, not before: a staged transaction carries that
+    /// size.
     pub pushed_size: u64,
-    /// Sizes that it had since the journaled one: the size that comes with unsynced data is one of
-    /// them.
+    /// Sizes that the file had since the journaled one: the size that comes with unsynced data is
+    /// one of them.
     pub sizes: Sizes,
-    /// Directory through which it was last found; for permission closures (rule R17).
+    /// Directory through which the inode was last found; for permission closures (rule R17).
     pub parent: Option<InodeNr>,
     /// Open handles.
     pub opens: u32,
@@ -81,39 +103,41 @@ pub struct Node {
     pub dirty: RangeSet<Bytes>,
     /// Pages that `dirty` touches.
     pub dirty_pages: u64,
-    /// Bytes the transaction in flight writes straight to the area.
+    /// Bytes that the transaction in flight writes straight to the area.
     pub pushing: RangeSet<Bytes>,
-    /// Blocks that it writes so. Only the cache has them until it is journaled, even if an fsync
-    /// has made the bytes of them that were dirty durable meanwhile: the rest of the block is in no
-    /// record.
+    /// Blocks that the transaction in flight writes straight to the area. Until it is journaled
+    /// only the cache has them, even if an fsync has made the bytes of them that were dirty durable
+    /// meanwhile: the rest of the block is in no record.
     pub sent: RangeSet<Blocks>,
-    /// Dirty bytes that the assembly under way has not looked at; what became clean meanwhile may
-    /// be among them. None while it owes nothing of this inode.
+    /// Dirty bytes that the assembly under way has not checked yet; bytes that became clean
+    /// meanwhile may be among them. `None` while the assembly owes nothing of this inode.
     pub unseen: Option<RangeSet<Bytes>>,
     /// Where staged and journaled bytes lie.
     pub overlay: Overlay,
     /// File blocks without a home for which space is reserved.
     pub reserved: RangeSet<Blocks>,
-    /// Drawn anew with every change of data or `delta`: as long as it stays, nothing was added to
-    /// what a commit under way has to make durable.
+    /// A number drawn anew with every change of data or `delta`. As long as it stays, nothing was
+    /// added to what a commit under way has to make durable.
     pub changed: u64,
     /// Monotonic time of the oldest unsynced data, in nanoseconds.
     pub dirty_since: Option<u64>,
     /// The next transaction must push the data (replaced by rename or truncate, rule R20).
     pub push_next: bool,
-    /// Somebody made it durable by fsync: its next name publishes it.
+    /// An fsync was called for the inode: if its data is durable when it gets its next name, that
+    /// name publishes it.
     pub fsynced: bool,
     /// The newest staged transaction that carries something of this inode.
     pub staged: Lsn,
-    /// Drawn anew, never repeated in a mount, whenever bytes read from the area before may not be
-    /// the file's any more: its mapping changed, or the area got what the overlay had.
+    /// A number drawn anew, and never repeated in a mount, whenever bytes read from the area before
+    /// may not be the file's any more: the file's mapping changed, or the area got what the overlay
+    /// had.
     pub map_version: u64,
     /// Extents beyond the size are still to be removed (a truncation too large for one
     /// transaction).
     pub trunc_pending: bool,
-    /// Made without a name, and may still get one.
+    /// The file was made without a name, and may still get one.
     pub linkable: bool,
-    /// How it is read.
+    /// The read pattern, for read-ahead.
     pub sequence: Sequence,
 }
 
@@ -162,9 +186,9 @@ impl Node {
         ranges
     }
 
-    /// Without a name, and never to get one: a crash leaves nothing of it, so nobody owes its
-    /// bytes. A file made without a name is not dead as long as [`Node::linkable`] says that it may
-    /// be linked.
+    /// Is the file without a name, and never to get one? A crash leaves nothing of it, so no fsync
+    /// owes its bytes. A file made without a name is not dead as long as `linkable` says that it
+    /// may be linked.
     pub fn is_dead(&self) -> bool {
         self.inode.nlink == 0 && !self.linkable
     }
@@ -209,7 +233,8 @@ impl Node {
             || self.pushing.overlaps(start, end)
             || self.sent.contains(index)
     }
-    /// Are bytes of page `index` in a record that is not written yet? Then only the page has them.
+    /// Are bytes of page `index` in a record that is not written yet? Then only the cached page has
+    /// them.
     pub fn page_on_its_way(&self, index: u64, unwritten: Lsn) -> bool {
         let (start, end) = (index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES);
         let unread = |source: &Source| match source {
@@ -220,19 +245,19 @@ impl Node {
     }
 }
 
-/// What is known of an inode's readers.
+/// The pattern of an inode's reads, as far as read-ahead needs it.
 #[derive(Clone, Copy, Default)]
 pub struct Sequence {
     /// One past the last page of the farthest read.
     pub next: u64,
-    /// Pages to have read beyond that; 0 while nobody reads one after the other.
+    /// Pages of read-ahead beyond `next`; 0 while the reads are not sequential.
     pub ahead: u64,
-    /// Up to here they have been read, or are being read.
+    /// Page up to which read-ahead has been done, or is under way.
     pub done: u64,
 }
 
 impl Sequence {
-    /// Pages worth reading behind those that are asked for.
+    /// Pages of read-ahead behind those that are asked for.
     pub fn ahead(&self) -> u64 {
         self.ahead
     }

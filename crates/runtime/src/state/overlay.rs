@@ -119,7 +119,7 @@ impl Overlay {
     /// The newest source of `[start, end)` is `source`, not journaled yet.
     pub fn insert(&mut self, start: u64, end: u64, source: Source) {
         if start < end {
-            // The same range over and over is what a hot page looks like.
+            // A hot page brings the same range over and over.
             if let Some(same) = self.map.get_mut(&start).filter(|e| e.end == end) {
                 self.unjournaled += usize::from(same.txn.is_some());
                 *same = Entry { end, source, txn: None };

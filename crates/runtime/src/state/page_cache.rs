@@ -86,7 +86,7 @@ impl PageCache {
         self.chunks.get(&(ino, chunk))?.pages[at].as_ref()
     }
 
-    /// The page's bytes to be changed, if cached; a copy if somebody else still has them.
+    /// The page's bytes to be changed, if cached; a copy if another reference to them exists.
     pub fn get_mut(&mut self, ino: InodeNr, index: u64) -> Option<&mut [u8; BLOCK_SIZE]> {
         let page = self.page_mut(ino, index)?;
         page.referenced = true;
@@ -139,7 +139,7 @@ impl PageCache {
     }
 
     /// Evicts pages that `busy` does not claim until the cache is within its bound, or enough pages
-    /// were looked at for one call: the work is spread over the operations. The clock holds stale
+    /// were checked for one call: the work is spread over the operations. The clock holds stale
     /// keys of removed pages; they are dropped here.
     pub fn shrink(&mut self, mut busy: impl FnMut(InodeNr, u64) -> bool) {
         let excess = self.len.saturating_sub(self.limit);

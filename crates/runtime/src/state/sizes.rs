@@ -2,8 +2,8 @@
 //! durable.
 //!
 //! Unsynced data becomes durable by range and by block, and the size has to follow it (rule R20): a
-//! size before its data would show zeros that nobody wrote. With these sizes the Runtime can see to
-//! it that the size which comes with the data is one that the file had.
+//! size before its data would show zeros that no program wrote. With these sizes the Runtime can
+//! see to it that the size which comes with the data is one that the file had.
 
 use siftfs_base::{BLOCK_BYTES, Bytes, RangeSet};
 

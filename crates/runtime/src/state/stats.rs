@@ -71,7 +71,7 @@ pub struct Latencies {
     pub(crate) commit: Latency,
     /// How long one step of assembly, or the cut, held the state lock.
     pub(crate) hold: Latency,
-    /// Emergency checkpoints whose end somebody waited for.
+    /// Emergency checkpoints whose end a thread waited for.
     pub(crate) checkpoint: Latency,
     /// Small fsyncs' waits until the log, or the running transaction, had room again.
     pub(crate) credit_wait: Latency,
