@@ -54,7 +54,7 @@ pub struct OpenOptions {
     pub direct: bool,
     /// io_uring where allowed.
     pub uring: bool,
-    /// Where the log is, if not with the volume; `None`: looked for, if the volume names one.
+    /// Where the log is, if not with the volume; `None`: searched for, if the volume names one.
     pub log: Option<PathBuf>,
     /// How this process replays, if it does the background work.
     pub replay: Replay,
@@ -65,10 +65,10 @@ pub struct OpenOptions {
 /// A Service in a process of its own.
 #[derive(Clone)]
 pub struct ServicePlace {
-    /// Reaches it.
+    /// Connects to the process.
     pub connector: Arc<dyn Connector>,
-    /// When nobody has been there for this long, this process does the work until somebody is there
-    /// again; `None`: it waits.
+    /// When the process has been away for this long, this process does the work until it is back;
+    /// `None`: the volume waits for it.
     pub fallback: Option<Duration>,
 }
 
@@ -106,13 +106,13 @@ impl Default for OpenOptions {
     }
 }
 
-/// Who runs the background.
+/// What runs the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// Threads of this process.
     Real,
-    /// Nobody: the caller drives [`LocalVolume::commit`] and [`LocalVolume::checkpoint`]; waits for
-    /// progress make it inline, so a single thread runs everything deterministically.
+    /// No threads: the caller drives [`LocalVolume::commit`] and [`LocalVolume::checkpoint`]; waits
+    /// for progress make it inline, so a single thread runs everything deterministically.
     None,
 }
 

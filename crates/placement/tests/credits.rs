@@ -1,4 +1,4 @@
-//! Who waits for credits, and for how many (`docs/design/persistence-path.md`, "Credits").
+//! Which callers wait for credits, and for how many (`docs/design/persistence-path.md`, "Credits").
 
 #[path = "support/calls.rs"]
 mod calls;

@@ -222,7 +222,7 @@ fn a_welcome_of_another_version() {
     town.join();
 }
 
-/// A question is answered and nothing is locked for it, whoever has the volume.
+/// A question is answered and nothing is locked for it, whichever host has the volume.
 #[test]
 fn an_inquiry_says_whether_a_hello_would_be_heard() {
     let world = World::new(1);

@@ -88,7 +88,8 @@ fn names(v: &LocalVolume) -> Vec<Vec<u8>> {
     entries.into_iter().map(|e| e.name).collect()
 }
 
-/// Nobody sees a name, the directory's times stay, and a crash or the last close leaves nothing.
+/// No listing shows a name, the directory's times stay, and a crash or the last close leaves
+/// nothing.
 #[test]
 fn without_a_name_it_is_gone() {
     for (sync, commit) in [(false, false), (true, false), (false, true), (true, true)] {

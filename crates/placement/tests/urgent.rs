@@ -24,7 +24,7 @@ const SMALL: usize = 4096;
 const BULK: usize = 128 << 10;
 const MS: u64 = 1_000_000;
 
-/// What runs at the device's end of each connection; `None`: nobody can be reached.
+/// What runs at the device's end of each connection; `None`: no process can be reached.
 type Serve = Box<dyn Fn(DeviceEnd) + Send + Sync>;
 
 struct Road {

@@ -37,7 +37,7 @@ fn add(batch: &mut Batch, txn: &Transaction, images: &[u8]) -> CheckpointReport 
     report
 }
 
-/// Checksums of `len` bytes that nobody reads.
+/// Checksums of `len` bytes that are never read.
 fn sums(len: u64) -> DataSums {
     let sums = vec![0; len.div_ceil(DATA_CHUNK as u64) as usize];
     DataSums::new(&siftfs_log::LogKey::default(), len as u32, sums.into()).unwrap()

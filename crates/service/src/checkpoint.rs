@@ -98,7 +98,7 @@ impl JournalRead {
 
 impl Service {
     /// Answers requests that need nothing any more. A number beyond the newest journaled
-    /// transaction means all that are journaled when the request is first looked at.
+    /// transaction means all that are journaled when the request is first checked.
     pub(crate) fn answer_finished(&mut self) {
         let checkpointed = TxnSeq(self.durable.next_seq.0 - 1);
         for queue in [&mut self.requests.emergency, &mut self.requests.background] {
@@ -258,7 +258,7 @@ impl Service {
     }
 
     /// Adds transactions, at most a step's number and bytes. Closes the batch at the end of the
-    /// ready prefix, at the end of its memory, and when somebody waits for credits.
+    /// ready prefix, at the end of its memory, and when a caller waits for credits.
     fn index_step(
         &mut self,
         batch: &mut Batch,
@@ -380,7 +380,7 @@ impl Service {
     }
 
     /// Reads or writes a part of a window; behind a long window or several short ones, returns what
-    /// is reclaimable. When somebody waits for credits, that is behind the next window, and it is a
+    /// is reclaimable. When a caller waits for credits, that is behind the next window, and it is a
     /// small one.
     fn replay_step(
         &mut self,

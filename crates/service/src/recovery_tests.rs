@@ -135,7 +135,7 @@ fn a_power_cut_inside_recovery_changes_nothing() {
     }
 }
 
-/// The journal's own bytes are read once; what lies behind its end is looked at, not replayed.
+/// The journal's own bytes are read once; what lies behind its end is checked, not replayed.
 #[test]
 fn the_journal_is_read_once() {
     let (dev, mut d, _) = history(4, u64::MAX);

@@ -14,7 +14,7 @@ impl Service {
     /// Committed transactions of this epoch become pending again; what is not committed is dropped
     /// (rule R9): its host has had no answer and sends it again. A record that was found whole may
     /// still lie in a volatile cache, and so may the newest service record: both are durable when
-    /// this returns, before anybody hears of them. The caller is the one process that has the
+    /// this returns, before any of them is reported. The caller is the one process that has the
     /// Service's role, from before `parts` were read.
     ///
     /// # Errors

@@ -66,8 +66,8 @@ fn another_service_goes_on_where_the_first_died() {
     }
 }
 
-/// The first Service ends between the journal's write and its flush: the record is whole for
-/// whoever reads it, and lost with the power, unless the one who reports it makes it durable first.
+/// The first Service ends between the journal's write and its flush: the record reads as whole, and
+/// is lost with the power, unless the Service that reports it makes it durable first.
 #[test]
 fn what_is_reported_is_durable() {
     let (fault, dev) = fault();

@@ -9,9 +9,9 @@ use std::collections::HashSet;
 const ONE_IN: u64 = 64;
 /// Notes that a judgement needs.
 const ENOUGH: usize = 64;
-/// Notes looked at, at most.
+/// Notes that are read, at most.
 const MOST: usize = 1 << 16;
-/// Blocks of one transaction looked at, at most: it may free a whole disk.
+/// Blocks of one transaction that are checked, at most: it may free a whole disk.
 const MOST_BLOCKS: u64 = 1 << 18;
 /// A backlog is worth an interval map if one in so many of its blocks will be dead.
 const DEAD: usize = 16;

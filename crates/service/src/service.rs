@@ -285,8 +285,8 @@ impl Service {
         self.latch(done);
     }
 
-    /// Small durable steps of the host come to the lanes' storage for so long; whoever says more
-    /// than may be said has said that much.
+    /// Small durable steps of the host come to the lanes' storage for so long; a longer time than
+    /// the host may say is cut to what it may say.
     fn expect_urgent(&self, ms: u32) {
         let time = Duration::from_millis(ms.min(EXPECT_URGENT_MAX_MS).into());
         self.parts.lanes.iter().for_each(|lane| lane.expect_urgent(time));
@@ -409,7 +409,7 @@ impl Service {
             _ => return Err(Error::Refused(format!("epoch {epoch} is not the present one"))),
         }
         self.greeted = true;
-        // What another Runtime sent ahead of a transaction it never submitted is nobody's.
+        // What another Runtime sent ahead of a transaction it never submitted belongs to none.
         self.direct.clear();
         self.out.push_back(FromService::Welcome {
             version: PROTOCOL_VERSION,

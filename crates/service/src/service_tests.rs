@@ -40,7 +40,7 @@ fn a_checkpointed_area_is_the_model() {
     }
 }
 
-/// Short windows are flushed together, as much as a long one is, unless somebody waits.
+/// Short windows are flushed together, as much as a long one is, unless a caller waits.
 #[test]
 fn short_windows_are_reclaimed_together() {
     let how = How { window_bytes: 64 << 10, step_bytes: 12 << 10, ..COALESCE };
@@ -274,8 +274,8 @@ fn a_damaged_source_stops_the_checkpoint() {
     }
 }
 
-/// The host's word reaches the storage of the lanes, cut to what may be said; who waits for credits
-/// does not wait beside a pause for somebody who may have stopped.
+/// The host's word reaches the storage of the lanes, cut to what may be said. A caller that waits
+/// for credits does not wait for a pause in favour of writers that may have stopped.
 #[test]
 fn small_steps_are_expected_as_long_as_the_host_may_say() {
     let (dev, as_dyn) = fault();

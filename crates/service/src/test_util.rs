@@ -174,7 +174,7 @@ struct Lane {
 #[derive(Clone)]
 pub struct Model {
     pub area: Vec<u8>,
-    /// Blocks that are nobody's, with the transaction that freed them.
+    /// Blocks without an owner, with the transaction that freed them.
     pub free: BTreeMap<u64, u64>,
 }
 
@@ -442,8 +442,8 @@ impl Driver {
         }
     }
 
-    /// May this transaction write these bytes? Blocks that are nobody's it takes, zeroed, if
-    /// the transaction that freed them is reclaimed (rule R5).
+    /// May this transaction write these bytes? Blocks without an owner it takes, zeroed, if the
+    /// transaction that freed them is reclaimed (rule R5).
     fn own(&mut self, txn: &mut Transaction, model: &mut Model, dst: u64, len: u64) -> bool {
         let blocks = dst / BLOCK_BYTES..(dst + len).div_ceil(BLOCK_BYTES);
         let freed: Vec<_> = model.free.range(blocks).map(|(b, by)| (*b, *by)).collect();

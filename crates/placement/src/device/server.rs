@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a server that waits looks whether it shall stop.
+/// How often a server that waits checks whether it shall stop.
 const POLL: Duration = Duration::from_millis(100);
 /// How long a connection may be there without a Hello.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Opens the volume's devices, without any role. Called for every host anew, so that a server that
-/// serves nobody has nothing open.
+/// Opens the volume's devices, without any role. Called for every host anew, so that a server
+/// without a host has nothing open.
 pub type OpenMedia = Box<dyn Fn() -> Result<Media> + Send + Sync>;
 
 /// How a server serves.
@@ -178,7 +178,7 @@ impl Server {
             .and_then(|view| check_volume(&view, volume));
         match looked {
             Ok(()) => {
-                // Who has asked and gone does not need to know.
+                // A peer that has asked and gone does not need to know.
                 let _ = end.sender.send(FromService::Bye);
                 end.sender.close();
             }
@@ -194,7 +194,7 @@ impl Server {
             true => FromService::Failed { error },
             false => FromService::Refused { reason: error.to_string() },
         };
-        // The host may have gone: then nobody is to be told.
+        // The host may have gone: then no host is to be told.
         let _ = end.sender.send(answer);
         end.sender.close();
     }
@@ -322,7 +322,7 @@ impl Server {
         end.sender.close();
     }
 
-    /// Checkpoints what is journaled, until it is done or somebody else wants the volume.
+    /// Checkpoints what is journaled, until it is done or another host wants the volume.
     fn finish(&self, service: &mut Service) {
         let upto = TxnSeq(u64::MAX);
         service.handle(ToService::Checkpoint { id: 0, upto, urgency: Urgency::Background });

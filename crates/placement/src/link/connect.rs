@@ -18,9 +18,9 @@ pub trait Connector: Send + Sync {
     /// A new connection, on which nothing was said.
     ///
     /// # Errors
-    /// Why nobody is there.
+    /// Why no process can be reached there.
     fn connect(&self) -> Result<HostEnd>;
-    /// Where it is, in words for people.
+    /// Address of the process, in words for people.
     fn address(&self) -> String;
     /// Does the system say that no process listens there? False in every doubt.
     fn nobody_listens(&self) -> bool {
@@ -97,7 +97,7 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        // Without leftovers: whoever comes next does them.
+        // Without leftovers: the Service that comes next does them.
         self.server.stop();
         if self.thread.take().is_some_and(|t| t.join().is_err()) {
             tracing::error!("the Service's thread ended with a failed assertion");
@@ -105,17 +105,17 @@ impl Drop for Local {
     }
 }
 
-/// Looks, beside the work, whether a device process that was away can be reached again.
+/// Probes, beside the work, whether a device process that was away can be reached again.
 pub(crate) struct Away {
     back: Arc<AtomicBool>,
     stop: Arc<(Mutex<bool>, Condvar)>,
 }
 
-/// Between two looks: the first pause, and the longest.
+/// Pauses between two probes: the first, and the longest.
 const LOOK: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
 impl Away {
-    /// Starts to look.
+    /// Starts to probe.
     pub fn watch(connector: Arc<dyn Connector>) -> Self {
         let watch = Self { back: Arc::default(), stop: Arc::default() };
         let (back, stop) = (watch.back.clone(), watch.stop.clone());
@@ -146,7 +146,7 @@ impl Away {
         watch
     }
 
-    /// Was it reached?
+    /// Was the device process reached?
     pub fn is_back(&self) -> bool {
         self.back.load(Ordering::Acquire)
     }

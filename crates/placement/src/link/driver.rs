@@ -1,4 +1,4 @@
-//! Who runs the Service: a single thread that drives everything, a thread of its own, or another
+//! What runs the Service: a single thread that drives everything, a thread of its own, or another
 //! process behind a connection.
 
 use crate::link::remote::Remote;
@@ -47,7 +47,7 @@ impl Sink {
 /// bulk of them, so this bounds the memory of a hand-off.
 const QUEUE: usize = 8;
 
-/// A Service and who runs it.
+/// A Service and what runs it.
 pub struct Driver {
     sink: Arc<Sink>,
     kind: Kind,
@@ -129,7 +129,8 @@ impl Driver {
         }
     }
 
-    /// The volume is about to be closed: nobody is waited for longer than this.
+    /// Says that the volume is about to be closed: a Service that is away is waited for `patience`
+    /// at most.
     pub fn close_within(&self, patience: std::time::Duration) {
         if let Kind::Remote(remote) = &self.kind {
             remote.fall_back_within(patience);

@@ -1,5 +1,5 @@
 //! The host's end of a Service in another process: what was not answered is kept, and sent again to
-//! whoever takes over (`docs/design/device.md`).
+//! the Service that takes over (`docs/design/device.md`).
 
 use crate::device::replay::Replay;
 use crate::link::connect::{Away, Connector, Local};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a thread that waits looks whether it shall stop.
+/// How often a thread that waits checks whether it shall stop.
 const POLL: Duration = Duration::from_millis(100);
 /// Pauses between tries to reach the device process: the first, and the longest.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
@@ -27,7 +27,7 @@ const GREETING: Duration = Duration::from_secs(120);
 /// How long the role is waited for when the Service has said Bye.
 const HANDOVER: Duration = Duration::from_secs(10);
 
-/// Who the host is.
+/// Identity of the host.
 #[derive(Clone, Copy)]
 pub(crate) struct Identity {
     pub volume: [u8; 16],
@@ -48,7 +48,7 @@ struct Story {
     objections: u64,
     takeovers: u64,
     waited: Duration,
-    /// Last reason that nobody serves.
+    /// Last reason why no Service is connected.
     trouble: Option<String>,
 }
 
@@ -61,7 +61,7 @@ struct State {
     fallback: Option<Duration>,
     /// The volume is being closed.
     leaving: bool,
-    /// And nobody listened when that was last looked at.
+    /// And no process listened when that was last checked.
     absent: bool,
     /// This process wanted to take over and could not.
     refused: bool,
@@ -146,7 +146,7 @@ impl Remote {
     /// must succeed.
     ///
     /// # Errors
-    /// Why nobody serves; nothing was sent but a Hello then.
+    /// Why no Service is connected; nothing was sent but a Hello then.
     pub fn start(self: &Arc<Self>) -> Result<()> {
         let first = match self.connector.connect().and_then(|end| self.greet(end)) {
             Ok(end) => Some(end),
@@ -173,7 +173,7 @@ impl Remote {
         let known = {
             let mut state = lock(&self.state);
             match (&message, &state.sender) {
-                // Whoever asks how things are must not wait for somebody who is away.
+                // A caller that asks for the status must not wait for a Service that is away.
                 (ToService::Statistics, None) => Some(state.statistics.clone()),
                 _ if state.ended => {
                     return Err(Error::Latched("the connection to the Service has ended".into()));
@@ -212,10 +212,10 @@ impl Remote {
         }
     }
 
-    /// Tells the device process, if that is due, that small durable steps come. Beside the outbox:
-    /// nobody misses a hint that is lost, and no fsync waits for one that does not leave at once. A
-    /// Service in this process sees the steps by itself. `now` is in nanoseconds, of the Runtime's
-    /// clock.
+    /// Tells the device process, if that is due, that small durable steps come. The hint passes by
+    /// the outbox: it does no harm if it is lost, and no fsync waits for one that does not leave at
+    /// once. A Service in this process sees the steps by itself. `now` is in nanoseconds, of the
+    /// Runtime's clock.
     pub fn expect_urgent(&self, now: u64) {
         if !self.hints.is_due(now) || self.closing.load(Ordering::Acquire) {
             return;
@@ -292,8 +292,8 @@ impl Remote {
     }
 
     /// Is it this process's turn? Time is courtesy to a device process that may come back, and no
-    /// proof: whether the old one has ended is the lock's to say. So nobody is waited for whom the
-    /// system says not to be there, once the volume is being closed.
+    /// proof: whether the old one has ended is the lock's to say. So a volume that is being closed
+    /// does not wait for a process that does not exist, as far as the system can say.
     fn is_due(&self) -> bool {
         let (passed, leaving) = {
             let state = lock(&self.state);
@@ -376,7 +376,7 @@ impl Remote {
     fn object(&self, end: &HostEnd, reason: &str) -> Error {
         lock(&self.state).story.objections += 1;
         tracing::error!(peer = end.peer, reason, "an answer of the Service was refused");
-        // It may have gone: then nobody is to be told.
+        // The peer may have gone: then it is not to be told.
         let _ = end.sender.send(ToService::Objection { reason: reason.to_owned() });
         end.sender.close();
         Error::Refused(format!("{} broke the protocol: {reason}", end.peer))
@@ -435,7 +435,8 @@ impl Remote {
         ended
     }
 
-    /// Nothing more is sent on this connection, and whoever asked for statistics gets the last.
+    /// Sends nothing more on this connection; a caller that asked for statistics gets the last
+    /// ones.
     fn hang_up(&self, end: &HostEnd) {
         let mut state = lock(&self.state);
         state.sender = None;
@@ -456,8 +457,8 @@ impl Remote {
             let wanted = state.outbox.check(message)?;
             if let Some(answer @ FromService::Statistics(statistics)) = &wanted {
                 state.statistics = (**statistics).clone();
-                // First forgotten, then given: who asked may ask again at once, and what comes then
-                // answers another question.
+                // First forgotten, then given: the caller may ask again at once, and what comes
+                // then answers another question.
                 state.outbox.answered(answer);
             }
             wanted
@@ -489,7 +490,7 @@ impl Remote {
         tracing::info!(peer = end.peer, ?waited, "the Service is here");
     }
 
-    /// Says once per cause that nobody serves.
+    /// Says once per cause that no Service is connected.
     fn note_away(&self, why: &str) {
         let mut state = lock(&self.state);
         let story = &mut state.story;
@@ -531,8 +532,8 @@ impl Remote {
         }
     }
 
-    /// Whom a volume that is being closed waits for and for how long, in words for people; `None`
-    /// while somebody serves.
+    /// What a volume that is being closed waits for and for how long, in words for people; `None`
+    /// while a Service is connected.
     pub fn waiting(&self) -> Option<String> {
         let state = lock(&self.state);
         let (since, patience) = (state.away_since?, state.fallback?);

@@ -1,7 +1,7 @@
 use super::*;
 use siftfs_device::MemDevice;
 
-/// A place where nobody can be reached, and the system says why, or does not.
+/// A place where no process can be reached, and the system says why, or does not.
 struct Nowhere {
     empty: bool,
 }
@@ -27,8 +27,8 @@ fn remote(empty: bool) -> Remote {
     Remote::new(Arc::default(), who, connector, Some(AGES), media, Replay::default())
 }
 
-/// In a volume that goes on a device process has its time to come back; one that is being closed
-/// waits where somebody may be, and says for whom.
+/// While a volume goes on, a device process has its time to come back. One that is being closed
+/// waits only if a process may be there, and says for which.
 #[test]
 fn nobody_is_waited_for_at_the_end_who_is_not_there() {
     for empty in [true, false] {
@@ -46,7 +46,7 @@ fn nobody_is_waited_for_at_the_end_who_is_not_there() {
     }
 }
 
-/// The lock is kept: whoever waits hears by whom.
+/// The lock is kept: the message to the caller names the process that has it.
 #[test]
 fn a_lock_that_is_kept_is_named() {
     let remote = remote(true);

@@ -31,13 +31,13 @@ pub struct Volume {
 pub struct Pair {
     /// The Runtime.
     pub runtime: Arc<Runtime>,
-    /// Who moves messages.
+    /// Moves the messages between the two.
     pub driver: Arc<Driver>,
     /// The host's header records.
     pub host: Arc<Mutex<HostSlots>>,
-    /// The key of its epoch.
+    /// The key of the host's epoch.
     pub key: LogKey,
-    /// To look at the superblock when closing.
+    /// Reads the superblock when the volume is closed.
     area: AreaReader,
 }
 

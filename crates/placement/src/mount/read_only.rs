@@ -40,7 +40,7 @@ pub(crate) fn may_only_be_read(media: &Media, opts: &OpenOptions) -> Result<bool
     Ok(opts.read_only && media.read()?.header.unknown_ro_compat() != 0)
 }
 
-/// Does the system refuse to write it, whoever asks? A write-protected block device may be opened
+/// Does the system refuse every process to write it? A write-protected block device may be opened
 /// for writing all the same.
 fn is_protected(path: &Path) -> bool {
     let errors = [libc::EROFS, libc::EACCES, libc::EPERM];

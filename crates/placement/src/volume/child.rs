@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-/// How often the child's processor time is looked at.
+/// How often the child's processor time is checked.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// Ticks between asking a child to end and killing it.
 const FAREWELL_TICKS: u32 = 10;

@@ -1,4 +1,4 @@
-//! Where the log of a volume is, if it lies elsewhere and nobody says where.
+//! Where the log of a volume is, if it lies elsewhere and the caller does not say where.
 //!
 //! The superblock names the log by UUID. Tried in this order: the place that was remembered, the
 //! file of the volume's name with `.log` behind it, every block device. Only a header with the

@@ -11,7 +11,7 @@ const SUPER_OFFSET: u64 = 1024;
 /// A superblock as the area holds it.
 pub type SuperBytes = [u8; 1024];
 
-/// A look at the area's metadata that cannot change it.
+/// The area's metadata, read-only.
 struct LookStore {
     area: RegionReader,
     blocks: HashMap<BlockNr, Box<[u8; BLOCK_SIZE]>>,
@@ -52,7 +52,7 @@ pub fn write_primary(area: &SuperblockWriter, bytes: &SuperBytes) -> Result<()> 
     area.flush(Origin::Admin)
 }
 
-/// The file system as the area has it, to look at.
+/// Opens the file system as the area has it, read-only.
 pub fn look(area: &RegionReader) -> Result<Fs> {
     Fs::open(&mut LookStore { area: area.clone(), blocks: HashMap::new() })
 }
@@ -68,7 +68,7 @@ pub fn final_super(area: &RegionReader, now: Timestamp) -> Result<SuperBytes> {
 /// The primary superblock with the marker, a mount noted, and this link.
 ///
 /// # Errors
-/// `Refused` if somebody else used the file system and did not unmount it cleanly.
+/// `Refused` if another user of the file system did not unmount it cleanly.
 pub fn marked_super(
     area: &RegionReader,
     now: Timestamp,

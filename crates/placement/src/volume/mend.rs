@@ -1,5 +1,5 @@
-//! Where header and area disagree: what a torn superblock, a mount that did not get far, and a log
-//! that was put back from a copy look like, and what becomes of them (rules R15, R16).
+//! Where header and area disagree: the signs of a torn superblock, of a mount that did not get far,
+//! and of a log that was put back from a copy, and what becomes of them (rules R15, R16).
 
 use crate::mount::open::{Found, Volume};
 use crate::volume::discard::LSN_GAP;
@@ -22,7 +22,7 @@ fn mounts(superblock: &[u8; 1024]) -> (&[u8], &[u8]) {
 impl Volume {
     /// A primary superblock that a crash tore is put back as it was intended (rule R15); one that
     /// is whole but unmarked under a header that says mounted is that of a mount which did not get
-    /// further, or was changed by somebody else.
+    /// further, or was changed by another program.
     pub(crate) fn mend_superblock(&self) -> Result<Found> {
         let storage = self.storage()?;
         let area = storage.take_superblocks()?;

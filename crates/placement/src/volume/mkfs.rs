@@ -128,7 +128,7 @@ fn make_area(
 }
 
 /// Makes an empty file of this size, or empties it. It will hold the contents of every file: a new
-/// one is its owner's alone, one that is there keeps the mode that somebody gave it.
+/// one is its owner's alone, one that is there keeps the mode that it has.
 pub(crate) fn make_file(path: &Path, size: u64) -> Result<()> {
     let new = !path.exists();
     let file = std::fs::OpenOptions::new()
@@ -140,7 +140,7 @@ pub(crate) fn make_file(path: &Path, size: u64) -> Result<()> {
         .map_err(|e| io("create", path, &e))?;
     file.set_len(size).map_err(|e| {
         if new {
-            // Nobody asked for an empty file.
+            // The caller did not ask for an empty file.
             let _ = std::fs::remove_file(path);
         }
         io(&format!("give {size} bytes to"), path, &e)
