@@ -409,7 +409,7 @@ impl Service {
             _ => return Err(Error::Refused(format!("epoch {epoch} is not the present one"))),
         }
         self.greeted = true;
-        // What another Runtime sent ahead of a transaction it never submitted belongs to none.
+        // What another Runtime sent ahead of a transaction it never submitted is without an owner.
         self.direct.clear();
         self.out.push_back(FromService::Welcome {
             version: PROTOCOL_VERSION,

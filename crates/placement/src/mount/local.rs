@@ -141,8 +141,8 @@ impl LocalVolume {
         move || runtime.backlog()
     }
 
-    /// Tells, at any time, what closing the volume waits for, in words for people; `None` if for no
-    /// other process.
+    /// Tells, at any time, which process closing the volume waits for, in words for people; `None`
+    /// if it waits for no other process.
     pub fn waiting(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let driver = Arc::downgrade(&self.pair.driver);
         move || driver.upgrade().and_then(|driver| driver.waiting())

@@ -7,14 +7,14 @@ use std::sync::{Arc, OnceLock};
 
 type Bytes = [u8; BLOCK_SIZE];
 
-/// One block's bytes, shared until somebody changes them: a snapshot takes a reference, and
-/// whoever writes next makes a copy of its own (copy on write).
+/// One block's bytes, shared until a holder changes them: a snapshot takes a reference, and the
+/// next writer makes a copy of its own (copy on write).
 ///
-/// The bytes are this process's own, or *lent*: they lie in memory that another process can
-/// write. Of those no reference is ever given out. Looking at a lent block takes a private copy,
-/// once, and every look and every later [`SharedBlock::copy_to`] sees that one copy, so that
-/// nothing can change between a check and a use (rule R19). Whoever wants the bytes somewhere else
-/// anyway saves that copy by `copy_to`, and checks what arrived there.
+/// The bytes are this process's own, or *lent*: they lie in memory that another process can write.
+/// Of those no reference is ever given out. The first read of a lent block takes a private copy,
+/// once, and every read and every later [`SharedBlock::copy_to`] sees that one copy, so that
+/// nothing can change between a check and a use (rule R19). A caller that wants the bytes somewhere
+/// else anyway saves that copy by `copy_to`, and checks what arrived there.
 #[derive(Clone)]
 pub struct SharedBlock(Repr);
 
@@ -32,7 +32,7 @@ pub trait LentBlock: Send + Sync {
 
 struct Loan {
     lent: Box<dyn LentBlock>,
-    /// What the first look saw.
+    /// The private copy that the first read took.
     seen: OnceLock<Box<Bytes>>,
 }
 
@@ -65,8 +65,8 @@ impl SharedBlock {
         }
     }
 
-    /// Are both the same memory? As long as both live, their bytes are the same then, whoever
-    /// changes a third reference: that one makes a copy of its own.
+    /// Are both the same memory? As long as both live, their bytes are the same then, even if a
+    /// third reference is changed: that one becomes a copy of its own.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Repr::Own(a), Repr::Own(b)) => Arc::ptr_eq(a, b),
@@ -75,7 +75,8 @@ impl SharedBlock {
         }
     }
 
-    /// The bytes, to be changed; a copy of its own is made first if anybody else has them.
+    /// The bytes, to be changed; a copy of its own is made first if there is another reference to
+    /// them.
     pub fn make_mut(&mut self) -> &mut [u8; BLOCK_SIZE] {
         if let Repr::Lent(loan) = &self.0 {
             self.0 = Repr::Own(Arc::new(*loan.bytes()));
@@ -118,7 +119,7 @@ impl PartialEq for SharedBlock {
 impl Eq for SharedBlock {}
 
 impl fmt::Debug for SharedBlock {
-    /// Its checksum: 4096 numbers help nobody, and may be a user's.
+    /// Shows the checksum only: 4096 numbers do not help, and may be a user's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SharedBlock({:08x})", crc32c::crc32c(&self[..]))
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Silence after which an item is passed over.
 pub const SILENCE: Duration = Duration::from_millis(500);
-/// Threads of one look-up that are left behind before the rest of it is given up.
+/// Threads of one query that are left behind before the rest of it is given up.
 const LEFT_BEHIND: usize = 3;
 
 /// What was answered.
@@ -24,8 +24,8 @@ pub struct Answers<R> {
 /// Asks `ask` of each of `items`, in a thread beside the caller's, and returns what it answered.
 ///
 /// After a [`SILENCE`] the item that is not answered is passed over: its thread is left behind, to
-/// end when its answer comes, and another one goes on. After three of them the look-up ends, so
-/// that it takes at most four times that silence longer than its answers do. If no thread can be
+/// end when its answer comes, and another one goes on. After three of them the query ends, so that
+/// it takes at most four times that silence longer than its answers do. If no thread can be
 /// started, there are no answers.
 pub fn ask_each<T, R>(items: Vec<T>, ask: impl Fn(&T) -> R + Send + Sync + 'static) -> Answers<R>
 where

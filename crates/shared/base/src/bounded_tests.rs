@@ -2,7 +2,7 @@ use super::*;
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
-/// The most that a look-up may take here, on a busy machine.
+/// The most time that a query may take here, on a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
 #[test]
@@ -15,7 +15,7 @@ fn every_item_is_asked_once() {
     assert_eq!(none, Answers { given: Vec::new(), complete: true });
 }
 
-/// Asks `0..count`, of which those that `hangs` says are answered only when the look-up is over.
+/// Asks `0..count`, of which those that `hangs` says are answered only when the query is over.
 fn ask_with(count: u32, hangs: fn(u32) -> bool) -> Answers<u32> {
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
     let closed = gate.clone();

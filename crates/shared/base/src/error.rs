@@ -1,4 +1,5 @@
-//! Errors, classed by who must act: the caller, the administrator, or nobody any more.
+//! Errors, classed by what must follow: action by the caller, by the administrator, or none any
+//! more.
 
 /// Result with [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;

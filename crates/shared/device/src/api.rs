@@ -28,11 +28,11 @@ pub enum Origin {
     Admin,
 }
 
-/// What a process does with a volume; whoever has a role is the one writer of its regions (rule
+/// What a process does with a volume; the holder of a role is the one writer of its regions (rule
 /// R9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Writes the lanes, the host record and, while nobody else serves, the marker.
+    /// Writes the lanes, the host record and, while no Service runs, the marker.
     Host,
     /// Writes area, journal and service record.
     Service,
@@ -66,9 +66,9 @@ pub struct DeviceInfo {
     pub path: String,
     /// `block device`, `file on ext4`, `memory` and so on, for people.
     pub kind: String,
-    /// Has the disk a volatile cache, so that durability needs flushes? `None`: nobody says.
+    /// Has the disk a volatile cache, so that durability needs flushes? `None`: not known.
     pub volatile_cache: Option<bool>,
-    /// Does the disk take single writes past its cache? `None`: nobody says.
+    /// Does the disk take single writes past its cache? `None`: not known.
     pub fua: Option<bool>,
     /// Data passes the kernel's page cache by.
     pub direct: bool,
@@ -138,11 +138,12 @@ pub trait Device: Send + Sync {
     /// [`Device::urgent`], for a process that does not see these steps: what it writes without
     /// durability gives way to them meanwhile.
     fn expect_urgent(&self, _time: Duration) {}
-    /// For who has just written and will go on: returns after `_pause`, 200 ms at most, or when
-    /// small steps have ceased, 5 ms after the last; at once if there are none.
+    /// Yields to small steps; for a caller that has just written and will go on. Returns after
+    /// `_pause`, 200 ms at most, or when small steps have ceased, 5 ms after the last; at once if
+    /// there are none.
     fn give_way(&self, _pause: Duration) {}
 
-    /// What it is, for reports; one in memory has little to say.
+    /// Describes the device, for reports; one in memory has little to say.
     fn describe(&self) -> DeviceInfo {
         DeviceInfo {
             kind: "memory".into(),

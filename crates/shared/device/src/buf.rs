@@ -36,8 +36,8 @@ impl AlignedBuf {
         buf
     }
 
-    /// Changes the length, for somebody who writes all of it: its bytes are any that it ever held.
-    /// The allocation only grows.
+    /// Changes the length, for a caller that writes all of the buffer: its bytes are any that it
+    /// ever held. The allocation only grows.
     pub fn reuse(&mut self, len: usize) {
         let pages = len.div_ceil(BLOCK_SIZE);
         if pages > self.pages.len() {

@@ -10,7 +10,7 @@ use siftfs_base::{Error, Result};
 
 use crate::{Device, DeviceInfo, ReadOp, Role, WriteOp, io_error};
 
-/// Who has which role.
+/// The holder of each role.
 #[derive(Default)]
 struct Roles {
     holders: Mutex<HashMap<Role, u64>>,

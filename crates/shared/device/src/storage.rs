@@ -1,4 +1,4 @@
-//! Who may touch which region: capabilities that a volume's storage hands out.
+//! The right to touch a region: capabilities that a volume's storage hands out.
 //!
 //! The file-system area, the journal, each lane and each header record have one writer, and
 //! the type system carries the right to be it: a writer can be taken once and not be cloned.
@@ -238,7 +238,7 @@ pub struct ServiceWriters {
     pub record: HeaderWriter,
 }
 
-/// Which writers are in somebody's hands.
+/// The writers that were taken and not given back.
 type Taken = Mutex<HashSet<(RegionKind, u16)>>;
 
 /// Length of a superblock in bytes.
@@ -394,8 +394,8 @@ impl Storage {
             record: self.take_header(record)?,
         })
     }
-    /// The writer of the area's superblocks; refused while somebody has it, and once a Service
-    /// writes the area.
+    /// The writer of the area's superblocks; refused while another caller has it, and once a
+    /// Service writes the area.
     pub fn take_superblocks(&self) -> Result<SuperblockWriter> {
         let writer = self.writer(RegionKind::Area, 0)?;
         Ok(SuperblockWriter { writer, taken: self.taken.clone() })

@@ -44,7 +44,7 @@ fn each_writer_is_taken_once() {
     s.header_reader(0).unwrap();
 }
 
-/// Superblocks and nothing else, by one at a time, and by nobody beside the Service.
+/// Superblocks and nothing else, by one writer at a time, and by none beside the Service.
 #[test]
 fn superblocks_are_written_while_nobody_serves() {
     let (device, s) = storage();
@@ -174,8 +174,7 @@ fn zero_writes_every_byte_of_the_range_only() {
     assert_eq!(all[(from + len) as usize], 0xff);
 }
 
-/// Whoever may read a lane may say what is coming there, on the device where it lies and on no
-/// other.
+/// A reader of a lane may say what is coming there, on the device where it lies and on no other.
 #[test]
 fn a_lane_passes_on_what_is_expected() {
     let area = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len: 8192 };

@@ -234,8 +234,8 @@ fn odd_sizes_work() {
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 10_001);
 }
 
-/// Nobody can tell from results alone whether a fresh file is direct; on the file systems that
-/// tests run on it is, and io_uring's absence is the kernel's word.
+/// Results alone do not tell whether a fresh file is direct; on the file systems that tests run on
+/// it is, and io_uring's absence is the kernel's word.
 #[test]
 fn backends_report_how_they_work() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

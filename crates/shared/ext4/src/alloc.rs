@@ -8,7 +8,7 @@ use crate::format::*;
 use crate::fs::Fs;
 use crate::store::BlockStore;
 
-/// Groups looked into for a run of the whole length before a shorter one is taken.
+/// Groups searched for a run of the whole length before a shorter one is taken.
 const GROUPS_TRIED: usize = 8;
 
 /// A free run inside a group: first bit and length.
@@ -318,7 +318,7 @@ impl Fs {
     }
 }
 
-/// A bitmap to look at.
+/// A bitmap to be read.
 pub(crate) enum Image {
     /// Computed, not on disk.
     Computed(Box<Bitmap>),

@@ -11,7 +11,7 @@ use crate::store::BlockStore;
 
 /// The root directory.
 pub const ROOT_INO: InodeNr = 2;
-/// Groups looked at when a directory looks for a home.
+/// Groups checked to find a home for a directory.
 const DIR_GROUPS_TRIED: usize = 32;
 
 impl Fs {

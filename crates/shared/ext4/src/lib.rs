@@ -1,7 +1,7 @@
 //! The ext4 layer: on-disk format and the algorithms on it, without I/O.
 //!
 //! Written from the public layout documentation of ext4. Blocks come from and go to a
-//! [`BlockStore`]; who reads, journals and writes them is not known here.
+//! [`BlockStore`]; this crate does not know how they are read, journaled and written.
 
 mod alloc;
 mod bits;

@@ -152,7 +152,7 @@ pub struct StaticHeader {
     pub compat: u32,
     /// Features a reader may ignore, a writer not.
     pub ro_compat: u32,
-    /// Features nobody may ignore.
+    /// Features that neither readers nor writers may ignore.
     pub incompat: u32,
     /// Identity of the volume.
     pub volume: [u8; 16],

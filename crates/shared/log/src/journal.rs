@@ -119,7 +119,7 @@ pub fn encoded_len(txn: &Transaction, form: JournalData) -> Option<u64> {
     JournalLayout::new(txn, form).map(|l| l.len)
 }
 
-/// Checks what a transaction must be on its own, whoever sent it: entries refer to each other
+/// Checks what a transaction must be on its own, whatever sent it: entries refer to each other
 /// correctly, images are ascending and complete, ranges do not overflow.
 pub fn check_transaction(txn: &Transaction) -> Result<()> {
     let bad = |why: &str| Err(corrupt(format!("transaction {}", txn.seq.0), why));
@@ -194,7 +194,7 @@ pub fn encode_transaction(
     let (data, commit) = rest.split_at_mut(rest.len() - BLOCK_SIZE);
     let (data, padding) = data.split_at_mut(layout.data_len as usize);
     padding.fill(0);
-    // The checksums below are those of what arrived here, whoever can write where it came from.
+    // The checksums below are of what arrived here, even if its source can still change.
     for (to, image) in images.as_chunks_mut().0.iter_mut().zip(&txn.image_data) {
         image.copy_to(to);
     }
@@ -409,7 +409,8 @@ pub fn decode_journal_record<'a>(
 }
 
 /// Decodes and verifies a record without its data section: `head` is its descriptor and its images,
-/// `commit` its commit block. Who needs the data reads and verifies it by [`Descriptor::data`].
+/// `commit` its commit block. A caller that needs the data reads and verifies it by
+/// [`Descriptor::data`].
 pub fn decode_journal_head<'a>(
     head: &'a [u8],
     commit: &[u8],

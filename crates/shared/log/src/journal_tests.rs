@@ -85,7 +85,7 @@ proptest! {
         let named: u32 = txn.copies.iter().map(|c| c.len).sum();
         prop_assert_eq!(layout.data_len, if form == JournalData::Copy { named } else { 0 });
         prop_assert!(bytes[layout.data()].iter().all(|b| *b == 0xee));
-        // What does not look at the data says the same.
+        // The decoder that does not read the data says the same.
         let (head, rest) = bytes.split_at(layout.data_offset as usize);
         let commit = &rest[rest.len() - BLOCK_SIZE..];
         let short = decode_journal_head(head, commit, &KEY, P.pos, MAX).unwrap().unwrap();
@@ -136,7 +136,7 @@ fn every_bit_of_a_small_record_counts() {
     assert!(!matches!(decode_journal_record(&good, &KEY, 0, MAX), Ok(Ok(_))));
 }
 
-/// What a descriptor says of its data section must fit its copy tags, whoever wrote it under the
+/// What a descriptor says of its data section must fit its copy tags, whatever wrote it under the
 /// key.
 #[test]
 fn a_data_section_that_its_tags_do_not_make_is_refused() {

@@ -330,7 +330,7 @@ impl RecordHeader {
         }
     }
 
-    /// Of a record that this build does not know, only what its checksum needs is looked at.
+    /// Of a record that this build does not know, only what its checksum needs is checked.
     fn lengths_hold(&self, max_len: u64, known: bool) -> bool {
         let l = &self.layout;
         let (len, items) = (u64::from(l.len), u64::from(l.items_len));

@@ -1,6 +1,6 @@
 //! Inode flags, as lsattr(1) shows them and ext4 keeps them.
 
-/// `i`: nobody changes, names, renames or removes the file.
+/// `i`: no process changes, names, renames or removes the file.
 pub const IMMUTABLE: u32 = 0x10;
 /// `a`: data is appended, nothing else changes.
 pub const APPEND: u32 = 0x20;

@@ -17,7 +17,7 @@ pub struct SessionId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle(pub u64);
 
-/// Who asks. Permission to the object was already checked by the Frontend (FUSE:
+/// The process that asks. Permission to the object was already checked by the Frontend (FUSE:
 /// `default_permissions`); the Runtime needs it for ownership, setgid, sticky directories,
 /// kill-privilege rules and reserved blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

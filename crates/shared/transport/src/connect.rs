@@ -18,15 +18,15 @@ use std::time::{Duration, Instant};
 /// How long to wait before a listener that is busy is asked again.
 const BUSY: Duration = Duration::from_millis(10);
 
-/// How long a look whether somebody listens may take.
+/// How long the check whether a process listens may take.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Connects to the Service at `address`, greets it and agrees with it on what to use.
 ///
 /// # Errors
-/// Nobody listens, or one that is no Service of a version and with limits that suit this side, or
-/// one that does not answer within [`TransportOptions::handshake`]. The message names the address
-/// and the reason.
+/// No process listens, or one that is no Service of a version and with limits that suit this side,
+/// or one that does not answer within [`TransportOptions::handshake`]. The message names the
+/// address and the reason.
 pub fn connect(address: &Address, options: &TransportOptions) -> Result<HostEnd> {
     let deadline = Instant::now() + options.handshake;
     let (fd, local) = match address {
@@ -63,7 +63,7 @@ pub fn nobody_listens(address: &Address) -> bool {
     fd.is_err_and(|e| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
 }
 
-/// An error in words that say what to look at.
+/// An error in words that say what to check.
 fn why(e: &io::Error) -> String {
     match e.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
@@ -107,7 +107,7 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<OwnedFd> 
     Err(last)
 }
 
-/// Who is at the other end of a socket, for messages.
+/// The process at the other end of a socket, for messages.
 pub(crate) fn peer_name(socket: &Socket, role: Role, address: &Address) -> String {
     let role = role.name();
     match address {

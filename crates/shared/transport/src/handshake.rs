@@ -1,5 +1,5 @@
-//! What both sides tell each other before the first message: who they are, what they speak and
-//! what they can take. Then each says whether it agrees, and if not, why.
+//! What both sides tell each other before the first message: their roles, what they speak and what
+//! they can take. Then each says whether it agrees, and if not, why.
 //!
 //! The form of these two structures is fixed for all versions of the protocol; later ones may
 //! give a meaning to further feature bits.
@@ -19,11 +19,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 const MAGIC: [u8; 8] = *b"SiftLink";
 /// Longest reason of a refusal in bytes.
 const MAX_REASON: usize = 512;
-/// How often a wait looks whether it is still wanted.
+/// How often a wait checks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(50);
 /// Feature: blocks and rings in shared memory.
 const SHARED_MEMORY: u64 = 1;
-/// No arena is larger, in bytes: slots have 32-bit numbers, and nobody needs this much.
+/// No arena is larger, in bytes: slots have 32-bit numbers, and no use needs this much.
 const MAX_ARENA: u64 = 1 << 36;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
@@ -94,7 +94,7 @@ pub(crate) struct Greeting<'a> {
     pub peer: &'a str,
     pub deadline: Instant,
     pub patience: Duration,
-    /// Nobody wants the connection any more.
+    /// The connection is not wanted any more.
     pub stop: &'a AtomicBool,
 }
 

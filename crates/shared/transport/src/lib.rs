@@ -52,9 +52,9 @@ pub trait Sender<M>: Send + Sync {
     /// sides agreed on: nothing of it was sent and the connection goes on.
     fn send(&self, message: M) -> Result<()>;
 
-    /// Sends a small message, 1 KiB at most and without blocks, if that can be done at once: nobody
-    /// else is sending, and there is room. Never waits. False: it did not leave, for whatever
-    /// reason; the connection is as it was, or broken as the next call will say.
+    /// Sends a small message, 1 KiB at most and without blocks, if that can be done at once: no
+    /// other thread is sending, and there is room. Never waits. False: it did not leave, for
+    /// whatever reason; the connection is as it was, or broken as the next call will say.
     fn try_send(&self, message: M) -> bool;
 
     /// Says that nothing more will be sent. What was sent before arrives, then the peer's
@@ -92,7 +92,7 @@ pub struct Connection<Out, In> {
     pub sender: Arc<dyn Sender<Out>>,
     /// Receives from the peer.
     pub receiver: Box<dyn Receiver<In>>,
-    /// Who the peer is, in words for messages: transport, address, and process where known.
+    /// The peer, in words for messages: transport, address, and process where known.
     pub peer: String,
 }
 

@@ -1,9 +1,8 @@
 //! A connection between processes: frames over a pair of pipes, the same for every transport.
 //!
-//! Whoever calls `recv` reads from the pipe on its own thread, and whoever calls `send` writes on
-//! its own: no message changes threads on its way. The connection's watch (`watch.rs`) sends
-//! heartbeats, and reads while nobody receives, so that a peer's silence is noticed by a side that
-//! only sends.
+//! The thread that calls `recv` reads from the pipe, and the thread that calls `send` writes: no
+//! message changes threads on its way. The connection's watch (`watch.rs`) sends heartbeats, and
+//! reads while no thread receives, so that a peer's silence is noticed by a side that only sends.
 
 use crate::handshake::{Agreement, Role};
 use crate::watch::Watch;
@@ -48,16 +47,16 @@ pub(crate) trait RecvPipe: Source + Send + 'static {
 
 /// Ends both pipes.
 pub(crate) trait Cut: Send + Sync + 'static {
-    /// At once, and whoever waits on them wakes up.
+    /// Ends both at once, and wakes the threads that wait on them.
     fn cut(&self);
-    /// Whatever was sent still arrives.
+    /// Ends both; whatever was sent still arrives.
     fn end(&self);
 }
 
 /// What both halves and the watch share.
 pub(crate) struct Link<In, S, R> {
     pub peer: String,
-    /// How long a wait may be between two looks at the whole.
+    /// Longest wait between two checks of the connection.
     pub tick: Duration,
     pub options: TransportOptions,
     limits: Limits,
@@ -86,14 +85,14 @@ pub(crate) struct RecvState<In, R> {
     spin: Duration,
 }
 
-/// How long a peer was silent while somebody listened.
+/// How long a peer was silent while a thread of this side listened.
 struct Silence {
     looked: Instant,
     silent: Duration,
 }
 
 impl Silence {
-    /// Adds the time since the last look, at most `most` of it: a program that did not run itself
+    /// Adds the time since the last call, at most `most` of it: a program that did not run itself
     /// does not blame its peer. Anything heard ends the silence.
     fn look(&mut self, heard: bool, most: Duration) -> Duration {
         let now = Instant::now();
@@ -223,8 +222,9 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
         Ok(())
     }
 
-    /// Judges a send that stands still. While somebody reads, the peer's heartbeats decide. If
-    /// nobody does because this side is full, nobody hears them: both sides wait for each other.
+    /// Judges a send that stands still. While a thread reads, the peer's heartbeats decide. If none
+    /// does because this side is full, the heartbeats are not heard: both sides wait for each
+    /// other.
     fn unheard(&self) -> Result<()> {
         let full = try_lock(&self.recv).is_some_and(|back| self.is_full(&back));
         if full {
@@ -286,13 +286,13 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
         Ok(())
     }
 
-    /// The watch's part: a heartbeat if nothing was sent for a while; reading if nobody does.
+    /// The watch's part: a heartbeat if nothing was sent for a while; reading if no receiver does.
     pub fn tend(&self) {
         if self.broken.get().is_some() {
             return;
         }
         if let Some(mut out) = try_lock(&self.send) {
-            // Half the interval: the next look is a tick away.
+            // Half the interval: the next check is a tick away.
             let able = !out.closed && out.failed.is_none();
             let due = able && out.last.elapsed() >= self.options.heartbeat / 2;
             if due && out.pipe.has_room(HEADER_LEN) {

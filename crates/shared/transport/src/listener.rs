@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Peers that are greeted at the same time at most; further ones wait in the kernel's queue. One
-/// that says nothing keeps nobody else out for the time that it is given.
+/// that says nothing does not keep others out for the time that it is given.
 const GREETED_AT_ONCE: usize = 8;
 /// Connections that wait in the kernel's queue.
 const BACKLOG: i32 = 16;
@@ -133,7 +133,7 @@ impl Listener {
         Error::Refused(format!("cannot take connections at {}: {e}", self.address))
     }
 
-    /// Starts to greet whoever waits; whether somebody did.
+    /// Starts to greet the next peer that waits; returns whether there was one.
     fn greet_next(&self, threads: &mut Vec<JoinHandle<()>>) -> Result<bool> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = match rustix::net::accept_with(&self.socket, flags) {
@@ -149,7 +149,7 @@ impl Listener {
         let (address, options) = (self.address.clone(), self.options.clone());
         let (results, bell, stop) = (self.results.clone(), self.bell.clone(), self.stop.clone());
         let run = move || {
-            // Nobody takes the result of a listener that is gone.
+            // The result of a listener that is gone is not taken.
             let _ = results.send(greet(socket, &address, &options, &stop));
             let _ = rustix::io::write(&*bell, &1u64.to_le_bytes());
         };
@@ -169,7 +169,7 @@ impl Drop for Listener {
             // A failed assertion there has said what happened.
             let _ = thread.join();
         }
-        // Ours only: somebody may have listened there since.
+        // Ours only: another process may have listened there since.
         if let (Address::Unix(path), Some(ours)) = (&self.address, self.file)
             && std::fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == ours)
         {
@@ -215,13 +215,13 @@ fn bind_unix(path: &Path) -> std::result::Result<OwnedFd, String> {
         .map_err(text)?;
     let address = SocketAddrUnix::new(path).map_err(text)?;
     rustix::net::bind(&fd, &address).map_err(text)?;
-    // Before it listens: nobody can have connected with the wider permissions.
+    // Before it listens: no process can have connected with the wider permissions.
     chmod(path, Mode::RUSR | Mode::WUSR).map_err(text)?;
     rustix::net::listen(&fd, BACKLOG).map_err(text)?;
     Ok(fd)
 }
 
-/// Removes a socket at `path` that nobody listens at.
+/// Removes a socket at `path` that no process listens at.
 fn remove_stale(path: &Path) -> std::result::Result<(), String> {
     match std::fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Options of a transport. Each side has its own; where they must agree, the smaller wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportOptions {
-    /// How long a receiver looks again and again before it sleeps. Zero never spins. The time is
-    /// adapted: a wait that spinning did not end shortens the next one's spinning.
+    /// How long a receiver spins before it sleeps. Zero never spins. The time is adapted: a wait
+    /// that spinning did not end shortens the next one's spinning.
     pub spin: Duration,
     /// Bytes of the arena for blocks in shared memory; zero uses none, and the unix socket
     /// carries everything. The host makes the arena.

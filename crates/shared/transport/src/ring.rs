@@ -6,9 +6,9 @@
 //! own position to itself and only publishes it; the other's position is read once per step and
 //! checked; and a word of the ring is read once, into private memory.
 //!
-//! *Sleeping.* A side that finds nothing to do sets its flag, looks again, and sleeps; the other
-//! publishes its position, looks at the flag, and rings if it is set. A fence between the two steps
-//! of either side makes it impossible that both look before the other's step is visible: either the
+//! *Sleeping.* A side that finds nothing to do sets its flag, checks again, and sleeps; the other
+//! publishes its position, reads the flag, and rings if it is set. A fence between the two steps of
+//! either side makes it impossible that both read before the other's step is visible: either the
 //! sleeper sees the position, or the other sees the flag.
 
 use siftfs_base::{Result, corrupt};

@@ -49,7 +49,7 @@ impl Bell {
 /// Control and data of `rings` rings of 2 words, and `extra` words behind them.
 fn memory(rings: usize, extra: usize) -> (Arc<Model>, impl Fn(usize) -> Place) {
     let control = rings * CONTROL_WORDS;
-    // The model watches every word; those of the control that nobody uses cost nothing.
+    // The model watches every word; unused ones of the control cost nothing.
     let words = control + 2 * rings + extra;
     let place =
         move |i: usize| Place { control: i * CONTROL_WORDS, data: control + 2 * i, capacity: 2 };

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// What the descriptors travel with.
 const NOTE: [u8; 8] = *b"SiftFds1";
 
-/// One end of a bell, a connected pair of sockets. A byte in it means: look again.
+/// One end of a bell, a connected pair of sockets. A byte in it means: check again.
 ///
 /// Not an eventfd: whether writing to one blocks is a flag that the peer can change at any time,
 /// and one whose counter is full would then hold us. Sending to a socket can be told not to wait,
@@ -121,7 +121,7 @@ impl Greeting<'_> {
         }
     }
 
-    /// The Service's part: takes the memory and looks whether it is what was agreed on.
+    /// The Service's part: takes the memory and checks that it is what was agreed on.
     ///
     /// # Errors
     /// The Runtime passed something else; it is told.

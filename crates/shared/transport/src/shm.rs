@@ -2,8 +2,8 @@
 //! the Runtime lends blocks to the Service. The unix socket stays open and is silent: the end of
 //! the peer's process is the end of the socket.
 //!
-//! A block is copied once, into its slot, and read from there by whoever needs it. A block for
-//! which no slot is free goes through the ring instead, so nobody ever waits for slots.
+//! A block is copied once, into its slot, and read from there where it is needed. A block for which
+//! no slot is free goes through the ring instead, so no thread ever waits for slots.
 
 use crate::handshake::Role;
 use crate::link::{Cut, RecvPipe, SendPipe};
@@ -54,7 +54,7 @@ pub(crate) struct ShmReceiver {
     ring: Consumer<Mapping>,
     words: Bell,
     room: Bell,
-    /// The peer had ended when the ring was looked at last.
+    /// The peer had ended when that was last checked.
     ended: bool,
     borrower: Option<Borrower>,
 }

@@ -160,7 +160,7 @@ fn a_block_outlives_its_connection() {
     assert_eq!(message, Some(direct(&[9])));
 }
 
-/// A Runtime that changes a block under the Service's eyes: every look sees the same bytes.
+/// A Runtime that changes a block under the Service's eyes: every read sees the same bytes.
 #[test]
 fn a_block_that_was_looked_at_does_not_change_any_more() {
     let mut rig = rig();
@@ -176,7 +176,7 @@ fn a_block_that_was_looked_at_does_not_change_any_more() {
     assert_eq!(copied, [1; BLOCK_SIZE], "a copy has other bytes than a look");
 }
 
-/// What makes the arena worth having: nothing is copied before somebody asks for the bytes.
+/// What makes the arena worth having: nothing is copied before the bytes are asked for.
 #[test]
 fn a_block_that_nobody_looked_at_is_read_from_its_slot() {
     let mut rig = rig();

@@ -29,7 +29,7 @@ impl Socket {
         Ok(Self { fd })
     }
 
-    /// What is there now. A peer that was killed looks like one that ended.
+    /// Reads what is there now. A peer that was killed cannot be told from one that ended.
     pub fn read(&self, into: &mut [IoSliceMut<'_>]) -> rustix::io::Result<Took> {
         let mut nothing = RecvAncillaryBuffer::default();
         loop {
@@ -108,7 +108,7 @@ impl Socket {
         wait(&mut fds, Duration::ZERO).is_ok() && fds[0].revents().contains(PollFlags::OUT)
     }
 
-    /// Ends the connection in both directions; wakes whoever waits on it, here and there.
+    /// Ends the connection in both directions; wakes the threads that wait on it, here and there.
     pub fn cut(&self) {
         // Fails only where it is cut already.
         let _ = shutdown(&self.fd, Shutdown::Both);

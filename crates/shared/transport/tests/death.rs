@@ -34,7 +34,7 @@ impl Drop for Killed {
     }
 }
 
-/// Gives up nobody for minutes, and says often enough for the others that it lives.
+/// Gives up no peer for minutes, and says often enough for the others that it lives.
 fn lasting() -> TransportOptions {
     TransportOptions { heartbeat: Duration::from_millis(50), ..patient() }
 }

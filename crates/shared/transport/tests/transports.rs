@@ -171,7 +171,7 @@ fn more_blocks_than_the_arena_has_slots_still_arrive() {
 fn a_message_that_is_too_long_is_refused_and_the_connection_goes_on() {
     for way in OUTSIDE {
         let small = TransportOptions { max_message: 64 << 10, ..patient() };
-        // The smaller limit counts, whoever has it.
+        // The smaller limit counts, whichever side has it.
         let (mut host, mut device) = pair_with(way, &patient(), &small);
         let error = host.sender.send(bulk(16, 1)).unwrap_err();
         let named = matches!(&error, Error::Refused(m) if m.contains("agreed on at most 65536"));
@@ -192,7 +192,7 @@ fn a_peer_that_has_nothing_to_say_stays_connected() {
             ..Default::default()
         };
         let (mut host, mut device) = pair(way, &short);
-        // Longer than the stall; nobody receives on the device's side.
+        // Longer than the stall; no thread receives on the device's side.
         let longer = Some(Duration::from_millis(3000));
         assert!(matches!(host.receiver.recv(longer), Ok(Received::Timeout)), "{way:?}");
         host.sender.send(ToService::Statistics).unwrap();
@@ -203,7 +203,7 @@ fn a_peer_that_has_nothing_to_say_stays_connected() {
 }
 
 /// Waits until this process has `n` threads that tend connections. A thread takes its name, and
-/// leaves the list, a moment after those who wait for it go on.
+/// leaves the list, a moment after its waiters go on.
 fn until_threads(n: usize, what: &str) {
     let threads = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
@@ -290,7 +290,7 @@ fn a_socket_in_use_or_another_file_is_not_replaced_and_a_stale_one_is() {
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     std::fs::remove_file(&path).unwrap();
 
-    // Left behind by a process that died: bound, and nobody listens.
+    // Left behind by a process that died: bound, and no process listens.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let second = Listener::bind(&address, &patient()).unwrap();
@@ -306,7 +306,7 @@ fn accepting_waits_no_longer_than_it_was_told() {
     }
 }
 
-/// A socket that is left behind, a path without one, a port that nobody has: and somebody who
+/// A socket that is left behind, a path without one, a port that no process has: and one that
 /// listens.
 #[test]
 fn whether_nobody_listens() {
@@ -338,7 +338,7 @@ fn a_small_message_leaves_at_once_or_not_at_all() {
         let (host, mut device) = pair(way, &options);
         assert!(host.sender.try_send(HINT), "{way:?}");
         assert_eq!(to_device(&mut device), HINT, "{way:?}");
-        // Nobody receives: it stops leaving, and who tries does not wait.
+        // No thread receives: hints stop leaving, and a try does not wait.
         let left = (0u64..).take_while(|_| host.sender.try_send(HINT)).count();
         assert!(left > 0, "{way:?}");
         assert!(!host.sender.try_send(HINT), "{way:?}");
@@ -352,7 +352,8 @@ fn a_small_message_leaves_at_once_or_not_at_all() {
     }
 }
 
-/// Another's message is on its way and does not get on: nobody queues behind it who may not wait.
+/// Another's message is on its way and does not get on: a sender that may not wait does not queue
+/// behind it.
 #[test]
 fn a_small_message_does_not_wait_its_turn() {
     for way in OUTSIDE {

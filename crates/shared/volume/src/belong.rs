@@ -6,7 +6,7 @@ use siftfs_base::{BLOCK_BYTES, Error, Result, corrupt};
 use siftfs_device::Device;
 use siftfs_log::{AreaLink, StaticHeader, show_uuid};
 
-/// Nobody said where the log is, and it was not found.
+/// The error when the caller did not say where the log is, and it was not found.
 pub(crate) fn without_log(link: &AreaLink, marked: bool) -> Error {
     let log = show_uuid(&link.volume);
     if marked {
@@ -47,8 +47,8 @@ pub(crate) fn check_area(header: &StaticHeader, area: Option<&AreaSuper>) -> Res
 
 /// The same for a log elsewhere, and both are of the same time.
 ///
-/// A torn superblock is believed about who it belongs to: each of its sectors is an old or a new
-/// one, and both say the same of that. One that rotted is not; then a backup says it.
+/// A torn superblock is believed about the volume it belongs to: each of its sectors is an old or a
+/// new one, and both say the same of that. One that rotted is not; then a backup says it.
 pub(crate) fn check_linked(view: &HeaderView, device: &dyn Device) -> Result<()> {
     let header = &view.header;
     let primary = match &view.area {

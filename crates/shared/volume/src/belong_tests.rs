@@ -106,7 +106,7 @@ fn r16_a_backup_says_whose_a_rotten_volume_is() {
         assert!(with_backup(&other).is_err(), "a rotten backup says nothing");
         assert!(with_backup(&[0; 1024]).is_err());
     }
-    // A whole primary needs nobody to speak for it.
+    // A whole primary needs no backup to speak for it.
     let media = media(&resealed(rotten), &wanted);
     media.area.write(32 * 4096, &wanted, false).unwrap();
     says(&media, "belongs to another volume");

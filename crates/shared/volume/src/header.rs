@@ -114,7 +114,7 @@ fn static_in(dev: &dyn Device, places: &[Option<u64>]) -> Result<Option<StaticHe
 }
 
 /// The header of a log that lies on a device of its own: at its end, else at its start. Only the
-/// device is looked at, not the volume that the log belongs to.
+/// device is read, not the volume that the log belongs to.
 ///
 /// # Errors
 /// Refused if no log is here; incompatible for newer versions and unknown features; corrupt if its

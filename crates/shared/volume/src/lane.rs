@@ -244,8 +244,8 @@ impl LaneScanner {
         Ok(())
     }
 
-    /// Looks at `pos` behind the end. A valid record there that calls the missing one durable is
-    /// an error; another one tells where to look next.
+    /// Reads `pos` behind the end. A valid record there that calls the missing one durable is an
+    /// error; another one tells where to read next.
     fn witness_at(&mut self, pos: u64) -> Result<Option<u64>> {
         let Some(head) = self.head_at(pos)? else { return Ok(None) };
         let (p, s) = (head.header.params, &self.state);

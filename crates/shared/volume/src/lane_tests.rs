@@ -65,7 +65,8 @@ fn a_full_ring_is_read_whole_and_no_further() {
     assert_eq!((found.len(), end.pos), (32, RING + 4096));
 }
 
-/// R3, R8: a torn record ends the lane; intact ones behind it that nobody was told of stay dead.
+/// R3, R8: a torn record ends the lane; intact ones behind it that were never acknowledged stay
+/// dead.
 #[test]
 fn r08_a_torn_record_ends_the_lane() {
     for hurt in [10, 130, 4096, 5000] {

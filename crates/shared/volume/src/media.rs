@@ -36,7 +36,7 @@ impl Media {
         read_media(&*self.area, self.log.as_deref())
     }
 
-    /// As [`Media::read`], by a caller who is about to write the volume.
+    /// As [`Media::read`], by a caller that is about to write the volume.
     ///
     /// # Errors
     /// Also incompatible if it has features that only readers may ignore.

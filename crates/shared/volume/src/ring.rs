@@ -11,7 +11,7 @@ const READ_AHEAD: u64 = 256 << 10;
 pub struct ReadCounts {
     /// Reads issued.
     pub reads: u64,
-    /// Bytes read, those looked at behind the log's end included.
+    /// Bytes read, including those that were checked behind the log's end.
     pub bytes: u64,
     /// Bytes of valid records among them.
     pub record_bytes: u64,

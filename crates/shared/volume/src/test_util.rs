@@ -54,7 +54,7 @@ pub fn service() -> ServiceRecord {
     ServiceRecord { seq: 2, next_seq: TxnSeq(1), lane_tails: vec![0], ..Default::default() }
 }
 
-/// As much of a superblock as the parser looks at, with a checksum.
+/// As much of a superblock as the parser reads, with a checksum.
 pub fn superblock(blocks: u32, marker: bool) -> [u8; 1024] {
     let mut s = [0; 1024];
     s[4..8].copy_from_slice(&blocks.to_le_bytes());

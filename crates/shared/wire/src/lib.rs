@@ -98,8 +98,8 @@ pub enum ToService {
     },
     /// Small durable steps are expected on the lanes' storage for so long: bulk shall give way to
     /// them there, which the Service's process does not see. The newest one counts; an emergency
-    /// checkpoint ends it, because who waits for credits takes no such step. A hint without an
-    /// answer: lost, late or repeated it changes nothing but the pace.
+    /// checkpoint ends it, because a caller that waits for credits takes no such step. A hint
+    /// without an answer: lost, late or repeated it changes nothing but the pace.
     ExpectUrgent {
         /// From its arrival on, in milliseconds; [`EXPECT_URGENT_MAX_MS`] at most.
         ms: u32,
@@ -223,12 +223,12 @@ pub struct IoTotals {
     pub errors: u64,
 }
 
-/// I/O of one region, by who waited for it.
+/// I/O of one region, by whether a caller waited for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct OriginTotals {
     /// A caller waited.
     pub foreground: IoTotals,
-    /// Nobody did.
+    /// No caller waited.
     pub background: IoTotals,
     /// Takeover.
     pub admin: IoTotals,

@@ -1,5 +1,5 @@
-//! Opening a volume's file or device so that nobody else uses it, or that a host and its Service
-//! share it (rule R9).
+//! Opening a volume's file or device so that no other process uses it, or that a host and its
+//! Service share it (rule R9).
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -47,7 +47,7 @@ pub fn open_exclusive(path: &Path, rw: bool, options: FileOptions) -> Result<Fil
 /// host, without any role: [`crate::Device::claim`] gives it [`Role::Service`].
 ///
 /// The kernel lets one open file claim a block device, and the host has that claim. A second one is
-/// not needed: while anybody has a role, the ext4 area is marked, so that the kernel does not
+/// not needed: while a process has a role, the ext4 area is marked, so that the kernel does not
 /// mount it (rule R15), and the roles' locks keep every other SiftFS process away.
 ///
 /// # Errors
@@ -78,7 +78,7 @@ fn open_node(path: &Path, rw: bool, flags: i32, options: FileOptions) -> Result<
         let path = path.display();
         return Err(Error::Refused(format!("{path} is neither a regular file nor a block device")));
     };
-    // The path may have been replaced between looking and opening.
+    // The path may have been replaced between the check and the open.
     let opened = file.metadata().map_err(|e| cannot_open(path, &e))?;
     let same = match kind.is_file() {
         true => (opened.dev(), opened.ino()) == (meta.dev(), meta.ino()),
@@ -255,7 +255,7 @@ fn open_below(path: &Path, rdev: u64, rw: bool) -> Option<Below> {
         .or_else(|_| open(&backing, false, 0).map(|file| (file, Hold::Shared)));
     match opened {
         Ok((file, hold)) => Some(Below { file, path: backing, hold }),
-        // Deleted, or named in another mount namespace: nobody opens it by that name either.
+        // Deleted, or named in another mount namespace: no open by that name here finds it either.
         Err(e) => {
             tracing::debug!("cannot open {} below {}: {e}", backing.display(), path.display());
             None

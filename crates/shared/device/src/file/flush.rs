@@ -1,4 +1,4 @@
-//! One flush at a time, shared by those who wait, with failures that stay.
+//! One flush at a time, shared by its waiters, with failures that stay.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ struct State {
     failed: Option<i32>,
 }
 
-/// Lets one flush run at a time and gives its result to everyone who waited for it.
+/// Lets one flush run at a time and gives its result to every caller that waited for it.
 ///
 /// The kernel reports a failed writeback to one fdatasync only: two callers with an fdatasync
 /// each could be told "failed" and "fine" about the same lost write.
@@ -28,7 +28,7 @@ impl FlushGate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns once a flush that started after this call succeeded; runs it if nobody else
+    /// Returns once a flush that started after this call succeeded; runs it if no other thread
     /// does.
     ///
     /// # Errors

@@ -2,9 +2,9 @@
 //!
 //! Each [`Role`] has one byte, far behind any data, that it locks on every file or device of the
 //! volume. The lock belongs to the open file that does the I/O: it is released when the last
-//! reference to that open file goes, and I/O in flight holds one. So whoever gets the lock of a
-//! process that died knows that the process' writes have ended. Closing another descriptor of the
-//! same file does not release it.
+//! reference to that open file goes, and I/O in flight holds one. So a process that gets the lock
+//! of one that died knows that the dead process' writes have ended. Closing another descriptor of
+//! the same file does not release it.
 
 // fcntl(2) with the lock of an open file has no safe wrapper in rustix.
 #![allow(unsafe_code)]
@@ -55,7 +55,7 @@ fn fcntl(file: &File, command: i32, lock: &mut libc::flock) -> io::Result<()> {
     }
 }
 
-/// Takes the lock; false if somebody else has it.
+/// Takes the lock; false if another process has it.
 pub(super) fn try_lock(file: &File, role: Role, hold: Hold) -> io::Result<bool> {
     let kind = if hold == Hold::Alone { libc::F_WRLCK } else { libc::F_RDLCK };
     match fcntl(file, libc::F_OFD_SETLK, &mut request(role, kind)) {

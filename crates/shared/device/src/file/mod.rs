@@ -37,11 +37,11 @@ const BOUNCE: usize = 1 << 20;
 
 /// A regular file or block device.
 ///
-/// With direct I/O (where the file system below takes it) data passes the page cache by;
-/// requests that are not aligned are bounced. `flush` is one fdatasync at a time: those who
-/// call while one runs share the next, and its result. Once making something durable has
-/// failed, every later flush and `fua` write fails as well, because the kernel reports a lost
-/// write only once and a second fdatasync would lie.
+/// With direct I/O (where the file system below takes it) data passes the page cache by; requests
+/// that are not aligned are bounced. `flush` is one fdatasync at a time: callers that come while
+/// one runs share the next, and its result. Once making something durable has failed, every later
+/// flush and `fua` write fails as well, because the kernel reports a lost write only once and a
+/// second fdatasync would lie.
 pub struct FileDevice {
     file: File,
     /// The file below a loop device, locked with it.

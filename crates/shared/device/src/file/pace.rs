@@ -3,11 +3,11 @@
 //! A disk serves its queue in order, and a flush waits for whatever its write cache holds: behind
 //! megabytes of background writing an fsync's few kilobytes wait for milliseconds. While small
 //! durable writes come, bulk writes therefore go out in slices with pauses between them, so that
-//! most of the small ones meet an idle disk. Nobody else is slowed: without small writes a bulk
+//! most of the small ones meet an idle disk. Bulk alone is not slowed: without small writes a bulk
 //! write is as fast as the disk.
 //!
-//! Small writes of another process are not seen here. Who knows of them says for how long to expect
-//! some ([`Pace::expect`]); bulk is paced as long, and waits for none of them to end.
+//! Small writes of another process are not seen here. A caller that knows of them says for how long
+//! to expect some ([`Pace::expect`]); bulk is paced as long, and waits for none of them to end.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -24,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(2);
 /// The longest pause that a caller asks for itself.
 const GIVE_WAY_MAX: Duration = Duration::from_millis(200);
 
-/// Who writes, and since when nobody does.
+/// The small durable writes under way, expected, and past, and the bulk writers that wait for them.
 pub(super) struct Pace {
     start: Instant,
     /// Small durable writes and flushes under way.
@@ -107,7 +107,7 @@ impl Pace {
         self.wait_for_quiet();
     }
 
-    /// How long to sleep before looking again; `None` when the pause is over.
+    /// How long to sleep before the next check; `None` when the pause is over.
     fn rest(&self, until: Instant, now: Instant) -> Option<Duration> {
         let left = until.saturating_duration_since(now);
         (self.busy() && !left.is_zero()).then(|| left.min(RECENT))

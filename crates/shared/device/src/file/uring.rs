@@ -185,8 +185,8 @@ fn setup_error(e: &std::io::Error) -> siftfs_base::Error {
 }
 
 fn new_ring(depth: u32) -> std::io::Result<IoUring> {
-    // Two entries at least, for a linked pair. Completions are only looked at when waiting, so
-    // that interrupting the thread for them is wasted; kernels before 5.19 do not know this.
+    // Two entries at least, for a linked pair. Completions are only read when waiting, so that
+    // interrupting the thread for them is wasted; kernels before 5.19 do not know this.
     let entries = depth.max(2);
     IoUring::builder()
         .setup_coop_taskrun()

@@ -1,5 +1,5 @@
-//! Who else uses a file or block device, as /proc and /sys tell it; for refusals that say by
-//! what.
+//! The other users of a file or block device, as /proc and /sys tell it; for refusals that name
+//! them.
 //!
 //! Another process may keep the reader of its /proc waiting: one that closes files in exec(2) does
 //! while it waits for their file system. So may a file that it has open, when it is asked for its
@@ -19,7 +19,7 @@ const SHOWN: usize = 3;
 const PROC: &str = "/proc";
 
 /// The attached loop device whose backing file is this very inode. A backing file that cannot be
-/// looked at in time is not this one, which was opened.
+/// checked in time is not this one, which was opened.
 pub(super) fn loop_over(file: &File) -> Option<PathBuf> {
     loop_in(Path::new("/sys/block"), file)
 }

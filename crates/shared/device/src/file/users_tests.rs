@@ -2,7 +2,7 @@ use super::*;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
-/// What a look-up may take here: its limit, on a busy machine.
+/// What a query may take here: its limit, on a busy machine.
 const BOUND: Duration = Duration::from_secs(20);
 
 /// A directory like /proc, with processes that have a file open.

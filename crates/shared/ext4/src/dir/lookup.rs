@@ -42,7 +42,7 @@ enum Kind {
 fn kind(indexed: bool, lblk: u64, block: &Block) -> Kind {
     match lblk {
         0 if indexed && looks_like_root(block) => Kind::Root,
-        // Without checksums an empty leaf looks the same, and is as empty.
+        // Without checksums an empty leaf has the same bytes, and is as empty.
         n if n > 0 && indexed && looks_like_node(block) => Kind::Node,
         _ => Kind::Leaf,
     }
@@ -290,8 +290,8 @@ impl<B: DirBlocks> Dir<'_, B> {
         }
     }
 
-    /// Who brings the checksum of a block with entries up to date: the root, or the leaf that
-    /// it is (`None`).
+    /// What brings the checksum of a block with entries up to date: the root, or the leaf that it
+    /// is (`None`).
     fn sealer(&mut self, lblk: u64) -> Result<Option<Node>> {
         let (csum, unsigned) = (self.csum(), self.ctx.hash_version.unsigned);
         let indexed = self.ctx.indexed;

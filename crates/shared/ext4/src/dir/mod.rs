@@ -5,8 +5,8 @@
 //! an index from hashes of names to blocks, hidden from readers that do not know it. Blocks
 //! end in a checksum where the volume has `metadata_csum`.
 //!
-//! Deleting never merges blocks, so a block's number, once it holds entries, keeps holding
-//! entries. Times, link counts and who may do what are the caller's.
+//! Deleting never merges blocks, so a block's number, once it holds entries, keeps holding entries.
+//! Times, link counts and permissions are the caller's.
 
 mod csum;
 mod hash;
@@ -101,9 +101,9 @@ pub struct DirEntry<'a> {
     pub ftype: u8,
     /// Iterating from here delivers what comes after this entry.
     pub cookie: u64,
-    /// Entries directly after this one with the very same hash. Whoever cannot take those too
-    /// had better stop before the first of them, or a change among them between two calls may
-    /// hide one. All but always 0.
+    /// Entries directly after this one with the very same hash. A caller that cannot take those too
+    /// had better stop before the first of them, or a change among them between two calls may hide
+    /// one. All but always 0.
     pub tied: usize,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Step {
     /// The logical block in the parent's entry.
     pub first: u32,
     pub depth: u16,
-    /// Which entry leads on, or covers the block looked for (in a leaf: the last at or before).
+    /// Which entry leads on, or covers the block searched for (in a leaf: the last at or before).
     pub pos: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Where in the leaf the block looked for is, or would go behind.
+    /// Where in the leaf the block searched for is, or would go behind.
     pub fn pos(&self) -> Option<usize> {
         self.steps.last().and_then(|s| s.pos)
     }

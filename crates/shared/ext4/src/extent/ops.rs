@@ -280,8 +280,8 @@ impl Fs {
         }
     }
 
-    /// Tree blocks that inserting `extents` extents into one contiguous logical range may
-    /// allocate, whatever the tree looks like then; sum it over ranges.
+    /// Tree blocks that inserting `extents` extents into one contiguous logical range may allocate,
+    /// whatever the shape of the tree then; sum it over ranges.
     pub fn worst_case_blocks(&self, inode: &Inode, extents: u64) -> Result<u64> {
         let depth = u64::from(self.root(inode)?.0.depth);
         // One split at each level for the first, one more per half node of entries, one root.

@@ -3,7 +3,7 @@
 //! e2fsck offers to optimise a tree one of whose levels has more than one node's worth of free
 //! entries. A node that overflows therefore shares with neighbours that have room before it is
 //! split, and a node that shrinks is merged with its neighbourhood as soon as that fits one node
-//! fewer. Both look no farther than [`REACH`], so that one change touches a bounded number of
+//! fewer. Both search no farther than [`REACH`], so that one change touches a bounded number of
 //! blocks; a tree of more leaves than that can become looser, and [`Fs::tidy`] packs it.
 
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(super) fn full(total: usize) -> Vec<usize> {
     (0..nodes).map(|i| (total - i * NODE_ENTRIES).min(NODE_ENTRIES)).collect()
 }
 
-/// The children of one node, as far as they were looked at.
+/// The children of one node, as far as they were read.
 pub(super) struct Family {
     /// The parent's entries.
     pub members: Vec<Entry>,

@@ -10,7 +10,7 @@ const DISK_VERSION: u32 = 1;
 /// The id of an entry that has none.
 pub const ACL_ID_NONE: u32 = u32::MAX;
 
-/// Whom an entry is about.
+/// The user or group that an entry is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AclTag {
     /// The file's owner.
@@ -47,7 +47,7 @@ impl AclTag {
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AclEntry {
-    /// Whom it is about.
+    /// The user or group that the entry is about.
     pub tag: AclTag,
     /// Read 4, write 2, execute 1.
     pub perm: u16,
@@ -55,8 +55,8 @@ pub struct AclEntry {
     pub id: u32,
 }
 
-/// A valid access control list: owner, named users, group, named groups, mask, others, in
-/// this order, with a mask if anybody is named.
+/// A valid access control list: owner, named users, group, named groups, mask, others, in this
+/// order, with a mask if a user or group is named.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acl {
     entries: Vec<AclEntry>,
@@ -165,9 +165,9 @@ impl Acl {
         self.set_perm(AclTag::Other, mode & 7);
     }
 
-    /// The list of a file created with `mode` in a directory whose default list this is, and
-    /// the mode that the file then has (file type and special bits as given): nobody gets
-    /// what `mode` does not grant.
+    /// The list of a file created with `mode` in a directory whose default list this is, and the
+    /// mode that the file then has (file type and special bits as given). The list grants nothing
+    /// that `mode` does not grant.
     pub fn inherit(&self, mode: u16) -> (Acl, u16) {
         let mut acl = self.clone();
         acl.set_mode(self.mode() & mode);
@@ -182,7 +182,7 @@ fn parse_entries(mut bytes: &[u8], with_id: impl Fn(AclTag) -> bool) -> Option<V
         let tag = AclTag::parse(u16::from_le_bytes(take(&mut bytes)?))?;
         let perm = u16::from_le_bytes(take(&mut bytes)?);
         let stored = if with_id(tag) { u32::from_le_bytes(take(&mut bytes)?) } else { ACL_ID_NONE };
-        // What an entry that names nobody has as its id means nothing.
+        // The stored id of an entry without a name means nothing.
         let id = if tag.is_named() { stored } else { ACL_ID_NONE };
         all.push(AclEntry { tag, perm, id });
     }

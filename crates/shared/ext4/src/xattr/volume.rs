@@ -41,9 +41,9 @@ fn stored(index: u8, value: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Operations on extended attributes. Names are full names, values the ones programs see (for
-/// access control lists, Linux's form). Who may see or change what, the mode that goes with an
-/// access control list, and times are the caller's. Where they take `&mut Inode`, the caller
-/// writes it; after an error it is as it was.
+/// access control lists, Linux's form). The permission to see or change an attribute, the mode that
+/// goes with an access control list, and times are the caller's. Where they take `&mut Inode`, the
+/// caller writes it; after an error it is as it was.
 impl Fs {
     /// All attributes of an inode as stored, the inode's own first.
     ///

@@ -227,7 +227,7 @@ struct Header {
 const NEW: Part = Part::Header { bytes: [0; HEADER_LEN], have: 0 };
 
 impl FrameReader {
-    /// Reads frames that go in `direction`; `peer` names who sends them in errors.
+    /// Reads frames that go in `direction`; `peer` names their sender in errors.
     pub fn new(direction: Direction, limits: Limits, peer: &str) -> Self {
         Self { peer: peer.into(), magic: direction.magic(), limits, sequence: 0, part: NEW }
     }
