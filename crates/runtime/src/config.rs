@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// See each field.
+/// Settings of a Runtime.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Age after which unsynced state is journaled.

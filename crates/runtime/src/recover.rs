@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 /// A validated staged transaction found in a lane.
 pub struct FoundRecord {
-    /// Where it lies.
+    /// Where the record lies.
     pub record: RecordRef,
     /// LSN of the record before it in the order of all lanes, 0 for the first of its epoch.
     pub prev_lsn: Lsn,
-    /// What it says.
+    /// The record's items.
     pub items: Vec<Item>,
 }
 

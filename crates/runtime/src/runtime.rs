@@ -68,11 +68,11 @@ pub struct Parts {
     pub counters: Arc<Counters>,
 }
 
-/// See the module's text.
+/// The state under its lock, and the steps that run without it. A Runtime starts no threads.
 pub struct Runtime {
     pub(crate) state: Turns<State>,
     pub(crate) progress: Gate,
-    /// A fill of the page cache has ended.
+    /// Notified when a fill of the page cache has ended.
     filled: Condvar,
     /// Memory that fills read into, of 4 MiB at most each.
     pub(crate) fill_buffers: Pool<2>,
@@ -82,7 +82,8 @@ pub struct Runtime {
     pub(crate) lanes: Vec<StagingWriter>,
     pub(crate) readers: Arc<Readers>,
     pub(crate) link: Arc<dyn ServiceLink>,
-    /// One assembly at a time, and one transaction in flight.
+    /// Held by the thread that assembles and submits: one assembly at a time, and one transaction
+    /// in flight.
     pub(crate) assembly: Mutex<()>,
     pub(crate) next_checkpoint: AtomicU64,
     pub(crate) bulk: Company,

@@ -10,9 +10,9 @@ use siftfs_wire::CheckpointReport;
 
 /// Where a record lies.
 pub(crate) enum Place {
-    /// In its lane, staged.
+    /// The record lies in its lane, staged.
     Lane(StagedRef),
-    /// In the journal, which repeats it.
+    /// The journal repeats the record's bytes, and they lie there.
     Journal(Repeated),
 }
 
@@ -145,7 +145,7 @@ impl Batch {
         Self::with(Collector::Log(Log::default()))
     }
 
-    /// Without an interval map?
+    /// Does the batch have no interval map?
     pub fn is_light(&self) -> bool {
         matches!(self.collector, Some(Collector::Log(_)))
     }
@@ -167,7 +167,7 @@ impl Batch {
         self.txns.len()
     }
 
-    /// Has it been sealed?
+    /// Has the batch been sealed?
     pub fn is_sealed(&self) -> bool {
         self.collector.is_none()
     }

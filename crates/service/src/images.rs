@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// inode is counted.
 #[derive(Clone, Debug, Default)]
 pub struct InodeTables {
-    /// Their blocks, ascending and disjoint.
+    /// Blocks of the inode tables, ascending and disjoint.
     pub runs: Vec<BlockRun>,
     /// Bytes of an inode; a divisor of the block size, at least 128.
     pub inode_size: usize,

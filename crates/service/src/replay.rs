@@ -50,7 +50,7 @@ impl Replay {
         self.volatile
     }
 
-    /// They are being reclaimed.
+    /// Notes that the bytes counted by `volatile` are being reclaimed.
     pub fn reclaiming(&mut self) {
         self.volatile = 0;
     }

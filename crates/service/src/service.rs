@@ -111,11 +111,11 @@ pub(crate) struct Journaled {
     pub seq: TxnSeq,
     pub pos: u64,
     pub len: u64,
-    /// Where its data section begins in the record, and where its commit block.
+    /// Where the transaction's data section begins in the record, and where its commit block.
     pub data: Range<u64>,
-    /// Journal space it took, wrap gap included.
+    /// Journal space the transaction took, wrap gap included.
     pub bytes: u64,
-    /// Position of its first image.
+    /// Position of the transaction's first image.
     pub image_pos: u64,
     /// What `auto` judges reuse by; empty in other modes.
     pub notes: Box<[u64]>,
@@ -180,7 +180,7 @@ pub struct Service {
     pub(crate) requests: Requests,
     pub(crate) out: VecDeque<FromService>,
     pub(crate) stats: ServiceStatistics,
-    /// Whose I/O the present work is.
+    /// On whose behalf the I/O of the present work is counted.
     pub(crate) origin: Origin,
     pub(crate) buf: AlignedBuf,
     /// Runs written ahead of the next transaction, which must list exactly these.

@@ -33,11 +33,11 @@ pub(crate) struct Work {
 /// What is read of one record.
 struct Fetch {
     record: u32,
-    /// Its pieces, ascending by their place in the record.
+    /// The record's pieces, ascending by their place in it.
     work: Range<usize>,
     /// Runs of chunks of its data section; all of the record if there is none.
     parts: Vec<Range<u32>>,
-    /// Where its bytes go in the buffer, and how many.
+    /// Where the record's bytes go in the buffer, and how many.
     at: usize,
     bytes: u64,
 }

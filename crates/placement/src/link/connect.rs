@@ -30,7 +30,7 @@ pub trait Connector: Send + Sync {
 
 /// A device process that listens at an address.
 pub struct Dial {
-    /// Where.
+    /// Address of the device process.
     pub address: Address,
     /// What the connection may cost.
     pub options: TransportOptions,

@@ -21,12 +21,12 @@ impl Hints {
         now >= next && self.next.compare_exchange(next, after, order, order).is_ok()
     }
 
-    /// One has left.
+    /// Counts a hint that has left.
     pub fn count(&self) {
         self.sent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many have.
+    /// How many hints have left.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }

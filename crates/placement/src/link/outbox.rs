@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// caller that waits.
 pub(crate) struct Outbox {
     entries: VecDeque<ToService>,
-    /// The first that has not been sent on this connection.
+    /// Index of the first message that has not been sent on this connection.
     next: usize,
     /// Newest transaction that any connection has carried.
     sent: TxnSeq,
@@ -23,12 +23,12 @@ fn refused(what: &str) -> Error {
 }
 
 impl Outbox {
-    /// Nothing to be sent; `newest` is known to the Service.
+    /// An empty outbox; `newest` is the newest transaction that the Service knows.
     pub fn new(newest: TxnSeq) -> Self {
         Self { entries: VecDeque::new(), next: 0, sent: newest, asked: 0 }
     }
 
-    /// One more.
+    /// Adds a message behind all others.
     pub fn push(&mut self, message: ToService) {
         if let ToService::Checkpoint { id, .. } = &message {
             self.asked = self.asked.max(*id);
@@ -36,7 +36,7 @@ impl Outbox {
         self.entries.push_back(message);
     }
 
-    /// The next to be sent. Blocks are shared, not copied.
+    /// The next message to be sent. Blocks are shared, not copied.
     pub fn next(&mut self) -> Option<ToService> {
         let message = self.entries.get(self.next)?.clone();
         self.next += 1;

@@ -61,15 +61,15 @@ struct State {
     fallback: Option<Duration>,
     /// The volume is being closed.
     leaving: bool,
-    /// And no process listened when that was last checked.
+    /// The volume is being closed, and no process listened when that was last checked.
     absent: bool,
     /// This process wanted to take over and could not.
     refused: bool,
-    /// No more messages: the thread has ended.
+    /// The thread has ended: no more messages are sent or delivered.
     ended: bool,
 }
 
-/// See the module's text.
+/// The host's end of a Service in another process.
 pub(crate) struct Remote {
     state: Mutex<State>,
     changed: Condvar,
@@ -79,7 +79,7 @@ pub(crate) struct Remote {
     who: Identity,
     connector: Arc<dyn Connector>,
     media: Media,
-    /// Of a Service in this process.
+    /// How a Service in this process replays.
     replay: Replay,
     closing: AtomicBool,
     abandoned: AtomicBool,

@@ -334,9 +334,9 @@ impl Volume {
 
 /// Where the Service of a pair is.
 enum Behind<'a> {
-    /// In this process.
+    /// The Service is in this process.
     Here(Box<Service>, Threads),
-    /// In another.
+    /// The Service is in another process.
     There(&'a ServicePlace, Replay),
 }
 

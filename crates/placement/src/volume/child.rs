@@ -24,13 +24,13 @@ const MAX_OUTPUT: usize = 16 << 20;
 
 /// What became of a child.
 pub struct Ran {
-    /// How it ended.
+    /// How the child ended.
     pub status: ExitStatus,
-    /// It was ended after so much processor time without progress.
+    /// The child was ended after so much processor time without progress.
     pub given_up: Option<Duration>,
-    /// What it wrote to standard output.
+    /// What the child wrote to standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error.
+    /// What the child wrote to standard error.
     pub stderr: Vec<u8>,
 }
 
@@ -129,7 +129,7 @@ fn watch(pid: Pid, most: Option<Duration>, counter: &AtomicU64) -> io::Result<Op
     Ok(None)
 }
 
-/// Has it ended? Looks for a tick.
+/// Has the process ended? Waits a tick for its end.
 fn ended(process: impl AsFd) -> io::Result<bool> {
     match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&TICK)) {
         Ok(n) => Ok(n > 0),

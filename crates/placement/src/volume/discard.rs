@@ -19,9 +19,9 @@ pub(crate) const LSN_GAP: u64 = (1 << 32) + (1 << 28);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Discarded {
-    /// It is there, empty, and serves on.
+    /// The log is there, empty, and serves on.
     Emptied,
-    /// It is not there or not usable: the volume is plain ext4 and has no log any more.
+    /// The log is not there or not usable: the volume is plain ext4 and has no log any more.
     Forgotten,
 }
 

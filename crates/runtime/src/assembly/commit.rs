@@ -42,7 +42,7 @@ impl Runtime {
         self.commit_under(&assembly, push, origin)
     }
 
-    /// One transaction is made at a time, and one is in flight.
+    /// Takes the assembly lock: one transaction is made at a time, and one is in flight.
     pub(crate) fn assembly_lock(&self) -> MutexGuard<'_, ()> {
         relock(self.assembly.lock())
     }

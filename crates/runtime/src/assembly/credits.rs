@@ -37,7 +37,8 @@ impl State {
         Ok(())
     }
 
-    /// Without a place, everything up to the transaction is in the area already.
+    /// Marks a transaction as journaled. `place` has its bytes and the position of its images in
+    /// the journal; without it, everything up to the transaction is in the area already.
     fn now_journaled(&mut self, seq: TxnSeq, place: Option<(u64, u64)>) {
         let info = self.ledger.txns.get_mut(&seq).expect("looked up before");
         info.journaled = true;

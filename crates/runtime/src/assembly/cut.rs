@@ -35,7 +35,7 @@ impl Handoff {
         self.staged.is_empty() && self.direct.is_empty()
     }
 
-    /// Has it what one step makes at most: a record, or blocks for the area?
+    /// Is the hand-off as large as one step makes it: a record, or blocks for the area?
     fn is_full(&self) -> bool {
         !self.staged.is_empty() || self.room() == 0
     }
@@ -63,7 +63,7 @@ pub struct Assembly {
     /// Inodes whose staged ranges may lack homes, and from which block on.
     homeless: Option<VecDeque<(InodeNr, u64)>>,
     left: BTreeSet<InodeNr>,
-    /// To be written once the lock is free, whatever the step's result.
+    /// What is to be written once the lock is free, whatever the step's result.
     pub out: Handoff,
 }
 
@@ -152,7 +152,7 @@ impl State {
         due
     }
 
-    /// One step of fetch or locate; false when the cut is next.
+    /// Runs one step of fetch or locate; false when the cut is next.
     pub fn assembly_step(&mut self, seq: &Sequencer, a: &mut Assembly) -> Step<bool> {
         let mut files = 0;
         while let Some(owed) = a.queue.front_mut() {

@@ -33,7 +33,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Its bytes from byte `at` on that lie in one block, `at` being a block's begin.
+    /// The input's bytes from byte `at` on that lie in one block, `at` being a block's begin.
     pub fn block(&self, at: usize) -> &[u8] {
         match self {
             Input::Bytes(bytes) => &bytes[at..bytes.len().min(at + BLOCK_SIZE)],

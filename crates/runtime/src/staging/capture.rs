@@ -20,11 +20,11 @@ pub enum Selection<'a> {
 /// What one record will carry.
 #[derive(Default)]
 pub struct Capture {
-    /// In the order in which recovery applies them.
+    /// Items of the record, in the order in which recovery applies them.
     pub items: Vec<Item>,
     /// File data, as it lies in the record.
     pub data: Vec<Range>,
-    /// Bytes of it.
+    /// Bytes of `data`.
     pub data_len: u64,
     /// Name operations.
     pub ops: BTreeSet<Lsn>,

@@ -18,9 +18,10 @@ use std::time::Duration;
 
 /// What is left to do of an fsync.
 enum Begun {
-    /// Nothing.
+    /// Nothing is left: what was asked for is durable.
     Durable(Durable),
-    /// Its record, or the newest that carries something of the inode, is written or on its way.
+    /// A wait for this LSN: the fsync's record, or the newest that carries something of the inode,
+    /// is written or on its way.
     Wait(Lsn),
 }
 

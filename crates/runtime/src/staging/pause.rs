@@ -14,9 +14,9 @@ const SMALL_PAUSE: Duration = Duration::from_millis(4);
 /// How long a caller pauses once its record is durable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pause {
-    /// So many times what that took.
+    /// A multiple of the time that making the record durable took.
     Times(f64),
-    /// So long.
+    /// A fixed time.
     Fixed(Duration),
 }
 
@@ -56,11 +56,11 @@ impl Pause {
 #[derive(Default)]
 pub struct Company(AtomicU32);
 
-/// One of them, as long as it lives.
+/// One of the callers that are syncing bulk, as long as this lives.
 pub struct Member<'a>(&'a Company);
 
 impl Company {
-    /// One more.
+    /// Counts the caller in, until the result is dropped.
     pub fn join(&self) -> Member<'_> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Member(self)
@@ -68,7 +68,7 @@ impl Company {
 }
 
 impl Member<'_> {
-    /// How many there are, this one included.
+    /// How many callers are syncing bulk, this one included.
     pub fn count(&self) -> u32 {
         self.0.0.load(Ordering::Relaxed)
     }

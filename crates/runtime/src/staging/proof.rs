@@ -11,9 +11,9 @@ use siftfs_base::{InodeNr, Lsn, TxnSeq};
 #[derive(Debug)]
 #[must_use = "an acknowledgement takes it"]
 pub enum Durable {
-    /// By a staged transaction.
+    /// A staged transaction makes it durable.
     Staged(Flushed),
-    /// By background journal transactions that hold all that was asked for.
+    /// Background journal transactions that hold all that was asked for make it durable.
     Journaled(Settled),
 }
 

@@ -19,7 +19,7 @@ impl LaneSet {
         self.0 |= 1 << lane.0;
     }
 
-    /// Their indices, ascending.
+    /// The indices of the lanes, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..u16::BITS as usize).filter(move |lane| self.0 & (1 << lane) != 0)
     }
@@ -47,18 +47,19 @@ struct Unacknowledged {
     published_ns: u64,
 }
 
-/// See the module's text.
+/// The published records: on their way, written, or durable.
 #[derive(Default)]
 pub struct Records {
-    /// Newest published.
+    /// LSN of the newest published record.
     published: Lsn,
-    /// Everything up to here is durable; never steps back.
+    /// Everything up to this LSN is durable; it never steps back.
     durable: Lsn,
     /// Durable writes in flight.
     fua: BTreeMap<Lsn, Write>,
     /// Other writes in flight.
     plain: BTreeMap<Lsn, Write>,
-    /// Written plainly and not flushed, each with the number of the flush that covers it.
+    /// Records that were written plainly and not flushed, each with the number of the flush that
+    /// covers it.
     owed: BTreeMap<Lsn, (u64, Write)>,
     /// Number of the next flush.
     next_flush: u64,
@@ -67,22 +68,22 @@ pub struct Records {
 }
 
 impl Records {
-    /// Everything up to `start` is durable.
+    /// A set without records in flight; everything up to `start` is durable.
     pub fn new(start: Lsn) -> Self {
         Self { published: start, durable: start, ..Self::default() }
     }
 
-    /// Newest published.
+    /// LSN of the newest published record.
     pub fn last(&self) -> Lsn {
         self.published
     }
 
-    /// Everything up to here is durable.
+    /// The LSN up to which everything is durable.
     pub fn durable(&self) -> Lsn {
         self.durable
     }
 
-    /// Every record up to here has been written.
+    /// The LSN up to which every record has been written.
     pub fn written(&self) -> Lsn {
         let first = [first(&self.fua), first(&self.plain)].into_iter().flatten().min();
         first.map_or(self.published, below)
@@ -103,8 +104,7 @@ impl Records {
         self.fua.is_empty() && self.plain.is_empty() && self.owed.is_empty()
     }
 
-    /// Is a record of the background's, which no caller will flush, not durable and not on its way
-    /// to be?
+    /// Does a record of the background still need a flush? No caller of its own will flush for it.
     pub fn behind_background(&self) -> bool {
         let mut writes = self.plain.values().chain(self.owed.values().map(|(_, write)| write));
         writes.any(|write| write.writer == Writer::Background)
@@ -141,7 +141,7 @@ impl Records {
         (self.next_flush - 1, lanes)
     }
 
-    /// That flush has ended well.
+    /// Flush `number` has succeeded.
     pub fn flushed(&mut self, number: u64) {
         self.owed.retain(|_, (flush, _)| *flush > number);
         self.advance();

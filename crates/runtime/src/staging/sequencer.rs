@@ -212,8 +212,8 @@ impl Flushed {
     }
 }
 
-/// See the module's text. What is published has a fixed place (*publish-after-fix*): room that was
-/// found is not enough, and neither is a number.
+/// Group commit of staged transactions. What is published has a fixed place (*publish-after-fix*):
+/// room that was found is not enough, and neither is a number.
 ///
 /// ```
 /// # use siftfs_base::{LaneId, Lsn};
@@ -266,7 +266,7 @@ impl Sequencer {
         Self { state: Mutex::new(state), changed, gathered, clock }
     }
 
-    /// Another bound for the wait of every flush to come.
+    /// Sets the bound of the wait for company, for every flush to come.
     pub fn set_wait(&self, wait: Duration) {
         self.lock().wait = wait;
     }
@@ -567,7 +567,7 @@ impl Sequencer {
         st
     }
 
-    /// One flush for all that is written, after a gathering.
+    /// Flushes once for all that is written, after a gathering.
     fn flush_for_all<'a>(
         &'a self,
         mut st: MutexGuard<'a, State>,

@@ -20,25 +20,25 @@ use std::sync::Arc;
 
 /// A staged transaction whose place is fixed and whose bytes are stable (R19), to be written.
 pub struct Staged {
-    /// Its number, and how it must be written.
+    /// The published record: its LSN, and how it must be written.
     pub published: Published,
-    /// Index of its lane.
+    /// Index of the record's lane.
     pub lane: usize,
     /// Byte offset in the lane's region.
     pub offset: u64,
-    /// The record.
+    /// The record's bytes.
     pub buf: AlignedBuf,
 }
 
 /// What staging an inode came to.
 pub enum Outcome {
-    /// Nothing new; durable once this LSN is.
+    /// There is nothing new to stage: the inode is durable once this LSN is.
     Nothing(Lsn),
-    /// Write this.
+    /// A record that must be written.
     Staged(Staged),
     /// Bulk: encode its data without the lock, and stage it with that.
     Plan(Plan),
-    /// It cannot be made self-contained: a full commit is needed.
+    /// The record could not be made self-contained: a full commit is needed.
     FullCommit(Unstageable),
 }
 

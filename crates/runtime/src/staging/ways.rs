@@ -120,7 +120,7 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Nothing is known; the first window shares.
+    /// A choice that knows nothing yet: the first window shares, unless `group` fixes the way.
     pub fn new(group: Group) -> Self {
         let way = match group {
             Group::Measured => Way::Shared,
@@ -193,9 +193,9 @@ pub struct Measured {
     pub callers: &'static str,
     /// The better way for this number.
     pub way: &'static str,
-    /// From publication to acknowledgement, smoothed, when a flush is shared.
+    /// Nanoseconds from publication to acknowledgement, smoothed, when a flush is shared.
     pub shared_ns: Option<u64>,
-    /// The same with durable writes in parallel.
+    /// Nanoseconds from publication to acknowledgement, smoothed, with durable writes in parallel.
     pub parallel_ns: Option<u64>,
 }
 

@@ -9,27 +9,28 @@ pub struct Generations<T> {
 }
 
 impl<T: Default> Generations<T> {
-    /// The running transaction's.
+    /// The running transaction's generation.
     pub fn running(&self) -> &T {
         &self.running
     }
 
-    /// The running transaction's, to be changed.
+    /// The running transaction's generation, to be changed.
     pub fn running_mut(&mut self) -> &mut T {
         &mut self.running
     }
 
-    /// The transaction in flight's.
+    /// The generation of the transaction in flight.
     pub fn in_flight(&self) -> &T {
         &self.in_flight
     }
 
-    /// Both.
+    /// Both generations.
     pub fn each(&self) -> [&T; 2] {
         [&self.running, &self.in_flight]
     }
 
-    /// Both, to be changed: what a staged transaction carries is no longer pending in either.
+    /// Both generations, to be changed: what a staged transaction carries is no longer pending in
+    /// either.
     pub fn each_mut(&mut self) -> [&mut T; 2] {
         [&mut self.running, &mut self.in_flight]
     }

@@ -19,7 +19,7 @@ impl Place {
         self.pos
     }
 
-    /// One past its last byte.
+    /// One past the record's last byte.
     pub fn end(&self) -> u64 {
         self.pos + self.len
     }
@@ -48,17 +48,17 @@ impl Place {
 /// ```
 #[derive(Debug, PartialEq, Eq)]
 pub struct RecordRef {
-    /// Lane.
+    /// The record's lane.
     pub lane: LaneId,
     /// Position of the record's first byte.
     pub pos: u64,
-    /// Whole length in bytes.
+    /// The record's whole length in bytes.
     pub len: u32,
-    /// Its LSN.
+    /// The record's LSN.
     pub lsn: Lsn,
-    /// Its header checksum.
+    /// The record's header checksum.
     pub crc: u32,
-    /// Offset of its data section from its first byte.
+    /// Offset of the record's data section from its first byte.
     pub data_start: u32,
     fixed: Fixed,
 }
@@ -68,7 +68,7 @@ pub struct RecordRef {
 struct Fixed;
 
 impl RecordRef {
-    /// One that recovery found: its head was verified when it was decoded.
+    /// A reference to a record that recovery found: its head was verified when it was decoded.
     pub fn found(head: &RecordHead) -> Self {
         let header = &head.header;
         Self {
@@ -82,7 +82,7 @@ impl RecordRef {
         }
     }
 
-    /// As a background journal transaction names it.
+    /// The record as a background journal transaction names it.
     pub fn named(&self) -> StagedRef {
         let Self { lane, pos, len, lsn, crc, .. } = *self;
         StagedRef { lane, pos, len, lsn, crc }
@@ -135,7 +135,7 @@ impl Lane {
         end - self.tail > self.len / 4 * 3
     }
 
-    /// Is there hardly room for more that is pushed?
+    /// Would a pushed record of the largest size take of the last quarter?
     pub fn is_crowded(&self) -> bool {
         self.would_crowd(self.head + self.max_record())
     }
@@ -169,12 +169,12 @@ impl Lane {
         }
     }
 
-    /// Credits came back: clamped, so that the tail never passes the head.
+    /// Takes credits back. The tail is clamped, so that it never passes the head.
     pub fn reclaim(&mut self, tail: u64) {
         self.tail = self.tail.max(tail.min(self.head));
     }
 
-    /// Share of its bytes in use.
+    /// Share of the lane's bytes that is in use.
     pub fn fill(&self) -> f64 {
         self.used() as f64 / self.len as f64
     }
@@ -184,7 +184,7 @@ impl Lane {
         self.head - self.tail
     }
 
-    /// The largest record it takes (rule R10).
+    /// The largest record that the lane takes (rule R10).
     pub fn max_record(&self) -> u64 {
         siftfs_log::max_record_len(self.len)
     }

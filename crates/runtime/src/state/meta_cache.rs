@@ -24,7 +24,7 @@ struct Image {
     pos: Option<u64>,
 }
 
-/// See the module's text.
+/// The metadata cache: blocks of the area, and the index of their newest images in the journal.
 pub struct MetaCache {
     readers: Arc<Readers>,
     blocks: HashMap<BlockNr, Cached>,
@@ -44,7 +44,7 @@ pub struct MetaCache {
 pub struct Snapshot {
     /// Destinations, ascending.
     pub blocks: Vec<BlockNr>,
-    /// Their images.
+    /// The images of `blocks`, in the same order.
     pub data: Vec<SharedBlock>,
     /// Runs freed.
     pub drops: Vec<BlockRun>,
@@ -55,7 +55,7 @@ fn blocks(bytes: u64) -> usize {
 }
 
 impl MetaCache {
-    /// Another bound, kept to from the next shrinking on.
+    /// Sets the bound in bytes, kept to from the next shrinking on.
     pub fn set_limit(&mut self, bytes: u64) {
         self.limit = blocks(bytes);
     }
@@ -79,7 +79,7 @@ impl MetaCache {
         self.dirty.len()
     }
 
-    /// Has the running transaction anything of the metadata?
+    /// Has the running transaction changed metadata?
     pub fn has_changes(&self) -> bool {
         !self.dirty.is_empty() || !self.drops.is_empty()
     }

@@ -57,7 +57,7 @@ const MAX_PENDING_NAMES: usize = 65_536;
 /// Free blocks that delayed data may never reserve: room for the metadata of what is reserved.
 pub const SPACE_SLACK: u64 = 32;
 
-/// See the module's text.
+/// Everything under the Runtime's state lock.
 pub struct State {
     /// The ext4 layer.
     pub fs: Fs,
@@ -226,7 +226,7 @@ impl State {
         Ok(true)
     }
 
-    /// One more range of the inode's overlay waits for the next transaction.
+    /// Notes that one more range of the inode's overlay waits for the next transaction.
     pub fn note_overlay(&mut self, ino: InodeNr) {
         let inode = &self.node(ino).inode;
         let tree = self.fs.worst_case_touched(inode).unwrap_or(1);
@@ -275,7 +275,7 @@ impl State {
         Ok(())
     }
 
-    /// A number for [`Node::map_version`].
+    /// Draws a number for [`Node::map_version`] or [`Node::changed`].
     pub fn next_version(&mut self) -> u64 {
         self.inodes.versions += 1;
         self.inodes.versions
@@ -319,14 +319,14 @@ impl State {
         self.touch();
     }
 
-    /// The inode's `delta` changed.
+    /// Notes a change of the inode's `delta`.
     pub fn mark_delta(&mut self, ino: InodeNr) {
         self.running.delta_dirty.insert(ino);
         self.mark_changed(ino);
         self.mark_inode(ino);
     }
 
-    /// There is more to make durable of this inode than before; see [`Node::changed`].
+    /// Notes that there is more to make durable of this inode than before; see [`Node::changed`].
     pub fn mark_changed(&mut self, ino: InodeNr) {
         let change = self.next_version();
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
@@ -334,7 +334,7 @@ impl State {
         }
     }
 
-    /// A permission change is pending on the inode (rule R17).
+    /// Notes a permission change that is pending on the inode (rule R17).
     pub fn mark_perms(&mut self, ino: InodeNr) {
         if !self.is_replaying() {
             self.running.perms.running_mut().insert(ino);

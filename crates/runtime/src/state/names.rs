@@ -22,27 +22,27 @@ pub const CLOSURE_MAX: usize = 128;
 pub enum Unstageable {
     /// A directory was moved inside the closure.
     DirectoryMove,
-    /// More operations than one staged transaction carries.
+    /// The closure has more operations than one staged transaction carries.
     ClosureTooLarge,
     /// A permission change is pending and the file's ancestors are not known.
     UnknownAncestors,
-    /// More data than an eighth of the lane.
+    /// The record would have more data than an eighth of the lane.
     TooMuchData,
 }
 
 struct Pending {
     op: NameOp,
-    /// It moves a directory.
+    /// The operation moves a directory.
     moves_directory: bool,
 }
 
 /// What else is known of an operation.
 #[derive(Clone, Copy, Default)]
 pub struct Traits {
-    /// It moves a directory.
+    /// The operation moves a directory.
     pub moves_directory: bool,
-    /// It gives a file another name whose bytes were made durable before, as programs publish what
-    /// they have written.
+    /// The operation gives another name to a file whose bytes were made durable before, as programs
+    /// publish what they have written.
     pub publishes: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct NameLog {
     by_inode: HashMap<InodeNr, BTreeSet<Lsn>>,
     by_key: HashMap<Key, BTreeSet<Lsn>>,
     by_dir: HashMap<InodeNr, BTreeSet<Lsn>>,
-    /// Those that publish.
+    /// The operations that publish a file.
     published: BTreeSet<Lsn>,
 }
 

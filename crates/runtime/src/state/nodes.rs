@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 /// A table smaller than this is not made smaller.
 const SMALL: usize = 1024;
 
-/// See the module's text.
+/// The inodes in memory, by number.
 #[derive(Default)]
 pub struct Nodes {
     map: HashMap<InodeNr, Box<Node>>,
-    /// Order in which they are considered for eviction; numbers of nodes that are gone are among
-    /// them.
+    /// Order in which the nodes are considered for eviction; numbers of nodes that are gone are
+    /// among them.
     clock: VecDeque<InodeNr>,
 }
 
@@ -29,17 +29,17 @@ impl Nodes {
         self.map.get_mut(ino).map(Box::as_mut)
     }
 
-    /// Is it in memory?
+    /// Is the inode in memory?
     pub fn contains_key(&self, ino: &InodeNr) -> bool {
         self.map.contains_key(ino)
     }
 
-    /// How many are.
+    /// How many inodes are in memory.
     pub fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// A node that was read or made; the youngest for eviction.
+    /// Adds a node that was read or made; it is the youngest for eviction.
     pub fn insert(&mut self, ino: InodeNr, node: Node) {
         if self.map.insert(ino, Box::new(node)).is_none() {
             self.clock.push_back(ino);
@@ -68,7 +68,7 @@ impl Nodes {
         self.clock.pop_front()
     }
 
-    /// The node stays; it is the youngest from here on.
+    /// Keeps the node in memory, as the youngest from here on.
     pub fn keep(&mut self, ino: InodeNr) {
         self.clock.push_back(ino);
     }
@@ -81,7 +81,7 @@ impl Nodes {
     }
 }
 
-/// A table that was larger than it needs to be by far gives the memory back.
+/// Gives back the memory of a table that is far larger than it needs to be.
 pub fn give_back<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>) {
     if map.capacity() > SMALL && map.capacity() / 4 > map.len() {
         map.shrink_to(2 * map.len());

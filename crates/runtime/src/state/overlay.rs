@@ -21,7 +21,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The same from so many bytes on.
+    /// The source of what lies `by` bytes behind this one's first byte.
     pub fn advanced(&self, by: u64) -> Source {
         match self {
             Source::Zero => Source::Zero,
@@ -49,9 +49,9 @@ pub struct Part {
 pub struct Entry {
     /// One past the range's last byte.
     pub end: u64,
-    /// Where its bytes are.
+    /// Where the range's bytes are.
     pub source: Source,
-    /// The transaction that journaled it; `None` until one has.
+    /// The transaction that journaled the range; `None` until one has.
     pub txn: Option<TxnSeq>,
 }
 
@@ -63,7 +63,7 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Nothing in it?
+    /// Has the overlay no ranges?
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }

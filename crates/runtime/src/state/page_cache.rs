@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 /// Pages that lie side by side, so that a walk over a file does not search for each.
 const CHUNK: u64 = 16;
 
-/// One page.
+/// A page of a regular file.
 pub struct Page {
-    /// Its bytes; those beyond the end of the file are zero. Shared with what is on its way to
-    /// the area or to a reader.
+    /// The page's bytes; those beyond the end of the file are zero. They are shared with what is on
+    /// its way to the area or to a reader.
     pub data: SharedBlock,
     referenced: bool,
 }
@@ -46,7 +46,7 @@ impl PageCache {
         Self { chunks: BTreeMap::new(), len: 0, clock: VecDeque::new(), limit: pages(bytes) }
     }
 
-    /// Another bound, which [`PageCache::shrink`] keeps to.
+    /// Sets the bound that [`PageCache::shrink`] keeps to, in bytes.
     pub fn set_limit(&mut self, bytes: u64) {
         self.limit = pages(bytes);
     }
@@ -56,7 +56,7 @@ impl PageCache {
         self.limit
     }
 
-    /// Pages it holds.
+    /// Pages the cache holds.
     pub fn len(&self) -> usize {
         self.len
     }

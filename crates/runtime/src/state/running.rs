@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 pub enum Push {
     /// Data older than the commit interval.
     Aged,
-    /// This inode's data too.
+    /// Data older than the commit interval, and this inode's data.
     Inode(InodeNr),
     /// Everything.
     All,
@@ -29,9 +29,9 @@ impl Push {
 /// Runs written ahead for the running transaction, which will list them.
 #[derive(Default)]
 pub struct Pushed {
-    /// In the order of their hand-over.
+    /// The runs, in the order in which they were handed over.
     pub runs: Vec<BlockRun>,
-    /// Their bytes.
+    /// Bytes of the runs.
     pub bytes: usize,
 }
 

@@ -12,11 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct RuntimeStats {
     /// Staged transactions.
     pub staged_transactions: u64,
-    /// Their bytes, headers and padding included.
+    /// Bytes of staged transactions, headers and padding included.
     pub staged_bytes: u64,
-    /// Their data bytes.
+    /// Data bytes of staged transactions.
     pub staged_data_bytes: u64,
-    /// Their items.
+    /// Items of staged transactions.
     pub staged_items: u64,
     /// Full commits forced by fsync, by reason.
     pub full_commits: BTreeMap<String, u64>,
@@ -75,11 +75,11 @@ pub struct Latencies {
     pub(crate) checkpoint: Latency,
     /// Small fsyncs' waits until the log, or the running transaction, had room again.
     pub(crate) credit_wait: Latency,
-    /// The same of fsyncs of more data, which leave the last of a lane to the small ones.
+    /// Bulk fsyncs' waits for that room; they leave the last of a lane to the small ones.
     pub(crate) bulk_wait: Latency,
 }
 
-/// One histogram.
+/// A histogram of latencies.
 pub struct Latency(Mutex<Samples>);
 
 struct Samples {
@@ -110,7 +110,7 @@ impl Default for Latency {
 pub struct Distribution {
     /// Samples.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the samples.
     pub sum_ns: u64,
     /// Median.
     pub p50_ns: u64,

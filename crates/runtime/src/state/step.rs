@@ -22,7 +22,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// In words, for people.
+    /// The need in words, for people.
     pub fn text(self) -> &'static str {
         match self {
             Self::Commit => "the running transaction is full",
@@ -42,7 +42,7 @@ pub enum Stop {
     Read(FillPlan),
     /// Another thread is reading these pages: wait for it.
     Wait(InodeNr, Range<u64>),
-    /// It failed, and would again.
+    /// The step failed, and would fail again.
     Failed(Error),
 }
 

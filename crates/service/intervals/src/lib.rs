@@ -37,12 +37,12 @@ pub struct Interval<S> {
     pub start: u64,
     /// Number of bytes.
     pub len: u32,
-    /// Where they come from.
+    /// Where the range's bytes come from.
     pub source: S,
 }
 
 impl<S: Source> Interval<S> {
-    /// One past the last byte.
+    /// One past the range's last byte.
     pub fn end(&self) -> u64 {
         self.start + u64::from(self.len)
     }
@@ -54,7 +54,7 @@ impl<S: Source> Interval<S> {
         Self { start: from, len: self.len - skip as u32, source: self.source.skip(skip) }
     }
 
-    /// Both as one, if they touch and the source goes on.
+    /// This range and `next` as one, if they touch and the source goes on.
     fn joined(&self, next: &Self) -> Option<Self> {
         if self.end() != next.start {
             return None;

@@ -194,7 +194,7 @@ impl<const B: usize> Inner<B> {
         self.children[i].get()
     }
 
-    /// Which child `at` belongs to.
+    /// Index of the child that `at` belongs to.
     #[inline]
     pub fn child_of(&self, at: u64) -> usize {
         // The largest number itself is not below an unused key.

@@ -168,7 +168,7 @@ impl<const B: usize> Tree<B> {
         true
     }
 
-    /// The same for inner nodes.
+    /// Merges two inner nodes, as leaves are merged.
     fn merge_inners(&mut self, parent: u32, at: usize) -> bool {
         let p = &self.inners[parent];
         if at + 1 >= p.len() {

@@ -15,7 +15,7 @@ const LEFT_BEHIND: usize = 3;
 /// What was answered.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answers<R> {
-    /// In no certain order.
+    /// The answers, in no certain order.
     pub given: Vec<R>,
     /// Every item was answered.
     pub complete: bool,

@@ -39,7 +39,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Both, in the order in which they are claimed.
+    /// Both roles, in the order in which they are claimed.
     pub const ALL: [Self; 2] = [Self::Host, Self::Service];
 }
 
@@ -62,7 +62,7 @@ pub struct ReadOp<'a> {
 /// What a device is, and how it makes one write durable: for reports and logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceInfo {
-    /// By which it was opened; empty for one in memory.
+    /// Path by which the device was opened; empty for one in memory.
     pub path: String,
     /// `block device`, `file on ext4`, `memory` and so on, for people.
     pub kind: String,

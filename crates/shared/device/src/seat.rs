@@ -31,7 +31,7 @@ impl SharedDevice {
         Self { device, roles: Arc::default(), next: Arc::default() }
     }
 
-    /// One more process opens it. It has no role.
+    /// Opens the device for one more process, without a role.
     pub fn open(&self) -> Arc<Seat> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         *next += 1;
@@ -51,9 +51,9 @@ pub struct Seat {
     number: u64,
     /// I/O shares it; death waits for I/O in flight.
     dead: RwLock<bool>,
-    /// Its accesses are used up.
+    /// The process has used up its accesses.
     doomed: AtomicBool,
-    /// Accesses before it dies by itself.
+    /// Accesses before the process dies by itself.
     left: AtomicU64,
 }
 
@@ -65,12 +65,12 @@ impl Seat {
         self.give_up(&Role::ALL);
     }
 
-    /// It dies before the access after the next `accesses`.
+    /// The process dies before the access after the next `accesses`.
     pub fn kill_after(&self, accesses: u64) {
         self.left.store(accesses, Ordering::SeqCst);
     }
 
-    /// Has it died?
+    /// Has the process died?
     pub fn is_dead(&self) -> bool {
         *self.dead.read().unwrap_or_else(PoisonError::into_inner)
     }

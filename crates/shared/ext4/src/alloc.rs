@@ -322,7 +322,7 @@ impl Fs {
 pub(crate) enum Image {
     /// Computed, not on disk.
     Computed(Box<Bitmap>),
-    /// In the store.
+    /// The bitmap is in the store.
     Stored(BlockNr),
 }
 

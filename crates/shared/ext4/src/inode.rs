@@ -238,15 +238,15 @@ impl Inode {
     pub fn file_type(&self) -> u16 {
         self.mode & S_IFMT
     }
-    /// Is it a directory?
+    /// Is the inode a directory?
     pub fn is_dir(&self) -> bool {
         self.file_type() == S_IFDIR
     }
-    /// Is it a regular file?
+    /// Is the inode a regular file?
     pub fn is_reg(&self) -> bool {
         self.file_type() == S_IFREG
     }
-    /// Is it a symbolic link?
+    /// Is the inode a symbolic link?
     pub fn is_symlink(&self) -> bool {
         self.file_type() == S_IFLNK
     }

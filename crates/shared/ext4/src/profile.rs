@@ -69,11 +69,11 @@ impl Support {
 /// One feature bit.
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
-    /// Its word.
+    /// The word of the superblock that has the bit.
     pub word: Word,
-    /// Its bit, as a mask.
+    /// The feature's bit, as a mask.
     pub bit: u32,
-    /// Its name, as mke2fs and tune2fs spell it where they know it.
+    /// The feature's name, as mke2fs and tune2fs spell it where they know it.
     pub name: &'static str,
     /// What SiftFS does with it.
     pub support: Support,

@@ -13,7 +13,7 @@ pub enum Item {
     Data {
         /// File.
         ino: InodeNr,
-        /// Its generation.
+        /// The inode's generation.
         generation: u32,
         /// First byte in the file.
         offset: u64,
@@ -26,7 +26,7 @@ pub enum Item {
     Zero {
         /// File.
         ino: InodeNr,
-        /// Its generation.
+        /// The inode's generation.
         generation: u32,
         /// First byte.
         offset: u64,
@@ -37,7 +37,7 @@ pub enum Item {
     Truncate {
         /// File.
         ino: InodeNr,
-        /// Its generation.
+        /// The inode's generation.
         generation: u32,
         /// Size in bytes.
         size: u64,
@@ -46,7 +46,7 @@ pub enum Item {
     Allocate {
         /// File.
         ino: InodeNr,
-        /// Its generation.
+        /// The inode's generation.
         generation: u32,
         /// First byte.
         offset: u64,
@@ -59,7 +59,7 @@ pub enum Item {
     Xattrs {
         /// Inode.
         ino: InodeNr,
-        /// Its generation.
+        /// The inode's generation.
         generation: u32,
         /// Full names (`user.x`) and values.
         list: Vec<(Vec<u8>, Vec<u8>)>,
@@ -73,7 +73,7 @@ pub enum Item {
 pub struct InodeItem {
     /// Inode.
     pub ino: InodeNr,
-    /// Its generation.
+    /// The inode's generation.
     pub generation: u32,
     /// Type and permission bits, as in `st_mode`.
     pub mode: u32,
@@ -119,7 +119,7 @@ pub enum NameOpKind {
         name: Vec<u8>,
         /// New inode.
         ino: InodeNr,
-        /// Its generation.
+        /// The inode's generation.
         generation: u32,
         /// Type and permission bits.
         mode: u32,

@@ -375,7 +375,7 @@ impl RecordHeader {
 pub struct RecordHead {
     /// The header.
     pub header: RecordHeader,
-    /// Its items, optional unknown kinds left out.
+    /// The record's items, optional unknown kinds left out.
     pub items: Vec<Item>,
     sums: DataSums,
 }

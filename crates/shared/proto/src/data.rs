@@ -26,7 +26,7 @@ impl WriteData {
         Self::Blocks(blocks.iter().map(|b| SharedBlock::from(*b)).collect())
     }
 
-    /// Its bytes.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -48,7 +48,7 @@ impl WriteData {
         }
     }
 
-    /// As one piece.
+    /// The bytes as one piece.
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -93,12 +93,12 @@ impl Blocks {
         len >= MANY
     }
 
-    /// Its bytes.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never.
+    /// Is there no byte? Never: [`Blocks::new`] takes at least one.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -113,7 +113,7 @@ impl Blocks {
         })
     }
 
-    /// As one piece.
+    /// The bytes as one piece.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len);
         self.parts().for_each(|part| out.extend_from_slice(part));

@@ -15,7 +15,7 @@ const RO_COMPAT_METADATA_CSUM: u32 = 0x400;
 pub struct AreaSuper {
     /// Length of the file system in bytes.
     pub len: u64,
-    /// Its UUID.
+    /// UUID of the file system.
     pub uuid: [u8; 16],
     /// Is our incompatible-feature bit set (rule R15)?
     pub marker: bool,

@@ -34,9 +34,9 @@ pub const EXPECT_URGENT_MAX_MS: u32 = 100;
 /// Data that goes straight to its home in the area.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectRun {
-    /// Where.
+    /// Blocks of the area that the data goes to.
     pub run: BlockRun,
-    /// One block each.
+    /// The data, one element per block of `run`.
     pub data: Vec<SharedBlock>,
 }
 
@@ -251,7 +251,7 @@ pub struct RegionTotals {
 /// I/O since it took the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct DeviceStatistics {
-    /// Its process id, on its machine.
+    /// Id of the process, on its machine.
     pub pid: u32,
     /// Processor time in microseconds, of all its threads.
     pub cpu_us: u64,
@@ -311,7 +311,7 @@ pub enum FromService {
     /// The transaction's commit is durable; `bytes` is the journal space it took, wrap gap
     /// included.
     Journaled {
-        /// Which transaction.
+        /// Sequence number of the transaction.
         seq: TxnSeq,
         /// Journal bytes taken.
         bytes: u64,

@@ -13,16 +13,16 @@ const SECTOR: u64 = SECTOR_SIZE as u64;
 /// What becomes of the writes that were not flushed, at a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// None survives.
+    /// No write survives.
     LoseAll,
     /// All survive, the ones in flight included.
     KeepAll,
     /// Each is kept, lost or torn by itself, as the seed says.
     Random(u64),
-    /// Those that begin before this byte survive, the others do not: of two parts of a device,
+    /// Writes that begin before this byte survive, the others do not: of two parts of a device,
     /// only one had its cache backed.
     KeepBefore(u64),
-    /// Those that begin at this byte or behind it survive.
+    /// Writes that begin at this byte or behind it survive.
     KeepFrom(u64),
 }
 
@@ -48,7 +48,7 @@ pub struct PendingWrite {
     pub offset: u64,
     /// Length in bytes, a multiple of the sector size.
     pub len: usize,
-    /// Had not returned yet.
+    /// The write had not returned yet.
     pub in_flight: bool,
     /// A flush that should have covered it failed: no later flush makes it durable.
     pub abandoned: bool,
@@ -65,7 +65,7 @@ pub(super) enum Event {
         offset: u64,
         /// What is written.
         data: Arc<[u8]>,
-        /// Is it durable when it returns?
+        /// Is the write durable when it returns?
         fua: bool,
     },
     /// All writes of the operation return.

@@ -8,9 +8,9 @@ use siftfs_base::BLOCK_SIZE;
 /// Alignment that direct I/O demands, in bytes; powers of two, at most a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Align {
-    /// Of offsets and lengths.
+    /// Alignment of offsets and lengths.
     pub unit: usize,
-    /// Of memory.
+    /// Alignment of memory.
     pub memory: usize,
 }
 

@@ -29,9 +29,9 @@ const FILE_SYSTEMS: [(u64, &str); 10] = [
 /// What a block device says of its cache (`queue/write_cache`, `queue/fua`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cache {
-    /// It has a volatile one, so that durability needs flushes.
+    /// The device has a volatile cache, so that durability needs flushes.
     pub volatile: bool,
-    /// It takes writes that pass the cache by.
+    /// The device takes writes that pass the cache by.
     pub fua: bool,
 }
 

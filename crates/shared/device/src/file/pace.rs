@@ -31,7 +31,7 @@ pub(super) struct Pace {
     urgent: AtomicU32,
     /// When the last of them ended, in nanoseconds since `start`; 0: there was none.
     last: AtomicU64,
-    /// Until when another process's are expected, in nanoseconds since `start`.
+    /// Until when small writes of another process are expected, in nanoseconds since `start`.
     expected: AtomicU64,
     /// Bulk writers that wait for the urgent ones.
     waiting: AtomicU32,

@@ -37,9 +37,9 @@ impl Layout {
 /// A checked record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
-    /// Where it starts in the block.
+    /// Where the record starts in the block.
     pub at: usize,
-    /// The inode it names; 0 when unused.
+    /// The inode the record names; 0 when unused.
     pub ino: u32,
     /// Bytes up to the next record.
     pub len: usize,

@@ -55,7 +55,7 @@ pub trait DirBlocks {
     fn append(&mut self) -> Result<u64>;
     /// Has this block passed its checks since it was read?
     fn verified(&mut self, lblk: u64) -> Result<bool>;
-    /// It has.
+    /// Notes that the block has passed its checks.
     fn set_verified(&mut self, lblk: u64) -> Result<()>;
 }
 
@@ -64,7 +64,7 @@ pub trait DirBlocks {
 pub struct DirCtx {
     /// The directory's inode number.
     pub ino: u32,
-    /// Its generation.
+    /// The inode's generation.
     pub generation: u32,
     /// The volume's checksum seed; `None` without `metadata_csum`.
     pub csum_seed: Option<u32>,

@@ -57,7 +57,7 @@ impl Direction {
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It carries a message.
+    /// The frame carries a message.
     Message = 1,
     /// The sender is alive and has nothing to say.
     Heartbeat = 2,
@@ -184,7 +184,7 @@ pub trait Source {
 pub enum Step {
     /// A frame is complete.
     Frame(Frame),
-    /// It takes more bytes than are there now; so many were read meanwhile.
+    /// No frame is complete: it takes more bytes than are there now.
     Nothing {
         /// Bytes read by this call.
         read: usize,
