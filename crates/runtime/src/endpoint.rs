@@ -412,8 +412,8 @@ impl Runtime {
         times: bool,
     ) -> Result<Reply> {
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
-        // The kernel joins pages of several write(2). Those before the end of the largest file are
-        // kept, and that others are not is said of all.
+        // The kernel joins pages of several write(2). Those up to the largest file size are kept;
+        // if there are more, all of those calls get EFBIG.
         let room = MAX_FILE_SIZE.checked_sub(offset).filter(|room| *room > 0);
         let room = room.ok_or(errno(libc::EFBIG))?;
         let fits = data.len() as u64 <= room;

@@ -77,8 +77,8 @@ impl Runtime {
         Ok(newer)
     }
 
-    /// Everything is applied: journals and checkpoints the rest, removes orphans, and returns how
-    /// many those were. The log is empty afterwards.
+    /// Ends recovery once everything is applied: journals and checkpoints the rest, removes the
+    /// orphans, and returns their number. The log is empty afterwards.
     pub fn finish_recovery(&self, floor: Lsn) -> Result<u64> {
         let orphans = {
             let mut st = self.lock();

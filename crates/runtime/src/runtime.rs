@@ -32,9 +32,9 @@ pub trait ServiceLink: Send + Sync {
     /// Hands a message over; answers come through [`Runtime::on_service`], possibly before this
     /// returns. Never called with the state lock held.
     fn send(&self, message: ToService) -> Result<()>;
-    /// A small durable step begins. A link to another process says so to its Service now and then,
-    /// which does not see it otherwise. Called by an fsync: never waits, and what cannot be said at
-    /// once is not said. `now` is [`Clock::mono_ns`].
+    /// Notes that a small durable step begins; an fsync calls this. A link to another process tells
+    /// its Service now and then, because that Service does not see the step otherwise. Never waits:
+    /// what cannot be said at once is not said. `now` is [`Clock::mono_ns`].
     fn expect_urgent(&self, now: u64) {
         let _ = now;
     }

@@ -363,7 +363,8 @@ impl Service {
         done
     }
 
-    /// Whether a foreground caller waits for what is done from here on: then it is counted as its.
+    /// Notes whether a foreground caller waits for what is done from here on: then the I/O is
+    /// counted as that caller's.
     pub(crate) fn count_as(&mut self, waited: bool) {
         self.origin = match self.options.origin {
             Origin::Background if waited => Origin::Foreground,
@@ -409,7 +410,7 @@ impl Service {
             _ => return Err(Error::Refused(format!("epoch {epoch} is not the present one"))),
         }
         self.greeted = true;
-        // What another Runtime sent ahead of a transaction it never submitted is without an owner.
+        // What another Runtime sent ahead of a transaction it never submitted has no owner.
         self.direct.clear();
         self.out.push_back(FromService::Welcome {
             version: PROTOCOL_VERSION,

@@ -17,7 +17,8 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Answers that have to be true: they come from this process. One that is not latches.
+    /// Delivers answers that have to be true, because they come from this process. A refused one
+    /// latches a failure.
     pub fn deliver(&self, messages: Vec<FromService>) {
         let Some(runtime) = self.runtime.get().and_then(Weak::upgrade) else { return };
         for message in messages {
@@ -27,10 +28,10 @@ impl Sink {
         }
     }
 
-    /// One answer of another process.
+    /// Delivers one answer of another process.
     ///
     /// # Errors
-    /// Refused if it cannot be true; it changed nothing.
+    /// Refused if the answer cannot be true; it changed nothing.
     pub fn try_deliver(&self, message: FromService) -> Result<()> {
         let runtime = self.runtime.get().and_then(Weak::upgrade);
         runtime.map_or(Ok(()), |runtime| runtime.on_service(message))
@@ -43,8 +44,8 @@ impl Sink {
     }
 }
 
-/// Messages that wait for the Service's thread at most; then the sender does. Direct data is the
-/// bulk of them, so this bounds the memory of a hand-off.
+/// Messages that wait for the Service's thread at most; beyond that, back-pressure makes the sender
+/// wait. Direct data is the bulk of them, so this bounds the memory of a hand-off.
 const QUEUE: usize = 8;
 
 /// A Service and what runs it.

@@ -46,7 +46,8 @@ impl Outbox {
         Some(message)
     }
 
-    /// Another connection: everything is to be sent again, questions excepted. Was there one?
+    /// Begins another connection: everything is to be sent again, except questions, which are
+    /// dropped. Returns whether there was a question.
     pub fn rewind(&mut self) -> bool {
         let before = self.entries.len();
         self.entries.retain(|m| !matches!(m, ToService::Statistics));

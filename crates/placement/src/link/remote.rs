@@ -449,8 +449,8 @@ impl Remote {
         }
     }
 
-    /// An answer: checked against what was sent, given to the Runtime, and what it answers
-    /// forgotten.
+    /// Delivers an answer: checks it against what was sent, gives it to the Runtime, and forgets
+    /// what it answers.
     fn deliver(&self, message: FromService) -> Result<()> {
         let wanted = {
             let mut state = lock(&self.state);

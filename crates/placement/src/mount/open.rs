@@ -18,7 +18,7 @@ use siftfs_wire::{PROTOCOL_VERSION, ToService};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the role is waited for of a Service that was not greeted after all.
+/// How long to wait for the role of a Service that was not greeted after all.
 const TAKE_BACK: Duration = Duration::from_secs(10);
 
 /// A volume whose header has been read and found consistent.

@@ -143,8 +143,8 @@ impl State {
         Ok(Assembly { queue, homeless: None, left, out })
     }
 
-    /// Inodes whose data is to be pushed. First comes the data that a rename or truncation must not
-    /// expose the lack of, then the oldest, so that no inode waits for ever.
+    /// Inodes whose data is to be pushed. First come those whose rename or truncation must not be
+    /// exposed without their data, then the oldest, so that no inode waits for ever.
     fn due(&self, wanted: impl Fn(&Self, InodeNr) -> bool) -> Vec<InodeNr> {
         let mut due: Vec<InodeNr> =
             self.running.data_dirty.iter().copied().filter(|i| wanted(self, *i)).collect();

@@ -31,8 +31,8 @@ pub const STEP_BLOCKS: u64 = 256;
 /// Mappings that one step reads for overwrites: about a millisecond under the state lock.
 const STEP_LOOKS: usize = 1024;
 
-/// After so many steps what an inode owes is compared with what is dirty: with thousands of ranges
-/// that takes longer than a step.
+/// Steps after which what an inode owes is compared with what is dirty: with thousands of ranges
+/// the comparison takes longer than a step.
 const STEPS_COMPARED: u32 = 8;
 
 /// Steps that one inode gets in one transaction: a writer that dirties its data again and again
@@ -200,8 +200,8 @@ impl State {
     }
 
     /// Cuts ranges of an inode into parts that one record, and the running transaction, can hold.
-    /// What extends the file is cut at sizes that it had, where what lies between two of them fits
-    /// a record.
+    /// Ranges that extend the file are cut at sizes that it had, where what lies between two of
+    /// them fits a record.
     fn record_sized(&self, ino: InodeNr, ranges: &RangeSet<Bytes>) -> Vec<RangeSet<Bytes>> {
         let most_ranges = (self.max_transaction_blocks() / 4).max(1);
         let mut parts = Parts::new(self.record_max(), most_ranges);
@@ -313,8 +313,8 @@ impl State {
         Ok(out)
     }
 
-    /// Pushes at most `most` blocks of the inode's data that may be written in place. Nothing of
-    /// it is to be staged, or that has found no room.
+    /// Pushes at most `most` blocks of the inode's data that may be written in place. What of it
+    /// has to be staged was staged before, or has found no room.
     pub fn push_direct(&mut self, ino: InodeNr, most: u64, out: &mut Handoff) -> Result<Progress> {
         if !self.inodes.nodes.contains_key(&ino) {
             return Ok(Progress::All);

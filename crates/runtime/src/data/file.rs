@@ -11,8 +11,8 @@ use siftfs_ext4::Mapping;
 pub use siftfs_proto::MAX_FILE_SIZE;
 use siftfs_proto::{Blocks, Reply, Seek, WriteData};
 
-/// An inode whose dirty pages are at most this part of what there is room for has little of them:
-/// 1 MiB of 128.
+/// An inode has little dirty data if its dirty pages are at most this part of the limit: 1 MiB of
+/// 128.
 const LITTLE_PART: u64 = 128;
 
 /// Data to be written.

@@ -13,15 +13,15 @@ use std::ops::Range;
 
 /// Pages that one fill brings in at most.
 const FILL_PAGES: u64 = 512;
-/// Pages read ahead of a sequential reader at most ...
+/// Pages of read-ahead for a sequential reader, at most.
 const AHEAD_MAX: u64 = 1024;
-/// ... and at first, when it is not more than [`AHEAD_PART`] of its own reads: one that reads a few
-/// pages may go somewhere else next.
+/// Pages of its first read-ahead, at most: [`AHEAD_PART`] times its own read, if that is fewer. A
+/// reader that reads a few pages may go somewhere else next.
 const AHEAD_FIRST: u64 = 128;
 const AHEAD_PART: u64 = 4;
 /// Bytes of one read: several are in flight.
 const READ_BYTES: usize = 512 << 10;
-/// By so many of its own lengths a read may be out of turn in a sequence: the kernel's reads come
+/// A sequential read may be out of its turn by so many of its own lengths: the kernel's reads come
 /// on several threads.
 const NEAR: u64 = 2;
 

@@ -86,7 +86,7 @@ impl State {
         done
     }
 
-    /// Nothing dirty or staged needs a home for this block any more: gives its reservation back.
+    /// Gives the block's reservation back if nothing dirty or staged needs a home for it any more.
     fn unreserve_unused(&mut self, ino: InodeNr, block: u64) {
         let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
         let node = self.node(ino);

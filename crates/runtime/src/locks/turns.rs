@@ -2,7 +2,7 @@
 //! after step yields to the waiters between two steps.
 //!
 //! The lock itself is not fair: a thread that takes it again at once mostly gets it, before a
-//! waiter has woken up. Background assembly takes it step after step, and without this one caller
+//! waiter has woken up. Background assembly takes it step after step: before it yielded, one caller
 //! waited through a third of a second of steps.
 
 use std::sync::atomic::{AtomicU32, Ordering};

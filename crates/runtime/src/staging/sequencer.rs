@@ -36,8 +36,8 @@ enum Duty {
     /// A thread has the duty although its own caller is answered: the next thread that comes takes
     /// it over.
     Tired,
-    /// The next thread inside `when_durable` that checks takes the duty. A thread that runs answers
-    /// checks after them, if no other does.
+    /// The duty is free: the next thread inside `when_durable` that checks takes it. A thread that
+    /// runs answers checks after them, if no other does.
     Open,
 }
 
@@ -63,8 +63,9 @@ struct State {
     /// While a flush gathers: the number of callers in need that its thread waits for. Then it is
     /// to be notified.
     gathering: Option<usize>,
-    /// Callers in need when the last flush ended: the callers that it served, and those that came
-    /// meanwhile. With 1 the caller is alone; 2 or more may come back at about the same time.
+    /// Callers in need when the last flush ended, or the last durable write that moved the
+    /// watermark: the callers that it served, and those that came meanwhile. With 1 the caller is
+    /// alone; 2 or more may come back at about the same time.
     company: usize,
     /// How long a flush takes, smoothed, in nanoseconds.
     flush_ns: u64,
@@ -496,7 +497,8 @@ impl Sequencer {
         true
     }
 
-    /// Waits for a change; a thread that waits for others alone is counted for as long.
+    /// Waits for a change. A thread that waits only `for_others` has the entry [`FOR_OTHERS`] in
+    /// `waiting` meanwhile.
     fn wait_for_others<'a>(
         &'a self,
         mut st: MutexGuard<'a, State>,
@@ -622,9 +624,9 @@ impl Sequencer {
         self.changed.wait(st).unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Bounded adaptive wait: for as many callers as were in need when the last flush ended. At
-    /// most `wait`, and not longer than the flushes that it may save; in vain at most once after
-    /// each time that callers met, because then the number is less.
+    /// Bounded adaptive wait for as many callers as were in need when the last flush ended. It
+    /// takes at most `wait`, and no longer than the flushes that it may save. It is in vain at most
+    /// once after each time that callers met, because then the number is less.
     fn gather<'a>(&'a self, mut st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let want = st.company;
         if st.wait.is_zero() || want <= 1 || st.ways.way() == Way::Parallel {

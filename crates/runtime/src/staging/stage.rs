@@ -47,8 +47,8 @@ const PERMS_PER_RECORD: usize = 8;
 
 impl State {
     /// Stages what `ino` owes. Publishes the record: from here on the captured ranges lie in the
-    /// lane, and the record must be written. `encoded` is what came of an [`Outcome::Plan`]; with
-    /// it there is no other.
+    /// lane, and the record must be written. `encoded` is the result of an [`Outcome::Plan`]; a
+    /// call that has it does not answer with another plan.
     pub fn stage(
         &mut self,
         seq: &Sequencer,

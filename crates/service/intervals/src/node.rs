@@ -13,8 +13,8 @@ const LINE: usize = 8;
 const MAX: U64 = U64::new(u64::MAX);
 
 /// How many of the ascending numbers, which `is_before` holds for up to some point, come before
-/// that point. Looks at the last number of each line, then at one line; counts instead of halving,
-/// so that the loads of a node that is in no cache go out together and no jump is guessed.
+/// that point. Reads the last number of each line, then one line; counts instead of halving, so
+/// that the loads of a node that is in no cache go out together and no jump is guessed.
 #[inline(always)]
 fn count(numbers: &[U64], is_before: impl Fn(u64) -> bool) -> usize {
     let (lines, rest) = numbers.as_chunks::<LINE>();

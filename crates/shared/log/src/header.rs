@@ -199,9 +199,10 @@ pub struct HostRecord {
     /// Every LSN drawn from now on is larger.
     pub lsn_floor: Lsn,
     /// crc32c of the first 1020 bytes of the area's superblock while it has no marker: as the last
-    /// clean unmount left it, or, in a mounted record, as that mount found it (rule R15). Its own
-    /// checksum is left out: over a message and its checksum, a CRC is the same for every message.
-    /// A clean volume whose superblock differs was changed by someone else since (rule R16).
+    /// clean unmount left it, or, in a mounted record, as that mount found it (rule R15). The
+    /// superblock's own checksum is left out: over a message and its checksum, a CRC is the same
+    /// for every message. A clean volume whose superblock differs was changed by another program
+    /// since (rule R16).
     pub area_crc: u32,
     /// Per lane, the end of its valid records as found by a recovery, or [`OPEN_END`] while the
     /// lane is being written under `lane_key` (rule R8).

@@ -237,7 +237,7 @@ pub struct JournalHeader {
 }
 
 impl JournalHeader {
-    /// Looks at the first bytes of what may be a journal record under `key` at `pos`. Nothing is
+    /// Reads the first bytes of what may be a journal record under `key` at `pos`. Nothing is
     /// verified by checksum yet; lengths are within bounds, and the record within `max_len`.
     pub fn peek(
         bytes: &[u8],

@@ -283,8 +283,8 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Looks at the first bytes of what may be a record of `lane` under `key` at `pos`. Nothing
-    /// is verified by checksum yet; lengths are within bounds, and `len` within `max_len`.
+    /// Reads the first bytes of what may be a record of `lane` under `key` at `pos`. Nothing is
+    /// verified by checksum yet; lengths are within bounds, and `len` within `max_len`.
     pub fn peek(
         bytes: &[u8],
         key: &LogKey,

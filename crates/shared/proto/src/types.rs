@@ -174,7 +174,7 @@ pub enum Seek {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the variants are POSIX calls; what is not obvious is said
 pub enum Request {
-    /// Look a name up; counts one reference for [`Request::Forget`]. Reply: `Entry`.
+    /// Find a name; counts one reference for [`Request::Forget`]. Reply: `Entry`.
     Lookup { parent: InodeNr, name: Vec<u8> },
     /// Give back `count` references that `Entry` replies counted. Reply: `Done`.
     Forget { ino: InodeNr, count: u64 },

@@ -39,14 +39,14 @@ impl Bell {
         let _ = send(&self.0, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
-    /// Sleeps until it rings, something happens on `socket`, or the time is over.
+    /// Sleeps until the bell rings, something happens on `socket`, or the time is over.
     pub fn sleep(&self, socket: &Socket, timeout: Duration) -> rustix::io::Result<()> {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
         crate::socket::wait(&mut fds, timeout)
     }
 
-    /// Takes the rings that were heard. False if it will never ring again: the other end is closed,
-    /// or it never was a bell. Then there is no use in sleeping by it, which would not sleep.
+    /// Takes the rings that have come. False if the bell will never ring again: the other end is
+    /// closed, or it never was a bell. Then [`Bell::sleep`] is of no use: it would not sleep.
     #[must_use]
     pub fn quiet(&self) -> bool {
         let mut rings = [0u8; 64];

@@ -99,7 +99,7 @@ impl JournalScanner {
         self.ring.counts
     }
 
-    /// May the record after `at` lie at the start of the next lap? Looked at without moving the
+    /// May the record after `at` lie at the start of the next lap? Probes without moving the
     /// window, which may have to go on from `at`.
     fn promising(&mut self, at: u64, lap: u64) -> Result<bool> {
         let gap = !at.is_multiple_of(self.ring.ring_len()) && lap - at < self.max_len;

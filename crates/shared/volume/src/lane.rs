@@ -145,7 +145,7 @@ impl LaneScanner {
             && lap - at < self.max_len
             && lap < self.ring.limit()
         {
-            // Looked at first without moving the window, which may have to go on from `at`.
+            // Probed first without moving the window, which may have to go on from `at`.
             let block = self.ring.probe(lap)?;
             let (key, lane, max) = (self.key, self.state.lane, self.max_len);
             if RecordHeader::peek(&block[..], &key, lane, lap, max).is_ok() {

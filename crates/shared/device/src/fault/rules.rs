@@ -215,7 +215,7 @@ impl Gate {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets everyone through, now and later.
+    /// Lets all calls through, now and later.
     pub fn open(&self) {
         self.lock().open = true;
         self.shared.1.notify_all();

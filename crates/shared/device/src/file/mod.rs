@@ -160,7 +160,7 @@ impl FileDevice {
         rings.run(self.file.as_fd(), &mut jobs)
     }
 
-    /// As [`FileDevice::write_together`], much of it: in slices as long as small writes come.
+    /// As [`FileDevice::write_together`], for bulk: in slices as long as small writes come.
     fn write_bulk(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         let pieces = sliced(ops);
         let mut rest = &pieces[..];

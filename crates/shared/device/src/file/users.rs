@@ -47,8 +47,8 @@ struct Identity {
 }
 
 impl Identity {
-    /// Of what `path` leads to. A file system is not asked for what the kernel knows already: of a
-    /// FUSE mount whose daemon does not answer, it knows its open files.
+    /// Identity of what `path` leads to. A file system is not asked for what the kernel knows
+    /// already: of a FUSE mount whose daemon does not answer, it knows its open files.
     fn of(path: &Path) -> Option<Self> {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         statx(CWD, path, flags, StatxFlags::INO).ok().map(Self::said)

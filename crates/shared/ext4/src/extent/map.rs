@@ -1,4 +1,4 @@
-//! Looking up logical blocks.
+//! Lookup of logical blocks.
 
 use siftfs_base::{BlockNr, BlockRun, Result};
 

@@ -23,7 +23,7 @@ pub enum AclTag {
     Group = 0x08,
     /// The most that named users and all groups get.
     Mask = 0x10,
-    /// Everybody else.
+    /// All other users.
     Other = 0x20,
 }
 
