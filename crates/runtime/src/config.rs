@@ -18,9 +18,9 @@ pub struct Config {
     pub group_wait: Duration,
     /// How the records of callers that sync at the same time are made durable.
     pub group: crate::staging::ways::Group,
-    /// How long an operation that finds no space waits for references to removed files without an
-    /// open handle. The kernel gives such a reference back (FORGET) after the removal has returned,
-    /// beside the requests that follow.
+    /// How long an operation that finds no space waits until references to removed files without an
+    /// open handle have been given back. The kernel gives such a reference back (FORGET) after the
+    /// removal has returned, beside the requests that follow.
     pub late_forgets: Duration,
     /// Free share of staging or journal in percent below which a checkpoint starts.
     pub low_watermark: u64,

@@ -75,8 +75,8 @@ impl<S> Turns<S> {
         None
     }
 
-    /// Yields, without the lock, until every thread that waits for it now has had it, for 5 ms at
-    /// most.
+    /// Yields, without the lock, until every thread that waits for it now has had it, for `LONGEST`
+    /// at most.
     pub fn give_way(&self) {
         let (waiting, served) =
             (self.waiting.load(Ordering::Relaxed), self.served.load(Ordering::Relaxed));

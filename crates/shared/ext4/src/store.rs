@@ -1,4 +1,4 @@
-//! The interface between the ext4 layer and the cache that journals its metadata blocks.
+//! The interface between the ext4 layer and the layer that caches and journals its metadata blocks.
 
 use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Result};
 

@@ -10,7 +10,7 @@ const DISK_VERSION: u32 = 1;
 /// The id of an entry that has none.
 pub const ACL_ID_NONE: u32 = u32::MAX;
 
-/// The user or group that an entry is about.
+/// The user, group or class that an entry is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AclTag {
     /// The file's owner.
@@ -47,7 +47,7 @@ impl AclTag {
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AclEntry {
-    /// The user or group that the entry is about.
+    /// The user, group or class that the entry is about.
     pub tag: AclTag,
     /// Read 4, write 2, execute 1.
     pub perm: u16,
