@@ -60,7 +60,7 @@ impl Daemon {
     /// Connects to a socket.
     ///
     /// # Errors
-    /// Nobody listens there, or the caller may not.
+    /// No daemon listens there, or the caller may not connect.
     pub fn connect(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(MESSAGE))?;

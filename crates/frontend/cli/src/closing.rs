@@ -10,7 +10,7 @@ use siftfs_fuse::{MountEntry, mounts};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a mount that somebody is about to take away may stay.
+/// How long a mount that a command is about to take away may stay.
 const LEAVING: Duration = Duration::from_secs(30);
 /// How long the kernel may take to tell a daemon that its mount has gone.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -20,8 +20,8 @@ const STANDSTILL: Duration = Duration::from_secs(60);
 const ENDING: Duration = Duration::from_secs(30);
 const WHAT: &str = "waiting for the volume's last unmount to end";
 
-/// Is this mount about to go, or gone? Waits, not for ever, for one that somebody takes away, and
-/// for a daemon that is ending. False, at once, if neither is so.
+/// Is this mount about to go, or gone? Waits, but not for ever, for a mount that a command is
+/// taking away, and for a daemon that is ending. Returns false at once if neither is the case.
 ///
 /// # Errors
 /// The daemon does not run.
@@ -47,7 +47,8 @@ pub fn is_going(mount: &MountEntry) -> Result<bool, Failure> {
 }
 
 /// Waits until the volume is closed, if its mount has gone and the daemon still closes it. Returns
-/// at once if it is mounted, or nobody has it: whether it can be opened shows then.
+/// at once if the volume is mounted, or if no daemon has it: opening it shows whether it can be
+/// opened.
 ///
 /// # Errors
 /// It takes too long, or the daemon does not run.

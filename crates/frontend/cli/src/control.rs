@@ -30,7 +30,7 @@ pub enum Op {
     /// is closed, with something else. The first answer says that the last will come, however soon
     /// the mount goes. The caller is about to take the mount away.
     WaitClosed,
-    /// As [`Op::WaitClosed`], for somebody who waits for others to take it away.
+    /// As [`Op::WaitClosed`], for a command that waits for another one to take the mount away.
     Watch,
     /// Change options of the mount.
     Remount(Change),
@@ -52,13 +52,13 @@ pub struct Change {
 pub struct Left {
     /// About so many bytes are not in the area yet.
     pub left_bytes: u64,
-    /// Whom the daemon waits for, in words for people.
+    /// The process that the daemon waits for, in words for people.
     #[serde(default)]
     pub waiting: Option<String>,
     /// Does the kernel still have the mount, anywhere? If not, the volume is being closed.
     #[serde(default)]
     pub mounted: Option<bool>,
-    /// Is somebody about to take the mount away?
+    /// Is a command about to take the mount away?
     #[serde(default)]
     pub leaving: bool,
 }
@@ -98,7 +98,7 @@ pub fn socket_path(mount: &MountEntry) -> PathBuf {
 /// and the daemon still closes the volume.
 ///
 /// # Errors
-/// The volume cannot be looked at.
+/// The volume's metadata cannot be read.
 pub fn volume_socket_path(volume: &Path) -> io::Result<PathBuf> {
     let meta = std::fs::metadata(volume)?;
     let name = match meta.file_type().is_block_device() {

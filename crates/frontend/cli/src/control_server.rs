@@ -25,7 +25,7 @@ const SESSION: SessionId = SessionId(2);
 const MAX_CLIENTS: usize = 16;
 /// How long a client may take to say what it wants, and to take its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often those who wait for the end hear how much is left.
+/// How often a client that waits for the end is told how much is left.
 const TOLD: Duration = Duration::from_millis(250);
 
 /// Does what [`Op::Remount`] asks.
@@ -47,7 +47,7 @@ pub struct Info {
     pub started: Instant,
     /// Bytes that are not in the area yet.
     pub backlog: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// Whom closing the volume waits for.
+    /// The process that closing the volume waits for.
     pub waiting: Box<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
@@ -87,9 +87,9 @@ impl ControlServer {
         let path = socket_path(mount.entry());
         let by_volume = volume_socket_path(&info.volume)?;
         let _turn = take_turn()?;
-        // A device number belongs to one mount at a time, and so does a volume: a socket that is
-        // there is that of a dead daemon, or of one whose mount is gone and who still closes its
-        // volume.
+        // A device number belongs to one mount at a time, and so does a volume. A socket that is
+        // there belongs to a dead daemon, or to a daemon whose mount is gone and that still closes
+        // its volume.
         for stale in [&path, &by_volume] {
             match std::fs::remove_file(stale) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -124,14 +124,14 @@ impl ControlServer {
         self.shared.changed.notify_all();
     }
 
-    /// Tells everyone who waits how it ended, and takes the socket away.
+    /// Tells every client that waits how the daemon ended, and takes the socket away.
     pub fn finish(self, result: Result<(), String>) {
         self.remove_socket();
         let mut state = self.shared.lock();
         state.closed = Some(result);
         self.shared.changed.notify_all();
         let end = Instant::now() + Duration::from_secs(2);
-        // Who waits for the end was answered before the mount went, and so is a client by now.
+        // A client that waits for the end was answered before the mount went: it is counted by now.
         while state.clients > 0 && Instant::now() < end {
             let wait = self.shared.changed.wait_timeout(state, Duration::from_millis(100));
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
@@ -152,7 +152,7 @@ impl ControlServer {
     }
 }
 
-/// Daemons look at the sockets one after the other, while the result lives.
+/// Takes a lock, held while the result lives: daemons change the sockets one after the other.
 fn take_turn() -> io::Result<File> {
     let dir = File::open(directory())?;
     rustix::fs::flock(&dir, FlockOperation::LockExclusive)?;

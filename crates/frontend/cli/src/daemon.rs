@@ -26,7 +26,7 @@ const FUSE_SESSION: SessionId = SessionId(1);
 /// After a signal and a lazy unmount: how long programs may go on with files they hold open.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Who hears how the start goes.
+/// Receives how the start goes.
 pub trait Report {
     /// `done` of `total` of `what`.
     fn progress(&mut self, what: &str, done: u64, total: u64);
@@ -201,9 +201,9 @@ fn serve_metrics(listener: &Listener, control: &ControlServer) {
     }
 }
 
-/// Where our file system is mounted now and to be reached, the newest mount first: somebody may
-/// have moved a mount, bound it elsewhere, covered it, or put another one in its place, even one
-/// with the same device number.
+/// Where our file system is mounted now and can be reached, the newest mount first. Since the mount
+/// was made, a program may have moved it, bound it elsewhere, covered it, or put another mount in
+/// its place, even one with the same device number.
 fn places_of(entry: &MountEntry) -> Vec<PathBuf> {
     let mut mounts = mounts_of(entry).unwrap_or_default();
     mounts.retain(|m| top_mount(&m.mount_point).is_ok_and(|top| top.is_some_and(|t| t.id == m.id)));
@@ -217,8 +217,8 @@ fn leave_apart(dir: &Path, how: fn(&Path) -> io::Result<()>) -> io::Result<()> {
     apart(move || how(&dir))
 }
 
-/// Detaches mounts in use. Pages dirtied through shared mappings are still in the kernel, and
-/// reach us only if somebody asks for them.
+/// Detaches mounts in use. Pages dirtied through shared mappings are still in the kernel, which
+/// sends them to us only when it is asked to.
 fn leave(entry: &MountEntry, dirs: &[PathBuf]) {
     let syncing = Syncing::start(entry);
     for dir in dirs {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often a server that nobody calls looks for a signal.
+/// How often a server without a connection polls for a signal.
 const POLL: Duration = Duration::from_millis(100);
 /// Connections at once; what a mount needs is one.
 const CONNECTIONS: usize = 16;

@@ -48,7 +48,7 @@ pub enum Verdict {
     Corrected,
     /// Something is wrong.
     Damaged,
-    /// Nothing wrong was seen, and not all was looked at.
+    /// Nothing wrong was seen, but not everything was checked.
     Unseen,
 }
 
@@ -61,9 +61,9 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Judges it, bit by bit; damage that was seen counts more than that not all was looked at.
-    /// `may_repair` says that it was allowed to: one that only looks has corrected nothing,
-    /// whatever it says.
+    /// Judges the end, bit by bit. Damage that was seen outweighs an incomplete check. `may_repair`
+    /// says that e2fsck was allowed to repair: a read-only check has corrected nothing, whatever it
+    /// reports.
     pub fn verdict(&self, may_repair: bool) -> Verdict {
         let seen = || self.text.lines().any(|l| ERRORS_LEFT.iter().any(|e| l.contains(e)));
         match self.end {

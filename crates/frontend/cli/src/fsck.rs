@@ -23,7 +23,7 @@ struct Report {
     dirty: bool,
     /// `siftfs recover`, or the next mount, has something to put right first.
     needs_recovery: bool,
-    /// The log lies elsewhere and was not found: only the ext4 area could be looked at.
+    /// The log lies elsewhere and was not found: only the ext4 area could be checked.
     log_missing: bool,
     findings: Vec<Finding>,
     /// e2fsck's exit status; none if it was not run, or was killed.
@@ -79,10 +79,10 @@ pub fn fsck(a: &Fsck) -> Outcome {
         corrected = seen != before;
     }
     let size = opened.media.area.size();
-    // Nobody mounts it while it is only looked at; who repairs wants it alone.
+    // A check that only reads keeps the lock, so that no mount begins; a repair needs it free.
     let held = (a.repair == Repair::Nothing).then_some(opened);
     // e2fsck refuses a volume that carries the marker, and would be right to find it stale. Without
-    // a superblock it would look for another one that is not the newest.
+    // a superblock it would search for another one, which is not the newest.
     let pointless = seen.needs_recovery() || seen.has(NOT_SO);
     let area = if pointless { None } else { Some(check_area(a, size, &mut display)?) };
     drop((display, held));
@@ -110,7 +110,7 @@ pub fn fsck(a: &Fsck) -> Outcome {
     Ok(status(&report, verdict, corrected))
 }
 
-/// Damage that was seen counts more than that not all could be looked at.
+/// The exit status. Damage that was seen outweighs an incomplete check.
 fn status(report: &Report, area: Option<Verdict>, corrected: bool) -> u8 {
     let damage = |f: &Finding| f.severity >= Severity::Warning && f.code != "log.missing";
     match area {
@@ -118,7 +118,7 @@ fn status(report: &Report, area: Option<Verdict>, corrected: bool) -> u8 {
         _ if report.clean => 0,
         _ if !report.dirty && report.findings.iter().any(no_header) => OPERATIONAL,
         Some(Verdict::Unseen) if !report.findings.iter().any(damage) => OPERATIONAL,
-        // Nothing is damaged, and half of the volume could not be looked at.
+        // Nothing is damaged, and half of the volume could not be checked.
         Some(Verdict::Sound | Verdict::Corrected) if report.log_missing => OPERATIONAL,
         _ => DAMAGED,
     }

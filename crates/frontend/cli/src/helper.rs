@@ -1,4 +1,4 @@
-//! Called by mount(8), umount(8) and fsck(8) under the names they look for (`mount.siftfs`,
+//! Called by mount(8), umount(8) and fsck(8) under the names that they search for (`mount.siftfs`,
 //! `mount.fuse.siftfs`, `umount.siftfs`, `umount.fuse.siftfs`, `fsck.siftfs`): their arguments, and
 //! the exit status that they pass on.
 //!

@@ -70,7 +70,7 @@ fn start(call: &Call) -> Outcome {
     match Cli::try_parse_from(&call.arguments) {
         Ok(cli) => run(cli.command),
         Err(e) => {
-            // A reader who has gone away is no failure of ours.
+            // A reader that has closed the pipe is no failure of ours.
             let _ = e.print();
             Ok(if e.use_stderr() { failure::USAGE } else { 0 })
         }

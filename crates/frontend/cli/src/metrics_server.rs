@@ -1,6 +1,6 @@
 //! Serves the metrics on a port of the loopback, or on a unix socket: `GET /metrics`, one answer
-//! per connection. Whoever can reach it may ask anything; a request is bounded in size and time,
-//! and so is the number of them.
+//! per connection. Any process that can reach it may ask. The size, the time and the number of
+//! requests are bounded.
 
 use crate::metrics;
 use crate::private;
@@ -76,7 +76,7 @@ impl Address {
         }
     }
 
-    /// Takes the address. A unix socket that nobody listens on any more is replaced.
+    /// Takes the address. A unix socket on which no process listens any more is replaced.
     ///
     /// # Errors
     /// When it is in use, or may not be taken.

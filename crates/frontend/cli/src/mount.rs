@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Longest line the daemon sends, in bytes.
 const MAX_LINE: u64 = 1 << 16;
 
-/// How long a mount may take to go that somebody takes away.
+/// How long a mount that is being taken away may take to go.
 const GOING: Duration = Duration::from_secs(60);
 
 /// How long the kernel may take to say that a removed file is not in use, before there is no space.
@@ -65,7 +65,7 @@ pub fn mount(a: &Mount) -> Outcome {
     }
     let daemon = Daemon { volume, dir, options, shown: a.options.join(",") };
     if a.daemon_child {
-        // Nobody sees its standard error: the parent says what went wrong.
+        // The daemon's standard error is not shown: the parent reports what went wrong.
         start_log(a, &daemon.options).inspect_err(|f| {
             send(&Message::Failed { code: f.code, message: f.message.clone() });
         })?;
@@ -112,7 +112,7 @@ fn mount_point(given: &Path) -> Result<PathBuf, Failure> {
         match std::fs::metadata(&dir) {
             Ok(meta) if meta.is_dir() => {}
             Ok(_) => return Err(Failure::about(&dir, "not a directory")),
-            // It died since it was looked at.
+            // Its daemon died after the check above.
             Err(e) if says_dead(&e) && start.elapsed() < GOING => {
                 continue;
             }
@@ -127,7 +127,7 @@ fn mount_point(given: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Whoever looks at a mount whose daemon is stopped waits as long as that is.
+/// Refuses a mount whose daemon is stopped: every access to it waits until the daemon runs again.
 fn refuse_stopped(dir: &Path) -> Result<(), Failure> {
     let top = top_mount(dir).map_err(|e| Failure::about(dir, e))?;
     let ours = top.filter(|m| m.is_fuse());
@@ -235,7 +235,7 @@ fn background(daemon: &Daemon) -> Outcome {
 
 fn send(message: &Message) {
     if let Ok(text) = serde_json::to_string(message) {
-        // Nobody has to listen: the parent may have been interrupted.
+        // The parent may have been interrupted, so that no process reads this.
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "{text}");
         let _ = out.flush();

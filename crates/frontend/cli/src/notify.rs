@@ -7,7 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says `READY=1`, if somebody wants to know.
+/// Sends `READY=1`, if a service manager asked for it.
 pub fn ready() {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET").filter(|s| !s.is_empty()) else { return };
     if let Err(error) = send(&socket, b"READY=1\n") {

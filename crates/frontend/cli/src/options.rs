@@ -25,7 +25,7 @@ pub struct Options {
     pub service: ServiceOptions,
 }
 
-/// Who does the background work.
+/// Which process does the background work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceOptions {
     /// Where that process listens; `None`: the daemon itself does it.

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// Writes all of `text`; false if nobody reads it any more.
+/// Writes all of `text`; returns false if the reader has closed the pipe.
 ///
 /// # Errors
 /// Any other failure, such as a full disk.
@@ -21,12 +21,12 @@ pub fn print(text: &str) -> Result<bool, Failure> {
 /// Writes `line` and its end.
 ///
 /// # Errors
-/// As [`print`]; that nobody reads is none.
+/// As [`print`]; a reader that has closed the pipe is no error.
 pub fn say(line: impl Display) -> Result<(), Failure> {
     print(&format!("{line}\n")).map(drop)
 }
 
-/// Tells people something on standard error. There is nobody to tell when that fails.
+/// Tells people something on standard error. When that fails, no reader is left to tell.
 pub fn complain(message: impl Display) {
     let _ = writeln!(io::stderr().lock(), "siftfs: {message}");
 }

@@ -32,7 +32,7 @@ impl Display {
         self.show(what, MEASURED);
     }
 
-    /// Work of a length that nobody knows has begun.
+    /// Work of unknown length has begun.
     pub fn wait(&mut self, what: &str) {
         self.show(what, UNMEASURED);
     }
@@ -49,7 +49,7 @@ impl Display {
         self.bar.enable_steady_tick(Duration::from_millis(200));
     }
 
-    /// Is there somebody who sees it?
+    /// Is the progress shown on a terminal?
     pub fn is_shown(&self) -> bool {
         !self.bar.is_hidden()
     }

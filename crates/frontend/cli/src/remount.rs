@@ -15,8 +15,8 @@ use siftfs_fuse::{MountEntry, MountOptions, WriteBack, top_mount};
 use siftfs_placement::Remounter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Words in the table of mounts that mount(8) repeats and nobody gave: the kernel's own, and
-/// umount(8)'s.
+/// Words in the table of mounts that mount(8) repeats and the user did not give: the kernel's own,
+/// and umount(8)'s.
 const KERNELS: [&str; 7] =
     ["user_id", "group_id", "rootmode", "fd", "max_read", "blksize", "helper"];
 const REMOUNT: &str = "remount";

@@ -83,7 +83,7 @@ fn request_loop(s: &Status) -> String {
     }
 }
 
-/// Who does the background work, or who is waited for.
+/// Which process does the background work, or which one is waited for.
 fn service(r: &Runtime) -> String {
     let l = &r.link;
     let mut line = match (l.is_remote(), l.connected, l.fallback) {

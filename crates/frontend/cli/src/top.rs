@@ -123,7 +123,7 @@ fn picture(before: &Status, now: &Status) -> String {
     out
 }
 
-/// Who does the background work, and the share of a processor that each side took.
+/// Which process does the background work, and the share of a processor that each side took.
 fn service(before: &Status, now: &Status, seconds: f64) -> String {
     let share = |us: u64| match seconds > 0.0 {
         true => format!("{:.0} %", us as f64 / 1e4 / seconds),

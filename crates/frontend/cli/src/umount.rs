@@ -23,7 +23,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// After how long somebody who sees no progress hears that it goes on.
+/// After how long a user who sees no progress is told that it goes on.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long another mount namespace may hold the volume before that is said: most are short-lived.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -69,7 +69,7 @@ pub fn umount(a: &Umount) -> Outcome {
     if a.log.is_some() {
         check_log_of(&a.dir, a.log.as_deref())?;
     }
-    // Heard before the mount goes: the daemon waits for whom it serves, and for nobody else.
+    // Asked before the mount goes: the daemon waits for the clients that it serves, and no others.
     match reach(&a.dir, &mount, &Op::WaitClosed)? {
         Reached::Answers(daemon, left) => leave(a, &mount, daemon, left),
         Reached::Dead => leave_dead(a, &mount),
@@ -104,8 +104,8 @@ fn leave(a: &Umount, mount: &MountEntry, daemon: Daemon, left: Value) -> Outcome
 /// How long a mount may be in use without a word of it.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// umount(2), again and again for a moment while the mount is in use: its daemon looks at it now
-/// and then, and another unmount has its times sent first, each of which keeps it in use for as
+/// Calls umount(2) again and again for a moment while the mount is in use. Its daemon checks the
+/// mount now and then, and another unmount has its times sent first; each keeps it in use for as
 /// long as that takes.
 fn unmount_patiently(dir: &Path) -> io::Result<()> {
     let start = Instant::now();
@@ -142,8 +142,8 @@ fn refused(a: &Umount, mount: &MountEntry, e: &io::Error) -> Failure {
     }
 }
 
-/// Takes a mount away whose daemon has died; every other one of it as well is of no use any more,
-/// and left to who made it.
+/// Takes a mount away whose daemon has died. Its other mounts are of no use any more either; they
+/// are left to the users who made them.
 fn leave_dead(a: &Umount, mount: &MountEntry) -> Outcome {
     detach(&mount.mount_point).map_err(|e| Failure::about(&a.dir, e))?;
     let volume = mount.source.display();
@@ -169,7 +169,7 @@ pub struct Waiting<'a> {
     left: u64,
     /// When fewer were left than ever before.
     moved: Instant,
-    /// For whom, as it was said.
+    /// The process that is waited for, as it was reported.
     whom: Option<String>,
 }
 
@@ -209,7 +209,7 @@ impl<'a> Waiting<'a> {
         self.goes_on();
     }
 
-    /// Says once that it takes long, where nobody sees the progress.
+    /// Reports once that it takes long, where the progress is not shown.
     pub fn goes_on(&mut self) {
         if !self.told && self.since.elapsed() >= PATIENCE {
             complain(format_args!("{}: {}", self.about.display(), self.what));
@@ -265,8 +265,8 @@ fn wait_closed(
     }
 }
 
-/// Does something else hold the file system? Then that is said, and nobody waits for it. A lazy
-/// unmount waits for programs with open files, but not for other mounts.
+/// Does something else hold the file system? If so, that is reported, and the unmount does not wait
+/// for it. A lazy unmount waits for programs with open files, but not for other mounts.
 fn is_held(a: &Umount, mount: &MountEntry, since: Instant) -> bool {
     let (dir, volume) = (a.dir.display(), mount.source.display());
     if let Some(Elsewhere { pid, program, mount_point }) = mounted_elsewhere(mount) {

@@ -1,5 +1,5 @@
-//! The table of mounts that umount(8) looks into (`/run/mount/utab`, libmount's own). Without a
-//! line there umount(8) asks the kernel alone, hears `fuse`, and returns without its helper, long
+//! The table of mounts that umount(8) reads (`/run/mount/utab`, libmount's own). Without a line
+//! there umount(8) asks the kernel alone, is told `fuse`, and returns without its helper, long
 //! before the volume is plain ext4. With `helper=siftfs` it runs `umount.siftfs`, which waits.
 //!
 //! One line per mount: `SRC=... TARGET=... ROOT=/ OPTS=...`. Writers hold a lock on `utab.lock` and
@@ -19,7 +19,7 @@ const DIRECTORY: &str = "/run/mount";
 const OPTIONS: &[u8] = b" ROOT=/ OPTS=helper=siftfs";
 /// How long another writer is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A longer table is nobody's.
+/// A longer file is not a table of mounts.
 const MAX_LEN: u64 = 16 << 20;
 
 /// A mount's line in the table; it goes with this value.

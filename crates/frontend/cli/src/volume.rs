@@ -159,7 +159,7 @@ fn discard_log(a: &Recover) -> Outcome {
     Ok(0)
 }
 
-/// A failure with fsck(8)'s exit status: damage is not the same as not being able to look.
+/// A failure with fsck(8)'s exit status: damage is not the same as a check that could not be made.
 pub fn failure(volume: &Path, e: &Error) -> Failure {
     let code = match e {
         Error::Corrupt { .. } | Error::Incompatible(_) => DAMAGED,

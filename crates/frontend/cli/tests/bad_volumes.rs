@@ -142,8 +142,8 @@ fn features_from_the_future() {
     }
 }
 
-/// Features that a reader may ignore and a writer not: nothing writes such a volume, and who reads
-/// it changes no byte of it.
+/// Features that a reader may ignore and a writer may not: such a volume is never written, and a
+/// read-only mount changes no byte of it.
 #[test]
 fn features_that_only_readers_may_ignore() {
     let v = Volumes::new();
@@ -256,7 +256,8 @@ impl Drop for Loop {
 }
 
 /// While the kernel has the volume mounted, directly from a block device or through a loop device
-/// over its file, nobody opens either; a message names the mount point. And the other way round.
+/// over its file, no command opens either, and a message names the mount point. The kernel refuses
+/// a volume that is mounted here in the same way.
 #[test]
 fn mounted_by_the_kernel() {
     let s = Setup::new();

@@ -204,7 +204,7 @@ fn each_side_may_die() {
     put(&setup, "one");
     device.kill();
     await_that("the loss is noticed", || link(&setup)["connected"] == false);
-    // The log has room: fsync needs nobody.
+    // The log has room: fsync does not need the device process.
     put(&setup, "two");
     assert!(link(&setup)["trouble"].is_string());
     let device = Device::start(&setup, &[]);
@@ -228,7 +228,7 @@ fn each_side_may_die() {
 #[test]
 fn the_mount_takes_over_and_gives_back() {
     let setup = Setup::new();
-    // Nobody is there: with a fallback that is no reason not to mount.
+    // No device process runs: with a fallback that is no reason not to mount.
     mount(&setup, &["--service-fallback=0"]).ok();
     put(&setup, "alone");
     siftfs(&["checkpoint", setup.dir()]).ok();
@@ -253,7 +253,7 @@ fn a_device_process_that_is_told_to_end_hands_over() {
     put(&setup, "before");
     assert_eq!(device.end(Signal::TERM), 0);
     put(&setup, "without");
-    // An unmount does not wait where nobody listens: the lock says that this process may.
+    // An unmount does not wait where no process listens: the lock says that this process may go on.
     let said = setup.umount();
     assert_eq!((&*said.out, &*said.err), ("", ""));
     setup.assert_plain_ext4();
@@ -262,7 +262,7 @@ fn a_device_process_that_is_told_to_end_hands_over() {
 #[test]
 fn strangers_are_refused_on_both_sides() {
     let setup = Setup::new();
-    // Nobody there, and no fallback: nothing is written.
+    // No device process runs, and there is no fallback: nothing is written.
     let before = fs::read(setup.volume()).unwrap();
     mount(&setup, &[]).fails(1, &["no device process is at", "--service-fallback"]);
     assert!(fs::read(setup.volume()).unwrap() == before, "the volume was written");

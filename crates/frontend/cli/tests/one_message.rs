@@ -176,7 +176,7 @@ fn places_that_do_not_fit() {
     s.assert_plain_ext4();
 }
 
-/// Whoever uses volume, log or device is named, and what to do about it said.
+/// The message names the process that uses volume, log or device, and says what to do about it.
 #[test]
 fn in_use() {
     let s = Setup::empty();

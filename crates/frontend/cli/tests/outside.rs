@@ -1,6 +1,6 @@
-//! Commands under conditions that nobody plans for: other users who look, programs that loop,
-//! daemons that are killed or stopped in the middle of a conversation, several mounts of one
-//! volume, signals at any moment.
+//! Commands under conditions that users do not plan for: other users that inspect the volume,
+//! programs that loop, daemons that are killed or stopped in the middle of a conversation, several
+//! mounts of one volume, signals at any moment.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod support;

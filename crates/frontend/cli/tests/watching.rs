@@ -44,14 +44,14 @@ fn status_for_people_and_for_scripts() {
     s.umount();
 }
 
-/// A pipe that nobody reads.
+/// A pipe whose reader is closed.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     writer.into()
 }
 
-/// A reader who goes away early is no error of ours, and does not stop what was asked for.
+/// A reader that goes away early is no error of ours, and does not stop what was asked for.
 #[test]
 fn nobody_reads_to_the_end() {
     let s = Setup::empty();
@@ -95,7 +95,7 @@ fn nobody_reads_to_the_end() {
     s.assert_plain_ext4();
 }
 
-/// Nor is it one that nobody hears what went wrong: the exit status says it.
+/// An error message that no process reads is no error either: the exit status tells the failure.
 #[test]
 fn nobody_hears_of_a_failure() {
     let s = Setup::new();

@@ -1,6 +1,6 @@
-//! A host and a device process that lie to each other: real processes, and between them somebody
-//! who passes their messages on and changes one. Refused with one message on both sides, logged,
-//! counted.
+//! A host and a device process that lie to each other: real processes, and between them a relay
+//! that passes their messages on and changes one. The lie is refused with one message on both
+//! sides, logged and counted.
 
 use crate::support::{Setup, siftfs};
 use crate::{

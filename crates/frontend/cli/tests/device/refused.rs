@@ -1,6 +1,7 @@
-//! Who must not speak with whom: refused with one message on both sides, logged, counted, and
-//! nothing is written. Real processes; where one of the sides has to be another one than ours, its
-//! part of the greeting's bytes, whose form is fixed for all versions.
+//! Pairs of processes that must not speak with each other: one message on both sides says why, it
+//! is logged and counted, and nothing is written. Real processes. Where one of the sides has to
+//! differ from ours, the test sends its part of the greeting's bytes, whose form is fixed for all
+//! versions.
 
 use crate::support::{Setup, siftfs};
 use crate::{Device, address, await_that, has, kill_host, mount, mount_log, put, status, view};

@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
-/// It keeps its lock: nobody takes over, status and log say who is waited for, and all goes on with
-/// it.
+/// A stopped device process keeps its lock: no takeover happens, status and log say which process
+/// is waited for, and all goes on when it runs again.
 #[test]
 fn one_that_is_stopped_is_named_and_waited_for() {
     let setup = Setup::new();
@@ -52,7 +52,7 @@ fn one_that_is_stopped_is_named_and_waited_for() {
     setup.umount();
 }
 
-/// Somebody listens who does not answer: who unmounts hears at once for whom it waits.
+/// A process listens and does not answer: an unmount says at once which process it waits for.
 #[test]
 fn an_unmount_says_whom_it_waits_for() {
     let setup = Setup::new();

@@ -86,7 +86,7 @@ fn stores_before_an_msync_survive() {
     want[5001] = 0;
     back[5001] = 0;
     assert_eq!(back, want);
-    // SAFETY: the mapping above, which nobody uses any more.
+    // SAFETY: the mapping above, which is not used any more.
     unsafe { libc::munmap(map, len) };
     drop(f);
     s.umount();
@@ -180,7 +180,8 @@ fn a_lazy_umount_takes_what_is_closed_later() {
     s.assert_plain_ext4();
 }
 
-/// `commit=`: bytes that nobody syncs, in a file that stays open, survive when they are that old.
+/// `commit=`: bytes that are never synced, in a file that stays open, survive when they are that
+/// old.
 #[test]
 fn age_takes_what_the_kernel_holds() {
     keep_descriptors();

@@ -85,7 +85,7 @@ impl<'a> Programs<'a> {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(delay);
-        // What it has in the kernel goes on meanwhile, and meets requests that nobody serves.
+        // What it has in the kernel goes on meanwhile, and meets requests that no daemon serves.
         daemon.signal(Signal::STOP);
         std::thread::sleep(Duration::from_millis(20));
         daemon.signal(Signal::KILL);
@@ -149,14 +149,14 @@ impl Stores {
                 unsafe { libc::usleep(100) };
             }
         }
-        // SAFETY: the parent's own mapping, which nobody uses.
+        // SAFETY: the parent's own mapping, which this process does not use.
         unsafe { libc::munmap(map, len) };
         let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
         Self { pid, process }
     }
 
     fn kill(&self) {
-        // SAFETY: our own child, which nobody has waited for.
+        // SAFETY: our own child, which has not been waited for.
         assert_eq!(unsafe { libc::kill(self.pid, libc::SIGKILL) }, 0);
     }
 }

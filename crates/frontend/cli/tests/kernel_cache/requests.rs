@@ -40,7 +40,7 @@ fn a_walk_asks_for_no_file_by_itself() {
     s.umount();
 }
 
-/// Removing a tree that nobody looked at before: one request per file.
+/// Removing a tree that is not in the kernel's cache: one request per file.
 #[test]
 fn rm_looks_nothing_up() {
     let s = Setup::new();
@@ -56,8 +56,8 @@ fn rm_looks_nothing_up() {
     s.umount();
 }
 
-/// Making a file: the kernel looks its name up, asks for the directory's attributes anew (each
-/// change makes it forget them) and for the capability that a write would have to clear; then
+/// Making a file: the kernel sends LOOKUP for its name, asks for the directory's attributes anew
+/// (each change makes it forget them) and for the capability that a write would have to clear; then
 /// CREATE, the data in one WRITE, RELEASE. No FLUSH, also where close(2) writes pages back.
 #[test]
 fn a_new_file_is_six_requests() {

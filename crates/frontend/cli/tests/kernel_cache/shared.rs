@@ -123,8 +123,8 @@ fn a_copy_goes_as_far_as_the_kernel_knows_the_file() {
     s.umount();
 }
 
-/// A page that the kernel writes back brings no credentials: who opened the file counts, so that
-/// the blocks held back for root stay root's.
+/// A page that the kernel writes back brings no credentials: those of the user who opened the file
+/// count, so that the blocks held back for root stay root's.
 #[test]
 fn written_pages_are_on_their_openers_account() {
     let s = writeback();

@@ -1,4 +1,4 @@
-//! What a tree looks like from outside, on the mount and under the kernel's ext4.
+//! A tree as programs see it, on the mount and under the kernel's ext4.
 
 use crate::support::{Setup, run, siftfs};
 use rustix::fs::{

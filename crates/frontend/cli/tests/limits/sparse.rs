@@ -107,7 +107,7 @@ fn a_sparse_file_of_100_gib() {
     assert_kernel_agrees(&s);
 }
 
-/// Programs that look for data copy the file without reading its holes.
+/// Programs that search for data copy the file without reading its holes.
 fn copies(s: &Setup) {
     let (big, copy, cut) = (s.path("big"), s.path("copy"), s.path("cut"));
     let names = [&big, &copy, &cut].map(|p| p.to_str().unwrap());

@@ -49,7 +49,7 @@ fn a_log_is_said_or_found() {
     s.assert_plain_ext4();
 }
 
-/// On block devices nothing needs to be said or remembered: every device is looked at.
+/// On block devices nothing needs to be said or remembered: every device is searched.
 #[test]
 fn a_log_on_a_block_device_is_found_by_its_uuid() {
     let s = Apart::empty();
@@ -73,7 +73,7 @@ fn a_log_on_a_block_device_is_found_by_its_uuid() {
     other.fails(1, &["in use by"]);
     s.umount();
     clean(&area_dev.0);
-    // A second device with the same log: nobody can say which one is meant.
+    // A second device with the same log: SiftFS cannot tell which one is meant.
     let copy = s.text("copy.img");
     fs::copy(&log, &copy).unwrap();
     let copy_dev = Loop::over(&copy);

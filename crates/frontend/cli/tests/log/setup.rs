@@ -35,7 +35,7 @@ impl Apart {
         self.text("volume")
     }
 
-    /// Not the name that is looked for beside the volume.
+    /// The log's path; not the name that is searched for beside the volume.
     pub fn log(&self) -> String {
         self.text("fast")
     }
@@ -98,7 +98,7 @@ impl Apart {
         self.siftfs(&["fsck", &self.volume()]).ok();
     }
 
-    /// The kernel's ext4 mounts the volume; `work` looks at it.
+    /// The kernel's ext4 mounts the volume; `work` checks it.
     pub fn kernel(&self, options: &str, work: impl FnOnce(&Path)) {
         let dir = self.dir();
         let options = format!("loop,{options}");

@@ -45,7 +45,7 @@ fn r16_a_lost_log_is_refused_and_given_up_on_demand_only() {
     s.siftfs(&["release", &volume]).fails(1, &said);
     let fsck = s.siftfs(&["fsck", &volume]);
     assert!(fsck.code == 4 && fsck.out.contains("log.missing"), "{fsck:?}");
-    // Nobody else may use the volume meanwhile.
+    // The kernel must not mount the volume meanwhile.
     assert_ne!(run("mount", &["-t", "ext4", "-o", "loop", &volume, &dir]).code, 0);
     let given_up = s.siftfs(&["recover", &volume, "--discard-log"]).ok();
     for part in ["GIVEN UP", "may be lost", "e2fsck -f", "siftfs adopt"] {

@@ -80,7 +80,8 @@ grep -q '^5 ' "$T/progress" || fail "$(cat "$T/progress")"
     s.assert_plain_ext4();
 }
 
-/// Damage in the ext4 area: said by a look that is told not to believe it, mended by -a and -y.
+/// Damage in the ext4 area: reported by a check that is told not to trust it, repaired by -a and
+/// -y.
 #[test]
 fn damage_in_the_area() {
     let s = Setup::new();
@@ -109,7 +110,7 @@ umount "$D"
     s.assert_plain_ext4();
 }
 
-/// A damaged log is nobody's to give up but the owner's.
+/// Only the owner may give a damaged log up.
 #[test]
 fn a_damaged_log_is_left_alone() {
     let s = Setup::new();

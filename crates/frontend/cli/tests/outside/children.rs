@@ -57,7 +57,7 @@ fn slow_work_of_e2fsck_is_waited_for() {
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
-/// Each bit of e2fsck's exit status, for a check that only looks and for one that repairs.
+/// Each bit of e2fsck's exit status, for a read-only check and for one that repairs.
 #[test]
 fn the_bits_of_e2fsck() {
     let s = Setup::new();

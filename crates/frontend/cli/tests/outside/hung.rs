@@ -10,8 +10,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// A process in exec(2) closes a file of a mount whose host is stopped, and waits: for that time
-/// the kernel lets nobody look at its descriptors. Who has another volume is said all the same.
+/// A process in exec(2) closes a file of a mount whose host is stopped, and waits. For that time
+/// the kernel lets no other process read its descriptors. The message still names the process that
+/// has another volume.
 #[test]
 fn who_has_a_volume_is_said_beside_a_process_that_hangs() {
     let (hung, other) = (Setup::new(), Setup::new());

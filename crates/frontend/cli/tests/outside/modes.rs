@@ -1,4 +1,5 @@
-//! Who may read what the program makes: a volume and its log hold the contents of every file.
+//! Which users may read what the program makes: a volume and its log hold the contents of every
+//! file.
 
 use crate::support::{Ran, SIFTFS, Setup, siftfs};
 use std::fs::{self, Permissions};
@@ -111,8 +112,8 @@ fn others_cannot_read_a_volume() {
     assert!(ran.code != 0 && ran.err.contains("Permission denied"), "{ran:?}");
 }
 
-/// The mode of a file that somebody made before is that one's choice; one that everybody may open
-/// is told of.
+/// A file that exists already keeps its mode, which is its maker's choice. If all users may open
+/// it, a warning says so.
 #[test]
 fn an_open_file_is_warned_of() {
     let s = Setup::empty();

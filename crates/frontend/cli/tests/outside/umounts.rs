@@ -180,8 +180,8 @@ fn two_unmounts_at_once() {
     }
 }
 
-/// A mount that is in use for a moment goes all the same: the daemon looks at its own mount now and
-/// then.
+/// A mount that is in use for a moment is unmounted all the same: the daemon checks its own mount
+/// now and then.
 #[test]
 fn a_moments_use_is_waited_for() {
     let s = Setup::new();
@@ -257,7 +257,7 @@ fn a_daemon_that_is_being_killed() {
     s.assert_plain_ext4();
 }
 
-/// A daemon that is stopped answers nobody, and nobody waits for it for ever.
+/// A daemon that is stopped gives no answer, and no command waits for it for ever.
 #[test]
 fn a_daemon_that_is_stopped() {
     let s = Setup::new();

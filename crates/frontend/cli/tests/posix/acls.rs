@@ -184,7 +184,7 @@ fn chmod_and_lists_go_together() {
             c.r("chown", rustix::fs::chown(c.p(file), Some(uid), Some(gid)));
             show(c, file);
         }
-        // With a list, somebody outside the group loses setgid; a member keeps it.
+        // With a list, a user outside the group loses setgid; a member keeps it.
         for groups in [&[USER][..], &[USER, 3000]] {
             c.r("chmod", rustix::fs::chmod(c.p("f"), 0o2775.into()));
             as_user(USER, groups, || {

@@ -144,7 +144,7 @@ pub(crate) fn times_are_set() {
             let both = Timestamps { last_access: t, last_modification: t };
             c.r("utimensat", utimensat(CWD, c.p("f"), &both, AtFlags::empty()));
             let s = statat(CWD, c.p("f"), AtFlags::empty()).unwrap();
-            // The writeback cache asks nobody what can be kept, until the inode leaves memory.
+            // With the writeback cache the kernel keeps any time until the inode leaves memory.
             assert!(!c.held_back() || s.st_mtime == sec, "{sec}: {}", s.st_mtime);
             c.say(format!("{sec}: {} {}", s.st_atime, c.mtime(&s).0));
         }

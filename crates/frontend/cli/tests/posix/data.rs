@@ -187,8 +187,8 @@ fn direct_io() {
 /// The largest size.
 const MOST: u64 = (1 << 44) - 4096;
 
-/// Writes at `at`, and says how far it went. The writeback cache asks nobody and takes all: there
-/// fsync(2) and the next write(2) fail, what fits is kept, and the size that the
+/// Writes at `at`, and says how far it went. With the writeback cache the kernel asks no daemon and
+/// takes all: there fsync(2) and the next write(2) fail, what fits is kept, and the size that the
 /// kernel shows is too large until it is set.
 fn write_near_the_end(c: &mut Place, what: &str, f: &OwnedFd, bytes: &[u8], at: u64) {
     if !c.held_back() || bytes.is_empty() || at + bytes.len() as u64 <= MOST {

@@ -175,7 +175,8 @@ pub(crate) fn who_may_set_which() {
 }
 
 /// A descriptor from before chattr(1), and a mapping: what the descriptor is asked for is answered
-/// as ever, but nothing is written through it, whoever has looked at the file in between.
+/// as ever, but nothing is written through it, whether or not a program has read the file's
+/// attributes in between.
 #[test]
 pub(crate) fn an_open_descriptor_changes_nothing_either() {
     same(|c| {

@@ -51,7 +51,7 @@ fn open_handle(setup: &Setup, handle: &FileHandle, flags: OFlags) -> Result<Owne
         libc::syscall(number, mount.as_raw_fd(), &raw mut handle, flags)
     };
     match i32::try_from(fd) {
-        // SAFETY: the call returned a new descriptor that nobody else owns.
+        // SAFETY: the call returned a new descriptor, which has no other owner.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap()),
     }
@@ -63,7 +63,7 @@ fn content(fd: &OwnedFd) -> Vec<u8> {
     buffer[..n].to_vec()
 }
 
-/// Dentries and inodes that nobody uses leave the kernel's memory.
+/// Dentries and inodes that are not in use leave the kernel's memory.
 fn forget_all() {
     std::fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
 }

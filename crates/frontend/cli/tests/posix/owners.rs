@@ -1,4 +1,4 @@
-//! Who may do what: owners, modes, set-id bits, capabilities, umask, inheritance.
+//! Which users may do what: owners, modes, set-id bits, capabilities, umask, inheritance.
 
 use crate::pair::{Place, as_user, open, same};
 use rustix::fs::{
@@ -72,7 +72,7 @@ fn try_all(c: &mut Place) {
     c.r("touch", rustix::fs::utimensat(CWD, c.p("f"), &times, AtFlags::empty()));
 }
 
-/// Bits that a change by somebody without the right takes away.
+/// Bits that a change by a user without the right takes away.
 #[test]
 pub(crate) fn set_id_bits_and_capabilities_are_cleared() {
     same(|c| {

@@ -25,8 +25,8 @@ impl Place {
         self.root.join(name)
     }
 
-    /// Is this SiftFS with the kernel's writeback cache? There write(2) asks nobody, and sizes and
-    /// times are the kernel's: what it does with them no server can change.
+    /// Is this SiftFS with the kernel's writeback cache? There write(2) asks no daemon, and sizes
+    /// and times are the kernel's: what it does with them no server can change.
     pub fn held_back(&self) -> bool {
         self.held_back
     }
@@ -130,7 +130,7 @@ fn nearest((sec, nsec): (i64, u64)) -> (i64, u64) {
 #[allow(unsafe_code)]
 pub fn close(fd: impl Into<OwnedFd>) -> rustix::io::Result<()> {
     let fd = fd.into().into_raw_fd();
-    // SAFETY: the descriptor was owned, and nobody has it any more.
+    // SAFETY: the descriptor was owned, and is not used any more.
     match unsafe { libc::close(fd) } {
         0 => Ok(()),
         _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).expect("of the system")),

@@ -157,8 +157,8 @@ fn a_mapping_of_a_full_volume() {
     s.assert_plain_ext4();
 }
 
-/// What was stored through a mapping that nobody has synced or closed is the kernel's until
-/// somebody asks for it: `siftfs sync` does, and so does the end of the mount.
+/// What was stored through a mapping that was neither synced nor closed is the kernel's until the
+/// kernel is asked for it: `siftfs sync` does so, and so does the end of the mount.
 #[test]
 fn stores_through_a_mapping_are_synced() {
     let s = volume("128M");

@@ -1,6 +1,7 @@
-//! Who takes setuid, setgid and file capabilities away, by what: every kind of user beside ext4.
+//! Which users take setuid, setgid and file capabilities away, by what: every kind of user beside
+//! ext4.
 //!
-//! Two differences are on purpose. ext4 lets anybody take the capabilities, and nothing else, from
+//! Two differences are on purpose. ext4 lets any user take the capabilities, and nothing else, from
 //! any file by chown(path, -1, -1); here only the owner may. And root's write to a file with
 //! capabilities and set-id bits takes both away, where ext4 leaves the bits: the kernel does not
 //! tell us the write from a chown.
@@ -188,7 +189,7 @@ fn a_stranger_takes_nothing() {
         rustix::fs::setxattr(&path, CAPABILITY, &CAP, XattrFlags::empty()).unwrap();
         chmod(&path, Mode::from_raw_mode(bits)).unwrap();
         open_up(&setup);
-        // Somebody else has the file open for writing: the kernel's message could be a write's.
+        // Another user has the file open for writing: the kernel's message could be a write's.
         let held = holder.then(|| open(&path, OFlags::WRONLY, 0).unwrap());
         let result = as_user(1002, &[3000], || chown(&path, None, None));
         let expected = if holder { Ok(()) } else { Err(Errno::PERM) };

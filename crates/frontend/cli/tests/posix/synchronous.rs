@@ -144,8 +144,8 @@ fn writes_on_a_synchronous_mount_are_durable() {
     durable_by_every_way(OFlags::DSYNC, "commit=30,sync");
 }
 
-/// Who saw an asynchronous direct write complete, and then reads through the cache, reads what was
-/// written, while others read the same pages all the time.
+/// A program that saw an asynchronous direct write complete, and then reads through the cache,
+/// reads what was written, while other threads read the same pages all the time.
 #[test]
 fn reads_after_asynchronous_direct_writes_are_new() {
     const PAGES: u64 = 8;
@@ -236,8 +236,8 @@ fn direct_writes_that_hold_the_file_beside_reads_end() {
     setup.umount();
 }
 
-/// What a direct write beside mappings and reads costs nobody else: more of them in flight than
-/// the kernel has requests of the background, while the pages are read.
+/// Direct writes beside reads do not block other requests: more of them are in flight than the
+/// kernel has requests of the background, while the pages are read.
 #[test]
 fn many_direct_writes_beside_reads_end() {
     const DEPTH: u32 = 1000;
