@@ -85,8 +85,8 @@ const STATIC_RESERVED: [(usize, usize); 3] = [(28, 32), (112, 256), (1280, 4092)
 const HOST_RESERVED: [(usize, usize); 2] = [(344, 1024), (2048, 4092)];
 const SERVICE_RESERVED: [(usize, usize); 1] = [(192, 4092)];
 
-/// Under a valid checksum they were written by somebody: by a version that knows more, most likely,
-/// and says in its feature flags whether that must be understood.
+/// Reserved bytes that are not zero under a valid checksum were most likely written by a newer
+/// version, whose feature flags say whether they must be understood.
 fn check_reserved(c: &mut Check<'_>, offset: u64, what: &str, reserved: &[(usize, usize)]) {
     let Some(bytes) = c.read(offset, BLOCK_SIZE, what) else { return };
     let mut parts = reserved.iter().filter_map(|(start, end)| bytes.get(*start..*end));
@@ -191,7 +191,7 @@ fn slots<T: Clone + PartialEq>(
     newest.map(|record| (record, filled == [true, true]))
 }
 
-/// Tails, ends and counts; false if lanes and journal cannot be looked at.
+/// Checks tails, ends and counts; returns false if lanes and journal cannot be checked.
 fn check_records(c: &mut Check<'_>, v: &Volume) -> bool {
     let lanes = v.header.lanes.len();
     if v.host.lane_ends.len() != lanes

@@ -51,7 +51,7 @@ pub(crate) struct Check<'a> {
     /// Holds header, lanes and journal.
     pub log: &'a dyn Device,
     pub findings: Vec<Finding>,
-    /// What is seen on the way, where somebody wants to know.
+    /// What is seen on the way, if the caller asked for it.
     pub seen: Option<inspect::Seen>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Volume {
 }
 
 impl Check<'_> {
-    /// Notes something for who wants to know.
+    /// Notes what is seen on the way, if the caller asked for it.
     fn see(&mut self, note: impl FnOnce(&mut inspect::Seen)) {
         if let Some(seen) = &mut self.seen {
             note(seen);

@@ -106,7 +106,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // Nobody is left to hear of an error; closing promises nothing.
+        // No caller is left to receive an error; closing promises nothing.
         let _ = self.shared.call(Request::Release { handle: self.handle });
     }
 }

@@ -348,8 +348,8 @@ impl Adapter {
         let server = &self.server;
         match op {
             // The kernel's offset counts for O_APPEND too: it takes it from the size it knows while
-            // it holds the inode's lock, nobody else writes, and a large direct append arrives as
-            // several requests in any order.
+            // it holds the inode's lock, no other thread writes, and a large direct append arrives
+            // as several requests in any order.
             O::Write { offset, data, kill_priv, cached, .. } => {
                 server.note_cached(ino, offset, data.len() as u64);
                 let data = WriteData::copy_of(offset, data);

@@ -33,7 +33,7 @@ pub struct WriteBack(Sender<Word>);
 impl WriteBack {
     /// At once, also for the pause under way.
     pub fn set_every(&self, every: Duration) {
-        // Without the writeback cache nobody listens.
+        // Without the writeback cache no thread receives this.
         let _ = self.0.send(Word::Every(every));
     }
 }

@@ -26,9 +26,10 @@ impl Server {
         self.open_files.note_cached(ino, offset, len);
     }
 
-    /// After a write past the kernel's cache, before it is answered. The kernel sends no FSYNC
-    /// after an asynchronous one, nor does it drop what was read into its cache meanwhile; of
-    /// others it does both, which then finds nothing to do. Which of the two it is nobody tells us.
+    /// After a write past the kernel's cache, before it is answered. After an asynchronous write
+    /// the kernel neither sends FSYNC nor drops what was read into its cache meanwhile. After
+    /// others it does both, and then finds nothing to do. The kernel does not tell us which of the
+    /// two a write is.
     pub(crate) fn finish_direct(
         self: &Arc<Self>,
         cred: &Credentials,
@@ -122,8 +123,8 @@ impl Server {
 
     /// Pages that the kernel sent could not be written. It tells fsync(2) and close(2), but
     /// write(2) only fills its cache: a program that writes until the disk is full would go on for
-    /// ever. So the kernel is made to ask for the attributes that it looks at before a write, and
-    /// the answer is the error ([`Server::refuse_write`]).
+    /// ever. So the kernel is made to ask for the attributes that it checks before a write, and the
+    /// answer is the error ([`Server::refuse_write`]).
     pub(crate) fn lost_pages(&self, ino: InodeNr, error: &Error) {
         if self.open_files.failed(ino, error) && self.agreed.writeback {
             self.invalidator.forget_attributes(ino, Box::new(|| {}));
@@ -142,8 +143,8 @@ impl Server {
     }
 
     /// Calls `answer`, which tells the kernel attributes, so that those of sealed files stay
-    /// unknown to it: of what it is told by a request that began before it was to forget, the
-    /// request's caller hears, and nobody else.
+    /// unknown to it. A request that began before the kernel was told to forget may still bring
+    /// them: they reach that request's caller, and no other.
     pub(crate) fn tell_attributes(&self, answer: Then) {
         let forget = |then: Then, ino| -> Then {
             let invalidator = self.invalidator.clone();

@@ -225,7 +225,7 @@ fn open_device() -> io::Result<OwnedFd> {
 /// The mount's own flags. Access times are the Runtime's, not the kernel's: here they are to be
 /// seen in the table of mounts.
 fn kernel_flags(o: &MountOptions) -> MountFlags {
-    // Nobody keeps those of directories.
+    // Access times of directories are not kept.
     let mut flags = MountFlags::NODIRATIME;
     flags.set(MountFlags::RDONLY, o.read_only);
     flags.set(MountFlags::NOSUID, o.nosuid);
@@ -237,8 +237,8 @@ fn kernel_flags(o: &MountOptions) -> MountFlags {
     flags
 }
 
-/// Gives the mount on `dir` the flags that `o` says; nothing else of `o` is looked at. A file
-/// system that becomes read-only becomes so for all its mounts.
+/// Gives the mount on `dir` the flags that `o` says; nothing else of `o` is used. A file system
+/// that becomes read-only becomes so for all its mounts.
 ///
 /// # Errors
 /// `EBUSY` while a file is open for writing and `o` says read-only, or a removed file is still

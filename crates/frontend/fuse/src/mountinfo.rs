@@ -75,8 +75,8 @@ pub struct Elsewhere {
 }
 
 /// A mount of the same file system as `of` in another mount namespace; none if there is no such
-/// namespace that this process may look into. A process that keeps the readers of its /proc
-/// waiting, as one does that closes files of a mount that hangs, is passed over.
+/// namespace that this process may read. A process that keeps the readers of its /proc waiting, as
+/// one does that closes files of a mount that hangs, is passed over.
 pub fn mounted_elsewhere(of: &MountEntry) -> Option<Elsewhere> {
     mounted_in(Path::new("/proc"), of)
 }

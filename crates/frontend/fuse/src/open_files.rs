@@ -1,5 +1,5 @@
-//! Files that are open for writing: by whom and with which flags, and what the kernel may hold of
-//! them that the server does not know.
+//! Files that are open for writing: by which users and with which flags, and what the kernel may
+//! hold of them that the server does not know.
 //!
 //! Only a file that is open for writing can have pages in the kernel that are newer than the
 //! server's: closing and unmapping write them back, and a shared mapping keeps its descriptor open,
@@ -162,7 +162,7 @@ impl OpenFiles {
         self.table().handles.get(&handle).map_or(0, |o| o.flags)
     }
 
-    /// Has anybody opened `ino` for writing?
+    /// Is `ino` open for writing?
     pub(crate) fn is_written(&self, ino: InodeNr) -> bool {
         self.table().files.get(&ino).is_some_and(File::is_open)
     }
@@ -182,16 +182,17 @@ impl OpenFiles {
     }
 
     /// May the kernel hold pages of `ino` that it has not sent yet? Where it writes through, only
-    /// stores through a shared mapping stay with it, and who maps a file to store to it has opened
-    /// it to read and write.
+    /// stores through a shared mapping stay with it, and a program that maps a file to store to it
+    /// has opened it to read and write.
     pub(crate) fn may_be_dirty(&self, ino: InodeNr) -> bool {
         let table = self.table();
         let file = table.files.get(&ino);
         file.is_some_and(|f| if self.writeback { f.is_open() } else { f.mappers > 0 })
     }
 
-    /// On whose account the kernel's pages of this file are written: root's if root has it open for
-    /// writing, else that of somebody who has; `None` if nobody has.
+    /// The credentials with which the kernel's pages of this file are written: root's if root has
+    /// it open for writing, else those of a user who has; `None` if the file is not open for
+    /// writing.
     pub(crate) fn account(&self, ino: InodeNr) -> Option<Credentials> {
         let table = self.table();
         let openers = table.files.get(&ino)?.openers.iter();

@@ -13,7 +13,7 @@
 //! is closed, and the wait ends. Memory must hold no descriptor either: `kernel/ring/uring.rs`.
 //!
 //! An open file of the mount makes umount(2) fail with EBUSY. So the root is opened through a mount
-//! of its own: a detached copy (open_tree(2)), which nobody sees and which ends with the
+//! of its own: a detached copy (open_tree(2)), which no other process sees and which ends with the
 //! descriptor. A umount(2) meanwhile succeeds, and the session ends when the descriptor is closed.
 
 #![allow(unsafe_code)] // unshare(2) and close_range(2) have no safe wrappers
@@ -60,7 +60,7 @@ pub fn apart<T: Send + 'static>(
 ) -> io::Result<T> {
     let (tell, told) = channel();
     start_apart("siftfs-apart", move |alone| {
-        // Nobody listens in a daemon that ends.
+        // A daemon that ends does not wait for the result.
         let _ = tell.send(alone.and_then(|()| work()));
     })?;
     told.recv().map_err(|_| io::Error::other("the thread ended without a word"))?

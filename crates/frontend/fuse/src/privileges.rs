@@ -1,11 +1,11 @@
-//! setuid, setgid and file capabilities: who may take them away, and when.
+//! setuid, setgid and file capabilities: which callers may take them away, and when.
 //!
-//! The kernel tells us of a change by somebody who may not keep them in two ways. WRITE, a
+//! The kernel tells us in two ways of a change by a caller that may not keep them. WRITE, a
 //! truncation and OPEN carry a flag. Before a write, fallocate(2) or copy_file_range(2) it also
-//! sends a removal of the capabilities, and a SETATTR of nothing: an *announcement*. But
-//! chown(path, -1, -1) by any user looks the same, and there ext4 refuses everybody but the owner.
-//! So what somebody announces who does not own the file is carried out with the change itself, when
-//! it comes from the same thread.
+//! sends a removal of the capabilities, and a SETATTR of nothing: an *announcement*. But the kernel
+//! sends the same for chown(path, -1, -1) by any user, which ext4 refuses to all but the owner. So
+//! what a caller announces that does not own the file is carried out with the change itself, when
+//! that comes from the same thread.
 
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, Timestamp, errno};
@@ -64,7 +64,7 @@ impl Announced {
         found
     }
 
-    /// Pages of `ino` come whose writer nobody knows: what any thread announced.
+    /// Pages of `ino` come whose writer is unknown: what any thread announced.
     pub(crate) fn take_all(&self, ino: InodeNr) -> Option<bool> {
         if self.count.load(Ordering::SeqCst) == 0 {
             return None;
@@ -106,9 +106,9 @@ fn in_group(cred: &Credentials, gid: u32) -> bool {
             .is_some_and(|list| list.split_whitespace().any(|g| g.parse() == Ok(gid)))
 }
 
-/// Has the caller this right over the mount? The request says only who it is; a thread that waits
-/// for our answer can be looked at. If it cannot (another process namespace), root has every right
-/// and nobody else any.
+/// Has the caller this right over the mount? The request carries only its ids; the status of a
+/// thread that waits for our answer can be read from /proc. If it cannot (another process
+/// namespace), root has every right and any other user none.
 fn capable(cred: &Credentials, capability: u32) -> bool {
     let here = cred.pid != 0 && same_user_namespace(cred.pid);
     let set = if here { status(cred.pid, "CapEff:") } else { None };
@@ -155,8 +155,8 @@ impl Server {
 
     /// A SETATTR without a field: chown(path, -1, -1), or a write is announced. By the file's owner
     /// either takes the privileges away. Of others a chown is refused, and what they announce is
-    /// done with their write. While nobody has the file open for writing it is a chown; else it may
-    /// be either, and succeeds without a change. Directories keep their bits.
+    /// done with their write. While the file is not open for writing it is a chown; else it may be
+    /// either, and succeeds without a change. Directories keep their bits.
     fn set_nothing(
         &self,
         cred: &Credentials,
@@ -211,8 +211,8 @@ impl Server {
 
     /// A change by a caller who does not own the file. It is carried out with the caller's write.
     /// With the kernel's writeback cache that write has no caller any more, so it is carried out at
-    /// once, if this user has the file open for writing: who may write may take the privileges
-    /// away. A user who got the descriptor from somebody else cannot be told from one who only
+    /// once, if this user has the file open for writing: a user who may write may take the
+    /// privileges away. A user who was passed the descriptor cannot be told from a user who only
     /// calls chown(2): pages that come later say that the file was written
     /// ([`Self::carry_out_with_pages`]).
     fn announce(&self, cred: &Credentials, ino: InodeNr, setgid: bool) -> Result<()> {
@@ -231,10 +231,10 @@ impl Server {
         }
     }
 
-    /// The kernel sends written pages of `ino`: capabilities that somebody announced the removal of
-    /// go first. Set-id bits stay: a write that takes them away does not wait in the kernel's
-    /// cache, and says so itself, while a chown(2) of nothing by a stranger takes no bits from a
-    /// file that somebody else writes.
+    /// The kernel sends written pages of `ino`: capabilities whose removal a thread announced go
+    /// first. Set-id bits stay: a write that takes them away does not wait in the kernel's cache,
+    /// and says so itself, while a chown(2) of nothing by a stranger takes no bits from a file that
+    /// another user writes.
     pub(crate) fn carry_out_with_pages(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
         if self.announced.take_all(ino).is_none() {
             return Ok(());

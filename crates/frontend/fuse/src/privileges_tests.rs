@@ -20,7 +20,7 @@ fn file(perm: u16, uid: u32, gid: u32) -> Attr {
     }
 }
 
-/// A caller that cannot be looked at.
+/// A caller whose status cannot be read.
 fn far(uid: u32, gid: u32) -> Credentials {
     Credentials { uid, gid, pid: 0, umask: 0 }
 }
@@ -46,7 +46,7 @@ fn what_goes_with_a_change() {
     assert!(owns(&root, &file(0o644, 8, 7)));
 }
 
-/// The thread that runs this can be looked at.
+/// The status of the thread that runs this can be read.
 #[test]
 fn a_caller_that_waits_is_looked_at() {
     let pid = std::process::id();

@@ -428,8 +428,9 @@ impl Server {
         }
     }
 
-    /// Of the names that begin with `system.` there are the two of access control lists, if the
-    /// kernel enforces them: a program must hear of one that nobody would.
+    /// Of the names that begin with `system.` the two of access control lists are known, if the
+    /// kernel enforces them. Others get EOPNOTSUPP: to accept a list that is not enforced would
+    /// mislead.
     pub(crate) fn check_xattr_name(&self, name: &[u8]) -> Result<()> {
         let acl = name == b"system.posix_acl_access" || name == b"system.posix_acl_default";
         if name.starts_with(b"system.") && !(acl && self.agreed.acls) {

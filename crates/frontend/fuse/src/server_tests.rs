@@ -78,7 +78,7 @@ fn server_with(kind: FileKind, acls: bool) -> (Arc<Fake>, Arc<Server>) {
 }
 
 fn user(uid: u32) -> Credentials {
-    // A thread that nobody can look at.
+    // A thread whose status cannot be read.
     Credentials { uid, gid: uid, pid: 0, umask: 0 }
 }
 
@@ -162,7 +162,8 @@ fn xattr_namespaces() {
     }
 }
 
-/// What a stranger announces is refused while nobody writes, and else done with the write itself.
+/// A stranger's announcement is refused while the file is not open for writing; else it is carried
+/// out with the write itself.
 #[test]
 fn a_stranger_announces_a_write() {
     let (fake, server) = server(FileKind::Regular);

@@ -1,7 +1,7 @@
 //! Which pages of the kernel's cache may be older than a write past that cache.
 //!
-//! Only what is read into the cache while somebody writes past it can be: the kernel drops the
-//! pages of a direct write before it sends the write, and after an asynchronous one not again.
+//! Only what is read into the cache during a write past it can be: the kernel drops the pages of a
+//! direct write before it sends the write, and after an asynchronous one not again.
 
 use siftfs_base::{Bytes, RangeSet};
 
@@ -39,7 +39,7 @@ impl Cached {
         self.pages.insert(0, u64::MAX);
     }
 
-    /// Nobody writes past the cache any more. What is being dropped still is.
+    /// No handle writes past the cache any more. Pages that are being dropped stay noted.
     pub(crate) fn clear(&mut self) {
         self.pages.clear();
     }

@@ -72,7 +72,7 @@ pub(crate) fn open_node(mount: impl AsFd, node: u64, generation: u32) -> io::Res
         )
     };
     match i32::try_from(fd) {
-        // SAFETY: the call returned a new descriptor that nobody else owns.
+        // SAFETY: the call returned a new descriptor, which has no other owner.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }

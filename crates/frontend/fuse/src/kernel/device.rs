@@ -70,7 +70,7 @@ impl<H: Handler> Reader<H> {
             reader.dispatch.schedule.enter();
             let end = reader.read_requests(&turn);
             reader.readers.end();
-            // Nobody listens any more once another reader has failed.
+            // The session has stopped listening once another reader has failed.
             let _ = reader.ends.send(end);
         };
         std::thread::Builder::new().name("siftfs-fuse".into()).spawn(body)?;
@@ -92,7 +92,7 @@ impl<H: Handler> Reader<H> {
             };
             let message = buffer.message(len);
             let way = Way::Device(channel.clone());
-            // What is not answered does not take long either: nobody else has to be free meanwhile.
+            // A request without an answer is short, too: no other thread has to be free meanwhile.
             if header(message).is_ok_and(|h| UNANSWERED.contains(&h.opcode)) {
                 self.dispatch.message(message, way);
                 continue;
@@ -108,7 +108,7 @@ impl<H: Handler> Reader<H> {
         }
     }
 
-    /// Sees to it that somebody is free for the next request.
+    /// Makes sure that a thread is free for the next request.
     fn cover(&self) {
         if self.readers.taken() == Taken::Start
             && let Err(error) = self.another()

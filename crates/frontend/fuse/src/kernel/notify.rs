@@ -19,8 +19,9 @@ impl Notifier {
 
     /// The kernel drops its pages of `[offset, offset + len)`, or of everything from `offset` on if
     /// `len` is 0, and the attributes it knows. It waits for pages that are being read, and writes
-    /// dirty ones first. Returns when that is done; both need somebody else to answer requests.
-    /// While it waits the connection cannot end with the process: `invalidator` has a better way.
+    /// dirty ones first; for both, another thread has to answer requests. Returns when that is
+    /// done. While it waits the connection cannot end with the process: `invalidator` has a better
+    /// way.
     ///
     /// # Errors
     /// `ENOENT` if the kernel does not know the node.
@@ -29,8 +30,8 @@ impl Notifier {
         self.invalidate(abi::InvalInodeOut { node, offset: signed(offset), len: signed(len) })
     }
 
-    /// Has the kernel ask for an inode's attributes before it uses them again; its pages stay. It
-    /// waits for nobody, except for an inode that it is just freeing.
+    /// Has the kernel ask for an inode's attributes before it uses them again; its pages stay. The
+    /// kernel does not wait for that, except for an inode that it is just freeing.
     ///
     /// # Errors
     /// `ENOENT` if the kernel does not know the node.

@@ -1,10 +1,10 @@
 //! How many threads read requests: as many as are needed for one to be free.
 //!
 //! Each request is carried out on the thread that read it, which costs no hand-over. Some take
-//! long: an fsync, a write that waits for the background. So whoever takes a request while nobody
-//! else is free to read the next one first wakes or starts another thread; and a thread that has
-//! answered and finds enough others free lies down. With one client it is always the same few
-//! threads, whose caches are warm.
+//! long: an fsync, a write that waits for the background. So a thread that takes a request while no
+//! other thread is free to read the next one first wakes or starts another thread. A thread that
+//! has answered and finds enough others free goes to sleep. With one client it is always the same
+//! few threads, whose caches are warm.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// Threads at most; beyond that requests wait in the kernel.
 pub(crate) const MOST: usize = 128;
 
-/// Who reads, who sleeps. All threads of a session share one.
+/// Which threads read, and which sleep. All threads of a session share one.
 pub(crate) struct Readers {
     /// Threads that are reading, or on their way to it.
     free: AtomicUsize,
@@ -24,7 +24,7 @@ pub(crate) struct Readers {
 
 #[derive(Default)]
 struct Sleepers {
-    /// Threads asleep that nobody has called yet.
+    /// Threads asleep that have not been called yet.
     asleep: usize,
     /// Calls not yet answered.
     calls: usize,
@@ -37,7 +37,7 @@ struct Sleepers {
 /// What a thread that took the last place does before it carries its request out.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Somebody is free to read the next one.
+    /// A thread is free to read the next request, or no more can be started.
     Covered,
     /// A new thread is to be started; it counts already.
     Start,
@@ -105,8 +105,8 @@ impl Readers {
             return true;
         }
         let mut sleepers = self.lock();
-        // Whoever took the last place looks for sleepers under this lock: it either sees this one
-        // or is seen.
+        // A thread that takes the last place checks for sleepers under this lock: this thread
+        // either sees that the place was taken, or is seen asleep.
         if self.free.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).is_ok() {
             return true;
         }
@@ -122,7 +122,7 @@ impl Readers {
         true
     }
 
-    /// The session is over: nobody sleeps on.
+    /// The session is over: all sleeping threads wake.
     pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.wake.notify_all();

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// One client: the kept threads do everything, and nobody else is started.
+/// One client: the kept threads do everything, and no other thread is started.
 #[test]
 fn one_request_at_a_time_needs_no_more() {
     let readers = Readers::new(2);

@@ -16,9 +16,8 @@ use zerocopy::{FromZeros, IntoBytes};
 const VALID: u64 = 24 * 3600;
 
 /// The kernel keeps cached pages over an open, and close(2) sends no FLUSH. With the writeback
-/// cache the kernel does not look at the second flag; there it sends one FLUSH, is answered ENOSYS,
-/// and sends no other. A handle that needs FLUSH would leave the flag out, and its mount answer
-/// FLUSH.
+/// cache the kernel ignores the second flag; there it sends one FLUSH, is answered ENOSYS, and
+/// sends no other. A handle that needs FLUSH would leave the flag out, and its mount answer FLUSH.
 const OPEN_FLAGS: u32 = abi::FOPEN_KEEP_CACHE | abi::FOPEN_NOFLUSH;
 
 /// The kernel caches a directory's entries, and drops them when it changes the directory itself.
@@ -80,7 +79,7 @@ impl Channel {
         loop {
             match rustix::io::writev(&*self.device, parts) {
                 Err(rustix::io::Errno::INTR) => {}
-                // Whoever asked was killed meanwhile, or the mount is gone.
+                // The caller was killed meanwhile, or the mount is gone.
                 Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) | Ok(_) => return,
                 Err(error) => {
                     tracing::error!(%error, unique, "the kernel refused an answer");
@@ -231,7 +230,7 @@ impl DirBuffer {
             return false;
         }
         if self.plus {
-            // "." and ".." come without attributes: the kernel looks at their numbers only.
+            // "." and ".." come without attributes: the kernel reads their numbers only.
             let entry = e.attr.as_ref().map_or_else(abi::EntryOut::new_zeroed, entry);
             self.bytes.extend_from_slice(entry.as_bytes());
         }

@@ -26,9 +26,9 @@ pub(crate) struct Message<'a> {
     pub(crate) unique: u64,
     /// The node it is about.
     pub(crate) node: u64,
-    /// Who asks.
+    /// The calling thread and its user.
     pub(crate) cred: Credentials,
-    /// What.
+    /// What is asked for.
     pub(crate) op: Operation<'a>,
 }
 

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use zerocopy::FromZeros;
 
-/// Requests of the background (reads ahead, mostly) that the kernel has under way at once, and
-/// from how many on it throttles who causes them.
+/// Background requests (read-ahead, mostly) that the kernel has under way at once, and the number
+/// from which on it throttles the callers that cause them.
 const MAX_BACKGROUND: u16 = 512;
 const CONGESTED: u16 = 48;
 
@@ -47,7 +47,7 @@ const WANTED: [(&str, u32); 14] = [
     ("SETXATTR_EXT", abi::FUSE_SETXATTR_EXT),
 ];
 
-/// Who carries requests out.
+/// Carries requests out.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Carries one request out and answers it, now or later, by its token.
     fn handle(&self, message: Message<'_>, token: Token);

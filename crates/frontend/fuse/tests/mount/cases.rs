@@ -232,8 +232,8 @@ fn extended_attributes() {
     m.end();
 }
 
-/// A write by somebody without CAP_FSETID clears setuid; root's write keeps it; no write asks
-/// for `security.capability`.
+/// A write by a user without CAP_FSETID clears setuid; root's write keeps it; no write asks for
+/// `security.capability`.
 #[test]
 fn privileges_die_on_write_truncate_and_chown() {
     let mut m = Mounted::new(Some("siftfs"));
@@ -362,7 +362,7 @@ fn busy_and_dead_mounts() {
     assert_eq!(detach_dead(m.dir.path()).unwrap(), 0, "a live mount stays");
     m.end();
     assert_eq!(detach_dead(m.dir.path()).unwrap(), 0);
-    // A mount that nobody ever serves dies with its descriptor.
+    // A mount that no daemon ever serves dies with its descriptor.
     let dir = tempfile::tempdir().unwrap();
     let (mem, options) = (Arc::new(Mem::new()), crate::options());
     let mount = crate::mounting(|| FuseMount::new(mem, SessionId(1), dir.path(), &options));

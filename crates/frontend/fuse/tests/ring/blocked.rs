@@ -108,8 +108,8 @@ fn process(dir: &Path, name: &str) -> Child {
     Command::new("sync").arg(path).spawn().unwrap()
 }
 
-/// Fsyncs that take long, more than there were threads, keep nobody else from being served, on any
-/// processor; and each of them is answered in the end.
+/// Fsyncs that take long, more than there were threads, do not keep other requests from being
+/// served, on any processor; and each of them is answered in the end.
 #[test]
 fn long_requests_keep_nobody_waiting() {
     let s = setup();

@@ -135,7 +135,7 @@ impl Entry {
         };
         assert!(start <= end && end <= self.memory.len(), "a message lies in the memory");
         // SAFETY: in the mapping, which lives as long as `self`; the kernel does not write to it
-        // before it is handed over again, and nobody else does, because both need `&mut self`.
+        // before it is handed over again, and nothing else does, because both need `&mut self`.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().wrapping_add(start), end - start) }
     }
 
@@ -266,7 +266,7 @@ impl Entry {
     pub(super) fn give_back(&mut self) {
         assert!(!matches!(self.holder, Holder::Request { .. }), "a request is not dropped");
         let payload = (PAYLOAD, PAYLOAD_LEN);
-        // SAFETY: private anonymous memory becomes zero; nobody refers to it, for that takes
+        // SAFETY: private anonymous memory becomes zero; no reference to it exists, for that takes
         // `self`, and the kernel does not write to it now.
         let advised = unsafe {
             self.memory.unchecked_advise_range(UncheckedAdvice::DontNeed, payload.0, payload.1)

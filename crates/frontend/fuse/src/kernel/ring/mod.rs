@@ -191,7 +191,7 @@ impl<H: Handler> Worker<H> {
         }
         let end = self.serve(&desk, first);
         desk.close();
-        // Nobody listens any more once another thread has failed.
+        // The session has stopped listening once another thread has failed.
         let _ = self.shared.ends.send(end);
     }
 
@@ -280,7 +280,7 @@ impl<H: Handler> Worker<H> {
         pin_to(self.processor());
     }
 
-    /// Makes the kernel look for requests that came while no entry waited: an entry that registers
+    /// Makes the kernel check for requests that came while no entry waited: an entry that registers
     /// does not take them, one that commits does. So something is asked of the mount, on this
     /// processor, by a thread that does nothing else, and that keeps nothing of a killed daemon.
     fn kick(&self) {

@@ -104,7 +104,7 @@ impl Ring {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor, which nobody else owns.
+        // SAFETY: a new descriptor, which has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(io::Error::other)?) };
         let ring = Self {
             fd,
@@ -141,8 +141,8 @@ impl Ring {
         let tail = self.word(self.sq_tail).load(Ordering::Relaxed);
         let at = PAGE + (tail % ENTRIES) as usize * size_of::<Entry128>();
         let to = self.memory.as_mut_ptr().wrapping_add(at).cast::<u8>();
-        // SAFETY: both are so long; the kernel reads this place only after the tail says so, and
-        // nobody else refers to it.
+        // SAFETY: both are so long; the kernel reads this place only after the tail says so, and no
+        // other reference to it exists.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 std::ptr::from_ref(submission).cast(),
