@@ -54,7 +54,7 @@ impl Bench {
         Self::with(device, &deterministic())
     }
 
-    /// A fresh volume on which callers who come together write durably, several at once.
+    /// A fresh volume on which several callers that come together write durably at once.
     pub fn parallel(kind: VolumeKind) -> Self {
         let device = Arc::new(FaultDevice::from_image(base_image_of(kind), 1));
         let group = "parallel".parse().expect("a word of the option");
@@ -321,7 +321,7 @@ impl Bench {
         device.contents()
     }
 
-    /// Crashes and recovers, and has e2fsck look at it.
+    /// Crashes and recovers, and has e2fsck check the result.
     pub fn recovered(self, cut: Cut) -> Back {
         Back::from(&self.crash(cut))
     }

@@ -74,7 +74,7 @@ pub fn cut_recording(
     failed.map_or(Ok(report), Err)
 }
 
-/// Saves an image, before and after its recovery, for a look at it by hand.
+/// Saves an image, before and after its recovery, for inspection by hand.
 fn keep(dir: &std::path::Path, seed: u64, cut: u64, image: &siftfs_device::Image) {
     let saved = image.save(&dir.join(format!("{seed}-{cut}.img"))).map_err(|e| e.to_string());
     let recovered = crate::judge::recover_image(image).and_then(|image| {

@@ -14,10 +14,11 @@ pub fn busy() -> Profile {
     Profile { background: 60, ..Profile::crash() }
 }
 
-/// Sequences on a volume of `kind` whose device process dies again and again; after a death nobody
-/// is there for `absence` connections, and after `fallback` (200 ms without it) the host does the
-/// work. The host dies at the end, what is durable is finished without it, and power is cut at
-/// every access to the storage. Panics with the first failure, and if nothing died or was cut.
+/// Sequences on a volume of `kind` whose device process dies again and again. After a death no
+/// device process is there for `absence` connections, and after `fallback` (200 ms without it) the
+/// host does the work. The host dies at the end, what is durable is finished without it, and power
+/// is cut at every access to the storage. Panics with the first failure, and if nothing died or was
+/// cut.
 pub fn deaths_and_cuts(kind: VolumeKind, absence: u64, fallback: Option<Duration>, seeds: u64) {
     let config = Config::from_env(seeds, 40);
     let result = campaign(&config, |seed| {

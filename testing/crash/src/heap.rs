@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-/// Lets this process keep the memory that it frees. It is for campaigns only: a test that looks at
+/// Lets this process keep the memory that it frees. It is for campaigns only: a test that measures
 /// its own memory must not call it.
 #[cfg(target_env = "gnu")]
 pub fn keep() {

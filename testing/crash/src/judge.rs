@@ -1,4 +1,4 @@
-//! One image after a power cut: recover it, and ask everyone who can judge it.
+//! One image after a power cut: recover it, and ask every judge of it.
 
 use crate::campaign::guarded;
 use crate::volume::{deterministic, media_of, mem_media, open, split_of};
@@ -77,7 +77,7 @@ fn fsck(image: &Image) -> Result<(), String> {
     if errors.is_empty() { Ok(()) } else { Err(format!("fsck: {}", errors.join("\n"))) }
 }
 
-/// Who judges how often.
+/// What judges an image, and how often.
 #[derive(Clone, Copy, Debug)]
 pub struct Judge {
     /// Run e2fsck.

@@ -15,7 +15,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Calls `each` with every operation; it says what the model looks like after it.
+    /// Calls `each` with every operation; `each` returns the model's state after it.
     fn run(
         &self,
         start: &Model,

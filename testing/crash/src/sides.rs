@@ -40,7 +40,7 @@ struct Process {
 }
 
 impl Process {
-    /// It dies, if it has not: nothing that it does reaches anybody.
+    /// Kills the process, if it has not died: nothing that it does reaches a host any more.
     fn kill(&self) {
         self.dead.store(true, Ordering::SeqCst);
         lock(&self.seats).iter().for_each(|seat| seat.kill());

@@ -219,8 +219,8 @@ fn bulk_leaves_room_in_the_transaction() {
     b.stop();
 }
 
-/// A stream that nobody syncs fills the cache with unsynced data again and again, and then waits.
-/// Who writes a page and syncs it does not.
+/// A stream that is never synced fills the cache with unsynced data again and again, and then
+/// waits. A caller that writes a page and syncs it does not wait.
 #[test]
 fn a_stream_leaves_room_for_unsynced_data() {
     let b = Bench::new(VolumeKind::ROOMY);
@@ -271,8 +271,8 @@ fn transaction_fill(b: &Bench) -> f64 {
     (blocks("metadata_blocks") + blocks("inodes")) as f64 * 4096.0 * 4.0 / journal as f64
 }
 
-/// Data of which nobody's fsync asks leaves the running transaction's last quarter to callers,
-/// until it has waited for two commit intervals.
+/// Data that no fsync asks for leaves the running transaction's last quarter to callers, until it
+/// has waited for two commit intervals.
 #[test]
 fn data_that_waited_for_callers_goes_in_the_end() {
     let b = settled();
@@ -448,8 +448,8 @@ fn four_threads_share_flushes() {
     assert!(waiting <= 0.35, "{waiting:.3} flushes per fsync with the adaptive wait");
 }
 
-/// Where they go side by side, durable writes of one's own are: nobody waits for another's flush
-/// first.
+/// Where durable writes of one's own go side by side, they are used: no caller waits for another's
+/// flush first.
 #[test]
 fn four_threads_write_durably_where_that_is_quicker() {
     let (rate, way) = flushes_of_four(0, false);

@@ -264,7 +264,7 @@ fn links_up_to_the_limit() {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// While the kernel has the volume mounted through a loop device, it opens for nobody else; and
+/// While the kernel has the volume mounted through a loop device, it cannot be opened here; and
 /// while it is open here, the kernel refuses it.
 #[test]
 fn the_kernel_and_we_exclude_each_other() {

@@ -60,7 +60,8 @@ fn a_commit_of_much_data_holds_nobody_up() {
     assert_eq!(back.bytes("other"), pattern(4, 0, 4096));
 }
 
-/// Who finds the running transaction full goes on when it is cut, before it is in the journal.
+/// A caller that finds the running transaction full goes on at its cut, before it is in the
+/// journal.
 #[test]
 fn who_waits_for_room_goes_on_at_the_cut() {
     let b = Bench::new(VolumeKind::ROOMY);
@@ -108,8 +109,8 @@ fn who_waits_for_room_goes_on_at_the_cut() {
 }
 
 /// A block whose data is on its way to the area stays in the cache, even if an fsync has staged the
-/// bytes that were written: the rest of the block is nowhere else, and the area still holds
-/// somebody else's.
+/// bytes that were written: the rest of the block is nowhere else, and the area still holds another
+/// file's.
 #[test]
 fn a_block_on_its_way_is_not_read_from_the_area() {
     let b = Bench::new(VolumeKind::ROOMY);
@@ -172,8 +173,8 @@ fn steps_and_hand_offs_are_bounded() {
     b.stop();
 }
 
-/// Thousands of dirty pages with holes between them are looked at in steps, too: each page has a
-/// mapping of its own, and a step that looked at all of them held the lock for 20 ms, again and
+/// Thousands of dirty pages with holes between them are scanned in steps, too: each page has a
+/// mapping of its own, and a step that scanned all of them held the lock for 20 ms, again and
 /// again.
 #[test]
 fn scattered_pages_are_looked_at_in_steps() {
@@ -198,7 +199,7 @@ fn scattered_pages_are_looked_at_in_steps() {
     let holds = || status(&*service)["assembly_lock_hold"]["count"].as_u64().expect("counted");
     let before = holds();
     call(Request::SyncAll);
-    // The begin, two steps that only look, and one for each MiB; then the cut.
+    // The begin, two steps that only scan, and one for each MiB; then the cut.
     let steps = 1 + pages / 1024 + pages.div_ceil(256) + 1;
     assert!(holds() - before >= steps, "{} steps, not {steps}", holds() - before);
     let read = |i: u64| call(Request::Read { ino: attr.ino, offset: i * 8192, len: 4096 });

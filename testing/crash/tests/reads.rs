@@ -57,7 +57,7 @@ fn held(b: &Bench, region: Range<u64>) -> (Gate, JoinHandle<Vec<u8>>) {
     (gate, reader)
 }
 
-/// Records behind each other are read together, and nobody waits for it.
+/// Records behind each other are read together, and no other caller waits for that read.
 ///
 /// Seen to fail when each part is read by itself, with the lock held.
 #[test]
@@ -88,10 +88,10 @@ fn staged_pages_are_read_together_and_nobody_waits() {
     b.stop();
 }
 
-/// Who reads while somebody writes may see either, but what was older stays in no cache: neither if
-/// the newer bytes are in the lane by then, nor if a checkpoint has brought them to the area.
+/// A read beside a write may see either, but what was older stays in no cache: neither if the newer
+/// bytes are in the lane by then, nor if a checkpoint has brought them to the area.
 ///
-/// Seen to fail when a fill puts its pages in without a look at what is the newest by now, the
+/// Seen to fail when a fill puts its pages in without a check of what is the newest by now, the
 /// second half without the mapping's version.
 #[test]
 fn what_was_staged_during_a_read_is_not_hidden_by_it() {
@@ -120,7 +120,7 @@ fn what_was_staged_during_a_read_is_not_hidden_by_it() {
 
 /// The lane's bytes may be others by the time they are read: credits came back meanwhile.
 ///
-/// Seen to fail when neither the mapping's version nor the parts are looked at again.
+/// Seen to fail when neither the mapping's version nor the parts are checked again.
 #[test]
 fn a_read_that_a_checkpoint_overtakes_is_done_again() {
     let b = prepared();

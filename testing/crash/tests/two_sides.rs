@@ -20,7 +20,7 @@ fn with_two_lanes_and_a_log_elsewhere() {
     deaths_and_cuts(VolumeKind::APART_TWO_LANES, 0, None, 8);
 }
 
-/// After every death nobody is there for a while, and the host does the work itself meanwhile.
+/// After every death no device process is there for a while, and the host does the work itself.
 #[test]
 fn the_host_takes_over_and_gives_back() {
     deaths_and_cuts(VolumeKind::SMALL, 2, Some(Duration::ZERO), 8);

@@ -1,5 +1,6 @@
-//! Waiting for commits, credits and checkpoints under every order of the threads: whoever waits is
-//! woken (a thread that nothing will wake fails the test), and a latched failure reaches everybody.
+//! Waiting for commits, credits and checkpoints under every order of the threads: every waiter is
+//! woken (a thread that nothing will wake fails the test), and a latched failure reaches all of
+//! them.
 //!
 //! Gate, alarm and sequencer are the product's files. The state behind them is the part of the
 //! Runtime's that is waited for: the place in a lane, transactions, and the answers to checkpoints,
@@ -243,8 +244,8 @@ fn r21_a_failure_ends_every_wait() {
     });
 }
 
-/// Who rings the alarm wakes the commit thread, even if it rings before that one waits. Nothing
-/// here times out, so an alarm that got lost would be waited for for ever.
+/// A ring of the alarm wakes the commit thread, even if it comes before that thread waits. Nothing
+/// here times out, so the test would wait for ever for an alarm that got lost.
 #[test]
 fn an_alarm_is_not_lost() {
     every_order(None, |runtime| {

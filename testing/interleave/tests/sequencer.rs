@@ -1,5 +1,5 @@
-//! Group commit under every order of its threads: rule R3, rule R21, and that nobody waits for ever
-//! (a thread that nothing will wake fails the test).
+//! Group commit under every order of its threads: rule R3, rule R21, and that no caller waits for
+//! ever (a thread that nothing will wake fails the test).
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -23,7 +23,7 @@ struct Volume {
     /// Fails every flush, or the write of this record.
     broken_flush: bool,
     broken_write: Option<Lsn>,
-    /// Answers to those who did not wait.
+    /// Answers to callers that did not wait.
     told: Mutex<Vec<(Lsn, Result<()>)>>,
 }
 
@@ -197,7 +197,7 @@ fn all_succeed(volume: &Volume, answers: Vec<(Lsn, Result<()>)>) {
     assert_eq!(volume.sequencer.depths(), (0, 0));
 }
 
-/// Rule R21: whoever is told that a record is durable was told the truth.
+/// Rule R21: a caller that is told that a record is durable was told the truth.
 fn no_promise_is_broken(volume: &Volume, answers: Vec<(Lsn, Result<()>)>) {
     for (lsn, answer) in answers {
         let durable = volume.medium.lock().expect("not poisoned").durable.contains(&lsn);
@@ -217,7 +217,7 @@ fn r03_three_fsyncs() {
     every_order(&[waits, waits, waits], Volume::parallel, all_succeed);
 }
 
-/// Callers that go away are answered, with and without others who wait.
+/// Callers that go away are answered, with and without others that wait.
 #[test]
 fn r03_who_left_is_answered() {
     for make in [Volume::shared, Volume::parallel] {
@@ -233,7 +233,7 @@ fn r03_three_who_left_are_answered() {
     every_order(&[leaves, leaves, leaves], Volume::parallel, all_succeed);
 }
 
-/// The background's flush answers nobody, so that who relies on a thread relies on no such one.
+/// The background's flush answers no caller, so a caller that went away must not rely on it.
 #[test]
 fn r03_who_left_beside_the_background() {
     every_order(&[leaves, pushes, leaves], Volume::shared, all_succeed);
@@ -274,8 +274,8 @@ fn an_answer_may_ask_for_more() {
     }
 }
 
-/// Rule R21: a failed flush answers everybody, and nobody whose record it should have covered is
-/// told that it is durable.
+/// Rule R21: a failed flush answers every caller, and no caller whose record it should have covered
+/// is told that it is durable.
 #[test]
 fn r21_a_failed_flush_answers_everybody() {
     let make = || Volume { broken_flush: true, ..Volume::shared() };

@@ -1,4 +1,4 @@
-//! Differences are found and said so that somebody can look for their cause.
+//! Differences are found, and reported so that their cause can be searched for.
 
 use super::*;
 

@@ -63,7 +63,7 @@ impl Profile {
     }
 }
 
-/// Makes one sequence, looking at the model's present state for what exists.
+/// Makes one sequence; the model's present state says what exists.
 pub struct Generator {
     rng: Rng,
     profile: Profile,

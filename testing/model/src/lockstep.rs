@@ -126,7 +126,7 @@ impl<'a> Lockstep<'a> {
             return seek_is_sane(&node.content, *offset, *whence, found);
         }
         match (want, found) {
-            // Of several reasons to refuse a user, the right to remove may be looked at first.
+            // Of several reasons to refuse a user, the right to remove may be checked first.
             (Err(a), Err(Error::Posix(b)))
                 if op.uid() != 0 && (*a == libc::EPERM || *b == libc::EPERM) =>
             {

@@ -81,8 +81,8 @@ impl Node {
         self.kind == FileKind::Directory
     }
 
-    /// Attributes as a reply shows them. Times that are not known, space and generation are 0:
-    /// nobody compares them.
+    /// Attributes as a reply shows them. Times that are not known, space and generation are 0: they
+    /// are not compared.
     pub fn attr(&self, ino: InodeNr) -> Attr {
         let size = match self.kind {
             FileKind::Regular => self.content.size(),
@@ -108,7 +108,7 @@ impl Node {
     }
 }
 
-/// What a request changed, for those who keep a history.
+/// What a request changed, for callers that keep a history.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Inodes whose attributes, bytes, xattrs or links changed.

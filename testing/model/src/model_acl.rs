@@ -1,4 +1,4 @@
-//! Access control lists, the model's own way: what they mean for modes, and who inherits them.
+//! Access control lists, the model's own way: what they mean for modes, and what inherits them.
 
 use crate::model::Node;
 use siftfs_proto::FileKind;

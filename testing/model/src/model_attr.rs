@@ -69,7 +69,7 @@ impl Model {
             node.content.resize(size);
             node.mtime = None;
         }
-        // chown takes setuid and setgid away from anybody, root included.
+        // chown by any user, root included, takes setuid and setgid away.
         if set.kill_priv || set.uid.is_some() || set.gid.is_some() {
             kill_privileges(node);
         }

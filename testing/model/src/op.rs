@@ -40,7 +40,7 @@ impl Op {
         Fresh { ino: FIRST_INO + self.id, handle: u64::from(self.id) + 1 }
     }
 
-    /// Who asks.
+    /// The id of the user that asks; root's for actions that are no request.
     pub fn uid(&self) -> u32 {
         match &self.action {
             Action::Call(cred, _) => cred.uid,

@@ -163,7 +163,7 @@ impl Oracle {
         Self { model, now: 0, inodes, names, unreported: false }
     }
 
-    /// The same, where the product commits in the background and nobody says when.
+    /// The same, where the product commits in the background without a report.
     pub fn with_unreported_commits(self) -> Self {
         Self { unreported: true, ..self }
     }

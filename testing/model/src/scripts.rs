@@ -5,7 +5,7 @@ use crate::rng::{Rng, pattern};
 use siftfs_base::InodeNr;
 use siftfs_proto::{Allocate, RenameMode, Request, SetAttr};
 
-/// One step of a pattern; what a name leads to is looked up when its turn comes.
+/// One step of a pattern; a name is resolved when its turn comes.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Create(Vec<u8>),
@@ -260,7 +260,7 @@ fn full_commit(rng: &mut Rng, a: Vec<u8>, b: Vec<u8>, data: bool) -> Vec<Step> {
             steps.extend([Step::FsyncDir, Step::Unnamed(here), Step::WriteUnnamed(0, long / 50)]);
             steps
         }
-        // A file of two names, so that nobody knows what is above it, and a right that changed.
+        // A file of two names, so that it is unknown what is above it, and a right that changed.
         _ => vec![
             Step::Create(a.clone()),
             Step::Link(a.clone(), b.clone()),

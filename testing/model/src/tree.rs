@@ -15,7 +15,7 @@ const CHUNK: u32 = 1 << 20;
 /// More entries than any test makes: a directory that goes on longer is a loop.
 const MAX_ENTRIES: usize = 1_000_000;
 
-/// What one inode looks like from outside.
+/// One inode as programs see it.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Attributes.
@@ -199,8 +199,8 @@ impl<'a> Caller<'a> {
         Ok(Seen { attr, content, target, xattrs, entries: BTreeMap::new(), names: Vec::new() })
     }
 
-    /// Walks everything under the root. Directories are read by entry and every entry is looked
-    /// up, so that both ways to find a name have to agree.
+    /// Walks everything under the root. Directories are read by entry and every entry is found by a
+    /// lookup, too, so that both ways to find a name have to agree.
     pub fn walk(&self) -> Result<Tree, Error> {
         let mut tree = Tree::default();
         tree.nodes.insert(ROOT_INO, self.look(ROOT_INO)?);

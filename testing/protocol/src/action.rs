@@ -8,7 +8,7 @@ pub enum Action {
     Client(u8),
     /// A client's fsync returns.
     Return(u8),
-    /// Data that nobody fsynced is staged, because the volume is being unmounted.
+    /// Data that was not fsynced is staged, because the volume is being unmounted.
     Settle(u8),
     /// The place of the record with this number is fixed (planted fault only).
     Place(u8),
@@ -24,7 +24,7 @@ pub enum Action {
     Send,
     /// The host asks for a checkpoint.
     Ask {
-        /// Because somebody waits for credits.
+        /// Because a client, or the host itself, waits for credits.
         emergency: bool,
     },
     /// The host takes the next message.
@@ -71,7 +71,7 @@ pub enum Action {
     GiveUp,
 }
 
-/// Who flushes.
+/// Which process flushes, and what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flush {
     /// The host, its lanes.

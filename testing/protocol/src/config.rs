@@ -76,7 +76,7 @@ pub enum Mutation {
     ReuseAtJournaled,
     /// The host forgets where staged data lies when it is journaled.
     ForgetIndexAtJournaled,
-    /// Nobody asks for a checkpoint when credits run out.
+    /// The host does not ask for a checkpoint when credits run out.
     NoEmergency,
     /// A checkpoint asked for on a connection that broke counts as asked for.
     AskOnce,

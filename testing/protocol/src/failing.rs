@@ -1,5 +1,5 @@
-//! A flush that fails (rule R21): whoever asked for it promises nothing more, and what was to be
-//! made durable is looked at anew.
+//! A flush that fails (rule R21): the process that asked for it promises nothing more, and what was
+//! to be made durable is checked anew.
 
 use crate::action::Flush;
 use crate::config::{Config, Mutation};

@@ -194,7 +194,7 @@ impl State {
         })
     }
 
-    /// Does anybody wait for credits?
+    /// Does a client, or the host itself, wait for credits?
     pub(crate) fn starved(&self, config: &Config) -> bool {
         let waits = |c| self.step_of(config, c).is_some_and(|s| !self.has_room(config, s));
         (0..self.clients.len()).any(waits)
@@ -585,7 +585,7 @@ impl State {
         ready && (settled || config.has(Mutation::CleanTooEarly) && host.kept.is_empty())
     }
 
-    /// The host may write *clean* itself once nobody runs the Service.
+    /// The host may write *clean* itself once no process runs the Service.
     pub(crate) fn may_finish_leaving(&self) -> bool {
         match self.host.phase {
             Phase::Leaving => self.host.link.is_none() && self.lock.is_none(),

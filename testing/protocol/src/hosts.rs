@@ -8,8 +8,8 @@ use crate::state::{BLOCKS, Client, Host, LOCAL, Phase, Process, STALLED, State};
 use std::mem::swap;
 
 impl State {
-    /// The host's process ends, by itself or not: its locks are free, and nobody hears of its
-    /// answers.
+    /// The host's process ends, by itself or not: its locks are free, and its answers reach no
+    /// client.
     pub(crate) fn host_ends(&mut self, config: &Config) {
         self.disconnect(config);
         self.processes[LOCAL] = Process::default();
@@ -77,8 +77,8 @@ impl State {
         self.host.phase == Phase::Down && alone && self.lock.is_none()
     }
 
-    /// Rule R9 of hosts: whoever has the volume mounted, or on the way there, holds the host's
-    /// lock, and a stalled one's own Service holds the Service's.
+    /// Rule R9 of hosts: a host that has the volume mounted, or is on the way there, holds the
+    /// host's lock, and a stalled one's own Service holds the Service's.
     pub(crate) fn one_host(&self) -> bool {
         let holds = |host: &Host, name: u8| {
             matches!(host.phase, Phase::Down | Phase::Unmounted) || self.host_lock == Some(name)

@@ -16,7 +16,7 @@ pub enum Broken {
     NotEligible,
     /// Recovery brought back something else than the newest cut with what is staged above it.
     NotOneCut,
-    /// Recovery lost what somebody was told is durable.
+    /// Recovery lost what a client was told is durable.
     Lost,
     /// Recovery took a record of a dead epoch.
     OldRecord,
@@ -28,7 +28,7 @@ pub enum Broken {
     Modes,
     /// The Service had to refuse what the host that it serves sent.
     Refused,
-    /// Somebody was told that something is durable by one whose flush had failed.
+    /// A host or Service whose flush had failed promised something.
     Promised,
 }
 
@@ -115,7 +115,7 @@ impl State {
         matches!(self.host.phase, Phase::Running | Phase::Leaving)
     }
 
-    /// Everything that somebody was told is durable can be brought back from what is.
+    /// Everything that a client or a host was told is durable can be brought back from what is.
     fn durable_is_enough(&self) -> bool {
         let outcome = self.storage.outcome(View::Durable);
         outcome.is_some_and(|o| o.iter().zip(self.ghost.floor).all(|((op, _), floor)| *op >= floor))
@@ -159,7 +159,7 @@ impl State {
                 && (0..LANES).all(|lane| host.tails[lane] <= record.tails[lane])
     }
 
-    /// Rule R9: whoever has a Service open holds the lock, and serves the present epoch.
+    /// Rule R9: a process that has a Service open holds the lock, and serves the present epoch.
     fn one_writer(&self) -> bool {
         let current = self.storage.host.visible().key;
         self.one_host()
@@ -295,9 +295,9 @@ pub fn properties() -> Vec<Property<Protocol>> {
 
 /// Situations that a model worth exploring gets into; each configuration says which are its own.
 pub mod landmarks {
-    /// Somebody waits for credits.
+    /// A client, or the host itself, waits for credits.
     pub const STARVED: &str = "somebody waits for credits";
-    /// A checkpoint that somebody waits for is under way.
+    /// A checkpoint that is waited for is under way.
     pub const EMERGENCY: &str = "an emergency checkpoint replays";
     /// One block has held data of both files.
     pub const PASSED_ON: &str = "a block passes from one file to the other";

@@ -27,7 +27,7 @@ impl Protocol {
         Self { config, only: None, landmarks: &[], met: AtomicU32::new(0) }
     }
 
-    /// The model that also looks out for these situations.
+    /// The model that also watches for these situations.
     #[must_use]
     pub fn looking_for(mut self, landmarks: &'static [&'static str]) -> Self {
         self.landmarks = landmarks;

@@ -246,7 +246,7 @@ pub enum Replaying {
     TailFlush,
 }
 
-/// An open Service: whoever has one may write journal, area and the service record.
+/// An open Service: a process that has one may write journal, area and the service record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
     /// Key of the journal.
@@ -446,7 +446,7 @@ pub struct Ghost {
     pub op: u8,
     /// Mounts so far.
     pub mount: u8,
-    /// Per file, the newest operation that somebody was told is durable.
+    /// Per file, the newest operation that a client or a host was told is durable.
     pub floor: [u8; FILES],
     /// Newest number acknowledged to an fsync in this mount.
     pub acked: u8,
@@ -462,7 +462,8 @@ pub struct Ghost {
     pub fallbacks: u8,
     /// Times that a host stalled.
     pub stalls: u8,
-    /// Who had a flush that failed and has not begun anew: processes, then hosts, one bit each.
+    /// Processes and hosts with a flush that failed that have not begun anew: processes, then
+    /// hosts, one bit each.
     pub failed: u8,
 }
 
@@ -480,7 +481,7 @@ pub struct Stalled {
 pub struct State {
     /// Storage, with what is not flushed.
     pub storage: Storage,
-    /// Who holds the Service's lock.
+    /// The process that holds the Service's lock.
     pub lock: Option<u8>,
     /// Which of the hosts holds the host's lock.
     pub host_lock: Option<u8>,

@@ -126,7 +126,7 @@ pub struct Storage {
     pub host: Cell<HostRecord>,
 }
 
-/// Which of a cell's values is looked at.
+/// Which of a cell's values is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// What reads see.

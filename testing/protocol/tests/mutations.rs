@@ -40,7 +40,7 @@ fn base() -> Config {
     config
 }
 
-/// The same with a lane of one record, and checkpoints only when somebody waits.
+/// The same with a lane of one record, and checkpoints only when credits are waited for.
 fn tight() -> Config {
     let mut config = Config::new("tight", &[REUSE]);
     config.lane_slots = 1;

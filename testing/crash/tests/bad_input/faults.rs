@@ -1,5 +1,5 @@
-//! Every write and every flush of a volume's life fails once, recovery's included: whoever asked is
-//! told EIO, nothing is promised afterwards, nobody hangs, and what was acknowledged is there.
+//! Every write and every flush of a volume's life fails once, recovery's included. The caller is
+//! told EIO, nothing is promised afterwards, no thread hangs, and what was acknowledged is there.
 
 use super::{dirty, layout};
 use siftfs_base::Error;

@@ -43,7 +43,7 @@ fn a_future_format_version() {
 }
 
 /// Unknown features: incompatible ones refuse the volume, read-only compatible ones refuse writers,
-/// compatible ones are nobody's concern.
+/// compatible ones have no effect.
 #[test]
 fn features_from_the_future() {
     let both = |image: &Image, at: usize, bits: u32| {

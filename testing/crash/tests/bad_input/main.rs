@@ -163,8 +163,8 @@ fn an_area_grown_over_the_header() {
     refused("grown area", &Image::load(file.path()).expect("loaded"));
 }
 
-/// Blocks of the area's own metadata that fail their checksums: whoever needs them is told, before
-/// or after the volume opens.
+/// Blocks of the area's own metadata that fail their checksums: a caller that needs them is told,
+/// before or after the volume opens.
 #[test]
 fn an_ext4_area_with_bad_checksums() {
     let damaged = ["group descriptors", "block bitmap", "inode bitmap", "inode table"];
@@ -204,8 +204,8 @@ fn an_ext4_area_with_bad_checksums() {
     }
 }
 
-/// A directory's block, broken on a clean volume: EUCLEAN
-/// for who reads there, and everyone else goes on.
+/// A directory's block, broken on a clean volume: reading there is EUCLEAN; other files are
+/// unaffected.
 #[test]
 fn a_broken_directory_block_is_an_error_for_its_readers_only() {
     let b = Bench::new(VolumeKind::SMALL);

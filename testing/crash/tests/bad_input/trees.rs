@@ -1,5 +1,5 @@
-//! Trees of the ext4 area that lead back to themselves, under valid checksums: EUCLEAN for whoever
-//! walks there, an end of every walk, and everyone else goes on.
+//! Trees of the ext4 area that lead back to themselves, under valid checksums. A caller that walks
+//! there gets EUCLEAN, every walk ends, and other callers are unaffected.
 
 use super::disk::{Disk, put, u16_at, u32_at};
 use super::faults::in_time;
@@ -202,7 +202,7 @@ fn an_fsync_below_directories_that_are_each_others_parents() {
     ] {
         let image = with_parents(parents, &image);
         meets(&format!("parent of {what}, fsync"), &image, Others::GoOn, move |b| {
-            // A pending permission change anywhere makes an fsync look at what is above.
+            // A pending permission change anywhere makes an fsync check what is above.
             b.chmod("d", 0o700);
             b.write("a/b/c/inside", 0, b"y");
             let synced = ["a/b/c/inside", "a/b/c"].map(|path| {

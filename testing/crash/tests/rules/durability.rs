@@ -142,7 +142,7 @@ fn find_block(image: &siftfs_device::Image, head: &[u8]) -> Option<Vec<u8>> {
         .find(|block| block.starts_with(head))
 }
 
-/// The checksum of a record covers memory that nobody changes while it is written: a writer
+/// The checksum of a record covers memory that is not changed while it is written: a writer
 /// hammering the file during its fsyncs never leaves a record that recovery calls corrupt, or that
 /// it takes for a torn one. What is found is at least as new as what was there at the fsync.
 ///
@@ -189,10 +189,10 @@ fn r19_stable_buffers() {
     }
 }
 
-/// A bulk record is encoded while others write: what they change meanwhile is in it, or is owed
-/// still.
+/// A bulk record is encoded while other threads write: what they change meanwhile is in it, or is
+/// owed still.
 ///
-/// Seen to fail when what was encoded is published without a look at the pages.
+/// Seen to fail when what was encoded is published without a check of the pages.
 #[test]
 fn r19_writes_while_a_bulk_record_is_encoded() {
     const BLOCKS: u64 = 128;
@@ -273,8 +273,8 @@ fn newer_than(written: &AtomicU8, before: u8) -> u8 {
     before
 }
 
-/// A rename over a file never exposes the new name without the data written before it, though
-/// nobody called fsync.
+/// A rename over a file never exposes the new name without the data written before it, even without
+/// an fsync.
 ///
 /// Seen to fail when a replacing rename does not mark its file to be pushed.
 #[test]
@@ -291,8 +291,8 @@ fn r20_a_replacing_rename_comes_with_its_data() {
     }
 }
 
-/// A file that was cut to nothing and written again is never journaled without the new data, though
-/// nobody called fsync: it has the old bytes or the new ones.
+/// A file that was cut to nothing and written again is never journaled without the new data, even
+/// without an fsync: it has the old bytes or the new ones.
 ///
 /// Seen to fail when a truncation to nothing does not mark its file to be pushed.
 #[test]
@@ -404,7 +404,7 @@ fn r11_a_page_stays_until_its_record_is_written() {
 }
 
 /// An fsync of what has nothing new owes the permission changes above it (R17), also where the
-/// record of somebody else's fsync has them and is not written yet.
+/// record of another caller's fsync has them and is not written yet.
 ///
 /// Seen to fail when only records of the file itself are waited for.
 #[test]

@@ -156,7 +156,7 @@ fn r14_a_lost_record_that_was_durable_is_rot() {
     let found = siftfs_fsck::check(&MemDevice::from_image(lost));
     let found: Vec<_> = found.iter().filter(|f| f.severity == Severity::Error).collect();
     assert!(found.len() == 1 && found[0].code == "lane.gap", "{found:?}");
-    // The last of all may be lost: nobody can tell it from one that was never written.
+    // The last of all may be lost: recovery cannot tell it from one that was never written.
     is_prefix(&Back::from(&without(&image, records[3])), 3, "the last one lost");
 }
 

@@ -96,7 +96,7 @@ fn r04_journaled_means_complete() {
 }
 
 /// Three records in flight; the cut tears the first and keeps the others. After recovery and a new
-/// mount another record of the same length takes the first one's place: the two that nobody
+/// mount another record of the same length takes the first one's place: the two that were never
 /// acknowledged must not follow it.
 ///
 /// Seen to fail when mount and recovery keep the old key, and a record need not follow its
@@ -244,7 +244,7 @@ pub fn recover_error(image: &Image) -> Error {
 
 /// A bad sector in one of many acknowledged records is an error, not the end of the log.
 ///
-/// Seen to fail when a scanner ends at the first invalid record without looking past it.
+/// Seen to fail when a scanner ends at the first invalid record without reading past it.
 #[test]
 fn r14_rot_is_not_a_torn_tail() {
     let staging = Layout::of(VolumeKind::SMALL).staging;

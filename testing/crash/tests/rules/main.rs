@@ -23,8 +23,8 @@ use siftfs_device::Cut;
 use siftfs_proto::{Credentials, Request, SessionId};
 use std::thread::{self, JoinHandle};
 
-/// All images a cut of `bench` now may leave that these tests look at: both extremes and a few
-/// random ones.
+/// The images that a cut of `bench` now may leave, as far as these tests check them: both extremes
+/// and a few random ones.
 fn images(bench: &Bench) -> Vec<siftfs_device::Image> {
     let mut out = vec![bench.device.image(Cut::LoseAll), bench.device.image(Cut::KeepAll)];
     out.extend((0..6).map(|seed| bench.device.image(Cut::Random(seed))));

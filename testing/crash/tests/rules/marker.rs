@@ -69,8 +69,8 @@ const BACKUP: u64 = 32_768 * 4096;
 const TWO_GROUPS: VolumeKind = VolumeKind { size: 200 << 20, log: 8 << 20, ..VolumeKind::SMALL };
 
 /// e2fsck falls back to a backup superblock, so each has the marker too while the log is in use. No
-/// backup has it when the primary has not: the primary gets it first and loses it last, so whatever
-/// is half-way looks unfinished, and recovery ends it.
+/// backup has it when the primary has not: the primary gets it first and loses it last, so a change
+/// that is half-way is seen as unfinished, and recovery ends it.
 ///
 /// Seen to fail when the backups are left alone, when the primary is marked last, and when it is
 /// cleared first.
@@ -111,9 +111,9 @@ fn r15_the_backups_are_marked_too() {
     assert!(in_use > 0 && half > 0 && plain > 0, "{in_use} in use, {half} half, {plain} plain");
 }
 
-/// The header says dirty and the marker is gone: someone else changed the area. Stop.
+/// The header says dirty and the marker is gone: another program changed the area. Stop.
 ///
-/// Seen to fail when a missing marker is not looked at.
+/// Seen to fail when a missing marker is not checked.
 #[test]
 fn r15_marker_and_header_disagree() {
     let (mut image, _) = dirty_volume(3);

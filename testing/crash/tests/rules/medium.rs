@@ -8,7 +8,7 @@ use siftfs_placement::{MkfsOptions, OpenOptions, mkfs, recover};
 use std::thread;
 use std::time::Duration;
 
-/// A volume that one process has open opens for nobody else, in this process or another.
+/// A volume that one process has open cannot be opened again, in this process or another.
 ///
 /// Seen to fail when no lock is taken.
 #[test]

@@ -55,7 +55,7 @@ fn r01_the_newest_staged_state_wins_over_the_cut() {
 fn r01_operations_of_the_cut_are_not_run_again() {
     let b = Bench::new(VolumeKind::SMALL);
     b.mkdir("d");
-    // Nobody fsyncs it, or its rename would go along with the first record.
+    // It is never fsynced, or its rename would go along with the first record.
     b.create("d/gone");
     b.write("d/gone", 0, b"x");
     b.settle();

@@ -52,7 +52,7 @@ fn judge(acknowledged: &[u64], images: &[Image], case: &str) {
 }
 
 /// Each of four callers has a file; the durable write of one of them, `late`, ends last, as `end`
-/// says, while all the others succeed. Nobody above it is acknowledged before it has ended well.
+/// says, while all the others succeed. No caller above it is acknowledged before it has ended well.
 fn one_is_late(late: u64, end: End) {
     let case = format!("{end:?}, {late} is late");
     let b = Bench::parallel(VolumeKind::SMALL);

@@ -10,9 +10,9 @@ fn put(b: &Bench, temporary: &str, name: &str, bytes: &[u8]) {
     b.rename(temporary, name);
 }
 
-/// An object gets its name, then a reference to it does, and the reference's temporary name is
-/// used and synced again. Whoever finds the new reference finds the object, though no directory was
-/// ever synced.
+/// An object gets its name, then a reference to it does, and the reference's temporary name is used
+/// and synced again. A program that finds the new reference finds the object, though no directory
+/// was ever synced.
 ///
 /// Seen to fail when an fsync carries only what is connected with its own file.
 #[test]

@@ -1,4 +1,4 @@
-//! Clause L1: a file that nobody synced comes back with a size that it had.
+//! Clause L1: a file that was never synced comes back with a size that it had.
 
 use super::bytes;
 use siftfs_crash::{Back, Bench, VolumeKind};

@@ -124,7 +124,7 @@ fn r10_reserve_before_you_lock() {
 
 /// More dirty metadata than the journal holds: the running transaction closes in time.
 ///
-/// Seen to fail when operations do not look at the size of the running transaction.
+/// Seen to fail when operations do not check the size of the running transaction.
 #[test]
 fn r10_metadata_never_outgrows_the_journal() {
     let b = Bench::new(VolumeKind::ROOMY);
@@ -173,8 +173,8 @@ fn r10_reads_never_outgrow_the_journal() {
 }
 
 /// A journal that repeats staged data, and lanes that hold far more than one of its transactions:
-/// what is staged finds room in the next one, however much an fsync carries, and nobody waits for
-/// ever.
+/// what is staged finds room in the next one, however much an fsync carries, and no caller waits
+/// for ever.
 ///
 /// Seen to fail when staged bytes are not counted as blocks of the running transaction.
 #[test]
