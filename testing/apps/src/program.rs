@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at a program.
+/// How often a program that is waited for is polled.
 const LOOK: Duration = Duration::from_millis(5);
 /// A killed program must be gone by then.
 const GONE: Duration = Duration::from_secs(20);
@@ -18,8 +18,8 @@ const QUOTED: usize = 2000;
 
 /// A command that will run guarded. The shell between is the namespace's first process: it keeps
 /// the wish to die with its parent where the program changes its user and would lose it. Signals
-/// that stop a program do so, also where whoever started this process had them ignored, as a shell
-/// does for what it runs in the background.
+/// that stop a program do so, also where the process that started this one had them ignored, as a
+/// shell does for what it runs in the background.
 pub fn guarded<S: AsRef<std::ffi::OsStr>>(program: &str, args: &[S]) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,QUIT,TERM", "unshare"]);
@@ -28,7 +28,7 @@ pub fn guarded<S: AsRef<std::ffi::OsStr>>(program: &str, args: &[S]) -> Command 
     command
 }
 
-/// Where programs are looked for.
+/// The search path for programs.
 pub fn path() -> std::ffi::OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");

@@ -21,7 +21,7 @@ const DIR: &str = "cell";
 pub const THREADS: u64 = 4;
 /// Bytes of the file whose reads are cached.
 const WARM_BYTES: u64 = 16 << 20;
-/// Reads between two looks at the clock.
+/// Reads between two reads of the clock.
 const READ_BATCH: u64 = 256;
 /// Bytes of one write or read of a stream.
 pub const CHUNK: usize = 1 << 20;

@@ -73,7 +73,7 @@ impl Backend {
     }
 }
 
-/// Counters of a whole disk, whoever uses it.
+/// Counters of a whole disk, whichever program uses it.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct DiskIo {
     /// Writes completed.
@@ -175,7 +175,7 @@ impl Requests {
 pub struct Counts {
     /// At SiftFS's storage backend.
     pub backend: Option<Backend>,
-    /// At the disk, whoever used it meanwhile.
+    /// At the disk, whichever program used it meanwhile.
     pub disk: Option<DiskIo>,
     /// FUSE requests.
     pub requests: Option<Requests>,

@@ -13,7 +13,7 @@ const END: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(300);
 /// Busy loops beside a program.
 const BUSY_LOOPS: usize = 2;
-/// Steps of a busy loop between two looks at the clock.
+/// Steps of a busy loop between two reads of the clock.
 const STEPS: u64 = 100_000;
 
 /// A running helper. It is killed when this is dropped.

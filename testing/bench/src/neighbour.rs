@@ -1,4 +1,4 @@
-//! Somebody who gives the file system a lot to do and never syncs.
+//! A program that gives the file system a lot to do and never syncs.
 
 use crate::cell::CHUNK;
 use crate::helper::Helper;

@@ -74,8 +74,8 @@ fn shell(database: &Path) -> Command {
     command
 }
 
-/// The shell reads the script by itself, so that nobody has to answer it; it is killed when the
-/// time is over, and the rows are counted.
+/// The shell reads the script by itself, so that no other process has to answer it; it is killed
+/// when the time is over, and the rows are counted.
 fn sqlite(area: &WorkArea, time: Duration, mode: &str) -> io::Result<Measured> {
     let database = area.dir.join("database");
     let create = format!(

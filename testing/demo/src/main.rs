@@ -93,7 +93,8 @@ fn first_half(work: &mut Work) -> Result<Io> {
     Ok(io)
 }
 
-/// The rest of it, undisturbed; what the crash took of files nobody had fsynced is copied again.
+/// The rest of it, undisturbed. Files that the crash took because they were not fsynced are copied
+/// again.
 fn second_half(work: &mut Work) -> Result<()> {
     let job = work.job()?;
     work.copy_all(&job)?;

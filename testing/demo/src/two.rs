@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const VOLUME_SIZE: &str = "1G";
 /// How long each part of the job goes on.
 const PART: Duration = Duration::from_secs(2);
-/// How long nobody serves.
+/// How long no device process serves.
 const AWAY: Duration = Duration::from_secs(1);
 /// How long a new device process may take to be found.
 const PATIENCE: Duration = Duration::from_secs(20);

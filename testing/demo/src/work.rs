@@ -39,7 +39,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// What nobody had fsynced may be gone: all files are copied again that are not there.
+    /// Files that were not fsynced may be gone: all that are not there are copied again.
     pub fn copy_all(&mut self, job: &Job) -> Result<()> {
         self.copied = 0;
         self.copy(FILES, Duration::from_secs(60), job)

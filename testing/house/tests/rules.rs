@@ -81,7 +81,7 @@ fn lines_of_comments_and_files_end() {
     assert!(long.is_empty(), "comments of more than {COLUMNS} columns: {long:#?}");
 }
 
-/// A public function that nobody calls, not even a test, is dead weight that the compiler keeps.
+/// A public function without a caller, not even a test, is dead weight that the compiler keeps.
 #[test]
 fn public_functions_have_callers() {
     let sources: Vec<_> = ["crates", "testing"].into_iter().flat_map(below).collect();

@@ -1,14 +1,13 @@
 //! Seeded kills: a host and its device process as real processes, a load through the mount, and
 //! SIGKILL at any moment, again and again on the same volume.
 //!
-//! Every decision is drawn from a seed ([`plan`]): the volume, who does the background work and
-//! how, what becomes of the device process while the load goes on, how the round ends, how often
-//! its recovery is killed. Threads of the load ([`worker`]) carry out generated operations by
+//! Every decision is drawn from a seed ([`plan`]): the volume, which process does the background
+//! work and how, what becomes of the device process while the load goes on, how the round ends, how
+//! often its recovery is killed. Threads of the load ([`worker`]) carry out generated operations by
 //! system calls; each has a model of its own, whose oracle notes what was acknowledged. After a
 //! death of the host the oracle judges what recovery brought back (clauses O1 to O8 of
 //! `siftfs_model`); after an unmount, the tree is the model's, for the kernel's ext4 too, and
 //! `e2fsck -fn` is content. A death of the device process alone must not be noticed by any call.
-//!
 //! A kill takes away a process and what it had in memory. What the kernel has of its writes stays;
 //! power cuts are `testing/crash`'s.
 
@@ -186,7 +185,7 @@ pub fn umask() -> std::result::Result<u16, String> {
 /// A time such as `90s`, `10m`, `1h`; a bare number means seconds.
 ///
 /// # Errors
-/// What it should look like.
+/// The form that a time has.
 pub fn duration(text: &str) -> std::result::Result<Duration, String> {
     let (digits, unit) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(digits) => (digits, &text[digits.len()..]),

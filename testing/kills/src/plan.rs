@@ -24,7 +24,7 @@ pub struct Geometry {
     pub copies: bool,
 }
 
-/// Who does the background work.
+/// Which process does the background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// The host's own process.
@@ -38,7 +38,7 @@ pub enum Placement {
 /// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Who does the background work.
+    /// Which process does the background work.
     pub placement: Placement,
     /// Seconds after which the host does it.
     pub fallback: Option<u64>,
@@ -68,7 +68,7 @@ pub enum Incident {
     Term(u64),
     /// SIGSTOP, and SIGKILL after so many milliseconds.
     Stop(u64),
-    /// SIGKILL, and nobody is there for so many milliseconds.
+    /// SIGKILL, and no device process is there for so many milliseconds.
     Away(u64),
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Between two looks at something that is waited for.
+/// How often a condition that is waited for is polled.
 pub const LOOK: Duration = Duration::from_millis(2);
 /// Clock ticks per second, as `/proc` counts them on every Linux.
 const TICKS: u64 = 100;
@@ -106,7 +106,7 @@ struct Guarded {
     done: AtomicBool,
 }
 
-/// Ends the mount's connection and all processes if nobody says for too long that it goes on, so
+/// Ends the mount's connection and all processes if [`Watch::alive`] is not called for too long, so
 /// that a call that hangs on a mount returns, whatever it waits for.
 pub struct Watch {
     shared: Arc<Guarded>,

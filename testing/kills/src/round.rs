@@ -376,7 +376,7 @@ fn happen(stage: &mut Stage<'_>, plan: &Plan, incident: Incident, signals: &Sign
     stage.start_device(mount)
 }
 
-/// Waits, and looks after everybody meanwhile.
+/// Waits, and checks all processes meanwhile.
 fn wait(stage: &mut Stage<'_>, time: Duration, signals: &Signals) -> Result<()> {
     pass(stage, When { calls: u64::MAX, ms: time.as_millis() as u64 }, signals)
 }

@@ -377,7 +377,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Nobody runs any more, nothing is mounted.
+    /// Ends all processes and mounts.
     pub fn end_all(&mut self) {
         let _killed = self.kill_host();
         self.detach();

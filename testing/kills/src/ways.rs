@@ -26,8 +26,8 @@ pub enum How {
     Copy,
     /// sendfile(2) from one.
     Send,
-    /// Through a shared mapping, looked at by SEEK and a copy before it is closed. Promises
-    /// nothing, and does not make files longer.
+    /// Through a shared mapping, which SEEK and a copy read before it is closed. Promises nothing,
+    /// and does not make files longer.
     Mapping,
 }
 
@@ -189,7 +189,7 @@ fn direct(
     Ok(len)
 }
 
-/// Stores through a mapping, and looks at the file before it is closed.
+/// Stores through a mapping, and checks the file before the mapping is closed.
 fn mapped(path: &Path, fd: &OwnedFd, offset: u64, data: &[u8]) -> Result<usize, Refused> {
     let start = offset / 4096 * 4096;
     let skip = usize::try_from(offset - start).map_err(|_| Errno::OVERFLOW)?;
@@ -249,8 +249,8 @@ impl Map {
             if std::io::Write::write_all(&mut writer, chunk).is_err() {
                 return;
             }
-            // SAFETY: inside the mapping, which lives as long as `self`; nobody refers to its
-            // bytes.
+            // SAFETY: inside the mapping, which lives as long as `self`; no reference to its bytes
+            // exists.
             let got =
                 unsafe { libc::read(reader.as_raw_fd(), self.at.byte_add(start), chunk.len()) };
             if usize::try_from(got) != Ok(chunk.len()) {

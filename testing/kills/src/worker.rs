@@ -21,7 +21,7 @@ const OPEN_MAX: usize = 24;
 /// round begins with.
 const FULL: usize = 900;
 
-/// What workers and the one who kills tell each other.
+/// What the workers and the thread that kills tell each other.
 #[derive(Default)]
 pub struct Signals {
     stop: AtomicBool,
@@ -423,7 +423,7 @@ impl Worker {
         if found.is_empty() {
             return found;
         }
-        // What was being made when the host died has a number that nobody saw. Its name tells.
+        // No call returned the number of what was being made when the host died. Its name tells.
         match self.with_unseen(tree) {
             Some(numbers)
                 if self.oracle.violations(&numbers.dated(tree), &numbers.ids).is_empty() =>
@@ -434,7 +434,7 @@ impl Worker {
         }
     }
 
-    /// The numbers, with what `tree` shows under the names of inodes whose number nobody saw.
+    /// The numbers, with what `tree` shows under the names of inodes whose number no call returned.
     fn with_unseen(&self, tree: &Tree) -> Option<Numbers> {
         let model = self.oracle.model();
         let mut numbers = self.numbers.clone();

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Counters are read so long before the window opens: who answers may be busy.
+/// Counters are read so long before the window opens: the process that answers may be busy.
 const LOOK: Duration = Duration::from_millis(700);
 
 /// One configuration.

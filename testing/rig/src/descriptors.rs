@@ -4,7 +4,7 @@
 //! that thread's table, of which exec(2) closes those that are not to be inherited. To close a file
 //! of a mount whose pages the kernel keeps back is to write them, and so to wait for that mount's
 //! host. A host may wait for its device process; and where the copy was to become that device
-//! process, nobody goes on.
+//! process, none of the three goes on.
 //!
 //! So a thread that opens files of a mount does it in a table of its own, in a program that starts
 //! hosts or device processes.

@@ -33,8 +33,8 @@ fn allocate(image: &Path, bytes: u64) -> Result<()> {
 }
 
 /// Runs `work` on `image`, mounted at `dir` by the kernel's ext4 with these options (such as
-/// `loop,ro`). Nobody has the image when this returns: whoever happens to look at the loop device,
-/// as every program that searches all of them does, keeps it for that moment.
+/// `loop,ro`). No loop device has the image when this returns: a program that happens to read the
+/// loop device, as every program that searches all of them does, keeps it for that moment.
 pub fn under_the_kernel<T>(
     image: &Path,
     dir: &Path,

@@ -73,7 +73,7 @@ impl Place {
         Ok(path)
     }
 
-    /// Fails when somebody asked for the end.
+    /// Fails when a signal asked for the end.
     pub fn go_on(&self) -> Result<()> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Failed("interrupted".into()));
