@@ -45,9 +45,9 @@ pub struct Inspection {
 pub struct Marker {
     /// There is an ext4 superblock.
     pub superblock: bool,
-    /// Its checksum holds.
+    /// The superblock's checksum holds.
     pub whole: bool,
-    /// It carries the marker.
+    /// The superblock carries the marker.
     pub marked: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct SlotView {
 /// The newest host record.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostView {
-    /// Its number.
+    /// The record's number.
     pub seq: u64,
     /// `clean`, `mounted` or `recovering`.
     pub state: &'static str,
@@ -88,7 +88,7 @@ pub struct HostView {
 /// The newest service record.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServiceView {
-    /// Its number.
+    /// The record's number.
     pub seq: u64,
     /// Epoch of its writer.
     pub epoch: u64,
@@ -107,15 +107,15 @@ pub struct ServiceView {
 /// A staging lane.
 #[derive(Clone, Debug, Serialize)]
 pub struct LaneView {
-    /// Its number.
+    /// The lane's number.
     pub lane: u16,
     /// Ring length in bytes.
     pub len: u64,
-    /// Where its unreclaimed records begin.
+    /// Where the lane's unreclaimed records begin.
     pub tail: u64,
-    /// Where they end.
+    /// Where the lane's records end.
     pub end: u64,
-    /// Why there.
+    /// Why the lane's records end there.
     pub why: &'static str,
     /// The records, in order.
     pub records: Vec<RecordView>,
@@ -128,7 +128,7 @@ pub struct RecordView {
     pub pos: u64,
     /// Length in bytes.
     pub len: u32,
-    /// Its number.
+    /// The record's LSN.
     pub lsn: u64,
     /// Number of the one before it in the order of all lanes.
     pub prev_lsn: u64,
@@ -147,11 +147,11 @@ pub struct RecordView {
 pub struct JournalView {
     /// Ring length in bytes.
     pub len: u64,
-    /// What it holds of staged data: `ref` or `copy`.
+    /// What the journal holds of staged data: `ref` or `copy`.
     pub data: String,
     /// Where unreclaimed transactions begin.
     pub tail: u64,
-    /// Where they end.
+    /// Where the journal's transactions end.
     pub end: u64,
     /// The committed transactions, in order.
     pub transactions: Vec<TransactionView>,
@@ -160,7 +160,7 @@ pub struct JournalView {
 /// A background journal transaction.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransactionView {
-    /// Its number.
+    /// The transaction's number.
     pub seq: u64,
     /// Position in the journal.
     pub pos: u64,

@@ -21,8 +21,8 @@ const ENDING: Duration = Duration::from_secs(30);
 const TAKEN_APART: Duration = Duration::from_secs(5);
 /// How long the rest of a message may take once it has begun to come.
 const MESSAGE: Duration = Duration::from_secs(10);
-/// So many seconds in succession a daemon that does not answer is seen to be stopped before that is
-/// said.
+/// A daemon that does not answer is reported as stopped when it was seen stopped in so many seconds
+/// in succession.
 const STOPPED_SECONDS: u32 = 3;
 
 /// A connection to a mount's daemon.
@@ -35,13 +35,13 @@ pub struct Daemon {
 /// Why a daemon does not answer.
 #[derive(Debug)]
 pub enum Silence {
-    /// It ended, or is about to.
+    /// The daemon ended, or is about to.
     Ended,
-    /// It does not run (SIGSTOP, a debugger).
+    /// The daemon does not run (SIGSTOP, a debugger).
     Stopped,
     /// Nothing came for a second; it may still.
     Nothing,
-    /// It answers with an error, or with something that makes no sense.
+    /// The daemon answers with an error, or with something that makes no sense.
     Error(io::Error),
 }
 
@@ -159,7 +159,7 @@ impl Daemon {
 
 /// The daemon of a mount, or that it has died.
 pub enum Reached {
-    /// It has taken the question.
+    /// The daemon has taken the question.
     Answers(Daemon, Value),
     /// The mount's server is gone.
     Dead,
@@ -168,7 +168,7 @@ pub enum Reached {
 /// Asks the daemon of `mount` and waits for the first answer. `given` is what messages are about.
 ///
 /// # Errors
-/// It may not be asked, does not run, or says no.
+/// The daemon may not be asked, does not run, or says no.
 pub fn reach(given: &Path, mount: &MountEntry, op: &Op) -> Result<Reached, Failure> {
     let about = |what: &str| Failure::about(given, what);
     let mut daemon = match Daemon::connect(&socket_path(mount)) {

@@ -35,9 +35,9 @@ pub type Remount = dyn Fn(&Change) -> Result<Value, String> + Send + Sync;
 pub struct Info {
     /// The volume.
     pub volume: PathBuf,
-    /// Its log, if that lies elsewhere.
+    /// The volume's log, if that lies elsewhere.
     pub log: Option<PathBuf>,
-    /// Where it is mounted.
+    /// Where the volume is mounted.
     pub dir: PathBuf,
     /// Mount options as given, and as they changed.
     pub options: Box<dyn Fn() -> String + Send + Sync>,
@@ -74,7 +74,7 @@ struct State {
 /// Answers commands until the daemon ends.
 pub struct ControlServer {
     shared: Arc<Shared>,
-    /// Its names.
+    /// The socket's names.
     paths: Vec<PathBuf>,
     /// The socket's inode: another mount may have put its own in the same place.
     ino: u64,
@@ -118,7 +118,7 @@ impl ControlServer {
         move || shared.answer(&Op::Status)
     }
 
-    /// The kernel has the mount no more: callers that wait hear it at once.
+    /// The kernel has the mount no more: callers that wait are told at once.
     pub fn gone(&self) {
         self.shared.lock().gone = true;
         self.shared.changed.notify_all();

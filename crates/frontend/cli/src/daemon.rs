@@ -38,7 +38,7 @@ pub trait Report {
 pub struct Daemon {
     /// The volume, absolute.
     pub volume: PathBuf,
-    /// Where to mount it, absolute, without links.
+    /// Where to mount the volume, absolute, without links.
     pub dir: PathBuf,
     /// Options.
     pub options: Options,

@@ -25,17 +25,17 @@ const PASSES: [u64; 7] = [0, 0, 70, 90, 92, 95, 100];
 const CORRECTED_BITS: i32 = 1 | 2;
 /// e2fsck's bit: errors left as they are.
 const LEFT_BIT: i32 = 4;
-/// What it says behind each error that it leaves: to a question, and where it may not ask.
+/// What e2fsck says behind each error that it leaves: to a question, and where it may not ask.
 const ERRORS_LEFT: [&str; 3] = ["? no", "IGNORED.", "UNEXPECTED INCONSISTENCY"];
 
-/// How it ended.
+/// How e2fsck ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With this exit status, whose bits fsck(8) describes.
     Exit(i32),
     /// By this signal, which was not ours.
     Signal(i32),
-    /// It took so much processor time without getting further, and was killed.
+    /// e2fsck took so much processor time without getting further, and was killed.
     GivenUp(Duration),
 }
 
@@ -52,9 +52,9 @@ pub enum Verdict {
     Unseen,
 }
 
-/// What it said and how it ended.
+/// What e2fsck said and how it ended.
 pub struct Ran {
-    /// How it ended.
+    /// How e2fsck ended.
     pub end: End,
     /// Standard output and standard error.
     pub text: String,

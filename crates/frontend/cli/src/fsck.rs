@@ -170,8 +170,8 @@ fn check_area(a: &Fsck, size: u64, display: &mut Display) -> Result<Ran, Failure
     e2fsck::run(&a.check.volume, flags, idle_work, progress)
 }
 
-/// Is it that there is no header, or that of something else? Without the marker this is then no
-/// volume, as far as anyone can see.
+/// Is there no header, or the header of something else? Without the marker this is then no volume,
+/// as far as the header tells.
 fn no_header(f: &Finding) -> bool {
     f.code == "header.none" || f.code == NOT_SO
 }

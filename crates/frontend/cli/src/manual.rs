@@ -9,9 +9,9 @@ use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
 /// One page.
 pub struct Page {
-    /// Its file's name.
+    /// The page's file name.
     pub name: String,
-    /// Its text for man(1).
+    /// The page's text for man(1).
     pub text: Vec<u8>,
 }
 

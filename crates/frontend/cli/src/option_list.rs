@@ -6,7 +6,7 @@ pub struct MountOption {
     pub usage: &'static str,
     /// What holds without it.
     pub default: &'static str,
-    /// What it does.
+    /// What the option does.
     pub meaning: &'static str,
 }
 

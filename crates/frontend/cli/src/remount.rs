@@ -94,8 +94,8 @@ fn ask(a: &Mount, mount: &MountEntry, change: &Change) -> Result<Plan, Failure> 
     }
 }
 
-/// The mount's own flags after the change: mount(8) names all that shall hold, people those that
-/// change.
+/// The mount's own flags after the change: mount(8) names all flags that shall hold, users name
+/// those that change.
 fn flags(mount: &MountEntry, change: &Change, sloppy: bool) -> Result<MountOptions, String> {
     let mut now = Options::default();
     if !change.complete {
@@ -133,7 +133,8 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Settings {
-    /// Those that the volume was mounted with, and in the words in which they were given.
+    /// The options that the volume was mounted with, and `shown`, the words in which they were
+    /// given.
     pub fn new(
         now: Options,
         shown: String,

@@ -141,7 +141,7 @@ fn replayed(c: &Checkpoint) -> String {
     )
 }
 
-/// Where its time went, and what it gave back.
+/// Where a checkpoint's time went, and what the checkpoint gave back.
 fn phases(c: &Checkpoint) -> String {
     let took = |ns: u64| latency(ns as f64);
     format!(

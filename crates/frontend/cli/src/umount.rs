@@ -192,7 +192,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// So much is left.
+    /// Shows that so much is left.
     pub fn update(&mut self, left: Left) {
         // Said at once: it is not this machine's work that takes the time.
         if let Some(whom) = left.waiting.filter(|_| self.whom.is_none()) {

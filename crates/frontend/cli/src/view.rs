@@ -121,7 +121,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// How it replayed: `ordered` builds no batches, `auto` chooses for each of them.
+    /// How the checkpoint replayed: `ordered` builds no batches, `auto` chooses for each of them.
     pub fn mode(&self) -> &'static str {
         match (self.coalesced_batches > 0, self.light_batches > 0) {
             (false, false) => "ordered",

@@ -40,7 +40,7 @@ fn await_that(what: &str, mut done: impl FnMut() -> bool) {
 struct Device {
     child: Child,
     log: String,
-    /// Where it listens.
+    /// Where the device process listens.
     address: String,
 }
 

@@ -21,7 +21,7 @@ const LEAST: Duration = Duration::from_millis(10);
 enum Word {
     /// Ask so often from now on.
     Every(Duration),
-    /// It is not needed any more.
+    /// The thread is not needed any more.
     End,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// One that asks `every` so often.
+    /// A thread that asks `every` so often.
     pub(crate) fn new(every: Duration) -> Self {
         let (told, heard) = channel();
         Self { told, heard, every }

@@ -19,7 +19,7 @@ pub struct MountEntry {
     pub minor: u32,
     /// Which directory or file of the file system it shows: `/` for all of it.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// Where the file system is mounted.
     pub mount_point: PathBuf,
     /// Options of this mount: `rw,nosuid,relatime`.
     pub options: String,
@@ -68,9 +68,9 @@ pub fn mounts_of(of: &MountEntry) -> io::Result<Vec<MountEntry>> {
 pub struct Elsewhere {
     /// The process.
     pub pid: u32,
-    /// Its program's name; empty if it cannot be read.
+    /// The program's name; empty if it cannot be read.
     pub program: String,
-    /// Where it is mounted for that process.
+    /// Where the file system is mounted for that process.
     pub mount_point: PathBuf,
 }
 

@@ -74,7 +74,7 @@ struct File {
     openers: Vec<(Handle, Credentials)>,
     /// Handles through which the file can be mapped and stored to.
     mappers: u32,
-    /// Those that write past the kernel's cache.
+    /// Handles that write past the kernel's cache.
     direct: u32,
     cached: Cached,
     lost: Option<Lost>,
@@ -111,7 +111,7 @@ impl OpenFiles {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `handle` of `ino` was opened by `cred`; of those that only read nothing is kept.
+    /// `handle` of `ino` was opened by `cred`. Handles that only read are not kept.
     pub(crate) fn opened(&self, cred: &Credentials, handle: Handle, ino: InodeNr, flags: u32) {
         if !writes(flags) {
             return;

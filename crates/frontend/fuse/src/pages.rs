@@ -21,14 +21,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub(crate) struct Target {
     pub(crate) node: u64,
     pub(crate) generation: u32,
-    /// They are to be dropped, and not just to be written.
+    /// The pages are to be dropped, and not just to be written.
     pub(crate) drop: bool,
 }
 
 /// The thread that opens files, as the server sees it.
 #[derive(Default)]
 pub(crate) struct Opener {
-    /// Its number in the kernel's requests; 0 before it runs.
+    /// The thread's number in the kernel's requests; 0 before it runs.
     thread: AtomicU32,
     dropping: AtomicBool,
 }

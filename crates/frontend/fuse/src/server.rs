@@ -38,13 +38,13 @@ pub(crate) struct Server {
 /// What the kernel agreed to at the mount.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Agreed {
-    /// It checks permissions by access control lists.
+    /// The kernel checks permissions by access control lists.
     pub(crate) acls: bool,
-    /// It keeps written pages back, and owns the size and times of files.
+    /// The kernel keeps written pages back, and owns the size and times of files.
     pub(crate) writeback: bool,
-    /// It calls a page written when the server has it, and not before.
+    /// The kernel calls a page written when the server has it, and not before.
     pub(crate) settled: bool,
-    /// It does without OPENDIR when it is answered ENOSYS.
+    /// The kernel does without OPENDIR when it is answered ENOSYS.
     pub(crate) no_opendir: bool,
 }
 

@@ -188,7 +188,7 @@ fn a_lie_of_the_host(lie: Lie<ToService>, reason: &str) {
         ran.code == 0
     });
     setup.assert_plain_ext4();
-    // The next host hears how often it refused, and has everything.
+    // The next host is told how often it refused, and has everything.
     mount(&setup, &[]).ok();
     has(&setup, &["before", "kept"]);
     let now = link(&setup);

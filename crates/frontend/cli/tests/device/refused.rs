@@ -50,7 +50,7 @@ fn socket(setup: &Setup) -> std::path::PathBuf {
 fn speak(setup: &Setup, words: &[u8]) -> String {
     let mut stream = UnixStream::connect(socket(setup)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    // It may hang up before it has heard everything.
+    // The device process may hang up before it has read everything.
     let _ = stream.write_all(words);
     let mut told = Vec::new();
     let _ = stream.read_to_end(&mut told);
@@ -61,13 +61,15 @@ fn refusals(setup: &Setup) -> u64 {
     status(setup)["runtime"]["service"]["device"]["refusals"].as_u64().unwrap()
 }
 
-/// It writes that down, once it has told the other side. Quotation marks are escaped in its lines.
+/// The device process logs a refusal, once it has told the other side. Quotation marks are escaped
+/// in its lines.
 #[track_caller]
 fn logged(device: &Device, text: &str) {
     await_that(text, || device.log().contains(text));
 }
 
-/// A device process hears a host of another version, one that is none, and one that talks nonsense.
+/// A device process is sent the greetings of a host of another version, of one that is none, and of
+/// one that talks nonsense.
 #[test]
 fn a_device_process_refuses_other_versions_and_garbage() {
     let setup = Setup::new();
@@ -148,7 +150,7 @@ fn a_device_process_of_another_volume_is_found_out_before_anything_is_written() 
     assert!(both.iter().all(|u| log.contains(u)), "{log}");
     assert!(fs::read(setup.volume()).unwrap() == before[0], "the host's volume was written");
     assert!(fs::read(&other).unwrap() == before[1], "the device's volume was written");
-    // Its own host hears of it.
+    // The device process tells its own host of it.
     let (dir, at) = (setup.dir(), address(&setup));
     siftfs(&["mount", &other, dir, "--service", &at]).ok();
     assert_eq!(refusals(&setup), 1);

@@ -10,7 +10,7 @@ use std::path::Path;
 
 const GIB: u64 = 1 << 30;
 const SIZE: u64 = 100 * GIB;
-/// Where it has data, and how many bytes: at both ends, in the middle, across 2 and 4 GiB.
+/// Where the file has data, and how many bytes: at both ends, in the middle, across 2 and 4 GiB.
 const PIECES: [(u64, usize); 6] = [
     (0, 1000),
     (2 * GIB - 1, 2),

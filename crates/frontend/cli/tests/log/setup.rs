@@ -91,7 +91,7 @@ impl Apart {
         self.kill();
     }
 
-    /// The volume is plain ext4 without a complaint from anyone.
+    /// The volume is plain ext4, and no checker complains.
     #[track_caller]
     pub fn assert_plain_ext4(&self) {
         clean(&self.volume());

@@ -42,7 +42,7 @@ fn a_loop_of_e2fsck_ends() {
     assert!(report["e2fsck_trouble"].as_str().unwrap().contains("killed"), "{report}");
 }
 
-/// One that works slowly is waited for: it sleeps, or says that it gets further.
+/// An e2fsck that works slowly is waited for: it sleeps, or says that it gets further.
 #[test]
 fn slow_work_of_e2fsck_is_waited_for() {
     let s = Setup::new();

@@ -107,8 +107,8 @@ fn read_only_means_that_nothing_is_written() {
     s.assert_plain_ext4();
 }
 
-/// One that was mounted read-only is plain ext4 until it is remounted, and marked from then on,
-/// also after checkpoints have written its superblock.
+/// A volume that was mounted read-only is plain ext4 until it is remounted, and marked from then
+/// on, also after checkpoints have written its superblock.
 #[test]
 fn a_read_only_mount_becomes_writable() {
     let s = Setup::new();

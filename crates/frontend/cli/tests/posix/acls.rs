@@ -27,7 +27,7 @@ fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     out
 }
 
-/// One with a named user, whose mask is `mask`.
+/// An access control list with a named user, whose mask is `mask`.
 fn for_user(user: u16, mask: u16) -> Vec<u8> {
     let none = u32::MAX;
     list(&[

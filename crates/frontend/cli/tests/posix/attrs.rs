@@ -247,7 +247,7 @@ fn list(c: &mut Place, file: &str) {
     c.say(format!("{file}: {names:?}"));
 }
 
-/// As many as fit, whatever order they come in.
+/// As many extended attributes as fit, whatever order they come in.
 fn many_small(c: &mut Place) {
     c.file("many", b"");
     let none = XattrFlags::empty();

@@ -122,7 +122,7 @@ impl Setup {
         Process { pid, fd: pidfd_open(pid, PidfdFlags::empty()).unwrap() }
     }
 
-    /// The volume is plain ext4 without a complaint from anyone.
+    /// The volume is plain ext4, and no checker complains.
     #[track_caller]
     pub fn assert_plain_ext4(&self) {
         let e2fsck = run("e2fsck", &["-fn", self.volume()]);
@@ -162,7 +162,7 @@ impl Process {
 pub struct Connection(u32);
 
 impl Connection {
-    /// That of the mount on `dir`.
+    /// The connection of the mount on `dir`.
     pub fn of(dir: &str) -> Self {
         Self(siftfs_fuse::top_mount(Path::new(dir)).unwrap().expect("a mount").minor)
     }

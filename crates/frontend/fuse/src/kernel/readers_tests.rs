@@ -14,7 +14,8 @@ fn one_request_at_a_time_needs_no_more() {
     assert_eq!(readers.lock().threads, 2);
 }
 
-/// As many are busy as can be: each that takes the last place brings another, up to the bound.
+/// As many threads are busy as can be: each that takes the last place brings another, up to the
+/// bound.
 #[test]
 fn somebody_is_always_free_up_to_the_bound() {
     let readers = Readers::new(2);
@@ -38,8 +39,8 @@ fn a_thread_that_could_not_be_started_does_not_count() {
     assert!(readers.done());
 }
 
-/// Threads that take and finish requests at random, some of them long: whenever one waits for
-/// another's request to be read, it is read; at the end everybody comes home.
+/// Threads that take and finish requests at random, some of them long. Whenever a thread waits for
+/// another's request to be read, it is read. At the end all threads come home.
 #[test]
 fn nobody_sleeps_while_a_request_waits() {
     let readers = Arc::new(Readers::new(2));

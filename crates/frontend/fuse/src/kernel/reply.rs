@@ -143,9 +143,9 @@ pub(crate) type Outcome = std::result::Result<Answer, i32>;
 
 /// How an answer reaches the kernel.
 pub(crate) enum Way {
-    /// It is written to `/dev/fuse`.
+    /// The answer is written to `/dev/fuse`.
     Device(Arc<Channel>),
-    /// It is committed by the thread whose ring the request came by.
+    /// The answer is committed by the thread whose ring the request came by.
     Ring(Arc<Desk>),
 }
 

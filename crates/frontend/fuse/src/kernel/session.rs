@@ -246,7 +246,7 @@ fn init_zero() -> abi::InitOut {
     abi::InitOut::new_zeroed()
 }
 
-/// Those of our wishes that the kernel offers.
+/// The wanted flags that the kernel offers.
 fn agree(offered: u32, writeback: bool) -> u32 {
     let mut agreed = 0;
     let extra = writeback.then_some(("WRITEBACK_CACHE", abi::FUSE_WRITEBACK_CACHE));

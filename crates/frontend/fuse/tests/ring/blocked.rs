@@ -149,7 +149,7 @@ fn a_killed_client_takes_nobody_along() {
 }
 
 /// The connection is aborted (as `umount -f` and /sys/fs/fuse do) while requests are carried out:
-/// the clients hear an error, and the server ends without one when it has answered.
+/// the clients get an error, and the server ends without one when it has answered.
 #[test]
 fn an_aborted_connection_ends_the_server() {
     let s = setup();

@@ -41,7 +41,7 @@ impl Own {
     }
 }
 
-/// One per ring's thread.
+/// Where other threads leave answers for a ring's thread; each ring's thread has one.
 pub(crate) struct Desk {
     owner: ThreadId,
     answer: Mutex<Option<(u64, Outcome)>>,

@@ -23,9 +23,9 @@ pub(super) fn most(queues: usize) -> usize {
 pub(super) struct Queue {
     /// The queue's number, which is that of its processor.
     pub(super) id: u16,
-    /// So many shall wait for a request.
+    /// So many threads shall wait for a request.
     spare: usize,
-    /// So many there may be.
+    /// So many threads the queue may have.
     most: usize,
     /// Threads whose entry waits for a request, or is about to.
     idle: AtomicUsize,
@@ -36,9 +36,9 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct Threads {
-    /// Those there are, those being started among them.
+    /// The queue's threads, those being started among them.
     all: usize,
-    /// Those whose entry is not registered yet.
+    /// Threads whose entry is not registered yet.
     starting: usize,
 }
 
