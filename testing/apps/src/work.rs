@@ -14,7 +14,7 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// An unmodified application, and its own checker.
 pub trait App: Sync {
-    /// Its name, for `--only` and the table.
+    /// The application's name, for `--only` and the table.
     fn name(&self) -> &'static str;
 
     /// What must be there before it works: databases, trees. Durable on return.
@@ -24,8 +24,8 @@ pub trait App: Sync {
     /// under it. An acknowledgement counts only if [`Site::alive`] afterwards.
     fn work(&self, at: &Site) -> Result<()>;
 
-    /// Its checker finds its data whole, and everything acknowledged is there. Called on SiftFS
-    /// after a crash, after more work, and under the kernel's ext4.
+    /// The application's checker finds its data whole, and everything acknowledged is there. Called
+    /// on SiftFS after a crash, after more work, and under the kernel's ext4.
     fn check(&mut self, at: &Site) -> Result<()>;
 
     /// Acknowledgements so far, in words.
@@ -34,7 +34,7 @@ pub trait App: Sync {
 
 /// Where an application works.
 pub struct Site<'v> {
-    /// Its directory: a mount of SiftFS, or of the kernel's ext4.
+    /// The application's directory: a mount of SiftFS, or of the kernel's ext4.
     pub dir: PathBuf,
     /// A directory outside the mount, for sources, sockets and logs.
     pub scratch: PathBuf,

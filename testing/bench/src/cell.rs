@@ -231,12 +231,12 @@ fn each(probe: &Probe, operation: Operation, time: Duration) -> io::Result<Measu
     probe.count(|| timed(time, |n| operation(&files, n)))
 }
 
-/// So many operations in so much time.
+/// The rate of so many operations in so much time.
 pub fn rate(operations: u64, time: Duration) -> Measured {
     per_second(operations, time.as_secs_f64())
 }
 
-/// So many operations in so many seconds.
+/// The rate of so many operations in so many seconds.
 pub fn per_second(operations: u64, seconds: f64) -> Measured {
     Measured { rate: operations as f64 / seconds, operations, ..Measured::default() }
 }

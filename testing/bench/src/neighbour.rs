@@ -13,7 +13,7 @@ const FILES: u64 = 4000;
 /// Bytes of each.
 const FILE_BYTES: usize = 2000;
 
-/// What it does.
+/// What the neighbour does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Neighbour {
     /// Writes a large file, from its begin again after so many bytes.

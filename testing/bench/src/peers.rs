@@ -12,7 +12,7 @@ const PIECE: usize = 4 << 20;
 /// A file system beside ext4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Its name, for mount(8) and in the table.
+    /// The file system's name, for mount(8) and in the table.
     pub name: &'static str,
     mkfs: &'static [&'static str],
     version: &'static [&'static str],
@@ -30,7 +30,7 @@ pub const PEERS: [Peer; 2] = [
 
 /// A file system on a loop device. Dropped, it is unmounted and the device is detached.
 pub struct LoopMount {
-    /// Where it is mounted.
+    /// Where the file system is mounted.
     pub dir: PathBuf,
     device: String,
     kind: &'static str,

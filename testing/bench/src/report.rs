@@ -16,7 +16,7 @@ pub struct Report {
     pub configs: Vec<Config>,
     /// Other file systems that were measured.
     pub peers: Vec<String>,
-    /// One per row.
+    /// The results, one entry per row.
     pub rows: Vec<Entry>,
 }
 
@@ -25,7 +25,7 @@ pub struct Report {
 pub struct Entry {
     /// Short name.
     pub name: &'static str,
-    /// What it does.
+    /// What the row does.
     pub what: &'static str,
     /// Of the numbers: `us` (less is better), `per second` or `MiB/s` (more is).
     pub unit: &'static str,

@@ -237,7 +237,7 @@ fn each((writes, flushes, bytes): (u64, u64, u64), of: u64) -> String {
     format!("{} {} {kib:.1}", share(writes, of), share(flushes, of))
 }
 
-/// So much of each operation.
+/// How much of `n` each of `of` operations has, as text.
 fn share(n: u64, of: u64) -> String {
     let share = n as f64 / of.max(1) as f64;
     if share < 10.0 { format!("{share:.2}") } else { format!("{share:.0}") }

@@ -25,7 +25,7 @@ pub enum Metric {
 pub struct Row {
     /// Short name, for the command line and JSON.
     pub name: &'static str,
-    /// What it does.
+    /// What the row does.
     pub what: &'static str,
     /// What its number is.
     pub metric: Metric,

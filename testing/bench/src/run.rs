@@ -31,7 +31,7 @@ pub const FLOOR: &str = "floor";
 /// SiftFS mounted with certain options.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Config {
-    /// What it is called.
+    /// The configuration's name.
     pub name: String,
     /// Mount options, with commas between; none is the default.
     pub options: String,
@@ -77,9 +77,9 @@ pub struct Column {
 pub struct Outcome {
     /// The row.
     pub row: &'static Row,
-    /// Its floor: writes per operation, and their bytes together.
+    /// The row's floor: writes per operation, and their bytes together.
     pub floor: Option<(u64, usize)>,
-    /// One per system on which the row exists.
+    /// The row's results, one column per system on which it exists.
     pub columns: Vec<Column>,
 }
 
@@ -105,7 +105,7 @@ pub struct Comparison {
 
 struct Named {
     name: String,
-    /// It is measured in every so many rounds.
+    /// The system is measured in every so many rounds.
     every: usize,
     system: Box<dyn System>,
 }

@@ -23,11 +23,11 @@ pub trait Handle: Send + Sync {
 /// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// It is there.
+    /// The file is there.
     Open,
-    /// It is not there.
+    /// The file is not there.
     Create,
-    /// It is there, and each write is to be durable (O_DSYNC).
+    /// The file is there, and each write is to be durable (O_DSYNC).
     Durable,
 }
 
@@ -189,7 +189,7 @@ pub fn drop_caches() -> Result<()> {
 
 /// Blocks of the file that the floor writes to.
 const FLOOR_BLOCKS: u64 = 16 << 10;
-/// Its alignment, and the unit of its writes, in bytes.
+/// The floor file's alignment, and the unit of its writes, in bytes.
 pub const BLOCK: usize = 4096;
 
 /// Where the next block of a file of so many bytes is, in no order. Any full-period generator will

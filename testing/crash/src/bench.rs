@@ -29,7 +29,7 @@ pub struct Bench {
     pub device: Arc<FaultDevice>,
     /// The volume.
     pub driver: Driver,
-    /// Its endpoint; tests with threads clone it.
+    /// The volume's endpoint; tests with threads clone it.
     pub service: Arc<dyn FileService>,
 }
 

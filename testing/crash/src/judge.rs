@@ -115,7 +115,7 @@ impl Judge {
         Ok(Vec::new())
     }
 
-    /// Everyone but the oracle.
+    /// All judges but the oracle.
     fn others(
         &self,
         image: &Image,

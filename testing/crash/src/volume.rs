@@ -142,7 +142,7 @@ pub fn open_with(media: impl Into<Media>, opts: &OpenOptions) -> Result<Driver, 
 pub struct Driver {
     /// The volume.
     pub volume: LocalVolume,
-    /// Its clock.
+    /// The volume's clock.
     pub clock: Arc<ManualClock>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// One workload on both file systems.
 #[derive(Default)]
 pub struct Row {
-    /// Its name.
+    /// The workload's name.
     pub what: &'static str,
     /// Latencies on SiftFS.
     pub ours: Vec<Duration>,

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 /// A file of Rust.
 pub struct Source {
-    /// Its path from the workspace's top.
+    /// The file's path from the workspace's top.
     pub path: String,
-    /// Its text.
+    /// The file's text.
     pub text: String,
 }
 

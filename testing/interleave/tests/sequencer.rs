@@ -283,7 +283,7 @@ fn r21_a_failed_flush_answers_everybody() {
     every_order(&[leaves, leaves, waits], make, no_promise_is_broken);
 }
 
-/// A failed write answers everybody above it, and its own caller: also if theirs were durable
+/// A failed write answers all callers above it, and its own caller, also if theirs were durable
 /// writes of their own that succeeded.
 #[test]
 fn r21_a_failed_write_answers_everybody() {

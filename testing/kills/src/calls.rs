@@ -27,7 +27,7 @@ use std::process::Command;
 
 /// The model's number of the directory that all workers have.
 pub const SHARED: InodeNr = 3;
-/// Its name in the model's root.
+/// The shared directory's name in the model's root.
 pub const SHARED_NAME: &[u8] = b"shared";
 /// Longest name in it, the prefix not included.
 const SHARED_NAME_MAX: usize = 200;

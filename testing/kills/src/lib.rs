@@ -38,9 +38,9 @@ const NEEDED: u64 = 2 << 30;
 /// How long it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// So many rounds.
+    /// A run of so many rounds.
     Rounds(u64),
-    /// As many as begin in this time.
+    /// A run of as many rounds as begin in this time.
     Time(Duration),
 }
 

@@ -103,9 +103,9 @@ pub struct Recovery {
 /// A round.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its number.
+    /// The round's number.
     pub round: u64,
-    /// Its seed.
+    /// The round's seed.
     pub seed: u64,
     /// The mount on which it works.
     pub mount: Mount,
@@ -265,7 +265,7 @@ impl Incident {
         }
     }
 
-    /// Its word.
+    /// The incident's word on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kill(_) => "kill",
@@ -296,7 +296,7 @@ impl End {
         }
     }
 
-    /// Its word.
+    /// The end's word on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unmount => "unmount",

@@ -20,7 +20,7 @@ const TICKS: u64 = 100;
 
 /// A child. It is killed and waited for when it is dropped.
 pub struct Process {
-    /// What it is, for messages.
+    /// What the process is, for messages.
     pub name: String,
     /// The file with what it wrote to standard error.
     pub stderr: PathBuf,
@@ -40,7 +40,7 @@ impl Process {
         Ok(process)
     }
 
-    /// What it writes to standard output, if that was asked for.
+    /// What the process writes to standard output, if that was asked for.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
@@ -51,7 +51,7 @@ impl Process {
         sent.map_err(|e| Failed(format!("{}: signal {signal:?}: {e}", self.name)))
     }
 
-    /// How it ended, if it has.
+    /// How the process ended, if it has.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().map_err(failed(&self.name))
     }
@@ -142,7 +142,7 @@ impl Watch {
         Self { shared, thread: Some(thread) }
     }
 
-    /// It goes on.
+    /// Says that the run goes on.
     pub fn alive(&self) {
         *lock(&self.shared.since) = Instant::now();
     }

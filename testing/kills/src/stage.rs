@@ -23,7 +23,7 @@ const STUCK: Duration = Duration::from_secs(150);
 /// f_type of a FUSE mount.
 const FUSE: u64 = 0x6573_5546;
 
-/// Where it all happens.
+/// The directories, the volume and the processes of a run.
 pub struct Stage<'a> {
     /// The temporary directory.
     pub place: &'a Place,
@@ -72,7 +72,7 @@ impl<'a> Stage<'a> {
         self.place.path("volume")
     }
 
-    /// Its log's, which exists if the log is apart.
+    /// The file of the volume's log, which exists if the log is apart.
     pub fn log(&self) -> PathBuf {
         self.place.path("volume.log")
     }

@@ -86,7 +86,7 @@ impl Numbers {
 
 /// A thread's part of the volume.
 pub struct Worker {
-    /// Where it lies.
+    /// Where the worker's model lies.
     pub place: Place,
     oracle: Oracle,
     numbers: Numbers,

@@ -85,7 +85,7 @@ pub struct Oracle {
     pub(crate) now: Time,
     pub(crate) inodes: BTreeMap<InodeNr, InodePast>,
     pub(crate) names: BTreeMap<Name, History<Option<InodeNr>>>,
-    /// Background commits happen of which it hears nothing.
+    /// Background commits happen that the oracle is not told of.
     unreported: bool,
 }
 

@@ -101,7 +101,7 @@ pub enum Mutation {
 /// One configuration of the model.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What it is called in reports.
+    /// The configuration's name in reports.
     pub name: &'static str,
     /// One program per client; a client's steps run in order.
     pub programs: Vec<Vec<Step>>,

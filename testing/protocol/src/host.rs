@@ -8,7 +8,7 @@ use crate::state::{
 
 /// What a host starts on.
 pub struct Start {
-    /// Its epoch.
+    /// The key of the host's epoch.
     pub key: u8,
     /// The Service's record.
     pub record: crate::state::ServiceRecord,

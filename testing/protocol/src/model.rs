@@ -34,7 +34,7 @@ impl Protocol {
         self
     }
 
-    /// Those of them that no explored state was.
+    /// The situations that no explored state was.
     pub fn never_met(&self) -> Vec<&'static str> {
         let met = self.met.load(Ordering::Relaxed);
         let all = self.landmarks.iter().enumerate();

@@ -34,7 +34,7 @@ pub struct Inode {
     pub op: u8,
     /// Has it a name?
     pub live: bool,
-    /// Its block; [`NONE`] if it has none.
+    /// The file's block; [`NONE`] if it has none.
     pub block: u8,
 }
 
@@ -55,7 +55,7 @@ pub struct Record {
     pub mount: u8,
     /// Position in its lane.
     pub pos: u8,
-    /// Its number.
+    /// The record's number.
     pub lsn: u8,
     /// Number of the record before it in the order of all lanes (rule R24).
     pub prev: u8,
@@ -76,9 +76,9 @@ pub struct Copy {
     pub pos: u8,
     /// The record's number.
     pub lsn: u8,
-    /// What it carries.
+    /// The data that the copy carries.
     pub value: Value,
-    /// Where it goes.
+    /// The area block that the copy goes to.
     pub dst: u8,
 }
 
@@ -110,7 +110,7 @@ pub struct Txn {
 pub struct ServiceRecord {
     /// Newest checkpointed transaction.
     pub seq: u8,
-    /// Its cut.
+    /// The cut of that transaction.
     pub cut: u8,
     /// Tails of the lanes.
     pub tails: [u8; LANES],
@@ -132,7 +132,7 @@ pub enum HostState {
 /// The host's header record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HostRecord {
-    /// What it says.
+    /// What the record says of the volume.
     pub state: HostState,
     /// Key of the journal's records: the present epoch.
     pub key: u8,
@@ -147,7 +147,7 @@ pub struct HostRecord {
 pub enum ToService {
     /// First message of a connection: the host's epoch.
     Hello {
-        /// Its key.
+        /// The key of the epoch.
         key: u8,
     },
     /// Data that goes straight to a new block.
@@ -238,7 +238,7 @@ pub enum Journaling {
 /// Steps of a checkpoint (rule R11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replaying {
-    /// So many writes are done.
+    /// So many writes of the replay are done.
     Writes(u8),
     /// The tail record is to be written.
     Tail,
@@ -259,7 +259,7 @@ pub struct Service {
     pub head: u8,
     /// What was sent ahead of the next transaction.
     pub direct: Vec<(u8, Value)>,
-    /// What it does.
+    /// What the Service does.
     pub task: Task,
     /// Checkpoints asked for: up to which transaction; background, emergency. 0 for none.
     pub asked: [u8; 2],
@@ -287,7 +287,7 @@ pub struct Published {
     pub record: Record,
     /// Lane.
     pub lane: u8,
-    /// Its write has returned.
+    /// The record's write has returned.
     pub written: bool,
     /// A flush covers it.
     pub durable: bool,
@@ -322,7 +322,7 @@ pub struct File {
     pub home: u8,
     /// What a cut would take.
     pub ready: Inode,
-    /// Where that lies.
+    /// Where the state that a cut would take lies.
     pub source: Source,
     /// Newest operation known journaled.
     pub journaled: u8,
@@ -395,7 +395,7 @@ pub enum Recovering {
 /// The host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// What it is about.
+    /// What the host does.
     pub phase: Phase,
     /// Key of its epoch.
     pub key: u8,
@@ -472,7 +472,7 @@ pub struct Ghost {
 pub struct Stalled {
     /// The host.
     pub host: Host,
-    /// Its own process, as one that may run a Service.
+    /// The stalled host's own process, as one that may run a Service.
     pub local: Process,
 }
 

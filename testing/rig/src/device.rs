@@ -53,12 +53,12 @@ impl Device {
         }
     }
 
-    /// Where it listens, for `--service`.
+    /// Where the device process listens, for `--service`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Its process id.
+    /// The id of the device process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -14,7 +14,7 @@ pub struct Volume {
     pub program: PathBuf,
     /// The volume's file.
     pub image: PathBuf,
-    /// Where it is mounted.
+    /// Where the volume is mounted.
     pub dir: PathBuf,
 }
 

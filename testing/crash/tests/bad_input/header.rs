@@ -64,7 +64,7 @@ fn features_from_the_future() {
     }
 }
 
-/// The header says dirty, and the marker is gone: someone else changed the area. Never replayed.
+/// The header says dirty, and the marker is gone: another program changed the area. Never replayed.
 #[test]
 fn a_dirty_header_without_the_marker() {
     let image = with_marker(&dirty(), false);

@@ -125,7 +125,7 @@ fn reused() -> Case {
     Case { name: "reused log", kind, image: b.crash(Cut::KeepAll), older, files }
 }
 
-/// One that a recovery had begun to bring back, and that was cut off in it.
+/// A volume that a recovery had begun to bring back, and that was cut off in it.
 fn cut_in_recovery() -> Case {
     let Case { kind, image, older, files, .. } = case("", VolumeKind::SMALL, 2);
     let device = siftfs_device::FaultDevice::from_image(image, 1);

@@ -38,8 +38,8 @@ fn volume() -> (Image, [InodeNr; 4]) {
 enum Others {
     /// Nothing: they change what they like.
     GoOn,
-    /// A change may have begun when it met the damage: then the mount changes nothing more, for
-    /// anyone, and says what it met.
+    /// A change may have begun when it met the damage: then the mount refuses all further changes,
+    /// of any caller, and says what it met.
     MayBeStopped,
 }
 

@@ -28,7 +28,7 @@ fn r09_one_writer() {
     open().expect("free again").close().expect("closes");
 }
 
-/// A failed write or flush is an EIO for its caller, and for everyone after: nothing more is
+/// A failed write or flush is an EIO for its caller, and for every later caller: nothing more is
 /// promised. What was acknowledged before stays.
 ///
 /// Seen to fail when a failed write of a record is ignored.
@@ -57,8 +57,8 @@ fn r21_failed_flush() {
     }
 }
 
-/// A flush that two fsyncs share fails: the one whose record only the flush would have made durable
-/// gets EIO, and so does everyone after.
+/// A flush that two fsyncs share fails: the caller whose record only the flush would have made
+/// durable gets EIO, and so does every later caller.
 ///
 /// Seen to fail when the result of a shared flush is ignored.
 #[test]
