@@ -388,8 +388,8 @@ impl Prepared {
         }
     }
 
-    /// Is it a write through a descriptor that stays open, so that a kernel that keeps pages back has
-    /// no reason to send them?
+    /// Does the call write through a descriptor that stays open, so that a kernel that keeps pages
+    /// back has no reason to send them?
     pub fn stays_open(&self) -> bool {
         matches!(&self.call, Call::Write(Target::Handle(_), ..))
     }

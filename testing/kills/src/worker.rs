@@ -95,8 +95,8 @@ pub struct Worker {
     story: Vec<String>,
     /// Any write may be a read as well, for the access time ([`Load::writeback`]).
     writes_read: bool,
-    /// Files with bytes that such a kernel may have kept back since their last fsync. A synchronous write
-    /// has it send the bytes of that write alone, as on ext4.
+    /// Files with bytes that such a kernel may have kept back since their last fsync. A synchronous
+    /// write has it send the bytes of that write alone, as on ext4.
     held: BTreeSet<InodeNr>,
 }
 
@@ -343,8 +343,8 @@ impl Worker {
         }
     }
 
-    /// What a write promises of the whole file, which is what the oracle knows: nothing, if the kernel
-    /// may hold other bytes of it back.
+    /// What a write promises of the whole file, which is what the oracle knows: nothing, if the
+    /// kernel may hold other bytes of it back.
     fn promised(&mut self, op: &Op, promise: Promise, stays_open: bool) -> Promise {
         match op.request() {
             Some(Request::Fsync { ino, .. }) => drop(self.held.remove(ino)),
