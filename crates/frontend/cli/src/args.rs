@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
 Exit status: 0 success, 1 failure, 2 wrong usage. `fsck` and `recover` speak like fsck(8): \
-0 clean (or recovered), 4 damaged or in need of recovery, 8 could not look.";
+0 clean (or recovered), 4 damaged or in need of recovery, 8 could not check.";
 
 const ADOPT_HELP: &str = "\
 The file system is not changed, its superblock excepted, which names the log. It must be unmounted, \
@@ -131,7 +131,7 @@ pub struct Adopt {
 pub struct Release {
     /// The volume, not mounted
     pub volume: PathBuf,
-    /// Where its log is; default: it is looked for
+    /// Where its log is; default: it is searched for
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
     /// Report as JSON
@@ -166,7 +166,7 @@ pub struct Mount {
     /// Options, separated by commas; a later one wins
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
-    /// Where the volume's log is, if it is not with the volume; default: it is looked for
+    /// Where the volume's log is, if it is not with the volume; default: it is searched for
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
     /// The `siftfs device` process that does the background work: unix:PATH or tcp:HOST:PORT;
@@ -210,7 +210,7 @@ pub struct Device {
     /// Where hosts reach it: unix:PATH or tcp:HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Address,
-    /// Where the volume's log is, if it is not with the volume; default: it is looked for
+    /// Where the volume's log is, if it is not with the volume; default: it is searched for
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
     /// Run on these processors alone, such as 0,2-3
@@ -225,7 +225,7 @@ pub struct Device {
     /// Memory that a checkpoint may take, at least 64M
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::options::parse_memory)]
     pub memory: u64,
-    /// How long to look for a host's message before sleeping, in microseconds; 0 never spins
+    /// How long to spin for a host's message before sleeping, in microseconds; 0 never spins
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(0..=crate::options::MAX_SPIN))]
     pub spin: u64,
@@ -275,7 +275,7 @@ pub struct DirJson {
 pub struct Recover {
     /// The volume
     pub volume: PathBuf,
-    /// Where its log is, if it is not with the volume; default: it is looked for
+    /// Where its log is, if it is not with the volume; default: it is searched for
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
     /// Give the log up instead: only for a volume whose log is lost or damaged. What was fsynced
@@ -324,7 +324,7 @@ pub enum Repair {
 pub struct Check {
     /// The volume
     pub volume: PathBuf,
-    /// Where its log is, if it is not with the volume; default: it is looked for
+    /// Where its log is, if it is not with the volume; default: it is searched for
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
     /// As JSON

@@ -180,7 +180,7 @@ pub fn reach(given: &Path, mount: &MountEntry, op: &Op) -> Result<Reached, Failu
         Err(e) if is_there(mount) => {
             return Err(about(&format!("no SiftFS daemon answers for this mount ({e})")));
         }
-        Err(_) => return Err(about("it was unmounted by somebody else meanwhile")),
+        Err(_) => return Err(about("it was unmounted by another program meanwhile")),
     };
     match daemon.ask(op.clone()).and_then(|()| daemon.answer()) {
         Ok(value) => Ok(Reached::Answers(daemon, value)),
@@ -203,7 +203,7 @@ fn after_its_end(given: &Path, mount: &MountEntry, daemon: &Daemon) -> Result<Re
     match dies(mount) {
         true => Ok(Reached::Dead),
         false if is_there(mount) => Err(about("its daemon ended while it was asked")),
-        false => Err(about("it was unmounted by somebody else meanwhile")),
+        false => Err(about("it was unmounted by another program meanwhile")),
     }
 }
 

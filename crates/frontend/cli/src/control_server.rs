@@ -98,7 +98,7 @@ impl ControlServer {
         }
         let listener = private::listen(&path)?;
         if let Err(error) = std::fs::hard_link(&path, &by_volume) {
-            tracing::info!(%error, "who mounts this volume again will not wait until it is closed");
+            tracing::info!(%error, "a mount of this volume will not wait until it is closed");
         }
         let ino = std::fs::symlink_metadata(&path)?.ino();
         let (writers, traffic) = (mount.writers(), mount.traffic());

@@ -30,7 +30,7 @@ const CHECK: Statuses = &[
     ("4", "damaged or incompatible; for fsck also: not unmounted, recovery comes first"),
     (
         "8",
-        "could not look: no such file, in use, an I/O error, not a volume; for fsck also: e2fsck was killed, \
+        "could not check: no such file, in use, an I/O error, not a volume; for fsck also: e2fsck was killed, \
          given up or failed and had seen no damage; the ext4 area is clean, and the log was not found",
     ),
     ("16", "wrong usage"),
@@ -42,7 +42,7 @@ const REPAIR: Statuses = &[
     ("4", "damaged or incompatible, or not unmounted and nothing may be put right"),
     (
         "8",
-        "could not look: no such file, in use, an I/O error, not a volume, or its log was not found; e2fsck \
+        "could not check: no such file, in use, an I/O error, not a volume, or its log was not found; e2fsck \
          was killed, given up or failed and had seen no damage",
     ),
     ("16", "wrong usage"),
@@ -242,7 +242,7 @@ fn mount_helper() -> Page {
     roff.control("PP", []);
     roff.text([roman(
         "noload, norecovery: the ext4 area of a volume that was not unmounted may be half of a checkpoint, and \
-         is not read without its log. ro recovers the volume first; siftfs-inspect(8) only looks.",
+         is not read without its log. ro recovers the volume first; siftfs-inspect(8) only reads.",
     )]);
     exit_status(&mut roff, HELPER);
     see_also(&mut roff, "mount.siftfs");
@@ -292,7 +292,7 @@ fn fsck_helper() -> Page {
     );
     roff.control("SH", ["OPTIONS"]);
     for (option, meaning) in [
-        ("-n, or none of -a, -p, -y", "only look; nothing is written"),
+        ("-n, or none of -a, -p, -y", "only check; nothing is written"),
         (
             "-a, -p",
             "put right what the next mount would put right (a volume that was not unmounted is recovered, \

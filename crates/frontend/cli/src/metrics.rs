@@ -89,7 +89,7 @@ fn latencies(p: &mut Page, s: &Status) {
     );
     p.histogram(
         "siftfs_emergency_checkpoint_seconds",
-        "Checkpoints whose end somebody waited for.",
+        "Checkpoints whose end a caller waited for.",
         &r.emergency_checkpoint_latency,
     );
     let waits = "Waits of small fsyncs for room in the log.";
@@ -289,15 +289,15 @@ fn link(p: &mut Page, s: &Status) {
     }
     let flag = |b: bool| f64::from(u8::from(b));
     for (name, help, value) in [
-        ("connected", "1 while somebody does the background work.", flag(l.connected)),
+        ("connected", "1 while a Service does the background work.", flag(l.connected)),
         ("fallback", "1 while that is the mount's own process.", flag(l.connected && l.fallback)),
-        ("away_seconds", "How long nobody has done it.", l.away_s.unwrap_or(0.0)),
+        ("away_seconds", "How long no Service has done it.", l.away_s.unwrap_or(0.0)),
         ("unanswered", "Messages kept until they are answered.", l.unanswered as f64),
     ] {
         p.one(&format!("siftfs_link_{name}"), "gauge", help, value);
     }
     for (name, help, value) in [
-        ("greetings", "Times that somebody began to do the background work.", l.greetings),
+        ("greetings", "Times that a Service began to do the background work.", l.greetings),
         ("losses", "Times that it was gone.", l.losses),
         ("takeovers", "Times that the mount's process took over.", l.takeovers),
         ("refusals", "Times that the device process refused this host.", l.refusals),
@@ -310,7 +310,7 @@ fn link(p: &mut Page, s: &Status) {
     p.one(
         "siftfs_link_waited_seconds_total",
         "counter",
-        "Time without anybody, waits that last not included.",
+        "Time without a Service, waits that last not included.",
         l.waited_s,
     );
     let Some(d) = device else { return };

@@ -68,7 +68,7 @@ pub const OPTIONS: [MountOption; 34] = [
         "memory that a checkpoint of this process may take, at least 64M; a `siftfs device` \
          process has its own --memory",
     ),
-    option("log=PATH", "looked for", "where the log is, if not with the volume"),
+    option("log=PATH", "searched for", "where the log is, if not with the volume"),
     option(
         "service=ADDRESS",
         "the mount itself",
@@ -82,7 +82,7 @@ pub const OPTIONS: [MountOption; 34] = [
     option(
         "service_spin=MICROSECONDS",
         "20",
-        "how long to look for that process's answer before sleeping, at most 10000; 0 never spins",
+        "how long to spin for that process's answer before sleeping, at most 10000; 0 never spins",
     ),
     option(
         "service_memory=SIZE",

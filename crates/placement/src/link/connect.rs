@@ -141,7 +141,7 @@ impl Away {
         };
         let spawned = std::thread::Builder::new().name("siftfs-probe".into()).spawn(look);
         if let Err(error) = spawned {
-            tracing::error!(%error, "nobody looks whether the device process is back");
+            tracing::error!(%error, "no thread checks whether the device process is back");
         }
         watch
     }

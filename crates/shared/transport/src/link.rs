@@ -228,7 +228,7 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
     fn unheard(&self) -> Result<()> {
         let full = try_lock(&self.recv).is_some_and(|back| self.is_full(&back));
         if full {
-            let why = "takes no messages, and nobody takes those that it sent";
+            let why = "takes no messages, and those that it sent are not taken";
             return Err(self.broke(self.lost(why)));
         }
         Ok(())
