@@ -4,10 +4,10 @@
 //! [`Runtime::on_service`]; any caller that needs background progress makes it on its own thread.
 
 use crate::config::Config;
+use crate::locks::fair_mutex::FairMutex;
 use crate::locks::gate::{Alarm, Gate};
 use crate::locks::relock;
-use crate::locks::turns::Turns;
-use crate::staging::pause::{Company, Owed};
+use crate::staging::pause::{BulkCallers, PauseDebt};
 use crate::staging::sequencer::Sequencer;
 use crate::state::buffers::{Pool, RecordBuffers};
 use crate::state::fills::FillPlan;
@@ -70,7 +70,7 @@ pub struct Parts {
 
 /// The state under its lock, and the steps that run without it. A Runtime starts no threads.
 pub struct Runtime {
-    pub(crate) state: Turns<State>,
+    pub(crate) state: FairMutex<State>,
     pub(crate) progress: Gate,
     /// Notified when a fill of the page cache has ended.
     filled: Condvar,
@@ -86,8 +86,8 @@ pub struct Runtime {
     /// in flight.
     pub(crate) assembly: Mutex<()>,
     pub(crate) next_checkpoint: AtomicU64,
-    pub(crate) bulk: Company,
-    pub(crate) owed: Owed,
+    pub(crate) bulk: BulkCallers,
+    pub(crate) owed: PauseDebt,
     /// Held while the Service is asked for statistics.
     asking: Mutex<()>,
     pub(crate) wake: Alarm,
@@ -180,7 +180,7 @@ impl Runtime {
             recovery: None,
         };
         Ok(Self {
-            state: Turns::new(state),
+            state: FairMutex::new(state),
             progress: Gate::default(),
             filled: Condvar::new(),
             fill_buffers: Pool::default(),
@@ -190,8 +190,8 @@ impl Runtime {
             readers,
             link: parts.link,
             assembly: Mutex::new(()),
-            bulk: Company::default(),
-            owed: Owed::default(),
+            bulk: BulkCallers::default(),
+            owed: PauseDebt::default(),
             next_checkpoint: AtomicU64::new(1),
             asking: Mutex::new(()),
             wake: Alarm::default(),

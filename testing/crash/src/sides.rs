@@ -3,7 +3,7 @@
 
 use crate::volume::{Driver, VolumeKind, base_image_of, deterministic, split_of};
 use siftfs_base::{Clock, Error, ManualClock, Result};
-use siftfs_device::{Device, FaultDevice, Part, Seat, SharedDevice};
+use siftfs_device::{Device, FaultDevice, Part, ProcessDevice, SharedDevice};
 use siftfs_model::Rng;
 use siftfs_placement::{
     Connector, LocalVolume, Media, OpenOptions, Server, ServerOptions, ServicePlace, Threads,
@@ -33,7 +33,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A device process.
 struct Process {
     server: Server,
-    seats: Mutex<Vec<Arc<Seat>>>,
+    seats: Mutex<Vec<Arc<ProcessDevice>>>,
     dead: AtomicBool,
     /// Messages before it dies.
     left: AtomicU64,
@@ -141,8 +141,8 @@ impl Town {
         })
     }
 
-    fn seats(&self) -> (Vec<Arc<Seat>>, Media) {
-        let seats: Vec<Arc<Seat>> = self.shared.iter().map(SharedDevice::open).collect();
+    fn seats(&self) -> (Vec<Arc<ProcessDevice>>, Media) {
+        let seats: Vec<Arc<ProcessDevice>> = self.shared.iter().map(SharedDevice::open).collect();
         let media = match &seats[..] {
             [all] => Media::from(all.clone()),
             [area, log] => Media::split(area.clone(), log.clone()),

@@ -2,8 +2,8 @@
 //! when it is gone. The same code is a device process and a mount that takes the Service's part
 //! itself.
 
+use crate::device::counts::{ServerCounts, totals};
 use crate::device::replay::Replay;
-use crate::device::tally::{Tally, totals};
 use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
 use siftfs_log::{HostState, show_uuid};
@@ -46,7 +46,7 @@ impl Default for ServerOptions {
 pub struct Server {
     media: OpenMedia,
     options: ServerOptions,
-    tally: Tally,
+    tally: ServerCounts,
     stopping: AtomicBool,
     /// Connections that have not been greeted.
     waiting: AtomicU64,
@@ -92,7 +92,7 @@ enum Ended {
 impl Server {
     /// A server for the volume on what `media` opens.
     pub fn new(media: OpenMedia, options: ServerOptions) -> Self {
-        let tally = Tally::default();
+        let tally = ServerCounts::default();
         Self { media, options, tally, stopping: AtomicBool::new(false), waiting: AtomicU64::new(0) }
     }
 

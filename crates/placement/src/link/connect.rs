@@ -106,7 +106,7 @@ impl Drop for Local {
 }
 
 /// Probes, beside the work, whether a device process that was away can be reached again.
-pub(crate) struct Away {
+pub(crate) struct ReconnectProbe {
     back: Arc<AtomicBool>,
     stop: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -114,7 +114,7 @@ pub(crate) struct Away {
 /// Pauses between two probes: the first, and the longest.
 const LOOK: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
-impl Away {
+impl ReconnectProbe {
     /// Starts to probe.
     pub fn watch(connector: Arc<dyn Connector>) -> Self {
         let watch = Self { back: Arc::default(), stop: Arc::default() };
@@ -152,7 +152,7 @@ impl Away {
     }
 }
 
-impl Drop for Away {
+impl Drop for ReconnectProbe {
     fn drop(&mut self) {
         *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.1.notify_all();

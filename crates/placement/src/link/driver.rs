@@ -194,7 +194,7 @@ impl ServiceLink for Driver {
             Kind::Inline(_) | Kind::Thread { .. } => serde_json::json!({ "placement": "host" }),
             Kind::Remote(remote) => remote.describe(),
         };
-        link["host_cpu_us"] = crate::device::tally::process_cpu_us().into();
+        link["host_cpu_us"] = crate::device::counts::process_cpu_us().into();
         link
     }
 }

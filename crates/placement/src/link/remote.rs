@@ -2,7 +2,7 @@
 //! the Service that takes over (`docs/design/device.md`).
 
 use crate::device::replay::Replay;
-use crate::link::connect::{Away, Connector, Local};
+use crate::link::connect::{Connector, Local, ReconnectProbe};
 use crate::link::driver::Sink;
 use crate::link::hint::Hints;
 use crate::link::outbox::Outbox;
@@ -38,7 +38,7 @@ pub(crate) struct Identity {
 
 /// Counts and state for the status report.
 #[derive(Default)]
-struct Story {
+struct LinkCounts {
     connected: bool,
     peer: String,
     fallback: bool,
@@ -56,7 +56,7 @@ struct State {
     outbox: Outbox,
     sender: Option<Arc<dyn Sender<ToService>>>,
     statistics: ServiceStatistics,
-    story: Story,
+    story: LinkCounts,
     away_since: Option<Instant>,
     fallback: Option<Duration>,
     /// The volume is being closed.
@@ -117,7 +117,7 @@ impl Remote {
             outbox: Outbox::new(who.txn_seq),
             sender: None,
             statistics: ServiceStatistics::default(),
-            story: Story::default(),
+            story: LinkCounts::default(),
             away_since: Some(Instant::now()),
             fallback,
             leaving: false,
@@ -391,7 +391,7 @@ impl Remote {
             let spawned = std::thread::Builder::new().name("siftfs-resend".into());
             spawned.spawn(move || this.flush())
         };
-        let probe = local.as_ref().map(|_| Away::watch(self.connector.clone()));
+        let probe = local.as_ref().map(|_| ReconnectProbe::watch(self.connector.clone()));
         let ended = loop {
             if self.quitting() {
                 break End::Lost("abandoned".into());

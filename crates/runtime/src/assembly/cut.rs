@@ -48,7 +48,7 @@ impl Handoff {
 }
 
 /// Unsynced bytes of one inode that the transaction under assembly owes.
-pub struct Owed {
+pub struct ToPush {
     /// Inode.
     pub ino: InodeNr,
     /// What was dirty when the assembly began and has been since.
@@ -59,7 +59,7 @@ pub struct Owed {
 
 /// A transaction under assembly, before its cut.
 pub struct Assembly {
-    queue: VecDeque<Owed>,
+    queue: VecDeque<ToPush>,
     /// Inodes whose staged ranges may lack homes, and from which block on.
     homeless: Option<VecDeque<(InodeNr, u64)>>,
     left: BTreeSet<InodeNr>,
@@ -137,7 +137,7 @@ impl State {
         for ino in due {
             let node = self.node_mut(ino);
             node.unseen = Some(node.dirty.clone());
-            queue.push_back(Owed { ino, ranges: node.dirty.clone(), steps: 0 });
+            queue.push_back(ToPush { ino, ranges: node.dirty.clone(), steps: 0 });
         }
         let (left, out) = (BTreeSet::new(), Handoff::default());
         Ok(Assembly { queue, homeless: None, left, out })

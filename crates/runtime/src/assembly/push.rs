@@ -1,7 +1,7 @@
 //! Assembly's first stage, fetch: unsynced data that is due becomes staged transactions, or goes
 //! straight to new blocks of the area, one bounded step under the state lock at a time (rule R20).
 
-use crate::assembly::cut::{Handoff, Owed};
+use crate::assembly::cut::{Handoff, ToPush};
 use crate::data::ranges::{one_per_page, pages_of};
 use crate::staging::capture::Selection;
 use crate::staging::sequencer::Sequencer;
@@ -57,7 +57,7 @@ impl State {
     pub fn push_step(
         &mut self,
         seq: &Sequencer,
-        owed: &mut Owed,
+        owed: &mut ToPush,
         out: &mut Handoff,
     ) -> Step<Progress> {
         let Some(node) = self.inodes.nodes.get(&owed.ino) else { return Ok(Progress::All) };

@@ -1,8 +1,8 @@
 //! Locks, and waiting for what other threads do. Nothing here knows the file system.
 
+pub mod fair_mutex;
 pub mod gate;
 pub mod sync;
-pub mod turns;
 
 use std::sync::PoisonError;
 

@@ -54,12 +54,12 @@ impl Pause {
 
 /// The callers that are syncing bulk.
 #[derive(Default)]
-pub struct Company(AtomicU32);
+pub struct BulkCallers(AtomicU32);
 
 /// One of the callers that are syncing bulk, as long as this lives.
-pub struct Member<'a>(&'a Company);
+pub struct Member<'a>(&'a BulkCallers);
 
-impl Company {
+impl BulkCallers {
     /// Counts the caller in, until the result is dropped.
     pub fn join(&self) -> Member<'_> {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -82,9 +82,9 @@ impl Drop for Member<'_> {
 
 /// Pauses of small fsyncs that are too short to be worth a sleep, put together.
 #[derive(Default)]
-pub struct Owed(AtomicU64);
+pub struct PauseDebt(AtomicU64);
 
-impl Owed {
+impl PauseDebt {
     /// The shortest that is worth one.
     const LEAST: Duration = Duration::from_millis(1);
 

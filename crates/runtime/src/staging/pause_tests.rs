@@ -17,19 +17,19 @@ fn pauses_get_longer_as_less_is_free() {
 
 #[test]
 fn short_pauses_are_slept_together() {
-    let (owed, part) = (Owed::default(), Owed::LEAST / 4);
+    let (owed, part) = (PauseDebt::default(), PauseDebt::LEAST / 4);
     assert_eq!(owed.add(Duration::ZERO), Duration::ZERO);
     for _ in 0..3 {
         assert_eq!(owed.add(part), Duration::ZERO);
     }
-    assert_eq!(owed.add(part), Owed::LEAST);
+    assert_eq!(owed.add(part), PauseDebt::LEAST);
     assert_eq!(owed.add(part), Duration::ZERO, "what was slept is owed no more");
     assert_eq!(owed.add(SMALL_PAUSE), part + SMALL_PAUSE);
 }
 
 #[test]
 fn several_bulk_callers_take_together_what_one_would() {
-    let company = Company::default();
+    let company = BulkCallers::default();
     let one = company.join();
     assert_eq!(Pause::Times(2.0).among(one.count()), Pause::Times(2.0));
     let other = company.join();

@@ -9,8 +9,8 @@ mod file;
 mod image;
 mod mem;
 mod part;
+mod process_device;
 mod region;
-mod seat;
 mod storage;
 
 pub use api::*;
@@ -23,8 +23,8 @@ pub use file::{
 pub use image::Image;
 pub use mem::MemDevice;
 pub use part::{Divisible, Part};
+pub use process_device::{ProcessDevice, SharedDevice};
 pub use region::{Region, URGENT_MAX};
-pub use seat::{Seat, SharedDevice};
 pub use storage::{
     AreaReader, AreaWriter, HeaderReader, HeaderWriter, JournalReader, JournalWriter, RegionDesc,
     RegionReader, RegionWriter, ServiceWriters, StagingReader, StagingWriter, Storage,

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts since the start.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct ServerCounts {
     messages: AtomicU64,
     refusals: AtomicU64,
     hosts: AtomicU64,
     hints: AtomicU64,
 }
 
-impl Tally {
+impl ServerCounts {
     pub fn message(&self) {
         self.messages.fetch_add(1, Ordering::Relaxed);
     }

@@ -32,10 +32,10 @@ impl SharedDevice {
     }
 
     /// Opens the device for one more process, without a role.
-    pub fn open(&self) -> Arc<Seat> {
+    pub fn open(&self) -> Arc<ProcessDevice> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         *next += 1;
-        Arc::new(Seat {
+        Arc::new(ProcessDevice {
             shared: self.clone(),
             number: *next,
             dead: RwLock::new(false),
@@ -46,7 +46,7 @@ impl SharedDevice {
 }
 
 /// One process's open device. Dropping it gives its roles back.
-pub struct Seat {
+pub struct ProcessDevice {
     shared: SharedDevice,
     number: u64,
     /// I/O shares it; death waits for I/O in flight.
@@ -57,7 +57,7 @@ pub struct Seat {
     left: AtomicU64,
 }
 
-impl Seat {
+impl ProcessDevice {
     /// The process dies: what it does from now on fails and reaches nothing. I/O in flight ends
     /// first, then its roles are free.
     pub fn kill(&self) {
@@ -97,13 +97,13 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ProcessDevice {
     fn drop(&mut self) {
         self.give_up(&Role::ALL);
     }
 }
 
-impl Device for Seat {
+impl Device for ProcessDevice {
     fn size(&self) -> u64 {
         self.shared.device.size()
     }
@@ -166,5 +166,5 @@ impl Device for Seat {
 }
 
 #[cfg(test)]
-#[path = "seat_tests.rs"]
+#[path = "process_device_tests.rs"]
 mod tests;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Steps of a thread that works under the lock all the time while another thread wants it once.
 fn steps_meanwhile() -> u32 {
-    let turns = Turns::new(0u32);
+    let turns = FairMutex::new(0u32);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut st = turns.lock();
@@ -42,7 +42,7 @@ fn a_waiter_has_its_turn_soon() {
 
 #[test]
 fn nobody_waits_for_nobody() {
-    let turns = Turns::new(());
+    let turns = FairMutex::new(());
     for _ in 0..1000 {
         drop(turns.lock());
         turns.give_way();
@@ -55,7 +55,7 @@ fn nobody_waits_for_nobody() {
 #[test]
 fn a_waiter_looks_before_it_sleeps() {
     for (spin, found) in [(Duration::from_secs(60), true), (Duration::ZERO, false)] {
-        let turns = Turns { spin, ..Turns::new(()) };
+        let turns = FairMutex { spin, ..FairMutex::new(()) };
         std::thread::scope(|scope| {
             let guard = turns.lock();
             let waiter = scope.spawn(|| turns.spin().is_some());
@@ -70,7 +70,7 @@ fn a_waiter_looks_before_it_sleeps() {
 
 #[test]
 fn a_panic_does_not_close_it() {
-    let turns = Turns::new(1);
+    let turns = FairMutex::new(1);
     let died = std::thread::scope(|scope| {
         let holder = scope.spawn(|| {
             let _guard = turns.lock();

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Longest time [`Turns::give_way`] waits for other threads: a waiter may not get a processor.
+/// Longest time [`FairMutex::give_way`] waits for other threads: a waiter may not get a processor.
 const LONGEST: Duration = Duration::from_millis(5);
-/// Sleep between two checks of [`Turns::give_way`].
+/// Sleep between two checks of [`FairMutex::give_way`].
 const LOOK: Duration = Duration::from_micros(20);
 /// How long a waiter spins before it sleeps: about as long as a call holds the lock that needs
 /// nothing from storage. To sleep and to be woken costs both sides more.
@@ -20,7 +20,7 @@ const SPIN: Duration = Duration::from_micros(5);
 const PAUSES: u32 = 8;
 
 /// A lock whose waiters are counted.
-pub struct Turns<S> {
+pub struct FairMutex<S> {
     lock: Mutex<S>,
     /// Threads that wait for it.
     waiting: AtomicU32,
@@ -30,7 +30,7 @@ pub struct Turns<S> {
     spin: Duration,
 }
 
-impl<S> Turns<S> {
+impl<S> FairMutex<S> {
     /// A lock around `state`, without waiters.
     pub fn new(state: S) -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
@@ -93,5 +93,5 @@ impl<S> Turns<S> {
 }
 
 #[cfg(test)]
-#[path = "turns_tests.rs"]
+#[path = "fair_mutex_tests.rs"]
 mod tests;
