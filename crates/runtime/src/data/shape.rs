@@ -137,8 +137,9 @@ impl State {
         Ok(())
     }
 
-    /// Gives unwritten blocks to the holes of blocks `[first, end)`.
-    fn preallocate(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Step<()> {
+    /// Gives unwritten blocks to the holes of blocks `[first, end)`. The caller has checked that
+    /// all of them can be had: an operation that runs out of space half-way would stop the volume.
+    fn preallocate(&mut self, ino: InodeNr, first: u64, end: u64) -> Step<()> {
         let mut block = first;
         while block < end {
             let node = self.inodes.nodes.get(&ino).expect("loaded before use");
@@ -147,15 +148,6 @@ impl State {
                 Mapping::Hole { len } => {
                     let want = len.clamp(1, end - block);
                     self.room_in_transaction(16)?;
-                    let held = self
-                        .node(ino)
-                        .reserved
-                        .overlapping(block, block + want)
-                        .map(|(s, e)| e - s)
-                        .sum::<u64>();
-                    if want > held {
-                        self.check_space(want - held, privileged)?;
-                    }
                     let run = self.allocate_run(ino, block, want)?;
                     let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
                     self.fs.insert(&mut self.meta, &mut node.inode, block, run, true)?;
@@ -213,16 +205,13 @@ impl State {
             Allocate::Grow | Allocate::KeepSize => {
                 let blocks = block_up(end) - offset / BLOCK_BYTES;
                 self.check_hole_space(ino, offset / BLOCK_BYTES, blocks, privileged)?;
-                self.preallocate(ino, offset / BLOCK_BYTES, block_up(end), privileged)?;
+                self.preallocate(ino, offset / BLOCK_BYTES, block_up(end))?;
             }
             Allocate::PunchHole => self.punch(ino, offset, end)?,
             Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
-                let (first, last) = (block_up(offset), end / BLOCK_BYTES);
-                if first < last {
-                    self.check_hole_space(ino, first, last - first, privileged)?;
-                }
+                self.check_zero_space(ino, offset, end, privileged)?;
                 self.punch(ino, offset, end)?;
-                self.preallocate(ino, offset / BLOCK_BYTES, block_up(end), privileged)?;
+                self.preallocate(ino, offset / BLOCK_BYTES, block_up(end))?;
             }
         }
         if !keep && end > self.node(ino).size {
@@ -254,10 +243,50 @@ impl State {
         blocks: u64,
         privileged: bool,
     ) -> Step<()> {
-        let mut holes = 0;
-        let mut block = first;
-        while block < first + blocks {
-            let rest = first + blocks - block;
+        let holes = self.holes(ino, first, first + blocks)?;
+        self.check_blocks(ino, (first, first + blocks), holes, privileged)
+    }
+
+    /// Fails early if a range cannot be zeroed: its whole blocks get new homes, because what they
+    /// lose is in quarantine (rule R5), and so do the holes of the blocks in part at both ends.
+    fn check_zero_space(
+        &mut self,
+        ino: InodeNr,
+        offset: u64,
+        end: u64,
+        privileged: bool,
+    ) -> Step<()> {
+        let (first, last) = (block_up(offset), end / BLOCK_BYTES);
+        let (begin, stop) = (offset / BLOCK_BYTES, block_up(end));
+        let blocks = match first < last {
+            true => {
+                self.holes(ino, begin, first)? + (last - first) + self.holes(ino, last, stop)?
+            }
+            false => self.holes(ino, begin, stop)?,
+        };
+        self.check_blocks(ino, (begin, stop), blocks, privileged)
+    }
+
+    /// Are so many blocks free beside those that are reserved for `[first, end)`?
+    fn check_blocks(
+        &mut self,
+        ino: InodeNr,
+        (first, end): (u64, u64),
+        blocks: u64,
+        privileged: bool,
+    ) -> Step<()> {
+        let held = self.node(ino).reserved.overlapping(first, end).map(|(s, e)| e - s).sum();
+        match blocks > held {
+            true => self.check_space(blocks - held, privileged),
+            false => Ok(()),
+        }
+    }
+
+    /// Blocks of `[first, end)` without a home.
+    fn holes(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<u64> {
+        let (mut holes, mut block) = (0, first);
+        while block < end {
+            let rest = end - block;
             let node = self.inodes.nodes.get(&ino).expect("loaded before use");
             let len = match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
                 Mapping::Hole { len } => {
@@ -268,9 +297,7 @@ impl State {
             };
             block += len.clamp(1, rest);
         }
-        let held: u64 =
-            self.node(ino).reserved.overlapping(first, first + blocks).map(|(s, e)| e - s).sum();
-        if holes > held { self.check_space(holes - held, privileged) } else { Ok(()) }
+        Ok(holes)
     }
 
     /// Queues an inode to be freed if it is unlinked, has no open handle, and no lookup refers to

@@ -4,7 +4,7 @@ use super::{bytes, every_recovery};
 use siftfs_base::{Error, Timestamp};
 use siftfs_crash::{Back, Bench, Layout, VolumeKind};
 use siftfs_device::{Cut, OpKind, OpRecord};
-use siftfs_proto::{Reply, Request, SetAttr, SetTime};
+use siftfs_proto::{Allocate, Reply, Request, SetAttr, SetTime};
 
 fn free_bytes(b: &Bench) -> u64 {
     match b.call(Request::StatFs) {
@@ -139,6 +139,52 @@ fn r10_metadata_never_outgrows_the_journal() {
         assert!((0..dirs).all(|i| back.has(&format!("d{i}"))));
         assert_eq!(back.bytes("d7/f"), bytes(1, 100));
     });
+}
+
+/// fallocate(2) where the free blocks are single ones, up to and beyond what there is: what does
+/// not fit is refused before anything changes, and the volume serves on. So is zeroing what is
+/// mapped already.
+///
+/// Seen to fail when the space is checked again between two pieces.
+#[test]
+fn r10_preallocation_is_refused_before_it_begins() {
+    let b = Bench::new(VolumeKind::SMALL);
+    let blocks = free_bytes(&b) / 4096 - 90;
+    b.write_large("big", &bytes(1, blocks * 4096));
+    b.settle();
+    // Little is left in one piece, and no more than the slack that no operation may have.
+    let rest = free_bytes(&b) - 40 * 4096;
+    b.create("rest");
+    b.allocate("rest", Allocate::Grow, 0, rest);
+    for block in (1..160).step_by(2) {
+        b.allocate("big", Allocate::PunchHole, block * 4096, 4096);
+    }
+    b.settle();
+    b.settle();
+    let space = |result: Result<Reply, Error>| match result {
+        Ok(_) => true,
+        Err(e) => {
+            assert_eq!(e, Error::Posix(libc::ENOSPC), "the volume stops");
+            false
+        }
+    };
+    let (mut fit, mut refused) = (0, 0);
+    let free = free_bytes(&b) / 4096;
+    assert!(free < 128, "{free} blocks: so many are checked with one to spare for the extents");
+    for blocks in free.saturating_sub(60)..free + 4 {
+        let ino = b.create("a");
+        for mode in [Allocate::Grow, Allocate::ZeroRange] {
+            let request = Request::Allocate { ino, mode, offset: 100, len: blocks * 4096 };
+            match space(b.call(request)) {
+                true => fit += 1,
+                false => refused += 1,
+            }
+        }
+        // What it had is in quarantine: the next one makes progress first, and then has one try.
+        b.unlink("a");
+    }
+    assert!(fit > 5 && refused > 5, "{fit} fit, {refused} were refused");
+    every_recovery(b, |back| assert!(back.bytes("big")[..4096] == bytes(1, 4096)));
 }
 
 /// Reads dirty inodes, because they move access times: as many as there are, and the running

@@ -3,7 +3,7 @@
 
 use crate::support::Mem;
 use rustix::fs::{FallocateFlags, FileType, RenameFlags, SeekFrom, XattrFlags};
-use siftfs_fuse::{FuseMount, Gate, MountOptions, detach_dead, unmount};
+use siftfs_fuse::{FuseMount, Gate, MountOptions, WriteCache, detach_dead, unmount};
 use siftfs_proto::SessionId;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -200,7 +200,10 @@ fn appends_and_truncation_on_open() {
     let before = m.count("setattr");
     let t = OpenOptions::new().write(true).truncate(true).open(m.path("f")).unwrap();
     assert_eq!(t.metadata().unwrap().len(), 0);
-    assert_eq!(m.count("setattr"), before, "truncation came with the open");
+    // A kernel that keeps writes back may send the file's times at any moment.
+    if crate::options().write_cache == WriteCache::Writethrough {
+        assert_eq!(m.count("setattr"), before, "truncation came with the open");
+    }
     drop((a, b, t));
     m.end();
 }
