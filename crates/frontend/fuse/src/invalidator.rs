@@ -6,6 +6,7 @@
 
 use crate::convert::node;
 use crate::kernel::notify::Notifier;
+use crate::kernel::session::HELD_BACK;
 use crate::mountinfo::MountEntry;
 use crate::open_files::OpenFiles;
 use crate::pages::{Opener, Pages, Target};
@@ -24,25 +25,21 @@ pub(crate) struct Invalidator {
     pages: OnceLock<Sender<(Target, Then)>>,
     attributes: OnceLock<Sender<(InodeNr, Then)>>,
     opener: Arc<Opener>,
-    /// Answers that may be held back at a time. They take places that requests of the kernel have,
-    /// and those that it needs to drop a page must find some.
-    most: AtomicUsize,
+    /// Answers that are held back, [`HELD_BACK`] at most.
     waiting: AtomicUsize,
 }
 
 impl Invalidator {
-    /// Starts the threads for a mount. At most `most` answers are held back at a time.
+    /// Starts the threads for a mount.
     ///
     /// # Errors
     /// When one cannot be started.
     pub(crate) fn start(
         &self,
         notifier: Notifier,
-        most: usize,
         entry: MountEntry,
         files: Arc<OpenFiles>,
     ) -> io::Result<()> {
-        self.most.store(most, Ordering::SeqCst);
         let (pages, orders) = channel();
         let (attributes, notices) = channel();
         let worker = Pages::start(entry, self.opener.clone())?;
@@ -82,7 +79,7 @@ impl Invalidator {
     /// May one more answer be held back? The caller gives the place back with
     /// [`Invalidator::answered`].
     pub(crate) fn hold_back(&self) -> bool {
-        let more = |n: usize| (n < self.most.load(Ordering::SeqCst)).then_some(n + 1);
+        let more = |n: usize| (n < HELD_BACK).then_some(n + 1);
         self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
     }
 

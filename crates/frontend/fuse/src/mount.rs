@@ -169,8 +169,7 @@ impl FuseMount {
     /// # Errors
     /// When the kernel connection fails for another reason.
     pub fn serve(self) -> io::Result<()> {
-        let most = self.session.held_back();
-        self.server.start_invalidator(self.session.notifier(), most, &self.entry)?;
+        self.server.start_invalidator(self.session.notifier(), &self.entry)?;
         let expiry = self
             .server
             .writes_back()

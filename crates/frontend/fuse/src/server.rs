@@ -66,18 +66,16 @@ impl Server {
         Self { synchronous, ..self }
     }
 
-    /// From here on the kernel can be asked for what it caches on the mount `entry`, with `most`
-    /// answers held back meanwhile.
+    /// From here on the kernel can be asked for what it caches on the mount `entry`.
     ///
     /// # Errors
     /// When a thread that asks cannot be started.
     pub(crate) fn start_invalidator(
         &self,
         notifier: Notifier,
-        most: usize,
         entry: &MountEntry,
     ) -> io::Result<()> {
-        self.invalidator.start(notifier, most, entry.clone(), self.open_files.clone())
+        self.invalidator.start(notifier, entry.clone(), self.open_files.clone())
     }
 
     /// Does the kernel keep written pages back?

@@ -159,14 +159,7 @@ fn reads_after_asynchronous_direct_writes_are_new() {
     let mut stale = 0;
     let mut rounds = 0u64;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut page = [0; 4096];
-            let mut at = 0;
-            while !stop.load(Ordering::Relaxed) {
-                pread(&cached, &mut page, at % PAGES * 4096).unwrap();
-                at += 1;
-            }
-        });
+        scope.spawn(|| read_all_the_time(&cached, PAGES, &stop));
         let end = Instant::now() + Duration::from_secs(4);
         while Instant::now() < end {
             for way in [Way::Aio, Way::Uring] {
@@ -182,10 +175,56 @@ fn reads_after_asynchronous_direct_writes_are_new() {
     setup.umount();
 }
 
+/// The same with far more of them in flight than requests are carried out at a time: each answer
+/// waits until the old pages are dropped, however many do.
+#[test]
+fn reads_after_very_many_asynchronous_direct_writes_are_new() {
+    const PROGRAMS: u8 = 12;
+    const ROUNDS: u8 = 16;
+    const PAGES: u64 = 64;
+    let setup = Setup::new();
+    setup.mount("commit=1");
+    let files: Vec<(OwnedFd, OwnedFd)> = (0..PROGRAMS)
+        .map(|program| {
+            let path = setup.path(&format!("f{program}"));
+            std::fs::write(&path, vec![0; PAGES as usize * 4096]).unwrap();
+            let direct = open(&path, OFlags::RDWR | OFlags::DIRECT | OFlags::DSYNC, 0).unwrap();
+            (direct, open(&path, OFlags::RDONLY, 0).unwrap())
+        })
+        .collect();
+    let stop = AtomicBool::new(false);
+    let stale: u64 = std::thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (direct, cached) in &files {
+            scope.spawn(|| read_all_the_time(cached, PAGES, &stop));
+            running.push(scope.spawn(move || {
+                let way = |round: u8| if round % 2 == 0 { Way::Aio } else { Way::Uring };
+                (1..=ROUNDS).map(|r| stale_reads(way(r), r, direct, cached, PAGES)).sum::<u64>()
+            }));
+        }
+        let stale = running.into_iter().map(|program| program.join().unwrap()).sum();
+        stop.store(true, Ordering::Relaxed);
+        stale
+    });
+    assert_eq!(stale, 0, "stale reads");
+    drop(files);
+    setup.umount();
+}
+
+fn read_all_the_time(file: &OwnedFd, pages: u64, stop: &AtomicBool) {
+    let mut page = [0; 4096];
+    for at in (0..pages).cycle() {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        pread(file, &mut page, at * 4096).unwrap();
+    }
+}
+
 /// Writes all pages at once, and reads each when its write is complete: how many were old.
 fn stale_reads(way: Way, byte: u8, direct: &OwnedFd, cached: &OwnedFd, pages: u64) -> u64 {
-    let mut writes = Writes::new(way, 16).unwrap();
-    let new = [byte; 4096];
+    let mut writes = Writes::new(way, 64).unwrap();
+    let (new, mut got) = ([byte; 4096], [0; 4096]);
     for page in 0..pages {
         assert_eq!(writes.submit(direct, page * 4096, &new).unwrap(), page);
     }
@@ -193,7 +232,6 @@ fn stale_reads(way: Way, byte: u8, direct: &OwnedFd, cached: &OwnedFd, pages: u6
     for _ in 0..pages {
         let (page, result) = writes.wait().unwrap();
         assert_eq!(result.unwrap(), 4096);
-        let mut got = [0; 4096];
         pread(cached, &mut got, page * 4096).unwrap();
         stale += u64::from(got != new);
     }

@@ -17,10 +17,13 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use zerocopy::FromZeros;
 
-/// Background requests (read-ahead, mostly) that the kernel has under way at once, and the number
-/// from which on it throttles the callers that cause them.
-const MAX_BACKGROUND: u16 = 512;
+/// Background requests (read-ahead, asynchronous direct reads and writes) that the kernel has under
+/// way at once, and the number from which on it throttles the callers that cause them.
+const MAX_BACKGROUND: u16 = 2048;
 const CONGESTED: u16 = 48;
+/// Answers that may be held back at a time while the kernel drops pages: it may need as many
+/// requests of the background again.
+pub(crate) const HELD_BACK: usize = MAX_BACKGROUND as usize / 2;
 
 /// What we want from the kernel, each only where it has it. Not among them, on purpose: POSIX and
 /// flock locks (the kernel keeps both, interruptibly), automatic invalidation (the kernel's cache
@@ -174,13 +177,6 @@ impl Session {
     /// Sends the kernel what it did not ask for.
     pub(crate) fn notifier(&self) -> Notifier {
         Notifier::new(self.device.clone())
-    }
-
-    /// How many answers may be held back while the kernel drops pages: as many again must stay for
-    /// the requests that this needs. Over the device the kernel has so many of the background; by
-    /// rings, each holds a thread of its queue.
-    pub(crate) fn held_back(&self) -> usize {
-        self.transport.threads_of_each().unwrap_or(MAX_BACKGROUND.into()) / 2
     }
 
     /// Does the kernel check permissions by access control lists?

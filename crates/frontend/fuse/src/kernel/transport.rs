@@ -94,11 +94,6 @@ impl Transport {
         self.plan.is_some()
     }
 
-    /// Threads that each queue of the rings may have; `None` without rings.
-    pub(super) fn threads_of_each(&self) -> Option<usize> {
-        self.plan.as_ref().map(ring::Plan::threads_of_each)
-    }
-
     pub(super) fn state(&self) -> Arc<State> {
         self.state.clone()
     }

@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 thread_local! {
     /// The ring of this thread, if it is a ring's thread.
@@ -98,14 +99,26 @@ impl Desk {
         OWN.with_borrow(|own| act(own.as_ref().expect("the owner has a ring").entry.message()))
     }
 
+    /// Is the answer to the request still to come?
+    pub(super) fn is_open(&self) -> bool {
+        OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.open.is_some()))
+            && self.lock().is_none()
+    }
+
+    /// Waits for an answer, `limit` long at most; false if there is none by then.
+    pub(super) fn wait(&self, limit: Duration) -> bool {
+        let none = |answer: &mut Option<(u64, Outcome)>| answer.is_none();
+        let waited = self.there.wait_timeout_while(self.lock(), limit, none);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_some()
+    }
+
     /// Returns when the request is answered, and the answer is on its way.
     ///
     /// # Errors
     /// When the answer could not be given to the kernel.
     pub(super) fn settle(&self) -> io::Result<()> {
-        let open =
-            |own: &RefCell<Option<Own>>| own.borrow().as_ref().is_some_and(|o| o.open.is_some());
-        if OWN.with(open) {
+        let open = OWN.with_borrow(|own| own.as_ref().is_some_and(|own| own.open.is_some()));
+        if open {
             let none = |answer: &mut Option<(u64, Outcome)>| answer.is_none();
             let held = self.there.wait_while(self.lock(), none);
             let taken = held.unwrap_or_else(PoisonError::into_inner).take();

@@ -33,6 +33,8 @@ const IDLE: Duration = Duration::from_secs(5);
 const KEPT: usize = 64 << 10;
 /// How often a thread that its processor was taken from asks for it again.
 const PIN_AGAIN: Duration = Duration::from_secs(1);
+/// How often a parked thread asks for others that could not be had.
+const COVER_AGAIN: Duration = Duration::from_millis(100);
 /// Processors there may be.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
@@ -97,11 +99,6 @@ impl Queues {
 }
 
 impl Plan {
-    /// Threads that each queue may have.
-    pub(super) fn threads_of_each(&self) -> usize {
-        queue::most(self.queues.into())
-    }
-
     /// Starts a thread for each queue; `ends` takes how each thread ends. When it returns, the
     /// kernel sends its requests to the rings; or it sends them all to `device`, and the answer
     /// says why.
@@ -230,9 +227,9 @@ impl<H: Handler> Worker<H> {
                     continue;
                 }
             }
-            self.cover();
+            self.cover(self.queue.taken());
             self.dispatch(desk, &mut copy);
-            desk.settle()?;
+            self.settle(desk)?;
             self.queue.done();
             // The scheduler moved this thread when its processor went away.
             if sched_getcpu() != usize::from(self.queue.id) && pinned.elapsed() > PIN_AGAIN {
@@ -262,13 +259,30 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// Sees to it that threads wait for the next requests, before this one is carried out.
-    fn cover(&self) {
-        for _ in 0..self.queue.taken() {
-            if let Err(error) = another(&self.shared, &self.queue, None) {
+    /// Starts so many threads for the next requests; false if one could not be had.
+    fn cover(&self, missing: usize) -> bool {
+        // Each of them is counted, so each has to be tried.
+        (0..missing).fold(true, |all, _| match another(&self.shared, &self.queue, None) {
+            Ok(()) => all,
+            Err(error) => {
                 tracing::warn!(%error, "no thread for the next request: it waits for this one");
+                false
             }
+        })
+    }
+
+    /// Returns when the request that was carried out is answered. What the answer waits for may
+    /// need requests of this queue, so other threads are there for them, or are asked for until
+    /// they are.
+    fn settle(&self, desk: &Desk) -> io::Result<()> {
+        if !desk.is_open() {
+            return desk.settle();
         }
+        self.queue.parks();
+        while !self.cover(self.queue.beside_parked()) && !desk.wait(COVER_AGAIN) {}
+        let settled = desk.settle();
+        self.queue.goes_on();
+        settled
     }
 
     /// The queue's processor, if this process may use it and it is there.

@@ -1,11 +1,16 @@
 //! How many threads a queue has: one more than have a request, and then some.
 //!
+//! A thread whose request is carried out, but not answered yet (an fsync under way, an answer that
+//! is held back until the kernel has dropped pages), is *parked*. What it waits for may need
+//! requests of its own queue. So parked threads do not count towards the bound on the others.
+//!
 //! The kernel gives a request to an entry that waits, the one that was used last first. A request
 //! that finds none waits until an entry of its queue commits, even if another registers meanwhile:
 //! so threads are started while some still wait, and not when the last one is gone. They stay
 //! until the mount ends, because an entry cannot be taken back without a moment in which it could
 //! be given a request; idle ones cost a few pages.
 
+use super::super::session::HELD_BACK;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,11 +18,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const MOST: usize = 128;
 /// Threads that each queue may have on a machine of any size.
 const LEAST: usize = 8;
-
-/// Threads that each of so many queues may have.
-pub(super) fn most(queues: usize) -> usize {
-    (MOST / queues.max(1)).max(LEAST)
-}
+/// Parked threads that do not count. Answers that are held back are fewer; whatever else is parked
+/// ends by itself.
+const PARKED: usize = HELD_BACK;
 
 /// The threads of one queue.
 pub(super) struct Queue {
@@ -25,12 +28,14 @@ pub(super) struct Queue {
     pub(super) id: u16,
     /// So many threads shall wait for a request.
     spare: usize,
-    /// So many threads the queue may have.
+    /// So many threads the queue may have that are not parked.
     most: usize,
     /// Threads whose entry waits for a request, or is about to.
     idle: AtomicUsize,
     /// A request came: others may have found no entry since.
     used: AtomicBool,
+    /// Threads that are parked.
+    parked: AtomicUsize,
     threads: Mutex<Threads>,
 }
 
@@ -45,13 +50,14 @@ struct Threads {
 impl Queue {
     /// Queue `id` of `queues`, without a thread.
     pub(super) fn new(id: u16, queues: usize, spare: usize) -> Self {
-        let most = most(queues);
+        let most = (MOST / queues.max(1)).max(LEAST);
         Self {
             id,
             spare: spare.clamp(1, most),
             most,
             idle: AtomicUsize::new(0),
             used: AtomicBool::new(false),
+            parked: AtomicUsize::new(0),
             threads: Mutex::default(),
         }
     }
@@ -93,17 +99,38 @@ impl Queue {
     pub(super) fn taken(&self) -> usize {
         let before = self.idle.fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "a thread that gets a request was waiting");
-        let idle = before - 1;
         self.used.store(true, Ordering::SeqCst);
+        self.missing(before - 1)
+    }
+
+    /// Threads to be started beside `idle` ones; they are counted.
+    fn missing(&self, idle: usize) -> usize {
         if idle >= self.spare {
             return 0;
         }
         let mut threads = self.lock();
         let missing = self.spare.saturating_sub(idle + threads.starting);
-        let start = missing.min(self.most.saturating_sub(threads.all));
+        let most = self.most + self.parked.load(Ordering::SeqCst).min(PARKED);
+        let start = missing.min(most.saturating_sub(threads.all));
         threads.all += start;
         threads.starting += start;
         start
+    }
+
+    /// The calling thread is parked from now on, until it calls [`Queue::goes_on`].
+    pub(super) fn parks(&self) {
+        self.parked.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns how many threads are to be started while some are parked; they are counted already.
+    pub(super) fn beside_parked(&self) -> usize {
+        self.missing(self.idle.load(Ordering::SeqCst))
+    }
+
+    /// The calling thread is not parked any more.
+    pub(super) fn goes_on(&self) {
+        let before = self.parked.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a thread that goes on was parked");
     }
 
     /// The calling thread has answered.

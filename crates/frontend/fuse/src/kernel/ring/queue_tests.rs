@@ -67,6 +67,35 @@ fn a_thread_that_could_not_be_started_does_not_count() {
     assert_eq!((queue.taken(), queue.threads()), (1, 2), "and is started again");
 }
 
+/// What a parked thread waits for may need a request of the same queue: however many are parked,
+/// one waits for it.
+#[test]
+fn parked_threads_do_not_count() {
+    let queue = queue(1000, 1, 1);
+    for parked in 0..PARKED {
+        let mut started = queue.taken();
+        queue.parks();
+        started += queue.beside_parked();
+        (0..started).for_each(|_| drop(queue.registered()));
+        assert_eq!(queue.idle.load(Ordering::SeqCst), 1, "beside {parked} parked ones");
+    }
+    // Taken, and not parked: those stay bounded.
+    for _ in 0..LEAST {
+        (0..queue.taken()).for_each(|_| drop(queue.registered()));
+    }
+    assert_eq!((queue.threads(), queue.idle.load(Ordering::SeqCst)), (PARKED + LEAST, 0));
+}
+
+/// All threads that may be are taken before the first of them is parked.
+#[test]
+fn a_thread_that_parks_last_sees_to_the_next() {
+    let queue = queue(1000, 1, LEAST);
+    assert_eq!((0..LEAST).map(|_| queue.taken()).sum::<usize>(), 0);
+    queue.parks();
+    assert_eq!(queue.beside_parked(), 1);
+    queue.goes_on();
+}
+
 /// Each queue may have some threads on a machine with very many processors, too.
 #[test]
 fn many_queues() {
