@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// `struct file_handle` with room for the largest.
 #[repr(C)]
@@ -129,6 +130,11 @@ fn handles_of_what_is_gone_are_stale() {
         let opened = open_handle(&setup, handle, OFlags::RDONLY).map(drop);
         assert_eq!(opened, Err(Errno::STALE), "{when}");
     };
+    // The kernel closes files after close(2) has returned, and knows an inode as long as it does.
+    let end = Instant::now() + Duration::from_secs(10);
+    while open_handle(&setup, &file, OFlags::RDONLY).is_ok() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     stale(&file, "removed");
     stale(&dir, "removed");
     forget_all();
