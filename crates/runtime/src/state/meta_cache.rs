@@ -2,11 +2,12 @@
 //! newest copy of a block in the journal until the area has it (rule R11).
 
 use crate::state::Readers;
+use crate::state::eviction::{EvictionOrder, Fate, most};
 use ahash::HashMap;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Result, SharedBlock, TxnSeq};
 use siftfs_device::Origin;
 use siftfs_ext4::BlockStore;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 struct Cached {
@@ -28,7 +29,7 @@ struct Image {
 pub struct MetaCache {
     readers: Arc<Readers>,
     blocks: HashMap<BlockNr, Cached>,
-    clock: VecDeque<BlockNr>,
+    order: EvictionOrder<BlockNr>,
     limit: usize,
     /// Blocks the running transaction changed.
     dirty: BTreeSet<BlockNr>,
@@ -65,7 +66,7 @@ impl MetaCache {
         Self {
             readers,
             blocks: HashMap::default(),
-            clock: VecDeque::new(),
+            order: EvictionOrder::default(),
             limit: blocks(bytes),
             dirty: BTreeSet::new(),
             images: HashMap::default(),
@@ -94,8 +95,7 @@ impl MetaCache {
         let blocks = self.blocks.len() * (BLOCK_SIZE + 16);
         let table = self.blocks.capacity() * size_of::<(BlockNr, Cached)>();
         let images = self.images.capacity() * size_of::<(BlockNr, Image)>();
-        let clock = self.clock.capacity() * size_of::<BlockNr>();
-        (blocks + table + images + clock + self.dirty.len() * 32) as u64
+        (blocks + table + images + self.dirty.len() * 32) as u64 + self.order.bytes()
     }
 
     /// Changes ever made.
@@ -128,7 +128,7 @@ impl MetaCache {
 
     fn put(&mut self, nr: BlockNr, data: SharedBlock) {
         if self.blocks.insert(nr, Cached { data, verified: false, referenced: true }).is_none() {
-            self.clock.push_back(nr);
+            self.order.push(nr);
         }
     }
 
@@ -161,27 +161,24 @@ impl MetaCache {
         crate::state::nodes::give_back(&mut self.images);
     }
 
-    /// Evicts clean blocks until the cache is within its bound.
+    /// Evicts clean blocks until the cache is within its bound, or enough were checked for one
+    /// call.
     pub fn shrink(&mut self) {
-        let excess = self.blocks.len().saturating_sub(self.limit);
-        let mut looks = (64 + 4 * excess).min(self.clock.len() * 2);
-        while (self.blocks.len() > self.limit || self.clock.len() > 2 * self.blocks.len() + 64)
-            && looks > 0
-        {
-            looks -= 1;
-            let within = self.blocks.len() <= self.limit;
-            let Some(nr) = self.clock.pop_front() else { break };
-            let Some(cached) = self.blocks.get_mut(&nr) else { continue };
+        let (held, mut order) = (self.blocks.len(), std::mem::take(&mut self.order));
+        let excess = held.saturating_sub(self.limit);
+        order.sweep(held, self.limit, most(excess), |nr, evict| {
+            let Some(cached) = self.blocks.get_mut(&nr) else { return Fate::Gone };
             let in_flight = self.images.get(&nr).is_some_and(|i| i.pos.is_none());
-            if in_flight || within || self.dirty.contains(&nr) {
-                self.clock.push_back(nr);
-            } else if cached.referenced {
-                cached.referenced = false;
-                self.clock.push_back(nr);
-            } else {
-                self.blocks.remove(&nr);
+            if !evict || in_flight || self.dirty.contains(&nr) {
+                return Fate::Kept;
             }
-        }
+            if std::mem::take(&mut cached.referenced) {
+                return Fate::Kept;
+            }
+            self.blocks.remove(&nr);
+            Fate::Evicted
+        });
+        self.order = order;
     }
 }
 

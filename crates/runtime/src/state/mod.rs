@@ -1,6 +1,7 @@
 //! Everything under the Runtime's state lock, and the bookkeeping all operations share.
 
 pub mod buffers;
+pub mod eviction;
 pub mod fills;
 pub mod generations;
 pub mod heap;
@@ -27,6 +28,7 @@ pub use self::running::{Recovery, Running};
 pub use self::staging::Staging;
 pub use self::time::Time;
 use crate::config::Config;
+use crate::state::eviction::Fate;
 use crate::state::meta_cache::MetaCache;
 use crate::state::names::{NameLog, Traits};
 use crate::state::node::Node;
@@ -373,24 +375,27 @@ impl State {
             nodes.get(&ino).is_some_and(busy)
         });
         self.meta.shrink();
+        self.shrink_nodes();
+    }
+
+    fn shrink_nodes(&mut self) {
+        let Self { inodes, pages, running, config, .. } = self;
+        let mut order = std::mem::take(&mut inodes.nodes.order);
+        let (held, limit) = (inodes.nodes.len(), config.max_nodes);
         // More than an operation brings in, so that the bound is reached again after a while in
         // which most of them were busy; not so many that one operation waits for them.
-        let excess = self.inodes.nodes.len().saturating_sub(self.config.max_nodes);
-        let mut looks = 8 + excess.min(512);
-        while self.inodes.nodes.len() > self.config.max_nodes && looks > 0 {
-            looks -= 1;
-            let Some(ino) = self.inodes.nodes.oldest() else { break };
-            let busy = self.running.inode_dirty.contains(&ino);
-            match self.inodes.nodes.get(&ino) {
-                Some(node) if busy || !node.evictable() => self.inodes.nodes.keep(ino),
-                Some(node) => {
-                    self.inodes.evicted_staged = self.inodes.evicted_staged.max(node.staged);
-                    self.inodes.nodes.remove(&ino);
-                    self.pages.remove_range(ino, 0, u64::MAX);
-                }
-                None => {}
+        let most = 8 + held.saturating_sub(limit).min(512);
+        order.sweep(held, limit, most, |ino, evict| {
+            let Some(node) = inodes.nodes.get(&ino) else { return Fate::Gone };
+            if !evict || running.inode_dirty.contains(&ino) || !node.evictable() {
+                return Fate::Kept;
             }
-        }
+            inodes.evicted_staged = inodes.evicted_staged.max(node.staged);
+            inodes.nodes.remove(&ino);
+            pages.remove_range(ino, 0, u64::MAX);
+            Fate::Evicted
+        });
+        inodes.nodes.order = order;
     }
 
     /// Journal bytes between the oldest unreclaimed transaction and the newest cut, gaps included.

@@ -1,10 +1,10 @@
 //! The inodes in memory, each in memory of its own: what is forgotten is given back, and the table
 //! holds no more than numbers and pointers.
 
+use crate::state::eviction::EvictionOrder;
 use crate::state::node::Node;
 use ahash::HashMap;
 use siftfs_base::InodeNr;
-use std::collections::VecDeque;
 
 /// A table smaller than this is not made smaller.
 const SMALL: usize = 1024;
@@ -13,9 +13,7 @@ const SMALL: usize = 1024;
 #[derive(Default)]
 pub struct Nodes {
     map: HashMap<InodeNr, Box<Node>>,
-    /// Order in which the nodes are considered for eviction; numbers of nodes that are gone are
-    /// among them.
-    clock: VecDeque<InodeNr>,
+    pub(super) order: EvictionOrder<InodeNr>,
 }
 
 impl Nodes {
@@ -42,14 +40,7 @@ impl Nodes {
     /// Adds a node that was read or made; it is the youngest for eviction.
     pub fn insert(&mut self, ino: InodeNr, node: Node) {
         if self.map.insert(ino, Box::new(node)).is_none() {
-            self.clock.push_back(ino);
-        }
-        // Numbers of nodes that are gone would else gather where files come and go.
-        while self.clock.len() > 2 * self.map.len() + SMALL {
-            let Some(oldest) = self.clock.pop_front() else { break };
-            if self.map.contains_key(&oldest) {
-                self.clock.push_back(oldest);
-            }
+            self.order.push(ino);
         }
     }
 
@@ -57,27 +48,13 @@ impl Nodes {
     pub fn remove(&mut self, ino: &InodeNr) -> Option<Box<Node>> {
         let node = self.map.remove(ino)?;
         give_back(&mut self.map);
-        if self.clock.capacity() > SMALL && self.clock.capacity() / 4 > self.clock.len() {
-            self.clock.shrink_to(2 * self.clock.len());
-        }
         Some(node)
-    }
-
-    /// The oldest number for eviction, which [`Nodes::keep`] puts back; its node may be gone.
-    pub fn oldest(&mut self) -> Option<InodeNr> {
-        self.clock.pop_front()
-    }
-
-    /// Keeps the node in memory, as the youngest from here on.
-    pub fn keep(&mut self, ino: InodeNr) {
-        self.clock.push_back(ino);
     }
 
     /// Memory in bytes, without what single nodes hold.
     pub fn bytes(&self) -> u64 {
         let table = self.map.capacity() * size_of::<(InodeNr, Box<Node>)>();
-        let clock = self.clock.capacity() * size_of::<InodeNr>();
-        (self.map.len() * size_of::<Node>() + table + clock) as u64
+        (self.map.len() * size_of::<Node>() + table) as u64 + self.order.bytes()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Files come and go: neither the table nor the clock keeps the room of all that ever were.
+/// Files come and go: the table does not keep the room of all that ever were.
 #[test]
 fn what_goes_is_given_back() {
     let mut map: HashMap<u32, u64> = HashMap::default();

@@ -2,8 +2,9 @@
 //! A page in the cache is always complete and current; which of its bytes are dirty is the
 //! inode's business.
 
+use crate::state::eviction::{EvictionOrder, Fate, most};
 use siftfs_base::{BLOCK_SIZE, InodeNr, SharedBlock};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// Pages that lie side by side, so that a walk over a file does not search for each.
 const CHUNK: u64 = 16;
@@ -27,7 +28,7 @@ struct Chunk {
 pub struct PageCache {
     chunks: BTreeMap<(InodeNr, u64), Box<Chunk>>,
     len: usize,
-    clock: VecDeque<(InodeNr, u64)>,
+    order: EvictionOrder<(InodeNr, u64)>,
     limit: usize,
 }
 
@@ -43,7 +44,8 @@ fn pages(bytes: u64) -> usize {
 impl PageCache {
     /// A cache of at most `bytes` bytes (at least 1024 pages, so that a request fits).
     pub fn new(bytes: u64) -> Self {
-        Self { chunks: BTreeMap::new(), len: 0, clock: VecDeque::new(), limit: pages(bytes) }
+        let order = EvictionOrder::default();
+        Self { chunks: BTreeMap::new(), len: 0, order, limit: pages(bytes) }
     }
 
     /// Sets the bound that [`PageCache::shrink`] keeps to, in bytes.
@@ -64,8 +66,7 @@ impl PageCache {
     /// Memory in bytes.
     pub fn bytes(&self) -> u64 {
         let chunks = self.chunks.len() * (size_of::<Chunk>() + 64);
-        let clock = self.clock.capacity() * size_of::<(InodeNr, u64)>();
-        (self.len * (BLOCK_SIZE + 16) + chunks + clock) as u64
+        (self.len * (BLOCK_SIZE + 16) + chunks) as u64 + self.order.bytes()
     }
 
     fn page_mut(&mut self, ino: InodeNr, index: u64) -> Option<&mut Page> {
@@ -106,7 +107,7 @@ impl PageCache {
         if old.is_none() {
             chunk.used += 1;
             self.len += 1;
-            self.clock.push_back((ino, index));
+            self.order.push((ino, index));
         }
         old.map(|page| page.data)
     }
@@ -139,25 +140,19 @@ impl PageCache {
     }
 
     /// Evicts pages that `busy` does not claim until the cache is within its bound, or enough pages
-    /// were checked for one call: the work is spread over the operations. The clock holds stale
-    /// keys of removed pages; they are dropped here.
+    /// were checked for one call.
     pub fn shrink(&mut self, mut busy: impl FnMut(InodeNr, u64) -> bool) {
+        let mut order = std::mem::take(&mut self.order);
         let excess = self.len.saturating_sub(self.limit);
-        let mut looks = (64 + 4 * excess).min(self.clock.len() * 2);
-        while (self.len > self.limit || self.clock.len() > self.len * 2 + 64) && looks > 0 {
-            looks -= 1;
-            let within = self.len <= self.limit;
-            let Some(key) = self.clock.pop_front() else { break };
-            let Some(page) = self.page_mut(key.0, key.1) else { continue };
-            if page.referenced && !within {
-                page.referenced = false;
-                self.clock.push_back(key);
-            } else if within || busy(key.0, key.1) {
-                self.clock.push_back(key);
-            } else {
-                self.remove(key.0, key.1);
+        order.sweep(self.len, self.limit, most(excess), |(ino, index), evict| {
+            let Some(page) = self.page_mut(ino, index) else { return Fate::Gone };
+            if !evict || std::mem::take(&mut page.referenced) || busy(ino, index) {
+                return Fate::Kept;
             }
-        }
+            self.remove(ino, index);
+            Fate::Evicted
+        });
+        self.order = order;
     }
 }
 
