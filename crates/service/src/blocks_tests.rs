@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_util::{AREA, KEY, ORDERED, Rng, SIZE, format, parts_of};
+use crate::test_util::{AREA, KEY, ORDERED, SIZE, format, parts_of};
 use siftfs_device::{Device, MemDevice};
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn neighbours_become_one_write_and_long_ones_are_not_copied() {
 /// Whatever comes, each block holds what came for it, and no other one was touched.
 #[test]
 fn every_block_gets_its_bytes() {
-    let (held, mut rng) = (held(), Rng::new(5));
+    let (held, mut rng) = (held(), siftfs_base::Rng::new(5));
     let elsewhere: Vec<u8> = rng.bytes(40 * BLOCK);
     for _ in 0..200 {
         let (mut runs, mut want) = (Vec::new(), vec![0xee; AREA as usize]);

@@ -18,24 +18,6 @@ pub const VOLUME: [u8; 16] = *b"service-test-vol";
 pub const KEY: LogKey = LogKey { epoch: Epoch(5), nonce: 0xfeed };
 pub const SIZE: u64 = AREA + JOURNAL + 2 * LANE + 2 * HEADER_LEN;
 
-/// Small deterministic generator.
-pub struct Rng(u64);
-
-impl Rng {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
-        (0..n).map(|_| self.below(256) as u8).collect()
-    }
-}
-
 /// A volume's header whose journal holds `form` of staged data.
 pub fn header(form: JournalData) -> StaticHeader {
     let at = AREA + HEADER_LEN;

@@ -19,23 +19,12 @@ pub struct Tree {
     files: Vec<(PathBuf, u32)>,
 }
 
-/// xorshift64*: the same files every time.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-}
-
 impl Tree {
     /// Makes `count` files of 0 to 32 KiB.
     pub fn generate(place: &Place, count: usize) -> Result<Self> {
         let root = place.path("source");
-        let mut random = Random(0x5eed);
+        // The same files every time.
+        let mut random = siftfs_base::Rng::new(0x5eed);
         let mut files = Vec::with_capacity(count);
         for i in 0..count {
             let dir = PathBuf::from(format!("files/{:03}", i / PER_DIRECTORY));
@@ -43,9 +32,9 @@ impl Tree {
                 fs::create_dir_all(root.join(&dir)).map_err(failed("source"))?;
             }
             let mut data = Vec::new();
-            let len = (random.next() % (32 << 10)) as usize;
+            let len = random.below(32 << 10) as usize;
             while data.len() < len {
-                data.extend_from_slice(&random.next().to_le_bytes());
+                data.extend_from_slice(&random.bits().to_le_bytes());
             }
             data.truncate(len);
             let name = dir.join(format!("file-{i:05}.bin"));

@@ -123,7 +123,8 @@ impl Backlog {
 
     /// Stages and journals everything: a transaction for each round of fsyncs, one per file.
     pub fn build(&self, volume: &mut Volume) -> Result<()> {
-        let mut state = Writer { seed: 0x9e37_79b9, inodes: [0; BLOCK_SIZE], bitmap: 0 };
+        let mut state =
+            Writer { rng: siftfs_base::Rng::new(1), inodes: [0; BLOCK_SIZE], bitmap: 0 };
         let mut data = vec![0; (self.writes * BLOCK_BYTES) as usize];
         for round in 0..self.fsyncs {
             let mut txn = Transaction::default();
@@ -189,7 +190,7 @@ impl Backlog {
             let block = match self.kind {
                 // Far apart, one after the other.
                 Kind::Scattered => (round * self.writes + i) * SCATTER % self.blocks,
-                _ => state.below(self.blocks),
+                _ => state.rng.below(self.blocks),
             };
             let dst = (DATA + file * self.blocks + block) * BLOCK_BYTES;
             let data_offset = (i * BLOCK_BYTES) as u32;
@@ -200,19 +201,12 @@ impl Backlog {
 
 /// What changes from round to round.
 struct Writer {
-    seed: u64,
+    rng: siftfs_base::Rng,
     inodes: [u8; BLOCK_SIZE],
     bitmap: u64,
 }
 
 impl Writer {
-    fn below(&mut self, n: u64) -> u64 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        (self.seed >> 11) % n
-    }
-
     /// Images of the inode table, where all files' inodes change, and of one other block.
     fn images(&mut self, txn: &mut Transaction, round: u64) {
         for file in 0..FILES as usize {

@@ -30,22 +30,11 @@ impl Source for Place {
     }
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
-
 /// Inserts each block once, in random order, then [`TIMED`] random ones, of which only the
 /// latter are timed. No two neighbours have sources that go on. Insertions per second of this
 /// thread's processor time, so that other load counts as little as it can.
 fn timed(mut insert: impl FnMut(u64, u64)) -> f64 {
-    let mut rng = Rng(0x5eed);
+    let mut rng = siftfs_base::Rng::new(0x5eed);
     let mut order: Vec<u64> = (0..LIVE).collect();
     for i in (1..order.len()).rev() {
         order.swap(i, rng.below(i as u64 + 1) as usize);

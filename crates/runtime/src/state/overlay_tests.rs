@@ -11,13 +11,8 @@ fn record(lsn: u64) -> Arc<RecordRef> {
 /// Random inserts and removes agree with an array that says, per byte, which record and offset.
 #[test]
 fn agrees_with_a_naive_map() {
-    let mut seed = 0x1234_5678_9abc_def1u64;
-    let mut next = move |n: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed % n
-    };
+    let mut rng = siftfs_base::Rng::new(1);
+    let mut next = move |n: u64| rng.below(n);
     for _ in 0..300 {
         let mut overlay = Overlay::default();
         let mut naive: Vec<Option<(u64, u64)>> = vec![None; 100];

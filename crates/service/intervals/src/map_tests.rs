@@ -2,23 +2,11 @@ use crate::check::{Op, Pair, Place, SPAN, history};
 use crate::{Interval, IntervalMap, Source};
 use proptest::prelude::*;
 
-/// Small deterministic generator.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
-
 fn long() -> bool {
     std::env::var_os("SIFTFS_LONG").is_some()
 }
 
-fn random_op(rng: &mut Rng, most: u64) -> Op {
+fn random_op(rng: &mut siftfs_base::Rng, most: u64) -> Op {
     let start = rng.below(SPAN) as u16;
     let len = (1 + rng.below(most)) as u16;
     match rng.below(100) {
@@ -37,7 +25,7 @@ fn random_op(rng: &mut Rng, most: u64) -> Op {
 #[test]
 fn random_histories_agree_with_a_byte_array() {
     fn run<const B: usize>(seed: u64, ops: u64, most: u64) {
-        let (mut pair, mut rng) = (Pair::<B>::default(), Rng(seed | 1));
+        let (mut pair, mut rng) = (Pair::<B>::default(), siftfs_base::Rng::new(seed));
         for i in 0..ops {
             let op = random_op(&mut rng, most);
             pair.apply(op);
@@ -109,7 +97,7 @@ fn an_interval_takes_little_memory() {
     }
     let ascending = map.memory() / map.len();
     let mut map = IntervalMap::<Place>::new();
-    let mut rng = Rng(77);
+    let mut rng = siftfs_base::Rng::new(77);
     for _ in 0..3 * COUNT {
         let (start, len, source) = block(rng.below(COUNT));
         map.insert(start, len, source);

@@ -7,10 +7,12 @@ pub mod bounded;
 mod error;
 mod num;
 mod rangeset;
+mod rng;
 mod time;
 
 pub use block::{LentBlock, SharedBlock};
 pub use error::{Error, Result, corrupt, errno};
 pub use num::*;
 pub use rangeset::{Blocks, Bytes, RangeSet};
+pub use rng::{Rng, mix};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};

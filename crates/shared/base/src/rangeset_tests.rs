@@ -3,13 +3,8 @@ use super::*;
 /// Every operation on small random ranges agrees with a plain set of values.
 #[test]
 fn agrees_with_a_naive_set() {
-    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
-    let mut next = move |n: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed % n
-    };
+    let mut rng = crate::Rng::new(1);
+    let mut next = move |n: u64| rng.below(n);
     for _ in 0..200 {
         let mut set = RangeSet::<Bytes>::new();
         let mut naive = [false; 64];

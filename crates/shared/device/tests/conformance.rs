@@ -31,32 +31,24 @@ fn new_devices_read_zeroes(d: &dyn Device) {
     assert!(all.iter().all(|b| *b == 0));
 }
 
-/// A generator of reproducible numbers.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
-    fn range(&mut self) -> (u64, usize) {
-        let align = [1, 1, 512, 4096][self.below(4) as usize];
-        let offset = self.below(SIZE) / align * align;
-        let most = [600, 5000, 70000][self.below(3) as usize];
-        let len = (self.below(most) / align * align).min(SIZE - offset);
-        (offset, len as usize)
-    }
+/// A random range of the device.
+fn range(rng: &mut siftfs_base::Rng) -> (u64, usize) {
+    let align = [1, 1, 512, 4096][rng.below(4) as usize];
+    let offset = rng.below(SIZE) / align * align;
+    let most = [600, 5000, 70000][rng.below(3) as usize];
+    let len = (rng.below(most) / align * align).min(SIZE - offset);
+    (offset, len as usize)
 }
 
 fn any_alignment_round_trips(d: &dyn Device) {
     let mut model = vec![0u8; SIZE as usize];
-    let mut n = Numbers(1);
+    let mut rng = siftfs_base::Rng::new(1);
     for round in 0..300u32 {
-        let (offset, len) = n.range();
+        let (offset, len) = range(&mut rng);
         let data = vec![round as u8 | 1; len];
-        d.write(offset, &data, n.below(8) == 0).unwrap();
+        d.write(offset, &data, rng.below(8) == 0).unwrap();
         model[offset as usize..][..len].copy_from_slice(&data);
-        let (offset, len) = n.range();
+        let (offset, len) = range(&mut rng);
         let mut buf = AlignedBuf::zeroed(len);
         d.read(offset, &mut buf).unwrap();
         assert_eq!(&buf[..], &model[offset as usize..][..len]);

@@ -5,7 +5,7 @@ use std::process::Command;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Error};
 
 use crate::profile::{COMPAT_HAS_JOURNAL, FEATURES, Support, Word};
-use crate::test_image::{FIRST_FILE, Image, Rng};
+use crate::test_image::{FIRST_FILE, Image};
 use crate::{BlockStore, Fs, Mapping};
 
 const BASE: &str = "none,filetype,ext_attr,dir_index,extent,sparse_super,large_file,huge_file,\
@@ -16,7 +16,7 @@ fn use_volume(image: &Image) {
     let mut store = image.load();
     let mut fs = Fs::open(&mut store).unwrap();
     assert!(fs.is_clean());
-    let mut rng = Rng(8);
+    let mut rng = siftfs_base::Rng::new(8);
     // The orphan file of some volumes comes before the files.
     let empty = |i: &crate::Inode| i.is_reg() && i.size == 0;
     let files: Vec<_> = (FIRST_FILE..FIRST_FILE + 3)

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::test_image::{Image, Rng};
+use crate::test_image::Image;
 use crate::testing::MemStore;
 
 fn open(mib: u64) -> (Image, MemStore, Fs) {
@@ -31,7 +31,7 @@ fn free_by_bitmap(fs: &Fs, store: &mut MemStore) -> BTreeSet<u64> {
 #[test]
 fn random_history_agrees_with_a_set() {
     let (image, mut store, mut fs) = open(300);
-    let mut rng = Rng(3);
+    let mut rng = siftfs_base::Rng::new(3);
     let mut free = free_by_bitmap(&fs, &mut store);
     let (mut used, mut held): (Vec<BlockRun>, Vec<BlockRun>) = (Vec::new(), Vec::new());
     for round in 0..6000 {

@@ -1,10 +1,9 @@
 use super::*;
-use crate::test_image::Rng;
 
 /// Search, count and fill agree with a plain array of booleans.
 #[test]
 fn agrees_with_a_naive_bitmap() {
-    let (mut rng, mut map) = (Rng(7), Box::new([0u8; BLOCK_SIZE]));
+    let (mut rng, mut map) = (siftfs_base::Rng::new(7), Box::new([0u8; BLOCK_SIZE]));
     let mut naive = vec![false; 1000];
     for _ in 0..3000 {
         let (a, b) = (rng.below(1000) as u32, rng.below(1001) as u32);

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun};
 
 use super::node::{Entry, Extent};
-use crate::test_image::{FIRST_FILE, Image, Rng};
+use crate::test_image::{FIRST_FILE, Image};
 use crate::testing::MemStore;
 use crate::{BlockStore, Fs, Inode, Mapping};
 
@@ -83,7 +83,8 @@ fn random_history_agrees_with_a_map() {
     for (seed, span, longest) in [(1u64, 300u64, 8u64), (2, 6000, 3), (3, 40_000, 60), (4, 9000, 1)]
     {
         let mut v = Volume::new(256);
-        let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), Rng(seed));
+        let (mut inode, mut model, mut rng) =
+            (v.file(0), Model::new(), siftfs_base::Rng::new(seed));
         for round in 0..4000 {
             let (lblk, len) = (rng.below(span), 1 + rng.below(longest));
             match rng.below(if round % 1000 < 700 { 7 } else { 14 }) {
@@ -131,7 +132,7 @@ fn random_history_agrees_with_a_map() {
 fn deep_trees_stay_tight() {
     for order in 0..3 {
         let mut v = Volume::new(256);
-        let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), Rng(9));
+        let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), siftfs_base::Rng::new(9));
         let mut blocks: Vec<u64> = (0..4500).map(|i| i * 2).collect();
         match order {
             1 => blocks.reverse(),
@@ -238,7 +239,7 @@ fn no_space_changes_nothing() {
 #[test]
 fn worst_case_is_one() {
     let mut v = Volume::new(256);
-    let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), Rng(77));
+    let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), siftfs_base::Rng::new(77));
     for _ in 0..60 {
         let (base, n) = (rng.below(1 << 30), 1 + rng.below(600));
         let bound = v.fs.worst_case_blocks(&inode, n).unwrap();
@@ -257,7 +258,7 @@ fn worst_case_is_one() {
 #[test]
 fn tidy_packs_a_loose_tree() {
     let mut v = Volume::new(256);
-    let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), Rng(5));
+    let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), siftfs_base::Rng::new(5));
     let mut blocks: Vec<u64> = (0..20_000).map(|i| i * 2).collect();
     (1..blocks.len()).for_each(|i| blocks.swap(i, rng.below(i as u64 + 1) as usize));
     for lblk in blocks {
@@ -274,7 +275,7 @@ fn tidy_packs_a_loose_tree() {
 #[test]
 fn eleven_thousand_extents_stay_tight() {
     let mut v = Volume::new(256);
-    let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), Rng(6));
+    let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), siftfs_base::Rng::new(6));
     let mut blocks: Vec<u64> = (0..11_000).map(|i| i * 2).collect();
     (1..blocks.len()).for_each(|i| blocks.swap(i, rng.below(i as u64 + 1) as usize));
     for (i, lblk) in blocks.iter().enumerate() {
@@ -308,7 +309,7 @@ fn extents_survive_encoding() {
 #[test]
 fn kernel_agrees() {
     let mut v = Volume::new(128);
-    let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), Rng(21));
+    let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), siftfs_base::Rng::new(21));
     for _ in 0..900 {
         let at = rng.below(4000);
         if !model.contains_key(&at) {

@@ -3,7 +3,7 @@
 use siftfs_base::{BLOCK_SIZE, BlockRun, Timestamp};
 
 use crate::format::*;
-use crate::test_image::{FIRST_FILE, Image, Rng};
+use crate::test_image::{FIRST_FILE, Image};
 use crate::testing::MemStore;
 use crate::{BlockStore, Fs, csum};
 
@@ -28,7 +28,7 @@ fn victim() -> (MemStore, Vec<u64>) {
 }
 
 /// Everything that reads or changes the volume, errors ignored.
-fn exercise(store: &mut MemStore, rng: &mut Rng) {
+fn exercise(store: &mut MemStore, rng: &mut siftfs_base::Rng) {
     let Ok(mut fs) = Fs::open(store) else { return };
     let _ = fs.read_orphans(store);
     for ino in [2, FIRST_FILE, FIRST_FILE + 1] {
@@ -73,7 +73,7 @@ fn exercise(store: &mut MemStore, rng: &mut Rng) {
 #[test]
 fn flipped_bytes_never_panic() {
     let (clean, blocks) = victim();
-    let mut rng = Rng(99);
+    let mut rng = siftfs_base::Rng::new(99);
     for _ in 0..1500 {
         let mut store = clean.clone();
         store.forget_verified();
@@ -94,7 +94,7 @@ fn flipped_bytes_under_valid_checksums_never_panic() {
         let mut store = clean.clone();
         Fs::open(&mut store).unwrap().csum_seed()
     };
-    let mut rng = Rng(1234);
+    let mut rng = siftfs_base::Rng::new(1234);
     for _ in 0..6000 {
         let mut store = clean.clone();
         store.forget_verified();

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use siftfs_base::Timestamp;
 
 use super::*;
-use crate::test_image::{Image, Rng};
+use crate::test_image::Image;
 
 const NOW: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 0 };
 
@@ -14,7 +14,7 @@ fn random_history_agrees_with_a_set() {
     let image = Image::make(300);
     let mut store = image.load();
     let mut fs = Fs::open(&mut store).unwrap();
-    let (mut rng, total) = (Rng(11), fs.available_inodes());
+    let (mut rng, total) = (siftfs_base::Rng::new(11), fs.available_inodes());
     let (mut used, mut held) = (Vec::new(), BTreeSet::new());
     for _ in 0..5000 {
         match rng.below(8) {

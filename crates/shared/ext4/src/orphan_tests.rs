@@ -1,7 +1,7 @@
 use siftfs_base::Timestamp;
 
 use super::*;
-use crate::test_image::{Image, Rng};
+use crate::test_image::Image;
 
 const NOW: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 0 };
 
@@ -19,7 +19,7 @@ fn chain_agrees_with_a_list() {
         fs.write_inode(&mut store, &inode).unwrap();
         inodes.push(inode);
     }
-    let (mut list, mut rng) = (Vec::<InodeNr>::new(), Rng(5));
+    let (mut list, mut rng) = (Vec::<InodeNr>::new(), siftfs_base::Rng::new(5));
     for _ in 0..400 {
         let inode = &inodes[rng.below(12) as usize];
         match list.iter().position(|i| *i == inode.ino) {

@@ -134,18 +134,6 @@ pub fn fsck(file: &Path) -> String {
     text
 }
 
-/// Random numbers from a seed.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
-
 /// Runs one of e2fsprogs' tools on an image; it must succeed.
 #[track_caller]
 pub fn tool(name: &str, args: &[&str], file: &Path) -> String {

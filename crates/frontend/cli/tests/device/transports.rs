@@ -5,13 +5,9 @@ use crate::{Device, address, await_that, has, link, mount_by, put};
 use rustix::process::Signal;
 use std::fs;
 
-/// Loads, and how many files each makes. Without a device process no transaction is journaled, so
-/// that load has to fit what one of them takes, beside what was left over from the one before.
-const LOADS: [(&str, usize); 4] = [("first", 10), ("second", 10), ("alone", 4), ("third", 10)];
-
 /// Files and their newest contents; each is overwritten, and some go again.
-fn load(setup: &Setup, (name, files): (&str, usize)) {
-    for i in 0..files {
+fn load(setup: &Setup, name: &str) {
+    for i in 0..10 {
         put(setup, "overwritten");
         put(setup, &format!("{name}-{i}"));
         put(setup, "gone");
@@ -19,8 +15,8 @@ fn load(setup: &Setup, (name, files): (&str, usize)) {
     }
 }
 
-fn holds(setup: &Setup, (name, files): (&str, usize)) {
-    let names: Vec<String> = (0..files).map(|i| format!("{name}-{i}")).collect();
+fn holds(setup: &Setup, name: &str) {
+    let names: Vec<String> = (0..10).map(|i| format!("{name}-{i}")).collect();
     has(setup, &names.iter().map(|n| &n[..]).collect::<Vec<_>>());
     has(setup, &["overwritten"]);
     assert!(!setup.path("gone").exists());
@@ -40,16 +36,15 @@ fn a_life(listen: &str, options: &[&str], shared: bool) {
     let device = Device::at(&setup, &listen, setup.volume(), &[]);
     let address = device.address.clone();
     mount_by(&setup, &address, options).ok();
-    let [first, second, alone, third] = LOADS;
-    load(&setup, first);
+    load(&setup, "first");
     assert_eq!(shares_memory(&device), shared, "{listen} {options:?}");
     siftfs(&["checkpoint", setup.dir()]).ok();
-    load(&setup, second);
+    load(&setup, "second");
     device.kill();
     await_that("the loss is noticed", || link(&setup)["connected"] == false);
-    load(&setup, alone);
+    load(&setup, "alone");
     let device = Device::at(&setup, &address, setup.volume(), &[]);
-    load(&setup, third);
+    load(&setup, "third");
     siftfs(&["checkpoint", setup.dir()]).ok();
     let now = link(&setup);
     assert_eq!(
@@ -60,8 +55,8 @@ fn a_life(listen: &str, options: &[&str], shared: bool) {
     assert_eq!(device.end(Signal::TERM), 0);
     setup.assert_plain_ext4();
     setup.mount("ro");
-    for load in LOADS {
-        holds(&setup, load);
+    for name in ["first", "second", "alone", "third"] {
+        holds(&setup, name);
     }
     setup.umount();
 }

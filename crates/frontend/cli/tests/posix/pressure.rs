@@ -24,13 +24,8 @@ fn volume(size: &str) -> Setup {
 /// but success or an error that fits.
 fn gnaw(dir: &Path, id: u64, stop: &AtomicBool) {
     let data = vec![id as u8 + 1; 3 << 20];
-    let mut dice = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut roll = |n: u64| {
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        dice % n
-    };
+    let mut rng = siftfs_base::Rng::new(id);
+    let mut roll = |n: u64| rng.below(n);
     while !stop.load(Ordering::Relaxed) {
         let path = dir.join(format!("{id}-{}", roll(40)));
         let other = dir.join(format!("{id}-{}", roll(40)));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use siftfs_base::{Bytes, RangeSet, SECTOR_SIZE};
 
-use super::rng::Rng;
 use crate::Image;
+use siftfs_base::Rng;
 
 const SECTOR: u64 = SECTOR_SIZE as u64;
 
@@ -312,7 +312,7 @@ fn keep_if(kept: bool) -> Fate {
 
 fn random_fate(rng: &mut Rng, keep_of_8: u64) -> Fate {
     match rng.below(10) {
-        0 => Fate::Torn(rng.next()),
+        0 => Fate::Torn(rng.bits()),
         1 => Fate::Prefix(rng.below(9) as usize),
         _ if rng.below(8) < keep_of_8 => Fate::Keep,
         _ => Fate::Lose,

@@ -9,9 +9,9 @@ use siftfs_base::{Result, SECTOR_SIZE};
 
 use super::cache::{Cut, Event, Fate, PendingWrite, VolatileCache};
 use super::history::{History, OpKind, OpRecord};
-use super::rng::Rng;
 use super::rules::{Effects, Fault, FaultId, OpClass, Rules};
 use crate::{Device, Divisible, Image, WriteOp, check_bounds, io_error};
+use siftfs_base::Rng;
 
 /// What a fault device counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,6 @@
 mod cache;
 mod device;
 mod history;
-mod rng;
 mod rules;
 
 pub use cache::{Cut, Fate, PendingWrite, VolatileCache};

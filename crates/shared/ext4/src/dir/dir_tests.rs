@@ -48,7 +48,7 @@ fn variants() -> Vec<DirCtx> {
 fn random_histories_agree_with_a_map() {
     for (n, mut c) in variants().into_iter().enumerate() {
         let mut blocks = MemBlocks::default();
-        let mut rng = Rng(0x9e37_79b9 + n as u64);
+        let mut rng = siftfs_base::Rng::new(0x9e37_79b9 + n as u64);
         Dir::new(&mut c, &mut blocks).init(2).unwrap();
         let mut model: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
         for step in 0..6000u32 {
@@ -181,7 +181,7 @@ fn hostile_bytes_are_refused_or_survived() {
         for i in 0..400u32 {
             Dir::new(&mut c, &mut blocks).insert(format!("name {i}").as_bytes(), 20, 1).unwrap();
         }
-        let mut rng = Rng(77 + n as u64);
+        let mut rng = siftfs_base::Rng::new(77 + n as u64);
         for _ in 0..100 {
             let (mut c, mut bad) = (c, blocks.clone());
             bad.cool();

@@ -1,7 +1,5 @@
 //! A directory's blocks in memory, for tests.
 
-pub(crate) use crate::test_image::Rng;
-
 use super::*;
 use siftfs_base::errno;
 

@@ -7,7 +7,7 @@ use super::super::ftype;
 use super::super::hash::legacy_collisions;
 use super::*;
 use crate::profile::MKE2FS_ARGS;
-use crate::test_image::{Image, Rng, tool, with_kernel};
+use crate::test_image::{Image, tool, with_kernel};
 use crate::testing::MemStore;
 use siftfs_base::Timestamp;
 
@@ -123,7 +123,7 @@ fn history(mut v: Volume, steps: u64, ids: u64, longest: usize) {
     let mut files: Vec<Inode> =
         (0..3).map(|_| new_inode(&mut v.fs, &mut v.store, 0o100_644)).collect();
     let mut names: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
-    let mut rng = Rng(steps + ids);
+    let mut rng = siftfs_base::Rng::new(steps + ids);
     for step in 1..=steps {
         let name = odd_name(rng.below(ids), longest);
         let ino = files[rng.below(3) as usize].ino;

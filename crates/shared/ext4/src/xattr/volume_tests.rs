@@ -3,7 +3,7 @@ use std::path::Path;
 use super::super::{ACL_ID_NONE, AclEntry, AclTag, MAX_VALUE};
 use super::*;
 use crate::dir::ftype;
-use crate::test_image::{Image, Rng, tool, with_kernel};
+use crate::test_image::{Image, tool, with_kernel};
 use crate::testing::MemStore;
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use siftfs_base::{Error, Timestamp};
@@ -87,7 +87,7 @@ fn acl() -> Acl {
 #[test]
 fn what_we_write_the_kernel_reads() {
     let mut v = Volume::new(60);
-    let mut rng = Rng(3);
+    let mut rng = siftfs_base::Rng::new(3);
     let mut model = vec![std::collections::BTreeMap::<Vec<u8>, Vec<u8>>::new(); 60];
     for _ in 0..3000 {
         let (file, id) = (rng.below(60) as usize, rng.below(12));

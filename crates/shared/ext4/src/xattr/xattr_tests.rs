@@ -71,7 +71,7 @@ fn hostile_bytes_are_errors() {
     let mut with_block = all.clone();
     with_block.sort_by_key(|x| (x.index, x.name.len(), x.name.clone()));
     let block = encode_block(&with_block, 9, None);
-    let mut rng = crate::dir::mem::Rng(5);
+    let mut rng = siftfs_base::Rng::new(5);
     for _ in 0..20_000 {
         let (mut b, mut i) = (block, layout.inode.clone());
         for _ in 0..=rng.below(4) {
