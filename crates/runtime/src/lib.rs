@@ -10,6 +10,9 @@
 //! and `data`, what operations change of names and of bytes; `staging`, one fsync; `assembly`, one
 //! background transaction. The files beside them are the Runtime's doors.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod assembly;
 mod config;
 mod data;

@@ -180,7 +180,7 @@ impl Runtime {
             recovery: None,
         };
         Ok(Self {
-            state: FairMutex::new(state),
+            state: FairMutex::new(state, parts.clock.clone()),
             progress: Gate::default(),
             filled: Condvar::new(),
             fill_buffers: Pool::default(),

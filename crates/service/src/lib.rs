@@ -10,6 +10,9 @@
 //! The first failure is latched: nothing is journaled, replayed or reclaimed after it (rule
 //! R21); the next recovery replays from the durable tail.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod batch;
 mod blocks;
 mod checkpoint;

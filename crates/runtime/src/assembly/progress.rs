@@ -9,7 +9,10 @@ use siftfs_base::{Result, TxnSeq};
 use siftfs_device::Origin;
 use siftfs_wire::{CheckpointReport, ToService, Urgency};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+/// Sleep between two checks of [`Runtime::await_forgets`].
+const LOOK: Duration = Duration::from_millis(1);
 
 impl Runtime {
     /// Makes the progress that an operation asked for, on the calling thread.
@@ -65,14 +68,13 @@ impl Runtime {
     /// Waits, for [`crate::Config::late_forgets`] at most, for the kernel's FORGETs of removed
     /// files that have no open handle. After its FORGET a file's blocks can be freed.
     fn await_forgets(&self) {
-        let start = Instant::now();
-        loop {
-            let st = self.lock();
-            if start.elapsed() >= st.config.late_forgets || !st.is_forget_due() {
+        let (start, longest) = (self.clock.mono_ns(), self.lock().config.late_forgets);
+        for _ in 0..longest.as_nanos().div_ceil(LOOK.as_nanos()) {
+            let passed = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
+            if passed >= longest || !self.lock().is_forget_due() {
                 return;
             }
-            drop(st);
-            std::thread::sleep(Duration::from_millis(1));
+            self.clock.sleep(LOOK);
         }
     }
 

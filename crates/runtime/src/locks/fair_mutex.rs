@@ -5,9 +5,10 @@
 //! waiter has woken up. Background assembly takes it step after step: before it yielded, one caller
 //! waited through a third of a second of steps.
 
+use siftfs_base::Clock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 /// Longest time [`FairMutex::give_way`] waits for other threads: a waiter may not get a processor.
 const LONGEST: Duration = Duration::from_millis(5);
@@ -18,6 +19,9 @@ const LOOK: Duration = Duration::from_micros(20);
 const SPIN: Duration = Duration::from_micros(5);
 /// Pauses of the processor between two tries of a spinning waiter.
 const PAUSES: u32 = 8;
+/// Less than one of these tries takes. Their number ends the spinning too: a clock that a test
+/// holds stands still meanwhile.
+const TRY: Duration = Duration::from_nanos(10);
 
 /// A lock whose waiters are counted.
 pub struct FairMutex<S> {
@@ -28,17 +32,19 @@ pub struct FairMutex<S> {
     served: AtomicU32,
     /// Zero with one processor: the holder cannot run while a waiter spins.
     spin: Duration,
+    clock: Arc<dyn Clock>,
 }
 
 impl<S> FairMutex<S> {
     /// A lock around `state`, without waiters.
-    pub fn new(state: S) -> Self {
+    pub fn new(state: S, clock: Arc<dyn Clock>) -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
         Self {
             lock: Mutex::new(state),
             waiting: AtomicU32::new(0),
             served: AtomicU32::new(0),
             spin: if alone { Duration::ZERO } else { SPIN },
+            clock,
         }
     }
 
@@ -65,8 +71,11 @@ impl<S> FairMutex<S> {
 
     /// Spins for `self.spin` at most; `None` if the lock has not become free.
     fn spin(&self) -> Option<MutexGuard<'_, S>> {
-        let start = Instant::now();
-        while start.elapsed() < self.spin {
+        let end = self.end_of(self.spin);
+        for _ in 0..self.spin.as_nanos() / TRY.as_nanos() {
+            if self.clock.mono_ns() >= end {
+                break;
+            }
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             if let Some(guard) = self.try_lock() {
                 return Some(guard);
@@ -83,12 +92,20 @@ impl<S> FairMutex<S> {
         if waiting == 0 {
             return;
         }
-        let start = Instant::now();
-        while self.served.load(Ordering::Relaxed).wrapping_sub(served) < waiting
-            && start.elapsed() < LONGEST
-        {
-            std::thread::sleep(LOOK);
+        let end = self.end_of(LONGEST);
+        for _ in 0..LONGEST.as_nanos() / LOOK.as_nanos() {
+            let all = self.served.load(Ordering::Relaxed).wrapping_sub(served) >= waiting;
+            if all || self.clock.mono_ns() >= end {
+                break;
+            }
+            self.clock.sleep(LOOK);
         }
+    }
+
+    /// What the clock shows when `time` has passed.
+    fn end_of(&self, time: Duration) -> u64 {
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.clock.mono_ns().saturating_add(time)
     }
 }
 

@@ -2,11 +2,18 @@
 //! sleeps.
 
 use super::*;
+use siftfs_base::{ManualClock, SystemClock};
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// A lock under the machine's clock.
+fn fair<S>(state: S) -> FairMutex<S> {
+    FairMutex::new(state, Arc::new(SystemClock::default()))
+}
 
 /// Steps of a thread that works under the lock all the time while another thread wants it once.
 fn steps_meanwhile() -> u32 {
-    let turns = FairMutex::new(0u32);
+    let turns = fair(0u32);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut st = turns.lock();
@@ -42,7 +49,7 @@ fn a_waiter_has_its_turn_soon() {
 
 #[test]
 fn nobody_waits_for_nobody() {
-    let turns = FairMutex::new(());
+    let turns = fair(());
     for _ in 0..1000 {
         drop(turns.lock());
         turns.give_way();
@@ -55,7 +62,7 @@ fn nobody_waits_for_nobody() {
 #[test]
 fn a_waiter_looks_before_it_sleeps() {
     for (spin, found) in [(Duration::from_secs(60), true), (Duration::ZERO, false)] {
-        let turns = FairMutex { spin, ..FairMutex::new(()) };
+        let turns = FairMutex { spin, ..fair(()) };
         std::thread::scope(|scope| {
             let guard = turns.lock();
             let waiter = scope.spawn(|| turns.spin().is_some());
@@ -68,9 +75,24 @@ fn a_waiter_looks_before_it_sleeps() {
     }
 }
 
+/// Neither a waiter nor the thread that gives way goes on without end where the clock stands still.
+#[test]
+fn a_clock_that_stands_still_holds_nobody() {
+    let turns = FairMutex {
+        spin: SPIN,
+        waiting: AtomicU32::new(1),
+        ..FairMutex::new((), Arc::new(ManualClock::new(0)))
+    };
+    let guard = turns.lock();
+    assert!(turns.spin().is_none());
+    drop(guard);
+    turns.give_way();
+    assert_eq!(turns.served.load(Ordering::SeqCst), 0);
+}
+
 #[test]
 fn a_panic_does_not_close_it() {
-    let turns = FairMutex::new(1);
+    let turns = fair(1);
     let died = std::thread::scope(|scope| {
         let holder = scope.spawn(|| {
             let _guard = turns.lock();

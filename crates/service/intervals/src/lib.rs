@@ -8,6 +8,9 @@
 //! the room in the nodes after random insertions, and never more than 64 while the map grows; nodes
 //! that a shrinking map gives up are kept for it to grow again.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod arena;
 #[cfg(any(test, feature = "check"))]
 pub mod check;

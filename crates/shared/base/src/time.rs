@@ -1,6 +1,7 @@
 //! Time as a parameter, so that a test can hold the clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Seconds and nanoseconds since the Unix epoch (ext4 covers 1901 to 2446).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -11,12 +12,17 @@ pub struct Timestamp {
     pub nsec: u32,
 }
 
-/// Source of wall-clock and monotonic time.
+/// Source of wall-clock and monotonic time, and of waiting for it to pass.
 pub trait Clock: Send + Sync {
     /// Wall-clock time, for inode times.
     fn now(&self) -> Timestamp;
     /// Monotonic nanoseconds since an arbitrary start, for ages and latencies.
     fn mono_ns(&self) -> u64;
+    /// Lets other threads run for so long. A clock that a test holds does not move meanwhile: a
+    /// loop of sleeps counts them, so that it ends under every clock.
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
 }
 
 /// The machine's clock.

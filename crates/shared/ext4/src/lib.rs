@@ -3,6 +3,9 @@
 //! Written from the public layout documentation of ext4. Blocks come from and go to a
 //! [`BlockStore`]; this crate does not know how they are read, journaled and written.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod alloc;
 mod bits;
 pub mod csum;
