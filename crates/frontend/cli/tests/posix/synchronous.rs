@@ -198,7 +198,7 @@ fn reads_after_very_many_asynchronous_direct_writes_are_new() {
         for (direct, cached) in &files {
             scope.spawn(|| read_all_the_time(cached, PAGES, &stop));
             running.push(scope.spawn(move || {
-                let way = |round: u8| if round % 2 == 0 { Way::Aio } else { Way::Uring };
+                let way = |round: u8| if round.is_multiple_of(2) { Way::Aio } else { Way::Uring };
                 (1..=ROUNDS).map(|r| stale_reads(way(r), r, direct, cached, PAGES)).sum::<u64>()
             }));
         }

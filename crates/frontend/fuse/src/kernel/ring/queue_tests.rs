@@ -76,12 +76,16 @@ fn parked_threads_do_not_count() {
         let mut started = queue.taken();
         queue.parks();
         started += queue.beside_parked();
-        (0..started).for_each(|_| drop(queue.registered()));
+        for _ in 0..started {
+            queue.registered();
+        }
         assert_eq!(queue.idle.load(Ordering::SeqCst), 1, "beside {parked} parked ones");
     }
     // Taken, and not parked: those stay bounded.
     for _ in 0..LEAST {
-        (0..queue.taken()).for_each(|_| drop(queue.registered()));
+        for _ in 0..queue.taken() {
+            queue.registered();
+        }
     }
     assert_eq!((queue.threads(), queue.idle.load(Ordering::SeqCst)), (PARKED + LEAST, 0));
 }
