@@ -10,6 +10,9 @@
 //! This mount is the volume's only writer, so cached names and attributes stay valid until the
 //! kernel itself changes them.
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
+
 mod adapter;
 mod convert;
 mod expiry;

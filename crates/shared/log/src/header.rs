@@ -275,8 +275,8 @@ where
 fn seal<T: IntoBytes + Immutable>(raw: &T) -> Box<[u8; BLOCK_SIZE]> {
     let mut block = Box::new([0u8; BLOCK_SIZE]);
     block.copy_from_slice(raw.as_bytes());
-    let crc = crate::checksum(0, &block[..BLOCK_SIZE - 4]);
-    block[BLOCK_SIZE - 4..].copy_from_slice(&crc.to_le_bytes());
+    let (body, crc) = block.split_last_chunk_mut().expect("a block is longer than a checksum");
+    *crc = crate::checksum(0, body).to_le_bytes();
     block
 }
 

@@ -138,14 +138,13 @@ fn kind_of(item: &Item) -> u16 {
 
 /// Writes into a buffer that was sized by [`encoded_len`].
 struct Writer<'a> {
-    buf: &'a mut [u8],
-    at: usize,
+    /// What is not written yet.
+    room: &'a mut [u8],
 }
 
 impl Writer<'_> {
     fn bytes(&mut self, b: &[u8]) {
-        self.buf[self.at..self.at + b.len()].copy_from_slice(b);
-        self.at += b.len();
+        crate::put(&mut self.room, b);
     }
     fn raw<T: IntoBytes + Immutable>(&mut self, t: &T) {
         self.bytes(t.as_bytes());
@@ -157,21 +156,22 @@ fn len16(b: &[u8]) -> U16 {
     U16::new(u16::try_from(b.len()).expect("names and targets are bounded"))
 }
 
-/// Encodes `item` at the start of `buf`, which is zero; returns the bytes used.
+/// Encodes `item` into `buf`, which is [`encoded_len`] long.
 ///
 /// # Panics
-/// If `buf` is shorter than [`encoded_len`] or a name breaks its bounds.
-pub(crate) fn encode(item: &Item, buf: &mut [u8]) -> usize {
+/// If `buf` has another length or a name breaks its bounds.
+pub(crate) fn encode(item: &Item, buf: &mut [u8]) {
     let body = body_len(item);
-    let mut w = Writer { buf, at: 0 };
+    let mut w = Writer { room: buf };
     w.raw(&RawHead {
         kind: kind_of(item).into(),
         reserved: 0.into(),
         len: u32::try_from(body).expect("items are bounded").into(),
     });
     encode_body(item, &mut w);
-    assert_eq!(w.at, 8 + body, "an item's length was computed wrongly");
-    8 + body.next_multiple_of(8)
+    let padding = body.next_multiple_of(8) - body;
+    assert_eq!(w.room.len(), padding, "an item's length was computed wrongly");
+    w.room.fill(0);
 }
 
 fn encode_body(item: &Item, w: &mut Writer<'_>) {

@@ -103,11 +103,11 @@ pub(crate) fn any_item() -> impl Strategy<Value = Item> {
 
 fn encode_list(items: &[Item]) -> Vec<u8> {
     let mut buf = vec![0; items.iter().map(encoded_len).sum()];
-    let mut at = 0;
+    let mut room = &mut buf[..];
     for item in items {
-        at += encode(item, &mut buf[at..]);
+        encode(item, room.split_off_mut(..encoded_len(item)).unwrap());
     }
-    assert_eq!(at, buf.len());
+    assert!(room.is_empty());
     buf
 }
 

@@ -4,11 +4,11 @@
 //! if all of it validates. The data section is empty unless the journal repeats staged data
 //! ([`JournalData::Copy`]); then it holds the bytes of the copy tags, one tag's behind the other's.
 
-use crate::Transaction;
 use crate::journal_codec::{
     RawCommit, RawDescriptor, decode_body, encode_body, sizes, unknown_sizes,
 };
 use crate::{Checked, DATA_CHUNK, DataSums, Invalid, JournalData, LogKey, MAX_LANES};
+use crate::{FIXED_LEN, Transaction, head_crc, seal_head};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, TxnSeq, corrupt};
 use std::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
@@ -20,7 +20,7 @@ pub const MAX_DESCRIPTOR: u64 = 8 << 20;
 /// Shortest journal in bytes.
 pub const MIN_JOURNAL_LEN: u64 = 64 << 10;
 /// Bytes of the descriptor's fixed part.
-pub const DESCRIPTOR_HEADER_LEN: usize = 128;
+pub const DESCRIPTOR_HEADER_LEN: usize = FIXED_LEN;
 
 pub(crate) const DESCRIPTOR_MAGIC: [u8; 8] = *b"SIFTjnl\x01";
 pub(crate) const COMMIT_MAGIC: [u8; 8] = *b"SIFTcmt\x01";
@@ -157,7 +157,7 @@ pub fn check_transaction(txn: &Transaction) -> Result<()> {
     if !txn.copies.iter().all(copy_ok) {
         return bad("has an impossible copy tag");
     }
-    if txn.images.windows(2).any(|w| w[0] >= w[1]) {
+    if !txn.images.is_sorted_by(|a, b| a < b) {
         return bad("has images that are not ascending");
     }
     if txn.images.last().is_some_and(|b| b.checked_mul(BLOCK_BYTES).is_none()) {
@@ -203,22 +203,16 @@ pub fn encode_transaction(
     descriptor.fill(0);
     let counts = Counts::of(txn, layout.form).expect("the layout fitted");
     let raw = RawDescriptor::new(key, p, layout, txn, &counts);
-    descriptor[..DESCRIPTOR_HEADER_LEN].copy_from_slice(raw.as_bytes());
-    encode_body(txn, crcs, data_crcs, &mut descriptor[DESCRIPTOR_HEADER_LEN..]);
-    let crc = descriptor_crc(key, descriptor);
-    descriptor[DESCRIPTOR_HEADER_LEN - 4..DESCRIPTOR_HEADER_LEN]
-        .copy_from_slice(&crc.to_le_bytes());
+    let (fixed, entries) =
+        descriptor.split_first_chunk_mut().expect("a layout has room for the fixed part");
+    encode_body(txn, crcs, data_crcs, entries);
+    let crc = seal_head(key, &raw, fixed, entries);
     let raw = RawCommit::new(key, p, layout, txn.seq, crc);
     commit.copy_from_slice(raw.as_bytes());
-    let commit_crc = key.crc(&commit[..BLOCK_SIZE - 4]);
-    commit[BLOCK_SIZE - 4..].copy_from_slice(&commit_crc.to_le_bytes());
+    let (body, sum) = commit.split_last_chunk_mut().expect("a block is longer than a checksum");
+    let commit_crc = key.crc(body);
+    *sum = commit_crc.to_le_bytes();
     commit_crc
-}
-
-/// Checksum of a descriptor, its own field left out.
-fn descriptor_crc(key: &LogKey, descriptor: &[u8]) -> u32 {
-    let first = key.crc(&descriptor[..DESCRIPTOR_HEADER_LEN - 4]);
-    crate::checksum(first, &descriptor[DESCRIPTOR_HEADER_LEN..])
 }
 
 /// A descriptor's fixed part. After [`JournalHeader::peek`] its lengths can be relied on, its
@@ -316,7 +310,10 @@ impl Descriptor {
         let Some(bytes) = bytes.get(..header.layout.descriptor_len as usize) else {
             return Ok(Err(Invalid("shorter than its descriptor")));
         };
-        if descriptor_crc(key, bytes) != header.crc {
+        let sealed = bytes
+            .split_first_chunk()
+            .is_some_and(|(fixed, entries)| head_crc(key, fixed, entries) == header.crc);
+        if !sealed {
             return Ok(Err(Invalid("checksum mismatch")));
         }
         let (raw, body) = crate::take::<RawDescriptor>(bytes, WHAT)?;
@@ -352,7 +349,8 @@ impl Descriptor {
         let Ok(raw) = RawCommit::ref_from_bytes(block) else {
             return Ok(Err(Invalid("no commit block")));
         };
-        if self.key.crc(&block[..BLOCK_SIZE - 4]) != raw.crc.get() || raw.magic != COMMIT_MAGIC {
+        let (body, _) = block.split_last_chunk::<4>().unwrap_or((block, &[0; 4]));
+        if self.key.crc(body) != raw.crc.get() || raw.magic != COMMIT_MAGIC {
             return Ok(Err(Invalid("no valid commit block")));
         }
         let h = &self.header;

@@ -157,15 +157,13 @@ impl RawCommit {
 
 /// Writes entries one after the other.
 struct Entries<'a> {
-    buf: &'a mut [u8],
-    at: usize,
+    /// What is not written yet.
+    room: &'a mut [u8],
 }
 
 impl Entries<'_> {
     fn put<T: IntoBytes + Immutable>(&mut self, t: T) {
-        let bytes = t.as_bytes();
-        self.buf[self.at..self.at + bytes.len()].copy_from_slice(bytes);
-        self.at += bytes.len();
+        crate::put(&mut self.room, t.as_bytes());
     }
     fn runs(&mut self, runs: &[BlockRun]) {
         for r in runs {
@@ -182,7 +180,7 @@ pub(crate) fn encode_body(
     data: impl Iterator<Item = u32>,
     buf: &mut [u8],
 ) {
-    let mut out = Entries { buf, at: 0 };
+    let mut out = Entries { room: buf };
     for upto in &txn.lane_upto {
         out.put(U64::new(*upto));
     }

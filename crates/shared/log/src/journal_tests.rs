@@ -155,7 +155,8 @@ fn a_data_section_that_its_tags_do_not_make_is_refused() {
     let patched = |at: usize, value: u32| {
         let mut bytes = good.clone();
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-        let crc = descriptor_crc(&KEY, &bytes[..BLOCK_SIZE]);
+        let (fixed, entries) = bytes[..BLOCK_SIZE].split_first_chunk().unwrap();
+        let crc = head_crc(&KEY, fixed, entries);
         bytes[124..128].copy_from_slice(&crc.to_le_bytes());
         let record = decode_journal_record(&bytes, &KEY, P.pos, MAX);
         record.map(|r| r.map(|r| r.descriptor.header.layout))

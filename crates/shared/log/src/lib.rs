@@ -9,6 +9,9 @@
 //! checksum holds but whose content breaks the format are an [`Error`]: something wrote them on
 //! purpose, and a reader must stop.
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
+
 mod header;
 mod item;
 mod item_codec;
@@ -30,7 +33,7 @@ pub use sums::{DATA_CHUNK, DataSums};
 pub use transaction::{CopyTag, StagedRef, Transaction, ZeroTag};
 
 use siftfs_base::{BLOCK_BYTES, Epoch, Error, Result, corrupt};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Most lanes a volume can have.
 pub const MAX_LANES: usize = 16;
@@ -90,7 +93,7 @@ fn word_hash(data: &[u8]) -> u32 {
     stripes.iter().for_each(&mut mix);
     if !rest.is_empty() {
         let mut last = [0; STRIPE];
-        last[..rest.len()].copy_from_slice(rest);
+        last.iter_mut().zip(rest).for_each(|(to, byte)| *to = *byte);
         mix(&last);
     }
     let all = lanes.iter().fold(0u64, |h, lane| (h ^ lane).wrapping_mul(FACTOR).rotate_left(29));
@@ -134,10 +137,42 @@ pub(crate) fn blocks_up(n: u64) -> u64 {
     n.div_ceil(BLOCK_BYTES) * BLOCK_BYTES
 }
 
+/// Bytes of the fixed part of a record's head.
+const FIXED_LEN: usize = 128;
+
+/// Checksum of a head: of its `fixed` part, whose last field it is and leaves out, and of the
+/// `rest`.
+fn head_crc(key: &LogKey, fixed: &[u8; FIXED_LEN], rest: &[u8]) -> u32 {
+    checksum(key.crc(&fixed[..FIXED_LEN - 4]), rest)
+}
+
+/// Writes a head's `fixed` part in front of its `rest`, with the checksum, which it returns.
+fn seal_head(
+    key: &LogKey,
+    raw: &(impl IntoBytes + Immutable),
+    fixed: &mut [u8; FIXED_LEN],
+    rest: &[u8],
+) -> u32 {
+    fixed.copy_from_slice(raw.as_bytes());
+    let crc = head_crc(key, fixed, rest);
+    fixed[FIXED_LEN - 4..].copy_from_slice(&crc.to_le_bytes());
+    crc
+}
+
+/// Writes `bytes` to the start of `room`, which is what follows them from then on.
+///
+/// # Panics
+/// If they do not fit.
+pub(crate) fn put(room: &mut &mut [u8], bytes: &[u8]) {
+    let to =
+        room.split_off_mut(..bytes.len()).expect("an encoder's buffer is sized by its lengths");
+    to.copy_from_slice(bytes);
+}
+
 /// A fixed-size structure at the start of `bytes` and what follows it.
 pub(crate) fn take<'a, T>(bytes: &'a [u8], what: &str) -> Result<(&'a T, &'a [u8])>
 where
-    T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned,
+    T: FromBytes + KnownLayout + Immutable + Unaligned,
 {
     T::ref_from_prefix(bytes).map_err(|_| corrupt(what, "shorter than its fixed part"))
 }

@@ -1,7 +1,8 @@
 //! Lane records: staged transactions.
 
 use crate::item::Item;
-use crate::{Checked, DATA_CHUNK, DataSums, Invalid, LogKey, blocks_up, item_codec, sums};
+use crate::{Checked, DATA_CHUNK, DataSums, FIXED_LEN, Invalid, LogKey};
+use crate::{blocks_up, head_crc, item_codec, put, seal_head, sums};
 use siftfs_base::{BLOCK_BYTES, Error, LaneId, Lsn, Result, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -19,7 +20,7 @@ const MAGIC: [u8; 8] = *b"SIFTstg\x01";
 const VERSION: u16 = 1;
 const KIND_TRANSACTION: u16 = 1;
 /// Bytes of the fixed header.
-pub const RECORD_HEADER_LEN: usize = 128;
+pub const RECORD_HEADER_LEN: usize = FIXED_LEN;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -184,14 +185,12 @@ impl RecordBuilder {
         let data_at = layout.data_offset as usize;
         let (head, rest) = buf.split_at_mut(data_at);
         let (section, padding) = rest.split_at_mut(layout.data_len as usize);
-        let mut filled = 0;
-        for chunk in data {
-            section[filled..filled + chunk.len()].copy_from_slice(chunk);
-            filled += chunk.len();
-        }
-        assert_eq!(filled, section.len(), "layout of other data");
+        let mut room = &mut *section;
+        data.iter().for_each(|chunk| put(&mut room, chunk));
+        assert!(room.is_empty(), "layout of other data");
         padding.fill(0);
-        let (sums, close) = head[layout.items_end()..].split_at_mut(layout.sums_len());
+        let (_, head) = head.split_at_mut(layout.items_end());
+        let (sums, close) = head.split_at_mut(layout.sums_len());
         for (sum, chunk) in sums.chunks_exact_mut(4).zip(section.chunks(DATA_CHUNK)) {
             sum.copy_from_slice(&self.key.crc(chunk).to_le_bytes());
         }
@@ -210,14 +209,15 @@ impl RecordBuilder {
         items: &[Item],
         buf: &mut [u8],
     ) -> u32 {
-        let mut at = RECORD_HEADER_LEN;
-        buf[at..layout.items_end()].fill(0);
+        let (head, _) = buf.split_at_mut(layout.items_end() + layout.sums_len());
+        let (fixed, rest) = head.split_first_chunk_mut().expect("a layout has room for it");
+        let (mut room, _) = rest.split_at_mut(layout.items_len as usize);
         for item in items {
-            at += item_codec::encode(item, &mut buf[at..layout.items_end()]);
+            let to = room.split_off_mut(..item_codec::encoded_len(item));
+            item_codec::encode(item, to.expect("layout of other items"));
         }
-        assert_eq!(at, layout.items_end(), "layout of other items");
-        let raw = self.header(p, layout, items.len() as u32);
-        self.seal(raw, buf, at + layout.sums_len())
+        assert!(room.is_empty(), "layout of other items");
+        seal_head(&self.key, &self.header(p, layout, items.len() as u32), fixed, rest)
     }
 
     fn header(&self, p: &RecordParams, l: &RecordLayout, count: u32) -> RawRecord {
@@ -248,20 +248,6 @@ impl RecordBuilder {
             crc: 0.into(),
         }
     }
-
-    /// Puts header and checksum in front of a head of `head_len` bytes.
-    fn seal(&self, raw: RawRecord, buf: &mut [u8], head_len: usize) -> u32 {
-        buf[..RECORD_HEADER_LEN].copy_from_slice(raw.as_bytes());
-        let crc = head_crc(&self.key, &buf[..head_len]);
-        buf[RECORD_HEADER_LEN - 4..RECORD_HEADER_LEN].copy_from_slice(&crc.to_le_bytes());
-        crc
-    }
-}
-
-/// Checksum of a head, its own field left out.
-fn head_crc(key: &LogKey, head: &[u8]) -> u32 {
-    let first = key.crc(&head[..RECORD_HEADER_LEN - 4]);
-    crate::checksum(first, &head[RECORD_HEADER_LEN..])
 }
 
 /// A record's fixed header. From [`RecordHeader::peek`] its lengths can be relied on, its content
@@ -359,14 +345,15 @@ impl RecordHeader {
     /// [`RecordHeader::head_len`] says.
     #[doc(hidden)]
     pub fn reseal(key: &LogKey, head: &mut [u8]) {
-        let crc = head_crc(key, head);
-        head[RECORD_HEADER_LEN - 4..RECORD_HEADER_LEN].copy_from_slice(&crc.to_le_bytes());
+        let (fixed, rest) = head.split_first_chunk_mut().expect("a head has its fixed part");
+        seal_head(key, &{ *fixed }, fixed, rest);
     }
 
     /// Does the head's checksum hold? `head` starts with the record and has at least
     /// [`RecordHeader::head_len`] bytes.
     pub fn verify_head(&self, key: &LogKey, head: &[u8]) -> bool {
-        head.get(..self.head_len()).is_some_and(|h| head_crc(key, h) == self.crc)
+        let head = head.get(..self.head_len()).and_then(|head| head.split_first_chunk());
+        head.is_some_and(|(fixed, rest)| head_crc(key, fixed, rest) == self.crc)
     }
 }
 

@@ -3,6 +3,9 @@
 //! FUSE, the embedded API and tests speak nothing else. Names are byte strings without `/` or
 //! NUL; inode 2 is the root directory. Calls may come from many threads and sessions.
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
+
 mod data;
 pub mod flags;
 mod types;

@@ -120,8 +120,8 @@ impl Hello {
     }
 
     pub fn computed_crc(&self) -> u32 {
-        let bytes = self.as_bytes();
-        crc32c::crc32c(&bytes[..bytes.len() - 4])
+        let (fields, _) = self.as_bytes().split_at(size_of::<Self>() - size_of::<U32>());
+        crc32c::crc32c(fields)
     }
 
     /// What follows from the two, or why the peer is refused.
@@ -187,9 +187,10 @@ impl Greeting<'_> {
         self.write(ours.as_bytes())?;
         let mut bytes = [0; size_of::<Hello>()];
         // A peer that speaks something else may say less than a greeting: the magic tells.
-        self.read(&mut bytes[..MAGIC.len()])?;
-        if bytes[..MAGIC.len()] == MAGIC {
-            self.read(&mut bytes[MAGIC.len()..])?;
+        let (magic, rest) = bytes.split_at_mut(MAGIC.len());
+        self.read(magic)?;
+        if *magic == MAGIC {
+            self.read(rest)?;
         }
         let theirs = Hello::read_from_bytes(&bytes).expect("its own length");
         let agreement = ours.judge(&theirs, role, options, self.peer);
@@ -223,7 +224,7 @@ impl Greeting<'_> {
         }
         let mut reason = vec![0; len];
         self.read(&mut reason)?;
-        if raw.crc.get() != verdict_crc(&bytes, &reason) {
+        if raw.crc.get() != verdict_crc(&raw, &reason) {
             return Err(damaged());
         }
         match raw.answer.get() {
@@ -242,19 +243,20 @@ impl Greeting<'_> {
         while !bytes.is_empty() {
             match self.socket.write(&[IoSlice::new(bytes)]).map_err(|e| self.failed(&e))? {
                 0 => self.pause(|left| self.socket.wait_writable(left))?,
-                n => bytes = &bytes[n..],
+                n => bytes = bytes.get(n..).expect("no more is sent than there is"),
             }
         }
         Ok(())
     }
 
     /// Reads all of `into`.
-    pub fn read(&self, into: &mut [u8]) -> Result<()> {
-        let mut have = 0;
-        while have < into.len() {
-            let space = &mut [IoSliceMut::new(&mut into[have..])];
+    pub fn read(&self, mut into: &mut [u8]) -> Result<()> {
+        while !into.is_empty() {
+            let space = &mut [IoSliceMut::new(into)];
             match self.socket.read(space).map_err(|e| self.failed(&e))? {
-                Took::Bytes(n) => have += n,
+                Took::Bytes(n) => {
+                    into.split_off_mut(..n).expect("no more is read than there is room for");
+                }
                 Took::Nothing => self.pause(|left| self.socket.wait_readable(left))?,
                 Took::End => return Err(self.ended()),
             }
@@ -288,7 +290,7 @@ impl Greeting<'_> {
 
 fn verdict(refusal: Option<&Error>) -> Vec<u8> {
     let reason = refusal.map(ToString::to_string).unwrap_or_default();
-    let reason = &reason.as_bytes()[..cut_at(&reason, MAX_REASON)];
+    let (reason, _) = reason.as_bytes().split_at(cut_at(&reason, MAX_REASON));
     let answer: u32 = if refusal.is_some() { 2 } else { 1 };
     let mut raw = Verdict {
         magic: MAGIC,
@@ -296,13 +298,14 @@ fn verdict(refusal: Option<&Error>) -> Vec<u8> {
         reason_len: (reason.len() as u32).into(),
         crc: 0.into(),
     };
-    raw.crc = verdict_crc(raw.as_bytes(), reason).into();
+    raw.crc = verdict_crc(&raw, reason).into();
     [raw.as_bytes(), reason].concat()
 }
 
 /// Over everything but the checksum itself.
-fn verdict_crc(raw: &[u8], reason: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&raw[..size_of::<Verdict>() - 4]), reason)
+fn verdict_crc(raw: &Verdict, reason: &[u8]) -> u32 {
+    let (fields, _) = raw.as_bytes().split_at(size_of::<Verdict>() - size_of::<U32>());
+    crc32c::crc32c_append(crc32c::crc32c(fields), reason)
 }
 
 /// A peer's text, fit for a terminal and a log.

@@ -14,6 +14,9 @@
 //! A transport promises nothing about durability: a message that was sent may never arrive.
 //! `docs/design/block-protocol.md` is the page for all of it.
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
+
 mod address;
 mod connect;
 mod handshake;

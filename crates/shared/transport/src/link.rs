@@ -197,7 +197,7 @@ impl<In: Message, S: SendPipe, R: RecvPipe> Link<In, S, R> {
     fn write_frame(&self, out: &mut SendState<S>, kind: Kind, encoded: Encoded) -> Result<()> {
         let Encoded { head: mut section, blocks } = encoded;
         let lent = out.pipe.lend(&blocks)?;
-        let inline = &blocks[lent.len()..];
+        let (_, inline) = blocks.split_at(lent.len());
         let header = out.sealer.seal(kind, &mut section, &lent, inline);
         let mut slices = Vec::with_capacity(2 + inline.len());
         slices.push(IoSlice::new(&header));

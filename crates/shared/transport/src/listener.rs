@@ -118,11 +118,14 @@ impl Listener {
     }
 
     fn sleep(&self, room: bool, timeout: Duration) -> Result<()> {
-        let mut fds =
-            [PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&self.socket, PollFlags::IN)];
-        // Without room only a greeting that ends makes a difference.
-        let n = if room { 2 } else { 1 };
-        wait(&mut fds[..n], timeout).map_err(|e| self.trouble(e))?;
+        let bell = PollFd::new(&self.bell, PollFlags::IN);
+        let waited = if room {
+            wait(&mut [bell, PollFd::new(&self.socket, PollFlags::IN)], timeout)
+        } else {
+            // Only a greeting that ends makes a difference.
+            wait(&mut [bell], timeout)
+        };
+        waited.map_err(|e| self.trouble(e))?;
         // Nothing rang: there is nothing to take, and that is no error.
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         Ok(())

@@ -11,6 +11,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use siftfs_base::{BLOCK_SIZE, Error, Result};
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const BLOCK_WORDS: usize = BLOCK_SIZE / 8;
@@ -34,17 +35,15 @@ pub(crate) struct Layout {
 
 impl Layout {
     pub fn new(slots: u32) -> Self {
-        let sizes = [TO_SERVICE_WORDS, FROM_SERVICE_WORDS, u64::from(slots).next_power_of_two()];
-        let mut data = BLOCK_WORDS;
-        let mut next = 0;
-        let mut place = || {
-            let capacity = sizes[next];
-            let place = Place { control: next * CONTROL_WORDS, data, capacity };
-            next += 1;
+        let (mut control, mut data) = (0, BLOCK_WORDS);
+        let mut place = |capacity: u64| {
+            let place = Place { control, data, capacity };
+            control += CONTROL_WORDS;
             data += capacity as usize;
             place
         };
-        let (to_service, from_service, freed) = (place(), place(), place());
+        let (to_service, from_service) = (place(TO_SERVICE_WORDS), place(FROM_SERVICE_WORDS));
+        let freed = place(u64::from(slots).next_power_of_two());
         let arena = data.next_multiple_of(BLOCK_WORDS);
         let words = arena + slots as usize * BLOCK_WORDS;
         Self { to_service, from_service, freed, slots, arena, words }
@@ -59,9 +58,11 @@ impl Layout {
         self.slots
     }
 
-    fn slot(&self, slot: u32) -> usize {
+    /// The slot's words.
+    fn slot(&self, slot: u32) -> Range<usize> {
         assert!(slot < self.slots, "slots are checked where they arrive");
-        self.arena + slot as usize * BLOCK_WORDS
+        let start = self.arena + slot as usize * BLOCK_WORDS;
+        start..start + BLOCK_WORDS
     }
 }
 
@@ -124,9 +125,13 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.layout.words) }
     }
 
+    fn slot(&self, slot: u32) -> &[AtomicU64] {
+        self.words().get(self.layout.slot(slot)).expect("the layout ends with its slots")
+    }
+
     /// Copies a block into a slot.
     pub fn write_slot(&self, slot: u32, block: &[u8; BLOCK_SIZE]) {
-        let words = &self.words()[self.layout.slot(slot)..][..BLOCK_WORDS];
+        let words = self.slot(slot);
         let (chunks, _) = block.as_chunks::<8>();
         for (word, bytes) in words.iter().zip(chunks) {
             word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
@@ -135,7 +140,7 @@ impl Mapping {
 
     /// Copies a block out of a slot, each of its words read once.
     pub fn read_slot(&self, slot: u32, block: &mut [u8; BLOCK_SIZE]) {
-        let words = &self.words()[self.layout.slot(slot)..][..BLOCK_WORDS];
+        let words = self.slot(slot);
         let (chunks, _) = block.as_chunks_mut::<8>();
         for (word, bytes) in words.iter().zip(chunks) {
             *bytes = word.load(Ordering::Relaxed).to_le_bytes();
@@ -146,7 +151,7 @@ impl Mapping {
 impl Memory for Mapping {
     type Word = AtomicU64;
     fn word(&self, index: usize) -> &AtomicU64 {
-        &self.words()[index]
+        self.words().get(index).expect("a ring lies within its place in the layout")
     }
     fn fence() {
         fence(Ordering::SeqCst);

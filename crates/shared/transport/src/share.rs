@@ -116,7 +116,7 @@ impl Greeting<'_> {
         loop {
             match self.socket.write_fds(&NOTE, fds).map_err(|e| self.failed(&e))? {
                 0 => self.pause(|left| self.socket.wait_writable(left))?,
-                n => return self.write(&NOTE[n..]),
+                n => return self.write(NOTE.get(n..).expect("no more is sent than there is")),
             }
         }
     }
@@ -145,10 +145,13 @@ impl Greeting<'_> {
     }
 
     fn take_fds(&self) -> Result<[OwnedFd; MAX_FDS]> {
-        let (mut note, mut have, mut fds) = ([0; NOTE.len()], 0, Vec::new());
-        while have < note.len() {
-            match self.socket.read_fds(&mut note[have..], &mut fds).map_err(|e| self.failed(&e))? {
-                Took::Bytes(n) => have += n,
+        let (mut note, mut fds) = ([0; NOTE.len()], Vec::new());
+        let mut room = &mut note[..];
+        while !room.is_empty() {
+            match self.socket.read_fds(room, &mut fds).map_err(|e| self.failed(&e))? {
+                Took::Bytes(n) => {
+                    room.split_off_mut(..n).expect("no more is read than there is room for");
+                }
                 Took::Nothing => self.pause(|left| self.socket.wait_readable(left))?,
                 Took::End => return Err(self.ended()),
             }

@@ -121,7 +121,7 @@ impl SendPipe for ShmSender {
             let (words, rest) = slice.as_chunks::<8>();
             assert!(rest.is_empty(), "a frame's parts are multiples of 8 bytes");
             let n = words.len().min(room as usize);
-            words[..n].iter().for_each(|w| self.ring.put(u64::from_le_bytes(*w)));
+            words.iter().take(n).for_each(|w| self.ring.put(u64::from_le_bytes(*w)));
             room -= n as u64;
             put += n;
         }
@@ -161,7 +161,7 @@ impl Source for ShmReceiver {
             let (words, rest) = slice.as_chunks_mut::<8>();
             assert!(rest.is_empty(), "a frame's parts are multiples of 8 bytes");
             let n = words.len().min(there as usize);
-            words[..n].iter_mut().for_each(|w| *w = self.ring.take().to_le_bytes());
+            words.iter_mut().take(n).for_each(|w| *w = self.ring.take().to_le_bytes());
             there -= n as u64;
             taken += n;
         }
@@ -251,7 +251,7 @@ impl Lender {
         let slots = self.free.split_off(self.free.len() - n);
         for (slot, block) in slots.iter().zip(blocks) {
             self.memory.write_slot(*slot, block);
-            self.lent[*slot as usize] = true;
+            *self.lent.get_mut(*slot as usize).expect("slots are counted from 0") = true;
         }
         Ok(slots)
     }
@@ -313,7 +313,7 @@ impl Slots {
 
     fn give_back(&self, slot: u32) {
         let (used, freed) = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        used[slot as usize] = false;
+        *used.get_mut(slot as usize).expect("only what was taken comes back") = false;
         // There is room for all slots; if the ring says otherwise, the Runtime broke it, and only
         // the Runtime misses the slot.
         if freed.room().is_ok_and(|room| room > 0) {

@@ -54,7 +54,7 @@ impl Socket {
         from: &[IoSlice<'_>],
         control: &mut SendAncillaryBuffer<'_, '_, '_>,
     ) -> rustix::io::Result<usize> {
-        let from = &from[..from.len().min(MAX_SLICES)];
+        let (from, _) = from.split_at(from.len().min(MAX_SLICES));
         loop {
             match sendmsg(&self.fd, from, control, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}

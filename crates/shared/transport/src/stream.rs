@@ -80,8 +80,9 @@ impl StreamReceiver {
     fn copy_out(&mut self, into: &mut [IoSliceMut<'_>]) -> Took {
         let mut taken = 0;
         for slice in into {
-            let n = slice.len().min(self.end - self.start);
-            slice[..n].copy_from_slice(&self.buffer[self.start..self.start + n]);
+            let held = self.buffer.get(self.start..self.end).expect("the window is inside");
+            let n = slice.len().min(held.len());
+            slice.split_at_mut(n).0.copy_from_slice(held.split_at(n).0);
             self.start += n;
             taken += n;
         }

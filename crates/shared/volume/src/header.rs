@@ -56,7 +56,7 @@ pub struct HeaderView {
 impl HeaderView {
     /// Name of the host slot that does not hold the newest record, as `siftfs inspect` has it.
     pub fn older_host_slot(&self) -> &'static str {
-        ["host B", "host A"][self.host_slot]
+        if self.host_slot == 0 { "host B" } else { "host A" }
     }
 
     /// Does a copy need [`repair_headers`]?
@@ -205,9 +205,9 @@ pub fn read_media(area: &dyn Device, log: Option<&dyn Device>) -> Result<HeaderV
         belong::check_area(&header, area_super.as_ref())?;
     }
     let mut blocks = [Vec::new(), Vec::new()];
-    for (copy, base) in header.header_offsets.iter().enumerate() {
+    for (copy, base) in blocks.iter_mut().zip(&header.header_offsets) {
         for i in 0..USED {
-            blocks[copy].push(read_block(dev, base + i as u64 * BLOCK_BYTES)?);
+            copy.push(read_block(dev, base + i as u64 * BLOCK_BYTES)?);
         }
     }
     let view = view(header, area_super, blocks)?;
@@ -252,8 +252,8 @@ fn view(
     if host.lane_ends.len() != lanes || service.lane_tails.len() != lanes {
         return Err(corrupt("header", "its records disagree about the number of lanes"));
     }
-    let copies = [0, 1].map(|c| {
-        let block = |i: usize| blocks[c].get(i).map(|b| &b[..]);
+    let copies = blocks.each_ref().map(|copy| {
+        let block = |i: usize| copy.get(i).map(|b| &b[..]);
         if block(0) != Some(&header.encode()[..]) {
             CopyState::Bad("static part damaged".into())
         } else if block(1 + host_slot) != Some(&host.encode()[..]) {
@@ -289,9 +289,9 @@ pub fn repair_headers(dev: &dyn Device, view: &HeaderView) -> Result<()> {
         (1 + view.host_slot, view.host.encode()),
         (3 + view.service_slot, view.service.encode()),
     ];
-    for (copy, base) in view.header.header_offsets.iter().enumerate() {
+    for (copy, base) in view.blocks.iter().zip(&view.header.header_offsets) {
         for (i, block) in &wanted {
-            if view.blocks[copy].get(*i) != Some(block) {
+            if copy.get(*i) != Some(block) {
                 dev.write(base + *i as u64 * BLOCK_BYTES, &block[..], false)?;
             }
         }
@@ -308,12 +308,13 @@ pub fn format_headers(
 ) -> Result<()> {
     assert_eq!(host.state, HostState::Clean, "a new volume is clean");
     let mut copy = siftfs_device::AlignedBuf::zeroed(HEADER_LEN as usize);
-    let mut put = |at: u64, block: &[u8]| {
-        copy[at as usize..at as usize + BLOCK_SIZE].copy_from_slice(block);
+    let mut put = |at: u64, block: Block| {
+        let to = copy.as_chunks_mut().0.get_mut((at / BLOCK_BYTES) as usize);
+        *to.expect("a copy has room for all its parts") = *block;
     };
-    put(STATIC_OFFSET, &header.encode()[..]);
-    put(HOST_SLOTS[0], &host.encode()[..]);
-    put(SERVICE_SLOTS[0], &service.encode()[..]);
+    put(STATIC_OFFSET, header.encode());
+    put(HOST_SLOTS[0], host.encode());
+    put(SERVICE_SLOTS[0], service.encode());
     for base in header.header_offsets {
         dev.write(base, &copy, false)?;
     }

@@ -4,6 +4,9 @@
 //! Formats come from `siftfs-log`. Nothing here knows what a staged item or a metadata image
 //! means. Everything read is checked; memory is bounded by the longest record.
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
+
 mod belong;
 mod header;
 mod journal;

@@ -67,7 +67,7 @@ impl RingReader {
             self.fill(pos, len as u64)?;
         }
         let at = (pos - self.start) as usize;
-        Ok(&self.buf[at..at + len])
+        Ok(self.buf.get(at..at + len).expect("the window was filled to here"))
     }
 
     /// The block at `pos`, without moving the window there: a position that may hold the next
@@ -89,7 +89,8 @@ impl RingReader {
         let total = (end - pos) as usize;
         if self.buf.len() < total {
             let mut grown = AlignedBuf::zeroed(total);
-            grown[..keep].copy_from_slice(&self.buf[drop..drop + keep]);
+            let kept = self.buf.get(drop..drop + keep).expect("the window holds what is kept");
+            grown.split_at_mut(keep).0.copy_from_slice(kept);
             self.buf = grown;
         } else {
             self.buf.copy_within(drop..drop + keep, 0);
@@ -98,7 +99,8 @@ impl RingReader {
         let from = (pos + keep as u64) % self.ring_len;
         self.counts.reads += 1;
         self.counts.bytes += (total - keep) as u64;
-        self.region.read(self.origin, from, &mut self.buf[keep..total])?;
+        let room = self.buf.get_mut(keep..total).expect("the buffer was made long enough");
+        self.region.read(self.origin, from, room)?;
         self.len = total;
         Ok(())
     }

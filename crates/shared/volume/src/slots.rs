@@ -30,7 +30,7 @@ impl Slots {
         let copies = self.writer.copies();
         for (i, copy) in copies.iter().enumerate() {
             // One flush serves every copy on the same device.
-            if !copies[..i].iter().any(|earlier| earlier.shares_device(copy)) {
+            if !copies.iter().take(i).any(|earlier| earlier.shares_device(copy)) {
                 copy.flush(origin)?;
             }
         }

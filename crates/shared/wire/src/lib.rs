@@ -8,6 +8,9 @@
 //! checkpointed and one `Reclaimed`, so that answers may come twice. A Runtime sends again what was
 //! not answered. [`codec`] makes bytes of them, for transports that leave the process.
 
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
+
 pub mod codec;
 
 #[cfg(test)]

@@ -131,9 +131,9 @@ impl Field for SharedBlock {
 
 impl Field for String {
     fn put(&self, out: &mut Writer) {
-        let end = super::cut_at(self, MAX_TEXT);
-        (end as u32).put(out);
-        out.head.extend_from_slice(&self.as_bytes()[..end]);
+        let (text, _) = self.split_at(super::cut_at(self, MAX_TEXT));
+        (text.len() as u32).put(out);
+        out.head.extend_from_slice(text.as_bytes());
     }
     fn get(from: &mut Reader<'_>) -> Result<Self> {
         let len = u32::get(from)? as usize;

@@ -155,7 +155,8 @@ fn blocks_crc<'a>(blocks: impl Iterator<Item = &'a [u8]>) -> u32 {
 
 impl RawHeader {
     fn computed_crc(&self) -> u32 {
-        crc32c::crc32c(&self.as_bytes()[..HEADER_LEN - 4])
+        let (fields, _) = self.as_bytes().split_at(HEADER_LEN - size_of::<U32>());
+        crc32c::crc32c(fields)
     }
 }
 
@@ -338,8 +339,13 @@ impl FrameReader {
         if blocks_crc(blocks.iter().map(|b| &b[..])) != header.inline_crc {
             return Err(self.bad("the checksum of its blocks does not hold"));
         }
-        let (head, slots) = section.split_at(header.head.next_multiple_of(8));
-        if head[header.head..].iter().any(|b| *b != 0) {
+        let padding = header.head.next_multiple_of(8) - header.head;
+        let parts = section.split_at_checked(header.head);
+        let Some((padding, slots)) = parts.and_then(|(_, rest)| rest.split_at_checked(padding))
+        else {
+            return Err(self.bad("its section is shorter than its head"));
+        };
+        if padding.iter().any(|b| *b != 0) {
             return Err(self.bad("its padding is not zero"));
         }
         let (slots, _) = slots.as_chunks::<8>();
@@ -368,15 +374,13 @@ impl Part {
     /// Reads more of this part.
     fn fill(&mut self, source: &mut impl Source) -> Result<Took> {
         let (took, have) = match self {
-            Part::Header { bytes, have } => {
-                (source.read(&mut [IoSliceMut::new(&mut bytes[*have..])])?, have)
-            }
+            Part::Header { bytes, have } => (source.read(&mut [open_slice(bytes, *have)])?, have),
             Part::Section { header, bytes, have } => {
                 if *have == bytes.len() {
                     let more = (*have * 2).max(AHEAD_BYTES).min(header.section());
                     bytes.resize(more, 0);
                 }
-                (source.read(&mut [IoSliceMut::new(&mut bytes[*have..])])?, have)
+                (source.read(&mut [open_slice(bytes, *have)])?, have)
             }
             Part::Inline { header, blocks, have, .. } => {
                 if *have == blocks.len() * BLOCK_SIZE {
@@ -393,15 +397,20 @@ impl Part {
     }
 }
 
+/// The space in `bytes` after the first `have`.
+fn open_slice(bytes: &mut [u8], have: usize) -> IoSliceMut<'_> {
+    IoSliceMut::new(bytes.get_mut(have..).expect("a source fills no more than it is given"))
+}
+
 /// The space in `blocks` after the first `have` bytes.
 fn open_slices(blocks: &mut [Arc<[u8; BLOCK_SIZE]>], have: usize) -> Vec<IoSliceMut<'_>> {
     let (first, offset) = (have / BLOCK_SIZE, have % BLOCK_SIZE);
-    let mut slices = Vec::with_capacity(blocks.len() - first);
-    for (i, block) in blocks[first..].iter_mut().enumerate() {
+    let offsets = std::iter::once(offset).chain(std::iter::repeat(0));
+    let open = blocks.iter_mut().skip(first).zip(offsets).map(|(block, offset)| {
         let block = Arc::get_mut(block).expect("nobody else has it yet");
-        slices.push(IoSliceMut::new(&mut block[if i == 0 { offset } else { 0 }..]));
-    }
-    slices
+        open_slice(&mut block[..], offset)
+    });
+    open.collect()
 }
 
 #[cfg(test)]
