@@ -6,6 +6,7 @@ use crate::bits::{self, Bitmap};
 use crate::csum;
 use crate::format::*;
 use crate::fs::Fs;
+use crate::group;
 use crate::store::BlockStore;
 
 /// Groups searched for a run of the whole length before a shorter one is taken.
@@ -34,7 +35,7 @@ impl Fs {
         let goal = if goal < self.geo.block_count { goal } else { 0 };
         let (home, bit) = self.geo.locate(goal);
         let mut best: Option<(u32, Found)> = None;
-        if self.groups[home as usize].blocks() > 0 {
+        if group::at(&self.groups, home).blocks() > 0 {
             let found = self.search_group(store, home, bit, want)?;
             if found.len > 0 {
                 best = Some((home, found));
@@ -47,8 +48,8 @@ impl Fs {
         let others: Vec<u32> = others.copied().take(GROUPS_TRIED).collect();
         for group in others {
             let len = best.map_or(0, |(_, f)| f.len);
-            if self.groups[group as usize].longest.min(self.groups[group as usize].blocks()) <= len
-            {
+            let g = group::at(&self.groups, group);
+            if g.longest.min(g.blocks()) <= len {
                 continue;
             }
             let found = self.search_group(store, group, 0, want)?;
@@ -101,7 +102,7 @@ impl Fs {
             }
         }
         for (group, bit, len) in pieces {
-            let g = &mut self.groups[group as usize];
+            let g = group::at_mut(&mut self.groups, group);
             let map = store.modify(g.block_bitmap)?;
             bits::fill(map, bit, bit + len, false);
             g.block_csum = csum::bitmap_csum(self.geo.seed, map, self.geo.blocks_per_group);
@@ -123,7 +124,7 @@ impl Fs {
         for (start, end) in parts {
             self.held.remove(start, end);
             for (group, bit, len) in self.by_group(BlockRun { start, len: end - start }) {
-                let g = &mut self.groups[group as usize];
+                let g = group::at_mut(&mut self.groups, group);
                 g.held_blocks -= len;
                 g.block_hint = g.block_hint.min(bit);
                 g.longest = self.geo.blocks_in_group(group);
@@ -155,10 +156,10 @@ impl Fs {
     fn claim(&mut self, store: &mut dyn BlockStore, group: u32, found: Found) -> Result<BlockRun> {
         let Found { bit, len } = found;
         let mut fresh = None;
-        if self.groups[group as usize].has(BG_BLOCK_UNINIT) {
+        if group::at(&self.groups, group).has(BG_BLOCK_UNINIT) {
             fresh = Some(self.initial_block_bitmap(group));
         }
-        let g = &mut self.groups[group as usize];
+        let g = group::at_mut(&mut self.groups, group);
         let map = match fresh {
             Some(image) => {
                 let map = store.create(g.block_bitmap)?;
@@ -196,12 +197,12 @@ impl Fs {
         let image = self.block_bitmap(store, group)?;
         let map = image.get(store)?;
         let end = self.geo.blocks_in_group(group);
-        let hint = self.groups[group as usize].block_hint;
+        let hint = group::at(&self.groups, group).block_hint;
         let at = self.next_run(map, group, from.max(hint), end, want);
         if from <= hint && at.len > 0 {
             // Nothing before it may be allocated: the next search does not walk over the
             // quarantine.
-            self.groups[group as usize].block_hint = at.bit;
+            group::at_mut(&mut self.groups, group).block_hint = at.bit;
         }
         if at.bit == from && at.len > 0 {
             return Ok(at);
@@ -214,7 +215,7 @@ impl Fs {
         let before = self.best_run(map, group, hint, end, want);
         let best = if after.len >= before.len { after } else { before };
         if best.len < want {
-            self.groups[group as usize].longest = best.len;
+            group::at_mut(&mut self.groups, group).longest = best.len;
         }
         if best.len == 0 {
             let what = format!("block bitmap of group {group}");
@@ -261,7 +262,7 @@ impl Fs {
 
     /// The group's bitmap, checked; computed where it was never written.
     pub(crate) fn block_bitmap(&self, store: &mut dyn BlockStore, group: u32) -> Result<Image> {
-        let g = &self.groups[group as usize];
+        let g = group::at(&self.groups, group);
         if g.has(BG_BLOCK_UNINIT) {
             let map = self.initial_block_bitmap(group);
             let end = self.geo.blocks_in_group(group);
@@ -280,7 +281,7 @@ impl Fs {
     }
 
     fn check_block_bitmap(&self, group: u32, map: &Bitmap) -> Result<()> {
-        let g = &self.groups[group as usize];
+        let g = group::at(&self.groups, group);
         let bad = |detail: &str| Err(corrupt(format!("block bitmap of group {group}"), detail));
         let mut want = csum::bitmap_csum(self.geo.seed, map, self.geo.blocks_per_group);
         if self.geo.desc_size == 32 {

@@ -6,9 +6,8 @@ use siftfs_base::BLOCK_SIZE;
 pub type Bitmap = [u8; BLOCK_SIZE];
 
 fn word(map: &Bitmap, w: usize) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&map[w * 8..w * 8 + 8]);
-    u64::from_le_bytes(bytes)
+    let (words, _) = map.as_chunks();
+    u64::from_le_bytes(*words.get(w).expect("a bit of the block"))
 }
 
 fn next(map: &Bitmap, from: u32, end: u32, flip: u64) -> u32 {
@@ -42,7 +41,7 @@ pub fn next_one(map: &Bitmap, from: u32, end: u32) -> u32 {
 
 /// Is this bit set?
 pub fn test(map: &Bitmap, bit: u32) -> bool {
-    map[bit as usize / 8] & (1 << (bit % 8)) != 0
+    map.get(bit as usize / 8).expect("a bit of the block") & (1 << (bit % 8)) != 0
 }
 
 /// Clear bits in `[0, end)`.
@@ -63,12 +62,14 @@ pub fn fill(map: &mut Bitmap, from: u32, end: u32, set: bool) {
         let byte = bit as usize / 8;
         if bit.is_multiple_of(8) && end - bit >= 8 {
             let last = end as usize / 8;
-            map[byte..last].fill(if set { 0xFF } else { 0 });
+            let whole = map.get_mut(byte..last).expect("bits of the block");
+            whole.fill(if set { 0xFF } else { 0 });
             bit = last as u32 * 8;
             continue;
         }
         let mask = 1u8 << (bit % 8);
-        map[byte] = if set { map[byte] | mask } else { map[byte] & !mask };
+        let byte = map.get_mut(byte).expect("a bit of the block");
+        *byte = if set { *byte | mask } else { *byte & !mask };
         bit += 1;
     }
 }

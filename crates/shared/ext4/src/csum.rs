@@ -41,30 +41,34 @@ pub fn set_super_csum(bytes: &mut [u8; SUPER_SIZE]) {
     bytes[SUPER_SIZE - 4..].copy_from_slice(&sum.to_le_bytes());
 }
 
+/// Checksum of `raw` up to the field at `at`, two bytes that count as zeroes; and what follows it.
+fn skip_field(seed: u32, raw: &[u8], at: usize) -> (u32, &[u8]) {
+    let (before, rest) = raw.split_at(at);
+    let (_, after) = rest.split_at(2);
+    (crc32c_raw(crc32c_raw(seed, before), &[0, 0]), after)
+}
+
 /// Checksum of a group descriptor (32 or 64 bytes).
 pub fn group_csum(seed: u32, group: u32, desc: &[u8]) -> u16 {
     let s = crc32c_raw(seed, &group.to_le_bytes());
-    let s = crc32c_raw(s, &desc[..BG_CHECKSUM_OFFSET]);
-    let s = crc32c_raw(s, &[0, 0]);
-    (crc32c_raw(s, &desc[BG_CHECKSUM_OFFSET + 2..]) & 0xFFFF) as u16
+    let (s, rest) = skip_field(s, desc, BG_CHECKSUM_OFFSET);
+    (crc32c_raw(s, rest) & 0xFFFF) as u16
 }
 
 /// Checksum of a bitmap of `bits` bits (a multiple of 8).
 pub fn bitmap_csum(seed: u32, bitmap: &[u8; BLOCK_SIZE], bits: u32) -> u32 {
-    crc32c_raw(seed, &bitmap[..bits as usize / 8])
+    crc32c_raw(seed, bitmap.split_at(bits as usize / 8).0)
 }
 
 /// Checksum of a whole inode record; `has_hi` says whether `i_checksum_hi` exists in it.
 pub fn inode_csum(seed: u32, ino: InodeNr, generation: u32, raw: &[u8], has_hi: bool) -> u32 {
     let s = inode_seed(seed, ino, generation);
-    let s = crc32c_raw(s, &raw[..I_CHECKSUM_LO]);
-    let s = crc32c_raw(s, &[0, 0]);
+    let (s, rest) = skip_field(s, raw, I_CHECKSUM_LO);
     if !has_hi {
-        return crc32c_raw(s, &raw[I_CHECKSUM_LO + 2..]) & 0xFFFF;
+        return crc32c_raw(s, rest) & 0xFFFF;
     }
-    let s = crc32c_raw(s, &raw[I_CHECKSUM_LO + 2..I_CHECKSUM_HI]);
-    let s = crc32c_raw(s, &[0, 0]);
-    crc32c_raw(s, &raw[I_CHECKSUM_HI + 2..])
+    let (s, rest) = skip_field(s, rest, I_CHECKSUM_HI - I_CHECKSUM_LO - 2);
+    crc32c_raw(s, rest)
 }
 
 /// Checksum of an extent tree block under its inode's seed.

@@ -34,6 +34,16 @@ pub(crate) struct Group {
     pub longest: u32,
 }
 
+/// A group by its number, which lies below the volume's count: the geometry gives no other.
+pub(crate) fn at(groups: &[Group], nr: u32) -> &Group {
+    groups.get(nr as usize).expect("the geometry counts the groups")
+}
+
+/// The same, to be changed.
+pub(crate) fn at_mut(groups: &mut [Group], nr: u32) -> &mut Group {
+    groups.get_mut(nr as usize).expect("the geometry counts the groups")
+}
+
 impl Group {
     /// Blocks that may be allocated now.
     pub fn blocks(&self) -> u32 {
@@ -99,7 +109,7 @@ impl Group {
         let per_block = BLOCK_SIZE / geo.desc_size;
         let block = store.modify(1 + u64::from(nr) / per_block as u64)?;
         let at = nr as usize % per_block * geo.desc_size;
-        let raw = &mut block[at..at + geo.desc_size];
+        let raw = block.get_mut(at..at + geo.desc_size).expect("whole descriptors fill a block");
         let low = |v: u32| zerocopy::little_endian::U16::new((v & 0xFFFF) as u16);
         let high = |v: u32| zerocopy::little_endian::U16::new((v >> 16) as u16);
         let Ok((lo, rest)) = GroupDesc32::mut_from_prefix(&mut *raw) else {
@@ -121,7 +131,8 @@ impl Group {
             hi.bg_inode_bitmap_csum_hi = high(self.inode_csum);
         }
         let sum = csum::group_csum(geo.seed, nr, raw);
-        raw[BG_CHECKSUM_OFFSET..BG_CHECKSUM_OFFSET + 2].copy_from_slice(&sum.to_le_bytes());
+        let (_, field) = raw.split_at_mut(BG_CHECKSUM_OFFSET);
+        field.split_at_mut(2).0.copy_from_slice(&sum.to_le_bytes());
         Ok(())
     }
 }

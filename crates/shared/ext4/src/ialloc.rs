@@ -7,6 +7,7 @@ use crate::bits::{self, Bitmap};
 use crate::csum;
 use crate::format::*;
 use crate::fs::Fs;
+use crate::group;
 use crate::store::BlockStore;
 
 /// The root directory.
@@ -82,7 +83,7 @@ impl Fs {
         if !self.inode_in_use(store, ino)? {
             return Err(corrupt(format!("inode {ino}"), "to be freed, but not in use"));
         }
-        let g = &mut self.groups[group as usize];
+        let g = group::at_mut(&mut self.groups, group);
         if is_dir && g.used_dirs == 0 {
             let what = format!("group descriptor {group}");
             return Err(corrupt(what, "a directory is freed where none is counted"));
@@ -106,7 +107,7 @@ impl Fs {
         let Ok((group, index)) = self.geo.locate_inode(ino) else {
             unreachable!("only checked numbers are in quarantine")
         };
-        let g = &mut self.groups[group as usize];
+        let g = group::at_mut(&mut self.groups, group);
         g.held_inodes -= 1;
         g.inode_hint = g.inode_hint.min(index);
         self.with_inodes.insert(group);
@@ -115,7 +116,7 @@ impl Fs {
     /// Is the number in use, by the bitmap?
     pub fn inode_in_use(&mut self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<bool> {
         let (group, index) = self.geo.locate_inode(ino)?;
-        if self.groups[group as usize].has(BG_INODE_UNINIT) {
+        if group::at(&self.groups, group).has(BG_INODE_UNINIT) {
             return Ok(false);
         }
         let image = self.inode_bitmap(store, group)?;
@@ -136,14 +137,14 @@ impl Fs {
         let image = self.inode_bitmap(store, group)?;
         let map = image.get(store)?;
         let reserved = if group == 0 { self.geo.first_ino - 1 } else { 0 };
-        let mut index = self.groups[group as usize].inode_hint.max(reserved);
+        let mut index = group::at(&self.groups, group).inode_hint.max(reserved);
         loop {
             index = bits::next_zero(map, index, ipg);
             if index >= ipg {
                 return Ok(None);
             }
             if !self.held_inos.contains(&(group * ipg + index + 1)) {
-                self.groups[group as usize].inode_hint = index;
+                group::at_mut(&mut self.groups, group).inode_hint = index;
                 return Ok(Some(index));
             }
             index += 1;
@@ -159,7 +160,7 @@ impl Fs {
     ) -> Result<()> {
         let ipg = self.geo.inodes_per_group;
         self.zero_skipped_records(store, group, index)?;
-        let g = &mut self.groups[group as usize];
+        let g = group::at_mut(&mut self.groups, group);
         let map = if g.has(BG_INODE_UNINIT) {
             let map = store.create(g.inode_bitmap)?;
             bits::fill(map, ipg, BLOCK_SIZE as u32 * 8, true);
@@ -191,7 +192,7 @@ impl Fs {
         group: u32,
         index: u32,
     ) -> Result<()> {
-        let g = &self.groups[group as usize];
+        let g = group::at(&self.groups, group);
         let used = self.geo.inodes_per_group - g.itable_unused;
         if g.has(BG_INODE_ZEROED) || index < used {
             return Ok(());
@@ -201,14 +202,14 @@ impl Fs {
         for i in used..=index {
             let block = store.modify(g.inode_table + u64::from(i / per_block))?;
             let at = (i % per_block) as usize * size;
-            block[at..at + size].fill(0);
+            block.get_mut(at..at + size).expect("whole records fill a block").fill(0);
         }
         Ok(())
     }
 
     /// The group's inode bitmap, checked; computed where it was never written.
     fn inode_bitmap(&self, store: &mut dyn BlockStore, group: u32) -> Result<Image> {
-        let g = &self.groups[group as usize];
+        let g = group::at(&self.groups, group);
         if g.has(BG_INODE_UNINIT) {
             return Ok(Image::Computed(Box::new([0; BLOCK_SIZE])));
         }
@@ -221,7 +222,7 @@ impl Fs {
     }
 
     fn check_inode_bitmap(&self, group: u32, map: &Bitmap) -> Result<()> {
-        let g = &self.groups[group as usize];
+        let g = group::at(&self.groups, group);
         let ipg = self.geo.inodes_per_group;
         let bad = |detail: &str| Err(corrupt(format!("inode bitmap of group {group}"), detail));
         let mask = if self.geo.desc_size == 32 { 0xFFFF } else { !0 };
@@ -244,7 +245,7 @@ impl Fs {
     fn dir_group(&mut self, parent: InodeNr, home: u32) -> u32 {
         let groups = u64::from(self.geo.group_count);
         let roomy = |nr: u32| {
-            let g = &self.groups[nr as usize];
+            let g = group::at(&self.groups, nr);
             u64::from(g.inodes()) >= self.available_inodes() / groups / 2
                 && u64::from(g.blocks()) >= self.available_blocks() / groups / 2
         };
@@ -257,7 +258,7 @@ impl Fs {
         let best = spread
             .take(DIR_GROUPS_TRIED)
             .copied()
-            .min_by_key(|nr| (!roomy(*nr), self.groups[*nr as usize].used_dirs))
+            .min_by_key(|nr| (!roomy(*nr), group::at(&self.groups, *nr).used_dirs))
             .unwrap_or(home);
         self.dir_cursor = best.wrapping_add(1);
         best

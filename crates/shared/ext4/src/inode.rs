@@ -180,7 +180,8 @@ impl Inode {
         let end = INODE_BASE + usize::from(self.extra_isize).min(INODE_EXTRA);
         let mut known = r.clone();
         self.encode_extra(&mut known);
-        out[INODE_BASE..end].copy_from_slice(&known.as_bytes()[INODE_BASE..end]);
+        let fields = out.iter_mut().zip(known.as_bytes()).take(end).skip(INODE_BASE);
+        fields.for_each(|(to, byte)| *to = *byte);
         out
     }
 
@@ -261,11 +262,11 @@ impl Inode {
 
     /// The bytes of the record behind `i_extra_isize`: in-inode extended attributes.
     pub fn xattr_area(&self) -> &[u8] {
-        &self.raw[INODE_BASE + usize::from(self.extra_isize)..]
+        self.raw.split_at(INODE_BASE + usize::from(self.extra_isize)).1
     }
     /// The same, to be changed; [`crate::Fs::write_inode`] stores it.
     pub fn xattr_area_mut(&mut self) -> &mut [u8] {
-        &mut self.raw[INODE_BASE + usize::from(self.extra_isize)..]
+        self.raw.split_at_mut(INODE_BASE + usize::from(self.extra_isize)).1
     }
 
     /// Makes `i_block` an empty extent root. Only for an inode that maps nothing.
@@ -326,24 +327,25 @@ impl Inode {
 
     /// Device number of a device file, as userspace's `makedev` packs it into 32 bits.
     pub fn rdev(&self) -> u32 {
-        let word = |i: usize| U32::read_from_bytes(&self.i_block[i..i + 4]).map_or(0, U32::get);
-        let old = word(0);
+        let words = <[U32; 2]>::read_from_prefix(&self.i_block);
+        let [old, new] = words.map_or([0, 0], |(words, _)| words.map(U32::get));
         // The old form, 8 bits each, is the low part of the new one.
-        if old != 0 { old & 0xFFFF } else { word(4) }
+        if old != 0 { old & 0xFFFF } else { new }
     }
 
     /// Sets the device number: in the old form if both numbers fit 8 bits, else in the new.
     pub fn set_rdev(&mut self, dev: u32) {
         self.i_block = [0; I_BLOCK_LEN];
-        let at = if dev & !0xFFFF == 0 { 0 } else { 4 };
-        self.i_block[at..at + 4].copy_from_slice(&dev.to_le_bytes());
+        let (old, new) = if dev & !0xFFFF == 0 { (dev, 0) } else { (0, dev) };
+        self.i_block[..4].copy_from_slice(&old.to_le_bytes());
+        self.i_block[4..8].copy_from_slice(&new.to_le_bytes());
     }
 
     /// The target of a symbolic link kept in the inode, or `None` if it lies in a block.
     pub fn fast_symlink(&self) -> Option<&[u8]> {
-        let len = usize::try_from(self.size).ok()?;
-        (self.is_symlink() && !self.has_extents() && len <= FAST_SYMLINK_MAX)
-            .then(|| &self.i_block[..len])
+        let len = usize::try_from(self.size).ok().filter(|len| *len <= FAST_SYMLINK_MAX)?;
+        let target = self.i_block.get(..len)?;
+        (self.is_symlink() && !self.has_extents()).then_some(target)
     }
 
     /// Stores a target of at most [`FAST_SYMLINK_MAX`] bytes in the inode and sets the size;
@@ -354,7 +356,7 @@ impl Inode {
         }
         self.flags &= !FL_EXTENTS;
         self.i_block = [0; I_BLOCK_LEN];
-        self.i_block[..target.len()].copy_from_slice(target);
+        self.i_block.split_at_mut(target.len()).0.copy_from_slice(target);
         self.size = target.len() as u64;
         true
     }

@@ -6,18 +6,27 @@ use zerocopy::FromBytes;
 use crate::csum;
 use crate::format::*;
 use crate::fs::Fs;
+use crate::group;
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
 /// Flags of inodes whose data this code must not interpret.
 const REFUSED_FLAGS: u32 = FL_ENCRYPT | FL_INLINE_DATA | FL_EA_INODE;
 
+/// Why a record lies within its block.
+const WHOLE: &str = "whole records fill a block";
+
+/// Writes `bytes` at `at`, within a record or a block of them.
+fn put(into: &mut [u8], at: usize, bytes: &[u8]) {
+    into.get_mut(at..at + bytes.len()).expect(WHOLE).copy_from_slice(bytes);
+}
+
 impl Fs {
     /// (block, byte offset) of a record.
     pub(crate) fn inode_place(&self, ino: InodeNr) -> Result<(BlockNr, usize)> {
         let (group, index) = self.geo.locate_inode(ino)?;
         let per_block = (BLOCK_SIZE / self.geo.inode_size) as u32;
-        let table = self.groups[group as usize].inode_table;
+        let table = group::at(&self.groups, group).inode_table;
         let at = (index % per_block) as usize * self.geo.inode_size;
         Ok((table + u64::from(index / per_block), at))
     }
@@ -28,7 +37,7 @@ impl Fs {
     /// impossible fields.
     pub fn read_inode(&self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<Inode> {
         let (block, at) = self.inode_place(ino)?;
-        let raw = &store.read(block)?[at..at + self.geo.inode_size];
+        let raw = store.read(block)?.get(at..at + self.geo.inode_size).expect(WHOLE);
         let bad = |detail: &str| corrupt(format!("inode {ino}"), detail);
         let (known, _) = RawInode::ref_from_prefix(raw).map_err(|_| bad("short record"))?;
         let has_hi = known.i_extra_isize.get() >= 4;
@@ -56,15 +65,16 @@ impl Fs {
         let mut raw = inode.encode();
         assert_eq!(raw.len(), self.geo.inode_size, "a record of another volume");
         if let Some(next) = self.orphan_next(inode.ino) {
-            raw[0x14..0x18].copy_from_slice(&next.to_le_bytes());
+            put(&mut raw, I_DTIME, &next.to_le_bytes());
         }
         let has_hi = inode.extra_isize() >= 4;
         let sum = csum::inode_csum(self.geo.seed, inode.ino, inode.generation, &raw, has_hi);
-        raw[I_CHECKSUM_LO..I_CHECKSUM_LO + 2].copy_from_slice(&sum.to_le_bytes()[..2]);
+        let [a, b, c, d] = sum.to_le_bytes();
+        put(&mut raw, I_CHECKSUM_LO, &[a, b]);
         if has_hi {
-            raw[I_CHECKSUM_HI..I_CHECKSUM_HI + 2].copy_from_slice(&sum.to_le_bytes()[2..]);
+            put(&mut raw, I_CHECKSUM_HI, &[c, d]);
         }
-        store.modify(block)?[at..at + raw.len()].copy_from_slice(&raw);
+        put(store.modify(block)?, at, &raw);
         Ok(())
     }
 
@@ -83,7 +93,7 @@ impl Fs {
     /// another one (rule R5).
     pub fn last_generation(&self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<u32> {
         let (block, at) = self.inode_place(ino)?;
-        let raw = &store.read(block)?[at..];
+        let (_, raw) = store.read(block)?.split_at(at);
         Ok(RawInode::ref_from_prefix(raw).map_or(0, |(r, _)| r.i_generation.get()))
     }
 }

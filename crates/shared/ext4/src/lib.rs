@@ -4,7 +4,9 @@
 //! [`BlockStore`]; this crate does not know how they are read, journaled and written.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod alloc;
 mod bits;

@@ -43,8 +43,9 @@ impl MemStore {
         let mut buf = vec![0; BLOCK_SIZE * 256];
         for at in (0..store.count).step_by(256) {
             let len = (store.count - at).min(256) as usize * BLOCK_SIZE;
-            file.read_exact_at(&mut buf[..len], at * BLOCK_BYTES)?;
-            for (nr, chunk) in (at..).zip(buf[..len].chunks_exact(BLOCK_SIZE)) {
+            let (part, _) = buf.split_at_mut(len);
+            file.read_exact_at(part, at * BLOCK_BYTES)?;
+            for (nr, chunk) in (at..).zip(part.chunks_exact(BLOCK_SIZE)) {
                 store.put(nr, chunk);
             }
         }

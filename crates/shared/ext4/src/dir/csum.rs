@@ -17,7 +17,7 @@ pub(super) fn leaf_csum(seed: u32, block: &[u8; BLOCK_SIZE]) -> u32 {
 /// Checksum of an index block whose entries in use end at `used` and whose tail is at `tail`.
 /// Both lie within the block, which the caller has checked.
 pub(super) fn index_csum(seed: u32, block: &[u8; BLOCK_SIZE], used: usize, tail: usize) -> u32 {
-    let c = crc32c(seed, &block[..used]);
+    let ((pairs, _), (_, tail)) = (block.split_at(used), block.split_at(tail));
     // The tail counts with its checksum field as zero.
-    crc32c(crc32c(c, &block[tail..tail + 4]), &[0; 4])
+    crc32c(crc32c(crc32c(seed, pairs), tail.split_at(4).0), &[0; 4])
 }

@@ -123,25 +123,26 @@ fn for_pieces<const N: usize>(name: &[u8], unsigned: bool, mut each: impl FnMut(
 
 fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
     // One round: a boolean function, a constant, the order of the words, four rotations.
-    type Round = (fn(u32, u32, u32) -> u32, u32, [usize; 8], [u32; 4]);
+    type Round = (fn(u32, u32, u32) -> u32, u32, [u32; 8], [u32; 4]);
+    let [w0, w1, w2, w3, w4, w5, w6, w7] = *words;
     let rounds: [Round; 3] = [
-        (|x, y, z| (x & y) | (!x & z), 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19]),
+        (|x, y, z| (x & y) | (!x & z), 0, [w0, w1, w2, w3, w4, w5, w6, w7], [3, 7, 11, 19]),
         (
             |x, y, z| (x & y) | (x & z) | (y & z),
             0x5a82_7999,
-            [1, 3, 5, 7, 0, 2, 4, 6],
+            [w1, w3, w5, w7, w0, w2, w4, w6],
             [3, 5, 9, 13],
         ),
-        (|x, y, z| x ^ y ^ z, 0x6ed9_eba1, [3, 7, 2, 6, 1, 5, 0, 4], [3, 9, 11, 15]),
+        (|x, y, z| x ^ y ^ z, 0x6ed9_eba1, [w3, w7, w2, w6, w1, w5, w0, w4], [3, 9, 11, 15]),
     ];
     let [mut a, mut b, mut c, mut d] = *state;
-    for (mix, constant, order, turns) in rounds {
-        for (step, &word) in order.iter().enumerate() {
+    for (mix, constant, words, turns) in rounds {
+        for (word, turn) in words.into_iter().zip(turns.into_iter().cycle()) {
             let sum = a
                 .wrapping_add(mix(b, c, d))
-                .wrapping_add(words[word])
+                .wrapping_add(word)
                 .wrapping_add(constant)
-                .rotate_left(turns[step % 4]);
+                .rotate_left(turn);
             (a, b, c, d) = (d, sum, b, c);
         }
     }

@@ -176,7 +176,7 @@ impl Node {
     /// Drops the pairs from `count` on. Not sealed.
     pub fn truncate(&mut self, block: &mut Block, count: usize) {
         let (from, to) = (self.header + count * PAIR, self.header + self.count * PAIR);
-        block[from..to].fill(0);
+        block.get_mut(from..to).expect("pairs in use lie within the block").fill(0);
         self.set_count(block, count);
     }
 

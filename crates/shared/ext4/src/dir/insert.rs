@@ -158,14 +158,14 @@ impl<B: DirBlocks> Dir<'_, B> {
 
     /// Sees to it that the path's last index block can take one more pair.
     fn make_room_above(&mut self, path: &mut Path) -> Walk<()> {
-        let last = path.steps[path.steps.len() - 1];
+        let last = path.last();
         if last.node.count < last.node.limit {
             return Ok(());
         }
         if path.steps.len() == 1 && path.root.levels < MAX_LEVELS {
             return self.deepen(path);
         }
-        if path.steps[0].node.count >= path.steps[0].node.limit {
+        if path.top().node.count >= path.top().node.limit {
             return Err(Fault::Failed(errno(libc::ENOSPC)));
         }
         self.split_node(path)
@@ -174,7 +174,7 @@ impl<B: DirBlocks> Dir<'_, B> {
     /// Moves the root's pairs to a node below it.
     fn deepen(&mut self, path: &mut Path) -> Walk<()> {
         let (csum, seed) = (self.csum(), self.layout.seed);
-        let old = path.steps[0];
+        let old = *path.top();
         let pairs = old.node.pairs(self.blocks.read(0)?, 0);
         let lblk = self.blocks.append()?;
         let block = self.blocks.modify(lblk)?;
@@ -192,10 +192,11 @@ impl<B: DirBlocks> Dir<'_, B> {
     /// Moves the upper half of a node's pairs to a new node beside it.
     fn split_node(&mut self, path: &mut Path) -> Walk<()> {
         let (csum, seed) = (self.csum(), self.layout.seed);
-        let mut low = path.steps[1];
+        assert!(path.steps.len() == 2, "a root above leaves is deepened");
+        let mut low = *path.last();
         let middle = low.node.count / 2;
         let pairs = low.node.pairs(self.blocks.read(low.lblk)?, middle);
-        let boundary = pairs[0].0;
+        let (boundary, _) = *pairs.first().expect("half of a full node");
         let lblk = self.blocks.append()?;
         let block = self.blocks.modify(lblk)?;
         let high = Node::format(block, csum, &pairs);
@@ -204,16 +205,17 @@ impl<B: DirBlocks> Dir<'_, B> {
         let block = self.blocks.modify(low.lblk)?;
         low.node.truncate(block, middle);
         low.node.seal(block, seed);
-        let up = &mut path.steps[0];
+        let up = path.top_mut();
         let block = self.blocks.modify(up.lblk)?;
         up.node.insert_after(block, up.at, boundary, number(lblk)?);
         up.node.seal(block, seed);
-        path.root.node = up.node;
+        let root = up.node;
         if low.at >= middle {
             up.at += 1;
             low = Step { lblk, node: high, at: low.at - middle };
         }
-        path.steps[1] = low;
+        path.root.node = root;
+        *path.last_mut() = low;
         Ok(())
     }
 
@@ -227,7 +229,7 @@ impl<B: DirBlocks> Dir<'_, B> {
         let need = record_len(entry.name.len());
         let at = split_at(&all, hash, need, layout.end())?;
         let mut high = all.split_off(at);
-        let boundary = high[0].hash;
+        let boundary = high.first().expect("a cut leaves entries on both sides").hash;
         let continued = all.last().is_some_and(|e| e.hash == boundary);
         let new = Moving { hash, name: entry.name.to_vec(), ino: entry.ino, ftype: entry.ftype };
         if hash >= boundary {
@@ -240,7 +242,7 @@ impl<B: DirBlocks> Dir<'_, B> {
         leaf::pack(self.blocks.modify(lblk)?, high.iter().map(Moving::entry), layout);
         self.blocks.set_verified(lblk)?;
         leaf::pack(self.blocks.modify(path.leaf)?, all.iter().map(Moving::entry), layout);
-        let mut last = path.steps[path.steps.len() - 1];
+        let mut last = *path.last();
         let block = self.blocks.modify(last.lblk)?;
         let child = number(lblk)?;
         last.node.insert_after(block, last.at, boundary | u32::from(continued), child);
@@ -261,13 +263,13 @@ fn split_at(all: &[Moving], hash: u32, need: usize, end: usize) -> Result<usize>
     let bytes = total(all);
     let mut best: Option<(bool, usize, usize)> = None;
     let mut low = 0;
-    for at in 1..all.len() {
-        low += all[at - 1].len();
-        let side = if hash >= all[at].hash { bytes - low } else { low };
+    for (at, (before, next)) in (1..).zip(all.iter().zip(all.iter().skip(1))) {
+        low += before.len();
+        let side = if hash >= next.hash { bytes - low } else { low };
         if side + need > end {
             continue;
         }
-        let rank = (all[at].hash == all[at - 1].hash, low.abs_diff(bytes - low), at);
+        let rank = (next.hash == before.hash, low.abs_diff(bytes - low), at);
         best = Some(best.map_or(rank, |b| b.min(rank)));
     }
     // A full leaf has many entries, and halves of it have room; only a damaged one has not.

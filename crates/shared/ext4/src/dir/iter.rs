@@ -149,23 +149,19 @@ impl<B: DirBlocks> Dir<'_, B> {
     ) -> Result<bool> {
         run.sort_unstable();
         let mut previous = 0;
-        let mut at = 0;
-        while at < run.len() {
-            let place = run[at].place;
-            let tied = run[at..].iter().take_while(|r| r.place == place).count();
-            if tied > 1 {
-                self.sort_by_name(&mut run[at..at + tied])?;
+        for tied in run.chunk_by_mut(|a, b| a.place == b.place) {
+            if tied.len() > 1 {
+                self.sort_by_name(tied)?;
             }
-            for i in 0..tied {
+            for (entry, after) in tied.iter().zip((0..tied.len()).rev()) {
                 // Names with one hash take the following places, up to the next major hash.
-                let last = (place | u64::from(u32::MAX)) + SHIFT;
-                let own = (place + SHIFT).max(previous + 1).min(last);
+                let last = (entry.place | u64::from(u32::MAX)) + SHIFT;
+                let own = (entry.place + SHIFT).max(previous + 1).min(last);
                 previous = own;
-                if own > cookie && !self.deliver_one(run[at + i], own, tied - 1 - i, f)? {
+                if own > cookie && !self.deliver_one(*entry, own, after, f)? {
                     return Ok(false);
                 }
             }
-            at += tied;
         }
         Ok(true)
     }

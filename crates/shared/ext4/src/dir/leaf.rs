@@ -52,7 +52,8 @@ pub(super) struct Record {
 impl Record {
     /// Its name; the walk that made the record checked that it lies in the block.
     pub fn name<'b>(&self, block: &'b Block) -> &'b [u8] {
-        &block[self.at + HEADER..self.at + HEADER + self.name_len]
+        let from = self.at + HEADER;
+        block.get(from..from + self.name_len).expect("the walk checked the record")
     }
     /// Bytes that it needs; the rest of `len` is free.
     fn used(&self) -> usize {
@@ -65,18 +66,26 @@ pub(super) fn record_len(name_len: usize) -> usize {
     (HEADER + name_len + 3) & !3
 }
 
+/// The bytes at `at`, which lie within the block: the walk has checked it, or the format says it.
+fn bytes<const N: usize>(block: &Block, at: usize) -> [u8; N] {
+    *block.get(at..).and_then(|rest| rest.first_chunk()).expect("a field within the block")
+}
 pub(super) fn get16(block: &Block, at: usize) -> u16 {
-    u16::from_le_bytes([block[at], block[at + 1]])
+    u16::from_le_bytes(bytes(block, at))
 }
 pub(super) fn get32(block: &Block, at: usize) -> u32 {
-    u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+    u32::from_le_bytes(bytes(block, at))
+}
+pub(super) fn put_bytes(block: &mut Block, at: usize, bytes: &[u8]) {
+    let field = block.get_mut(at..at + bytes.len()).expect("a field within the block");
+    field.copy_from_slice(bytes);
 }
 pub(super) fn put16(block: &mut Block, at: usize, value: usize) {
     let value = u16::try_from(value).expect("lengths inside a block fit 16 bits");
-    block[at..at + 2].copy_from_slice(&value.to_le_bytes());
+    put_bytes(block, at, &value.to_le_bytes());
 }
 pub(super) fn put32(block: &mut Block, at: usize, value: u32) {
-    block[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    put_bytes(block, at, &value.to_le_bytes());
 }
 
 fn bad(at: usize, what: &str) -> Error {
@@ -91,8 +100,8 @@ pub(super) fn record(block: &Block, at: usize, end: usize, layout: Layout) -> Re
     let ino = get32(block, at);
     let len = usize::from(get16(block, at + 4));
     let (name_len, ftype) = if layout.filetype {
-        let known = Some(block[at + 7]).filter(|t| *t <= 7).unwrap_or(0);
-        (usize::from(block[at + 6]), known)
+        let [name_len, ftype] = bytes(block, at + 6);
+        (usize::from(name_len), Some(ftype).filter(|t| *t <= 7).unwrap_or(0))
     } else {
         (usize::from(get16(block, at + 6)), 0)
     };
@@ -215,11 +224,16 @@ pub(super) fn write(block: &mut Block, at: usize, len: usize, e: NewEntry<'_>, l
     put16(block, at + 4, len);
     put16(block, at + 6, e.name.len());
     if layout.filetype {
-        block[at + 7] = e.ftype;
+        put_bytes(block, at + 7, &[e.ftype]);
     }
     let name_at = at + HEADER;
-    block[name_at..name_at + e.name.len()].copy_from_slice(e.name);
-    block[name_at + e.name.len()..at + record_len(e.name.len())].fill(0);
+    put_bytes(block, name_at, e.name);
+    clear(block, name_at + e.name.len(), at + record_len(e.name.len()));
+}
+
+/// Zeroes the bytes of a record, which lies within the block.
+fn clear(block: &mut Block, from: usize, to: usize) {
+    block.get_mut(from..to).expect("a record within the block").fill(0);
 }
 
 /// Puts an entry into the free part of `host`, which [`room`] found.
@@ -237,11 +251,11 @@ pub(super) fn remove(block: &mut Block, gone: Record, before: Option<Record>) {
         Some(b) => {
             debug_assert_eq!(b.at + b.len, gone.at);
             put16(block, b.at + 4, b.len + gone.len);
-            block[gone.at..gone.at + record_len(gone.name_len)].fill(0);
+            clear(block, gone.at, gone.at + record_len(gone.name_len));
         }
         None => {
             put32(block, gone.at, 0);
-            block[gone.at + 6..gone.at + record_len(gone.name_len)].fill(0);
+            clear(block, gone.at + 6, gone.at + record_len(gone.name_len));
         }
     }
 }

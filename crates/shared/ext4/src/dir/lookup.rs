@@ -31,6 +31,25 @@ pub(super) struct Path {
     pub leaf: u64,
 }
 
+impl Path {
+    /// The root's step.
+    pub fn top(&self) -> &Step {
+        self.steps.first().expect("a path begins at the root")
+    }
+    /// The same, to be changed.
+    pub fn top_mut(&mut self) -> &mut Step {
+        self.steps.first_mut().expect("a path begins at the root")
+    }
+    /// The step that leads to the leaf.
+    pub fn last(&self) -> &Step {
+        self.steps.last().expect("a path begins at the root")
+    }
+    /// The same, to be changed.
+    pub fn last_mut(&mut self) -> &mut Step {
+        self.steps.last_mut().expect("a path begins at the root")
+    }
+}
+
 /// What a block is when blocks are read one by one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -79,7 +98,7 @@ impl<B: DirBlocks> Dir<'_, B> {
         let block = self.blocks.modify(slot.lblk)?;
         leaf::put32(block, r.at, ino);
         if layout.filetype {
-            block[r.at + 7] = ftype;
+            leaf::put_bytes(block, r.at + 7, &[ftype]);
         }
         match seal {
             Some(root) => root.seal(block, layout.seed),
@@ -216,7 +235,7 @@ impl<B: DirBlocks> Dir<'_, B> {
     }
 
     fn set_leaf(&mut self, path: &mut Path) -> Walk<()> {
-        let last = path.steps[path.steps.len() - 1];
+        let last = *path.last();
         path.leaf = u64::from(last.node.child(self.blocks.read(last.lblk)?, last.at));
         if path.leaf == 0 || path.leaf >= self.blocks.block_count() {
             return Err(Fault::Broken("a leaf outside the directory"));
@@ -246,15 +265,14 @@ impl<B: DirBlocks> Dir<'_, B> {
 
     /// Goes on to the next leaf, which [`Self::next_boundary`] announced.
     pub(super) fn advance(&mut self, path: &mut Path) -> Walk<()> {
-        let last = path.steps.len() - 1;
-        path.steps[last].at += 1;
-        if path.steps[last].at >= path.steps[last].node.count {
-            assert!(last == 1, "no leaf after the last one");
-            path.steps[0].at += 1;
-            let up = path.steps[0];
+        path.last_mut().at += 1;
+        if path.last().at >= path.last().node.count {
+            assert!(path.steps.len() == 2, "no leaf after the last one");
+            path.top_mut().at += 1;
+            let up = *path.top();
             assert!(up.at < up.node.count, "no leaf after the last one");
             let lblk = u64::from(up.node.child(self.blocks.read(up.lblk)?, up.at));
-            path.steps[1] = Step { lblk, node: self.node(lblk)?, at: 0 };
+            *path.last_mut() = Step { lblk, node: self.node(lblk)?, at: 0 };
         }
         self.set_leaf(path)
     }

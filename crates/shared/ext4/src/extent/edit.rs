@@ -6,7 +6,7 @@ use std::ops::Range;
 use siftfs_base::{BLOCK_BYTES, BlockNr, BlockRun, Result, errno};
 
 use super::map::{MAX_FILE_BLOCKS, position};
-use super::node::{Entry, Header, Place, child, index, key};
+use super::node::{Entry, Extent, Header, Place, child, first_key, index, key};
 use super::pack::{Family, REACH, even, full};
 use crate::format::*;
 use crate::fs::Fs;
@@ -41,6 +41,11 @@ impl Path {
     /// Where in the leaf the block searched for is, or would go behind.
     pub fn pos(&self) -> Option<usize> {
         self.steps.last().and_then(|s| s.pos)
+    }
+
+    /// The leaf's extent at `i`.
+    pub fn extent(&self, i: usize) -> Extent {
+        Extent::decode(self.leaf.get(i).expect("a place in the leaf"))
     }
 }
 
@@ -148,7 +153,7 @@ impl Fs {
         assert!(depth < MAX_DEPTH, "an extent tree of inode {} grew too deep", inode.ino);
         let nr = self.alloc_tree_block(store, inode)?;
         self.put_node(store, inode, Some(nr), depth, all, true)?;
-        let entry = index(key(&all[0]), nr);
+        let entry = index(first_key(all), nr);
         self.put_node(store, inode, None, depth + 1, &[entry], false)
     }
 
@@ -227,12 +232,11 @@ impl Fs {
         own: &[Entry],
     ) -> Result<Vec<Entry>> {
         let mut out = Vec::new();
-        for i in range.clone() {
+        for (i, entry) in range.clone().zip(family.part(range)) {
             if i == family.pos {
                 out.extend_from_slice(own);
                 continue;
             }
-            let entry = &family.members[i];
             let (_, all) = self.node(store, inode, child(entry), family.depth, key(entry))?;
             out.extend_from_slice(all);
         }
@@ -252,7 +256,7 @@ impl Fs {
         all: &[Entry],
         counts: &[usize],
     ) -> Result<()> {
-        let mut old = family.members[range.clone()].iter().map(child);
+        let mut old = family.part(&range).iter().map(child);
         let (mut entries, mut rest) = (Vec::new(), all);
         for count in counts {
             let (part, tail) = rest.split_at(*count);
@@ -262,7 +266,7 @@ impl Fs {
                 None => (self.alloc_tree_block(store, inode)?, true),
             };
             self.put_node(store, inode, Some(nr), family.depth, part, new)?;
-            entries.push(index(key(&part[0]), nr));
+            entries.push(index(first_key(part), nr));
         }
         assert!(rest.is_empty(), "entries left over");
         for nr in old {

@@ -120,7 +120,7 @@ impl Fs {
             return Ok(home);
         };
         let path = self.descend(store, inode, at)?;
-        let before = path.pos().map(|p| Extent::decode(&path.leaf[p]));
+        let before = path.pos().map(|p| path.extent(p));
         let goal = before.map_or(home, |e| e.pblk + (lblk - u64::from(e.lblk)));
         Ok(if goal < self.block_count() { goal } else { home })
     }

@@ -19,6 +19,11 @@ pub(super) fn key(entry: &Entry) -> u32 {
     U32::read_from_prefix(entry).map_or(0, |(v, _)| v.get())
 }
 
+/// First logical block of a node below the root, which has an entry.
+pub(super) fn first_key(all: &[Entry]) -> u32 {
+    key(all.first().expect("a node below the root has an entry"))
+}
+
 /// An index entry for a child that begins at `key`.
 pub(super) fn index(key: u32, child: BlockNr) -> Entry {
     let raw = RawExtentIndex {
@@ -253,8 +258,10 @@ impl Fs {
 }
 
 fn fill(bytes: &mut [u8], h: &RawExtentHeader, all: &[Entry]) {
-    bytes[..EXTENT_ENTRY].copy_from_slice(h.as_bytes());
-    let used = EXTENT_ENTRY * (all.len() + 1);
-    bytes[EXTENT_ENTRY..used].copy_from_slice(all.as_flattened());
-    bytes[used..].fill(0);
+    let (header, rest) = bytes.split_at_mut(EXTENT_ENTRY);
+    header.copy_from_slice(h.as_bytes());
+    let all = all.as_flattened();
+    let (used, unused) = rest.split_at_mut(all.len());
+    used.copy_from_slice(all);
+    unused.fill(0);
 }

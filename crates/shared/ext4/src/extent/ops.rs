@@ -81,7 +81,7 @@ impl Fs {
         self.reserve_for_edit(inode)?;
         let path = self.descend(store, inode, piece.lblk)?;
         let at = path.pos().map_or(0, |p| p + 1);
-        let prev = path.pos().map(|p| Extent::decode(&path.leaf[p]));
+        let prev = path.pos().map(|p| path.extent(p));
         let next = path.leaf.get(at).map(Extent::decode);
         let limit = next.map_or(path.upper, |n| u64::from(n.lblk));
         if prev.is_some_and(|p| p.end() > u64::from(piece.lblk)) || piece.end() > limit {
@@ -169,7 +169,7 @@ impl Fs {
         self.reserve_for_edit(inode)?;
         let path = self.descend(store, inode, from as u32)?;
         let Some(pos) = path.pos() else { return Err(bad(inode, "an extent vanished")) };
-        let old = Extent::decode(&path.leaf[pos]);
+        let old = path.extent(pos);
         let (mut list, mut range) = (Vec::new(), pos..pos + 1);
         if let Some(p) = neighbour(&path, pos.checked_sub(1)) {
             list.push(p);
@@ -236,7 +236,7 @@ impl Fs {
         let (mut low, mut cut) = (last + 1, Vec::new());
         let mut keep: [Option<Extent>; 2] = [None, None];
         while low > 0 && cut.len() < max {
-            let e = Extent::decode(&path.leaf[low - 1]);
+            let e = path.extent(low - 1);
             if e.end() <= start || e.end() <= u64::from(e.lblk) {
                 break;
             }
@@ -273,7 +273,7 @@ impl Fs {
 
     /// Where the next step of a removal ends: everything from there on is done.
     fn leaf_floor(&self, path: &Path, low: usize, start: u64) -> u64 {
-        match low.checked_sub(1).map(|i| Extent::decode(&path.leaf[i])) {
+        match low.checked_sub(1).map(|i| path.extent(i)) {
             Some(e) => e.end().max(start),
             // The leaf is done: go on before its first block.
             None => path.leaf.first().map_or(start, |e| u64::from(super::node::key(e)).max(start)),

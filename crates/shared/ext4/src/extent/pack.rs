@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use siftfs_base::{BlockNr, Result};
 
-use super::node::{Entry, child, index, key};
+use super::node::{Entry, child, first_key, index, key};
 use crate::format::*;
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -48,6 +48,11 @@ pub(super) struct Family {
 }
 
 impl Family {
+    /// The members in `range`.
+    pub fn part(&self, range: &Range<usize>) -> &[Entry] {
+        self.members.get(range.clone()).expect("a range of the members")
+    }
+
     /// The smallest range of members around the changed one, which has `own` entries now, whose
     /// number and total please `fits`; the total too.
     fn smallest(
@@ -56,16 +61,19 @@ impl Family {
         fits: impl Fn(usize, usize) -> bool,
     ) -> Option<(Range<usize>, usize)> {
         let lo = self.pos.saturating_sub(REACH);
+        // Entries before each of the members in reach, and behind the last.
         let mut sums = vec![0];
-        for i in lo..(self.pos + REACH + 1).min(self.members.len()) {
-            let size = if i == self.pos { own } else { self.sizes[i].unwrap_or(NODE_ENTRIES) };
-            sums.push(sums.last().map_or(0, |s| s + size));
+        let mut total = 0;
+        for (i, size) in self.sizes.iter().enumerate().take(self.pos + REACH + 1).skip(lo) {
+            total += if i == self.pos { own } else { size.unwrap_or(NODE_ENTRIES) };
+            sums.push(total);
         }
         let (at, known) = (self.pos - lo, sums.len() - 1);
         for width in 2..=(REACH + 1).min(known) {
             let first = (at + 1).saturating_sub(width);
-            for start in first..=at.min(known - width) {
-                let total = sums[start + width] - sums[start];
+            let ranges = sums.iter().zip(sums.iter().skip(width)).enumerate();
+            for (start, (before, upto)) in ranges.take(at + 1).skip(first) {
+                let total = upto - before;
                 if fits(width, total) {
                     return Some((lo + start..lo + start + width, total));
                 }
@@ -129,7 +137,7 @@ impl Fs {
                 // A packed tree needs no more blocks at any level than the loose one had.
                 let Some(nr) = free.pop() else { unreachable!("packing needs no new block") };
                 self.put_node(store, inode, Some(nr), depth, part, false)?;
-                above.push(index(key(&part[0]), nr));
+                above.push(index(first_key(part), nr));
             }
             entries = above;
             depth += 1;

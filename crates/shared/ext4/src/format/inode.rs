@@ -49,6 +49,8 @@ pub struct RawInode {
     pub i_projid: U32,
 }
 
+/// Byte offset of `i_dtime`.
+pub const I_DTIME: usize = 0x14;
 /// Byte offset of `i_checksum_lo`.
 pub const I_CHECKSUM_LO: usize = 0x7C;
 /// Byte offset of `i_checksum_hi`.
@@ -56,6 +58,7 @@ pub const I_CHECKSUM_HI: usize = 0x82;
 
 const _: () = assert!(size_of::<RawInode>() == INODE_BASE + INODE_EXTRA);
 const _: () = assert!(std::mem::offset_of!(RawInode, i_block) == 0x28);
+const _: () = assert!(std::mem::offset_of!(RawInode, i_dtime) == I_DTIME);
 const _: () = assert!(std::mem::offset_of!(RawInode, i_checksum_lo) == I_CHECKSUM_LO);
 const _: () = assert!(std::mem::offset_of!(RawInode, i_checksum_hi) == I_CHECKSUM_HI);
 

@@ -52,9 +52,10 @@ fn distribute(order: &[&Xattr], area: usize) -> (Vec<Xattr>, Vec<Xattr>) {
 fn encode_inode(inside: &[Xattr], area: usize) -> Vec<u8> {
     let mut out = vec![0; area];
     if !inside.is_empty() {
-        out[..INODE_HEADER].copy_from_slice(&MAGIC.to_le_bytes());
+        let (header, region) = out.split_at_mut(INODE_HEADER);
+        header.copy_from_slice(&MAGIC.to_le_bytes());
         // Entries in an inode carry no hash.
-        write_entries(&mut out[INODE_HEADER..], 0, inside, |_| 0);
+        write_entries(region, 0, inside, |_| 0);
     }
     out
 }
@@ -103,6 +104,12 @@ pub(super) fn block_csum(block: &[u8; BLOCK_SIZE], nr: BlockNr, seed: u32) -> u3
     crc32c(crc32c(c, &[0; 4]), &block[20..])
 }
 
+/// Writes `bytes` at `at`.
+fn put(region: &mut [u8], at: usize, bytes: &[u8]) {
+    let to = region.get_mut(at..at + bytes.len()).expect("attributes were laid out to fit");
+    to.copy_from_slice(bytes);
+}
+
 /// Writes entries from `start` on and their values from the end of `region` downwards.
 fn write_entries(region: &mut [u8], start: usize, all: &[Xattr], hash: impl Fn(&Xattr) -> u32) {
     let (mut at, mut value_at) = (start, region.len());
@@ -111,16 +118,15 @@ fn write_entries(region: &mut [u8], start: usize, all: &[Xattr], hash: impl Fn(&
         if size > 0 {
             value_at -= x.value_len();
             // Values are aligned from where the region ends, which is itself aligned.
-            region[value_at..value_at + x.value.len()].copy_from_slice(&x.value);
+            put(region, value_at, &x.value);
         }
         let offset = if size > 0 { value_at } else { 0 };
-        let e = &mut region[at..at + x.entry_len()];
-        e[0] = u8::try_from(x.name.len()).expect("names are at most 255 bytes");
-        e[1] = x.index;
-        e[2..4].copy_from_slice(&u16::try_from(offset).expect("in a block").to_le_bytes());
-        e[8..12].copy_from_slice(&size.to_le_bytes());
-        e[12..16].copy_from_slice(&hash(x).to_le_bytes());
-        e[ENTRY..ENTRY + x.name.len()].copy_from_slice(&x.name);
+        let name_len = u8::try_from(x.name.len()).expect("names are at most 255 bytes");
+        put(region, at, &[name_len, x.index]);
+        put(region, at + 2, &u16::try_from(offset).expect("in a block").to_le_bytes());
+        put(region, at + 8, &size.to_le_bytes());
+        put(region, at + 12, &hash(x).to_le_bytes());
+        put(region, at + ENTRY, &x.name);
         at += x.entry_len();
     }
     assert!(at + END <= value_at, "entries and values overlap");
@@ -132,7 +138,7 @@ fn entry_hash(x: &Xattr) -> u32 {
     let name = x.name.iter().fold(0u32, |h, b| h.rotate_left(5) ^ u32::from(*b));
     x.value.chunks(4).fold(name, |h, c| {
         let mut word = [0; 4];
-        word[..c.len()].copy_from_slice(c);
+        word.iter_mut().zip(c).for_each(|(to, byte)| *to = *byte);
         h.rotate_left(16) ^ u32::from_le_bytes(word)
     })
 }

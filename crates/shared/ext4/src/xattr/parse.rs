@@ -12,8 +12,10 @@ fn get32(bytes: &[u8], at: usize) -> Option<u32> {
 /// The attributes in an inode; `area` is what follows the inode's known fields. Without the
 /// magic number there are none.
 pub fn parse_inode(area: &[u8]) -> Result<Vec<Xattr>> {
-    match get32(area, 0) {
-        Some(MAGIC) => entries(&area[INODE_HEADER..], 0, "attributes in an inode"),
+    match area.split_first_chunk::<INODE_HEADER>() {
+        Some((magic, region)) if *magic == MAGIC.to_le_bytes() => {
+            entries(region, 0, "attributes in an inode")
+        }
         _ => Ok(Vec::new()),
     }
 }
@@ -55,7 +57,8 @@ fn entries(region: &[u8], start: usize, what: &str) -> Result<Vec<Xattr>> {
             Some(0) => return Ok(all),
             Some(_) => {}
         }
-        let fixed = region.get(at..at + ENTRY).ok_or_else(|| bad("an entry is cut off"))?;
+        let fixed = region.get(at..).and_then(|rest| rest.first_chunk::<ENTRY>());
+        let fixed = fixed.ok_or_else(|| bad("an entry is cut off"))?;
         let (name_len, index) = (usize::from(fixed[0]), fixed[1]);
         let name = region.get(at + ENTRY..at + ENTRY + name_len);
         let name = name.ok_or_else(|| bad("a name is cut off"))?;
