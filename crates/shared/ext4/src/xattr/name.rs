@@ -22,10 +22,13 @@ const PREFIXES: [(u8, &[u8], bool); 7] = [
 ];
 
 /// Splits a full name into index and rest. EOPNOTSUPP for a name outside the known spaces,
-/// EINVAL for a bare prefix, ERANGE for a name that is too long.
+/// EINVAL for a bare prefix or a NUL, ERANGE for a name that is too long.
 pub fn split_name(name: &[u8]) -> Result<(u8, &[u8])> {
     if name.len() > MAX_NAME {
         return Err(errno(libc::ERANGE));
+    }
+    if name.contains(&0) {
+        return Err(errno(libc::EINVAL));
     }
     for (index, prefix, whole) in PREFIXES {
         match name.strip_prefix(prefix) {
@@ -37,8 +40,10 @@ pub fn split_name(name: &[u8]) -> Result<(u8, &[u8])> {
     Err(errno(libc::EOPNOTSUPP))
 }
 
-/// The full name, or `None` for an index without a meaning here.
+/// The full name, or `None` for what no caller can ask for: an index without a meaning here, or a
+/// name that is too long with its prefix or has a NUL, as other programs may have written it.
 pub fn full_name(index: u8, rest: &[u8]) -> Option<Vec<u8>> {
     let (_, prefix, whole) = PREFIXES.iter().find(|p| p.0 == index)?;
-    (rest.is_empty() == *whole).then(|| [prefix, rest].concat())
+    let name = [prefix, rest].concat();
+    (rest.is_empty() == *whole && name.len() <= MAX_NAME && !name.contains(&0)).then_some(name)
 }

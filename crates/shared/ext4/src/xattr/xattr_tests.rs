@@ -23,6 +23,11 @@ fn names_go_both_ways() {
     assert_eq!(split_name(&[b'u'; 256]), Err(errno(libc::ERANGE)));
     assert_eq!(full_name(2, b"x"), None);
     assert_eq!(full_name(99, b"x"), None);
+    // What other programs may have written, and no caller can ask for.
+    assert_eq!(full_name(1, &[b'x'; 250]).map(|name| name.len()), Some(255));
+    assert_eq!(full_name(1, &[b'x'; 251]), None);
+    assert_eq!(full_name(1, b"a\0b"), None);
+    assert_eq!(split_name(b"user.a\0b"), Err(errno(libc::EINVAL)));
 }
 
 #[test]
