@@ -127,7 +127,7 @@ impl Fixture {
     /// Writes both copies: the records in slot A, the slots before them in slot B.
     fn headers(&self) {
         for base in self.header.header_offsets {
-            self.put(base, &self.header.encode()[..]);
+            self.put(base, &self.header.encode_unchecked()[..]);
             let host = HostRecord { seq: self.host.seq - 1, ..self.host.clone() };
             self.put(base + HOST_SLOTS[0], &self.host.encode()[..]);
             self.put(base + HOST_SLOTS[1], &host.encode()[..]);
@@ -143,10 +143,17 @@ impl Fixture {
 
     pub fn append(&mut self, len: u32, durable_pos: u64) -> u64 {
         let item = Item::Data { ino: 12, generation: 0, offset: 0, len, data_offset: 0 };
-        self.append_item(item, len, durable_pos)
+        self.append_spoilt(item, len, durable_pos, |_| {})
     }
 
-    fn append_item(&mut self, item: Item, len: u32, durable_pos: u64) -> u64 {
+    /// A record that `spoil` changes before its checksum is made.
+    fn append_spoilt(
+        &mut self,
+        item: Item,
+        len: u32,
+        durable_pos: u64,
+        spoil: fn(&mut [u8]),
+    ) -> u64 {
         let layout = RecordLayout::new(std::slice::from_ref(&item), u64::from(len)).unwrap();
         let pos = place_record(self.end, u64::from(layout.len), RING).unwrap();
         let p = RecordParams {
@@ -160,7 +167,12 @@ impl Fixture {
         };
         let mut buf = vec![0; layout.len as usize];
         let builder = RecordBuilder { key: KEY, lane: LaneId(0), owner: 0 };
-        let crc = builder.encode(&p, &layout, &[item], &[&vec![7; len as usize]], &mut buf);
+        builder.encode(&p, &layout, &[item], &[&vec![7; len as usize]], &mut buf);
+        spoil(&mut buf);
+        let peek = |buf: &[u8]| RecordHeader::peek(buf, &KEY, LaneId(0), pos, RING).unwrap();
+        let head = peek(&buf).head_len();
+        RecordHeader::reseal(&KEY, &mut buf[..head]);
+        let crc = peek(&buf).crc;
         self.put(LANE + pos % RING, &buf);
         let lsn = Lsn(self.lsn);
         self.staged.push(StagedRef { lane: LaneId(0), pos, len: layout.len, lsn, crc });
@@ -192,7 +204,7 @@ impl Fixture {
         let pos = place_record(self.journal_end, layout.len, RING).unwrap();
         let p = JournalParams { pos, prev_end: self.journal_end, prev_crc: self.journal_crc };
         let mut buf = vec![fill; layout.len as usize];
-        self.journal_crc = encode_transaction(&KEY, &p, &layout, txn, &mut buf);
+        self.journal_crc = encode_transaction_unchecked(&KEY, &p, &layout, txn, &mut buf);
         self.put(JOURNAL + pos % RING, &buf);
         self.journal_end = pos + layout.len;
         pos
@@ -266,7 +278,7 @@ fn r16_log_and_area_must_belong_together() {
     header.lanes.iter_mut().for_each(|l| l.offset -= AREA);
     let host = HostRecord { superblock: Box::new(with(Some(link), true)), ..f.host.clone() };
     for base in header.header_offsets {
-        log.write(base, &header.encode()[..], false).unwrap();
+        log.write(base, &header.encode_unchecked()[..], false).unwrap();
         log.write(base + HOST_SLOTS[0], &host.encode()[..], false).unwrap();
         log.write(base + SERVICE_SLOTS[0], &f.service.encode()[..], false).unwrap();
     }
@@ -325,7 +337,7 @@ fn damaged_header_copies() {
     assert_eq!(f.codes(), ["header.disagree"]);
     let f = Fixture::new();
     let newer = StaticHeader { incompat: 4, ..f.header.clone() };
-    f.header.header_offsets.iter().for_each(|o| f.put(*o, &newer.encode()[..]));
+    f.header.header_offsets.iter().for_each(|o| f.put(*o, &newer.encode_unchecked()[..]));
     assert_eq!(f.codes(), ["incompatible"]);
 }
 
@@ -534,8 +546,9 @@ fn records_that_contradict() {
     f.append(10, 0);
     assert_eq!(f.codes(), ["lane.lsn"]);
     let mut f = Fixture::new();
-    let outside = Item::Data { ino: 12, generation: 0, offset: 0, len: 9, data_offset: 8 };
-    f.append_item(outside, 10, 0);
+    let inside = Item::Data { ino: 12, generation: 0, offset: 0, len: 9, data_offset: 1 };
+    // The offset of its data is the last field of the only item.
+    f.append_spoilt(inside, 10, 0, |record| record[156] = 8);
     assert!(f.codes().contains(&"lane.item"), "{:?}", f.codes());
     let mut f = Fixture::new();
     f.host.lane_ends = vec![f.end + 4096];

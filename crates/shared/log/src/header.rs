@@ -35,6 +35,8 @@ pub const OPEN_END: u64 = u64::MAX;
 const STATIC_MAGIC: [u8; 8] = *b"SIFTvol\x01";
 const HOST_MAGIC: [u8; 8] = *b"SIFThst\x01";
 const SERVICE_MAGIC: [u8; 8] = *b"SIFTsvc\x01";
+/// A service record, in errors.
+const SERVICE: &str = "service record";
 const MEDIUM_BLOCK: u16 = 1;
 const MEDIUM_BYTES: u16 = 2;
 const LANE_RUNTIME: u16 = 1;
@@ -291,8 +293,30 @@ macro_rules! check {
 
 impl StaticHeader {
     /// Encodes the static part.
+    ///
+    /// # Panics
+    /// If a reader would refuse it.
     pub fn encode(&self) -> Box<[u8; BLOCK_SIZE]> {
-        assert!(!self.lanes.is_empty() && self.lanes.len() <= MAX_LANES, "1 to 16 lanes");
+        self.check().expect("a header is what its reader demands");
+        self.encode_unchecked()
+    }
+
+    /// What a static part must be, whether it is about to be written or was read: features that
+    /// this build knows, lanes in order, and a geometry in which no two regions overlap.
+    fn check(&self) -> Result<()> {
+        check_features(self.incompat)?;
+        if self.lanes.is_empty() || self.lanes.len() > MAX_LANES {
+            return Err(corrupt("header", format!("{} lanes", self.lanes.len())));
+        }
+        if let Some((row, lane)) = (0..).zip(&self.lanes).find(|(row, lane)| lane.id.0 != *row) {
+            return Err(corrupt("header", format!("lane {row} has id {}", lane.id.0)));
+        }
+        self.check_geometry()
+    }
+
+    /// Encodes a static part that a test has made wrong.
+    #[doc(hidden)]
+    pub fn encode_unchecked(&self) -> Box<[u8; BLOCK_SIZE]> {
         let mut raw = RawStatic::new_zeroed();
         raw.magic = STATIC_MAGIC;
         raw.version = FORMAT_VERSION.into();
@@ -326,14 +350,9 @@ impl StaticHeader {
     /// regions overlap.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
         let raw = check!(open_block::<RawStatic>(block, &STATIC_MAGIC, |r| r.version.get()));
-        let unknown = raw.incompat.get() & !KNOWN_INCOMPAT;
-        if unknown != 0 {
-            return Err(Error::Incompatible(format!(
-                "incompatible features {unknown:#x} that this build does not know"
-            )));
-        }
+        check_features(raw.incompat.get())?;
         let count = raw.lane_count.get() as usize;
-        let Some(rows) = raw.lanes.get(..count).filter(|r| !r.is_empty()) else {
+        let Some(rows) = raw.lanes.get(..count) else {
             return Err(corrupt("header", format!("{count} lanes")));
         };
         let mut lanes = Vec::with_capacity(count);
@@ -353,7 +372,7 @@ impl StaticHeader {
             header_offsets: raw.header_offsets.map(|o| o.get()),
             lanes,
         };
-        header.check_geometry()?;
+        header.check()?;
         Ok(Ok(header))
     }
 
@@ -415,6 +434,15 @@ impl StaticHeader {
     }
 }
 
+fn check_features(incompat: u32) -> Result<()> {
+    match incompat & !KNOWN_INCOMPAT {
+        0 => Ok(()),
+        unknown => Err(Error::Incompatible(format!(
+            "incompatible features {unknown:#x} that this build does not know"
+        ))),
+    }
+}
+
 fn decode_lane(row: usize, raw: &RawLane) -> Result<LaneEntry> {
     let medium = match raw.medium.get() {
         MEDIUM_BLOCK => LaneMedium::Block,
@@ -423,9 +451,6 @@ fn decode_lane(row: usize, raw: &RawLane) -> Result<LaneEntry> {
     };
     if raw.kind.get() != LANE_RUNTIME || raw.state.get() != LANE_ACTIVE {
         return Err(Error::Incompatible(format!("lane {row} of unknown type or state")));
-    }
-    if usize::from(raw.id.get()) != row {
-        return Err(corrupt("header", format!("lane {row} has id {}", raw.id.get())));
     }
     Ok(LaneEntry {
         id: LaneId(raw.id.get()),
@@ -495,7 +520,11 @@ impl HostRecord {
 
 impl ServiceRecord {
     /// Encodes the record.
+    ///
+    /// # Panics
+    /// If a reader would refuse it.
     pub fn encode(&self) -> Box<[u8; BLOCK_SIZE]> {
+        self.check().expect("a service record is what its reader demands");
         let mut raw = RawService::new_zeroed();
         raw.magic = SERVICE_MAGIC;
         raw.version = FORMAT_VERSION.into();
@@ -512,25 +541,30 @@ impl ServiceRecord {
 
     /// Decodes and checks a service slot.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
-        const WHAT: &str = "service record";
         let raw = check!(open_block::<RawService>(block, &SERVICE_MAGIC, |r| r.version.get()));
-        let tail = raw.journal_tail.get();
-        let lane_tails = lanes_vec(&raw.lane_tails, raw.lane_count.get(), WHAT)?;
-        if lane_tails.iter().chain([&tail]).any(|t| t % BLOCK_BYTES != 0 || *t >= 1 << 62) {
-            return Err(corrupt(WHAT, "a tail that no ring can have"));
-        }
-        if raw.next_seq.get() == 0 {
-            return Err(corrupt(WHAT, "next transaction has number 0"));
-        }
-        Ok(Ok(Self {
+        let record = Self {
             seq: raw.seq.get(),
             epoch: Epoch(raw.epoch.get()),
-            journal_tail: tail,
+            journal_tail: raw.journal_tail.get(),
             next_seq: TxnSeq(raw.next_seq.get()),
             ops_cut: Lsn(raw.ops_cut.get()),
             staged_cut: Lsn(raw.staged_cut.get()),
-            lane_tails,
-        }))
+            lane_tails: lanes_vec(&raw.lane_tails, raw.lane_count.get(), SERVICE)?,
+        };
+        record.check()?;
+        Ok(Ok(record))
+    }
+
+    /// What a service record must be, whether it is about to be written or was read.
+    fn check(&self) -> Result<()> {
+        let mut tails = self.lane_tails.iter().chain([&self.journal_tail]);
+        if tails.any(|t| t % BLOCK_BYTES != 0 || *t >= 1 << 62) {
+            return Err(corrupt(SERVICE, "a tail that no ring can have"));
+        }
+        if self.next_seq.0 == 0 {
+            return Err(corrupt(SERVICE, "next transaction has number 0"));
+        }
+        Ok(())
     }
 }
 

@@ -76,8 +76,8 @@ impl RawTime {
         Self { sec: (t.sec as u64).into(), nsec: t.nsec.into(), reserved: 0.into() }
     }
     fn get(&self) -> Result<Timestamp> {
-        if self.nsec.get() >= 1_000_000_000 || self.reserved.get() != 0 {
-            return Err(corrupt(WHAT, "a time with more than a second of nanoseconds"));
+        if self.reserved.get() != 0 {
+            return Err(corrupt(WHAT, "reserved bytes of a time are not zero"));
         }
         Ok(Timestamp { sec: self.sec.get() as i64, nsec: self.nsec.get() })
     }
@@ -159,8 +159,13 @@ fn len16(b: &[u8]) -> U16 {
 /// Encodes `item` into `buf`, which is [`encoded_len`] long.
 ///
 /// # Panics
-/// If `buf` has another length or a name breaks its bounds.
+/// If `buf` has another length, or [`check`] refuses the item: no reader would take it.
 pub(crate) fn encode(item: &Item, buf: &mut [u8]) {
+    check(item).expect("a layout was computed from the item");
+    write(item, buf);
+}
+
+fn write(item: &Item, buf: &mut [u8]) {
     let body = body_len(item);
     let mut w = Writer { room: buf };
     w.raw(&RawHead {
@@ -227,7 +232,6 @@ fn encode_inode(i: &InodeItem, w: &mut Writer<'_>) {
 }
 
 fn encode_xattrs(ino: u32, generation: u32, list: &[(Vec<u8>, Vec<u8>)], w: &mut Writer<'_>) {
-    assert!(list.len() <= MAX_XATTRS, "more xattrs than the format takes");
     w.raw(&RawXattrs {
         ino: ino.into(),
         generation: generation.into(),
@@ -235,7 +239,6 @@ fn encode_xattrs(ino: u32, generation: u32, list: &[(Vec<u8>, Vec<u8>)], w: &mut
         reserved: 0.into(),
     });
     for (name, value) in list {
-        assert!(value.len() <= MAX_XATTR_VALUE, "an xattr longer than the format takes");
         w.raw(&RawXattr {
             name_len: len16(name),
             reserved: 0.into(),
@@ -330,8 +333,8 @@ fn decode(kind: u16, body: &[u8]) -> Result<Option<Item>> {
         KIND_ZERO => decode_zero(body)?,
         KIND_TRUNCATE => {
             let (r, rest) = take::<RawTruncate>(body, WHAT)?;
-            let (ino, generation) = (number(r.ino)?, r.generation.get());
-            (Item::Truncate { ino, generation, size: size(r.size)? }, rest)
+            let (ino, generation, size) = (r.ino.get(), r.generation.get(), r.size.get());
+            (Item::Truncate { ino, generation, size }, rest)
         }
         KIND_ALLOCATE => decode_allocate(body)?,
         KIND_XATTRS => decode_xattrs(body)?,
@@ -342,32 +345,130 @@ fn decode(kind: u16, body: &[u8]) -> Result<Option<Item>> {
     if !rest.is_empty() {
         return Err(corrupt(WHAT, "an item is longer than its kind"));
     }
+    check(&item)?;
     Ok(Some(item))
 }
 
-/// An inode number; 0 is none.
-fn number(n: U32) -> Result<u32> {
-    match n.get() {
-        0 => Err(corrupt(WHAT, "inode number 0")),
-        n => Ok(n),
+/// What every item must be, whether it is about to be written or was read.
+pub(crate) fn check(item: &Item) -> Result<()> {
+    match item {
+        Item::Inode(i) => {
+            inode_number(i.ino)?;
+            size(i.size.unwrap_or(0))?;
+            [i.atime, i.mtime, i.ctime, i.crtime].iter().try_for_each(time)
+        }
+        Item::Data { ino, offset, len, data_offset, .. } => {
+            inode_number(*ino)?;
+            if data_offset.checked_add(*len).is_none() {
+                return Err(corrupt(WHAT, "data outside the data section"));
+            }
+            range(*offset, u64::from(*len))
+        }
+        Item::Zero { ino, offset, len, .. } | Item::Allocate { ino, offset, len, .. } => {
+            inode_number(*ino)?;
+            range(*offset, *len)
+        }
+        Item::Truncate { ino, size: to, .. } => {
+            inode_number(*ino)?;
+            size(*to)
+        }
+        Item::Xattrs { ino, list, .. } => {
+            inode_number(*ino)?;
+            xattr_count(list.len())?;
+            list.iter().try_for_each(|(name, value)| xattr(name, value))
+        }
+        Item::NameOp(op) => check_op(op),
     }
+}
+
+fn check_op(op: &NameOp) -> Result<()> {
+    if op.lsn.0 == 0 {
+        return Err(corrupt(WHAT, "a name operation without a sequence number"));
+    }
+    time(&op.time)?;
+    match &op.kind {
+        NameOpKind::Create { dir, name, ino, target, .. } => {
+            if target.len() > MAX_TARGET || target.contains(&0) {
+                return Err(corrupt(WHAT, "not a target of a symbolic link"));
+            }
+            entry(*dir, name, *ino)
+        }
+        NameOpKind::Link { dir, name, ino }
+        | NameOpKind::Unlink { dir, name, ino }
+        | NameOpKind::RemoveDir { dir, name, ino } => entry(*dir, name, *ino),
+        NameOpKind::Rename { dir, name, new_dir, new_name, ino, displaced: _ } => {
+            entry(*dir, name, *ino)?;
+            entry(*new_dir, new_name, *ino)
+        }
+        NameOpKind::Exchange { dir, name, ino, other_dir, other_name, other_ino } => {
+            entry(*dir, name, *ino)?;
+            entry(*other_dir, other_name, *other_ino)
+        }
+    }
+}
+
+/// A name of a directory entry, and where it leads.
+fn entry(dir: u32, name: &[u8], ino: u32) -> Result<()> {
+    inode_number(dir)?;
+    inode_number(ino)?;
+    let bad = name.is_empty()
+        || name.len() > MAX_NAME
+        || name == b"."
+        || name == b".."
+        || name.iter().any(|c| *c == 0 || *c == b'/');
+    if bad {
+        return Err(corrupt(WHAT, "not a name of a directory entry"));
+    }
+    Ok(())
+}
+
+fn xattr_count(count: usize) -> Result<()> {
+    if count > MAX_XATTRS {
+        return Err(corrupt(WHAT, "more xattrs than an inode can have"));
+    }
+    Ok(())
+}
+
+fn xattr(name: &[u8], value: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_NAME + 1 || value.len() > MAX_XATTR_VALUE {
+        return Err(corrupt(WHAT, "an xattr name or value of impossible length"));
+    }
+    if name.contains(&0) {
+        return Err(corrupt(WHAT, "an xattr name with NUL"));
+    }
+    Ok(())
+}
+
+fn time(t: &Timestamp) -> Result<()> {
+    if t.nsec >= 1_000_000_000 {
+        return Err(corrupt(WHAT, "a time with more than a second of nanoseconds"));
+    }
+    Ok(())
+}
+
+/// An inode number; 0 is none.
+fn inode_number(n: u32) -> Result<()> {
+    if n == 0 {
+        return Err(corrupt(WHAT, "inode number 0"));
+    }
+    Ok(())
 }
 
 /// A file size or offset: signed 64-bit is all a file can have.
-fn size(n: U64) -> Result<u64> {
-    if i64::try_from(n.get()).is_err() {
+fn size(n: u64) -> Result<()> {
+    if i64::try_from(n).is_err() {
         return Err(corrupt(WHAT, "a file offset above the largest"));
     }
-    Ok(n.get())
+    Ok(())
 }
 
 /// A non-empty file range.
-fn range(offset: U64, len: u64) -> Result<u64> {
-    let start = size(offset)?;
-    if len == 0 || start.checked_add(len).is_none_or(|e| i64::try_from(e).is_err()) {
+fn range(offset: u64, len: u64) -> Result<()> {
+    size(offset)?;
+    if len == 0 || offset.checked_add(len).is_none_or(|e| i64::try_from(e).is_err()) {
         return Err(corrupt(WHAT, "a file range that is empty or too large"));
     }
-    Ok(start)
+    Ok(())
 }
 
 fn decode_inode(body: &[u8]) -> Result<(Item, &[u8])> {
@@ -377,13 +478,13 @@ fn decode_inode(body: &[u8]) -> Result<(Item, &[u8])> {
         return Err(Error::Incompatible("unknown fields in a staged inode".into()));
     }
     let item = InodeItem {
-        ino: number(r.ino)?,
+        ino: r.ino.get(),
         generation: r.generation.get(),
         mode: r.mode.get(),
         uid: r.uid.get(),
         gid: r.gid.get(),
         rdev: r.rdev.get(),
-        size: if valid & INODE_HAS_SIZE != 0 { Some(size(r.size)?) } else { None },
+        size: if valid & INODE_HAS_SIZE != 0 { Some(r.size.get()) } else { None },
         flags: r.flags.get(),
         atime: r.atime.get()?,
         mtime: r.mtime.get()?,
@@ -395,76 +496,52 @@ fn decode_inode(body: &[u8]) -> Result<(Item, &[u8])> {
 
 fn decode_data(body: &[u8]) -> Result<(Item, &[u8])> {
     let (r, rest) = take::<RawData>(body, WHAT)?;
-    let len = r.len.get();
-    let offset = range(r.offset, u64::from(len))?;
-    if r.data_offset.get().checked_add(len).is_none() {
-        return Err(corrupt(WHAT, "data outside the data section"));
-    }
-    let (ino, generation, data_offset) = (number(r.ino)?, r.generation.get(), r.data_offset.get());
+    let (ino, generation, offset) = (r.ino.get(), r.generation.get(), r.offset.get());
+    let (len, data_offset) = (r.len.get(), r.data_offset.get());
     Ok((Item::Data { ino, generation, offset, len, data_offset }, rest))
 }
 
 fn decode_zero(body: &[u8]) -> Result<(Item, &[u8])> {
     let (r, rest) = take::<RawZero>(body, WHAT)?;
-    let (ino, generation, len) = (number(r.ino)?, r.generation.get(), r.len.get());
-    Ok((Item::Zero { ino, generation, offset: range(r.offset, len)?, len }, rest))
+    let (ino, generation, len) = (r.ino.get(), r.generation.get(), r.len.get());
+    Ok((Item::Zero { ino, generation, offset: r.offset.get(), len }, rest))
 }
 
 fn decode_allocate(body: &[u8]) -> Result<(Item, &[u8])> {
     let (r, rest) = take::<RawAllocate>(body, WHAT)?;
-    let (ino, generation, len) = (number(r.ino)?, r.generation.get(), r.len.get());
+    let (ino, generation, len) = (r.ino.get(), r.generation.get(), r.len.get());
     let flags = r.flags.get();
     if flags & !ALLOCATE_KEEP_SIZE != 0 {
         return Err(Error::Incompatible("unknown flags in a staged allocation".into()));
     }
     let keep_size = flags & ALLOCATE_KEEP_SIZE != 0;
-    let offset = range(r.offset, len)?;
+    let offset = r.offset.get();
     Ok((Item::Allocate { ino, generation, offset, len, keep_size }, rest))
 }
 
 fn decode_xattrs(body: &[u8]) -> Result<(Item, &[u8])> {
     let (r, mut rest) = take::<RawXattrs>(body, WHAT)?;
     let count = r.count.get() as usize;
-    if count > MAX_XATTRS {
-        return Err(corrupt(WHAT, "more xattrs than an inode can have"));
-    }
+    xattr_count(count)?;
     let mut list = Vec::new();
     for _ in 0..count {
         let (e, after) = take::<RawXattr>(rest, WHAT)?;
-        let (name_len, value_len) = (e.name_len.get() as usize, e.value_len.get() as usize);
-        if name_len == 0 || name_len > MAX_NAME + 1 || value_len > MAX_XATTR_VALUE {
-            return Err(corrupt(WHAT, "an xattr name or value of impossible length"));
-        }
-        let (name, after) = split(after, name_len, WHAT)?;
-        let (value, after) = split(after, value_len, WHAT)?;
-        if name.contains(&0) {
-            return Err(corrupt(WHAT, "an xattr name with NUL"));
-        }
+        let (name, after) = split(after, e.name_len.get() as usize, WHAT)?;
+        let (value, after) = split(after, e.value_len.get() as usize, WHAT)?;
         list.push((name.to_vec(), value.to_vec()));
         rest = after;
     }
-    Ok((Item::Xattrs { ino: number(r.ino)?, generation: r.generation.get(), list }, rest))
+    Ok((Item::Xattrs { ino: r.ino.get(), generation: r.generation.get(), list }, rest))
 }
 
-/// A name of a directory entry, checked.
+/// The next `len` bytes.
 fn name(bytes: &[u8], len: U16) -> Result<(Vec<u8>, &[u8])> {
     let (name, rest) = split(bytes, len.get() as usize, WHAT)?;
-    let bad = name.is_empty()
-        || name.len() > MAX_NAME
-        || name == b"."
-        || name == b".."
-        || name.iter().any(|c| *c == 0 || *c == b'/');
-    if bad {
-        return Err(corrupt(WHAT, "not a name of a directory entry"));
-    }
     Ok((name.to_vec(), rest))
 }
 
 fn decode_op(kind: u16, body: &[u8]) -> Result<(Item, &[u8])> {
     let (op, body) = take::<RawOp>(body, WHAT)?;
-    if op.lsn.get() == 0 {
-        return Err(corrupt(WHAT, "a name operation without a sequence number"));
-    }
     let (op_kind, rest) = match kind {
         KIND_CREATE => decode_create(body)?,
         KIND_LINK | KIND_UNLINK | KIND_REMOVE_DIR => decode_one_name(kind, body)?,
@@ -476,28 +553,25 @@ fn decode_op(kind: u16, body: &[u8]) -> Result<(Item, &[u8])> {
 
 fn decode_create(body: &[u8]) -> Result<(NameOpKind, &[u8])> {
     let (r, rest) = take::<RawCreate>(body, WHAT)?;
-    let (name, rest) = name(rest, r.name_len)?;
-    let (target, rest) = split(rest, r.target_len.get() as usize, WHAT)?;
-    if target.len() > MAX_TARGET || target.contains(&0) {
-        return Err(corrupt(WHAT, "not a target of a symbolic link"));
-    }
+    let (entry, rest) = name(rest, r.name_len)?;
+    let (target, rest) = name(rest, r.target_len)?;
     let kind = NameOpKind::Create {
-        dir: number(r.dir)?,
-        name,
-        ino: number(r.ino)?,
+        dir: r.dir.get(),
+        name: entry,
+        ino: r.ino.get(),
         generation: r.generation.get(),
         mode: r.mode.get(),
         uid: r.uid.get(),
         gid: r.gid.get(),
         rdev: r.rdev.get(),
-        target: target.to_vec(),
+        target,
     };
     Ok((kind, rest))
 }
 
 fn decode_one_name(kind: u16, body: &[u8]) -> Result<(NameOpKind, &[u8])> {
     let (r, rest) = take::<RawName>(body, WHAT)?;
-    let (dir, ino) = (number(r.dir)?, number(r.ino)?);
+    let (dir, ino) = (r.dir.get(), r.ino.get());
     let (name, rest) = name(rest, r.name_len)?;
     let kind = match kind {
         KIND_LINK => NameOpKind::Link { dir, name, ino },
@@ -509,7 +583,7 @@ fn decode_one_name(kind: u16, body: &[u8]) -> Result<(NameOpKind, &[u8])> {
 
 fn decode_two(kind: u16, body: &[u8]) -> Result<(NameOpKind, &[u8])> {
     let (r, rest) = take::<RawTwoNames>(body, WHAT)?;
-    let (dir, second_dir, ino) = (number(r.dir)?, number(r.new_dir)?, number(r.ino)?);
+    let (dir, second_dir, ino) = (r.dir.get(), r.new_dir.get(), r.ino.get());
     let (name_a, rest) = name(rest, r.name_len)?;
     let (name_b, rest) = name(rest, r.new_name_len)?;
     let kind = if kind == KIND_RENAME {
@@ -528,7 +602,7 @@ fn decode_two(kind: u16, body: &[u8]) -> Result<(NameOpKind, &[u8])> {
             ino,
             other_dir: second_dir,
             other_name: name_b,
-            other_ino: number(r.other_ino)?,
+            other_ino: r.other_ino.get(),
         }
     };
     Ok((kind, rest))

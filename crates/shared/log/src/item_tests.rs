@@ -105,7 +105,7 @@ fn encode_list(items: &[Item]) -> Vec<u8> {
     let mut buf = vec![0; items.iter().map(encoded_len).sum()];
     let mut room = &mut buf[..];
     for item in items {
-        encode(item, room.split_off_mut(..encoded_len(item)).unwrap());
+        write(item, room.split_off_mut(..encoded_len(item)).unwrap());
     }
     assert!(room.is_empty());
     buf
@@ -114,6 +114,7 @@ fn encode_list(items: &[Item]) -> Vec<u8> {
 proptest! {
     #[test]
     fn items_come_back(items in prop::collection::vec(any_item(), 0..8)) {
+        prop_assert!(items.iter().all(|item| check(item).is_ok()));
         let bytes = encode_list(&items);
         prop_assert_eq!(decode_all(&bytes, items.len() as u32).unwrap(), items);
     }
@@ -155,7 +156,9 @@ fn bad_names_are_refused() {
     for bad in names {
         let kind = NameOpKind::Link { dir: 2, name: bad.to_vec(), ino: 12 };
         let op = NameOp { lsn: Lsn(1), time: Timestamp::default(), kind };
-        let bytes = encode_list(&[Item::NameOp(op)]);
+        let item = Item::NameOp(op);
+        assert!(check(&item).is_err(), "{bad:?} is not written");
+        let bytes = encode_list(&[item]);
         assert!(decode_all(&bytes, 1).is_err(), "{bad:?}");
     }
 }

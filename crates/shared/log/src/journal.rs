@@ -173,13 +173,36 @@ pub fn check_transaction(txn: &Transaction) -> Result<()> {
     Ok(())
 }
 
+/// What a record's place must be, whether the record is about to be written or was read.
+fn check_place(p: &JournalParams) -> Result<()> {
+    if p.prev_end > p.pos {
+        return Err(corrupt(WHAT, "its predecessor ends behind it"));
+    }
+    Ok(())
+}
+
 /// Encodes `txn` into `buf`, which is exactly `layout.len` long. Its data section
 /// ([`JournalLayout::data`]) holds the bytes of the copy tags already; what the rest held before
 /// does not matter. Returns the commit block's checksum, the successor's `prev_crc`.
 ///
 /// # Panics
-/// If `layout` was not computed from `txn`, or `image_data` does not match `images`.
+/// If `layout` was not computed from `txn`, `image_data` does not match `images`, or a reader would
+/// refuse the transaction ([`check_transaction`]) or its place.
 pub fn encode_transaction(
+    key: &LogKey,
+    p: &JournalParams,
+    layout: &JournalLayout,
+    txn: &Transaction,
+    buf: &mut [u8],
+) -> u32 {
+    check_place(p).expect("a record lies behind its predecessor");
+    check_transaction(txn).expect("a transaction was checked before it is journaled");
+    encode_transaction_unchecked(key, p, layout, txn, buf)
+}
+
+/// Encodes a transaction that a test has made wrong.
+#[doc(hidden)]
+pub fn encode_transaction_unchecked(
     key: &LogKey,
     p: &JournalParams,
     layout: &JournalLayout,
@@ -188,7 +211,9 @@ pub fn encode_transaction(
 ) -> u32 {
     assert_eq!(buf.len() as u64, layout.len, "the buffer is the record");
     assert_eq!(txn.image_data.len(), txn.images.len(), "one block per image");
-    assert!(p.pos.is_multiple_of(BLOCK_BYTES) && p.prev_end <= p.pos);
+    assert!(p.pos.is_multiple_of(BLOCK_BYTES), "records begin at blocks");
+    let counts = Counts::of(txn, layout.form).expect("the layout fitted");
+    assert_eq!(sizes(&counts).as_ref(), Some(layout), "layout of another transaction");
     let (descriptor, rest) = buf.split_at_mut(layout.descriptor_len as usize);
     let (images, rest) = rest.split_at_mut(txn.image_data.len() * BLOCK_SIZE);
     let (data, commit) = rest.split_at_mut(rest.len() - BLOCK_SIZE);
@@ -201,7 +226,6 @@ pub fn encode_transaction(
     let crcs = images.chunks_exact(BLOCK_SIZE).map(|b| key.crc(b));
     let data_crcs = data.chunks(DATA_CHUNK).map(|c| key.crc(c));
     descriptor.fill(0);
-    let counts = Counts::of(txn, layout.form).expect("the layout fitted");
     let raw = RawDescriptor::new(key, p, layout, txn, &counts);
     let (fixed, entries) =
         descriptor.split_first_chunk_mut().expect("a layout has room for the fixed part");
@@ -330,9 +354,7 @@ impl Descriptor {
         if Counts::of(&txn, header.layout.form).is_none_or(|c| c.data != header.counts.data) {
             return Err(corrupt(WHAT, "its data is not as long as its copy tags"));
         }
-        if header.params.prev_end > header.params.pos {
-            return Err(corrupt(WHAT, "its predecessor ends behind it"));
-        }
+        check_place(&header.params)?;
         Ok(Ok(Self { header, txn, data, image_crcs, key: *key }))
     }
 

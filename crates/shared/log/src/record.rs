@@ -99,10 +99,14 @@ pub struct RecordLayout {
 
 impl RecordLayout {
     /// Computes the sizes of a record with these items and `data_len` bytes of data; `None` if
-    /// one record cannot hold them.
+    /// one record cannot hold them: they are too long together, or a reader would refuse one. The
+    /// xattrs of a volume that was made by others may be such.
     pub fn new(items: &[Item], data_len: u64) -> Option<Self> {
         let items_len: u64 = items.iter().map(|i| item_codec::encoded_len(i) as u64).sum();
         if items.len() as u64 > u64::from(MAX_ITEMS) || data_len > MAX_RECORD_LEN {
+            return None;
+        }
+        if items.iter().any(|item| item_codec::check(item).is_err()) {
             return None;
         }
         let (data_offset, len) = geometry(items_len, data_len);
@@ -125,6 +129,21 @@ impl RecordLayout {
 
     fn sums_len(&self) -> usize {
         (self.data_len as usize).div_ceil(DATA_CHUNK) * 4
+    }
+
+    /// Can a record of at most `max_len` bytes have these sizes? Of one that this build does not
+    /// know, only what its checksum needs is checked.
+    fn holds(&self, items_count: u32, max_len: u64, known: bool) -> bool {
+        let (len, items) = (u64::from(self.len), u64::from(self.items_len));
+        let data = u64::from(self.data_len);
+        let bounded = len > 0
+            && len % BLOCK_BYTES == 0
+            && len <= max_len.min(MAX_RECORD_LEN)
+            && head_len(items, data) <= MAX_HEAD_LEN
+            && items_count <= MAX_ITEMS;
+        bounded
+            && head_len(items, data) <= len
+            && (!known || geometry(items, data) == (u64::from(self.data_offset), len))
     }
 }
 
@@ -201,7 +220,7 @@ impl RecordBuilder {
     /// [`RecordBuilder::encode_data`] made of the same `layout`. Returns the record's checksum.
     ///
     /// # Panics
-    /// If `layout` was not computed from these items.
+    /// If `layout` was not computed from these items, or a reader would refuse the record.
     pub fn encode_head(
         &self,
         p: &RecordParams,
@@ -209,6 +228,8 @@ impl RecordBuilder {
         items: &[Item],
         buf: &mut [u8],
     ) -> u32 {
+        assert!(layout.holds(items.len() as u32, MAX_RECORD_LEN, true), "sizes of no record");
+        check(p, layout, items).expect("a record is what its reader demands");
         let (head, _) = buf.split_at_mut(layout.items_end() + layout.sums_len());
         let (fixed, rest) = head.split_first_chunk_mut().expect("a layout has room for it");
         let (mut room, _) = rest.split_at_mut(layout.items_len as usize);
@@ -221,9 +242,7 @@ impl RecordBuilder {
     }
 
     fn header(&self, p: &RecordParams, l: &RecordLayout, count: u32) -> RawRecord {
-        assert!(p.pos.is_multiple_of(BLOCK_BYTES) && p.prev_end <= p.pos && p.lsn.0 > 0);
-        assert!(p.durable_lsn < p.lsn && p.durable_pos <= p.pos, "durable before it was written");
-        assert!(p.prev_lsn < p.lsn, "LSNs grow");
+        assert!(p.pos.is_multiple_of(BLOCK_BYTES), "records begin at blocks");
         RawRecord {
             magic: MAGIC,
             version: VERSION.into(),
@@ -309,26 +328,11 @@ impl RecordHeader {
             owner: raw.owner.get(),
             crc: raw.crc.get(),
         };
-        if header.lengths_hold(max_len, raw.is_known()) {
+        if header.layout.holds(header.items_count, max_len, raw.is_known()) {
             Ok(header)
         } else {
             Err(Invalid("impossible lengths"))
         }
-    }
-
-    /// Of a record that this build does not know, only what its checksum needs is checked.
-    fn lengths_hold(&self, max_len: u64, known: bool) -> bool {
-        let l = &self.layout;
-        let (len, items) = (u64::from(l.len), u64::from(l.items_len));
-        let data = u64::from(l.data_len);
-        let bounded = len > 0
-            && len % BLOCK_BYTES == 0
-            && len <= max_len.min(MAX_RECORD_LEN)
-            && head_len(items, data) <= MAX_HEAD_LEN
-            && self.items_count <= MAX_ITEMS;
-        bounded
-            && head_len(items, data) <= len
-            && (!known || geometry(items, data) == (u64::from(l.data_offset), len))
     }
 
     /// Bytes from the record's start that [`RecordHead::decode`] needs.
@@ -391,37 +395,8 @@ impl RecordHead {
         let sums = sums.as_chunks().0.iter().take(count).map(|c| u32::from_le_bytes(*c)).collect();
         let sums = DataSums::new(key, header.layout.data_len, sums)
             .ok_or_else(|| corrupt("staged record", "fewer checksums than chunks of data"))?;
-        let head = Self { header, items, sums };
-        head.check()?;
-        Ok(Ok(head))
-    }
-
-    /// What must hold beyond the checksum.
-    fn check(&self) -> Result<()> {
-        let what = || format!("staged record at position {}", self.header.params.pos);
-        let p = &self.header.params;
-        if p.prev_lsn >= p.lsn
-            || p.durable_lsn >= p.lsn
-            || p.durable_pos > p.pos
-            || p.prev_end > p.pos
-        {
-            return Err(corrupt(what(), "its sequence numbers contradict each other"));
-        }
-        for item in &self.items {
-            match item {
-                Item::Data { len, data_offset, .. }
-                    if u64::from(*len) + u64::from(*data_offset)
-                        > u64::from(self.header.layout.data_len) =>
-                {
-                    return Err(corrupt(what(), "a data item outside the data section"));
-                }
-                Item::NameOp(op) if op.lsn > p.lsn => {
-                    return Err(corrupt(what(), "a name operation newer than its record"));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        check(&header.params, &header.layout, &items)?;
+        Ok(Ok(Self { header, items, sums }))
     }
 
     /// Checksums of the data section.
@@ -438,6 +413,29 @@ impl RecordHead {
     pub fn verify_part(&self, offset: usize, part: &[u8]) -> bool {
         self.sums.verify_part(offset, part)
     }
+}
+
+/// What a record must be beyond its sizes, whether it is about to be written or was read.
+fn check(p: &RecordParams, layout: &RecordLayout, items: &[Item]) -> Result<()> {
+    let bad = |why| Err(corrupt(format!("staged record at position {}", p.pos), why));
+    if p.prev_lsn >= p.lsn || p.durable_lsn >= p.lsn || p.durable_pos > p.pos || p.prev_end > p.pos
+    {
+        return bad("its sequence numbers contradict each other");
+    }
+    for item in items {
+        match item {
+            Item::Data { len, data_offset, .. }
+                if u64::from(*len) + u64::from(*data_offset) > u64::from(layout.data_len) =>
+            {
+                return bad("a data item outside the data section");
+            }
+            Item::NameOp(op) if op.lsn > p.lsn => {
+                return bad("a name operation newer than its record");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Decodes and verifies a whole record given its bytes: head and data.

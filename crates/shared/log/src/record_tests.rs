@@ -116,17 +116,50 @@ fn r08_a_record_of_another_key_or_place_is_none() {
     assert!(!with(KEY, LANE, 16384 + 65536));
 }
 
+/// The record with other bytes at `at` and a right checksum.
+fn resealed(mut bytes: Vec<u8>, at: usize, other: &[u8]) -> Vec<u8> {
+    bytes[at..at + other.len()].copy_from_slice(other);
+    let h = RecordHeader::peek(&bytes, &KEY, LANE, 16384, MAX_RECORD_LEN).unwrap();
+    RecordHeader::reseal(&KEY, &mut bytes[..h.head_len()]);
+    bytes
+}
+
 #[test]
 fn a_data_item_outside_the_data_is_an_error() {
-    let bytes = encode(&[data_item(2, 2)], &[b"abc"]);
-    assert!(decode(&bytes).is_err());
+    // The offset of its data is the last field of the only item.
+    let bytes = encode(&[data_item(1, 2)], &[b"abc"]);
+    assert!(valid(&bytes));
+    assert!(decode(&resealed(bytes, 156, &[2])).is_err());
+    let written = std::panic::catch_unwind(|| encode(&[data_item(2, 2)], &[b"abc"]));
+    assert!(written.is_err(), "a record that no reader takes was written");
 }
 
 #[test]
 fn a_name_operation_newer_than_its_record_is_an_error() {
-    let kind = crate::NameOpKind::Unlink { dir: 2, name: b"x".to_vec(), ino: 12 };
-    let op = crate::NameOp { lsn: Lsn(1001), time: Default::default(), kind };
-    assert!(decode(&encode(&[Item::NameOp(op)], &[])).is_err());
+    let unlink = |lsn| {
+        let kind = crate::NameOpKind::Unlink { dir: 2, name: b"x".to_vec(), ino: 12 };
+        Item::NameOp(crate::NameOp { lsn: Lsn(lsn), time: Default::default(), kind })
+    };
+    // Its LSN is the first field of the only item.
+    let bytes = encode(&[unlink(1000)], &[]);
+    assert!(valid(&bytes));
+    assert!(decode(&resealed(bytes, 136, &1001u64.to_le_bytes())).is_err());
+    let written = std::panic::catch_unwind(|| encode(&[unlink(1001)], &[]));
+    assert!(written.is_err(), "a record that no reader takes was written");
+}
+
+/// An item that a reader would refuse is not staged at all.
+#[test]
+fn a_refused_item_has_no_layout() {
+    let xattr = |name: &[u8]| Item::Xattrs {
+        ino: 12,
+        generation: 1,
+        list: vec![(name.to_vec(), b"value".to_vec())],
+    };
+    assert!(RecordLayout::new(&[xattr(b"user.a")], 0).is_some());
+    for name in [&b""[..], b"user.a\0b", &[b'x'; 257]] {
+        assert!(RecordLayout::new(&[xattr(name)], 0).is_none(), "{name:?}");
+    }
 }
 
 #[test]

@@ -103,7 +103,10 @@ fn another_file_system_in_the_area_is_said() {
 fn the_future_is_refused() {
     let dev = MemDevice::new(SIZE);
     let newer = StaticHeader { incompat: 1 << 31, ..header() };
-    format_headers(&dev, &newer, &host(), &service()).unwrap();
+    format_headers(&dev, &header(), &host(), &service()).unwrap();
+    for base in newer.header_offsets {
+        dev.write(base, &newer.encode_unchecked()[..], false).unwrap();
+    }
     assert!(matches!(read_headers(&dev), Err(Error::Incompatible(_))));
 }
 
