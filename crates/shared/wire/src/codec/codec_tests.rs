@@ -148,15 +148,26 @@ fn unknown_kinds_flags_and_operations_are_refused() {
 
 #[test]
 fn ranges_that_end_beyond_64_bits_are_refused() {
-    let mut txn = transaction(1);
-    txn.drops[0] = siftfs_base::BlockRun { start: u64::MAX, len: 1 };
-    let mut zero = transaction(1);
-    zero.zeros[0].dst = u64::MAX;
-    let mut copy = transaction(1);
-    copy.copies[0].dst = u64::MAX - 3;
-    for txn in [txn, zero, copy] {
-        let Encoded { head, blocks } = ToService::Submit { txn: txn.into(), waited: true }.encode();
+    type Place = fn(&mut siftfs_log::Transaction, u64);
+    let places: [(Place, u64); 3] = [
+        (|t, at| t.drops[0] = siftfs_base::BlockRun { start: at, len: 1 }, u64::MAX),
+        (|t, at| t.zeros[0].dst = at, u64::MAX),
+        (|t, at| t.copies[0].dst = at, u64::MAX - 3),
+    ];
+    const PLACE: u64 = 0x1234_5678_9abc;
+    let encoded = |place: Place, at| {
+        let mut txn = transaction(1);
+        place(&mut txn, at);
+        ToService::Submit { txn: txn.into(), waited: true }.encode()
+    };
+    for (place, beyond) in places {
+        let Encoded { mut head, blocks } = encoded(place, PLACE);
+        ToService::decode(&head, blocks.clone()).unwrap();
+        let at = head.windows(8).position(|bytes| *bytes == PLACE.to_le_bytes()).unwrap();
+        head[at..at + 8].copy_from_slice(&beyond.to_le_bytes());
         is_corrupt(ToService::decode(&head, blocks));
+        let sent = std::panic::catch_unwind(|| encoded(place, beyond));
+        assert!(sent.is_err(), "a message that no receiver takes was made");
     }
 }
 

@@ -103,17 +103,24 @@ impl Field for [u8; 16] {
     }
 }
 
+/// A run that is sent or has arrived ends within 64 bits.
+fn check_run(run: &BlockRun) -> Result<()> {
+    match run.start.checked_add(run.len) {
+        Some(_) => Ok(()),
+        None => Err(bad(format!("a run of {} blocks at block {}", run.len, run.start))),
+    }
+}
+
 impl Field for BlockRun {
     fn put(&self, out: &mut Writer) {
+        check_run(self).expect("a run is what its reader demands");
         self.start.put(out);
         self.len.put(out);
     }
     fn get(from: &mut Reader<'_>) -> Result<Self> {
-        let (start, len) = (u64::get(from)?, u64::get(from)?);
-        match start.checked_add(len) {
-            Some(_) => Ok(BlockRun { start, len }),
-            None => Err(bad(format!("a run of {len} blocks at block {start}"))),
-        }
+        let run = BlockRun { start: u64::get(from)?, len: u64::get(from)? };
+        check_run(&run)?;
+        Ok(run)
     }
 }
 

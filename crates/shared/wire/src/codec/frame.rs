@@ -99,25 +99,54 @@ pub fn weight(head: usize, blocks: usize) -> u64 {
     head as u64 + blocks as u64 * (BLOCK_BYTES + 8) + 8
 }
 
+impl Limits {
+    /// What a frame's numbers must be, whether the frame is about to be sent or has arrived; else
+    /// what is wrong with it.
+    fn check(&self, kind: Kind, head: usize, blocks: usize, lent: usize) -> Checked {
+        let (len, limit) = (weight(head, blocks), self.max_message);
+        if len > limit {
+            return Err(format!("it has {len} bytes, more than the {limit} agreed on"));
+        }
+        if lent > blocks || lent > self.slots as usize {
+            return Err(format!("it lends {lent} of {blocks} blocks"));
+        }
+        if kind != Kind::Message && (head > 0 || blocks > 0) {
+            return Err("it carries something where nothing belongs".into());
+        }
+        Ok(())
+    }
+
+    /// The same of one slot.
+    fn check_slot(&self, slot: u64) -> Checked {
+        if slot >= u64::from(self.slots) {
+            return Err(format!("it lends slot {slot}, which does not exist"));
+        }
+        Ok(())
+    }
+}
+
+/// Nothing, or what is wrong with a frame.
+type Checked = std::result::Result<(), String>;
+
 /// Makes frames of one direction, with the right numbers.
 #[derive(Debug)]
 pub struct Sealer {
     magic: u32,
-    version: u16,
+    limits: Limits,
     sequence: u64,
 }
 
 impl Sealer {
     /// Starts a direction.
     pub fn new(direction: Direction, limits: &Limits) -> Self {
-        Self { magic: direction.magic(), version: limits.version as u16, sequence: 0 }
+        Self { magic: direction.magic(), limits: *limits, sequence: 0 }
     }
 
     /// The header of the next frame. `head` becomes its section: padding and the numbers of the
     /// `lent` slots are appended. The caller sends header, section and `inline` in this order.
     ///
     /// # Panics
-    /// If a length does not fit into 32 bits; [`Limits::max_message`] is checked before.
+    /// If a reader would refuse the frame: its message's [`weight`] is checked before.
     pub fn seal(
         &mut self,
         kind: Kind,
@@ -125,13 +154,17 @@ impl Sealer {
         lent: &[u32],
         inline: &[SharedBlock],
     ) -> [u8; HEADER_LEN] {
+        self.limits
+            .check(kind, head.len(), lent.len() + inline.len(), lent.len())
+            .and_then(|()| lent.iter().try_for_each(|slot| self.limits.check_slot((*slot).into())))
+            .expect("a frame is what its reader demands");
         let head_len = u32::try_from(head.len()).expect("a head is shorter than 4 GiB");
         head.resize(head.len().next_multiple_of(8), 0);
         lent.iter().for_each(|slot| head.extend_from_slice(&u64::from(*slot).to_le_bytes()));
         let blocks = u32::try_from(lent.len() + inline.len()).expect("fewer than 2^32 blocks");
         let mut raw = RawHeader {
             magic: self.magic.into(),
-            version: self.version.into(),
+            version: (self.limits.version as u16).into(),
             kind: (kind as u16).into(),
             sequence: self.sequence.into(),
             head_len: head_len.into(),
@@ -308,23 +341,14 @@ impl FrameReader {
             3 => Kind::End,
             other => return Err(self.bad(format!("it is of unknown kind {other}"))),
         };
-        let (head, blocks, lent) = (raw.head_len.get(), raw.blocks.get(), raw.lent.get());
-        let len = weight(head as usize, blocks as usize);
-        let limit = self.limits.max_message;
-        if len > limit {
-            return Err(self.bad(format!("it has {len} bytes, more than the {limit} agreed on")));
-        }
-        if lent > blocks || lent > self.limits.slots {
-            return Err(self.bad(format!("it lends {lent} of {blocks} blocks")));
-        }
-        if kind != Kind::Message && (head > 0 || blocks > 0) {
-            return Err(self.bad("it carries something where nothing belongs"));
-        }
+        let (head, blocks) = (raw.head_len.get() as usize, raw.blocks.get() as usize);
+        let lent = raw.lent.get() as usize;
+        self.limits.check(kind, head, blocks, lent).map_err(|why| self.bad(why))?;
         Ok(Header {
             kind,
-            head: head as usize,
-            lent: lent as usize,
-            inline: (blocks - lent) as usize,
+            head,
+            lent,
+            inline: blocks - lent,
             section_crc: raw.section_crc.get(),
             inline_crc: raw.inline_crc.get(),
         })
@@ -352,10 +376,8 @@ impl FrameReader {
         let mut lent = Vec::with_capacity(slots.len());
         for slot in slots {
             let slot = u64::from_le_bytes(*slot);
-            match u32::try_from(slot) {
-                Ok(slot) if slot < self.limits.slots => lent.push(slot),
-                _ => return Err(self.bad(format!("it lends slot {slot}, which does not exist"))),
-            }
+            self.limits.check_slot(slot).map_err(|why| self.bad(why))?;
+            lent.push(slot as u32);
         }
         section.truncate(header.head);
         self.sequence += 1;

@@ -192,9 +192,26 @@ fn each_forged_header_is_refused_with_its_reason() {
     assert_eq!(read_all(&forged(|_| ()), 4096).1, Ok(false));
 }
 
+/// What a reader refuses is not sent either.
+#[test]
+fn a_refused_frame_is_not_sealed() {
+    let sealed = |kind, head: usize, lent: &[u32]| {
+        let mut sealer = Sealer::new(Direction::ToService, &LIMITS);
+        let seal = || sealer.seal(kind, &mut vec![0; head], lent, &[]);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(seal)).is_ok()
+    };
+    assert!(sealed(Kind::Message, 9, &[7, 0]) && sealed(Kind::End, 0, &[]));
+    assert!(!sealed(Kind::Message, 1 << 20, &[]), "longer than agreed on");
+    assert!(!sealed(Kind::Message, 9, &[8]), "a slot that does not exist");
+    assert!(!sealed(Kind::Message, 9, &[0; 9]), "more slots than there are");
+    assert!(!sealed(Kind::Heartbeat, 1, &[]), "nothing belongs there");
+}
+
 #[test]
 fn padding_and_slots_are_checked() {
-    let mut sealer = Sealer::new(Direction::ToService, &LIMITS);
+    // A sender that believes in more slots than were agreed on.
+    let more = Limits { slots: 9, ..LIMITS };
+    let mut sealer = Sealer::new(Direction::ToService, &more);
     let mut bytes = Vec::new();
     append(&mut sealer, Kind::Message, Encoded::default(), &[8], &mut bytes);
     let error = read_all(&bytes, 4096).1.unwrap_err().to_string();

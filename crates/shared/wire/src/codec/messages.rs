@@ -106,19 +106,29 @@ fields!(OriginTotals { foreground, background, admin });
 
 fields!(IoTotals { reads, read_bytes, writes, write_bytes, flushes, errors });
 
-/// A range of bytes of the area that ends within 64 bits.
-fn range(from: &mut Reader<'_>) -> Result<(u64, u32)> {
-    let (dst, len) = (u64::get(from)?, u32::get(from)?);
+/// A range of bytes of the area that is sent or has arrived ends within 64 bits.
+fn check_range(dst: u64, len: u32) -> Result<()> {
     match dst.checked_add(u64::from(len)) {
-        Some(_) => Ok((dst, len)),
+        Some(_) => Ok(()),
         None => Err(bad(format!("a tag of {len} bytes at byte {dst}"))),
     }
 }
 
+fn put_range(dst: u64, len: u32, out: &mut Writer) {
+    check_range(dst, len).expect("a tag is what its reader demands");
+    dst.put(out);
+    len.put(out);
+}
+
+fn range(from: &mut Reader<'_>) -> Result<(u64, u32)> {
+    let (dst, len) = (u64::get(from)?, u32::get(from)?);
+    check_range(dst, len)?;
+    Ok((dst, len))
+}
+
 impl Field for ZeroTag {
     fn put(&self, out: &mut Writer) {
-        self.dst.put(out);
-        self.len.put(out);
+        put_range(self.dst, self.len, out);
     }
     fn get(from: &mut Reader<'_>) -> Result<Self> {
         range(from).map(|(dst, len)| ZeroTag { dst, len })
@@ -127,8 +137,7 @@ impl Field for ZeroTag {
 
 impl Field for CopyTag {
     fn put(&self, out: &mut Writer) {
-        self.dst.put(out);
-        self.len.put(out);
+        put_range(self.dst, self.len, out);
         self.source.put(out);
         self.data_offset.put(out);
     }
