@@ -8,7 +8,7 @@ use std::fs;
 /// Crates by layer, the lowest first. A crate may depend on those of lower layers alone: so Runtime
 /// and Service do not know each other, and fsck knows no protocol.
 const LAYERS: [&[&str]; 8] = [
-    &["shared/base", "service/intervals"],
+    &["shared/base", "shared/status", "service/intervals"],
     &["shared/device", "shared/ext4", "shared/log", "shared/proto"],
     &["shared/wire", "shared/volume", "fsck"],
     &["shared/transport"],

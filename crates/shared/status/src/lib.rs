@@ -1,0 +1,73 @@
+//! The status document: what a mount says of itself. Runtime and Service fill it, and `siftfs
+//! status`, `siftfs top`, the metrics and the benchmarks read it, all of them as these types.
+//!
+//! Its JSON is what `siftfs status --json` prints (`docs/design/status.md`). A reader takes the
+//! document of another version: it ignores a field that it does not know, and one that is missing
+//! is zero, empty or none. The block protocol carries the Service's types too, in bytes of its own:
+//! a field that one of them gets changes the protocol, which its codec notices.
+
+mod device;
+mod io;
+mod latency;
+mod link;
+mod runtime;
+mod service;
+
+pub use device::DeviceInfo;
+pub use io::{IoCounts, OriginCounts, RegionCounts};
+pub use latency::Distribution;
+pub use link::{Link, Remote};
+pub use runtime::{
+    Cache, Credits, Crowd, Group, Lane, LogSpace, Memory, Pending, Queues, RuntimeCounts,
+    RuntimeStatus,
+};
+pub use service::{CheckpointReport, DeviceStatistics, ServiceStatistics, Urgency};
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// All of it, as a mount's daemon answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// The daemon's process id; 0 where there is no daemon.
+    pub pid: u32,
+    /// The daemon's version.
+    pub version: String,
+    /// Path of the volume.
+    pub volume: String,
+    /// Path of a log that lies elsewhere.
+    pub log: Option<String>,
+    /// Where the volume is mounted.
+    pub dir: String,
+    /// The mount options as given, and those of later remounts behind them.
+    pub options: String,
+    /// Seconds since the mount.
+    pub uptime_s: f64,
+    /// When the daemon answered, in seconds since 1970.
+    pub time_s: f64,
+    /// Requests that the kernel sent since the mount, by name; one that never came is missing.
+    pub requests: BTreeMap<String, u64>,
+    /// How these requests come.
+    pub request_loop: RequestLoop,
+    /// What the Runtime says, and through it the Service.
+    pub runtime: RuntimeStatus,
+}
+
+/// How the kernel's requests come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RequestLoop {
+    /// `ring` or `device`.
+    pub kind: String,
+    /// Why so, for people.
+    pub why: String,
+    /// Number of queues of the rings; 0 without rings.
+    pub queues: u64,
+    /// Number of threads of all queues; 0 without rings.
+    pub threads: u64,
+}
+
+#[cfg(test)]
+#[path = "lib_tests.rs"]
+mod tests;

@@ -1,0 +1,255 @@
+//! What the Runtime says of itself.
+
+use crate::{DeviceInfo, Distribution, Link, RegionCounts, ServiceStatistics};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The Runtime's part of the document: all of it for a volume without a daemon. Counts are since
+/// the volume was opened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuntimeStatus {
+    /// The latched failure: from then on changes and fsyncs get EIO.
+    pub failed: Option<String>,
+    /// Newest LSN drawn, by name operations and staged transactions.
+    pub lsn: u64,
+    /// Every staged transaction up to this LSN is durable.
+    pub durable_lsn: u64,
+    /// Number of the newest background journal transaction cut.
+    pub transaction: u64,
+    /// Number of the newest one whose effects are in the area, durably.
+    pub reclaimed_transaction: u64,
+    /// Number of transactions between the two.
+    pub unreclaimed_transactions: u64,
+    /// The Runtime's counters.
+    pub runtime: RuntimeCounts,
+    /// The Service's counters.
+    pub service: ServiceStatistics,
+    /// The way to the Service.
+    pub link: Link,
+    /// I/O of the mount's process.
+    pub storage: RegionCounts,
+    /// One sample per fsync and fdatasync, failed ones too.
+    pub fsync_latency: Distribution,
+    /// One sample per background journal transaction, from the beginning of its assembly to its
+    /// durable commit.
+    pub commit_latency: Distribution,
+    /// One sample per step of assembly: how long it held the state lock.
+    pub assembly_lock_hold: Distribution,
+    /// One sample per checkpoint whose end a caller waited for.
+    pub emergency_checkpoint_latency: Distribution,
+    /// One sample per small fsync that waited for room in the log or in the running transaction.
+    pub credit_wait: Distribution,
+    /// The same for fsyncs whose record is longer than 64 KiB.
+    pub bulk_wait: Distribution,
+    /// What the volume lies on: the area's device, then that of a log elsewhere.
+    pub devices: Vec<DeviceInfo>,
+    /// How fsyncs that come together are made durable.
+    pub group: Group,
+    /// Records and callers under way.
+    pub queues: Queues,
+    /// Free space of the log.
+    pub credits: Credits,
+    /// The log's size and fill.
+    pub log: LogSpace,
+    /// What the caches hold.
+    pub cache: Cache,
+    /// Where the process's memory is.
+    pub memory: Memory,
+    /// What the next background transaction has to do.
+    pub pending: Pending,
+}
+
+impl RuntimeStatus {
+    /// Bytes used and bytes of all lanes.
+    pub fn staging(&self) -> (u64, u64) {
+        let sum = |of: fn(&Lane) -> u64| self.log.lanes.iter().map(of).fold(0, u64::saturating_add);
+        (sum(|l| l.used), sum(|l| l.bytes))
+    }
+}
+
+/// The Runtime's counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuntimeCounts {
+    /// Staged transactions.
+    pub staged_transactions: u64,
+    /// Bytes of staged transactions, headers and padding included.
+    pub staged_bytes: u64,
+    /// Data bytes of staged transactions.
+    pub staged_data_bytes: u64,
+    /// Items of staged transactions.
+    pub staged_items: u64,
+    /// Full commits forced by fsync, by reason.
+    pub full_commits: BTreeMap<String, u64>,
+    /// Waits for background progress, by reason.
+    pub stalls: BTreeMap<String, u64>,
+    /// Background journal transactions cut.
+    pub transactions: u64,
+    /// Copy tags in them.
+    pub copy_tags: u64,
+    /// Zero tags in them.
+    pub zero_tags: u64,
+    /// Metadata images in them.
+    pub images: u64,
+    /// Bytes sent straight to the area.
+    pub direct_bytes: u64,
+    /// Blocks freed.
+    pub dropped_blocks: u64,
+}
+
+/// How fsyncs that come together are made durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Group {
+    /// `measurement`, or `option` where a mount option sets the way.
+    pub by: String,
+    /// The way of the window under way: `shared` or `parallel`.
+    pub way: String,
+    /// What was measured, by the number of callers.
+    pub measured: Vec<Crowd>,
+}
+
+/// What was measured with so many callers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Crowd {
+    /// The number of callers, for people.
+    pub callers: String,
+    /// The better way for this number.
+    pub way: String,
+    /// Nanoseconds from publication to acknowledgement, smoothed, when a flush is shared.
+    pub shared_ns: Option<u64>,
+    /// Nanoseconds from publication to acknowledgement, smoothed, with durable writes in parallel.
+    pub parallel_ns: Option<u64>,
+}
+
+/// Records and callers under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Queues {
+    /// Records published whose write is not completed.
+    pub records_in_flight: u64,
+    /// Callers that wait for a staged transaction to become durable, background commits among them.
+    pub fsyncs_waiting: u64,
+}
+
+/// Free space of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Credits {
+    /// Bytes free in the journal.
+    pub journal_bytes: u64,
+    /// Bytes free in all lanes together.
+    pub staging_bytes: u64,
+    /// Blocks freed, not to be allocated before their transaction is reclaimed.
+    pub quarantined_blocks: u64,
+}
+
+/// The log's size and fill.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogSpace {
+    /// Bytes of the journal's ring.
+    pub journal_bytes: u64,
+    /// Bytes that unreclaimed transactions take; twice their size while not yet journaled.
+    pub journal_used: u64,
+    /// What the journal holds of staged data: `ref` or `copy`.
+    pub journal_data: String,
+    /// The staging lanes, in the order of their numbers.
+    pub lanes: Vec<Lane>,
+}
+
+/// A staging lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lane {
+    /// Bytes of the ring.
+    pub bytes: u64,
+    /// Bytes from tail to head.
+    pub used: u64,
+    /// Position in bytes of the next record; only grows.
+    pub head: u64,
+    /// Position in bytes of the oldest record that is needed; only grows.
+    pub tail: u64,
+}
+
+/// What the caches hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cache {
+    /// Pages of 4096 bytes in the page cache.
+    pub pages: u64,
+    /// Bound of the page cache in pages.
+    pub page_limit: u64,
+    /// Metadata blocks of 4096 bytes, dirty ones included.
+    pub metadata_blocks: u64,
+    /// Inodes in memory.
+    pub inodes: u64,
+    /// Bytes written and held by nothing durable; the bytes, not their pages.
+    pub dirty_bytes: u64,
+}
+
+/// Where the process's memory is, in bytes, as far as it can be counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// Resident bytes of the process; 0 where the kernel does not say.
+    pub resident: u64,
+    /// Bytes that the C library's heap has allocated; 0 where the library does not say.
+    pub heap_used: u64,
+    /// Bytes that the heap keeps for the next allocation.
+    pub heap_free: u64,
+    /// Page cache, with what finds its pages.
+    pub pages: u64,
+    /// Metadata cache, with what finds its blocks.
+    pub metadata: u64,
+    /// Inodes in memory.
+    pub inodes: u64,
+    /// References of the kernel, without the inodes.
+    pub lookups: u64,
+    /// Open files.
+    pub handles: u64,
+    /// Name operations that are not durable.
+    pub names: u64,
+    /// Ranges that are dirty, staged or journaled, without their pages.
+    pub unsynced: u64,
+    /// What was freed and waits, and what transactions that are not reclaimed remember.
+    pub quarantine: u64,
+    /// Memory for records and reads that waits for its next use.
+    pub buffers: u64,
+}
+
+impl Memory {
+    /// The bytes of each structure by name, in the order of their names; process and heap, which
+    /// hold them, are not among them.
+    pub fn structures(&self) -> [(&'static str, u64); 9] {
+        [
+            ("buffers", self.buffers),
+            ("handles", self.handles),
+            ("inodes", self.inodes),
+            ("lookups", self.lookups),
+            ("metadata", self.metadata),
+            ("names", self.names),
+            ("pages", self.pages),
+            ("quarantine", self.quarantine),
+            ("unsynced", self.unsynced),
+        ]
+    }
+}
+
+/// What the next background transaction has to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pending {
+    /// Name operations not staged and not journaled.
+    pub name_operations: u64,
+    /// Metadata blocks changed since the last cut.
+    pub metadata_blocks: u64,
+    /// Inodes whose attributes the next cut writes.
+    pub inodes: u64,
+    /// Blocks reserved for data without a home.
+    pub reserved_blocks: u64,
+    /// Inodes unlinked and not freed.
+    pub orphans: u64,
+}
