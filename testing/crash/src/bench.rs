@@ -3,7 +3,7 @@
 use crate::judge::{recover_image, walk_image};
 use crate::volume::{Driver, VolumeKind, base_image_of, deterministic, media_of, open_with};
 use siftfs_base::{Error, InodeNr};
-use siftfs_device::{CountersSnapshot, Cut, FaultDevice, Image, OpKind, OpRecord};
+use siftfs_device::{Cut, FaultDevice, Image, OpKind, OpRecord, RegionCounts};
 use siftfs_model::{Caller, Control, Tree};
 use siftfs_placement::OpenOptions;
 use siftfs_proto::{
@@ -276,7 +276,7 @@ impl Bench {
     }
 
     /// What the storage backend counted so far, by region and origin.
-    pub fn counters(&self) -> CountersSnapshot {
+    pub fn counters(&self) -> RegionCounts {
         counters(&*self.service)
     }
 
@@ -338,7 +338,7 @@ pub fn status(service: &dyn FileService) -> serde_json::Value {
 }
 
 /// The storage counters in the status report of a service.
-pub fn counters(service: &dyn FileService) -> CountersSnapshot {
+pub fn counters(service: &dyn FileService) -> RegionCounts {
     let storage = status(service)["storage"].clone();
     serde_json::from_value(storage).unwrap_or_else(|e| panic!("storage counters: {e}"))
 }

@@ -5,7 +5,7 @@
 
 use siftfs_base::{SystemClock, Timestamp};
 use siftfs_crash::{Bench, Io, Layout, VolumeKind, base_image_of, counters, status};
-use siftfs_device::{Cut, FaultDevice, IoCounts, OpKind, Origin};
+use siftfs_device::{Cut, FaultDevice, IoCounts, OpKind};
 use siftfs_model::pattern;
 use siftfs_placement::{LocalVolume, OpenOptions, Threads};
 use siftfs_proto::{
@@ -312,7 +312,7 @@ impl Live {
     }
 
     fn foreground(&self) -> IoCounts {
-        counters(&*self.volume.endpoint()).origin(Origin::Foreground)
+        counters(&*self.volume.endpoint()).sum(|o| o.foreground)
     }
 }
 
@@ -384,7 +384,7 @@ fn background_bound(service: &dyn FileService) {
     assert!(transactions > 3, "the background was idle: {report}");
     let (journal, area) = (count.journal.background, count.area.background);
     let header = count.header.background;
-    let flushes = count.origin(Origin::Background).flushes;
+    let flushes = count.sum(|o| o.background).flushes;
     println!(
         "{transactions} transactions: journal {journal:?}, area {area:?}, header {header:?}, \
          {flushes} flushes"

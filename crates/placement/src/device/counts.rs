@@ -1,7 +1,6 @@
 //! What a server counts, and what its process costs.
 
-use siftfs_device::{Counters, IoCounts, OriginCounts};
-use siftfs_wire::{DeviceStatistics, IoTotals, OriginTotals, RegionTotals};
+use siftfs_wire::{DeviceStatistics, RegionCounts};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts since the start.
@@ -31,7 +30,7 @@ impl ServerCounts {
     }
 
     /// As the protocol has it.
-    pub fn statistics(&self, io: RegionTotals) -> DeviceStatistics {
+    pub fn statistics(&self, io: RegionCounts) -> DeviceStatistics {
         DeviceStatistics {
             pid: std::process::id(),
             cpu_us: process_cpu_us(),
@@ -49,28 +48,4 @@ pub(crate) fn process_cpu_us() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000
-}
-
-/// The counters as the protocol has them.
-pub(crate) fn totals(counters: &Counters) -> RegionTotals {
-    let io = |c: &IoCounts| IoTotals {
-        reads: c.reads,
-        read_bytes: c.read_bytes,
-        writes: c.writes,
-        write_bytes: c.write_bytes,
-        flushes: c.flushes,
-        errors: c.errors,
-    };
-    let by_origin = |o: &OriginCounts| OriginTotals {
-        foreground: io(&o.foreground),
-        background: io(&o.background),
-        admin: io(&o.admin),
-    };
-    let all = counters.snapshot();
-    RegionTotals {
-        area: by_origin(&all.area),
-        staging: by_origin(&all.staging),
-        journal: by_origin(&all.journal),
-        header: by_origin(&all.header),
-    }
 }

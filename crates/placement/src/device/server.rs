@@ -2,7 +2,7 @@
 //! when it is gone. The same code is a device process and a mount that takes the Service's part
 //! itself.
 
-use crate::device::counts::{ServerCounts, totals};
+use crate::device::counts::ServerCounts;
 use crate::device::replay::Replay;
 use siftfs_base::{Clock, Epoch, Error, Result, SystemClock, TxnSeq};
 use siftfs_device::{Counters, Role};
@@ -294,7 +294,7 @@ impl Server {
         }
         let counters = held.counters.clone();
         held.service.annotate(|statistics| {
-            statistics.device = Some(self.tally.statistics(totals(&counters)));
+            statistics.device = Some(self.tally.statistics(counters.snapshot()));
         });
         None
     }

@@ -1,7 +1,7 @@
 //! What a device promises (crash model, "Medium").
 
-use serde::{Deserialize, Serialize};
 use siftfs_base::{Error, Result};
+use siftfs_status::DeviceInfo;
 use std::time::Duration;
 
 /// Part of the volume an I/O touches; statistics count by it.
@@ -57,27 +57,6 @@ pub struct ReadOp<'a> {
     pub offset: u64,
     /// Bytes to fill.
     pub buf: &'a mut [u8],
-}
-
-/// What a device is, and how it makes one write durable: for reports and logs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceInfo {
-    /// Path by which the device was opened; empty for one in memory.
-    pub path: String,
-    /// `block device`, `file on ext4`, `memory` and so on, for people.
-    pub kind: String,
-    /// Has the disk a volatile cache, so that durability needs flushes? `None`: not known.
-    pub volatile_cache: Option<bool>,
-    /// Does the disk take single writes past its cache? `None`: not known.
-    pub fua: Option<bool>,
-    /// Data passes the kernel's page cache by.
-    pub direct: bool,
-    /// Batches go through io_uring.
-    pub uring: bool,
-    /// How one write is made durable.
-    pub durable_write: String,
-    /// Why so.
-    pub why: String,
 }
 
 /// A block device, or a file used as one.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::{Deserialize, Serialize};
+use siftfs_status::{IoCounts, OriginCounts, RegionCounts};
 
 use crate::{Origin, RegionKind};
 
@@ -65,130 +65,17 @@ impl Counters {
     }
 
     /// All counts. Taken one by one: exact when no I/O is in flight.
-    pub fn snapshot(&self) -> CountersSnapshot {
+    pub fn snapshot(&self) -> RegionCounts {
         let origins = |kind| OriginCounts {
             foreground: self.get(kind, Origin::Foreground),
             background: self.get(kind, Origin::Background),
             admin: self.get(kind, Origin::Admin),
         };
-        CountersSnapshot {
+        RegionCounts {
             area: origins(RegionKind::Area),
             staging: origins(RegionKind::Staging),
             journal: origins(RegionKind::Journal),
             header: origins(RegionKind::Header),
-        }
-    }
-}
-
-/// Number of I/Os and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IoCounts {
-    /// Reads issued.
-    pub reads: u64,
-    /// Bytes asked for by them.
-    pub read_bytes: u64,
-    /// Writes issued.
-    pub writes: u64,
-    /// Bytes handed over by them.
-    pub write_bytes: u64,
-    /// Flushes issued, writes with `fua` included.
-    pub flushes: u64,
-    /// Calls that failed.
-    pub errors: u64,
-}
-
-impl std::ops::Add for IoCounts {
-    type Output = Self;
-    fn add(self, o: Self) -> Self {
-        Self {
-            reads: self.reads + o.reads,
-            read_bytes: self.read_bytes + o.read_bytes,
-            writes: self.writes + o.writes,
-            write_bytes: self.write_bytes + o.write_bytes,
-            flushes: self.flushes + o.flushes,
-            errors: self.errors + o.errors,
-        }
-    }
-}
-
-impl std::ops::Sub for IoCounts {
-    type Output = Self;
-    fn sub(self, o: Self) -> Self {
-        Self {
-            reads: self.reads - o.reads,
-            read_bytes: self.read_bytes - o.read_bytes,
-            writes: self.writes - o.writes,
-            write_bytes: self.write_bytes - o.write_bytes,
-            flushes: self.flushes - o.flushes,
-            errors: self.errors - o.errors,
-        }
-    }
-}
-
-/// Counts by origin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OriginCounts {
-    /// A caller waited.
-    pub foreground: IoCounts,
-    /// Journaling, checkpointing, reclamation.
-    pub background: IoCounts,
-    /// Recovery, mkfs, mount, unmount.
-    pub admin: IoCounts,
-}
-
-impl OriginCounts {
-    /// The counts of one origin.
-    pub fn of(&self, origin: Origin) -> IoCounts {
-        match origin {
-            Origin::Foreground => self.foreground,
-            Origin::Background => self.background,
-            Origin::Admin => self.admin,
-        }
-    }
-}
-
-/// All counts at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CountersSnapshot {
-    /// The file-system area.
-    pub area: OriginCounts,
-    /// All staging lanes.
-    pub staging: OriginCounts,
-    /// The journal.
-    pub journal: OriginCounts,
-    /// The header copies.
-    pub header: OriginCounts,
-}
-
-impl CountersSnapshot {
-    fn regions(&self) -> [&OriginCounts; 4] {
-        [&self.area, &self.staging, &self.journal, &self.header]
-    }
-
-    /// Sum over all regions for one origin.
-    pub fn origin(&self, origin: Origin) -> IoCounts {
-        self.regions().iter().fold(IoCounts::default(), |sum, r| sum + r.of(origin))
-    }
-
-    /// Sum over everything.
-    pub fn total(&self) -> IoCounts {
-        self.origin(Origin::Foreground)
-            + self.origin(Origin::Background)
-            + self.origin(Origin::Admin)
-    }
-
-    /// What was added since `earlier`, a snapshot of the same counters.
-    pub fn since(&self, earlier: &Self) -> Self {
-        let diff = |new: &OriginCounts, old: &OriginCounts| OriginCounts {
-            foreground: new.foreground - old.foreground,
-            background: new.background - old.background,
-            admin: new.admin - old.admin,
-        };
-        Self {
-            area: diff(&self.area, &earlier.area),
-            staging: diff(&self.staging, &earlier.staging),
-            journal: diff(&self.journal, &earlier.journal),
-            header: diff(&self.header, &earlier.header),
         }
     }
 }

@@ -15,7 +15,7 @@ mod storage;
 
 pub use api::*;
 pub use buf::AlignedBuf;
-pub use counters::{Counters, CountersSnapshot, IoCounts, OriginCounts};
+pub use counters::Counters;
 pub use fault::*;
 pub use file::{
     DurableWrite, FileDevice, FileOptions, open_exclusive, open_for_service, preallocate,
@@ -25,6 +25,7 @@ pub use mem::MemDevice;
 pub use part::{Divisible, Part};
 pub use process_device::{ProcessDevice, SharedDevice};
 pub use region::{Region, URGENT_MAX};
+pub use siftfs_status::{DeviceInfo, IoCounts, OriginCounts, RegionCounts};
 pub use storage::{
     AreaReader, AreaWriter, HeaderReader, HeaderWriter, JournalReader, JournalWriter, RegionDesc,
     RegionReader, RegionWriter, ServiceWriters, StagingReader, StagingWriter, Storage,

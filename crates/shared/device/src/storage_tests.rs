@@ -104,7 +104,7 @@ fn regions_are_relative_bounded_and_counted() {
     assert_eq!(counts.staging.background.flushes, 1);
     assert_eq!(counts.staging.admin.reads, 1);
     assert_eq!(counts.total().writes, 1);
-    assert_eq!(counts.origin(Origin::Background).flushes, 1);
+    assert_eq!(counts.sum(|o| o.background).flushes, 1);
 
     let ops = [WriteOp { offset: 0, data: &[1; 10] }, WriteOp { offset: 4096, data: &[2; 20] }];
     lane.write_batch(Origin::Background, &ops).unwrap();

@@ -4,8 +4,8 @@
 use super::field::{Field, Reader, Writer, bad, fields, variants};
 use super::{Encoded, Message};
 use crate::{
-    CheckpointReport, DeviceStatistics, DirectRun, FromService, IoTotals, OriginTotals,
-    RegionTotals, ServiceStatistics, ToService, Urgency,
+    CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts, OriginCounts,
+    RegionCounts, ServiceStatistics, ToService, Urgency,
 };
 use siftfs_base::{Result, SharedBlock};
 use siftfs_log::{CopyTag, StagedRef, Transaction, ZeroTag};
@@ -100,11 +100,11 @@ fields!(ServiceStatistics {
 
 fields!(DeviceStatistics { pid, cpu_us, messages, refusals, hosts, hints, io });
 
-fields!(RegionTotals { area, staging, journal, header });
+fields!(RegionCounts { area, staging, journal, header });
 
-fields!(OriginTotals { foreground, background, admin });
+fields!(OriginCounts { foreground, background, admin });
 
-fields!(IoTotals { reads, read_bytes, writes, write_bytes, flushes, errors });
+fields!(IoCounts { reads, read_bytes, writes, write_bytes, flushes, errors });
 
 /// A range of bytes of the area that is sent or has arrived ends within 64 bits.
 fn check_range(dst: u64, len: u32) -> Result<()> {

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use siftfs_base::{BLOCK_SIZE, BlockRun, Epoch, Error, LaneId, Lsn, SharedBlock, TxnSeq, corrupt};
 use siftfs_log::{CopyTag, StagedRef, Transaction, ZeroTag};
 use siftfs_wire::{
-    CheckpointReport, DeviceStatistics, DirectRun, FromService, IoTotals, OriginTotals,
-    RegionTotals, ServiceStatistics, ToService, Urgency,
+    CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts, OriginCounts,
+    RegionCounts, ServiceStatistics, ToService, Urgency,
 };
 
 /// A block of which no two differ in only a few bytes.
@@ -103,7 +103,7 @@ pub fn report(base: u64) -> CheckpointReport {
 
 /// Every field another number.
 pub fn device(base: u64) -> DeviceStatistics {
-    let io = |n: u64| IoTotals {
+    let io = |n: u64| IoCounts {
         reads: n,
         read_bytes: n + 1,
         writes: n + 2,
@@ -111,7 +111,7 @@ pub fn device(base: u64) -> DeviceStatistics {
         flushes: n + 4,
         errors: n + 5,
     };
-    let by = |n: u64| OriginTotals { foreground: io(n), background: io(n + 6), admin: io(n + 12) };
+    let by = |n: u64| OriginCounts { foreground: io(n), background: io(n + 6), admin: io(n + 12) };
     DeviceStatistics {
         pid: 17,
         cpu_us: base,
@@ -119,7 +119,7 @@ pub fn device(base: u64) -> DeviceStatistics {
         refusals: base + 2,
         hosts: base + 3,
         hints: base + 4,
-        io: RegionTotals {
+        io: RegionCounts {
             area: by(base + 20),
             staging: by(base + 40),
             journal: by(base + 60),
