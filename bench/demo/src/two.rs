@@ -3,11 +3,11 @@
 
 use crate::files::{self, Tree};
 use crate::work::Work;
-use serde_json::Value;
 use siftfs_rig::database;
 use siftfs_rig::device::Device;
 use siftfs_rig::place::{Failed, Place, Result, failed, step};
 use siftfs_rig::volume::Volume;
+use siftfs_status::{OriginCounts, Status};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ const FILES: [usize; 2] = [500, 1000];
 #[derive(Default)]
 pub struct Spent {
     /// Processor time by process, in microseconds: hosts, devices.
-    cpu: [BTreeMap<u64, u64>; 2],
+    cpu: [BTreeMap<u32, u64>; 2],
     /// Processor time of the hosts' background threads.
     pub background_cpu: Duration,
     /// Bytes written to journal and area: by hosts, by devices.
@@ -38,39 +38,30 @@ pub struct Spent {
 impl Spent {
     /// Processor time of hosts and devices.
     pub fn cpu(&self) -> [Duration; 2] {
-        let sum = |of: &BTreeMap<u64, u64>| Duration::from_micros(of.values().sum());
+        let sum = |of: &BTreeMap<u32, u64>| Duration::from_micros(of.values().sum());
         [sum(&self.cpu[0]), sum(&self.cpu[1])]
     }
 
     /// Adds a mount's counts; taken once for each pair of host and device process, at its end.
-    fn add(&mut self, status: &Value) -> Result<()> {
-        let number = |at: &str| {
-            let found = status.pointer(at).and_then(Value::as_u64);
-            found.ok_or_else(|| Failed(format!("status has no number at {at}")))
-        };
-        let bytes = |io: &str, region: &str| {
-            let origins = ["foreground", "background"];
-            let of = |origin| number(&format!("{io}/{region}/{origin}/write_bytes"));
-            origins.map(of).into_iter().sum::<Result<u64>>()
-        };
-        let (host, device) = ("/runtime/storage", "/runtime/service/device/io");
-        for (sum, io) in self.background_bytes.iter_mut().zip([host, device]) {
-            *sum += bytes(io, "journal")? + bytes(io, "area")?;
+    fn add(&mut self, status: &Status) -> Result<()> {
+        let (host, device) = (&status.runtime.storage, &status.runtime.service.device);
+        let device =
+            device.as_ref().ok_or_else(|| Failed("status has no device process".into()))?;
+        let bytes = |o: &OriginCounts| (o.foreground + o.background).write_bytes;
+        for (sum, io) in self.background_bytes.iter_mut().zip([host, &device.io]) {
+            *sum += bytes(&io.journal) + bytes(&io.area);
         }
-        self.staged_bytes += bytes(host, "staging")?;
-        let pids = [number("/pid")?, number("/runtime/service/device/pid")?];
-        let cpu = [number("/runtime/link/host_cpu_us")?, number("/runtime/service/device/cpu_us")?];
-        self.background_cpu += background_threads(pids[0])?;
-        for ((of, pid), cpu) in self.cpu.iter_mut().zip(pids).zip(cpu) {
-            of.insert(pid, cpu);
-        }
+        self.staged_bytes += bytes(&host.staging);
+        self.background_cpu += background_threads(status.pid)?;
+        self.cpu[0].insert(status.pid, status.runtime.link.host_cpu_us);
+        self.cpu[1].insert(device.pid, device.cpu_us);
         Ok(())
     }
 }
 
 /// Processor time of a mount's threads that assemble transactions and speak with the Service, or
 /// are it.
-fn background_threads(pid: u64) -> Result<Duration> {
+fn background_threads(pid: u32) -> Result<Duration> {
     let mut spent = Duration::ZERO;
     let tasks = format!("/proc/{pid}/task");
     for task in fs::read_dir(&tasks).map_err(failed(&tasks))? {
@@ -110,8 +101,9 @@ impl Two<'_> {
 
     fn is_served(&self) -> Result<bool> {
         let status = self.volume.status()?;
-        let served = status.pointer("/runtime/link/connected").and_then(Value::as_bool);
-        served.ok_or_else(|| Failed("status does not say whether a device process serves".into()))
+        let link = status.runtime.link.remote;
+        let link = link.ok_or_else(|| Failed("the mount has its Service in itself".into()))?;
+        Ok(link.connected)
     }
 
     fn await_served(&self, wanted: bool) -> Result<()> {

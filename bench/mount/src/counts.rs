@@ -4,8 +4,8 @@
 use crate::system::System;
 use crate::usage::Usage;
 use serde::Serialize;
-use serde_json::Value;
-use siftfs_rig::place::{Failed, Result};
+use siftfs_rig::place::Failed;
+use siftfs_status::{RegionCounts, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -26,29 +26,18 @@ pub struct Backend {
     pub background_write_bytes: u64,
 }
 
-const REGIONS: [&str; 4] = ["area", "staging", "journal", "header"];
-
 impl Backend {
-    /// From the Runtime's part of the status document.
-    pub fn from_status(runtime: &Value) -> Result<Self> {
-        let sum = |origin: &str, what: &str| {
-            REGIONS
-                .iter()
-                .map(|region| {
-                    let path = format!("/storage/{region}/{origin}/{what}");
-                    let n = runtime.pointer(&path).and_then(Value::as_u64);
-                    n.ok_or_else(|| Failed(format!("status has no number at {path}")))
-                })
-                .sum::<Result<u64>>()
-        };
-        Ok(Self {
-            writes: sum("foreground", "writes")?,
-            flushes: sum("foreground", "flushes")?,
-            write_bytes: sum("foreground", "write_bytes")?,
-            background_writes: sum("background", "writes")?,
-            background_flushes: sum("background", "flushes")?,
-            background_write_bytes: sum("background", "write_bytes")?,
-        })
+    /// The sums over all regions.
+    pub fn of(storage: &RegionCounts) -> Self {
+        let (waited, background) = (storage.sum(|o| o.foreground), storage.sum(|o| o.background));
+        Self {
+            writes: waited.writes,
+            flushes: waited.flushes,
+            write_bytes: waited.write_bytes,
+            background_writes: background.writes,
+            background_flushes: background.flushes,
+            background_write_bytes: background.write_bytes,
+        }
     }
 
     /// What was added since `before`.
@@ -149,9 +138,8 @@ pub struct Requests(pub BTreeMap<String, u64>);
 
 impl Requests {
     /// From the status document of a mount; none where there is no mount.
-    pub fn from_status(status: &Value) -> Option<Self> {
-        let by_name = status.get("requests")?.as_object()?.iter();
-        Some(Self(by_name.filter_map(|(k, v)| Some((k.clone(), v.as_u64()?))).collect()))
+    pub fn of(status: &Status) -> Option<Self> {
+        daemon(status).map(|_| Self(status.requests.clone()))
     }
 
     /// What was added since `before`; opcodes of which nothing came are left out.
@@ -187,7 +175,7 @@ pub struct Counts {
 
 /// The counters at one moment.
 struct Moment {
-    status: Option<Value>,
+    status: Option<Status>,
     disk: Option<DiskIo>,
     client: Usage,
     daemon: Option<Usage>,
@@ -208,8 +196,8 @@ impl Counts {
         let before = Moment { status, disk: disk.read(), daemon: usage(), client: Usage::own() };
         let done = work()?;
         let (client, daemon, disk) = (Usage::own(), usage(), disk.read());
-        let after = Moment { status: system.status().map_err(&failed)?, disk, client, daemon };
-        Ok((done, after.since(&before).map_err(failed)?))
+        let after = Moment { status: system.status().map_err(failed)?, disk, client, daemon };
+        Ok((done, after.since(&before)))
     }
 
     /// The sum of both.
@@ -233,22 +221,21 @@ fn sum<T>(a: Option<T>, b: Option<T>, plus: impl FnOnce(T, T) -> T) -> Option<T>
 }
 
 /// The daemon's process, where there is one.
-fn daemon(status: &Value) -> Option<u32> {
-    status["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
+fn daemon(status: &Status) -> Option<u32> {
+    (status.pid != 0).then_some(status.pid)
 }
 
 impl Moment {
-    fn since(&self, before: &Self) -> Result<Counts> {
-        let backend = |m: &Self| m.status.as_ref().map(|s| Backend::from_status(&s["runtime"]));
-        let backends = backend(self).transpose()?.zip(backend(before).transpose()?);
-        let requests = |m: &Self| m.status.as_ref().and_then(Requests::from_status);
-        Ok(Counts {
-            backend: backends.map(|(after, before)| after.since(&before)),
+    fn since(&self, before: &Self) -> Counts {
+        let backend = |m: &Self| m.status.as_ref().map(|s| Backend::of(&s.runtime.storage));
+        let requests = |m: &Self| m.status.as_ref().and_then(Requests::of);
+        Counts {
+            backend: backend(self).zip(backend(before)).map(|(a, b)| a.since(&b)),
             disk: self.disk.zip(before.disk).map(|(after, before)| after.since(&before)),
             requests: requests(self).zip(requests(before)).map(|(a, b)| a.since(&b)),
             client: self.client.since(&before.client),
             daemon: self.daemon.zip(before.daemon).map(|(a, b)| a.since(&b)),
-        })
+        }
     }
 }
 

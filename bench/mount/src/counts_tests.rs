@@ -1,5 +1,5 @@
 use super::*;
-use serde_json::json;
+use siftfs_status::{IoCounts, OriginCounts};
 
 #[test]
 fn a_disks_line() {
@@ -13,16 +13,24 @@ fn a_line_without_flushes_counts_nothing() {
     assert!(parse("1 2 3 4 5 6 7 8 9 10 11").is_none());
 }
 
-fn status() -> Value {
-    let origin = |n: u64| json!({"writes": n, "flushes": 2 * n, "write_bytes": 4096 * n});
-    let region = |n: u64| json!({"foreground": origin(n), "background": origin(10 * n)});
-    json!({"storage": {"area": region(1), "staging": region(2), "journal": region(3),
-        "header": region(4)}})
+fn storage() -> RegionCounts {
+    let io = |n: u64| IoCounts {
+        writes: n,
+        flushes: 2 * n,
+        write_bytes: 4096 * n,
+        ..IoCounts::default()
+    };
+    let region = |n: u64| OriginCounts {
+        foreground: io(n),
+        background: io(10 * n),
+        ..OriginCounts::default()
+    };
+    RegionCounts { area: region(1), staging: region(2), journal: region(3), header: region(4) }
 }
 
 #[test]
 fn all_regions_are_summed_by_origin() {
-    let all = Backend::from_status(&status()).expect("complete");
+    let all = Backend::of(&storage());
     assert_eq!((all.writes, all.flushes, all.write_bytes), (10, 20, 40960));
     assert_eq!((all.background_writes, all.background_flushes), (100, 200));
     let twice = all.plus(&all);
@@ -30,22 +38,19 @@ fn all_regions_are_summed_by_origin() {
 }
 
 #[test]
-fn a_missing_counter_is_named() {
-    let mut status = status();
-    status["storage"]["journal"]["background"] = json!({});
-    let Failed(message) = Backend::from_status(&status).expect_err("a counter is missing");
-    assert!(message.contains("/storage/journal/background/writes"), "{message}");
-}
-
-#[test]
 fn only_requests_that_came_meanwhile_count() {
-    let before = Requests::from_status(&json!({"requests": {"read": 5, "write": 1}}));
-    let after = Requests::from_status(&json!({"requests": {"read": 5, "write": 8, "fsync": 2}}));
+    let status = |requests: &[(&str, u64)]| Status {
+        pid: 1,
+        requests: requests.iter().map(|(name, n)| (name.to_string(), *n)).collect(),
+        ..Status::default()
+    };
+    let before = Requests::of(&status(&[("read", 5), ("write", 1)]));
+    let after = Requests::of(&status(&[("read", 5), ("write", 8), ("fsync", 2)]));
     let (before, after) = (before.expect("requests"), after.expect("requests"));
     let new = after.since(&before);
     assert_eq!(new.0, BTreeMap::from([("write".into(), 7), ("fsync".into(), 2)]));
     assert_eq!(new.clone().plus(&new).0["fsync"], 4);
-    assert!(Requests::from_status(&status()).is_none());
+    assert!(Requests::of(&Status::default()).is_none(), "there is no mount");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! SiftFS in this process, without a mount.
 
 use crate::system::{Handle, Mode, System, drop_caches};
-use serde_json::{Value, json};
 use siftfs::{File, RenameMode, Volume};
 use siftfs_rig::place::{Failed, Result};
+use siftfs_status::Status;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::RwLock;
@@ -114,13 +114,11 @@ impl System for Embedded {
     }
 
     /// Only the Runtime's part: there is no daemon.
-    fn status(&self) -> Result<Option<Value>> {
-        let text = self
+    fn status(&self) -> Result<Option<Status>> {
+        let runtime = self
             .with(Volume::status)
             .map_err(|e| Failed(format!("{}: {e}", self.image.display())))?;
-        let runtime: Value =
-            serde_json::from_str(&text).map_err(|e| Failed(format!("status: not JSON: {e}")))?;
-        Ok(Some(json!({ "runtime": runtime })))
+        Ok(Some(Status { runtime, ..Status::default() }))
     }
 }
 

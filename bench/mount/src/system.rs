@@ -2,9 +2,9 @@
 
 use crate::counts::Disk;
 use crate::peers::LoopMount;
-use serde_json::Value;
 use siftfs_rig::place::{Failed, Result, arg, failed};
 use siftfs_rig::volume::Volume;
+use siftfs_status::Status;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -52,7 +52,7 @@ pub trait System: Send + Sync {
     /// Where other programs see it.
     fn directory(&self) -> Option<&Path>;
     /// SiftFS's status document; none for another system.
-    fn status(&self) -> Result<Option<Value>>;
+    fn status(&self) -> Result<Option<Status>>;
 }
 
 /// What is mounted, and how it is mounted again.
@@ -163,7 +163,7 @@ impl System for Mounted {
         Some(&self.dir)
     }
 
-    fn status(&self) -> Result<Option<Value>> {
+    fn status(&self) -> Result<Option<Status>> {
         match &self.below {
             Below::Sift(volume, _) => volume.status().map(Some),
             Below::Directory | Below::Loop(_) => Ok(None),

@@ -303,17 +303,15 @@ impl Open<'_> {
     /// The daemon's process id; embedded there is none.
     fn daemon(&self) -> Result<Option<u32>> {
         let Self::Mounted(volume) = self else { return Ok(None) };
-        let pid = volume.status()?["pid"].as_u64().and_then(|p| u32::try_from(p).ok());
-        pid.map(Some).ok_or_else(|| Failed("status has no pid".into()))
+        volume.status().map(|status| Some(status.pid))
     }
 
     fn counts(&self) -> Result<Counts> {
         match self {
-            Self::Mounted(volume) => Counts::of(&volume.status()?["runtime"]),
+            Self::Mounted(volume) => Counts::of(&volume.status()?.runtime),
             Self::Embedded(volume) => {
-                let text = volume.status().map_err(|e| Failed(format!("status: {e}")))?;
-                let status = serde_json::from_str(&text);
-                Counts::of(&status.map_err(|e| Failed(format!("status: {e}")))?)
+                let status = volume.status().map_err(|e| Failed(format!("status: {e}")))?;
+                Counts::of(&status)
             }
         }
     }

@@ -1,8 +1,8 @@
 //! What the mount counts (`docs/design/status.md`), as far as it is reported here.
 
 use serde::Serialize;
-use serde_json::Value;
 use siftfs_rig::place::{Failed, Result};
+use siftfs_status::RuntimeStatus;
 use std::collections::BTreeMap;
 
 /// Counts since the mount.
@@ -37,32 +37,30 @@ pub struct Counts {
 
 impl Counts {
     /// From the part `runtime` of a status.
-    pub fn of(runtime: &Value) -> Result<Self> {
-        let at = |path: &str| {
-            let n = runtime.pointer(path).and_then(Value::as_u64);
-            n.ok_or_else(|| Failed(format!("status has no number at /runtime{path}")))
-        };
-        let micros = |path: &str| at(path).map(|ns| ns as f64 / 1e3);
-        let stalls = runtime["runtime"]["stalls"].as_object().into_iter().flatten();
+    pub fn of(status: &RuntimeStatus) -> Result<Self> {
+        let (runtime, service) = (&status.runtime, &status.service);
+        let lane = status.log.lanes.first();
+        let lane = lane.ok_or_else(|| Failed("status has no lane".into()))?;
+        let micros = |ns: u64| ns as f64 / 1e3;
         Ok(Self {
-            staged_transactions: at("/runtime/staged_transactions")?,
-            staged_bytes: at("/runtime/staged_bytes")?,
-            transactions: at("/service/journaled_transactions")?,
-            journal_bytes: at("/service/journaled_bytes")?,
-            checkpoints_background: at("/service/checkpoints_background")?,
-            checkpoints_emergency: at("/service/checkpoints_emergency")?,
-            raw_blocks: at("/service/checkpoint_total/raw_blocks")?,
-            surviving_blocks: at("/service/checkpoint_total/surviving_blocks")?,
-            area_bytes: at("/service/checkpoint_total/write_bytes")?,
-            lane_head: at("/log/lanes/0/head")?,
-            lane_bytes: at("/log/lanes/0/bytes")?,
-            stalls: stalls.filter_map(|(k, v)| Some((k.clone(), v.as_u64()?))).collect(),
-            credit_waits: at("/credit_wait/count")?,
-            credit_wait_max_us: micros("/credit_wait/max_ns")?,
-            bulk_waits: at("/bulk_wait/count")?,
-            bulk_wait_max_us: micros("/bulk_wait/max_ns")?,
+            staged_transactions: runtime.staged_transactions,
+            staged_bytes: runtime.staged_bytes,
+            transactions: service.journaled_transactions,
+            journal_bytes: service.journaled_bytes,
+            checkpoints_background: service.checkpoints_background,
+            checkpoints_emergency: service.checkpoints_emergency,
+            raw_blocks: service.checkpoint_total.raw_blocks,
+            surviving_blocks: service.checkpoint_total.surviving_blocks,
+            area_bytes: service.checkpoint_total.write_bytes,
+            lane_head: lane.head,
+            lane_bytes: lane.bytes,
+            stalls: runtime.stalls.clone(),
+            credit_waits: status.credit_wait.count,
+            credit_wait_max_us: micros(status.credit_wait.max_ns),
+            bulk_waits: status.bulk_wait.count,
+            bulk_wait_max_us: micros(status.bulk_wait.max_ns),
             // A Service in this process gets none.
-            messages: at("/link/messages").unwrap_or(0),
+            messages: status.link.remote.as_ref().map_or(0, |link| link.messages),
         })
     }
 

@@ -4,6 +4,7 @@ use siftfs_base::{Clock, ManualClock};
 use siftfs_device::{Device, MemDevice};
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::*;
+use siftfs_status::RuntimeStatus;
 use std::sync::Arc;
 
 struct World {
@@ -27,6 +28,13 @@ impl World {
 
 fn call(v: &LocalVolume, req: Request) -> Reply {
     v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("the request")
+}
+
+fn status(v: &LocalVolume) -> RuntimeStatus {
+    match call(v, Request::Status) {
+        Reply::Status(status) => *status,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn create(v: &LocalVolume, name: &str) -> u32 {
@@ -129,9 +137,7 @@ fn sparse_dirty_bytes_are_bounded_by_their_pages() {
     for i in 0..10_000u64 {
         write(&v, f, i * 4096 + 7, &[9]);
     }
-    let Reply::Json(status) = call(&v, Request::Status) else { panic!("no status") };
-    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
-    let pages = status["cache"]["pages"].as_u64().expect("pages");
+    let pages = status(&v).cache.pages;
     assert!(pages <= 2 * 2048, "{pages} pages with a limit of 2048");
     for i in (0..10_000u64).step_by(97) {
         assert_eq!(
@@ -150,14 +156,7 @@ fn many_staged_ranges_are_journaled_early() {
     let f = create(&v, "f");
     write(&v, f, 0, &vec![1; 1 << 20]);
     call(&v, Request::SyncAll);
-    let status = |path: &str| match call(&v, Request::Status) {
-        Reply::Json(text) => {
-            let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-            status.pointer(path).and_then(serde_json::Value::as_u64).expect("a number")
-        }
-        other => panic!("{other:?}"),
-    };
-    let before = status("/transaction");
+    let before = status(&v).transaction;
     let scattered = |times: u64| {
         for _ in 0..times {
             (0..256).for_each(|page| write(&v, f, page << 12, &[2; 100]));
@@ -166,9 +165,10 @@ fn many_staged_ranges_are_journaled_early() {
         v.tick().expect("tick");
     };
     scattered(15);
-    assert_eq!(status("/transaction"), before, "neither old nor much");
-    assert!(status("/log/lanes/0/used") < status("/log/lanes/0/bytes") / 8);
+    assert_eq!(status(&v).transaction, before, "neither old nor much");
+    let lane = status(&v).log.lanes[0];
+    assert!(lane.used < lane.bytes / 8);
     scattered(1);
-    assert_eq!(status("/transaction"), before + 1);
+    assert_eq!(status(&v).transaction, before + 1);
     v.close().expect("close");
 }

@@ -116,7 +116,7 @@ fn file(v: &LocalVolume, name: &str) {
 
 fn status(v: &LocalVolume) -> serde_json::Value {
     match call(v, Request::Status) {
-        Reply::Json(text) => serde_json::from_str(&text).unwrap(),
+        Reply::Status(status) => serde_json::to_value(status).unwrap(),
         other => panic!("{other:?}"),
     }
 }

@@ -4,6 +4,7 @@
 use siftfs_base::Error;
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, mkfs};
 use siftfs_proto::*;
+use siftfs_status::Memory;
 
 const ROOT: u32 = ROOT_INO;
 const MIB: u64 = 1 << 20;
@@ -39,9 +40,9 @@ fn file(v: &LocalVolume, parent: u32, name: String, len: usize) -> u32 {
     attr.ino
 }
 
-fn status(v: &LocalVolume) -> serde_json::Value {
-    let Ok(Reply::Json(text)) = call(v, Request::Status) else { panic!("no status") };
-    serde_json::from_str(&text).expect("JSON")
+fn memory_of(v: &LocalVolume) -> Memory {
+    let Ok(Reply::Status(status)) = call(v, Request::Status) else { panic!("no status") };
+    status.memory
 }
 
 /// Resident MiB once it is at most `most`, or after ten seconds.
@@ -73,15 +74,15 @@ fn bounds_hold_and_memory_is_given_back() {
         inos.extend((0..1000).map(|i| file(&v, parent, format!("file-{i}"), 1000)));
     }
     call(&v, Request::SyncAll).expect("sync");
-    let (most, memory) = (opened + 48, status(&v)["memory"].clone());
-    println!("opened with {opened} MiB, after 30,000 files {}: {memory}", resident());
-    assert!(settled(most) <= most, "{} MiB after 30,000 files: {memory}", resident());
+    let (most, memory) = (opened + 48, memory_of(&v));
+    println!("opened with {opened} MiB, after 30,000 files {}: {memory:?}", resident());
+    assert!(settled(most) <= most, "{} MiB after 30,000 files: {memory:?}", resident());
     accounted(&memory);
 
     for ino in inos {
         call(&v, Request::Forget { ino, count: 1 }).expect("forget");
     }
-    assert!(status(&v)["memory"]["lookups"].as_u64() < Some(256 << 10), "references are forgotten");
+    assert!(memory_of(&v).lookups < 256 << 10, "references are forgotten");
 
     let parent = dir(&v, "large");
     let large: Vec<u32> =
@@ -92,18 +93,16 @@ fn bounds_hold_and_memory_is_given_back() {
         call(&v, Request::Forget { ino, count: 1 }).expect("forget");
     }
     call(&v, Request::Checkpoint).expect("checkpoint");
-    let memory = status(&v)["memory"].clone();
-    println!("after 400 MiB written and removed {}: {memory}", resident());
-    assert!(settled(most) <= most, "{} MiB after removals: {memory}", resident());
+    let memory = memory_of(&v);
+    println!("after 400 MiB written and removed {}: {memory:?}", resident());
+    assert!(settled(most) <= most, "{} MiB after removals: {memory:?}", resident());
     v.close().expect("close");
 }
 
 /// What is counted by structure is most of what the heap holds beyond a process that has just
 /// begun.
-fn accounted(memory: &serde_json::Value) {
-    let of = |name: &str| memory[name].as_u64().unwrap_or_else(|| panic!("no {name}: {memory}"));
-    let structures = ["pages", "metadata", "inodes", "lookups", "handles", "names", "unsynced"];
-    let sum: u64 = structures.into_iter().map(of).sum::<u64>() + of("quarantine") + of("buffers");
-    assert!(of("resident") > sum, "more is counted than there is: {memory}");
-    assert!(sum + 16 * MIB > of("heap_used"), "{sum} bytes are counted: {memory}");
+fn accounted(memory: &Memory) {
+    let sum: u64 = memory.structures().iter().map(|(_, bytes)| bytes).sum();
+    assert!(memory.resident > sum, "more is counted than there is: {memory:?}");
+    assert!(sum + 16 * MIB > memory.heap_used, "{sum} bytes are counted: {memory:?}");
 }

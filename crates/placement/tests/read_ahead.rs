@@ -45,9 +45,8 @@ fn read(v: &LocalVolume, ino: u32, offset: u64, len: u32) -> Vec<u8> {
 
 /// Bytes of the file read from the area so far.
 fn from_area(v: &LocalVolume) -> u64 {
-    let Reply::Json(text) = call(v, Request::Status) else { panic!("no status") };
-    let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    status["storage"]["area"]["foreground"]["read_bytes"].as_u64().expect("a number")
+    let Reply::Status(status) = call(v, Request::Status) else { panic!("no status") };
+    status.storage.area.foreground.read_bytes
 }
 
 #[test]

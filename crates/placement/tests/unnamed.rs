@@ -282,8 +282,6 @@ fn moved(v: &LocalVolume) -> u32 {
 }
 
 fn full_commits(v: &LocalVolume) -> u64 {
-    let Ok(Reply::Json(text)) = call(v, Request::Status) else { panic!("no status") };
-    let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let by_reason = status["runtime"]["full_commits"].as_object().expect("an object");
-    by_reason.values().filter_map(serde_json::Value::as_u64).sum()
+    let Ok(Reply::Status(status)) = call(v, Request::Status) else { panic!("no status") };
+    status.runtime.full_commits.values().sum()
 }

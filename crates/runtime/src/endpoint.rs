@@ -6,11 +6,9 @@ use crate::namespace::entries::NewInode;
 use crate::namespace::kinds::{kind_of, kind_of_entry, mode_of};
 use crate::runtime::Runtime;
 use crate::staging::proof::Durable;
-use crate::staging::ways::WaysReport;
 use crate::state::step::Step;
 use crate::state::{OpenFile, State};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
-use siftfs_device::DeviceInfo;
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
     MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SessionId, WriteData,
@@ -128,9 +126,9 @@ impl FileService for Runtime {
             R::Checkpoint => {
                 let _ = self.sync_all()?;
                 let report = self.checkpoint(siftfs_wire::Urgency::Emergency)?;
-                json(&report)
+                Ok(Reply::Checkpoint(Box::new(report)))
             }
-            R::Status => self.status(),
+            R::Status => self.status().map(|status| Reply::Status(Box::new(status))),
         }
     }
 
@@ -155,35 +153,7 @@ fn acknowledged(_proof: Durable) -> Reply {
     Reply::Done
 }
 
-fn json(value: &impl serde::Serialize) -> Result<Reply> {
-    serde_json::to_string(value)
-        .map(Reply::Json)
-        .map_err(|e| siftfs_base::corrupt("status report", e.to_string()))
-}
-
-/// How fsyncs that come together are made durable.
-fn group(ways: &WaysReport) -> serde_json::Value {
-    let crowds = ways.measured.iter().map(|m| {
-        serde_json::json!({
-            "callers": m.callers, "way": m.way,
-            "shared_ns": m.shared_ns, "parallel_ns": m.parallel_ns,
-        })
-    });
-    serde_json::json!({
-        "by": if ways.by_measurement { "measurement" } else { "option" },
-        "way": ways.way,
-        "measured": crowds.collect::<Vec<_>>(),
-    })
-}
-
 impl Runtime {
-    /// What the volume lies on: the device of the area, and that of the log if it is another one.
-    fn devices(&self) -> Vec<DeviceInfo> {
-        let (area, log) = (&self.readers.area, &self.lanes[0]);
-        let log = (!area.shares_device(log)).then(|| log.describe());
-        std::iter::once(area.describe()).chain(log).collect()
-    }
-
     /// A request that changes nothing durable.
     fn query<T>(&self, op: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         self.query_step(op)
@@ -452,63 +422,6 @@ impl Runtime {
                 return Ok(Reply::Done);
             }
         }
-    }
-
-    fn status(&self) -> Result<Reply> {
-        let service = self.service_statistics()?;
-        let (in_flight, waiting) = self.seq.depths();
-        let st = self.lock();
-        let report = serde_json::json!({
-            "runtime": st.stats,
-            "service": service,
-            "link": self.link_status(),
-            "storage": self.counters.snapshot(),
-            "fsync_latency": self.latency.fsync.distribution(),
-            "commit_latency": self.latency.commit.distribution(),
-            "assembly_lock_hold": self.latency.hold.distribution(),
-            "emergency_checkpoint_latency": self.latency.checkpoint.distribution(),
-            "credit_wait": self.latency.credit_wait.distribution(),
-            "bulk_wait": self.latency.bulk_wait.distribution(),
-            "devices": self.devices(),
-            "group": group(&self.seq.ways()),
-            "queues": { "records_in_flight": in_flight, "fsyncs_waiting": waiting },
-            "credits": {
-                "journal_bytes": st.ledger.journal_len.saturating_sub(st.journal_used()),
-                "staging_bytes": st.staging.lanes.iter().map(|l| l.len - l.used()).sum::<u64>(),
-                "quarantined_blocks": st.fs.quarantined_blocks().total(),
-            },
-            "failed": self.check().err().map(|e| e.to_string()),
-            "lsn": st.staging.lsn,
-            "durable_lsn": self.seq.durable().0,
-            "transaction": st.ledger.txn_seq.0,
-            "reclaimed_transaction": st.ledger.reclaimed.0,
-            "unreclaimed_transactions": st.ledger.txns.len(),
-            "log": {
-                "journal_bytes": st.ledger.journal_len,
-                "journal_used": st.journal_used(),
-                "journal_data": st.ledger.journal_data.to_string(),
-                "lanes": st.staging.lanes.iter().map(|l| serde_json::json!({
-                    "bytes": l.len, "used": l.used(), "head": l.head, "tail": l.tail,
-                })).collect::<Vec<_>>(),
-            },
-            "cache": {
-                "pages": st.pages.len(),
-                "page_limit": st.pages.limit(),
-                "metadata_blocks": st.meta.len(),
-                "inodes": st.inodes.nodes.len(),
-                "dirty_bytes": st.running.dirty_bytes,
-            },
-            "memory": st.memory_report(self.record_buffers.bytes() + self.fill_buffers.bytes()),
-            "pending": {
-                "name_operations": st.names.len(),
-                "metadata_blocks": st.meta.dirty_len(),
-                "inodes": st.running.inode_dirty.len(),
-                "reserved_blocks": st.running.reserved,
-                "orphans": st.inodes.orphans.len(),
-            },
-        });
-        drop(st);
-        json(&report)
     }
 }
 

@@ -21,6 +21,7 @@ use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno};
 use siftfs_device::{Counters, StagingWriter};
 use siftfs_ext4::Fs;
 use siftfs_log::JournalData;
+use siftfs_status::Link;
 use siftfs_wire::{FromService, ToService, Urgency};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -39,7 +40,7 @@ pub trait ServiceLink: Send + Sync {
         let _ = now;
     }
     /// Where the Service is and how the connection to it fares, for the status report.
-    fn describe(&self) -> serde_json::Value;
+    fn describe(&self) -> Link;
 }
 
 /// What a Runtime is made of.
@@ -353,7 +354,7 @@ impl Runtime {
     }
 
     /// Where the Service is and how the connection to it fares.
-    pub(crate) fn link_status(&self) -> serde_json::Value {
+    pub(crate) fn link_status(&self) -> Link {
         self.link.describe()
     }
 

@@ -10,6 +10,7 @@ use siftfs_proto::{
     Allocate, Attr, Credentials, FileService, Handle, ROOT_INO, RenameMode, Reply, Request,
     SessionId, SetAttr, WriteData, XattrMode,
 };
+use siftfs_status::RuntimeStatus;
 use std::sync::Arc;
 
 /// Writes and flushes at the device; a write with FUA is one of each.
@@ -271,7 +272,7 @@ impl Bench {
     }
 
     /// The status report.
-    pub fn status(&self) -> serde_json::Value {
+    pub fn status(&self) -> RuntimeStatus {
         status(&*self.service)
     }
 
@@ -328,19 +329,16 @@ impl Bench {
 }
 
 /// The status report of a service.
-pub fn status(service: &dyn FileService) -> serde_json::Value {
+pub fn status(service: &dyn FileService) -> RuntimeStatus {
     match service.call(SessionId(1), &Credentials::default(), Request::Status) {
-        Ok(Reply::Json(text)) => {
-            serde_json::from_str(&text).unwrap_or_else(|e| panic!("status is not JSON: {e}"))
-        }
+        Ok(Reply::Status(status)) => *status,
         other => panic!("status: {other:?}"),
     }
 }
 
 /// The storage counters in the status report of a service.
 pub fn counters(service: &dyn FileService) -> RegionCounts {
-    let storage = status(service)["storage"].clone();
-    serde_json::from_value(storage).unwrap_or_else(|e| panic!("storage counters: {e}"))
+    status(service).storage
 }
 
 /// A tree that a recovery brought back.

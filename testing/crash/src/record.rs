@@ -45,7 +45,7 @@ impl Source {
 
 /// A difference, with the error that stopped the mount if one did.
 fn explained(driver: &Driver, error: String) -> String {
-    match crate::bench::status(&*driver.volume.endpoint())["failed"].as_str() {
+    match crate::bench::status(&*driver.volume.endpoint()).failed {
         Some(failed) => format!("{error}\nthe mount failed: {failed}"),
         None => error,
     }

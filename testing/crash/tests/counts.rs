@@ -203,7 +203,8 @@ fn bulk_leaves_room_in_the_transaction() {
     b.durable("small", &pattern(1, 0, 1 << 20));
     b.settle();
     let full = |b: &Bench| {
-        b.status()["runtime"]["stalls"]["the running transaction is full"].as_u64().unwrap_or(0)
+        let stalls = b.status().runtime.stalls;
+        stalls.get("the running transaction is full").copied().unwrap_or(0)
     };
     let before = full(&b);
     for i in 0..100 {
@@ -228,7 +229,7 @@ fn a_stream_leaves_room_for_unsynced_data() {
     b.durable("small", &pattern(1, 0, 1 << 20));
     b.settle();
     let waits =
-        |b: &Bench| b.status()["runtime"]["stalls"]["too much unsynced data"].as_u64().unwrap_or(0);
+        |b: &Bench| b.status().runtime.stalls.get("too much unsynced data").copied().unwrap_or(0);
     let before = waits(&b);
     let mut at = 0;
     for i in 0..200 {
@@ -266,9 +267,8 @@ fn small_files_are_pushed_together() {
 /// The running transaction, by what the report says of it, in parts of the most that it may hold.
 fn transaction_fill(b: &Bench) -> f64 {
     let status = b.status();
-    let blocks = |name: &str| status["pending"][name].as_u64().expect("pending");
-    let journal = status["log"]["journal_bytes"].as_u64().expect("the journal's size");
-    (blocks("metadata_blocks") + blocks("inodes")) as f64 * 4096.0 * 4.0 / journal as f64
+    let blocks = status.pending.metadata_blocks + status.pending.inodes;
+    blocks as f64 * 4096.0 * 4.0 / status.log.journal_bytes as f64
 }
 
 /// Data that no fsync asks for leaves the running transaction's last quarter to callers, until it
@@ -289,7 +289,7 @@ fn data_that_waited_for_callers_goes_in_the_end() {
             b.mkdir(&format!("d{round}-{i}"));
         }
         b.commit(false);
-        left.push(b.status()["cache"]["dirty_bytes"].as_u64().expect("dirty bytes"));
+        left.push(b.status().cache.dirty_bytes);
     }
     assert_eq!(left, [64 << 10, 0], "dirty bytes after one and two commit intervals");
     b.stop();
@@ -380,8 +380,8 @@ fn with_the_background_active() {
 fn background_bound(service: &dyn FileService) {
     let report = status(service);
     let count = counters(service);
-    let transactions = report["service"]["journaled_transactions"].as_u64().unwrap_or(0);
-    assert!(transactions > 3, "the background was idle: {report}");
+    let transactions = report.service.journaled_transactions;
+    assert!(transactions > 3, "the background was idle: {report:?}");
     let (journal, area) = (count.journal.background, count.area.background);
     let header = count.header.background;
     let flushes = count.sum(|o| o.background).flushes;
@@ -423,16 +423,14 @@ fn flushes_of_four(group_wait_us: u64, serial: bool) -> (f64, String) {
     live.device.set_flush_delay(Duration::ZERO);
     let fsyncs = (rounds * files.len() as u64) as f64;
     let rate = did.flushes as f64 / fsyncs;
-    let group = status(&*service)["group"].clone();
-    let four = group["measured"].as_array().expect("measured").iter();
-    let four = four.clone().find(|m| m["callers"] == "3 to 4").expect("four callers");
-    let way = four["way"].as_str().expect("a way").to_owned();
+    let mut measured = status(&*service).group.measured.into_iter();
+    let four = measured.find(|m| m.callers == "3 to 4").expect("four callers");
     println!(
-        "group wait {group_wait_us} us: {did:?}, {rate:.3} per fsync, {:?}, {four}",
+        "group wait {group_wait_us} us: {did:?}, {rate:.3} per fsync, {:?}, {four:?}",
         start.elapsed()
     );
     live.volume.close().expect("closes");
-    (rate, way)
+    (rate, four.way)
 }
 
 /// Where flushes go one at a time, a shared one is the better way, and that is found out.
@@ -472,10 +470,9 @@ fn memory_is_bounded_by_the_caches() {
             fsync(&*service, ino);
         }
     }
-    let cache = status(&*service)["cache"].clone();
-    let (pages, limit) = (cache["pages"].as_u64(), cache["page_limit"].as_u64());
-    println!("{cache}");
-    assert!(pages.is_some() && pages <= limit, "{cache}");
-    assert!(limit <= Some((8 << 20) / 4096), "{cache}");
+    let cache = status(&*service).cache;
+    println!("{cache:?}");
+    assert!(cache.pages <= cache.page_limit, "{cache:?}");
+    assert!(cache.page_limit <= (8 << 20) / 4096, "{cache:?}");
     live.volume.close().expect("closes");
 }

@@ -160,10 +160,10 @@ fn a_block_on_its_way_is_not_read_from_the_area() {
 fn steps_and_hand_offs_are_bounded() {
     let b = Bench::new(VolumeKind::ROOMY);
     b.write_large("big", &pattern(2, 0, LEN));
-    let holds = |b: &Bench| status(&*b.service)["assembly_lock_hold"]["count"].as_u64();
-    let before = holds(&b).expect("counted");
+    let holds = |b: &Bench| status(&*b.service).assembly_lock_hold.count;
+    let before = holds(&b);
     let log = b.log(|b| b.commit(true));
-    assert!(holds(&b).expect("counted") >= before + 4, "two steps of data at least, begin and cut");
+    assert!(holds(&b) >= before + 4, "two steps of data at least, begin and cut");
     let area = Layout::of(VolumeKind::ROOMY).area;
     let direct: Vec<usize> =
         log.iter().filter(|o| area.contains(&o.offset) && o.len > 0).map(|o| o.len).collect();
@@ -196,7 +196,7 @@ fn scattered_pages_are_looked_at_in_steps() {
         let (ino, offset) = (attr.ino, i * 8192);
         call(Request::Write { ino, offset, data, append: false, kill_priv: false });
     }
-    let holds = || status(&*service)["assembly_lock_hold"]["count"].as_u64().expect("counted");
+    let holds = || status(&*service).assembly_lock_hold.count;
     let before = holds();
     call(Request::SyncAll);
     // The begin, two steps that only scan, and one for each MiB; then the cut.

@@ -10,6 +10,7 @@ use siftfs_rig::connection;
 use siftfs_rig::ext4::under_the_kernel;
 use siftfs_rig::place::{self, Failed, Place, Result, arg, failed, output, run};
 use siftfs_rig::rings::{self, Offer};
+use siftfs_rig::status;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -335,13 +336,12 @@ impl<'a> Stage<'a> {
     pub fn note_status(&mut self) -> Result<()> {
         let out = output(&self.siftfs, &["status", arg(&self.dir)?, "--json"])?;
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        let status: Value = serde_json::from_slice(&out.stdout)
-            .map_err(|e| Failed(format!("siftfs status: {e}: {said}")))?;
-        let runtime = &status["runtime"];
-        if let Some(why) = runtime["failed"].as_str() {
+        let status = status::read(&String::from_utf8_lossy(&out.stdout))
+            .map_err(|Failed(e)| Failed(format!("siftfs {e}: {said}")))?;
+        if let Some(why) = status.runtime.failed {
             return Err(Failed(format!("the mount failed: {why}")));
         }
-        self.summary.add_status(runtime);
+        self.summary.add_status(&status.runtime);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What a run did, in numbers.
 
 use serde::Serialize;
-use serde_json::Value;
+use siftfs_status::RuntimeStatus;
 use std::collections::BTreeMap;
 
 /// Counts of a run. Those that a mount keeps are of the mounts as they were asked just before their
@@ -60,24 +60,17 @@ pub struct Summary {
     pub seconds: f64,
 }
 
-/// The sum of all numbers in `value`, one by reason or a single one.
-fn sum(value: &Value) -> u64 {
-    match value {
-        Value::Object(map) => map.values().map(sum).sum(),
-        other => other.as_u64().unwrap_or(0),
-    }
-}
-
 impl Summary {
     /// Adds what a mount says of itself.
-    pub fn add_status(&mut self, runtime: &Value) {
-        let link = &runtime["link"];
-        self.greetings += sum(&link["greetings"]);
-        self.losses += sum(&link["losses"]);
-        self.fallbacks += sum(&link["takeovers"]);
-        self.stalls += sum(&runtime["runtime"]["stalls"]);
-        self.transactions += sum(&runtime["runtime"]["transactions"]);
-        self.checkpoints += sum(&runtime["service"]["checkpoints_background"])
-            + sum(&runtime["service"]["checkpoints_emergency"]);
+    pub fn add_status(&mut self, runtime: &RuntimeStatus) {
+        if let Some(link) = &runtime.link.remote {
+            self.greetings += link.greetings;
+            self.losses += link.losses;
+            self.fallbacks += link.takeovers;
+        }
+        self.stalls += runtime.runtime.stalls.values().sum::<u64>();
+        self.transactions += runtime.runtime.transactions;
+        self.checkpoints +=
+            runtime.service.checkpoints_background + runtime.service.checkpoints_emergency;
     }
 }

@@ -397,7 +397,7 @@ impl Worker {
             }
             // Which of several reasons is given, the kernel decides before it asks.
             (Err(_), Err(Refused::Errno(_))) => Ok(()),
-            (Ok(Reply::Json(_)), Ok(Reply::Done)) => Ok(()),
+            (Ok(Reply::Checkpoint(_)), Ok(Reply::Done)) => Ok(()),
             (_, Err(Refused::Command(why))) => Err(why.clone()),
             _ => plain_difference(want, &as_reply(found.clone())).map_or(Ok(()), Err),
         }

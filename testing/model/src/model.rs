@@ -248,7 +248,8 @@ impl Model {
             Request::GetFlags { .. } | Request::SetFlags { .. } => Err(libc::EOPNOTSUPP),
             Request::StatFs => Ok(Reply::Statfs(siftfs_proto::StatFs::default())),
             Request::SyncAll => Ok(Reply::Done),
-            Request::Checkpoint | Request::Status => Ok(Reply::Json("{}".into())),
+            Request::Checkpoint => Ok(Reply::Checkpoint(Box::default())),
+            Request::Status => Ok(Reply::Status(Box::default())),
         }
     }
 

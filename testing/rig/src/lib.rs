@@ -8,4 +8,5 @@ pub mod device;
 pub mod ext4;
 pub mod place;
 pub mod rings;
+pub mod status;
 pub mod volume;

@@ -3,9 +3,10 @@
 use crate::device::Device;
 use crate::ext4::under_the_kernel;
 use crate::place::{Failed, Place, Result, arg, failed, output, run, step};
+use crate::status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
-use serde_json::Value;
+use siftfs_status::{OriginCounts, Status};
 use std::path::{Path, PathBuf};
 
 /// A volume and where it is mounted.
@@ -92,39 +93,27 @@ impl Volume {
     }
 
     /// `siftfs status --json`.
-    pub fn status(&self) -> Result<Value> {
-        let text = self.siftfs(&["status", arg(&self.dir)?, "--json"])?;
-        serde_json::from_str(&text).map_err(|e| Failed(format!("status: {e}")))
+    pub fn status(&self) -> Result<Status> {
+        status::read(&self.siftfs(&["status", arg(&self.dir)?, "--json"])?)
     }
 
     /// Counts from `siftfs status --json`.
     pub fn io(&self) -> Result<Io> {
-        let status = self.status()?;
-        let count = |region: &str, origin: &str, what: &str| {
-            let path = format!("/runtime/storage/{region}/{origin}/{what}");
-            let n = status.pointer(&path).and_then(Value::as_u64);
-            n.ok_or_else(|| Failed(format!("status has no number at {path}")))
-        };
-        let regions = ["area", "staging", "journal", "header"];
-        let sum = |origin: &str, what: &str| {
-            regions.iter().map(|r| count(r, origin, what)).sum::<Result<u64>>()
-        };
-        let bytes = |region: &str| {
-            let origins = ["foreground", "background"];
-            origins.iter().map(|o| count(region, o, "write_bytes")).sum::<Result<u64>>()
-        };
+        let storage = self.status()?.runtime.storage;
+        let waited = storage.sum(|o| o.foreground);
+        let bytes = |o: &OriginCounts| (o.foreground + o.background).write_bytes;
         Ok(Io {
-            writes: sum("foreground", "writes")?,
-            flushes: sum("foreground", "flushes")?,
-            staged_bytes: bytes("staging")?,
-            journal_bytes: bytes("journal")?,
-            checkpoint_bytes: bytes("area")?,
+            writes: waited.writes,
+            flushes: waited.flushes,
+            staged_bytes: bytes(&storage.staging),
+            journal_bytes: bytes(&storage.journal),
+            checkpoint_bytes: bytes(&storage.area),
         })
     }
 
     /// SIGKILL of the daemon, found through the status, and waits until it is gone.
     pub fn kill_daemon(&self) -> Result<()> {
-        let pid = self.status()?["pid"].as_i64().and_then(|p| i32::try_from(p).ok());
+        let pid = i32::try_from(self.status()?.pid).ok();
         let pid = pid.and_then(rustix::process::Pid::from_raw);
         let pid = pid.ok_or_else(|| Failed("status has no pid".into()))?;
         let process = pidfd_open(pid, PidfdFlags::empty())

@@ -7,15 +7,16 @@ use crate::control::{
 use crate::private;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::fs::FlockOperation;
-use serde_json::{Value, json};
+use serde_json::Value;
 use siftfs_base::Result as VolumeResult;
 use siftfs_fuse::{FuseMount, Traffic, Writers};
 use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
+use siftfs_status::{RequestLoop, Status};
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -27,6 +28,9 @@ const MAX_CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a client that waits for the end is told how much is left.
 const TOLD: Duration = Duration::from_millis(250);
+
+/// What is said of a reply that belongs to another request.
+const ODD: &str = "the volume answered with something else";
 
 /// Does what [`Op::Remount`] asks.
 pub type Remount = dyn Fn(&Change) -> Result<Value, String> + Send + Sync;
@@ -113,9 +117,9 @@ impl ControlServer {
     }
 
     /// The status document, for others in this process.
-    pub fn status(&self) -> impl Fn() -> Result<Value, String> + Send + Sync + use<> {
+    pub fn status(&self) -> impl Fn() -> Result<Status, String> + Send + Sync + use<> {
         let shared = self.shared.clone();
-        move || shared.answer(&Op::Status)
+        move || shared.status()
     }
 
     /// The kernel has the mount no more: callers that wait are told at once.
@@ -253,28 +257,17 @@ impl Shared {
 
     fn answer(&self, op: &Op) -> Result<Value, String> {
         match op {
-            Op::Status => {
-                let runtime = self.document(Request::Status)?;
-                Ok(json!({
-                    "pid": std::process::id(),
-                    "version": env!("CARGO_PKG_VERSION"),
-                    "volume": self.info.volume,
-                    "log": self.info.log,
-                    "dir": self.info.dir,
-                    "options": (self.info.options)(),
-                    "time_s": since_1970(),
-                    "uptime_s": self.info.started.elapsed().as_secs_f64(),
-                    "requests": self.traffic.by_name(),
-                    "request_loop": request_loop(&self.traffic),
-                    "runtime": runtime,
-                }))
-            }
-            Op::Writers => Ok(json!(self.writers.list())),
+            Op::Status => document(&self.status()?),
+            Op::Writers => document(&self.writers.list()),
             Op::Sync => match self.call(Request::SyncAll) {
                 Ok(_) => Ok(Value::Null),
                 Err(e) => Err(e.to_string()),
             },
-            Op::Checkpoint => self.document(Request::Checkpoint),
+            Op::Checkpoint => match self.call(Request::Checkpoint) {
+                Ok(Reply::Checkpoint(report)) => document(&report),
+                Ok(_) => Err(ODD.into()),
+                Err(e) => Err(e.to_string()),
+            },
             Op::Remount(change) => (self.info.remount)(change),
             Op::WaitClosed | Op::Watch => Err("not to be asked here".into()),
         }
@@ -284,18 +277,39 @@ impl Shared {
         self.service.call(SESSION, &Credentials::default(), request)
     }
 
-    fn document(&self, request: Request) -> Result<Value, String> {
-        match self.call(request) {
-            Ok(Reply::Json(text)) => serde_json::from_str(&text).map_err(|e| e.to_string()),
-            Ok(_) => Err("the volume answered with something else".into()),
-            Err(e) => Err(e.to_string()),
-        }
+    fn status(&self) -> Result<Status, String> {
+        let runtime = match self.call(Request::Status) {
+            Ok(Reply::Status(runtime)) => *runtime,
+            Ok(_) => return Err(ODD.into()),
+            Err(e) => return Err(e.to_string()),
+        };
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let requests = self.traffic.by_name().into_iter();
+        Ok(Status {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            volume: text(&self.info.volume),
+            log: self.info.log.as_deref().map(text),
+            dir: text(&self.info.dir),
+            options: (self.info.options)(),
+            uptime_s: self.info.started.elapsed().as_secs_f64(),
+            time_s: since_1970(),
+            requests: requests.map(|(name, n)| (name.to_owned(), n)).collect(),
+            request_loop: request_loop(&self.traffic),
+            runtime,
+        })
     }
 }
 
-fn request_loop(traffic: &Traffic) -> Value {
+/// As the socket carries it.
+fn document(value: &impl serde::Serialize) -> Result<Value, String> {
+    serde_json::to_value(value).map_err(|e| e.to_string())
+}
+
+fn request_loop(traffic: &Traffic) -> RequestLoop {
     let l = traffic.request_loop();
-    json!({ "kind": l.kind, "why": l.why, "queues": l.queues, "threads": l.threads })
+    let (queues, threads) = (l.queues as u64, l.threads as u64);
+    RequestLoop { kind: l.kind.into(), why: l.why, queues, threads }
 }
 
 /// Seconds since 1970.

@@ -194,9 +194,7 @@ fn listen(address: &Address) -> Result<Listener, Failure> {
 }
 
 fn serve_metrics(listener: &Listener, control: &ControlServer) {
-    let status = control.status();
-    let source = move || serde_json::from_value(status()?).map_err(|e| e.to_string());
-    if let Err(error) = metrics_server::serve(listener, Arc::new(source)) {
+    if let Err(error) = metrics_server::serve(listener, Arc::new(control.status())) {
         tracing::error!(%error, "no thread for metrics");
     }
 }

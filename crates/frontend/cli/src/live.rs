@@ -7,11 +7,12 @@ use crate::failure::{Failure, Outcome};
 use crate::mount::resolve;
 use crate::output::print;
 use crate::status_text;
-use crate::view::Status;
 use crate::volume::print_json;
 use rustix::fs::{Mode, OFlags};
+use serde::Deserialize;
 use serde_json::Value;
 use siftfs_fuse::{MountEntry, containing, flush};
+use siftfs_status::Status;
 use std::path::Path;
 
 /// Asks the daemon of the mount that `dir` lies on.
@@ -55,9 +56,10 @@ pub fn status(a: &args::Status) -> Outcome {
     let value = ask(&a.dir, Op::Status)?;
     check_log(&a.dir, &value, a.log.as_deref())?;
     if a.json {
+        // As it came, with what a daemon of another version knows beyond these types.
         print_json(&value)?;
     } else {
-        print(&status_text::text(&read_status(&a.dir, value)?))?;
+        print(&status_text::text(&read_status(&a.dir, &value)?))?;
     }
     Ok(0)
 }
@@ -66,7 +68,7 @@ pub fn status(a: &args::Status) -> Outcome {
 fn check_log(dir: &Path, status: &Value, wanted: Option<&Path>) -> Result<(), Failure> {
     let Some(wanted) = wanted else { return Ok(()) };
     let full = wanted.canonicalize().map_err(|e| Failure::about(wanted, e))?;
-    match status["log"].as_str() {
+    match read_status(dir, status)?.log.as_deref() {
         Some(log) if Path::new(log).canonicalize().is_ok_and(|l| l == full) => Ok(()),
         Some(log) => Err(Failure::about(dir, format!("its log is {log}, not {}", full.display()))),
         None => Err(Failure::about(dir, "its log is with the volume, not elsewhere")),
@@ -80,12 +82,12 @@ pub fn check_log_of(dir: &Path, wanted: Option<&Path>) -> Result<(), Failure> {
 
 /// The status of the mount that `dir` lies on.
 pub fn status_of(dir: &Path) -> Result<Status, Failure> {
-    read_status(dir, ask(dir, Op::Status)?)
+    read_status(dir, &ask(dir, Op::Status)?)
 }
 
-fn read_status(dir: &Path, value: Value) -> Result<Status, Failure> {
+fn read_status(dir: &Path, value: &Value) -> Result<Status, Failure> {
     let what = "the daemon's answer makes no sense to this version";
-    serde_json::from_value(value).map_err(|e| Failure::about(dir, format!("{what}: {e}")))
+    Status::deserialize(value).map_err(|e| Failure::about(dir, format!("{what}: {e}")))
 }
 
 /// `siftfs checkpoint`.

@@ -40,7 +40,6 @@ mod status_text;
 mod top;
 mod umount;
 mod utab;
-mod view;
 mod volume;
 
 use args::{Cli, Command};

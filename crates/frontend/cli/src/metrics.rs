@@ -1,7 +1,8 @@
 //! The status document in Prometheus' text format.
 
-use crate::view::{Checkpoint, Io, Latency, Status};
-use std::collections::BTreeMap;
+use siftfs_status::{
+    CheckpointReport, Distribution, IoCounts, Lane, RegionCounts, Status, Urgency,
+};
 use std::fmt::Write;
 
 /// The document being written.
@@ -34,7 +35,7 @@ impl Page {
         self.sample(name, &[], value);
     }
 
-    fn histogram(&mut self, name: &str, help: &str, latency: &Latency) {
+    fn histogram(&mut self, name: &str, help: &str, latency: &Distribution) {
         self.family(name, "histogram", help);
         let bucket = format!("{name}_bucket");
         for (bound, count) in &latency.buckets {
@@ -176,7 +177,7 @@ fn background(p: &mut Page, s: &Status) {
 
 /// What checkpoints found and did: the sum of all, and the last one by itself.
 fn checkpoints(p: &mut Page, s: &Status) {
-    type Field = (&'static str, fn(&Checkpoint) -> f64);
+    type Field = (&'static str, fn(&CheckpointReport) -> f64);
     type Family = (&'static str, &'static str, &'static str, &'static [Field]);
     const FAMILIES: [Family; 11] = [
         ("transactions", "", "Background transactions checkpointed.", &[("", |c| c.batch as f64)]),
@@ -267,25 +268,23 @@ fn checkpoints(p: &mut Page, s: &Status) {
         "How the last one replayed and why; 1 once there was one.",
     );
     let last = &c.checkpoint_last;
-    let labels = [("mode", last.mode()), ("trigger", last.trigger.as_deref().unwrap_or("none"))];
+    let labels = [("mode", last.mode()), ("trigger", last.trigger.map_or("none", Urgency::name))];
     p.sample("siftfs_checkpoint_last", &labels, f64::from(u8::from(last.trigger.is_some())));
 }
 
 /// The way to the Service, and what each side costs.
 fn link(p: &mut Page, s: &Status) {
-    let l = &s.runtime.link;
+    let link = &s.runtime.link;
     p.family(
         "siftfs_cpu_seconds_total",
         "counter",
         "Processor time of the mount's process, and of the device process since its own start.",
     );
-    p.sample("siftfs_cpu_seconds_total", &[("side", "host")], l.host_cpu_us as f64 / 1e6);
-    let device = s.runtime.service.device.as_ref().filter(|_| l.is_remote());
+    p.sample("siftfs_cpu_seconds_total", &[("side", "host")], link.host_cpu_us as f64 / 1e6);
+    let Some(l) = &link.remote else { return };
+    let device = s.runtime.service.device.as_ref();
     if let Some(d) = device {
         p.sample("siftfs_cpu_seconds_total", &[("side", "device")], d.cpu_us as f64 / 1e6);
-    }
-    if !l.is_remote() {
-        return;
     }
     let flag = |b: bool| f64::from(u8::from(b));
     for (name, help, value) in [
@@ -330,11 +329,7 @@ fn space(p: &mut Page, s: &Status) {
     p.one("siftfs_journal_bytes", "gauge", "Size of the journal.", r.log.journal_bytes as f64);
     p.one("siftfs_journal_used_bytes", "gauge", "Journal in use.", r.log.journal_used as f64);
     for (name, help, of) in [
-        (
-            "siftfs_staging_bytes",
-            "Size of a staging lane.",
-            (|l| l.bytes) as fn(&crate::view::Lane) -> u64,
-        ),
+        ("siftfs_staging_bytes", "Size of a staging lane.", (|l| l.bytes) as fn(&Lane) -> u64),
         ("siftfs_staging_used_bytes", "Lane in use.", |l| l.used),
     ] {
         p.family(name, "gauge", help);
@@ -375,13 +370,8 @@ fn storage(p: &mut Page, s: &Status) {
 }
 
 /// I/O by region and origin.
-fn io_families(
-    p: &mut Page,
-    prefix: &str,
-    whose: &str,
-    io: &BTreeMap<String, BTreeMap<String, Io>>,
-) {
-    type Field = (&'static str, fn(&Io) -> u64);
+fn io_families(p: &mut Page, prefix: &str, whose: &str, io: &RegionCounts) {
+    type Field = (&'static str, fn(&IoCounts) -> u64);
     let families: [(&str, &str, &[Field]); 3] = [
         (
             "total",
@@ -398,10 +388,10 @@ fn io_families(
     for (name, help, kinds) in families {
         let name = format!("{prefix}_{name}");
         p.family(&name, "counter", &format!("{help} {whose}."));
-        for (region, origins) in io {
-            for (origin, io) in origins {
+        for (region, origins) in io.by_name() {
+            for (origin, io) in origins.by_name() {
                 for (kind, of) in kinds {
-                    let labels = [("region", &**region), ("origin", &**origin), ("kind", *kind)];
+                    let labels = [("region", region), ("origin", origin), ("kind", *kind)];
                     p.sample(&name, &labels, of(io) as f64);
                 }
             }

@@ -4,7 +4,7 @@
 
 use crate::metrics;
 use crate::private;
-use crate::view::Status;
+use siftfs_status::Status;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

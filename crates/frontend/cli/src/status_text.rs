@@ -2,7 +2,9 @@
 
 use crate::human::{count, duration, fill, latency, rate};
 use crate::size::show_size;
-use crate::view::{Checkpoint, Group, Runtime, Status, Storage};
+use siftfs_status::{
+    CheckpointReport, DeviceInfo, Group, IoCounts, Memory, RuntimeStatus, Status, Urgency,
+};
 use std::collections::BTreeMap;
 
 /// What `siftfs status` prints.
@@ -51,9 +53,8 @@ pub fn text(s: &Status) -> String {
     if let Some(memory) = memory(&r.memory) {
         lines.push(("memory", memory));
     }
-    for (title, origin) in [("foreground", "foreground"), ("background", "background")] {
-        lines.push((title, io(r, origin)));
-    }
+    lines.push(("foreground", io(&r.storage.sum(|o| o.foreground))));
+    lines.push(("background", io(&r.storage.sum(|o| o.background))));
     let mut out = String::new();
     for (title, line) in lines {
         out.push_str(&format!("{title:<13} {line}\n"));
@@ -61,7 +62,7 @@ pub fn text(s: &Status) -> String {
     out
 }
 
-fn state(r: &Runtime) -> String {
+fn state(r: &RuntimeStatus) -> String {
     match &r.failed {
         None => "serving".into(),
         Some(why) => format!(
@@ -84,13 +85,12 @@ fn request_loop(s: &Status) -> String {
 }
 
 /// Which process does the background work, or which one is waited for.
-fn service(r: &Runtime) -> String {
-    let l = &r.link;
-    let mut line = match (l.is_remote(), l.connected, l.fallback) {
-        (false, ..) => return "in this process".into(),
-        (true, true, true) => format!("in this process, in place of the one at {}", l.address),
-        (true, true, false) => format!("{}, {} messages", l.peer, count(l.messages)),
-        (true, false, _) => {
+fn service(r: &RuntimeStatus) -> String {
+    let Some(l) = &r.link.remote else { return "in this process".into() };
+    let mut line = match (l.connected, l.fallback) {
+        (true, true) => format!("in this process, in place of the one at {}", l.address),
+        (true, false) => format!("{}, {} messages", l.peer, count(l.messages)),
+        (false, _) => {
             let since = l.away_s.map_or_else(String::new, |s| format!(" for {}", duration(s)));
             let why = l.trouble.as_deref().unwrap_or("it has not answered yet");
             format!("WAITING{since} for the device process at {}: {why}", l.address)
@@ -112,23 +112,23 @@ fn service(r: &Runtime) -> String {
 }
 
 /// Processor time of the two sides.
-fn processor(r: &Runtime) -> String {
+fn processor(r: &RuntimeStatus) -> String {
     let spent = |us: u64| latency(us as f64 * 1e3);
     let mount = format!("{} here", spent(r.link.host_cpu_us));
     // In this process's own place its time is in the first figure.
-    let device = r.service.device.as_ref().filter(|_| r.link.is_remote() && !r.link.fallback);
-    match device {
-        Some(d) => format!("{mount}, {} in the device process", spent(d.cpu_us)),
-        None => mount,
+    let elsewhere = r.link.remote.as_ref().is_some_and(|l| !l.fallback);
+    match &r.service.device {
+        Some(d) if elsewhere => format!("{mount}, {} in the device process", spent(d.cpu_us)),
+        _ => mount,
     }
 }
 
 /// What one checkpoint replayed of what it found.
-fn replayed(c: &Checkpoint) -> String {
+fn replayed(c: &CheckpointReport) -> String {
     format!(
         "{}, {}: {} of {} tags, {} of {} blocks, {} of {} inode updates; {} windows, {} reads ({})",
         c.mode(),
-        c.trigger.as_deref().unwrap_or("background"),
+        c.trigger.unwrap_or(Urgency::Background).name(),
         count(c.surviving_tags),
         count(c.raw_tags),
         count(c.surviving_blocks),
@@ -142,7 +142,7 @@ fn replayed(c: &Checkpoint) -> String {
 }
 
 /// Where a checkpoint's time went, and what the checkpoint gave back.
-fn phases(c: &Checkpoint) -> String {
+fn phases(c: &CheckpointReport) -> String {
     let took = |ns: u64| latency(ns as f64);
     format!(
         "index {}, read {}, write {}, flush {}; {} of staging and {} of journal given back",
@@ -156,7 +156,7 @@ fn phases(c: &Checkpoint) -> String {
 }
 
 /// A device, and what its disk says of its cache.
-fn storage(d: &Storage) -> String {
+fn storage(d: &DeviceInfo) -> String {
     let cache = match (d.volatile_cache, d.fua) {
         (Some(true), Some(true)) => "volatile cache, FUA",
         (Some(true), _) => "volatile cache, no FUA",
@@ -210,7 +210,7 @@ fn checkpoint(s: &Status) -> String {
     let last = &c.checkpoint_last;
     format!(
         "last {} ago: {} transactions, {} blocks, {} written in {}; {} in all, {} waited for",
-        duration(s.time_s - c.checkpoint_last_s),
+        duration(s.time_s - c.checkpoint_last_s as f64),
         count(last.batch),
         count(last.surviving_blocks),
         show_size(last.write_bytes),
@@ -244,7 +244,7 @@ fn why_full_commit(reason: &str) -> String {
     .to_string()
 }
 
-fn unsynced(r: &Runtime) -> String {
+fn unsynced(r: &RuntimeStatus) -> String {
     let p = &r.pending;
     format!(
         "{} of data, {} name operations, {} metadata blocks",
@@ -255,25 +255,23 @@ fn unsynced(r: &Runtime) -> String {
 }
 
 /// Where the process's memory is, the largest structures first; small ones are left out.
-fn memory(by_structure: &BTreeMap<String, u64>) -> Option<String> {
+fn memory(m: &Memory) -> Option<String> {
     const SMALL: u64 = 64 << 10;
-    let resident = by_structure.get("resident")?;
-    let whole = ["resident", "heap_used", "heap_free"];
-    let mut parts: Vec<(&str, u64)> = by_structure
-        .iter()
-        .filter(|(name, bytes)| !whole.contains(&name.as_str()) && **bytes >= SMALL)
-        .map(|(name, bytes)| (name.as_str(), *bytes))
-        .collect();
+    // Neither every daemon nor every kernel says how much it is.
+    if m.resident == 0 {
+        return None;
+    }
+    let mut parts = m.structures().to_vec();
+    parts.retain(|(_, bytes)| *bytes >= SMALL);
     parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    let mut line = format!("{} resident", show_size(*resident));
+    let mut line = format!("{} resident", show_size(m.resident));
     for (name, bytes) in parts {
         line.push_str(&format!(", {name} {}", show_size(bytes)));
     }
-    let free = by_structure.get("heap_free").copied().unwrap_or(0);
-    Some(format!("{line}; {} of the heap are free", show_size(free)))
+    Some(format!("{line}; {} of the heap are free", show_size(m.heap_free)))
 }
 
-fn cache(r: &Runtime) -> String {
+fn cache(r: &RuntimeStatus) -> String {
     let bytes = |blocks: u64| show_size(blocks.saturating_mul(4096));
     format!(
         "{} of {} pages, {} metadata, {} inodes",
@@ -284,8 +282,7 @@ fn cache(r: &Runtime) -> String {
     )
 }
 
-fn io(r: &Runtime, origin: &str) -> String {
-    let io = r.io(origin);
+fn io(io: &IoCounts) -> String {
     let mut line = format!(
         "{} writes ({}), {} flushes, {} reads ({})",
         count(io.writes),

@@ -6,8 +6,8 @@ use crate::human::{count, duration, fill, latency, rate};
 use crate::live::status_of;
 use crate::output::print;
 use crate::size::show_size;
-use crate::view::{Latency, Status};
 use console::Term;
+use siftfs_status::{Distribution, IoCounts, Status};
 use std::time::Duration;
 
 /// Shows the mount until the count is reached, the reader goes away, or the command is interrupted.
@@ -50,8 +50,9 @@ fn picture(before: &Status, now: &Status) -> String {
     let new = |of: fn(&Status) -> u64| of(now).saturating_sub(of(before));
     let (used, all) = n.staging();
     let state = n.failed.as_ref().map_or("serving".to_string(), |why| format!("FAILED: {why}"));
-    let fg = |of: fn(&crate::view::Io) -> u64| {
-        rate(of(&n.io("foreground")).saturating_sub(of(&b.io("foreground"))), seconds)
+    let waited = |s: &Status| s.runtime.storage.sum(|o| o.foreground);
+    let fg = |of: fn(&IoCounts) -> u64| {
+        rate(of(&waited(now)).saturating_sub(of(&waited(before))), seconds)
     };
     let staged = new(|s| s.runtime.runtime.staged_bytes);
     let replayed = new(|s| s.runtime.service.checkpoint_total.surviving_blocks);
@@ -129,11 +130,11 @@ fn service(before: &Status, now: &Status, seconds: f64) -> String {
         true => format!("{:.0} %", us as f64 / 1e4 / seconds),
         false => "-".into(),
     };
-    let (l, new) = (&now.runtime.link, |of: fn(&Status) -> u64| of(now).saturating_sub(of(before)));
-    let here = share(new(|s| s.runtime.link.host_cpu_us));
-    if !l.is_remote() || l.fallback {
+    let host_cpu_us = |s: &Status| s.runtime.link.host_cpu_us;
+    let here = share(host_cpu_us(now).saturating_sub(host_cpu_us(before)));
+    let Some(l) = now.runtime.link.remote.as_ref().filter(|l| !l.fallback) else {
         return format!("in this process; {here} of a processor");
-    }
+    };
     if !l.connected {
         let why = l.trouble.as_deref().unwrap_or("it has not answered yet");
         let away = duration(l.away_s.unwrap_or(0.0));
@@ -146,7 +147,7 @@ fn service(before: &Status, now: &Status, seconds: f64) -> String {
     format!("process {pid}; {here} of a processor here, {there} there")
 }
 
-fn fsync(now: &Latency, before: &Latency, seconds: f64) -> String {
+fn fsync(now: &Distribution, before: &Distribution, seconds: f64) -> String {
     let new = now.count.saturating_sub(before.count);
     let at = |q| now.quantile_since(before, q).map_or("-".to_string(), latency);
     format!("{}  p50 {}  p99 {}", rate(new, seconds), at(0.5), at(0.99))

@@ -1,9 +1,10 @@
 use super::*;
+use siftfs_status::{DeviceStatistics, Link, Remote};
 
-fn status(pid: u64, uptime: f64, fsyncs: u64, staged: u64) -> Status {
+fn status(pid: u32, uptime: f64, fsyncs: u64, staged: u64) -> Status {
     let mut s = Status { pid, uptime_s: uptime, dir: "/d".into(), ..Status::default() };
     s.runtime.fsync_latency =
-        Latency { count: fsyncs, buckets: vec![(100_000, fsyncs)], ..Latency::default() };
+        Distribution { count: fsyncs, buckets: vec![(100_000, fsyncs)], ..Distribution::default() };
     s.runtime.runtime.staged_bytes = staged;
     s.runtime.runtime.full_commits.insert("TooMuchData".into(), fsyncs / 100);
     s
@@ -21,13 +22,9 @@ fn rates_are_of_the_time_between() {
 fn each_side_has_its_share_of_a_processor() {
     let at = |uptime_s, host_cpu_us, pid, cpu_us| {
         let mut s = Status { pid: 1, uptime_s, ..Status::default() };
-        s.runtime.link = crate::view::Link {
-            placement: "device".into(),
-            connected: true,
-            host_cpu_us,
-            ..Default::default()
-        };
-        s.runtime.service.device = Some(crate::view::Device { pid, cpu_us, ..Default::default() });
+        let link = Link::device(Remote { connected: true, ..Remote::default() });
+        s.runtime.link = Link { host_cpu_us, ..link };
+        s.runtime.service.device = Some(DeviceStatistics { pid, cpu_us, ..Default::default() });
         s
     };
     let text = picture(&at(10.0, 1_000_000, 7, 500_000), &at(12.0, 1_500_000, 7, 600_000));
@@ -35,8 +32,8 @@ fn each_side_has_its_share_of_a_processor() {
     let text = picture(&at(10.0, 0, 7, 500_000), &at(12.0, 0, 8, 200_000));
     assert!(text.contains("process 8; 0 % of a processor here, 10 % there"), "{text}");
     let mut away = at(12.0, 0, 7, 0);
-    away.runtime.link.connected = false;
-    away.runtime.link.trouble = Some("it is stopped".into());
+    let trouble = Some("it is stopped".into());
+    away.runtime.link = Link::device(Remote { trouble, ..Remote::default() });
     assert!(picture(&at(10.0, 0, 7, 0), &away).contains("it is stopped"));
 }
 

@@ -3,6 +3,7 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 
+use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -32,6 +33,8 @@ fn status_for_people_and_for_scripts() {
     assert!(text.contains("last 0 s ago") || text.contains("last 1 s ago"), "{text}");
     let json = siftfs(&["status", s.dir(), "--json"]).ok().out;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let typed = siftfs_status::Status::deserialize(&json).unwrap();
+    assert_eq!(serde_json::to_value(typed).unwrap(), json, "all of it, and nothing else");
     let requests = &json["requests"];
     for (kind, n) in [("create", 7), ("write", 7), ("fsync", 7), ("release", 7), ("init", 1)] {
         assert_eq!(requests[kind], n, "{kind} in {requests}");

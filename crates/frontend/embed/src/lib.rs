@@ -21,6 +21,7 @@ pub use file::File;
 pub use siftfs_base::{Error, Result};
 pub use siftfs_placement::{OpenOptions, Threads};
 pub use siftfs_proto::{Attr, Credentials, DirEntry, FileKind, RenameMode, SetAttr, StatFs};
+pub use siftfs_status::{CheckpointReport, RuntimeStatus};
 
 use siftfs_base::{Clock, InodeNr, errno};
 use siftfs_device::Device;
@@ -253,19 +254,18 @@ impl Volume {
         self.done(Request::SyncAll)
     }
 
-    /// Journals and checkpoints everything; the answer is the checkpoint's report as JSON.
-    pub fn checkpoint(&self) -> Result<String> {
-        self.json(Request::Checkpoint)
+    /// Journals and checkpoints everything; the answer says what the checkpoint did.
+    pub fn checkpoint(&self) -> Result<CheckpointReport> {
+        match self.shared.call(Request::Checkpoint)? {
+            Reply::Checkpoint(report) => Ok(*report),
+            other => Err(unexpected(&other)),
+        }
     }
 
-    /// Counts, latencies and fill, as `siftfs status --json` shows them.
-    pub fn status(&self) -> Result<String> {
-        self.json(Request::Status)
-    }
-
-    fn json(&self, req: Request) -> Result<String> {
-        match self.shared.call(req)? {
-            Reply::Json(text) => Ok(text),
+    /// Counts, latencies and fill: the part `runtime` of what `siftfs status --json` shows.
+    pub fn status(&self) -> Result<RuntimeStatus> {
+        match self.shared.call(Request::Status)? {
+            Reply::Status(status) => Ok(*status),
             other => Err(unexpected(&other)),
         }
     }

@@ -34,7 +34,8 @@ fn files_directories_and_names() {
     assert_eq!(v.remove_dir("/d").unwrap_err().errno(), libc::ENOTEMPTY);
     drop(f);
     v.sync().expect("sync");
-    assert!(v.status().expect("status").contains("staged_transactions"));
+    let status = v.status().expect("status");
+    assert!(status.lsn > 0 && status.runtime.transactions > 0, "{status:?}");
     v.close().expect("close");
     let out = std::process::Command::new("e2fsck").arg("-fn").arg(&path).output().expect("e2fsck");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));

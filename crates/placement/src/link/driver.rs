@@ -5,6 +5,7 @@ use crate::link::remote::Remote;
 use siftfs_base::{Error, Result};
 use siftfs_runtime::{Runtime, ServiceLink};
 use siftfs_service::Service;
+use siftfs_status::Link;
 use siftfs_wire::{FromService, ToService};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -189,13 +190,12 @@ impl ServiceLink for Driver {
         }
     }
 
-    fn describe(&self) -> serde_json::Value {
-        let mut link = match &self.kind {
-            Kind::Inline(_) | Kind::Thread { .. } => serde_json::json!({ "placement": "host" }),
-            Kind::Remote(remote) => remote.describe(),
+    fn describe(&self) -> Link {
+        let link = match &self.kind {
+            Kind::Inline(_) | Kind::Thread { .. } => Link::host(),
+            Kind::Remote(remote) => Link::device(remote.describe()),
         };
-        link["host_cpu_us"] = crate::device::counts::process_cpu_us().into();
-        link
+        Link { host_cpu_us: crate::device::counts::process_cpu_us(), ..link }
     }
 }
 

@@ -582,27 +582,26 @@ impl Remote {
     }
 
     /// For the status report.
-    pub fn describe(&self) -> serde_json::Value {
+    pub fn describe(&self) -> siftfs_status::Remote {
         let state = lock(&self.state);
         let story = &state.story;
-        serde_json::json!({
-            "placement": "device",
-            "address": self.connector.address(),
-            "connected": story.connected,
-            "peer": story.peer,
-            "fallback": story.connected && story.fallback,
-            "away_s": state.away_since.map(|since| since.elapsed().as_secs_f64()),
-            "trouble": story.trouble,
-            "greetings": story.greetings,
-            "losses": story.losses,
-            "refusals": story.refusals,
-            "objections": story.objections,
-            "takeovers": story.takeovers,
-            "waited_s": story.waited.as_secs_f64(),
-            "hints": self.hints.sent(),
-            "messages": self.messages.load(Ordering::Relaxed),
-            "unanswered": state.outbox.len(),
-        })
+        siftfs_status::Remote {
+            address: self.connector.address().to_string(),
+            peer: story.peer.clone(),
+            connected: story.connected,
+            fallback: story.connected && story.fallback,
+            away_s: state.away_since.map(|since| since.elapsed().as_secs_f64()),
+            trouble: story.trouble.clone(),
+            greetings: story.greetings,
+            losses: story.losses,
+            takeovers: story.takeovers,
+            refusals: story.refusals,
+            objections: story.objections,
+            waited_s: story.waited.as_secs_f64(),
+            hints: self.hints.sent(),
+            messages: self.messages.load(Ordering::Relaxed),
+            unanswered: state.outbox.len() as u64,
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub fn write_synced(v: &LocalVolume, ino: u32, len: usize) {
 
 pub fn status(v: &LocalVolume) -> Value {
     match call(v, Request::Status) {
-        Reply::Json(text) => serde_json::from_str(&text).expect("JSON"),
+        Reply::Status(status) => serde_json::to_value(status).expect("JSON"),
         other => panic!("{other:?}"),
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::state::{State, heap};
 use siftfs_base::BLOCK_BYTES;
+use siftfs_status::Memory;
 use std::collections::BTreeSet;
 
 /// What an entry of a tree or of a hash table costs beside its own bytes, about.
@@ -10,22 +11,22 @@ const ENTRY: u64 = 24;
 
 impl State {
     /// Bytes by structure; `buffers` are the Runtime's.
-    pub fn memory_report(&self, buffers: u64) -> serde_json::Value {
+    pub fn memory_report(&self, buffers: u64) -> Memory {
         let (heap_used, heap_free) = heap::usage();
-        serde_json::json!({
-            "resident": resident(),
-            "heap_used": heap_used,
-            "heap_free": heap_free,
-            "pages": self.pages.bytes(),
-            "metadata": self.meta.bytes(),
-            "inodes": self.inodes.nodes.bytes(),
-            "lookups": (self.inodes.lookups.capacity() * size_of::<(u32, u64)>()) as u64,
-            "handles": (self.inodes.handles.capacity() * size_of::<(u64, u64)>()) as u64,
-            "names": self.names.bytes(),
-            "unsynced": self.unsynced_bytes(),
-            "quarantine": self.quarantine_bytes(),
-            "buffers": buffers,
-        })
+        Memory {
+            resident: resident(),
+            heap_used,
+            heap_free,
+            pages: self.pages.bytes(),
+            metadata: self.meta.bytes(),
+            inodes: self.inodes.nodes.bytes(),
+            lookups: (self.inodes.lookups.capacity() * size_of::<(u32, u64)>()) as u64,
+            handles: (self.inodes.handles.capacity() * size_of::<(u64, u64)>()) as u64,
+            names: self.names.bytes(),
+            unsynced: self.unsynced_bytes(),
+            quarantine: self.quarantine_bytes(),
+            buffers,
+        }
     }
 
     /// What inodes keep of ranges that are not in the area: dirty, staged, journaled.

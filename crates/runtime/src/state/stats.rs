@@ -4,61 +4,41 @@ use crate::state::names::Unstageable;
 use crate::state::step::Need;
 use siftfs_log::Transaction;
 use siftfs_log::{Item, RecordLayout};
-use std::collections::BTreeMap;
+use siftfs_status::{Distribution, RuntimeCounts};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Counters kept under the state lock.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct RuntimeStats {
-    /// Staged transactions.
-    pub staged_transactions: u64,
-    /// Bytes of staged transactions, headers and padding included.
-    pub staged_bytes: u64,
-    /// Data bytes of staged transactions.
-    pub staged_data_bytes: u64,
-    /// Items of staged transactions.
-    pub staged_items: u64,
-    /// Full commits forced by fsync, by reason.
-    pub full_commits: BTreeMap<String, u64>,
-    /// Waits for background progress, by reason.
-    pub stalls: BTreeMap<&'static str, u64>,
-    /// Background journal transactions cut.
-    pub transactions: u64,
-    /// Copy tags in them.
-    pub copy_tags: u64,
-    /// Zero tags in them.
-    pub zero_tags: u64,
-    /// Metadata images in them.
-    pub images: u64,
-    /// Bytes sent straight to the area.
-    pub direct_bytes: u64,
-    /// Blocks freed.
-    pub dropped_blocks: u64,
-}
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeStats(RuntimeCounts);
 
 impl RuntimeStats {
+    /// The counts so far.
+    pub(crate) fn counts(&self) -> RuntimeCounts {
+        self.0.clone()
+    }
+
     pub(crate) fn staged(&mut self, layout: &RecordLayout, items: &[Item]) {
-        self.staged_transactions += 1;
-        self.staged_bytes += u64::from(layout.len);
-        self.staged_data_bytes += u64::from(layout.data_len);
-        self.staged_items += items.len() as u64;
+        self.0.staged_transactions += 1;
+        self.0.staged_bytes += u64::from(layout.len);
+        self.0.staged_data_bytes += u64::from(layout.data_len);
+        self.0.staged_items += items.len() as u64;
     }
 
     pub(crate) fn full_commit(&mut self, reason: Unstageable) {
-        *self.full_commits.entry(format!("{reason:?}")).or_default() += 1;
+        *self.0.full_commits.entry(format!("{reason:?}")).or_default() += 1;
     }
 
     pub(crate) fn stalled(&mut self, need: Need) {
-        *self.stalls.entry(need.text()).or_default() += 1;
+        *self.0.stalls.entry(need.text().into()).or_default() += 1;
     }
 
     pub(crate) fn cut(&mut self, txn: &Transaction, direct_bytes: u64) {
-        self.transactions += 1;
-        self.copy_tags += txn.copies.len() as u64;
-        self.zero_tags += txn.zeros.len() as u64;
-        self.images += txn.images.len() as u64;
-        self.direct_bytes += direct_bytes;
-        self.dropped_blocks += txn.drops.iter().map(|r| r.len).sum::<u64>();
+        self.0.transactions += 1;
+        self.0.copy_tags += txn.copies.len() as u64;
+        self.0.zero_tags += txn.zeros.len() as u64;
+        self.0.images += txn.images.len() as u64;
+        self.0.direct_bytes += direct_bytes;
+        self.0.dropped_blocks += txn.drops.iter().map(|r| r.len).sum::<u64>();
     }
 }
 
@@ -103,26 +83,6 @@ impl Default for Latency {
         let histogram = new.expect("these bounds are valid");
         Self(Mutex::new(Samples { histogram, sum_ns: 0 }))
     }
-}
-
-/// A latency distribution in nanoseconds.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Distribution {
-    /// Samples.
-    pub count: u64,
-    /// Sum of the samples.
-    pub sum_ns: u64,
-    /// Median.
-    pub p50_ns: u64,
-    /// 99th percentile.
-    pub p99_ns: u64,
-    /// 99.99th percentile.
-    pub p9999_ns: u64,
-    /// Largest.
-    pub max_ns: u64,
-    /// Upper bound in nanoseconds, and how many samples do not exceed it. The bounds are always the
-    /// same.
-    pub buckets: Vec<(u64, u64)>,
 }
 
 impl Latency {

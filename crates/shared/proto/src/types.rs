@@ -2,6 +2,7 @@
 
 use crate::{Blocks, WriteData};
 use siftfs_base::{InodeNr, Timestamp};
+use siftfs_status::{CheckpointReport, RuntimeStatus};
 
 /// The root directory's inode number.
 pub const ROOT_INO: InodeNr = 2;
@@ -257,9 +258,9 @@ pub enum Request {
     StatFs,
     /// Everything done before this call durable and journaled (`siftfs sync`). Reply: `Done`.
     SyncAll,
-    /// Journal and checkpoint everything (`siftfs checkpoint`). Reply: `Json`.
+    /// Journal and checkpoint everything (`siftfs checkpoint`). Reply: `Checkpoint`.
     Checkpoint,
-    /// Reply: `Json`.
+    /// Reply: `Status`.
     Status,
 }
 
@@ -298,7 +299,7 @@ pub struct StatFs {
 }
 
 /// A file-protocol reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Reply {
     Done,
@@ -323,8 +324,10 @@ pub enum Reply {
     Names(Vec<Vec<u8>>),
     Statfs(StatFs),
     Flags(u32),
-    /// A JSON document.
-    Json(String),
+    /// What the checkpoint did.
+    Checkpoint(Box<CheckpointReport>),
+    /// The status document, as far as there is one without a daemon.
+    Status(Box<RuntimeStatus>),
 }
 
 impl Reply {

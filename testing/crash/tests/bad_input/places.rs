@@ -101,10 +101,9 @@ fn reused() -> Case {
     let b = Bench::on(b.close());
     let fill = |b: &Bench, prefix: &str, percent: u64| {
         let mut made = Vec::new();
-        let lane = |b: &Bench| b.status()["log"]["lanes"][0].clone();
-        let (len, from) = (lane(b)["bytes"].as_u64(), lane(b)["head"].as_u64());
-        let (len, from) = (len.expect("bytes"), from.expect("head"));
-        while (lane(b)["head"].as_u64().expect("head") - from) * 100 < len * percent {
+        let lane = |b: &Bench| b.status().log.lanes[0];
+        let (len, from) = (lane(b).bytes, lane(b).head);
+        while (lane(b).head - from) * 100 < len * percent {
             let i = made.len() as u64;
             let file = (format!("{prefix}{i}"), pattern(i, 0, 20_000));
             b.durable(&file.0, &file.1);

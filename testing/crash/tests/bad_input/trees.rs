@@ -56,7 +56,7 @@ fn meets(
     let (errors, stopped) = in_time(what, move || {
         let errors = calls(&b);
         assert_eq!(b.read("ok"), b"fine");
-        let stopped = b.status()["failed"].as_str().map(ToString::to_string);
+        let stopped = b.status().failed;
         if stopped.is_none() {
             b.durable("new", b"works");
         }

@@ -238,16 +238,16 @@ fn r19_a_snapshot_stays_as_it_was_cut() {
     b.device.inject(Fault::hold(OpClass::Write, &gate).within(staging).once());
     let synced = fsync_on_thread(&b, "a");
     assert!(gate.wait_arrived(1, Duration::from_secs(5)), "the record is written");
-    let before = b.status()["transaction"].as_u64().expect("a number");
+    let before = b.status().transaction;
     thread::scope(|scope| {
         let commit = scope.spawn(|| b.commit(false));
         for _ in 0..1000 {
-            if b.status()["transaction"].as_u64() > Some(before) {
+            if b.status().transaction > before {
                 break;
             }
             thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(b.status()["transaction"].as_u64(), Some(before + 1), "the cut is made");
+        assert_eq!(b.status().transaction, before + 1, "the cut is made");
         b.create("later");
         b.rename("cut", "renamed");
         assert!(!commit.is_finished(), "the transaction waits for the record");

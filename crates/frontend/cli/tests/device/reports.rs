@@ -2,6 +2,7 @@
 
 use crate::support::{Setup, siftfs};
 use crate::{Device, mount, put, status};
+use serde::Deserialize;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -71,6 +72,9 @@ fn judge(setup: &Setup, coalesces: bool, device: bool) {
     let answer = siftfs(&["checkpoint", setup.dir(), "--json"]).ok().out;
     let answer: Value = serde_json::from_str(&answer).unwrap();
     let status = status(setup);
+    let typed = siftfs_status::Status::deserialize(&status).unwrap();
+    assert_eq!(typed.runtime.link.remote.is_some(), device);
+    assert_eq!(serde_json::to_value(typed).unwrap(), status, "all of it, and nothing else");
     let service = &status["runtime"]["service"];
     let total = &service["checkpoint_total"];
     consistent(total, coalesces);

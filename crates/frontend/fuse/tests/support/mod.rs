@@ -426,7 +426,8 @@ impl FileService for Mem {
                 name_max: 255,
             })),
             Request::SyncAll => Ok(Reply::Done),
-            Request::Checkpoint | Request::Status => Ok(Reply::Json("{}".into())),
+            Request::Checkpoint => Ok(Reply::Checkpoint(Box::default())),
+            Request::Status => Ok(Reply::Status(Box::default())),
         }
     }
 }
