@@ -39,7 +39,7 @@ impl Tree {
             data.truncate(len);
             let name = dir.join(format!("file-{i:05}.bin"));
             fs::write(root.join(&name), &data).map_err(failed("source"))?;
-            files.push((name, crc32c::crc32c(&data)));
+            files.push((name, siftfs_base::crc32c(&data)));
         }
         Ok(Self { root, files })
     }
@@ -77,7 +77,7 @@ impl Tree {
             return Err(Failed(format!("no file {i}")));
         };
         let target = to.join(name);
-        if fs::read(&target).is_ok_and(|there| crc32c::crc32c(&there) == *sum) {
+        if fs::read(&target).is_ok_and(|there| siftfs_base::crc32c(&there) == *sum) {
             return Ok(());
         }
         let copy = || {
@@ -94,7 +94,7 @@ impl Tree {
     pub fn verify_copies(&self, dir: &Path, chosen: impl Fn(usize) -> bool) -> Result<()> {
         for (i, (name, sum)) in self.files.iter().enumerate().filter(|(i, _)| chosen(*i)) {
             let data = fs::read(dir.join(name)).map_err(failed(format!("file {i}")))?;
-            if crc32c::crc32c(&data) != *sum {
+            if siftfs_base::crc32c(&data) != *sum {
                 return Err(Failed(format!("{}: other bytes than were written", name.display())));
             }
         }
@@ -125,7 +125,7 @@ pub fn sums(root: &Path) -> Result<Sums> {
 fn sum_of(path: &Path) -> std::io::Result<String> {
     let m = fs::symlink_metadata(path)?;
     let (sum, size) =
-        if m.is_file() { (crc32c::crc32c(&fs::read(path)?), m.len()) } else { (0, 0) };
+        if m.is_file() { (siftfs_base::crc32c(&fs::read(path)?), m.len()) } else { (0, 0) };
     let (mode, uid, gid, links) = (m.mode(), m.uid(), m.gid(), m.nlink());
     let (sec, nsec) = (m.mtime(), m.mtime_nsec());
     Ok(format!("{mode:o} {uid}:{gid} {links} {size} {sec}.{nsec:09} {sum:08x}"))

@@ -39,7 +39,7 @@ fn superblock(marker: bool, blocks: u32) -> [u8; 1024] {
     put(96, 0x80 | if marker { EXT4_MARKER } else { 0 });
     put(100, 0x401);
     s[104..120].copy_from_slice(&UUID);
-    let crc = !crc32c::crc32c(&s[..1020]);
+    let crc = !siftfs_base::crc32c(&s[..1020]);
     s[1020..].copy_from_slice(&crc.to_le_bytes());
     s
 }
@@ -74,7 +74,7 @@ impl Fixture {
             lane_key: KEY,
             journal_key: KEY,
             lsn_floor: Lsn(5),
-            area_crc: crc32c::crc32c(&superblock(false, 64)[..1020]),
+            area_crc: siftfs_base::crc32c(&superblock(false, 64)[..1020]),
             lane_ends: vec![OPEN_END],
             lane_heads: vec![RING - 8192],
             superblock: Box::new(superblock(true, 64)),
@@ -266,7 +266,7 @@ fn r16_log_and_area_must_belong_together() {
     let with = |link: Option<AreaLink>, marker| {
         let mut s = superblock(marker, 64);
         s[LINK_OFFSET..1020].copy_from_slice(&link.map_or([0; LINK_LEN], |l| l.encode()));
-        let crc = !crc32c::crc32c(&s[..1020]);
+        let crc = !siftfs_base::crc32c(&s[..1020]);
         s[1020..].copy_from_slice(&crc.to_le_bytes());
         s
     };
@@ -440,7 +440,7 @@ fn block_sum(bytes: &[u8]) -> u32 {
     for (i, word) in padded.chunks_exact(8).enumerate() {
         lanes[i % 4] = step(lanes[i % 4] ^ u64::from_le_bytes(word.try_into().unwrap()));
     }
-    crc32c::crc32c(bytes) ^ (lanes.iter().fold(0, |h, lane| step(h ^ lane)) >> 32) as u32
+    siftfs_base::crc32c(bytes) ^ (lanes.iter().fold(0, |h, lane| step(h ^ lane)) >> 32) as u32
 }
 
 /// Bytes kept for later, in a block that is whole: worth a note, and nothing is wrong.
@@ -648,7 +648,7 @@ fn regions_that_overlap() {
 fn r15_a_foreign_superblock_image() {
     let mut f = Fixture::new();
     f.host.superblock[104] ^= 1;
-    let crc = !crc32c::crc32c(&f.host.superblock[..1020]);
+    let crc = !siftfs_base::crc32c(&f.host.superblock[..1020]);
     f.host.superblock[1020..].copy_from_slice(&crc.to_le_bytes());
     f.headers();
     assert_eq!(f.codes(), ["host.superblock"]);

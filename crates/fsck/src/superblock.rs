@@ -29,7 +29,7 @@ impl Super {
     }
     pub fn checksum_ok(&self) -> bool {
         let used = self.u32(100) & RO_COMPAT_METADATA_CSUM != 0;
-        !used || !crc32c::crc32c(&self.bytes[..1020]) == self.u32(1020)
+        !used || !siftfs_base::crc32c(&self.bytes[..1020]) == self.u32(1020)
     }
     /// Time and number of the last mount.
     fn mounts(&self) -> (u32, u32) {
@@ -148,7 +148,7 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
     }
     // What a torn one says of the marker may be of its old half.
     let Some(primary) = primary.filter(|p| p.checksum_ok()) else { return };
-    let untouched = crc32c::crc32c(&primary.bytes[..1020]) == v.host.area_crc;
+    let untouched = siftfs_base::crc32c(&primary.bytes[..1020]) == v.host.area_crc;
     let begun = held || v.host.state != HostState::Mounted || !untouched;
     match (dirty, primary.marker()) {
         (true, false) if !begun => c.warn(

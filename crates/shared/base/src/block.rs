@@ -121,7 +121,7 @@ impl Eq for SharedBlock {}
 impl fmt::Debug for SharedBlock {
     /// Shows the checksum only: 4096 numbers do not help, and may be a user's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SharedBlock({:08x})", crc32c::crc32c(&self[..]))
+        write!(f, "SharedBlock({:08x})", crate::crc32c(&self[..]))
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod block;
 pub mod bounded;
+mod crc;
 mod error;
 mod num;
 mod rangeset;
@@ -11,6 +12,7 @@ mod rng;
 mod time;
 
 pub use block::{LentBlock, SharedBlock};
+pub use crc::{crc32c, crc32c_append};
 pub use error::{Error, Result, corrupt, errno};
 pub use num::*;
 pub use rangeset::{Blocks, Bytes, RangeSet};

@@ -7,7 +7,7 @@ use crate::format::*;
 
 /// ext4's crc32c: neither the seed nor the result is inverted.
 pub fn crc32c_raw(seed: u32, data: &[u8]) -> u32 {
-    !crc32c::crc32c_append(!seed, data)
+    !siftfs_base::crc32c_append(!seed, data)
 }
 
 /// The volume's checksum seed: stored with metadata_csum_seed, else from the UUID.

@@ -147,7 +147,7 @@ fn impossible_geometry_is_refused() {
 fn a_tear_between_two_valid_superblocks_is_seen() {
     let superblock = |fill: u8| {
         let mut bytes = [fill; 1024];
-        let crc = !crc32c::crc32c(&bytes[..1020]);
+        let crc = !siftfs_base::crc32c(&bytes[..1020]);
         bytes[1020..].copy_from_slice(&crc.to_le_bytes());
         Box::new(bytes)
     };

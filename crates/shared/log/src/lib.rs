@@ -56,8 +56,8 @@ pub struct LogKey {
 impl LogKey {
     /// The seed of every record checksum under this key.
     fn seed(&self) -> u32 {
-        let nonce = crc32c::crc32c(&self.nonce.to_le_bytes());
-        crc32c::crc32c_append(nonce, &self.epoch.0.to_le_bytes())
+        let nonce = siftfs_base::crc32c(&self.nonce.to_le_bytes());
+        siftfs_base::crc32c_append(nonce, &self.epoch.0.to_le_bytes())
     }
 
     /// Checksum of `data` under this key.
@@ -74,7 +74,7 @@ impl LogKey {
 /// of the polynomial, so that one of them left standing in place of the other, as a lost write of
 /// one sector or block leaves it, does not change any crc32c over both.
 fn checksum(seed: u32, data: &[u8]) -> u32 {
-    crc32c::crc32c_append(seed, data) ^ word_hash(data)
+    siftfs_base::crc32c_append(seed, data) ^ word_hash(data)
 }
 
 /// Multiplies words of 8 bytes into four lanes; the last, partial stripe counts as if zeros

@@ -121,7 +121,7 @@ impl Hello {
 
     pub fn computed_crc(&self) -> u32 {
         let (fields, _) = self.as_bytes().split_at(size_of::<Self>() - size_of::<U32>());
-        crc32c::crc32c(fields)
+        siftfs_base::crc32c(fields)
     }
 
     /// What follows from the two, or why the peer is refused.
@@ -305,7 +305,7 @@ fn verdict(refusal: Option<&Error>) -> Vec<u8> {
 /// Over everything but the checksum itself.
 fn verdict_crc(raw: &Verdict, reason: &[u8]) -> u32 {
     let (fields, _) = raw.as_bytes().split_at(size_of::<Verdict>() - size_of::<U32>());
-    crc32c::crc32c_append(crc32c::crc32c(fields), reason)
+    siftfs_base::crc32c_append(siftfs_base::crc32c(fields), reason)
 }
 
 /// A peer's text, fit for a terminal and a log.

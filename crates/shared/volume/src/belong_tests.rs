@@ -26,7 +26,7 @@ fn linked(epoch: Option<u64>, marker: bool) -> [u8; 1024] {
 }
 
 fn resealed(mut s: [u8; 1024]) -> [u8; 1024] {
-    let crc = !crc32c::crc32c(&s[..1020]);
+    let crc = !siftfs_base::crc32c(&s[..1020]);
     s[1020..].copy_from_slice(&crc.to_le_bytes());
     s
 }

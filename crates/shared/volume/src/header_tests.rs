@@ -93,7 +93,7 @@ fn another_file_system_in_the_area_is_said() {
     let dev = volume();
     let mut s = superblock(64, false);
     s[104] ^= 1;
-    let crc = !crc32c::crc32c(&s[..1020]);
+    let crc = !siftfs_base::crc32c(&s[..1020]);
     s[1020..].copy_from_slice(&crc.to_le_bytes());
     dev.write(1024, &s, false).unwrap();
     assert!(message(&dev).contains("UUIDs differ"));

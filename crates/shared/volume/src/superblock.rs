@@ -48,7 +48,7 @@ impl AreaSuper {
         let mut uuid = [0; 16];
         uuid.copy_from_slice(bytes.get(104..120)?);
         // ext4 keeps the checksum without the final inversion of crc32c.
-        let crc = crc32c::crc32c(bytes.get(..1020)?);
+        let crc = siftfs_base::crc32c(bytes.get(..1020)?);
         let checksummed = u32_at(bytes, 100) & RO_COMPAT_METADATA_CSUM != 0;
         Some(Self {
             len: blocks.checked_mul(block_size)?,

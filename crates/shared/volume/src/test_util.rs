@@ -64,7 +64,7 @@ pub fn superblock(blocks: u32, marker: bool) -> [u8; 1024] {
     s[96..100].copy_from_slice(&incompat.to_le_bytes());
     s[100..104].copy_from_slice(&0x400u32.to_le_bytes());
     s[104..120].copy_from_slice(&UUID);
-    let crc = !crc32c::crc32c(&s[..1020]);
+    let crc = !siftfs_base::crc32c(&s[..1020]);
     s[1020..].copy_from_slice(&crc.to_le_bytes());
     s
 }

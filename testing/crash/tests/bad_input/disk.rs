@@ -14,7 +14,7 @@ pub struct Disk {
 
 /// ext4's crc32c: neither the seed nor the result is inverted.
 fn crc(seed: u32, data: &[u8]) -> u32 {
-    !crc32c::crc32c_append(!seed, data)
+    !siftfs_base::crc32c_append(!seed, data)
 }
 
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -132,7 +132,7 @@ fn header_sum(body: &[u8]) -> u32 {
         }
     }
     let step = |h: u64, lane: &u64| (h ^ lane).wrapping_mul(FACTOR).rotate_left(29);
-    crc32c::crc32c(body) ^ (lanes.iter().fold(0, step) >> 32) as u32
+    siftfs_base::crc32c(body) ^ (lanes.iter().fold(0, step) >> 32) as u32
 }
 
 /// `image` with the bytes at `at` of block `block` of header copy `copy` changed, checksum made

@@ -27,7 +27,7 @@ fn greeting(version: u32, role: u32) -> Vec<u8> {
         bytes.extend(wide.to_le_bytes());
     }
     bytes.extend(0u32.to_le_bytes());
-    let crc = crc32c::crc32c(&bytes);
+    let crc = siftfs_base::crc32c(&bytes);
     bytes.extend(crc.to_le_bytes());
     bytes
 }
@@ -37,7 +37,7 @@ fn agreed() -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(1u32.to_le_bytes());
     bytes.extend(0u32.to_le_bytes());
-    let crc = crc32c::crc32c(&bytes);
+    let crc = siftfs_base::crc32c(&bytes);
     bytes.extend(crc.to_le_bytes());
     bytes
 }

@@ -79,8 +79,8 @@ fn the_form_belongs_to_the_version() {
     let to = to_service().iter().map(Message::encode).collect::<Vec<_>>();
     let from = from_service().iter().map(Message::encode).collect::<Vec<_>>();
     let sum = [to, from].concat().iter().fold(0, |sum, Encoded { head, blocks }| {
-        let counted = crc32c::crc32c_append(sum, &(blocks.len() as u32).to_le_bytes());
-        crc32c::crc32c_append(counted, head)
+        let counted = siftfs_base::crc32c_append(sum, &(blocks.len() as u32).to_le_bytes());
+        siftfs_base::crc32c_append(counted, head)
     });
     assert_eq!(
         (crate::PROTOCOL_VERSION, sum),

@@ -170,7 +170,7 @@ impl Sealer {
             head_len: head_len.into(),
             blocks: blocks.into(),
             lent: (lent.len() as u32).into(),
-            section_crc: crc32c::crc32c(head).into(),
+            section_crc: siftfs_base::crc32c(head).into(),
             inline_crc: blocks_crc(inline.iter().map(|b| &b[..])).into(),
             crc: 0.into(),
         };
@@ -183,13 +183,13 @@ impl Sealer {
 }
 
 fn blocks_crc<'a>(blocks: impl Iterator<Item = &'a [u8]>) -> u32 {
-    blocks.fold(0, crc32c::crc32c_append)
+    blocks.fold(0, siftfs_base::crc32c_append)
 }
 
 impl RawHeader {
     fn computed_crc(&self) -> u32 {
         let (fields, _) = self.as_bytes().split_at(HEADER_LEN - size_of::<U32>());
-        crc32c::crc32c(fields)
+        siftfs_base::crc32c(fields)
     }
 }
 
@@ -301,7 +301,7 @@ impl FrameReader {
                     Part::Section { header, bytes: Vec::new(), have: 0 }
                 }
                 Part::Section { header, bytes, have } if have == header.section() => {
-                    if crc32c::crc32c(&bytes) != header.section_crc {
+                    if siftfs_base::crc32c(&bytes) != header.section_crc {
                         return Err(self.bad("the checksum of its section does not hold"));
                     }
                     Part::Inline { header, section: bytes, blocks: Vec::new(), have: 0 }

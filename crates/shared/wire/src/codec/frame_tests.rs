@@ -217,7 +217,8 @@ fn padding_and_slots_are_checked() {
     let error = read_all(&bytes, 4096).1.unwrap_err().to_string();
     assert!(error.contains("slot 8, which does not exist"), "{error}");
 
-    let mut bytes = forged(|h| h.section_crc = crc32c::crc32c(&[5, 0, 0, 0, 0, 0, 0, 1]).into());
+    let mut bytes =
+        forged(|h| h.section_crc = siftfs_base::crc32c(&[5, 0, 0, 0, 0, 0, 0, 1]).into());
     *bytes.last_mut().unwrap() = 1;
     let error = read_all(&bytes, 4096).1.unwrap_err().to_string();
     assert!(error.contains("padding is not zero"), "{error}");
