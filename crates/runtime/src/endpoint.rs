@@ -6,6 +6,7 @@ use crate::namespace::entries::NewInode;
 use crate::namespace::kinds::{kind_of, kind_of_entry, mode_of};
 use crate::runtime::Runtime;
 use crate::staging::proof::Durable;
+use crate::staging::ways::WaysReport;
 use crate::state::step::Step;
 use crate::state::{OpenFile, State};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
@@ -13,6 +14,7 @@ use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
     MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SessionId, WriteData,
 };
+use siftfs_status::{Crowd, DeviceInfo, Group, Queues, RuntimeStatus};
 
 /// Longest symbolic link target in bytes: one block with its terminator.
 const TARGET_MAX: usize = BLOCK_BYTES as usize - 1;
@@ -153,7 +155,66 @@ fn acknowledged(_proof: Durable) -> Reply {
     Reply::Done
 }
 
+/// How fsyncs that come together are made durable.
+fn group(ways: &WaysReport) -> Group {
+    let crowds = ways.measured.iter().map(|m| Crowd {
+        callers: m.callers.into(),
+        way: m.way.into(),
+        shared_ns: m.shared_ns,
+        parallel_ns: m.parallel_ns,
+    });
+    Group {
+        by: if ways.by_measurement { "measurement" } else { "option" }.into(),
+        way: ways.way.into(),
+        measured: crowds.collect(),
+    }
+}
+
 impl Runtime {
+    /// What the volume lies on: the device of the area, and that of the log if it is another one.
+    fn devices(&self) -> Vec<DeviceInfo> {
+        let (area, log) = (&self.readers.area, &self.lanes[0]);
+        let log = (!area.shares_device(log)).then(|| log.describe());
+        std::iter::once(area.describe()).chain(log).collect()
+    }
+
+    /// All of it, of one moment but for what other threads count meanwhile.
+    ///
+    /// # Errors
+    /// The Service cannot be asked, or has failed.
+    pub(crate) fn status(&self) -> Result<RuntimeStatus> {
+        let service = self.service_statistics()?;
+        let (in_flight, waiting) = self.seq.depths();
+        let buffers = self.record_buffers.bytes() + self.fill_buffers.bytes();
+        let st = self.lock();
+        Ok(RuntimeStatus {
+            failed: self.check().err().map(|e| e.to_string()),
+            lsn: st.staging.lsn,
+            durable_lsn: self.seq.durable().0,
+            transaction: st.ledger.txn_seq.0,
+            reclaimed_transaction: st.ledger.reclaimed.0,
+            unreclaimed_transactions: st.ledger.txns.len() as u64,
+            runtime: st.stats.counts(),
+            service,
+            link: self.link_status(),
+            storage: self.counters.snapshot(),
+            fsync_latency: self.latency.fsync.distribution(),
+            commit_latency: self.latency.commit.distribution(),
+            assembly_lock_hold: self.latency.hold.distribution(),
+            emergency_checkpoint_latency: self.latency.checkpoint.distribution(),
+            credit_wait: self.latency.credit_wait.distribution(),
+            bulk_wait: self.latency.bulk_wait.distribution(),
+            devices: self.devices(),
+            group: group(&self.seq.ways()),
+            queues: Queues { records_in_flight: in_flight as u64, fsyncs_waiting: waiting as u64 },
+            credits: st.credits(),
+            log: st.log_space(),
+            cache: st.cache(),
+            memory: st.memory_report(buffers),
+            pending: st.pending(),
+        })
+    }
+
     /// A request that changes nothing durable.
     fn query<T>(&self, op: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         self.query_step(op)

@@ -20,7 +20,6 @@ mod endpoint;
 mod locks;
 mod namespace;
 mod recover;
-mod report;
 mod runtime;
 mod staging;
 mod state;

@@ -15,6 +15,7 @@ pub mod node;
 pub mod nodes;
 pub mod overlay;
 pub mod page_cache;
+pub mod report;
 pub mod running;
 pub mod sizes;
 pub mod staging;

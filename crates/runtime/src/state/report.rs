@@ -1,0 +1,50 @@
+//! What the status document says of the state: space, caches, and what waits.
+
+use crate::state::State;
+use siftfs_status::{Cache, Credits, Lane, LogSpace, Pending};
+
+impl State {
+    /// Free space of journal and lanes, and blocks that wait to be free.
+    pub fn credits(&self) -> Credits {
+        Credits {
+            journal_bytes: self.ledger.journal_len.saturating_sub(self.journal_used()),
+            staging_bytes: self.staging.lanes.iter().map(|l| l.len - l.used()).sum(),
+            quarantined_blocks: self.fs.quarantined_blocks().total(),
+        }
+    }
+
+    /// The log: how much there is of it, and how much is in use.
+    pub fn log_space(&self) -> LogSpace {
+        let lanes = self.staging.lanes.iter();
+        LogSpace {
+            journal_bytes: self.ledger.journal_len,
+            journal_used: self.journal_used(),
+            journal_data: self.ledger.journal_data.to_string(),
+            lanes: lanes
+                .map(|l| Lane { bytes: l.len, used: l.used(), head: l.head, tail: l.tail })
+                .collect(),
+        }
+    }
+
+    /// What the caches hold.
+    pub fn cache(&self) -> Cache {
+        Cache {
+            pages: self.pages.len() as u64,
+            page_limit: self.pages.limit() as u64,
+            metadata_blocks: self.meta.len() as u64,
+            inodes: self.inodes.nodes.len() as u64,
+            dirty_bytes: self.running.dirty_bytes,
+        }
+    }
+
+    /// What the next transaction is to take.
+    pub fn pending(&self) -> Pending {
+        Pending {
+            name_operations: self.names.len() as u64,
+            metadata_blocks: self.meta.dirty_len() as u64,
+            inodes: self.running.inode_dirty.len() as u64,
+            reserved_blocks: self.running.reserved,
+            orphans: self.inodes.orphans.len() as u64,
+        }
+    }
+}
