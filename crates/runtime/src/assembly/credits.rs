@@ -53,7 +53,7 @@ impl State {
         for ino in std::mem::take(&mut self.running.in_flight) {
             if let Some(node) = self.inodes.nodes.get_mut(&ino) {
                 node.delta.journaled();
-                node.pushing.clear();
+                node.data.journaled();
                 node.sent.clear();
             }
         }

@@ -136,8 +136,8 @@ impl State {
         let mut queue = VecDeque::with_capacity(due.len());
         for ino in due {
             let node = self.node_mut(ino);
-            node.unseen = Some(node.dirty.clone());
-            queue.push_back(ToPush { ino, ranges: node.dirty.clone(), steps: 0 });
+            node.unseen = Some(node.data.running().clone());
+            queue.push_back(ToPush { ino, ranges: node.data.running().clone(), steps: 0 });
         }
         let (left, out) = (BTreeSet::new(), Handoff::default());
         Ok(Assembly { queue, homeless: None, left, out })
@@ -234,7 +234,7 @@ impl State {
         for ino in std::mem::take(&mut self.running.inode_dirty) {
             if let Some(node) = self.inodes.nodes.get_mut(&ino) {
                 // With no dirty byte left (truncated, punched), nothing is ahead of its data.
-                if node.inode.is_reg() && node.dirty.is_empty() {
+                if node.inode.is_reg() && node.data.running().is_empty() {
                     node.inode.size = node.size;
                 }
                 self.fs.write_inode(&mut self.meta, &node.inode)?;

@@ -63,7 +63,7 @@ impl State {
         let Some(node) = self.inodes.nodes.get(&owed.ino) else { return Ok(Progress::All) };
         // Bytes that were dirty before and are clean now are owed no more, dirtied again or not.
         if owed.steps.is_multiple_of(STEPS_COMPARED) {
-            owed.ranges = owed.ranges.intersection(&node.dirty);
+            owed.ranges = owed.ranges.intersection(node.data.running());
         }
         if owed.ranges.is_empty() {
             return Ok(Progress::All);
@@ -74,7 +74,7 @@ impl State {
         }
         // None if the number has become another file's meanwhile.
         let node = self.node_mut(owed.ino);
-        let mut unseen = node.unseen.take().unwrap_or_else(|| node.dirty.clone());
+        let mut unseen = node.unseen.take().unwrap_or_else(|| node.data.running().clone());
         let (overwrites, seen) = self.overwrites(owed.ino, &unseen, RECORD_MAX, STEP_LOOKS)?;
         let Some(part) = self.record_sized(owed.ino, &overwrites).into_iter().next() else {
             unseen.remove(0, seen);
@@ -117,7 +117,7 @@ impl State {
         let mut elsewhere = Vec::new();
         for &ino in due {
             let (overwrites, _) =
-                self.overwrites(ino, &self.node(ino).dirty.clone(), u64::MAX, usize::MAX)?;
+                self.overwrites(ino, &self.node(ino).data.running().clone(), u64::MAX, usize::MAX)?;
             if overwrites.is_empty() {
                 continue;
             }
@@ -178,7 +178,7 @@ impl State {
     /// blocks, complete in the cache, go straight to new ones (rule R20), and the old ones are
     /// freed by the same transaction. False if there is no space for that.
     pub fn move_home(&mut self, ino: InodeNr) -> Result<bool> {
-        let mut blocks = pages_of(&self.node(ino).dirty);
+        let mut blocks = pages_of(self.node(ino).data.running());
         for (s, e) in self.direct_blocks(ino, u64::MAX)?.iter() {
             blocks.remove(s, e);
         }
@@ -234,7 +234,8 @@ impl State {
         let (mut out, mut seen) = (RangeSet::new(), u64::MAX);
         let (mut room, mut looks) = (most, looks);
         let node = self.inodes.nodes.get(&ino).expect("dirty inodes stay in memory");
-        let dirty = among.iter().flat_map(|(start, end)| node.dirty.overlapping(start, end));
+        let dirty =
+            among.iter().flat_map(|(start, end)| node.data.running().overlapping(start, end));
         'dirty: for (start, end) in dirty {
             let (mut block, last) = (start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
             while block < last {
@@ -263,11 +264,8 @@ impl State {
         let node = self.node(ino);
         let from = node.inode.size / BLOCK_BYTES * BLOCK_BYTES;
         if let Some(end) = out.max_end().filter(|end| *end > node.inode.size) {
-            let both = |to| {
-                [&node.dirty, &node.pushing]
-                    .into_iter()
-                    .flat_map(move |set| set.overlapping(from, to))
-            };
+            let both =
+                |to| node.data.each().into_iter().flat_map(move |set| set.overlapping(from, to));
             // Up to a size that the file had, if a record has room for that.
             let whole = node.sizes.from(end, node.size);
             let bytes: u64 = both(whole).map(|(s, e)| e - s).sum();
@@ -284,7 +282,7 @@ impl State {
     fn direct_blocks(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet<Blocks>> {
         let node = self.inodes.nodes.get(&ino).expect("dirty inodes stay in memory");
         let (mut out, mut found, mut done) = (RangeSet::new(), 0, 0);
-        for (start, end) in node.dirty.iter() {
+        for (start, end) in node.data.running().iter() {
             // Two ranges of one page are one block.
             let (mut block, end) = (done.max(start / BLOCK_BYTES), end.div_ceil(BLOCK_BYTES));
             while block < end && found < most {
@@ -340,7 +338,7 @@ impl State {
             }
         }
         let node = self.node_mut(ino);
-        if !node.dirty.is_empty() {
+        if !node.data.running().is_empty() {
             return Ok(Progress::NoRoom);
         }
         node.pushed_size = node.size;
@@ -403,10 +401,7 @@ impl State {
         let (start, end) = (block * BLOCK_BYTES, (block + run.len) * BLOCK_BYTES);
         let node = self.node_mut(ino);
         node.sent.insert(block, block + run.len);
-        let moved: Vec<(u64, u64)> = node.dirty.overlapping(start, end).collect();
-        for &(s, e) in &moved {
-            node.pushing.insert(s, e);
-        }
+        node.data.send(start, end);
         self.forget_dirty(ino, start, end);
         self.running.in_flight.push(ino);
         self.running.pushed.bytes += data.len() * BLOCK_SIZE;

@@ -307,14 +307,14 @@ impl State {
     pub fn note_dirty(&mut self, ino: InodeNr, start: u64, end: u64) {
         let now = self.time.mono_ns();
         let node = self.node_mut(ino);
-        let before = dirty_pages(&node.dirty, start, end);
-        node.dirty.insert(start, end);
+        let before = dirty_pages(node.data.running(), start, end);
+        node.data.running_mut().insert(start, end);
         if let Some(unseen) = &mut node.unseen {
             unseen.insert(start, end);
         }
         node.delta.running_mut().zeros.remove(start, end);
         node.dirty_since.get_or_insert(now);
-        let more = dirty_pages(&node.dirty, start, end) - before;
+        let more = dirty_pages(node.data.running(), start, end) - before;
         node.dirty_pages += more;
         self.running.dirty_bytes += more * BLOCK_BYTES;
         self.running.data_dirty.insert(ino);
@@ -325,11 +325,11 @@ impl State {
     /// `[start, end)` holds no unsynced data any more.
     pub fn forget_dirty(&mut self, ino: InodeNr, start: u64, end: u64) {
         let node = self.node_mut(ino);
-        let before = dirty_pages(&node.dirty, start, end);
-        node.dirty.remove(start, end);
-        let fewer = before - dirty_pages(&node.dirty, start, end);
+        let before = dirty_pages(node.data.running(), start, end);
+        node.data.running_mut().remove(start, end);
+        let fewer = before - dirty_pages(node.data.running(), start, end);
         node.dirty_pages -= fewer;
-        let clean = node.dirty.is_empty();
+        let clean = node.data.running().is_empty();
         if clean {
             node.dirty_since = None;
             node.push_next = false;
@@ -344,7 +344,8 @@ impl State {
     /// Forgets cached bytes of `[start, end)`: whole pages are dropped, parts zeroed.
     pub fn clear_pages(&mut self, ino: InodeNr, start: u64, end: u64) {
         self.forget_dirty(ino, start, end);
-        self.node_mut(ino).pushing.remove(start, end);
+        let data = &mut self.node_mut(ino).data;
+        data.each_mut().into_iter().for_each(|bytes| bytes.remove(start, end));
         let (first, last) = (block_up(start), end / BLOCK_BYTES);
         self.node_mut(ino).sent.remove(first, last);
         self.pages.remove_range(ino, first, last);
@@ -393,8 +394,8 @@ impl State {
             Mapping::Mapped { len, .. } | Mapping::Hole { len } => {
                 let stop = (block + len.clamp(1, rest)) * BLOCK_BYTES;
                 let next = [
-                    node.dirty.overlapping(end, stop).next().map(|r| r.0),
-                    node.pushing.overlapping(end, stop).next().map(|r| r.0),
+                    node.data.running().overlapping(end, stop).next().map(|r| r.0),
+                    node.data.in_flight().overlapping(end, stop).next().map(|r| r.0),
                     staged(end, stop),
                 ];
                 let next = next.into_iter().flatten().min().unwrap_or(stop);

@@ -90,7 +90,7 @@ impl State {
     fn unreserve_unused(&mut self, ino: InodeNr, block: u64) {
         let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
         let node = self.node(ino);
-        if !node.dirty.overlaps(start, end) && !node.overlay.overlaps(start, end) {
+        if !node.data.running().overlaps(start, end) && !node.overlay.overlaps(start, end) {
             self.unreserve(ino, block, block + 1);
         }
     }

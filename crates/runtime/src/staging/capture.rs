@@ -95,7 +95,7 @@ impl State {
         let node = self.node(ino);
         let quiet = |d: &Delta| if datasync { d.is_empty_for_datasync() } else { d.is_empty() };
         let changed = node.delta.each().into_iter().any(|delta| !quiet(delta));
-        changed || !node.dirty.is_empty() || !node.pushing.is_empty()
+        changed || node.data.each().iter().any(|bytes| !bytes.is_empty())
     }
 
     /// The closure's operations in order, and the attributes of what they created if they changed.

@@ -209,7 +209,7 @@ impl State {
             self.forget_dirty(ino, start, end);
             let source = Source::Staged { record: record.clone(), offset };
             let node = self.node_mut(ino);
-            node.pushing.remove(start, end);
+            node.data.each_mut().into_iter().for_each(|bytes| bytes.remove(start, end));
             node.overlay.insert(start, end, source);
             self.running.overlay_bytes += end - start;
             self.note_overlay(ino);

@@ -1,5 +1,7 @@
 //! Two generations of what is not durable (rule R12).
 
+use siftfs_base::{Bytes, RangeSet};
+
 /// What the running transaction will journal, and what the transaction in flight has taken but not
 /// made durable. An fsync waits for both; only the first changes.
 #[derive(Clone, Debug, Default)]
@@ -43,5 +45,13 @@ impl<T: Default> Generations<T> {
     /// The transaction in flight is durable.
     pub fn journaled(&mut self) {
         self.in_flight = T::default();
+    }
+}
+
+impl Generations<RangeSet<Bytes>> {
+    /// What the running transaction has of `[start, end)` is sent to the area, which may be before
+    /// that transaction is cut. The caller takes it out of the running generation.
+    pub fn send(&mut self, start: u64, end: u64) {
+        self.running.overlapping(start, end).for_each(|(s, e)| self.in_flight.insert(s, e));
     }
 }

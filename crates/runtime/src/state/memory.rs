@@ -2,7 +2,7 @@
 //! status report.
 
 use crate::state::{State, heap};
-use siftfs_base::BLOCK_BYTES;
+use siftfs_base::{BLOCK_BYTES, RangeSet};
 use siftfs_status::Memory;
 use std::collections::BTreeSet;
 
@@ -35,7 +35,8 @@ impl State {
             self.running.data_dirty.iter().chain(&self.running.overlay_dirty).collect();
         inodes.extend(self.ledger.txns.values().flat_map(|info| &info.overlays));
         let entries = inodes.into_iter().filter_map(|ino| self.inodes.nodes.get(ino)).map(|node| {
-            let ranges = node.dirty.ranges() + node.pushing.ranges() + node.sent.ranges();
+            let ranges =
+                node.data.each().map(RangeSet::ranges).iter().sum::<usize>() + node.sent.ranges();
             node.overlay.bytes() + ranges as u64 * (ENTRY + 16) + node.sizes.bytes()
         });
         entries.sum()

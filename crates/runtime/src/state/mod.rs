@@ -363,7 +363,7 @@ impl State {
             _ => return false,
         };
         let durable =
-            |n: &Node| n.fsynced && n.inode.is_reg() && n.dirty.is_empty() && n.pushing.is_empty();
+            |n: &Node| n.fsynced && n.inode.is_reg() && n.data.each().iter().all(|d| d.is_empty());
         inodes.iter().any(|i| self.inodes.nodes.get(i).is_some_and(durable))
     }
 

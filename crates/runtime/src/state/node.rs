@@ -99,12 +99,11 @@ pub struct Node {
     pub opens: u32,
     /// Changes since the last durable state.
     pub delta: Generations<Delta>,
-    /// Bytes in the page cache that nothing durable holds.
-    pub dirty: RangeSet<Bytes>,
-    /// Pages that `dirty` touches.
+    /// Bytes in the page cache that nothing durable holds: dirty ones, and in flight those that go
+    /// straight to the area.
+    pub data: Generations<RangeSet<Bytes>>,
+    /// Pages that the dirty bytes touch.
     pub dirty_pages: u64,
-    /// Bytes that the transaction in flight writes straight to the area.
-    pub pushing: RangeSet<Bytes>,
     /// Blocks that the transaction in flight writes straight to the area. Until it is journaled
     /// only the cache has them, even if an fsync has made the bytes of them that were dirty durable
     /// meanwhile: the rest of the block is in no record.
@@ -153,9 +152,8 @@ impl Node {
             parent: None,
             opens: 0,
             delta: Generations::default(),
-            dirty: RangeSet::new(),
+            data: Generations::default(),
             dirty_pages: 0,
-            pushing: RangeSet::new(),
             sent: RangeSet::new(),
             unseen: None,
             overlay: Overlay::default(),
@@ -181,8 +179,8 @@ impl Node {
 
     /// Bytes that nothing durable holds: dirty and in flight.
     pub fn undurable(&self) -> RangeSet<Bytes> {
-        let mut ranges = self.dirty.clone();
-        ranges.union(&self.pushing);
+        let mut ranges = self.data.running().clone();
+        ranges.union(self.data.in_flight());
         ranges
     }
 
@@ -195,8 +193,7 @@ impl Node {
 
     /// Does nothing durable lack anything of this inode?
     pub fn is_durable(&self) -> bool {
-        self.dirty.is_empty()
-            && self.pushing.is_empty()
+        self.data.each().iter().all(|bytes| bytes.is_empty())
             && self.delta.each().iter().all(|delta| delta.is_empty())
     }
 
@@ -217,8 +214,7 @@ impl Node {
     pub fn evictable(&self) -> bool {
         self.opens == 0
             && self.delta.each().iter().all(|delta| delta.is_empty())
-            && self.dirty.is_empty()
-            && self.pushing.is_empty()
+            && self.data.each().iter().all(|bytes| bytes.is_empty())
             && self.sent.is_empty()
             && self.overlay.is_empty()
             && self.reserved.is_empty()
@@ -229,9 +225,7 @@ impl Node {
     /// Must page `index` stay in the cache?
     pub fn page_busy(&self, index: u64) -> bool {
         let (start, end) = (index * BLOCK_BYTES, (index + 1) * BLOCK_BYTES);
-        self.dirty.overlaps(start, end)
-            || self.pushing.overlaps(start, end)
-            || self.sent.contains(index)
+        self.data.each().iter().any(|bytes| bytes.overlaps(start, end)) || self.sent.contains(index)
     }
     /// Are bytes of page `index` in a record that is not written yet? Then only the cached page has
     /// them.
