@@ -175,9 +175,13 @@ fn r10_preallocation_is_refused_before_it_begins() {
         let ino = b.create("a");
         for mode in [Allocate::Grow, Allocate::ZeroRange] {
             let request = Request::Allocate { ino, mode, offset: 100, len: blocks * 4096 };
+            let before = b.attr("a").blocks;
             match space(b.call(request)) {
                 true => fit += 1,
-                false => refused += 1,
+                false => {
+                    refused += 1;
+                    assert_eq!(b.attr("a").blocks, before, "{blocks} blocks, {mode:?}: half-way");
+                }
             }
         }
         // What it had is in quarantine: the next one makes progress first, and then has one try.
