@@ -96,10 +96,11 @@ fn a_journal_with_copies() {
     let journaled = status["runtime"]["service"]["journaled_bytes"].as_u64().unwrap();
     assert!(journaled > 100_000, "{journaled}");
     assert!(siftfs(&["status", s.dir()]).ok().out.contains("staged data repeated"));
+    // The device process dies first: without its host it would checkpoint what there is.
+    drop(device);
     let daemon = s.daemon();
     daemon.signal(Signal::KILL);
     daemon.wait();
-    drop(device);
     let seen = inspected(&s);
     assert_eq!(seen["journal"]["data"], "copy");
     let transactions = seen["journal"]["transactions"].as_array().unwrap();
