@@ -213,11 +213,12 @@ fn a_full_disk_is_reported_by_fsync_close_a_later_write_and_a_rename() {
     let no_space = |r: std::io::Result<()>| r.unwrap_err().raw_os_error() == Some(libc::ENOSPC);
     fs::write(s.path("old"), b"what was there").unwrap();
     let piece = vec![7; 1 << 20];
+    // Before the disk is full: not even a name may find room then.
+    let f = File::create(s.path("new")).unwrap();
     let full = File::create(s.path("full")).unwrap();
     let refused = (0..10_000).find_map(|i| full.write_all_at(&piece, i << 20).err());
     assert_eq!(refused.expect("it ends").raw_os_error(), Some(libc::ENOSPC));
     assert!(no_space(full.sync_all()));
-    let f = File::create(s.path("new")).unwrap();
     f.write_all_at(&piece, 0).unwrap();
     assert!(no_space(fs::rename(s.path("new"), s.path("old"))));
     assert_eq!(fs::read(s.path("old")).unwrap(), b"what was there");
