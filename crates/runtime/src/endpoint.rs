@@ -7,8 +7,8 @@ use crate::namespace::kinds::{kind_of, kind_of_entry, mode_of};
 use crate::runtime::Runtime;
 use crate::staging::proof::Durable;
 use crate::staging::ways::WaysReport;
+use crate::state::State;
 use crate::state::step::Step;
-use crate::state::{OpenFile, State};
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
@@ -245,13 +245,8 @@ impl Runtime {
     fn forget(&self, ino: InodeNr, count: u64) -> Result<Reply> {
         let orphan = {
             let mut st = self.lock();
-            let held = st.inodes.lookups.remove(&ino).unwrap_or(0).saturating_sub(count);
-            if held > 0 {
-                st.inodes.lookups.insert(ino, held);
-            }
-            crate::state::nodes::give_back(&mut st.inodes.lookups);
-            st.queue_if_unreferenced(ino);
-            !st.inodes.evict_queue.is_empty()
+            st.inodes.forget(ino, count);
+            st.inodes.has_to_free()
         };
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
     }
@@ -266,7 +261,7 @@ impl Runtime {
     fn read_link(&self, ino: InodeNr) -> Result<Reply> {
         self.query(|st| {
             st.load(ino)?;
-            let node = st.inodes.nodes.get(&ino).expect("just loaded");
+            let node = st.inodes.get(&ino).expect("just loaded");
             if !node.inode.is_symlink() {
                 return Err(errno(libc::EINVAL));
             }
@@ -389,12 +384,10 @@ impl Runtime {
     fn release(&self, handle: Handle) -> Result<Reply> {
         let orphan = {
             let mut st = self.lock();
-            let file = st.inodes.handles.remove(&handle.0).ok_or_else(|| errno(libc::EBADF))?;
-            if let Some(node) = st.inodes.nodes.get_mut(&file.ino) {
-                node.opens = node.opens.saturating_sub(1);
+            if !st.inodes.close(handle.0) {
+                return Err(errno(libc::EBADF));
             }
-            st.queue_if_unreferenced(file.ino);
-            !st.inodes.evict_queue.is_empty()
+            st.inodes.has_to_free()
         };
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
     }
@@ -490,7 +483,7 @@ impl State {
     /// An `Entry` reply counts one reference for `Forget`.
     fn entry(&mut self, ino: InodeNr) -> Result<Reply> {
         let attr = self.attr(ino)?;
-        *self.inodes.lookups.entry(ino).or_default() += 1;
+        self.inodes.looked_up(ino);
         Ok(Reply::Entry(attr))
     }
 
@@ -501,11 +494,7 @@ impl State {
     }
 
     fn open(&mut self, ino: InodeNr) -> Handle {
-        let handle = self.inodes.next_handle;
-        self.inodes.next_handle += 1;
-        self.inodes.handles.insert(handle, OpenFile { ino });
-        self.node_mut(ino).opens += 1;
-        Handle(handle)
+        Handle(self.inodes.open(ino))
     }
 
     fn make(
@@ -552,12 +541,12 @@ impl State {
         max_bytes: u32,
         plus: bool,
     ) -> Result<Vec<DirEntry>> {
-        let ino = self.inodes.handles.get(&handle.0).ok_or_else(|| errno(libc::EBADF))?.ino;
+        let ino = self.inodes.opened(handle.0).ok_or_else(|| errno(libc::EBADF))?;
         self.load_dir(ino)?;
         let mut entries: Vec<DirEntry> = Vec::new();
         let mut untyped = Vec::new();
         let mut bytes = 0usize;
-        let node = self.inodes.nodes.get(&ino).expect("just loaded");
+        let node = self.inodes.get(&ino).expect("just loaded");
         let per_entry = if plus { 152 } else { 24 };
         self.fs.dir_iterate(&mut self.meta, &node.inode, cookie, &mut |e| {
             // Entries with one hash share a cookie: they go into one answer together.
@@ -589,7 +578,7 @@ impl State {
             }
             // Counted only when nothing can fail any more.
             for entry in entries.iter().filter(|e| e.attr.is_some()) {
-                *self.inodes.lookups.entry(entry.ino).or_default() += 1;
+                self.inodes.looked_up(entry.ino);
             }
         }
         Ok(entries)

@@ -87,8 +87,7 @@ impl Runtime {
             st.staging.lsn = upto.0;
             let cut = &mut st.recovering().cut;
             (cut.ops_cut, cut.staged_cut) = (upto, upto);
-            let named = |i: &&InodeNr| st.inodes.nodes.get(i).is_some_and(|n| n.inode.nlink > 0);
-            (st.inodes.orphans.len() - st.inodes.orphans.iter().filter(named).count()) as u64
+            st.inodes.unnamed_orphans() as u64
         };
         self.settle()?;
         Ok(orphans)

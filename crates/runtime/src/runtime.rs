@@ -129,17 +129,7 @@ impl Runtime {
             fills: Default::default(),
             config: parts.config,
             stats: Default::default(),
-            inodes: Inodes {
-                nodes: Default::default(),
-                versions: 0,
-                lookups: Default::default(),
-                handles: Default::default(),
-                next_handle: 1,
-                evict_queue: orphans.iter().copied().collect(),
-                orphans,
-                untidy: Default::default(),
-                evicted_staged: Lsn(0),
-            },
+            inodes: Inodes::new(orphans),
             running: Running {
                 perms: Default::default(),
                 perms_staged: Lsn(0),

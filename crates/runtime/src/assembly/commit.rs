@@ -193,17 +193,7 @@ impl Runtime {
 
     /// Everything final and in the area: the log is empty afterwards. For unmount.
     pub fn settle(&self) -> Result<()> {
-        {
-            let mut st = self.lock();
-            st.inodes.lookups.clear();
-            let open: Vec<InodeNr> = st.inodes.orphans.iter().copied().collect();
-            for ino in open {
-                if let Some(node) = st.inodes.nodes.get_mut(&ino) {
-                    node.opens = 0;
-                }
-                st.inodes.evict_queue.push_back(ino);
-            }
-        }
+        self.lock().inodes.forget_all();
         for _ in 0..MAX_ROUNDS {
             self.commit_all(&Push::All, None)?;
             self.checkpoint(Urgency::Emergency)?;
@@ -211,7 +201,7 @@ impl Runtime {
             if st.tidy_trees()?
                 && !st.has_work(&Push::All)
                 && st.ledger.txns.is_empty()
-                && st.inodes.orphans.is_empty()
+                && st.inodes.orphans() == 0
             {
                 return Ok(());
             }

@@ -51,7 +51,7 @@ impl State {
         self.names.journaled(cut);
         self.running.perms.journaled();
         for ino in std::mem::take(&mut self.running.in_flight) {
-            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            if let Some(node) = self.inodes.get_mut(&ino) {
                 node.delta.journaled();
                 node.data.journaled();
                 node.sent.clear();
@@ -73,13 +73,7 @@ impl State {
         }
         let later = self.ledger.txns.split_off(&TxnSeq(seq.0.saturating_add(1)));
         for info in std::mem::replace(&mut self.ledger.txns, later).into_values() {
-            for ino in info.overlays {
-                self.inodes.versions += 1;
-                if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-                    node.overlay.reclaimed(seq);
-                    node.map_version = self.inodes.versions;
-                }
-            }
+            self.inodes.reclaimed(&info.overlays, seq);
             for run in info.freed {
                 self.fs.release_blocks(run);
             }

@@ -97,14 +97,14 @@ impl State {
         self.meta.has_changes()
             || !self.running.inode_dirty.is_empty()
             || !self.running.overlay_dirty.is_empty()
-            || !self.inodes.evict_queue.is_empty()
+            || self.inodes.has_to_free()
             || self.staging.lanes.iter().any(|l| l.head != l.cut_head)
             || self.running.data_dirty.iter().any(|i| self.is_due(*i, push))
     }
 
     /// Must the next transaction push this inode's data?
     fn is_due(&self, ino: InodeNr, push: &Push) -> bool {
-        let Some(node) = self.inodes.nodes.get(&ino) else { return false };
+        let Some(node) = self.inodes.get(&ino) else { return false };
         let age = self.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
         let aged = u128::from(age) >= self.config.commit_age.as_nanos();
         let pressed = self.running.dirty_bytes > self.dirty_limit() / 2;
@@ -166,7 +166,7 @@ impl State {
                 a.left.insert(ino);
             }
             a.queue.pop_front();
-            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            if let Some(node) = self.inodes.get_mut(&ino) {
                 node.unseen = None;
             }
             if a.out.is_full() || files == STEP_FILES {
@@ -227,12 +227,12 @@ impl State {
     /// Writes dirty inodes and the superblock into their cached blocks.
     fn write_back_inodes(&mut self) -> Result<()> {
         for ino in &self.running.in_flight {
-            if let Some(node) = self.inodes.nodes.get_mut(ino) {
+            if let Some(node) = self.inodes.get_mut(ino) {
                 node.inode.size = node.inode.size.max(std::mem::take(&mut node.pushed_size));
             }
         }
         for ino in std::mem::take(&mut self.running.inode_dirty) {
-            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            if let Some(node) = self.inodes.get_mut(&ino) {
                 // With no dirty byte left (truncated, punched), nothing is ahead of its data.
                 if node.inode.is_reg() && node.data.running().is_empty() {
                     node.inode.size = node.size;
@@ -255,7 +255,7 @@ impl State {
         };
         let cut = self.recovery.as_ref().map_or(live, |recovery| recovery.cut.clone());
         for ino in std::mem::take(&mut self.running.delta_dirty) {
-            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            if let Some(node) = self.inodes.get_mut(&ino) {
                 node.delta.cut();
                 self.running.in_flight.push(ino);
             }

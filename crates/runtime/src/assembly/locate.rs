@@ -31,7 +31,7 @@ impl State {
     /// step goes. Returns the block to continue at, if there is more. The cut repeats this for what
     /// changed meanwhile, which makes the cut a little longer and has no other effect.
     pub fn home_step(&mut self, ino: InodeNr, from: u64) -> Result<Option<u64>> {
-        if !self.inodes.nodes.contains_key(&ino) {
+        if !self.inodes.contains(ino) {
             return Ok(None);
         }
         let blocks = self.unjournaled_blocks(ino);
@@ -55,7 +55,7 @@ impl State {
     /// Makes the tags of the inode's unjournaled overlay ranges, all of which have homes; the
     /// transaction `seq` has them from here on.
     pub fn tag(&mut self, ino: InodeNr, seq: TxnSeq, tags: &mut Tags) -> Result<()> {
-        if !self.inodes.nodes.contains_key(&ino) {
+        if !self.inodes.contains(ino) {
             return Ok(());
         }
         for Part { start, end, source } in self.node(ino).overlay.unjournaled_ranges() {
@@ -70,7 +70,7 @@ impl State {
     fn give_home(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<()> {
         let mut block = first;
         while block < end {
-            let node = self.inodes.nodes.get(&ino).expect("checked by the caller");
+            let node = self.inodes.get(&ino).expect("checked by the caller");
             let rest = end - block;
             let fresh = match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
                 Mapping::Mapped { len, unwritten: false, .. } => {
@@ -79,7 +79,7 @@ impl State {
                 }
                 Mapping::Mapped { len, unwritten: true, .. } => {
                     let len = len.clamp(1, rest);
-                    let node = self.inodes.nodes.get_mut(&ino).expect("checked by the caller");
+                    let node = self.inodes.get_mut(&ino).expect("checked by the caller");
                     self.fs.mark_written(&mut self.meta, &mut node.inode, block, len)?;
                     len
                 }
@@ -104,7 +104,7 @@ impl State {
 
     pub fn allocate_written(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
         let run = self.allocate_run(ino, block, want)?;
-        let node = self.inodes.nodes.get_mut(&ino).expect("checked by the caller");
+        let node = self.inodes.get_mut(&ino).expect("checked by the caller");
         self.fs.insert(&mut self.meta, &mut node.inode, block, run, false)?;
         self.unreserve(ino, block, block + run.len);
         Ok(run)
@@ -123,7 +123,7 @@ impl State {
         while at < end {
             let block = at / BLOCK_BYTES;
             let rest = end.div_ceil(BLOCK_BYTES) - block;
-            let node = self.inodes.nodes.get(&ino).expect("checked by the caller");
+            let node = self.inodes.get(&ino).expect("checked by the caller");
             let Mapping::Mapped { pblk, len, unwritten: false } =
                 self.fs.map(&mut self.meta, &node.inode, block, rest)?
             else {

@@ -71,7 +71,7 @@ impl Runtime {
         let (start, longest) = (self.clock.mono_ns(), self.lock().config.late_forgets);
         for _ in 0..longest.as_nanos().div_ceil(LOOK.as_nanos()) {
             let passed = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
-            if passed >= longest || !self.lock().is_forget_due() {
+            if passed >= longest || !self.lock().inodes.is_forget_due() {
                 return;
             }
             self.clock.sleep(LOOK);
@@ -148,12 +148,6 @@ impl Runtime {
 }
 
 impl State {
-    /// Is there a removed file without an open handle that a lookup still refers to?
-    fn is_forget_due(&self) -> bool {
-        let open = |ino| self.inodes.nodes.get(ino).is_some_and(|node| node.opens > 0);
-        self.inodes.orphans.iter().any(|ino| self.inodes.lookups.contains_key(ino) && !open(ino))
-    }
-
     /// The oldest transaction that a checkpoint could reclaim now.
     fn oldest_journaled(&self) -> Option<TxnSeq> {
         self.ledger.txns.iter().next().filter(|(_, info)| info.journaled).map(|(seq, _)| *seq)

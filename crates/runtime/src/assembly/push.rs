@@ -60,7 +60,7 @@ impl State {
         owed: &mut ToPush,
         out: &mut Handoff,
     ) -> Step<Progress> {
-        let Some(node) = self.inodes.nodes.get(&owed.ino) else { return Ok(Progress::All) };
+        let Some(node) = self.inodes.get(&owed.ino) else { return Ok(Progress::All) };
         // Bytes that were dirty before and are clean now are owed no more, dirtied again or not.
         if owed.steps.is_multiple_of(STEPS_COMPARED) {
             owed.ranges = owed.ranges.intersection(node.data.running());
@@ -187,7 +187,7 @@ impl State {
         }
         for (s, e) in blocks.iter() {
             self.node_mut(ino).overlay.remove(s * BLOCK_BYTES, e * BLOCK_BYTES);
-            let node = self.inodes.nodes.get_mut(&ino).expect("checked by the caller");
+            let node = self.inodes.get_mut(&ino).expect("checked by the caller");
             while !self.fs.remove(&mut self.meta, &mut node.inode, s, e, 1024)?.done {}
             self.remapped(ino);
         }
@@ -233,7 +233,7 @@ impl State {
     ) -> Result<(RangeSet<Bytes>, u64)> {
         let (mut out, mut seen) = (RangeSet::new(), u64::MAX);
         let (mut room, mut looks) = (most, looks);
-        let node = self.inodes.nodes.get(&ino).expect("dirty inodes stay in memory");
+        let node = self.inodes.get(&ino).expect("dirty inodes stay in memory");
         let dirty =
             among.iter().flat_map(|(start, end)| node.data.running().overlapping(start, end));
         'dirty: for (start, end) in dirty {
@@ -280,7 +280,7 @@ impl State {
     /// The inode's first dirty file blocks whose data may go straight to the area, `most` of them:
     /// no record names the block, and it has no home or an unwritten one.
     fn direct_blocks(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet<Blocks>> {
-        let node = self.inodes.nodes.get(&ino).expect("dirty inodes stay in memory");
+        let node = self.inodes.get(&ino).expect("dirty inodes stay in memory");
         let (mut out, mut found, mut done) = (RangeSet::new(), 0, 0);
         for (start, end) in node.data.running().iter() {
             // Two ranges of one page are one block.
@@ -314,7 +314,7 @@ impl State {
     /// Pushes at most `most` blocks of the inode's data that may be written in place. What of it
     /// has to be staged was staged before, or has found no room.
     pub fn push_direct(&mut self, ino: InodeNr, most: u64, out: &mut Handoff) -> Result<Progress> {
-        if !self.inodes.nodes.contains_key(&ino) {
+        if !self.inodes.contains(ino) {
             return Ok(Progress::All);
         }
         let mut left = most;
@@ -377,13 +377,13 @@ impl State {
     }
 
     fn direct_home(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
-        let node = self.inodes.nodes.get(&ino).expect("checked by the caller");
+        let node = self.inodes.get(&ino).expect("checked by the caller");
         let run = match self.fs.map(&mut self.meta, &node.inode, block, want)? {
             Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, want))?,
             Mapping::Mapped { pblk, len, unwritten } => {
                 assert!(unwritten, "written blocks are staged, not pushed");
                 let len = len.clamp(1, want);
-                let node = self.inodes.nodes.get_mut(&ino).expect("checked by the caller");
+                let node = self.inodes.get_mut(&ino).expect("checked by the caller");
                 self.fs.mark_written(&mut self.meta, &mut node.inode, block, len)?;
                 BlockRun { start: pblk, len }
             }

@@ -53,9 +53,9 @@ impl Runtime {
     pub(crate) fn give_back_memory(&self) {
         for _ in 0..ROUNDS {
             let mut st = self.lock();
-            let before = (st.inodes.nodes.len(), st.pages.len(), st.meta.len());
+            let before = (st.inodes.len(), st.pages.len(), st.meta.len());
             st.shrink_caches(self.seq.oldest_unwritten());
-            if before == (st.inodes.nodes.len(), st.pages.len(), st.meta.len()) {
+            if before == (st.inodes.len(), st.pages.len(), st.meta.len()) {
                 break;
             }
         }
@@ -71,7 +71,7 @@ impl State {
             |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
         let aged = self.running.unjournaled_since.is_some_and(old)
             // A file without a name does not age: every check would find it here again.
-            || self.running.data_dirty.iter().filter_map(|i| self.inodes.nodes.get(i)).any(|n| {
+            || self.running.data_dirty.iter().filter_map(|i| self.inodes.get(i)).any(|n| {
                 n.inode.nlink > 0 && n.dirty_since.is_some_and(old)
             });
         aged || self.commit_early()

@@ -189,7 +189,7 @@ impl State {
 
     /// Reserves space for the blocks of `[first, end)` that have no home yet.
     pub fn reserve(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Step<()> {
-        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.get(&ino).expect("loaded before use");
         let mut wanted: Vec<(u64, u64)> = Vec::new();
         for (gap_start, gap_end) in node.reserved.gaps(first, end) {
             let mut block = gap_start;
@@ -254,7 +254,7 @@ impl State {
             let base = block * BLOCK_BYTES;
             page[(start - base) as usize..(end - base) as usize].fill(0);
         }
-        let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
+        let node = self.inodes.get_mut(&ino).expect("loaded before use");
         node.overlay.remove(start, end);
         let mapped = self.fs.map(&mut self.meta, &node.inode, block, 1)?;
         if matches!(mapped, Mapping::Mapped { unwritten: false, .. }) {
@@ -379,7 +379,7 @@ impl State {
     pub fn data_at(&mut self, ino: InodeNr, at: u64, size: u64) -> Result<(bool, u64)> {
         let block = at / BLOCK_BYTES;
         let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
-        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.get(&ino).expect("loaded before use");
         let staged = |s: u64, e: u64| {
             node.overlay.overlapping(s, e).find(|p| p.source != Source::Zero).map(|p| p.start)
         };

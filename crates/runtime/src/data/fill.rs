@@ -103,7 +103,7 @@ impl State {
 
     /// The next pages to read ahead, if it is time to.
     pub fn ahead(&mut self, ino: InodeNr) -> Result<Option<FillPlan>> {
-        let Some(node) = self.inodes.nodes.get(&ino) else { return Ok(None) };
+        let Some(node) = self.inodes.get(&ino) else { return Ok(None) };
         let s = node.sequence;
         let from = s.done.max(s.next);
         let end = (s.next + s.ahead).min(node.size.div_ceil(BLOCK_BYTES));
@@ -128,7 +128,7 @@ impl State {
         if self.fills.meets(ino, &(start..start + 1)) {
             return Err(Stop::Wait(ino, start..start + 1));
         }
-        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.get(&ino).expect("loaded before use");
         let last = node.size.div_ceil(BLOCK_BYTES).min(pages.end + ahead).max(pages.end);
         let end = last.min(start + FILL_PAGES);
         let other = |i: &u64| self.pages.contains(ino, *i) || self.fills.meets(ino, &(*i..*i + 1));
@@ -161,7 +161,7 @@ impl State {
     /// the operation plans again.
     pub fn finish_fill(&mut self, plan: &FillPlan, pages: Vec<SharedBlock>) {
         let (from, to) = (plan.first * BLOCK_BYTES, (plan.first + plan.count) * BLOCK_BYTES);
-        let Some(node) = self.inodes.nodes.get(&plan.ino) else { return };
+        let Some(node) = self.inodes.get(&plan.ino) else { return };
         if node.map_version != plan.map_version {
             return;
         }

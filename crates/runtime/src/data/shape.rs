@@ -70,7 +70,7 @@ impl State {
             }
         }
         let done = self.remove_blocks(ino, block_up(size), u64::MAX);
-        let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
+        let node = self.inodes.get_mut(&ino).expect("loaded before use");
         match done {
             // The rest comes in later transactions: the orphan list remembers it until then.
             Err(Stop::Needs(_)) => self.fs.orphan_add(&mut self.meta, &node.inode)?,
@@ -102,7 +102,7 @@ impl State {
             let tree = 16 + usize::try_from(tree).unwrap_or(usize::MAX);
             self.room_in_transaction(tree + REMOVE_IMAGES)?;
             let step = (self.room() - tree) / REMOVE_IMAGES;
-            let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
+            let node = self.inodes.get_mut(&ino).expect("loaded before use");
             let step = step.clamp(1, REMOVE_STEP);
             let removed = self.fs.remove(&mut self.meta, &mut node.inode, first, end, step)?;
             self.remapped(ino);
@@ -142,14 +142,14 @@ impl State {
     fn preallocate(&mut self, ino: InodeNr, first: u64, end: u64) -> Step<()> {
         let mut block = first;
         while block < end {
-            let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+            let node = self.inodes.get(&ino).expect("loaded before use");
             match self.fs.map(&mut self.meta, &node.inode, block, end - block)? {
                 Mapping::Mapped { len, .. } => block += len.max(1),
                 Mapping::Hole { len } => {
                     let want = len.clamp(1, end - block);
                     self.room_in_transaction(16)?;
                     let run = self.allocate_run(ino, block, want)?;
-                    let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
+                    let node = self.inodes.get_mut(&ino).expect("loaded before use");
                     self.fs.insert(&mut self.meta, &mut node.inode, block, run, true)?;
                     self.remapped(ino);
                     self.note_tree(ino);
@@ -169,7 +169,7 @@ impl State {
         block: u64,
         want: u64,
     ) -> Result<siftfs_base::BlockRun> {
-        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.get(&ino).expect("loaded before use");
         let mut goal = self.fs.goal_for_inode(ino);
         if block > 0
             && let Mapping::Mapped { pblk, .. } =
@@ -287,7 +287,7 @@ impl State {
         let (mut holes, mut block) = (0, first);
         while block < end {
             let rest = end - block;
-            let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+            let node = self.inodes.get(&ino).expect("loaded before use");
             let len = match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
                 Mapping::Hole { len } => {
                     holes += len.clamp(1, rest);
@@ -300,34 +300,21 @@ impl State {
         Ok(holes)
     }
 
-    /// Queues an inode to be freed if it is unlinked, has no open handle, and no lookup refers to
-    /// it.
-    pub fn queue_if_unreferenced(&mut self, ino: InodeNr) {
-        let Some(node) = self.inodes.nodes.get(&ino) else { return };
-        if node.inode.nlink == 0 && node.opens == 0 && !self.inodes.lookups.contains_key(&ino) {
-            self.inodes.evict_queue.push_back(ino);
-        }
-    }
-
     /// Frees queued inodes as far as the running transaction has room.
     pub fn run_evictions(&mut self) -> Step<()> {
         // A record to come may speak of them, or give one a name.
         if self.recovery.as_ref().is_some_and(|r| r.keeps_orphans) {
             return Ok(());
         }
-        while let Some(ino) = self.inodes.evict_queue.pop_front() {
-            if !self.inodes.orphans.contains(&ino) {
-                continue;
-            }
+        while let Some(ino) = self.inodes.next_to_free() {
             self.load(ino)?;
-            let node = self.node(ino);
-            if node.opens > 0 || self.inodes.lookups.contains_key(&ino) {
+            if self.inodes.is_referenced(ino) {
                 continue;
             }
             match self.evict(ino) {
                 Ok(()) => {}
                 Err(Stop::Needs(_)) => {
-                    self.inodes.evict_queue.push_front(ino);
+                    self.inodes.free_later(ino);
                     return Ok(());
                 }
                 Err(e) => return Err(e),
@@ -349,7 +336,7 @@ impl State {
         if self.node(ino).inode.has_extents() {
             self.remove_blocks(ino, 0, u64::MAX)?;
         }
-        let mut node = self.inodes.nodes.remove(&ino).expect("loaded before use");
+        let mut node = self.inodes.take(ino).expect("loaded before use");
         self.pages.remove_range(ino, 0, u64::MAX);
         self.fs.xattr_release(&mut self.meta, &mut node.inode)?;
         node.inode.retire(time);
@@ -357,11 +344,10 @@ impl State {
         self.fs.orphan_remove(&mut self.meta, &node.inode)?;
         self.fs.free_inode(&mut self.meta, ino, is_dir)?;
         self.running.freed_inodes.push(ino);
-        self.inodes.orphans.remove(&ino);
         self.running.inode_dirty.remove(&ino);
         self.running.delta_dirty.remove(&ino);
         self.running.perms.running_mut().remove(&ino);
-        self.inodes.untidy.remove(&ino);
+        self.inodes.freed(ino);
         self.touch();
         Ok(())
     }
@@ -374,9 +360,9 @@ impl State {
             let first = block_up(self.node(ino).inode.size);
             self.remove_blocks(ino, first, u64::MAX)?;
         }
-        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.get(&ino).expect("loaded before use");
         self.fs.orphan_remove(&mut self.meta, &node.inode)?;
-        self.inodes.orphans.remove(&ino);
+        self.inodes.not_orphaned(ino);
         self.touch();
         Ok(())
     }

@@ -143,7 +143,7 @@ impl State {
             self.mark_perms(ino);
             self.mark_delta(ino);
         }
-        let node = self.inodes.nodes.get(&ino).expect("just loaded");
+        let node = self.inodes.get(&ino).expect("just loaded");
         if node.inode.is_reg()
             && self.fs.xattr_list(&mut self.meta, &node.inode)?.iter().any(|n| n == CAPABILITY)
         {
@@ -167,14 +167,14 @@ impl State {
     /// getxattr; ENODATA when absent.
     pub fn get_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<Vec<u8>> {
         self.load(ino)?;
-        let node = self.inodes.nodes.get(&ino).expect("just loaded");
+        let node = self.inodes.get(&ino).expect("just loaded");
         self.fs.xattr_get(&mut self.meta, &node.inode, name)
     }
 
     /// listxattr.
     pub fn list_xattrs(&mut self, ino: InodeNr) -> Result<Vec<Vec<u8>>> {
         self.load(ino)?;
-        let node = self.inodes.nodes.get(&ino).expect("just loaded");
+        let node = self.inodes.get(&ino).expect("just loaded");
         self.fs.xattr_list(&mut self.meta, &node.inode)
     }
 
@@ -204,7 +204,7 @@ impl State {
         value: &[u8],
         mode: SetMode,
     ) -> Result<()> {
-        let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
+        let node = self.inodes.get_mut(&ino).expect("loaded before use");
         self.fs.xattr_set(&mut self.meta, &mut node.inode, name, value, mode)?;
         self.xattrs_changed(ino, name);
         Ok(())
@@ -219,7 +219,7 @@ impl State {
 
     /// Removes an attribute, whatever its name; the caller has called `begin`.
     pub fn drop_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
-        let node = self.inodes.nodes.get_mut(&ino).expect("loaded before use");
+        let node = self.inodes.get_mut(&ino).expect("loaded before use");
         self.fs.xattr_remove(&mut self.meta, &mut node.inode, name)?;
         self.xattrs_changed(ino, name);
         Ok(())

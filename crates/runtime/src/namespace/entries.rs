@@ -51,7 +51,7 @@ impl State {
         if name.len() > NAME_MAX {
             return Err(errno(libc::ENAMETOOLONG));
         }
-        let node = self.inodes.nodes.get(&dir).expect("just loaded");
+        let node = self.inodes.get(&dir).expect("just loaded");
         let found = self.fs.dir_lookup(&mut self.meta, &node.inode, name)?;
         Ok(found.map(|f| f.ino))
     }
@@ -90,18 +90,18 @@ impl State {
 
     pub(super) fn insert_entry(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
         let ftype = entry_type(self.node(ino).inode.mode);
-        let node = self.inodes.nodes.get_mut(&dir).expect("loaded before use");
+        let node = self.inodes.get_mut(&dir).expect("loaded before use");
         self.fs.dir_insert(&mut self.meta, &mut node.inode, name, ino, ftype)
     }
 
     pub(super) fn remove_entry(&mut self, dir: InodeNr, name: &[u8]) -> Result<()> {
-        let node = self.inodes.nodes.get(&dir).expect("loaded before use");
+        let node = self.inodes.get(&dir).expect("loaded before use");
         self.fs.dir_remove(&mut self.meta, &node.inode, name).map(drop)
     }
 
     pub(super) fn replace_entry(&mut self, dir: InodeNr, name: &[u8], ino: InodeNr) -> Result<()> {
         let ftype = entry_type(self.node(ino).inode.mode);
-        let node = self.inodes.nodes.get(&dir).expect("loaded before use");
+        let node = self.inodes.get(&dir).expect("loaded before use");
         self.fs.dir_replace(&mut self.meta, &node.inode, name, ino, ftype).map(drop)
     }
 
@@ -138,15 +138,15 @@ impl State {
                 (ino, (self.staging.lsn as u32).wrapping_add(0x5146_5301).max(1))
             }
         };
-        self.inodes.orphans.remove(&ino);
+        self.inodes.not_orphaned(ino);
         let mut inode = self.build_inode(ino, generation, new, time, dir, is_dir)?;
         for (name, value) in new.xattrs {
             self.fs.xattr_set(&mut self.meta, &mut inode, name, value, SetMode::Any)?;
         }
-        let version = self.next_version();
+        let version = self.inodes.next_version();
         let mut node = crate::state::node::Node::new(inode, version);
         node.parent = Some(dir);
-        self.inodes.nodes.insert(ino, node);
+        self.inodes.add(ino, node);
         self.insert_entry(dir, name, ino)?;
         if is_dir {
             self.node_mut(dir).inode.inc_nlink();
@@ -319,7 +319,7 @@ impl State {
 
     pub(super) fn require_empty_dir(&mut self, ino: InodeNr) -> Result<()> {
         self.load_dir(ino)?;
-        let node = self.inodes.nodes.get(&ino).expect("just loaded");
+        let node = self.inodes.get(&ino).expect("just loaded");
         if !self.fs.dir_is_empty(&mut self.meta, &node.inode)? {
             return Err(errno(libc::ENOTEMPTY));
         }
@@ -348,11 +348,11 @@ impl State {
     }
 
     fn became_orphan(&mut self, ino: InodeNr) -> Result<()> {
-        self.inodes.orphans.insert(ino);
-        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+        self.inodes.orphaned(ino);
+        let node = self.inodes.get(&ino).expect("loaded before use");
         self.fs.orphan_add(&mut self.meta, &node.inode)?;
         self.mark_inode(ino);
-        self.queue_if_unreferenced(ino);
+        self.inodes.queue_if_unreferenced(ino);
         Ok(())
     }
 
@@ -364,15 +364,15 @@ impl State {
         if self.is_replaying() || self.node(ino).trunc_pending {
             return Ok(());
         }
-        self.inodes.orphans.remove(&ino);
-        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+        self.inodes.not_orphaned(ino);
+        let node = self.inodes.get(&ino).expect("loaded before use");
         self.fs.orphan_remove(&mut self.meta, &node.inode)
     }
 
     /// The directory's `..`.
     pub fn parent_of_dir(&mut self, dir: InodeNr) -> Result<InodeNr> {
         self.load_dir(dir)?;
-        let node = self.inodes.nodes.get(&dir).expect("just loaded");
+        let node = self.inodes.get(&dir).expect("just loaded");
         self.fs.dir_dotdot(&mut self.meta, &node.inode)
     }
 }

@@ -166,7 +166,7 @@ impl State {
 
     /// A directory moved from one parent to another: `..` and both link counts follow.
     fn move_dotdot(&mut self, ino: InodeNr, old: InodeNr, new: InodeNr) -> Result<()> {
-        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.get(&ino).expect("loaded before use");
         self.fs.dir_set_dotdot(&mut self.meta, &node.inode, new)?;
         self.node_mut(old).inode.dec_nlink()?;
         self.node_mut(new).inode.inc_nlink();

@@ -118,7 +118,7 @@ impl State {
             capture.items.push(Item::NameOp(op.clone()));
         }
         for made in created {
-            let Some(node) = self.inodes.nodes.get(&made).filter(|n| n.inode.nlink > 0) else {
+            let Some(node) = self.inodes.get(&made).filter(|n| n.inode.nlink > 0) else {
                 continue;
             };
             if node.whole_delta().attrs {
@@ -180,7 +180,7 @@ impl State {
     }
 
     pub fn capture_xattrs(&mut self, ino: InodeNr, capture: &mut Capture) -> Result<()> {
-        let node = self.inodes.nodes.get(&ino).expect("loaded before use");
+        let node = self.inodes.get(&ino).expect("loaded before use");
         if node.whole_delta().xattrs {
             let mut list = Vec::new();
             for name in self.fs.xattr_list(&mut self.meta, &node.inode)? {

@@ -140,9 +140,8 @@ impl State {
             })
             .filter(|i| *i != ino)
             .collect();
-        let live = |i: &InodeNr| {
-            self.inodes.nodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0)
-        };
+        let live =
+            |i: &InodeNr| self.inodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0);
         moved.into_iter().filter(live).collect()
     }
 }

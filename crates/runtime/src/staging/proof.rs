@@ -79,7 +79,7 @@ impl State {
         let one = only.into_iter();
         let all =
             only.is_none().then(|| self.running.data_dirty.iter().copied()).into_iter().flatten();
-        let owed = |ino| Some((ino, self.inodes.nodes.get(&ino).filter(|n| !n.is_dead())?.changed));
+        let owed = |ino| Some((ino, self.inodes.get(&ino).filter(|n| !n.is_dead())?.changed));
         Asked { inodes: one.chain(all).filter_map(owed).collect(), names: Lsn(self.staging.lsn) }
     }
 
@@ -92,7 +92,7 @@ impl State {
         for (ino, changed) in &asked.inodes {
             // One that is not in memory any more had nothing left; one that was changed meanwhile
             // may.
-            let Some(node) = self.inodes.nodes.get(ino) else { continue };
+            let Some(node) = self.inodes.get(ino) else { continue };
             let settled = node.is_dead() || node.changed != *changed || node.is_durable();
             assert!(settled, "inode {ino} is acknowledged after its data is durable");
         }

@@ -66,7 +66,7 @@ impl State {
             Ok(None) => {
                 // Another inode's record may carry the permission change of a directory above (R12,
                 // R17).
-                let others = self.inodes.evicted_staged.max(self.running.perms_staged);
+                let others = self.inodes.evicted_staged().max(self.running.perms_staged);
                 let lsn = self.node(ino).staged.max(others);
                 return Ok(Outcome::Nothing(lsn));
             }
@@ -234,24 +234,17 @@ impl State {
             for pending in self.running.perms.each_mut() {
                 pending.remove(ino);
             }
-            self.note_staged(*ino, record.lsn);
+            self.inodes.staged(*ino, record.lsn);
         }
         for lsn in &capture.ops {
             if let Some(op) = self.names.get(*lsn) {
                 let mut touched = names::inodes(op);
                 touched.extend(names::keys(op).iter().map(|(dir, _)| *dir));
                 for ino in touched {
-                    self.note_staged(ino, record.lsn);
+                    self.inodes.staged(ino, record.lsn);
                 }
             }
             self.names.remove(*lsn);
-        }
-    }
-
-    fn note_staged(&mut self, ino: InodeNr, lsn: Lsn) {
-        match self.inodes.nodes.get_mut(&ino) {
-            Some(node) => node.staged = lsn,
-            None => self.inodes.evicted_staged = lsn,
         }
     }
 }

@@ -13,15 +13,16 @@ impl State {
     /// Bytes by structure; `buffers` are the Runtime's.
     pub fn memory_report(&self, buffers: u64) -> Memory {
         let (heap_used, heap_free) = heap::usage();
+        let (lookups, handles) = self.inodes.reference_bytes();
         Memory {
             resident: resident(),
             heap_used,
             heap_free,
             pages: self.pages.bytes(),
             metadata: self.meta.bytes(),
-            inodes: self.inodes.nodes.bytes(),
-            lookups: (self.inodes.lookups.capacity() * size_of::<(u32, u64)>()) as u64,
-            handles: (self.inodes.handles.capacity() * size_of::<(u64, u64)>()) as u64,
+            inodes: self.inodes.node_bytes(),
+            lookups,
+            handles,
             names: self.names.bytes(),
             unsynced: self.unsynced_bytes(),
             quarantine: self.quarantine_bytes(),
@@ -34,7 +35,7 @@ impl State {
         let mut inodes: BTreeSet<_> =
             self.running.data_dirty.iter().chain(&self.running.overlay_dirty).collect();
         inodes.extend(self.ledger.txns.values().flat_map(|info| &info.overlays));
-        let entries = inodes.into_iter().filter_map(|ino| self.inodes.nodes.get(ino)).map(|node| {
+        let entries = inodes.into_iter().filter_map(|ino| self.inodes.get(ino)).map(|node| {
             let ranges =
                 node.data.each().map(RangeSet::ranges).iter().sum::<usize>() + node.sent.ranges();
             node.overlay.bytes() + ranges as u64 * (ENTRY + 16) + node.sizes.bytes()

@@ -23,13 +23,12 @@ pub mod stats;
 pub mod step;
 pub mod time;
 
-pub use self::inodes::{Inodes, OpenFile};
+pub use self::inodes::Inodes;
 pub use self::ledger::{Ledger, TxnInfo};
 pub use self::running::{Recovery, Running};
 pub use self::staging::Staging;
 pub use self::time::Time;
 use crate::config::Config;
-use crate::state::eviction::Fate;
 use crate::state::meta_cache::MetaCache;
 use crate::state::names::{NameLog, Traits};
 use crate::state::node::Node;
@@ -200,27 +199,27 @@ impl State {
     /// The inode's extent tree changed.
     pub fn note_tree(&mut self, ino: InodeNr) {
         if self.fs.worst_case_touched(&self.node(ino).inode).is_ok_and(|t| t > 1) {
-            self.inodes.untidy.insert(ino);
+            self.inodes.note_untidy(ino);
         }
     }
 
     /// Packs loose extent trees as far as the running transaction has room; true when done.
     pub fn tidy_trees(&mut self) -> Result<bool> {
-        while let Some(ino) = self.inodes.untidy.pop_first() {
+        while let Some(ino) = self.inodes.take_untidy() {
             if self.load(ino).is_err() {
                 continue;
             }
-            let node = self.inodes.nodes.get_mut(&ino).expect("just loaded");
+            let node = self.inodes.get_mut(&ino).expect("just loaded");
             let blocks = self.fs.tree_blocks(&mut self.meta, &node.inode)?;
             let blocks = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(2);
             if blocks > self.max_transaction_blocks() / 2 {
                 continue;
             }
             if self.room_in_transaction(blocks).is_err() {
-                self.inodes.untidy.insert(ino);
+                self.inodes.note_untidy(ino);
                 return Ok(false);
             }
-            let node = self.inodes.nodes.get_mut(&ino).expect("just loaded");
+            let node = self.inodes.get_mut(&ino).expect("just loaded");
             if self.fs.tidy(&mut self.meta, &mut node.inode)? {
                 self.remapped(ino);
                 self.mark_inode(ino);
@@ -266,38 +265,32 @@ impl State {
 
     /// Makes sure the inode is in memory. ESTALE if it is not in use.
     pub fn load(&mut self, ino: InodeNr) -> Result<()> {
-        if self.inodes.nodes.contains_key(&ino) {
+        if self.inodes.contains(ino) {
             return Ok(());
         }
         let inode = self.fs.read_inode(&mut self.meta, ino)?;
-        if inode.nlink == 0 && !self.inodes.orphans.contains(&ino) {
+        if inode.nlink == 0 && !self.inodes.is_orphan(ino) {
             return Err(errno(libc::ESTALE));
         }
-        let version = self.next_version();
-        self.inodes.nodes.insert(ino, Node::new(inode, version));
+        let version = self.inodes.next_version();
+        self.inodes.add(ino, Node::new(inode, version));
         Ok(())
-    }
-
-    /// Draws a number for [`Node::map_version`] or [`Node::changed`].
-    pub fn next_version(&mut self) -> u64 {
-        self.inodes.versions += 1;
-        self.inodes.versions
     }
 
     /// Reads of the area that are under way may not become pages of this inode.
     pub fn remapped(&mut self, ino: InodeNr) {
-        let version = self.next_version();
+        let version = self.inodes.next_version();
         self.node_mut(ino).map_version = version;
     }
 
     /// The node; it must have been loaded under this lock.
     pub fn node(&self, ino: InodeNr) -> &Node {
-        self.inodes.nodes.get(&ino).expect("loaded before use")
+        self.inodes.get(&ino).expect("loaded before use")
     }
 
     /// The node to be changed; it must have been loaded under this lock.
     pub fn node_mut(&mut self, ino: InodeNr) -> &mut Node {
-        self.inodes.nodes.get_mut(&ino).expect("loaded before use")
+        self.inodes.get_mut(&ino).expect("loaded before use")
     }
 
     /// Loads and checks that it is a directory.
@@ -331,8 +324,8 @@ impl State {
 
     /// Notes that there is more to make durable of this inode than before; see [`Node::changed`].
     pub fn mark_changed(&mut self, ino: InodeNr) {
-        let change = self.next_version();
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+        let change = self.inodes.next_version();
+        if let Some(node) = self.inodes.get_mut(&ino) {
             node.changed = change;
         }
     }
@@ -364,39 +357,21 @@ impl State {
         };
         let durable =
             |n: &Node| n.fsynced && n.inode.is_reg() && n.data.each().iter().all(|d| d.is_empty());
-        inodes.iter().any(|i| self.inodes.nodes.get(i).is_some_and(durable))
+        inodes.iter().any(|i| self.inodes.get(i).is_some_and(durable))
     }
 
     /// Keeps caches within their bounds. Staged transactions from `unwritten` on cannot be read
     /// from their lanes yet.
     pub fn shrink_caches(&mut self, unwritten: Lsn) {
-        let nodes = &self.inodes.nodes;
+        let nodes = &self.inodes;
         self.pages.shrink(|ino, index| {
             let busy = |n: &Node| n.page_busy(index) || n.page_on_its_way(index, unwritten);
             nodes.get(&ino).is_some_and(busy)
         });
         self.meta.shrink();
-        self.shrink_nodes();
-    }
-
-    fn shrink_nodes(&mut self) {
         let Self { inodes, pages, running, config, .. } = self;
-        let mut order = std::mem::take(&mut inodes.nodes.order);
-        let (held, limit) = (inodes.nodes.len(), config.max_nodes);
-        // More than an operation brings in, so that the bound is reached again after a while in
-        // which most of them were busy; not so many that one operation waits for them.
-        let most = 8 + held.saturating_sub(limit).min(512);
-        order.sweep(held, limit, most, |ino, evict| {
-            let Some(node) = inodes.nodes.get(&ino) else { return Fate::Gone };
-            if !evict || running.inode_dirty.contains(&ino) || !node.evictable() {
-                return Fate::Kept;
-            }
-            inodes.evicted_staged = inodes.evicted_staged.max(node.staged);
-            inodes.nodes.remove(&ino);
-            pages.remove_range(ino, 0, u64::MAX);
-            Fate::Evicted
-        });
-        inodes.nodes.order = order;
+        let busy = |ino| running.inode_dirty.contains(&ino);
+        inodes.shrink(config.max_nodes, busy, |ino| pages.remove_range(ino, 0, u64::MAX));
     }
 
     /// Journal bytes between the oldest unreclaimed transaction and the newest cut, gaps included.

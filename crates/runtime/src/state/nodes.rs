@@ -1,7 +1,7 @@
 //! The inodes in memory, each in memory of its own: what is forgotten is given back, and the table
 //! holds no more than numbers and pointers.
 
-use crate::state::eviction::EvictionOrder;
+use crate::state::eviction::{EvictionOrder, Fate};
 use crate::state::node::Node;
 use ahash::HashMap;
 use siftfs_base::InodeNr;
@@ -13,7 +13,7 @@ const SMALL: usize = 1024;
 #[derive(Default)]
 pub struct Nodes {
     map: HashMap<InodeNr, Box<Node>>,
-    pub(super) order: EvictionOrder<InodeNr>,
+    order: EvictionOrder<InodeNr>,
 }
 
 impl Nodes {
@@ -49,6 +49,28 @@ impl Nodes {
         let node = self.map.remove(ino)?;
         give_back(&mut self.map);
         Some(node)
+    }
+
+    /// Considers nodes, oldest first, until `limit` at most are in memory or `most` were asked
+    /// about: those that are `idle` are taken out of memory and handed to `gone`.
+    pub fn sweep(
+        &mut self,
+        limit: usize,
+        most: usize,
+        idle: impl Fn(InodeNr, &Node) -> bool,
+        mut gone: impl FnMut(InodeNr, &Node),
+    ) {
+        let Self { map, order } = self;
+        order.sweep(map.len(), limit, most, |ino, evict| {
+            let Some(node) = map.get(&ino) else { return Fate::Gone };
+            if !evict || !idle(ino, node) {
+                return Fate::Kept;
+            }
+            gone(ino, node);
+            map.remove(&ino);
+            give_back(map);
+            Fate::Evicted
+        });
     }
 
     /// Memory in bytes, without what single nodes hold.

@@ -32,7 +32,7 @@ impl State {
             pages: self.pages.len() as u64,
             page_limit: self.pages.limit() as u64,
             metadata_blocks: self.meta.len() as u64,
-            inodes: self.inodes.nodes.len() as u64,
+            inodes: self.inodes.len() as u64,
             dirty_bytes: self.running.dirty_bytes,
         }
     }
@@ -44,7 +44,7 @@ impl State {
             metadata_blocks: self.meta.dirty_len() as u64,
             inodes: self.running.inode_dirty.len() as u64,
             reserved_blocks: self.running.reserved,
-            orphans: self.inodes.orphans.len() as u64,
+            orphans: self.inodes.orphans() as u64,
         }
     }
 }

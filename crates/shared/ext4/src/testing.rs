@@ -1,12 +1,18 @@
-//! A block store in memory, for tests of this workspace.
+//! A block store in memory and an inode of no volume, for tests of this workspace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Error, Result};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Error, InodeNr, Result, Timestamp};
 
+use crate::inode::Inode;
 use crate::store::BlockStore;
 
 type Block = Box<[u8; BLOCK_SIZE]>;
+
+/// A fresh inode that is on no volume, with a type and permissions; see [`crate::Fs::new_inode`].
+pub fn fresh_inode(ino: InodeNr, mode: u16) -> Inode {
+    Inode::fresh(ino, mode, Timestamp::default(), 256, 32)
+}
 
 /// A volume held in memory; blocks that were never written are zero.
 #[derive(Clone, Default)]
