@@ -22,7 +22,7 @@ use siftfs_device::{Counters, StagingWriter};
 use siftfs_ext4::Fs;
 use siftfs_log::JournalData;
 use siftfs_status::Link;
-use siftfs_wire::{FromService, ToService, Urgency};
+use siftfs_wire::{FromService, ToService};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -150,17 +150,7 @@ impl Runtime {
                 in_flight: Vec::new(),
                 space_tried: false,
             },
-            ledger: Ledger {
-                txns: Default::default(),
-                txn_seq: parts.txn_seq,
-                reclaimed: parts.txn_seq,
-                journal_len: parts.journal_len,
-                journal_data: parts.journal_data,
-                checkpoints_done: Default::default(),
-                service_statistics: None,
-                background_checkpoint: false,
-                credit_checkpoint: None,
-            },
+            ledger: Ledger::new(parts.txn_seq, parts.journal_len, parts.journal_data),
             staging: Staging {
                 lanes,
                 lsn: parts.lsn_floor.0,
@@ -319,15 +309,9 @@ impl Runtime {
             }
             FromService::Reclaimed { seq, lane_tails, .. } => st.on_reclaimed(seq, &lane_tails)?,
             FromService::CheckpointDone { id, urgency, report } => {
-                if urgency == Urgency::Background {
-                    st.ledger.background_checkpoint = false;
-                } else if st.ledger.credit_checkpoint == Some(id) {
-                    st.ledger.credit_checkpoint = None;
-                } else {
-                    st.ledger.checkpoints_done.insert(id, report);
-                }
+                st.ledger.questions.checkpointed(id, urgency, report);
             }
-            FromService::Statistics(s) => st.ledger.service_statistics = Some(*s),
+            FromService::Statistics(s) => st.ledger.questions.counted(*s),
             FromService::Failed { error } => {
                 drop(st);
                 self.fail(&error);
@@ -353,7 +337,7 @@ impl Runtime {
         // The answer carries no id: one question at a time.
         let _asking = relock(self.asking.lock());
         self.link.send(ToService::Statistics)?;
-        self.wait_until(|st| st.ledger.service_statistics.take())
+        self.wait_until(|st| st.ledger.questions.take_statistics())
     }
 
     /// About how many bytes are still to be brought into the area: dirty pages, and lanes and
@@ -362,7 +346,7 @@ impl Runtime {
     pub fn backlog(&self) -> u64 {
         let st = self.lock();
         let staged: u64 = st.staging.lanes.iter().map(crate::state::lane::Lane::used).sum();
-        st.running.dirty_bytes + st.journal_used() + staged
+        st.running.dirty_bytes + st.ledger.journal_used() + staged
     }
 
     /// Heads of the lanes and the last LSN drawn.

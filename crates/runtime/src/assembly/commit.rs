@@ -58,12 +58,13 @@ impl Runtime {
             self.seq.check()?;
             let st = self.lock();
             if st.config.read_only || !st.has_work(push) {
-                let durable = st.committed(st.ledger.txn_seq).ok_or_else(|| {
-                    Error::Latched(format!("transaction {} is not durable", st.ledger.txn_seq.0))
+                let durable = st.committed(st.ledger.last_cut()).ok_or_else(|| {
+                    let seq = st.ledger.last_cut().0;
+                    Error::Latched(format!("transaction {seq} is not durable"))
                 })?;
                 return Ok(Commit { left: BTreeSet::new(), durable });
             }
-            let unreclaimed = !st.ledger.txns.is_empty();
+            let unreclaimed = !st.ledger.is_empty();
             let seq = st.next_txn();
             drop(st);
             let start = self.clock.mono_ns();
@@ -158,9 +159,7 @@ impl Runtime {
     fn submit(&self, txn: siftfs_log::Transaction, origin: Origin) -> Result<Committed> {
         let seq = txn.seq;
         let waited = origin == Origin::Foreground;
-        if let Some(info) = self.lock().ledger.txns.get_mut(&seq) {
-            info.submitted = true;
-        }
+        self.lock().ledger.submitted(seq);
         self.link.send(ToService::Submit { txn: Box::new(txn), waited })?;
         self.wait_until(|st| st.committed(seq))
     }
@@ -200,7 +199,7 @@ impl Runtime {
             let mut st = self.lock();
             if st.tidy_trees()?
                 && !st.has_work(&Push::All)
-                && st.ledger.txns.is_empty()
+                && st.ledger.is_empty()
                 && st.inodes.orphans() == 0
             {
                 return Ok(());

@@ -120,14 +120,14 @@ impl State {
 
     /// Sequence number of the transaction under assembly.
     pub fn next_txn(&self) -> TxnSeq {
-        TxnSeq(self.ledger.txn_seq.0 + 1)
+        TxnSeq(self.ledger.last_cut().0 + 1)
     }
 
     /// Begins a transaction's assembly. Nothing is in flight when this is called.
     pub fn begin_assembly(&mut self, push: &Push) -> Step<Assembly> {
         let bound = self.max_transaction_blocks().max(self.transaction_blocks());
         let bound = bound as u64 * BLOCK_BYTES;
-        if self.journal_used() + 2 * bound > self.ledger.journal_len {
+        if self.ledger.journal_used() + 2 * bound > self.ledger.journal_len() {
             return Err(Stop::Needs(Need::Log));
         }
         self.running.assembling = true;
@@ -282,9 +282,8 @@ impl State {
             direct: pushed.runs,
             drops: snapshot.drops.clone(),
         };
-        let journal_bytes = siftfs_log::encoded_len(&txn, self.ledger.journal_data)
+        let journal_bytes = siftfs_log::encoded_len(&txn, self.ledger.journal_data())
             .expect("bounded by room_in_transaction");
-        self.ledger.txn_seq = seq;
         let info = TxnInfo {
             images: snapshot.blocks,
             overlays,
@@ -293,10 +292,8 @@ impl State {
             ops_cut: cut.ops_cut,
             journal_bytes: journal_bytes * 2,
             lane_upto: txn.lane_upto.clone(),
-            submitted: false,
-            journaled: false,
         };
-        self.ledger.txns.insert(seq, info);
+        self.ledger.cut(seq, info);
         self.stats.cut(&txn, pushed.bytes as u64);
         txn
     }

@@ -34,15 +34,16 @@ impl Runtime {
     /// Makes room in the running transaction. If another thread is assembling it, waits for the
     /// cut; else journals it. The room is there at the cut, before what was cut is in the journal.
     fn await_cut(&self) -> Result<()> {
-        let full = self.lock().ledger.txn_seq;
+        let full = self.lock().ledger.last_cut();
         let cut = |st: &mut State| {
-            (st.ledger.txn_seq != full || !st.running.assembling).then_some(st.ledger.txn_seq)
+            let last = st.ledger.last_cut();
+            (last != full || !st.running.assembling).then_some(last)
         };
         if self.wait_until(cut)? != full {
             return Ok(());
         }
         let assembly = self.assembly_lock();
-        if self.lock().ledger.txn_seq != full {
+        if self.lock().ledger.last_cut() != full {
             return Ok(());
         }
         self.commit_under(&assembly, &Push::Aged, Origin::Foreground).map(drop)
@@ -51,10 +52,10 @@ impl Runtime {
     /// Makes room for unsynced data: one transaction takes what it can of it, unless another thread
     /// has made one meanwhile. If it leaves as much as there was, it needs log space first.
     fn await_push(&self) -> Result<()> {
-        let now = |st: &State| (st.ledger.txn_seq, st.running.dirty_bytes);
+        let now = |st: &State| (st.ledger.last_cut(), st.running.dirty_bytes);
         let (seq, dirty) = now(&self.lock());
         let assembly = self.assembly_lock();
-        if self.lock().ledger.txn_seq != seq {
+        if self.lock().ledger.last_cut() != seq {
             return Ok(());
         }
         self.commit_under(&assembly, &Push::All, Origin::Foreground)?;
@@ -81,10 +82,10 @@ impl Runtime {
     /// Waits until some credits have come back. If no transaction is journaled that could return
     /// them, journals one first.
     fn await_credits(&self, urgency: Urgency) -> Result<()> {
-        if self.lock().oldest_journaled().is_none() {
+        if self.lock().ledger.oldest_journaled().is_none() {
             let assembly = self.assembly_lock();
             // The thread that had the lock before may have journaled something.
-            if self.lock().oldest_journaled().is_none() {
+            if self.lock().ledger.oldest_journaled().is_none() {
                 self.commit_under(&assembly, &Push::Aged, Origin::Foreground)?;
             }
         }
@@ -96,18 +97,15 @@ impl Runtime {
     /// time, however many callers wait. Returns at once if nothing is journaled.
     pub(crate) fn await_checkpoint(&self, urgency: Urgency) -> Result<()> {
         let mut st = self.lock();
-        let Some(oldest) = st.oldest_journaled() else { return Ok(()) };
-        let before = st.ledger.reclaimed;
-        let under_way = |st: &State| match urgency {
-            Urgency::Background => st.ledger.background_checkpoint,
-            Urgency::Emergency => st.ledger.credit_checkpoint.is_some(),
-        };
+        let Some(oldest) = st.ledger.oldest_journaled() else { return Ok(()) };
+        let before = st.ledger.last_reclaimed();
+        let under_way = |st: &State| st.ledger.questions.is_open(urgency);
         let ask = !under_way(&st);
         let id = self.checkpoint_id();
         if ask {
             match urgency {
-                Urgency::Background => st.ledger.background_checkpoint = true,
-                Urgency::Emergency => st.ledger.credit_checkpoint = Some(id),
+                Urgency::Background => st.ledger.questions.ask_background(),
+                Urgency::Emergency => st.ledger.questions.ask_for_credits(id),
             }
         }
         drop(st);
@@ -118,7 +116,7 @@ impl Runtime {
             };
             self.ask(upto, urgency, id)?;
         }
-        self.wait_until(|st| (st.ledger.reclaimed > before || !under_way(st)).then_some(()))
+        self.wait_until(|st| (st.ledger.last_reclaimed() > before || !under_way(st)).then_some(()))
     }
 
     /// Checkpoints and reclaims everything journaled now.
@@ -126,7 +124,7 @@ impl Runtime {
         let start = self.clock.mono_ns();
         let id = self.checkpoint_id();
         self.ask(TxnSeq(u64::MAX), urgency, id)?;
-        let report = self.wait_until(|st| st.ledger.checkpoints_done.remove(&id))?;
+        let report = self.wait_until(|st| st.ledger.questions.take_report(id))?;
         self.latency.checkpoint.record(self.clock.mono_ns().saturating_sub(start));
         Ok(report)
     }
@@ -144,12 +142,5 @@ impl Runtime {
     /// Waits for what a message of the Service brings, or a latched failure.
     pub(crate) fn wait_until<T>(&self, ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
         self.progress.wait_until(self.lock(), || self.seq.check(), ready)
-    }
-}
-
-impl State {
-    /// The oldest transaction that a checkpoint could reclaim now.
-    fn oldest_journaled(&self) -> Option<TxnSeq> {
-        self.ledger.txns.iter().next().filter(|(_, info)| info.journaled).map(|(seq, _)| *seq)
     }
 }

@@ -55,7 +55,7 @@ impl Runtime {
             // No other thread makes a transaction meanwhile.
             let _assembly = self.assembly_lock();
             let mut st = self.lock();
-            if !st.has_work(&Push::All) && st.ledger.txns.is_empty() {
+            if !st.has_work(&Push::All) && st.ledger.is_empty() {
                 st.config.read_only = true;
                 return Ok(());
             }

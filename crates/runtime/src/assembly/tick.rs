@@ -24,7 +24,7 @@ impl Runtime {
             let mut st = self.lock();
             let reclaim = st.reclaim_due();
             if reclaim {
-                st.ledger.background_checkpoint = true;
+                st.ledger.questions.ask_background();
             }
             (st.commit_due(), reclaim)
         };
@@ -83,8 +83,8 @@ impl State {
     /// 128 blocks) fifteen new files reach half of it, whatever the timer says.
     fn commit_early(&self) -> bool {
         // With the lanes full of what a checkpoint is about to free, there is nowhere to push to.
-        let nowhere =
-            self.ledger.background_checkpoint && self.staging.lanes.iter().any(Lane::is_crowded);
+        let reclaiming = self.ledger.questions.is_open(Urgency::Background);
+        let nowhere = reclaiming && self.staging.lanes.iter().any(Lane::is_crowded);
         self.staging.lanes.iter().any(|l| (l.head - l.cut_head) * 4 > l.len)
             || self.running.overlay_added >= CUT_RANGES
             || self.running.dirty_bytes > self.dirty_limit() / 2 && !nowhere
@@ -94,8 +94,8 @@ impl State {
     /// Low watermark of staging or journal passed, something to reclaim, and no checkpoint asked
     /// for.
     pub(crate) fn reclaim_due(&self) -> bool {
-        !self.ledger.background_checkpoint
-            && self.ledger.txns.values().any(|t| t.journaled)
+        !self.ledger.questions.is_open(Urgency::Background)
+            && self.ledger.has_journaled()
             && self.log_fill_percent() + self.config.low_watermark > 100
     }
 

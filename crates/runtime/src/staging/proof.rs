@@ -104,8 +104,6 @@ impl State {
     /// The proof that the transaction is durable, once its `Journaled` or credits for it have come.
     /// Transactions are made durable in order.
     pub fn committed(&self, seq: TxnSeq) -> Option<Committed> {
-        let durable =
-            self.ledger.txns.get(&seq).map_or(seq <= self.ledger.reclaimed, |info| info.journaled);
-        durable.then_some(Committed { upto: seq })
+        self.ledger.is_durable(seq).then_some(Committed { upto: seq })
     }
 }

@@ -33,9 +33,9 @@ impl State {
     /// What inodes keep of ranges that are not in the area: dirty, staged, journaled.
     fn unsynced_bytes(&self) -> u64 {
         let mut inodes: BTreeSet<_> =
-            self.running.data_dirty.iter().chain(&self.running.overlay_dirty).collect();
-        inodes.extend(self.ledger.txns.values().flat_map(|info| &info.overlays));
-        let entries = inodes.into_iter().filter_map(|ino| self.inodes.get(ino)).map(|node| {
+            self.running.data_dirty.iter().chain(&self.running.overlay_dirty).copied().collect();
+        inodes.extend(self.ledger.overlays());
+        let entries = inodes.iter().filter_map(|ino| self.inodes.get(ino)).map(|node| {
             let ranges =
                 node.data.each().map(RangeSet::ranges).iter().sum::<usize>() + node.sent.ranges();
             node.overlay.bytes() + ranges as u64 * (ENTRY + 16) + node.sizes.bytes()
@@ -46,11 +46,7 @@ impl State {
     /// What was freed and must wait, and what transactions that are not reclaimed remember.
     fn quarantine_bytes(&self) -> u64 {
         let held = self.fs.quarantined_blocks().ranges() as u64 * (ENTRY + 16);
-        let remembered = self.ledger.txns.values().map(|info| {
-            (info.images.capacity() * 8 + info.overlays.capacity() * 4) as u64
-                + (info.freed.capacity() * 16 + info.freed_inodes.capacity() * 4) as u64
-        });
-        held + remembered.sum::<u64>()
+        held + self.ledger.bytes()
     }
 }
 

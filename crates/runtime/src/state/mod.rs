@@ -15,6 +15,7 @@ pub mod node;
 pub mod nodes;
 pub mod overlay;
 pub mod page_cache;
+pub mod questions;
 pub mod report;
 pub mod running;
 pub mod sizes;
@@ -174,7 +175,7 @@ impl State {
     /// Journal blocks that a transaction needs to repeat so many staged bytes, their checksums
     /// included: none where it refers to them.
     pub fn repeated_blocks(&self, bytes: u64) -> usize {
-        if self.ledger.journal_data == JournalData::Ref {
+        if self.ledger.journal_data() == JournalData::Ref {
             return 0;
         }
         let blocks = bytes.div_ceil(BLOCK_BYTES);
@@ -184,7 +185,7 @@ impl State {
     /// Bytes of data that one staged record carries at most: a transaction that repeats them must
     /// have room for it, whatever else is in it.
     pub fn most_staged(&self) -> u64 {
-        match self.ledger.journal_data {
+        match self.ledger.journal_data() {
             JournalData::Ref => u64::MAX,
             JournalData::Copy => (self.max_transaction_blocks() / 2) as u64 * BLOCK_BYTES,
         }
@@ -244,7 +245,7 @@ impl State {
 
     /// A transaction closes before it outgrows a quarter of the journal.
     pub fn max_transaction_blocks(&self) -> usize {
-        usize::try_from(self.ledger.journal_len / BLOCK_BYTES / 4).unwrap_or(usize::MAX).min(4096)
+        usize::try_from(self.ledger.journal_len() / BLOCK_BYTES / 4).unwrap_or(usize::MAX).min(4096)
     }
 
     /// Blocks that may be allocated or reserved: free in the last durable state, not promised.
@@ -374,11 +375,6 @@ impl State {
         inodes.shrink(config.max_nodes, busy, |ino| pages.remove_range(ino, 0, u64::MAX));
     }
 
-    /// Journal bytes between the oldest unreclaimed transaction and the newest cut, gaps included.
-    pub fn journal_used(&self) -> u64 {
-        self.ledger.txns.values().map(|t| t.journal_bytes).sum()
-    }
-
     /// Share in use of a lane or of the running transaction, whichever is fuller.
     pub fn fill(&self, lane: usize) -> f64 {
         let transaction = self.transaction_blocks() as f64 / self.max_transaction_blocks() as f64;
@@ -387,7 +383,7 @@ impl State {
 
     /// Share of staging or journal in use, whichever is more, in percent.
     pub fn log_fill_percent(&self) -> u64 {
-        let journal = self.journal_used() * 100 / self.ledger.journal_len;
+        let journal = self.ledger.journal_used() * 100 / self.ledger.journal_len();
         let lanes = self.staging.lanes.iter().map(|l| l.used() * 100 / l.len).max().unwrap_or(0);
         journal.max(lanes)
     }

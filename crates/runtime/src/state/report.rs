@@ -7,7 +7,7 @@ impl State {
     /// Free space of journal and lanes, and blocks that wait to be free.
     pub fn credits(&self) -> Credits {
         Credits {
-            journal_bytes: self.ledger.journal_len.saturating_sub(self.journal_used()),
+            journal_bytes: self.ledger.journal_len().saturating_sub(self.ledger.journal_used()),
             staging_bytes: self.staging.lanes.iter().map(|l| l.len - l.used()).sum(),
             quarantined_blocks: self.fs.quarantined_blocks().total(),
         }
@@ -17,9 +17,9 @@ impl State {
     pub fn log_space(&self) -> LogSpace {
         let lanes = self.staging.lanes.iter();
         LogSpace {
-            journal_bytes: self.ledger.journal_len,
-            journal_used: self.journal_used(),
-            journal_data: self.ledger.journal_data.to_string(),
+            journal_bytes: self.ledger.journal_len(),
+            journal_used: self.ledger.journal_used(),
+            journal_data: self.ledger.journal_data().to_string(),
             lanes: lanes
                 .map(|l| Lane { bytes: l.len, used: l.used(), head: l.head, tail: l.tail })
                 .collect(),
