@@ -189,7 +189,7 @@ impl Runtime {
         let st = self.lock();
         Ok(RuntimeStatus {
             failed: self.check().err().map(|e| e.to_string()),
-            lsn: st.staging.lsn,
+            lsn: st.staging.last_drawn().0,
             durable_lsn: self.seq.durable().0,
             transaction: st.ledger.last_cut().0,
             reclaimed_transaction: st.ledger.last_reclaimed().0,

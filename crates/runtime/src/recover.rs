@@ -73,7 +73,7 @@ impl Runtime {
         let cut = &mut st.recovering().cut;
         cut.staged_cut = cut.staged_cut.max(lsn);
         cut.lane_upto[lane] = cut.lane_upto[lane].max(end);
-        st.staging.lsn = st.staging.lsn.max(lsn.0);
+        st.staging.draw_above(lsn);
         Ok(newer)
     }
 
@@ -83,8 +83,7 @@ impl Runtime {
         let orphans = {
             let mut st = self.lock();
             st.recovering().keeps_orphans = false;
-            let upto = Lsn(st.staging.lsn.max(floor.0));
-            st.staging.lsn = upto.0;
+            let upto = st.staging.draw_above(floor);
             let cut = &mut st.recovering().cut;
             (cut.ops_cut, cut.staged_cut) = (upto, upto);
             st.inodes.unnamed_orphans() as u64

@@ -151,12 +151,7 @@ impl Runtime {
                 space_tried: false,
             },
             ledger: Ledger::new(parts.txn_seq, parts.journal_len, parts.journal_data),
-            staging: Staging {
-                lanes,
-                lsn: parts.lsn_floor.0,
-                last_staged: Lsn(0),
-                record_buffers: record_buffers.clone(),
-            },
+            staging: Staging::new(lanes, parts.lsn_floor, record_buffers.clone()),
             time,
             recovery: None,
         };
@@ -345,14 +340,13 @@ impl Runtime {
     /// [`Runtime::settle`] runs.
     pub fn backlog(&self) -> u64 {
         let st = self.lock();
-        let staged: u64 = st.staging.lanes.iter().map(crate::state::lane::Lane::used).sum();
-        st.running.dirty_bytes + st.ledger.journal_used() + staged
+        st.running.dirty_bytes + st.ledger.journal_used() + st.staging.used()
     }
 
     /// Heads of the lanes and the last LSN drawn.
     pub fn log_position(&self) -> (Vec<u64>, Lsn) {
         let st = self.lock();
-        (st.staging.lanes.iter().map(|l| l.head).collect(), Lsn(st.staging.lsn))
+        (st.staging.heads(), st.staging.last_drawn())
     }
 
     /// The superblock as the area has it once everything is settled.

@@ -5,7 +5,6 @@
 //! and changes nothing.
 
 use crate::state::State;
-use crate::state::ledger::refused;
 use siftfs_base::{Result, TxnSeq};
 
 impl State {
@@ -45,7 +44,7 @@ impl State {
     /// Refused if something up to there was not submitted, or more is given back than was taken.
     pub fn on_reclaimed(&mut self, seq: TxnSeq, lane_tails: &[u64]) -> Result<()> {
         let unanswered = self.ledger.unanswered(seq)?;
-        self.check_credits(lane_tails, self.ledger.lane_upto(seq))?;
+        self.staging.check_credits(lane_tails, self.ledger.lane_upto(seq))?;
         for seq in unanswered {
             self.now_journaled(seq, None);
         }
@@ -59,25 +58,7 @@ impl State {
             }
         }
         self.meta.reclaimed(seq);
-        for (lane, tail) in self.staging.lanes.iter_mut().zip(lane_tails) {
-            lane.reclaim(*tail);
-        }
-        Ok(())
-    }
-
-    /// May credits give the lanes back up to `tails`? The transaction that they are for contains
-    /// the records up to `taken`, if it is not reclaimed.
-    fn check_credits(&self, tails: &[u64], taken: Option<&[u64]>) -> Result<()> {
-        if tails.len() != self.staging.lanes.len() {
-            return Err(refused(format!("credits for {} lanes", tails.len())));
-        }
-        for (i, (lane, tail)) in self.staging.lanes.iter().zip(tails).enumerate() {
-            let most = taken.and_then(|upto| upto.get(i)).map_or(lane.tail, |u| lane.tail.max(*u));
-            if *tail > most {
-                let what = format!("lane {i} up to position {tail}, of which it has {most}");
-                return Err(refused(format!("too many credits: {what}")));
-            }
-        }
+        self.staging.reclaimed(lane_tails);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::assembly::locate::Tags;
 use crate::assembly::push::{Progress, STEP_BLOCKS};
 use crate::staging::sequencer::{Flushed, Sequencer};
 use crate::staging::stage::Staged;
-use crate::state::running::Push;
+use crate::state::running::{Push, RecoveryCut};
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{State, TxnInfo};
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, Lsn, RangeSet, Result, TxnSeq};
@@ -98,7 +98,7 @@ impl State {
             || !self.running.inode_dirty.is_empty()
             || !self.running.overlay_dirty.is_empty()
             || self.inodes.has_to_free()
-            || self.staging.lanes.iter().any(|l| l.head != l.cut_head)
+            || self.staging.is_uncut()
             || self.running.data_dirty.iter().any(|i| self.is_due(*i, push))
     }
 
@@ -248,11 +248,9 @@ impl State {
         let seq = self.next_txn();
         let pushed = std::mem::take(&mut self.running.pushed);
         let snapshot = self.meta.snapshot(seq);
-        let live = crate::state::running::RecoveryCut {
-            ops_cut: Lsn(self.staging.lsn),
-            staged_cut: Lsn(self.staging.lsn),
-            lane_upto: self.staging.lanes.iter().map(|l| l.head).collect(),
-        };
+        let drawn = self.staging.last_drawn();
+        let lane_upto = self.staging.heads();
+        let live = RecoveryCut { ops_cut: drawn, staged_cut: drawn, lane_upto };
         let cut = self.recovery.as_ref().map_or(live, |recovery| recovery.cut.clone());
         for ino in std::mem::take(&mut self.running.delta_dirty) {
             if let Some(node) = self.inodes.get_mut(&ino) {
@@ -261,9 +259,7 @@ impl State {
             }
         }
         self.running.perms.cut();
-        for lane in &mut self.staging.lanes {
-            lane.cut_head = lane.head;
-        }
+        self.staging.cut();
         (self.running.overlay_added, self.running.overlay_blocks, self.running.overlay_bytes) =
             (0, 0, 0);
         self.running.replacing = 0;

@@ -196,7 +196,7 @@ impl State {
 
     /// Bytes of pushed overwrites that one record carries.
     fn record_max(&self) -> u64 {
-        (self.staging.lanes[0].max_record() / 2).min(RECORD_MAX).min(self.most_staged() / 2)
+        (self.staging.max_record() / 2).min(RECORD_MAX).min(self.most_staged() / 2)
     }
 
     /// Cuts ranges of an inode into parts that one record, and the running transaction, can hold.

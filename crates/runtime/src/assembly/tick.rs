@@ -3,7 +3,6 @@
 use crate::locks::relock;
 use crate::runtime::Runtime;
 use crate::state::State;
-use crate::state::lane::Lane;
 use crate::state::running::Push;
 use siftfs_base::{Result, TxnSeq};
 use siftfs_wire::Urgency;
@@ -84,8 +83,8 @@ impl State {
     fn commit_early(&self) -> bool {
         // With the lanes full of what a checkpoint is about to free, there is nowhere to push to.
         let reclaiming = self.ledger.questions.is_open(Urgency::Background);
-        let nowhere = reclaiming && self.staging.lanes.iter().any(Lane::is_crowded);
-        self.staging.lanes.iter().any(|l| (l.head - l.cut_head) * 4 > l.len)
+        let nowhere = reclaiming && self.staging.is_crowded();
+        self.staging.is_cut_due()
             || self.running.overlay_added >= CUT_RANGES
             || self.running.dirty_bytes > self.dirty_limit() / 2 && !nowhere
             || self.transaction_blocks() * 2 > self.max_transaction_blocks()

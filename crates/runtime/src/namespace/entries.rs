@@ -135,7 +135,7 @@ impl State {
             None => {
                 let ino = self.fs.alloc_inode(&mut self.meta, dir, is_dir)?;
                 // LSNs never repeat, so neither does (number, generation) in practice (R5).
-                (ino, (self.staging.lsn as u32).wrapping_add(0x5146_5301).max(1))
+                (ino, (self.staging.last_drawn().0 as u32).wrapping_add(0x5146_5301).max(1))
             }
         };
         self.inodes.not_orphaned(ino);
@@ -201,7 +201,7 @@ impl State {
     }
 
     fn unused_name(&mut self, dir: InodeNr) -> Result<Vec<u8>> {
-        let mut number = self.staging.lsn;
+        let mut number = self.staging.last_drawn().0;
         loop {
             let name = format!(".siftfs-unnamed-{number:x}").into_bytes();
             if self.lookup(dir, &name)?.is_none() {

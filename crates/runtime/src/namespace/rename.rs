@@ -145,7 +145,7 @@ impl State {
     /// What is renamed over another file takes its data along into the next cut (rule R20); more
     /// than a cut takes at once is pushed before.
     fn little_unsynced(&mut self, ino: InodeNr) -> Step<()> {
-        let much = self.node(ino).data.running().total() > self.staging.lanes[0].max_record() / 2;
+        let much = self.node(ino).data.running().total() > self.staging.max_record() / 2;
         if self.is_replaying() || !much && self.running.replacing < MAX_REPLACING {
             self.running.replacing += 1;
             return Ok(());

@@ -80,7 +80,10 @@ impl State {
         let all =
             only.is_none().then(|| self.running.data_dirty.iter().copied()).into_iter().flatten();
         let owed = |ino| Some((ino, self.inodes.get(&ino).filter(|n| !n.is_dead())?.changed));
-        Asked { inodes: one.chain(all).filter_map(owed).collect(), names: Lsn(self.staging.lsn) }
+        Asked {
+            inodes: one.chain(all).filter_map(owed).collect(),
+            names: self.staging.last_drawn(),
+        }
     }
 
     /// The proof that the caller may be told.

@@ -15,7 +15,7 @@ use crate::state::overlay::Source;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{Error, InodeNr, Lsn};
 use siftfs_device::AlignedBuf;
-use siftfs_log::{Item, RecordLayout, RecordParams};
+use siftfs_log::{Item, RecordLayout};
 use std::sync::Arc;
 
 /// A staged transaction whose place is fixed and whose bytes are stable (R19), to be written.
@@ -72,11 +72,11 @@ impl State {
             }
             Err(reason) => return Ok(Outcome::FullCommit(reason)),
         };
-        let lane_index = ino as usize % self.staging.lanes.len();
+        let lane_index = self.staging.lane_of(ino);
         let most_ranges = self.max_transaction_blocks() / 4 + 1;
         let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
             .filter(|_| capture.data.len() <= most_ranges)
-            .filter(|l| u64::from(l.len) <= self.staging.lanes[lane_index].max_record())
+            .filter(|l| u64::from(l.len) <= self.staging.lanes()[lane_index].max_record())
         else {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
         };
@@ -92,7 +92,7 @@ impl State {
         if !self.room_for_ranges(&capture, kept)? {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
         }
-        let lane = &self.staging.lanes[lane_index];
+        let lane = &self.staging.lanes()[lane_index];
         let place = lane.place(u64::from(layout.len));
         let place = match bulk {
             true => place.filter(|place| !lane.would_crowd(place.end())),
@@ -136,7 +136,7 @@ impl State {
                 continue;
             }
             let layout = RecordLayout::new(&capture.items, 0).expect("a few inodes fit a record");
-            let place = self.staging.lanes[0].place(u64::from(layout.len));
+            let place = self.staging.lanes()[0].place(u64::from(layout.len));
             let place = place.ok_or(Stop::Needs(Need::Log))?;
             let seq = (seq, Writer::Background);
             out.push(self.publish(seq, capture, &layout, place, 0, None));
@@ -172,31 +172,19 @@ impl State {
         lane_index: usize,
         encoded: Option<Encoded>,
     ) -> Staged {
-        let lsn = self.draw();
+        let lsn = self.staging.draw();
         let durable_lsn = seq.durable();
         let builder = self.builder(lane_index);
-        let lane = &mut self.staging.lanes[lane_index];
-        lane.note_durable(durable_lsn);
-        let params = RecordParams {
-            lsn,
-            prev_lsn: std::mem::replace(&mut self.staging.last_staged, lsn),
-            durable_lsn,
-            durable_pos: lane.durable_pos,
-            pos: place.pos(),
-            prev_end: lane.head,
-            prev_crc: lane.prev_crc,
-        };
+        let params = self.staging.next_record(lane_index, &place, lsn, durable_lsn);
         // A write to a page meanwhile makes what was encoded stale.
         let encoded = encoded.filter(|e| self.still_holds(e, &capture.data, layout));
         let encoded = encoded.unwrap_or_else(|| {
             self.plan(capture.data.clone(), *layout, lane_index)
-                .encode(&self.staging.record_buffers)
+                .encode(self.staging.record_buffers())
         });
         let mut buf = encoded.into_buf();
         let crc = builder.encode_head(&params, layout, &capture.items, &mut buf);
-        let lane = &mut self.staging.lanes[lane_index];
-        let offset = place.pos() % lane.len;
-        let record = lane.fix(place, builder.lane, lsn, crc, layout.data_offset);
+        let (offset, record) = self.staging.fix(place, builder.lane, lsn, crc, layout.data_offset);
         let published = seq.publish(&record, writer);
         self.captured(&capture, &Arc::new(record));
         self.stats.staged(layout, &capture.items);

@@ -97,12 +97,6 @@ impl State {
         self.recovery.is_some()
     }
 
-    /// Draws the next LSN.
-    pub fn draw(&mut self) -> Lsn {
-        self.staging.lsn += 1;
-        Lsn(self.staging.lsn)
-    }
-
     /// The present time; never before an earlier one.
     pub fn now(&mut self) -> Timestamp {
         self.time.now()
@@ -342,7 +336,7 @@ impl State {
     pub fn log_name_op(&mut self, time: Timestamp, kind: NameOpKind, moves_directory: bool) {
         self.touch();
         if !self.is_replaying() {
-            let lsn = self.draw();
+            let lsn = self.staging.draw();
             let publishes = self.publishes(&kind);
             let traits = Traits { moves_directory, publishes };
             self.names.push(NameOp { lsn, time, kind }, traits);
@@ -378,13 +372,12 @@ impl State {
     /// Share in use of a lane or of the running transaction, whichever is fuller.
     pub fn fill(&self, lane: usize) -> f64 {
         let transaction = self.transaction_blocks() as f64 / self.max_transaction_blocks() as f64;
-        self.staging.lanes[lane].fill().max(transaction)
+        self.staging.lanes()[lane].fill().max(transaction)
     }
 
     /// Share of staging or journal in use, whichever is more, in percent.
     pub fn log_fill_percent(&self) -> u64 {
         let journal = self.ledger.journal_used() * 100 / self.ledger.journal_len();
-        let lanes = self.staging.lanes.iter().map(|l| l.used() * 100 / l.len).max().unwrap_or(0);
-        journal.max(lanes)
+        journal.max(self.staging.fill_percent())
     }
 }

@@ -8,14 +8,14 @@ impl State {
     pub fn credits(&self) -> Credits {
         Credits {
             journal_bytes: self.ledger.journal_len().saturating_sub(self.ledger.journal_used()),
-            staging_bytes: self.staging.lanes.iter().map(|l| l.len - l.used()).sum(),
+            staging_bytes: self.staging.lanes().iter().map(|l| l.len - l.used()).sum(),
             quarantined_blocks: self.fs.quarantined_blocks().total(),
         }
     }
 
     /// The log: how much there is of it, and how much is in use.
     pub fn log_space(&self) -> LogSpace {
-        let lanes = self.staging.lanes.iter();
+        let lanes = self.staging.lanes().iter();
         LogSpace {
             journal_bytes: self.ledger.journal_len(),
             journal_used: self.ledger.journal_used(),

@@ -1,18 +1,173 @@
 //! What is staged, and where.
 
 use crate::state::buffers::RecordBuffers;
-use crate::state::lane::Lane;
-use siftfs_base::Lsn;
+use crate::state::lane::{Lane, Place, RecordRef};
+use crate::state::ledger::refused;
+use siftfs_base::{InodeNr, LaneId, Lsn, Result};
+use siftfs_log::RecordParams;
 use std::sync::Arc;
 
 /// The lanes, and the order of what is staged in them.
 pub struct Staging {
     /// Staging lanes.
-    pub lanes: Vec<Lane>,
+    lanes: Vec<Lane>,
     /// Last LSN drawn.
-    pub lsn: u64,
+    lsn: Lsn,
     /// The newest staged transaction of this epoch, 0 if there is none (rule R24).
-    pub last_staged: Lsn,
+    last_staged: Lsn,
     /// Memory that records are encoded into.
-    pub record_buffers: Arc<RecordBuffers>,
+    record_buffers: Arc<RecordBuffers>,
 }
+
+/// The order, and the records.
+impl Staging {
+    /// Nothing is staged in this epoch, and LSNs drawn are larger than `lsn`.
+    pub fn new(lanes: Vec<Lane>, lsn: Lsn, record_buffers: Arc<RecordBuffers>) -> Self {
+        Self { lanes, lsn, last_staged: Lsn(0), record_buffers }
+    }
+
+    /// Draws the next LSN.
+    pub fn draw(&mut self) -> Lsn {
+        self.lsn.0 += 1;
+        self.lsn
+    }
+
+    /// Last LSN drawn.
+    pub fn last_drawn(&self) -> Lsn {
+        self.lsn
+    }
+
+    /// LSNs drawn from now on are larger than `lsn`, and than all before. Returns the last one.
+    pub fn draw_above(&mut self, lsn: Lsn) -> Lsn {
+        self.lsn = self.lsn.max(lsn);
+        self.lsn
+    }
+
+    /// What the record `lsn` at `place` says of itself and of the record before it. It is the
+    /// newest staged transaction from here on, and [`Staging::fix`] follows. Everything up to
+    /// `durable_lsn` is durable.
+    pub fn next_record(
+        &mut self,
+        lane_index: usize,
+        place: &Place,
+        lsn: Lsn,
+        durable_lsn: Lsn,
+    ) -> RecordParams {
+        let lane = &mut self.lanes[lane_index];
+        lane.note_durable(durable_lsn);
+        RecordParams {
+            lsn,
+            prev_lsn: std::mem::replace(&mut self.last_staged, lsn),
+            durable_lsn,
+            durable_pos: lane.durable_pos,
+            pos: place.pos(),
+            prev_end: lane.head,
+            prev_crc: lane.prev_crc,
+        }
+    }
+
+    /// Fixes a record's place in its lane; see [`Lane::fix`]. Returns the record's byte offset in
+    /// the lane's region as well.
+    pub fn fix(
+        &mut self,
+        place: Place,
+        lane_id: LaneId,
+        lsn: Lsn,
+        crc: u32,
+        data_start: u32,
+    ) -> (u64, RecordRef) {
+        let lane = &mut self.lanes[usize::from(lane_id.0)];
+        let offset = place.pos() % lane.len;
+        (offset, lane.fix(place, lane_id, lsn, crc, data_start))
+    }
+
+    /// Memory that records are encoded into.
+    pub fn record_buffers(&self) -> &RecordBuffers {
+        &self.record_buffers
+    }
+}
+
+/// The lanes.
+impl Staging {
+    /// The lanes, by number.
+    pub fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// Index of the lane that takes the inode's records.
+    pub fn lane_of(&self, ino: InodeNr) -> usize {
+        ino as usize % self.lanes.len()
+    }
+
+    /// The largest record that the first lane takes, in bytes (rule R10).
+    pub fn max_record(&self) -> u64 {
+        self.lanes[0].max_record()
+    }
+
+    /// Where the next record of each lane may start.
+    pub fn heads(&self) -> Vec<u64> {
+        self.lanes.iter().map(|lane| lane.head).collect()
+    }
+
+    /// Bytes in use, of all lanes.
+    pub fn used(&self) -> u64 {
+        self.lanes.iter().map(Lane::used).sum()
+    }
+
+    /// Share of its lane in use, of the fullest lane, in percent.
+    pub fn fill_percent(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.used() * 100 / lane.len).max().unwrap_or(0)
+    }
+
+    /// Would a pushed record of the largest size take of a lane's last quarter?
+    pub fn is_crowded(&self) -> bool {
+        self.lanes.iter().any(Lane::is_crowded)
+    }
+
+    /// Was something staged since the last cut?
+    pub fn is_uncut(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.head != lane.cut_head)
+    }
+
+    /// Was more than a quarter of a lane staged since the last cut?
+    pub fn is_cut_due(&self) -> bool {
+        self.lanes.iter().any(|lane| (lane.head - lane.cut_head) * 4 > lane.len)
+    }
+
+    /// A transaction is cut: it contains what is staged now.
+    pub fn cut(&mut self) {
+        for lane in &mut self.lanes {
+            lane.cut_head = lane.head;
+        }
+    }
+
+    /// May credits give the lanes back up to `tails`? The transaction that they are for contains
+    /// the records up to `taken`, if it is not reclaimed.
+    ///
+    /// # Errors
+    /// Refused if these are not the lanes, or more is given back than was taken.
+    pub fn check_credits(&self, tails: &[u64], taken: Option<&[u64]>) -> Result<()> {
+        if tails.len() != self.lanes.len() {
+            return Err(refused(format!("credits for {} lanes", tails.len())));
+        }
+        for (i, (lane, tail)) in self.lanes.iter().zip(tails).enumerate() {
+            let most = taken.and_then(|upto| upto.get(i)).map_or(lane.tail, |u| lane.tail.max(*u));
+            if *tail > most {
+                let what = format!("lane {i} up to position {tail}, of which it has {most}");
+                return Err(refused(format!("too many credits: {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes credits back: the lanes are free up to `tails`.
+    pub fn reclaimed(&mut self, tails: &[u64]) {
+        for (lane, tail) in self.lanes.iter_mut().zip(tails) {
+            lane.reclaim(*tail);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "staging_tests.rs"]
+mod tests;
