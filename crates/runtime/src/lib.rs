@@ -35,5 +35,6 @@ pub use staging::ways::{Group, Measured, Way, WaysReport};
 pub use state::Readers;
 pub use state::lane::{Lane, Place, RecordRef};
 pub use state::names::Unstageable;
-pub use state::running::{Push, RecoveryCut};
+pub use state::recovery::RecoveryCut;
+pub use state::running::Push;
 pub use state::stats::RuntimeStats;

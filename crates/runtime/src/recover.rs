@@ -4,7 +4,8 @@
 use crate::runtime::Runtime;
 use crate::state::lane::RecordRef;
 use crate::state::overlay::Source;
-use crate::state::running::{Made, Push, RecoveryCut};
+use crate::state::recovery::{Made, RecoveryCut};
+use crate::state::running::Push;
 use crate::state::step::Step;
 use crate::state::{Recovery, State};
 use siftfs_base::{Error, InodeNr, Lsn, Result, corrupt};
@@ -35,7 +36,7 @@ impl Runtime {
     /// Enters recovery: what is applied from here on is already durable in the lanes.
     pub fn begin_recovery(&self, base: RecoveryCut) {
         let mut st = self.lock();
-        st.recovery = Some(Recovery { cut: base, keeps_orphans: true, made_last: None });
+        st.recovery = Some(Recovery::new(base));
     }
 
     /// Applies one staged transaction; records come in LSN order. Returns false if the base
@@ -52,7 +53,7 @@ impl Runtime {
             self.checkpoint(Urgency::Emergency)?;
         }
         let mut st = self.lock();
-        let cut = st.recovering().cut.clone();
+        let cut = st.recovering().cut().clone();
         let newer = lsn > cut.staged_cut;
         if newer {
             let data = found.items.iter().map(|item| match item {
@@ -70,9 +71,7 @@ impl Runtime {
                     .map_err(|stop| explain(stop.into_error(), lsn))?;
             }
         }
-        let cut = &mut st.recovering().cut;
-        cut.staged_cut = cut.staged_cut.max(lsn);
-        cut.lane_upto[lane] = cut.lane_upto[lane].max(end);
+        st.recovering().applied(lsn, lane, end);
         st.staging.draw_above(lsn);
         Ok(newer)
     }
@@ -82,10 +81,8 @@ impl Runtime {
     pub fn finish_recovery(&self, floor: Lsn) -> Result<u64> {
         let orphans = {
             let mut st = self.lock();
-            st.recovering().keeps_orphans = false;
             let upto = st.staging.draw_above(floor);
-            let cut = &mut st.recovering().cut;
-            (cut.ops_cut, cut.staged_cut) = (upto, upto);
+            st.recovering().all_applied(upto);
             st.inodes.unnamed_orphans() as u64
         };
         self.settle()?;
@@ -198,26 +195,23 @@ impl State {
     /// at once: the next operation, at the same time. No program saw that name, so the directory's
     /// times stay.
     fn apply_name_op(&mut self, op: &NameOp) -> Step<()> {
-        let made = self.recovering().made_last.take();
+        let made = self.recovering().take_made();
         match &op.kind {
             NameOpKind::Create { dir, name, ino, .. } => {
                 self.load(*dir)?;
                 let inode = &self.node(*dir).inode;
                 let times = (inode.mtime, inode.ctime);
-                let made =
-                    Made { op: op.lsn, at: op.time, bound: (*dir, name.clone(), *ino), times };
+                let made = Made::new(op, (*dir, name.clone(), *ino), times);
                 self.change_names(op)?;
-                self.recovering().made_last = Some(made);
+                self.recovering().made(made);
                 Ok(())
             }
             NameOpKind::Unlink { dir, name, ino } => {
                 self.change_names(op)?;
                 let bound = (*dir, name.clone(), *ino);
-                let at_once =
-                    |m: &Made| m.op.0 + 1 == op.lsn.0 && m.at == op.time && m.bound == bound;
-                if let Some(made) = made.filter(at_once) {
+                if let Some(times) = made.and_then(|made| made.undone_by(op, &bound)) {
                     let inode = &mut self.node_mut(*dir).inode;
-                    (inode.mtime, inode.ctime) = made.times;
+                    (inode.mtime, inode.ctime) = times;
                     self.mark_inode(*dir);
                 }
                 Ok(())

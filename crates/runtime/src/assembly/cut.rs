@@ -10,7 +10,8 @@ use crate::assembly::locate::Tags;
 use crate::assembly::push::{Progress, STEP_BLOCKS};
 use crate::staging::sequencer::{Flushed, Sequencer};
 use crate::staging::stage::Staged;
-use crate::state::running::{Push, RecoveryCut};
+use crate::state::recovery::RecoveryCut;
+use crate::state::running::Push;
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{State, TxnInfo};
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, Lsn, RangeSet, Result, TxnSeq};
@@ -251,7 +252,7 @@ impl State {
         let drawn = self.staging.last_drawn();
         let lane_upto = self.staging.heads();
         let live = RecoveryCut { ops_cut: drawn, staged_cut: drawn, lane_upto };
-        let cut = self.recovery.as_ref().map_or(live, |recovery| recovery.cut.clone());
+        let cut = self.recovery.as_ref().map_or(live, |recovery| recovery.cut().clone());
         for ino in std::mem::take(&mut self.running.delta_dirty) {
             if let Some(node) = self.inodes.get_mut(&ino) {
                 node.delta.cut();

@@ -3,9 +3,9 @@
 
 use crate::data::file::MAX_FILE_SIZE;
 use crate::data::ranges::block_up;
-use crate::state::State;
 use crate::state::overlay::Overlay;
 use crate::state::step::{Need, Step, Stop};
+use crate::state::{Recovery, State};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Result, Timestamp, errno};
 use siftfs_ext4::Mapping;
 use siftfs_proto::Allocate;
@@ -303,7 +303,7 @@ impl State {
     /// Frees queued inodes as far as the running transaction has room.
     pub fn run_evictions(&mut self) -> Step<()> {
         // A record to come may speak of them, or give one a name.
-        if self.recovery.as_ref().is_some_and(|r| r.keeps_orphans) {
+        if self.recovery.as_ref().is_some_and(Recovery::keeps_orphans) {
             return Ok(());
         }
         while let Some(ino) = self.inodes.next_to_free() {

@@ -16,6 +16,7 @@ pub mod nodes;
 pub mod overlay;
 pub mod page_cache;
 pub mod questions;
+pub mod recovery;
 pub mod report;
 pub mod running;
 pub mod sizes;
@@ -26,7 +27,8 @@ pub mod time;
 
 pub use self::inodes::Inodes;
 pub use self::ledger::{Ledger, TxnInfo};
-pub use self::running::{Recovery, Running};
+pub use self::recovery::Recovery;
+pub use self::running::Running;
 pub use self::staging::Staging;
 pub use self::time::Time;
 use crate::config::Config;

@@ -1,7 +1,7 @@
-//! What the running transaction takes along, and what recovery's transactions say.
+//! What the running transaction takes along.
 
 use crate::state::generations::Generations;
-use siftfs_base::{BlockRun, InodeNr, Lsn, Timestamp};
+use siftfs_base::{BlockRun, InodeNr, Lsn};
 use std::collections::BTreeSet;
 
 /// Whose unsynced data a transaction pushes besides what it must.
@@ -33,29 +33,6 @@ pub struct Pushed {
     pub runs: Vec<BlockRun>,
     /// Bytes of the runs.
     pub bytes: usize,
-}
-
-/// What transactions cut by recovery say, instead of the live numbers.
-#[derive(Clone, Debug)]
-pub struct RecoveryCut {
-    /// Operations up to here were in the base before recovery began.
-    pub ops_cut: Lsn,
-    /// Staged transactions up to here are applied.
-    pub staged_cut: Lsn,
-    /// Lane positions up to which records are applied.
-    pub lane_upto: Vec<u64>,
-}
-
-/// A file that a name operation made, and what its directory was like before.
-pub struct Made {
-    /// The operation.
-    pub op: Lsn,
-    /// When.
-    pub at: Timestamp,
-    /// Directory, name and inode.
-    pub bound: (InodeNr, Vec<u8>, InodeNr),
-    /// The directory's mtime and ctime before.
-    pub times: (Timestamp, Timestamp),
 }
 
 /// What the running transaction owes: changes that no transaction has journaled.
@@ -96,14 +73,4 @@ pub struct Running {
     pub in_flight: Vec<InodeNr>,
     /// A commit and a checkpoint were made for this operation: a shortage is final now.
     pub space_tried: bool,
-}
-
-/// Recovery, while it applies staged transactions: nothing is pending, times and LSNs are given.
-pub struct Recovery {
-    /// What its transactions say.
-    pub cut: RecoveryCut,
-    /// Unlinked inodes keep their blocks: a staged transaction still to be applied may name them.
-    pub keeps_orphans: bool,
-    /// What it made last, if that was a file.
-    pub made_last: Option<Made>,
 }
