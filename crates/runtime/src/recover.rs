@@ -164,8 +164,7 @@ impl State {
         node.overlay.insert(offset, end, source);
         node.size = node.size.max(end);
         node.inode.size = node.size;
-        self.running.overlay_bytes += len;
-        self.note_overlay(ino);
+        self.note_overlay(ino, len);
         self.mark_inode(ino);
         Ok(())
     }

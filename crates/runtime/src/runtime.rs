@@ -130,26 +130,7 @@ impl Runtime {
             config: parts.config,
             stats: Default::default(),
             inodes: Inodes::new(orphans),
-            running: Running {
-                perms: Default::default(),
-                perms_staged: Lsn(0),
-                inode_dirty: Default::default(),
-                overlay_dirty: Default::default(),
-                overlay_added: 0,
-                overlay_blocks: 0,
-                overlay_bytes: 0,
-                data_dirty: Default::default(),
-                delta_dirty: Default::default(),
-                replacing: 0,
-                dirty_bytes: 0,
-                reserved: 0,
-                freed_inodes: Vec::new(),
-                unjournaled_since: None,
-                pushed: Default::default(),
-                assembling: false,
-                in_flight: Vec::new(),
-                space_tried: false,
-            },
+            running: Running::default(),
             ledger: Ledger::new(parts.txn_seq, parts.journal_len, parts.journal_data),
             staging: Staging::new(lanes, parts.lsn_floor, record_buffers.clone()),
             time,
@@ -270,7 +251,7 @@ impl Runtime {
         if st.config.read_only {
             return Err(errno(libc::EROFS).into());
         }
-        st.running.space_tried = space_tried;
+        st.running.begin_operation(space_tried);
         let before = st.meta.mutations();
         let result = op(&mut st).and_then(|value| st.run_evictions().map(|()| value));
         let changed = st.meta.mutations() != before;
@@ -340,7 +321,7 @@ impl Runtime {
     /// [`Runtime::settle`] runs.
     pub fn backlog(&self) -> u64 {
         let st = self.lock();
-        st.running.dirty_bytes + st.ledger.journal_used() + st.staging.used()
+        st.running.data.bytes() + st.ledger.journal_used() + st.staging.used()
     }
 
     /// Heads of the lanes and the last LSN drawn.

@@ -93,7 +93,7 @@ impl Runtime {
     fn assemble(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Step<Cut> {
         let result = self.assemble_stages(seq, push, origin);
         let mut st = self.lock();
-        st.running.assembling = false;
+        st.running.end_assembly();
         self.progress.tell(st);
         result
     }
@@ -176,7 +176,7 @@ impl Runtime {
             if targets.is_empty() {
                 return Ok(self.lock().settled(&asked, durable));
             }
-            let dirty = self.lock().running.dirty_bytes;
+            let dirty = self.lock().running.data.bytes();
             if dirty >= before {
                 self.checkpoint(Urgency::Emergency)?;
             }

@@ -27,14 +27,7 @@ impl State {
             self.meta.journaled(seq, &images, image_pos);
         }
         self.names.journaled(cut);
-        self.running.perms.journaled();
-        for ino in std::mem::take(&mut self.running.in_flight) {
-            if let Some(node) = self.inodes.get_mut(&ino) {
-                node.delta.journaled();
-                node.data.journaled();
-                node.sent.clear();
-            }
-        }
+        self.running.journaled(&mut self.inodes);
     }
 
     /// Credits: everything up to `seq` is in the area. A transaction whose `Journaled` was lost

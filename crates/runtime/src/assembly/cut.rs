@@ -96,11 +96,11 @@ impl State {
     /// Is there anything a transaction would carry?
     pub fn has_work(&self, push: &Push) -> bool {
         self.meta.has_changes()
-            || !self.running.inode_dirty.is_empty()
-            || !self.running.overlay_dirty.is_empty()
+            || self.running.inodes_owed() > 0
+            || !self.running.overlay.is_empty()
             || self.inodes.has_to_free()
             || self.staging.is_uncut()
-            || self.running.data_dirty.iter().any(|i| self.is_due(*i, push))
+            || self.running.data.inodes().any(|i| self.is_due(i, push))
     }
 
     /// Must the next transaction push this inode's data?
@@ -108,7 +108,7 @@ impl State {
         let Some(node) = self.inodes.get(&ino) else { return false };
         let age = self.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
         let aged = u128::from(age) >= self.config.commit_age.as_nanos();
-        let pressed = self.running.dirty_bytes > self.dirty_limit() / 2;
+        let pressed = self.running.data.bytes() > self.dirty_limit() / 2;
         // No fsync owes the bytes of a dead file: only full memory pushes them.
         if node.is_dead() {
             return pressed;
@@ -131,7 +131,7 @@ impl State {
         if self.ledger.journal_used() + 2 * bound > self.ledger.journal_len() {
             return Err(Stop::Needs(Need::Log));
         }
-        self.running.assembling = true;
+        self.running.begin_assembly();
         self.run_evictions()?;
         let due = self.due(|st, ino| st.is_due(ino, push));
         let mut queue = VecDeque::with_capacity(due.len());
@@ -148,7 +148,7 @@ impl State {
     /// exposed without their data, then the oldest, so that no inode waits for ever.
     fn due(&self, wanted: impl Fn(&Self, InodeNr) -> bool) -> Vec<InodeNr> {
         let mut due: Vec<InodeNr> =
-            self.running.data_dirty.iter().copied().filter(|i| wanted(self, *i)).collect();
+            self.running.data.inodes().filter(|i| wanted(self, *i)).collect();
         due.sort_by_key(|i| (!self.node(*i).push_next, self.node(*i).dirty_since));
         due
     }
@@ -177,8 +177,9 @@ impl State {
         if !a.out.is_empty() {
             return Ok(true);
         }
-        let overlays = &self.running.overlay_dirty;
-        let homeless = a.homeless.get_or_insert_with(|| overlays.iter().map(|i| (*i, 0)).collect());
+        let overlays = &self.running.overlay;
+        let homeless =
+            a.homeless.get_or_insert_with(|| overlays.inodes().map(|ino| (ino, 0)).collect());
         let Some((ino, from)) = homeless.pop_front() else { return Ok(false) };
         if let Some(next) = self.home_step(ino, from)? {
             homeless.push_front((ino, next));
@@ -195,7 +196,7 @@ impl State {
             left.remove(ino);
         }
         let elsewhere = self.stage_overwrites(seq, &due, &mut left, &mut a.out.staged)?;
-        let overlays: Vec<InodeNr> = self.running.overlay_dirty.iter().copied().collect();
+        let overlays: Vec<InodeNr> = self.running.overlay.inodes().collect();
         for ino in &overlays {
             let mut from = Some(0);
             while let Some(block) = from {
@@ -219,7 +220,7 @@ impl State {
         for ino in &overlays {
             self.tag(*ino, self.next_txn(), &mut tags)?;
         }
-        self.running.overlay_dirty.clear();
+        self.running.overlay.tagged();
         self.write_back_inodes()?;
         let txn = self.merge(tags, overlays);
         Ok(Cut { durable: seq.published(), txn, left })
@@ -227,12 +228,12 @@ impl State {
 
     /// Writes dirty inodes and the superblock into their cached blocks.
     fn write_back_inodes(&mut self) -> Result<()> {
-        for ino in &self.running.in_flight {
+        for ino in self.running.in_flight() {
             if let Some(node) = self.inodes.get_mut(ino) {
                 node.inode.size = node.inode.size.max(std::mem::take(&mut node.pushed_size));
             }
         }
-        for ino in std::mem::take(&mut self.running.inode_dirty) {
+        for ino in self.running.take_inodes() {
             if let Some(node) = self.inodes.get_mut(&ino) {
                 // With no dirty byte left (truncated, punched), nothing is ahead of its data.
                 if node.inode.is_reg() && node.data.running().is_empty() {
@@ -247,25 +248,14 @@ impl State {
     /// Takes the snapshot and starts the next running transaction.
     fn merge(&mut self, tags: Tags, overlays: Vec<InodeNr>) -> Transaction {
         let seq = self.next_txn();
-        let pushed = std::mem::take(&mut self.running.pushed);
         let snapshot = self.meta.snapshot(seq);
         let drawn = self.staging.last_drawn();
         let lane_upto = self.staging.heads();
         let live = RecoveryCut { ops_cut: drawn, staged_cut: drawn, lane_upto };
         let cut = self.recovery.as_ref().map_or(live, |recovery| recovery.cut().clone());
-        for ino in std::mem::take(&mut self.running.delta_dirty) {
-            if let Some(node) = self.inodes.get_mut(&ino) {
-                node.delta.cut();
-                self.running.in_flight.push(ino);
-            }
-        }
-        self.running.perms.cut();
+        let taken = self.running.cut(&mut self.inodes, &self.time);
         self.staging.cut();
-        (self.running.overlay_added, self.running.overlay_blocks, self.running.overlay_bytes) =
-            (0, 0, 0);
-        self.running.replacing = 0;
-        self.running.unjournaled_since =
-            (!self.running.data_dirty.is_empty()).then(|| self.time.mono_ns());
+        let pushed_bytes = taken.pushed.bytes() as u64;
         let txn = Transaction {
             seq,
             ops_cut: cut.ops_cut,
@@ -276,7 +266,7 @@ impl State {
             copies: tags.copies,
             images: snapshot.blocks.clone(),
             image_data: snapshot.data,
-            direct: pushed.runs,
+            direct: taken.pushed.into_runs(),
             drops: snapshot.drops.clone(),
         };
         let journal_bytes = siftfs_log::encoded_len(&txn, self.ledger.journal_data())
@@ -285,13 +275,13 @@ impl State {
             images: snapshot.blocks,
             overlays,
             freed: snapshot.drops,
-            freed_inodes: std::mem::take(&mut self.running.freed_inodes),
+            freed_inodes: taken.freed_inodes,
             ops_cut: cut.ops_cut,
             journal_bytes: journal_bytes * 2,
             lane_upto: txn.lane_upto.clone(),
         };
         self.ledger.cut(seq, info);
-        self.stats.cut(&txn, pushed.bytes as u64);
+        self.stats.cut(&txn, pushed_bytes);
         txn
     }
 }

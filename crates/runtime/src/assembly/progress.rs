@@ -37,7 +37,7 @@ impl Runtime {
         let full = self.lock().ledger.last_cut();
         let cut = |st: &mut State| {
             let last = st.ledger.last_cut();
-            (last != full || !st.running.assembling).then_some(last)
+            (last != full || !st.running.is_assembling()).then_some(last)
         };
         if self.wait_until(cut)? != full {
             return Ok(());
@@ -52,7 +52,7 @@ impl Runtime {
     /// Makes room for unsynced data: one transaction takes what it can of it, unless another thread
     /// has made one meanwhile. If it leaves as much as there was, it needs log space first.
     fn await_push(&self) -> Result<()> {
-        let now = |st: &State| (st.ledger.last_cut(), st.running.dirty_bytes);
+        let now = |st: &State| (st.ledger.last_cut(), st.running.data.bytes());
         let (seq, dirty) = now(&self.lock());
         let assembly = self.assembly_lock();
         if self.lock().ledger.last_cut() != seq {
@@ -60,7 +60,7 @@ impl Runtime {
         }
         self.commit_under(&assembly, &Push::All, Origin::Foreground)?;
         drop(assembly);
-        if self.lock().running.dirty_bytes >= dirty {
+        if self.lock().running.data.bytes() >= dirty {
             self.checkpoint(Urgency::Emergency)?;
         }
         Ok(())

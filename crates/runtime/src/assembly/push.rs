@@ -353,7 +353,7 @@ impl State {
             return 0;
         }
         let most = if must { MUST_MAX } else { DIRECT_MAX };
-        (most.saturating_sub(self.running.pushed.bytes) / BLOCK_SIZE) as u64
+        (most.saturating_sub(self.running.pushed_bytes()) / BLOCK_SIZE) as u64
     }
 
     /// Blocks of the running transaction that pushing this inode's data leaves to callers, which
@@ -403,20 +403,17 @@ impl State {
         node.sent.insert(block, block + run.len);
         node.data.send(start, end);
         self.forget_dirty(ino, start, end);
-        self.running.in_flight.push(ino);
-        self.running.pushed.bytes += data.len() * BLOCK_SIZE;
-        match (out.direct.last_mut(), self.running.pushed.runs.last_mut()) {
-            (Some(last), Some(listed))
-                if last.run.end() == run.start && last.run.len + run.len <= STEP_BLOCKS =>
-            {
+        let joins = |last: &&mut DirectRun| {
+            last.run.end() == run.start && last.run.len + run.len <= STEP_BLOCKS
+        };
+        let last = out.direct.last_mut().filter(joins);
+        self.running.push(ino, run, last.is_some());
+        match last {
+            Some(last) => {
                 last.run.len += run.len;
-                listed.len += run.len;
                 last.data.extend(data);
             }
-            _ => {
-                out.direct.push(DirectRun { run, data });
-                self.running.pushed.runs.push(run);
-            }
+            None => out.direct.push(DirectRun { run, data }),
         }
     }
 }

@@ -68,9 +68,9 @@ impl State {
         let now = self.time.mono_ns();
         let old =
             |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
-        let aged = self.running.unjournaled_since.is_some_and(old)
+        let aged = self.running.unjournaled_since().is_some_and(old)
             // A file without a name does not age: every check would find it here again.
-            || self.running.data_dirty.iter().filter_map(|i| self.inodes.get(i)).any(|n| {
+            || self.running.data.inodes().filter_map(|i| self.inodes.get(&i)).any(|n| {
                 n.inode.nlink > 0 && n.dirty_since.is_some_and(old)
             });
         aged || self.commit_early()
@@ -85,8 +85,8 @@ impl State {
         let reclaiming = self.ledger.questions.is_open(Urgency::Background);
         let nowhere = reclaiming && self.staging.is_crowded();
         self.staging.is_cut_due()
-            || self.running.overlay_added >= CUT_RANGES
-            || self.running.dirty_bytes > self.dirty_limit() / 2 && !nowhere
+            || self.running.overlay.ranges() >= CUT_RANGES
+            || self.running.data.bytes() > self.dirty_limit() / 2 && !nowhere
             || self.transaction_blocks() * 2 > self.max_transaction_blocks()
     }
 

@@ -163,7 +163,7 @@ impl State {
         let limit = self.dirty_limit();
         let little = self.node(ino).dirty_pages * BLOCK_BYTES <= limit / LITTLE_PART;
         let most = if little { limit } else { limit / 4 * 3 };
-        if self.running.dirty_bytes > most {
+        if self.running.data.bytes() > most {
             return Err(Stop::Needs(Need::Push));
         }
         Ok(())
@@ -210,7 +210,7 @@ impl State {
         if blocks > 0 {
             self.check_space(blocks, privileged)?;
         }
-        self.running.reserved += blocks;
+        self.running.data.reserve(blocks);
         let node = self.node_mut(ino);
         for (s, e) in wanted {
             node.reserved.insert(s, e);
@@ -231,7 +231,7 @@ impl State {
         let node = self.node_mut(ino);
         let blocks: u64 = node.reserved.overlapping(first, end).map(|(s, e)| e - s).sum();
         node.reserved.remove(first, end);
-        self.running.reserved -= blocks;
+        self.running.data.unreserve(blocks);
     }
 
     /// The bytes between the end of the file and a write beyond it become part of the file: they
@@ -260,7 +260,7 @@ impl State {
         if matches!(mapped, Mapping::Mapped { unwritten: false, .. }) {
             node.overlay.insert(start, end, Source::Zero);
             node.delta.running_mut().zeros.insert(start, end);
-            self.note_overlay(ino);
+            self.note_overlay(ino, 0);
             self.mark_delta(ino);
         }
         Ok(())
@@ -316,8 +316,7 @@ impl State {
         node.dirty_since.get_or_insert(now);
         let more = dirty_pages(node.data.running(), start, end) - before;
         node.dirty_pages += more;
-        self.running.dirty_bytes += more * BLOCK_BYTES;
-        self.running.data_dirty.insert(ino);
+        self.running.data.dirtied(ino, more);
         self.mark_changed(ino);
         self.touch();
     }
@@ -335,10 +334,7 @@ impl State {
             node.push_next = false;
             node.sizes.clear();
         }
-        self.running.dirty_bytes -= fewer * BLOCK_BYTES;
-        if clean {
-            self.running.data_dirty.remove(&ino);
-        }
+        self.running.data.cleaned(ino, fewer, clean);
     }
 
     /// Forgets cached bytes of `[start, end)`: whole pages are dropped, parts zeroed.

@@ -332,7 +332,7 @@ impl State {
         self.clear_pages(ino, 0, u64::MAX / BLOCK_BYTES * BLOCK_BYTES);
         self.unreserve(ino, 0, u64::MAX);
         self.node_mut(ino).overlay = Overlay::default();
-        self.running.overlay_dirty.remove(&ino);
+        self.running.overlay.forget(ino);
         if self.node(ino).inode.has_extents() {
             self.remove_blocks(ino, 0, u64::MAX)?;
         }
@@ -343,10 +343,7 @@ impl State {
         let is_dir = node.inode.is_dir();
         self.fs.orphan_remove(&mut self.meta, &node.inode)?;
         self.fs.free_inode(&mut self.meta, ino, is_dir)?;
-        self.running.freed_inodes.push(ino);
-        self.running.inode_dirty.remove(&ino);
-        self.running.delta_dirty.remove(&ino);
-        self.running.perms.running_mut().remove(&ino);
+        self.running.freed(ino);
         self.inodes.freed(ino);
         self.touch();
         Ok(())

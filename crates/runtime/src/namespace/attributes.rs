@@ -241,7 +241,7 @@ impl State {
     /// statfs as ext4 answers it: overhead is not counted as blocks.
     pub fn stat_fs(&self) -> StatFs {
         let blocks = self.fs.block_count() - self.fs.overhead_blocks();
-        let free = self.fs.free_blocks().saturating_sub(self.running.reserved);
+        let free = self.fs.free_blocks().saturating_sub(self.running.data.reserved());
         StatFs {
             block_size: 4096,
             blocks,

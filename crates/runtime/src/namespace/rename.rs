@@ -146,8 +146,8 @@ impl State {
     /// than a cut takes at once is pushed before.
     fn little_unsynced(&mut self, ino: InodeNr) -> Step<()> {
         let much = self.node(ino).data.running().total() > self.staging.max_record() / 2;
-        if self.is_replaying() || !much && self.running.replacing < MAX_REPLACING {
-            self.running.replacing += 1;
+        if self.is_replaying() || !much && self.running.replacing() < MAX_REPLACING {
+            self.running.replaced();
             return Ok(());
         }
         self.node_mut(ino).push_next = true;

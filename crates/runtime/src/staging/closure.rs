@@ -64,12 +64,10 @@ impl State {
         ops: &BTreeSet<Lsn>,
     ) -> Result<std::result::Result<Vec<InodeNr>, Unstageable>> {
         let mut found = Vec::new();
-        if self.running.perms.each().iter().all(|pending| pending.is_empty()) {
+        if self.running.permissions.is_empty() {
             return Ok(Ok(found));
         }
-        let pending = |st: &State, i: &InodeNr| {
-            st.running.perms.each().iter().any(|pending| pending.contains(i))
-        };
+        let pending = |st: &State, i: &InodeNr| st.running.permissions.is_pending(*i);
         let mut dirs: BTreeSet<InodeNr> = BTreeSet::new();
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));

@@ -77,8 +77,7 @@ impl State {
     /// it.
     pub fn asked(&self, only: Option<InodeNr>) -> Asked {
         let one = only.into_iter();
-        let all =
-            only.is_none().then(|| self.running.data_dirty.iter().copied()).into_iter().flatten();
+        let all = only.is_none().then(|| self.running.data.inodes()).into_iter().flatten();
         let owed = |ino| Some((ino, self.inodes.get(&ino).filter(|n| !n.is_dead())?.changed));
         Asked {
             inodes: one.chain(all).filter_map(owed).collect(),

@@ -66,7 +66,8 @@ impl State {
             Ok(None) => {
                 // Another inode's record may carry the permission change of a directory above (R12,
                 // R17).
-                let others = self.inodes.evicted_staged().max(self.running.perms_staged);
+                let others = self.inodes.evicted_staged();
+                let others = others.max(self.running.permissions.last_staged());
                 let lsn = self.node(ino).staged.max(others);
                 return Ok(Outcome::Nothing(lsn));
             }
@@ -115,9 +116,8 @@ impl State {
     /// is pushed whose records may be durable when the transaction is not (rule R17). Records
     /// that are in `out` when an error comes must be written all the same.
     pub fn stage_permissions(&mut self, seq: &Sequencer, out: &mut Vec<Staged>) -> Step<()> {
-        let [running, in_flight] = self.running.perms.each();
-        let all: Vec<InodeNr> = running.union(in_flight).copied().collect();
-        let pending: Vec<InodeNr> = all.into_iter().filter(|i| !self.names.creates(*i)).collect();
+        let pending = self.running.permissions.pending();
+        let pending: Vec<InodeNr> = pending.filter(|i| !self.names.creates(*i)).collect();
         for some in pending.chunks(PERMS_PER_RECORD) {
             let mut capture = Capture::default();
             for &ino in some {
@@ -199,8 +199,7 @@ impl State {
             let node = self.node_mut(ino);
             node.data.each_mut().into_iter().for_each(|bytes| bytes.remove(start, end));
             node.overlay.insert(start, end, source);
-            self.running.overlay_bytes += end - start;
-            self.note_overlay(ino);
+            self.note_overlay(ino, end - start);
         }
         for &ino in &capture.whole {
             let size = capture.items.iter().rev().find_map(|item| match item {
@@ -215,13 +214,8 @@ impl State {
             node.staged = record.lsn;
             self.mark_inode(ino);
         }
-        if !capture.perms.is_empty() {
-            self.running.perms_staged = record.lsn;
-        }
+        self.running.permissions.staged(&capture.perms, record.lsn);
         for ino in &capture.perms {
-            for pending in self.running.perms.each_mut() {
-                pending.remove(ino);
-            }
             self.inodes.staged(*ino, record.lsn);
         }
         for lsn in &capture.ops {

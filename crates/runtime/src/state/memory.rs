@@ -33,7 +33,7 @@ impl State {
     /// What inodes keep of ranges that are not in the area: dirty, staged, journaled.
     fn unsynced_bytes(&self) -> u64 {
         let mut inodes: BTreeSet<_> =
-            self.running.data_dirty.iter().chain(&self.running.overlay_dirty).copied().collect();
+            self.running.data.inodes().chain(self.running.overlay.inodes()).collect();
         inodes.extend(self.ledger.overlays());
         let entries = inodes.iter().filter_map(|ino| self.inodes.get(ino)).map(|node| {
             let ranges =

@@ -14,7 +14,10 @@ pub mod names;
 pub mod node;
 pub mod nodes;
 pub mod overlay;
+pub mod overlay_debt;
 pub mod page_cache;
+pub mod permissions;
+pub mod pushed;
 pub mod questions;
 pub mod recovery;
 pub mod report;
@@ -24,6 +27,7 @@ pub mod staging;
 pub mod stats;
 pub mod step;
 pub mod time;
+pub mod unsynced;
 
 pub use self::inodes::Inodes;
 pub use self::ledger::{Ledger, TxnInfo};
@@ -160,11 +164,9 @@ impl State {
     /// Upper bound of the running transaction's journal blocks if it were cut now.
     pub fn transaction_blocks(&self) -> usize {
         self.meta.dirty_len()
-            + self.running.inode_dirty.len()
-            + self.running.overlay_blocks
-            + 2 * self.running.overlay_added.min(self.groups())
-            + self.running.overlay_added / 24
-            + self.repeated_blocks(self.running.overlay_bytes)
+            + self.running.inodes_owed()
+            + self.running.overlay.blocks(self.groups())
+            + self.repeated_blocks(self.running.overlay.bytes())
             + 16
     }
 
@@ -225,18 +227,13 @@ impl State {
         Ok(true)
     }
 
-    /// Notes that one more range of the inode's overlay waits for the next transaction.
-    pub fn note_overlay(&mut self, ino: InodeNr) {
+    /// Notes that one more range of the inode's overlay waits for the next transaction, with
+    /// `bytes` staged bytes.
+    pub fn note_overlay(&mut self, ino: InodeNr, bytes: u64) {
         let inode = &self.node(ino).inode;
         let tree = self.fs.worst_case_touched(inode).unwrap_or(1);
         let tree = usize::try_from(tree).unwrap_or(usize::MAX);
-        if self.running.overlay_dirty.insert(ino) {
-            self.running.overlay_blocks += tree + 1;
-        } else if tree > 1 {
-            // Another range, perhaps another leaf.
-            self.running.overlay_blocks += 1;
-        }
-        self.running.overlay_added += 1;
+        self.running.overlay.note(ino, tree, bytes);
     }
 
     /// A transaction closes before it outgrows a quarter of the journal.
@@ -246,14 +243,13 @@ impl State {
 
     /// Blocks that may be allocated or reserved: free in the last durable state, not promised.
     pub fn spendable(&self) -> u64 {
-        self.fs
-            .available_blocks()
-            .saturating_sub(self.running.reserved + self.running.reserved / 64 + SPACE_SLACK)
+        let reserved = self.running.data.reserved();
+        self.fs.available_blocks().saturating_sub(reserved + reserved / 64 + SPACE_SLACK)
     }
 
     /// What to answer when space is short: background progress may help once (rule R5).
     pub fn shortage(&self) -> Stop {
-        if !self.running.space_tried && !self.is_replaying() {
+        if !self.running.is_shortage_final() && !self.is_replaying() {
             Stop::Needs(Need::Space)
         } else {
             errno(libc::ENOSPC).into()
@@ -301,20 +297,17 @@ impl State {
 
     /// Notes that something unjournaled exists, for the commit timer.
     pub fn touch(&mut self) {
-        if self.running.unjournaled_since.is_none() {
-            self.running.unjournaled_since = Some(self.time.mono_ns());
-        }
+        self.running.touch(&self.time);
     }
 
     /// The inode's attributes changed; the running transaction will write them.
     pub fn mark_inode(&mut self, ino: InodeNr) {
-        self.running.inode_dirty.insert(ino);
-        self.touch();
+        self.running.inode_changed(ino, &self.time);
     }
 
     /// Notes a change of the inode's `delta`.
     pub fn mark_delta(&mut self, ino: InodeNr) {
-        self.running.delta_dirty.insert(ino);
+        self.running.delta_changed(ino);
         self.mark_changed(ino);
         self.mark_inode(ino);
     }
@@ -330,7 +323,7 @@ impl State {
     /// Notes a permission change that is pending on the inode (rule R17).
     pub fn mark_perms(&mut self, ino: InodeNr) {
         if !self.is_replaying() {
-            self.running.perms.running_mut().insert(ino);
+            self.running.permissions.changed(ino);
         }
     }
 
@@ -367,7 +360,7 @@ impl State {
         });
         self.meta.shrink();
         let Self { inodes, pages, running, config, .. } = self;
-        let busy = |ino| running.inode_dirty.contains(&ino);
+        let busy = |ino| running.owes_inode(ino);
         inodes.shrink(config.max_nodes, busy, |ino| pages.remove_range(ino, 0, u64::MAX));
     }
 

@@ -33,7 +33,7 @@ impl State {
             page_limit: self.pages.limit() as u64,
             metadata_blocks: self.meta.len() as u64,
             inodes: self.inodes.len() as u64,
-            dirty_bytes: self.running.dirty_bytes,
+            dirty_bytes: self.running.data.bytes(),
         }
     }
 
@@ -42,8 +42,8 @@ impl State {
         Pending {
             name_operations: self.names.len() as u64,
             metadata_blocks: self.meta.dirty_len() as u64,
-            inodes: self.running.inode_dirty.len() as u64,
-            reserved_blocks: self.running.reserved,
+            inodes: self.running.inodes_owed() as u64,
+            reserved_blocks: self.running.data.reserved(),
             orphans: self.inodes.orphans() as u64,
         }
     }

@@ -1,0 +1,80 @@
+//! What the running transaction owes of the overlays: ranges that are staged or zeroed, and that no
+//! transaction has journaled.
+
+use siftfs_base::InodeNr;
+use std::collections::BTreeSet;
+
+/// Overlay ranges that wait for the next transaction, and how much of it they take at most (rule
+/// R10).
+#[derive(Default)]
+pub struct OverlayDebt {
+    /// Inodes with such ranges.
+    inodes: BTreeSet<InodeNr>,
+    /// Ranges made since the last cut: an upper bound of its tags.
+    ranges: usize,
+    /// Extent tree blocks that homes for them may change, an upper bound.
+    tree_blocks: usize,
+    /// Staged bytes in them, an upper bound: what covers others counts as well as they.
+    bytes: u64,
+}
+
+impl OverlayDebt {
+    /// One more range of the inode's overlay waits for the next transaction, with `bytes` staged
+    /// bytes (none if it is zeroed). A home for it changes `tree_blocks` blocks of the extent tree
+    /// at most.
+    pub fn note(&mut self, ino: InodeNr, tree_blocks: usize, bytes: u64) {
+        self.bytes += bytes;
+        if self.inodes.insert(ino) {
+            self.tree_blocks += tree_blocks + 1;
+        } else if tree_blocks > 1 {
+            // Another range, perhaps another leaf.
+            self.tree_blocks += 1;
+        }
+        self.ranges += 1;
+    }
+
+    /// Is no range without its tag?
+    pub fn is_empty(&self) -> bool {
+        self.inodes.is_empty()
+    }
+
+    /// Inodes with ranges that no transaction has journaled, ascending.
+    pub fn inodes(&self) -> impl Iterator<Item = InodeNr> + '_ {
+        self.inodes.iter().copied()
+    }
+
+    /// Ranges made since the last cut.
+    pub fn ranges(&self) -> usize {
+        self.ranges
+    }
+
+    /// Images and descriptors that the ranges cost at most, in journal blocks, on a volume with
+    /// `groups` block groups. What it costs to repeat [`OverlayDebt::bytes`] comes on top.
+    pub fn blocks(&self, groups: usize) -> usize {
+        self.tree_blocks + 2 * self.ranges.min(groups) + self.ranges / 24
+    }
+
+    /// Staged bytes that the transaction may have to repeat, an upper bound.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The inode's overlay is gone. The bounds stay: they are upper ones.
+    pub fn forget(&mut self, ino: InodeNr) {
+        self.inodes.remove(&ino);
+    }
+
+    /// The transaction under assembly has a tag for every range. The bounds stay until its cut.
+    pub fn tagged(&mut self) {
+        self.inodes.clear();
+    }
+
+    /// The transaction is cut, after [`OverlayDebt::tagged`]: the next one begins with nothing.
+    pub fn cut(&mut self) {
+        (self.ranges, self.tree_blocks, self.bytes) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+#[path = "overlay_debt_tests.rs"]
+mod tests;
