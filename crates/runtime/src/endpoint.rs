@@ -123,6 +123,9 @@ impl FileService for Runtime {
             }),
             R::GetFlags { ino } => self.query(|st| st.flags(ino)).map(Reply::Flags),
             R::SetFlags { ino, flags } => self.change_flags(ino, flags).map(|()| Reply::Done),
+            R::Publish { base, entries, level, rights } => {
+                self.publish((cred, &rights), base, &entries, level)
+            }
             R::StatFs => self.query(|st| Ok(Reply::Statfs(st.stat_fs()))),
             R::SyncAll => self.sync_all().map(acknowledged),
             R::Checkpoint => {

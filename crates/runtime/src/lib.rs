@@ -8,7 +8,8 @@
 //!
 //! The rooms, each of which uses only those before it: `locks`; `state`, what there is; `namespace`
 //! and `data`, what operations change of names and of bytes; `staging`, one fsync; `assembly`, one
-//! background transaction. The files beside them are the Runtime's doors.
+//! background transaction; `operations`, what changes several files together. The files beside them
+//! are the Runtime's doors.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
@@ -19,6 +20,7 @@ mod data;
 mod endpoint;
 mod locks;
 mod namespace;
+mod operations;
 mod recover;
 mod runtime;
 mod staging;

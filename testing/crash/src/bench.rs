@@ -24,6 +24,9 @@ pub struct Io {
     pub flushes: u64,
 }
 
+/// No write, no flush.
+pub const NOTHING_DONE: Io = Io { writes: 0, largest: 0, flushes: 0 };
+
 /// A volume on a fault device, mounted without threads.
 pub struct Bench {
     /// The device.

@@ -41,6 +41,12 @@ fn names() {
     run(VolumeKind::SMALL, &profile, 80, 250);
 }
 
+#[test]
+fn publishes() {
+    let profile = Profile { publish: 30, names: 40, dirs: 8, ..Profile::default() };
+    run(VolumeKind::ROOMY, &profile, 80, 150);
+}
+
 /// Mostly data: long files, many extents, holes.
 #[test]
 fn data() {

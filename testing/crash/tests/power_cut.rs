@@ -55,6 +55,13 @@ fn memory_pressure() {
     run(VolumeKind::ROOMY, &profile, 20, 40);
 }
 
+/// Names that change together, with all else that happens between.
+#[test]
+fn publishes() {
+    let profile = Profile { publish: 25, names: 30, ..Profile::crash() };
+    run(VolumeKind::ROOMY, &profile, 60, 30);
+}
+
 /// Long enough that rings wrap and reclaimed space is used again.
 #[test]
 fn long() {

@@ -10,8 +10,8 @@ use crate::rng::{Rng, pattern};
 use crate::scripts::Script;
 use siftfs_base::{InodeNr, Timestamp};
 use siftfs_proto::{
-    Allocate, Credentials, FileKind, Handle, ROOT_INO, RenameMode, Request, Seek, SetAttr, SetTime,
-    WriteData, XattrMode,
+    Allocate, Credentials, FileKind, Handle, Level, PublishEntry, PublishSource, ROOT_INO,
+    RenameMode, Request, Rights, Seek, SetAttr, SetTime, WriteData, XattrMode,
 };
 
 /// What a sequence is made of: weights of groups of operations and sizes.
@@ -31,6 +31,8 @@ pub struct Profile {
     pub scripts: u64,
     /// Reads, lookups and other questions.
     pub reads: u64,
+    /// Publishes.
+    pub publish: u64,
     /// Longest write in bytes.
     pub write_max: u64,
     /// Writes go to offsets below this (one in sixteen to 32 times as far).
@@ -49,6 +51,7 @@ impl Default for Profile {
             background: 5,
             scripts: 9,
             reads: 10,
+            publish: 0,
             write_max: 9000,
             offset_max: 24_000,
             dirs: 6,
@@ -102,7 +105,8 @@ impl Generator {
             }
         }
         let p = &self.profile;
-        let weights = [p.names, p.data, p.attrs, p.sync, p.background, p.scripts, p.reads];
+        let weights =
+            [p.names, p.data, p.attrs, p.sync, p.background, p.scripts, p.reads, p.publish];
         let mut at = self.rng.below(weights.iter().sum());
         let group = weights.iter().position(|w| {
             let here = at < *w;
@@ -122,7 +126,8 @@ impl Generator {
                 self.script = Some(Script::choose(&mut self.rng, dir, &a, &b));
                 None
             }
-            _ => self.question(model),
+            Some(6) => self.question(model),
+            _ => self.publish(model),
         };
         req.map(|req| Action::Call(cred, req))
     }
@@ -252,6 +257,56 @@ impl Generator {
             return None;
         }
         Some(Request::Rename { parent, name, new_parent, new_name, mode })
+    }
+
+    /// New names for one to three files; their data was written shortly before, or is old.
+    fn publish(&mut self, model: &Model) -> Option<Request> {
+        let base = self.dir(model);
+        let entries = (0..self.rng.between(1, 3)).filter_map(|_| self.publish_entry(model, base));
+        let entries: Vec<PublishEntry> = entries.collect();
+        let level = *self.rng.pick(&[Level::Visible, Level::Atomic, Level::Durable])?;
+        let rights = Rights::all();
+        Some(Request::Publish { base, entries, level, rights })
+    }
+
+    fn publish_entry(&mut self, model: &Model, base: InodeNr) -> Option<PublishEntry> {
+        let replace = self.rng.chance(80);
+        let unnamed =
+            model.handles().filter(|(_, ino)| model.node(*ino).is_some_and(|n| n.linkable));
+        let unnamed: Vec<u64> = unnamed.map(|(handle, _)| handle).collect();
+        let source = match self.rng.pick(&unnamed) {
+            Some(handle) if self.rng.chance(50) => PublishSource::Open(Handle(*handle)),
+            _ => PublishSource::Path(self.path_in(model, base)),
+        };
+        Some(PublishEntry { source, to: self.path_in(model, base), replace })
+    }
+
+    /// A name in `base`, or in a directory there; mostly one that exists.
+    fn path_in(&mut self, model: &Model, base: InodeNr) -> Vec<u8> {
+        let dirs: Vec<(Vec<u8>, InodeNr)> = model
+            .node(base)
+            .into_iter()
+            .flat_map(|node| &node.entries)
+            .filter(|(_, ino)| model.node(**ino).is_some_and(Node::is_dir))
+            .map(|(name, ino)| (name.clone(), *ino))
+            .collect();
+        let (mut path, dir) = match self.rng.pick(&dirs).filter(|(name, _)| name != b"lost+found") {
+            Some((name, dir)) if self.rng.chance(30) => ([name, &b"/"[..]].concat(), *dir),
+            _ => (Vec::new(), base),
+        };
+        let there: Vec<Vec<u8>> = model
+            .node(dir)
+            .into_iter()
+            .flat_map(|node| &node.entries)
+            .filter(|(_, ino)| model.node(**ino).is_some_and(|node| !node.is_dir()))
+            .map(|(name, _)| name.clone())
+            .collect();
+        let name = match self.rng.pick(&there) {
+            Some(name) if self.rng.chance(70) => name.clone(),
+            _ => self.name(),
+        };
+        path.extend(name);
+        path
     }
 
     fn offset(&mut self) -> u64 {

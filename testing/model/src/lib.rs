@@ -17,6 +17,7 @@ mod model_acl;
 mod model_attr;
 mod model_data;
 mod model_names;
+mod model_publish;
 mod op;
 mod oracle;
 mod oracle_check;

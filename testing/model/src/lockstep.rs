@@ -5,7 +5,9 @@ use crate::model::{Model, Outcome};
 use crate::op::{Action, Op};
 use crate::tree::{Caller, Seen, Tree};
 use siftfs_base::{Error, InodeNr};
-use siftfs_proto::{Attr, Credentials, FileService, Handle, Reply, Request, SessionId};
+use siftfs_proto::{
+    Attr, Credentials, FileService, Handle, PublishSource, Reply, Request, SessionId,
+};
 use std::collections::BTreeMap;
 
 /// What a sequence can do besides requests.
@@ -143,6 +145,11 @@ impl<'a> Lockstep<'a> {
                 Ok(())
             }
             (Ok(Reply::Dir(_)), Ok(Reply::Dir(_))) => Ok(()),
+            (Ok(Reply::Published { names }), Ok(Reply::Published { names: theirs })) => {
+                let ours = names.iter().map(|(dir, name)| (self.ids.service_of(*dir), name));
+                let same = ours.eq(theirs.iter().map(|(dir, name)| (Some(*dir), name)));
+                if same { Ok(()) } else { Err(format!("published {theirs:?}, not {names:?}")) }
+            }
             _ => plain_difference(want, found).map_or(Ok(()), Err),
         }
     }
@@ -207,6 +214,14 @@ impl<'a> Lockstep<'a> {
             | Request::RemoveXattr { ino, .. } => there(ino)?,
             Request::Release { handle } | Request::ReadDir { handle, .. } => {
                 *handle = *self.handles.get(&handle.0)?;
+            }
+            Request::Publish { base, entries, .. } => {
+                there(base)?;
+                for entry in entries {
+                    if let PublishSource::Open(handle) = &mut entry.source {
+                        *handle = *self.handles.get(&handle.0)?;
+                    }
+                }
             }
             Request::Untimed(change) => **change = self.translate(change)?,
             Request::StatFs | Request::SyncAll | Request::Checkpoint | Request::Status => {}

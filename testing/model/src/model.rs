@@ -117,8 +117,11 @@ pub struct Effects {
     pub names: Vec<(InodeNr, Vec<u8>)>,
     /// An inode whose size was set upwards by truncate or fallocate, not by a write.
     pub extended: Option<InodeNr>,
-    /// An inode whose name a rename bound in place of another inode's.
-    pub replaced_by: Option<InodeNr>,
+    /// Inodes whose new name never shows older bytes: a rename bound it in place of another
+    /// inode's, or a publish.
+    pub replaced_by: Vec<InodeNr>,
+    /// The names changed together: all of them or none.
+    pub together: bool,
 }
 
 /// Numbers for what a request creates: chosen by the caller, so that a sequence keeps its
@@ -246,6 +249,9 @@ impl Model {
             | Request::RemoveXattr { .. } => self.exec_attr(req, fx),
             // Files have no flags here, and no program of the generator sets any.
             Request::GetFlags { .. } | Request::SetFlags { .. } => Err(libc::EOPNOTSUPP),
+            Request::Publish { base, entries, rights, .. } => {
+                self.publish(cred, rights, *base, entries, fx)
+            }
             Request::StatFs => Ok(Reply::Statfs(siftfs_proto::StatFs::default())),
             Request::SyncAll => Ok(Reply::Done),
             Request::Checkpoint => Ok(Reply::Checkpoint(Box::default())),

@@ -11,7 +11,7 @@ const TARGET_MAX: usize = 4095;
 
 type Step<T> = Result<T, i32>;
 
-fn check_name(name: &[u8]) -> Step<()> {
+pub(crate) fn check_name(name: &[u8]) -> Step<()> {
     if name.len() > NAME_MAX { Err(libc::ENAMETOOLONG) } else { Ok(()) }
 }
 
@@ -174,7 +174,13 @@ impl Model {
         fx.nodes.push(dir);
     }
 
-    fn link(&mut self, ino: InodeNr, parent: InodeNr, name: &[u8], fx: &mut Effects) -> Outcome {
+    pub(crate) fn link(
+        &mut self,
+        ino: InodeNr,
+        parent: InodeNr,
+        name: &[u8],
+        fx: &mut Effects,
+    ) -> Outcome {
         check_name(name)?;
         let node = self.get(ino)?;
         if node.is_dir() {
@@ -193,13 +199,13 @@ impl Model {
     }
 
     /// In a sticky directory only the owner of the file, of the directory, or root may remove.
-    fn check_sticky(&self, cred: &Credentials, dir: InodeNr, ino: InodeNr) -> Step<()> {
+    pub(crate) fn check_sticky(&self, cred: &Credentials, dir: InodeNr, ino: InodeNr) -> Step<()> {
         let (d, n) = (self.get(dir)?, self.get(ino)?);
         let sticky = d.perm & 0o1000 != 0 && cred.uid != 0;
         if sticky && cred.uid != d.uid && cred.uid != n.uid { Err(libc::EPERM) } else { Ok(()) }
     }
 
-    fn unlink(
+    pub(crate) fn unlink(
         &mut self,
         cred: &Credentials,
         parent: InodeNr,
@@ -245,7 +251,7 @@ impl Model {
         Ok(Reply::Done)
     }
 
-    fn rename(
+    pub(crate) fn rename(
         &mut self,
         cred: &Credentials,
         from: (InodeNr, &[u8]),
@@ -275,7 +281,7 @@ impl Model {
             self.check_replace(moved_dir, old)?;
             self.unbind(to.0, to.1, self.get(old)?.is_dir(), fx);
             self.drop_link(old, fx);
-            fx.replaced_by = Some(ino);
+            fx.replaced_by.push(ino);
         } else if self.get(to.0)?.nlink == 0 {
             return Err(libc::ENOENT);
         }

@@ -2,7 +2,7 @@
 
 use crate::model::Fresh;
 use siftfs_base::InodeNr;
-use siftfs_proto::{Credentials, Request};
+use siftfs_proto::{Credentials, PublishSource, Request};
 use std::fmt;
 
 /// First inode number that a sequence's operations create in the model: the operation with
@@ -117,6 +117,16 @@ fn show_request(f: &mut fmt::Formatter<'_>, req: &Request) -> fmt::Result {
             write!(f, "setxattr {ino} {} {} bytes {mode:?}", text(name), value.len())
         }
         Request::RemoveXattr { ino, name } => write!(f, "removexattr {ino} {}", text(name)),
+        Request::Publish { base, entries, level, .. } => {
+            write!(f, "publish in {base} {level:?}")?;
+            entries.iter().try_for_each(|entry| {
+                match &entry.source {
+                    PublishSource::Path(path) => write!(f, ", {}", text(path))?,
+                    PublishSource::Open(handle) => write!(f, ", {handle:?}")?,
+                }
+                write!(f, " as {}{}", text(&entry.to), if entry.replace { "" } else { " (new)" })
+            })
+        }
         Request::Lookup { parent, name } => write!(f, "lookup {parent}/{}", text(name)),
         other => write!(f, "{other:?}"),
     }

@@ -36,6 +36,8 @@
 //! * **O8 nothing else.** Every inode found is known by number and generation, with its type,
 //!   device number and link target; unlinked files are gone; what the operation under way at the
 //!   cut would have done may or may not be there.
+//! * **O9 together.** The names that a publish changed show all of them what they were before, or
+//!   all what they became, as far as they were not changed again.
 //!
 //! Access times are not judged. Whether counts and structures hold together is fsck's part.
 
@@ -44,7 +46,7 @@ use crate::history::{History, Time};
 use crate::model::{Effects, KnownTime, Model, Node, Outcome};
 use crate::op::{Action, Op};
 use siftfs_base::InodeNr;
-use siftfs_proto::{FileKind, Request};
+use siftfs_proto::{FileKind, Level, Request};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A directory and a name in it.
@@ -85,6 +87,8 @@ pub struct Oracle {
     pub(crate) now: Time,
     pub(crate) inodes: BTreeMap<InodeNr, InodePast>,
     pub(crate) names: BTreeMap<Name, History<Option<InodeNr>>>,
+    /// Names that changed together, and when (O9).
+    pub(crate) groups: Vec<(Time, BTreeSet<Name>)>,
     /// Background commits happen that the oracle is not told of.
     unreported: bool,
 }
@@ -160,7 +164,7 @@ impl Oracle {
                 names.insert((ino, name.clone()), History::new(0, Some(*child)));
             }
         }
-        Self { model, now: 0, inodes, names, unreported: false }
+        Self { model, now: 0, inodes, names, groups: Vec::new(), unreported: false }
     }
 
     /// The same, where the product commits in the background without a report.
@@ -210,10 +214,13 @@ impl Oracle {
                 past.push(now, bound);
             }
         }
-        if let Some(ino) = fx.replaced_by
-            && let Some(past) = self.inodes.get_mut(&ino)
-        {
-            past.replaced_at.push(now);
+        for ino in &fx.replaced_by {
+            if let Some(past) = self.inodes.get_mut(ino) {
+                past.replaced_at.push(now);
+            }
+        }
+        if fx.together {
+            self.groups.push((now, fx.names.iter().cloned().collect()));
         }
     }
 
@@ -223,8 +230,20 @@ impl Oracle {
             Action::Commit { push } => self.everything(*push),
             Action::Call(_, Request::SyncAll | Request::Checkpoint) => self.everything(true),
             Action::Call(_, Request::Fsync { ino, datasync }) => self.synced(*ino, *datasync),
+            Action::Call(_, Request::Publish { level: Level::Durable, .. }) => self.published(),
             _ => {}
         }
+    }
+
+    /// O1 and O3 for every file of the publish that has just returned.
+    fn published(&mut self) {
+        let Some((time, names)) = self.groups.last() else { return };
+        if *time != self.now {
+            return;
+        }
+        let files: BTreeSet<InodeNr> =
+            names.iter().filter_map(|(dir, name)| self.model.child(*dir, name)).collect();
+        files.into_iter().for_each(|ino| self.synced(ino, true));
     }
 
     /// O7.

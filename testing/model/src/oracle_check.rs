@@ -27,6 +27,7 @@ impl Oracle {
         let mut out = Vec::new();
         let found = translate(tree, ids, &mut out);
         self.check_names(&found, &mut out);
+        self.check_groups(&found, &mut out);
         for (ino, past) in &self.inodes {
             let names = found.names.get(ino).cloned().unwrap_or_default();
             if !past.names.iter().any(|(_, set)| *set == names) {
@@ -40,6 +41,30 @@ impl Oracle {
             }
         }
         out
+    }
+
+    /// O9. A name counts if it has not changed since, and if what it is bound to tells whether the
+    /// group was applied.
+    fn check_groups(&self, found: &Found<'_>, out: &mut Vec<String>) {
+        for (time, names) in &self.groups {
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            for name in names {
+                let Some(past) = self.names.get(name).filter(|p| p.changed() == *time) else {
+                    continue;
+                };
+                let bound = found.bound.get(name).copied();
+                let earlier = || past.iter().filter(|(t, _)| t < time).any(|(_, b)| *b == bound);
+                if bound != *past.last() {
+                    before.push(name);
+                } else if !earlier() {
+                    after.push(name);
+                }
+            }
+            if !before.is_empty() && !after.is_empty() {
+                let (before, after) = (show_names(&before), show_names(&after));
+                out.push(format!("O9 changed together: {after} changed, {before} not"));
+            }
+        }
     }
 
     /// O2 for every name.
@@ -58,6 +83,10 @@ impl Oracle {
             out.push(format!("O8 {}: never made", show_name(name)));
         }
     }
+}
+
+fn show_names(names: &[&Name]) -> String {
+    names.iter().map(|name| show_name(name)).collect::<Vec<_>>().join(", ")
 }
 
 fn show_name(name: &Name) -> String {

@@ -1,7 +1,9 @@
 use super::*;
 use crate::lockstep::Ids;
 use crate::tree::Tree;
-use siftfs_proto::{Credentials, ROOT_INO, RenameMode, SetAttr};
+use siftfs_proto::{
+    Credentials, Level, PublishEntry, PublishSource, ROOT_INO, RenameMode, Rights, SetAttr,
+};
 
 /// Runs requests on the oracle; keeps the tree after each.
 struct Run {
@@ -295,4 +297,58 @@ fn o8_removed_files_stay_removed() {
     assert_eq!(run.allowed(), [true; 4]);
     run.fsync(ROOT_INO);
     assert_eq!(run.allowed(), [true, false, false, true, true]);
+}
+
+/// Renames done one by one may come back in part, a publish of the same names not.
+#[test]
+fn o9_names_of_a_publish_come_back_together() {
+    let named = |from: &str, to: &str| PublishEntry {
+        source: PublishSource::Path(from.into()),
+        to: to.into(),
+        replace: true,
+    };
+    let prepared = || {
+        let mut run = Run::new();
+        let (a, b) = (run.create(ROOT_INO, "a.tmp"), run.create(ROOT_INO, "b.tmp"));
+        run.fsync(a);
+        run.fsync(b);
+        (run, a, b)
+    };
+    let (mut run, a, _) = prepared();
+    let mut half = run.oracle.model().tree();
+    move_in_root(&mut half, a, "a.tmp", "a");
+    run.rename((ROOT_INO, "a.tmp"), (ROOT_INO, "a"));
+    run.rename((ROOT_INO, "b.tmp"), (ROOT_INO, "b"));
+    assert_eq!(run.judge(&half), Vec::<String>::new());
+
+    let (mut run, a, b) = prepared();
+    let before = run.oracle.model().tree();
+    let mut halves = [before.clone(), before.clone()];
+    move_in_root(&mut halves[0], a, "a.tmp", "a");
+    move_in_root(&mut halves[1], b, "b.tmp", "b");
+    let entries = vec![named("a.tmp", "a"), named("b.tmp", "b")];
+    let (base, level, rights) = (ROOT_INO, Level::Visible, Rights::all());
+    run.call(Request::Publish { base, entries, level, rights });
+    for half in &halves {
+        let found = run.judge(half);
+        assert!(found.iter().any(|v| v.starts_with("O9")), "{found:?}");
+    }
+    let after = run.oracle.model().tree();
+    assert_eq!((run.judge(&before), run.judge(&after)), (vec![], vec![]));
+    run.rename((ROOT_INO, "b"), (ROOT_INO, "c"));
+    assert!(!run.judge(&halves[0]).is_empty(), "b.tmp is still there, and a is new");
+    assert_eq!(run.judge(&run.oracle.model().tree()), Vec::<String>::new());
+}
+
+/// After a durable publish there is nothing else any more, and each file has the bytes it had then.
+#[test]
+fn o1_a_durable_publish_is_an_fsync_of_its_files() {
+    let mut run = Run::new();
+    let f = run.create(ROOT_INO, "f.tmp");
+    run.write(f, 0, b"one");
+    let source = PublishSource::Path(b"f.tmp".to_vec());
+    let entries = vec![PublishEntry { source, to: b"f".to_vec(), replace: false }];
+    let (base, level, rights) = (ROOT_INO, Level::Durable, Rights::all());
+    run.call(Request::Publish { base, entries, level, rights });
+    assert_eq!(run.allowed(), [false, false, false, true]);
 }

@@ -80,7 +80,8 @@ impl State {
         self.mark_inode(dir);
     }
 
-    pub(super) fn require_live_dir(&mut self, dir: InodeNr) -> Result<()> {
+    /// The directory, which must have a name: ENOENT else.
+    pub fn require_live_dir(&mut self, dir: InodeNr) -> Result<()> {
         self.load_dir(dir)?;
         if self.node(dir).inode.nlink == 0 {
             return Err(errno(libc::ENOENT));

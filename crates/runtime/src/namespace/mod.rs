@@ -1,5 +1,6 @@
 //! Which name is which inode, and what may be done to it.
 
+pub mod access;
 pub mod acl;
 pub mod attributes;
 pub mod entries;

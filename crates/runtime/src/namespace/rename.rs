@@ -154,6 +154,14 @@ impl State {
         Err(Stop::Needs(Need::Commit))
     }
 
+    /// Do that many renames over other files, each with little unsynced data, go into the next cut?
+    pub fn room_for_replacing(&self, renames: usize) -> Step<()> {
+        if self.running.replacing() + renames > MAX_REPLACING {
+            return Err(Stop::Needs(Need::Commit));
+        }
+        Ok(())
+    }
+
     fn check_displaced(&mut self, is_dir: bool, target: InodeNr) -> Result<()> {
         self.load(target)?;
         match (is_dir, self.node(target).inode.is_dir()) {

@@ -34,6 +34,11 @@ impl State {
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
         }
+        self.any_moved(dirs)
+    }
+
+    /// Was one of `dirs`, or a directory above one of them, moved?
+    pub fn any_moved(&mut self, mut dirs: Vec<InodeNr>) -> Result<bool> {
         let mut seen: BTreeSet<InodeNr> = BTreeSet::from([siftfs_proto::ROOT_INO]);
         while let Some(dir) = dirs.pop() {
             if !seen.insert(dir) {
@@ -127,13 +132,17 @@ impl State {
         Ok(Ok(named))
     }
 
-    /// Inodes that the closure renames over others: their data goes along (rule R20).
+    /// Inodes that the closure renames over others, or names in a group: their data goes along
+    /// (rule R20).
     pub fn replacing(&self, ino: InodeNr, ops: &BTreeSet<Lsn>) -> Vec<InodeNr> {
         let moved: BTreeSet<InodeNr> = ops
             .iter()
             .filter_map(|l| self.names.get(*l))
             .filter_map(|op| match op.kind {
                 NameOpKind::Rename { ino, displaced, .. } if displaced != 0 => Some(ino),
+                NameOpKind::Rename { ino, .. } | NameOpKind::Link { ino, .. } => {
+                    self.names.is_grouped(op.lsn).then_some(ino)
+                }
                 _ => None,
             })
             .filter(|i| *i != ino)

@@ -34,6 +34,9 @@ struct Pending {
     op: NameOp,
     /// The operation moves a directory.
     moves_directory: bool,
+    /// First and last operation of the group that it is in: one record carries all of them, and the
+    /// data of their files.
+    group: Option<(Lsn, Lsn)>,
 }
 
 /// What else is known of an operation.
@@ -120,8 +123,24 @@ impl NameLog {
             self.by_key.entry((dir, name.to_vec())).or_default().insert(lsn);
             self.by_dir.entry(dir).or_default().insert(lsn);
         }
-        let old = self.ops.insert(lsn, Pending { op, moves_directory: traits.moves_directory });
+        let old = self
+            .ops
+            .insert(lsn, Pending { op, moves_directory: traits.moves_directory, group: None });
         assert!(old.is_none(), "one operation per LSN");
+    }
+
+    /// The operations from `first` to `last`, which ran under one hold of the state lock, are a
+    /// group: whatever carries one of them carries all.
+    pub fn group(&mut self, first: Lsn, last: Lsn) {
+        for pending in self.ops.range_mut(first..=last).map(|(_, pending)| pending) {
+            assert!(pending.group.is_none(), "an operation is in one group");
+            pending.group = Some((first, last));
+        }
+    }
+
+    /// Is the pending operation in a group?
+    pub fn is_grouped(&self, lsn: Lsn) -> bool {
+        self.ops.get(&lsn).is_some_and(|pending| pending.group.is_some())
     }
 
     /// Number of pending operations.
@@ -187,7 +206,6 @@ impl NameLog {
         published: bool,
         most: usize,
     ) -> Result<BTreeSet<Lsn>, Unstageable> {
-        let mut found: BTreeSet<Lsn> = BTreeSet::new();
         let mut work: Vec<Lsn> = self.of_inode(ino).collect();
         if is_dir {
             work.extend(self.in_dir(ino));
@@ -195,6 +213,28 @@ impl NameLog {
         if published {
             work.extend(&self.published);
         }
+        self.connected(work, most)
+    }
+
+    /// The operations that a new group of operations on these inodes and names, of theirs among the
+    /// directories' entries, would have to take along; see [`NameLog::closure`].
+    pub fn closure_of(
+        &self,
+        touched: &[InodeNr],
+        names: &[(InodeNr, Vec<u8>)],
+        most: usize,
+    ) -> Result<BTreeSet<Lsn>, Unstageable> {
+        let dirs = names.iter().map(|(dir, _)| dir);
+        let mut work: Vec<Lsn> =
+            touched.iter().chain(dirs).flat_map(|i| self.of_inode(*i)).collect();
+        work.extend(names.iter().filter_map(|key| self.by_key.get(key)).flatten());
+        work.extend(&self.published);
+        self.connected(work, most)
+    }
+
+    /// `work`, and all that is connected with it.
+    fn connected(&self, mut work: Vec<Lsn>, most: usize) -> Result<BTreeSet<Lsn>, Unstageable> {
+        let mut found: BTreeSet<Lsn> = BTreeSet::new();
         while let Some(lsn) = work.pop() {
             if !found.insert(lsn) {
                 continue;
@@ -205,6 +245,9 @@ impl NameLog {
             let Some(pending) = self.ops.get(&lsn) else { continue };
             if pending.moves_directory {
                 return Err(Unstageable::DirectoryMove);
+            }
+            if let Some((first, last)) = pending.group {
+                work.extend(self.ops.range(first..=last).map(|(lsn, _)| *lsn));
             }
             for i in inodes(&pending.op) {
                 work.extend(self.of_inode(i));

@@ -8,6 +8,7 @@
 
 mod data;
 pub mod flags;
+pub mod ioctl;
 mod types;
 pub use data::*;
 pub use types::*;

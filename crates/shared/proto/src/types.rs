@@ -171,6 +171,57 @@ pub enum Seek {
     Hole,
 }
 
+/// What the caller of a request that carries paths may do besides what mode and owner give it. The
+/// kernel has not checked those paths; the Runtime does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// CAP_DAC_OVERRIDE: every directory may be searched and changed.
+    pub overrides_access: bool,
+    /// CAP_FOWNER: another user's file may be taken out of a sticky directory.
+    pub owns_all: bool,
+}
+
+impl Rights {
+    /// Those of root.
+    pub fn all() -> Self {
+        Self { groups: Vec::new(), overrides_access: true, owns_all: true }
+    }
+}
+
+/// What gets a new name in a publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublishSource {
+    /// The file that this path names. It loses that name.
+    Path(Vec<u8>),
+    /// An open file, which keeps the names that it has, or has none (O_TMPFILE).
+    Open(Handle),
+}
+
+/// One name of a publish. Paths are relative, of names with `/` between; no symbolic link in them
+/// is followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishEntry {
+    /// What gets the name.
+    pub source: PublishSource,
+    /// The name it gets.
+    pub to: Vec<u8>,
+    /// A file that has this name already loses it; without, that is EEXIST.
+    pub replace: bool,
+}
+
+/// How far a change of several files is when its call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Other callers see all of it.
+    Visible,
+    /// And its record has its place in the log: what is staged later never survives without it.
+    Atomic,
+    /// And it is durable.
+    Durable,
+}
+
 /// A file-protocol request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the variants are POSIX calls; what is not obvious is said
@@ -254,6 +305,10 @@ pub enum Request {
     /// Durable on return. `EOPNOTSUPP` for flags that cannot be set, `EPERM` for any but the
     /// immutable one of an immutable file. Reply: `Done`.
     SetFlags { ino: InodeNr, flags: u32 },
+    /// The names of several files change together: other callers, and a crash, see all of them or
+    /// none. Paths begin at the directory `base`. The Runtime itself checks what the caller may do.
+    /// Reply: `Published`.
+    Publish { base: InodeNr, entries: Vec<PublishEntry>, level: Level, rights: Rights },
     /// Reply: `Statfs`.
     StatFs,
     /// Everything done before this call durable and journaled (`siftfs sync`). Reply: `Done`.
@@ -324,6 +379,10 @@ pub enum Reply {
     Names(Vec<Vec<u8>>),
     Statfs(StatFs),
     Flags(u32),
+    /// The names that changed: those taken away, and those given.
+    Published {
+        names: Vec<(InodeNr, Vec<u8>)>,
+    },
     /// What the checkpoint did.
     Checkpoint(Box<CheckpointReport>),
     /// The status document, as far as there is one without a daemon.

@@ -17,6 +17,7 @@ mod parallel;
 mod publish;
 mod sizes;
 mod space;
+mod together;
 
 use siftfs_crash::{Back, Bench};
 use siftfs_device::Cut;

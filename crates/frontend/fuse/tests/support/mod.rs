@@ -415,7 +415,7 @@ impl FileService for Mem {
                 old.map(|_| Reply::Done).ok_or(errno(libc::ENODATA))
             }
             Request::GetFlags { .. } => Ok(Reply::Flags(0)),
-            Request::SetFlags { .. } => Err(errno(libc::EOPNOTSUPP)),
+            Request::SetFlags { .. } | Request::Publish { .. } => Err(errno(libc::EOPNOTSUPP)),
             Request::StatFs => Ok(Reply::Statfs(StatFs {
                 block_size: 4096,
                 blocks: 1000,

@@ -1,0 +1,12 @@
+//! SiftFS for C. `include/siftfs.h` says what each function does, and who owns what; this is its
+//! other side.
+
+#![allow(unsafe_code)] // C's pointers
+#![allow(clippy::missing_safety_doc)] // the header is the contract
+
+mod convert;
+mod mount;
+mod volume;
+
+pub use mount::*;
+pub use volume::*;

@@ -1,0 +1,172 @@
+//! Volumes that are opened in the process.
+
+use crate::convert::{Name, REPLACE, fail, io_error, path, refuse, slice, status, text};
+use crate::mount::level;
+use siftfs::{File, Volume};
+use siftfs_client::Level;
+use std::ffi::{c_char, c_int, c_void};
+use std::io;
+
+/// A pointer to give to the caller, or null with errno.
+fn given<T>(result: io::Result<T>) -> *mut T {
+    match result {
+        Ok(value) => Box::into_raw(Box::new(value)),
+        Err(error) => {
+            fail(&error);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// # Safety
+/// `pointer` is null or was given by [`given`] and not taken back.
+unsafe fn borrowed<'a, T>(pointer: *const T) -> io::Result<&'a T> {
+    // SAFETY: the caller's promise; nobody has it mutably.
+    unsafe { pointer.as_ref() }.ok_or_else(|| refuse(libc::EINVAL))
+}
+
+/// `siftfs_volume_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_volume_open(name: *const c_char) -> *mut Volume {
+    // SAFETY: the header asks for a string that ends with NUL.
+    let path = unsafe { path(name) };
+    let there = path.and_then(|path| std::fs::metadata(path).map(|_| path));
+    given(there.and_then(|path| Volume::open(path).map_err(io_error)))
+}
+
+/// `siftfs_volume_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_volume_close(volume: *mut Volume) -> c_int {
+    if volume.is_null() {
+        return status(Err(refuse(libc::EINVAL)));
+    }
+    // SAFETY: given by `siftfs_volume_open`, and the caller gives it back once.
+    let volume = unsafe { Box::from_raw(volume) };
+    status(volume.close().map_err(io_error))
+}
+
+/// `siftfs_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_open(
+    volume: *const Volume,
+    name: *const c_char,
+    flags: c_int,
+    mode: libc::mode_t,
+) -> *mut File {
+    let open = || {
+        // SAFETY: the header asks for a volume that is open and a string that ends with NUL.
+        let (volume, name) = unsafe { (borrowed(volume)?, text(name)?) };
+        let perm = u16::try_from(mode & 0o7777).map_err(|_| refuse(libc::EINVAL))?;
+        match flags & !libc::O_RDWR {
+            0 => volume.open_file(name).map_err(io_error),
+            libc::O_CREAT => volume.create(name, perm).map_err(io_error),
+            _ => Err(refuse(libc::EINVAL)),
+        }
+    };
+    given(open())
+}
+
+/// `siftfs_close`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_close(file: *mut File) {
+    if !file.is_null() {
+        // SAFETY: given by `siftfs_open`, and the caller gives it back once.
+        drop(unsafe { Box::from_raw(file) });
+    }
+}
+
+/// A number of bytes as C has it.
+fn length(result: io::Result<usize>) -> isize {
+    match result.and_then(|n| isize::try_from(n).map_err(|_| refuse(libc::EINVAL))) {
+        Ok(n) => n,
+        Err(error) => {
+            fail(&error);
+            -1
+        }
+    }
+}
+
+/// `siftfs_pread`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_pread(
+    file: *const File,
+    into: *mut c_void,
+    len: usize,
+    offset: u64,
+) -> isize {
+    let read = || {
+        // SAFETY: the header asks for a file that is open.
+        let file = unsafe { borrowed(file) }?;
+        let data = file.read_at(offset, len).map_err(io_error)?;
+        if into.is_null() && !data.is_empty() {
+            return Err(refuse(libc::EINVAL));
+        }
+        // SAFETY: the caller has `len` bytes there, and no more than `len` were read; the memory
+        // read was allocated here, so the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), into.cast(), data.len()) };
+        Ok(data.len())
+    };
+    length(read())
+}
+
+/// `siftfs_pwrite`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_pwrite(
+    file: *const File,
+    from: *const c_void,
+    len: usize,
+    offset: u64,
+) -> isize {
+    let write = || {
+        // SAFETY: the header asks for a file that is open, and for `len` bytes.
+        let (file, data) = unsafe { (borrowed(file)?, slice(from.cast::<u8>(), len)?) };
+        file.write_at(offset, data).map_err(io_error).map(|()| len)
+    };
+    length(write())
+}
+
+/// `siftfs_fsync`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_fsync(file: *const File) -> c_int {
+    // SAFETY: the header asks for a file that is open.
+    status(unsafe { borrowed(file) }.and_then(|file| file.sync_all().map_err(io_error)))
+}
+
+/// `siftfs_fdatasync`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_fdatasync(file: *const File) -> c_int {
+    // SAFETY: the header asks for a file that is open.
+    status(unsafe { borrowed(file) }.and_then(|file| file.sync_data().map_err(io_error)))
+}
+
+/// `siftfs_volume_publish`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_volume_publish(
+    volume: *const Volume,
+    names: *const Name,
+    count: usize,
+    wanted: c_int,
+) -> c_int {
+    let publish = || {
+        let level = level(wanted)?;
+        // SAFETY: the header asks for a volume that is open, and `count` names.
+        let (volume, names) = unsafe { (borrowed(volume)?, slice(names, count)?) };
+        let mut all = volume.publish();
+        for name in names {
+            // SAFETY: ... whose strings end with NUL.
+            let (from, to) = unsafe { (text(name.from)?, text(name.to)?) };
+            all = match name.flags {
+                0 => all.name(from, to),
+                REPLACE => all.replace(from, to),
+                _ => return Err(refuse(libc::EINVAL)),
+            };
+        }
+        let done = match level {
+            Level::Visible => all.visible(),
+            Level::Atomic => all.atomic(),
+            Level::Durable => all.durable(),
+        };
+        done.map_err(io_error)
+    };
+    status(publish())
+}

@@ -1,0 +1,59 @@
+//! The C library, as a C program uses it: linked with the shared one, under valgrind.
+
+use crate::support::{Ran, Setup, run};
+use std::path::{Path, PathBuf};
+
+/// Where cargo has put the libraries: beside this test program, or above it.
+fn libraries() -> PathBuf {
+    let own = std::env::current_exe().expect("this program has a path");
+    let dirs = own.ancestors().skip(1).take(2);
+    let found = dirs.into_iter().find(|dir| dir.join("libsiftfs_capi.so").exists());
+    found.expect("the shared library is built with this test").to_path_buf()
+}
+
+/// The program, compiled with every warning an error.
+fn compiled(into: &Path) -> String {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../capi");
+    let program = into.join("library").into_os_string().into_string().expect("text");
+    let libraries = libraries().into_os_string().into_string().expect("text");
+    let link = into.join("libsiftfs.so.0");
+    std::os::unix::fs::symlink(libraries_file(&libraries), link).expect("the soname");
+    let (include, code) = (format!("-I{source}/include"), format!("{source}/tests/library.c"));
+    let (search, path) = (format!("-L{libraries}"), format!("-Wl,-rpath,{}", into.display()));
+    let words = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", &include, &code];
+    let link = [&*search, &*path, "-lsiftfs_capi", "-o", &program];
+    run("cc", &[&words[..], &link[..]].concat()).ok();
+    program
+}
+
+fn libraries_file(dir: &str) -> String {
+    format!("{dir}/libsiftfs_capi.so")
+}
+
+/// Under valgrind, which knows no io_uring and calls every leak and wild access an error.
+fn under_valgrind(program: &str, words: &[&str]) -> Ran {
+    let options = ["--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"];
+    run("valgrind", &[&options[..], &["--quiet", program], words].concat())
+}
+
+#[test]
+fn its_functions_on_a_mount() {
+    let (s, work) = (Setup::new(), tempfile::tempdir().expect("a directory"));
+    let program = compiled(work.path());
+    s.mount("");
+    under_valgrind(&program, &["mount", s.dir()]).ok();
+    s.umount().ok();
+    s.assert_plain_ext4();
+}
+
+#[test]
+fn its_functions_on_a_volume_in_the_process() {
+    let (s, work) = (Setup::new(), tempfile::tempdir().expect("a directory"));
+    let program = compiled(work.path());
+    under_valgrind(&program, &["volume", s.volume()]).ok();
+    s.assert_plain_ext4();
+    s.mount("");
+    let bytes = std::fs::read(s.path("f")).expect("it was published");
+    assert_eq!((bytes.len(), &bytes[4096..]), (4101, &b"hello"[..]));
+    s.umount().ok();
+}

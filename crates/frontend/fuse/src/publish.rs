@@ -1,0 +1,180 @@
+//! The ioctl that publishes: the caller's open files in its argument, what the kernel holds of the
+//! files, and what it must forget before the answer.
+
+use crate::convert::unexpected;
+use crate::mountinfo::{MountEntry, mounts_in};
+use crate::privileges;
+use crate::server::Server;
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_proto::ioctl::{Entry, Publish, Source};
+use siftfs_proto::{
+    Completion, Credentials, Handle, Level, PublishEntry, PublishSource, Reply, Request,
+};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+impl Server {
+    /// Publishes on the directory `base`. Other callers see the names, and the kernel has forgotten
+    /// what it knew of them, before `answer` is called.
+    pub(crate) fn publish(
+        self: &Arc<Self>,
+        cred: &Credentials,
+        mount: &MountEntry,
+        base: InodeNr,
+        argument: &[u8],
+        answer: Completion,
+    ) {
+        let request = match self.prepare(cred, mount, base, argument) {
+            Ok(request) => request,
+            Err(e) => return answer(Err(e)),
+        };
+        let (server, caller) = (self.clone(), cred.clone());
+        let files = request.files.clone();
+        let last = Box::new(move |written: bool| {
+            let result = match written {
+                true => server.carry_out_publish(&caller, request),
+                false => {
+                    server.give_back(&request.opened);
+                    Err(errno(libc::EBUSY))
+                }
+            };
+            match result {
+                Err(e) => answer(Err(e)),
+                Ok(names) => {
+                    let done = Box::new(move || answer(Ok(Reply::Data(Vec::new()))));
+                    server.invalidator.forget_names(names, done);
+                }
+            }
+        });
+        self.when_all_written(files.into_iter().collect(), last);
+    }
+
+    /// What the kernel holds of `files` is written first, one file after the other.
+    fn when_all_written(self: &Arc<Self>, mut files: Vec<InodeNr>, then: Box<dyn FnOnce(bool) + Send>) {
+        let Some(next) = files.pop() else { return then(true) };
+        let server = self.clone();
+        let rest = move |written: bool| match written {
+            true => server.when_all_written(files, then),
+            false => then(false),
+        };
+        self.when_written(next, Box::new(rest));
+    }
+
+    fn prepare(
+        &self,
+        cred: &Credentials,
+        mount: &MountEntry,
+        base: InodeNr,
+        argument: &[u8],
+    ) -> Result<Prepared> {
+        let Publish { entries, level } = Publish::decode(argument)?;
+        let mut prepared = Prepared {
+            base,
+            entries: Vec::new(),
+            level,
+            files: BTreeSet::new(),
+            opened: Vec::new(),
+        };
+        for entry in entries {
+            match self.prepare_entry((cred, mount), entry, &mut prepared) {
+                Ok(entry) => prepared.entries.push(entry),
+                Err(e) => {
+                    self.give_back(&prepared.opened);
+                    return Err(e);
+                }
+            }
+        }
+        Ok(prepared)
+    }
+
+    fn prepare_entry(
+        &self,
+        (cred, mount): (&Credentials, &MountEntry),
+        entry: Entry,
+        prepared: &mut Prepared,
+    ) -> Result<PublishEntry> {
+        let Entry { source, to, replace } = entry;
+        let source = match source {
+            Source::Path(path) => {
+                // Whether the caller may follow the path the Runtime decides.
+                prepared.files.extend(self.file_at(prepared.base, &path));
+                PublishSource::Path(path)
+            }
+            Source::Descriptor(number) => {
+                let ino = written_file(cred, number, mount)?;
+                let open = Request::Open { ino, write: false, truncate: false, kill_priv: false };
+                let handle = self.opened(&Credentials::default(), open)?;
+                prepared.opened.push(handle);
+                prepared.files.insert(ino);
+                PublishSource::Open(handle)
+            }
+        };
+        Ok(PublishEntry { source, to, replace })
+    }
+
+    /// The file that a path names, if it names one.
+    fn file_at(&self, base: InodeNr, path: &[u8]) -> Option<InodeNr> {
+        let root = Credentials::default();
+        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        names.into_iter().try_fold(base, |dir, name| self.number_of(&root, dir, name))
+    }
+
+    fn carry_out_publish(
+        &self,
+        cred: &Credentials,
+        prepared: Prepared,
+    ) -> Result<Vec<(InodeNr, Vec<u8>)>> {
+        let Prepared { base, entries, level, opened, .. } = prepared;
+        let rights = privileges::rights(cred);
+        let result = self.call(cred, Request::Publish { base, entries, level, rights });
+        self.give_back(&opened);
+        match result? {
+            Reply::Published { names } => Ok(names),
+            _ => Err(unexpected("published")),
+        }
+    }
+
+    fn give_back(&self, opened: &[Handle]) {
+        for handle in opened {
+            if let Err(error) = self.release(&Credentials::default(), *handle) {
+                tracing::warn!(%error, "a file that was published could not be given back");
+            }
+        }
+    }
+}
+
+/// The file of `mount` that the caller has open for writing as descriptor `number`. The caller's
+/// thread waits for our answer; what its other threads do to the descriptor meanwhile only gives
+/// another file that it has open.
+///
+/// # Errors
+/// EBADF if there is none, or it is not open for writing; EXDEV if it is a file of another mount.
+fn written_file(cred: &Credentials, number: u32, mount: &MountEntry) -> Result<InodeNr> {
+    let process = PathBuf::from(format!("/proc/{}", cred.pid));
+    let text = std::fs::read_to_string(process.join(format!("fdinfo/{number}")));
+    let text = text.map_err(|_| errno(libc::EBADF))?;
+    let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
+    let flags = field("flags:").and_then(|f| u32::from_str_radix(f, 8).ok());
+    let flags = flags.filter(|f| f & libc::O_PATH.cast_unsigned() == 0);
+    if !flags.is_some_and(crate::open_files::writes) {
+        return Err(errno(libc::EBADF));
+    }
+    let id: u64 = field("mnt_id:").and_then(|id| id.parse().ok()).ok_or(errno(libc::EBADF))?;
+    let mounts = mounts_in(&process.join("mountinfo")).map_err(|_| errno(libc::EXDEV))?;
+    if !mounts.iter().any(|m| m.id == id && m.is_same_as(mount)) {
+        return Err(errno(libc::EXDEV));
+    }
+    field("ino:").and_then(|ino| ino.parse().ok()).ok_or(errno(libc::EBADF))
+}
+
+/// A publish before its sources are written back.
+struct Prepared {
+    base: InodeNr,
+    entries: Vec<PublishEntry>,
+    level: Level,
+    /// Files of which the kernel may hold dirty pages.
+    files: BTreeSet<InodeNr>,
+    /// Handles that were opened for descriptors of the caller's.
+    opened: Vec<Handle>,
+}

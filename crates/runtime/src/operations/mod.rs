@@ -1,0 +1,3 @@
+//! Operations that change several files together (`docs/design/operations.md`).
+
+pub mod publish;

@@ -1,0 +1,120 @@
+//! Publish: several names change together, or none.
+
+use crate::model::{Effects, Model, Outcome};
+use siftfs_base::InodeNr;
+use siftfs_proto::{Credentials, FileKind, PublishEntry, PublishSource, RenameMode, Reply, Rights};
+use std::collections::BTreeSet;
+
+type Name = (InodeNr, Vec<u8>);
+
+/// One entry, resolved.
+struct Change {
+    from: Option<Name>,
+    file: InodeNr,
+    to: Name,
+    displaced: Option<InodeNr>,
+}
+
+impl Model {
+    pub(crate) fn publish(
+        &mut self,
+        cred: &Credentials,
+        rights: &Rights,
+        base: InodeNr,
+        entries: &[PublishEntry],
+        fx: &mut Effects,
+    ) -> Outcome {
+        if entries.is_empty() {
+            return Err(libc::EINVAL);
+        }
+        let changes: Vec<Change> = entries
+            .iter()
+            .map(|entry| self.resolve(cred, rights, base, entry))
+            .collect::<Result<_, _>>()?;
+        let names = || changes.iter().flat_map(|c| c.from.iter().chain([&c.to]));
+        if names().collect::<BTreeSet<_>>().len() < names().count() {
+            return Err(libc::EINVAL);
+        }
+        let root = Credentials::default();
+        for Change { from, file, to, displaced } in &changes {
+            match from {
+                Some(from) => {
+                    let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));
+                    self.rename(&root, from, to, RenameMode::Replace, fx)?;
+                }
+                None if *displaced == Some(*file) => continue,
+                None => {
+                    if displaced.is_some() {
+                        self.unlink(&root, to.0, &to.1, fx)?;
+                    }
+                    self.link(*file, to.0, &to.1, fx)?;
+                    // No entry is answered.
+                    self.get_mut(*file)?.refs -= 1;
+                }
+            }
+            fx.replaced_by.push(*file);
+        }
+        fx.together = true;
+        Ok(Reply::Published { names: names().cloned().collect() })
+    }
+
+    fn resolve(
+        &self,
+        cred: &Credentials,
+        rights: &Rights,
+        base: InodeNr,
+        entry: &PublishEntry,
+    ) -> Result<Change, i32> {
+        let to = self.walk(base, &entry.to)?;
+        if self.dir(to.0)?.nlink == 0 {
+            return Err(libc::ENOENT);
+        }
+        let (from, file) = match &entry.source {
+            PublishSource::Path(path) => {
+                let from = self.walk(base, path)?;
+                let file = self.child(from.0, &from.1).ok_or(libc::ENOENT)?;
+                (Some(from), file)
+            }
+            PublishSource::Open(handle) => (None, *self.handles.get(&handle.0).ok_or(libc::EBADF)?),
+        };
+        let displaced = self.child(to.0, &to.1);
+        if displaced.is_some() && !entry.replace && from.as_ref() != Some(&to) {
+            return Err(libc::EEXIST);
+        }
+        for ino in [Some(file), displaced].into_iter().flatten() {
+            if self.get(ino)?.is_dir() {
+                return Err(libc::EISDIR);
+            }
+        }
+        if !rights.owns_all {
+            if let Some(from) = &from {
+                self.check_sticky(cred, from.0, file)?;
+            }
+            if let Some(old) = displaced.filter(|old| *old != file) {
+                self.check_sticky(cred, to.0, old)?;
+            }
+        }
+        let node = self.get(file)?;
+        if from.is_none() && node.nlink == 0 && !node.linkable {
+            return Err(libc::ENOENT);
+        }
+        Ok(Change { from, file, to, displaced })
+    }
+
+    fn walk(&self, base: InodeNr, path: &[u8]) -> Result<Name, i32> {
+        let mut dir = base;
+        let mut names = path.split(|byte| *byte == b'/').peekable();
+        while let Some(name) = names.next() {
+            self.dir(dir)?;
+            crate::model_names::check_name(name)?;
+            if names.peek().is_none() {
+                return Ok((dir, name.to_vec()));
+            }
+            dir = self.child(dir, name).ok_or(libc::ENOENT)?;
+            if self.get(dir)?.kind == FileKind::Symlink {
+                return Err(libc::ELOOP);
+            }
+        }
+        Err(libc::EINVAL)
+    }
+}
