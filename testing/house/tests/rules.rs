@@ -14,8 +14,8 @@ const LAYERS: [&[&str]; 8] = [
     &["shared/transport"],
     &["runtime", "service"],
     &["placement"],
-    &["frontend/fuse", "frontend/embed"],
-    &["frontend/cli"],
+    &["frontend/fuse", "frontend/embed", "frontend/client"],
+    &["frontend/cli", "frontend/capi"],
 ];
 
 /// Longest line of a comment, in columns.

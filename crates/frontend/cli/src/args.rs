@@ -46,6 +46,8 @@ pub enum Command {
     Device(Device),
     /// Unmount; returns when the volume is plain ext4
     Umount(Umount),
+    /// Give files new names, all of them or none, also after a crash
+    Publish(Publish),
     /// Make everything written so far durable
     Sync(Dir),
     /// Show what a mount does, with its process id
@@ -251,6 +253,31 @@ pub struct Umount {
     /// Refuse unless the mount's log is there
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
+}
+
+/// `siftfs publish`.
+#[derive(Args)]
+pub struct Publish {
+    /// Files of one mount, each with its new name after it: SRC DST [SRC DST ...]
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    pub names: Vec<PathBuf>,
+    /// Fail if a new name is another file's already
+    #[arg(long)]
+    pub no_replace: bool,
+    /// What has happened when the command ends
+    #[arg(long, value_enum, default_value = "durable")]
+    pub level: PublishLevel,
+}
+
+/// How far a publish is when it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PublishLevel {
+    /// Other programs see all of it; a crash shows all or nothing
+    Visible,
+    /// The same, and nothing that is made durable later survives a crash without it
+    Atomic,
+    /// All of it is durable, data included
+    Durable,
 }
 
 /// A mounted directory.

@@ -34,6 +34,7 @@ mod output;
 mod private;
 mod processors;
 mod progress;
+mod publish;
 mod remount;
 mod size;
 mod status_text;
@@ -84,6 +85,7 @@ fn run(command: Command) -> Outcome {
         Command::Mount(a) => mount::mount(&a),
         Command::Device(a) => device::device(&a),
         Command::Umount(a) => umount::umount(&a),
+        Command::Publish(a) => publish::publish(&a),
         Command::Sync(a) => live::sync(&a),
         Command::Status(a) => live::status(&a),
         Command::Top(a) => top::top(&a),

@@ -18,7 +18,9 @@ pub fn publish(a: &args::Publish) -> Outcome {
         .collect();
     if pairs.len() * 2 != a.names.len() {
         let last = a.names.last().map(|p| p.display().to_string()).unwrap_or_default();
-        return Err(Failure::plain(format!("{last} has no new name")).with_code(crate::failure::USAGE));
+        return Err(
+            Failure::plain(format!("{last} has no new name")).with_code(crate::failure::USAGE)
+        );
     }
     let mount = mount_of(pairs.first().map_or(Path::new("."), |(from, _)| from))?;
     let mut entries = Vec::new();

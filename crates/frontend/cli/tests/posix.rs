@@ -5,6 +5,8 @@
 mod acls;
 #[path = "posix/attrs.rs"]
 mod attrs;
+#[path = "posix/c_library.rs"]
+mod c_library;
 #[path = "posix/data.rs"]
 mod data;
 #[path = "posix/flags.rs"]
@@ -23,6 +25,10 @@ mod owners;
 mod pair;
 #[path = "posix/pressure.rs"]
 mod pressure;
+#[path = "posix/publish.rs"]
+mod publish;
+#[path = "posix/python.rs"]
+mod python;
 #[path = "posix/random.rs"]
 mod random;
 #[path = "posix/rights.rs"]

@@ -5,8 +5,8 @@
 
 #![allow(unsafe_code)] // ioctl(2) has no safe wrapper
 
-use siftfs_proto::ioctl;
 pub use siftfs_proto::Level;
+use siftfs_proto::ioctl;
 pub use siftfs_proto::ioctl::{Entry, Publish, Source};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

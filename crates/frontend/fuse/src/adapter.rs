@@ -10,6 +10,7 @@ use crate::kernel_cache::DirectWrite;
 use crate::mountinfo::MountEntry;
 use crate::server::{CopyRange, Dir, DirCursor, Server};
 use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_proto::ioctl::is_publish;
 use siftfs_proto::{Attr, Completion, Credentials, Handle, RenameMode, Reply, Request, WriteData};
 use std::sync::Arc;
 
@@ -72,6 +73,9 @@ impl Handler for Adapter {
                             _ => Err(unexpected("data")),
                         }));
                     });
+                    if is_publish(command) {
+                        return self.server.publish(&cred, &self.entry, ino, input, answer);
+                    }
                     self.server.ioctl(&cred, ino, (command, input), answer);
                 }
             },

@@ -19,11 +19,15 @@ use std::sync::{Arc, OnceLock};
 /// What follows when the kernel has done what it was asked for.
 pub(crate) type Then = Box<dyn FnOnce() + Send>;
 
+/// A directory and a name in it.
+pub(crate) type Name = (InodeNr, Vec<u8>);
+
 /// The threads that ask the kernel; they end with the last reference to this.
 #[derive(Default)]
 pub(crate) struct Invalidator {
     pages: OnceLock<Sender<(Target, Then)>>,
     attributes: OnceLock<Sender<(InodeNr, Then)>>,
+    names: OnceLock<Sender<(Vec<Name>, Then)>>,
     opener: Arc<Opener>,
     /// Answers that are held back, [`HELD_BACK`] at most.
     waiting: AtomicUsize,
@@ -42,13 +46,19 @@ impl Invalidator {
     ) -> io::Result<()> {
         let (pages, orders) = channel();
         let (attributes, notices) = channel();
+        let (names, stale) = channel();
         let worker = Pages::start(entry, self.opener.clone())?;
         let way = notifier.clone();
         let body = move || carry_out(&orders, &worker, &way);
         std::thread::Builder::new().name("siftfs-inval".into()).spawn(body)?;
+        let way = notifier.clone();
+        let body = move || forget_names(stale, &way);
+        std::thread::Builder::new().name("siftfs-names".into()).spawn(body)?;
         let body = move || notify(notices, &notifier, &files);
         std::thread::Builder::new().name("siftfs-notify".into()).spawn(body)?;
-        let first = self.pages.set(pages).is_ok() && self.attributes.set(attributes).is_ok();
+        let first = self.pages.set(pages).is_ok()
+            && self.attributes.set(attributes).is_ok()
+            && self.names.set(names).is_ok();
         assert!(first, "a mount is served once");
         Ok(())
     }
@@ -67,6 +77,16 @@ impl Invalidator {
     pub(crate) fn forget_attributes(&self, ino: InodeNr, then: Then) {
         let Some(queue) = self.attributes.get() else { return then() };
         if let Err(back) = queue.send((ino, then)) {
+            (back.0.1)();
+        }
+    }
+
+    /// Has the kernel look `names` up again before it uses them, and then calls `then`, on a thread
+    /// that does nothing else: the kernel waits for the lock of each directory, and the operation
+    /// that holds it may wait for what the other threads here do.
+    pub(crate) fn forget_names(&self, names: Vec<Name>, then: Then) {
+        let Some(queue) = self.names.get() else { return then() };
+        if let Err(back) = queue.send((names, then)) {
             (back.0.1)();
         }
     }
@@ -114,6 +134,19 @@ fn merged(mut targets: Vec<Target>) -> Vec<Target> {
     targets.sort_unstable_by_key(|t| (t.node, !t.drop));
     targets.dedup_by_key(|t| t.node);
     targets
+}
+
+fn forget_names(stale: Receiver<(Vec<Name>, Then)>, notifier: &Notifier) {
+    for (names, then) in stale {
+        for (dir, name) in names {
+            if let Err(error) = notifier.forget_name(node(dir), &name)
+                && !is_gone(&error)
+            {
+                tracing::error!(dir, %error, "the kernel may show a name as it was");
+            }
+        }
+        then();
+    }
 }
 
 fn notify(notices: Receiver<(InodeNr, Then)>, notifier: &Notifier, files: &OpenFiles) {

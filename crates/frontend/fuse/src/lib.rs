@@ -27,6 +27,7 @@ mod open_files;
 mod own_mount;
 mod pages;
 mod privileges;
+mod publish;
 mod server;
 mod stale;
 mod writers;

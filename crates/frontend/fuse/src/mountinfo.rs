@@ -53,7 +53,8 @@ pub fn mounts() -> io::Result<Vec<MountEntry>> {
     mounts_in(Path::new("/proc/self/mountinfo"))
 }
 
-fn mounts_in(table: &Path) -> io::Result<Vec<MountEntry>> {
+/// The mounts that a table like that lists.
+pub(crate) fn mounts_in(table: &Path) -> io::Result<Vec<MountEntry>> {
     let text = std::fs::read(table)?;
     Ok(text.split(|b| *b == b'\n').filter_map(parse_line).collect())
 }

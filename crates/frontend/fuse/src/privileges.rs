@@ -9,7 +9,7 @@
 
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, Timestamp, errno};
-use siftfs_proto::{Attr, Credentials, FileKind, Request, SetAttr};
+use siftfs_proto::{Attr, Credentials, FileKind, Request, Rights, SetAttr};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
 const S_IXGRP: u16 = 0o0010;
+/// The right to go everywhere.
+const CAP_DAC_OVERRIDE: u32 = 1;
 /// The right to change what one does not own.
 const CAP_FOWNER: u32 = 3;
 /// The right to keep set-id bits over a change.
@@ -98,6 +100,16 @@ pub(crate) fn owns(cred: &Credentials, attr: &Attr) -> bool {
 /// May the caller remove the file's capabilities because it wants to?
 pub(crate) fn may_set_capabilities(cred: &Credentials) -> bool {
     capable(cred, CAP_SETFCAP)
+}
+
+/// What the caller may do in directories that the kernel has not checked for it.
+pub(crate) fn rights(cred: &Credentials) -> Rights {
+    let groups = status(cred.pid, "Groups:").unwrap_or_default();
+    Rights {
+        groups: groups.split_whitespace().filter_map(|g| g.parse().ok()).collect(),
+        overrides_access: capable(cred, CAP_DAC_OVERRIDE),
+        owns_all: capable(cred, CAP_FOWNER),
+    }
 }
 
 fn in_group(cred: &Credentials, gid: u32) -> bool {

@@ -51,7 +51,11 @@ impl Server {
     }
 
     /// What the kernel holds of `files` is written first, one file after the other.
-    fn when_all_written(self: &Arc<Self>, mut files: Vec<InodeNr>, then: Box<dyn FnOnce(bool) + Send>) {
+    fn when_all_written(
+        self: &Arc<Self>,
+        mut files: Vec<InodeNr>,
+        then: Box<dyn FnOnce(bool) + Send>,
+    ) {
         let Some(next) = files.pop() else { return then(true) };
         let server = self.clone();
         let rest = move |written: bool| match written {

@@ -1,8 +1,8 @@
 //! Names that change together: what other programs see at once, what they may do, and what a killed
 //! daemon leaves.
 
-use crate::pair::{as_user, open};
 use crate::data::Map;
+use crate::pair::{as_user, open};
 use crate::support::{Setup, siftfs};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmod, statat};
 use rustix::io::pwrite;
@@ -174,9 +174,8 @@ fn garbage_is_refused() {
 fn ioctl(fd: &OwnedFd, command: u32, bytes: &mut [u8]) -> Result<(), i32> {
     assert!(bytes.len() >= (command >> 16 & 0x3FFF) as usize);
     // SAFETY: the kernel reads and writes no more bytes than the command's size, which are there.
-    let result = unsafe {
-        libc::ioctl(fd.as_raw_fd(), libc::Ioctl::from(command), bytes.as_mut_ptr())
-    };
+    let result =
+        unsafe { libc::ioctl(fd.as_raw_fd(), libc::Ioctl::from(command), bytes.as_mut_ptr()) };
     let error = || std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
     if result < 0 { Err(error()) } else { Ok(()) }
 }

@@ -126,6 +126,7 @@ wire! {
         padding: [u32; 2],
     }
     InvalInodeOut: 24 { node: u64, offset: i64, len: i64, }
+    InvalEntryOut: 16 { parent: u64, length: u32, flags: u32, }
     StatxIn: 24 { getattr_flags: u32, reserved: u32, handle: u64, flags: u32, mask: u32, }
 }
 
@@ -179,6 +180,6 @@ numbers! {
     FUSE_WRITE_KILL_SUIDGID = 1 << 2, FUSE_OPEN_KILL_SUIDGID = 1 << 0,
     FUSE_SETXATTR_ACL_KILL_SGID = 1 << 0, FUSE_FSYNC_FDATASYNC = 1 << 0,
     FOPEN_KEEP_CACHE = 1 << 1, FOPEN_CACHE_DIR = 1 << 3, FOPEN_NOFLUSH = 1 << 5,
-    FUSE_NOTIFY_INVAL_INODE = 2,
+    FUSE_NOTIFY_INVAL_INODE = 2, FUSE_NOTIFY_INVAL_ENTRY = 3,
     STATX_BASIC_AND_BTIME = 0xfff,
 }

@@ -40,6 +40,23 @@ impl Notifier {
         self.invalidate(abi::InvalInodeOut { node, offset: -1, len: 0 })
     }
 
+    /// Has the kernel look a name up again before it uses it, and read the directory again. It
+    /// waits until no other operation changes that directory; they need threads that answer them.
+    ///
+    /// # Errors
+    /// `ENOENT` if the kernel does not know the directory or the name.
+    pub(crate) fn forget_name(&self, dir: u64, name: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        let body = abi::InvalEntryOut { parent: dir, length, flags: 0 };
+        let len = size_of::<OutHeader>() + size_of::<abi::InvalEntryOut>() + name.len() + 1;
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let code = abi::FUSE_NOTIFY_INVAL_ENTRY.cast_signed();
+        let header = OutHeader { len, error: code, unique: 0 };
+        let parts = [header.as_bytes(), body.as_bytes(), name, &[0]].map(IoSlice::new);
+        rustix::io::retry_on_intr(|| rustix::io::writev(&*self.device, &parts))?;
+        Ok(())
+    }
+
     fn invalidate(&self, body: abi::InvalInodeOut) -> io::Result<()> {
         let len = size_of::<OutHeader>() + size_of::<abi::InvalInodeOut>();
         let len = u32::try_from(len).unwrap_or(u32::MAX);
