@@ -28,8 +28,11 @@ need zsh zsh
 need fish fish
 need systemd-analyze systemd
 need cc gcc
+need valgrind valgrind
 need unshare util-linux
 need tar tar
+need python3 python3
+python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
 if [ "${1:-}" = apps ]; then
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
     ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1 || missing="$missing postgresql"

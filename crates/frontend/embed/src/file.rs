@@ -21,6 +21,10 @@ impl File {
         Self { shared, ino, handle }
     }
 
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
     /// Inode number.
     pub fn ino(&self) -> InodeNr {
         self.ino

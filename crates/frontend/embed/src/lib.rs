@@ -16,8 +16,10 @@
 //! [`Volume::close`] is a crash: the next open recovers what was durable.
 
 mod file;
+mod publish;
 
 pub use file::File;
+pub use publish::Publish;
 pub use siftfs_base::{Error, Result};
 pub use siftfs_placement::{OpenOptions, Threads};
 pub use siftfs_proto::{Attr, Credentials, DirEntry, FileKind, RenameMode, SetAttr, StatFs};
@@ -208,6 +210,24 @@ impl Volume {
         let (new_parent, new_name) = self.parent(to)?;
         let (name, new_name) = (name.into(), new_name.into());
         self.done(Request::Rename { parent, name, new_parent, new_name, mode })
+    }
+
+    /// Begins a list of names that change together.
+    pub fn publish(&self) -> Publish<'_> {
+        Publish::new(self)
+    }
+
+    /// Makes a regular file without a name, which [`Publish::open_file`] may give one. It inherits
+    /// what a file in directory `dir` does. Dropped without a name, it is gone.
+    pub fn create_unnamed(&self, dir: &str, perm: u16) -> Result<File> {
+        let parent = self.walk(dir)?.ino;
+        match self.shared.call(Request::TmpFile { parent, perm })? {
+            Reply::Created { attr, handle } => {
+                self.shared.call(Request::Forget { ino: attr.ino, count: 1 })?;
+                Ok(File::new(self.shared.clone(), attr.ino, handle))
+            }
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// All entries of a directory but `.` and `..`, in the directory's order.

@@ -1,9 +1,7 @@
 //! New names for several files at once.
 
 use crate::{File, Result, Volume, unexpected};
-use siftfs_proto::{
-    Level, PublishEntry, PublishSource, ROOT_INO, Reply, Request, Rights,
-};
+use siftfs_proto::{Level, PublishEntry, PublishSource, ROOT_INO, Reply, Request, Rights};
 
 /// Names that are to change together: other callers, and a crash, see all of them or none.
 ///
