@@ -91,6 +91,13 @@ impl System for Embedded {
         self.with(|v| v.rename(&format!("/{from}"), &format!("/{to}"), RenameMode::Replace))
     }
 
+    fn publish(&self, _dir: &str, names: &[(String, String)]) -> io::Result<()> {
+        self.with(|v| {
+            let all = names.iter().fold(v.publish(), |all, (from, to)| all.replace(from, to));
+            all.durable()
+        })
+    }
+
     fn remove_all(&self, path: &str) -> io::Result<()> {
         self.with(|v| {
             for entry in v.read_dir(&format!("/{path}"))? {

@@ -93,6 +93,19 @@ pub fn replace(files: &Files, n: u64) -> io::Result<()> {
     files.system.sync_dir(files.dir)
 }
 
+/// Files that [`publish_16`] gives their names.
+const PUBLISHED: u64 = 16;
+
+/// Sixteen new files of one block, all durable under the names of sixteen others.
+pub fn publish_16(files: &Files, n: u64) -> io::Result<()> {
+    let path = |name: &str, i| format!("{}/{name}-{i}", files.dir);
+    let names: Vec<_> = (0..PUBLISHED).map(|i| (path("new", i), path("published", i))).collect();
+    for (new, _) in &names {
+        files.system.open(new, Mode::Create)?.write_at(0, &block(n))?;
+    }
+    files.system.publish(files.dir, &names)
+}
+
 /// One block to a file opened with O_DSYNC.
 pub fn write_durable(files: &Files, n: u64) -> io::Result<()> {
     files.durable.write_at(place(n), &block(n))

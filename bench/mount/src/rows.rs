@@ -3,7 +3,7 @@
 
 use crate::neighbour::Neighbour;
 use crate::operations::{
-    Operation, append_4k, append_512, create, create_and_directory, overwrite, replace,
+    Operation, append_4k, append_512, create, create_and_directory, overwrite, publish_16, replace,
     write_durable,
 };
 use crate::pressure;
@@ -170,6 +170,10 @@ pub const JOBS: &[Job] = &[
         &[time("create-4k-dir", "create, fsync, fsync of the directory", Some(0.4))],
     ),
     each(replace, &[time("replace", "replace by rename, fsync of the directory", Some(0.55))]),
+    each(
+        publish_16,
+        &[time("publish-16", "16 new files under old names, all durable", Some(0.25))],
+    ),
     each(write_durable, &[time("dsync-4k", "4 KiB with O_DSYNC", None)]),
     job(
         Kind::Threads { shared: false },

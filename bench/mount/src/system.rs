@@ -2,11 +2,13 @@
 
 use crate::counts::Disk;
 use crate::peers::LoopMount;
+use siftfs_client::{Entry, Level, Publish, Source};
 use siftfs_rig::place::{Failed, Result, arg, failed};
 use siftfs_rig::volume::Volume;
 use siftfs_status::Status;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -41,6 +43,10 @@ pub trait System: Send + Sync {
     fn sync_dir(&self, path: &str) -> io::Result<()>;
     /// Renames over what is there.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// The files `names`, just written and not synced, are durable under new names in the same
+    /// directory, `dir`. Where the system has no call for all of them: fsync and rename each, then
+    /// fsync of the directory.
+    fn publish(&self, dir: &str, names: &[(String, String)]) -> io::Result<()>;
     /// Removes a directory of files.
     fn remove_all(&self, path: &str) -> io::Result<()>;
     /// Everything written so far is durable, so that the next cell does not pay for this one.
@@ -133,6 +139,25 @@ impl System for Mounted {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         fs::rename(self.dir.join(from), self.dir.join(to))
+    }
+
+    fn publish(&self, dir: &str, names: &[(String, String)]) -> io::Result<()> {
+        if let Below::Sift(..) = self.below {
+            let entry = |(from, to): &(String, String)| Entry {
+                source: Source::Path(from.as_bytes().to_vec()),
+                to: to.as_bytes().to_vec(),
+                replace: true,
+            };
+            let entries = names.iter().map(entry).collect();
+            let root = File::open(&self.dir)?;
+            let level = Level::Durable;
+            return siftfs_client::publish(root.as_fd(), &Publish { entries, level });
+        }
+        for (from, to) in names {
+            self.open(from, Mode::Open)?.sync()?;
+            self.rename(from, to)?;
+        }
+        self.sync_dir(dir)
     }
 
     fn remove_all(&self, path: &str) -> io::Result<()> {

@@ -12,15 +12,16 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags};
 use siftfs_base::{InodeNr, Timestamp};
+use siftfs_client::{Entry, Publish, Source};
 use siftfs_model::{Model, Op};
 use siftfs_proto::{
-    Allocate, Attr, FileKind, Handle, ROOT_INO, RenameMode, Reply, Request, Seek, SetAttr, SetTime,
-    XattrMode,
+    Allocate, Attr, FileKind, Handle, Level, PublishEntry, PublishSource, ROOT_INO, RenameMode,
+    Reply, Request, Seek, SetAttr, SetTime, XattrMode,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,6 +69,8 @@ enum Call {
     Unlink(PathBuf),
     RemoveDir(PathBuf),
     Rename(PathBuf, PathBuf, RenameMode),
+    /// In this directory; a descriptor in it is a handle of the model's.
+    Publish(PathBuf, Vec<PublishEntry>, Level),
     Open(PathBuf, bool),
     Release(u64),
     Stat(PathBuf),
@@ -225,6 +228,18 @@ impl Place {
                 self.name(model, *new_parent, new_name)?,
                 *mode,
             ),
+            Request::Publish { base, entries, level, .. } => {
+                let shares = |path: &[u8]| path.split(|b| *b == b'/').next() == Some(SHARED_NAME);
+                let path = |entry: &PublishEntry| match &entry.source {
+                    PublishSource::Path(path) => shares(path),
+                    PublishSource::Open(_) => false,
+                };
+                // The names there have a prefix that these paths do not have.
+                if *base == SHARED || entries.iter().any(|e| path(e) || shares(&e.to)) {
+                    return None;
+                }
+                Call::Publish(self.path(model, *base)?, entries.clone(), *level)
+            }
             Request::Create { parent, name, perm } => {
                 Call::Create(self.name(model, *parent, name)?, *perm)
             }
@@ -335,6 +350,30 @@ impl Handles {
         self.0.keys().next().copied().map(Handle)
     }
 
+    /// Gives names to files, some of which are open here.
+    fn publish(
+        &self,
+        dir: &Path,
+        entries: &[PublishEntry],
+        level: Level,
+    ) -> Result<Reply, Refused> {
+        let entry = |PublishEntry { source, to, replace }: &PublishEntry| {
+            let source = match source {
+                PublishSource::Path(path) => Source::Path(path.clone()),
+                PublishSource::Open(handle) => {
+                    let fd = self.0.get(&handle.0).ok_or(Errno::BADF)?;
+                    Source::Descriptor(fd.as_raw_fd().cast_unsigned())
+                }
+            };
+            Ok(Entry { source, to: to.clone(), replace: *replace })
+        };
+        let entries = entries.iter().map(entry).collect::<Result<_, Errno>>()?;
+        let dir = open(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let done = siftfs_client::publish(dir.as_fd(), &Publish { entries, level });
+        done.map(|()| Reply::Done)
+            .map_err(|e| Refused::Errno(e.raw_os_error().unwrap_or(libc::EIO)))
+    }
+
     fn with<T>(
         &self,
         target: &Target,
@@ -374,6 +413,7 @@ impl Prepared {
             Call::LinkUnnamed(handle, path) => {
                 unnamed::link(handles.0.get(handle).ok_or(Errno::BADF)?, path)
             }
+            Call::Publish(dir, entries, level) => handles.publish(dir, entries, *level),
             Call::Open(path, truncate) => {
                 let flags = if *truncate { OFlags::TRUNC } else { OFlags::empty() };
                 handles.0.insert(self.fresh, open(path, OFlags::RDWR | flags)?);

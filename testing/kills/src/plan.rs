@@ -350,17 +350,11 @@ impl Plan {
             offset_max: 24_000 * large.min(6) * scattered,
             ..Profile::default()
         };
-        Self {
-            round,
-            seed,
-            synchronous: if quiet { 60 } else { draw(&mut rng, &[0, 10, 40]) },
-            profile,
-            incidents,
-            until: When::draw(&mut rng),
-            end: End::draw(&mut rng, only, &mount),
-            recovery: Recovery { killed, offline: rng.chance(25) },
-            mount,
-        }
+        let synchronous = if quiet { 60 } else { draw(&mut rng, &[0, 10, 40]) };
+        let (until, end) = (When::draw(&mut rng), End::draw(&mut rng, only, &mount));
+        let recovery = Recovery { killed, offline: rng.chance(25) };
+        let profile = Profile { publish: loud(draw(&mut rng, &[0, 5, 15])), ..profile };
+        Self { round, seed, synchronous, profile, incidents, until, end, recovery, mount }
     }
 
     /// Is this the last round on its volume?

@@ -398,6 +398,8 @@ impl Worker {
             // Which of several reasons is given, the kernel decides before it asks.
             (Err(_), Err(Refused::Errno(_))) => Ok(()),
             (Ok(Reply::Checkpoint(_)), Ok(Reply::Done)) => Ok(()),
+            // A program is not told which names changed.
+            (Ok(Reply::Published { .. }), Ok(Reply::Done)) => Ok(()),
             (_, Err(Refused::Command(why))) => Err(why.clone()),
             _ => plain_difference(want, &as_reply(found.clone())).map_or(Ok(()), Err),
         }
