@@ -20,7 +20,7 @@ use siftfs_status::{Crowd, DeviceInfo, Group, Queues, RuntimeStatus};
 const TARGET_MAX: usize = BLOCK_BYTES as usize - 1;
 
 impl FileService for Runtime {
-    fn call(&self, _session: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
+    fn call(&self, session: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
         use Request as R;
         match req {
             R::Lookup { parent, name } => self.look_up(parent, &name),
@@ -88,6 +88,19 @@ impl FileService for Runtime {
                 self.write_back(cred, ino, offset, data, times)
             }
             R::Fsync { ino, datasync } => self.fsync(ino, datasync).map(acknowledged),
+            R::Stage { ino, datasync } => {
+                self.draw_staged(session, ino, datasync).map(Reply::Ticket)
+            }
+            R::Barrier => self.draw_barrier(session).map(Reply::Ticket),
+            R::Poll { ticket } => match self.poll(session, ticket)? {
+                Some(proof) => Ok(durable(proof)),
+                None => Ok(Reply::Durable(false)),
+            },
+            R::Wait { ticket, timeout } => self.wait(session, ticket, timeout).map(acknowledged),
+            R::EndSession => {
+                self.sessions.end(session);
+                Ok(Reply::Done)
+            }
             R::Allocate { ino, mode, offset, len } => {
                 self.allocate(cred, ino, mode, (offset, len), true)
             }
@@ -137,11 +150,14 @@ impl FileService for Runtime {
         }
     }
 
-    /// An fsync whose flush another thread runs is answered by that one. After a read has been
-    /// answered, its thread reads ahead of a sequential reader.
+    /// An fsync, or a wait for a ticket, whose flush another thread runs is answered by that one.
+    /// After a read has been answered, its thread reads ahead of a sequential reader.
     fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
         if let Request::Fsync { ino, datasync } = req {
             return self.fsync_then(ino, datasync, |result| done(result.map(acknowledged)));
+        }
+        if let Request::Wait { ticket, timeout: None } = req {
+            return self.wait_then(session, ticket, |result| done(result.map(acknowledged)));
         }
         let read = if let Request::Read { ino, .. } = req { Some(ino) } else { None };
         done(self.call(session, cred, req));
@@ -156,6 +172,11 @@ impl FileService for Runtime {
 /// The answer to a caller that asked for durability.
 fn acknowledged(_proof: Durable) -> Reply {
     Reply::Done
+}
+
+/// The answer to a caller that asked whether something is durable.
+fn durable(_proof: Durable) -> Reply {
+    Reply::Durable(true)
 }
 
 /// How fsyncs that come together are made durable.
@@ -188,7 +209,8 @@ impl Runtime {
     pub(crate) fn status(&self) -> Result<RuntimeStatus> {
         let service = self.service_statistics()?;
         let (in_flight, waiting) = self.seq.depths();
-        let buffers = self.record_buffers.bytes() + self.fill_buffers.bytes();
+        let buffers =
+            self.record_buffers.bytes() + self.fill_buffers.bytes() + self.unwritten.bytes();
         let st = self.lock();
         Ok(RuntimeStatus {
             failed: self.check().err().map(|e| e.to_string()),

@@ -7,9 +7,9 @@
 //! atomic cut), `recover` (the same code applied to what a crash left).
 //!
 //! The rooms, each of which uses only those before it: `locks`; `state`, what there is; `namespace`
-//! and `data`, what operations change of names and of bytes; `staging`, one fsync; `assembly`, one
-//! background transaction; `operations`, what changes several files together. The files beside them
-//! are the Runtime's doors.
+//! and `data`, what operations change of names and of bytes; `staging`, one fsync; `session`, what
+//! belongs to one Frontend; `assembly`, one background transaction; `operations`, what changes
+//! several files together. The files beside them are the Runtime's doors.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
@@ -23,6 +23,7 @@ mod namespace;
 mod operations;
 mod recover;
 mod runtime;
+mod session;
 mod staging;
 mod state;
 

@@ -7,8 +7,11 @@ use crate::config::Config;
 use crate::locks::fair_mutex::FairMutex;
 use crate::locks::gate::{Alarm, Gate};
 use crate::locks::relock;
+use crate::session::demand::Demand;
+use crate::session::table::Sessions;
 use crate::staging::pause::{BulkCallers, PauseDebt};
 use crate::staging::sequencer::Sequencer;
+use crate::staging::unwritten::Unwritten;
 use crate::state::buffers::{Pool, RecordBuffers};
 use crate::state::fills::FillPlan;
 use crate::state::heap::Trimmer;
@@ -80,6 +83,12 @@ pub struct Runtime {
     /// Memory that records are encoded into.
     pub(crate) record_buffers: Arc<RecordBuffers>,
     pub(crate) seq: Sequencer,
+    /// Records of tickets that nobody has written yet.
+    pub(crate) unwritten: Unwritten,
+    /// The sessions, and the tickets of each.
+    pub(crate) sessions: Sessions,
+    /// What is wanted durable soon, and nobody waits for.
+    pub(crate) demand: Demand,
     pub(crate) lanes: Vec<StagingWriter>,
     pub(crate) readers: Arc<Readers>,
     pub(crate) link: Arc<dyn ServiceLink>,
@@ -143,6 +152,9 @@ impl Runtime {
             fill_buffers: Pool::default(),
             record_buffers,
             seq,
+            unwritten: Unwritten::default(),
+            sessions: Sessions::default(),
+            demand: Demand::default(),
             lanes: parts.lanes,
             readers,
             link: parts.link,

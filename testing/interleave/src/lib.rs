@@ -18,6 +18,9 @@ pub mod records;
 #[path = "../../../crates/runtime/src/staging/sequencer.rs"]
 pub mod sequencer;
 #[cfg(not(test))]
+#[path = "../../../crates/runtime/src/staging/unwritten.rs"]
+pub mod unwritten;
+#[cfg(not(test))]
 #[path = "../../../crates/runtime/src/staging/ways.rs"]
 pub mod ways;
 
@@ -36,7 +39,7 @@ pub mod locks {
 /// The product's `staging`.
 #[cfg(not(test))]
 pub mod staging {
-    pub use crate::{records, sequencer, ways};
+    pub use crate::{records, sequencer, unwritten, ways};
 }
 
 /// The product's `state`.

@@ -4,8 +4,10 @@
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use siftfs_base::{Error, LaneId, Lsn, ManualClock, Result};
+use siftfs_device::AlignedBuf;
 use siftfs_interleave::lane::Lane;
 use siftfs_interleave::sequencer::{Flushed, Published, Sequencer, WriteMode, Writer};
+use siftfs_interleave::unwritten::{Staged, Unwritten};
 use siftfs_interleave::ways::{Group, Way};
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ struct Medium {
 
 struct Volume {
     sequencer: Sequencer,
+    unwritten: Unwritten,
     medium: Mutex<Medium>,
     /// Fails every flush, or the write of this record.
     broken_flush: bool,
@@ -36,6 +39,7 @@ impl Volume {
         let clock = std::sync::Arc::new(ManualClock::new(0));
         Self {
             sequencer: Sequencer::new(Duration::ZERO, Lsn(0), Group::Fixed(way), clock),
+            unwritten: Unwritten::default(),
             medium: Mutex::new(Medium {
                 lane: Lane::new(1 << 20, 0),
                 drawn: 0,
@@ -58,12 +62,42 @@ impl Volume {
 
     /// Number and place are drawn under one lock, the rest happens without it.
     fn publish(&self, writer: Writer) -> Published {
-        let mut medium = self.medium.lock().expect("not poisoned");
+        self.publish_in(&mut self.medium.lock().expect("not poisoned"), writer).0
+    }
+
+    /// The record, and where it lies.
+    fn publish_in(&self, medium: &mut Medium, writer: Writer) -> (Published, u64) {
         medium.drawn += 1;
         let lsn = Lsn(medium.drawn);
         let place = medium.lane.place(4096).expect("there is room");
+        let offset = place.pos();
         let record = medium.lane.fix(place, LaneId(0), lsn, 0, 64);
-        self.sequencer.publish(&record, writer)
+        (self.sequencer.publish(&record, writer), offset)
+    }
+
+    /// As for a ticket: the record waits to be written, from the lock on under which it was
+    /// published.
+    fn stage_unwritten(&self) -> Lsn {
+        let mut medium = self.medium.lock().expect("not poisoned");
+        let (published, offset) = self.publish_in(&mut medium, Writer::Ticket);
+        let lsn = published.lsn();
+        let mut buf = AlignedBuf::zeroed(4096);
+        buf.fill(u8::try_from(lsn.0).expect("few records"));
+        let full = self.unwritten.push(Staged { published, lane: 0, offset, buf });
+        assert!(!full);
+        lsn
+    }
+
+    /// As `Runtime::write_out`.
+    fn write_out(&self, lsn: Lsn) {
+        if !self.unwritten.holds_up(lsn) || self.sequencer.check().is_err() {
+            return;
+        }
+        for run in self.unwritten.take() {
+            let numbers = run.parts().map(|part| Lsn(part[0].into()));
+            let result = numbers.map(|lsn| self.write_record(lsn, WriteMode::Plain)).collect();
+            run.completed(&self.sequencer, &result, drop);
+        }
     }
 
     /// A record is written by this writer.
@@ -80,16 +114,23 @@ impl Volume {
         if written.is_err() {
             return (lsn, written);
         }
-        let answer = self.sequencer.wait_durable(lsn, |_| self.flush());
-        if let Ok(proof) = &answer {
-            assert!(proof.covers(lsn));
-            self.check(lsn);
-        }
-        (lsn, answer.map(drop))
+        (lsn, self.wait(lsn))
+    }
+
+    /// Waits until everything up to `lsn` is durable.
+    fn wait(&self, lsn: Lsn) -> Result<()> {
+        self.write_out(lsn);
+        let proof = self.sequencer.wait_durable(lsn, |_| self.flush())?;
+        assert!(proof.covers(lsn));
+        self.check(lsn);
+        Ok(())
     }
 
     fn write(&self, published: &Published) -> Result<()> {
-        let (lsn, mode) = (published.lsn(), published.mode());
+        self.write_record(published.lsn(), published.mode())
+    }
+
+    fn write_record(&self, lsn: Lsn, mode: WriteMode) -> Result<()> {
         if self.broken_write == Some(lsn) {
             return Err(eio());
         }
@@ -122,7 +163,15 @@ impl Volume {
 
 /// An fsync whose caller goes away; `after` comes with the answer.
 fn fsync_then(volume: &Arc<Volume>, after: impl FnOnce(&Arc<Volume>) + Send + 'static) {
-    let (lsn, written) = volume.stage(Writer::Caller);
+    answer_then(volume, volume.stage(Writer::Caller), after);
+}
+
+/// The answer for a record that was written, or waits to be.
+fn answer_then(
+    volume: &Arc<Volume>,
+    (lsn, written): (Lsn, Result<()>),
+    after: impl FnOnce(&Arc<Volume>) + Send + 'static,
+) {
     let (here, volume) = (volume.clone(), volume.clone());
     let answer = move |outcome: Result<()>| {
         // Nothing is locked here: this would never return.
@@ -137,6 +186,7 @@ fn fsync_then(volume: &Arc<Volume>, after: impl FnOnce(&Arc<Volume>) + Send + 's
         Err(e) => answer(Err(e)),
         Ok(()) => {
             let answer = move |outcome: Result<Flushed>| answer(outcome.map(drop));
+            here.write_out(lsn);
             here.sequencer.when_durable(lsn, |_| here.flush(), answer);
         }
     }
@@ -157,6 +207,23 @@ fn leaves(volume: &Arc<Volume>) -> Option<(Lsn, Result<()>)> {
 /// The background writes records, and waits for them under a lock of its own.
 fn pushes(volume: &Arc<Volume>) -> Option<(Lsn, Result<()>)> {
     Some(volume.fsync(Writer::Background))
+}
+
+/// A ticket, and a wait for it.
+fn stages(volume: &Arc<Volume>) -> Option<(Lsn, Result<()>)> {
+    let lsn = volume.stage_unwritten();
+    Some((lsn, volume.wait(lsn)))
+}
+
+/// A ticket whose caller goes away.
+fn stages_and_leaves(volume: &Arc<Volume>) -> Option<(Lsn, Result<()>)> {
+    answer_then(volume, (volume.stage_unwritten(), Ok(())), |_| ());
+    None
+}
+
+/// A ticket that nobody waits for.
+fn only_stages(volume: &Arc<Volume>) -> Option<(Lsn, Result<()>)> {
+    Some((volume.stage_unwritten(), Ok(())))
 }
 
 /// Runs these jobs, a thread each, on each volume that `make` makes, one for every order of the
@@ -240,6 +307,44 @@ fn r03_who_left_beside_the_background() {
     every_order(&[leaves, pushes, leaves], Volume::parallel, all_succeed);
 }
 
+/// Tickets beside fsyncs, of callers that wait and of callers that go away, and beside the
+/// background: whoever waits first writes what no thread has written.
+#[test]
+fn r03_tickets_in_every_order() {
+    for make in [Volume::shared, Volume::parallel] {
+        every_order(&[stages, stages], make, all_succeed);
+        every_order(&[stages, waits], make, all_succeed);
+        every_order(&[stages, leaves], make, all_succeed);
+        every_order(&[stages, pushes], make, all_succeed);
+        every_order(&[stages_and_leaves, stages_and_leaves], make, all_succeed);
+        every_order(&[stages_and_leaves, waits], make, all_succeed);
+        every_order(&[stages_and_leaves, leaves], make, all_succeed);
+        every_order(&[stages_and_leaves, pushes], make, all_succeed);
+    }
+}
+
+/// A ticket that nobody waits for keeps nobody: it is written by the one below or above it who
+/// waits, or stays where it is.
+#[test]
+fn r03_a_ticket_without_a_waiter() {
+    let holds = |volume: &Volume, answers: Vec<(Lsn, Result<()>)>| {
+        assert!(answers.iter().all(|(_, answer)| answer.is_ok()));
+        volume.wait(volume.sequencer.published()).expect("durable in the end");
+    };
+    for make in [Volume::shared, Volume::parallel] {
+        every_order(&[only_stages, waits], make, holds);
+        every_order(&[only_stages, leaves, waits], make, holds);
+        every_order(&[only_stages, stages_and_leaves, pushes], make, holds);
+    }
+}
+
+#[test]
+fn r03_tickets_of_three() {
+    every_order(&[stages, stages_and_leaves, waits], Volume::shared, all_succeed);
+    every_order(&[stages, leaves, pushes], Volume::shared, all_succeed);
+    every_order(&[stages_and_leaves, leaves, pushes], Volume::parallel, all_succeed);
+}
+
 /// An answer that asks for more: by leaving, and by waiting.
 #[test]
 fn an_answer_may_ask_for_more() {
@@ -296,6 +401,20 @@ fn r21_a_failed_write_answers_everybody() {
         every_order(&[leaves, leaves], make, all_fail);
         every_order(&[leaves, waits], make, all_fail);
     }
+}
+
+/// The same for tickets whose write fails, and those above it.
+#[test]
+fn r21_a_failed_write_of_a_ticket_answers_everybody() {
+    let make = || Volume { broken_write: Some(Lsn(1)), ..Volume::shared() };
+    let all_fail = |_: &Volume, answers: Vec<(Lsn, Result<()>)>| {
+        assert!(answers.iter().all(|(_, a)| matches!(a, Err(Error::Latched(_)))));
+    };
+    every_order(&[stages, waits], make, all_fail);
+    every_order(&[stages, stages_and_leaves], make, all_fail);
+    every_order(&[stages_and_leaves, leaves], make, all_fail);
+    let make = || Volume { broken_flush: true, ..Volume::shared() };
+    every_order(&[stages, stages_and_leaves, waits], make, no_promise_is_broken);
 }
 
 /// The second of three durable writes fails: the first is acknowledged or not, the third never.

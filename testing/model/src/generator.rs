@@ -11,7 +11,7 @@ use crate::scripts::Script;
 use siftfs_base::{InodeNr, Timestamp};
 use siftfs_proto::{
     Allocate, Credentials, FileKind, Handle, Level, PublishEntry, PublishSource, ROOT_INO,
-    RenameMode, Request, Rights, Seek, SetAttr, SetTime, WriteData, XattrMode,
+    RenameMode, Request, Rights, Seek, SetAttr, SetTime, Ticket, WriteData, XattrMode,
 };
 
 /// What a sequence is made of: weights of groups of operations and sizes.
@@ -33,6 +33,8 @@ pub struct Profile {
     pub reads: u64,
     /// Publishes.
     pub publish: u64,
+    /// Several inodes staged, one after the other, and often a wait for the last, or for all.
+    pub tickets: u64,
     /// Longest write in bytes.
     pub write_max: u64,
     /// Writes go to offsets below this (one in sixteen to 32 times as far).
@@ -52,6 +54,7 @@ impl Default for Profile {
             scripts: 9,
             reads: 10,
             publish: 0,
+            tickets: 0,
             write_max: 9000,
             offset_max: 24_000,
             dirs: 6,
@@ -72,6 +75,17 @@ pub struct Generator {
     profile: Profile,
     next: u32,
     script: Option<Script>,
+    /// What is left of a burst of tickets.
+    burst: Option<Burst>,
+}
+
+/// Inodes are staged, and then perhaps there is a wait, for the last of them or for a barrier.
+#[derive(Clone, Copy)]
+enum Burst {
+    /// So many are still to be staged.
+    Stage(u64),
+    /// For the ticket of the operation before.
+    Wait,
 }
 
 const NAMES: [&[u8]; 8] =
@@ -81,7 +95,7 @@ const XATTRS: [&[u8]; 4] = [b"user.a", b"user.some-longer-name", b"trusted.b", b
 impl Generator {
     /// The sequence of `seed`.
     pub fn new(seed: u64, profile: Profile) -> Self {
-        Self { rng: Rng::new(seed), profile, next: 0, script: None }
+        Self { rng: Rng::new(seed), profile, next: 0, script: None, burst: None }
     }
 
     /// The next operation on a file system in state `model`.
@@ -104,9 +118,12 @@ impl Generator {
                 None => self.script = None,
             }
         }
+        if let Some(burst) = self.burst.take() {
+            return self.staged(model, burst).map(|req| Action::Call(Credentials::default(), req));
+        }
         let p = &self.profile;
         let weights =
-            [p.names, p.data, p.attrs, p.sync, p.background, p.scripts, p.reads, p.publish];
+            [p.names, p.data, p.attrs, p.sync, p.background, p.scripts, p.reads, p.publish, p.tickets];
         let mut at = self.rng.below(weights.iter().sum());
         let group = weights.iter().position(|w| {
             let here = at < *w;
@@ -127,7 +144,11 @@ impl Generator {
                 None
             }
             Some(6) => self.question(model),
-            _ => self.publish(model),
+            Some(7) => self.publish(model),
+            _ => {
+                self.burst = Some(Burst::Stage(self.rng.between(1, 4)));
+                None
+            }
         };
         req.map(|req| Action::Call(cred, req))
     }
@@ -473,6 +494,31 @@ impl Generator {
             _ => self.file(model)?,
         };
         Some(Request::Fsync { ino, datasync })
+    }
+
+    /// The next operation of a burst.
+    fn staged(&mut self, model: &Model, burst: Burst) -> Option<Request> {
+        match burst {
+            Burst::Stage(0) => match self.rng.below(4) {
+                0 => self.staged(model, Burst::Wait),
+                1 => {
+                    self.burst = Some(Burst::Wait);
+                    Some(Request::Barrier)
+                }
+                _ => None,
+            },
+            Burst::Stage(left) => {
+                let Some(Request::Fsync { ino, datasync }) = self.sync_op(model) else {
+                    return None;
+                };
+                self.burst = Some(Burst::Stage(left - 1));
+                Some(Request::Stage { ino, datasync })
+            }
+            Burst::Wait => {
+                let ticket = Ticket(u64::from(self.next) - 1);
+                Some(Request::Wait { ticket, timeout: None })
+            }
+        }
     }
 
     fn background(&mut self) -> Action {

@@ -6,7 +6,7 @@ use crate::op::{Action, Op};
 use crate::tree::{Caller, Seen, Tree};
 use siftfs_base::{Error, InodeNr};
 use siftfs_proto::{
-    Attr, Credentials, FileService, Handle, PublishSource, Reply, Request, SessionId,
+    Attr, Credentials, FileService, Handle, PublishSource, Reply, Request, SessionId, Ticket,
 };
 use std::collections::BTreeMap;
 
@@ -74,6 +74,7 @@ pub struct Lockstep<'a> {
     /// Numbers.
     pub ids: Ids,
     handles: BTreeMap<u64, Handle>,
+    tickets: BTreeMap<u64, Ticket>,
     session: SessionId,
 }
 
@@ -86,8 +87,8 @@ impl<'a> Lockstep<'a> {
             ids.learn(*ino, &seen.attr)?;
         }
         let model = Model::adopt(&tree);
-        let (handles, session) = (BTreeMap::new(), SessionId(1));
-        Ok(Self { service, control, model, ids, handles, session })
+        let (handles, tickets, session) = (BTreeMap::new(), BTreeMap::new(), SessionId(1));
+        Ok(Self { service, control, model, ids, handles, tickets, session })
     }
 
     /// Carries out one operation on both; `Err` says how they differ. An operation on something
@@ -142,6 +143,10 @@ impl<'a> Lockstep<'a> {
             }
             (Ok(Reply::Opened { handle }), Ok(Reply::Opened { handle: theirs })) => {
                 self.handles.insert(handle.0, *theirs);
+                Ok(())
+            }
+            (Ok(Reply::Ticket(ticket)), Ok(Reply::Ticket(theirs))) => {
+                self.tickets.insert(ticket.0, *theirs);
                 Ok(())
             }
             (Ok(Reply::Dir(_)), Ok(Reply::Dir(_))) => Ok(()),
@@ -203,6 +208,7 @@ impl<'a> Lockstep<'a> {
             | Request::Write { ino, .. }
             | Request::WriteBack { ino, .. }
             | Request::Fsync { ino, .. }
+            | Request::Stage { ino, .. }
             | Request::Allocate { ino, .. }
             | Request::Seek { ino, .. }
             | Request::OpenDir { ino }
@@ -224,7 +230,15 @@ impl<'a> Lockstep<'a> {
                 }
             }
             Request::Untimed(change) => **change = self.translate(change)?,
-            Request::StatFs | Request::SyncAll | Request::Checkpoint | Request::Status => {}
+            Request::Poll { ticket } | Request::Wait { ticket, .. } => {
+                *ticket = *self.tickets.get(&ticket.0)?;
+            }
+            Request::StatFs
+            | Request::SyncAll
+            | Request::Barrier
+            | Request::EndSession
+            | Request::Checkpoint
+            | Request::Status => {}
         }
         Some(req)
     }

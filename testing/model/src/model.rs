@@ -6,7 +6,7 @@
 
 use crate::content::Content;
 use siftfs_base::{InodeNr, Timestamp};
-use siftfs_proto::{Attr, Credentials, FileKind, ROOT_INO, Reply, Request};
+use siftfs_proto::{Attr, Credentials, FileKind, ROOT_INO, Reply, Request, Ticket};
 use std::collections::BTreeMap;
 
 /// A result whose error is an errno.
@@ -238,6 +238,7 @@ impl Model {
             | Request::Write { .. }
             | Request::WriteBack { .. }
             | Request::Fsync { .. }
+            | Request::Stage { .. }
             | Request::Allocate { .. }
             | Request::Seek { .. } => self.exec_data(req, fresh, fx),
             Request::Untimed(change) => self.exec_untimed(change, fresh, fx),
@@ -253,7 +254,9 @@ impl Model {
                 self.publish(cred, rights, *base, entries, fx)
             }
             Request::StatFs => Ok(Reply::Statfs(siftfs_proto::StatFs::default())),
-            Request::SyncAll => Ok(Reply::Done),
+            Request::SyncAll | Request::Wait { .. } | Request::EndSession => Ok(Reply::Done),
+            Request::Barrier => Ok(Reply::Ticket(Ticket(fresh.handle))),
+            Request::Poll { .. } => Ok(Reply::Durable(true)),
             Request::Checkpoint => Ok(Reply::Checkpoint(Box::default())),
             Request::Status => Ok(Reply::Status(Box::default())),
         }

@@ -2,7 +2,7 @@
 
 use crate::model::{Effects, Fresh, Model, Node, Outcome};
 use siftfs_base::InodeNr;
-use siftfs_proto::{Allocate, FileKind, Handle, Reply, Request, Seek};
+use siftfs_proto::{Allocate, FileKind, Handle, Reply, Request, Seek, Ticket};
 
 /// What a caller without CAP_FSETID leaves behind: no setuid, no setgid of an executable, no
 /// `security.capability`.
@@ -74,6 +74,9 @@ impl Model {
                 Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
             }
             Request::Fsync { ino, .. } => self.get(*ino).map(|_| Reply::Done),
+            Request::Stage { ino, .. } => {
+                self.get(*ino).map(|_| Reply::Ticket(Ticket(fresh.handle)))
+            }
             Request::Allocate { ino, mode, offset, len } => {
                 self.allocate(*ino, *mode, *offset, *len, fx)
             }

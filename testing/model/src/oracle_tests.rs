@@ -57,6 +57,16 @@ impl Run {
         self.call(Request::Fsync { ino, datasync: false });
     }
 
+    fn stage(&mut self, ino: InodeNr) {
+        self.call(Request::Stage { ino, datasync: false });
+    }
+
+    /// Waits for the ticket of the operation before.
+    fn wait(&mut self) {
+        let ticket = siftfs_proto::Ticket(u64::from(self.next));
+        self.call(Request::Wait { ticket, timeout: None });
+    }
+
     fn rename(&mut self, from: (InodeNr, &str), to: (InodeNr, &str)) {
         self.call(Request::Rename {
             parent: from.0,
@@ -105,6 +115,41 @@ fn o1_fsync_forbids_what_was_before() {
     // An fsync under way promises nothing yet.
     run.step(Request::Fsync { ino: f, datasync: false }, false);
     assert_eq!(run.allowed(), [false, false, true, true, true, true]);
+}
+
+/// A ticket alone owes nothing. A wait owes its inode, one for a barrier all that were staged.
+#[test]
+fn o9_a_wait_forbids_what_was_before() {
+    let mut run = Run::new();
+    let f = run.create(ROOT_INO, "f");
+    let g = run.create(ROOT_INO, "g");
+    run.write(f, 0, b"one");
+    run.write(g, 0, b"one");
+    run.stage(f);
+    run.stage(g);
+    assert_eq!(run.allowed(), [true; 7]);
+    let before = run.oracle.clone();
+    run.wait();
+    assert_eq!(run.judge(&run.trees[3]).len(), 1, "g had no bytes yet");
+    let mut mixed = run.trees[4].clone();
+    mixed.nodes.insert(f, run.trees[2].nodes[&f].clone());
+    assert_eq!(run.judge(&mixed), Vec::<String>::new(), "f was not waited for");
+    run.oracle = before;
+    run.trees.pop();
+    run.call(Request::Barrier);
+    run.wait();
+    assert!(run.judge(&mixed).len() == 1, "f was staged before the barrier");
+    assert_eq!(run.allowed(), [false, false, false, false, true, true, true, true, true]);
+    run.write(f, 0, b"two");
+    run.stage(f);
+    run.write(g, 0, b"two");
+    run.stage(g);
+    run.wait();
+    let g_is_old = |tree: &Tree| tree.nodes[&g].content.read(0, 9) == b"one";
+    for (tree, allowed) in run.trees.iter().zip(run.allowed()) {
+        assert!(!allowed || tree.nodes.contains_key(&g) && !g_is_old(tree), "the second is owed");
+    }
+    assert!(run.judge(run.trees.last().expect("many")).is_empty());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::staging::proof::{Committed, Durable, Settled};
 use crate::state::State;
 use crate::state::running::Push;
 use crate::state::step::{Step, Stop};
-use siftfs_base::{Error, InodeNr, Result, TxnSeq, errno};
+use siftfs_base::{Error, InodeNr, Lsn, Result, TxnSeq, errno};
 use siftfs_device::Origin;
 use siftfs_wire::{DIRECT_MAX_BLOCKS, ToService, Urgency};
 use std::collections::BTreeSet;
@@ -68,6 +68,8 @@ impl Runtime {
             let seq = st.next_txn();
             drop(st);
             let start = self.clock.mono_ns();
+            // Pages of records that are not written stay in the cache, while this pushes others.
+            self.write_out(Lsn(u64::MAX), origin);
             match self.assemble(seq, push, origin) {
                 Ok(mut cut) => {
                     let left = std::mem::take(&mut cut.left);

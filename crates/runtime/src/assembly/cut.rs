@@ -9,7 +9,7 @@
 use crate::assembly::locate::Tags;
 use crate::assembly::push::{Progress, STEP_BLOCKS};
 use crate::staging::sequencer::{Flushed, Sequencer};
-use crate::staging::stage::Staged;
+use crate::staging::unwritten::Staged;
 use crate::state::recovery::RecoveryCut;
 use crate::state::running::Push;
 use crate::state::step::{Need, Step, Stop};

@@ -4,8 +4,9 @@
 use crate::assembly::cut::{Handoff, ToPush};
 use crate::data::ranges::{one_per_page, pages_of};
 use crate::staging::capture::Selection;
-use crate::staging::sequencer::Sequencer;
-use crate::staging::stage::{Outcome, Staged};
+use crate::staging::sequencer::{Sequencer, Writer};
+use crate::staging::stage::Outcome;
+use crate::staging::unwritten::Staged;
 use crate::state::State;
 use crate::state::node::Node;
 use crate::state::overlay::Part;
@@ -165,7 +166,8 @@ impl State {
         part: &RangeSet<Bytes>,
         staged: &mut Vec<Staged>,
     ) -> Step<bool> {
-        match self.stage(seq, ino, false, &Selection::Only(part), None)? {
+        let by = (seq, Writer::Background);
+        match self.stage(by, ino, false, &Selection::Only(part), None)? {
             Outcome::Staged(s) => staged.push(s),
             Outcome::Nothing(_) => {}
             Outcome::FullCommit(_) => return Ok(false),

@@ -16,9 +16,11 @@ const CUT_RANGES: usize = 4096;
 const ROUNDS: usize = 64;
 
 impl Runtime {
-    /// One round of background work that is due: aged state is journaled, and a checkpoint is asked
-    /// for when staging or journal pass the low watermark.
+    /// One round of background work that is due: what callers poll for is made durable, records of
+    /// other tickets are written, aged state is journaled, and a checkpoint is asked for when
+    /// staging or journal pass the low watermark.
     pub fn tick(&self) -> Result<()> {
+        self.meet_demand()?;
         let (commit, reclaim) = {
             let mut st = self.lock();
             let reclaim = st.reclaim_due();

@@ -9,4 +9,5 @@ pub mod proof;
 pub mod records;
 pub mod sequencer;
 pub mod stage;
+pub mod unwritten;
 pub mod ways;

@@ -56,8 +56,10 @@ pub struct Records {
     durable: Lsn,
     /// Durable writes in flight.
     fua: BTreeMap<Lsn, Write>,
-    /// Other writes in flight.
+    /// Other writes in flight, and records of tickets that no thread writes yet.
     plain: BTreeMap<Lsn, Write>,
+    /// How many of `plain` are of tickets.
+    tickets: usize,
     /// Records that were written plainly and not flushed, each with the number of the flush that
     /// covers it.
     owed: BTreeMap<Lsn, (u64, Write)>,
@@ -89,9 +91,15 @@ impl Records {
         first.map_or(self.published, below)
     }
 
-    /// Writes in flight.
+    /// Writes in flight, and records of tickets that are not written.
     pub fn in_flight(&self) -> usize {
         self.fua.len() + self.plain.len()
+    }
+
+    /// Is everything written that a thread writes of itself? A record of a ticket may not be
+    /// written for long.
+    pub fn all_come(&self) -> bool {
+        self.in_flight() == self.tickets
     }
 
     /// Callers' records that are not acknowledged.
@@ -104,16 +112,18 @@ impl Records {
         self.fua.is_empty() && self.plain.is_empty() && self.owed.is_empty()
     }
 
-    /// Does a record of the background still need a flush? No caller of its own will flush for it.
-    pub fn behind_background(&self) -> bool {
+    /// Does a record of the background or of a ticket still need a flush? No caller of its own
+    /// will flush for it.
+    pub fn behind_others(&self) -> bool {
         let mut writes = self.plain.values().chain(self.owed.values().map(|(_, write)| write));
-        writes.any(|write| write.writer == Writer::Background)
+        writes.any(|write| write.writer != Writer::Caller)
     }
 
     /// A record of a lane is published.
     pub fn publish(&mut self, lsn: Lsn, lane: LaneId, mode: WriteMode, writer: Writer) {
         assert!(lsn > self.published, "records are published in LSN order");
         self.published = lsn;
+        self.tickets += usize::from(writer == Writer::Ticket);
         let flight = if mode == WriteMode::Fua { &mut self.fua } else { &mut self.plain };
         flight.insert(lsn, Write { writer, lane });
     }
@@ -127,6 +137,7 @@ impl Records {
     pub fn written_ok(&mut self, lsn: Lsn, mode: WriteMode) {
         let flight = if mode == WriteMode::Fua { &mut self.fua } else { &mut self.plain };
         let write = flight.remove(&lsn).expect("a record completes once");
+        self.tickets -= usize::from(write.writer == Writer::Ticket);
         if mode == WriteMode::Plain {
             self.owed.insert(lsn, (self.next_flush, write));
         }

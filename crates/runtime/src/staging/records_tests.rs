@@ -66,16 +66,34 @@ fn the_background_settles_nobody() {
     let mut r = records();
     r.publish(Lsn(1), LaneId(0), WriteMode::Fua, Writer::Background);
     publish(&mut r, 2, WriteMode::Fua);
-    assert!(!r.settled_by_callers(Lsn(2)) && !r.behind_background());
+    assert!(!r.settled_by_callers(Lsn(2)) && !r.behind_others());
     r.written_ok(Lsn(1), WriteMode::Fua);
     assert!(r.settled_by_callers(Lsn(2)));
     r.publish(Lsn(3), LaneId(0), WriteMode::Plain, Writer::Background);
-    assert!(r.behind_background());
+    assert!(r.behind_others());
     r.written_ok(Lsn(3), WriteMode::Plain);
-    assert!(r.behind_background(), "until it is flushed");
+    assert!(r.behind_others(), "until it is flushed");
     let (flush, _) = r.begin_flush();
     r.flushed(flush);
-    assert!(!r.behind_background());
+    assert!(!r.behind_others());
+}
+
+/// A record of a ticket keeps the watermark where it is, and no gathering waits for its write.
+#[test]
+fn a_ticket_is_in_flight_and_not_on_its_way() {
+    let mut r = records();
+    r.publish(Lsn(1), LaneId(0), WriteMode::Plain, Writer::Ticket);
+    assert!(r.all_come() && r.in_flight() == 1 && r.behind_others());
+    publish(&mut r, 2, WriteMode::Plain);
+    assert!(!r.all_come());
+    r.written_ok(Lsn(2), WriteMode::Plain);
+    assert!(r.all_come() && !r.flush_serves(Lsn(2)), "the ticket's is not written");
+    assert!(!r.settled_by_callers(Lsn(1)) && r.unflushed_upto(Lsn(1)));
+    r.written_ok(Lsn(1), WriteMode::Plain);
+    assert!(r.flush_serves(Lsn(2)) && r.behind_others());
+    let (flush, _) = r.begin_flush();
+    r.flushed(flush);
+    assert!(r.idle() && r.all_come() && !r.behind_others());
 }
 
 #[test]

@@ -93,9 +93,9 @@ impl State {
         self.waiting.iter().chain(left).filter(|lsn| **lsn > durable).count()
     }
 
-    /// Are `want` callers in need, and is all that is published written?
+    /// Are `want` callers in need, and is all written that is on its way?
     fn complete(&self, want: usize) -> bool {
-        self.in_need() >= want && self.records.in_flight() == 0
+        self.in_need() >= want && self.records.all_come()
     }
 
     /// Takes the answers of callers that left and can be answered now.
@@ -159,10 +159,14 @@ pub enum Writer {
     Caller,
     /// The background, under the assembly lock: its thread runs no answers.
     Background,
+    /// None yet: the record is of a ticket, and waits in memory (`unwritten`). The thread that
+    /// writes it in the end may hold the assembly lock: it runs no answers.
+    Ticket,
 }
 
 /// A record that is published and not yet written: the thread that flushes waits for it. Its writer
-/// hands it back to [`Sequencer::completed`], once.
+/// hands it back to [`Sequencer::completed`] (or, with others, [`Sequencer::completed_together`]),
+/// once.
 ///
 /// ```compile_fail,E0382
 /// # use siftfs_base::{LaneId, Lsn};
@@ -291,8 +295,10 @@ impl Sequencer {
         let way = st.ways.way();
         let company = way == Way::Shared && !st.wait.is_zero() && st.company > 1;
         let parallel = way == Way::Parallel && writer == Writer::Caller;
-        // A record of the background's below needs a flush, which serves this one as well.
-        let durable = st.records.idle() && !company || parallel && !st.records.behind_background();
+        // A record of the background's or of a ticket below needs a flush, which serves this one as
+        // well.
+        let durable = st.records.idle() && !company || parallel && !st.records.behind_others();
+        let durable = durable && writer != Writer::Ticket;
         let mode = if durable { WriteMode::Fua } else { WriteMode::Plain };
         st.records.publish(lsn, record.lane, mode, writer);
         if writer == Writer::Caller {
@@ -306,23 +312,9 @@ impl Sequencer {
     /// The record's write returned; with FUA the record is durable by that alone. Runs the answers
     /// of the callers that left and are due by this.
     pub fn completed(&self, published: Published, result: Result<()>) -> Result<()> {
-        let Published { lsn, mode, writer } = published;
+        let writer = published.writer;
         let mut st = self.lock();
-        let mut advanced = false;
-        match result {
-            Ok(()) => {
-                let before = st.durable();
-                st.records.written_ok(lsn, mode);
-                advanced = st.durable() > before;
-                if advanced {
-                    st.company = 1 + st.in_need();
-                    st.note_acknowledged(|| self.clock.mono_ns());
-                }
-            }
-            Err(e) => {
-                st.failed.get_or_insert(e);
-            }
-        }
+        let advanced = self.end_write(&mut st, published, result);
         self.tell(&st, advanced);
         let answer = st.failed.clone().map_or(Ok(()), |e| Err(latched(&e)));
         if writer == Writer::Caller && !st.left.is_empty() {
@@ -332,7 +324,38 @@ impl Sequencer {
         answer
     }
 
-    /// Queue depths: records being written, and callers waiting for durability.
+    /// As [`Sequencer::completed`], for records of tickets that one write brought. Runs no answers,
+    /// so it may be called under locks.
+    pub fn completed_together(
+        &self,
+        records: impl IntoIterator<Item = Published>,
+        result: &Result<()>,
+    ) {
+        let mut st = self.lock();
+        let mut advanced = false;
+        for published in records {
+            advanced |= self.end_write(&mut st, published, result.clone());
+        }
+        self.tell(&st, advanced);
+    }
+
+    /// A write has ended; did the watermark move?
+    fn end_write(&self, st: &mut State, published: Published, result: Result<()>) -> bool {
+        if let Err(e) = result {
+            st.failed.get_or_insert(e);
+            return false;
+        }
+        let before = st.durable();
+        st.records.written_ok(published.lsn, published.mode);
+        let advanced = st.durable() > before;
+        if advanced {
+            st.company = 1 + st.in_need();
+            st.note_acknowledged(|| self.clock.mono_ns());
+        }
+        advanced
+    }
+
+    /// Queue depths: records that are not written, and callers waiting for durability.
     pub fn depths(&self) -> (usize, usize) {
         let st = self.lock();
         let waiting = st.waiting.iter().filter(|lsn| **lsn != FOR_OTHERS).count();
@@ -347,6 +370,14 @@ impl Sequencer {
     /// Newest LSN known durable.
     pub fn durable(&self) -> Lsn {
         self.lock().durable()
+    }
+
+    /// The proof that everything up to `lsn` is durable; `None` if it is not yet.
+    ///
+    /// # Errors
+    /// It never will be.
+    pub fn proof(&self, lsn: Lsn) -> Result<Option<Flushed>> {
+        self.lock().outcome(lsn).transpose()
     }
 
     /// Newest LSN published.
@@ -376,24 +407,60 @@ impl Sequencer {
     /// is flushing, the calling thread flushes for all: `flush` makes durable what was written
     /// before in the lanes that it is given. Runs no answer of another caller, so it may be called
     /// under locks.
+    ///
+    /// Records of tickets up to `lsn` must have been written, or taken by a thread that writes
+    /// them, before: no thread comes by that would do so for this one.
     pub fn wait_durable(
         &self,
         lsn: Lsn,
-        mut flush: impl FnMut(LaneSet) -> Result<()>,
+        flush: impl FnMut(LaneSet) -> Result<()>,
     ) -> Result<Flushed> {
+        self.wait(lsn, None, flush).map(|proof| proof.expect("it is waited for without end"))
+    }
+
+    /// As [`Sequencer::wait_durable`], for `most` at most: then `None`. A flush by this thread that
+    /// has begun is waited for.
+    pub fn wait_durable_for(
+        &self,
+        lsn: Lsn,
+        most: Duration,
+        flush: impl FnMut(LaneSet) -> Result<()>,
+    ) -> Result<Option<Flushed>> {
+        self.wait(lsn, Some(most), flush)
+    }
+
+    fn wait(
+        &self,
+        lsn: Lsn,
+        most: Option<Duration>,
+        mut flush: impl FnMut(LaneSet) -> Result<()>,
+    ) -> Result<Option<Flushed>> {
         let mut st = self.lock();
         if st.durable() >= lsn {
-            return Ok(Flushed { upto: st.durable() });
+            return Ok(Some(Flushed { upto: st.durable() }));
         }
+        let now = || Duration::from_nanos(self.clock.mono_ns());
+        let deadline = most.map(|most| now().saturating_add(most));
+        let mut over = false;
         st.waiting.push(lsn);
         self.tell_gatherer(&st);
         let result = loop {
             if let Some(outcome) = st.outcome(lsn) {
-                break outcome;
+                break outcome.map(Some);
+            }
+            let left = deadline.map(|deadline| deadline.saturating_sub(now()));
+            if over || left.is_some_and(|left| left.is_zero()) {
+                break Ok(None);
             }
             // The thread with the duty may wait for something else, or be this very one.
             if !st.flushing && st.records.flush_serves(lsn) {
                 st = self.flush_for_all(st, &mut flush);
+            } else if let Some(left) = left {
+                let waited = self.changed.wait_timeout(st, left);
+                let (guard, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+                st = guard;
+                // A clock that a test holds does not come to the deadline.
+                over = timeout.timed_out();
             } else {
                 st = self.wait_changed(st);
             }
@@ -403,7 +470,8 @@ impl Sequencer {
     }
 
     /// Calls `answer` once everything up to `lsn` is durable, or can never be: once, on the thread
-    /// that saw to it, with none of the Runtime's locks held.
+    /// that saw to it, with none of the Runtime's locks held. Records of tickets up to `lsn` must
+    /// have been written, or taken by a thread that writes them, before.
     ///
     /// Returns at once if another thread will see to it. Otherwise this thread flushes, answers,
     /// and goes on for callers that left meanwhile, until none of them is left or the next thread

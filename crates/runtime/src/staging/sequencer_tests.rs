@@ -190,6 +190,60 @@ fn without_a_wait_nobody_is_waited_for() {
     assert_eq!(publish(&seq, 4).mode(), WriteMode::Fua);
 }
 
+/// Publishes a record of a ticket.
+fn publish_ticket(seq: &Sequencer, lsn: u64) -> Published {
+    let mut lane = Lane::new(1 << 20, 0);
+    let place = lane.place(4096).expect("an empty lane has room");
+    seq.publish(&lane.fix(place, LaneId(0), Lsn(lsn), 0, 64), Writer::Ticket)
+}
+
+/// Rule R3: the record of a ticket is in flight until it is written, and one flush serves it and
+/// what came after it.
+#[test]
+fn r03_no_acknowledgement_over_a_ticket() {
+    for way in [Way::Shared, Way::Parallel] {
+        let seq = with(Duration::ZERO, 0, way);
+        let ticket = publish_ticket(&seq, 1);
+        assert_eq!(ticket.mode(), WriteMode::Plain, "though it is alone");
+        let fsync = publish(&seq, 2);
+        assert_eq!(fsync.mode(), WriteMode::Plain, "a flush is needed anyway");
+        seq.completed(fsync, Ok(())).expect("completes");
+        assert!(seq.proof(Lsn(1)).expect("no failure").is_none());
+        seq.completed_together([ticket], &Ok(()));
+        assert!(seq.proof(Lsn(2)).expect("no failure").is_none(), "nothing was flushed");
+        let mut flushes = 0;
+        let flush = |_| {
+            flushes += 1;
+            Ok(())
+        };
+        assert!(seq.wait_durable(Lsn(1), flush).expect("durable").covers(Lsn(2)));
+        assert_eq!(flushes, 1);
+        assert_eq!(publish(&seq, 3).mode(), WriteMode::Fua, "nothing is owed any more");
+    }
+}
+
+/// A wait ends in time when another thread's write does not, and is in nobody's way afterwards.
+#[test]
+fn a_wait_ends_in_time() {
+    let seq = sequencer(Duration::ZERO, 0);
+    let [one, two] = [1, 2].map(|lsn| publish(&seq, lsn));
+    seq.completed(two, Ok(())).expect("completes");
+    let no_flush = |_| panic!("the first is not written");
+    for most in [Duration::ZERO, Duration::from_millis(20)] {
+        let start = std::time::Instant::now();
+        assert!(seq.wait_durable_for(Lsn(2), most, no_flush).expect("no failure").is_none());
+        assert!(start.elapsed() >= most);
+    }
+    assert_eq!(seq.depths(), (1, 0));
+    seq.completed(one, Ok(())).expect("completes");
+    let soon = Duration::from_secs(60);
+    let proof = seq.wait_durable_for(Lsn(2), soon, |_| Ok(())).expect("no failure");
+    assert!(proof.expect("flushed by itself").covers(Lsn(2)));
+    assert!(seq.wait_durable_for(Lsn(1), Duration::ZERO, no_flush).expect("durable").is_some());
+    seq.fail(&io());
+    assert!(seq.wait_durable_for(Lsn(3), soon, no_flush).is_err());
+}
+
 /// Answers that were given, in order.
 type Told = Arc<Mutex<Vec<(u64, Result<()>)>>>;
 

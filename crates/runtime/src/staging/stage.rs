@@ -5,7 +5,8 @@
 
 use crate::staging::capture::{Capture, Selection};
 use crate::staging::encode::{Encoded, Plan, Range};
-use crate::staging::sequencer::{Published, Sequencer, Writer};
+use crate::staging::sequencer::{Sequencer, Writer};
+use crate::staging::unwritten::Staged;
 use crate::state::State;
 use crate::state::buffers::is_bulk;
 use crate::state::generations::Generations;
@@ -14,21 +15,8 @@ use crate::state::names::{self, Unstageable};
 use crate::state::overlay::Source;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{Error, InodeNr, Lsn};
-use siftfs_device::AlignedBuf;
 use siftfs_log::{Item, RecordLayout};
 use std::sync::Arc;
-
-/// A staged transaction whose place is fixed and whose bytes are stable (R19), to be written.
-pub struct Staged {
-    /// The published record: its LSN, and how it must be written.
-    pub published: Published,
-    /// Index of the record's lane.
-    pub lane: usize,
-    /// Byte offset in the lane's region.
-    pub offset: u64,
-    /// The record's bytes.
-    pub buf: AlignedBuf,
-}
 
 /// What staging an inode came to.
 pub enum Outcome {
@@ -47,11 +35,11 @@ const PERMS_PER_RECORD: usize = 8;
 
 impl State {
     /// Stages what `ino` owes. Publishes the record: from here on the captured ranges lie in the
-    /// lane, and the record must be written. `encoded` is the result of an [`Outcome::Plan`]; a
-    /// call that has it does not answer with another plan.
+    /// lane, and the record must be written, by `writer`. `encoded` is the result of an
+    /// [`Outcome::Plan`]; a call that has it does not answer with another plan.
     pub fn stage(
         &mut self,
-        seq: &Sequencer,
+        (seq, writer): (&Sequencer, Writer),
         ino: InodeNr,
         datasync: bool,
         selection: &Selection<'_>,
@@ -104,10 +92,6 @@ impl State {
         if bulk && encoded.is_none() && matches!(selection, Selection::All) {
             return Ok(Outcome::Plan(self.plan(capture.data, layout, lane_index)));
         }
-        let writer = match selection {
-            Selection::All => Writer::Caller,
-            Selection::Only(_) => Writer::Background,
-        };
         let seq = (seq, writer);
         Ok(Outcome::Staged(self.publish(seq, capture, &layout, place, lane_index, encoded)))
     }

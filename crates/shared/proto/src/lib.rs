@@ -22,7 +22,7 @@ pub trait FileService: Send + Sync {
     fn call(&self, session: SessionId, cred: &Credentials, req: Request) -> Result<Reply, Error>;
 
     /// As [`FileService::call`], with the answer delivered to `done`, possibly on another
-    /// thread and later.
+    /// thread and later. A `Wait` with a timeout keeps the caller's thread: one without may not.
     fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
         done(self.call(session, cred, req));
     }

@@ -3,6 +3,7 @@
 use crate::{Blocks, WriteData};
 use siftfs_base::{InodeNr, Timestamp};
 use siftfs_status::{CheckpointReport, RuntimeStatus};
+use std::time::Duration;
 
 /// The root directory's inode number.
 pub const ROOT_INO: InodeNr = 2;
@@ -10,13 +11,19 @@ pub const ROOT_INO: InodeNr = 2;
 /// Largest file in bytes: ext4's 2^32 blocks of 4 KiB less one.
 pub const MAX_FILE_SIZE: u64 = (1 << 44) - 4096;
 
-/// A Frontend's session with the Runtime; open handles belong to it.
+/// A Frontend's session with the Runtime; open handles and tickets belong to it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SessionId(pub u32);
 
 /// An open file or directory, valid inside its session's Runtime.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle(pub u64);
+
+/// A position in the order of what is staged, to learn later that everything up to it is durable.
+/// It belongs to the session that drew it and means nothing in another one, nor after the volume
+/// was closed (rule R31).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ticket(pub u64);
 
 /// The process that asks. Permission to the object was already checked by the Frontend (FUSE:
 /// `default_permissions`); the Runtime needs it for ownership, setgid, sticky directories,
@@ -281,6 +288,23 @@ pub enum Request {
     /// Durable on return: data, size, name and everything recovery needs (crash model). Files
     /// and directories. `datasync` may leave times out. Reply: `Done`.
     Fsync { ino: InodeNr, datasync: bool },
+    /// Stage what an `Fsync` would make durable, without a wait for storage: its place in the order
+    /// of what is staged is fixed on return, and what is staged later is never durable without it.
+    /// What cannot be staged is made durable at once. `EAGAIN` if too many of the session's tickets
+    /// are not durable yet. Reply: `Ticket`.
+    Stage { ino: InodeNr, datasync: bool },
+    /// A ticket of everything staged so far. Errors and reply as of `Stage`.
+    Barrier,
+    /// Is everything up to a ticket durable? Makes that come soon. A durable ticket stays durable.
+    /// `EINVAL` for one that the session did not draw, `EIO` if it never will be durable. Reply:
+    /// `Durable`.
+    Poll { ticket: Ticket },
+    /// Wait until everything up to a ticket is durable, `ETIMEDOUT` after `timeout` (a flush that
+    /// the caller's own thread has begun by then is waited for). Other errors as of `Poll`. Reply:
+    /// `Done`.
+    Wait { ticket: Ticket, timeout: Option<Duration> },
+    /// The session is over: its tickets mean nothing any more. Reply: `Done`.
+    EndSession,
     /// Reply: `Done`.
     Allocate { ino: InodeNr, mode: Allocate, offset: u64, len: u64 },
     /// Reply: `Offset`, or ENXIO.
@@ -383,6 +407,9 @@ pub enum Reply {
     Published {
         names: Vec<(InodeNr, Vec<u8>)>,
     },
+    Ticket(Ticket),
+    /// Is a ticket durable?
+    Durable(bool),
     /// What the checkpoint did.
     Checkpoint(Box<CheckpointReport>),
     /// The status document, as far as there is one without a daemon.

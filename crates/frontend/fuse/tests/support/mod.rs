@@ -377,7 +377,9 @@ impl FileService for Mem {
             Request::WriteBack { ino, offset, data, times } => {
                 s.timed(ino, times, |s| s.write(ino, offset, &data.into_bytes(), now))
             }
-            Request::Fsync { .. } => Ok(Reply::Done),
+            Request::Fsync { .. } | Request::Wait { .. } | Request::EndSession => Ok(Reply::Done),
+            Request::Stage { .. } | Request::Barrier => Ok(Reply::Ticket(Ticket(7))),
+            Request::Poll { .. } => Ok(Reply::Durable(true)),
             Request::Allocate { ino, mode, offset, len } => s
                 .timed(ino, times, |s| s.allocate(ino, mode, (offset, len), now))
                 .map(|()| Reply::Done),
