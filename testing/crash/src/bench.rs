@@ -8,10 +8,11 @@ use siftfs_model::{Caller, Control, Tree};
 use siftfs_placement::OpenOptions;
 use siftfs_proto::{
     Allocate, Attr, Credentials, FileService, Handle, ROOT_INO, RenameMode, Reply, Request,
-    SessionId, SetAttr, WriteData, XattrMode,
+    SessionId, SetAttr, Ticket, WriteData, XattrMode,
 };
 use siftfs_status::RuntimeStatus;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Writes and flushes at the device; a write with FUA is one of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -233,6 +234,32 @@ impl Bench {
     /// fdatasync.
     pub fn fdatasync(&self, path: &str) {
         self.done("fdatasync", Request::Fsync { ino: self.ino(path), datasync: true });
+    }
+
+    /// Stages a file or directory.
+    pub fn stage(&self, path: &str) -> Ticket {
+        self.ticket(Request::Stage { ino: self.ino(path), datasync: false })
+    }
+
+    /// The ticket that a request draws.
+    pub fn ticket(&self, req: Request) -> Ticket {
+        match self.call(req) {
+            Ok(Reply::Ticket(ticket)) => ticket,
+            other => panic!("no ticket: {other:?}"),
+        }
+    }
+
+    /// Is it durable?
+    pub fn poll(&self, ticket: Ticket) -> Result<bool, Error> {
+        match self.call(Request::Poll { ticket })? {
+            Reply::Durable(durable) => Ok(durable),
+            other => panic!("poll: {other:?}"),
+        }
+    }
+
+    /// Waits for a ticket, at most so long.
+    pub fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<(), Error> {
+        self.call(Request::Wait { ticket, timeout }).map(|reply| assert_eq!(reply, Reply::Done))
     }
 
     /// A new file of these bytes, durable.

@@ -147,6 +147,57 @@ fn nothing_new() {
     b.stop();
 }
 
+/// 64 tickets of one file and one wait are one write and one flush; so are those of 64 fsyncs
+/// beside them. Staging alone does nothing, and what is durable costs nothing.
+#[test]
+fn tickets_share_a_write_and_a_flush() {
+    let b = settled();
+    for round in 0..4 {
+        let mut last = None;
+        let stage = |b: &Bench| {
+            for i in 0..64 {
+                b.write("f", i * 4096, &pattern(100 * round + i, 0, 4096));
+                last = Some(b.stage("f"));
+            }
+        };
+        assert_eq!(b.io(stage), NOTHING);
+        let last = last.expect("many");
+        let io = b.io(|b| b.wait(last, None).expect("durable"));
+        assert_eq!((io.writes, io.flushes), (1, 1), "{io:?}");
+        assert!(io.largest <= 64 * 8192, "{io:?}");
+        assert_eq!(b.io(|b| b.wait(last, None).expect("still is")), NOTHING);
+        assert_eq!(b.io(|b| b.fsync("f")), NOTHING, "the tickets carry it");
+    }
+    b.stop();
+}
+
+/// An fsync takes the tickets along: its own write, one for all of them, one flush. Two lanes are
+/// two writes and one flush.
+#[test]
+fn an_fsync_takes_tickets_along() {
+    let b = settled();
+    for i in 0..32 {
+        b.write("f", i * 4096, &pattern(i, 0, 4096));
+        b.stage("f");
+    }
+    b.create("g");
+    let io = b.io(|b| b.fsync("g"));
+    assert_eq!((io.writes, io.flushes), (2, 1), "{io:?}");
+    b.stop();
+    let b = Bench::new(VolumeKind::TWO_LANES);
+    let inodes: Vec<_> =
+        (0..8).map(|i| b.durable(&format!("f{i}"), &pattern(i, 0, 4096))).collect();
+    assert!(inodes.iter().any(|ino| ino % 2 != inodes[0] % 2), "both lanes are used");
+    let mut last = None;
+    for i in 0..8 {
+        b.write(&format!("f{i}"), 0, &pattern(10 + i, 0, 4096));
+        last = Some(b.stage(&format!("f{i}")));
+    }
+    let io = b.io(|b| b.wait(last.expect("many"), None).expect("durable"));
+    assert_eq!((io.writes, io.flushes), (2, 1), "{io:?}");
+    b.stop();
+}
+
 /// fsync of one file leaves another's unsynced megabytes alone.
 #[test]
 fn fsync_of_my_file_only() {
@@ -370,6 +421,30 @@ fn with_the_background_active() {
     assert!(did.writes <= most && did.flushes <= most, "{did:?}");
     assert!(did.write_bytes <= most * 4096, "{did:?}");
     background_bound(&*service);
+    live.volume.close().expect("closes");
+}
+
+/// A program that only polls sees a ticket durable at once, and not at the commit interval.
+#[test]
+fn a_poll_does_not_wait_for_the_commit_interval() {
+    let live = Live::open(&OpenOptions { commit_ms: 60_000, ..OpenOptions::default() });
+    let service = live.volume.endpoint();
+    let ino = create(&*service, "f");
+    let mut longest = Duration::ZERO;
+    for i in 0..50 {
+        append(&*service, ino, pattern(i, 0, 4096));
+        let Reply::Ticket(ticket) = call(&*service, Request::Stage { ino, datasync: false }) else {
+            panic!("no ticket");
+        };
+        let start = Instant::now();
+        while call(&*service, Request::Poll { ticket }) != Reply::Durable(true) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        longest = longest.max(start.elapsed());
+    }
+    println!("the longest wait by polls: {longest:?}");
+    // Milliseconds on a quiet machine.
+    assert!(longest < Duration::from_secs(3), "{longest:?}");
     live.volume.close().expect("closes");
 }
 

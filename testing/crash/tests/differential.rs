@@ -34,6 +34,13 @@ fn a_journal_with_copies() {
     run(VolumeKind::SMALL.copies(), &data, 10, 150);
 }
 
+/// Many inodes are staged for tickets, which some callers wait for.
+#[test]
+fn tickets() {
+    let profile = Profile { tickets: 30, sync: 8, ..Profile::default() };
+    run(VolumeKind::TWO_LANES, &profile, 40, 150);
+}
+
 /// Mostly names: directories move, files are replaced and removed while open.
 #[test]
 fn names() {

@@ -36,6 +36,15 @@ fn mixed() {
     run(VolumeKind::SMALL, &Profile::crash(), 240, 30);
 }
 
+/// Tickets: whatever of them power takes, what comes back was staged before what is lost, and what
+/// was waited for is there.
+#[test]
+fn tickets() {
+    let profile = Profile { tickets: 30, sync: 8, ..Profile::crash() };
+    run(VolumeKind::SMALL, &profile, 80, 30);
+    run(VolumeKind::TWO_LANES, &profile, 40, 30);
+}
+
 #[test]
 fn two_lanes() {
     run(VolumeKind::TWO_LANES, &Profile::crash(), 60, 30);

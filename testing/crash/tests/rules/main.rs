@@ -18,6 +18,7 @@ mod publish;
 mod sizes;
 mod space;
 mod together;
+mod tickets;
 
 use siftfs_crash::{Back, Bench};
 use siftfs_device::Cut;
