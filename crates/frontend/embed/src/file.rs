@@ -1,6 +1,6 @@
 //! An open regular file.
 
-use crate::{Attr, Result, Shared, unexpected};
+use crate::{Attr, Result, Shared, Ticket, unexpected};
 use siftfs_base::InodeNr;
 use siftfs_proto::{Handle, Reply, Request, SetAttr, WriteData};
 use std::sync::Arc;
@@ -105,6 +105,34 @@ impl File {
     /// fdatasync: as [`File::sync_all`], but times may be left out.
     pub fn sync_data(&self) -> Result<()> {
         self.shared.call(Request::Fsync { ino: self.ino, datasync: true }).map(drop)
+    }
+
+    /// Stages what [`File::sync_all`] would make durable, without a wait for storage: what the file
+    /// is now has its place in the order of all that is staged, and the ticket tells when it is
+    /// durable. After a crash nothing is there that was staged later if this is not.
+    ///
+    /// What cannot be staged (`docs/limits.md`) is durable when this returns.
+    ///
+    /// ```no_run
+    /// # fn main() -> siftfs::Result<()> {
+    /// # let volume = siftfs::Volume::open("/var/lib/data.sift".as_ref())?;
+    /// let file = volume.open_file("/orders/today")?;
+    /// let mut tickets = Vec::new();
+    /// for order in 0..64u64 {
+    ///     file.write_at(order * 4096, &[7; 4096])?;
+    ///     tickets.push(file.stage()?);
+    /// }
+    /// // One write and one flush for all of them.
+    /// tickets.last().expect("some").wait()?;
+    /// assert!(tickets[0].is_durable()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `EAGAIN` when 65,536 tickets are not durable; those of [`File::sync_all`].
+    pub fn stage(&self) -> Result<Ticket> {
+        Ticket::drawn(&self.shared, Request::Stage { ino: self.ino, datasync: false })
     }
 }
 

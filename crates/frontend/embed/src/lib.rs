@@ -11,12 +11,27 @@
 //! # }
 //! ```
 //!
+//! A program that has other work to do than to wait for storage takes a [`Ticket`]:
+//!
+//! ```no_run
+//! # fn main() -> siftfs::Result<()> {
+//! # let volume = siftfs::Volume::open("/var/lib/data.sift".as_ref())?;
+//! # let file = volume.create("/orders/today", 0o640)?;
+//! file.write_at(0, b"first")?;
+//! let first = file.stage()?;
+//! file.write_at(5, b"second")?; // survives no crash that the first does not
+//! file.stage()?.when_durable(|durable| println!("both: {durable:?}"));
+//! first.wait()
+//! # }
+//! ```
+//!
 //! Paths are absolute byte strings from the volume's root; symbolic links in them are not followed.
 //! Durability is that of fsync on a mount (crash model, S1 to S3). Dropping a [`Volume`] without
 //! [`Volume::close`] is a crash: the next open recovers what was durable.
 
 mod file;
 mod publish;
+mod ticket;
 
 pub use file::File;
 pub use publish::Publish;
@@ -24,6 +39,7 @@ pub use siftfs_base::{Error, Result};
 pub use siftfs_placement::{OpenOptions, Threads};
 pub use siftfs_proto::{Attr, Credentials, DirEntry, FileKind, RenameMode, SetAttr, StatFs};
 pub use siftfs_status::{CheckpointReport, RuntimeStatus};
+pub use ticket::Ticket;
 
 use siftfs_base::{Clock, InodeNr, errno};
 use siftfs_device::Device;
@@ -46,6 +62,11 @@ struct Shared {
 impl Shared {
     fn call(&self, req: Request) -> Result<Reply> {
         self.service.call(SESSION, &self.cred, req)
+    }
+
+    /// As [`Shared::call`], with the answer on whatever thread has it.
+    fn submit(&self, req: Request, done: impl FnOnce(Result<Reply>) + Send + 'static) {
+        self.service.submit(SESSION, &self.cred, req, Box::new(done));
     }
 }
 
@@ -102,6 +123,7 @@ impl Volume {
 
     /// Everything final and in the area; the volume is plain ext4 afterwards.
     pub fn close(self) -> Result<()> {
+        self.done(Request::EndSession)?;
         self.local.close()
     }
 
@@ -267,6 +289,25 @@ impl Volume {
     pub fn sync_dir(&self, path: &str) -> Result<()> {
         let ino = self.walk(path)?.ino;
         self.done(Request::Fsync { ino, datasync: false })
+    }
+
+    /// A ticket of everything staged so far, by [`File::stage`], a sync or the background. What is
+    /// staged later never survives a crash without it, with or without a barrier.
+    ///
+    /// ```no_run
+    /// # fn main() -> siftfs::Result<()> {
+    /// # let volume = siftfs::Volume::open("/var/lib/data.sift".as_ref())?;
+    /// for name in ["/a", "/b", "/c"] {
+    ///     volume.open_file(name)?.stage()?;
+    /// }
+    /// volume.barrier()?.wait() // all three
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `EAGAIN` when 65,536 tickets are not durable.
+    pub fn barrier(&self) -> Result<Ticket> {
+        Ticket::drawn(&self.shared, Request::Barrier)
     }
 
     /// Everything done before this call is durable on return.

@@ -4,6 +4,7 @@
 use siftfs::{RenameMode, Volume};
 use siftfs_placement::{MkfsOptions, mkfs};
 use std::path::PathBuf;
+use std::time::Duration;
 
 fn volume(dir: &tempfile::TempDir) -> PathBuf {
     let path = dir.path().join("v.img");
@@ -39,6 +40,59 @@ fn files_directories_and_names() {
     v.close().expect("close");
     let out = std::process::Command::new("e2fsck").arg("-fn").arg(&path).output().expect("e2fsck");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+}
+
+/// Tickets by every way of asking for them, from several threads; what was waited for survives, in
+/// the order in which it was staged.
+#[test]
+fn tickets_tell_what_is_durable() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let path = volume(&dir);
+    let v = Volume::open(&path).expect("open");
+    let f = v.create("/f", 0o644).expect("create");
+    let mut tickets = Vec::new();
+    for i in 0..64u64 {
+        f.write_at(i * 4096, &[i as u8 + 1; 4096]).expect("write");
+        tickets.push(f.stage().expect("staged"));
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|s| {
+        for (nr, ticket) in tickets.iter().enumerate() {
+            let tell = tell.clone();
+            s.spawn(move || match nr % 4 {
+                0 => ticket.wait().expect("durable"),
+                1 => ticket.wait_timeout(Duration::from_secs(60)).expect("durable"),
+                2 => ticket.when_durable(move |durable| tell.send(durable).expect("listens")),
+                _ => {
+                    while !ticket.is_durable().expect("it will be") {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            });
+        }
+    });
+    for _ in 0..16 {
+        told.recv_timeout(Duration::from_secs(60)).expect("told").expect("durable");
+    }
+    assert!(tickets.iter().all(|ticket| ticket.is_durable() == Ok(true)));
+    f.write_at(0, &[200; 4096]).expect("write");
+    let last = f.stage().expect("staged");
+    // The background may have been quicker.
+    let at_once = last.wait_timeout(Duration::ZERO).map_err(|e| e.errno());
+    assert!(matches!(at_once, Ok(()) | Err(libc::ETIMEDOUT)), "{at_once:?}");
+    v.barrier().expect("a ticket").wait().expect("durable");
+    assert_eq!(last.clone().is_durable(), Ok(true));
+    drop(f);
+    v.abandon();
+    assert_eq!(last.wait().map_err(|e| e.errno()), Ok(()), "it was durable before");
+    drop((tickets, last));
+    let v = Volume::open(&path).expect("recovery");
+    let data = v.open_file("/f").expect("staged").read_at(0, 64 * 4096).expect("read");
+    let byte = |i: usize| if i < 4096 { 200 } else { i / 4096 + 1 };
+    assert!(
+        data.len() == 64 * 4096 && data.iter().enumerate().all(|(i, b)| byte(i) == usize::from(*b))
+    );
+    v.close().expect("close");
 }
 
 #[test]
