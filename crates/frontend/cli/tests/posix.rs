@@ -37,5 +37,7 @@ mod rights;
 mod support;
 #[path = "posix/synchronous.rs"]
 mod synchronous;
+#[path = "posix/tickets.rs"]
+mod tickets;
 #[path = "posix/written_back.rs"]
 mod written_back;

@@ -50,10 +50,10 @@ impl Server {
         if append_only { Err(errno(libc::EPERM)) } else { Ok(()) }
     }
 
-    /// ioctl(2). The kernel has checked that the caller may change flags, and which. What was
-    /// stored through mappings of a file that becomes immutable or append-only is written before,
-    /// by requests of its own: afterwards it would be refused.
-    pub(crate) fn ioctl(
+    /// An ioctl(2) for flags; ENOTTY for any other. The kernel has checked that the caller may
+    /// change flags, and which. What was stored through mappings of a file that becomes immutable
+    /// or append-only is written before, by requests of its own: afterwards it would be refused.
+    pub(crate) fn flags_ioctl(
         self: &Arc<Self>,
         cred: &Credentials,
         ino: InodeNr,

@@ -24,12 +24,14 @@ mod kernel_cache;
 mod mount;
 mod mountinfo;
 mod open_files;
+mod operations;
 mod own_mount;
 mod pages;
 mod privileges;
 mod publish;
 mod server;
 mod stale;
+mod timers;
 mod writers;
 
 pub use expiry::WriteBack;

@@ -13,7 +13,7 @@ use crate::mountinfo::{MountEntry, top_mount};
 use crate::server::{Agreed, Server};
 use crate::writers::Writers;
 use rustix::mount::{MountFlags, UnmountFlags};
-use siftfs_proto::{FileService, SessionId};
+use siftfs_proto::{Credentials, FileService, Request, SessionId};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
@@ -174,10 +174,15 @@ impl FuseMount {
             .server
             .writes_back()
             .then(|| Expiry::start(self.entry.clone(), self.server.clone(), self.expiry));
+        let server = self.server.clone();
         let adapter = Adapter::new(self.server, self.entry.clone());
         let place = &self.entry.mount_point;
         let served = self.session.run((self.threads, self.schedule), place, &Arc::new(adapter));
         drop(expiry);
+        // The mount's tickets go with it.
+        if let Err(error) = server.done(&Credentials::default(), Request::EndSession) {
+            tracing::warn!(%error, "the session could not be ended");
+        }
         served
     }
 }

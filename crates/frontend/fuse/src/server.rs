@@ -8,6 +8,7 @@ use crate::mountinfo::MountEntry;
 use crate::open_files::{OpenFiles, Owed};
 use crate::own_mount::{self, Written};
 use crate::privileges::{self, Announced};
+use crate::timers::Timers;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileService, Handle, MAX_FILE_SIZE, Reply,
@@ -33,6 +34,7 @@ pub(crate) struct Server {
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) announced: Announced,
     pub(crate) invalidator: Arc<Invalidator>,
+    pub(crate) timers: Timers,
 }
 
 /// What the kernel agreed to at the mount.
@@ -58,6 +60,7 @@ impl Server {
             open_files: Arc::new(OpenFiles::new(agreed.writeback)),
             announced: Announced::default(),
             invalidator: Arc::default(),
+            timers: Timers::default(),
         }
     }
 
@@ -90,6 +93,11 @@ impl Server {
 
     pub(crate) fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
         self.service.call(self.session, cred, req)
+    }
+
+    /// As [`Server::call`], with the answer on whatever thread has it.
+    pub(crate) fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
+        self.service.submit(self.session, cred, req, done);
     }
 
     pub(crate) fn done(&self, cred: &Credentials, req: Request) -> Result<()> {
@@ -138,7 +146,7 @@ impl Server {
 
     /// fsync(2), on the reader's own thread, which costs no hand-over: another reads meanwhile.
     pub(crate) fn fsync(&self, cred: &Credentials, ino: InodeNr, datasync: bool, done: Completion) {
-        self.service.submit(self.session, cred, Request::Fsync { ino, datasync }, done);
+        self.submit(cred, Request::Fsync { ino, datasync }, done);
     }
 
     /// read(2), on the reader's own thread, which may read ahead once it has answered.
@@ -153,7 +161,7 @@ impl Server {
         if !direct {
             self.open_files.note_cached(ino, offset, u64::from(len));
         }
-        self.service.submit(self.session, cred, Request::Read { ino, offset, len }, done);
+        self.submit(cred, Request::Read { ino, offset, len }, done);
     }
 
     /// Opens a file, and truncates it if the flags say so.

@@ -1,0 +1,145 @@
+//! ioctl(2): SiftFS's own operations (`docs/design/operations.md`, "Bytes of the ioctls"), and who
+//! carries out all others.
+
+use crate::convert::unexpected;
+use crate::server::Server;
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_proto::{Completion, Credentials, Reply, Request, Ticket};
+use std::sync::Arc;
+use std::time::Duration;
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The type of all of them.
+const KIND: u8 = 0xE5;
+
+const WRITE: u32 = 1;
+const READ: u32 = 2;
+
+const STAGE: u32 = ioctl(READ, 1, size_of::<U64>());
+const POLL: u32 = ioctl(READ | WRITE, 2, size_of::<U64>());
+const WAIT: u32 = ioctl(WRITE, 3, size_of::<WaitIn>());
+const BARRIER: u32 = ioctl(READ, 4, size_of::<U64>());
+
+/// The number of an ioctl(2), the same on every machine that the kernel serves.
+const fn ioctl(direction: u32, number: u8, size: usize) -> u32 {
+    direction << 30 | (size as u32) << 16 | (KIND as u32) << 8 | number as u32
+}
+
+/// What WAIT is given.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct WaitIn {
+    ticket: U64,
+    /// In nanoseconds; [`NO_TIMEOUT`]: none.
+    timeout: U64,
+}
+
+const NO_TIMEOUT: u64 = u64::MAX;
+
+/// What is given to an operation, all of it.
+fn argument<T: FromBytes>(input: &[u8]) -> Result<T> {
+    T::read_from_bytes(input).map_err(|_| errno(libc::ENOTTY))
+}
+
+fn ticket(input: &[u8]) -> Result<Ticket> {
+    argument::<U64>(input).map(|number| Ticket(number.get()))
+}
+
+fn wait(input: &[u8]) -> Result<(Ticket, Option<Duration>)> {
+    let WaitIn { ticket, timeout } = argument(input)?;
+    let timeout = timeout.get();
+    let limit = (timeout != NO_TIMEOUT).then(|| Duration::from_nanos(timeout));
+    Ok((Ticket(ticket.get()), limit))
+}
+
+/// The answer to an operation that gives back a number.
+fn number(reply: Reply) -> Result<Reply> {
+    let number = match reply {
+        Reply::Ticket(Ticket(number)) => number,
+        Reply::Durable(durable) => u64::from(durable),
+        _ => return Err(unexpected("a number")),
+    };
+    Ok(Reply::Data(U64::new(number).as_bytes().to_vec()))
+}
+
+/// The answer to one that gives back nothing.
+fn nothing(reply: Reply) -> Result<Reply> {
+    match reply {
+        Reply::Done => Ok(Reply::Data(Vec::new())),
+        _ => Err(unexpected("done")),
+    }
+}
+
+impl Server {
+    /// ioctl(2) on a file or directory. A size that an operation does not have makes another
+    /// number of it, which nobody knows.
+    pub(crate) fn ioctl(
+        self: &Arc<Self>,
+        cred: &Credentials,
+        ino: InodeNr,
+        (command, input): (u32, &[u8]),
+        answer: Completion,
+    ) {
+        match command {
+            STAGE => self.stage(cred, ino, answer),
+            POLL => {
+                let polled = ticket(input)
+                    .and_then(|ticket| self.call(cred, Request::Poll { ticket }).and_then(number));
+                answer(polled);
+            }
+            WAIT => match wait(input) {
+                Ok((ticket, timeout)) => self.wait(cred, ticket, timeout, answer),
+                Err(e) => answer(Err(e)),
+            },
+            BARRIER => answer(self.call(cred, Request::Barrier).and_then(number)),
+            _ => self.flags_ioctl(cred, ino, (command, input), answer),
+        }
+    }
+
+    /// With the writeback cache the kernel sends what it holds of the file first: by requests of
+    /// its own, for which this thread must be free.
+    fn stage(self: &Arc<Self>, cred: &Credentials, ino: InodeNr, answer: Completion) {
+        let (server, caller) = (self.clone(), cred.clone());
+        let stage = move |written: bool| {
+            answer(match (written, server.open_files.tell(ino)) {
+                (false, _) => Err(errno(libc::EAGAIN)),
+                // As fsync(2): what could not be written is not there to be staged.
+                (true, Some(error)) => Err(error),
+                (true, None) => {
+                    let req = Request::Stage { ino, datasync: false };
+                    server.call(&caller, req).and_then(number)
+                }
+            });
+        };
+        self.when_written(ino, Box::new(stage));
+    }
+
+    /// No thread is kept while the ticket is not durable, but one that flushes for it; and that one
+    /// does not keep the caller for longer than it asked for.
+    fn wait(
+        &self,
+        cred: &Credentials,
+        ticket: Ticket,
+        timeout: Option<Duration>,
+        answer: Completion,
+    ) {
+        let answer: Completion = Box::new(move |reply| answer(reply.and_then(nothing)));
+        let answer = match timeout {
+            None => answer,
+            Some(Duration::ZERO) => {
+                let req = Request::Wait { ticket, timeout };
+                return answer(self.call(cred, req));
+            }
+            Some(timeout) => match self.timers.limit(timeout, answer) {
+                Some(limited) => limited,
+                None => return,
+            },
+        };
+        self.submit(cred, Request::Wait { ticket, timeout: None }, answer);
+    }
+}
+
+#[cfg(test)]
+#[path = "operations_tests.rs"]
+mod tests;
