@@ -122,8 +122,17 @@ impl Generator {
             return self.staged(model, burst).map(|req| Action::Call(Credentials::default(), req));
         }
         let p = &self.profile;
-        let weights =
-            [p.names, p.data, p.attrs, p.sync, p.background, p.scripts, p.reads, p.publish, p.tickets];
+        let weights = [
+            p.names,
+            p.data,
+            p.attrs,
+            p.sync,
+            p.background,
+            p.scripts,
+            p.reads,
+            p.publish,
+            p.tickets,
+        ];
         let mut at = self.rng.below(weights.iter().sum());
         let group = weights.iter().position(|w| {
             let here = at < *w;

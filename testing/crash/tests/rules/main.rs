@@ -17,8 +17,8 @@ mod parallel;
 mod publish;
 mod sizes;
 mod space;
-mod together;
 mod tickets;
+mod together;
 
 use siftfs_crash::{Back, Bench};
 use siftfs_device::Cut;
