@@ -94,8 +94,9 @@ impl Volume {
             return;
         }
         for run in self.unwritten.take() {
-            let numbers = run.parts().map(|part| Lsn(part[0].into()));
-            let result = numbers.map(|lsn| self.write_record(lsn, WriteMode::Plain)).collect();
+            let mut numbers = run.parts().map(|part| Lsn(part[0].into()));
+            let result = numbers.try_for_each(|lsn| self.write_record(lsn, WriteMode::Plain));
+            drop(numbers);
             run.completed(&self.sequencer, &result, drop);
         }
     }

@@ -5,7 +5,7 @@
 //! work and how, what becomes of the device process while the load goes on, how the round ends, how
 //! often its recovery is killed. Threads of the load ([`worker`]) carry out generated operations by
 //! system calls; each has a model of its own, whose oracle notes what was acknowledged. After a
-//! death of the host the oracle judges what recovery brought back (clauses O1 to O8 of
+//! death of the host the oracle judges what recovery brought back (clauses O1 to O9 of
 //! `siftfs_model`); after an unmount, the tree is the model's, for the kernel's ext4 too, and
 //! `e2fsck -fn` is content. A death of the device process alone must not be noticed by any call.
 //! A kill takes away a process and what it had in memory. What the kernel has of its writes stays;

@@ -92,7 +92,8 @@ fn s4_tickets_keep_their_order() {
 /// S4: a ticket that was waited for survives every cut, with all that was staged before it. One
 /// that nobody waited for may be lost, whether or not it has been written.
 ///
-/// Seen to fail when a wait does not flush, and when one answers for a ticket that nobody wrote.
+/// Seen to fail when a wait answers without a flush, and when a ticket's record that was written
+/// plainly counts as durable.
 #[test]
 fn s4_what_was_waited_for_survives() {
     let b = four_files();
@@ -122,7 +123,8 @@ fn s4_what_was_waited_for_survives() {
 /// fsync that finds nothing new returns at once.
 #[test]
 fn r03_no_acknowledgement_over_a_ticket() {
-    let cases: [(&str, fn(&Bench), usize); 5] = [
+    type Ask = fn(&Bench);
+    let cases: [(&str, Ask, usize); 5] = [
         ("fsync in the other lane", |b| b.fsync("b"), 2),
         ("fsync of the same file", |b| b.fsync("a"), 1),
         ("commit", |b| b.commit(false), 1),
@@ -207,7 +209,7 @@ fn a_barrier_covers_what_is_staged() {
 /// A wait ends in time, while another thread's write takes long, and does not keep the answer of
 /// another one; without a timeout a wait that was submitted holds no thread.
 ///
-/// Seen to fail when the timeout is not looked at.
+/// Seen to fail (it hangs) when the timeout is not looked at.
 #[test]
 fn a_wait_ends_in_time() {
     let b = four_files();
@@ -238,7 +240,7 @@ fn a_wait_ends_in_time() {
 /// Rule R21: a ticket whose record could not be written, and every later one, is EIO for ever; one
 /// that was durable stays so.
 ///
-/// Seen to fail when a failed write of tickets is not reported to the sequencer.
+/// Seen to fail when a failed write of the records that waited is not told to the sequencer.
 #[test]
 fn r21_a_failed_ticket() {
     let b = four_files();
@@ -265,7 +267,7 @@ fn r21_a_failed_ticket() {
 /// Rule R31: a ticket means nothing in another session, nor after its own has ended, nor after a
 /// crash.
 ///
-/// Seen to fail when numbers begin with 1 in every session.
+/// Seen to fail when numbers count from 0 in every session.
 #[test]
 fn r31_a_ticket_belongs_to_its_session() {
     let b = four_files();
@@ -353,6 +355,8 @@ fn an_unmount_takes_tickets_along() {
 }
 
 /// So many tickets may be open that are not durable, and no more; what is durable makes room.
+///
+/// Seen to fail when there is no bound.
 #[test]
 fn open_tickets_are_bounded() {
     let b = four_files();
