@@ -73,7 +73,7 @@ impl Runtime {
                 Tried::Applied { file, names } => {
                     match level {
                         Level::Visible => {}
-                        Level::Atomic => self.stage_only(file)?,
+                        Level::Atomic => self.stage_for_ticket(file, false).map(|_| ())?,
                         Level::Durable => drop(self.fsync(file, false)?),
                     }
                     return Ok(Reply::Published { names });

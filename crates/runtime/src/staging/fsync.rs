@@ -56,11 +56,6 @@ impl Runtime {
         result
     }
 
-    /// Stages what the inode owes, and does not wait until it is durable.
-    pub(crate) fn stage_only(&self, ino: InodeNr) -> Result<()> {
-        self.begin_fsync(ino, false).map(drop)
-    }
-
     /// As [`Runtime::fsync`], for a caller that holds no lock and does not wait: the result goes to
     /// `done`, on this thread, or later on the one that flushed ([`Sequencer::when_durable`]).
     ///

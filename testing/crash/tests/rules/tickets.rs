@@ -1,4 +1,4 @@
-//! Tickets: clause S4, and rules R3, R4, R11, R21 and R31 where records wait to be written.
+//! Tickets: clause S5, and rules R3, R4, R11, R21 and R31 where records wait to be written.
 
 use super::{bytes, images};
 use siftfs_crash::{Back, Bench, Io, Layout, VolumeKind};
@@ -49,7 +49,7 @@ fn prefix(image: &Image, case: &str) -> usize {
     first
 }
 
-/// S4: whatever becomes of the writes, what was staged later does not survive without what was
+/// S5: whatever becomes of the writes, what was staged later does not survive without what was
 /// staged earlier.
 ///
 /// Seen to fail when recovery does not end at a gap (`cut_at_gap`).
@@ -89,7 +89,7 @@ fn s4_tickets_keep_their_order() {
     assert_eq!(prefix(&b.crash(Cut::LoseAll), "waited for"), 4);
 }
 
-/// S4: a ticket that was waited for survives every cut, with all that was staged before it. One
+/// S5: a ticket that was waited for survives every cut, with all that was staged before it. One
 /// that nobody waited for may be lost, whether or not it has been written.
 ///
 /// Seen to fail when a wait answers without a flush, and when a ticket's record that was written
