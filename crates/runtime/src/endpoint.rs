@@ -4,6 +4,7 @@ use crate::data::file::Input;
 use crate::namespace::acl::is_acl;
 use crate::namespace::entries::NewInode;
 use crate::namespace::kinds::{kind_of, kind_of_entry, mode_of};
+use crate::operations::sections::Commit;
 use crate::runtime::Runtime;
 use crate::staging::proof::Durable;
 use crate::staging::ways::WaysReport;
@@ -12,7 +13,7 @@ use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
-    MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SessionId, WriteData,
+    MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SectionId, SessionId, WriteData,
 };
 use siftfs_status::{Crowd, DeviceInfo, Group, Queues, RuntimeStatus};
 
@@ -83,7 +84,7 @@ impl FileService for Runtime {
                 let offset = (!append).then_some(offset);
                 self.write_data(cred, ino, offset, data, (kill_priv, true))
             }
-            R::Untimed(change) => self.untimed(cred, *change),
+            R::Untimed(change) => self.untimed(session, cred, *change),
             R::WriteBack { ino, offset, data, times } => {
                 self.write_back(cred, ino, offset, data, times)
             }
@@ -138,6 +139,19 @@ impl FileService for Runtime {
             R::SetFlags { ino, flags } => self.change_flags(ino, flags).map(|()| Reply::Done),
             R::Publish { base, entries, level, rights } => {
                 self.publish((cred, &rights), base, &entries, level)
+            }
+            R::SectionStart { ino } => self.start_section(session, ino).map(Reply::Section),
+            R::SectionWrite { section, offset, data } => {
+                self.write_section(session, section, offset, &data)
+            }
+            R::SectionRead { section, offset, len } => {
+                self.read_section(session, section, offset, len)
+            }
+            R::SectionCommit { sections, durable } => {
+                self.commit_together(session, cred, &sections, (durable, true))
+            }
+            R::SectionAbort { section } => {
+                self.abort_section(session, section).map(|()| Reply::Done)
             }
             R::StatFs => self.query(|st| Ok(Reply::Statfs(st.stat_fs()))),
             R::SyncAll => self.sync_all().map(acknowledged),
@@ -359,7 +373,12 @@ impl Runtime {
     }
 
     /// A change of data by a kernel that owns the times.
-    fn untimed(&self, cred: &Credentials, change: Request) -> Result<Reply> {
+    fn untimed(
+        &self,
+        session: SessionId,
+        cred: &Credentials,
+        change: Request,
+    ) -> Result<Reply> {
         match change {
             Request::Open { ino, write, truncate, kill_priv } => {
                 self.open_file(ino, write, truncate, (kill_priv, false))
@@ -371,8 +390,23 @@ impl Runtime {
             Request::Allocate { ino, mode, offset, len } => {
                 self.allocate(cred, ino, mode, (offset, len), false)
             }
+            Request::SectionCommit { sections, durable } => {
+                self.commit_together(session, cred, &sections, (durable, false))
+            }
             _ => Err(errno(libc::EINVAL)),
         }
+    }
+
+    fn commit_together(
+        &self,
+        session: SessionId,
+        cred: &Credentials,
+        sections: &[SectionId],
+        (durable, times): (bool, bool),
+    ) -> Result<Reply> {
+        let privileged = self.lock().privileged(cred);
+        let commit = Commit { session, sections, durable, times, privileged };
+        self.commit_sections(&commit).map(|()| Reply::Done)
     }
 
     fn open_file(

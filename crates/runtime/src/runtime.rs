@@ -142,6 +142,7 @@ impl Runtime {
             running: Running::default(),
             ledger: Ledger::new(parts.txn_seq, parts.journal_len, parts.journal_data),
             staging: Staging::new(lanes, parts.lsn_floor, record_buffers.clone()),
+            sections: Default::default(),
             time,
             recovery: None,
         };

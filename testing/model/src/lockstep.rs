@@ -209,6 +209,7 @@ impl<'a> Lockstep<'a> {
             | Request::WriteBack { ino, .. }
             | Request::Fsync { ino, .. }
             | Request::Stage { ino, .. }
+            | Request::SectionStart { ino }
             | Request::Allocate { ino, .. }
             | Request::Seek { ino, .. }
             | Request::OpenDir { ino }
@@ -233,7 +234,11 @@ impl<'a> Lockstep<'a> {
             Request::Poll { ticket } | Request::Wait { ticket, .. } => {
                 *ticket = *self.tickets.get(&ticket.0)?;
             }
-            Request::StatFs
+            Request::SectionWrite { .. }
+            | Request::SectionRead { .. }
+            | Request::SectionCommit { .. }
+            | Request::SectionAbort { .. }
+            | Request::StatFs
             | Request::SyncAll
             | Request::Barrier
             | Request::EndSession

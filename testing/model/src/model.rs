@@ -253,6 +253,11 @@ impl Model {
             Request::Publish { base, entries, rights, .. } => {
                 self.publish(cred, rights, *base, entries, fx)
             }
+            Request::SectionStart { .. }
+            | Request::SectionWrite { .. }
+            | Request::SectionRead { .. }
+            | Request::SectionCommit { .. }
+            | Request::SectionAbort { .. } => Err(libc::EOPNOTSUPP),
             Request::StatFs => Ok(Reply::Statfs(siftfs_proto::StatFs::default())),
             Request::SyncAll | Request::Wait { .. } | Request::EndSession => Ok(Reply::Done),
             Request::Barrier => Ok(Reply::Ticket(Ticket(fresh.handle))),

@@ -189,6 +189,17 @@ impl State {
 
     /// Reserves space for the blocks of `[first, end)` that have no home yet.
     pub fn reserve(&mut self, ino: InodeNr, first: u64, end: u64, privileged: bool) -> Step<()> {
+        let wanted = self.homeless(ino, first, end)?;
+        let blocks: u64 = wanted.iter().map(|(s, e)| e - s).sum();
+        if blocks > 0 {
+            self.check_space(blocks, privileged)?;
+        }
+        self.keep_space(ino, &wanted);
+        Ok(())
+    }
+
+    /// The blocks of `[first, end)` that have neither a home nor a reservation.
+    pub fn homeless(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<Vec<(u64, u64)>> {
         let node = self.inodes.get(&ino).expect("loaded before use");
         let mut wanted: Vec<(u64, u64)> = Vec::new();
         for (gap_start, gap_end) in node.reserved.gaps(first, end) {
@@ -206,16 +217,16 @@ impl State {
                 block += len;
             }
         }
-        let blocks: u64 = wanted.iter().map(|(s, e)| e - s).sum();
-        if blocks > 0 {
-            self.check_space(blocks, privileged)?;
-        }
-        self.running.data.reserve(blocks);
+        Ok(wanted)
+    }
+
+    /// Reserves space for what [`State::homeless`] found, of which enough is free.
+    pub fn keep_space(&mut self, ino: InodeNr, wanted: &[(u64, u64)]) {
+        self.running.data.reserve(wanted.iter().map(|(s, e)| e - s).sum());
         let node = self.node_mut(ino);
         for (s, e) in wanted {
-            node.reserved.insert(s, e);
+            node.reserved.insert(*s, *e);
         }
-        Ok(())
     }
 
     /// Are `blocks` blocks free for this caller? Reserved blocks as ext4 has them.
@@ -238,6 +249,7 @@ impl State {
     /// read as zero wherever the area holds anything in that last block.
     pub fn zero_gap(&mut self, ino: InodeNr, upto: u64) -> Result<()> {
         let size = self.node(ino).size;
+        self.sections.changed(ino, size, upto.max(size));
         let end = upto.min(block_up(size) * BLOCK_BYTES);
         if size < end {
             self.zero_edge(ino, size, end)?;
@@ -305,6 +317,7 @@ impl State {
     }
 
     pub fn note_dirty(&mut self, ino: InodeNr, start: u64, end: u64) {
+        self.sections.changed(ino, start, end);
         let now = self.time.mono_ns();
         let node = self.node_mut(ino);
         let before = dirty_pages(node.data.running(), start, end);
@@ -339,6 +352,7 @@ impl State {
 
     /// Forgets cached bytes of `[start, end)`: whole pages are dropped, parts zeroed.
     pub fn clear_pages(&mut self, ino: InodeNr, start: u64, end: u64) {
+        self.sections.changed(ino, start, end);
         self.forget_dirty(ino, start, end);
         let data = &mut self.node_mut(ino).data;
         data.each_mut().into_iter().for_each(|bytes| bytes.remove(start, end));

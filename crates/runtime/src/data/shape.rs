@@ -28,6 +28,7 @@ impl State {
             return Err(errno(libc::EFBIG).into());
         }
         self.begin(0)?;
+        self.sections.resized(ino);
         let old = self.node(ino).size;
         if size < old || self.node(ino).trunc_pending {
             self.shrink_to(ino, size)?;

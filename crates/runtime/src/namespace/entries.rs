@@ -342,6 +342,7 @@ impl State {
         // Which of several names is left is not known here.
         node.parent = None;
         if node.inode.nlink == 0 {
+            self.sections.removed(ino);
             return self.became_orphan(ino);
         }
         self.mark_inode(ino);

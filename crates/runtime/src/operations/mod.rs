@@ -1,3 +1,4 @@
-//! Operations that change several files together (`docs/design/operations.md`).
+//! Operations that change several things together (`docs/design/operations.md`).
 
 pub mod publish;
+pub mod sections;

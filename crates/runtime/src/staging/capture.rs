@@ -7,12 +7,18 @@ use crate::state::names::Unstageable;
 use crate::state::node::Delta;
 use siftfs_base::{Bytes, InodeNr, Lsn, RangeSet, Result};
 use siftfs_log::{InodeItem, Item, NameOpKind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of files that are about to be written.
+pub type Coming = BTreeMap<InodeNr, RangeSet<Bytes>>;
 
 /// Which data to capture.
 pub enum Selection<'a> {
     /// Everything not durable.
     All,
+    /// What will be not durable once these bytes are written: to find out whether that could be
+    /// staged (rule R25). No record is made of it.
+    With(&'a Coming),
     /// These ranges only (pushed overwrites, rule R20).
     Only(&'a RangeSet<Bytes>),
 }
@@ -35,23 +41,25 @@ pub struct Capture {
 }
 
 impl State {
-    /// Is there anything that a staged transaction of `ino` would carry?
+    /// Is there anything that one staged transaction of `inodes` would carry? They are loaded.
     pub fn capture(
         &mut self,
-        ino: InodeNr,
+        inodes: &[InodeNr],
         datasync: bool,
         selection: &Selection<'_>,
     ) -> Result<std::result::Result<Option<Capture>, Unstageable>> {
-        let is_dir = self.node(ino).inode.is_dir();
-        let own = match selection {
-            Selection::All => self.owes(ino, datasync),
+        let whole = !matches!(selection, Selection::Only(_));
+        let owes = |ino: &InodeNr| match selection {
+            Selection::All => self.owes(*ino, datasync),
+            Selection::With(coming) => coming.contains_key(ino) || self.owes(*ino, datasync),
             Selection::Only(ranges) => !ranges.is_empty(),
         };
+        let own = inodes.iter().any(owes);
         // Pushed overwrites bind no name, and must not: the rest of the data that a name may have
         // to wait for (rule R20) goes straight to the area with the same transaction.
         let ops = match selection {
             Selection::Only(_) => BTreeSet::new(),
-            Selection::All => match self.closure(ino, is_dir, own)? {
+            Selection::All | Selection::With(_) => match self.closure(inodes, own)? {
                 Ok(ops) => ops,
                 Err(reason) => return Ok(Err(reason)),
             },
@@ -59,23 +67,23 @@ impl State {
         let perms = match selection {
             // They went ahead in records of their own.
             Selection::Only(_) => Vec::new(),
-            Selection::All => match self.pending_permissions(ino, &ops)? {
+            Selection::All | Selection::With(_) => match self.pending_permissions(inodes, &ops)? {
                 Ok(perms) => perms,
                 Err(reason) => return Ok(Err(reason)),
             },
         };
-        let node = self.node(ino);
         // An fsync does not owe the bytes of a dead file, but memory may have to be freed of them.
-        let dead = node.is_dead() && matches!(selection, Selection::All);
-        if ops.is_empty() && perms.is_empty() && (dead || !own) {
+        let owed = |ino: &InodeNr| !(whole && self.node(*ino).is_dead());
+        let owed: Vec<InodeNr> = inodes.iter().copied().filter(owed).collect();
+        if ops.is_empty() && perms.is_empty() && (owed.is_empty() || !own) {
             return Ok(Ok(None));
         }
         let mut capture = Capture::default();
-        self.capture_names(ino, &ops, &perms, &mut capture)?;
-        for other in self.replacing(ino, &ops) {
+        self.capture_names(inodes, &ops, &perms, &mut capture)?;
+        for other in self.replacing(inodes, &ops) {
             self.capture_whole(other, &Selection::All, &mut capture)?;
         }
-        if !dead {
+        for ino in owed {
             self.capture_whole(ino, selection, &mut capture)?;
         }
         for i in perms {
@@ -102,7 +110,7 @@ impl State {
     /// Those of `perms` are captured by the caller.
     fn capture_names(
         &mut self,
-        ino: InodeNr,
+        inodes: &[InodeNr],
         ops: &BTreeSet<Lsn>,
         perms: &[InodeNr],
         capture: &mut Capture,
@@ -110,7 +118,7 @@ impl State {
         let mut created = Vec::new();
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             if let NameOpKind::Create { ino: made, .. } = op.kind
-                && made != ino
+                && !inodes.contains(&made)
                 && !perms.contains(&made)
             {
                 created.push(made);
@@ -143,15 +151,23 @@ impl State {
         let generation = node.inode.generation;
         let delta = node.whole_delta();
         let is_reg = node.inode.is_reg();
-        let ranges = match selection {
-            Selection::All => one_per_page(node.undurable()),
-            Selection::Only(ranges) => (*ranges).clone(),
-        };
-        let size = match selection {
-            Selection::All => node.size,
-            Selection::Only(ranges) => node.size_with(ranges),
+        let mut gaps = Vec::new();
+        let (ranges, size) = match selection {
+            Selection::All => (one_per_page(node.undurable()), node.size),
+            Selection::With(coming) => {
+                let mut ranges = node.undurable();
+                let none = RangeSet::new();
+                let coming = coming.get(&ino).unwrap_or(&none);
+                ranges.union(coming);
+                gaps = gaps_before(coming, node.size, &delta);
+                let size = coming.max_end().map_or(node.size, |end| end.max(node.size));
+                (one_per_page(ranges), size)
+            }
+            Selection::Only(ranges) => ((*ranges).clone(), node.size_with(ranges)),
         };
         capture_shape(ino, generation, &delta, &mut capture.items);
+        let zero = |(offset, len)| Item::Zero { ino, generation, offset, len };
+        capture.items.extend(gaps.into_iter().map(zero));
         for (start, end) in ranges.iter() {
             self.capture_range(ino, generation, start, end, capture);
         }
@@ -212,6 +228,19 @@ impl State {
             crtime: inode.crtime,
         }
     }
+}
+
+/// Zeroed ranges, as offset and length, that writing `coming` to a file of `size` bytes may add to
+/// those of `delta`: gaps behind the end of the file, and what is left of a range in two parts.
+fn gaps_before(coming: &RangeSet<Bytes>, mut size: u64, delta: &Delta) -> Vec<(u64, u64)> {
+    let mut gaps = Vec::new();
+    for (start, end) in coming.iter() {
+        if start > size || delta.zeros.overlaps(start, end) {
+            gaps.push((start, 1));
+        }
+        size = size.max(end);
+    }
+    gaps
 }
 
 /// Truncation, zeroed ranges and preallocations, in the order in which recovery applies them.

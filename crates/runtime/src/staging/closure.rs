@@ -12,14 +12,15 @@ impl State {
     /// files goes along: on its own it costs no fsync a write.
     pub fn closure(
         &mut self,
-        ino: InodeNr,
-        is_dir: bool,
+        inodes: &[InodeNr],
         own: bool,
     ) -> Result<std::result::Result<BTreeSet<Lsn>, Unstageable>> {
         let most = self.closure_max();
-        let mut ops = self.names.closure(ino, is_dir, false, most);
+        let asked: Vec<(InodeNr, bool)> =
+            inodes.iter().map(|ino| (*ino, self.node(*ino).inode.is_dir())).collect();
+        let mut ops = self.names.closure(&asked, false, most);
         if self.names.publishes() && ops.as_ref().is_ok_and(|ops| own || !ops.is_empty()) {
-            ops = self.names.closure(ino, is_dir, true, most);
+            ops = self.names.closure(&asked, true, most);
         }
         match ops {
             Ok(ops) if self.moved_above(&ops)? => Ok(Err(Unstageable::DirectoryMove)),
@@ -61,11 +62,11 @@ impl State {
         Ok(false)
     }
 
-    /// Inodes with a permission change that is not durable among `ino`, its ancestors, what the
-    /// closure names and the ancestors of each of its names (rule R17).
+    /// Inodes with a permission change that is not durable among `inodes`, their ancestors, what
+    /// the closure names and the ancestors of each of its names (rule R17).
     pub fn pending_permissions(
         &mut self,
-        ino: InodeNr,
+        inodes: &[InodeNr],
         ops: &BTreeSet<Lsn>,
     ) -> Result<std::result::Result<Vec<InodeNr>, Unstageable>> {
         let mut found = Vec::new();
@@ -77,21 +78,23 @@ impl State {
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
             // A name must not show its file with access that was taken away before.
-            let named = names::inodes(op).into_iter().filter(|i| *i != ino && pending(self, i));
-            found.extend(named);
+            let named = names::inodes(op).into_iter();
+            found.extend(named.filter(|i| !inodes.contains(i) && pending(self, i)));
         }
-        let node = self.node(ino);
-        if node.inode.is_dir() {
-            dirs.insert(ino);
-        } else if let Some(parent) = node.parent {
-            dirs.insert(parent);
-        } else if node.inode.nlink > 0 {
-            return Ok(Err(Unstageable::UnknownAncestors));
+        for ino in inodes {
+            let node = self.node(*ino);
+            if node.inode.is_dir() {
+                dirs.insert(*ino);
+            } else if let Some(parent) = node.parent {
+                dirs.insert(parent);
+            } else if node.inode.nlink > 0 {
+                return Ok(Err(Unstageable::UnknownAncestors));
+            }
+            if pending(self, ino) {
+                found.push(*ino);
+            }
         }
-        if pending(self, &ino) {
-            found.push(ino);
-        }
-        let mut seen: BTreeSet<InodeNr> = BTreeSet::from([ino]);
+        let mut seen: BTreeSet<InodeNr> = inodes.iter().copied().collect();
         seen.extend(found.iter().copied());
         for start in dirs {
             let mut dir = start;
@@ -134,7 +137,7 @@ impl State {
 
     /// Inodes that the closure renames over others, or names in a group: their data goes along
     /// (rule R20).
-    pub fn replacing(&self, ino: InodeNr, ops: &BTreeSet<Lsn>) -> Vec<InodeNr> {
+    pub fn replacing(&self, inodes: &[InodeNr], ops: &BTreeSet<Lsn>) -> Vec<InodeNr> {
         let moved: BTreeSet<InodeNr> = ops
             .iter()
             .filter_map(|l| self.names.get(*l))
@@ -145,7 +148,7 @@ impl State {
                 }
                 _ => None,
             })
-            .filter(|i| *i != ino)
+            .filter(|i| !inodes.contains(i))
             .collect();
         let live =
             |i: &InodeNr| self.inodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0);

@@ -195,7 +195,7 @@ impl Runtime {
 
     /// Writes a record that its caller waits for. The caller then pauses as the room that is left
     /// demands.
-    fn make_durable(&self, staged: Staged, pause: Pause) -> Result<Flushed> {
+    pub(crate) fn make_durable(&self, staged: Staged, pause: Pause) -> Result<Flushed> {
         let bulk = is_bulk(staged.buf.len() as u64).then(|| self.bulk.join());
         let (start, lsn) = (self.clock.mono_ns(), staged.published.lsn());
         if bulk.is_none() {

@@ -33,6 +33,29 @@ pub enum Outcome {
 /// Inodes whose permissions a record of nothing else carries; their xattrs go along.
 const PERMS_PER_RECORD: usize = 8;
 
+/// A record that can be staged: what it carries, and where.
+pub struct Draft {
+    capture: Capture,
+    layout: RecordLayout,
+    lane: usize,
+    bulk: bool,
+}
+
+impl Draft {
+    /// The record's length in bytes.
+    pub fn len(&self) -> u64 {
+        u64::from(self.layout.len)
+    }
+
+    /// The record's lane.
+    pub fn lane(&self) -> usize {
+        self.lane
+    }
+}
+
+/// What one record of some inodes would be: nothing at all, or not possible.
+pub type Drafted = Result<Option<Draft>, Unstageable>;
+
 impl State {
     /// Stages what `ino` owes. Publishes the record: from here on the captured ranges lie in the
     /// lane, and the record must be written, by `writer`. `encoded` is the result of an
@@ -49,8 +72,8 @@ impl State {
         if matches!(selection, Selection::All) {
             self.node_mut(ino).fsynced = true;
         }
-        let capture = match self.capture(ino, datasync, selection)? {
-            Ok(Some(capture)) => capture,
+        let draft = match self.draft(&[ino], datasync, selection)? {
+            Ok(Some(draft)) => draft,
             Ok(None) => {
                 // Another inode's record may carry the permission change of a directory above (R12,
                 // R17).
@@ -61,39 +84,89 @@ impl State {
             }
             Err(reason) => return Ok(Outcome::FullCommit(reason)),
         };
-        let lane_index = self.staging.lane_of(ino);
-        let most_ranges = self.max_transaction_blocks() / 4 + 1;
-        let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
-            .filter(|_| capture.data.len() <= most_ranges)
-            .filter(|l| u64::from(l.len) <= self.staging.lanes()[lane_index].max_record())
-        else {
-            return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
-        };
-        let bulk = match selection {
-            Selection::Only(_) => !self.node(ino).push_next,
-            Selection::All => is_bulk(layout.len.into()),
-        };
         let kept = match selection {
             Selection::Only(_) => self.kept_from_push(ino),
-            Selection::All if bulk => self.max_transaction_blocks() / 4,
-            Selection::All => 0,
+            _ => self.kept_from(&draft),
         };
-        if !self.room_for_ranges(&capture, kept)? {
+        if !self.room_for_ranges(&draft.capture, kept)? {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
         }
-        let lane = &self.staging.lanes()[lane_index];
-        let place = lane.place(u64::from(layout.len));
-        let place = match bulk {
+        let place = self.place(&draft)?;
+        if draft.bulk && encoded.is_none() && matches!(selection, Selection::All) {
+            let Draft { capture, layout, lane, .. } = draft;
+            return Ok(Outcome::Plan(self.plan(capture.data, layout, lane)));
+        }
+        let Draft { capture, layout, lane, .. } = draft;
+        Ok(Outcome::Staged(self.publish((seq, writer), capture, &layout, place, lane, encoded)))
+    }
+
+    /// What one record of `inodes`, which are loaded, would be. It lies in the first one's lane.
+    pub fn draft(
+        &mut self,
+        inodes: &[InodeNr],
+        datasync: bool,
+        selection: &Selection<'_>,
+    ) -> Step<Drafted> {
+        let capture = match self.capture(inodes, datasync, selection)? {
+            Ok(Some(capture)) => capture,
+            Ok(None) => return Ok(Ok(None)),
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let lane = self.staging.lane_of(inodes[0]);
+        let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
+            .filter(|_| capture.data.len() <= self.most_ranges())
+            .filter(|l| u64::from(l.len) <= self.staging.lanes()[lane].max_record())
+        else {
+            return Ok(Err(Unstageable::TooMuchData));
+        };
+        let bulk = match selection {
+            Selection::Only(_) => !self.node(inodes[0]).push_next,
+            _ => is_bulk(layout.len.into()),
+        };
+        Ok(Ok(Some(Draft { capture, layout, lane, bulk })))
+    }
+
+    /// Ranges of data that one record carries at most.
+    pub fn most_ranges(&self) -> usize {
+        self.max_transaction_blocks() / 4 + 1
+    }
+
+    /// Blocks of the running transaction that a caller's record leaves free.
+    fn kept_from(&self, draft: &Draft) -> usize {
+        if draft.bulk { self.max_transaction_blocks() / 4 } else { 0 }
+    }
+
+    /// The record's place in its lane, where bulk leaves the last quarter free.
+    fn place(&self, draft: &Draft) -> Step<Place> {
+        let lane = &self.staging.lanes()[draft.lane];
+        let place = lane.place(draft.len());
+        let place = match draft.bulk {
             true => place.filter(|place| !lane.would_crowd(place.end())),
             false => place,
         };
-        let need = if bulk { Need::Credits } else { Need::Log };
-        let place = place.ok_or(Stop::Needs(need))?;
-        if bulk && encoded.is_none() && matches!(selection, Selection::All) {
-            return Ok(Outcome::Plan(self.plan(capture.data, layout, lane_index)));
+        place.ok_or(Stop::Needs(if draft.bulk { Need::Credits } else { Need::Log }))
+    }
+
+    /// Is there room for such a record, in its lane and in the running transaction, when the
+    /// operation that it belongs to adds `more` blocks to that one? False if not even an empty
+    /// transaction has it. Nothing is taken: under the same hold of the lock
+    /// [`State::stage_draft`] finds the same room.
+    pub fn has_room(&mut self, draft: &Draft, more: usize) -> Step<bool> {
+        let kept = self.kept_from(draft) + more;
+        if !self.room_for_ranges(&draft.capture, kept)? {
+            return Ok(false);
         }
-        let seq = (seq, writer);
-        Ok(Outcome::Staged(self.publish(seq, capture, &layout, place, lane_index, encoded)))
+        self.place(draft).map(|_| true)
+    }
+
+    /// Stages what `inodes` owe in one record, for which [`State::has_room`] has found room.
+    ///
+    /// # Panics
+    /// If there is no room: the check was another one's.
+    pub fn stage_draft(&mut self, seq: &Sequencer, draft: Draft, writer: Writer) -> Staged {
+        let Ok(place) = self.place(&draft) else { panic!("room was found under this lock") };
+        let Draft { capture, layout, lane, .. } = draft;
+        self.publish((seq, writer), capture, &layout, place, lane, None)
     }
 
     /// Stages every pending permission change of what exists in the last durable state, before data
@@ -132,18 +205,27 @@ impl State {
     /// empty one holds it. Bulk leaves its last quarter, `kept`, to small fsyncs and to writes,
     /// which would have to wait until the transaction before it is in the journal.
     fn room_for_ranges(&mut self, capture: &Capture, kept: usize) -> Step<bool> {
-        let mut blocks = capture.data.len() / 24 + 2 + self.repeated_blocks(capture.data_len);
+        let mut blocks = self.range_blocks(capture.data.len(), capture.data_len);
         for &ino in &capture.whole {
-            let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
-            blocks += usize::try_from(tree).unwrap_or(usize::MAX) + 2;
-            if tree > 1 {
-                blocks += capture.data.iter().filter(|range| range.ino == ino).count();
-            }
+            let ranges = capture.data.iter().filter(|range| range.ino == ino).count();
+            blocks += self.inode_blocks(ino, ranges);
         }
         if blocks > self.max_transaction_blocks() / 2 {
             return Ok(false);
         }
         self.room_in_transaction(blocks + kept).map(|()| true)
+    }
+
+    /// Blocks of the running transaction that so many staged ranges and their bytes add at worst.
+    pub fn range_blocks(&self, ranges: usize, bytes: u64) -> usize {
+        ranges / 24 + 2 + self.repeated_blocks(bytes)
+    }
+
+    /// ... and an inode of which so many ranges are staged: one that is loaded.
+    pub fn inode_blocks(&self, ino: InodeNr, ranges: usize) -> usize {
+        let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
+        let blocks = usize::try_from(tree).unwrap_or(usize::MAX).saturating_add(2);
+        if tree > 1 { blocks.saturating_add(ranges) } else { blocks }
     }
 
     /// Fixes the record's place, encodes it, and makes it the source of what it captured.

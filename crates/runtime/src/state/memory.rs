@@ -24,7 +24,7 @@ impl State {
             lookups,
             handles,
             names: self.names.bytes(),
-            unsynced: self.unsynced_bytes(),
+            unsynced: self.unsynced_bytes() + self.sections.bytes(),
             quarantine: self.quarantine_bytes(),
             buffers,
         }

@@ -22,6 +22,7 @@ pub mod questions;
 pub mod recovery;
 pub mod report;
 pub mod running;
+pub mod sections;
 pub mod sizes;
 pub mod staging;
 pub mod stats;
@@ -40,6 +41,7 @@ use crate::state::meta_cache::MetaCache;
 use crate::state::names::{NameLog, Traits};
 use crate::state::node::Node;
 use crate::state::page_cache::PageCache;
+use crate::state::sections::Sections;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, Result, Timestamp, errno};
 use siftfs_device::{AreaReader, JournalReader, StagingReader};
@@ -91,6 +93,8 @@ pub struct State {
     pub ledger: Ledger,
     /// The lanes, and the order of what is staged in them.
     pub staging: Staging,
+    /// Atomic sections, with the bytes that are no file's yet.
+    pub sections: Sections,
     /// The clock, and the latest time it gave.
     pub time: Time,
     /// `None` on a volume that was clean: rule R18 comes before the mount.

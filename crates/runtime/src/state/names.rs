@@ -195,20 +195,22 @@ impl NameLog {
         !self.published.is_empty()
     }
 
-    /// The operations a staged transaction of `ino` must carry, in order. For a directory that
-    /// includes those on its entries. With `published`, also everything that publishes a file: a
-    /// program that renames a durable file, and then makes another one durable that refers to it,
+    /// The operations a staged transaction of `asked` must carry, in order. For a directory (each
+    /// inode says whether it is one) that includes those on its entries. With `published`, also
+    /// everything that publishes a file: a program that renames a durable file, and then makes another one durable that refers to it,
     /// never finds the second step without the first, as on ext4. At most `most`.
     pub fn closure(
         &self,
-        ino: InodeNr,
-        is_dir: bool,
+        asked: &[(InodeNr, bool)],
         published: bool,
         most: usize,
     ) -> Result<BTreeSet<Lsn>, Unstageable> {
-        let mut work: Vec<Lsn> = self.of_inode(ino).collect();
-        if is_dir {
-            work.extend(self.in_dir(ino));
+        let mut work: Vec<Lsn> = Vec::new();
+        for &(ino, is_dir) in asked {
+            work.extend(self.of_inode(ino));
+            if is_dir {
+                work.extend(self.in_dir(ino));
+            }
         }
         if published {
             work.extend(&self.published);

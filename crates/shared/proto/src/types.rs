@@ -25,6 +25,11 @@ pub struct Handle(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ticket(pub u64);
 
+/// An atomic section of one file: writes that become the file's together, or not at all. It belongs
+/// to the session that started it and means nothing in another one (rule R31).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SectionId(pub u64);
+
 /// The process that asks. Permission to the object was already checked by the Frontend (FUSE:
 /// `default_permissions`); the Runtime needs it for ownership, setgid, sticky directories,
 /// kill-privilege rules and reserved blocks.
@@ -282,8 +287,8 @@ pub enum Request {
     /// what they say that the file says already is not written again. With `times` this is a
     /// change like `Write`; without, the kernel owns the times and sends them. Reply: `Written`.
     WriteBack { ino: InodeNr, offset: u64, data: WriteData, times: bool },
-    /// A `Write`, `Allocate` or `Open` whose change of the data leaves mtime and ctime as they are:
-    /// the kernel owns them and sends them. Reply: as without.
+    /// A `Write`, `Allocate`, `Open` or `SectionCommit` whose change of the data leaves mtime and
+    /// ctime as they are: the kernel owns them and sends them. Reply: as without.
     Untimed(Box<Request>),
     /// Durable on return: data, size, name and everything recovery needs (crash model). Files
     /// and directories. `datasync` may leave times out. Reply: `Done`.
@@ -333,6 +338,22 @@ pub enum Request {
     /// none. Paths begin at the directory `base`. The Runtime itself checks what the caller may do.
     /// Reply: `Published`.
     Publish { base: InodeNr, entries: Vec<PublishEntry>, level: Level, rights: Rights },
+    /// Start an atomic section on a regular file. `EBUSY` if it has one, `EMFILE` if there are too
+    /// many, `ENOENT` for a file that has no name any more. Reply: `Section`.
+    SectionStart { ino: InodeNr },
+    /// Write into the section: its bytes are nobody else's before the commit. `EFBIG`, and the
+    /// section stays as it was, if it would be more than one commit takes. Reply: `Written`.
+    SectionWrite { section: SectionId, offset: u64, data: WriteData },
+    /// Up to `len` bytes of the file as it will be after the commit; short only at its end. Reply:
+    /// `Data`.
+    SectionRead { section: SectionId, offset: u64, len: u32 },
+    /// All writes of the sections become their files', in one staged transaction; the sections end.
+    /// With `durable` it is durable on return, else ordered before all that is staged later.
+    /// `ECANCELED` if one of them is void (rule R27), `EFBIG` if they are too much together,
+    /// `ENOSPC`, `EAGAIN`: nothing is applied then, and the sections stay. Reply: `Done`.
+    SectionCommit { sections: Vec<SectionId>, durable: bool },
+    /// The section ends, and nothing of it was anywhere but in memory. Reply: `Done`.
+    SectionAbort { section: SectionId },
     /// Reply: `Statfs`.
     StatFs,
     /// Everything done before this call durable and journaled (`siftfs sync`). Reply: `Done`.
@@ -410,6 +431,8 @@ pub enum Reply {
     Ticket(Ticket),
     /// Is a ticket durable?
     Durable(bool),
+    /// An atomic section that was started.
+    Section(SectionId),
     /// What the checkpoint did.
     Checkpoint(Box<CheckpointReport>),
     /// The status document, as far as there is one without a daemon.

@@ -15,6 +15,7 @@ mod names;
 mod orphans;
 mod parallel;
 mod publish;
+mod sections;
 mod sizes;
 mod space;
 mod tickets;

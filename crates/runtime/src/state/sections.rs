@@ -1,0 +1,203 @@
+//! Atomic sections: the bytes that their owners wrote, which are no file's before they are all
+//! (rules R26 and R27).
+//!
+//! 1. *Open.* [`Sections::start`] made it. Its bytes are here and nowhere else.
+//! 2. *Void.* Another caller changed a byte of its ranges or its file's size, or took the file's
+//!    last name away. It can still be read.
+//! 3. *Ended.* [`Sections::end`] took it out: to be applied, or to be forgotten.
+
+use ahash::HashMap;
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Bytes, InodeNr, RangeSet, Result, SharedBlock, errno};
+use siftfs_proto::{SectionId, SessionId, WriteData};
+use std::collections::BTreeMap;
+
+/// Most sections at a time.
+pub const MOST_SECTIONS: usize = 1024;
+
+/// One section.
+pub struct Section {
+    owner: SessionId,
+    ino: InodeNr,
+    written: RangeSet<Bytes>,
+    /// The pages of `written`; what was not written of them says nothing.
+    pages: BTreeMap<u64, SharedBlock>,
+    void: bool,
+}
+
+impl Section {
+    /// Its file.
+    pub fn ino(&self) -> InodeNr {
+        self.ino
+    }
+
+    /// The ranges that were written.
+    pub fn written(&self) -> &RangeSet<Bytes> {
+        &self.written
+    }
+
+    /// May it not be committed any more?
+    pub fn is_void(&self) -> bool {
+        self.void
+    }
+
+    /// Bytes `[start, end)`, which were written, page by page: where each piece begins in the file,
+    /// its bytes, and their page.
+    pub fn pieces(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &[u8], &SharedBlock)> {
+        (start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).map(move |index| {
+            let page = self.pages.get(&index).expect("what was written has its page");
+            let base = index * BLOCK_BYTES;
+            let (from, to) = (start.max(base), end.min(base + BLOCK_BYTES));
+            (from, &page[(from - base) as usize..(to - base) as usize], page)
+        })
+    }
+
+    /// Lays what was written over `out`, which holds the file's bytes from `offset` on.
+    pub fn lay_over(&self, offset: u64, out: &mut [u8]) {
+        let end = offset + out.len() as u64;
+        for (s, e) in self.written.overlapping(offset, end) {
+            for (at, bytes, _) in self.pieces(s, e) {
+                let from = (at - offset) as usize;
+                out[from..from + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+    }
+
+    fn put(&mut self, offset: u64, data: &WriteData) {
+        let len = data.len() as u64;
+        match data {
+            WriteData::Blocks(blocks) => {
+                let pages = (offset / BLOCK_BYTES..).zip(blocks.iter().cloned());
+                self.pages.extend(pages);
+            }
+            WriteData::Bytes(bytes) => {
+                let (mut at, mut rest) = (offset, bytes.as_slice());
+                while !rest.is_empty() {
+                    let start = (at % BLOCK_BYTES) as usize;
+                    let (piece, tail) = rest.split_at(rest.len().min(BLOCK_SIZE - start));
+                    let page = self.pages.entry(at / BLOCK_BYTES);
+                    let page = page.or_insert_with(SharedBlock::zeroed).make_mut();
+                    page[start..start + piece.len()].copy_from_slice(piece);
+                    at += piece.len() as u64;
+                    rest = tail;
+                }
+            }
+        }
+        self.written.insert(offset, offset + len);
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.pages.len() * (BLOCK_SIZE + 64) + self.written.ranges() * 40) as u64
+    }
+}
+
+/// All sections that have not ended.
+#[derive(Default)]
+pub struct Sections {
+    open: BTreeMap<SectionId, Section>,
+    /// The section of each file that has one, unless the file was removed since.
+    of_file: HashMap<InodeNr, SectionId>,
+    last: u64,
+    pages: usize,
+}
+
+impl Sections {
+    /// Starts a section on `ino`.
+    ///
+    /// # Errors
+    /// `EBUSY` if the file has one, `EMFILE` if there are [`MOST_SECTIONS`].
+    pub fn start(&mut self, owner: SessionId, ino: InodeNr) -> Result<SectionId> {
+        if self.of_file.contains_key(&ino) {
+            return Err(errno(libc::EBUSY));
+        }
+        if self.open.len() >= MOST_SECTIONS {
+            return Err(errno(libc::EMFILE));
+        }
+        self.last += 1;
+        let id = SectionId(self.last);
+        let (written, pages) = (RangeSet::new(), BTreeMap::new());
+        self.open.insert(id, Section { owner, ino, written, pages, void: false });
+        self.of_file.insert(ino, id);
+        Ok(id)
+    }
+
+    /// A section of this session.
+    ///
+    /// # Errors
+    /// `EINVAL` if it has none such: it ended, or is another session's (rule R31).
+    pub fn get(&self, owner: SessionId, id: SectionId) -> Result<&Section> {
+        self.open.get(&id).filter(|s| s.owner == owner).ok_or_else(|| errno(libc::EINVAL))
+    }
+
+    /// Writes `data`; whole blocks are given at a block's begin.
+    ///
+    /// # Errors
+    /// As [`Sections::get`].
+    pub fn write(
+        &mut self,
+        owner: SessionId,
+        id: SectionId,
+        offset: u64,
+        data: &WriteData,
+    ) -> Result<()> {
+        let section = self.open.get_mut(&id).filter(|s| s.owner == owner);
+        let section = section.ok_or_else(|| errno(libc::EINVAL))?;
+        let before = section.pages.len();
+        section.put(offset, data);
+        self.pages += section.pages.len() - before;
+        Ok(())
+    }
+
+    /// The section ends.
+    ///
+    /// # Errors
+    /// As [`Sections::get`].
+    pub fn end(&mut self, owner: SessionId, id: SectionId) -> Result<Section> {
+        self.get(owner, id)?;
+        let section = self.open.remove(&id).expect("just seen");
+        self.pages -= section.pages.len();
+        if self.of_file.get(&section.ino) == Some(&id) {
+            self.of_file.remove(&section.ino);
+        }
+        Ok(section)
+    }
+
+    /// Pages that all sections hold.
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    fn of(&mut self, ino: InodeNr) -> Option<&mut Section> {
+        let id = self.of_file.get(&ino)?;
+        Some(self.open.get_mut(id).expect("a file's section is open"))
+    }
+
+    /// Bytes `[start, end)` of the file change, and by no section's commit: a section that has
+    /// written any of them is void.
+    pub fn changed(&mut self, ino: InodeNr, start: u64, end: u64) {
+        if let Some(section) = self.of(ino) {
+            section.void |= section.written.overlaps(start, end);
+        }
+    }
+
+    /// The file's size was set: its section is void.
+    pub fn resized(&mut self, ino: InodeNr) {
+        if let Some(section) = self.of(ino) {
+            section.void = true;
+        }
+    }
+
+    /// The file lost its last name: its section is void, and the number may become another file's.
+    pub fn removed(&mut self, ino: InodeNr) {
+        self.resized(ino);
+        self.of_file.remove(&ino);
+    }
+
+    /// Memory in bytes, about.
+    pub fn bytes(&self) -> u64 {
+        self.open.values().map(Section::bytes).sum()
+    }
+}
+
+#[cfg(test)]
+#[path = "sections_tests.rs"]
+mod tests;
