@@ -1,24 +1,29 @@
 //! An open regular file.
 
-use crate::{Attr, Result, Shared, Ticket, unexpected};
+use crate::{Attr, Result, Section, Shared, Ticket, unexpected};
 use siftfs_base::InodeNr;
 use siftfs_proto::{Handle, Reply, Request, SetAttr, WriteData};
 use std::sync::Arc;
 
 /// Largest piece of one read or write request, in bytes.
-const PIECE: usize = 1 << 20;
+pub(crate) const PIECE: usize = 1 << 20;
 
 /// Closed when dropped. May be used from several threads at once; must not outlive its volume's
 /// `close`, after which every call fails.
 pub struct File {
-    shared: Arc<Shared>,
-    ino: InodeNr,
+    open: Arc<Opened>,
+}
+
+/// What keeps a file open: its handle, and the sections started on it.
+pub(crate) struct Opened {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) ino: InodeNr,
     handle: Handle,
 }
 
 impl File {
     pub(crate) fn new(shared: Arc<Shared>, ino: InodeNr, handle: Handle) -> Self {
-        Self { shared, ino, handle }
+        Self { open: Arc::new(Opened { shared, ino, handle }) }
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -27,12 +32,12 @@ impl File {
 
     /// Inode number.
     pub fn ino(&self) -> InodeNr {
-        self.ino
+        self.open.ino
     }
 
     /// Attributes.
     pub fn stat(&self) -> Result<Attr> {
-        match self.shared.call(Request::GetAttr { ino: self.ino })? {
+        match self.open.shared.call(Request::GetAttr { ino: self.open.ino })? {
             Reply::Attr(attr) => Ok(attr),
             other => Err(unexpected(&other)),
         }
@@ -44,11 +49,11 @@ impl File {
         while out.len() < len {
             let want = (len - out.len()).min(PIECE);
             let req = Request::Read {
-                ino: self.ino,
+                ino: self.open.ino,
                 offset: offset + out.len() as u64,
                 len: u32::try_from(want).unwrap_or(u32::MAX),
             };
-            match self.shared.call(req)? {
+            match self.open.shared.call(req)? {
                 Reply::Data(data) if data.is_empty() => break,
                 Reply::Data(data) => out.extend_from_slice(&data),
                 Reply::Blocks(blocks) => {
@@ -84,27 +89,37 @@ impl File {
             true => data.to_vec().into(),
             false => WriteData::copy_of(offset, data),
         };
-        let req = Request::Write { ino: self.ino, offset, data, append, kill_priv: false };
-        match self.shared.call(req)? {
+        let req = Request::Write { ino: self.open.ino, offset, data, append, kill_priv: false };
+        match self.open.shared.call(req)? {
             Reply::Written { .. } => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
 
+    /// Starts an atomic section: what is written into it becomes the file's by
+    /// [`Section::commit`], all of it or nothing. A file has one section at a time.
+    ///
+    /// # Errors
+    /// `EBUSY` if the file has one, `EMFILE` if the volume has 1,024, `ENOENT` if the file was
+    /// removed.
+    pub fn section(&self) -> Result<Section> {
+        Section::start(self.open.clone())
+    }
+
     /// Sets the size.
     pub fn set_len(&self, size: u64) -> Result<()> {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.shared.call(Request::SetAttr { ino: self.ino, set }).map(drop)
+        self.open.shared.call(Request::SetAttr { ino: self.open.ino, set }).map(drop)
     }
 
     /// fsync: data, size, attributes and name are durable on return.
     pub fn sync_all(&self) -> Result<()> {
-        self.shared.call(Request::Fsync { ino: self.ino, datasync: false }).map(drop)
+        self.open.shared.call(Request::Fsync { ino: self.open.ino, datasync: false }).map(drop)
     }
 
     /// fdatasync: as [`File::sync_all`], but times may be left out.
     pub fn sync_data(&self) -> Result<()> {
-        self.shared.call(Request::Fsync { ino: self.ino, datasync: true }).map(drop)
+        self.open.shared.call(Request::Fsync { ino: self.open.ino, datasync: true }).map(drop)
     }
 
     /// Stages what [`File::sync_all`] would make durable, without a wait for storage: what the file
@@ -136,7 +151,7 @@ impl File {
     }
 }
 
-impl Drop for File {
+impl Drop for Opened {
     fn drop(&mut self) {
         // No caller is left to receive an error; closing promises nothing.
         let _ = self.shared.call(Request::Release { handle: self.handle });

@@ -31,10 +31,12 @@
 
 mod file;
 mod publish;
+mod section;
 mod ticket;
 
 pub use file::File;
 pub use publish::Publish;
+pub use section::{Section, commit_all};
 pub use siftfs_base::{Error, Result};
 pub use siftfs_placement::{OpenOptions, Threads};
 pub use siftfs_proto::{Attr, Credentials, DirEntry, FileKind, RenameMode, SetAttr, StatFs};
