@@ -3,15 +3,18 @@
 use crate::convert::{
     allocate_mode, inode, kind_of_mode, perm_of_mode, rename_mode, seek, unexpected, xattr_mode,
 };
-use crate::kernel::reply::{Answer, DirBuffer, Token};
+use crate::kernel::reply::{Answer, DirBuffer, Flush, Token};
 use crate::kernel::request::{Message, Operation};
 use crate::kernel::session::Handler;
 use crate::kernel_cache::DirectWrite;
 use crate::mountinfo::MountEntry;
+use crate::open_files::reads_and_writes;
 use crate::server::{CopyRange, Dir, DirCursor, Server};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::ioctl::is_publish;
-use siftfs_proto::{Attr, Completion, Credentials, Handle, RenameMode, Reply, Request, WriteData};
+use siftfs_proto::{
+    Attr, Completion, Credentials, DirEntry, Handle, RenameMode, Reply, Request, WriteData,
+};
 use std::sync::Arc;
 
 /// Serves the kernel's operations with a [`Server`].
@@ -41,17 +44,40 @@ impl Handler for Adapter {
                     self.server.fsync(&cred, ino, datasync, done);
                 }
             },
-            Operation::Read { offset, size, direct } => match inode(node) {
+            Operation::Read { handle, offset, size, direct } => match inode(node) {
                 Err(e) => token.send(Err(e)),
                 Ok(ino) => {
-                    self.server.read(&cred, (ino, offset, size), direct, token_for_data(token));
+                    let (file, part) = ((ino, Handle(handle)), (offset, size));
+                    self.server.read(&cred, file, part, direct, token_for_data(token));
                 }
             },
+            Operation::Flush => match inode(node) {
+                Err(e) => token.send(Err(e)),
+                Ok(ino) => {
+                    let then = Box::new(move || token.send(Ok(Answer::Done)));
+                    self.server.flush(ino, cred.pid, then);
+                }
+            },
+            Operation::Release { handle } => {
+                let (server, handle) = (self.server.clone(), Handle(handle));
+                let release = move || token.send(done(server.release(&cred, handle)));
+                match inode(node) {
+                    Ok(ino) if self.server.sections.has(ino, handle) => {
+                        self.server.end_section(ino, handle, Box::new(release));
+                    }
+                    _ => release(),
+                }
+            }
             Operation::Write { handle, offset, data, kill_priv, flags, direct: true, .. } => {
                 let data = WriteData::copy_of(offset, data);
+                let handle = Handle(handle);
                 let written = inode(node).and_then(|ino| {
-                    let len = self.server.write(&cred, ino, offset, data, kill_priv)?;
-                    Ok(DirectWrite { ino, handle: Handle(handle), offset, len, flags })
+                    let file = (ino, handle);
+                    let (len, in_section) =
+                        self.server.write_by(&cred, file, offset, data, kill_priv)?;
+                    // A section is made durable by its commit, whatever the descriptor says.
+                    let flags = if in_section { 0 } else { flags };
+                    Ok(DirectWrite { ino, handle, offset, len, flags })
                 });
                 match written {
                     Err(e) => token.send(Err(e)),
@@ -64,7 +90,7 @@ impl Handler for Adapter {
                     }
                 }
             }
-            Operation::Ioctl { command, input } => match inode(node) {
+            Operation::Ioctl { handle, command, input } => match inode(node) {
                 Err(e) => token.send(Err(e)),
                 Ok(ino) => {
                     let answer = Box::new(move |result: Result<Reply>| {
@@ -76,7 +102,8 @@ impl Handler for Adapter {
                     if is_publish(command) {
                         return self.server.publish(&cred, &self.entry, ino, input, answer);
                     }
-                    self.server.ioctl(&cred, ino, (command, input), answer);
+                    let file = (ino, Handle(handle));
+                    self.server.ioctl(&cred, file, (command, input), answer);
                 }
             },
             Operation::Seek { offset, whence } => {
@@ -91,7 +118,8 @@ impl Handler for Adapter {
             op => match self.names_dirty(&cred, node, &op) {
                 Some((dirty, request)) => self.write_back_first(cred, dirty, request, token),
                 None => {
-                    let result = self.carry_out(&cred, node, op);
+                    let mut result = self.carry_out(&cred, node, op);
+                    result.iter_mut().for_each(|answer| self.server.sections.show(answer));
                     if result.as_ref().is_ok_and(Answer::may_have_attributes) {
                         self.server.tell_attributes(Box::new(move || token.send(result)));
                     } else {
@@ -122,6 +150,11 @@ fn token_for_offset(token: Token) -> Completion {
             _ => Err(unexpected("offset")),
         }));
     })
+}
+
+/// Does close(2) of what is opened so send FLUSH?
+fn flush(flags: u32) -> Flush {
+    if reads_and_writes(flags) { Flush::Sent } else { Flush::Left }
 }
 
 /// The caller with the umask that its request brought.
@@ -224,7 +257,6 @@ impl Adapter {
     fn carry_out(&self, cred: &Credentials, node: u64, op: Operation<'_>) -> Result<Answer> {
         use Operation as O;
         match op {
-            O::Release { handle } => done(self.server.release(cred, Handle(handle))),
             O::ReleaseDir { handle } => {
                 done(self.server.done(cred, Request::Release { handle: Handle(handle) }))
             }
@@ -236,7 +268,9 @@ impl Adapter {
                     handle => Dir::Open(Handle(handle)),
                 };
                 let cursor = DirCursor { dir, cookie, plus };
-                self.server.read_dir(cred, cursor, &mut |e| buffer.add(e))?;
+                let sections = &self.server.sections;
+                let add = &mut |e: &DirEntry| sections.show_entry(e, |e| buffer.add(e));
+                self.server.read_dir(cred, cursor, add)?;
                 Ok(buffer.done())
             }
             O::StatFs => match self.server.call(cred, Request::StatFs)? {
@@ -254,6 +288,8 @@ impl Adapter {
             | O::BatchForget(_)
             | O::Fsync { .. }
             | O::Read { .. }
+            | O::Flush
+            | O::Release { .. }
             | O::Ioctl { .. }
             | O::Seek { .. } => Err(errno(libc::EPROTO)),
             op => {
@@ -343,7 +379,7 @@ impl Adapter {
             return Err(unexpected("created"));
         };
         self.server.open_files.opened(cred, handle, attr.ino, flags);
-        Ok(Answer::Created(attr, handle))
+        Ok(Answer::Created(attr, handle, flush(flags)))
     }
 
     /// The data of file `ino`.
@@ -354,22 +390,24 @@ impl Adapter {
             // The kernel's offset counts for O_APPEND too: it takes it from the size it knows while
             // it holds the inode's lock, no other thread writes, and a large direct append arrives
             // as several requests in any order.
-            O::Write { offset, data, kill_priv, cached, .. } => {
+            O::Write { handle, offset, data, kill_priv, cached, .. } => {
                 server.note_cached(ino, offset, data.len() as u64);
                 let data = WriteData::copy_of(offset, data);
                 if cached {
                     let written = server.write_pages(cred, ino, offset, data);
                     return written.inspect_err(|e| server.lost_pages(ino, e)).map(Answer::Written);
                 }
-                server.write(cred, ino, offset, data, kill_priv).map(Answer::Written)
+                let file = (ino, Handle(handle));
+                let written = server.write_by(cred, file, offset, data, kill_priv);
+                written.map(|(len, _)| Answer::Written(len))
             }
             O::Open { flags, kill_priv } => {
-                let opened = if server.invalidator.drops(cred.pid) {
-                    Answer::OpenedAnew
-                } else {
-                    Answer::Opened
-                };
-                server.open(cred, ino, flags, kill_priv).map(opened)
+                let anew = server.invalidator.drops(cred.pid) || server.sections.resets(cred.pid);
+                let handle = server.open(cred, ino, flags, kill_priv)?;
+                Ok(match anew {
+                    true => Answer::OpenedAnew(handle),
+                    false => Answer::Opened(handle, flush(flags)),
+                })
             }
             // The kernel then opens directories without asking, and caches what it reads of them.
             O::OpenDir if server.has_no_opendir() => Err(errno(libc::ENOSYS)),

@@ -66,7 +66,7 @@ impl Server {
     }
 
     /// Has the kernel write its pages of `ino`, and drop them if `drop`, and then calls `then`.
-    fn pages(&self, ino: InodeNr, drop: bool, then: Then) {
+    pub(crate) fn pages(&self, ino: InodeNr, drop: bool, then: Then) {
         match self.entry(&Credentials::default(), Request::GetAttr { ino }) {
             Ok(Attr { generation, .. }) => {
                 self.invalidator.pages(Target { node: node(ino), generation, drop }, then);

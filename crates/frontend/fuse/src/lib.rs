@@ -29,6 +29,7 @@ mod own_mount;
 mod pages;
 mod privileges;
 mod publish;
+mod sections;
 mod server;
 mod stale;
 mod timers;

@@ -44,6 +44,11 @@ pub(crate) fn writes(flags: u32) -> bool {
     flags & O_ACCMODE != O_RDONLY
 }
 
+/// Is the file opened to be read and written?
+pub(crate) fn reads_and_writes(flags: u32) -> bool {
+    flags & O_ACCMODE == O_RDWR
+}
+
 /// The files of a mount that are open for writing.
 pub(crate) struct OpenFiles {
     /// The kernel keeps back what write(2) brings.
@@ -120,7 +125,7 @@ impl OpenFiles {
         table.handles.insert(handle, Opened { ino, flags });
         let file = table.files.entry(ino).or_default();
         file.openers.push((handle, cred.clone()));
-        file.mappers += u32::from(flags & O_ACCMODE == O_RDWR);
+        file.mappers += u32::from(reads_and_writes(flags));
         if flags & O_DIRECT != 0 {
             self.add_direct(file);
         }
@@ -140,7 +145,7 @@ impl OpenFiles {
         let Entry::Occupied(mut entry) = table.files.entry(ino) else { return };
         let file = entry.get_mut();
         file.openers.retain(|(h, _)| *h != handle);
-        file.mappers -= u32::from(flags & O_ACCMODE == O_RDWR);
+        file.mappers -= u32::from(reads_and_writes(flags));
         if flags & O_DIRECT != 0 {
             file.direct -= 1;
             if file.direct == 0 {

@@ -2,9 +2,10 @@
 //! carries out all others.
 
 use crate::convert::unexpected;
+use crate::sections;
 use crate::server::Server;
 use siftfs_base::{InodeNr, Result, errno};
-use siftfs_proto::{Completion, Credentials, Reply, Request, Ticket};
+use siftfs_proto::{Completion, Credentials, Handle, Reply, Request, Ticket};
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::little_endian::U64;
@@ -77,11 +78,14 @@ impl Server {
     pub(crate) fn ioctl(
         self: &Arc<Self>,
         cred: &Credentials,
-        ino: InodeNr,
+        (ino, handle): (InodeNr, Handle),
         (command, input): (u32, &[u8]),
         answer: Completion,
     ) {
         match command {
+            _ if sections::is_ours(command) => {
+                self.section_ioctl(cred, (ino, handle), command, answer);
+            }
             STAGE => self.stage(cred, ino, answer),
             POLL => {
                 let polled = ticket(input)

@@ -20,11 +20,16 @@
 
 use crate::mountinfo::{MountEntry, mounts_of};
 use crate::writers::open_node;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::mount::{OpenTreeFlags, open_tree};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How often the kernel is asked for a size that it does not take.
+const ASKED: u32 = 8;
 
 /// The calling thread, which has opened nothing yet, loses the process's descriptors. Only those
 /// of standard input, output and error stay: what the thread opens must not take their place.
@@ -182,6 +187,90 @@ fn wait_written(
     // Ends when the other end is dropped.
     let _ = closed.recv();
     drop(file);
+}
+
+/// The threads that have the kernel drop what it has of a file, by the numbers that the kernel's
+/// requests have.
+#[derive(Default)]
+pub(crate) struct Resetting(Mutex<Vec<u32>>);
+
+impl Resetting {
+    fn list(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is thread `pid` one of them?
+    pub(crate) fn has(&self, pid: u32) -> bool {
+        pid != 0 && self.list().contains(&pid)
+    }
+}
+
+/// How the kernel gets a file's size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Size {
+    /// It asks for it.
+    Asked,
+    /// It owns it: it is made to set it to this.
+    Ours(u64),
+}
+
+/// Has the kernel drop all pages of a file and take its size from the server. The thread that does
+/// it is in `resetting` meanwhile: its OPEN is to be answered without FOPEN_KEEP_CACHE, its SETATTR
+/// of the size by the attributes as they are. A file that the kernel does not know any more is
+/// reset. False if the mount has no place where the file could be opened.
+///
+/// # Errors
+/// No such thread can be had, and those of the calls.
+pub(crate) fn reset(
+    entry: &MountEntry,
+    (node, generation): (u64, u32),
+    size: Size,
+    resetting: Arc<Resetting>,
+) -> io::Result<bool> {
+    let entry = entry.clone();
+    apart(move || {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        resetting.list().push(thread);
+        let done = reset_here(&entry, (node, generation), size);
+        resetting.list().retain(|other| *other != thread);
+        done
+    })
+}
+
+fn reset_here(entry: &MountEntry, (node, generation): (u64, u32), size: Size) -> io::Result<bool> {
+    let Some(root) = open_root(entry)? else { return Ok(false) };
+    let file = match open_node(&root, node, generation) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => return Ok(true),
+        other => other?,
+    };
+    let known = |sync| -> io::Result<u64> {
+        let flags = AtFlags::EMPTY_PATH | sync;
+        Ok(statx(&file, "", flags, StatxFlags::SIZE)?.stx_size)
+    };
+    match size {
+        // An answer that another request's overtook does not count.
+        Size::Asked => {
+            for _ in 0..ASKED {
+                if known(AtFlags::STATX_FORCE_SYNC)? == known(AtFlags::STATX_DONT_SYNC)? {
+                    break;
+                }
+            }
+        }
+        Size::Ours(size) if known(AtFlags::STATX_DONT_SYNC)? != size => truncate(&file, size)?,
+        Size::Ours(_) => {}
+    }
+    Ok(true)
+}
+
+/// Sets the size of a file that is open for reading.
+fn truncate(file: &OwnedFd, size: u64) -> io::Result<()> {
+    let path = CString::new(format!("/proc/thread-self/fd/{}", file.as_raw_fd()))?;
+    let size = libc::off_t::try_from(size).map_err(io::Error::other)?;
+    // SAFETY: the path ends with NUL and lives as long as the call.
+    match unsafe { libc::truncate(path.as_ptr(), size) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Has the kernel send the dirty pages of an open file, and waits for them.

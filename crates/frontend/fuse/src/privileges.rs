@@ -136,6 +136,16 @@ fn status(pid: u32, field: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix(field)).map(str::to_string)
 }
 
+/// The process that a thread belongs to, if it can be known.
+pub(crate) fn thread_group(pid: u32) -> Option<u32> {
+    status(pid, "Tgid:")?.trim().parse().ok()
+}
+
+/// Is this process there, and not at its end?
+pub(crate) fn is_running(process: u32) -> bool {
+    status(process, "State:").is_some_and(|state| !state.trim_start().starts_with(['Z', 'X']))
+}
+
 /// Rights in a user namespace of its own are none here.
 fn same_user_namespace(pid: u32) -> bool {
     let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
@@ -154,6 +164,13 @@ impl Server {
         ino: InodeNr,
         mut set: SetAttr,
     ) -> Result<Attr> {
+        if set.size.is_some() {
+            // A thread of ours has the kernel ask: nothing is to change.
+            if self.sections.resets(cred.pid) {
+                return self.entry(cred, Request::GetAttr { ino });
+            }
+            self.sections.resized(ino);
+        }
         if (SetAttr { ctime: None, ..set.clone() }) == SetAttr::default() {
             return self.set_nothing(cred, ino, set.ctime);
         }
@@ -262,7 +279,12 @@ impl Server {
         }
     }
 
-    fn kill_privileges(&self, cred: &Credentials, ino: InodeNr, kill_setgid: bool) -> Result<()> {
+    pub(crate) fn kill_privileges(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        kill_setgid: bool,
+    ) -> Result<()> {
         let attr = self.entry(cred, Request::GetAttr { ino })?;
         let ctime = self.kernels_ctime(&attr);
         let set = SetAttr { kill_priv: true, kill_setgid, ctime, ..SetAttr::default() };

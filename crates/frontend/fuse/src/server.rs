@@ -8,6 +8,7 @@ use crate::mountinfo::MountEntry;
 use crate::open_files::{OpenFiles, Owed};
 use crate::own_mount::{self, Written};
 use crate::privileges::{self, Announced};
+use crate::sections::Sections;
 use crate::timers::Timers;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{
@@ -35,6 +36,7 @@ pub(crate) struct Server {
     pub(crate) announced: Announced,
     pub(crate) invalidator: Arc<Invalidator>,
     pub(crate) timers: Timers,
+    pub(crate) sections: Sections,
 }
 
 /// What the kernel agreed to at the mount.
@@ -61,6 +63,7 @@ impl Server {
             announced: Announced::default(),
             invalidator: Arc::default(),
             timers: Timers::default(),
+            sections: Sections::default(),
         }
     }
 
@@ -78,6 +81,7 @@ impl Server {
         notifier: Notifier,
         entry: &MountEntry,
     ) -> io::Result<()> {
+        self.sections.serve(entry);
         self.invalidator.start(notifier, entry.clone(), self.open_files.clone())
     }
 
@@ -129,7 +133,7 @@ impl Server {
     /// A change of a file's data, which moves its times unless the kernel owns them: with the
     /// writeback cache it moves its own with every write, fallocate, copy and truncation and sends
     /// them if they changed. A time of ours would stay beside an unchanged one of the kernel's.
-    fn timed(&self, change: Request) -> Request {
+    pub(crate) fn timed(&self, change: Request) -> Request {
         if self.agreed.writeback { Request::Untimed(Box::new(change)) } else { change }
     }
 
@@ -153,13 +157,17 @@ impl Server {
     pub(crate) fn read(
         &self,
         cred: &Credentials,
-        (ino, offset, size): (InodeNr, u64, u32),
+        (ino, handle): (InodeNr, Handle),
+        (offset, size): (u64, u32),
         direct: bool,
         done: Completion,
     ) {
         let len = size.min(MAX_IO);
         if !direct {
             self.open_files.note_cached(ino, offset, u64::from(len));
+        }
+        if let Some(read) = self.read_section(cred, (ino, handle), (offset, len), direct) {
+            return done(read);
         }
         self.submit(cred, Request::Read { ino, offset, len }, done);
     }
@@ -182,6 +190,9 @@ impl Server {
         };
         if write && (truncate || flags & libc::O_APPEND.cast_unsigned() == 0) {
             self.refuse_append_only(cred, ino)?;
+        }
+        if truncate {
+            self.sections.resized(ino);
         }
         let request = Request::Open { ino, write, truncate, kill_priv };
         let handle = self.opened(cred, if truncate { self.timed(request) } else { request })?;
@@ -208,6 +219,9 @@ impl Server {
         let cred = account.as_ref().unwrap_or(cred);
         if self.agreed.writeback {
             self.carry_out_with_pages(cred, ino)?;
+        }
+        if let Some(len) = self.take_pages(cred, ino, offset, &data) {
+            return Ok(len);
         }
         let times = !self.agreed.writeback;
         match self.call(cred, Request::WriteBack { ino, offset, data, times })? {

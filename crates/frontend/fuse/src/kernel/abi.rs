@@ -116,6 +116,7 @@ wire! {
     RingEntry: 32 { flags: u64, commit_id: u64, payload_len: u32, padding: u32, reserved: u64, }
     /// In the command area of a submission.
     RingCommand: 24 { flags: u64, commit_id: u64, queue: u16, padding: [u8; 6], }
+    FlushIn: 24 { handle: u64, unused: u32, padding: u32, lock_owner: u64, }
     /// The bytes given to the call follow.
     IoctlIn: 32 { handle: u64, flags: u32, command: u32, argument: u64, in_size: u32, out_size: u32, }
     /// The bytes that the call gives back follow.

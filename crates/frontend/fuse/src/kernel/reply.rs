@@ -15,10 +15,21 @@ use zerocopy::{FromZeros, IntoBytes};
 /// it knows what its own requests change.
 const VALID: u64 = 24 * 3600;
 
-/// The kernel keeps cached pages over an open, and close(2) sends no FLUSH. With the writeback
-/// cache the kernel ignores the second flag; there it sends one FLUSH, is answered ENOSYS, and
-/// sends no other. A handle that needs FLUSH would leave the flag out, and its mount answer FLUSH.
-const OPEN_FLAGS: u32 = abi::FOPEN_KEEP_CACHE | abi::FOPEN_NOFLUSH;
+/// Does close(2) send FLUSH? With the writeback cache the kernel sends it in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flush {
+    /// For a handle that may have an atomic section.
+    Sent,
+    Left,
+}
+
+/// What the kernel does with an open file: it keeps cached pages over the open.
+fn open_flags(flush: Flush) -> u32 {
+    match flush {
+        Flush::Sent => abi::FOPEN_KEEP_CACHE,
+        Flush::Left => abi::FOPEN_KEEP_CACHE | abi::FOPEN_NOFLUSH,
+    }
+}
 
 /// The kernel caches a directory's entries, and drops them when it changes the directory itself.
 /// A kernel that does without OPENDIR takes the same flags.
@@ -33,11 +44,11 @@ pub(crate) enum Answer {
     Missing,
     Attr(Attr),
     Statx(Attr),
-    Opened(Handle),
-    /// The kernel drops what it has cached of the file.
+    Opened(Handle, Flush),
+    /// The kernel drops what it has cached of the file, and close(2) sends no FLUSH.
     OpenedAnew(Handle),
     OpenedDir(Handle),
-    Created(Attr, Handle),
+    Created(Attr, Handle, Flush),
     Data(Vec<u8>),
     Blocks(Blocks),
     Written(u32),
@@ -105,12 +116,12 @@ pub(crate) fn encode(answer: &Answer, send: impl FnOnce(&[&[u8]])) {
             send(&[out.as_bytes()]);
         }
         Answer::Statx(a) => send(&[statx(a).as_bytes()]),
-        Answer::Opened(h) => send(&[open(*h, OPEN_FLAGS).as_bytes()]),
-        Answer::OpenedAnew(h) => {
-            send(&[open(*h, OPEN_FLAGS & !abi::FOPEN_KEEP_CACHE).as_bytes()]);
-        }
+        Answer::Opened(h, flush) => send(&[open(*h, open_flags(*flush)).as_bytes()]),
+        Answer::OpenedAnew(h) => send(&[open(*h, abi::FOPEN_NOFLUSH).as_bytes()]),
         Answer::OpenedDir(h) => send(&[open(*h, OPEN_DIR_FLAGS).as_bytes()]),
-        Answer::Created(a, h) => send(&[entry(a).as_bytes(), open(*h, OPEN_FLAGS).as_bytes()]),
+        Answer::Created(a, h, flush) => {
+            send(&[entry(a).as_bytes(), open(*h, open_flags(*flush)).as_bytes()]);
+        }
         Answer::Data(d) => send(&[d]),
         Answer::Blocks(b) => {
             let parts: Vec<&[u8]> = b.parts().collect();

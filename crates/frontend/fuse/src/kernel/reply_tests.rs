@@ -65,12 +65,17 @@ fn attributes() -> Attr {
 fn attributes_in_each_form() {
     let (kernel, channel) = channel();
     let a = attributes();
-    Token::new(Way::Device(channel.clone()), 1).send(Ok(Answer::Created(a.clone(), Handle(8))));
-    let (_, body) = receive(&kernel);
-    let (entry, rest) = abi::EntryOut::read_from_prefix(&body).unwrap();
-    let open = abi::OpenOut::read_from_bytes(rest).unwrap();
+    let created = |flush| {
+        let answer = Answer::Created(a.clone(), Handle(8), flush);
+        Token::new(Way::Device(channel.clone()), 1).send(Ok(answer));
+        let (_, body) = receive(&kernel);
+        let (entry, rest) = abi::EntryOut::read_from_prefix(&body).unwrap();
+        (entry, abi::OpenOut::read_from_bytes(rest).unwrap())
+    };
+    let (entry, open) = created(Flush::Left);
     assert_eq!((entry.node, entry.generation, open.handle), (12, 3, 8));
     assert_eq!(open.open_flags, abi::FOPEN_KEEP_CACHE | abi::FOPEN_NOFLUSH);
+    assert_eq!(created(Flush::Sent).1.open_flags, abi::FOPEN_KEEP_CACHE);
     let seen = entry.attr;
     assert_eq!((seen.atime, seen.mtime, seen.ctime), (-1, i64::MIN, 1 << 33));
     assert_eq!((seen.mode, seen.size, seen.rdev), (0o24640, 1 << 40, a.rdev));

@@ -98,6 +98,7 @@ pub(crate) enum Operation<'a> {
         flags: u32,
     },
     Read {
+        handle: u64,
         offset: u64,
         size: u32,
         /// Past the kernel's cache.
@@ -116,6 +117,8 @@ pub(crate) enum Operation<'a> {
         cached: bool,
     },
     StatFs,
+    /// close(2) of a descriptor, perhaps of one of several for its handle.
+    Flush,
     Release {
         handle: u64,
     },
@@ -175,6 +178,7 @@ pub(crate) enum Operation<'a> {
     },
     Destroy,
     Ioctl {
+        handle: u64,
         command: u32,
         input: &'a [u8],
     },
@@ -258,7 +262,7 @@ fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
             // Only reads and writes past the cache say whose locks they respect. O_DIRECT alone
             // does not tell: a file opened with it can be mapped.
             let direct = r.read_flags & abi::FUSE_READ_LOCKOWNER != 0;
-            O::Read { offset: r.offset, size: r.size, direct }
+            O::Read { handle: r.handle, offset: r.offset, size: r.size, direct }
         }
         abi::WRITE => {
             let w: abi::WriteIn = rest.take()?;
@@ -273,6 +277,7 @@ fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
             let kill_priv = o.open_flags & abi::FUSE_OPEN_KILL_SUIDGID != 0;
             O::Open { flags: o.flags, kill_priv }
         }
+        abi::FLUSH => rest.take::<abi::FlushIn>().map(|_| O::Flush)?,
         abi::RELEASE => O::Release { handle: rest.take::<abi::ReleaseIn>()?.handle },
         abi::FSYNC | abi::FSYNCDIR => {
             let f: abi::FsyncIn = rest.take()?;
@@ -381,7 +386,8 @@ fn whole<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Operation<'a>> {
         abi::DESTROY => O::Destroy,
         abi::IOCTL => {
             let i: abi::IoctlIn = rest.take()?;
-            O::Ioctl { command: i.command, input: rest.bytes(i.in_size)? }
+            let (handle, command) = (i.handle, i.command);
+            O::Ioctl { handle, command, input: rest.bytes(i.in_size)? }
         }
         opcode => O::Unknown { opcode },
     })

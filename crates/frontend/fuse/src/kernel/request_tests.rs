@@ -67,7 +67,7 @@ fn files_are_read() {
     is(
         abi::READ,
         &[&n64(&[3, 4096]), &n32(&[512, 0, 0, 0, 0, 0])],
-        O::Read { offset: 4096, size: 512, direct: false },
+        O::Read { handle: 3, offset: 4096, size: 512, direct: false },
     );
     let (kill, owner) = (abi::FUSE_WRITE_KILL_SUIDGID, abi::FUSE_WRITE_LOCKOWNER);
     let cache = abi::FUSE_WRITE_CACHE;
@@ -81,6 +81,7 @@ fn files_are_read() {
     is(abi::OPEN, &[&n32(&[2, 1])], O::Open { flags: 2, kill_priv: true });
     is(abi::OPEN, &[&n32(&[2, 0])], O::Open { flags: 2, kill_priv: false });
     is(abi::OPENDIR, &[&n32(&[0, 0])], O::OpenDir);
+    is(abi::FLUSH, &[&n64(&[3, 0, 7])], O::Flush);
     is(abi::RELEASE, &[&n64(&[3, 0, 0])], O::Release { handle: 3 });
     is(abi::RELEASEDIR, &[&n64(&[3, 0, 0])], O::ReleaseDir { handle: 3 });
     is(abi::FSYNC, &[&n64(&[3]), &n32(&[1, 0])], O::Fsync { datasync: true });
@@ -105,7 +106,7 @@ fn the_rest_is_read() {
     is(abi::READLINK, &[], O::ReadLink);
     is(abi::STATFS, &[], O::StatFs);
     is(abi::DESTROY, &[], O::Destroy);
-    let ioctl = O::Ioctl { command: 7, input: b"four" };
+    let ioctl = O::Ioctl { handle: 1, command: 7, input: b"four" };
     is(abi::IOCTL, &[&n64(&[1]), &n32(&[0, 7]), &n64(&[3]), &n32(&[4, 0]), b"four"], ioctl);
     is(abi::FORGET, &[&n64(&[6])], O::Forget { count: 6 });
     is(99, &[b"whatever"], O::Unknown { opcode: 99 });

@@ -417,7 +417,13 @@ impl FileService for Mem {
                 old.map(|_| Reply::Done).ok_or(errno(libc::ENODATA))
             }
             Request::GetFlags { .. } => Ok(Reply::Flags(0)),
-            Request::SetFlags { .. } | Request::Publish { .. } => Err(errno(libc::EOPNOTSUPP)),
+            Request::SetFlags { .. }
+            | Request::Publish { .. }
+            | Request::SectionStart { .. }
+            | Request::SectionWrite { .. }
+            | Request::SectionRead { .. }
+            | Request::SectionCommit { .. }
+            | Request::SectionAbort { .. } => Err(errno(libc::EOPNOTSUPP)),
             Request::StatFs => Ok(Reply::Statfs(StatFs {
                 block_size: 4096,
                 blocks: 1000,
