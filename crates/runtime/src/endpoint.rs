@@ -373,12 +373,7 @@ impl Runtime {
     }
 
     /// A change of data by a kernel that owns the times.
-    fn untimed(
-        &self,
-        session: SessionId,
-        cred: &Credentials,
-        change: Request,
-    ) -> Result<Reply> {
+    fn untimed(&self, session: SessionId, cred: &Credentials, change: Request) -> Result<Reply> {
         match change {
             Request::Open { ino, write, truncate, kill_priv } => {
                 self.open_file(ino, write, truncate, (kill_priv, false))

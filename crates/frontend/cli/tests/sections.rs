@@ -173,8 +173,8 @@ fn attributes_behind_the_commit() {
     }
 }
 
-/// Truncated by another program, the section is void: its commit applies nothing, and the file stays
-/// as that program left it.
+/// Truncated by another program, the section is void: its commit applies nothing, and the file
+/// stays as that program left it.
 #[test]
 fn void_sections_are_refused() {
     for cache in CACHES {

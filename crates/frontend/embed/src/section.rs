@@ -84,10 +84,10 @@ impl Section {
     /// Everything that was written is the file's, and durable, when this returns.
     ///
     /// # Errors
-    /// `ECANCELED` if another caller changed a byte that this section wrote, or truncated or removed
-    /// the file; `ENOSPC`; `EAGAIN` if what kept it from being staged came back again and again.
-    /// Nothing of it is the file's then. `EIO` after a failure of the storage: what is durable, the
-    /// next recovery finds.
+    /// `ECANCELED` if another caller changed a byte that this section wrote, or truncated or
+    /// removed the file; `ENOSPC`; `EAGAIN` if what kept it from being staged came back again and
+    /// again. Nothing of it is the file's then. `EIO` after a failure of the storage: what is
+    /// durable, the next recovery finds.
     pub fn commit(self) -> Result<()> {
         commit_all(vec![self])
     }

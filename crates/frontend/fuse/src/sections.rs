@@ -6,11 +6,11 @@
 //! wrote them.
 //!
 //! The kernel's cache has what the section's owner wrote, and shows it to whoever reads. Programs
-//! that take locks do not look as long as the owner has its lock. So a section ends before a lock of
-//! its owner can go to another process: with ABORT, and with FLUSH, which the kernel sends at every
-//! close(2) and at a process's end, before it drops POSIX locks. Both are answered when the kernel
-//! has dropped its pages of the file and has taken its size from us again (rule R26). A thread of
-//! its own sees to that: for pages the kernel waits, and for the size perhaps as well.
+//! that take locks do not look as long as the owner has its lock. So a section ends before a lock
+//! of its owner can go to another process: with ABORT, and with FLUSH, which the kernel sends at
+//! every close(2) and at a process's end, before it drops POSIX locks. Both are answered when the
+//! kernel has dropped its pages of the file and has taken its size from us again (rule R26). A
+//! thread of its own sees to that: for pages the kernel waits, and for the size perhaps as well.
 
 use crate::convert::node;
 use crate::invalidator::Then;
@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use zerocopy::IntoBytes;
 
 const FEATURES: u32 = 0x8004_f50c;
 const START: u32 = 0xf501;
@@ -321,7 +322,7 @@ impl Server {
             ABORT => self.abort_section((ino, handle), answer),
             _ => answer(self.entry(cred, Request::GetAttr { ino }).and_then(
                 |attr| match attr.kind {
-                    FileKind::Regular => Ok(Reply::Data(ATOMIC_WRITE.to_ne_bytes().to_vec())),
+                    FileKind::Regular => Ok(Reply::Data(ATOMIC_WRITE.as_bytes().to_vec())),
                     _ => Err(errno(libc::ENOTTY)),
                 },
             )),

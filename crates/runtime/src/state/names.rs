@@ -197,8 +197,9 @@ impl NameLog {
 
     /// The operations a staged transaction of `asked` must carry, in order. For a directory (each
     /// inode says whether it is one) that includes those on its entries. With `published`, also
-    /// everything that publishes a file: a program that renames a durable file, and then makes another one durable that refers to it,
-    /// never finds the second step without the first, as on ext4. At most `most`.
+    /// everything that publishes a file: a program that renames a durable file, and then makes
+    /// another one durable that refers to it, never finds the second step without the first, as on
+    /// ext4. At most `most`.
     pub fn closure(
         &self,
         asked: &[(InodeNr, bool)],

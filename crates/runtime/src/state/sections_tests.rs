@@ -68,7 +68,8 @@ fn one_per_file_each_of_its_session() {
 
 #[test]
 fn void_by_what_overlaps() {
-    let cases: [(fn(&mut Sections), bool); 6] = [
+    type Change = fn(&mut Sections);
+    let cases: [(Change, bool); 6] = [
         (|s| s.changed(12, 0, 10), false),
         (|s| s.changed(12, 0, 11), true),
         (|s| s.changed(12, 20, 30), false),

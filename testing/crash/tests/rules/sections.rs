@@ -347,8 +347,8 @@ fn r26_uncommitted_bytes_are_nowhere() {
 }
 
 /// Whatever changes a byte that a section wrote, or sets the file's size, or takes the file's last
-/// name away, voids it: its commit is refused and changes nothing, and it can be read until it ends.
-/// What touches none of its bytes leaves it be.
+/// name away, voids it: its commit is refused and changes nothing, and it can be read until it
+/// ends. What touches none of its bytes leaves it be.
 ///
 /// Seen to fail when other callers' changes are not told to sections.
 #[test]
@@ -365,7 +365,8 @@ fn r27_foreign_changes_void_a_section() {
         let data = WriteData::copy_of(offset, &data);
         b.call(Request::WriteBack { ino, offset, data, times: true }).expect("pages");
     };
-    let changes: [(&str, bool, &dyn Fn(&Bench)); 19] = [
+    type Change<'a> = (&'a str, bool, &'a dyn Fn(&Bench));
+    let changes: [Change<'_>; 19] = [
         ("a write over a byte", true, &|b| b.write("f", 2 * PAGE + 29, b"x")),
         ("a write beside it", false, &|b| b.write("f", 2 * PAGE + 30, b"x")),
         ("pages of the kernel", true, &|b| page(b, 2, bytes(9, PAGE))),

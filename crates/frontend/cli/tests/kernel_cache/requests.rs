@@ -58,8 +58,8 @@ fn rm_looks_nothing_up() {
 
 /// Making a file: the kernel sends LOOKUP for its name, asks for the directory's attributes anew
 /// (each change makes it forget them) and for the capability that a write would have to clear; then
-/// CREATE, the data in one WRITE, RELEASE. No FLUSH, unless the kernel writes pages back at close(2):
-/// then it takes no word for it that a handle needs none.
+/// CREATE, the data in one WRITE, RELEASE. No FLUSH, unless the kernel writes pages back at
+/// close(2): then it takes no word for it that a handle needs none.
 #[test]
 fn a_new_file_is_six_requests() {
     for (cache, flushes) in [("writethrough", 0), ("writeback", 100)] {

@@ -27,8 +27,8 @@ fn section(f: &File) {
     assert_eq!(f.all().len(), OLD + 9950);
 }
 
-/// However a section ends: what was in the kernel's pages of the file is gone when the call returns,
-/// and so is the size, for the next program that appends as well.
+/// However a section ends: what was in the kernel's pages of the file is gone when the call
+/// returns, and so is the size, for the next program that appends as well.
 #[test]
 fn aborted_bytes_are_gone() {
     type End = fn(File);
@@ -61,8 +61,8 @@ fn aborted_bytes_are_gone() {
             section(&f);
             end(f);
             check(case, &reader, &map, &direct);
-            // SAFETY: what `end` left open has no other owner.
             if name.starts_with("close of") {
+                // SAFETY: what `end` left open has no other owner.
                 unsafe { libc::close(fd) };
             }
             let append = File::open(&s.path("f"), OFlags::WRONLY | OFlags::APPEND);

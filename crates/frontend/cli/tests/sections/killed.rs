@@ -50,8 +50,8 @@ fn sections(path: &std::ffi::CStr, commits: bool, tell: i32) -> i32 {
     6
 }
 
-/// A program is killed at any moment in a section. Whoever then gets its lock finds, by read(2),
-/// by a mapping, in the file's size, what the last commit left: the same as past the kernel's cache.
+/// A program is killed at any moment in a section. Whoever then gets its lock finds, by read(2), by
+/// a mapping, in the file's size, what the last commit left: the same as past the kernel's cache.
 fn killed(cache: &str, commits: bool) {
     let s = mounted(cache);
     let path = std::ffi::CString::new(s.path("f").to_str().unwrap()).unwrap();
