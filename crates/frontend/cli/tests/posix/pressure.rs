@@ -78,7 +78,9 @@ fn with(
     let changed = change(&f);
     let closed = close(f);
     if !writes_back(SMALL) {
-        assert_eq!(closed, Ok(()), "close sends nothing");
+        // FLUSH alone, which only a daemon that is gone does not answer.
+        let gone = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+        assert!(closed.is_ok() || gone.iter().any(|e| closed == Err(*e)), "{closed:?}");
         return changed;
     }
     match changed.and(closed) {
