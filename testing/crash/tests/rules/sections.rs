@@ -109,8 +109,7 @@ const KINDS: [VolumeKind; 3] =
 /// A commit of several pages, partial and whole, inside and behind the file: after a power cut at
 /// any write and flush, and of the checkpoint behind it, all of them are there or none.
 ///
-/// Seen to fail when a commit writes its ranges as a program would, and calls fsync: what is dirty
-/// before is pushed in part.
+/// Seen to fail when the record carries the first ranges alone.
 #[test]
 fn r25_every_cut_of_a_commit_shows_all_or_nothing() {
     for kind in KINDS {
@@ -137,7 +136,7 @@ fn r25_every_cut_of_a_commit_shows_all_or_nothing() {
 
 /// Two files, in directories of their own, one of them new: both or neither.
 ///
-/// Seen to fail when each file gets a record of its own.
+/// Seen to fail when the record carries the first file alone.
 #[test]
 fn r25_every_cut_of_a_commit_of_two_files_shows_both_or_neither() {
     for kind in KINDS {
@@ -192,8 +191,8 @@ fn r25_a_commit_in_order_comes_before_later_fsyncs() {
 /// record must carry, more unsynced data than a record takes, more pending names than one carries,
 /// a permission change above a file whose directory is not known.
 ///
-/// Seen to fail when the check is left out: a commit that cannot be staged panics, or with a full
-/// commit after the bytes were applied shows half of them.
+/// Seen to fail when the check lets what cannot be staged pass, and when unsynced data is not synced
+/// before.
 #[test]
 fn r25_what_prevents_staging_goes_before() {
     type Prepare = fn(&Bench);
@@ -240,6 +239,8 @@ fn r25_what_prevents_staging_goes_before() {
 }
 
 /// The same at every cut: what went before may be there alone, the section never in part.
+///
+/// Seen to fail when the check lets what cannot be staged pass.
 #[test]
 fn r25_every_cut_of_a_commit_that_waits_for_a_full_commit() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -270,6 +271,8 @@ fn r25_every_cut_of_a_commit_that_waits_for_a_full_commit() {
 
 /// A full disk refuses the whole commit. Nothing of it is there, the section stays, and what was
 /// written before it is as it was.
+///
+/// Seen to fail when space is not checked.
 #[test]
 fn r25_a_full_disk_applies_nothing() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -306,7 +309,7 @@ fn found(b: &Bench) -> bool {
 /// Aborted, refused and void sections write nothing, neither then nor later, and what they wrote is
 /// nowhere on the device after everything was written.
 ///
-/// Seen to fail when a section's writes go to the page cache at once.
+/// Seen to fail when an abort applies what was written.
 #[test]
 fn r26_uncommitted_bytes_are_nowhere() {
     let b = Bench::new(VolumeKind::SMALL);
@@ -350,7 +353,8 @@ fn r26_uncommitted_bytes_are_nowhere() {
 /// name away, voids it: its commit is refused and changes nothing, and it can be read until it
 /// ends. What touches none of its bytes leaves it be.
 ///
-/// Seen to fail when other callers' changes are not told to sections.
+/// Seen to fail when changes of bytes, new sizes, or the end of the last name are not told to
+/// sections.
 #[test]
 fn r27_foreign_changes_void_a_section() {
     let set_size = |b: &Bench, size| {
@@ -419,6 +423,8 @@ fn r27_foreign_changes_void_a_section() {
 }
 
 /// A number that an unlinked file leaves behind is another file's, whose section is its own.
+///
+/// Seen to fail when the end of the last name is not told to sections.
 #[test]
 fn r27_a_removed_files_section_holds_no_other_file_up() {
     let b = Bench::new(VolumeKind::SMALL);

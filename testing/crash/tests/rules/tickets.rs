@@ -54,7 +54,7 @@ fn prefix(image: &Image, case: &str) -> usize {
 ///
 /// Seen to fail when recovery does not end at a gap (`cut_at_gap`).
 #[test]
-fn s4_tickets_keep_their_order() {
+fn s5_tickets_keep_their_order() {
     let b = four_files();
     let tickets = FILES.map(|name| b.stage(name));
     let gate = Gate::new();
@@ -95,7 +95,7 @@ fn s4_tickets_keep_their_order() {
 /// Seen to fail when a wait answers without a flush, and when a ticket's record that was written
 /// plainly counts as durable.
 #[test]
-fn s4_what_was_waited_for_survives() {
+fn s5_what_was_waited_for_survives() {
     let b = four_files();
     let [_, second] = ["a", "b"].map(|name| b.stage(name));
     let third = b.stage("c");
