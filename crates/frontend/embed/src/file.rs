@@ -27,7 +27,7 @@ impl File {
     }
 
     pub(crate) fn handle(&self) -> Handle {
-        self.handle
+        self.open.handle
     }
 
     /// Inode number.
@@ -147,7 +147,7 @@ impl File {
     /// # Errors
     /// `EAGAIN` when 65,536 tickets are not durable; those of [`File::sync_all`].
     pub fn stage(&self) -> Result<Ticket> {
-        Ticket::drawn(&self.shared, Request::Stage { ino: self.ino, datasync: false })
+        Ticket::drawn(&self.open.shared, Request::Stage { ino: self.open.ino, datasync: false })
     }
 }
 

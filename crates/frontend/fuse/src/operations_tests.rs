@@ -73,7 +73,8 @@ impl Place {
     fn begin(&self, command: u32, input: &[u8]) -> std::sync::mpsc::Receiver<Result<Reply>> {
         let (tell, told) = channel();
         let answer = Box::new(move |reply| tell.send(reply).unwrap());
-        self.server.ioctl(&Credentials::default(), 12, (command, input), answer);
+        let file = (12, Handle(0));
+        self.server.ioctl(&Credentials::default(), file, (command, input), answer);
         told
     }
 
