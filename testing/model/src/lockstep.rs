@@ -150,9 +150,13 @@ impl<'a> Lockstep<'a> {
                 Ok(())
             }
             (Ok(Reply::Dir(_)), Ok(Reply::Dir(_))) => Ok(()),
-            (Ok(Reply::Published { names }), Ok(Reply::Published { names: theirs })) => {
+            (
+                Ok(Reply::Published { names, files }),
+                Ok(Reply::Published { names: theirs, files: f }),
+            ) => {
                 let ours = names.iter().map(|(dir, name)| (self.ids.service_of(*dir), name));
-                let same = ours.eq(theirs.iter().map(|(dir, name)| (Some(*dir), name)));
+                let same = ours.eq(theirs.iter().map(|(dir, name)| (Some(*dir), name)))
+                    && files.iter().map(|i| self.ids.service_of(*i)).eq(f.iter().map(|i| Some(*i)));
                 if same { Ok(()) } else { Err(format!("published {theirs:?}, not {names:?}")) }
             }
             _ => plain_difference(want, found).map_or(Ok(()), Err),

@@ -55,7 +55,8 @@ impl Model {
             fx.replaced_by.push(*file);
         }
         fx.together = true;
-        Ok(Reply::Published { names: names().cloned().collect() })
+        let files = changes.iter().flat_map(|c| std::iter::once(c.file).chain(c.displaced));
+        Ok(Reply::Published { names: names().cloned().collect(), files: files.collect() })
     }
 
     fn resolve(

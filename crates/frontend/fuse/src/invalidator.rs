@@ -22,12 +22,19 @@ pub(crate) type Then = Box<dyn FnOnce() + Send>;
 /// A directory and a name in it.
 pub(crate) type Name = (InodeNr, Vec<u8>);
 
+/// What the kernel is to forget, and what follows.
+struct Stale {
+    names: Vec<Name>,
+    files: Vec<InodeNr>,
+    then: Then,
+}
+
 /// The threads that ask the kernel; they end with the last reference to this.
 #[derive(Default)]
 pub(crate) struct Invalidator {
     pages: OnceLock<Sender<(Target, Then)>>,
     attributes: OnceLock<Sender<(InodeNr, Then)>>,
-    names: OnceLock<Sender<(Vec<Name>, Then)>>,
+    names: OnceLock<Sender<Stale>>,
     opener: Arc<Opener>,
     /// Answers that are held back, [`HELD_BACK`] at most.
     waiting: AtomicUsize,
@@ -81,13 +88,14 @@ impl Invalidator {
         }
     }
 
-    /// Has the kernel look `names` up again before it uses them, and then calls `then`, on a thread
-    /// that does nothing else: the kernel waits for the lock of each directory, and the operation
-    /// that holds it may wait for what the other threads here do.
-    pub(crate) fn forget_names(&self, names: Vec<Name>, then: Then) {
+    /// Has the kernel look `names` up again before it uses them, and ask for the attributes of
+    /// `files`, some of which have fewer names now; then calls `then`. All of it on a thread that
+    /// does nothing else: the kernel waits for the lock of each directory, and the operation that
+    /// holds it may wait for what the other threads here do.
+    pub(crate) fn forget_names(&self, names: Vec<Name>, files: Vec<InodeNr>, then: Then) {
         let Some(queue) = self.names.get() else { return then() };
-        if let Err(back) = queue.send((names, then)) {
-            (back.0.1)();
+        if let Err(back) = queue.send(Stale { names, files, then }) {
+            (back.0.then)();
         }
     }
 
@@ -136,8 +144,15 @@ fn merged(mut targets: Vec<Target>) -> Vec<Target> {
     targets
 }
 
-fn forget_names(stale: Receiver<(Vec<Name>, Then)>, notifier: &Notifier) {
-    for (names, then) in stale {
+fn forget_names(stale: Receiver<Stale>, notifier: &Notifier) {
+    for Stale { names, files, then } in stale {
+        for ino in files {
+            if let Err(error) = notifier.forget_attributes(node(ino))
+                && !is_gone(&error)
+            {
+                tracing::error!(ino, %error, "the kernel may show a file's links as they were");
+            }
+        }
         for (dir, name) in names {
             if let Err(error) = notifier.forget_name(node(dir), &name)
                 && !is_gone(&error)

@@ -4,7 +4,7 @@
 use crate::convert::unexpected;
 use crate::sections;
 use crate::server::Server;
-use siftfs_base::{InodeNr, Result, errno};
+use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{Completion, Credentials, Handle, Reply, Request, Ticket};
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,14 +131,18 @@ impl Server {
         let answer: Completion = Box::new(move |reply| answer(reply.and_then(nothing)));
         let answer = match timeout {
             None => answer,
-            Some(Duration::ZERO) => {
-                let req = Request::Wait { ticket, timeout };
-                return answer(self.call(cred, req));
+            Some(timeout) => {
+                // What is durable, or is no ticket, is told however short the time is.
+                let now = Request::Wait { ticket, timeout: Some(Duration::ZERO) };
+                match self.call(cred, now) {
+                    Err(Error::Posix(libc::ETIMEDOUT)) if !timeout.is_zero() => {}
+                    told => return answer(told),
+                }
+                match self.timers.limit(timeout, answer) {
+                    Some(limited) => limited,
+                    None => return,
+                }
             }
-            Some(timeout) => match self.timers.limit(timeout, answer) {
-                Some(limited) => limited,
-                None => return,
-            },
         };
         self.submit(cred, Request::Wait { ticket, timeout: None }, answer);
     }

@@ -2,6 +2,7 @@
 //! files, and what it must forget before the answer.
 
 use crate::convert::unexpected;
+use crate::invalidator::Name;
 use crate::mountinfo::{MountEntry, mounts_in};
 use crate::privileges;
 use crate::server::Server;
@@ -41,9 +42,9 @@ impl Server {
             };
             match result {
                 Err(e) => answer(Err(e)),
-                Ok(names) => {
+                Ok((names, files)) => {
                     let done = Box::new(move || answer(Ok(Reply::Data(Vec::new()))));
-                    server.invalidator.forget_names(names, done);
+                    server.invalidator.forget_names(names, files, done);
                 }
             }
         });
@@ -128,13 +129,13 @@ impl Server {
         &self,
         cred: &Credentials,
         prepared: Prepared,
-    ) -> Result<Vec<(InodeNr, Vec<u8>)>> {
+    ) -> Result<(Vec<Name>, Vec<InodeNr>)> {
         let Prepared { base, entries, level, opened, .. } = prepared;
         let rights = privileges::rights(cred);
         let result = self.call(cred, Request::Publish { base, entries, level, rights });
         self.give_back(&opened);
         match result? {
-            Reply::Published { names } => Ok(names),
+            Reply::Published { names, files } => Ok((names, files)),
             _ => Err(unexpected("published")),
         }
     }

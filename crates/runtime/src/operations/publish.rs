@@ -46,6 +46,8 @@ enum Tried {
         /// A file that has another name now: its fsync carries the group.
         file: InodeNr,
         names: Vec<Name>,
+        /// Files that got a name, and files that lost one.
+        files: Vec<InodeNr>,
     },
     /// Names or permissions above would keep the group out of a record: commit them first.
     Commit,
@@ -70,13 +72,13 @@ impl Runtime {
         let caller = Caller { cred: caller.0, rights: caller.1 };
         for _ in 0..ROUNDS {
             match self.mutate(|st| st.try_publish(caller, base, entries))? {
-                Tried::Applied { file, names } => {
+                Tried::Applied { file, names, files } => {
                     match level {
                         Level::Visible => {}
                         Level::Atomic => self.stage_for_ticket(file, false).map(|_| ())?,
                         Level::Durable => drop(self.fsync(file, false)?),
                     }
-                    return Ok(Reply::Published { names });
+                    return Ok(Reply::Published { names, files });
                 }
                 Tried::Commit => drop(self.commit_for(&Push::Aged, Origin::Foreground)?),
                 Tried::Sync(files) => {
@@ -122,7 +124,9 @@ impl State {
         })?;
         let changed = |c: &&Change| c.displaced != Some(c.file);
         let file = changes.iter().find(changed).unwrap_or(&changes[0]).file;
-        Ok(Tried::Applied { file, names })
+        let files =
+            changes.iter().flat_map(|c| std::iter::once(c.file).chain(c.displaced)).collect();
+        Ok(Tried::Applied { file, names, files })
     }
 
     /// Finds what an entry names, and checks what the caller may do.

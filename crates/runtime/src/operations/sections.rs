@@ -256,7 +256,11 @@ impl State {
         let Ok(Ok(Some(draft))) = draft else { panic!("sections that were checked are staged") };
         assert!(draft.len() <= longest, "a record is as long as the check said, or shorter");
         let (lane, len) = (draft.lane(), draft.len());
-        let staged = self.stage_draft(seq, draft, if commit.durable { Writer::Caller } else { Writer::Background });
+        let staged = self.stage_draft(
+            seq,
+            draft,
+            if commit.durable { Writer::Caller } else { Writer::Background },
+        );
         for ino in files {
             self.node_mut(ino).fsynced = true;
         }

@@ -424,9 +424,11 @@ pub enum Reply {
     Names(Vec<Vec<u8>>),
     Statfs(StatFs),
     Flags(u32),
-    /// The names that changed: those taken away, and those given.
+    /// The names that changed, those taken away and those given, and the files whose attributes
+    /// did: those that have other names now, and those that lost one.
     Published {
         names: Vec<(InodeNr, Vec<u8>)>,
+        files: Vec<InodeNr>,
     },
     Ticket(Ticket),
     /// Is a ticket durable?

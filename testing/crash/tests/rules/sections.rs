@@ -191,8 +191,8 @@ fn r25_a_commit_in_order_comes_before_later_fsyncs() {
 /// record must carry, more unsynced data than a record takes, more pending names than one carries,
 /// a permission change above a file whose directory is not known.
 ///
-/// Seen to fail when the check lets what cannot be staged pass, and when unsynced data is not synced
-/// before.
+/// Seen to fail when the check lets what cannot be staged pass, and when unsynced data is not
+/// synced before.
 #[test]
 fn r25_what_prevents_staging_goes_before() {
     type Prepare = fn(&Bench);

@@ -66,6 +66,27 @@ fn the_kernel_shows_the_new_names_at_once() {
     s.assert_plain_ext4();
 }
 
+/// A file that loses one of its names has a link less, and one that gets a name one more, at once.
+#[test]
+fn the_kernel_shows_the_links_at_once() {
+    let s = Setup::new();
+    s.mount("");
+    let links = |name: &str| statat(CWD, s.path(name), AtFlags::empty()).expect(name).st_nlink;
+    put(&s, "old", "old");
+    std::fs::hard_link(s.path("old"), s.path("kept")).expect("another name");
+    put(&s, "new", "new");
+    put(&s, "more", "more");
+    let more = open(&s.path("more"), OFlags::RDWR, 0).expect("opens");
+    assert_eq!((links("kept"), links("more")), (2, 1));
+    let number = u32::try_from(more.as_raw_fd()).expect("a descriptor");
+    let again = Entry { source: Source::Descriptor(number), to: b"again".into(), replace: false };
+    on(&s.path(""), vec![named("new", "old"), again], Level::Visible).expect("published");
+    assert_eq!((links("kept"), links("old"), links("more"), links("again")), (1, 1, 2, 2));
+    drop(more);
+    s.umount().ok();
+    s.assert_plain_ext4();
+}
+
 /// Bytes that the kernel holds back, by a mapping or by its writeback cache, are published with
 /// their file; all is there after the daemon was killed.
 #[test]
