@@ -168,10 +168,23 @@ impl Sections {
         None
     }
 
+    /// As [`Sections::of`], for a write, whose bytes the kernel may have already.
+    fn of_write(&self, ino: InodeNr, handle: Handle) -> Option<SectionId> {
+        if self.none() {
+            return None;
+        }
+        let mut table = self.table();
+        let section = table.get_mut(&ino)?;
+        if section.handle != handle || section.ending.is_some() {
+            return None;
+        }
+        section.known = true;
+        Some(section.id)
+    }
+
     fn wrote(&self, ino: InodeNr, id: SectionId, end: u64) {
         if let Some(section) = self.table().get_mut(&ino).filter(|s| s.id == id) {
             section.end = section.end.max(end);
-            section.known = true;
         }
     }
 
@@ -388,7 +401,9 @@ impl Server {
             if let Err(e) = committed {
                 return answer(Err(e));
             }
-            let stale = server.sections.remove(ino, id).is_some_and(|s| s.stale);
+            // If another thread ends it meanwhile, that is what takes it out.
+            let ended = |s: &Section| s.id == id && s.ending.is_none();
+            let stale = server.sections.remove_if(ino, ended).is_some_and(|s| s.stale);
             let done: Then = Box::new(move || answer(Ok(Reply::Data(Vec::new()))));
             // Times, and perhaps the size, are others than the kernel may have been told meanwhile.
             let invalidator = server.invalidator.clone();
@@ -510,7 +525,7 @@ impl Server {
         data: WriteData,
         kill_priv: bool,
     ) -> Result<(u32, bool)> {
-        let Some(section) = self.sections.of(ino, handle) else {
+        let Some(section) = self.sections.of_write(ino, handle) else {
             return Ok((self.write(cred, ino, offset, data, kill_priv)?, false));
         };
         self.carry_out_announced(cred, ino)?;

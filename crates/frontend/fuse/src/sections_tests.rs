@@ -14,6 +14,7 @@ const OTHER: Handle = Handle(8);
 struct One {
     open: AtomicBool,
     full: AtomicBool,
+    before_commit: Mutex<Option<Then>>,
     seen: Mutex<Vec<&'static str>>,
 }
 
@@ -66,6 +67,9 @@ impl FileService for One {
             Request::SectionWrite { data, .. } => self.in_section("into it", written(&data)),
             Request::SectionRead { .. } => self.in_section("of it", Reply::Data(b"its".to_vec())),
             Request::SectionCommit { .. } | Request::SectionAbort { .. } => {
+                if let Some(before) = self.before_commit.lock().unwrap().take() {
+                    before();
+                }
                 let ended = self.in_section("end", Reply::Done);
                 self.open.store(false, Ordering::SeqCst);
                 ended
@@ -205,6 +209,27 @@ fn all_that_end_it_are_answered() {
     }
     assert_eq!(one.seen(), ["end"]);
     assert!(server.sections.none());
+}
+
+/// A commit that meets an end on another thread leaves what waits for that to it.
+#[test]
+fn a_commit_takes_nobodys_answer_away() {
+    let (one, server) = started();
+    let (tell, told) = channel();
+    let met = server.clone();
+    let (answer, answered) = channel();
+    let ends = move || {
+        let then = Box::new(move || tell.send(()).unwrap());
+        assert!(met.sections.end(INO, OWNER, then).is_ok_and(|first| first.is_some()));
+    };
+    *one.before_commit.lock().unwrap() = Some(Box::new(ends));
+    let done = Box::new(move |result: Result<Reply>| answer.send(result.is_ok()).unwrap());
+    server.section_ioctl(&root(), (INO, OWNER), COMMIT, done);
+    assert_eq!(answered.recv(), Ok(true));
+    let waits = server.sections.table().get(&INO).and_then(|s| s.ending.as_ref().map(Vec::len));
+    assert_eq!(waits, Some(1));
+    drop(Ending { server: server.clone(), ino: INO, id: SectionId(1), section: None });
+    told.recv().unwrap();
 }
 
 /// close(2) ends a section if it takes its process's locks, and those of no other.
