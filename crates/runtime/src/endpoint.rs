@@ -11,6 +11,7 @@ use crate::staging::ways::WaysReport;
 use crate::state::State;
 use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
+use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
     MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SectionId, SessionId, WriteData,
@@ -73,12 +74,14 @@ impl FileService for Runtime {
                 }
                 Ok(Reply::Done)
             }),
-            R::Create { parent, name, perm } => self.create_open(cred, parent, &name, perm),
-            R::TmpFile { parent, perm } => self.create_unnamed(cred, parent, perm),
-            R::Open { ino, write, truncate, kill_priv } => {
-                self.open_file(ino, write, truncate, (kill_priv, true))
+            R::Create { parent, name, perm } => {
+                self.create_open(session, cred, parent, &name, perm)
             }
-            R::Release { handle } => self.release(handle),
+            R::TmpFile { parent, perm } => self.create_unnamed(session, cred, parent, perm),
+            R::Open { ino, write, truncate, kill_priv } => {
+                self.open_file(session, ino, (write, truncate), (kill_priv, true))
+            }
+            R::Release { handle } => self.release(session, handle),
             R::Read { ino, offset, len } => self.read_data(ino, offset, len),
             R::Write { ino, offset, data, append, kill_priv } => {
                 let offset = (!append).then_some(offset);
@@ -98,10 +101,7 @@ impl FileService for Runtime {
                 None => Ok(Reply::Durable(false)),
             },
             R::Wait { ticket, timeout } => self.wait(session, ticket, timeout).map(acknowledged),
-            R::EndSession => {
-                self.sessions.end(session);
-                Ok(Reply::Done)
-            }
+            R::EndSession => self.end_session(session),
             R::Allocate { ino, mode, offset, len } => {
                 self.allocate(cred, ino, mode, (offset, len), true)
             }
@@ -110,11 +110,11 @@ impl FileService for Runtime {
             }
             R::OpenDir { ino } => self.query(|st| {
                 st.load_dir(ino)?;
-                Ok(Reply::Opened { handle: st.open(ino) })
+                Ok(Reply::Opened { handle: st.open(ino, session, Access::Read) })
             }),
-            R::ReadDir { handle, cookie, max_bytes, plus } => {
-                self.query(|st| st.read_dir(handle, cookie, max_bytes, plus)).map(Reply::Dir)
-            }
+            R::ReadDir { handle, cookie, max_bytes, plus } => self
+                .query(|st| st.read_dir((session, handle), cookie, max_bytes, plus))
+                .map(Reply::Dir),
             R::GetXattr { ino, name } => self.query(|st| st.get_xattr(ino, &name)).map(Reply::Data),
             R::ListXattr { ino } => self.query(|st| st.list_xattrs(ino)).map(Reply::Names),
             R::SetXattr { ino, name, value, kill_setgid, .. } if is_acl(&name) => {
@@ -138,7 +138,7 @@ impl FileService for Runtime {
             R::GetFlags { ino } => self.query(|st| st.flags(ino)).map(Reply::Flags),
             R::SetFlags { ino, flags } => self.change_flags(ino, flags).map(|()| Reply::Done),
             R::Publish { base, entries, level, rights } => {
-                self.publish((cred, &rights), base, &entries, level)
+                self.publish(session, (cred, &rights), base, &entries, level)
             }
             R::SectionStart { ino } => self.start_section(session, ino).map(Reply::Section),
             R::SectionWrite { section, offset, data } => {
@@ -153,6 +153,7 @@ impl FileService for Runtime {
             R::SectionAbort { section } => {
                 self.abort_section(session, section).map(|()| Reply::Done)
             }
+            R::Compound(compound) => self.compound(session, cred, &compound).map(Reply::Compounded),
             R::StatFs => self.query(|st| Ok(Reply::Statfs(st.stat_fs()))),
             R::SyncAll => self.sync_all().map(acknowledged),
             R::Checkpoint => {
@@ -290,7 +291,7 @@ impl Runtime {
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
     }
 
-    fn run_evictions(&self) -> Result<Reply> {
+    pub(crate) fn run_evictions(&self) -> Result<Reply> {
         match self.mutate(|_| Ok(())) {
             Err(Error::Posix(libc::EROFS)) | Ok(()) => Ok(Reply::Done),
             Err(e) => Err(e),
@@ -341,6 +342,7 @@ impl Runtime {
 
     fn create_open(
         &self,
+        session: SessionId,
         cred: &Credentials,
         parent: InodeNr,
         name: &[u8],
@@ -349,13 +351,19 @@ impl Runtime {
         self.mutate(|st| {
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
             let ino = st.make(cred, parent, name, mode, 0, &[])?;
-            let handle = st.open(ino);
+            let handle = st.open(ino, session, Access::Both);
             let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
             Ok(Reply::Created { attr, handle })
         })
     }
 
-    fn create_unnamed(&self, cred: &Credentials, parent: InodeNr, perm: u16) -> Result<Reply> {
+    fn create_unnamed(
+        &self,
+        session: SessionId,
+        cred: &Credentials,
+        parent: InodeNr,
+        perm: u16,
+    ) -> Result<Reply> {
         self.mutate(|st| {
             st.load_dir(parent)?;
             st.may_insert(parent)?;
@@ -366,7 +374,7 @@ impl Runtime {
             let (uid, xattrs) = (cred.uid, xattrs.as_slice());
             let new = NewInode { number: None, mode, uid, gid, rdev: 0, target: &[], xattrs };
             let ino = st.create_unnamed(parent, &new, time)?;
-            let handle = st.open(ino);
+            let handle = st.open(ino, session, Access::Both);
             let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
             Ok(Reply::Created { attr, handle })
         })
@@ -376,7 +384,7 @@ impl Runtime {
     fn untimed(&self, session: SessionId, cred: &Credentials, change: Request) -> Result<Reply> {
         match change {
             Request::Open { ino, write, truncate, kill_priv } => {
-                self.open_file(ino, write, truncate, (kill_priv, false))
+                self.open_file(session, ino, (write, truncate), (kill_priv, false))
             }
             Request::Write { ino, offset, data, append, kill_priv } => {
                 let offset = (!append).then_some(offset);
@@ -406,11 +414,12 @@ impl Runtime {
 
     fn open_file(
         &self,
+        session: SessionId,
         ino: InodeNr,
-        write: bool,
-        truncate: bool,
+        (write, truncate): (bool, bool),
         (kill, times): (bool, bool),
     ) -> Result<Reply> {
+        let access = if write { Access::Both } else { Access::Read };
         if !truncate {
             return self.query(|st| {
                 if write && st.config.read_only {
@@ -421,7 +430,7 @@ impl Runtime {
                     return Err(errno(libc::EISDIR));
                 }
                 st.may_open(ino, write, false)?;
-                Ok(Reply::Opened { handle: st.open(ino) })
+                Ok(Reply::Opened { handle: st.open(ino, session, access) })
             });
         }
         self.mutate(|st| {
@@ -431,16 +440,29 @@ impl Runtime {
                 st.set_size(ino, 0, time)?;
                 if kill { st.kill_privileges(ino) } else { Ok(()) }
             })?;
-            Ok(Reply::Opened { handle: st.open(ino) })
+            Ok(Reply::Opened { handle: st.open(ino, session, access) })
         })
     }
 
-    fn release(&self, handle: Handle) -> Result<Reply> {
+    fn release(&self, session: SessionId, handle: Handle) -> Result<Reply> {
         let orphan = {
             let mut st = self.lock();
-            if !st.inodes.close(handle.0) {
+            if !st.inodes.close(handle.0, session) {
                 return Err(errno(libc::EBADF));
             }
+            st.inodes.has_to_free()
+        };
+        if orphan { self.run_evictions() } else { Ok(Reply::Done) }
+    }
+
+    /// What belongs to the session goes with it: its tickets mean nothing any more, its sections
+    /// are aborted, its handles closed.
+    fn end_session(&self, session: SessionId) -> Result<Reply> {
+        self.sessions.end(session);
+        let orphan = {
+            let mut st = self.lock();
+            st.sections.end_all(session);
+            st.inodes.close_all(session);
             st.inodes.has_to_free()
         };
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
@@ -542,13 +564,13 @@ impl State {
     }
 
     /// May this caller use the blocks that are held back for root?
-    fn privileged(&self, cred: &Credentials) -> bool {
+    pub(crate) fn privileged(&self, cred: &Credentials) -> bool {
         let (uid, gid) = self.fs.reserved_ids();
         cred.uid == 0 || cred.uid == uid || gid != 0 && cred.gid == gid
     }
 
-    fn open(&mut self, ino: InodeNr) -> Handle {
-        Handle(self.inodes.open(ino))
+    pub(crate) fn open(&mut self, ino: InodeNr, session: SessionId, access: Access) -> Handle {
+        Handle(self.inodes.open(ino, session, access))
     }
 
     fn make(
@@ -590,12 +612,13 @@ impl State {
 
     fn read_dir(
         &mut self,
-        handle: Handle,
+        (session, handle): (SessionId, Handle),
         cookie: u64,
         max_bytes: u32,
         plus: bool,
     ) -> Result<Vec<DirEntry>> {
-        let ino = self.inodes.opened(handle.0).ok_or_else(|| errno(libc::EBADF))?;
+        let opened = self.inodes.opened(handle.0, session);
+        let ino = opened.ok_or_else(|| errno(libc::EBADF))?.ino;
         self.load_dir(ino)?;
         let mut entries: Vec<DirEntry> = Vec::new();
         let mut untyped = Vec::new();

@@ -258,6 +258,7 @@ impl Model {
             | Request::SectionRead { .. }
             | Request::SectionCommit { .. }
             | Request::SectionAbort { .. } => Err(libc::EOPNOTSUPP),
+            Request::Compound(_) => Err(libc::EOPNOTSUPP),
             Request::StatFs => Ok(Reply::Statfs(siftfs_proto::StatFs::default())),
             Request::SyncAll | Request::Wait { .. } | Request::EndSession => Ok(Reply::Done),
             Request::Barrier => Ok(Reply::Ticket(Ticket(fresh.handle))),

@@ -17,6 +17,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
 const S_IXGRP: u16 = 0o0010;
+/// The right to give files away.
+const CAP_CHOWN: u32 = 0;
 /// The right to go everywhere.
 const CAP_DAC_OVERRIDE: u32 = 1;
 /// The right to change what one does not own.
@@ -109,6 +111,8 @@ pub(crate) fn rights(cred: &Credentials) -> Rights {
         groups: groups.split_whitespace().filter_map(|g| g.parse().ok()).collect(),
         overrides_access: capable(cred, CAP_DAC_OVERRIDE),
         owns_all: capable(cred, CAP_FOWNER),
+        gives_away: capable(cred, CAP_CHOWN),
+        keeps_set_id: capable(cred, CAP_FSETID),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a caller may do with the directories of a path that the kernel has not checked: by mode,
-//! access control list and groups, as the kernel would.
+//! What a caller may do with directories and files that the kernel has not checked: by mode, access
+//! control list and groups, as the kernel would.
 
 use crate::namespace::acl::ACCESS;
 use crate::state::State;
@@ -12,7 +12,25 @@ pub const SEARCH: u16 = 1;
 /// The right to change names in a directory, which includes to look them up.
 pub const CHANGE: u16 = 3;
 
-/// The caller, as far as rights to directories go.
+/// The right to read a file.
+pub const READ: u16 = 4;
+/// The right to write a file.
+pub const WRITE: u16 = 2;
+
+/// Of a file, what decides who may use it.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// Type and permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// The access control list, in Linux's form.
+    pub acl: Option<Vec<u8>>,
+}
+
+/// The caller, as far as rights go.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     /// Its ids.
@@ -22,7 +40,31 @@ pub struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    fn is_in(&self, gid: u32) -> bool {
+    /// Does it own the file, or may it do as if?
+    pub fn owns(&self, guard: &Guard) -> bool {
+        self.cred.uid == guard.uid || self.rights.owns_all
+    }
+
+    /// Has it the rights `wanted` to the file?
+    ///
+    /// # Errors
+    /// EACCES if not; EINVAL for a list that is none.
+    pub fn may(&self, guard: &Guard, wanted: u16) -> Result<()> {
+        if self.rights.overrides_access {
+            return Ok(());
+        }
+        let &Guard { mode, uid, gid, ref acl } = guard;
+        let granted = match acl {
+            _ if uid == self.cred.uid => mode >> 6 & wanted == wanted,
+            Some(list) => self.granted_by(&Acl::from_xattr(list)?, gid, wanted),
+            None if self.is_in(gid) => mode >> 3 & wanted == wanted,
+            None => mode & wanted == wanted,
+        };
+        if granted { Ok(()) } else { Err(errno(libc::EACCES)) }
+    }
+
+    /// Is the caller in this group?
+    pub fn is_in(&self, gid: u32) -> bool {
         self.cred.gid == gid || self.rights.groups.contains(&gid)
     }
 
@@ -60,21 +102,19 @@ impl State {
         if caller.rights.overrides_access {
             return Ok(());
         }
-        let inode = &self.node(dir).inode;
-        let (mode, uid, gid) = (inode.mode, inode.uid, inode.gid);
-        let granted = if uid == caller.cred.uid {
-            mode >> 6 & wanted == wanted
-        } else {
-            match self.get_xattr(dir, ACCESS) {
-                Ok(list) => caller.granted_by(&Acl::from_xattr(&list)?, gid, wanted),
-                Err(Error::Posix(libc::ENODATA)) if caller.is_in(gid) => {
-                    mode >> 3 & wanted == wanted
-                }
-                Err(Error::Posix(libc::ENODATA)) => mode & wanted == wanted,
-                Err(e) => return Err(e),
-            }
+        let guard = self.guard(dir)?;
+        caller.may(&guard, wanted)
+    }
+
+    /// What decides who may use the inode, which is loaded.
+    pub fn guard(&mut self, ino: InodeNr) -> Result<Guard> {
+        let acl = match self.get_xattr(ino, ACCESS) {
+            Ok(list) => Some(list),
+            Err(Error::Posix(libc::ENODATA)) => None,
+            Err(e) => return Err(e),
         };
-        if granted { Ok(()) } else { Err(errno(libc::EACCES)) }
+        let inode = &self.node(ino).inode;
+        Ok(Guard { mode: inode.mode, uid: inode.uid, gid: inode.gid, acl })
     }
 }
 

@@ -106,6 +106,13 @@ impl State {
         }))
     }
 
+    /// What an access list becomes with new permission bits.
+    pub fn list_of_mode(&self, list: &[u8], perm: u16) -> Result<Vec<u8>> {
+        let mut acl = Acl::from_xattr(list)?;
+        acl.set_mode(perm);
+        Ok(acl.to_xattr())
+    }
+
     /// Mode and lists of what is made in `dir` with this mode: by the directory's default list, or
     /// without one by the umask.
     pub fn inherit_acls(

@@ -143,13 +143,17 @@ impl State {
             self.mark_perms(ino);
             self.mark_delta(ino);
         }
-        let node = self.inodes.get(&ino).expect("just loaded");
-        if node.inode.is_reg()
-            && self.fs.xattr_list(&mut self.meta, &node.inode)?.iter().any(|n| n == CAPABILITY)
-        {
+        if self.has_capabilities(ino)? {
             self.remove_xattr(ino, CAPABILITY)?;
         }
         Ok(())
+    }
+
+    /// Is it a file with capabilities? It is loaded.
+    pub fn has_capabilities(&mut self, ino: InodeNr) -> Result<bool> {
+        let node = self.inodes.get(&ino).expect("loaded before use");
+        Ok(node.inode.is_reg()
+            && self.fs.xattr_list(&mut self.meta, &node.inode)?.iter().any(|n| n == CAPABILITY))
     }
 
     fn xattrs_changed(&mut self, ino: InodeNr, name: &[u8]) {

@@ -59,7 +59,7 @@ impl State {
             blocks += u64::from(cost.appended);
             images += cost.dirtied as usize;
         }
-        self.begin_two(blocks, images)?;
+        self.begin_many(blocks, images, 2)?;
         if self.fs.available_inodes() == 0 {
             return Err(self.shortage());
         }

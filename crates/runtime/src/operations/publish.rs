@@ -2,15 +2,15 @@
 //! `docs/design/operations.md`): check, apply, and, if the caller asks for it, stage.
 
 use crate::namespace::access::{CHANGE, Caller, SEARCH};
-use crate::namespace::entries::check_name;
+use crate::operations::is_plain;
 use crate::runtime::Runtime;
 use crate::state::running::Push;
 use crate::state::step::{Step, Stop};
-use crate::state::{OP_BLOCKS, State};
+use crate::state::{EMPTY_BLOCKS, OP_BLOCKS, State};
 use siftfs_base::{InodeNr, Lsn, Result, Timestamp, corrupt, errno};
 use siftfs_device::Origin;
 use siftfs_proto::{
-    Credentials, FileKind, Level, PublishEntry, PublishSource, RenameMode, Reply, Rights,
+    Credentials, FileKind, Level, PublishEntry, PublishSource, RenameMode, Reply, Rights, SessionId,
 };
 use std::collections::BTreeSet;
 
@@ -21,8 +21,6 @@ const ENTRIES_MAX: usize = 64;
 /// inodes: the inodes of the file and of the one that it replaces, the directory block of the old
 /// name, and a neighbour in the list of orphans.
 const ENTRY_BLOCKS: usize = 4;
-/// Blocks of a transaction in which nothing has been changed yet, at most.
-const EMPTY_BLOCKS: usize = 24;
 /// How often what is in the way is cleared before the caller is told to come back later.
 const ROUNDS: u32 = 8;
 
@@ -64,12 +62,14 @@ impl Runtime {
     /// could not be made durable (EIO).
     pub(crate) fn publish(
         &self,
+        session: SessionId,
         caller: (&Credentials, &Rights),
         base: InodeNr,
         entries: &[PublishEntry],
         level: Level,
     ) -> Result<Reply> {
         let caller = Caller { cred: caller.0, rights: caller.1 };
+        let entries = (session, entries);
         for _ in 0..ROUNDS {
             match self.mutate(|st| st.try_publish(caller, base, entries))? {
                 Tried::Applied { file, names, files } => {
@@ -97,7 +97,7 @@ impl State {
         &mut self,
         caller: Caller<'_>,
         base: InodeNr,
-        entries: &[PublishEntry],
+        (session, entries): (SessionId, &[PublishEntry]),
     ) -> Step<Tried> {
         if entries.is_empty() {
             return Err(errno(libc::EINVAL).into());
@@ -105,8 +105,10 @@ impl State {
         if entries.len() > ENTRIES_MAX {
             return Err(errno(libc::E2BIG).into());
         }
-        let changes: Vec<Change> =
-            entries.iter().map(|e| self.resolve(caller, base, e)).collect::<Result<_>>()?;
+        let changes: Vec<Change> = entries
+            .iter()
+            .map(|e| self.resolve(caller, (session, base), e))
+            .collect::<Result<_>>()?;
         let names: Vec<Name> =
             changes.iter().flat_map(|c| c.from.iter().chain([&c.to])).cloned().collect();
         if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
@@ -133,7 +135,7 @@ impl State {
     fn resolve(
         &mut self,
         caller: Caller<'_>,
-        base: InodeNr,
+        (session, base): (SessionId, InodeNr),
         entry: &PublishEntry,
     ) -> Result<Change> {
         let to = self.walk(caller, base, &entry.to)?;
@@ -147,7 +149,8 @@ impl State {
                 (Some(from), file)
             }
             PublishSource::Open(handle) => {
-                (None, self.inodes.opened(handle.0).ok_or(errno(libc::EBADF))?)
+                let opened = self.inodes.opened(handle.0, session);
+                (None, opened.ok_or(errno(libc::EBADF))?.ino)
             }
         };
         self.load(file)?;
@@ -270,7 +273,7 @@ impl State {
             return Err(errno(libc::E2BIG).into());
         }
         self.room_for_replacing(changes.len())?;
-        self.begin_two(blocks, images)
+        self.begin_many(blocks, images, 2 * changes.len())
     }
 
     fn apply_group(&mut self, changes: &[Change], time: Timestamp) -> Step<()> {
@@ -299,9 +302,4 @@ impl State {
         }
         Ok(())
     }
-}
-
-/// Is it a name, and not one that leads elsewhere?
-fn is_plain(name: &[u8]) -> Result<()> {
-    check_name(name).map_err(|e| if e.errno() == libc::EEXIST { errno(libc::EINVAL) } else { e })
 }

@@ -15,6 +15,7 @@ use crate::staging::unwritten::Staged;
 use crate::state::State;
 use crate::state::names::Unstageable;
 use crate::state::sections::Section;
+use crate::state::shadow::Shadow;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, errno};
 use siftfs_device::Origin;
@@ -235,7 +236,7 @@ impl State {
         let mut out = read.into_data().expect("a read is answered by data");
         let end = self.node(ino).size.max(last).min(offset.saturating_add(u64::from(len)));
         out.resize(usize::try_from(end.saturating_sub(offset)).unwrap_or(0), 0);
-        self.sections.get(session, id)?.lay_over(offset, &mut out);
+        self.sections.get(session, id)?.shadow().lay_over(offset, &mut out);
         Ok(out)
     }
 
@@ -250,7 +251,7 @@ impl State {
         let end = |st: &mut Self, id| st.sections.end(commit.session, id).expect("checked before");
         let ended: Vec<Section> = commit.sections.iter().map(|id| end(self, *id)).collect();
         for section in ended.iter().filter(|s| !s.written().is_empty()) {
-            self.apply_section(section, commit.times.then_some(time));
+            self.apply_shadow(section.ino(), section.shadow(), commit.times.then_some(time));
         }
         let draft = self.draft(&files, false, &Selection::All);
         let Ok(Ok(Some(draft))) = draft else { panic!("sections that were checked are staged") };
@@ -275,9 +276,9 @@ impl State {
             }
             return Ok(Checked::Not(Tried::Nothing));
         };
-        let files: Vec<InodeNr> = coming.keys().copied().collect();
+        let files: Vec<InodeNr> = coming.bytes.keys().copied().collect();
         let mut blocks = 0;
-        for (ino, written) in &coming {
+        for (ino, written) in &coming.bytes {
             self.load_regular(*ino)?;
             let first = written.iter().next().expect("not empty").0;
             self.may_write(*ino, first)?;
@@ -308,7 +309,7 @@ impl State {
 
     /// The bytes that the sections bring, by file; `None` if there are none.
     fn coming(&self, commit: &Commit<'_>) -> Result<Option<Coming>> {
-        let mut coming = Coming::new();
+        let mut coming = Coming::default();
         let mut seen = std::collections::BTreeSet::new();
         for id in commit.sections {
             let section = self.sections.get(commit.session, *id)?;
@@ -319,10 +320,10 @@ impl State {
                 return Err(errno(libc::ECANCELED));
             }
             if !section.written().is_empty() {
-                coming.insert(section.ino(), section.written().clone());
+                coming.bytes.insert(section.ino(), section.written().clone());
             }
         }
-        Ok((!coming.is_empty()).then_some(coming))
+        Ok((!coming.bytes.is_empty()).then_some(coming))
     }
 
     fn homeless_blocks(&mut self, ino: InodeNr, written: &RangeSet<Bytes>) -> Result<u64> {
@@ -343,19 +344,18 @@ impl State {
         Ok(Tried::Unsynced(files))
     }
 
-    /// The section's bytes become the file's, as if they had been written now.
+    /// The bytes beside the file become the file's, as if they had been written now.
     ///
     /// # Panics
     /// If that cannot be: the check was another one's.
-    fn apply_section(&mut self, section: &Section, time: Option<Timestamp>) {
-        let ino = section.ino();
-        for (first, end) in pages_of(section.written()).iter() {
+    pub fn apply_shadow(&mut self, ino: InodeNr, shadow: &Shadow, time: Option<Timestamp>) {
+        for (first, end) in pages_of(shadow.written()).iter() {
             let wanted = self.homeless(ino, first, end).expect("mapped by the check");
             self.keep_space(ino, &wanted);
         }
-        for (start, end) in section.written().iter() {
+        for (start, end) in shadow.written().iter() {
             self.zero_gap(ino, start).expect("mapped by the check");
-            for (at, bytes, page) in section.pieces(start, end) {
+            for (at, bytes, page) in shadow.pieces(start, end) {
                 match bytes.len() as u64 {
                     BLOCK_BYTES => self.put(ino, at, Input::Blocks(&mut [page.clone()])),
                     _ => self.put(ino, at, Input::Bytes(bytes)),

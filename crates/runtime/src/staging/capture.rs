@@ -9,14 +9,22 @@ use siftfs_base::{Bytes, InodeNr, Lsn, RangeSet, Result};
 use siftfs_log::{InodeItem, Item, NameOpKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of files that are about to be written.
-pub type Coming = BTreeMap<InodeNr, RangeSet<Bytes>>;
+/// What is about to be changed.
+#[derive(Default)]
+pub struct Coming {
+    /// Bytes of files; of a file without any, something else changes.
+    pub bytes: BTreeMap<InodeNr, RangeSet<Bytes>>,
+    /// Names.
+    pub names: Vec<(InodeNr, Vec<u8>)>,
+    /// Operations that change them.
+    pub own: usize,
+}
 
 /// Which data to capture.
 pub enum Selection<'a> {
     /// Everything not durable.
     All,
-    /// What will be not durable once these bytes are written: to find out whether that could be
+    /// What will be not durable once these changes are made: to find out whether that could be
     /// staged (rule R25). No record is made of it.
     With(&'a Coming),
     /// These ranges only (pushed overwrites, rule R20).
@@ -51,7 +59,7 @@ impl State {
         let whole = !matches!(selection, Selection::Only(_));
         let owes = |ino: &InodeNr| match selection {
             Selection::All => self.owes(*ino, datasync),
-            Selection::With(coming) => coming.contains_key(ino) || self.owes(*ino, datasync),
+            Selection::With(coming) => coming.bytes.contains_key(ino) || self.owes(*ino, datasync),
             Selection::Only(ranges) => !ranges.is_empty(),
         };
         let own = inodes.iter().any(owes);
@@ -59,18 +67,30 @@ impl State {
         // to wait for (rule R20) goes straight to the area with the same transaction.
         let ops = match selection {
             Selection::Only(_) => BTreeSet::new(),
+            Selection::With(coming) if !coming.names.is_empty() => {
+                match self.closure_with(inodes, &coming.names, coming.own)? {
+                    Ok(ops) => ops,
+                    Err(reason) => return Ok(Err(reason)),
+                }
+            }
             Selection::All | Selection::With(_) => match self.closure(inodes, own)? {
                 Ok(ops) => ops,
                 Err(reason) => return Ok(Err(reason)),
             },
         };
+        let dirs: Vec<InodeNr> = match selection {
+            Selection::With(coming) => coming.names.iter().map(|(dir, _)| *dir).collect(),
+            _ => Vec::new(),
+        };
         let perms = match selection {
             // They went ahead in records of their own.
             Selection::Only(_) => Vec::new(),
-            Selection::All | Selection::With(_) => match self.pending_permissions(inodes, &ops)? {
-                Ok(perms) => perms,
-                Err(reason) => return Ok(Err(reason)),
-            },
+            Selection::All | Selection::With(_) => {
+                match self.pending_permissions(inodes, &dirs, &ops)? {
+                    Ok(perms) => perms,
+                    Err(reason) => return Ok(Err(reason)),
+                }
+            }
         };
         // An fsync does not owe the bytes of a dead file, but memory may have to be freed of them.
         let owed = |ino: &InodeNr| !(whole && self.node(*ino).is_dead());
@@ -157,7 +177,7 @@ impl State {
             Selection::With(coming) => {
                 let mut ranges = node.undurable();
                 let none = RangeSet::new();
-                let coming = coming.get(&ino).unwrap_or(&none);
+                let coming = coming.bytes.get(&ino).unwrap_or(&none);
                 ranges.union(coming);
                 gaps = gaps_before(coming, node.size, &delta);
                 let size = coming.max_end().map_or(node.size, |end| end.max(node.size));
@@ -196,17 +216,24 @@ impl State {
     }
 
     pub fn capture_xattrs(&mut self, ino: InodeNr, capture: &mut Capture) -> Result<()> {
-        let node = self.inodes.get(&ino).expect("loaded before use");
+        let node = self.node(ino);
         if node.whole_delta().xattrs {
-            let mut list = Vec::new();
-            for name in self.fs.xattr_list(&mut self.meta, &node.inode)? {
-                let value = self.fs.xattr_get(&mut self.meta, &node.inode, &name)?;
-                list.push((name, value));
-            }
             let generation = node.inode.generation;
+            let list = self.whole_xattrs(ino)?;
             capture.items.push(Item::Xattrs { ino, generation, list });
         }
         Ok(())
+    }
+
+    /// All extended attributes, with their values.
+    pub fn whole_xattrs(&mut self, ino: InodeNr) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let node = self.inodes.get(&ino).expect("loaded before use");
+        let mut list = Vec::new();
+        for name in self.fs.xattr_list(&mut self.meta, &node.inode)? {
+            let value = self.fs.xattr_get(&mut self.meta, &node.inode, &name)?;
+            list.push((name, value));
+        }
+        Ok(list)
     }
 
     /// The inode's attributes now; a regular file's with the size that the record gives it, in

@@ -28,6 +28,26 @@ impl State {
         }
     }
 
+    /// As [`State::closure`], when `own` operations on `names` are about to be made: what they must
+    /// take along.
+    pub fn closure_with(
+        &mut self,
+        inodes: &[InodeNr],
+        names: &[(InodeNr, Vec<u8>)],
+        own: usize,
+    ) -> Result<std::result::Result<BTreeSet<Lsn>, Unstageable>> {
+        let most = self.closure_max().saturating_sub(own);
+        let ops = match self.names.closure_of(inodes, names, most) {
+            Ok(ops) => ops,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let dirs = names.iter().map(|(dir, _)| *dir).collect();
+        if self.moved_above(&ops)? || self.any_moved(dirs)? {
+            return Ok(Err(Unstageable::DirectoryMove));
+        }
+        Ok(Ok(ops))
+    }
+
     /// Was a directory moved anywhere above a name of `ops`? The name is to be found where the
     /// caller saw it, however far up the move was (rule R2).
     fn moved_above(&mut self, ops: &BTreeSet<Lsn>) -> Result<bool> {
@@ -63,10 +83,12 @@ impl State {
     }
 
     /// Inodes with a permission change that is not durable among `inodes`, their ancestors, what
-    /// the closure names and the ancestors of each of its names (rule R17).
+    /// the closure names and the ancestors of each of its names (rule R17); and `more` directories
+    /// and their ancestors.
     pub fn pending_permissions(
         &mut self,
         inodes: &[InodeNr],
+        more: &[InodeNr],
         ops: &BTreeSet<Lsn>,
     ) -> Result<std::result::Result<Vec<InodeNr>, Unstageable>> {
         let mut found = Vec::new();
@@ -74,20 +96,22 @@ impl State {
             return Ok(Ok(found));
         }
         let pending = |st: &State, i: &InodeNr| st.running.permissions.is_pending(*i);
-        let mut dirs: BTreeSet<InodeNr> = BTreeSet::new();
+        let mut dirs: BTreeSet<InodeNr> = more.iter().copied().collect();
         for op in ops.iter().filter_map(|l| self.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
             // A name must not show its file with access that was taken away before.
             let named = names::inodes(op).into_iter();
             found.extend(named.filter(|i| !inodes.contains(i) && pending(self, i)));
         }
+        // Then no directory above has one, whichever those are.
+        let only_these = self.running.permissions.pending().all(|i| inodes.contains(&i));
         for ino in inodes {
             let node = self.node(*ino);
             if node.inode.is_dir() {
                 dirs.insert(*ino);
             } else if let Some(parent) = node.parent {
                 dirs.insert(parent);
-            } else if node.inode.nlink > 0 {
+            } else if node.inode.nlink > 0 && !only_these {
                 return Ok(Err(Unstageable::UnknownAncestors));
             }
             if pending(self, ino) {

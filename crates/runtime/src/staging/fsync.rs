@@ -216,7 +216,7 @@ impl Runtime {
     }
 
     /// Pauses after a record whose write began at `start`, as the room that is left demands.
-    fn pause(&self, pause: Pause, bulk: Option<&Member<'_>>, start: u64) {
+    pub(crate) fn pause(&self, pause: Pause, bulk: Option<&Member<'_>>, start: u64) {
         let took = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
         let pause = match bulk {
             Some(member) => pause.among(member.count()).after(took),

@@ -7,13 +7,13 @@ use crate::staging::capture::{Capture, Selection};
 use crate::staging::encode::{Encoded, Plan, Range};
 use crate::staging::sequencer::{Sequencer, Writer};
 use crate::staging::unwritten::Staged;
-use crate::state::State;
 use crate::state::buffers::is_bulk;
 use crate::state::generations::Generations;
 use crate::state::lane::{Place, RecordRef};
 use crate::state::names::{self, Unstageable};
 use crate::state::overlay::Source;
 use crate::state::step::{Need, Step, Stop};
+use crate::state::{EMPTY_BLOCKS, State};
 use siftfs_base::{Error, InodeNr, Lsn};
 use siftfs_log::{Item, RecordLayout};
 use std::sync::Arc;
@@ -32,6 +32,22 @@ pub enum Outcome {
 
 /// Inodes whose permissions a record of nothing else carries; their xattrs go along.
 const PERMS_PER_RECORD: usize = 8;
+
+/// Blocks that a new inode's data may add to the running transaction: itself, and its first tree.
+const NEW_INODE_BLOCKS: usize = 2;
+
+/// What a record will have of inodes that do not exist yet, and of operations that come.
+#[derive(Default)]
+pub struct Extra {
+    /// Items as long as those that come.
+    pub items: Vec<Item>,
+    /// Ranges of data among them.
+    pub ranges: usize,
+    /// Bytes of data.
+    pub bytes: u64,
+    /// New inodes.
+    pub files: usize,
+}
 
 /// A record that can be staged: what it carries, and where.
 pub struct Draft {
@@ -107,12 +123,22 @@ impl State {
         datasync: bool,
         selection: &Selection<'_>,
     ) -> Step<Drafted> {
+        self.draft_in(self.staging.lane_of(inodes[0]), inodes, datasync, selection)
+    }
+
+    /// As [`State::draft`], of a record in `lane`.
+    pub fn draft_in(
+        &mut self,
+        lane: usize,
+        inodes: &[InodeNr],
+        datasync: bool,
+        selection: &Selection<'_>,
+    ) -> Step<Drafted> {
         let capture = match self.capture(inodes, datasync, selection)? {
             Ok(Some(capture)) => capture,
             Ok(None) => return Ok(Ok(None)),
             Err(reason) => return Ok(Err(reason)),
         };
-        let lane = self.staging.lane_of(inodes[0]);
         let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
             .filter(|_| capture.data.len() <= self.most_ranges())
             .filter(|l| u64::from(l.len) <= self.staging.lanes()[lane].max_record())
@@ -124,6 +150,45 @@ impl State {
             _ => is_bulk(layout.len.into()),
         };
         Ok(Ok(Some(Draft { capture, layout, lane, bulk })))
+    }
+
+    /// One record of `inodes` with what is coming, and of `extra`, in `lane`: how long it may be in
+    /// bytes, and how many blocks of the running transaction it takes beside `more` others. There
+    /// is room for it, in the lane and in the transaction, until the lock is let go of.
+    pub fn room_for_coming(
+        &mut self,
+        lane: usize,
+        inodes: &[InodeNr],
+        selection: &Selection<'_>,
+        extra: &Extra,
+        more: usize,
+    ) -> Step<Result<(u64, usize), Unstageable>> {
+        let mut capture = match self.capture(inodes, false, selection)? {
+            Ok(capture) => capture.unwrap_or_default(),
+            Err(reason) => return Ok(Err(reason)),
+        };
+        capture.items.extend(extra.items.iter().cloned());
+        let ranges = capture.data.len() + extra.ranges;
+        let bytes = capture.data_len + extra.bytes;
+        let layout = RecordLayout::new(&capture.items, bytes)
+            .filter(|_| ranges <= self.most_ranges() && bytes <= self.most_staged())
+            .filter(|l| u64::from(l.len) <= self.staging.lanes()[lane].max_record());
+        let Some(layout) = layout else { return Ok(Err(Unstageable::TooMuchData)) };
+        let mut blocks = self.range_blocks(ranges, bytes) + extra.files * NEW_INODE_BLOCKS;
+        for &ino in &capture.whole {
+            let ranges = capture.data.iter().filter(|range| range.ino == ino).count();
+            blocks += self.inode_blocks(ino, ranges);
+        }
+        let most = self.max_transaction_blocks();
+        if blocks > most / 2 || blocks + more + EMPTY_BLOCKS > most {
+            return Ok(Err(Unstageable::TooMuchData));
+        }
+        let bulk = is_bulk(layout.len.into());
+        let draft = Draft { capture, layout, lane, bulk };
+        blocks += self.kept_from(&draft);
+        self.room_in_transaction(blocks + more)?;
+        self.place(&draft)?;
+        Ok(Ok((draft.len(), blocks)))
     }
 
     /// Ranges of data that one record carries at most.

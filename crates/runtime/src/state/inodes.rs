@@ -4,7 +4,20 @@ use crate::state::node::Node;
 use crate::state::nodes::{Nodes, give_back};
 use ahash::HashMap;
 use siftfs_base::{InodeNr, Lsn, TxnSeq};
+use siftfs_proto::SessionId;
+use siftfs_proto::compound::Access;
 use std::collections::{BTreeSet, VecDeque};
+
+/// What an open handle stands for.
+#[derive(Clone, Copy)]
+pub struct Opened {
+    /// Its inode.
+    pub ino: InodeNr,
+    /// What it may be used for.
+    pub access: Access,
+    /// The session that it belongs to.
+    session: SessionId,
+}
 
 /// The inodes in memory, the references to them, and the inodes that are about to be freed.
 pub struct Inodes {
@@ -14,8 +27,8 @@ pub struct Inodes {
     versions: u64,
     /// References that the Frontend's lookups hold, by inode.
     lookups: HashMap<InodeNr, u64>,
-    /// Inodes of the open handles.
-    handles: HashMap<u64, InodeNr>,
+    /// The open handles.
+    handles: HashMap<u64, Opened>,
     /// Next handle number.
     next_handle: u64,
     /// Unlinked inodes not freed yet: those on the on-disk orphan list.
@@ -146,38 +159,52 @@ impl Inodes {
     /// Bytes of the tables of references: lookups, then handles.
     pub fn reference_bytes(&self) -> (u64, u64) {
         let lookups = self.lookups.capacity() * size_of::<(u32, u64)>();
-        let handles = self.handles.capacity() * size_of::<(u64, u64)>();
+        let handles = self.handles.capacity() * size_of::<(u64, Opened)>();
         (lookups as u64, handles as u64)
     }
 }
 
 /// The references to inodes.
 impl Inodes {
-    /// Opens the inode: the number of a handle that no other had in this mount.
+    /// Opens the inode for a session: the number of a handle that no other had in this mount.
     ///
     /// # Panics
     /// If the inode is not in memory.
-    pub fn open(&mut self, ino: InodeNr) -> u64 {
+    pub fn open(&mut self, ino: InodeNr, session: SessionId, access: Access) -> u64 {
         let handle = self.next_handle;
         self.next_handle += 1;
-        self.handles.insert(handle, ino);
+        self.handles.insert(handle, Opened { ino, access, session });
         self.nodes.get_mut(&ino).expect("loaded before use").opens += 1;
         handle
     }
 
-    /// The inode of an open handle.
-    pub fn opened(&self, handle: u64) -> Option<InodeNr> {
-        self.handles.get(&handle).copied()
+    /// What a session's open handle stands for; none if it is another session's (rule R31).
+    pub fn opened(&self, handle: u64, session: SessionId) -> Option<Opened> {
+        self.handles.get(&handle).filter(|opened| opened.session == session).copied()
     }
 
-    /// Closes a handle; false if it is not open.
-    pub fn close(&mut self, handle: u64) -> bool {
-        let Some(ino) = self.handles.remove(&handle) else { return false };
+    /// Closes a session's handle; false if it has none such open.
+    pub fn close(&mut self, handle: u64, session: SessionId) -> bool {
+        if self.opened(handle, session).is_none() {
+            return false;
+        }
+        let Some(Opened { ino, .. }) = self.handles.remove(&handle) else { return false };
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.opens = node.opens.saturating_sub(1);
         }
         self.queue_if_unreferenced(ino);
         true
+    }
+
+    /// The session has ended: all of its handles are closed.
+    pub fn close_all(&mut self, session: SessionId) {
+        let of_session =
+            |(handle, opened): (&u64, &Opened)| (opened.session == session).then_some(*handle);
+        let handles: Vec<u64> = self.handles.iter().filter_map(of_session).collect();
+        for handle in handles {
+            self.close(handle, session);
+        }
+        give_back(&mut self.handles);
     }
 
     /// An answer tells the Frontend of the inode: one reference more.

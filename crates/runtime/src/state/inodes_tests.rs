@@ -4,6 +4,9 @@ use super::*;
 use siftfs_ext4::format::S_IFREG;
 use siftfs_ext4::testing::fresh_inode;
 
+const ONE: SessionId = SessionId(1);
+const TWO: SessionId = SessionId(2);
+
 /// An inode in memory with so many names.
 fn add(inodes: &mut Inodes, ino: InodeNr, nlink: u32) {
     let mut inode = fresh_inode(ino, S_IFREG | 0o644);
@@ -25,13 +28,13 @@ fn an_unlinked_file_is_freed_when_its_last_reference_goes() {
     add(&mut inodes, 12, 1);
     inodes.looked_up(12);
     inodes.looked_up(12);
-    let (one, two) = (inodes.open(12), inodes.open(12));
-    assert!(one != two && inodes.opened(two) == Some(12));
+    let (one, two) = (inodes.open(12, ONE, Access::Both), inodes.open(12, ONE, Access::Both));
+    assert!(one != two && inodes.opened(two, ONE).is_some_and(|opened| opened.ino == 12));
     unlink(&mut inodes, 12);
     inodes.forget(12, 1);
-    assert!(inodes.close(one) && !inodes.close(one) && inodes.opened(one).is_none());
+    assert!(inodes.close(one, ONE) && !inodes.close(one, ONE) && inodes.opened(one, ONE).is_none());
     assert!(!inodes.is_forget_due(), "a handle is open");
-    assert!(inodes.close(two));
+    assert!(inodes.close(two, ONE));
     assert!(inodes.is_forget_due() && inodes.is_referenced(12) && !inodes.has_to_free());
     inodes.forget(12, 1);
     assert!(!inodes.is_referenced(12) && inodes.has_to_free());
@@ -42,10 +45,26 @@ fn an_unlinked_file_is_freed_when_its_last_reference_goes() {
 fn a_file_with_a_name_is_not_freed() {
     let mut inodes = Inodes::new(BTreeSet::new());
     add(&mut inodes, 12, 1);
-    let handle = inodes.open(12);
+    let handle = inodes.open(12, ONE, Access::Both);
     inodes.looked_up(12);
     inodes.forget(12, 9);
-    assert!(inodes.close(handle) && !inodes.has_to_free());
+    assert!(inodes.close(handle, ONE) && !inodes.has_to_free());
+}
+
+/// Rule R31: a handle belongs to its session, and ends with it.
+#[test]
+fn r31_a_handle_belongs_to_its_session_and_ends_with_it() {
+    let mut inodes = Inodes::new(BTreeSet::new());
+    add(&mut inodes, 12, 1);
+    let handles = [ONE, ONE, TWO].map(|session| inodes.open(12, session, Access::Read));
+    assert!(inodes.opened(handles[0], TWO).is_none() && !inodes.close(handles[0], TWO));
+    assert!(inodes.opened(handles[0], ONE).is_some_and(|opened| opened.access == Access::Read));
+    unlink(&mut inodes, 12);
+    inodes.close_all(ONE);
+    assert!(inodes.opened(handles[1], ONE).is_none() && !inodes.has_to_free());
+    assert!(inodes.opened(handles[2], TWO).is_some());
+    inodes.close_all(TWO);
+    assert!(inodes.has_to_free(), "the last reference is gone");
 }
 
 #[test]
@@ -64,7 +83,7 @@ fn the_queue_skips_what_is_no_orphan_any_more() {
 fn at_unmount_no_reference_counts() {
     let mut inodes = Inodes::new(BTreeSet::new());
     add(&mut inodes, 12, 1);
-    inodes.open(12);
+    inodes.open(12, ONE, Access::Both);
     inodes.looked_up(12);
     unlink(&mut inodes, 12);
     assert!(!inodes.has_to_free());
@@ -89,13 +108,13 @@ fn idle_inodes_leave_memory() {
         add(&mut inodes, ino, 1);
         inodes.staged(ino, Lsn(ino.into()));
     }
-    let handle = inodes.open(13);
+    let handle = inodes.open(13, ONE, Access::Both);
     let mut gone = Vec::new();
     inodes.shrink(4, |ino| ino == 12, |ino| gone.push(ino));
     assert_eq!((inodes.len(), &gone[..]), (4, &[14, 15, 16, 17, 18, 19][..]));
     assert!(inodes.contains(12) && inodes.contains(13) && !inodes.contains(14));
     assert_eq!(inodes.evicted_staged(), Lsn(19));
-    assert!(inodes.close(handle));
+    assert!(inodes.close(handle, ONE));
     inodes.staged(14, Lsn(40));
     assert_eq!(inodes.evicted_staged(), Lsn(40));
 }

@@ -23,6 +23,7 @@ pub mod recovery;
 pub mod report;
 pub mod running;
 pub mod sections;
+pub mod shadow;
 pub mod sizes;
 pub mod staging;
 pub mod stats;
@@ -61,6 +62,9 @@ pub struct Readers {
 /// Blocks one operation may add to the running transaction at worst, besides what a directory
 /// insert costs: inodes, bitmaps, descriptors, a new directory's block, the superblock.
 pub const OP_BLOCKS: usize = 24;
+
+/// Blocks of a transaction in which nothing has been changed yet, at most.
+pub const EMPTY_BLOCKS: usize = 24;
 
 /// Name operations remembered for staged transactions at most; then a commit clears them.
 const MAX_PENDING_NAMES: usize = 65_536;
@@ -124,9 +128,9 @@ impl State {
         self.begin_with(blocks + u64::from(cost.appended), OP_BLOCKS + cost.dirtied as usize)
     }
 
-    /// As `begin`, for two operations on names of which there must not be one alone.
-    pub fn begin_two(&mut self, blocks: u64, images: usize) -> Step<()> {
-        if self.names.len() + 1 > MAX_PENDING_NAMES && !self.is_replaying() {
+    /// As `begin`, for so many operations on names of which there must not be a part alone.
+    pub fn begin_many(&mut self, blocks: u64, images: usize, names: usize) -> Step<()> {
+        if self.names.len() + names > MAX_PENDING_NAMES && !self.is_replaying() {
             return Err(Stop::Needs(Need::Commit));
         }
         self.begin_with(blocks, images)

@@ -6,8 +6,9 @@
 //!    last name away. It can still be read.
 //! 3. *Ended.* [`Sections::end`] took it out: to be applied, or to be forgotten.
 
+use crate::state::shadow::Shadow;
 use ahash::HashMap;
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Bytes, InodeNr, RangeSet, Result, SharedBlock, errno};
+use siftfs_base::{Bytes, InodeNr, RangeSet, Result, errno};
 use siftfs_proto::{SectionId, SessionId, WriteData};
 use std::collections::BTreeMap;
 
@@ -18,9 +19,7 @@ pub const MOST_SECTIONS: usize = 1024;
 pub struct Section {
     owner: SessionId,
     ino: InodeNr,
-    written: RangeSet<Bytes>,
-    /// The pages of `written`; what was not written of them says nothing.
-    pages: BTreeMap<u64, SharedBlock>,
+    shadow: Shadow,
     void: bool,
 }
 
@@ -30,63 +29,19 @@ impl Section {
         self.ino
     }
 
+    /// What was written.
+    pub fn shadow(&self) -> &Shadow {
+        &self.shadow
+    }
+
     /// The ranges that were written.
     pub fn written(&self) -> &RangeSet<Bytes> {
-        &self.written
+        self.shadow.written()
     }
 
     /// May it not be committed any more?
     pub fn is_void(&self) -> bool {
         self.void
-    }
-
-    /// Bytes `[start, end)`, which were written, page by page: where each piece begins in the file,
-    /// its bytes, and their page.
-    pub fn pieces(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &[u8], &SharedBlock)> {
-        (start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).map(move |index| {
-            let page = self.pages.get(&index).expect("what was written has its page");
-            let base = index * BLOCK_BYTES;
-            let (from, to) = (start.max(base), end.min(base + BLOCK_BYTES));
-            (from, &page[(from - base) as usize..(to - base) as usize], page)
-        })
-    }
-
-    /// Lays what was written over `out`, which holds the file's bytes from `offset` on.
-    pub fn lay_over(&self, offset: u64, out: &mut [u8]) {
-        let end = offset + out.len() as u64;
-        for (s, e) in self.written.overlapping(offset, end) {
-            for (at, bytes, _) in self.pieces(s, e) {
-                let from = (at - offset) as usize;
-                out[from..from + bytes.len()].copy_from_slice(bytes);
-            }
-        }
-    }
-
-    fn put(&mut self, offset: u64, data: &WriteData) {
-        let len = data.len() as u64;
-        match data {
-            WriteData::Blocks(blocks) => {
-                let pages = (offset / BLOCK_BYTES..).zip(blocks.iter().cloned());
-                self.pages.extend(pages);
-            }
-            WriteData::Bytes(bytes) => {
-                let (mut at, mut rest) = (offset, bytes.as_slice());
-                while !rest.is_empty() {
-                    let start = (at % BLOCK_BYTES) as usize;
-                    let (piece, tail) = rest.split_at(rest.len().min(BLOCK_SIZE - start));
-                    let page = self.pages.entry(at / BLOCK_BYTES);
-                    let page = page.or_insert_with(SharedBlock::zeroed).make_mut();
-                    page[start..start + piece.len()].copy_from_slice(piece);
-                    at += piece.len() as u64;
-                    rest = tail;
-                }
-            }
-        }
-        self.written.insert(offset, offset + len);
-    }
-
-    fn bytes(&self) -> u64 {
-        (self.pages.len() * (BLOCK_SIZE + 64) + self.written.ranges() * 40) as u64
     }
 }
 
@@ -114,8 +69,8 @@ impl Sections {
         }
         self.last += 1;
         let id = SectionId(self.last);
-        let (written, pages) = (RangeSet::new(), BTreeMap::new());
-        self.open.insert(id, Section { owner, ino, written, pages, void: false });
+        let section = Section { owner, ino, shadow: Shadow::default(), void: false };
+        self.open.insert(id, section);
         self.of_file.insert(ino, id);
         Ok(id)
     }
@@ -141,9 +96,9 @@ impl Sections {
     ) -> Result<()> {
         let section = self.open.get_mut(&id).filter(|s| s.owner == owner);
         let section = section.ok_or_else(|| errno(libc::EINVAL))?;
-        let before = section.pages.len();
-        section.put(offset, data);
-        self.pages += section.pages.len() - before;
+        let before = section.shadow.pages();
+        section.shadow.put(offset, data);
+        self.pages += section.shadow.pages() - before;
         Ok(())
     }
 
@@ -154,11 +109,21 @@ impl Sections {
     pub fn end(&mut self, owner: SessionId, id: SectionId) -> Result<Section> {
         self.get(owner, id)?;
         let section = self.open.remove(&id).expect("just seen");
-        self.pages -= section.pages.len();
+        self.pages -= section.shadow.pages();
         if self.of_file.get(&section.ino) == Some(&id) {
             self.of_file.remove(&section.ino);
         }
         Ok(section)
+    }
+
+    /// The session is over: so are its sections.
+    pub fn end_all(&mut self, owner: SessionId) {
+        let of_owner =
+            |(id, section): (&SectionId, &Section)| (section.owner == owner).then_some(*id);
+        let all: Vec<SectionId> = self.open.iter().filter_map(of_owner).collect();
+        for id in all {
+            drop(self.end(owner, id));
+        }
     }
 
     /// Pages that all sections hold.
@@ -175,7 +140,7 @@ impl Sections {
     /// written any of them is void.
     pub fn changed(&mut self, ino: InodeNr, start: u64, end: u64) {
         if let Some(section) = self.of(ino) {
-            section.void |= section.written.overlaps(start, end);
+            section.void |= section.written().overlaps(start, end);
         }
     }
 
@@ -194,7 +159,7 @@ impl Sections {
 
     /// Memory in bytes, about.
     pub fn bytes(&self) -> u64 {
-        self.open.values().map(Section::bytes).sum()
+        self.open.values().map(|section| section.shadow.bytes()).sum()
     }
 }
 

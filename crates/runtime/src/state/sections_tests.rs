@@ -1,4 +1,5 @@
 use super::*;
+use siftfs_base::{BLOCK_SIZE, SharedBlock};
 
 const OWNER: SessionId = SessionId(1);
 
@@ -10,7 +11,7 @@ fn one() -> (Sections, SectionId) {
 
 fn read(sections: &Sections, id: SectionId, offset: u64, len: usize) -> Vec<u8> {
     let mut out = vec![b'.'; len];
-    sections.get(OWNER, id).unwrap().lay_over(offset, &mut out);
+    sections.get(OWNER, id).unwrap().shadow().lay_over(offset, &mut out);
     out
 }
 
@@ -30,7 +31,8 @@ fn what_was_written_lies_over_the_file() {
     let section = sections.get(OWNER, id).unwrap();
     let ranges: Vec<_> = section.written().iter().collect();
     assert_eq!(ranges, [(4090, 4092), (4094, 4098), (8192, 12_288)]);
-    let pieces: Vec<_> = section.pieces(4094, 4098).map(|(at, bytes, _)| (at, bytes)).collect();
+    let pieces: Vec<_> =
+        section.shadow().pieces(4094, 4098).map(|(at, bytes, _)| (at, bytes)).collect();
     assert_eq!(pieces, [(4094, &b"aB"[..]), (4096, &b"cd"[..])]);
     assert_eq!(sections.pages(), 3);
     assert!(sections.bytes() >= 3 * 4096);
@@ -95,4 +97,15 @@ fn a_removed_files_number_is_free() {
     assert_eq!(sections.start(OWNER, 12), Err(errno(libc::EBUSY)), "the other one is still there");
     drop(sections.end(OWNER, other).unwrap());
     sections.start(OWNER, 12).unwrap();
+}
+
+/// Rule R31: sections end with their session.
+#[test]
+fn r31_sections_end_with_their_session() {
+    let (mut sections, id) = one();
+    let other = SessionId(2);
+    let kept = sections.start(other, 13).unwrap();
+    sections.end_all(OWNER);
+    assert!(sections.get(OWNER, id).is_err() && sections.get(other, kept).is_ok());
+    assert!(sections.start(other, 12).is_ok(), "the file may have another one");
 }

@@ -1,5 +1,6 @@
 //! Requests and replies.
 
+use crate::compound::{Compound, Compounded};
 use crate::{Blocks, WriteData};
 use siftfs_base::{InodeNr, Timestamp};
 use siftfs_status::{CheckpointReport, RuntimeStatus};
@@ -191,14 +192,24 @@ pub struct Rights {
     pub groups: Vec<u32>,
     /// CAP_DAC_OVERRIDE: every directory may be searched and changed.
     pub overrides_access: bool,
-    /// CAP_FOWNER: another user's file may be taken out of a sticky directory.
+    /// CAP_FOWNER: another user's file may be taken out of a sticky directory, and changed.
     pub owns_all: bool,
+    /// CAP_CHOWN: files may be given to others.
+    pub gives_away: bool,
+    /// CAP_FSETID: a change of a file leaves its set-id bits.
+    pub keeps_set_id: bool,
 }
 
 impl Rights {
     /// Those of root.
     pub fn all() -> Self {
-        Self { groups: Vec::new(), overrides_access: true, owns_all: true }
+        Self {
+            groups: Vec::new(),
+            overrides_access: true,
+            owns_all: true,
+            gives_away: true,
+            keeps_set_id: true,
+        }
     }
 }
 
@@ -354,6 +365,11 @@ pub enum Request {
     SectionCommit { sections: Vec<SectionId>, durable: bool },
     /// The section ends, and nothing of it was anywhere but in memory. Reply: `Done`.
     SectionAbort { section: SectionId },
+    /// Steps whose changes are all made, or none: other callers, and a crash, never see a part. The
+    /// Runtime itself checks what the caller may do. `E2BIG` if the changes are more than one
+    /// staged transaction takes, or the steps too many, `EAGAIN` if what kept them out of one came
+    /// back again and again. Reply: `Compounded`, which may say that a step is refused.
+    Compound(Box<Compound>),
     /// Reply: `Statfs`.
     StatFs,
     /// Everything done before this call durable and journaled (`siftfs sync`). Reply: `Done`.
@@ -435,6 +451,8 @@ pub enum Reply {
     Durable(bool),
     /// An atomic section that was started.
     Section(SectionId),
+    /// What a compound came to.
+    Compounded(Compounded),
     /// What the checkpoint did.
     Checkpoint(Box<CheckpointReport>),
     /// The status document, as far as there is one without a daemon.
