@@ -4,6 +4,7 @@ use crate::{Attr, Result, Section, Shared, Ticket, unexpected};
 use siftfs_base::InodeNr;
 use siftfs_proto::{Handle, Reply, Request, SetAttr, WriteData};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Largest piece of one read or write request, in bytes.
 pub(crate) const PIECE: usize = 1 << 20;
@@ -19,15 +20,23 @@ pub(crate) struct Opened {
     pub(crate) shared: Arc<Shared>,
     pub(crate) ino: InodeNr,
     handle: Handle,
+    /// A compound has closed the handle.
+    closed: AtomicBool,
 }
 
 impl File {
     pub(crate) fn new(shared: Arc<Shared>, ino: InodeNr, handle: Handle) -> Self {
-        Self { open: Arc::new(Opened { shared, ino, handle }) }
+        let closed = AtomicBool::new(false);
+        Self { open: Arc::new(Opened { shared, ino, handle, closed }) }
     }
 
     pub(crate) fn handle(&self) -> Handle {
         self.open.handle
+    }
+
+    /// A compound has closed it.
+    pub(crate) fn closed(self) {
+        self.open.closed.store(true, Ordering::Relaxed);
     }
 
     /// Inode number.
@@ -153,7 +162,9 @@ impl File {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // No caller is left to receive an error; closing promises nothing.
-        let _ = self.shared.call(Request::Release { handle: self.handle });
+        if !self.closed.load(Ordering::Relaxed) {
+            // No caller is left to receive an error; closing promises nothing.
+            let _ = self.shared.call(Request::Release { handle: self.handle });
+        }
     }
 }

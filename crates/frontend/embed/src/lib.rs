@@ -29,11 +29,16 @@
 //! Durability is that of fsync on a mount (crash model, S1 to S3). Dropping a [`Volume`] without
 //! [`Volume::close`] is a crash: the next open recovers what was durable.
 
+mod compound;
 mod file;
 mod publish;
 mod section;
 mod ticket;
 
+pub use compound::{
+    Access, BytesOperand, BytesStep, Checksum, Codec, Coming, Compound, CompoundError, FileOperand,
+    FileStep, NewAttributes, NumberOperand, NumberStep, Operand, Results, Width,
+};
 pub use file::File;
 pub use publish::Publish;
 pub use section::{Section, commit_all};
@@ -80,6 +85,11 @@ pub struct Volume {
 
 fn unexpected(reply: &Reply) -> Error {
     siftfs_base::corrupt("file protocol", format!("an answer to another question: {reply:?}"))
+}
+
+/// An absolute path as one relative to the root.
+fn below_root(path: &str) -> Vec<u8> {
+    path.trim_start_matches('/').into()
 }
 
 /// Directory and last name of a path.

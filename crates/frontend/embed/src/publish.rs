@@ -1,6 +1,6 @@
 //! New names for several files at once.
 
-use crate::{File, Result, Volume, unexpected};
+use crate::{File, Result, Volume, below_root, unexpected};
 use siftfs_proto::{Level, PublishEntry, PublishSource, ROOT_INO, Reply, Request, Rights};
 
 /// Names that are to change together: other callers, and a crash, see all of them or none.
@@ -76,9 +76,4 @@ impl<'v> Publish<'v> {
             other => Err(unexpected(&other)),
         }
     }
-}
-
-/// An absolute path as one relative to the root.
-fn below_root(path: &str) -> Vec<u8> {
-    path.trim_start_matches('/').into()
 }

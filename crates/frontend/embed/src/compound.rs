@@ -1,0 +1,583 @@
+//! Many steps whose changes are all made, or none.
+
+use crate::{Error, File, Result, Volume, below_root, unexpected};
+use siftfs_base::errno;
+use siftfs_proto::compound::{self as asked, BytesArg, FileArg, NumberArg, Step, StepNr, Value};
+pub use siftfs_proto::compound::{Access, Checksum, Codec, NewAttributes, Width};
+use siftfs_proto::{Level, ROOT_INO, Reply, Request, Rights};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Steps that are to be carried out together: other callers, and a crash, see all that they change
+/// or nothing of it. A step may work on the results of those before it.
+///
+/// ```no_run
+/// # use siftfs::{Access, Checksum};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let volume = siftfs::Volume::open("/var/lib/data.sift".as_ref())?;
+/// // A block, and its checksum in another file.
+/// let mut steps = volume.compound();
+/// let (data, sums) = (steps.open("/blocks", Access::Both), steps.open("/sums", Access::Both));
+/// steps.write(data, 7 * 4096, vec![7; 4096]);
+/// let sum = steps.checksum(Checksum::Crc32c, vec![7; 4096]);
+/// steps.write(sums, 7 * 4, sum);
+/// steps.durable()?; // one write, one flush
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Nothing happens before one of the three last calls. `docs/design/operations.md` says what a
+/// compound may not be.
+#[must_use = "nothing happens before `visible`, `atomic` or `durable`"]
+pub struct Compound<'v> {
+    volume: &'v Volume,
+    id: u64,
+    steps: Vec<Step>,
+    /// An operand is the result of another compound's step.
+    foreign: bool,
+}
+
+/// The result that a step will have: of a [`FileStep`], [`BytesStep`] or [`NumberStep`].
+pub struct Coming<T> {
+    compound: u64,
+    step: StepNr,
+    kind: PhantomData<T>,
+}
+
+impl<T> Clone for Coming<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Coming<T> {}
+
+/// A step finds a file.
+pub type FileStep = Coming<File>;
+/// A step has bytes as its result.
+pub type BytesStep = Coming<Vec<u8>>;
+/// A step has a number as its result.
+pub type NumberStep = Coming<u64>;
+
+/// What a step works on: given now, or the result of an earlier step.
+pub struct Operand<T> {
+    arg: T,
+    /// The compound whose step's result it is.
+    of: Option<u64>,
+}
+
+/// The file of a step: an open one, or one that an earlier step finds.
+pub type FileOperand = Operand<FileArg>;
+/// Bytes: given, of an earlier step, or a number of one, little endian.
+pub type BytesOperand = Operand<BytesArg>;
+/// A number: given, of an earlier step, or how many bytes one has.
+pub type NumberOperand = Operand<NumberArg>;
+
+impl<T> Operand<T> {
+    fn given(arg: T) -> Self {
+        Self { arg, of: None }
+    }
+
+    fn of<K>(step: Coming<K>, arg: impl FnOnce(StepNr) -> T) -> Self {
+        Self { arg: arg(step.step), of: Some(step.compound) }
+    }
+}
+
+impl From<&File> for FileOperand {
+    fn from(file: &File) -> Self {
+        Self::given(FileArg::Open(file.handle()))
+    }
+}
+
+impl From<FileStep> for FileOperand {
+    fn from(step: FileStep) -> Self {
+        Self::of(step, FileArg::Step)
+    }
+}
+
+impl From<Vec<u8>> for BytesOperand {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::given(BytesArg::Given(bytes))
+    }
+}
+
+impl From<&[u8]> for BytesOperand {
+    fn from(bytes: &[u8]) -> Self {
+        bytes.to_vec().into()
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for BytesOperand {
+    fn from(bytes: &[u8; N]) -> Self {
+        bytes.to_vec().into()
+    }
+}
+
+impl From<BytesStep> for BytesOperand {
+    fn from(step: BytesStep) -> Self {
+        Self::of(step, BytesArg::Step)
+    }
+}
+
+impl From<NumberStep> for BytesOperand {
+    fn from(step: NumberStep) -> Self {
+        Self::of(step, BytesArg::Step)
+    }
+}
+
+impl From<u64> for NumberOperand {
+    fn from(number: u64) -> Self {
+        Self::given(NumberArg::Given(number))
+    }
+}
+
+impl From<NumberStep> for NumberOperand {
+    fn from(step: NumberStep) -> Self {
+        Self::of(step, NumberArg::Step)
+    }
+}
+
+impl From<BytesStep> for NumberOperand {
+    fn from(step: BytesStep) -> Self {
+        Self::of(step, NumberArg::Step)
+    }
+}
+
+impl BytesStep {
+    /// `len` of the bytes, from byte `start` on. A compound where they are not there is refused
+    /// (`EINVAL`).
+    pub fn part(self, start: u32, len: u32) -> BytesOperand {
+        BytesOperand::of(self, |step| BytesArg::Part { step, start, len })
+    }
+}
+
+impl<'v> Compound<'v> {
+    pub(crate) fn new(volume: &'v Volume) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let id = LAST.fetch_add(1, Ordering::Relaxed);
+        Self { volume, id, steps: Vec::new(), foreign: false }
+    }
+
+    fn take<T>(&mut self, operand: Operand<T>) -> T {
+        self.foreign |= operand.of.is_some_and(|of| of != self.id);
+        operand.arg
+    }
+
+    fn add<T>(&mut self, step: Step) -> Coming<T> {
+        // The Runtime refuses many more steps than fit the number.
+        let step_nr = StepNr(u32::try_from(self.steps.len()).unwrap_or(u32::MAX));
+        self.steps.push(step);
+        Coming { compound: self.id, step: step_nr, kind: PhantomData }
+    }
+
+    fn done(&mut self, step: Step) -> &mut Self {
+        let _: Coming<()> = self.add(step);
+        self
+    }
+
+    /// Finds a file.
+    pub fn lookup(&mut self, path: &str) -> FileStep {
+        self.add(Step::Lookup { path: below_root(path) })
+    }
+
+    /// Opens a regular file.
+    pub fn open(&mut self, path: &str, access: Access) -> FileStep {
+        self.add(Step::Open { path: below_root(path), access, truncate: false })
+    }
+
+    /// Opens a regular file to read and write, which is empty then.
+    pub fn open_truncated(&mut self, path: &str) -> FileStep {
+        self.add(Step::Open { path: below_root(path), access: Access::Both, truncate: true })
+    }
+
+    /// Creates a regular file, which must not exist, and opens it to read and write.
+    pub fn create(&mut self, path: &str, perm: u16) -> FileStep {
+        self.add(Step::Create { path: below_root(path), perm })
+    }
+
+    /// Reads up to `len` bytes; fewer only at the end of the file.
+    pub fn read(
+        &mut self,
+        file: impl Into<FileOperand>,
+        offset: impl Into<NumberOperand>,
+        len: u32,
+    ) -> BytesStep {
+        let (file, offset) = (self.take(file.into()), self.take(offset.into()));
+        self.add(Step::Read { file, offset, len })
+    }
+
+    /// Writes; the result is the number of bytes.
+    pub fn write(
+        &mut self,
+        file: impl Into<FileOperand>,
+        offset: impl Into<NumberOperand>,
+        data: impl Into<BytesOperand>,
+    ) -> NumberStep {
+        let (file, offset) = (self.take(file.into()), self.take(offset.into()));
+        let data = self.take(data.into());
+        self.add(Step::Write { file, offset, data })
+    }
+
+    /// Writes at the end of the file; the result is where that was.
+    pub fn append(
+        &mut self,
+        file: impl Into<FileOperand>,
+        data: impl Into<BytesOperand>,
+    ) -> NumberStep {
+        let (file, data) = (self.take(file.into()), self.take(data.into()));
+        self.add(Step::Append { file, data })
+    }
+
+    /// A checksum.
+    pub fn checksum(&mut self, kind: Checksum, data: impl Into<BytesOperand>) -> NumberStep {
+        let data = self.take(data.into());
+        self.add(Step::Checksum { kind, data })
+    }
+
+    /// Compresses.
+    pub fn compress(&mut self, codec: Codec, data: impl Into<BytesOperand>) -> BytesStep {
+        let data = self.take(data.into());
+        self.add(Step::Compress { codec, data })
+    }
+
+    /// Decompresses to at most `most` bytes; `EOVERFLOW` if they are more, `EILSEQ` if it is not
+    /// one frame.
+    pub fn decompress(
+        &mut self,
+        codec: Codec,
+        data: impl Into<BytesOperand>,
+        most: u32,
+    ) -> BytesStep {
+        let data = self.take(data.into());
+        self.add(Step::Decompress { codec, data, most })
+    }
+
+    /// Puts bytes in the place of as many that are there; the result is those.
+    pub fn patch(
+        &mut self,
+        file: impl Into<FileOperand>,
+        offset: impl Into<NumberOperand>,
+        data: impl Into<BytesOperand>,
+    ) -> BytesStep {
+        let (file, offset) = (self.take(file.into()), self.take(offset.into()));
+        let data = self.take(data.into());
+        self.add(Step::Patch { file, offset, data })
+    }
+
+    /// Adds to a little-endian number in the file, and wraps; the result is what was there.
+    pub fn add_to(
+        &mut self,
+        file: impl Into<FileOperand>,
+        offset: impl Into<NumberOperand>,
+        width: Width,
+        addend: impl Into<NumberOperand>,
+    ) -> NumberStep {
+        let (file, offset) = (self.take(file.into()), self.take(offset.into()));
+        let addend = self.take(addend.into());
+        self.add(Step::Add { file, offset, width, addend })
+    }
+
+    /// Puts `new` in the place of `expected`, which are as many bytes. `ECANCELED` if those are not
+    /// there.
+    pub fn compare_and_set(
+        &mut self,
+        file: impl Into<FileOperand>,
+        offset: impl Into<NumberOperand>,
+        expected: impl Into<BytesOperand>,
+        new: impl Into<BytesOperand>,
+    ) -> &mut Self {
+        let (file, offset) = (self.take(file.into()), self.take(offset.into()));
+        let (expected, new) = (self.take(expected.into()), self.take(new.into()));
+        self.done(Step::CompareAndSet { file, offset, expected, new })
+    }
+
+    /// Gives a file another name, which no file has.
+    pub fn rename(&mut self, from: &str, to: &str) -> &mut Self {
+        self.done(Step::Rename { from: below_root(from), to: below_root(to), replace: false })
+    }
+
+    /// Gives a file another name, in place of the file that has it, if there is one.
+    pub fn replace(&mut self, from: &str, to: &str) -> &mut Self {
+        self.done(Step::Rename { from: below_root(from), to: below_root(to), replace: true })
+    }
+
+    /// Gives a file one more name.
+    pub fn link(&mut self, file: impl Into<FileOperand>, to: &str) -> &mut Self {
+        let file = self.take(file.into());
+        self.done(Step::Link { file, to: below_root(to) })
+    }
+
+    /// Takes a name away.
+    pub fn unlink(&mut self, path: &str) -> &mut Self {
+        self.done(Step::Unlink { path: below_root(path) })
+    }
+
+    /// Sets the size of a file.
+    pub fn set_len(
+        &mut self,
+        file: impl Into<FileOperand>,
+        size: impl Into<NumberOperand>,
+    ) -> &mut Self {
+        let (file, size) = (self.take(file.into()), self.take(size.into()));
+        self.done(Step::SetSize { file, size })
+    }
+
+    /// Changes attributes.
+    pub fn set_attributes(
+        &mut self,
+        file: impl Into<FileOperand>,
+        set: NewAttributes,
+    ) -> &mut Self {
+        let file = self.take(file.into());
+        self.done(Step::SetAttributes { file, set })
+    }
+
+    /// Closes what an earlier step opened.
+    pub fn close(&mut self, file: FileStep) -> &mut Self {
+        let file = self.take(file.into());
+        self.done(Step::Close { file })
+    }
+
+    /// Other callers see all changes on return. A crash shows all of them or none.
+    ///
+    /// # Errors
+    /// [`CompoundError::Refused`] with the step that was; nothing has changed then.
+    pub fn visible(self) -> std::result::Result<Results, CompoundError> {
+        self.carry_out(Level::Visible)
+    }
+
+    /// As [`Compound::visible`], and ordered: nothing that is made durable later survives a crash
+    /// without it.
+    ///
+    /// # Errors
+    /// As of [`Compound::visible`].
+    pub fn atomic(self) -> std::result::Result<Results, CompoundError> {
+        self.carry_out(Level::Atomic)
+    }
+
+    /// All of it is durable on return.
+    ///
+    /// # Errors
+    /// As of [`Compound::visible`].
+    pub fn durable(self) -> std::result::Result<Results, CompoundError> {
+        self.carry_out(Level::Durable)
+    }
+
+    fn carry_out(self, level: Level) -> std::result::Result<Results, CompoundError> {
+        let Self { volume, id, steps, foreign } = self;
+        if foreign {
+            return Err(errno(libc::EINVAL).into());
+        }
+        let compound = asked::Compound { base: ROOT_INO, steps, level, rights: Rights::all() };
+        let reply = volume.shared.call(Request::Compound(Box::new(compound)))?;
+        match reply {
+            Reply::Compounded(asked::Compounded::Done { values, .. }) => {
+                Ok(Results { id, values: values.into_iter().map(|v| volume.value(v)).collect() })
+            }
+            Reply::Compounded(asked::Compounded::Refused { step, errno: number }) => {
+                Err(CompoundError::Refused { step: step.0 as usize, error: errno(number) })
+            }
+            other => Err(unexpected(&other).into()),
+        }
+    }
+}
+
+/// Why a compound was not carried out. Nothing has changed, unless storage failed.
+#[derive(Debug)]
+pub enum CompoundError {
+    /// A step is refused.
+    Refused {
+        /// Which, from 0.
+        step: usize,
+        /// Why.
+        error: Error,
+    },
+    /// All of it is.
+    Failed(Error),
+}
+
+impl From<Error> for CompoundError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<CompoundError> for Error {
+    fn from(error: CompoundError) -> Self {
+        match error {
+            CompoundError::Refused { error, .. } | CompoundError::Failed(error) => error,
+        }
+    }
+}
+
+impl std::fmt::Display for CompoundError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused { step, error } => write!(f, "step {step}: {error}"),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CompoundError {}
+
+/// The results of a compound's steps.
+pub struct Results {
+    id: u64,
+    values: Vec<Got>,
+}
+
+/// A result that nobody has taken, or none.
+enum Got {
+    None,
+    Number(u64),
+    Bytes(Vec<u8>),
+    File(File),
+}
+
+impl Volume {
+    fn value(&self, value: Value) -> Got {
+        match value {
+            Value::Number { value, .. } => Got::Number(value),
+            Value::Bytes(bytes) => Got::Bytes(bytes),
+            Value::File { ino, handle: Some(handle) } => {
+                Got::File(File::new(self.shared.clone(), ino, handle))
+            }
+            Value::File { handle: None, .. } | Value::None => Got::None,
+        }
+    }
+}
+
+impl Results {
+    fn take<T>(&mut self, step: Coming<T>) -> Option<&mut Got> {
+        self.values.get_mut(step.step.0 as usize).filter(|_| step.compound == self.id)
+    }
+
+    /// The bytes that a step had as its result. Empty if they were taken already, or it is another
+    /// compound's step.
+    pub fn bytes(&mut self, step: BytesStep) -> Vec<u8> {
+        match self.take(step) {
+            Some(Got::Bytes(bytes)) => std::mem::take(bytes),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The number that a step had as its result; `None` for a step of another compound.
+    pub fn number(&mut self, step: NumberStep) -> Option<u64> {
+        match self.take(step) {
+            Some(Got::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The file that a step opened. `None` if it was closed by a step, taken already, only looked
+    /// up, or it is another compound's. What is not taken is closed.
+    pub fn file(&mut self, step: FileStep) -> Option<File> {
+        let got = self.take(step)?;
+        match std::mem::replace(got, Got::None) {
+            Got::File(file) => Some(file),
+            other => {
+                *got = other;
+                None
+            }
+        }
+    }
+}
+
+/// The compounds that programs need most.
+impl Volume {
+    /// Begins a list of steps that are carried out together.
+    pub fn compound(&self) -> Compound<'_> {
+        Compound::new(self)
+    }
+
+    /// Opens a file to read and write, and reads.
+    pub fn open_read(&self, path: &str, offset: u64, len: u32) -> Result<(File, Vec<u8>)> {
+        let mut steps = self.compound();
+        let file = steps.open(path, Access::Both);
+        let data = steps.read(file, offset, len);
+        let mut results = steps.visible()?;
+        Ok((opened(&mut results, file)?, results.bytes(data)))
+    }
+
+    /// Opens a file to read and write, and writes.
+    pub fn open_write(&self, path: &str, offset: u64, data: &[u8]) -> Result<File> {
+        let mut steps = self.compound();
+        let file = steps.open(path, Access::Both);
+        steps.write(file, offset, data);
+        opened(&mut steps.visible()?, file)
+    }
+
+    /// Writes, and puts the data's checksum at `sum_at` of another file, or of the same: durable
+    /// together.
+    pub fn checksum_and_write(
+        &self,
+        (file, offset): (&File, u64),
+        data: &[u8],
+        kind: Checksum,
+        (sums, sum_at): (&File, u64),
+    ) -> Result<u64> {
+        let mut steps = self.compound();
+        steps.write(file, offset, data);
+        let sum = steps.checksum(kind, data);
+        steps.write(sums, sum_at, sum);
+        let mut results = steps.durable()?;
+        results.number(sum).ok_or_else(|| errno(libc::EIO))
+    }
+
+    /// Reads, and computes the checksum of what was read.
+    pub fn read_and_checksum(
+        &self,
+        file: &File,
+        offset: u64,
+        len: u32,
+        kind: Checksum,
+    ) -> Result<(Vec<u8>, u64)> {
+        let mut steps = self.compound();
+        let data = steps.read(file, offset, len);
+        let sum = steps.checksum(kind, data);
+        let mut results = steps.visible()?;
+        let number = results.number(sum).ok_or_else(|| errno(libc::EIO))?;
+        Ok((results.bytes(data), number))
+    }
+
+    /// Compresses, and writes one frame; its length.
+    pub fn compress_and_write(
+        &self,
+        file: &File,
+        offset: u64,
+        codec: Codec,
+        data: &[u8],
+    ) -> Result<u64> {
+        let mut steps = self.compound();
+        let frame = steps.compress(codec, data);
+        let written = steps.write(file, offset, frame);
+        steps.visible()?.number(written).ok_or_else(|| errno(libc::EIO))
+    }
+
+    /// Puts bytes in the place of as many that are there, and returns those.
+    pub fn read_modify_write(&self, file: &File, offset: u64, data: &[u8]) -> Result<Vec<u8>> {
+        let mut steps = self.compound();
+        let old = steps.patch(file, offset, data);
+        Ok(steps.visible()?.bytes(old))
+    }
+
+    /// Writes, and closes the file.
+    pub fn write_close(&self, file: File, offset: u64, data: &[u8]) -> Result<()> {
+        let mut steps = self.compound();
+        steps.write(&file, offset, data);
+        steps.done(Step::Close { file: FileArg::Open(file.handle()) });
+        let result = steps.visible();
+        match result {
+            Ok(_) => {
+                file.closed();
+                Ok(())
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+fn opened(results: &mut Results, file: FileStep) -> Result<File> {
+    results.file(file).ok_or_else(|| errno(libc::EIO))
+}
