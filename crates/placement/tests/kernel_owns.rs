@@ -43,7 +43,7 @@ fn untimed_changes_leave_the_times() {
             allocate(Allocate::Grow, 0, 20_000),
             allocate(Allocate::PunchHole, 0, 4096),
             allocate(Allocate::ZeroRange, 0, 30_000),
-            Request::Open { ino, write: true, truncate: true, kill_priv: false },
+            Request::Open { ino, access: Access::Both, truncate: true, kill_priv: false },
         ]
     };
     let sizes = [5000, 20_000, 20_000, 30_000, 0];

@@ -78,8 +78,8 @@ impl FileService for Runtime {
                 self.create_open(session, cred, parent, &name, perm)
             }
             R::TmpFile { parent, perm } => self.create_unnamed(session, cred, parent, perm),
-            R::Open { ino, write, truncate, kill_priv } => {
-                self.open_file(session, ino, (write, truncate), (kill_priv, true))
+            R::Open { ino, access, truncate, kill_priv } => {
+                self.open_file(session, ino, (access, truncate), (kill_priv, true))
             }
             R::Release { handle } => self.release(session, handle),
             R::Read { ino, offset, len } => self.read_data(ino, offset, len),
@@ -383,8 +383,8 @@ impl Runtime {
     /// A change of data by a kernel that owns the times.
     fn untimed(&self, session: SessionId, cred: &Credentials, change: Request) -> Result<Reply> {
         match change {
-            Request::Open { ino, write, truncate, kill_priv } => {
-                self.open_file(session, ino, (write, truncate), (kill_priv, false))
+            Request::Open { ino, access, truncate, kill_priv } => {
+                self.open_file(session, ino, (access, truncate), (kill_priv, false))
             }
             Request::Write { ino, offset, data, append, kill_priv } => {
                 let offset = (!append).then_some(offset);
@@ -416,10 +416,10 @@ impl Runtime {
         &self,
         session: SessionId,
         ino: InodeNr,
-        (write, truncate): (bool, bool),
+        (access, truncate): (Access, bool),
         (kill, times): (bool, bool),
     ) -> Result<Reply> {
-        let access = if write { Access::Both } else { Access::Read };
+        let write = access.writes();
         if !truncate {
             return self.query(|st| {
                 if write && st.config.read_only {

@@ -6,6 +6,7 @@ use siftfs_base::{Error, InodeNr};
 use siftfs_device::{Cut, FaultDevice, Image, OpKind, OpRecord, RegionCounts};
 use siftfs_model::{Caller, Control, Tree};
 use siftfs_placement::OpenOptions;
+use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, Credentials, FileService, Handle, ROOT_INO, RenameMode, Reply, Request,
     SessionId, SetAttr, Ticket, WriteData, XattrMode,
@@ -121,7 +122,7 @@ impl Bench {
     /// Opens a file; it stays alive without a name.
     pub fn open(&self, path: &str) -> Handle {
         let ino = self.ino(path);
-        match self.call(Request::Open { ino, write: true, truncate: false, kill_priv: false }) {
+        match self.call(Request::Open { ino, access: Access::Both, truncate: false, kill_priv: false }) {
             Ok(Reply::Opened { handle }) => handle,
             other => panic!("open {path}: {other:?}"),
         }

@@ -9,6 +9,7 @@ use crate::op::{Action, Op};
 use crate::rng::{Rng, pattern};
 use crate::scripts::Script;
 use siftfs_base::{InodeNr, Timestamp};
+use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Credentials, FileKind, Handle, Level, PublishEntry, PublishSource, ROOT_INO,
     RenameMode, Request, Rights, Seek, SetAttr, SetTime, Ticket, WriteData, XattrMode,
@@ -413,7 +414,7 @@ impl Generator {
                 Request::Allocate { ino, mode, offset: self.offset(), len: self.rng.below(20_000) }
             }
             92..96 => {
-                Request::Open { ino, write: true, truncate: self.rng.chance(50), kill_priv: false }
+                Request::Open { ino, access: Access::Both, truncate: self.rng.chance(50), kill_priv: false }
             }
             _ => return self.release(model),
         })

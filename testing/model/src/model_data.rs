@@ -29,7 +29,7 @@ impl Model {
 
     pub(crate) fn exec_data(&mut self, req: &Request, fresh: Fresh, fx: &mut Effects) -> Outcome {
         match req {
-            Request::Open { ino, write: _, truncate, kill_priv } => {
+            Request::Open { ino, access: _, truncate, kill_priv } => {
                 let node = self.regular(*ino)?;
                 node.opens += 1;
                 if *truncate {

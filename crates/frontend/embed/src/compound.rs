@@ -2,7 +2,7 @@
 
 use crate::{Error, File, Result, Volume, below_root, unexpected};
 use siftfs_base::errno;
-use siftfs_proto::compound::{self as asked, BytesArg, FileArg, NumberArg, Step, StepNr, Value};
+use siftfs_proto::compound::{self as asked, BytesArg, FileArg, NumberArg, Step, StepNr, Value, Wanted};
 pub use siftfs_proto::compound::{Access, Checksum, Codec, NewAttributes, Width};
 use siftfs_proto::{Level, ROOT_INO, Reply, Request, Rights};
 use std::marker::PhantomData;
@@ -368,7 +368,8 @@ impl<'v> Compound<'v> {
         if foreign {
             return Err(errno(libc::EINVAL).into());
         }
-        let compound = asked::Compound { base: ROOT_INO, steps, level, rights: Rights::all() };
+        let (base, rights, wanted) = (ROOT_INO, Rights::all(), Wanted::All);
+        let compound = asked::Compound { base, steps, level, rights, wanted };
         let reply = volume.shared.call(Request::Compound(Box::new(compound)))?;
         match reply {
             Reply::Compounded(asked::Compounded::Done { values, .. }) => {

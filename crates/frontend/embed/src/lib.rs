@@ -200,7 +200,7 @@ impl Volume {
     /// Opens a regular file for reading and writing.
     pub fn open_file(&self, path: &str) -> Result<File> {
         let ino = self.walk(path)?.ino;
-        let req = Request::Open { ino, write: true, truncate: false, kill_priv: false };
+        let req = Request::Open { ino, access: Access::Both, truncate: false, kill_priv: false };
         match self.shared.call(req)? {
             Reply::Opened { handle } => Ok(File::new(self.shared.clone(), ino, handle)),
             other => Err(unexpected(&other)),

@@ -7,6 +7,7 @@ use crate::mountinfo::{MountEntry, mounts_in};
 use crate::privileges;
 use crate::server::Server;
 use siftfs_base::{InodeNr, Result, errno};
+use siftfs_proto::compound::Access;
 use siftfs_proto::ioctl::{Entry, Publish, Source};
 use siftfs_proto::{
     Completion, Credentials, Handle, Level, PublishEntry, PublishSource, Reply, Request,
@@ -108,7 +109,7 @@ impl Server {
             }
             Source::Descriptor(number) => {
                 let ino = written_file(cred, number, mount)?;
-                let open = Request::Open { ino, write: false, truncate: false, kill_priv: false };
+                let open = Request::Open { ino, access: Access::Read, truncate: false, kill_priv: false };
                 let handle = self.opened(&Credentials::default(), open)?;
                 prepared.opened.push(handle);
                 prepared.files.insert(ino);

@@ -11,6 +11,7 @@ use crate::privileges::{self, Announced};
 use crate::sections::Sections;
 use crate::timers::Timers;
 use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileService, Handle, MAX_FILE_SIZE, Reply,
     Request, Seek, SessionId, SetAttr, SetTime, WriteData,
@@ -194,7 +195,9 @@ impl Server {
         if truncate {
             self.sections.resized(ino);
         }
-        let request = Request::Open { ino, write, truncate, kill_priv };
+        // The kernel reads a page before it writes a part of it, also for who may only write.
+        let access = if write { Access::Both } else { Access::Read };
+        let request = Request::Open { ino, access, truncate, kill_priv };
         let handle = self.opened(cred, if truncate { self.timed(request) } else { request })?;
         self.open_files.opened(cred, handle, ino, flags);
         if let Some(ctime) = setgid {

@@ -276,6 +276,21 @@ pub enum Step {
     },
 }
 
+/// Which results a caller wants. The others are [`Value::None`], and what they opened is closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of them.
+    All,
+    /// Those of some steps, and no more bytes of them in all; `EMSGSIZE` if they are more. A number
+    /// is 8 bytes, a file too.
+    Some {
+        /// The steps, ascending.
+        steps: Vec<StepNr>,
+        /// Bytes.
+        most: u32,
+    },
+}
+
 /// A compound, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compound {
@@ -287,6 +302,8 @@ pub struct Compound {
     pub level: Level,
     /// What the caller may do.
     pub rights: Rights,
+    /// The results that the caller wants.
+    pub wanted: Wanted,
 }
 
 /// The result of a step.

@@ -1,6 +1,6 @@
 //! Requests and replies.
 
-use crate::compound::{Compound, Compounded};
+use crate::compound::{Access, Compound, Compounded};
 use crate::{Blocks, WriteData};
 use siftfs_base::{InodeNr, Timestamp};
 use siftfs_status::{CheckpointReport, RuntimeStatus};
@@ -286,7 +286,7 @@ pub enum Request {
     /// what a new file inherits. Reply: `Created`.
     TmpFile { parent: InodeNr, perm: u16 },
     /// Open a regular file; truncates to 0 when asked. Reply: `Opened`.
-    Open { ino: InodeNr, write: bool, truncate: bool, kill_priv: bool },
+    Open { ino: InodeNr, access: Access, truncate: bool, kill_priv: bool },
     /// Close a handle of either kind. Reply: `Done`.
     Release { handle: Handle },
     /// Up to `len` bytes; short only at end of file. Reply: `Data`, or `Blocks` for many.

@@ -6,12 +6,13 @@ use siftfs_base::{Error, crc32c};
 use siftfs_crash::{Back, Bench, NOTHING_DONE, VolumeKind};
 use siftfs_device::Cut;
 use siftfs_proto::compound::{
-    Access, BytesArg, Checksum, Codec, Compound, Compounded, FileArg, NumberArg, Step, StepNr,
+    Access, BytesArg, Checksum, Codec, Compound, Compounded, FileArg, NumberArg, Step, StepNr, Wanted,
 };
 use siftfs_proto::{Level, ROOT_INO, Reply, Request, Rights};
 
 fn compound(b: &Bench, steps: Vec<Step>, level: Level) -> Result<Compounded, Error> {
-    let compound = Compound { base: ROOT_INO, steps, level, rights: Rights::all() };
+    let (base, rights, wanted) = (ROOT_INO, Rights::all(), Wanted::All);
+    let compound = Compound { base, steps, level, rights, wanted };
     match b.call(Request::Compound(Box::new(compound)))? {
         Reply::Compounded(compounded) => Ok(compounded),
         other => panic!("{other:?}"),

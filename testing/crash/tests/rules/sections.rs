@@ -4,6 +4,7 @@ use super::{bytes, every_recovery};
 use siftfs_base::{Error, InodeNr};
 use siftfs_crash::{Back, Bench, Io, Layout, VolumeKind};
 use siftfs_device::{Cut, Fault, OpClass};
+use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Credentials, MAX_FILE_SIZE, Reply, Request, SectionId, SessionId, SetAttr, WriteData,
 };
@@ -361,7 +362,7 @@ fn r27_foreign_changes_void_a_section() {
         b.set("f", SetAttr { size: Some(size), ..SetAttr::default() });
     };
     let open = |b: &Bench, truncate| {
-        let req = Request::Open { ino: b.ino("f"), write: true, truncate, kill_priv: false };
+        let req = Request::Open { ino: b.ino("f"), access: Access::Both, truncate, kill_priv: false };
         b.call(req).expect("open");
     };
     let page = |b: &Bench, index: u64, data: Vec<u8>| {

@@ -138,7 +138,7 @@ impl Runtime {
         memo: &Memo,
     ) -> Step<Tried> {
         let mut plan = Plan::new(st, (session, cred), compound, memo);
-        match plan.run(st, &compound.steps) {
+        match plan.run(st, compound) {
             Ok(Ok(())) => {}
             Ok(Err((step, errno))) => return Ok(Tried::Refused(step, errno)),
             Err(Halt::Compute(job)) => return Ok(Tried::Compute(job)),

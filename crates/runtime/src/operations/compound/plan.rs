@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::state::step::Stop;
 use siftfs_base::{Error, InodeNr, errno};
 use siftfs_proto::compound::{
-    Access, BytesArg, Compound, FileArg, MOST_RESULTS, NumberArg, Step, StepNr, Width,
+    Access, BytesArg, Compound, FileArg, MOST_RESULTS, NumberArg, Step, StepNr, Wanted, Width,
 };
 use siftfs_proto::{Credentials, Handle, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,8 +124,12 @@ impl<'a> Plan<'a> {
     }
 
     /// Carries out all steps on the view; or tells which of them is refused, and why.
-    pub fn run(&mut self, st: &mut State, steps: &[Step]) -> Tried<Result<(), (StepNr, i32)>> {
-        for (number, step) in (0..).zip(steps) {
+    pub fn run(
+        &mut self,
+        st: &mut State,
+        compound: &Compound,
+    ) -> Tried<Result<(), (StepNr, i32)>> {
+        for (number, step) in (0..).zip(&compound.steps) {
             match self.step(st, step) {
                 Ok(outcome) => self.outcomes.push(outcome),
                 Err(Halt::Stop(Stop::Failed(Error::Posix(errno)))) => {
@@ -134,7 +138,25 @@ impl<'a> Plan<'a> {
                 Err(other) => return Err(other),
             }
         }
+        self.keep_wanted(&compound.wanted)?;
         Ok(Ok(()))
+    }
+
+    /// Forgets the results that the caller does not want, and closes what it could not.
+    fn keep_wanted(&mut self, wanted: &Wanted) -> Tried<()> {
+        let Wanted::Some { steps, most } = wanted else { return Ok(()) };
+        let mut bytes = 0;
+        for (number, outcome) in (0..).zip(&mut self.outcomes) {
+            if steps.binary_search(&StepNr(number)).is_err() {
+                *outcome = Outcome::None;
+            }
+            bytes += match outcome {
+                Outcome::None => 0,
+                Outcome::Number(..) | Outcome::File(..) => 8,
+                Outcome::Bytes(bytes) => bytes.len(),
+            };
+        }
+        if bytes > *most as usize { refused(libc::EMSGSIZE) } else { Ok(()) }
     }
 
     fn step(&mut self, st: &mut State, step: &Step) -> Tried<Outcome> {
