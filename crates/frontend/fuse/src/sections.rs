@@ -20,6 +20,7 @@ use crate::own_mount::{self, Resetting, Size};
 use crate::privileges::{self, owns};
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_proto::commands::{ABORT, COMMIT, FEATURES, START};
 use siftfs_proto::{
     Attr, Completion, Credentials, DirEntry, FileKind, Handle, Reply, Request, SectionId, WriteData,
 };
@@ -30,10 +31,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-const FEATURES: u32 = 0x8004_f50c;
-const START: u32 = 0xf501;
-const COMMIT: u32 = 0xf502;
-const ABORT: u32 = 0xf505;
 /// Of the features: sections.
 const ATOMIC_WRITE: u32 = 0x4;
 

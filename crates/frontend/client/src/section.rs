@@ -1,0 +1,101 @@
+//! Atomic sections: many writes that become the file's together.
+
+use crate::call::ioctl;
+use siftfs_proto::commands::{ABORT, COMMIT, START};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// An atomic section of an open file: what is written through that one from now on becomes the
+/// file's with [`Section::commit`], all of it or nothing, also after a crash. Dropped without a
+/// commit, it leaves nothing behind.
+///
+/// The file is open to read and write, and is written through as ever: by `write_all_at`, say, or
+/// by `Write` for `&File`. What a program keeps back, as a `BufWriter` does, is not in the section
+/// before it is flushed. Reads through it see the section.
+///
+/// ```no_run
+/// # fn main() -> std::io::Result<()> {
+/// use std::os::unix::fs::FileExt;
+/// let accounts = std::fs::File::options().read(true).write(true).open("/mnt/accounts")?;
+/// let section = siftfs_client::Section::start(&accounts)?;
+/// accounts.write_all_at(b"ten less", 0)?;
+/// accounts.write_all_at(b"ten more", 1 << 20)?;
+/// section.commit() // durable, both or neither; a `?` above aborts
+/// # }
+/// ```
+///
+/// Half a section cannot be asked for: what was committed or aborted is gone, and the file outlives
+/// its section.
+///
+/// ```compile_fail,E0382
+/// # fn main() -> std::io::Result<()> {
+/// # let accounts = std::fs::File::options().read(true).write(true).open("/mnt/accounts")?;
+/// let section = siftfs_client::Section::start(&accounts)?;
+/// section.commit()?;
+/// section.abort()
+/// # }
+/// ```
+///
+/// ```compile_fail,E0505
+/// # fn main() -> std::io::Result<()> {
+/// # let accounts = std::fs::File::options().read(true).write(true).open("/mnt/accounts")?;
+/// let section = siftfs_client::Section::start(&accounts)?;
+/// drop(accounts);
+/// section.commit()
+/// # }
+/// ```
+///
+/// A close(2) of *any* descriptor of the file by this process ends the section without a commit, as
+/// it drops the process's POSIX locks; [`Section::commit`] is `EINVAL` then.
+#[derive(Debug)]
+#[must_use = "dropped at once, it is aborted"]
+pub struct Section<'f> {
+    file: BorrowedFd<'f>,
+    ended: bool,
+}
+
+impl<'f> Section<'f> {
+    /// Starts a section. A file has one at a time.
+    ///
+    /// # Errors
+    /// `ENOTTY` if the file is not on a SiftFS mount; `EBADF` if it is not open to read and write;
+    /// `EACCES` if it is another user's; `EBUSY` if it has a section; `EMFILE` if the mount has
+    /// 1,024; `EROFS`; `ENOENT` if it was removed.
+    pub fn start(file: &'f impl AsFd) -> io::Result<Self> {
+        let file = file.as_fd();
+        ioctl(file, START, &mut [])?;
+        Ok(Self { file, ended: false })
+    }
+
+    /// Everything that was written is the file's, and durable, when this returns. If not, the
+    /// section is aborted.
+    ///
+    /// # Errors
+    /// `ECANCELED` if another program changed a byte that was written here, or the file's size;
+    /// `EFBIG` if it is more than a record takes; `EINVAL` if the section ended before; `ENOSPC`;
+    /// `EAGAIN`. Nothing of it is the file's then. `EIO` after a failure of the storage: the next
+    /// mount tells.
+    pub fn commit(mut self) -> io::Result<()> {
+        ioctl(self.file, COMMIT, &mut [])?;
+        self.ended = true;
+        Ok(())
+    }
+
+    /// Forgets everything that was written. As dropping it, with the error.
+    ///
+    /// # Errors
+    /// `EINVAL` if the section ended before.
+    pub fn abort(mut self) -> io::Result<()> {
+        self.ended = true;
+        ioctl(self.file, ABORT, &mut [])
+    }
+}
+
+impl Drop for Section<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            // No caller is left to receive an error; nothing of it is anywhere.
+            let _ = ioctl(self.file, ABORT, &mut []);
+        }
+    }
+}
