@@ -8,6 +8,7 @@
 #![allow(unsafe_code)] // ioctl(2) has no safe wrapper
 
 mod call;
+pub mod raw;
 mod section;
 mod ticket;
 

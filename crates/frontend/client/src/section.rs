@@ -1,7 +1,6 @@
 //! Atomic sections: many writes that become the file's together.
 
-use crate::call::ioctl;
-use siftfs_proto::commands::{ABORT, COMMIT, START};
+use crate::raw;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -63,7 +62,7 @@ impl<'f> Section<'f> {
     /// 1,024; `EROFS`; `ENOENT` if it was removed.
     pub fn start(file: &'f impl AsFd) -> io::Result<Self> {
         let file = file.as_fd();
-        ioctl(file, START, &mut [])?;
+        raw::start(file)?;
         Ok(Self { file, ended: false })
     }
 
@@ -76,7 +75,7 @@ impl<'f> Section<'f> {
     /// `EAGAIN`. Nothing of it is the file's then. `EIO` after a failure of the storage: the next
     /// mount tells.
     pub fn commit(mut self) -> io::Result<()> {
-        ioctl(self.file, COMMIT, &mut [])?;
+        raw::commit(self.file)?;
         self.ended = true;
         Ok(())
     }
@@ -87,7 +86,7 @@ impl<'f> Section<'f> {
     /// `EINVAL` if the section ended before.
     pub fn abort(mut self) -> io::Result<()> {
         self.ended = true;
-        ioctl(self.file, ABORT, &mut [])
+        raw::abort(self.file)
     }
 }
 
@@ -95,7 +94,7 @@ impl Drop for Section<'_> {
     fn drop(&mut self) {
         if !self.ended {
             // No caller is left to receive an error; nothing of it is anywhere.
-            let _ = ioctl(self.file, ABORT, &mut []);
+            let _ = raw::abort(self.file);
         }
     }
 }
