@@ -89,6 +89,13 @@ int siftfs_atomic_start(int fd);
  * committed again. EINVAL: there is no section. */
 int siftfs_atomic_commit(int fd);
 
+/* As siftfs_atomic_commit, for the sections of several files of one mount: all of them or none, the
+ * sections that this process started. SIFTFS_DURABLE is as there; with SIFTFS_ATOMIC the call does
+ * not wait for storage, and nothing that is made durable later survives a crash without them
+ * (SIFTFS_VISIBLE is the same here). -1, too: EBADF a descriptor is not open to read and write;
+ * EXDEV a file of another mount; EINVAL none, or a file twice. */
+int siftfs_atomic_commit_all(const int *fds, size_t count, enum siftfs_level level);
+
 /* Ends the section; nothing that was written in it was ever the file's. */
 int siftfs_atomic_abort(int fd);
 

@@ -9,12 +9,8 @@ use std::os::fd::BorrowedFd;
 
 /// `enum siftfs_level`.
 pub(crate) fn level(level: c_int) -> io::Result<Level> {
-    match level {
-        0 => Ok(Level::Visible),
-        1 => Ok(Level::Atomic),
-        2 => Ok(Level::Durable),
-        _ => Err(refuse(libc::EINVAL)),
-    }
+    let known = u32::try_from(level).ok().and_then(|level| Level::from_number(level).ok());
+    known.ok_or_else(|| refuse(libc::EINVAL))
 }
 
 /// The caller's descriptor, for the length of a call.
@@ -107,6 +103,23 @@ pub extern "C" fn siftfs_atomic_start(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn siftfs_atomic_commit(fd: c_int) -> c_int {
     status(descriptor(&fd).and_then(siftfs_client::raw::commit))
+}
+
+/// `siftfs_atomic_commit_all`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_atomic_commit_all(
+    fds: *const c_int,
+    count: usize,
+    wanted: c_int,
+) -> c_int {
+    let commit = || {
+        let level = level(wanted)?;
+        // SAFETY: the header asks for `count` descriptors.
+        let fds = unsafe { slice(fds, count) }?;
+        let files = fds.iter().map(descriptor).collect::<io::Result<Vec<_>>>()?;
+        siftfs_client::raw::commit_all(&files, level)
+    };
+    status(commit())
 }
 
 /// `siftfs_atomic_abort`.

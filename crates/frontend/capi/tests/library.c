@@ -92,6 +92,25 @@ static void sections_on_a_mount(int dir) {
     close(other);
     CHECK(close(fd) == 0);
     CHECK(holds(dir, "accounts", "six here, four there"));
+    int both[2] = {openat(dir, "accounts", O_RDWR | O_CLOEXEC),
+                   openat(dir, "more", O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+    int no_section = openat(dir, "staged", O_RDWR | O_CLOEXEC);
+    for (int level = SIFTFS_ATOMIC; level <= SIFTFS_DURABLE; level++) {
+        CHECK(siftfs_atomic_start(both[0]) == 0 && siftfs_atomic_start(both[1]) == 0);
+        CHECK(pwrite(both[0], "one", 3, 0) == 3 && pwrite(both[1], "nine", 4, 0) == 4);
+        int twice[2] = {both[0], both[0]}, none[2] = {both[0], no_section};
+        FAILS(siftfs_atomic_commit_all(twice, 2, level), EINVAL);
+        FAILS(siftfs_atomic_commit_all(none, 2, level), EINVAL);
+        none[1] = dir;
+        FAILS(siftfs_atomic_commit_all(none, 2, level), EBADF);
+        FAILS(siftfs_atomic_commit_all(both, 2, (enum siftfs_level)7), EINVAL);
+        CHECK(siftfs_atomic_commit_all(both, 2, level) == 0);
+        FAILS(siftfs_atomic_commit(both[0]), EINVAL);
+    }
+    FAILS(siftfs_atomic_commit_all(NULL, 1, SIFTFS_DURABLE), EINVAL);
+    FAILS(siftfs_atomic_commit_all(both, 0, SIFTFS_DURABLE), EINVAL);
+    CHECK(close(both[0]) == 0 && close(both[1]) == 0 && close(no_section) == 0);
+    CHECK(holds(dir, "accounts", "one here, four there") && holds(dir, "more", "nine"));
     int read_only = openat(dir, "accounts", O_RDONLY | O_CLOEXEC);
     FAILS(siftfs_atomic_start(read_only), EBADF);
     FAILS(siftfs_atomic_start(-1), EBADF);

@@ -12,7 +12,7 @@ pub mod raw;
 mod section;
 mod ticket;
 
-pub use section::Section;
+pub use section::{Section, commit_all};
 pub use siftfs_proto::Level;
 use siftfs_proto::ioctl;
 pub use siftfs_proto::ioctl::{Entry, Publish, Source};

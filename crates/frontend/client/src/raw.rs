@@ -2,9 +2,10 @@
 //! [`Section`](crate::Section), which cannot be forgotten.
 
 use crate::call::ioctl;
-use siftfs_proto::commands::{ABORT, COMMIT, START};
+use siftfs_proto::Level;
+use siftfs_proto::commands::{ABORT, COMMIT, CommitAll, START};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Starts a section.
 ///
@@ -20,6 +21,19 @@ pub fn start(file: BorrowedFd<'_>) -> io::Result<()> {
 /// Those of [`Section::commit`](crate::Section::commit).
 pub fn commit(file: BorrowedFd<'_>) -> io::Result<()> {
     ioctl(file, COMMIT, &mut [])
+}
+
+/// Commits those of several files of one mount together, all of them or none. They go on if that
+/// fails.
+///
+/// # Errors
+/// Those of [`commit_all`](crate::commit_all); `EINVAL` for no file.
+pub fn commit_all(files: &[BorrowedFd<'_>], level: Level) -> io::Result<()> {
+    let on = *files.first().ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let descriptors = files.iter().map(|file| file.as_raw_fd().cast_unsigned()).collect();
+    let commit = CommitAll { descriptors, level }.encode();
+    let (command, mut argument) = commit.map_err(|e| io::Error::from_raw_os_error(e.errno()))?;
+    ioctl(on, command, &mut argument)
 }
 
 /// Ends it without a trace.

@@ -1,6 +1,7 @@
 //! Atomic sections: many writes that become the file's together.
 
 use crate::raw;
+use siftfs_proto::Level;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -97,4 +98,35 @@ impl Drop for Section<'_> {
             let _ = raw::abort(self.file);
         }
     }
+}
+
+/// Commits sections of several files of one mount together: all of them or none. With
+/// [`Level::Durable`] they are durable on return; with [`Level::Atomic`] nothing that is made
+/// durable later survives a crash without them ([`Level::Visible`] is the same here). If not, they
+/// are aborted.
+///
+/// ```no_run
+/// # fn main() -> std::io::Result<()> {
+/// use siftfs_client::{Level, Section, commit_all};
+/// use std::os::unix::fs::FileExt;
+/// let open = |name| std::fs::File::options().read(true).write(true).open(name);
+/// let (from, to) = (open("/mnt/from")?, open("/mnt/to")?);
+/// let sections = vec![Section::start(&from)?, Section::start(&to)?];
+/// from.write_all_at(b"ten less", 0)?;
+/// to.write_all_at(b"ten more", 0)?;
+/// commit_all(sections, Level::Durable)
+/// # }
+/// ```
+///
+/// # Errors
+/// Those of [`Section::commit`]; `EFBIG` if they are more than a record takes together; `EXDEV` if
+/// they are of several mounts.
+pub fn commit_all(mut sections: Vec<Section<'_>>, level: Level) -> io::Result<()> {
+    if sections.is_empty() {
+        return Ok(());
+    }
+    let files: Vec<_> = sections.iter().map(|section| section.file).collect();
+    raw::commit_all(&files, level)?;
+    sections.iter_mut().for_each(|section| section.ended = true);
+    Ok(())
 }
