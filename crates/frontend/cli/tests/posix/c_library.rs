@@ -1,15 +1,7 @@
 //! The C library, as a C program uses it: linked with the shared one, under valgrind.
 
-use crate::support::{Ran, Setup, run};
-use std::path::{Path, PathBuf};
-
-/// Where cargo has put the libraries: beside this test program, or above it.
-fn libraries() -> PathBuf {
-    let own = std::env::current_exe().expect("this program has a path");
-    let dirs = own.ancestors().skip(1).take(2);
-    let found = dirs.into_iter().find(|dir| dir.join("libsiftfs_capi.so").exists());
-    found.expect("the shared library is built with this test").to_path_buf()
-}
+use crate::support::{Ran, Setup, libraries, run};
+use std::path::Path;
 
 /// The program, compiled with every warning an error.
 fn compiled(into: &Path) -> String {
