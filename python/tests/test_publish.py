@@ -18,10 +18,12 @@ class Publish(Mounted):
         self.assertEqual(sorted(os.listdir(self.dir)), ["a", "b"])
 
     def test_long_names(self) -> None:
-        names = [f"{n}".rjust(200, "0") for n in range(4)]
+        deep = "directory".rjust(200, "a")
+        os.mkdir(self.path(deep))
+        names = [os.path.join(deep, end.rjust(200, "0")) for end in "ab"]
         siftfs.publish([(self.put(f"{name}.tmp", name), self.path(name)) for name in names])
         self.assertEqual([self.text(name) for name in names], names)
-        self.assertEqual(len(os.listdir(self.dir)), 4)
+        self.assertEqual(len(os.listdir(self.path(deep))), 2)
         with self.assertRaises(OSError) as long:
             siftfs.publish([(self.path("a" * 200), self.path(str(n))) for n in range(80)])
         self.assertEqual(long.exception.errno, errno.E2BIG)
