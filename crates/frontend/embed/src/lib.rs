@@ -312,8 +312,8 @@ impl Volume {
         Ticket::drawn(&self.shared, Request::Barrier)
     }
 
-    /// The ticket of this number, as [`Ticket::number`] said. One that this volume did not give since
-    /// it was opened is `EINVAL` when it is asked.
+    /// The ticket of this number, as [`Ticket::number`] said. One that this volume did not give
+    /// since it was opened is `EINVAL` when it is asked.
     pub fn ticket(&self, number: u64) -> Ticket {
         Ticket::numbered(&self.shared, number)
     }

@@ -21,7 +21,8 @@ impl Server {
     ) {
         match self.sections_named(cred, mount, argument) {
             Err(e) => answer(Err(e)),
-            // A commit has its record in the log whatever the level is: it is never less than atomic.
+            // A commit has its record in the log whatever the level is: it is never less than
+            // atomic.
             Ok((sections, level)) => {
                 self.commit_sections(cred, sections, level == Level::Durable, answer);
             }

@@ -60,3 +60,23 @@ fn in_python() {
     let python = ["PYTHONDONTWRITEBYTECODE=1", &path, "python3", "-W", "error", &code];
     durable(|s| drop(run("env", &[&python[..], &[s.dir()]].concat()).ok()));
 }
+
+/// What the README shows is in the programs, line by line.
+#[test]
+fn the_readme_shows_lines_of_them() {
+    let read = |name: &str| std::fs::read_to_string(format!("{TOP}/{name}")).expect(name);
+    let readme = read("README.md");
+    for (language, program) in [
+        ("c", "crates/frontend/capi/examples/orders.c"),
+        ("python", "python/examples/orders.py"),
+        ("rust", "crates/frontend/client/examples/orders.rs"),
+    ] {
+        let shown = readme.split(&format!("```{language}\n")).nth(1).expect(language);
+        let shown = shown.split("```").next().expect("its end");
+        let text = read(program);
+        assert_eq!(shown.lines().count(), 3);
+        for line in shown.lines() {
+            assert!(text.lines().any(|l| l.trim() == line), "{program} lacks {line}");
+        }
+    }
+}

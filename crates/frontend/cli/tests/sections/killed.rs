@@ -58,8 +58,8 @@ fn killed(cache: &str, commits: bool) {
     for round in 0..rounds() {
         File::create(&s.path("f"), &[1; PAGES * 4096]).sync();
         let reader = File::open(&s.path("f"), OFlags::RDWR);
-        // The child inherits it, perhaps below the other one, and drops its lock with the first that
-        // it closes at its end. FLUSH comes only for what is open to read and write.
+        // The child inherits it, perhaps below the other one, and drops its lock with the first
+        // that it closes at its end. FLUSH comes only for what is open to read and write.
         let direct = File::open(&s.path("f"), OFlags::RDWR | OFlags::DIRECT);
         let map = reader.map(PAGES * 4096);
         let (mut heard, tell) = std::io::pipe().unwrap();
