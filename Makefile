@@ -149,6 +149,8 @@ install-library:
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' packaging/siftfs.pc.in \
 	  > $(DESTDIR)$(LIBDIR)/pkgconfig/siftfs.pc
 	sed 's|@VERSION@|$(VERSION)|' docs/man/siftfs.3 > $(DESTDIR)$(MAN3DIR)/siftfs.3
+	@# Programs find it where the loader's cache knows of it; a package does that by itself.
+	[ -n "$(DESTDIR)" ] || PATH="$$PATH:/sbin" ldconfig || true
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/siftfs $(addprefix $(DESTDIR)$(SBINDIR)/,$(HELPERS))

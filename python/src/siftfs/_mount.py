@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Optional
+from typing import Callable, Optional
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -23,8 +23,9 @@ class Directory:
     def fileno(self) -> int:
         return self._fd
 
-    def __del__(self) -> None:
-        os.close(self._fd)
+    # At the interpreter's end the module may have lost its names before.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self._fd)
 
 
 _lock = threading.RLock()
