@@ -14,6 +14,9 @@ KILLS ?= --for 10m
 BINDIR = $(PREFIX)/bin
 SBINDIR ?= /sbin
 MANDIR = $(PREFIX)/share/man/man8
+MAN3DIR = $(PREFIX)/share/man/man3
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR = $(PREFIX)/include
 DOCDIR = $(PREFIX)/share/doc/siftfs
 UNITDIR = $(PREFIX)/lib/systemd/system
 BASH_COMPLETION = $(PREFIX)/share/bash-completion/completions/siftfs
@@ -27,13 +30,18 @@ BUILT = $(shell $(CARGO) metadata --format-version 1 --no-deps \
   | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release
 # The program to install.
 SIFTFS ?= $(BUILT)/siftfs
+# Where the C library to install is.
+LIBRARIES ?= $(BUILT)
+# Of the whole project, and of the library's binary interface (crates/frontend/capi/build.rs).
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+SONAME = libsiftfs.so.0
 
-.PHONY: all run test test-long test-modes test-apps bench fuzz pressure kills deny check-env lint build install install-files uninstall clean
+.PHONY: all run test test-long test-modes test-apps bench fuzz pressure kills deny check-env lint build install install-files install-library uninstall clean
 
 all: build
 
 build:
-	$(CARGO) build --release --locked -p siftfs-cli
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-capi
 
 # A real job on a real volume, with a crash in the middle, checked in every respect.
 run:
@@ -109,8 +117,9 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --quiet --locked -p siftfs-house
 
-# The command, the names that mount(8), umount(8) and fsck(8) look for, man pages, completions, systemd's unit.
-install: build install-files
+# The command, the names that mount(8), umount(8) and fsck(8) look for, man pages, completions, systemd's unit; and the
+# C library.
+install: build install-files install-library
 
 # What `install` puts in place, from a program that is built already.
 install-files:
@@ -129,12 +138,28 @@ install-files:
 	install -D -m 0644 packaging/siftfs-fuse.conf $(DESTDIR)$(DOCDIR)/siftfs-fuse.conf
 	@echo "Faster where the kernel has FUSE over io_uring: see $(DOCDIR)/siftfs-fuse.conf"
 
+# The library for C, shared and not, with its header, its page and what pkg-config(1) knows of it.
+install-library:
+	install -D -m 0755 "$(LIBRARIES)/libsiftfs_capi.so" $(DESTDIR)$(LIBDIR)/libsiftfs.so.$(VERSION)
+	ln -sf libsiftfs.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libsiftfs.so
+	install -m 0644 "$(LIBRARIES)/libsiftfs_capi.a" $(DESTDIR)$(LIBDIR)/libsiftfs.a
+	install -D -m 0644 crates/frontend/capi/include/siftfs.h $(DESTDIR)$(INCLUDEDIR)/siftfs.h
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(MAN3DIR)
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' packaging/siftfs.pc.in \
+	  > $(DESTDIR)$(LIBDIR)/pkgconfig/siftfs.pc
+	sed 's|@VERSION@|$(VERSION)|' docs/man/siftfs.3 > $(DESTDIR)$(MAN3DIR)/siftfs.3
+	@# Programs find it where the loader's cache knows of it; a package does that by itself.
+	[ -n "$(DESTDIR)" ] || PATH="$$PATH:/sbin" ldconfig || true
+
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/siftfs $(addprefix $(DESTDIR)$(SBINDIR)/,$(HELPERS))
 	rm -f $(DESTDIR)$(MANDIR)/siftfs.8 $(DESTDIR)$(MANDIR)/siftfs-*.8
 	rm -f $(addprefix $(DESTDIR)$(MANDIR)/,$(addsuffix .8,$(HELPERS)))
 	rm -f $(DESTDIR)$(BASH_COMPLETION) $(DESTDIR)$(ZSH_COMPLETION) $(DESTDIR)$(FISH_COMPLETION)
 	rm -f $(DESTDIR)$(UNITDIR)/siftfs@.service $(DESTDIR)$(DOCDIR)/siftfs-fuse.conf
+	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,libsiftfs.so libsiftfs.so.* libsiftfs.a pkgconfig/siftfs.pc)
+	rm -f $(DESTDIR)$(INCLUDEDIR)/siftfs.h $(DESTDIR)$(MAN3DIR)/siftfs.3
 
 clean:
 	$(CARGO) clean

@@ -29,6 +29,7 @@ need fish fish
 need systemd-analyze systemd
 need cc gcc
 need valgrind valgrind
+need pkg-config pkg-config
 need unshare util-linux
 need tar tar
 need python3 python3

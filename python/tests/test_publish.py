@@ -1,4 +1,4 @@
-"""Publish on a real mount: ``SIFTFS_TEST_MOUNT`` is a directory on it."""
+"""Publish on a real mount."""
 
 import errno
 import os
@@ -6,30 +6,27 @@ import tempfile
 import unittest
 
 import siftfs
+from mounted import Mounted
 
 
-class Publish(unittest.TestCase):
-    def setUp(self) -> None:
-        self.dir = tempfile.mkdtemp(dir=os.environ["SIFTFS_TEST_MOUNT"])
-
-    def path(self, name: str) -> str:
-        return os.path.join(self.dir, name)
-
-    def put(self, name: str, text: str) -> str:
-        with open(self.path(name), "w") as file:
-            file.write(text)
-        return self.path(name)
-
-    def text(self, name: str) -> str:
-        with open(self.path(name)) as file:
-            return file.read()
-
+class Publish(Mounted):
     def test_names_change_together(self) -> None:
         self.put("a", "old")
         pairs = [(self.put("a.tmp", "new a"), self.path("a")), (self.put("b.tmp", "b"), self.path("b"))]
         siftfs.publish(pairs)
         self.assertEqual((self.text("a"), self.text("b")), ("new a", "b"))
         self.assertEqual(sorted(os.listdir(self.dir)), ["a", "b"])
+
+    def test_long_names(self) -> None:
+        deep = "directory".rjust(200, "a")
+        os.mkdir(self.path(deep))
+        names = [os.path.join(deep, end.rjust(200, "0")) for end in "ab"]
+        siftfs.publish([(self.put(f"{name}.tmp", name), self.path(name)) for name in names])
+        self.assertEqual([self.text(name) for name in names], names)
+        self.assertEqual(len(os.listdir(self.path(deep))), 2)
+        with self.assertRaises(OSError) as long:
+            siftfs.publish([(self.path("a" * 200), self.path(str(n))) for n in range(80)])
+        self.assertEqual(long.exception.errno, errno.E2BIG)
 
     def test_an_open_file_brings_what_python_has_buffered(self) -> None:
         fd = os.open(self.dir, os.O_TMPFILE | os.O_RDWR, 0o600)

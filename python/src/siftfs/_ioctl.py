@@ -1,7 +1,8 @@
-"""The mount's ioctls: their numbers, and one call for all of them."""
+"""The mount's ioctls: their numbers, and the calls."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from typing import IO, Any, Union
@@ -14,27 +15,49 @@ _WRITE = 1
 _LONGEST = (1 << 14) - 1
 
 PUBLISH = 16
+COMMIT_ALL = 17
+
+STAGE = 0x8008E501
+POLL = 0xC008E502
+WAIT = 0x4010E503
+BARRIER = 0x8008E504
+
+START = 0xF501
+COMMIT = 0xF502
+ABORT = 0xF505
 
 
 def descriptor(file: FileLike) -> int:
-    """The descriptor of an open file. What Python has buffered of it is written before."""
+    """The descriptor of an open file. What Python has buffered of it is written before.
+
+    Raises ``ValueError`` for a file that is closed.
+    """
     if isinstance(file, int):
         return file
-    if hasattr(file, "flush") and not getattr(file, "closed", False):
+    if hasattr(file, "flush"):
         file.flush()
     return file.fileno()
 
 
+def call(fd: int, command: int) -> None:
+    """An ioctl without an argument. Raises ``OSError`` as the kernel or the mount refuses it."""
+    fcntl.ioctl(fd, command)
+
+
+def ask(fd: int, command: int, argument: bytes) -> bytes:
+    """An ioctl whose argument is as long as its command says, and what comes back in its place."""
+    buffer = bytearray(argument)
+    fcntl.ioctl(fd, command, buffer, True)
+    return bytes(buffer)
+
+
 def send(fd: int, number: int, argument: bytes) -> None:
-    """An ioctl that brings an argument and takes none back.
+    """An ioctl with an argument of any length.
 
     Raises ``OSError`` as the kernel or the mount refuses it; ``E2BIG`` for an argument longer than
     an ioctl's can be, 16,383 bytes.
     """
-    import errno
-
     if len(argument) > _LONGEST:
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-    command = _WRITE << 30 | len(argument) << 16 | _TYPE << 8 | number
-    # A mutable buffer: Python copies an immutable one through 1,024 bytes only.
-    fcntl.ioctl(fd, command, bytearray(argument), False)
+    # As if it gave something back: what does not is copied through 1,024 bytes by Python.
+    ask(fd, _WRITE << 30 | len(argument) << 16 | _TYPE << 8 | number, argument)

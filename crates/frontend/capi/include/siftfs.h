@@ -3,16 +3,21 @@
  *
  * Errors: a function that fails returns -1, or NULL, and sets errno. Nothing has changed then,
  * unless its comment says otherwise. ENOTTY: the file is not on a SiftFS mount. EINVAL, too, for a
- * null pointer where none is allowed.
+ * null pointer where none is allowed. EIO: the storage failed, and nothing more is promised.
+ *
+ * Rights: on a mount none but those of the file and of the caller. A volume is opened with the
+ * rights to its file or block device, and everything in it is the caller's.
  *
  * Threads: every function may be called from several threads at once, also on the same descriptor,
- * volume or file. A volume or file must not be closed while another thread uses it.
+ * volume, file or section. What a function closes or ends must not be in use by another thread.
  *
- * Ownership: the library keeps no pointer of the caller's after a call. What siftfs_volume_open and
- * siftfs_open return belongs to the caller, who gives it back with siftfs_volume_close and
- * siftfs_close, the files before their volume.
+ * Ownership: the library keeps no pointer of the caller's after a call, but a callback and its
+ * context until it was called. What siftfs_volume_open, siftfs_open and siftfs_section_start return
+ * belongs to the caller, who gives it back with siftfs_volume_close, siftfs_close, and
+ * siftfs_section_commit or siftfs_section_abort: sections and files before their volume.
  *
- * docs/design/operations.md says what each call promises after a crash. */
+ * siftfs(3) has the same by function and with examples; docs/design/operations.md says what each
+ * call promises after a crash. */
 
 #ifndef SIFTFS_H
 #define SIFTFS_H
@@ -49,9 +54,55 @@ struct siftfs_name {
 int siftfs_publish(int dirfd, const struct siftfs_name *names, size_t count,
                    enum siftfs_level level);
 
-/* A volume that is opened in this process, and a regular file in it. */
+/* A ticket: a position in the order of what is staged. It is durable once everything up to there
+ * is, and stays so. It needs no memory and no end: forgotten, it becomes durable all the same. It
+ * means something on the mount, or in the volume, that gave it, until that is closed. */
+typedef uint64_t siftfs_ticket;
+
+/* Stages what fsync(2) of fd, a file or directory, would make durable, without a wait for storage.
+ * What is staged later never survives a crash without it. 0, or -1: EAGAIN when 65,536 tickets are
+ * not durable yet; as fsync(2). */
+int siftfs_stage(int fd, siftfs_ticket *ticket);
+
+/* A ticket of everything staged so far on the mount of fd, any open file or directory of it. */
+int siftfs_barrier(int fd, siftfs_ticket *ticket);
+
+/* 1 if the ticket is durable; 0 if it is not: it will be within milliseconds, as fast as the
+ * storage takes it, so a program may ask again and again. -1: EINVAL if the mount of fd, any open
+ * file or directory of it, did not give the ticket; EIO it never will be durable. */
+int siftfs_poll(int fd, siftfs_ticket ticket);
+
+/* Returns 0 when the ticket is durable, or -1: as siftfs_poll; ETIMEDOUT after so many nanoseconds
+ * (negative: it waits as long as it takes); EAGAIN if 1,024 waits with a time are under way. */
+int siftfs_wait(int fd, siftfs_ticket ticket, int64_t nanoseconds);
+
+/* Starts an atomic section of a file that the caller owns, and has open to read and write as fd:
+ * what is written through fd from now on becomes the file's with siftfs_atomic_commit, all of it
+ * or nothing, also after a crash. It ends without a trace with siftfs_atomic_abort, with the
+ * process, and with a close(2) of any descriptor of the file by this process, as POSIX locks do. 0,
+ * or -1: EBADF, EACCES, EBUSY the file has a section, EMFILE the mount has 1,024, EROFS. */
+int siftfs_atomic_start(int fd);
+
+/* Everything written in the section is the file's, and durable, when this returns 0. -1: ECANCELED
+ * another program changed the same bytes, or the file's size; EFBIG more than a record takes;
+ * ENOSPC; EAGAIN. Nothing of it is the file's then, and the section goes on, to be aborted or
+ * committed again. EINVAL: there is no section. */
+int siftfs_atomic_commit(int fd);
+
+/* As siftfs_atomic_commit, for the sections of several files of one mount: all of them or none, the
+ * sections that this process started. SIFTFS_DURABLE is as there; with SIFTFS_ATOMIC the call does
+ * not wait for storage, and nothing that is made durable later survives a crash without them
+ * (SIFTFS_VISIBLE is the same here). -1, too: EBADF a descriptor is not open to read and write;
+ * EXDEV a file of another mount; EINVAL none, or a file twice. */
+int siftfs_atomic_commit_all(const int *fds, size_t count, enum siftfs_level level);
+
+/* Ends the section; nothing that was written in it was ever the file's. */
+int siftfs_atomic_abort(int fd);
+
+/* A volume that is opened in this process, a regular file in it, and a section of such a file. */
 typedef struct siftfs_volume siftfs_volume;
 typedef struct siftfs_file siftfs_file;
+typedef struct siftfs_section siftfs_section;
 
 /* Opens the volume in a file or on a block device, exclusively, and recovers it first if it was
  * not closed. NULL: ENOENT; EBUSY another process has it, or it is no volume; EUCLEAN it is
@@ -80,6 +131,44 @@ int siftfs_fdatasync(siftfs_file *file);
 /* As siftfs_publish, with absolute paths; from_fd is not used, and from must not be NULL. */
 int siftfs_volume_publish(siftfs_volume *volume, const struct siftfs_name *names, size_t count,
                           enum siftfs_level level);
+
+/* As siftfs_stage, siftfs_barrier, siftfs_poll and siftfs_wait, for a file of a volume in this
+ * process. A flush that the waiting thread has begun itself is seen to its end, whatever the
+ * time. */
+int siftfs_file_stage(siftfs_file *file, siftfs_ticket *ticket);
+int siftfs_volume_barrier(siftfs_volume *volume, siftfs_ticket *ticket);
+int siftfs_volume_poll(siftfs_volume *volume, siftfs_ticket ticket);
+int siftfs_volume_wait(siftfs_volume *volume, siftfs_ticket ticket, int64_t nanoseconds);
+
+/* What is called once when a ticket is durable, with error 0, or never will be, with an errno. */
+typedef void siftfs_callback(void *context, int error);
+
+/* Has `then` called for a ticket, on the thread that sees to its durability: one that is flushing,
+ * or this one, before the function returns. It may stage more, and must neither wait nor close the
+ * volume. 0; or -1 for a null pointer, and then it is not called. */
+int siftfs_volume_when_durable(siftfs_volume *volume, siftfs_ticket ticket, siftfs_callback *then,
+                               void *context);
+
+/* Starts an atomic section of a file: what is written into it becomes the file's with the commit,
+ * all of it or nothing, also after a crash. Others, also siftfs_pread, see nothing of it before.
+ * NULL: EBUSY the file has a section; EMFILE the volume has 1,024; ENOENT it was removed. */
+siftfs_section *siftfs_section_start(siftfs_file *file);
+
+/* As siftfs_pread and siftfs_pwrite, with what was written into the section over the file's bytes.
+ * EFBIG: more than a record takes; what was written before stays. */
+ssize_t siftfs_section_pread(siftfs_section *section, void *into, size_t length, uint64_t offset);
+ssize_t siftfs_section_pwrite(siftfs_section *section, const void *from, size_t length,
+                              uint64_t offset);
+
+/* Commits sections, of one file each and all of one volume: all of them or none. With
+ * SIFTFS_DURABLE they are durable on return, with SIFTFS_ATOMIC nothing that is made durable later
+ * survives a crash without them (SIFTFS_VISIBLE is the same here). The sections are gone whatever
+ * the result is, but for EINVAL: a null pointer, a section that is named twice, or no such level.
+ * -1: as siftfs_atomic_commit; EXDEV they are of different volumes. */
+int siftfs_section_commit(siftfs_section *const *sections, size_t count, enum siftfs_level level);
+
+/* Ends a section without a trace. NULL is none. */
+void siftfs_section_abort(siftfs_section *section);
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,11 @@
 
 mod convert;
 mod mount;
+mod section;
+mod ticket;
 mod volume;
 
 pub use mount::*;
+pub use section::*;
+pub use ticket::*;
 pub use volume::*;

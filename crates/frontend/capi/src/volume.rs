@@ -1,29 +1,12 @@
 //! Volumes that are opened in the process.
 
-use crate::convert::{Name, REPLACE, fail, io_error, path, refuse, slice, status, text};
+use crate::convert::{
+    Name, REPLACE, borrowed, fill, given, io_error, length, path, refuse, slice, status, text,
+};
 use crate::mount::level;
 use siftfs::{File, Volume};
 use siftfs_client::Level;
 use std::ffi::{c_char, c_int, c_void};
-use std::io;
-
-/// A pointer to give to the caller, or null with errno.
-fn given<T>(result: io::Result<T>) -> *mut T {
-    match result {
-        Ok(value) => Box::into_raw(Box::new(value)),
-        Err(error) => {
-            fail(&error);
-            std::ptr::null_mut()
-        }
-    }
-}
-
-/// # Safety
-/// `pointer` is null or was given by [`given`] and not taken back.
-unsafe fn borrowed<'a, T>(pointer: *const T) -> io::Result<&'a T> {
-    // SAFETY: the caller's promise; nobody has it mutably.
-    unsafe { pointer.as_ref() }.ok_or_else(|| refuse(libc::EINVAL))
-}
 
 /// `siftfs_volume_open`.
 #[unsafe(no_mangle)]
@@ -75,17 +58,6 @@ pub unsafe extern "C" fn siftfs_close(file: *mut File) {
     }
 }
 
-/// A number of bytes as C has it.
-fn length(result: io::Result<usize>) -> isize {
-    match result.and_then(|n| isize::try_from(n).map_err(|_| refuse(libc::EINVAL))) {
-        Ok(n) => n,
-        Err(error) => {
-            fail(&error);
-            -1
-        }
-    }
-}
-
 /// `siftfs_pread`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siftfs_pread(
@@ -95,16 +67,11 @@ pub unsafe extern "C" fn siftfs_pread(
     offset: u64,
 ) -> isize {
     let read = || {
-        // SAFETY: the header asks for a file that is open.
-        let file = unsafe { borrowed(file) }?;
-        let data = file.read_at(offset, len).map_err(io_error)?;
-        if into.is_null() && !data.is_empty() {
-            return Err(refuse(libc::EINVAL));
+        // SAFETY: the header asks for a file that is open, and for room for `len` bytes.
+        unsafe {
+            let data = borrowed(file)?.read_at(offset, len).map_err(io_error)?;
+            fill(into, len, &data)
         }
-        // SAFETY: the caller has `len` bytes there, and no more than `len` were read; the memory
-        // read was allocated here, so the two do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), into.cast(), data.len()) };
-        Ok(data.len())
     };
     length(read())
 }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,81 @@ static int holds(int dir, const char *name, const char *text) {
     return n == (ssize_t)strlen(text) && strcmp(found, text) == 0;
 }
 
+static void tickets_on_a_mount(int dir) {
+    int fd = openat(dir, "staged", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0);
+    siftfs_ticket first = 0, last = 0, all = 0;
+    CHECK(pwrite(fd, "one", 3, 0) == 3);
+    CHECK(siftfs_stage(fd, &first) == 0);
+    CHECK(pwrite(fd, "two", 3, 4096) == 3);
+    CHECK(siftfs_stage(fd, &last) == 0);
+    CHECK(siftfs_barrier(dir, &all) == 0);
+    CHECK(first != last);
+    /* A time that is over is told, or the ticket is durable already. */
+    CHECK(siftfs_wait(dir, all, 0) == 0 || errno == ETIMEDOUT);
+    CHECK(siftfs_wait(dir, all, 60000000000) == 0);
+    CHECK(siftfs_wait(dir, all, -1) == 0);
+    CHECK(siftfs_poll(dir, first) == 1 && siftfs_poll(dir, last) == 1);
+    CHECK(pwrite(fd, "more", 4, 0) == 4 && siftfs_stage(fd, &last) == 0);
+    int durable;
+    while ((durable = siftfs_poll(fd, last)) == 0) usleep(1000);
+    CHECK(durable == 1);
+    FAILS(siftfs_poll(fd, all + 100000), EINVAL);
+    FAILS(siftfs_wait(fd, 0, -1), EINVAL);
+    FAILS(siftfs_stage(fd, NULL), EINVAL);
+    FAILS(siftfs_barrier(dir, NULL), EINVAL);
+    FAILS(siftfs_stage(-1, &last), EBADF);
+    FAILS(siftfs_poll(-1, last), EBADF);
+    close(fd);
+}
+
+static void sections_on_a_mount(int dir) {
+    put(dir, "accounts", "ten here, none there");
+    int fd = openat(dir, "accounts", O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0);
+    CHECK(siftfs_atomic_start(fd) == 0);
+    FAILS(siftfs_atomic_start(fd), EBUSY);
+    CHECK(pwrite(fd, "six", 3, 0) == 3 && pwrite(fd, "four", 4, 10) == 4);
+    CHECK(siftfs_atomic_commit(fd) == 0);
+    CHECK(siftfs_atomic_start(fd) == 0);
+    CHECK(pwrite(fd, "lost", 4, 0) == 4);
+    CHECK(siftfs_atomic_abort(fd) == 0);
+    FAILS(siftfs_atomic_abort(fd), EINVAL);
+    FAILS(siftfs_atomic_commit(fd), EINVAL);
+    CHECK(siftfs_atomic_start(fd) == 0);
+    CHECK(pwrite(fd, "void", 4, 0) == 4);
+    int other = openat(dir, "accounts", O_WRONLY | O_CLOEXEC);
+    CHECK(ftruncate(other, 20) == 0);
+    FAILS(siftfs_atomic_commit(fd), ECANCELED);
+    CHECK(siftfs_atomic_abort(fd) == 0);
+    close(other);
+    CHECK(close(fd) == 0);
+    CHECK(holds(dir, "accounts", "six here, four there"));
+    int both[2] = {openat(dir, "accounts", O_RDWR | O_CLOEXEC),
+                   openat(dir, "more", O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+    int no_section = openat(dir, "staged", O_RDWR | O_CLOEXEC);
+    for (int level = SIFTFS_ATOMIC; level <= SIFTFS_DURABLE; level++) {
+        CHECK(siftfs_atomic_start(both[0]) == 0 && siftfs_atomic_start(both[1]) == 0);
+        CHECK(pwrite(both[0], "one", 3, 0) == 3 && pwrite(both[1], "nine", 4, 0) == 4);
+        int twice[2] = {both[0], both[0]}, none[2] = {both[0], no_section};
+        FAILS(siftfs_atomic_commit_all(twice, 2, level), EINVAL);
+        FAILS(siftfs_atomic_commit_all(none, 2, level), EINVAL);
+        none[1] = dir;
+        FAILS(siftfs_atomic_commit_all(none, 2, level), EBADF);
+        FAILS(siftfs_atomic_commit_all(both, 2, (enum siftfs_level)7), EINVAL);
+        CHECK(siftfs_atomic_commit_all(both, 2, level) == 0);
+        FAILS(siftfs_atomic_commit(both[0]), EINVAL);
+    }
+    FAILS(siftfs_atomic_commit_all(NULL, 1, SIFTFS_DURABLE), EINVAL);
+    FAILS(siftfs_atomic_commit_all(both, 0, SIFTFS_DURABLE), EINVAL);
+    CHECK(close(both[0]) == 0 && close(both[1]) == 0 && close(no_section) == 0);
+    CHECK(holds(dir, "accounts", "one here, four there") && holds(dir, "more", "nine"));
+    int read_only = openat(dir, "accounts", O_RDONLY | O_CLOEXEC);
+    FAILS(siftfs_atomic_start(read_only), EBADF);
+    FAILS(siftfs_atomic_start(-1), EBADF);
+    close(read_only);
+}
+
 static void on_a_mount(const char *path) {
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CHECK(dir >= 0);
@@ -71,9 +147,105 @@ static void on_a_mount(const char *path) {
     int elsewhere = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     FAILS(siftfs_publish(elsewhere, &one, 1, SIFTFS_VISIBLE), ENOTTY);
     CHECK(holds(dir, "a", "new a") && holds(dir, "c.tmp", "c"));
+    FAILS(siftfs_barrier(elsewhere, &(siftfs_ticket){0}), ENOTTY);
     close(elsewhere);
     close(unnamed);
+    tickets_on_a_mount(dir);
+    sections_on_a_mount(dir);
     close(dir);
+}
+
+/* What a callback was told, and its lock: it may come from another thread. */
+struct told {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int calls, error;
+};
+
+static void tell(void *context, int error) {
+    struct told *told = context;
+    pthread_mutex_lock(&told->lock);
+    told->calls++;
+    told->error = error;
+    pthread_cond_signal(&told->changed);
+    pthread_mutex_unlock(&told->lock);
+}
+
+static void wait_for(struct told *told, int calls) {
+    pthread_mutex_lock(&told->lock);
+    while (told->calls < calls) pthread_cond_wait(&told->changed, &told->lock);
+    pthread_mutex_unlock(&told->lock);
+}
+
+static void tickets_in_the_process(siftfs_volume *volume, siftfs_file *file) {
+    struct told told = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, -1};
+    siftfs_ticket first = 0, last = 0, all = 0;
+    CHECK(siftfs_pwrite(file, "hello", 5, 4096) == 5);
+    CHECK(siftfs_file_stage(file, &first) == 0);
+    CHECK(siftfs_pwrite(file, "hello", 5, 4096) == 5);
+    CHECK(siftfs_file_stage(file, &last) == 0);
+    CHECK(siftfs_volume_barrier(volume, &all) == 0);
+    CHECK(siftfs_volume_when_durable(volume, last, tell, &told) == 0);
+    wait_for(&told, 1);
+    CHECK(told.error == 0);
+    CHECK(siftfs_volume_wait(volume, all, -1) == 0);
+    CHECK(siftfs_volume_wait(volume, all, 0) == 0);
+    CHECK(siftfs_volume_poll(volume, first) == 1 && siftfs_volume_poll(volume, all) == 1);
+    CHECK(siftfs_volume_when_durable(volume, all + 100000, tell, &told) == 0);
+    wait_for(&told, 2);
+    CHECK(told.error == EINVAL && told.calls == 2);
+    FAILS(siftfs_volume_poll(volume, all + 100000), EINVAL);
+    FAILS(siftfs_volume_wait(volume, 0, 1), EINVAL);
+    FAILS(siftfs_volume_when_durable(volume, all, NULL, NULL), EINVAL);
+    FAILS(siftfs_file_stage(file, NULL), EINVAL);
+    FAILS(siftfs_file_stage(NULL, &first), EINVAL);
+    FAILS(siftfs_volume_barrier(NULL, &all), EINVAL);
+}
+
+static int file_holds(siftfs_file *file, const char *text, uint64_t at) {
+    char found[64] = {0};
+    CHECK(siftfs_pread(file, found, strlen(text), at) == (ssize_t)strlen(text));
+    return strcmp(found, text) == 0;
+}
+
+static void sections_in_the_process(siftfs_volume *volume, siftfs_file *one) {
+    siftfs_file *two = siftfs_open(volume, "/two", O_RDWR | O_CREAT, 0600);
+    CHECK(two != NULL);
+    siftfs_section *both[2] = {siftfs_section_start(one), siftfs_section_start(two)};
+    CHECK(both[0] != NULL && both[1] != NULL);
+    CHECK(siftfs_section_start(one) == NULL && errno == EBUSY);
+    CHECK(siftfs_section_start(NULL) == NULL && errno == EINVAL);
+    CHECK(siftfs_section_pwrite(both[0], "ten", 3, 0) == 3);
+    CHECK(siftfs_section_pwrite(both[1], "none", 4, 0) == 4);
+    char found[8] = {0};
+    CHECK(siftfs_section_pread(both[0], found, 3, 0) == 3 && strcmp(found, "ten") == 0);
+    CHECK(siftfs_pread(two, found, 4, 0) == 0);
+    siftfs_section *wrong[2] = {both[0], both[0]};
+    FAILS(siftfs_section_commit(wrong, 2, SIFTFS_DURABLE), EINVAL);
+    wrong[1] = NULL;
+    FAILS(siftfs_section_commit(wrong, 2, SIFTFS_DURABLE), EINVAL);
+    FAILS(siftfs_section_commit(both, 2, (enum siftfs_level)7), EINVAL);
+    FAILS(siftfs_section_commit(NULL, 1, SIFTFS_DURABLE), EINVAL);
+    CHECK(siftfs_section_commit(both, 2, SIFTFS_DURABLE) == 0);
+    CHECK(file_holds(one, "ten", 0) && file_holds(two, "none", 0));
+    both[0] = siftfs_section_start(one);
+    CHECK(siftfs_section_pwrite(both[0], "four", 4, 100) == 4);
+    CHECK(siftfs_section_commit(both, 1, SIFTFS_ATOMIC) == 0);
+    CHECK(file_holds(one, "four", 100));
+    both[0] = siftfs_section_start(one);
+    CHECK(siftfs_section_pwrite(both[0], "lost", 4, 0) == 4);
+    siftfs_section_abort(both[0]);
+    siftfs_section_abort(NULL);
+    /* Its commit is refused, and it is gone as well: the next one starts. */
+    both[0] = siftfs_section_start(one);
+    CHECK(siftfs_section_pwrite(both[0], "void", 4, 0) == 4);
+    CHECK(siftfs_pwrite(one, "ten", 3, 0) == 3);
+    FAILS(siftfs_section_commit(both, 1, SIFTFS_DURABLE), ECANCELED);
+    both[0] = siftfs_section_start(one);
+    CHECK(both[0] != NULL);
+    siftfs_section_abort(both[0]);
+    CHECK(file_holds(one, "ten", 0));
+    siftfs_close(two);
 }
 
 static void in_the_process(const char *path) {
@@ -96,6 +268,8 @@ static void in_the_process(const char *path) {
     CHECK(siftfs_volume_publish(volume, &name, 1, SIFTFS_DURABLE) == 0);
     FAILS(siftfs_volume_publish(volume, &name, 1, SIFTFS_DURABLE), ENOENT);
     CHECK(siftfs_fsync(file) == 0);
+    tickets_in_the_process(volume, file);
+    sections_in_the_process(volume, file);
     siftfs_close(file);
     siftfs_close(NULL);
     CHECK(siftfs_volume_close(volume) == 0);

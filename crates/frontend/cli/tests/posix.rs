@@ -9,6 +9,8 @@ mod attrs;
 mod c_library;
 #[path = "posix/data.rs"]
 mod data;
+#[path = "posix/examples.rs"]
+mod examples;
 #[path = "posix/flags.rs"]
 mod flags;
 #[path = "posix/handles.rs"]

@@ -11,6 +11,8 @@ mod ends;
 mod killed;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
+#[path = "sections/together.rs"]
+mod together;
 
 use calls::{ABORT, COMMIT, FEATURES, File, START, features};
 use rustix::fs::{OFlags, chown};

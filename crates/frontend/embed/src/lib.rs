@@ -41,7 +41,7 @@ pub use compound::{
 };
 pub use file::File;
 pub use publish::Publish;
-pub use section::{Section, commit_all};
+pub use section::{Section, commit_all, commit_ordered};
 pub use siftfs_base::{Error, Result};
 pub use siftfs_placement::{OpenOptions, Threads};
 pub use siftfs_proto::{Attr, Credentials, DirEntry, FileKind, RenameMode, SetAttr, StatFs};
@@ -320,6 +320,12 @@ impl Volume {
     /// `EAGAIN` when 65,536 tickets are not durable.
     pub fn barrier(&self) -> Result<Ticket> {
         Ticket::drawn(&self.shared, Request::Barrier)
+    }
+
+    /// The ticket of this number, as [`Ticket::number`] said. One that this volume did not give
+    /// since it was opened is `EINVAL` when it is asked.
+    pub fn ticket(&self, number: u64) -> Ticket {
+        Ticket::numbered(&self.shared, number)
     }
 
     /// Everything done before this call is durable on return.

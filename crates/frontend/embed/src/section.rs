@@ -117,14 +117,27 @@ impl Drop for Section {
 /// # Errors
 /// Those of [`Section::commit`], `EFBIG` if they are more than one staged transaction takes
 /// together, `EXDEV` if they are of different volumes.
-pub fn commit_all(mut sections: Vec<Section>) -> Result<()> {
+pub fn commit_all(sections: Vec<Section>) -> Result<()> {
+    commit(sections, true)
+}
+
+/// As [`commit_all`], without a wait for storage: a crash shows all of them or none, and nothing
+/// that is made durable later survives one without them.
+///
+/// # Errors
+/// Those of [`commit_all`].
+pub fn commit_ordered(sections: Vec<Section>) -> Result<()> {
+    commit(sections, false)
+}
+
+fn commit(mut sections: Vec<Section>, durable: bool) -> Result<()> {
     let Some(first) = sections.first() else { return Ok(()) };
     let shared = first.open.shared.clone();
     if sections.iter().any(|s| !Arc::ptr_eq(&s.open.shared, &shared)) {
         return Err(errno(libc::EXDEV));
     }
     let ids = sections.iter().map(|s| s.id).collect();
-    shared.call(Request::SectionCommit { sections: ids, durable: true })?;
+    shared.call(Request::SectionCommit { sections: ids, durable })?;
     sections.iter_mut().for_each(|s| s.ended = true);
     Ok(())
 }

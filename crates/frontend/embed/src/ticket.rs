@@ -34,6 +34,16 @@ impl Ticket {
         }
     }
 
+    /// Its number, by which [`Volume::ticket`](crate::Volume::ticket) gives it again: for what
+    /// crosses to another language, or to another part of a program.
+    pub fn number(&self) -> u64 {
+        self.ticket.0
+    }
+
+    pub(crate) fn numbered(shared: &Arc<Shared>, number: u64) -> Self {
+        Self { shared: shared.clone(), ticket: siftfs_proto::Ticket(number) }
+    }
+
     /// Is it durable? If not, it is within milliseconds, as fast as the storage takes it: a program
     /// may ask again and again.
     ///

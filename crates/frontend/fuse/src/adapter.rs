@@ -11,6 +11,7 @@ use crate::mountinfo::MountEntry;
 use crate::open_files::reads_and_writes;
 use crate::server::{CopyRange, Dir, DirCursor, Server};
 use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_proto::commands::is_commit_all;
 use siftfs_proto::ioctl::is_publish;
 use siftfs_proto::{
     Attr, Completion, Credentials, DirEntry, Handle, RenameMode, Reply, Request, WriteData,
@@ -101,6 +102,9 @@ impl Handler for Adapter {
                     });
                     if is_publish(command) {
                         return self.server.publish(&cred, &self.entry, ino, input, answer);
+                    }
+                    if is_commit_all(command) {
+                        return self.server.commit_all(&cred, &self.entry, input, answer);
                     }
                     let file = (ino, Handle(handle));
                     self.server.ioctl(&cred, file, (command, input), answer);

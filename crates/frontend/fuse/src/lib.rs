@@ -14,7 +14,9 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod adapter;
+mod commit_all;
 mod convert;
+mod descriptors;
 mod expiry;
 mod file_flags;
 mod gate;

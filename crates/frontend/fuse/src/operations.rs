@@ -5,27 +5,12 @@ use crate::convert::unexpected;
 use crate::sections;
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_proto::commands::{BARRIER, NO_TIMEOUT, POLL, STAGE, WAIT};
 use siftfs_proto::{Completion, Credentials, Handle, Reply, Request, Ticket};
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-/// The type of all of them.
-const KIND: u8 = 0xE5;
-
-const WRITE: u32 = 1;
-const READ: u32 = 2;
-
-const STAGE: u32 = ioctl(READ, 1, size_of::<U64>());
-const POLL: u32 = ioctl(READ | WRITE, 2, size_of::<U64>());
-const WAIT: u32 = ioctl(WRITE, 3, size_of::<WaitIn>());
-const BARRIER: u32 = ioctl(READ, 4, size_of::<U64>());
-
-/// The number of an ioctl(2), the same on every machine that the kernel serves.
-const fn ioctl(direction: u32, number: u8, size: usize) -> u32 {
-    direction << 30 | (size as u32) << 16 | (KIND as u32) << 8 | number as u32
-}
 
 /// What WAIT is given.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
@@ -35,8 +20,6 @@ struct WaitIn {
     /// In nanoseconds; [`NO_TIMEOUT`]: none.
     timeout: U64,
 }
-
-const NO_TIMEOUT: u64 = u64::MAX;
 
 /// What is given to an operation, all of it.
 fn argument<T: FromBytes>(input: &[u8]) -> Result<T> {

@@ -2,8 +2,10 @@
 //! files, and what it must forget before the answer.
 
 use crate::convert::unexpected;
+use crate::descriptors::Descriptors;
 use crate::invalidator::Name;
-use crate::mountinfo::{MountEntry, mounts_in};
+use crate::mountinfo::MountEntry;
+use crate::open_files;
 use crate::privileges;
 use crate::server::Server;
 use siftfs_base::{InodeNr, Result, errno};
@@ -13,7 +15,6 @@ use siftfs_proto::{
     Completion, Credentials, Handle, Level, PublishEntry, PublishSource, Reply, Request,
 };
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Server {
@@ -53,7 +54,7 @@ impl Server {
     }
 
     /// What the kernel holds of `files` is written first, one file after the other.
-    fn when_all_written(
+    pub(crate) fn when_all_written(
         self: &Arc<Self>,
         mut files: Vec<InodeNr>,
         then: Box<dyn FnOnce(bool) + Send>,
@@ -108,8 +109,9 @@ impl Server {
                 PublishSource::Path(path)
             }
             Source::Descriptor(number) => {
-                let ino = written_file(cred, number, mount)?;
-                let open = Request::Open { ino, access: Access::Read, truncate: false, kill_priv: false };
+                let ino = Descriptors::of(cred, mount)?.file(number, open_files::writes)?;
+                let access = Access::Read;
+                let open = Request::Open { ino, access, truncate: false, kill_priv: false };
                 let handle = self.opened(&Credentials::default(), open)?;
                 prepared.opened.push(handle);
                 prepared.files.insert(ino);
@@ -148,30 +150,6 @@ impl Server {
             }
         }
     }
-}
-
-/// The file of `mount` that the caller has open for writing as descriptor `number`. The caller's
-/// thread waits for our answer; what its other threads do to the descriptor meanwhile only gives
-/// another file that it has open.
-///
-/// # Errors
-/// EBADF if there is none, or it is not open for writing; EXDEV if it is a file of another mount.
-fn written_file(cred: &Credentials, number: u32, mount: &MountEntry) -> Result<InodeNr> {
-    let process = PathBuf::from(format!("/proc/{}", cred.pid));
-    let text = std::fs::read_to_string(process.join(format!("fdinfo/{number}")));
-    let text = text.map_err(|_| errno(libc::EBADF))?;
-    let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
-    let flags = field("flags:").and_then(|f| u32::from_str_radix(f, 8).ok());
-    let flags = flags.filter(|f| f & libc::O_PATH.cast_unsigned() == 0);
-    if !flags.is_some_and(crate::open_files::writes) {
-        return Err(errno(libc::EBADF));
-    }
-    let id: u64 = field("mnt_id:").and_then(|id| id.parse().ok()).ok_or(errno(libc::EBADF))?;
-    let mounts = mounts_in(&process.join("mountinfo")).map_err(|_| errno(libc::EXDEV))?;
-    if !mounts.iter().any(|m| m.id == id && m.is_same_as(mount)) {
-        return Err(errno(libc::EXDEV));
-    }
-    field("ino:").and_then(|ino| ino.parse().ok()).ok_or(errno(libc::EBADF))
 }
 
 /// A publish before its sources are written back.

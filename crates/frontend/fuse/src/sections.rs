@@ -20,6 +20,7 @@ use crate::own_mount::{self, Resetting, Size};
 use crate::privileges::{self, owns};
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_proto::commands::{ABORT, COMMIT, FEATURES, START};
 use siftfs_proto::{
     Attr, Completion, Credentials, DirEntry, FileKind, Handle, Reply, Request, SectionId, WriteData,
 };
@@ -30,10 +31,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-const FEATURES: u32 = 0x8004_f50c;
-const START: u32 = 0xf501;
-const COMMIT: u32 = 0xf502;
-const ABORT: u32 = 0xf505;
 /// Of the features: sections.
 const ATOMIC_WRITE: u32 = 0x4;
 
@@ -146,6 +143,18 @@ impl Sections {
         let table = self.table();
         let ours = |s: &&Section| s.handle == handle && s.ending.is_none();
         table.get(&ino).filter(ours).map(|s| s.id)
+    }
+
+    /// The section of the file, if process `process` started it and it is not ending.
+    pub(crate) fn started_by(&self, ino: InodeNr, process: u32) -> Option<SectionId> {
+        let table = self.table();
+        let theirs = |s: &&Section| s.process == process && process != 0 && s.ending.is_none();
+        table.get(&ino).filter(theirs).map(|s| s.id)
+    }
+
+    /// Why the file's section cannot be committed.
+    fn failed(&self, ino: InodeNr) -> Option<i32> {
+        self.table().get(&ino).and_then(|s| s.failed)
     }
 
     /// Has `handle` a section that has not ended?
@@ -379,20 +388,33 @@ impl Server {
         self.when_written(ino, Box::new(start));
     }
 
-    /// Under the writeback cache the section's last bytes may still be in the kernel.
     fn commit_section(
         self: &Arc<Self>,
         cred: &Credentials,
         (ino, handle): (InodeNr, Handle),
         answer: Completion,
     ) {
-        let Some(id) = self.sections.of(ino, handle) else {
-            return answer(Err(errno(libc::EINVAL)));
-        };
+        match self.sections.of(ino, handle) {
+            Some(id) => self.commit_sections(cred, vec![(ino, id)], true, answer),
+            None => answer(Err(errno(libc::EINVAL))),
+        }
+    }
+
+    /// Commits sections together. Under the writeback cache their last bytes may still be in the
+    /// kernel.
+    pub(crate) fn commit_sections(
+        self: &Arc<Self>,
+        cred: &Credentials,
+        sections: Vec<(InodeNr, SectionId)>,
+        durable: bool,
+        answer: Completion,
+    ) {
         let (server, caller) = (self.clone(), cred.clone());
+        let files = sections.iter().map(|(ino, _)| *ino).collect();
         let commit = move |written: bool| {
-            let failed = server.sections.table().get(&ino).and_then(|s| s.failed);
-            let commit = Request::SectionCommit { sections: vec![id], durable: true };
+            let failed = sections.iter().find_map(|(ino, _)| server.sections.failed(*ino));
+            let ids = sections.iter().map(|(_, id)| *id).collect();
+            let commit = Request::SectionCommit { sections: ids, durable };
             let committed = match failed {
                 _ if !written => Err(errno(libc::EAGAIN)),
                 Some(failed) => Err(errno(failed)),
@@ -401,16 +423,31 @@ impl Server {
             if let Err(e) = committed {
                 return answer(Err(e));
             }
-            // If another thread ends it meanwhile, that is what takes it out.
-            let ended = |s: &Section| s.id == id && s.ending.is_none();
-            let stale = server.sections.remove_if(ino, ended).is_some_and(|s| s.stale);
-            let done: Then = Box::new(move || answer(Ok(Reply::Data(Vec::new()))));
+            let mut then: Then = Box::new(move || answer(Ok(Reply::Data(Vec::new()))));
+            for (ino, id) in sections {
+                then = server.committed(ino, id, then);
+            }
+            then();
+        };
+        match self.writes_back() {
+            true => self.when_all_written(files, Box::new(commit)),
+            false => commit(true),
+        }
+    }
+
+    /// The section has been committed: it leaves the table, and the kernel is to forget what it was
+    /// told meanwhile before `then`.
+    fn committed(self: &Arc<Self>, ino: InodeNr, id: SectionId, then: Then) -> Then {
+        // If another thread ends it meanwhile, that is what takes it out.
+        let ended = |s: &Section| s.id == id && s.ending.is_none();
+        let stale = self.sections.remove_if(ino, ended).is_some_and(|s| s.stale);
+        let server = self.clone();
+        Box::new(move || {
             // Times, and perhaps the size, are others than the kernel may have been told meanwhile.
             let invalidator = server.invalidator.clone();
-            let forget: Then = Box::new(move || invalidator.forget_attributes(ino, done));
+            let forget: Then = Box::new(move || invalidator.forget_attributes(ino, then));
             if stale { server.pages(ino, true, forget) } else { forget() }
-        };
-        if self.writes_back() { self.when_written(ino, Box::new(commit)) } else { commit(true) }
+        })
     }
 
     fn abort_section(self: &Arc<Self>, (ino, handle): (InodeNr, Handle), answer: Completion) {

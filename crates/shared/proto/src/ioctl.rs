@@ -58,14 +58,9 @@ impl Publish {
     /// # Errors
     /// E2BIG if the argument is longer than an ioctl's can be, 16,383 bytes.
     pub fn encode(&self) -> Result<(u32, Vec<u8>)> {
-        let level: u32 = match self.level {
-            Level::Visible => 0,
-            Level::Atomic => 1,
-            Level::Durable => 2,
-        };
         let too_big = errno(libc::E2BIG);
         let count = u32::try_from(self.entries.len()).map_err(|_| too_big.clone())?;
-        let mut out = [count.to_le_bytes(), level.to_le_bytes()].concat();
+        let mut out = [count.to_le_bytes(), self.level.number().to_le_bytes()].concat();
         for Entry { source, to, replace } in &self.entries {
             let (kind, source) = match source {
                 Source::Path(path) => (0, path.clone()),
@@ -91,12 +86,7 @@ impl Publish {
     pub fn decode(argument: &[u8]) -> Result<Self> {
         let mut rest = Rest(argument);
         let count = rest.u32()?;
-        let level = match rest.u32()? {
-            0 => Level::Visible,
-            1 => Level::Atomic,
-            2 => Level::Durable,
-            _ => return Err(errno(libc::EINVAL)),
-        };
+        let level = Level::from_number(rest.u32()?)?;
         let mut entries = Vec::new();
         for _ in 0..count {
             entries.push(rest.entry()?);

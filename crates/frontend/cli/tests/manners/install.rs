@@ -1,7 +1,7 @@
 //! What `make install` puts in place, and systemd's view of it.
 
 use crate::place::{repository, script};
-use crate::support::{Ran, SIFTFS, Setup, run};
+use crate::support::{Ran, SIFTFS, Setup, libraries, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ fn make(target: &str, root: &Path) -> Ran {
         repository.to_str().unwrap(),
         target,
         &format!("SIFTFS={SIFTFS}"),
+        &format!("LIBRARIES={}", libraries().display()),
         &format!("DESTDIR={root}"),
         "PREFIX=/opt/siftfs",
     ];
@@ -57,6 +58,60 @@ fn install_and_uninstall() {
         let link = fs::read_link(root.join("sbin").join(helper)).unwrap();
         assert_eq!(link, Path::new("/opt/siftfs/bin/siftfs"), "{helper}");
     }
+    make("uninstall", &root);
+    assert_eq!(files(&root), Vec::<PathBuf>::new());
+}
+
+/// A program finds the installed library by pkg-config(1), shared and static, and works with both.
+#[test]
+fn the_library_for_c() {
+    let s = Setup::new();
+    let root = s.tmp.path().join("root");
+    make("install-library", &root);
+    let lib = root.join("opt/siftfs/lib");
+    for (link, to) in [("libsiftfs.so", "libsiftfs.so.0"), ("libsiftfs.so.0", "libsiftfs.so.0.1.0")]
+    {
+        assert_eq!(fs::read_link(lib.join(link)).unwrap(), Path::new(to));
+    }
+    let page = root.join("opt/siftfs/share/man/man3/siftfs.3");
+    let page = run("man", &["--warnings", "-l", "-P", "cat", page.to_str().unwrap()]).ok();
+    assert!(page.err.is_empty(), "{}", page.err);
+    let header = fs::read_to_string(root.join("opt/siftfs/include/siftfs.h")).unwrap();
+    let functions = header.split("siftfs_").skip(1).filter_map(|rest| {
+        let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
+        rest.strip_prefix(name)?.starts_with('(').then_some(format!("siftfs_{name}("))
+    });
+    let functions: std::collections::BTreeSet<_> =
+        functions.filter(|f| f != "siftfs_callback(").collect();
+    assert!(functions.len() > 25, "{functions:?}");
+    for function in functions {
+        assert!(page.out.contains(&function), "the page lacks {function}");
+    }
+    let script = r#"
+set -e
+export PKG_CONFIG_SYSROOT_DIR="$1" PKG_CONFIG_PATH="$1/opt/siftfs/lib/pkgconfig"
+cd "$2"
+flags="-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -pthread"
+pkg-config --exists --print-errors 'siftfs >= 0.1'
+cc $flags tests/library.c -o "$3/shared" $(pkg-config --cflags --libs siftfs)
+readelf -d "$3/shared" | grep -q 'NEEDED.*\[libsiftfs.so.0\]'
+LD_LIBRARY_PATH="$1/opt/siftfs/lib" "$3/shared" volume "$4"
+cc $flags -static tests/library.c -o "$3/static" $(pkg-config --static --cflags --libs siftfs)
+"$3/static" volume "$5"
+# The one that is not shared, in a program that shares all others.
+cc $flags tests/library.c -o "$3/mixed" $(pkg-config --cflags siftfs) \
+  "$(pkg-config --variable=libdir siftfs)/libsiftfs.a" -lm
+! readelf -d "$3/mixed" | grep siftfs
+# C++ takes the header as well.
+echo '#include <siftfs.h>' > "$3/header.cpp"
+! command -v c++ > /dev/null || c++ -Wall -Wextra -Werror -fsyntax-only "$3/header.cpp" $(pkg-config --cflags siftfs)
+"#;
+    let (source, other) = (repository().join("crates/frontend/capi"), Setup::new());
+    let [root_text, source, work] = [&root, &source, s.tmp.path()].map(|p| p.to_str().unwrap());
+    let words = [root_text, source, work, s.volume(), other.volume()];
+    run("bash", &[&["-c", script, "bash"], &words[..]].concat()).ok();
+    s.assert_plain_ext4();
+    other.assert_plain_ext4();
     make("uninstall", &root);
     assert_eq!(files(&root), Vec::<PathBuf>::new());
 }

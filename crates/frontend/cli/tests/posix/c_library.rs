@@ -1,15 +1,7 @@
 //! The C library, as a C program uses it: linked with the shared one, under valgrind.
 
-use crate::support::{Ran, Setup, run};
-use std::path::{Path, PathBuf};
-
-/// Where cargo has put the libraries: beside this test program, or above it.
-fn libraries() -> PathBuf {
-    let own = std::env::current_exe().expect("this program has a path");
-    let dirs = own.ancestors().skip(1).take(2);
-    let found = dirs.into_iter().find(|dir| dir.join("libsiftfs_capi.so").exists());
-    found.expect("the shared library is built with this test").to_path_buf()
-}
+use crate::support::{Ran, Setup, libraries, run};
+use std::path::Path;
 
 /// The program, compiled with every warning an error.
 fn compiled(into: &Path) -> String {
@@ -21,7 +13,7 @@ fn compiled(into: &Path) -> String {
     let (include, code) = (format!("-I{source}/include"), format!("{source}/tests/library.c"));
     let (search, path) = (format!("-L{libraries}"), format!("-Wl,-rpath,{}", into.display()));
     let words = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", &include, &code];
-    let link = [&*search, &*path, "-lsiftfs_capi", "-o", &program];
+    let link = [&*search, &*path, "-lsiftfs_capi", "-pthread", "-o", &program];
     run("cc", &[&words[..], &link[..]].concat()).ok();
     program
 }
@@ -32,8 +24,14 @@ fn libraries_file(dir: &str) -> String {
 
 /// Under valgrind, which knows no io_uring and calls every leak and wild access an error.
 fn under_valgrind(program: &str, words: &[&str]) -> Ran {
-    let options = ["--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"];
-    run("valgrind", &[&options[..], &["--quiet", program], words].concat())
+    let known =
+        concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/../capi/tests/valgrind.supp");
+    let leaks =
+        ["--leak-check=full", "--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"];
+    run(
+        "valgrind",
+        &[&["--quiet", "--error-exitcode=99", known], &leaks[..], &[program], words].concat(),
+    )
 }
 
 #[test]

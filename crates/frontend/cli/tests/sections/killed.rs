@@ -58,7 +58,9 @@ fn killed(cache: &str, commits: bool) {
     for round in 0..rounds() {
         File::create(&s.path("f"), &[1; PAGES * 4096]).sync();
         let reader = File::open(&s.path("f"), OFlags::RDWR);
-        let direct = File::open(&s.path("f"), OFlags::RDONLY | OFlags::DIRECT);
+        // The child inherits it, perhaps below the other one, and drops its lock with the first
+        // that it closes at its end. FLUSH comes only for what is open to read and write.
+        let direct = File::open(&s.path("f"), OFlags::RDWR | OFlags::DIRECT);
         let map = reader.map(PAGES * 4096);
         let (mut heard, tell) = std::io::pipe().unwrap();
         let told = std::os::fd::AsRawFd::as_raw_fd(&tell);

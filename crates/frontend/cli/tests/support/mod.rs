@@ -232,6 +232,14 @@ pub fn siftfs(args: &[&str]) -> Ran {
     command.output().unwrap().into()
 }
 
+/// Where cargo has put the libraries for C: beside this test program, or above it.
+pub fn libraries() -> PathBuf {
+    let own = std::env::current_exe().expect("this program has a path");
+    let dirs = own.ancestors().skip(1).take(2);
+    let found = dirs.into_iter().find(|dir| dir.join("libsiftfs_capi.so").exists());
+    found.expect("the shared library is built with this test").to_path_buf()
+}
+
 pub fn run(program: &str, args: &[&str]) -> Ran {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     Command::new(program).args(args).env("PATH", path).output().unwrap().into()
