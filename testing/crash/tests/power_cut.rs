@@ -49,10 +49,10 @@ fn tickets() {
 /// refused or left open is not.
 #[test]
 fn sections() {
-    let profile = Profile { sections: 60, data: 16, sync: 8, ..Profile::crash() };
-    run(VolumeKind::SMALL, &profile, 80, 40);
-    run(VolumeKind::TWO_LANES, &profile, 40, 40);
-    run(VolumeKind::SMALL.copies(), &profile, 20, 40);
+    let profile = Profile { sections: 60, names: 34, data: 10, sync: 8, ..Profile::crash() };
+    run(VolumeKind::SMALL, &profile, 80, 50);
+    run(VolumeKind::TWO_LANES, &profile, 40, 50);
+    run(VolumeKind::SMALL.copies(), &profile, 20, 50);
 }
 
 #[test]

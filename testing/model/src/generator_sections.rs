@@ -16,7 +16,7 @@ impl Generator {
     /// A step of a section, or of somebody who does not know of it.
     pub(crate) fn section_op(&mut self, model: &Model) -> Option<Request> {
         let open: Vec<(u64, &Section)> = model.sections().iter().map(|(id, s)| (*id, s)).collect();
-        let few = open.len() < SECTIONS && self.rng.chance(20);
+        let few = open.len() < SECTIONS && self.rng.chance(25);
         let Some((id, section)) = self.rng.pick(&open).copied().filter(|_| !few) else {
             return self.start_section(model);
         };
@@ -31,8 +31,8 @@ impl Generator {
                     len,
                 })
             }
-            53..61 if alive => Some(self.write_beside(section)),
-            61..90 => self.commit_sections(&open, id),
+            53..58 if alive => Some(self.write_beside(section)),
+            58..90 => self.commit_sections(&open, id),
             90..96 => Some(Request::SectionAbort { section: SectionId(id) }),
             96..98 => Some(Request::SectionStart { ino: section.ino }),
             _ => None,
@@ -41,9 +41,10 @@ impl Generator {
 
     fn start_section(&mut self, model: &Model) -> Option<Request> {
         let dead = self.rng.chance(5);
-        let files = self.nodes_where(model, |n| {
+        let mut files = self.nodes_where(model, |n| {
             n.kind == FileKind::Regular && (n.nlink > 0 || dead) && !n.linkable
         });
+        files.retain(|ino| model.sections().values().all(|section| section.ino != *ino));
         let ino = self.rng.pick(&files).copied()?;
         // Mostly one with something in it: what is new there is nothing's replacement.
         let empty = model.node(ino)?.content.size() == 0;
@@ -88,14 +89,14 @@ impl Generator {
 
     /// One section, or several; now and then one twice.
     fn commit_sections(&mut self, open: &[(u64, &Section)], id: u64) -> Option<Request> {
-        // What was never written is committed seldom.
-        let written = open.iter().any(|(o, section)| *o == id && !section.writes.is_empty());
-        if !written && self.rng.chance(80) {
+        // What was never written, or is void, is committed seldom.
+        let ready = |section: &Section| !section.writes.is_empty() && !section.void;
+        if !open.iter().any(|(o, section)| *o == id && ready(section)) && self.rng.chance(80) {
             return None;
         }
         let mut sections = vec![SectionId(id)];
-        if self.rng.chance(40) {
-            let others = open.iter().filter(|(o, section)| *o != id && !section.writes.is_empty());
+        if self.rng.chance(60) {
+            let others = open.iter().filter(|(o, section)| *o != id && ready(section));
             let other: Vec<u64> = others.map(|(o, _)| *o).collect();
             sections.extend(self.rng.pick(&other).map(|o| SectionId(*o)));
         }
