@@ -164,3 +164,7 @@ fn look_at_piece(
         }
     }
 }
+
+#[cfg(test)]
+#[path = "oracle_sections_tests.rs"]
+mod tests;
