@@ -9,6 +9,7 @@
 use ahash::HashMap;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Bytes, InodeNr, RangeSet, Result, SharedBlock, errno};
 use siftfs_proto::{SectionId, SessionId, WriteData};
+use siftfs_status::Operations;
 use std::collections::BTreeMap;
 
 /// Most sections at a time.
@@ -190,6 +191,17 @@ impl Sections {
     pub fn removed(&mut self, ino: InodeNr) {
         self.resized(ino);
         self.of_file.remove(&ino);
+    }
+
+    /// The sections' part of the status report.
+    pub fn status(&self) -> Operations {
+        let void = self.open.values().filter(|section| section.void).count();
+        Operations {
+            sections: self.open.len() as u64,
+            void_sections: void as u64,
+            section_bytes: self.bytes(),
+            ..Operations::default()
+        }
     }
 
     /// Memory in bytes, about.
