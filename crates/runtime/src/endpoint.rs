@@ -100,6 +100,7 @@ impl FileService for Runtime {
             R::Wait { ticket, timeout } => self.wait(session, ticket, timeout).map(acknowledged),
             R::EndSession => {
                 self.sessions.end(session);
+                self.lock().sections.end_all(session);
                 Ok(Reply::Done)
             }
             R::Allocate { ino, mode, offset, len } => {

@@ -162,6 +162,15 @@ impl Sections {
         Ok(section)
     }
 
+    /// The session is over, and its sections with it.
+    pub fn end_all(&mut self, owner: SessionId) {
+        let own = self.open.iter().filter(|(_, section)| section.owner == owner);
+        let own: Vec<SectionId> = own.map(|(id, _)| *id).collect();
+        for id in own {
+            drop(self.end(owner, id).expect("just seen"));
+        }
+    }
+
     /// Pages that all sections hold.
     pub fn pages(&self) -> usize {
         self.pages
@@ -187,7 +196,7 @@ impl Sections {
         }
     }
 
-    /// The file lost its last name: its section is void, and the number may become another file's.
+    /// The file lost its last name, or is gone: its section is void, and the number may become another file's.
     pub fn removed(&mut self, ino: InodeNr) {
         self.resized(ino);
         self.of_file.remove(&ino);

@@ -8,6 +8,7 @@ mod apart;
 mod durability;
 mod killed;
 mod lanes;
+mod leftovers;
 mod log;
 mod marker;
 mod medium;
