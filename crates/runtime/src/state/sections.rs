@@ -196,7 +196,8 @@ impl Sections {
         }
     }
 
-    /// The file lost its last name, or is gone: its section is void, and the number may become another file's.
+    /// The file lost its last name, or is gone: its section is void, and the number may become
+    /// another file's.
     pub fn removed(&mut self, ino: InodeNr) {
         self.resized(ino);
         self.of_file.remove(&ino);
