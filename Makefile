@@ -83,20 +83,24 @@ bench:
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-bench
 	"$(BUILT)/siftfs-bench" $(BENCH)
 
-# The interval map beside its model on histories that libFuzzer makes, for so many seconds. What sancov instruments
-# is what cargo-fuzz instruments; the code has no unsafe block for a sanitizer to watch. Needs a C++ compiler.
+# The interval map beside its model on histories that libFuzzer makes, then the readers of ioctls' arguments, each for so
+# many seconds. What sancov instruments is what cargo-fuzz instruments; the code has no unsafe block for a sanitizer to
+# watch. Needs a C++ compiler. FUZZ says which: a crate's directory and the program.
+FUZZ ?= service/intervals:history shared/proto:ioctl
 FUZZ_SECONDS ?= 300
 FUZZ_DIR ?= target/fuzz
 FUZZ_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
 fuzz:
-	cd crates/service/intervals/fuzz && CARGO_TARGET_DIR="$(abspath $(FUZZ_DIR))" RUSTFLAGS="--cfg fuzzing \
-	  -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-	  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-	  -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks" \
-	  $(CARGO) build --release --locked --target $(FUZZ_TARGET)
-	mkdir -p "$(FUZZ_DIR)/corpus"
-	"$(FUZZ_DIR)/$(FUZZ_TARGET)/release/history" -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
-	  -print_final_stats=1 -artifact_prefix="$(FUZZ_DIR)/" "$(FUZZ_DIR)/corpus"
+	set -e; for one in $(FUZZ); do program=$${one#*:}; \
+	  ( cd crates/$${one%:*}/fuzz && CARGO_TARGET_DIR="$(abspath $(FUZZ_DIR))" RUSTFLAGS="--cfg fuzzing \
+	    -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks" \
+	    $(CARGO) build --release --locked --target $(FUZZ_TARGET) ); \
+	  mkdir -p "$(FUZZ_DIR)/corpus-$$program"; \
+	  "$(FUZZ_DIR)/$(FUZZ_TARGET)/release/$$program" -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
+	    -malloc_limit_mb=64 -print_final_stats=1 -artifact_prefix="$(FUZZ_DIR)/" "$(FUZZ_DIR)/corpus-$$program"; \
+	done
 
 # SIFT's online pressure workload, host and device CPU apart. Numbers go to target/bench.
 pressure: check-env

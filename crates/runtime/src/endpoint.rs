@@ -16,7 +16,7 @@ use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
     MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SectionId, SessionId, WriteData,
 };
-use siftfs_status::{Crowd, DeviceInfo, Group, Queues, RuntimeStatus};
+use siftfs_status::{Crowd, DeviceInfo, Group, Operations, Queues, RuntimeStatus};
 
 /// Longest symbolic link target in bytes: one block with its terminator.
 const TARGET_MAX: usize = BLOCK_BYTES as usize - 1;
@@ -226,6 +226,7 @@ impl Runtime {
         let (in_flight, waiting) = self.seq.depths();
         let buffers =
             self.record_buffers.bytes() + self.fill_buffers.bytes() + self.unwritten.bytes();
+        let tickets = self.sessions.open(self.seq.durable()) as u64;
         let st = self.lock();
         Ok(RuntimeStatus {
             failed: self.check().err().map(|e| e.to_string()),
@@ -252,6 +253,7 @@ impl Runtime {
             cache: st.cache(),
             memory: st.memory_report(buffers),
             pending: st.pending(),
+            operations: Operations { tickets, ..st.sections.status() },
         })
     }
 

@@ -41,6 +41,14 @@ fn tickets() {
     run(VolumeKind::TWO_LANES, &profile, 40, 150);
 }
 
+/// Sections of several files at once, and others who change what they wrote.
+#[test]
+fn sections() {
+    let profile = Profile { sections: 60, sync: 8, ..Profile::default() };
+    run(VolumeKind::SMALL, &profile, 60, 150);
+    run(VolumeKind::TWO_LANES, &profile, 30, 150);
+}
+
 /// Mostly names: directories move, files are replaced and removed while open.
 #[test]
 fn names() {

@@ -45,6 +45,16 @@ fn tickets() {
     run(VolumeKind::TWO_LANES, &profile, 40, 30);
 }
 
+/// Sections: what one commit brings, to a file or to several, is there or not; what was aborted,
+/// refused or left open is not.
+#[test]
+fn sections() {
+    let profile = Profile { sections: 60, names: 34, data: 10, sync: 8, ..Profile::crash() };
+    run(VolumeKind::SMALL, &profile, 80, 50);
+    run(VolumeKind::TWO_LANES, &profile, 40, 50);
+    run(VolumeKind::SMALL.copies(), &profile, 20, 50);
+}
+
 #[test]
 fn two_lanes() {
     run(VolumeKind::TWO_LANES, &Profile::crash(), 60, 30);

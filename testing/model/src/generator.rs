@@ -36,6 +36,8 @@ pub struct Profile {
     pub publish: u64,
     /// Several inodes staged, one after the other, and often a wait for the last, or for all.
     pub tickets: u64,
+    /// Sections: started, written, read, changed by others, committed, aborted or left.
+    pub sections: u64,
     /// Longest write in bytes.
     pub write_max: u64,
     /// Writes go to offsets below this (one in sixteen to 32 times as far).
@@ -56,6 +58,7 @@ impl Default for Profile {
             reads: 10,
             publish: 0,
             tickets: 0,
+            sections: 0,
             write_max: 9000,
             offset_max: 24_000,
             dirs: 6,
@@ -72,9 +75,9 @@ impl Profile {
 
 /// Makes one sequence; the model's present state says what exists.
 pub struct Generator {
-    rng: Rng,
+    pub(crate) rng: Rng,
     profile: Profile,
-    next: u32,
+    pub(crate) next: u32,
     script: Option<Script>,
     /// What is left of a burst of tickets.
     burst: Option<Burst>,
@@ -133,6 +136,7 @@ impl Generator {
             p.reads,
             p.publish,
             p.tickets,
+            p.sections,
         ];
         let mut at = self.rng.below(weights.iter().sum());
         let group = weights.iter().position(|w| {
@@ -155,10 +159,11 @@ impl Generator {
             }
             Some(6) => self.question(model),
             Some(7) => self.publish(model),
-            _ => {
+            Some(8) => {
                 self.burst = Some(Burst::Stage(self.rng.between(1, 4)));
                 None
             }
+            _ => self.section_op(model),
         };
         req.map(|req| Action::Call(cred, req))
     }
@@ -181,7 +186,7 @@ impl Generator {
         }
     }
 
-    fn nodes_where(&self, model: &Model, keep: impl Fn(&Node) -> bool) -> Vec<InodeNr> {
+    pub(crate) fn nodes_where(&self, model: &Model, keep: impl Fn(&Node) -> bool) -> Vec<InodeNr> {
         model.nodes().filter(|(_, n)| keep(n)).map(|(ino, _)| ino).collect()
     }
 
@@ -349,6 +354,9 @@ impl Generator {
     /// Pages as the kernel's cache sends them: whole, with what the file says but for some bytes,
     /// the last as far as the file goes, which may have become longer.
     fn pages_back(&mut self, model: &Model, ino: InodeNr) -> Option<Request> {
+        if model.sections().values().any(|section| section.ino == ino) {
+            return None;
+        }
         let content = &model.node(ino)?.content;
         let size = content.size();
         let begin = if self.rng.chance(60) { size.saturating_sub(1) } else { self.offset() };
@@ -413,9 +421,12 @@ impl Generator {
                 let mode = *self.rng.pick(&modes)?;
                 Request::Allocate { ino, mode, offset: self.offset(), len: self.rng.below(20_000) }
             }
-            92..96 => {
-                Request::Open { ino, access: Access::Both, truncate: self.rng.chance(50), kill_priv: false }
-            }
+            92..96 => Request::Open {
+                ino,
+                access: Access::Both,
+                truncate: self.rng.chance(50),
+                kill_priv: false,
+            },
             _ => return self.release(model),
         })
     }

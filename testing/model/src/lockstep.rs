@@ -6,7 +6,8 @@ use crate::op::{Action, Op};
 use crate::tree::{Caller, Seen, Tree};
 use siftfs_base::{Error, InodeNr};
 use siftfs_proto::{
-    Attr, Credentials, FileService, Handle, PublishSource, Reply, Request, SessionId, Ticket,
+    Attr, Credentials, FileService, Handle, PublishSource, Reply, Request, SectionId, SessionId,
+    Ticket,
 };
 use std::collections::BTreeMap;
 
@@ -75,6 +76,7 @@ pub struct Lockstep<'a> {
     pub ids: Ids,
     handles: BTreeMap<u64, Handle>,
     tickets: BTreeMap<u64, Ticket>,
+    sections: BTreeMap<u64, SectionId>,
     session: SessionId,
 }
 
@@ -87,8 +89,9 @@ impl<'a> Lockstep<'a> {
             ids.learn(*ino, &seen.attr)?;
         }
         let model = Model::adopt(&tree);
-        let (handles, tickets, session) = (BTreeMap::new(), BTreeMap::new(), SessionId(1));
-        Ok(Self { service, control, model, ids, handles, tickets, session })
+        let (handles, tickets, sections) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let session = SessionId(1);
+        Ok(Self { service, control, model, ids, handles, tickets, sections, session })
     }
 
     /// Carries out one operation on both; `Err` says how they differ. An operation on something
@@ -147,6 +150,10 @@ impl<'a> Lockstep<'a> {
             }
             (Ok(Reply::Ticket(ticket)), Ok(Reply::Ticket(theirs))) => {
                 self.tickets.insert(ticket.0, *theirs);
+                Ok(())
+            }
+            (Ok(Reply::Section(section)), Ok(Reply::Section(theirs))) => {
+                self.sections.insert(section.0, *theirs);
                 Ok(())
             }
             (Ok(Reply::Dir(_)), Ok(Reply::Dir(_))) => Ok(()),
@@ -240,11 +247,15 @@ impl<'a> Lockstep<'a> {
             Request::Poll { ticket } | Request::Wait { ticket, .. } => {
                 *ticket = *self.tickets.get(&ticket.0)?;
             }
-            Request::SectionWrite { .. }
-            | Request::SectionRead { .. }
-            | Request::SectionCommit { .. }
-            | Request::SectionAbort { .. }
-            | Request::StatFs
+            Request::SectionWrite { section, .. }
+            | Request::SectionRead { section, .. }
+            | Request::SectionAbort { section } => *section = *self.sections.get(&section.0)?,
+            Request::SectionCommit { sections, .. } => {
+                for section in sections {
+                    *section = *self.sections.get(&section.0)?;
+                }
+            }
+            Request::StatFs
             | Request::SyncAll
             | Request::Barrier
             | Request::EndSession

@@ -5,6 +5,7 @@
 //! bug of one of the two.
 
 use crate::content::Content;
+use crate::model_sections::{Committed, Section};
 use siftfs_base::{InodeNr, Timestamp};
 use siftfs_proto::{Attr, Credentials, FileKind, ROOT_INO, Reply, Request, Ticket};
 use std::collections::BTreeMap;
@@ -122,6 +123,8 @@ pub struct Effects {
     pub replaced_by: Vec<InodeNr>,
     /// The names changed together: all of them or none.
     pub together: bool,
+    /// Bytes of sections that this committed: all of them or none.
+    pub committed: Committed,
 }
 
 /// Numbers for what a request creates: chosen by the caller, so that a sequence keeps its
@@ -139,6 +142,7 @@ pub struct Fresh {
 pub struct Model {
     pub(crate) nodes: BTreeMap<InodeNr, Node>,
     pub(crate) handles: BTreeMap<u64, InodeNr>,
+    pub(crate) sections: BTreeMap<u64, Section>,
 }
 
 impl Default for Model {
@@ -146,7 +150,8 @@ impl Default for Model {
         let mut root = Node::new(FileKind::Directory, 0o755, 0, 0);
         root.nlink = 2;
         root.parent = ROOT_INO;
-        Self { nodes: BTreeMap::from([(ROOT_INO, root)]), handles: BTreeMap::new() }
+        let (handles, sections) = (BTreeMap::new(), BTreeMap::new());
+        Self { nodes: BTreeMap::from([(ROOT_INO, root)]), handles, sections }
     }
 }
 
@@ -207,6 +212,7 @@ impl Model {
             fx = Effects::default();
         }
         self.drop_dead();
+        self.void_what_was_removed();
         (result, fx)
     }
 
@@ -257,7 +263,7 @@ impl Model {
             | Request::SectionWrite { .. }
             | Request::SectionRead { .. }
             | Request::SectionCommit { .. }
-            | Request::SectionAbort { .. } => Err(libc::EOPNOTSUPP),
+            | Request::SectionAbort { .. } => self.exec_section(req, fresh, fx),
             Request::Compound(_) => Err(libc::EOPNOTSUPP),
             Request::StatFs => Ok(Reply::Statfs(siftfs_proto::StatFs::default())),
             Request::SyncAll | Request::Wait { .. } | Request::EndSession => Ok(Reply::Done),

@@ -63,12 +63,15 @@ impl Model {
             }
         }
         if let Some(size) = set.size {
+            self.size_was_set(ino);
+            let node = self.get_mut(ino)?;
             if size > node.content.size() {
                 fx.extended = Some(ino);
             }
             node.content.resize(size);
             node.mtime = None;
         }
+        let node = self.get_mut(ino)?;
         // chown by any user, root included, takes setuid and setgid away.
         if set.kill_priv || set.uid.is_some() || set.gid.is_some() {
             kill_privileges(node);

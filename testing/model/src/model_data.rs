@@ -40,6 +40,9 @@ impl Model {
                     }
                     fx.nodes.push(*ino);
                 }
+                if *truncate {
+                    self.size_was_set(*ino);
+                }
                 self.handles.insert(fresh.handle, *ino);
                 Ok(Reply::Opened { handle: Handle(fresh.handle) })
             }
@@ -55,11 +58,16 @@ impl Model {
             }
             Request::Write { ino, offset, data, append, kill_priv } => {
                 let node = self.regular(*ino)?;
-                let at = if *append { node.content.size() } else { *offset };
+                let size = node.content.size();
+                let at = if *append { size } else { *offset };
                 node.content.write(at, &data.clone().into_bytes());
                 node.mtime = None;
                 if *kill_priv && !data.is_empty() {
                     kill_privileges(node);
+                }
+                if !data.is_empty() {
+                    // What lies between the end of the file and the write becomes the file's, too.
+                    self.bytes_changed(*ino, at.min(size), at + data.len() as u64);
                 }
                 fx.nodes.push(*ino);
                 Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
@@ -70,6 +78,9 @@ impl Model {
                 if *times {
                     node.mtime = None;
                 }
+                // Which of the bytes count as changed depends on what is cached: the generator
+                // sends no pages of files with sections.
+                self.bytes_changed(*ino, *offset, *offset + data.len() as u64);
                 fx.nodes.push(*ino);
                 Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
             }
@@ -92,6 +103,9 @@ impl Model {
         fresh: Fresh,
         fx: &mut Effects,
     ) -> Outcome {
+        if let Request::SectionCommit { sections, .. } = change {
+            return self.commit_untimed(sections, fx);
+        }
         let (Request::Open { ino, .. }
         | Request::Write { ino, .. }
         | Request::Allocate { ino, .. }) = change
@@ -130,6 +144,12 @@ impl Model {
         }
         node.mtime = None;
         fx.nodes.push(ino);
+        if matches!(mode, Allocate::PunchHole | Allocate::ZeroRange | Allocate::ZeroRangeKeepSize) {
+            self.bytes_changed(ino, offset, end);
+        }
+        if matches!(mode, Allocate::Grow | Allocate::ZeroRange) && end > size {
+            self.bytes_changed(ino, size, end);
+        }
         Ok(Reply::Done)
     }
 

@@ -127,6 +127,9 @@ fn show_request(f: &mut fmt::Formatter<'_>, req: &Request) -> fmt::Result {
                 write!(f, " as {}{}", text(&entry.to), if entry.replace { "" } else { " (new)" })
             })
         }
+        Request::SectionWrite { section, offset, data } => {
+            write!(f, "write in section {} [{offset}, {})", section.0, offset + data.len() as u64)
+        }
         Request::Lookup { parent, name } => write!(f, "lookup {parent}/{}", text(name)),
         other => write!(f, "{other:?}"),
     }

@@ -43,12 +43,20 @@
 //!   That is asked of waits that no change lies before. A ticket that nobody waited for owes
 //!   nothing.
 //!
+//! * **O11 sections.** The bytes that one commit of sections brings, to one file or to several, are
+//!   found all or not at all, as far as nothing changed them later. A durable commit that returned
+//!   owes what fsyncs of its files owe; one that is not durable is owed as soon as bytes are that
+//!   were changed after it, or a background commit came (clause A4). What was written into a
+//!   section is in no version of its file before the commit begins, and never if it was aborted,
+//!   refused or left open: so O5 does not allow it.
+//!
 //! Access times are not judged. Whether counts and structures hold together is fsck's part.
 
 use crate::content::Content;
 use crate::history::{History, Time};
 use crate::model::{Effects, KnownTime, Model, Node, Outcome};
 use crate::op::{Action, Op};
+use crate::oracle_sections::SectionCommit;
 use siftfs_base::InodeNr;
 use siftfs_proto::{FileKind, Level, Request};
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,6 +101,8 @@ pub struct Oracle {
     pub(crate) names: BTreeMap<Name, History<Option<InodeNr>>>,
     /// Names that changed together, and when (O9).
     pub(crate) groups: Vec<(Time, BTreeSet<Name>)>,
+    /// Sections that were committed (O11).
+    pub(crate) commits: Vec<SectionCommit>,
     /// Background commits happen that the oracle is not told of.
     unreported: bool,
     /// What was staged since the last operation of another kind.
@@ -178,8 +188,8 @@ impl Oracle {
                 names.insert((ino, name.clone()), History::new(0, Some(*child)));
             }
         }
-        let (groups, staged) = (Vec::new(), Vec::new());
-        Self { model, now: 0, inodes, names, groups, unreported: false, staged }
+        let (groups, commits, staged) = (Vec::new(), Vec::new(), Vec::new());
+        Self { model, now: 0, inodes, names, groups, commits, unreported: false, staged }
     }
 
     /// The same, where the product commits in the background without a report.
@@ -241,20 +251,29 @@ impl Oracle {
         if fx.together {
             self.groups.push((now, fx.names.iter().cloned().collect()));
         }
+        if !fx.committed.is_empty() {
+            self.commits.push(SectionCommit::new(now, &fx.committed));
+        }
     }
 
     /// The operation that began last has returned without an error.
     pub fn returned(&mut self, op: &Op) {
-        match &op.action {
-            Action::Commit { push } => self.everything(*push),
-            Action::Call(_, Request::SyncAll | Request::Checkpoint) => self.everything(true),
-            Action::Call(_, Request::Fsync { ino, datasync }) => self.synced(*ino, *datasync),
-            Action::Call(_, Request::Publish { level: Level::Durable, .. }) => self.published(),
-            Action::Call(_, Request::Stage { ino, datasync }) => {
+        let action = match &op.action {
+            Action::Call(_, Request::Untimed(change)) => change,
+            Action::Call(_, req) => req,
+            Action::Commit { push } => return self.everything(*push),
+            Action::Checkpoint | Action::Advance(_) => return,
+        };
+        match action {
+            Request::SyncAll | Request::Checkpoint => self.everything(true),
+            Request::Fsync { ino, datasync } => self.synced(*ino, *datasync),
+            Request::Publish { level: Level::Durable, .. } => self.published(),
+            Request::SectionCommit { durable, .. } => self.committed(*durable),
+            Request::Stage { ino, datasync } => {
                 let ticket = op.fresh().handle;
                 self.staged.push(Staged { ticket, ino: *ino, datasync: *datasync });
             }
-            Action::Call(_, Request::Wait { ticket, .. }) => {
+            Request::Wait { ticket, .. } => {
                 let own = self.staged.iter().copied().find(|staged| staged.ticket == ticket.0);
                 let barrier = || std::mem::take(&mut self.staged);
                 for Staged { ino, datasync, .. } in own.map_or_else(barrier, |own| vec![own]) {
@@ -279,6 +298,7 @@ impl Oracle {
     /// O7.
     fn everything(&mut self, bytes: bool) {
         let now = self.now;
+        self.owe_commits_before(now);
         self.names.values_mut().for_each(|past| past.raise(now));
         for past in self.inodes.values_mut() {
             past.raise_names(now);
@@ -291,8 +311,9 @@ impl Oracle {
     }
 
     /// O1, O3, O4.
-    fn synced(&mut self, ino: InodeNr, datasync: bool) {
+    pub(crate) fn synced(&mut self, ino: InodeNr, datasync: bool) {
         let now = self.now;
+        self.owe_commits_before_changes_of(ino);
         let Some(past) = self.inodes.get_mut(&ino) else { return };
         let durable = past.names_durable;
         past.bytes.raise(now);

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const WHOLE_GROWTH: u64 = 16 << 10;
 
 /// A recovered tree in the model's numbers.
-struct Found<'a> {
-    nodes: BTreeMap<InodeNr, &'a Seen>,
+pub(crate) struct Found<'a> {
+    pub nodes: BTreeMap<InodeNr, &'a Seen>,
     bound: BTreeMap<Name, InodeNr>,
     names: BTreeMap<InodeNr, BTreeSet<Name>>,
 }
@@ -28,6 +28,7 @@ impl Oracle {
         let found = translate(tree, ids, &mut out);
         self.check_names(&found, &mut out);
         self.check_groups(&found, &mut out);
+        self.check_sections(&found, &mut out);
         for (ino, past) in &self.inodes {
             let names = found.names.get(ino).cloned().unwrap_or_default();
             if !past.names.iter().any(|(_, set)| *set == names) {

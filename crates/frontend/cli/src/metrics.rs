@@ -350,6 +350,10 @@ fn space(p: &mut Page, s: &Status) {
         "Name operations not durable yet.",
         r.pending.name_operations as f64,
     );
+    let o = &r.operations;
+    p.one("siftfs_open_tickets", "gauge", "Tickets not durable.", o.tickets as f64);
+    p.one("siftfs_open_sections", "gauge", "Atomic sections not ended.", o.sections as f64);
+    p.one("siftfs_section_bytes", "gauge", "Memory of sections.", o.section_bytes as f64);
     p.one(
         "siftfs_cache_pages",
         "gauge",

@@ -49,6 +49,7 @@ pub fn text(s: &Status) -> String {
     lines.push(("full commits", reasons(&r.runtime.full_commits, why_full_commit)));
     lines.push(("waits", reasons(&r.runtime.stalls, str::to_string)));
     lines.push(("unsynced", unsynced(r)));
+    lines.extend(operations(r).map(|line| ("operations", line)));
     lines.push(("cache", cache(r)));
     if let Some(memory) = memory(&r.memory) {
         lines.push(("memory", memory));
@@ -252,6 +253,21 @@ fn unsynced(r: &RuntimeStatus) -> String {
         count(p.name_operations),
         count(p.metadata_blocks)
     )
+}
+
+/// What programs have begun and not ended; nothing if there is nothing.
+fn operations(r: &RuntimeStatus) -> Option<String> {
+    let o = &r.operations;
+    if o.tickets == 0 && o.sections == 0 {
+        return None;
+    }
+    let (tickets, sections, bytes) =
+        (count(o.tickets), count(o.sections), show_size(o.section_bytes));
+    let line = format!("tickets not durable: {tickets}; atomic sections: {sections} ({bytes})");
+    Some(match o.void_sections {
+        0 => line,
+        void => format!("{line}, {} of them void", count(void)),
+    })
 }
 
 /// Where the process's memory is, the largest structures first; small ones are left out.

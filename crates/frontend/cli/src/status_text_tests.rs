@@ -33,6 +33,22 @@ fn a_mount_in_use() {
     }
 }
 
+/// Tickets and sections have a line while there are any.
+#[test]
+fn what_programs_have_begun() {
+    let line = |json: &str| {
+        let text = text(&status(&format!(r#"{{"runtime":{{"operations":{json}}}}}"#)));
+        text.lines().find_map(|l| Some(l.strip_prefix("operations")?.trim().to_string()))
+    };
+    assert_eq!(line("{}"), None);
+    let held = line(r#"{"tickets":1500,"sections":2,"void_sections":1,"section_bytes":8192}"#);
+    let told = "tickets not durable: 1,500; atomic sections: 2 (8.0 KiB), 1 of them void";
+    assert_eq!(held.as_deref(), Some(told));
+    let held = line(r#"{"sections":1,"section_bytes":100}"#);
+    let told = "tickets not durable: 0; atomic sections: 1 (100 bytes)";
+    assert_eq!(held.as_deref(), Some(told));
+}
+
 /// What was chosen for each device, and why.
 #[test]
 fn what_the_volume_lies_on() {

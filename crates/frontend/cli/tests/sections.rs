@@ -9,6 +9,10 @@ mod calls;
 mod ends;
 #[path = "sections/killed.rs"]
 mod killed;
+#[path = "sections/leftovers.rs"]
+mod leftovers;
+#[path = "sections/refused.rs"]
+mod refused;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 #[path = "sections/together.rs"]

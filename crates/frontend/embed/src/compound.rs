@@ -2,7 +2,9 @@
 
 use crate::{Error, File, Result, Volume, below_root, unexpected};
 use siftfs_base::errno;
-use siftfs_proto::compound::{self as asked, BytesArg, FileArg, NumberArg, Step, StepNr, Value, Wanted};
+use siftfs_proto::compound::{
+    self as asked, BytesArg, FileArg, NumberArg, Step, StepNr, Value, Wanted,
+};
 pub use siftfs_proto::compound::{Access, Checksum, Codec, NewAttributes, Width};
 use siftfs_proto::{Level, ROOT_INO, Reply, Request, Rights};
 use std::marker::PhantomData;

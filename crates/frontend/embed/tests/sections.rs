@@ -107,3 +107,39 @@ fn several_files_of_one_volume() {
     }
     v.close().expect("close");
 }
+
+/// Refused, void, or given up: nothing is applied, and others and the next section are as ever.
+#[test]
+fn what_is_refused_disturbs_nobody() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let v = Volume::open(&volume(&dir, "v.img")).expect("open");
+    let f = v.create("/f", 0o644).expect("create");
+    let other = v.create("/other", 0o644).expect("create");
+    f.write_at(0, b"kept").expect("write");
+    f.sync_all().expect("fsync");
+    let written = |v: &Volume| v.status().expect("status").storage.total().write_bytes;
+    let before = written(&v);
+    let section = f.section().expect("a section");
+    section.write_at(0, b"gone").expect("write");
+    let far = section.write_at(u64::MAX - 2, b"gone").expect_err("behind the largest file");
+    assert_eq!(far.errno(), libc::EFBIG);
+    let piece = vec![2; 64 << 10];
+    let much = (0..1024).find_map(|i| section.write_at(i << 16, &piece).err());
+    assert_eq!(much.expect("more than a record").errno(), libc::EFBIG);
+    assert_eq!(section.read_at(0, 1).expect("read"), [2], "it stayed as it was");
+    assert_eq!(v.status().expect("status").operations.sections, 1);
+    drop(section);
+    assert_eq!(v.status().expect("status").operations.sections, 0);
+    assert_eq!(written(&v), before, "nothing of it was written");
+    let section = f.section().expect("the next one");
+    section.write_at(0, b"gone").expect("write");
+    v.remove_file("/f").expect("unlink");
+    assert_eq!(section.commit().expect_err("no name is left").errno(), libc::ECANCELED);
+    assert_eq!(f.section().err().expect("removed").errno(), libc::ENOENT);
+    assert_eq!(f.read_at(0, 9).expect("read"), b"kept");
+    other.write_at(0, b"other").expect("write");
+    other.sync_all().expect("fsync");
+    assert!(v.status().expect("status").failed.is_none());
+    drop((f, other));
+    v.close().expect("close");
+}

@@ -330,6 +330,7 @@ impl State {
             return self.finish_truncation(ino);
         }
         let time = self.now();
+        self.sections.removed(ino);
         self.clear_pages(ino, 0, u64::MAX / BLOCK_BYTES * BLOCK_BYTES);
         self.unreserve(ino, 0, u64::MAX);
         self.node_mut(ino).overlay = Overlay::default();

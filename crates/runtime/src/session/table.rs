@@ -122,6 +122,13 @@ impl Sessions {
         position.ok_or_else(|| errno(libc::EINVAL))
     }
 
+    /// How many tickets of all sessions are not durable, if everything up to `durable` is.
+    pub fn open(&self, durable: Lsn) -> usize {
+        let sessions = self.lock();
+        let tickets = sessions.values().flat_map(|own| &own.open);
+        tickets.filter(|(_, lsn)| *lsn > durable).count()
+    }
+
     /// The session's tickets mean nothing any more.
     pub fn end(&self, session: SessionId) {
         self.lock().remove(&session);

@@ -10,6 +10,7 @@ use crate::state::shadow::Shadow;
 use ahash::HashMap;
 use siftfs_base::{Bytes, InodeNr, RangeSet, Result, errno};
 use siftfs_proto::{SectionId, SessionId, WriteData};
+use siftfs_status::Operations;
 use std::collections::BTreeMap;
 
 /// Most sections at a time.
@@ -116,13 +117,12 @@ impl Sections {
         Ok(section)
     }
 
-    /// The session is over: so are its sections.
+    /// The session is over, and its sections with it.
     pub fn end_all(&mut self, owner: SessionId) {
-        let of_owner =
-            |(id, section): (&SectionId, &Section)| (section.owner == owner).then_some(*id);
-        let all: Vec<SectionId> = self.open.iter().filter_map(of_owner).collect();
-        for id in all {
-            drop(self.end(owner, id));
+        let own = self.open.iter().filter(|(_, section)| section.owner == owner);
+        let own: Vec<SectionId> = own.map(|(id, _)| *id).collect();
+        for id in own {
+            drop(self.end(owner, id).expect("just seen"));
         }
     }
 
@@ -151,10 +151,22 @@ impl Sections {
         }
     }
 
-    /// The file lost its last name: its section is void, and the number may become another file's.
+    /// The file lost its last name, or is gone: its section is void, and the number may become
+    /// another file's.
     pub fn removed(&mut self, ino: InodeNr) {
         self.resized(ino);
         self.of_file.remove(&ino);
+    }
+
+    /// The sections' part of the status report.
+    pub fn status(&self) -> Operations {
+        let void = self.open.values().filter(|section| section.void).count();
+        Operations {
+            sections: self.open.len() as u64,
+            void_sections: void as u64,
+            section_bytes: self.bytes(),
+            ..Operations::default()
+        }
     }
 
     /// Memory in bytes, about.

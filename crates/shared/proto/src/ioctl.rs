@@ -1,6 +1,8 @@
 //! The arguments of a mount's ioctls, as programs make them and the mount reads them ("Bytes of the
 //! ioctls" in `docs/design/operations.md`).
 
+pub mod compound;
+
 use crate::Level;
 use siftfs_base::{Result, errno};
 

@@ -319,7 +319,7 @@ pub enum Request {
     /// the caller's own thread has begun by then is waited for). Other errors as of `Poll`. Reply:
     /// `Done`.
     Wait { ticket: Ticket, timeout: Option<Duration> },
-    /// The session is over: its tickets mean nothing any more. Reply: `Done`.
+    /// The session is over: its tickets mean nothing any more, and its sections end. Reply: `Done`.
     EndSession,
     /// Reply: `Done`.
     Allocate { ino: InodeNr, mode: Allocate, offset: u64, len: u64 },

@@ -58,6 +58,8 @@ pub struct RuntimeStatus {
     pub memory: Memory,
     /// What the next background transaction has to do.
     pub pending: Pending,
+    /// What programs have begun and not ended.
+    pub operations: Operations,
 }
 
 impl RuntimeStatus {
@@ -236,6 +238,21 @@ impl Memory {
             ("unsynced", self.unsynced),
         ]
     }
+}
+
+/// What programs have begun and not ended. A mount is one session, and so is a program with the
+/// embedded library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Operations {
+    /// Tickets that are not durable.
+    pub tickets: u64,
+    /// Atomic sections that were neither committed nor aborted.
+    pub sections: u64,
+    /// Those of them that cannot be committed any more.
+    pub void_sections: u64,
+    /// Bytes in memory that the sections hold.
+    pub section_bytes: u64,
 }
 
 /// What the next background transaction has to do.

@@ -6,7 +6,8 @@ use siftfs_base::{Error, crc32c};
 use siftfs_crash::{Back, Bench, NOTHING_DONE, VolumeKind};
 use siftfs_device::Cut;
 use siftfs_proto::compound::{
-    Access, BytesArg, Checksum, Codec, Compound, Compounded, FileArg, NumberArg, Step, StepNr, Wanted,
+    Access, BytesArg, Checksum, Codec, Compound, Compounded, FileArg, NumberArg, Step, StepNr,
+    Wanted,
 };
 use siftfs_proto::{Level, ROOT_INO, Reply, Request, Rights};
 

@@ -9,6 +9,7 @@ mod compounds;
 mod durability;
 mod killed;
 mod lanes;
+mod leftovers;
 mod log;
 mod marker;
 mod medium;

@@ -362,7 +362,8 @@ fn r27_foreign_changes_void_a_section() {
         b.set("f", SetAttr { size: Some(size), ..SetAttr::default() });
     };
     let open = |b: &Bench, truncate| {
-        let req = Request::Open { ino: b.ino("f"), access: Access::Both, truncate, kill_priv: false };
+        let req =
+            Request::Open { ino: b.ino("f"), access: Access::Both, truncate, kill_priv: false };
         b.call(req).expect("open");
     };
     let page = |b: &Bench, index: u64, data: Vec<u8>| {

@@ -166,6 +166,11 @@ impl Map {
         unsafe { self.0.add(index).read_volatile() }
     }
 
+    /// Where it begins.
+    pub fn start(&self) -> *mut u8 {
+        self.0
+    }
+
     pub fn store(&mut self, index: usize, byte: u8) {
         assert!(index < self.1);
         // SAFETY: as above, and mapped for writing.

@@ -124,11 +124,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Carries out all steps on the view; or tells which of them is refused, and why.
-    pub fn run(
-        &mut self,
-        st: &mut State,
-        compound: &Compound,
-    ) -> Tried<Result<(), (StepNr, i32)>> {
+    pub fn run(&mut self, st: &mut State, compound: &Compound) -> Tried<Result<(), (StepNr, i32)>> {
         for (number, step) in (0..).zip(&compound.steps) {
             match self.step(st, step) {
                 Ok(outcome) => self.outcomes.push(outcome),

@@ -1,6 +1,6 @@
 //! The argument of the ioctl that carries out a compound, and its answer.
 
-use super::{READ, Rest, TYPE, WRITE, ioctl_level, level_number};
+use super::{Rest, TYPE, WRITE};
 use crate::compound::{
     Access, BytesArg, Checksum, Codec, Compounded, MOST_STEPS, NewAttributes, NumberArg, StepNr,
     Value, Width,
@@ -8,6 +8,8 @@ use crate::compound::{
 use crate::{Level, SetTime};
 use siftfs_base::{Result, Timestamp, errno};
 
+/// Direction bit of an ioctl that takes an answer back.
+const READ: u32 = 2;
 /// Number of the ioctl. Its size is that of the buffer, for argument and answer.
 const COMPOUND: u32 = 32;
 /// Bytes before the steps: their length, how many they are, the level, and zero.
@@ -82,7 +84,7 @@ impl Compound {
         }
         let len = u32::try_from(out.len()).map_err(|_| too_big())?;
         let count = u32::try_from(self.steps.len()).map_err(|_| too_big())?;
-        let fields = [len, count, level_number(self.level), 0];
+        let fields = [len, count, self.level.number(), 0];
         for (at, field) in out.chunks_exact_mut(4).zip(fields) {
             at.copy_from_slice(&field.to_le_bytes());
         }
@@ -102,7 +104,7 @@ impl Compound {
     pub fn decode(buffer: &[u8]) -> Result<Self> {
         let mut head = Rest(buffer);
         let (len, count) = (head.u32()? as usize, head.u32()? as usize);
-        let level = ioctl_level(head.u32()?)?;
+        let level = Level::from_number(head.u32()?)?;
         if head.u32()? != 0 || len < HEAD {
             return Err(errno(libc::EINVAL));
         }
