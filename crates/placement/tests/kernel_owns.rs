@@ -4,6 +4,7 @@ use calls::{call, create};
 use siftfs_base::{ManualClock, Timestamp, errno};
 use siftfs_device::{Device, MemDevice};
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
+use siftfs_proto::compound::Access;
 use siftfs_proto::*;
 use std::sync::Arc;
 

@@ -8,8 +8,10 @@ mod ioctl;
 
 use ioctl::{LONGEST, any_argument};
 use siftfs_base::Rng;
-use siftfs_proto::Level;
+use siftfs_proto::compound::{Access, BytesArg, Checksum, Codec, NewAttributes, NumberArg, StepNr};
+use siftfs_proto::ioctl::compound::{Compound, File, Step};
 use siftfs_proto::ioctl::{Entry, Publish, Source};
+use siftfs_proto::{Level, SetTime};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -59,12 +61,55 @@ fn publish(rng: &mut Rng) -> Publish {
     Publish { entries: (0..rng.below(9)).map(|_| entry(rng)).collect(), level }
 }
 
+fn compound(rng: &mut Rng) -> Compound {
+    let level = *rng.pick(&[Level::Visible, Level::Atomic, Level::Durable]).expect("three");
+    let steps = (0..rng.below(9)).map(|_| (step(rng), rng.chance(50))).collect();
+    Compound { steps, level }
+}
+
+fn step(rng: &mut Rng) -> Step {
+    let nr = |rng: &mut Rng| StepNr(rng.below(9) as u32);
+    let file = match rng.chance(50) {
+        true => File::Descriptor(rng.below(1 << 32) as u32),
+        false => File::Step(nr(rng)),
+    };
+    let offset = match rng.chance(70) {
+        true => NumberArg::Given(rng.below(u64::MAX)),
+        false => NumberArg::Step(nr(rng)),
+    };
+    let data = match rng.below(3) {
+        0 => BytesArg::Given(some_bytes(rng, 60)),
+        1 => BytesArg::Step(nr(rng)),
+        _ => BytesArg::Part { step: nr(rng), start: rng.below(99) as u32, len: 7 },
+    };
+    let path = some_bytes(rng, 20);
+    match rng.below(9) {
+        0 => Step::Lookup { path },
+        1 => Step::Open { path, access: Access::Both, truncate: rng.chance(50) },
+        2 => Step::Create { path, perm: rng.below(1 << 16) as u16 },
+        3 => Step::Read { file, offset, len: rng.below(1 << 32) as u32 },
+        4 => Step::Write { file, offset, data },
+        5 => Step::Checksum { kind: Checksum::MaskedCrc32c, data },
+        6 => Step::Decompress { codec: Codec::Zstd, data, most: rng.below(1 << 32) as u32 },
+        7 => Step::Rename { from: some_bytes(rng, 20), to: path, replace: rng.chance(50) },
+        _ => {
+            let atime = rng.chance(50).then_some(SetTime::Now);
+            let perm = rng.chance(50).then_some(0o640);
+            let set = NewAttributes { atime, perm, ..NewAttributes::default() };
+            Step::SetAttributes { file, set }
+        }
+    }
+}
+
 /// A right argument, or one of which some bytes, a length, its end or its rest are others.
 fn argument(rng: &mut Rng) -> Vec<u8> {
     if rng.chance(10) {
         return some_bytes(rng, 200);
     }
-    let mut bytes = publish(rng).encode().expect("it is short").1;
+    let mut bytes = match rng.chance(50) {
+        true => publish(rng).encode().expect("it is short").1,
+        false => compound(rng).encode(rng.below(100) as usize).expect("it is short").1,
+    };
     for _ in 0..rng.below(4) {
         let at = rng.below(bytes.len() as u64 + 1) as usize;
         match rng.below(5) {
@@ -84,6 +129,9 @@ fn what_is_written_is_read() {
         let publish = publish(&mut rng);
         let (_, bytes) = publish.encode().expect("it is short");
         assert_eq!(Publish::decode(&bytes).as_ref(), Ok(&publish));
+        let compound = compound(&mut rng);
+        let (_, bytes) = compound.encode(rng.below(100) as usize).expect("it is short");
+        assert_eq!(Compound::decode(&bytes).as_ref(), Ok(&compound));
     }
 }
 

@@ -418,6 +418,7 @@ impl FileService for Mem {
             }
             Request::GetFlags { .. } => Ok(Reply::Flags(0)),
             Request::SetFlags { .. }
+            | Request::Compound(_)
             | Request::Publish { .. }
             | Request::SectionStart { .. }
             | Request::SectionWrite { .. }

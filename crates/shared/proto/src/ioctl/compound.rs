@@ -463,7 +463,7 @@ impl Rest<'_> {
     fn time(&mut self) -> Result<SetTime> {
         let sec = i64::from_le_bytes(self.number()?);
         match self.u32()? {
-            NOW => Ok(SetTime::Now),
+            NOW if sec == 0 => Ok(SetTime::Now),
             nsec if nsec < 1_000_000_000 => Ok(SetTime::At(Timestamp { sec, nsec })),
             _ => Err(errno(libc::EINVAL)),
         }
