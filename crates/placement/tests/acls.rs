@@ -131,12 +131,21 @@ fn a_list_of_a_directory_above_is_not_overtaken() {
     set(&v, d, ACCESS, &list(0, 7));
     let secret = b"for the owner only".to_vec();
     let (append, kill_priv) = (false, false);
-    call(&v, Request::Write { ino: f, offset: 0, data: secret.clone().into(), append, kill_priv })
-        .expect("write");
+    call(
+        &v,
+        Request::Write {
+            file: f.into(),
+            offset: 0,
+            data: secret.clone().into(),
+            append,
+            kill_priv,
+        },
+    )
+    .expect("write");
     fsync(&v, f);
     let v = world.crash(v);
     assert_eq!(get(&v, d, ACCESS), Some(list(0, 7)), "the secret came without its guard");
-    let read = call(&v, Request::Read { ino: f, offset: 0, len: 100 });
+    let read = call(&v, Request::Read { file: f.into(), offset: 0, len: 100 });
     assert_eq!(read.expect("read"), Reply::Data(secret));
     v.close().expect("close");
 }

@@ -51,12 +51,12 @@ fn create(v: &LocalVolume, name: &str) -> u32 {
 fn write(v: &LocalVolume, ino: u32, offset: u64, data: &[u8]) {
     let len = data.len() as u32;
     let data = siftfs_proto::WriteData::copy_of(offset, data);
-    let req = Request::Write { ino, offset, data, append: false, kill_priv: false };
+    let req = Request::Write { file: ino.into(), offset, data, append: false, kill_priv: false };
     assert_eq!(call(v, req), Reply::Written { len });
 }
 
 fn read(v: &LocalVolume, ino: u32, offset: u64, len: u32) -> Vec<u8> {
-    match call(v, Request::Read { ino, offset, len }) {
+    match call(v, Request::Read { file: ino.into(), offset, len }) {
         Reply::Data(data) => data,
         Reply::Blocks(blocks) => blocks.to_vec(),
         other => panic!("{other:?}"),

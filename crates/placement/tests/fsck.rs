@@ -58,7 +58,7 @@ fn a_sound_volume_has_no_findings_at_any_time() {
             };
             let (ino, data) = (attr.ino, vec![i as u8; 3000 + 100 * i as usize]);
             let write = Request::Write {
-                ino,
+                file: ino.into(),
                 offset: 0,
                 data: data.into(),
                 append: false,

@@ -38,9 +38,10 @@ fn untimed_changes_leave_the_times() {
     let ino = create(&v, "f");
     let changes = || {
         let data = WriteData::copy_of(0, &[7; 5000]);
-        let allocate = |mode, offset, len| Request::Allocate { ino, mode, offset, len };
+        let allocate =
+            |mode, offset, len| Request::Allocate { file: ino.into(), mode, offset, len };
         [
-            Request::Write { ino, offset: 0, data, append: false, kill_priv: false },
+            Request::Write { file: ino.into(), offset: 0, data, append: false, kill_priv: false },
             allocate(Allocate::Grow, 0, 20_000),
             allocate(Allocate::PunchHole, 0, 4096),
             allocate(Allocate::ZeroRange, 0, 30_000),
@@ -75,7 +76,7 @@ fn pages_before_the_largest_size_are_kept() {
     let ino = create(&v, "f");
     let pages = |offset, len| {
         let data = WriteData::copy_of(offset, &vec![7; len]);
-        try_call(&v, Request::WriteBack { ino, offset, data, times: false }).err()
+        try_call(&v, Request::WriteBack { file: ino.into(), offset, data, times: false }).err()
     };
     let too_big = Some(errno(libc::EFBIG));
     assert_eq!(pages(MAX_FILE_SIZE, 1), too_big);
@@ -83,7 +84,8 @@ fn pages_before_the_largest_size_are_kept() {
     assert_eq!(attr(&v, ino).size, 0);
     assert_eq!(pages(MAX_FILE_SIZE - 8192, 3 * 4096), too_big);
     assert_eq!(attr(&v, ino).size, MAX_FILE_SIZE);
-    let read = call(&v, Request::Read { ino, offset: MAX_FILE_SIZE - 8192, len: 20_000 });
+    let read =
+        call(&v, Request::Read { file: ino.into(), offset: MAX_FILE_SIZE - 8192, len: 20_000 });
     assert_eq!(read.into_data(), Some(vec![7; 8192]));
     assert_eq!(pages(MAX_FILE_SIZE - 4096, 4096), None);
 }

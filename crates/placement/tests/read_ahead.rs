@@ -25,7 +25,8 @@ fn cold(world: &World) -> (LocalVolume, u32) {
     for (offset, piece) in (0u64..).step_by(1 << 20).zip(bytes().chunks(1 << 20)) {
         let data = WriteData::copy_of(offset, piece);
         assert!(matches!(data, WriteData::Blocks(_)));
-        let write = Request::Write { ino: attr.ino, offset, data, append: false, kill_priv: false };
+        let write =
+            Request::Write { file: attr.ino.into(), offset, data, append: false, kill_priv: false };
         assert_eq!(call(&v, write), Reply::Written { len: 1 << 20 });
     }
     v.close().expect("close");
@@ -36,7 +37,7 @@ fn cold(world: &World) -> (LocalVolume, u32) {
 fn read(v: &LocalVolume, ino: u32, offset: u64, len: u32) -> Vec<u8> {
     let (tell, told) = std::sync::mpsc::channel();
     let done = Box::new(move |reply| tell.send(reply).expect("somebody listens"));
-    let request = Request::Read { ino, offset, len };
+    let request = Request::Read { file: ino.into(), offset, len };
     v.endpoint().submit(SessionId(1), &Credentials::default(), request, done);
     let reply = told.recv().expect("answered").expect("read");
     assert_eq!(matches!(reply, Reply::Blocks(_)), len >= 64 << 10, "many bytes travel as blocks");

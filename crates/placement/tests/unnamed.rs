@@ -42,11 +42,11 @@ fn unnamed(v: &LocalVolume) -> (u32, Handle) {
 
 fn write(v: &LocalVolume, ino: u32, data: &[u8]) {
     let (data, append, kill_priv) = (data.to_vec(), false, false);
-    done(v, Request::Write { ino, offset: 0, data: data.into(), append, kill_priv });
+    done(v, Request::Write { file: ino.into(), offset: 0, data: data.into(), append, kill_priv });
 }
 
 fn read(v: &LocalVolume, ino: u32) -> Vec<u8> {
-    match call(v, Request::Read { ino, offset: 0, len: 1 << 20 }).expect("read") {
+    match call(v, Request::Read { file: ino.into(), offset: 0, len: 1 << 20 }).expect("read") {
         Reply::Data(data) => data,
         Reply::Blocks(blocks) => blocks.to_vec(),
         other => panic!("{other:?}"),

@@ -14,7 +14,7 @@ use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
-    MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SectionId, SessionId, WriteData,
+    MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SectionId, SessionId, Target, WriteData,
 };
 use siftfs_status::{Crowd, DeviceInfo, Group, Operations, Queues, RuntimeStatus};
 
@@ -82,14 +82,14 @@ impl FileService for Runtime {
                 self.open_file(session, ino, (access, truncate), (kill_priv, true))
             }
             R::Release { handle } => self.release(session, handle),
-            R::Read { ino, offset, len } => self.read_data(ino, offset, len),
-            R::Write { ino, offset, data, append, kill_priv } => {
+            R::Read { file, offset, len } => self.read_data((session, file), offset, len),
+            R::Write { file, offset, data, append, kill_priv } => {
                 let offset = (!append).then_some(offset);
-                self.write_data(cred, ino, offset, data, (kill_priv, true))
+                self.write_data(cred, (session, file), offset, data, (kill_priv, true))
             }
             R::Untimed(change) => self.untimed(session, cred, *change),
-            R::WriteBack { ino, offset, data, times } => {
-                self.write_back(cred, ino, offset, data, times)
+            R::WriteBack { file, offset, data, times } => {
+                self.write_back(cred, (session, file), offset, data, times)
             }
             R::Fsync { ino, datasync } => self.fsync(ino, datasync).map(acknowledged),
             R::Stage { ino, datasync } => {
@@ -102,11 +102,16 @@ impl FileService for Runtime {
             },
             R::Wait { ticket, timeout } => self.wait(session, ticket, timeout).map(acknowledged),
             R::EndSession => self.end_session(session),
-            R::Allocate { ino, mode, offset, len } => {
-                self.allocate(cred, ino, mode, (offset, len), true)
+            R::Allocate { file, mode, offset, len } => {
+                self.allocate(cred, (session, file), mode, (offset, len), true)
             }
-            R::Seek { ino, offset, whence } => {
-                self.query(|st| st.seek(ino, offset, whence)).map(Reply::Offset)
+            R::Seek { file, offset, whence } => {
+                let file = (session, file);
+                let sought = self.query(|st| {
+                    let ino = st.target(file, Access::Read)?;
+                    st.seek(ino, offset, whence)
+                });
+                sought.map(Reply::Offset)
             }
             R::OpenDir { ino } => self.query(|st| {
                 st.load_dir(ino)?;
@@ -140,7 +145,7 @@ impl FileService for Runtime {
             R::Publish { base, entries, level, rights } => {
                 self.publish(session, (cred, &rights), base, &entries, level)
             }
-            R::SectionStart { ino } => self.start_section(session, ino).map(Reply::Section),
+            R::SectionStart { file } => self.start_section(session, file).map(Reply::Section),
             R::SectionWrite { section, offset, data } => {
                 self.write_section(session, section, offset, &data)
             }
@@ -174,11 +179,14 @@ impl FileService for Runtime {
         if let Request::Wait { ticket, timeout: None } = req {
             return self.wait_then(session, ticket, |result| done(result.map(acknowledged)));
         }
-        let read = if let Request::Read { ino, .. } = req { Some(ino) } else { None };
+        let read = if let Request::Read { file, .. } = req { Some(file) } else { None };
         done(self.call(session, cred, req));
-        if let Some(ino) = read {
+        if let Some(file) = read {
             // Not reported: a read that asks for these pages fails again and reports it.
-            let plan = self.query(|st| st.ahead(ino));
+            let plan = self.query(|st| {
+                let ino = st.target((session, file), Access::Read)?;
+                st.ahead(ino)
+            });
             let _ = plan.and_then(|plan| plan.map_or(Ok(false), |plan| self.fill_ahead(&plan)));
         }
     }
@@ -388,12 +396,12 @@ impl Runtime {
             Request::Open { ino, access, truncate, kill_priv } => {
                 self.open_file(session, ino, (access, truncate), (kill_priv, false))
             }
-            Request::Write { ino, offset, data, append, kill_priv } => {
+            Request::Write { file, offset, data, append, kill_priv } => {
                 let offset = (!append).then_some(offset);
-                self.write_data(cred, ino, offset, data, (kill_priv, false))
+                self.write_data(cred, (session, file), offset, data, (kill_priv, false))
             }
-            Request::Allocate { ino, mode, offset, len } => {
-                self.allocate(cred, ino, mode, (offset, len), false)
+            Request::Allocate { file, mode, offset, len } => {
+                self.allocate(cred, (session, file), mode, (offset, len), false)
             }
             Request::SectionCommit { sections, durable } => {
                 self.commit_together(session, cred, &sections, (durable, false))
@@ -470,20 +478,26 @@ impl Runtime {
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
     }
 
-    fn read_data(&self, ino: InodeNr, offset: u64, len: u32) -> Result<Reply> {
-        self.drive(libc::EIO, || self.query_step(|st| st.read(ino, offset, len)))
+    fn read_data(&self, file: (SessionId, Target), offset: u64, len: u32) -> Result<Reply> {
+        self.drive(libc::EIO, || {
+            self.query_step(|st| {
+                let ino = st.target(file, Access::Read)?;
+                st.read(ino, offset, len)
+            })
+        })
     }
 
     fn write_data(
         &self,
         cred: &Credentials,
-        ino: InodeNr,
+        file: (SessionId, Target),
         offset: Option<u64>,
         mut data: WriteData,
         (kill_priv, times): (bool, bool),
     ) -> Result<Reply> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         self.mutate(|st| {
+            let ino = st.target(file, Access::Write)?;
             st.load(ino)?;
             let time = st.now();
             let at = offset.unwrap_or(st.node(ino).size);
@@ -508,7 +522,7 @@ impl Runtime {
     fn write_back(
         &self,
         cred: &Credentials,
-        ino: InodeNr,
+        file: (SessionId, Target),
         offset: u64,
         mut data: WriteData,
         times: bool,
@@ -523,6 +537,7 @@ impl Runtime {
         self.mutate(|st| {
             let time = times.then(|| st.now());
             let privileged = st.privileged(cred);
+            let ino = st.target(file, Access::Write)?;
             st.write_back(ino, offset, Input::of(&mut data), privileged, time)
         })?;
         if fits { Ok(Reply::Written { len }) } else { Err(errno(libc::EFBIG)) }
@@ -532,7 +547,7 @@ impl Runtime {
     fn allocate(
         &self,
         cred: &Credentials,
-        ino: InodeNr,
+        file: (SessionId, Target),
         mode: Allocate,
         (offset, len): (u64, u64),
         times: bool,
@@ -545,6 +560,7 @@ impl Runtime {
             let stop = if zero { end.min((at / PIECE + 1) * PIECE) } else { end };
             self.mutate(|st| {
                 let time = st.now();
+                let ino = st.target(file, Access::Write)?;
                 st.may_allocate(ino, mode)?;
                 let privileged = st.privileged(cred);
                 st.timed(ino, times, |st| st.allocate(ino, mode, at, stop - at, privileged, time))
@@ -569,6 +585,24 @@ impl State {
     pub(crate) fn privileged(&self, cred: &Credentials) -> bool {
         let (uid, gid) = self.fs.reserved_ids();
         cred.uid == 0 || cred.uid == uid || gid != 0 && cred.gid == gid
+    }
+
+    /// The inode of a session's request for data that reads or writes it.
+    pub(crate) fn target(
+        &self,
+        (session, file): (SessionId, Target),
+        wanted: Access,
+    ) -> Result<InodeNr> {
+        let handle = match file {
+            Target::Inode(ino) => return Ok(ino),
+            Target::Open(handle) => handle,
+        };
+        let opened = self.inodes.opened(handle.0, session);
+        let may = |access: Access| {
+            (access.reads() || !wanted.reads()) && (access.writes() || !wanted.writes())
+        };
+        let opened = opened.filter(|opened| may(opened.access));
+        opened.map(|opened| opened.ino).ok_or_else(|| errno(libc::EBADF))
     }
 
     pub(crate) fn open(&mut self, ino: InodeNr, session: SessionId, access: Access) -> Handle {

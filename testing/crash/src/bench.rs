@@ -154,7 +154,14 @@ impl Bench {
     pub fn try_write(&self, path: &str, offset: u64, data: &[u8]) -> Result<(), Error> {
         let ino = self.ino(path);
         let data = WriteData::copy_of(offset, data);
-        self.call(Request::Write { ino, offset, data, append: false, kill_priv: false }).map(|_| ())
+        self.call(Request::Write {
+            file: ino.into(),
+            offset,
+            data,
+            append: false,
+            kill_priv: false,
+        })
+        .map(|_| ())
     }
 
     /// A new file of these bytes, written in pieces and not synced.
@@ -168,7 +175,8 @@ impl Bench {
     /// Appends.
     pub fn append(&self, path: &str, data: &[u8]) {
         let (ino, data) = (self.ino(path), data.to_vec().into());
-        let req = Request::Write { ino, offset: 0, data, append: true, kill_priv: false };
+        let req =
+            Request::Write { file: ino.into(), offset: 0, data, append: true, kill_priv: false };
         self.done("append", req);
     }
 
@@ -197,7 +205,7 @@ impl Bench {
 
     /// fallocate.
     pub fn allocate(&self, path: &str, mode: Allocate, offset: u64, len: u64) {
-        self.done("allocate", Request::Allocate { ino: self.ino(path), mode, offset, len });
+        self.done("allocate", Request::Allocate { file: self.ino(path).into(), mode, offset, len });
     }
 
     /// A hard link.

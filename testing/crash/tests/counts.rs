@@ -64,7 +64,7 @@ fn append_512_bytes_as_a_page() {
         content.extend(pattern(i, 0, 512));
         let send = |mtime: i64| {
             let data = WriteData::copy_of(offset, &content[offset as usize..]);
-            b.call(Request::WriteBack { ino, offset, data, times: false }).unwrap();
+            b.call(Request::WriteBack { file: ino.into(), offset, data, times: false }).unwrap();
             let time = Timestamp { sec: mtime, nsec: 5 };
             let mtime = Some(SetTime::At(time));
             b.set("f", SetAttr { mtime, ctime: Some(time), ..SetAttr::default() });
@@ -387,7 +387,10 @@ fn create(service: &dyn FileService, name: &str) -> u32 {
 
 fn append(service: &dyn FileService, ino: u32, data: Vec<u8>) {
     let data = data.into();
-    call(service, Request::Write { ino, offset: 0, data, append: true, kill_priv: false });
+    call(
+        service,
+        Request::Write { file: ino.into(), offset: 0, data, append: true, kill_priv: false },
+    );
 }
 
 fn fsync(service: &dyn FileService, ino: u32) {

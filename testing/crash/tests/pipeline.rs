@@ -133,7 +133,7 @@ fn a_block_on_its_way_is_not_read_from_the_area() {
         expected.extend(b"a few bytes");
         let read = |name: &str| {
             let (ino, len) = (b.ino(name), 4096);
-            match b.call(Request::Read { ino, offset: 0, len }) {
+            match b.call(Request::Read { file: ino.into(), offset: 0, len }) {
                 Ok(Reply::Data(data)) => data,
                 other => panic!("{other:?}"),
             }
@@ -145,7 +145,7 @@ fn a_block_on_its_way_is_not_read_from_the_area() {
         for _ in 0..4 {
             for at in (0..6 << 20).step_by(64 << 10) {
                 let (ino, len) = (b.ino("large"), 64 << 10);
-                b.call(Request::Read { ino, offset: at, len }).expect("read");
+                b.call(Request::Read { file: ino.into(), offset: at, len }).expect("read");
             }
         }
         let wrong: Vec<u32> = (0..8).filter(|i| read(&format!("f{i}")) != expected).collect();
@@ -194,7 +194,7 @@ fn scattered_pages_are_looked_at_in_steps() {
     for i in 0..pages {
         let data = pattern(i, 0, 4096).into();
         let (ino, offset) = (attr.ino, i * 8192);
-        call(Request::Write { ino, offset, data, append: false, kill_priv: false });
+        call(Request::Write { file: ino.into(), offset, data, append: false, kill_priv: false });
     }
     let holds = || status(&*service).assembly_lock_hold.count;
     let before = holds();
@@ -202,7 +202,7 @@ fn scattered_pages_are_looked_at_in_steps() {
     // The begin, two steps that only scan, and one for each MiB; then the cut.
     let steps = 1 + pages / 1024 + pages.div_ceil(256) + 1;
     assert!(holds() - before >= steps, "{} steps, not {steps}", holds() - before);
-    let read = |i: u64| call(Request::Read { ino: attr.ino, offset: i * 8192, len: 4096 });
+    let read = |i: u64| call(Request::Read { file: attr.ino.into(), offset: i * 8192, len: 4096 });
     for i in 0..pages {
         assert!(matches!(read(i), Reply::Data(data) if data == pattern(i, 0, 4096)), "page {i}");
     }

@@ -248,8 +248,8 @@ impl Place {
                 Target::Handle(_) => return None,
             },
             Request::Release { handle } => Call::Release(handle.0),
-            Request::Read { ino, offset, len } => Call::Read(file(*ino)?, *offset, *len),
-            Request::Write { ino, offset, data, append, .. } => {
+            Request::Read { file, offset, len } => Call::Read(file(*ino)?, *offset, *len),
+            Request::Write { file, offset, data, append, .. } => {
                 Call::Write(file(*ino)?, *offset, data.clone().into_bytes(), *append)
             }
             Request::Fsync { ino, datasync } => match model.node(*ino)?.kind {
@@ -258,10 +258,10 @@ impl Place {
                 }
                 _ => return None,
             },
-            Request::Allocate { ino, mode, offset, len } => {
+            Request::Allocate { file, mode, offset, len } => {
                 Call::Allocate(file(*ino)?, *mode, *offset, *len)
             }
-            Request::Seek { ino, offset, whence } => Call::Seek(file(*ino)?, *offset, *whence),
+            Request::Seek { file, offset, whence } => Call::Seek(file(*ino)?, *offset, *whence),
             Request::GetXattr { ino, name } => Call::GetXattr(attributed(*ino)?, name.clone()),
             Request::ListXattr { ino } => Call::ListXattr(attributed(*ino)?),
             Request::SetXattr { ino, name, value, mode, .. } => {
@@ -305,8 +305,9 @@ fn guards_what_is_shared(request: &Request) -> bool {
 /// setgid bits by a chown.
 fn fit(model: &Model, mut request: Request) -> Option<Request> {
     // Programs write; what the kernel makes of it is its own.
-    if let Request::WriteBack { ino, offset, data, .. } = request {
-        request = Request::Write { ino, offset, data, append: false, kill_priv: false };
+    if let Request::WriteBack { file, offset, data, .. } = request {
+        request =
+            Request::Write { file: ino.into(), offset, data, append: false, kill_priv: false };
     }
     match &mut request {
         Request::Write { kill_priv, .. } | Request::Open { kill_priv, .. } => *kill_priv = false,

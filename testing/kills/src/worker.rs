@@ -252,7 +252,7 @@ impl Worker {
     /// Makes a write one inside its file, if it can be: those alone are carried out past the
     /// kernel's cache, and completed apart.
     fn put_inside(&self, op: &mut Op) -> bool {
-        let Action::Call(_, Request::Write { ino, offset, data, append: false, .. }) =
+        let Action::Call(_, Request::Write { file, offset, data, append: false, .. }) =
             &mut op.action
         else {
             return false;
@@ -293,7 +293,7 @@ impl Worker {
         };
         self.story.push(shown.clone());
         let before = match request {
-            Request::Seek { ino, .. } => self.oracle.model().node(*ino).map(|n| n.content.clone()),
+            Request::Seek { file, .. } => self.oracle.model().node(*ino).map(|n| n.content.clone()),
             _ => None,
         };
         let want = self.begin(&op, prepared.how);
@@ -335,8 +335,8 @@ impl Worker {
     /// time is another then.
     fn read_beside(&mut self, op: &Op, how: How) {
         let reads = how.reads() || self.writes_read;
-        if let (Some(Request::Write { ino, .. }), true) = (op.request(), reads) {
-            let read = Request::Read { ino: *ino, offset: 0, len: 1 };
+        if let (Some(Request::Write { file, .. }), true) = (op.request(), reads) {
+            let read = Request::Read { file: (*ino).into(), offset: 0, len: 1 };
             let read = Op { id: op.id, action: Action::Call(self.cred.clone(), read) };
             let _outcome = self.oracle.begin(&read);
             self.oracle.returned(&read);
@@ -349,7 +349,7 @@ impl Worker {
         match op.request() {
             Some(Request::Fsync { ino, .. }) => drop(self.held.remove(ino)),
             Some(Request::SyncAll | Request::Checkpoint) => self.held.clear(),
-            Some(Request::Write { ino, .. }) if self.writes_read => {
+            Some(Request::Write { file, .. }) if self.writes_read => {
                 if self.held.contains(ino) {
                     return Promise::None;
                 }
@@ -369,7 +369,8 @@ impl Worker {
             op.request(),
             Some(Request::Fsync { .. } | Request::SyncAll | Request::Checkpoint)
         );
-        if let (Some(Request::Write { ino, .. }), true) = (op.request(), promise != Promise::None) {
+        if let (Some(Request::Write { file, .. }), true) = (op.request(), promise != Promise::None)
+        {
             let request = Request::Fsync { ino: *ino, datasync: promise == Promise::Data };
             let sync = Op { id: op.id, action: Action::Call(self.cred.clone(), request) };
             let _outcome = self.oracle.begin(&sync);
@@ -467,7 +468,7 @@ impl Worker {
 /// request ends with the page. If that makes the file longer, the size may come back (clause L1).
 /// Answers that request, and the whole.
 fn divided(model: &Model, request: &Request, how: How) -> Option<[Request; 2]> {
-    let Request::Write { ino, offset, data, append, kill_priv } = request else { return None };
+    let Request::Write { file, offset, data, append, kill_priv } = request else { return None };
     let size = model.node(*ino)?.content.size();
     let offset = if *append { size } else { *offset };
     let (page_end, end) = (offset.next_multiple_of(4096), offset + data.len() as u64);
@@ -477,7 +478,7 @@ fn divided(model: &Model, request: &Request, how: How) -> Option<[Request; 2]> {
     }
     let bytes = data.clone().into_bytes();
     let part = |len: usize| Request::Write {
-        ino: *ino,
+        ino: *file,
         offset,
         data: WriteData::copy_of(offset, &bytes[..len]),
         append: false,

@@ -56,7 +56,7 @@ impl Bench {
         self.step(
             2,
             Request::Write {
-                ino,
+                file: ino.into(),
                 offset: 0,
                 data: data.to_vec().into(),
                 append: false,
@@ -124,7 +124,10 @@ fn lost_bytes_are_seen_and_unsynced_ones_may_be_lost() {
     let ino = bench.durable(b"acknowledged");
     let path = bench.worker.place.own().join("f");
     let data: WriteData = b"unsynced".to_vec().into();
-    bench.step(4, Request::Write { ino, offset: 0, data, append: false, kill_priv: false });
+    bench.step(
+        4,
+        Request::Write { file: ino.into(), offset: 0, data, append: false, kill_priv: false },
+    );
     assert_eq!(bench.verdict(), Vec::<String>::new());
     fs::write(&path, b"acknowledged").expect("write");
     assert_eq!(bench.verdict(), Vec::<String>::new(), "as before the write");
@@ -141,7 +144,11 @@ fn a_size_inside_a_write_is_seen() {
         let ino = bench.durable(&[7; 100]);
         let path = bench.worker.place.own().join("f");
         let data: WriteData = vec![9; 9000].into();
-        bench.step_by(4, Request::Write { ino, offset, data, append, kill_priv: false }, how);
+        bench.step_by(
+            4,
+            Request::Write { file: ino.into(), offset, data, append, kill_priv: false },
+            how,
+        );
         assert_eq!(bench.verdict(), Vec::<String>::new());
         INSIDE.map(|size| {
             File::options().write(true).open(&path).expect("open").set_len(size).expect("cut");

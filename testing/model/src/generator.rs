@@ -373,7 +373,7 @@ impl Generator {
             data[at as usize..(at + some) as usize].copy_from_slice(&bytes);
         }
         let (data, times) = (WriteData::copy_of(offset, &data), self.rng.chance(50));
-        Some(Request::WriteBack { ino, offset, data, times })
+        Some(Request::WriteBack { file: ino.into(), offset, data, times })
     }
 
     fn data_op(&mut self, model: &Model) -> Option<Request> {
@@ -391,12 +391,18 @@ impl Generator {
                 };
                 let data = pattern(u64::from(self.next), offset, len);
                 let data = WriteData::copy_of(offset, &data);
-                Request::Write { ino, offset, data, append: false, kill_priv }
+                Request::Write { file: ino.into(), offset, data, append: false, kill_priv }
             }
             48..62 => {
                 let len = if self.rng.chance(50) { 512 } else { self.rng.between(1, 5000) };
                 let data = pattern(u64::from(self.next), size, len);
-                Request::Write { ino, offset: 0, data: data.into(), append: true, kill_priv }
+                Request::Write {
+                    file: ino.into(),
+                    offset: 0,
+                    data: data.into(),
+                    append: true,
+                    kill_priv,
+                }
             }
             62..78 => {
                 let to = match self.rng.below(4) {
@@ -419,7 +425,12 @@ impl Generator {
                     Allocate::ZeroRangeKeepSize,
                 ];
                 let mode = *self.rng.pick(&modes)?;
-                Request::Allocate { ino, mode, offset: self.offset(), len: self.rng.below(20_000) }
+                Request::Allocate {
+                    file: ino.into(),
+                    mode,
+                    offset: self.offset(),
+                    len: self.rng.below(20_000),
+                }
             }
             92..96 => Request::Open {
                 ino,
@@ -565,11 +576,11 @@ impl Generator {
             (3, FileKind::Regular | FileKind::Directory) => Request::ListXattr { ino },
             (4, FileKind::Regular) => {
                 let whence = if self.rng.chance(50) { Seek::Data } else { Seek::Hole };
-                Request::Seek { ino, offset: self.offset(), whence }
+                Request::Seek { file: ino.into(), offset: self.offset(), whence }
             }
             (_, FileKind::Regular) => {
                 let len = u32::try_from(self.rng.below(20_000)).unwrap_or(0);
-                Request::Read { ino, offset: self.offset(), len }
+                Request::Read { file: ino.into(), offset: self.offset(), len }
             }
             (_, FileKind::Symlink) => Request::ReadLink { ino },
             (_, FileKind::Directory) if self.rng.chance(20) => Request::StatFs,

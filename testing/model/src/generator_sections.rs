@@ -34,7 +34,7 @@ impl Generator {
             53..58 if alive => Some(self.write_beside(section)),
             58..90 => self.commit_sections(&open, id),
             90..96 => Some(Request::SectionAbort { section: SectionId(id) }),
-            96..98 => Some(Request::SectionStart { ino: section.ino }),
+            96..98 => Some(Request::SectionStart { file: section.ino.into() }),
             _ => None,
         }
     }
@@ -48,7 +48,7 @@ impl Generator {
         let ino = self.rng.pick(&files).copied()?;
         // Mostly one with something in it: what is new there is nothing's replacement.
         let empty = model.node(ino)?.content.size() == 0;
-        (!empty || self.rng.chance(30)).then_some(Request::SectionStart { ino })
+        (!empty || self.rng.chance(30)).then_some(Request::SectionStart { file: ino.into() })
     }
 
     fn write_section(&mut self, model: &Model, id: u64, section: &Section) -> Option<Request> {
@@ -84,7 +84,7 @@ impl Generator {
         let len = self.rng.between(1, 5);
         let data = pattern(u64::from(self.next), offset, len);
         let data = WriteData::copy_of(offset, &data);
-        Request::Write { ino, offset, data, append: false, kill_priv: false }
+        Request::Write { file: ino.into(), offset, data, append: false, kill_priv: false }
     }
 
     /// One section, or several; now and then one twice.

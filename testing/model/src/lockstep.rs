@@ -7,7 +7,7 @@ use crate::tree::{Caller, Seen, Tree};
 use siftfs_base::{Error, InodeNr};
 use siftfs_proto::{
     Attr, Credentials, FileService, Handle, PublishSource, Reply, Request, SectionId, SessionId,
-    Ticket,
+    Target, Ticket,
 };
 use std::collections::BTreeMap;
 
@@ -126,8 +126,9 @@ impl<'a> Lockstep<'a> {
         want: &Outcome,
         found: &Result<Reply, Error>,
     ) -> Result<(), String> {
-        if let Request::Seek { ino, offset, whence } = req
-            && let Some(node) = before.node(*ino)
+        if let Request::Seek { file, offset, whence } = req
+            && let Ok(ino) = before.target(*file)
+            && let Some(node) = before.node(ino)
         {
             return seek_is_sane(&node.content, *offset, *whence, found);
         }
@@ -215,14 +216,8 @@ impl<'a> Lockstep<'a> {
             | Request::SetAttr { ino, .. }
             | Request::ReadLink { ino }
             | Request::Open { ino, .. }
-            | Request::Read { ino, .. }
-            | Request::Write { ino, .. }
-            | Request::WriteBack { ino, .. }
             | Request::Fsync { ino, .. }
             | Request::Stage { ino, .. }
-            | Request::SectionStart { ino }
-            | Request::Allocate { ino, .. }
-            | Request::Seek { ino, .. }
             | Request::OpenDir { ino }
             | Request::GetXattr { ino, .. }
             | Request::ListXattr { ino }
@@ -230,6 +225,15 @@ impl<'a> Lockstep<'a> {
             | Request::SetFlags { ino, .. }
             | Request::SetXattr { ino, .. }
             | Request::RemoveXattr { ino, .. } => there(ino)?,
+            Request::Read { file, .. }
+            | Request::Write { file, .. }
+            | Request::WriteBack { file, .. }
+            | Request::SectionStart { file }
+            | Request::Allocate { file, .. }
+            | Request::Seek { file, .. } => match file {
+                Target::Inode(ino) => there(ino)?,
+                Target::Open(handle) => *handle = *self.handles.get(&handle.0)?,
+            },
             Request::Release { handle } | Request::ReadDir { handle, .. } => {
                 *handle = *self.handles.get(&handle.0)?;
             }

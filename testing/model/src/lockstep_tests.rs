@@ -52,13 +52,17 @@ struct Wrong(ModelService);
 
 impl FileService for Wrong {
     fn call(&self, s: SessionId, cred: &Credentials, req: Request) -> Result<Reply, Error> {
-        let Request::Write { ino, offset, data, append, kill_priv } = req else {
+        let Request::Write { file, offset, data, append, kill_priv } = req else {
             return self.0.call(s, cred, req);
         };
         let len = u32::try_from(data.len()).expect("short");
         let data = data.into_bytes();
         let data = data[..data.len() / 2].to_vec().into();
-        self.0.call(s, cred, Request::Write { ino, offset, data, append, kill_priv })?;
+        self.0.call(
+            s,
+            cred,
+            Request::Write { file: ino.into(), offset, data, append, kill_priv },
+        )?;
         Ok(Reply::Written { len })
     }
 }

@@ -7,7 +7,7 @@
 use crate::content::Content;
 use crate::model_sections::{Committed, Section};
 use siftfs_base::{InodeNr, Timestamp};
-use siftfs_proto::{Attr, Credentials, FileKind, ROOT_INO, Reply, Request, Ticket};
+use siftfs_proto::{Attr, Credentials, FileKind, ROOT_INO, Reply, Request, Target, Ticket};
 use std::collections::BTreeMap;
 
 /// A result whose error is an errno.
@@ -277,6 +277,14 @@ impl Model {
     /// Removes inodes that nothing names, opens or references.
     fn drop_dead(&mut self) {
         self.nodes.retain(|_, n| n.nlink > 0 || n.opens > 0 || n.refs > 0);
+    }
+
+    /// The inode of a request for data.
+    pub(crate) fn target(&self, file: Target) -> Result<InodeNr, i32> {
+        match file {
+            Target::Inode(ino) => Ok(ino),
+            Target::Open(handle) => self.handles.get(&handle.0).copied().ok_or(libc::EBADF),
+        }
     }
 
     pub(crate) fn get(&self, ino: InodeNr) -> Result<&Node, i32> {

@@ -51,13 +51,15 @@ impl Model {
                 self.get_mut(ino)?.opens -= 1;
                 Ok(Reply::Done)
             }
-            Request::Read { ino, offset, len } => {
-                let node = self.regular(*ino)?;
+            Request::Read { file, offset, len } => {
+                let ino = self.target(*file)?;
+                let node = self.regular(ino)?;
                 node.atime = None;
                 Ok(Reply::Data(node.content.read(*offset, u64::from(*len))))
             }
-            Request::Write { ino, offset, data, append, kill_priv } => {
-                let node = self.regular(*ino)?;
+            Request::Write { file, offset, data, append, kill_priv } => {
+                let ino = self.target(*file)?;
+                let node = self.regular(ino)?;
                 let size = node.content.size();
                 let at = if *append { size } else { *offset };
                 node.content.write(at, &data.clone().into_bytes());
@@ -67,31 +69,34 @@ impl Model {
                 }
                 if !data.is_empty() {
                     // What lies between the end of the file and the write becomes the file's, too.
-                    self.bytes_changed(*ino, at.min(size), at + data.len() as u64);
+                    self.bytes_changed(ino, at.min(size), at + data.len() as u64);
                 }
-                fx.nodes.push(*ino);
+                fx.nodes.push(ino);
                 Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
             }
-            Request::WriteBack { ino, offset, data, times } => {
-                let node = self.regular(*ino)?;
+            Request::WriteBack { file, offset, data, times } => {
+                let ino = self.target(*file)?;
+                let node = self.regular(ino)?;
                 node.content.write(*offset, &data.clone().into_bytes());
                 if *times {
                     node.mtime = None;
                 }
                 // Which of the bytes count as changed depends on what is cached: the generator
                 // sends no pages of files with sections.
-                self.bytes_changed(*ino, *offset, *offset + data.len() as u64);
-                fx.nodes.push(*ino);
+                self.bytes_changed(ino, *offset, *offset + data.len() as u64);
+                fx.nodes.push(ino);
                 Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
             }
             Request::Fsync { ino, .. } => self.get(*ino).map(|_| Reply::Done),
             Request::Stage { ino, .. } => {
                 self.get(*ino).map(|_| Reply::Ticket(Ticket(fresh.handle)))
             }
-            Request::Allocate { ino, mode, offset, len } => {
-                self.allocate(*ino, *mode, *offset, *len, fx)
+            Request::Allocate { file, mode, offset, len } => {
+                self.allocate(self.target(*file)?, *mode, *offset, *len, fx)
             }
-            Request::Seek { ino, offset, whence } => self.seek(*ino, *offset, *whence),
+            Request::Seek { file, offset, whence } => {
+                self.seek(self.target(*file)?, *offset, *whence)
+            }
             other => unreachable!("not a data operation: {other:?}"),
         }
     }
@@ -106,15 +111,14 @@ impl Model {
         if let Request::SectionCommit { sections, .. } = change {
             return self.commit_untimed(sections, fx);
         }
-        let (Request::Open { ino, .. }
-        | Request::Write { ino, .. }
-        | Request::Allocate { ino, .. }) = change
-        else {
-            return Err(libc::EINVAL);
+        let ino = match change {
+            Request::Open { ino, .. } => *ino,
+            Request::Write { file, .. } | Request::Allocate { file, .. } => self.target(*file)?,
+            _ => return Err(libc::EINVAL),
         };
-        let mtime = self.regular(*ino)?.mtime;
+        let mtime = self.regular(ino)?.mtime;
         let outcome = self.exec_data(change, fresh, fx)?;
-        self.get_mut(*ino)?.mtime = mtime;
+        self.get_mut(ino)?.mtime = mtime;
         Ok(outcome)
     }
 

@@ -48,7 +48,7 @@ impl Model {
         fx: &mut Effects,
     ) -> Outcome {
         match req {
-            Request::SectionStart { ino } => self.start_section(*ino, fresh),
+            Request::SectionStart { file } => self.start_section(self.target(*file)?, fresh),
             Request::SectionWrite { section, offset, data } => {
                 let writes = &mut self.section(*section)?.writes;
                 let data = data.clone().into_bytes();

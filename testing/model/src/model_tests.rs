@@ -92,8 +92,13 @@ fn writes_and_sizes() {
     let mut b = Bench::new();
     let f = b.file(ROOT_INO, "f");
     let data = vec![7; 100];
-    let write =
-        Request::Write { ino: f, offset: 50, data: data.into(), append: false, kill_priv: false };
+    let write = Request::Write {
+        file: f.into(),
+        offset: 50,
+        data: data.into(),
+        append: false,
+        kill_priv: false,
+    };
     assert_eq!(b.call(write), Ok(Reply::Written { len: 100 }));
     let cut = SetAttr { size: Some(60), ..SetAttr::default() };
     b.call(Request::SetAttr { ino: f, set: cut }).expect("truncate");
@@ -102,5 +107,8 @@ fn writes_and_sizes() {
     let mut want = vec![0; 50];
     want.extend([7; 10]);
     want.extend([0; 10]);
-    assert_eq!(b.call(Request::Read { ino: f, offset: 0, len: 999 }), Ok(Reply::Data(want)));
+    assert_eq!(
+        b.call(Request::Read { file: f.into(), offset: 0, len: 999 }),
+        Ok(Reply::Data(want))
+    );
 }

@@ -81,17 +81,17 @@ fn show_request(f: &mut fmt::Formatter<'_>, req: &Request) -> fmt::Result {
         if name.len() > 24 { format!("{short}...({} bytes)", name.len()) } else { short }
     };
     match req {
-        Request::Write { ino, offset, data, append, kill_priv } => {
+        Request::Write { file, offset, data, append, kill_priv } => {
             let (len, kill) = (data.len(), if *kill_priv { " kill_priv" } else { "" });
             if *append {
-                write!(f, "append {ino} {len} bytes{kill}")
+                write!(f, "append {file:?} {len} bytes{kill}")
             } else {
-                write!(f, "write {ino} [{offset}, {}){kill}", offset + len as u64)
+                write!(f, "write {file:?} [{offset}, {}){kill}", offset + len as u64)
             }
         }
-        Request::WriteBack { ino, offset, data, times } => {
+        Request::WriteBack { file, offset, data, times } => {
             let (end, times) = (offset + data.len() as u64, if *times { " times" } else { "" });
-            write!(f, "write pages {ino} [{offset}, {end}){times}")
+            write!(f, "write pages {file:?} [{offset}, {end}){times}")
         }
         Request::Create { parent, name, perm } => {
             write!(f, "create {parent}/{} {perm:o}", text(name))

@@ -40,13 +40,15 @@ impl Run {
 
     fn write(&mut self, ino: InodeNr, data: &[u8]) {
         let data = WriteData::copy_of(0, data);
-        let write = Request::Write { ino, offset: 0, data, append: false, kill_priv: false };
+        let write =
+            Request::Write { file: ino.into(), offset: 0, data, append: false, kill_priv: false };
         self.step(write, true);
     }
 
     /// A section on `ino` with `data` at each of these places.
     fn section(&mut self, ino: InodeNr, places: &[u64], data: &[u8]) -> SectionId {
-        let section = SectionId(self.step(Request::SectionStart { ino }, true).fresh().handle);
+        let section =
+            SectionId(self.step(Request::SectionStart { file: ino.into() }, true).fresh().handle);
         for offset in places {
             let data = WriteData::copy_of(*offset, data);
             self.step(Request::SectionWrite { section, offset: *offset, data }, true);

@@ -151,21 +151,36 @@ impl Script {
             Step::Write(name, offset, len) => {
                 let data = pattern(id, *offset, *len);
                 let (ino, offset) = (file(name)?, *offset);
-                Request::Write { ino, offset, data: data.into(), append: false, kill_priv: false }
+                Request::Write {
+                    file: ino.into(),
+                    offset,
+                    data: data.into(),
+                    append: false,
+                    kill_priv: false,
+                }
             }
             Step::Append(name, len) => {
                 let ino = file(name)?;
                 let data = pattern(id, model.node(ino)?.content.size(), *len);
-                Request::Write { ino, offset: 0, data: data.into(), append: true, kill_priv: false }
+                Request::Write {
+                    file: ino.into(),
+                    offset: 0,
+                    data: data.into(),
+                    append: true,
+                    kill_priv: false,
+                }
             }
             Step::Truncate(name, size) => {
                 let set = SetAttr { size: Some(*size), ..SetAttr::default() };
                 Request::SetAttr { ino: file(name)?, set }
             }
             Step::Fsync(name, datasync) => Request::Fsync { ino: file(name)?, datasync: *datasync },
-            Step::Allocate(name, mode, offset, len) => {
-                Request::Allocate { ino: file(name)?, mode: *mode, offset: *offset, len: *len }
-            }
+            Step::Allocate(name, mode, offset, len) => Request::Allocate {
+                file: (file(name)?).into(),
+                mode: *mode,
+                offset: *offset,
+                len: *len,
+            },
             Step::Rename(name, new_name) => {
                 file(name)?;
                 if model.child(parent, new_name).is_some() {
@@ -220,7 +235,13 @@ impl Script {
             Step::WriteUnnamed(offset, len) => {
                 let (ino, offset) = (self.unnamed(model)?, *offset);
                 let data = pattern(id, offset, *len);
-                Request::Write { ino, offset, data: data.into(), append: false, kill_priv: false }
+                Request::Write {
+                    file: ino.into(),
+                    offset,
+                    data: data.into(),
+                    append: false,
+                    kill_priv: false,
+                }
             }
             Step::FsyncUnnamed(datasync) => {
                 Request::Fsync { ino: self.unnamed(model)?, datasync: *datasync }

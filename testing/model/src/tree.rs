@@ -103,7 +103,7 @@ impl<'a> Caller<'a> {
 
     /// `len` bytes at `offset`.
     pub fn read(&self, ino: InodeNr, offset: u64, len: u32) -> Result<Vec<u8>, Error> {
-        match self.call(Request::Read { ino, offset, len })? {
+        match self.call(Request::Read { file: ino.into(), offset, len })? {
             Reply::Data(data) => Ok(data),
             Reply::Blocks(blocks) => Ok(blocks.to_vec()),
             other => Err(odd("read", &other)),
@@ -112,7 +112,7 @@ impl<'a> Caller<'a> {
 
     /// Offset that `whence` finds from `offset`; `None` behind the last.
     pub fn seek(&self, ino: InodeNr, offset: u64, whence: Seek) -> Result<Option<u64>, Error> {
-        match self.call(Request::Seek { ino, offset, whence }) {
+        match self.call(Request::Seek { file: ino.into(), offset, whence }) {
             Ok(Reply::Offset(at)) => Ok(Some(at)),
             Ok(other) => Err(odd("seek", &other)),
             Err(Error::Posix(libc::ENXIO)) => Ok(None),

@@ -19,7 +19,7 @@ pub struct File {
 pub(crate) struct Opened {
     pub(crate) shared: Arc<Shared>,
     pub(crate) ino: InodeNr,
-    handle: Handle,
+    pub(crate) handle: Handle,
     /// A compound has closed the handle.
     closed: AtomicBool,
 }
@@ -58,7 +58,7 @@ impl File {
         while out.len() < len {
             let want = (len - out.len()).min(PIECE);
             let req = Request::Read {
-                ino: self.open.ino,
+                file: self.open.handle.into(),
                 offset: offset + out.len() as u64,
                 len: u32::try_from(want).unwrap_or(u32::MAX),
             };
@@ -98,7 +98,13 @@ impl File {
             true => data.to_vec().into(),
             false => WriteData::copy_of(offset, data),
         };
-        let req = Request::Write { ino: self.open.ino, offset, data, append, kill_priv: false };
+        let req = Request::Write {
+            file: self.open.handle.into(),
+            offset,
+            data,
+            append,
+            kill_priv: false,
+        };
         match self.open.shared.call(req)? {
             Reply::Written { .. } => Ok(()),
             other => Err(unexpected(&other)),

@@ -41,7 +41,7 @@ pub struct Section {
 
 impl Section {
     pub(crate) fn start(open: Arc<Opened>) -> Result<Self> {
-        match open.shared.call(Request::SectionStart { ino: open.ino })? {
+        match open.shared.call(Request::SectionStart { file: open.handle.into() })? {
             Reply::Section(id) => Ok(Self { open, id, ended: false }),
             other => Err(unexpected(&other)),
         }

@@ -376,7 +376,7 @@ impl Server {
             if server.sections.table().contains_key(&ino) {
                 return answer(Err(errno(libc::EBUSY)));
             }
-            let started = server.call(&caller, Request::SectionStart { ino });
+            let started = server.call(&caller, Request::SectionStart { file: ino.into() });
             answer(started.and_then(|reply| match reply {
                 Reply::Section(id) => {
                     server.sections.started(ino, id, handle, process);

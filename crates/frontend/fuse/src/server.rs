@@ -170,7 +170,7 @@ impl Server {
         if let Some(read) = self.read_section(cred, (ino, handle), (offset, len), direct) {
             return done(read);
         }
-        self.submit(cred, Request::Read { ino, offset, len }, done);
+        self.submit(cred, Request::Read { file: ino.into(), offset, len }, done);
     }
 
     /// Opens a file, and truncates it if the flags say so.
@@ -227,7 +227,7 @@ impl Server {
             return Ok(len);
         }
         let times = !self.agreed.writeback;
-        match self.call(cred, Request::WriteBack { ino, offset, data, times })? {
+        match self.call(cred, Request::WriteBack { file: ino.into(), offset, data, times })? {
             Reply::Written { len } => Ok(len),
             _ => Err(unexpected("written")),
         }
@@ -274,7 +274,7 @@ impl Server {
         kill_priv: bool,
     ) -> Result<u32> {
         self.carry_out_announced(cred, ino)?;
-        let write = Request::Write { ino, offset, data, append: false, kill_priv };
+        let write = Request::Write { file: ino.into(), offset, data, append: false, kill_priv };
         match self.call(cred, self.timed(write))? {
             Reply::Written { len } => Ok(len),
             _ => Err(unexpected("written")),
@@ -303,7 +303,7 @@ impl Server {
         (offset, len): (u64, u64),
     ) -> Result<()> {
         self.carry_out_announced(cred, ino)?;
-        self.done(cred, self.timed(Request::Allocate { ino, mode, offset, len }))?;
+        self.done(cred, self.timed(Request::Allocate { file: ino.into(), mode, offset, len }))?;
         self.pay(cred, ino, handle)
     }
 
@@ -318,7 +318,7 @@ impl Server {
         if i64::try_from(offset).is_err() {
             return Err(errno(libc::ENXIO));
         }
-        match self.call(cred, Request::Seek { ino, offset, whence })? {
+        match self.call(cred, Request::Seek { file: ino.into(), offset, whence })? {
             Reply::Offset(at) => Ok(at),
             _ => Err(unexpected("offset")),
         }
@@ -371,7 +371,7 @@ impl Server {
         }
         let hole = self.seek(cred, r.from, at, Seek::Hole)?.min(end);
         let len = u32::try_from(hole.saturating_sub(at)).unwrap_or(u32::MAX).min(MAX_IO);
-        let bytes = self.data(cred, Request::Read { ino: r.from, offset: at, len })?;
+        let bytes = self.data(cred, Request::Read { file: r.from.into(), offset: at, len })?;
         if bytes.is_empty() {
             return Err(errno(libc::EIO));
         }
@@ -383,7 +383,7 @@ impl Server {
         let Attr { size, mtime, ctime, .. } = self.entry(cred, Request::GetAttr { ino })?;
         if offset < size {
             let (mode, len) = (Allocate::PunchHole, len.min(size - offset));
-            self.done(cred, self.timed(Request::Allocate { ino, mode, offset, len }))?;
+            self.done(cred, self.timed(Request::Allocate { file: ino.into(), mode, offset, len }))?;
         }
         if offset + len > size {
             let kernels = self.agreed.writeback;

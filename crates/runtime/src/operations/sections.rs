@@ -19,7 +19,8 @@ use crate::state::shadow::Shadow;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, errno};
 use siftfs_device::Origin;
-use siftfs_proto::{Reply, SectionId, SessionId, WriteData};
+use siftfs_proto::compound::Access;
+use siftfs_proto::{Reply, SectionId, SessionId, Target, WriteData};
 
 /// How often a commit has brought out of its way what prevented it, before it gives up.
 const TRIES: u32 = 8;
@@ -64,17 +65,18 @@ enum Checked {
 }
 
 impl Runtime {
-    /// Starts a section on `ino`.
+    /// Starts a section on a file.
     ///
     /// # Errors
     /// `EBUSY` if the file has one, `EMFILE` if there are too many, `ENOENT` for a file that has no
-    /// name and never will, `EROFS`.
-    pub fn start_section(&self, session: SessionId, ino: InodeNr) -> Result<SectionId> {
+    /// name and never will, `EROFS`, `EBADF` for a handle that may not read and write.
+    pub fn start_section(&self, session: SessionId, file: Target) -> Result<SectionId> {
         self.seq.check()?;
         let mut st = self.lock();
         if st.config.read_only {
             return Err(errno(libc::EROFS));
         }
+        let ino = st.target((session, file), Access::Both)?;
         st.load_regular(ino)?;
         if st.node(ino).is_dead() {
             return Err(errno(libc::ENOENT));

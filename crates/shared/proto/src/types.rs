@@ -20,6 +20,28 @@ pub struct SessionId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle(pub u64);
 
+/// The file of a request for data.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Target {
+    /// One that the session has open. `EBADF` if it has not, or not for this (rule R31).
+    Open(Handle),
+    /// This inode, for a Frontend that has checked the access itself: the kernel's pages outlive
+    /// the descriptor that wrote them.
+    Inode(InodeNr),
+}
+
+impl From<Handle> for Target {
+    fn from(handle: Handle) -> Self {
+        Self::Open(handle)
+    }
+}
+
+impl From<InodeNr> for Target {
+    fn from(ino: InodeNr) -> Self {
+        Self::Inode(ino)
+    }
+}
+
 /// A position in the order of what is staged, to learn later that everything up to it is durable.
 /// It belongs to the session that drew it and means nothing in another one, nor after the volume
 /// was closed (rule R31).
@@ -290,14 +312,14 @@ pub enum Request {
     /// Close a handle of either kind. Reply: `Done`.
     Release { handle: Handle },
     /// Up to `len` bytes; short only at end of file. Reply: `Data`, or `Blocks` for many.
-    Read { ino: InodeNr, offset: u64, len: u32 },
+    Read { file: Target, offset: u64, len: u32 },
     /// Write `data`, all of it unless it crosses [`MAX_FILE_SIZE`]: then up to there. `append` puts
     /// it at the end of file whatever `offset` says. Reply: `Written`.
-    Write { ino: InodeNr, offset: u64, data: WriteData, append: bool, kill_priv: bool },
+    Write { file: Target, offset: u64, data: WriteData, append: bool, kill_priv: bool },
     /// Write pages that the kernel's cache held, or their begin if the file ends in the last one:
     /// what they say that the file says already is not written again. With `times` this is a
     /// change like `Write`; without, the kernel owns the times and sends them. Reply: `Written`.
-    WriteBack { ino: InodeNr, offset: u64, data: WriteData, times: bool },
+    WriteBack { file: Target, offset: u64, data: WriteData, times: bool },
     /// A `Write`, `Allocate`, `Open` or `SectionCommit` whose change of the data leaves mtime and
     /// ctime as they are: the kernel owns them and sends them. Reply: as without.
     Untimed(Box<Request>),
@@ -322,9 +344,9 @@ pub enum Request {
     /// The session is over: its tickets mean nothing any more, and its sections end. Reply: `Done`.
     EndSession,
     /// Reply: `Done`.
-    Allocate { ino: InodeNr, mode: Allocate, offset: u64, len: u64 },
+    Allocate { file: Target, mode: Allocate, offset: u64, len: u64 },
     /// Reply: `Offset`, or ENXIO.
-    Seek { ino: InodeNr, offset: u64, whence: Seek },
+    Seek { file: Target, offset: u64, whence: Seek },
     /// Reply: `Opened`.
     OpenDir { ino: InodeNr },
     /// Entries after `cookie` (0: from the start), about `max_bytes` of names; with `plus` each
@@ -351,7 +373,7 @@ pub enum Request {
     Publish { base: InodeNr, entries: Vec<PublishEntry>, level: Level, rights: Rights },
     /// Start an atomic section on a regular file. `EBUSY` if it has one, `EMFILE` if there are too
     /// many, `ENOENT` for a file that has no name any more. Reply: `Section`.
-    SectionStart { ino: InodeNr },
+    SectionStart { file: Target },
     /// Write into the section: its bytes are nobody else's before the commit. `EFBIG`, and the
     /// section stays as it was, if it would be more than one commit takes. Reply: `Written`.
     SectionWrite { section: SectionId, offset: u64, data: WriteData },

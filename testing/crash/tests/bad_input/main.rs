@@ -182,7 +182,7 @@ fn an_ext4_area_with_bad_checksums() {
                 siftfs_proto::Reply::Created { attr, .. } => {
                     let (ino, data) = (attr.ino, vec![1; 9000].into());
                     let req = siftfs_proto::Request::Write {
-                        ino,
+                        file: ino.into(),
                         offset: 0,
                         data,
                         append: false,

@@ -161,7 +161,13 @@ fn r19_stable_buffers() {
         scope.spawn(move || {
             for round in 2..=u8::MAX {
                 let data = vec![round; LEN as usize].into();
-                let req = Request::Write { ino, offset: 0, data, append: false, kill_priv: false };
+                let req = Request::Write {
+                    file: ino.into(),
+                    offset: 0,
+                    data,
+                    append: false,
+                    kill_priv: false,
+                };
                 service.call(SessionId(1), &Credentials::default(), req).expect("write");
                 written.store(round, Ordering::SeqCst);
                 if stop.load(Ordering::Relaxed) {

@@ -10,7 +10,7 @@ use siftfs_status::Operations;
 const PAGE: u64 = 4096;
 
 fn start(b: &Bench, path: &str) -> SectionId {
-    match b.call(Request::SectionStart { ino: b.ino(path) }) {
+    match b.call(Request::SectionStart { file: b.ino(path).into() }) {
         Ok(Reply::Section(id)) => id,
         other => panic!("start on {path}: {other:?}"),
     }
@@ -84,7 +84,9 @@ fn r27_a_file_without_a_name_leaves_its_number() {
     let made = b.call(Request::TmpFile { parent: ROOT_INO, perm: 0o600 });
     let Ok(Reply::Created { attr, handle }) = made else { panic!("{made:?}") };
     let ino = attr.ino;
-    let Ok(Reply::Section(section)) = b.call(Request::SectionStart { ino }) else { panic!() };
+    let Ok(Reply::Section(section)) = b.call(Request::SectionStart { file: ino.into() }) else {
+        panic!()
+    };
     b.call(Request::Forget { ino, count: 1 }).expect("forget");
     b.call(Request::Release { handle }).expect("release");
     b.settle();

@@ -18,7 +18,7 @@ fn start(b: &Bench, path: &str) -> SectionId {
 }
 
 fn try_start(b: &Bench, ino: InodeNr) -> Result<SectionId, Error> {
-    match b.call(Request::SectionStart { ino })? {
+    match b.call(Request::SectionStart { file: ino.into() })? {
         Reply::Section(id) => Ok(id),
         other => panic!("start: {other:?}"),
     }
@@ -369,7 +369,7 @@ fn r27_foreign_changes_void_a_section() {
     let page = |b: &Bench, index: u64, data: Vec<u8>| {
         let (ino, offset) = (b.ino("f"), index * PAGE);
         let data = WriteData::copy_of(offset, &data);
-        b.call(Request::WriteBack { ino, offset, data, times: true }).expect("pages");
+        b.call(Request::WriteBack { file: ino.into(), offset, data, times: true }).expect("pages");
     };
     type Change<'a> = (&'a str, bool, &'a dyn Fn(&Bench));
     let changes: [Change<'_>; 19] = [
@@ -403,7 +403,7 @@ fn r27_foreign_changes_void_a_section() {
         write(&b, section, 2 * PAGE + 10, &bytes(2, 20));
         write(&b, section, 7 * PAGE, &bytes(3, 100));
         change(&b);
-        let req = Request::Read { ino, offset: 0, len: 50 * PAGE as u32 };
+        let req = Request::Read { file: ino.into(), offset: 0, len: 50 * PAGE as u32 };
         let before = b.call(req.clone()).expect("read").into_data();
         let committed = commit(&b, &[section]);
         let after = b.call(req).expect("read").into_data();

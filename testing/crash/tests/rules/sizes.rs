@@ -112,7 +112,8 @@ fn l1_pages_written_back_run_by_run() {
         first.resize(4096, 0);
         for (offset, data) in [(0, first), (16_384, bytes(2, 3616))] {
             let ino = b.ino("f");
-            let request = Request::WriteBack { ino, offset, data: data.into(), times: false };
+            let request =
+                Request::WriteBack { file: ino.into(), offset, data: data.into(), times: false };
             b.call(request).expect("written back");
         }
     });

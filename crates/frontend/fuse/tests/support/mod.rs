@@ -81,6 +81,13 @@ fn node(ino: InodeNr, kind: FileKind, perm: u16, owner: (u32, u32), now: Timesta
 }
 
 impl State {
+    fn target(&self, file: Target) -> Result<InodeNr> {
+        match file {
+            Target::Inode(ino) => Ok(ino),
+            Target::Open(handle) => self.handles.get(&handle.0).copied().ok_or(errno(libc::EBADF)),
+        }
+    }
+
     fn get(&mut self, ino: InodeNr) -> Result<&mut Node> {
         self.nodes.get_mut(&ino).ok_or(errno(libc::ESTALE))
     }
@@ -361,29 +368,35 @@ impl FileService for Mem {
                 s.drop_unused(ino);
                 Ok(Reply::Done)
             }
-            Request::Read { ino, offset, len } => {
+            Request::Read { file, offset, len } => {
+                let ino = s.target(file)?;
                 let data = &s.get(ino)?.data;
                 let start = (offset as usize).min(data.len());
                 let end = (start + len as usize).min(data.len());
                 Ok(Reply::Data(data[start..end].to_vec()))
             }
-            Request::Write { ino, offset, data, append, kill_priv } => {
+            Request::Write { file, offset, data, append, kill_priv } => {
+                let ino = s.target(file)?;
                 assert!(!append);
                 if kill_priv {
                     s.kill(ino)?;
                 }
                 s.timed(ino, times, |s| s.write(ino, offset, &data.into_bytes(), now))
             }
-            Request::WriteBack { ino, offset, data, times } => {
+            Request::WriteBack { file, offset, data, times } => {
+                let ino = s.target(file)?;
                 s.timed(ino, times, |s| s.write(ino, offset, &data.into_bytes(), now))
             }
             Request::Fsync { .. } | Request::Wait { .. } | Request::EndSession => Ok(Reply::Done),
             Request::Stage { .. } | Request::Barrier => Ok(Reply::Ticket(Ticket(7))),
             Request::Poll { .. } => Ok(Reply::Durable(true)),
-            Request::Allocate { ino, mode, offset, len } => s
-                .timed(ino, times, |s| s.allocate(ino, mode, (offset, len), now))
-                .map(|()| Reply::Done),
-            Request::Seek { ino, offset, whence } => {
+            Request::Allocate { file, mode, offset, len } => {
+                let ino = s.target(file)?;
+                s.timed(ino, times, |s| s.allocate(ino, mode, (offset, len), now))
+                    .map(|()| Reply::Done)
+            }
+            Request::Seek { file, offset, whence } => {
+                let ino = s.target(file)?;
                 let size = s.get(ino)?.attr.size;
                 match whence {
                     _ if offset >= size => Err(errno(libc::ENXIO)),
