@@ -17,13 +17,14 @@ use crate::invalidator::Then;
 use crate::kernel::reply::Answer;
 use crate::mountinfo::MountEntry;
 use crate::own_mount::{self, Resetting, Size};
+use crate::pages::Want;
 use crate::privileges::{self, owns};
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{
     Attr, Completion, Credentials, DirEntry, FileKind, Handle, Reply, Request, SectionId, WriteData,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -53,6 +54,9 @@ pub(crate) struct Sections {
     table: Mutex<HashMap<InodeNr, Section>>,
     /// How many there are. While there is none, reads, writes and closes have nothing to look up.
     count: AtomicUsize,
+    /// Handles that have started one. Until they are released the daemon has their files open, too:
+    /// a database has a section in each of its commits.
+    starters: Mutex<HashSet<Handle>>,
     /// Where the mount is, once it is served.
     entry: OnceLock<MountEntry>,
     resetting: Arc<Resetting>,
@@ -91,6 +95,10 @@ enum Taken {
 impl Sections {
     fn table(&self) -> MutexGuard<'_, HashMap<InodeNr, Section>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn starters(&self) -> MutexGuard<'_, HashSet<Handle>> {
+        self.starters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn none(&self) -> bool {
@@ -376,7 +384,8 @@ impl Server {
                 _ => Err(crate::convert::unexpected("section")),
             }));
         };
-        self.when_written(ino, Box::new(start));
+        self.sections.starters().insert(handle);
+        self.when_written_again(ino, Box::new(start));
     }
 
     /// Under the writeback cache the section's last bytes may still be in the kernel.
@@ -408,9 +417,13 @@ impl Server {
             // Times, and perhaps the size, are others than the kernel may have been told meanwhile.
             let invalidator = server.invalidator.clone();
             let forget: Then = Box::new(move || invalidator.forget_attributes(ino, done));
-            if stale { server.pages(ino, true, forget) } else { forget() }
+            if stale { server.pages(ino, Want::Drop, forget) } else { forget() }
         };
-        if self.writes_back() { self.when_written(ino, Box::new(commit)) } else { commit(true) }
+        if self.writes_back() {
+            self.when_written_again(ino, Box::new(commit))
+        } else {
+            commit(true)
+        }
     }
 
     fn abort_section(self: &Arc<Self>, (ino, handle): (InodeNr, Handle), answer: Completion) {
@@ -428,6 +441,13 @@ impl Server {
         match self.sections.ended_by(ino, pid) {
             Some(handle) => self.end_section(ino, handle, then),
             None => then(),
+        }
+    }
+
+    /// `handle` of `ino` is being released.
+    pub(crate) fn release_sections(&self, ino: InodeNr, handle: Handle) {
+        if self.sections.starters().remove(&handle) {
+            self.let_go(ino);
         }
     }
 
@@ -496,7 +516,7 @@ impl Server {
             let tell = move || tell.send(()).expect("listens below");
             invalidator.forget_attributes(ino, Box::new(tell));
         });
-        self.pages(ino, true, dropped);
+        self.pages(ino, Want::Drop, dropped);
         let _ = told.recv();
     }
 
