@@ -3,6 +3,7 @@
 
 use crate::calls::{Handles, Place, Prepared, Promise, Refused, SHARED, SHARED_NAME};
 use crate::ways::How;
+use rustix::io::Errno;
 use siftfs_base::{Error, InodeNr};
 use siftfs_model::compare::{attr_difference, plain_difference, seek_is_sane};
 use siftfs_model::{
@@ -44,7 +45,7 @@ impl Signals {
         self.dying.store(true, Ordering::SeqCst);
     }
 
-    fn is_dying(&self) -> bool {
+    pub(crate) fn is_dying(&self) -> bool {
         self.dying.load(Ordering::SeqCst)
     }
 
@@ -53,7 +54,17 @@ impl Signals {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn fail(&self, why: String) {
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// A call returned, which promised durability or did not.
+    pub(crate) fn returned(&self, acknowledged: bool) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.acknowledged.fetch_add(u64::from(acknowledged), Ordering::SeqCst);
+    }
+
+    pub(crate) fn fail(&self, why: String) {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
         self.stop();
     }
@@ -472,7 +483,11 @@ fn divided(model: &Model, request: &Request, how: How) -> Option<[Request; 2]> {
     let offset = if *append { size } else { *offset };
     let (page_end, end) = (offset.next_multiple_of(4096), offset + data.len() as u64);
     // Past the cache nothing is divided.
-    if how == How::Copy || page_end == offset || page_end >= end || page_end <= size {
+    if matches!(how, How::Copy | How::Section)
+        || page_end == offset
+        || page_end >= end
+        || page_end <= size
+    {
         return None;
     }
     let bytes = data.clone().into_bytes();
@@ -501,11 +516,14 @@ fn cut_off(want: &Outcome, found: &Result<Reply, Refused>) -> bool {
 /// The mount has no daemon any more. ECANCELED answers a request that was on its way into a ring
 /// when the daemon died.
 fn says_gone(e: &Refused) -> bool {
-    const GONE: [i32; 4] = [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV, libc::ECANCELED];
     match e {
-        Refused::Errno(e) => GONE.contains(e),
+        Refused::Errno(e) => is_gone(Errno::from_raw_os_error(*e)),
         Refused::Command(_) => true,
     }
+}
+
+pub(crate) fn is_gone(e: Errno) -> bool {
+    [Errno::NOTCONN, Errno::CONNABORTED, Errno::NODEV, Errno::CANCELED].contains(&e)
 }
 
 fn as_reply(found: Result<Reply, Refused>) -> Result<Reply, Error> {
