@@ -70,7 +70,12 @@ impl App for SqliteTests {
     fn work(&self, at: &Site) -> Result<()> {
         while !at.stopped() {
             for (script, least) in SCRIPTS {
-                let tests = self.script(at, script, least)?;
+                let tests = self.script(at, script, least);
+                if at.stopped() {
+                    // In the middle of a script, as a rule.
+                    return Ok(());
+                }
+                let tests = tests?;
                 if at.alive() {
                     self.passed.fetch_add(tests, Ordering::Relaxed);
                 }
