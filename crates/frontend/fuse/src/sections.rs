@@ -73,6 +73,9 @@ struct Section {
     resized: bool,
     /// The kernel may have bytes of it in its cache, or its size.
     known: bool,
+    /// The kernel was told attributes since the last write: without its writeback cache it asks for
+    /// size and times after each write, and so would ask after the commit as well.
+    told: bool,
     /// The kernel may have pages that were read as they are without it.
     stale: bool,
     /// Why it cannot be committed: pages came that it could not take.
@@ -123,6 +126,7 @@ impl Sections {
             end: 0,
             resized: false,
             known: false,
+            told: true,
             stale: false,
             failed: None,
             arriving: 0,
@@ -193,6 +197,7 @@ impl Sections {
     fn wrote(&self, ino: InodeNr, id: SectionId, end: u64) {
         if let Some(section) = self.table().get_mut(&ino).filter(|s| s.id == id) {
             section.end = section.end.max(end);
+            section.told = false;
         }
     }
 
@@ -214,6 +219,7 @@ impl Sections {
         if let Some(section) = self.table().get_mut(&ino) {
             section.arriving = section.arriving.saturating_sub(1);
             section.failed = section.failed.or(failed);
+            section.told = true;
         }
     }
 
@@ -229,11 +235,11 @@ impl Sections {
     /// The kernel has one size of a file for everybody: with a section it is the one that the
     /// section's owner made.
     fn show_attr(&self, attr: &mut Attr) {
-        if let Some(section) = self.table().get(&attr.ino)
-            && section.ending.is_none()
-            && !section.resized
-        {
-            attr.size = attr.size.max(section.end);
+        if let Some(section) = self.table().get_mut(&attr.ino) {
+            section.told = true;
+            if section.ending.is_none() && !section.resized {
+                attr.size = attr.size.max(section.end);
+            }
         }
     }
 
@@ -412,8 +418,12 @@ impl Server {
             }
             // If another thread ends it meanwhile, that is what takes it out.
             let ended = |s: &Section| s.id == id && s.ending.is_none();
-            let stale = server.sections.remove_if(ino, ended).is_some_and(|s| s.stale);
+            let removed = server.sections.remove_if(ino, ended);
+            let (stale, told) = removed.map_or((false, true), |s| (s.stale, s.told));
             let done: Then = Box::new(move || answer(Ok(Reply::Data(Vec::new()))));
+            if !stale && !told && !server.writes_back() {
+                return done();
+            }
             // Times, and perhaps the size, are others than the kernel may have been told meanwhile.
             let invalidator = server.invalidator.clone();
             let forget: Then = Box::new(move || invalidator.forget_attributes(ino, done));
