@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds SQLite's own test program, with atomic batch writes, from the source package of the system's SQLite. It goes
-# to DIR/build/testfixture, its scripts to DIR/source/test. Takes minutes, and does nothing when all is there.
-# The list of packages that is fetched for it is its own: the system's is left as it is.
+# Builds SQLite's own test program, with atomic batch writes, from the source package of the system's
+# SQLite. It goes to DIR/build/testfixture, its scripts to DIR/source/test. Takes minutes, and does
+# nothing when all is there. The list of packages that is fetched for it is its own: the system's is
+# left as it is.
 set -eu
 [ $# = 1 ] || { echo "usage: $0 DIR" >&2; exit 1; }
 mkdir -p "$1"

@@ -1,4 +1,5 @@
-//! Sets of files that get their names together, again and again, until the mount dies in the middle.
+//! Sets of files that get their names together, again and again, until the mount dies in the
+//! middle.
 
 use siftfs_client::{Entry, Level, Publish, Source, publish};
 use siftfs_rig::place::{Failed, Result, failed};

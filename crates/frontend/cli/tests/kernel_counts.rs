@@ -1,8 +1,9 @@
 //! One write and one flush per fsync, counted by the kernel, and the same by the daemon's own
 //! counters. Needs root, `/dev/fuse`, loop devices and e2fsprogs.
 //!
-//! `support/counts.rs` says how. The background is kept idle: nothing is old enough to be journaled,
-//! staging is never low, and the journal is large enough for one transaction to hold everything.
+//! `support/counts.rs` says how. The background is kept idle: nothing is old enough to be
+//! journaled, staging is never low, and the journal is large enough for one transaction to hold
+//! everything.
 
 #[path = "support/counts.rs"]
 #[allow(dead_code)] // as below
