@@ -46,7 +46,7 @@ build:
 # A real job on a real volume, with a crash in the middle, checked in every respect.
 run:
 	scripts/install-deps.sh
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-demo
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-demo
 	"$(BUILT)/siftfs-demo"
 
 # Every test. Fails, and says why, where it may not mount.
@@ -73,14 +73,15 @@ kills: check-env
 test-apps:
 	scripts/install-deps.sh apps
 	scripts/check-environment.sh
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-apps
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-apps
+	scripts/build-sqlite-tests.sh "$(BUILT)/sqlite-tests"
 	"$(BUILT)/siftfs-apps" $(APPS)
 
 # Beside ext4, XFS and btrfs on the same disk. Writes docs/RESULTS.md and its picture, and the numbers to target/bench.
 bench:
 	scripts/install-deps.sh bench
 	scripts/check-environment.sh
-	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-bench
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-sqlite -p siftfs-bench
 	"$(BUILT)/siftfs-bench" $(BENCH)
 
 # The interval map beside its model on histories that libFuzzer makes, then the readers of ioctls' arguments, each for so

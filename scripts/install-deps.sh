@@ -44,6 +44,10 @@ if [ "${1:-}" = apps ]; then
     need git git
     need rsync rsync
     need setfacl acl
+    # For SQLite's own tests, which are built.
+    need tclsh tcl
+    [ -e /usr/lib/tcl8.6/tclConfig.sh ] || missing="$missing tcl8.6-dev"
+    need dpkg-source dpkg-dev
 fi
 if [ "${1:-}" = bench ]; then
     need db_bench rocksdb-tools

@@ -3,13 +3,14 @@
 
 mod bench;
 mod files;
+mod publisher;
 mod report;
 mod two;
 mod work;
 
 use files::Tree;
 use report::Table;
-use siftfs_rig::database::{self, Acknowledged};
+use siftfs_rig::database::{Acknowledged, Mode};
 use siftfs_rig::place::{Failed, Place, Result, step};
 use siftfs_rig::volume::{Io, Volume};
 use std::process::ExitCode;
@@ -73,23 +74,20 @@ fn one_process(place: &Place, source: &Tree) -> Result<Table> {
         volume.with_kernel_mount(place, "loop,ro", |dir| files::compare(&sums, &files::sums(dir)?))
     })?;
     totals(&mut table, &first, &second, &work.acks, sums.len());
+    table.fact("sets of four files published", work.published.to_string());
     Ok(table)
 }
 
 /// Database and copying, cut off by SIGKILL of the daemon.
 fn first_half(work: &mut Work) -> Result<Io> {
-    database::create(&work.volume.dir)?;
+    work.create()?;
     let job = work.job()?;
-    work.copy(FILES / 2, BEFORE_CRASH, &job)?;
-    job.run_for(work.place, BEFORE_CRASH)?;
+    work.copy(FILES / 2, BEFORE_CRASH, &job.0)?;
+    job.0.run_for(work.place, BEFORE_CRASH)?;
     let io = work.volume.io()?;
     work.volume.kill_daemon()?;
     work.end(job);
-    println!(
-        "  killed the daemon with SIGKILL after {} acknowledged transactions and {} files",
-        work.acks.total(),
-        work.copied
-    );
+    println!("  killed the daemon with SIGKILL in the middle of it, after {}", work.done());
     Ok(io)
 }
 
@@ -97,8 +95,8 @@ fn first_half(work: &mut Work) -> Result<Io> {
 /// again.
 fn second_half(work: &mut Work) -> Result<()> {
     let job = work.job()?;
-    work.copy_all(&job)?;
-    job.run_for(work.place, AFTER_CRASH)?;
+    work.copy_all(&job.0)?;
+    job.0.run_for(work.place, AFTER_CRASH)?;
     work.end(job);
     work.volume.sync()
 }
@@ -109,6 +107,8 @@ fn mib(bytes: u64) -> String {
 
 fn totals(table: &mut Table, first: &Io, second: &Io, acks: &Acknowledged, files: usize) {
     table.fact("transactions acknowledged and found", acks.total().to_string());
+    let without = acks.total_of(Mode::Sections).to_string();
+    table.fact("of them without a journal file", without);
     table.fact("files compared under the kernel's ext4", files.to_string());
     table.fact("bytes staged", mib(first.staged_bytes + second.staged_bytes));
     table.fact("bytes journaled", mib(first.journal_bytes + second.journal_bytes));

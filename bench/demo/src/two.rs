@@ -3,7 +3,6 @@
 
 use crate::files::{self, Tree};
 use crate::work::Work;
-use siftfs_rig::database;
 use siftfs_rig::device::Device;
 use siftfs_rig::place::{Failed, Place, Result, failed, step};
 use siftfs_rig::volume::Volume;
@@ -129,16 +128,16 @@ impl Two<'_> {
     fn until_the_kills(&mut self, work: &mut Work) -> Result<Device> {
         let device = self.device()?;
         self.mount()?;
-        database::create(&self.volume.dir)?;
+        work.create()?;
         let job = work.job()?;
-        work.copy(FILES[0], PART, &job)?;
-        job.run_for(self.place, PART)?;
+        work.copy(FILES[0], PART, &job.0)?;
+        job.0.run_for(self.place, PART)?;
         self.account()?;
         device.kill()?;
         self.await_served(false)?;
-        let before = job.count();
-        job.run_for(self.place, AWAY)?;
-        let meanwhile = job.count() - before;
+        let before = job.0.count();
+        job.0.run_for(self.place, AWAY)?;
+        let meanwhile = job.0.count() - before;
         if meanwhile == 0 {
             return Err(Failed("no transaction was acknowledged while nobody served".into()));
         }
@@ -150,16 +149,12 @@ impl Two<'_> {
         let device = self.device()?;
         self.await_served(true)?;
         println!("  another device process took over after {:.0?}", start.elapsed());
-        work.copy(FILES[1], PART, &job)?;
-        job.run_for(self.place, PART)?;
+        work.copy(FILES[1], PART, &job.0)?;
+        job.0.run_for(self.place, PART)?;
         self.account()?;
         self.volume.kill_daemon()?;
         work.end(job);
-        println!(
-            "  killed the mount with SIGKILL after {} acknowledged transactions and {} files",
-            work.acks.total(),
-            work.copied
-        );
+        println!("  killed the mount with SIGKILL in the middle of it, after {}", work.done());
         Ok(device)
     }
 }
@@ -177,7 +172,7 @@ pub fn run(place: &Place, source: &Tree) -> Result<Spent> {
     println!("  mounted again, recovery included, in {:.0?}", recovery.elapsed());
     work.check()?;
     let job = work.job()?;
-    work.copy_all(&job)?;
+    work.copy_all(&job.0)?;
     work.end(job);
     work.check_all()?;
     volume.checkpoint()?;

@@ -1,5 +1,6 @@
 //! Programs that sync: each transaction, record, message, object or write is durable before the
-//! next. SQLite and RocksDB are Debian's, unmodified; the others make the system calls of their
+//! next. SQLite and RocksDB are Debian's, unmodified, but for the rows of sections: of SQLite as it
+//! is compiled for them, with the same shell in both. The others make the system calls of their
 //! kind.
 
 use crate::cell::{Measured, WorkArea, per_second, rate, until};
@@ -27,6 +28,11 @@ pub enum Program {
     SqliteDelete,
     /// The same with a write-ahead log and `synchronous=FULL`.
     SqliteWal,
+    /// As the first one, by an SQLite that commits by atomic sections where there are any, and has
+    /// no journal then.
+    SqliteSections,
+    /// The same program, told that there are none.
+    SqliteNoSections,
     /// Records of 8 KiB appended, each with fdatasync.
     Log,
     /// Messages written to `tmp`, fsynced, renamed to `new`, and that directory fsynced.
@@ -41,8 +47,10 @@ impl Program {
     /// Works in `area`, which is empty, for about so long.
     pub fn measure(self, area: &WorkArea, time: Duration) -> io::Result<Measured> {
         match self {
-            Self::SqliteDelete => sqlite(area, time, "delete"),
-            Self::SqliteWal => sqlite(area, time, "wal"),
+            Self::SqliteDelete => sqlite(area, time, "delete", shell),
+            Self::SqliteWal => sqlite(area, time, "wal", shell),
+            Self::SqliteSections => sqlite(area, time, "delete", sections),
+            Self::SqliteNoSections => sqlite(area, time, "delete", no_sections),
             Self::Log => log(area, time),
             Self::Mail => mail(area, time),
             Self::Objects => objects(area, time),
@@ -69,14 +77,37 @@ impl Script {
 }
 
 fn shell(database: &Path) -> Command {
-    let mut command = Command::new("sqlite3");
+    of(Command::new("sqlite3"), database)
+}
+
+/// The shell beside this program.
+fn own_shell() -> PathBuf {
+    std::env::current_exe().unwrap_or_default().with_file_name("siftfs-sqlite")
+}
+
+fn sections(database: &Path) -> Command {
+    of(Command::new(own_shell()), database)
+}
+
+fn no_sections(database: &Path) -> Command {
+    let mut command = Command::new(own_shell());
+    command.arg("-no-sections");
+    of(command, database)
+}
+
+fn of(mut command: Command, database: &Path) -> Command {
     command.args(["-batch", "-bail", "-cmd", "PRAGMA synchronous=FULL;"]).arg(database);
     command
 }
 
 /// The shell reads the script by itself, so that no other process has to answer it; it is killed
 /// when the time is over, and the rows are counted.
-fn sqlite(area: &WorkArea, time: Duration, mode: &str) -> io::Result<Measured> {
+fn sqlite(
+    area: &WorkArea,
+    time: Duration,
+    mode: &str,
+    shell: fn(&Path) -> Command,
+) -> io::Result<Measured> {
     let database = area.dir.join("database");
     let create = format!(
         "PRAGMA journal_mode={mode}; CREATE TABLE log(id INTEGER PRIMARY KEY, payload TEXT);"
@@ -192,6 +223,10 @@ pub fn missing() -> Result<()> {
             .arg("--version")
             .output()
             .map_err(|e| Failed(format!("{program}: {e}; scripts/install-deps.sh bench")))?;
+    }
+    let shell = own_shell();
+    if !shell.exists() {
+        return Err(Failed(format!("{}: build -p siftfs-sqlite", shell.display())));
     }
     Ok(())
 }

@@ -151,6 +151,16 @@ const fn beside(neighbour: Neighbour, rows: &'static [Row]) -> Job {
 pub const JOBS: &[Job] = &[
     program(Program::SqliteDelete, false, &[quiet("sqlite-delete", "SQLite, DELETE journal")]),
     program(Program::SqliteWal, false, &[quiet("sqlite-wal", "SQLite, WAL, synchronous=FULL")]),
+    program(
+        Program::SqliteSections,
+        false,
+        &[rate("sqlite-sections", "SQLite by sections, no journal", Some(2.5))],
+    ),
+    program(
+        Program::SqliteNoSections,
+        false,
+        &[rate("sqlite-sections-off", "the same SQLite, DELETE journal", None)],
+    ),
     program(Program::Log, false, &[quiet("log-8k", "log of 8 KiB records, fdatasync each")]),
     program(Program::Mail, false, &[quiet("mail", "mail delivery")]),
     program(Program::Objects, false, &[quiet("objects", "loose objects")]),

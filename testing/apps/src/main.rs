@@ -12,6 +12,7 @@ mod rocksdb;
 mod rsync;
 mod source;
 mod sqlite;
+mod sqlite_tests;
 mod tar;
 mod trial;
 mod work;
@@ -54,8 +55,10 @@ struct Args {
 
 type Make = fn() -> Result<Box<dyn App>>;
 
-const APPS: [(&str, Make); 8] = [
-    ("sqlite", || Ok(Box::<sqlite::Sqlite>::default())),
+const APPS: [(&str, Make); 10] = [
+    ("sqlite", || Ok(Box::new(sqlite::Sqlite::usual()))),
+    ("sqlite-sections", || Ok(Box::new(sqlite::Sqlite::by_sections()))),
+    ("sqlite-tests", || Ok(Box::new(sqlite_tests::SqliteTests::new()?))),
     ("postgresql", || Ok(Box::new(postgres::Postgres::new()?))),
     ("rocksdb", || Ok(Box::<rocksdb::RocksDb>::default())),
     ("redis", || Ok(Box::<redis::Redis>::default())),
@@ -105,11 +108,11 @@ fn run(args: &Args) -> Result<bool> {
 }
 
 fn print(outcomes: &[Outcome]) {
-    println!("\n{:12} {:32} {:32} {:>6}", "", "acknowledged before the crash", "in all", "");
+    println!("\n{:16} {:32} {:32} {:>6}", "", "acknowledged before the crash", "in all", "");
     for o in outcomes {
         let verdict = if o.error.is_none() { "held" } else { "FAILED" };
         let took = format!("{:.0?}", o.took);
-        println!("{:12} {:32} {:32} {took:>6}  {verdict}", o.name, o.first, o.all);
+        println!("{:16} {:32} {:32} {took:>6}  {verdict}", o.name, o.first, o.all);
     }
     for o in outcomes {
         if let Some(error) = &o.error {

@@ -1,21 +1,41 @@
-//! SQLite: two databases (WAL and DELETE), two processes each, memory-mapped.
+//! SQLite: two databases (WAL and DELETE), two processes each, memory-mapped; and one that commits
+//! by atomic sections, without a journal file.
 
 use crate::work::{App, Site};
-use siftfs_rig::database::{self, Acknowledged, Job};
+use siftfs_rig::database::{self, Acknowledged, Job, Mode};
 use siftfs_rig::place::{Failed, Result};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The pragma answers with a line that is no acknowledgement.
-const SETTINGS: &str = ".output /dev/null\nPRAGMA mmap_size=268435456;\n.output stdout";
+/// The pragma answers with a line that is no acknowledgement. (Where a database is mapped, SQLite
+/// makes it longer by ftruncate(2) in the middle of a commit, which voids a section: its next step
+/// is a journal file.)
+const MAPPED: &str = ".output /dev/null\nPRAGMA mmap_size=268435456;\n.output stdout";
 
 /// The application.
-#[derive(Default)]
 pub struct Sqlite {
+    name: &'static str,
+    modes: &'static [Mode],
+    settings: &'static str,
     acks: Mutex<Acknowledged>,
 }
 
 impl Sqlite {
+    /// As it is.
+    pub fn usual() -> Self {
+        Self { name: "sqlite", modes: &Mode::USUAL, settings: MAPPED, acks: Mutex::default() }
+    }
+
+    /// By atomic sections.
+    pub fn by_sections() -> Self {
+        Self {
+            name: "sqlite-sections",
+            modes: &[Mode::Sections],
+            settings: "",
+            acks: Mutex::default(),
+        }
+    }
+
     fn acks(&self) -> Acknowledged {
         self.acks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -23,26 +43,31 @@ impl Sqlite {
 
 impl App for Sqlite {
     fn name(&self) -> &'static str {
-        "sqlite"
+        self.name
     }
 
     fn prepare(&mut self, at: &Site) -> Result<()> {
-        database::create(&at.dir)?;
+        database::create(&at.dir, self.modes)?;
         at.sync()
     }
 
     fn work(&self, at: &Site) -> Result<()> {
-        let job = Job::start(&at.dir, &at.scratch.join("acknowledged"), &self.acks(), SETTINGS)?;
-        while !at.stopped() && !job.gave_up() {
+        let (place, log) = ((at.dir.as_path(), self.modes), at.scratch.join("acknowledged"));
+        let job = Job::start(place, &log, &self.acks(), self.settings)?;
+        let mut made = Ok(());
+        while !at.stopped() && !job.gave_up() && made.is_ok() {
+            made = database::no_journal(&at.dir);
             std::thread::sleep(Duration::from_millis(5));
         }
         let gave_up = job.gave_up();
         self.acks.lock().unwrap_or_else(PoisonError::into_inner).add(job.stop());
+        made?;
         if gave_up { Err(Failed("a writer gave up".into())) } else { Ok(()) }
     }
 
     fn check(&mut self, at: &Site) -> Result<()> {
-        database::verify(&at.dir, &self.acks())
+        database::no_journal(&at.dir)?;
+        database::verify(&at.dir, self.modes, &self.acks())
     }
 
     fn acknowledged(&self) -> String {

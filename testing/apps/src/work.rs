@@ -88,6 +88,11 @@ impl<'v> Site<'v> {
         rustix::fs::statfs(&self.dir).is_ok()
     }
 
+    /// Whether it is SiftFS's mount, and not the kernel's.
+    pub fn is_ours(&self) -> bool {
+        self.volume.is_some()
+    }
+
     /// Everything written so far is durable: what stands in for an acknowledgement where a program
     /// gives none.
     pub fn sync(&self) -> Result<()> {

@@ -186,6 +186,7 @@ impl Place {
             let regular = model.node(ino)?.kind == FileKind::Regular;
             if regular { self.target(model, ino) } else { None }
         };
+        let data = |of: &siftfs_proto::Target| file(model.target(*of).ok()?);
         let attributed = |ino: InodeNr| {
             let kind = model.node(ino)?.kind;
             let has = matches!(kind, FileKind::Regular | FileKind::Directory);
@@ -248,9 +249,9 @@ impl Place {
                 Target::Handle(_) => return None,
             },
             Request::Release { handle } => Call::Release(handle.0),
-            Request::Read { file, offset, len } => Call::Read(file(*ino)?, *offset, *len),
-            Request::Write { file, offset, data, append, .. } => {
-                Call::Write(file(*ino)?, *offset, data.clone().into_bytes(), *append)
+            Request::Read { file: of, offset, len } => Call::Read(data(of)?, *offset, *len),
+            Request::Write { file: of, offset, data: bytes, append, .. } => {
+                Call::Write(data(of)?, *offset, bytes.clone().into_bytes(), *append)
             }
             Request::Fsync { ino, datasync } => match model.node(*ino)?.kind {
                 FileKind::Regular | FileKind::Directory => {
@@ -258,10 +259,10 @@ impl Place {
                 }
                 _ => return None,
             },
-            Request::Allocate { file, mode, offset, len } => {
-                Call::Allocate(file(*ino)?, *mode, *offset, *len)
+            Request::Allocate { file: of, mode, offset, len } => {
+                Call::Allocate(data(of)?, *mode, *offset, *len)
             }
-            Request::Seek { file, offset, whence } => Call::Seek(file(*ino)?, *offset, *whence),
+            Request::Seek { file: of, offset, whence } => Call::Seek(data(of)?, *offset, *whence),
             Request::GetXattr { ino, name } => Call::GetXattr(attributed(*ino)?, name.clone()),
             Request::ListXattr { ino } => Call::ListXattr(attributed(*ino)?),
             Request::SetXattr { ino, name, value, mode, .. } => {
@@ -306,8 +307,7 @@ fn guards_what_is_shared(request: &Request) -> bool {
 fn fit(model: &Model, mut request: Request) -> Option<Request> {
     // Programs write; what the kernel makes of it is its own.
     if let Request::WriteBack { file, offset, data, .. } = request {
-        request =
-            Request::Write { file: ino.into(), offset, data, append: false, kill_priv: false };
+        request = Request::Write { file, offset, data, append: false, kill_priv: false };
     }
     match &mut request {
         Request::Write { kill_priv, .. } | Request::Open { kill_priv, .. } => *kill_priv = false,

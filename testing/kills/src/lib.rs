@@ -14,6 +14,7 @@
 pub mod asynchronous;
 pub mod calls;
 pub mod damage;
+pub mod ledger;
 pub mod plan;
 pub mod process;
 pub mod round;

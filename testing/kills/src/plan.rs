@@ -113,6 +113,8 @@ pub struct Plan {
     pub synchronous: u64,
     /// The operations.
     pub profile: Profile,
+    /// A file changes by atomic sections beside it.
+    pub sections: bool,
     /// In order, each when its time has come.
     pub incidents: Vec<(When, Incident)>,
     /// When the end comes.
@@ -354,7 +356,8 @@ impl Plan {
         let (until, end) = (When::draw(&mut rng), End::draw(&mut rng, only, &mount));
         let recovery = Recovery { killed, offline: rng.chance(25) };
         let profile = Profile { publish: loud(draw(&mut rng, &[0, 5, 15])), ..profile };
-        Self { round, seed, synchronous, profile, incidents, until, end, recovery, mount }
+        let sections = rng.chance(60);
+        Self { round, seed, synchronous, sections, profile, incidents, until, end, recovery, mount }
     }
 
     /// Is this the last round on its volume?
@@ -369,6 +372,9 @@ impl fmt::Display for Plan {
         write!(f, "round {} (seed {:#018x}): {:?}", self.round, self.seed, m.placement)?;
         if let Some(seconds) = m.fallback {
             write!(f, " fallback={seconds}")?;
+        }
+        if self.sections {
+            write!(f, " sections")?;
         }
         write!(f, " device {} -o {}", m.device.join(" "), m.options)?;
         for (when, incident) in &self.incidents {

@@ -2,14 +2,15 @@
 
 use crate::calls::Place;
 use crate::damage;
+use crate::ledger::Ledger;
 use crate::plan::{End, Geometry, Incident, Mount, Plan, WORKERS, When};
 use crate::process::LOOK;
 use crate::stage::{LIMIT, Stage, make_dirs};
 use crate::tree::walk;
 use crate::worker::{Load, Signals, Worker};
 use rustix::process::Signal;
-use siftfs_model::{Tree, mix};
-use siftfs_rig::place::{Failed, Result, run};
+use siftfs_model::mix;
+use siftfs_rig::place::{Failed, Result, failed, run};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread::{self, sleep};
@@ -37,6 +38,7 @@ pub struct Run<'a> {
     pub stage: Stage<'a>,
     /// The workers; none before the first round of a volume.
     pub workers: Vec<Worker>,
+    ledger: Ledger,
     umask: u16,
 }
 
@@ -44,7 +46,7 @@ impl<'a> Run<'a> {
     /// No volume yet.
     pub fn new(stage: Stage<'a>) -> Result<Self> {
         let umask = crate::umask().map_err(Failed)?;
-        Ok(Self { stage, workers: Vec::new(), umask })
+        Ok(Self { stage, workers: Vec::new(), ledger: Ledger::default(), umask })
     }
 
     fn place(&self, worker: usize, mount: &Path) -> Place {
@@ -101,6 +103,7 @@ impl<'a> Run<'a> {
         let mut dirs: Vec<_> = (0..WORKERS).map(|w| self.place(w, &dir).own()).collect();
         dirs.push(self.place(0, &dir).shared());
         make_dirs(&dirs)?;
+        self.ledger = Ledger::make(&dir).map_err(failed("ledger"))?;
         run(&self.stage.siftfs, &["sync", siftfs_rig::place::arg(&dir)?])?;
         for worker in 0..WORKERS {
             let place = self.place(worker, &dir);
@@ -113,7 +116,8 @@ impl<'a> Run<'a> {
     /// Runs the load with all that happens to it.
     fn load(&mut self, plan: &Plan) -> Result<Left> {
         let signals = Signals::default();
-        let Self { stage, workers, .. } = self;
+        let Self { stage, workers, ledger, .. } = self;
+        let (dir, before) = (stage.dir.clone(), ledger.committed);
         let happened = thread::scope(|scope| {
             for worker in workers.iter_mut() {
                 let seed = mix(plan.seed ^ (worker.place.worker as u64 + 1));
@@ -121,6 +125,10 @@ impl<'a> Run<'a> {
                 let writeback = plan.mount.writes_back();
                 let (load, signals) = (Load { seed, profile, synchronous, writeback }, &signals);
                 scope.spawn(move || worker.run(&load, signals));
+            }
+            if plan.sections {
+                let (ledger, signals, dir) = (&mut *ledger, &signals, &dir);
+                scope.spawn(move || ledger.run(dir, mix(plan.seed), signals));
             }
             let happened = events(stage, plan, &signals);
             if happened.is_err() {
@@ -135,6 +143,7 @@ impl<'a> Run<'a> {
         }
         let counts = &mut self.stage.summary;
         counts.calls += signals.calls.load(Ordering::SeqCst);
+        counts.sections += self.ledger.committed - before;
         counts.acknowledged += signals.acknowledged.load(Ordering::SeqCst);
         if let Some(why) = signals.failure() {
             return Err(Failed(why));
@@ -204,7 +213,7 @@ impl<'a> Run<'a> {
         } else {
             self.stage.mount(next)?;
             let dir = self.stage.dir.clone();
-            self.judge(&dir, Worker::violations)?;
+            self.judge(&dir, After::Death)?;
             self.stage.summary.trees_after_deaths += WORKERS as u64;
             Ok(())
         }
@@ -257,36 +266,54 @@ impl<'a> Run<'a> {
     fn compare_mounted(&mut self) -> Result<()> {
         let dir = self.stage.dir.clone();
         self.stage.summary.trees_compared += WORKERS as u64;
-        self.judge(&dir, Worker::differences)
+        self.judge(&dir, After::Unmount)
     }
 
     fn judge_plain(&mut self) -> Result<()> {
         self.stage.fsck()?;
         self.stage.summary.trees_compared += WORKERS as u64;
-        self.judge_by_kernel(Worker::differences)
+        self.judge_by_kernel(After::Unmount)
     }
 
     fn judge_offline(&mut self) -> Result<()> {
         self.stage.fsck()?;
         self.stage.summary.trees_after_deaths += WORKERS as u64;
-        self.judge_by_kernel(Worker::violations)
+        self.judge_by_kernel(After::Death)
     }
 
-    fn judge_by_kernel(&mut self, verdict: Verdict) -> Result<()> {
-        let Self { stage, workers, umask } = self;
-        stage.with_kernel(|dir| judge(workers, dir, verdict, *umask))
+    fn judge_by_kernel(&mut self, after: After) -> Result<()> {
+        let Self { stage, workers, ledger, umask } = self;
+        stage.with_kernel(|dir| judge(workers, ledger, dir, after, *umask))
     }
 
-    fn judge(&mut self, dir: &Path, verdict: Verdict) -> Result<()> {
-        judge(&mut self.workers, dir, verdict, self.umask)
+    fn judge(&mut self, dir: &Path, after: After) -> Result<()> {
+        judge(&mut self.workers, &mut self.ledger, dir, after, self.umask)
     }
 }
 
-type Verdict = fn(&Worker, &Tree) -> Vec<String>;
+/// By what a tree is judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// By the oracle: what was acknowledged is there.
+    Death,
+    /// By the model: everything is.
+    Unmount,
+}
 
-/// Every worker's tree in `dir` is good; what is there is what the next round starts from.
-fn judge(workers: &mut [Worker], dir: &Path, verdict: Verdict, umask: u16) -> Result<()> {
-    let mut complaints = Vec::new();
+/// The ledger and every worker's tree in `dir` are good; what is there is what the next round
+/// starts from.
+fn judge(
+    workers: &mut [Worker],
+    ledger: &mut Ledger,
+    dir: &Path,
+    after: After,
+    umask: u16,
+) -> Result<()> {
+    let mut complaints = ledger.judge(dir, after == After::Death);
+    let verdict = match after {
+        After::Death => Worker::violations,
+        After::Unmount => Worker::differences,
+    };
     for worker in workers {
         let home = worker.place.clone();
         let tree = walk(&Place { mount: dir.into(), ..home.clone() }).map_err(Failed)?;

@@ -46,6 +46,8 @@ pub struct Summary {
     pub calls: u64,
     /// Of them, acknowledgements of durability, each judged after the round's end.
     pub acknowledged: u64,
+    /// Of those, commits of sections of the ledger.
+    pub sections: u64,
     /// Trees judged by the durability oracle after a death of the host.
     pub trees_after_deaths: u64,
     /// Trees compared whole with the model.

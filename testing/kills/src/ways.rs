@@ -4,6 +4,7 @@
 
 use crate::asynchronous::{Way, Writes};
 use crate::calls::{Promise, Refused};
+use crate::ledger::write_in_section;
 use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 use siftfs_model::Rng;
@@ -29,17 +30,19 @@ pub enum How {
     /// Through a shared mapping, which SEEK and a copy read before it is closed. Promises nothing,
     /// and does not make files longer.
     Mapping,
+    /// By an atomic section, committed durably.
+    Section,
 }
 
 impl How {
     /// What fits a write with this promise.
     pub fn draw(rng: &mut Rng, promise: Promise) -> Self {
         let direct = [Self::Direct(Way::Aio), Self::Direct(Way::Uring)];
-        let fits = match promise {
-            Promise::None => [Self::Call, Self::Call, direct[0], direct[1], Self::Mapping],
-            _ => [Self::Descriptor, direct[0], direct[1], Self::Copy, Self::Send],
+        let fits: &[Self] = match promise {
+            Promise::None => &[Self::Call, Self::Call, direct[0], direct[1], Self::Mapping],
+            _ => &[Self::Descriptor, direct[0], direct[1], Self::Copy, Self::Send, Self::Section],
         };
-        if rng.chance(60) { Self::Call } else { rng.pick(&fits).copied().unwrap_or_default() }
+        if rng.chance(60) { Self::Call } else { rng.pick(fits).copied().unwrap_or_default() }
     }
 
     /// Past the kernel's cache, one way or the other.
@@ -97,6 +100,16 @@ impl How {
                 all(data.len(), |at| {
                     rustix::fs::sendfile(&to, &from, Some(&mut (at as u64)), data.len() - at)
                 })?
+            }
+            Self::Section => {
+                // What is durable is durable by the commit, not by the descriptor.
+                let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let fd = rustix::fs::open(path, flags, Mode::empty())?;
+                if write_in_section(&fd, offset, data)? {
+                    data.len()
+                } else {
+                    rustix::io::pwrite(open(OFlags::WRONLY)?, data, offset)?
+                }
             }
             Self::Mapping => {
                 let fd = open(OFlags::RDWR)?;

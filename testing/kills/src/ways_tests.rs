@@ -15,6 +15,7 @@ fn every_way_writes() {
         How::Copy,
         How::Send,
         How::Mapping,
+        How::Section,
     ] {
         std::fs::write(&path, vec![0; 65_536]).expect("written");
         match how.write(&path, 8192, &bytes, Promise::Data) {
@@ -31,7 +32,7 @@ fn every_way_writes() {
 #[test]
 fn all_of_them_are_drawn() {
     let mut rng = Rng::new(5);
-    for (promise, least) in [(Promise::None, 4), (Promise::Data, 6), (Promise::All, 6)] {
+    for (promise, least) in [(Promise::None, 4), (Promise::Data, 7), (Promise::All, 7)] {
         let mut seen = Vec::new();
         for _ in 0..400 {
             let how = How::draw(&mut rng, promise);

@@ -3,6 +3,7 @@
 
 use crate::calls::{Handles, Place, Prepared, Promise, Refused, SHARED, SHARED_NAME};
 use crate::ways::How;
+use rustix::io::Errno;
 use siftfs_base::{Error, InodeNr};
 use siftfs_model::compare::{attr_difference, plain_difference, seek_is_sane};
 use siftfs_model::{
@@ -44,7 +45,7 @@ impl Signals {
         self.dying.store(true, Ordering::SeqCst);
     }
 
-    fn is_dying(&self) -> bool {
+    pub(crate) fn is_dying(&self) -> bool {
         self.dying.load(Ordering::SeqCst)
     }
 
@@ -53,7 +54,17 @@ impl Signals {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn fail(&self, why: String) {
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// A call returned, which promised durability or did not.
+    pub(crate) fn returned(&self, acknowledged: bool) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.acknowledged.fetch_add(u64::from(acknowledged), Ordering::SeqCst);
+    }
+
+    pub(crate) fn fail(&self, why: String) {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
         self.stop();
     }
@@ -257,7 +268,9 @@ impl Worker {
         else {
             return false;
         };
-        let size = self.oracle.model().node(*ino).map_or(0, |node| node.content.size());
+        let model = self.oracle.model();
+        let node = model.target(*file).ok().and_then(|ino| model.node(ino));
+        let size = node.map_or(0, |node| node.content.size());
         if size == 0 {
             return false;
         }
@@ -293,7 +306,11 @@ impl Worker {
         };
         self.story.push(shown.clone());
         let before = match request {
-            Request::Seek { file, .. } => self.oracle.model().node(*ino).map(|n| n.content.clone()),
+            Request::Seek { file, .. } => {
+                let model = self.oracle.model();
+                let node = model.target(*file).ok().and_then(|ino| model.node(ino));
+                node.map(|n| n.content.clone())
+            }
             _ => None,
         };
         let want = self.begin(&op, prepared.how);
@@ -336,7 +353,7 @@ impl Worker {
     fn read_beside(&mut self, op: &Op, how: How) {
         let reads = how.reads() || self.writes_read;
         if let (Some(Request::Write { file, .. }), true) = (op.request(), reads) {
-            let read = Request::Read { file: (*ino).into(), offset: 0, len: 1 };
+            let read = Request::Read { file: *file, offset: 0, len: 1 };
             let read = Op { id: op.id, action: Action::Call(self.cred.clone(), read) };
             let _outcome = self.oracle.begin(&read);
             self.oracle.returned(&read);
@@ -350,11 +367,12 @@ impl Worker {
             Some(Request::Fsync { ino, .. }) => drop(self.held.remove(ino)),
             Some(Request::SyncAll | Request::Checkpoint) => self.held.clear(),
             Some(Request::Write { file, .. }) if self.writes_read => {
-                if self.held.contains(ino) {
+                let Ok(ino) = self.oracle.model().target(*file) else { return promise };
+                if self.held.contains(&ino) {
                     return Promise::None;
                 }
                 if stays_open && promise == Promise::None {
-                    self.held.insert(*ino);
+                    self.held.insert(ino);
                 }
             }
             _ => {}
@@ -370,8 +388,9 @@ impl Worker {
             Some(Request::Fsync { .. } | Request::SyncAll | Request::Checkpoint)
         );
         if let (Some(Request::Write { file, .. }), true) = (op.request(), promise != Promise::None)
+            && let Ok(ino) = self.oracle.model().target(*file)
         {
-            let request = Request::Fsync { ino: *ino, datasync: promise == Promise::Data };
+            let request = Request::Fsync { ino, datasync: promise == Promise::Data };
             let sync = Op { id: op.id, action: Action::Call(self.cred.clone(), request) };
             let _outcome = self.oracle.begin(&sync);
             self.oracle.returned(&sync);
@@ -469,16 +488,20 @@ impl Worker {
 /// Answers that request, and the whole.
 fn divided(model: &Model, request: &Request, how: How) -> Option<[Request; 2]> {
     let Request::Write { file, offset, data, append, kill_priv } = request else { return None };
-    let size = model.node(*ino)?.content.size();
+    let size = model.node(model.target(*file).ok()?)?.content.size();
     let offset = if *append { size } else { *offset };
     let (page_end, end) = (offset.next_multiple_of(4096), offset + data.len() as u64);
     // Past the cache nothing is divided.
-    if how == How::Copy || page_end == offset || page_end >= end || page_end <= size {
+    if matches!(how, How::Copy | How::Section)
+        || page_end == offset
+        || page_end >= end
+        || page_end <= size
+    {
         return None;
     }
     let bytes = data.clone().into_bytes();
     let part = |len: usize| Request::Write {
-        ino: *file,
+        file: *file,
         offset,
         data: WriteData::copy_of(offset, &bytes[..len]),
         append: false,
@@ -502,11 +525,14 @@ fn cut_off(want: &Outcome, found: &Result<Reply, Refused>) -> bool {
 /// The mount has no daemon any more. ECANCELED answers a request that was on its way into a ring
 /// when the daemon died.
 fn says_gone(e: &Refused) -> bool {
-    const GONE: [i32; 4] = [libc::ENOTCONN, libc::ECONNABORTED, libc::ENODEV, libc::ECANCELED];
     match e {
-        Refused::Errno(e) => GONE.contains(e),
+        Refused::Errno(e) => is_gone(Errno::from_raw_os_error(*e)),
         Refused::Command(_) => true,
     }
+}
+
+pub(crate) fn is_gone(e: Errno) -> bool {
+    [Errno::NOTCONN, Errno::CONNABORTED, Errno::NODEV, Errno::CANCELED].contains(&e)
 }
 
 fn as_reply(found: Result<Reply, Refused>) -> Result<Reply, Error> {

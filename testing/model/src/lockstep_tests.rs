@@ -58,11 +58,7 @@ impl FileService for Wrong {
         let len = u32::try_from(data.len()).expect("short");
         let data = data.into_bytes();
         let data = data[..data.len() / 2].to_vec().into();
-        self.0.call(
-            s,
-            cred,
-            Request::Write { file: ino.into(), offset, data, append, kill_priv },
-        )?;
+        self.0.call(s, cred, Request::Write { file, offset, data, append, kill_priv })?;
         Ok(Reply::Written { len })
     }
 }

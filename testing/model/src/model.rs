@@ -280,7 +280,10 @@ impl Model {
     }
 
     /// The inode of a request for data.
-    pub(crate) fn target(&self, file: Target) -> Result<InodeNr, i32> {
+    ///
+    /// # Errors
+    /// EBADF for a handle that is not open.
+    pub fn target(&self, file: Target) -> Result<InodeNr, i32> {
         match file {
             Target::Inode(ino) => Ok(ino),
             Target::Open(handle) => self.handles.get(&handle.0).copied().ok_or(libc::EBADF),

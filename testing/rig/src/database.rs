@@ -1,4 +1,5 @@
-//! SQLite under concurrent transactions, through its own shell.
+//! SQLite under concurrent transactions, through its own shell, or through one whose SQLite commits
+//! by atomic sections and has no journal file (`siftfs-sqlite`).
 
 use crate::place::{Failed, Place, Result, failed, run};
 use std::collections::BTreeMap;
@@ -11,13 +12,60 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// One database per journal mode, each with its writers.
-const MODES: [&str; 2] = ["wal", "delete"];
+/// How a database commits. Each has its writers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Mode {
+    /// With a write-ahead log.
+    Wal,
+    /// With a rollback journal, deleted by each commit.
+    Delete,
+    /// By an atomic section of the database file. There is no journal file.
+    Sections,
+}
+
+impl Mode {
+    /// What unmodified SQLite does.
+    pub const USUAL: [Self; 2] = [Self::Wal, Self::Delete];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Wal, Self::Delete, Self::Sections];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Wal => "wal",
+            Self::Delete => "delete",
+            Self::Sections => "sections",
+        }
+    }
+
+    /// As SQLite calls it.
+    fn journal(self) -> &'static str {
+        match self {
+            Self::Wal => "wal",
+            Self::Delete | Self::Sections => "delete",
+        }
+    }
+
+    fn path(self, dir: &Path) -> PathBuf {
+        dir.join(format!("{}.sqlite", self.name()))
+    }
+
+    /// The shell of who writes to it. Any SQLite may read it.
+    fn shell(self) -> Result<PathBuf> {
+        match self {
+            Self::Wal | Self::Delete => Ok("sqlite3".into()),
+            Self::Sections => {
+                let exe = std::env::current_exe().map_err(failed("own path"))?;
+                Ok(exe.with_file_name("siftfs-sqlite"))
+            }
+        }
+    }
+}
+
 const WRITERS: u64 = 2;
 
 /// Newest acknowledged transaction of each writer; each writer numbers its own from 1.
 #[derive(Clone, Debug, Default)]
-pub struct Acknowledged(BTreeMap<(usize, u64), u64>);
+pub struct Acknowledged(BTreeMap<(Mode, u64), u64>);
 
 impl Acknowledged {
     /// Transactions in all.
@@ -33,13 +81,14 @@ impl Acknowledged {
         }
     }
 
-    fn of(&self, writer: (usize, u64)) -> u64 {
+    /// Transactions of the databases that commit like this.
+    pub fn total_of(&self, mode: Mode) -> u64 {
+        self.0.iter().filter(|((m, _), _)| *m == mode).map(|(_, n)| n).sum()
+    }
+
+    fn of(&self, writer: (Mode, u64)) -> u64 {
         self.0.get(&writer).copied().unwrap_or(0)
     }
-}
-
-fn path(dir: &Path, mode: usize) -> PathBuf {
-    dir.join(format!("{}.sqlite", MODES[mode]))
 }
 
 fn sql(database: &Path, script: &str) -> Result<String> {
@@ -48,34 +97,35 @@ fn sql(database: &Path, script: &str) -> Result<String> {
 }
 
 /// Makes the databases in a directory.
-pub fn create(dir: &Path) -> Result<()> {
-    for (i, mode) in MODES.iter().enumerate() {
+pub fn create(dir: &Path, modes: &[Mode]) -> Result<()> {
+    for mode in modes {
         let script = format!(
-            "PRAGMA journal_mode={mode}; CREATE TABLE log(writer INTEGER, n INTEGER, \
-             payload TEXT, PRIMARY KEY(writer, n));"
+            "PRAGMA journal_mode={}; CREATE TABLE log(writer INTEGER, n INTEGER, \
+             payload TEXT, PRIMARY KEY(writer, n));",
+            mode.journal()
         );
-        sql(&path(dir, i), &script)?;
+        sql(&mode.path(dir), &script)?;
     }
     Ok(())
 }
 
 /// Every acknowledged transaction is there, and SQLite finds its databases whole.
-pub fn verify(dir: &Path, acks: &Acknowledged) -> Result<()> {
-    for (i, mode) in MODES.iter().enumerate() {
-        let database = path(dir, i);
+pub fn verify(dir: &Path, modes: &[Mode], acks: &Acknowledged) -> Result<()> {
+    for mode in modes {
+        let (database, name) = (mode.path(dir), mode.name());
         let check = sql(&database, "PRAGMA integrity_check;")?;
         if check.trim() != "ok" {
-            return Err(Failed(format!("{mode} database: integrity_check says {check}")));
+            return Err(Failed(format!("{name} database: integrity_check says {check}")));
         }
         for writer in 0..WRITERS {
-            let n = acks.of((i, writer));
+            let n = acks.of((*mode, writer));
             let query = format!(
                 "SELECT count(*) FROM log WHERE writer={writer} AND n<={n} AND length(payload)=400;"
             );
             let found = sql(&database, &query)?;
             if found.trim() != n.to_string() {
                 return Err(Failed(format!(
-                    "{mode} database, writer {writer}: {n} transactions were acknowledged, \
+                    "{name} database, writer {writer}: {n} transactions were acknowledged, \
                      {} are there",
                     found.trim()
                 )));
@@ -85,11 +135,22 @@ pub fn verify(dir: &Path, acks: &Acknowledged) -> Result<()> {
     Ok(())
 }
 
+/// Fails if a database that commits by sections has a journal file: SQLite makes one when it was
+/// refused a section.
+pub fn no_journal(dir: &Path) -> Result<()> {
+    let journal = dir.join(format!("{}.sqlite-journal", Mode::Sections.name()));
+    match std::fs::symlink_metadata(&journal) {
+        // Or the mount's daemon was killed: nobody knows.
+        Err(_) => Ok(()),
+        Ok(_) => Err(Failed(format!("{}: there is a journal file", journal.display()))),
+    }
+}
+
 /// Writers at work.
 pub struct Job {
     stop: Arc<AtomicBool>,
     count: Arc<AtomicU64>,
-    writers: Vec<((usize, u64), Child, JoinHandle<u64>)>,
+    writers: Vec<((Mode, u64), Child, JoinHandle<u64>)>,
 }
 
 impl Job {
@@ -97,7 +158,7 @@ impl Job {
     /// What is acknowledged is also logged to a file outside the mount. `settings` are statements
     /// that each process begins with.
     pub fn start(
-        dir: &Path,
+        (dir, modes): (&Path, &[Mode]),
         log: &Path,
         acks: &Acknowledged,
         settings: &'static str,
@@ -105,11 +166,11 @@ impl Job {
         let log = File::options().create(true).append(true).open(log).map_err(failed("log"))?;
         let log = Arc::new(Mutex::new(log));
         let mut job = Self { stop: Arc::default(), count: Arc::default(), writers: Vec::new() };
-        for mode in 0..MODES.len() {
+        for mode in modes.iter().copied() {
             for writer in 0..WRITERS {
                 // A transaction may have been committed and its acknowledgement lost in the crash.
                 let query = format!("SELECT max(n) FROM log WHERE writer={writer};");
-                let there = sql(&path(dir, mode), &query)?.trim().parse().unwrap_or(0);
+                let there = sql(&mode.path(dir), &query)?.trim().parse().unwrap_or(0);
                 let from = acks.of((mode, writer)).max(there);
                 job.add(dir, (mode, writer), from, (log.clone(), settings))?;
             }
@@ -120,18 +181,19 @@ impl Job {
     fn add(
         &mut self,
         dir: &Path,
-        id: (usize, u64),
+        id: (Mode, u64),
         from: u64,
         (log, settings): (Arc<Mutex<File>>, &'static str),
     ) -> Result<()> {
-        let mut shell = Command::new("sqlite3")
+        let program = id.0.shell()?;
+        let mut shell = Command::new(&program)
             .args(["-bail", "-batch"])
-            .arg(path(dir, id.0))
+            .arg(id.0.path(dir))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(failed("sqlite3"))?;
+            .map_err(failed(program.display()))?;
         let (Some(mut input), Some(output)) = (shell.stdin.take(), shell.stdout.take()) else {
             return Err(Failed("sqlite3 without pipes".into()));
         };
@@ -141,7 +203,7 @@ impl Job {
             let acknowledge = |n: u64| {
                 count.fetch_add(1, Ordering::Relaxed);
                 if let Ok(mut log) = log.lock() {
-                    let _ = writeln!(log, "{} {} {n}", MODES[id.0], id.1);
+                    let _ = writeln!(log, "{} {} {n}", id.0.name(), id.1);
                 }
             };
             let _ = writeln!(input, "{settings}");

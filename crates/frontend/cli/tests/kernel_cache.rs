@@ -3,6 +3,9 @@
 
 #![allow(unsafe_code)]
 
+#[path = "support/counts.rs"]
+#[allow(dead_code)] // as below
+mod counts;
 #[path = "kernel_cache/directories.rs"]
 mod directories;
 #[path = "kernel_cache/durable.rs"]
@@ -18,10 +21,9 @@ mod shared;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 
+use counts::{counted, socket};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use support::{Process, Setup, siftfs};
 
 /// Mounted with the writeback cache, and nothing journaled by age.
@@ -37,8 +39,7 @@ fn remount(s: &Setup) {
 
 /// With a socket that [`counted`] asks.
 fn mount(s: &Setup, options: &str) {
-    let socket = s.tmp.path().join("metrics");
-    let options = format!("metrics={},{options}", socket.display());
+    let options = format!("metrics={},{options}", socket(s).display());
     siftfs(&["mount", s.volume(), s.dir(), "-o", &options]).ok();
 }
 
@@ -64,22 +65,6 @@ fn kill(s: &Setup, daemon: &Process) {
     daemon.signal(Signal::KILL);
     daemon.wait();
     siftfs(&["mount", s.volume(), s.dir()]).ok();
-}
-
-/// The kernel's requests so far, by kind.
-fn counted(s: &Setup) -> BTreeMap<String, u64> {
-    let mut stream = UnixStream::connect(s.tmp.path().join("metrics")).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
-    let count = |line: &str| {
-        let (kind, count) =
-            line.strip_prefix("siftfs_requests_total{kind=\"")?.split_once("\"} ")?;
-        Some((kind.to_string(), count.trim().parse::<f64>().ok()? as u64))
-    };
-    let map: BTreeMap<String, u64> = page.lines().filter_map(count).collect();
-    assert!(map.contains_key("init"), "{page}");
-    map
 }
 
 /// What the kernel sent during `work`, of these kinds.

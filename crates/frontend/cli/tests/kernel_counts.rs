@@ -1,19 +1,18 @@
 //! One write and one flush per fsync, counted by the kernel, and the same by the daemon's own
 //! counters. Needs root, `/dev/fuse`, loop devices and e2fsprogs.
 //!
-//! A loop device has its statistics in `/sys/block/loopN/stat`, and with direct I/O below it is a
-//! block device with a volatile cache and without FUA. A flush shows there twice: in the number of
-//! flushes, and as one more write request, without sectors. So the writes are the write requests
-//! less the flushes; sectors are counted by themselves. The background is kept idle: nothing is old
-//! enough to be journaled, staging is never low, and the journal is large enough for one
-//! transaction to hold everything.
+//! `support/counts.rs` says how. The background is kept idle: nothing is old enough to be
+//! journaled, staging is never low, and the journal is large enough for one transaction to hold
+//! everything.
 
+#[path = "support/counts.rs"]
+#[allow(dead_code)] // as below
+mod counts;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 
-use serde_json::Value;
+use counts::{Counts, Loop, ours, status};
 use std::fs::{self, File};
-use std::ops::Sub;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use support::{Setup, run, siftfs};
@@ -22,76 +21,6 @@ use support::{Setup, run, siftfs};
 const TIMES: u64 = 50;
 /// The background has nothing to do.
 const IDLE: &str = "commit=3600,low_watermark=1";
-
-/// Writes, flushes and bytes written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Counts {
-    writes: u64,
-    flushes: u64,
-    bytes: u64,
-}
-
-impl Sub for Counts {
-    type Output = Self;
-    fn sub(self, o: Self) -> Self {
-        Self {
-            writes: self.writes - o.writes,
-            flushes: self.flushes - o.flushes,
-            bytes: self.bytes - o.bytes,
-        }
-    }
-}
-
-/// A loop device with direct I/O, detached at the end.
-struct Loop(String);
-
-impl Loop {
-    fn over(file: &Path) -> Self {
-        let size = 192 << 20;
-        let made = File::create(file).expect("the file below");
-        // Written once, so that what the file system below does is the same for every write.
-        (0..size >> 20).for_each(|i| made.write_all_at(&[0; 1 << 20], i << 20).expect("writes"));
-        made.sync_all().expect("is there");
-        let file = file.to_str().expect("a plain path");
-        let args = ["--find", "--show", "--direct-io=on", file];
-        let device = Self(run("losetup", &args).ok().out.trim().into());
-        let read = |name| fs::read_to_string(device.sys(name)).expect("what the kernel says");
-        assert_eq!(read("loop/dio").trim(), "1", "direct I/O below");
-        assert_eq!(read("queue/write_cache").trim(), "write back");
-        device
-    }
-
-    fn sys(&self, name: &str) -> String {
-        format!("/sys/block/{}/{name}", self.0.trim_start_matches("/dev/"))
-    }
-
-    /// What the kernel counted.
-    fn counts(&self) -> Counts {
-        let text = fs::read_to_string(self.sys("stat")).expect("statistics");
-        let number = |at| text.split_whitespace().nth(at).and_then(|n| n.parse::<u64>().ok());
-        let [requests, sectors, flushes] = [4, 6, 15].map(|at| number(at).expect("a number"));
-        Counts { writes: requests - flushes, flushes, bytes: sectors * 512 }
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        run("losetup", &["-d", &self.0]);
-    }
-}
-
-fn status(s: &Setup) -> Value {
-    serde_json::from_str(&siftfs(&["status", s.dir(), "--json"]).ok().out).expect("JSON")
-}
-
-/// What the daemon counted at the storage backend, all regions and origins together.
-fn ours(s: &Setup) -> Counts {
-    let status = status(s);
-    let storage = status["runtime"]["storage"].as_object().expect("regions");
-    let cells = storage.values().flat_map(|r| r.as_object().expect("origins").values());
-    let sum = |name| cells.clone().map(|c| c[name].as_u64().expect("a count")).sum();
-    Counts { writes: sum("writes"), flushes: sum("flushes"), bytes: sum("write_bytes") }
-}
 
 /// Makes a volume on `storage`, mounts it with an idle background and one settled file `f`.
 fn mounted(storage: &str) -> Setup {

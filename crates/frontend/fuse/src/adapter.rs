@@ -61,7 +61,12 @@ impl Handler for Adapter {
             },
             Operation::Release { handle } => {
                 let (server, handle) = (self.server.clone(), Handle(handle));
-                let release = move || token.send(done(server.release(&cred, handle)));
+                let release = move || {
+                    if let Ok(ino) = inode(node) {
+                        server.release_sections(ino, handle);
+                    }
+                    token.send(done(server.release(&cred, handle)));
+                };
                 match inode(node) {
                     Ok(ino) if self.server.sections.has(ino, handle) => {
                         self.server.end_section(ino, handle, Box::new(release));

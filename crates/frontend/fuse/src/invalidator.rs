@@ -9,7 +9,7 @@ use crate::kernel::notify::Notifier;
 use crate::kernel::session::HELD_BACK;
 use crate::mountinfo::MountEntry;
 use crate::open_files::OpenFiles;
-use crate::pages::{Opener, Pages, Target};
+use crate::pages::{Opener, Pages, Target, Want};
 use siftfs_base::InodeNr;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,10 +137,11 @@ fn carry_out(orders: &Receiver<(Target, Then)>, pages: &Pages, notifier: &Notifi
     }
 }
 
-/// Each file once.
+/// Each file once, and once more if it need not stay open any more: that comes last, whatever the
+/// order was in which it was said.
 fn merged(mut targets: Vec<Target>) -> Vec<Target> {
-    targets.sort_unstable_by_key(|t| (t.node, !t.drop));
-    targets.dedup_by_key(|t| t.node);
+    targets.sort_unstable_by_key(|t| (t.node, t.want));
+    targets.dedup_by_key(|t| (t.node, t.want == Want::Close));
     targets
 }
 

@@ -4,7 +4,7 @@
 use crate::convert::node;
 use crate::invalidator::Then;
 use crate::open_files::Owed;
-use crate::pages::Target;
+use crate::pages::{Target, Want};
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{Attr, Completion, Credentials, Handle, Reply, Request, Seek};
@@ -58,18 +58,18 @@ impl Server {
                 server.invalidator.answered();
                 answer(result);
             });
-            self.pages(ino, true, then);
+            self.pages(ino, Want::Drop, then);
         } else {
             answer(result);
-            self.pages(ino, true, Box::new(move || server.open_files.dropped(ino)));
+            self.pages(ino, Want::Drop, Box::new(move || server.open_files.dropped(ino)));
         }
     }
 
-    /// Has the kernel write its pages of `ino`, and drop them if `drop`, and then calls `then`.
-    pub(crate) fn pages(&self, ino: InodeNr, drop: bool, then: Then) {
+    /// Has the kernel do what is wanted of its pages of `ino`, and then calls `then`.
+    pub(crate) fn pages(&self, ino: InodeNr, want: Want, then: Then) {
         match self.entry(&Credentials::default(), Request::GetAttr { ino }) {
             Ok(Attr { generation, .. }) => {
-                self.invalidator.pages(Target { node: node(ino), generation, drop }, then);
+                self.invalidator.pages(Target { node: node(ino), generation, want }, then);
             }
             // It is gone.
             Err(_) => then(),
@@ -106,6 +106,32 @@ impl Server {
     /// else from another thread when it has written its pages of the file, for which it sends
     /// requests of its own. `then` is told false if there is no room to wait.
     pub(crate) fn when_written(self: &Arc<Self>, ino: InodeNr, then: Box<dyn FnOnce(bool) + Send>) {
+        self.when(ino, Want::Write, then);
+    }
+
+    /// As [`Server::when_written`], before each of many short operations on `ino`.
+    /// [`Server::let_go`] follows when they are over.
+    pub(crate) fn when_written_again(
+        self: &Arc<Self>,
+        ino: InodeNr,
+        then: Box<dyn FnOnce(bool) + Send>,
+    ) {
+        self.when(ino, Want::Keep, then);
+    }
+
+    /// Nobody asks for the pages of `ino` so often any more.
+    pub(crate) fn let_go(&self, ino: InodeNr) {
+        let target = Target { node: node(ino), generation: 0, want: Want::Close };
+        self.invalidator.pages(target, Box::new(|| {}));
+    }
+
+    /// As [`Server::when_written`], with the kernel asked as `want` says.
+    pub(crate) fn when(
+        self: &Arc<Self>,
+        ino: InodeNr,
+        want: Want,
+        then: Box<dyn FnOnce(bool) + Send>,
+    ) {
         if !self.open_files.may_be_dirty(ino) {
             return then(true);
         }
@@ -118,7 +144,7 @@ impl Server {
             then(true);
         });
         // Older kernels call a page written before we have it, unless they are to drop it.
-        self.pages(ino, !self.agreed.settled, then);
+        self.pages(ino, if self.agreed.settled { want } else { Want::Drop }, then);
     }
 
     /// Pages that the kernel sent could not be written. It tells fsync(2) and close(2), but

@@ -6,23 +6,42 @@
 //! OPEN that is answered without FOPEN_KEEP_CACHE makes the kernel drop all pages of the file,
 //! dirty ones written first, and takes no lock that a request holds. sync_file_range(2) writes
 //! pages and leaves them.
+//!
+//! Opening by handle costs the program that works with the file more than the OPEN: the kernel
+//! looks the file's name up again. A file that is asked about before each of many short operations
+//! stays open in between ([`Want::Keep`]). It lies on a mount of its own (`own_mount`), so
+//! umount(2) does not find it in use; but the session ends only when it is closed.
 
 use crate::mountinfo::MountEntry;
 use crate::own_mount::{open_root, start_apart, write_pages};
 use crate::writers::open_node;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+/// What is wanted of the kernel's pages of a file. Of two things that are wanted of one file the
+/// first in this order is enough, but for the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Want {
+    /// They are written and dropped.
+    Drop,
+    /// They are written, and will be again soon: the file stays open.
+    Keep,
+    /// They are written.
+    Write,
+    /// Nothing, and the file need not stay open any more.
+    Close,
+}
+
 /// A file, and what is wanted of the kernel's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) node: u64,
     pub(crate) generation: u32,
-    /// The pages are to be dropped, and not just to be written.
-    pub(crate) drop: bool,
+    pub(crate) want: Want,
 }
 
 /// The thread that opens files, as the server sees it.
@@ -58,7 +77,7 @@ impl Pages {
         let (tell, done) = channel();
         start_apart("siftfs-pages", move |alone| {
             if alone.is_ok() {
-                Worker { entry, opener }.run(&ordered, &tell);
+                Worker { entry, opener, kept: HashMap::new() }.run(&ordered, &tell);
             }
         })?;
         Ok(Self { orders, done })
@@ -77,10 +96,12 @@ impl Pages {
 struct Worker {
     entry: MountEntry,
     opener: Arc<Opener>,
+    /// Files that stay open, by node, with their generation.
+    kept: HashMap<u64, (u32, OwnedFd)>,
 }
 
 impl Worker {
-    fn run(&self, orders: &Receiver<Vec<Target>>, tell: &Sender<Vec<Target>>) {
+    fn run(mut self, orders: &Receiver<Vec<Target>>, tell: &Sender<Vec<Target>>) {
         let (close, closed) = channel::<OwnedFd>();
         // close(2) writes pages, and before Linux 6.16 wants the lock of the file, whose holder may
         // wait for the next order. That thread has the same descriptors as this one, which starts
@@ -98,25 +119,53 @@ impl Worker {
         }
     }
 
-    fn carry_out(&self, mut targets: Vec<Target>, close: &Sender<OwnedFd>) -> Vec<Target> {
+    fn carry_out(&mut self, mut targets: Vec<Target>, close: &Sender<OwnedFd>) -> Vec<Target> {
+        let end = |file| close.send(file).expect("the other thread runs as long as this one");
+        targets.retain(|target| !self.has_open(target, end));
+        if targets.is_empty() {
+            return targets;
+        }
         let Ok(Some(root)) = open_root(&self.entry) else { return targets };
-        let keep = |file| close.send(file).expect("the other thread runs as long as this one");
         targets.retain(|target| match self.one(&root, target) {
+            Ok(file) if target.want == Want::Keep => {
+                let before = self.kept.insert(target.node, (target.generation, file));
+                before.into_iter().for_each(|(_, file)| end(file));
+                false
+            }
             Ok(file) => {
-                keep(file);
+                end(file);
                 false
             }
             // The kernel does not know it any more.
             Err(e) => !matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)),
         });
-        keep(root);
+        end(root);
         targets
     }
 
+    /// Is it done with what is open?
+    fn has_open(&mut self, target: &Target, end: impl Fn(OwnedFd)) -> bool {
+        match target.want {
+            Want::Drop => false,
+            Want::Close => {
+                self.kept.remove(&target.node).into_iter().for_each(|(_, file)| end(file));
+                true
+            }
+            Want::Keep | Want::Write => match self.kept.get(&target.node) {
+                Some((generation, file)) if *generation == target.generation => {
+                    let _ = write_pages(file);
+                    true
+                }
+                _ => false,
+            },
+        }
+    }
+
     fn one(&self, root: &OwnedFd, target: &Target) -> io::Result<OwnedFd> {
-        self.opener.dropping.store(target.drop, Ordering::SeqCst);
+        let drops = target.want == Want::Drop;
+        self.opener.dropping.store(drops, Ordering::SeqCst);
         let file = open_node(root, target.node, target.generation)?;
-        if !target.drop {
+        if !drops {
             // What could not be written is the WRITE requests' to know.
             let _ = write_pages(&file);
         }

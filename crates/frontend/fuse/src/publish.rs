@@ -6,6 +6,7 @@ use crate::descriptors::Descriptors;
 use crate::invalidator::Name;
 use crate::mountinfo::MountEntry;
 use crate::open_files;
+use crate::pages::Want;
 use crate::privileges;
 use crate::server::Server;
 use siftfs_base::{InodeNr, Result, errno};
@@ -50,22 +51,23 @@ impl Server {
                 }
             }
         });
-        self.when_all_written(files.into_iter().collect(), last);
+        self.when_all_written(files.into_iter().collect(), Want::Write, last);
     }
 
-    /// What the kernel holds of `files` is written first, one file after the other.
+    /// What the kernel holds of `files` is written first, one file after the other, as `want`.
     pub(crate) fn when_all_written(
         self: &Arc<Self>,
         mut files: Vec<InodeNr>,
+        want: Want,
         then: Box<dyn FnOnce(bool) + Send>,
     ) {
         let Some(next) = files.pop() else { return then(true) };
         let server = self.clone();
         let rest = move |written: bool| match written {
-            true => server.when_all_written(files, then),
+            true => server.when_all_written(files, want, then),
             false => then(false),
         };
-        self.when_written(next, Box::new(rest));
+        self.when(next, want, Box::new(rest));
     }
 
     fn prepare(

@@ -17,6 +17,7 @@ use crate::invalidator::Then;
 use crate::kernel::reply::Answer;
 use crate::mountinfo::MountEntry;
 use crate::own_mount::{self, Resetting, Size};
+use crate::pages::Want;
 use crate::privileges::{self, owns};
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, errno};
@@ -24,7 +25,7 @@ use siftfs_proto::commands::{ABORT, COMMIT, FEATURES, START};
 use siftfs_proto::{
     Attr, Completion, Credentials, DirEntry, FileKind, Handle, Reply, Request, SectionId, WriteData,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -50,6 +51,9 @@ pub(crate) struct Sections {
     table: Mutex<HashMap<InodeNr, Section>>,
     /// How many there are. While there is none, reads, writes and closes have nothing to look up.
     count: AtomicUsize,
+    /// Handles that have started one. Until they are released the daemon has their files open, too:
+    /// a database has a section in each of its commits.
+    starters: Mutex<HashSet<Handle>>,
     /// Where the mount is, once it is served.
     entry: OnceLock<MountEntry>,
     resetting: Arc<Resetting>,
@@ -66,6 +70,9 @@ struct Section {
     resized: bool,
     /// The kernel may have bytes of it in its cache, or its size.
     known: bool,
+    /// The kernel was told attributes since the last write: without its writeback cache it asks for
+    /// size and times after each write, and so would ask after the commit as well.
+    told: bool,
     /// The kernel may have pages that were read as they are without it.
     stale: bool,
     /// Why it cannot be committed: pages came that it could not take.
@@ -90,6 +97,10 @@ impl Sections {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn starters(&self) -> MutexGuard<'_, HashSet<Handle>> {
+        self.starters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn none(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
     }
@@ -112,6 +123,7 @@ impl Sections {
             end: 0,
             resized: false,
             known: false,
+            told: true,
             stale: false,
             failed: None,
             arriving: 0,
@@ -194,6 +206,7 @@ impl Sections {
     fn wrote(&self, ino: InodeNr, id: SectionId, end: u64) {
         if let Some(section) = self.table().get_mut(&ino).filter(|s| s.id == id) {
             section.end = section.end.max(end);
+            section.told = false;
         }
     }
 
@@ -215,6 +228,7 @@ impl Sections {
         if let Some(section) = self.table().get_mut(&ino) {
             section.arriving = section.arriving.saturating_sub(1);
             section.failed = section.failed.or(failed);
+            section.told = true;
         }
     }
 
@@ -230,11 +244,11 @@ impl Sections {
     /// The kernel has one size of a file for everybody: with a section it is the one that the
     /// section's owner made.
     fn show_attr(&self, attr: &mut Attr) {
-        if let Some(section) = self.table().get(&attr.ino)
-            && section.ending.is_none()
-            && !section.resized
-        {
-            attr.size = attr.size.max(section.end);
+        if let Some(section) = self.table().get_mut(&attr.ino) {
+            section.told = true;
+            if section.ending.is_none() && !section.resized {
+                attr.size = attr.size.max(section.end);
+            }
         }
     }
 
@@ -385,7 +399,8 @@ impl Server {
                 _ => Err(crate::convert::unexpected("section")),
             }));
         };
-        self.when_written(ino, Box::new(start));
+        self.sections.starters().insert(handle);
+        self.when_written_again(ino, Box::new(start));
     }
 
     fn commit_section(
@@ -430,7 +445,7 @@ impl Server {
             then();
         };
         match self.writes_back() {
-            true => self.when_all_written(files, Box::new(commit)),
+            true => self.when_all_written(files, Want::Keep, Box::new(commit)),
             false => commit(true),
         }
     }
@@ -440,13 +455,17 @@ impl Server {
     fn committed(self: &Arc<Self>, ino: InodeNr, id: SectionId, then: Then) -> Then {
         // If another thread ends it meanwhile, that is what takes it out.
         let ended = |s: &Section| s.id == id && s.ending.is_none();
-        let stale = self.sections.remove_if(ino, ended).is_some_and(|s| s.stale);
+        let removed = self.sections.remove_if(ino, ended);
+        let (stale, told) = removed.map_or((false, true), |s| (s.stale, s.told));
+        if !stale && !told && !self.writes_back() {
+            return then;
+        }
         let server = self.clone();
         Box::new(move || {
             // Times, and perhaps the size, are others than the kernel may have been told meanwhile.
             let invalidator = server.invalidator.clone();
             let forget: Then = Box::new(move || invalidator.forget_attributes(ino, then));
-            if stale { server.pages(ino, true, forget) } else { forget() }
+            if stale { server.pages(ino, Want::Drop, forget) } else { forget() }
         })
     }
 
@@ -465,6 +484,13 @@ impl Server {
         match self.sections.ended_by(ino, pid) {
             Some(handle) => self.end_section(ino, handle, then),
             None => then(),
+        }
+    }
+
+    /// `handle` of `ino` is being released.
+    pub(crate) fn release_sections(&self, ino: InodeNr, handle: Handle) {
+        if self.sections.starters().remove(&handle) {
+            self.let_go(ino);
         }
     }
 
@@ -533,7 +559,7 @@ impl Server {
             let tell = move || tell.send(()).expect("listens below");
             invalidator.forget_attributes(ino, Box::new(tell));
         });
-        self.pages(ino, true, dropped);
+        self.pages(ino, Want::Drop, dropped);
         let _ = told.recv();
     }
 
