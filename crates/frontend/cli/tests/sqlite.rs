@@ -27,7 +27,9 @@ fn mounted(device: &Loop, cache: &str) -> (Setup, Connection) {
     let database = Connection::open(s.path("database")).unwrap();
     let table = "CREATE TABLE log(id INTEGER PRIMARY KEY, payload TEXT)";
     database.execute_batch(&format!("PRAGMA synchronous=FULL; {table};")).unwrap();
-    (0..5).for_each(|_| _ = database.execute(INSERT, []).unwrap());
+    for _ in 0..5 {
+        database.execute(INSERT, []).unwrap();
+    }
     siftfs(&["sync", s.dir()]).ok();
     siftfs(&["checkpoint", s.dir()]).ok();
     (s, database)
