@@ -7,7 +7,7 @@ mod floor;
 use clap::Parser;
 use floor::Floor;
 use serde_json::{Value, json};
-use siftfs::{Result, Volume};
+use siftfs::{File, Result, Volume};
 use siftfs_base::{Error, Rng};
 use siftfs_placement::{MkfsOptions, mkfs};
 use std::path::PathBuf;
@@ -17,6 +17,8 @@ use std::time::Instant;
 const BLOCK: usize = 4096;
 /// Blocks of the file that sections and tickets change.
 const BLOCKS: u64 = 4096;
+/// Bytes of the volume.
+const VOLUME: u64 = 1 << 30;
 /// Pages that one section changes.
 const PAGES: usize = 8;
 /// Tickets in flight.
@@ -35,6 +37,9 @@ struct Args {
     /// Operations of each side in a round
     #[arg(long, default_value_t = 2000)]
     operations: u64,
+    /// Only this pair
+    #[arg(long, value_parser = PAIRS.iter().map(|pair| pair.name).collect::<Vec<_>>())]
+    only: Option<String>,
 }
 
 struct Bench {
@@ -42,15 +47,18 @@ struct Bench {
     floor: Floor,
     /// Where the next operations write.
     rng: Rng,
+    /// A file that was opened before the time counts.
+    file: Option<File>,
 }
 
 /// One operation of a pair's side: 0 is the new one, 1 what it stands for.
 type Side = fn(&mut Bench, u64) -> Result<()>;
 
-/// A pair: its name, the two, how many operations of the second one of the first does, and how
-/// many times fewer rounds it is worth.
+/// A pair, and the ratio that is designed for.
 struct Pair {
     name: &'static str,
+    /// What comes before each of their operations, and does not count.
+    before: Side,
     sides: [Side; 2],
     /// Operations are divided by this: those that sync take longer.
     fewer: u64,
@@ -58,11 +66,35 @@ struct Pair {
 }
 
 const PAIRS: &[Pair] = &[
-    Pair { name: "open-read", sides: [open_read, single_read], fewer: 1, target: 0.7 },
-    Pair { name: "open-write", sides: [open_write, single_write], fewer: 1, target: 0.7 },
-    Pair { name: "write-close", sides: [write_close, single_close], fewer: 1, target: 0.7 },
-    Pair { name: "section of 8 pages", sides: [section, direct], fewer: 4, target: 1.25 },
-    Pair { name: "64 tickets", sides: [tickets, fsyncs], fewer: 64, target: 0.25 },
+    Pair {
+        name: "open-read",
+        before: nothing,
+        sides: [open_read, single_read],
+        fewer: 1,
+        target: 0.7,
+    },
+    Pair {
+        name: "open-write",
+        before: nothing,
+        sides: [open_write, single_write],
+        fewer: 1,
+        target: 0.7,
+    },
+    Pair {
+        name: "write-close",
+        before: opened,
+        sides: [write_close, single_close],
+        fewer: 1,
+        target: 0.7,
+    },
+    Pair {
+        name: "section of 8 pages",
+        before: nothing,
+        sides: [section, direct],
+        fewer: 4,
+        target: 1.25,
+    },
+    Pair { name: "64 tickets", before: nothing, sides: [tickets, fsyncs], fewer: 64, target: 0.25 },
 ];
 
 fn path(i: u64) -> String {
@@ -85,16 +117,21 @@ fn single_write(b: &mut Bench, i: u64) -> Result<()> {
     b.volume.open_file(&path(i))?.write_at(0, &[7; BLOCK])
 }
 
-fn write_close(b: &mut Bench, i: u64) -> Result<()> {
-    let file = b.volume.open_file(&path(i))?;
-    b.volume.write_close(file, 0, &[7; BLOCK])
+fn nothing(_: &mut Bench, _: u64) -> Result<()> {
+    Ok(())
 }
 
-fn single_close(b: &mut Bench, i: u64) -> Result<()> {
-    let file = b.volume.open_file(&path(i))?;
-    file.write_at(0, &[7; BLOCK])?;
-    drop(file);
+fn opened(b: &mut Bench, i: u64) -> Result<()> {
+    b.file = Some(b.volume.open_file(&path(i))?);
     Ok(())
+}
+
+fn write_close(b: &mut Bench, _: u64) -> Result<()> {
+    b.file.take().map_or(Ok(()), |file| b.volume.write_close(file, 0, &[7; BLOCK]))
+}
+
+fn single_close(b: &mut Bench, _: u64) -> Result<()> {
+    b.file.take().map_or(Ok(()), |file| file.write_at(0, &[7; BLOCK]))
 }
 
 fn section(b: &mut Bench, _: u64) -> Result<()> {
@@ -132,8 +169,9 @@ fn fsyncs(b: &mut Bench, i: u64) -> Result<()> {
 impl Bench {
     fn new(dir: &std::path::Path) -> Result<Self> {
         let path = dir.join("operations.sift");
-        let opts = MkfsOptions { size: Some(4 << 30), ..MkfsOptions::default() };
-        mkfs(&path, &opts, &mut |_, _, _| {})?;
+        // Written once, so that no write has the host's file system allocate or convert blocks.
+        floor::fill(&path, VOLUME)?;
+        mkfs(&path, &MkfsOptions::default(), &mut |_, _, _| {})?;
         let volume = Volume::open(&path)?;
         volume.create_dir("/some", 0o755)?;
         volume.create_dir(DIR, 0o755)?;
@@ -146,14 +184,15 @@ impl Bench {
         }
         drop(blocks);
         volume.checkpoint()?;
-        let floor = Floor::new(&dir.join("operations.floor"), BLOCKS as usize * BLOCK)?;
-        Ok(Self { volume, floor, rng: Rng::new(1) })
+        let floor = Floor::new(&dir.join("operations.floor"), BLOCKS * BLOCK as u64)?;
+        Ok(Self { volume, floor, rng: Rng::new(1), file: None })
     }
 
     /// Median time of one operation in microseconds.
-    fn median(&mut self, side: Side, operations: u64) -> Result<f64> {
+    fn median(&mut self, (before, side): (Side, Side), operations: u64) -> Result<f64> {
         let mut times = Vec::new();
         for i in 0..operations {
+            before(self, i)?;
             let start = Instant::now();
             side(self, i)?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
@@ -167,7 +206,7 @@ impl Bench {
         for round in 0..rounds {
             let mut medians = [0.0; 2];
             for side in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
-                medians[side] = self.median(pair.sides[side], operations)?;
+                medians[side] = self.median((pair.before, pair.sides[side]), operations)?;
             }
             ratios.push(medians[0] / medians[1]);
             new.push(medians[0]);
@@ -194,9 +233,12 @@ fn middle(numbers: &mut [f64]) -> f64 {
 }
 
 fn run(args: &Args) -> Result<Value> {
-    let mut bench = Bench::new(&args.dir)?;
+    let dir = tempfile::tempdir_in(&args.dir)
+        .map_err(|e| Error::Refused(format!("{}: {e}", args.dir.display())))?;
+    let mut bench = Bench::new(dir.path())?;
     let mut rows = Vec::new();
-    for pair in PAIRS {
+    let wanted = |pair: &&Pair| args.only.as_ref().is_none_or(|only| only == pair.name);
+    for pair in PAIRS.iter().filter(wanted) {
         rows.push(bench.pair(pair, args.rounds, args.operations)?);
     }
     let Bench { volume, .. } = bench;

@@ -113,8 +113,13 @@ impl State {
             Err(Error::Posix(libc::ENODATA)) => None,
             Err(e) => return Err(e),
         };
+        Ok(Guard { acl, ..self.guard_without_list(ino) })
+    }
+
+    /// As [`State::guard`], for a caller whom no list keeps from anything.
+    pub fn guard_without_list(&self, ino: InodeNr) -> Guard {
         let inode = &self.node(ino).inode;
-        Ok(Guard { mode: inode.mode, uid: inode.uid, gid: inode.gid, acl })
+        Guard { mode: inode.mode, uid: inode.uid, gid: inode.gid, acl: None }
     }
 }
 

@@ -59,6 +59,12 @@ impl State {
     /// As `lookup`, and the inode is loaded. ENOENT when unbound.
     pub fn lookup_node(&mut self, dir: InodeNr, name: &[u8]) -> Result<InodeNr> {
         let ino = self.lookup(dir, name)?.ok_or_else(|| errno(libc::ENOENT))?;
+        self.load_named(ino, dir)?;
+        Ok(ino)
+    }
+
+    /// Loads an inode that an entry of `dir` names.
+    pub fn load_named(&mut self, ino: InodeNr, dir: InodeNr) -> Result<()> {
         self.load(ino).map_err(|e| match e {
             siftfs_base::Error::Posix(libc::ESTALE) => siftfs_base::corrupt(
                 format!("directory inode {dir}"),
@@ -69,7 +75,7 @@ impl State {
         // With several names, the parent known does not stand for all (rule R17).
         let node = self.node_mut(ino);
         node.parent = (node.inode.is_dir() || node.inode.nlink == 1).then_some(dir);
-        Ok(ino)
+        Ok(())
     }
 
     pub(super) fn dir_changed(&mut self, dir: InodeNr, time: Timestamp) {

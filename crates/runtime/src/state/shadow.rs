@@ -69,9 +69,16 @@ impl Shadow {
         while !rest.is_empty() {
             let start = (at % BLOCK_BYTES) as usize;
             let (piece, tail) = rest.split_at(rest.len().min(BLOCK_SIZE - start));
-            let page = self.pages.entry(at / BLOCK_BYTES);
-            let page = page.or_insert_with(SharedBlock::zeroed).make_mut();
-            page[start..start + piece.len()].copy_from_slice(piece);
+            match <&[u8; BLOCK_SIZE]>::try_from(piece) {
+                Ok(whole) => {
+                    self.pages.insert(at / BLOCK_BYTES, SharedBlock::from(*whole));
+                }
+                Err(_) => {
+                    let page = self.pages.entry(at / BLOCK_BYTES);
+                    let page = page.or_insert_with(SharedBlock::zeroed).make_mut();
+                    page[start..start + piece.len()].copy_from_slice(piece);
+                }
+            }
             at += piece.len() as u64;
             rest = tail;
         }

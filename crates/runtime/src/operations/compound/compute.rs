@@ -1,6 +1,7 @@
 //! What steps compute: checksums and compression. Always of bytes that nobody else can change (rule
 //! R28), and the more work it is, the less it is done under the state lock.
 
+use crate::operations::compound::plan::Data;
 use siftfs_base::{Result, crc32c, errno};
 use siftfs_proto::compound::{Checksum, Codec, Width};
 use std::io::Read;
@@ -63,14 +64,14 @@ impl Memo {
         &self,
         step: usize,
         task: Task,
-        input: Arc<Vec<u8>>,
+        input: Data<'_>,
     ) -> std::result::Result<Result<Computed>, Job> {
         match self.known.get(&step) {
-            Some(known) if known.input == input => return Ok(known.output.clone()),
+            Some(known) if known.input[..] == *input => return Ok(known.output.clone()),
             // Others keep changing what it works on.
             Some(known) if known.times >= PATIENCE => {}
             _ if input.len() <= LITTLE && !may_grow(task) => {}
-            _ => return Err(Job { step, task, input }),
+            _ => return Err(Job { step, task, input: input.shared() }),
         }
         Ok(carry_out(task, &input))
     }

@@ -81,16 +81,24 @@ fn what_is_no_frame_is_refused() {
 fn jobs_are_done_once_for_an_input() {
     let mut memo = Memo::default();
     let task = Task::Sum(Checksum::Crc32c);
-    let little = Arc::new(vec![1; LITTLE]);
-    assert!(memo.compute(0, task, little.clone()).is_ok());
-    assert!(memo.compute(0, Task::Decompress(Codec::Zstd, 1 << 20), little).is_err(), "a bomb");
+    let little = vec![1; LITTLE];
+    assert!(memo.compute(0, task, Data::Given(&little)).is_ok());
+    assert!(
+        memo.compute(0, Task::Decompress(Codec::Zstd, 1 << 20), Data::Given(&little)).is_err(),
+        "a bomb"
+    );
     for round in 0..PATIENCE {
         let input = Arc::new(vec![u8::try_from(round).unwrap(); LITTLE + 1]);
-        let Err(job) = memo.compute(3, task, input.clone()) else { panic!("round {round}") };
+        let Err(job) = memo.compute(3, task, Data::Kept(input.clone())) else {
+            panic!("round {round}")
+        };
         memo.carry_out(job);
         let again = Arc::new(input.to_vec());
-        assert_eq!(memo.compute(3, task, again).ok(), Some(Ok(sum(Checksum::Crc32c, &input))));
-        assert!(memo.compute(4, task, input).is_err(), "another step");
+        assert_eq!(
+            memo.compute(3, task, Data::Kept(again)).ok(),
+            Some(Ok(sum(Checksum::Crc32c, &input)))
+        );
+        assert!(memo.compute(4, task, Data::Kept(input)).is_err(), "another step");
     }
-    assert!(memo.compute(3, task, Arc::new(vec![99; LITTLE + 1])).is_ok(), "it has to end");
+    assert!(memo.compute(3, task, Data::Given(&[99; LITTLE + 1])).is_ok(), "it has to end");
 }

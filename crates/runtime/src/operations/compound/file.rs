@@ -106,15 +106,15 @@ impl File {
 
     /// Bytes `[offset, end)`, none behind its end.
     pub fn read(&self, st: &mut State, offset: u64, end: u64) -> Attempt<Vec<u8>> {
-        let mut out = vec![0; usize::try_from(end.saturating_sub(offset)).unwrap_or(0)];
         let real = end.min(self.kept);
-        if let Some(ino) = self.ino
-            && offset < real
-        {
-            let len = u32::try_from(real - offset).expect("results are bounded");
-            let bytes = st.read(ino, offset, len)?.into_data().expect("a read is answered by data");
-            out[..bytes.len()].copy_from_slice(&bytes);
-        }
+        let mut out = match self.ino {
+            Some(ino) if offset < real => {
+                let len = u32::try_from(real - offset).expect("results are bounded");
+                st.read(ino, offset, len)?.into_data().expect("a read is answered by data")
+            }
+            _ => Vec::new(),
+        };
+        out.resize(usize::try_from(end.saturating_sub(offset)).unwrap_or(0), 0);
         self.shadow.lay_over(offset, &mut out);
         Ok(out)
     }
@@ -125,7 +125,7 @@ impl File {
 }
 
 /// What steps do to the bytes.
-impl Plan<'_> {
+impl<'a> Plan<'a> {
     pub fn write(&mut self, st: &mut State, nr: FileNr, offset: u64, data: &[u8]) -> Tried<()> {
         let file = &self.files[nr];
         if !file.is_regular() {
@@ -194,7 +194,7 @@ impl Plan<'_> {
     }
 
     /// The steps that read, compute and write in one.
-    pub fn modify(&mut self, st: &mut State, step: &Step) -> Tried<Outcome> {
+    pub fn modify(&mut self, st: &mut State, step: &'a Step) -> Tried<Outcome> {
         match step {
             Step::Patch { file, offset, data } => {
                 let data = self.bytes(data)?;
@@ -219,7 +219,7 @@ impl Plan<'_> {
                     return refused(libc::EINVAL);
                 }
                 let (file, offset) = (self.both(st, file)?, self.number(offset)?);
-                if self.there(st, file, offset, new.len())? != expected {
+                if self.there(st, file, offset, new.len())?[..] != *expected {
                     return refused(libc::ECANCELED);
                 }
                 self.write(st, file, offset, &new)?;

@@ -35,8 +35,8 @@ const ROUNDS: u32 = 8;
 enum Tried {
     /// A step is refused.
     Refused(StepNr, i32),
-    /// Applied, and staged unless that is not needed.
-    Done(Compounded, Option<Placed>),
+    /// Applied, and staged unless that is not needed; and is there an inode to free?
+    Done(Compounded, Option<Placed>, bool),
     /// Compute this without the lock.
     Compute(Job),
     /// Sync these files first.
@@ -78,7 +78,9 @@ impl Runtime {
         while rounds < ROUNDS {
             match self.drive_compound((session, cred), compound, &memo)? {
                 Tried::Refused(step, errno) => return Ok(Compounded::Refused { step, errno }),
-                Tried::Done(done, placed) => return self.finish_compound(placed).map(|()| done),
+                Tried::Done(done, placed, orphan) => {
+                    return self.finish_compound(placed, orphan).map(|()| done);
+                }
                 // Each step's job comes a bounded number of times.
                 Tried::Compute(job) => {
                     memo.carry_out(job);
@@ -147,7 +149,8 @@ impl Runtime {
         if plan.changing == 0 {
             let (names, files) = (Vec::new(), Vec::new());
             let values = st.answer_compound(plan);
-            return Ok(Tried::Done(Compounded::Done { values, names, files }, None));
+            let orphan = st.inodes.has_to_free();
+            return Ok(Tried::Done(Compounded::Done { values, names, files }, None, orphan));
         }
         if st.config.read_only {
             return Err(errno(libc::EROFS).into());
@@ -164,7 +167,8 @@ impl Runtime {
         let placed = staged.then(|| self.stage_compound(st, &files, &ready, compound.level));
         let names = names_of(&plan);
         let values = st.answer_compound(plan);
-        Ok(Tried::Done(Compounded::Done { values, names, files }, placed.flatten()))
+        let orphan = st.inodes.has_to_free();
+        Ok(Tried::Done(Compounded::Done { values, names, files }, placed.flatten(), orphan))
     }
 
     /// Stages what was applied, under the same hold of the lock.
@@ -194,7 +198,7 @@ impl Runtime {
     }
 
     /// What is left to do without the lock.
-    fn finish_compound(&self, placed: Option<Placed>) -> Result<()> {
+    fn finish_compound(&self, placed: Option<Placed>, orphan: bool) -> Result<()> {
         match placed {
             None => {}
             Some(Placed::Here(staged, pause)) => {
@@ -208,7 +212,6 @@ impl Runtime {
                 self.pause(pause, None, start);
             }
         }
-        let orphan = self.lock().inodes.has_to_free();
         if orphan { self.run_evictions().map(drop) } else { Ok(()) }
     }
 }

@@ -35,7 +35,12 @@ impl Plan<'_> {
     }
 
     fn step_into(&mut self, st: &mut State, dir: InodeNr, name: &[u8]) -> Tried<InodeNr> {
-        let kind = match self.names.get(&(dir, name.to_vec())) {
+        // Most compounds change no name before they walk.
+        let changed = match self.names.is_empty() {
+            true => None,
+            false => self.names.get(&(dir, name.to_vec())),
+        };
+        let kind = match changed {
             Some(None) => return refused(libc::ENOENT),
             Some(Some(file)) => self.files[*file].kind(),
             None => {
@@ -56,8 +61,8 @@ impl Plan<'_> {
         }
         match st.lookup(name.0, &name.1)? {
             None => Ok(None),
-            Some(_) => {
-                let ino = st.lookup_node(name.0, &name.1)?;
+            Some(ino) => {
+                st.load_named(ino, name.0)?;
                 self.of_inode(st, ino).map(Some)
             }
         }
