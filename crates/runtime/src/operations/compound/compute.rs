@@ -7,10 +7,15 @@ use siftfs_proto::compound::{Checksum, Codec, Width};
 use std::io::Read;
 use std::sync::Arc;
 
-/// Input that is worked on under the state lock: a few microseconds.
+/// Input and output of a try that is worked on under the state lock: some tens of microseconds of
+/// checksums, a millisecond of compression at most.
 const LITTLE: usize = 16 << 10;
-/// How often a step computes again without the lock because its input has changed.
+/// How often a step computes again because its input has changed.
 const PATIENCE: u32 = 8;
+/// Steps of a compound that compute. Each may make the plan start again.
+const MOST_STEPS: u32 = 256;
+/// Bytes that they work on.
+const MOST_WORK: usize = 64 << 20;
 /// Compression level of Zstandard: its usual one.
 const LEVEL: i32 = 3;
 /// What LevelDB adds to a checksum that it stores.
@@ -58,22 +63,58 @@ struct Known {
     times: u32,
 }
 
+/// What one try may still compute.
+pub struct Budget {
+    steps: u32,
+    work: usize,
+    under_lock: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { steps: MOST_STEPS, work: MOST_WORK, under_lock: LITTLE }
+    }
+}
+
+impl Budget {
+    /// Takes a step with so much input.
+    fn take(&mut self, input: usize) -> Result<()> {
+        let (Some(steps), Some(work)) = (self.steps.checked_sub(1), self.work.checked_sub(input))
+        else {
+            return Err(errno(libc::E2BIG));
+        };
+        (self.steps, self.work) = (steps, work);
+        Ok(())
+    }
+
+    /// May a task with so much input be done under the lock?
+    fn allows(&mut self, task: Task, input: usize) -> bool {
+        let output = if let Task::Decompress(_, most) = task { most as usize } else { 0 };
+        let left = self.under_lock.checked_sub(input.saturating_add(output));
+        self.under_lock = left.unwrap_or(self.under_lock);
+        left.is_some()
+    }
+}
+
 impl Memo {
-    /// The result of a step's task, or the job that must be done without the lock first.
+    /// The result of a step's task, or the job that must be done without the lock first. `E2BIG`
+    /// for more than a compound computes, `EAGAIN` if others keep changing what it works on.
     pub fn compute(
         &self,
+        budget: &mut Budget,
         step: usize,
         task: Task,
         input: Data<'_>,
     ) -> std::result::Result<Result<Computed>, Job> {
-        match self.known.get(&step) {
-            Some(known) if known.input[..] == *input => return Ok(known.output.clone()),
-            // Others keep changing what it works on.
-            Some(known) if known.times >= PATIENCE => {}
-            _ if input.len() <= LITTLE && !may_grow(task) => {}
-            _ => return Err(Job { step, task, input: input.shared() }),
+        if let Err(e) = budget.take(input.len()) {
+            return Ok(Err(e));
         }
-        Ok(carry_out(task, &input))
+        match self.known.get(&step) {
+            Some(known) if known.input[..] == *input => Ok(known.output.clone()),
+            _ if budget.allows(task, input.len()) => Ok(carry_out(task, &input)),
+            Some(known) if known.times >= PATIENCE => Ok(Err(errno(libc::EAGAIN))),
+            _ => Err(Job { step, task, input: input.shared() }),
+        }
     }
 
     /// Does a job. The caller does not hold the state lock.
@@ -83,11 +124,6 @@ impl Memo {
         let times = self.known.get(&step).map_or(0, |known| known.times) + 1;
         self.known.insert(step, Known { input, output, times });
     }
-}
-
-/// May the output be far larger than the input?
-fn may_grow(task: Task) -> bool {
-    matches!(task, Task::Decompress(_, most) if most as usize > LITTLE)
 }
 
 fn carry_out(task: Task, input: &[u8]) -> Result<Computed> {

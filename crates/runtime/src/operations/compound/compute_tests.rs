@@ -81,24 +81,40 @@ fn what_is_no_frame_is_refused() {
 fn jobs_are_done_once_for_an_input() {
     let mut memo = Memo::default();
     let task = Task::Sum(Checksum::Crc32c);
-    let little = vec![1; LITTLE];
-    assert!(memo.compute(0, task, Data::Given(&little)).is_ok());
-    assert!(
-        memo.compute(0, Task::Decompress(Codec::Zstd, 1 << 20), Data::Given(&little)).is_err(),
-        "a bomb"
-    );
+    let much = |byte: u32| Arc::new(vec![u8::try_from(byte).unwrap(); LITTLE + 1]);
+    let compute = |memo: &Memo, step, input: &Arc<Vec<u8>>| {
+        memo.compute(&mut Budget::default(), step, task, Data::Kept(input.clone()))
+    };
     for round in 0..PATIENCE {
-        let input = Arc::new(vec![u8::try_from(round).unwrap(); LITTLE + 1]);
-        let Err(job) = memo.compute(3, task, Data::Kept(input.clone())) else {
-            panic!("round {round}")
-        };
+        let input = much(round);
+        let Err(job) = compute(&memo, 3, &input) else { panic!("round {round}") };
         memo.carry_out(job);
         let again = Arc::new(input.to_vec());
-        assert_eq!(
-            memo.compute(3, task, Data::Kept(again)).ok(),
-            Some(Ok(sum(Checksum::Crc32c, &input)))
-        );
-        assert!(memo.compute(4, task, Data::Kept(input)).is_err(), "another step");
+        assert_eq!(compute(&memo, 3, &again).ok(), Some(Ok(sum(Checksum::Crc32c, &input))));
+        assert!(compute(&memo, 4, &input).is_err(), "another step");
     }
-    assert!(memo.compute(3, task, Data::Given(&[99; LITTLE + 1])).is_ok(), "it has to end");
+    let changed = compute(&memo, 3, &much(99)).ok().expect("no job again");
+    assert_eq!(refused(changed), libc::EAGAIN);
+}
+
+/// Under the lock there is little work in all, however many steps there are.
+#[test]
+fn work_under_the_lock_is_bounded() {
+    let (memo, mut budget) = (Memo::default(), Budget::default());
+    let quarter = vec![1; LITTLE / 4];
+    let task = Task::Compress(Codec::Zstd);
+    let mut at =
+        |task, len: usize| memo.compute(&mut budget, 0, task, Data::Given(&quarter[..len]));
+    assert!(at(Task::Decompress(Codec::Zstd, 1 << 20), 100).is_err(), "a bomb");
+    for _ in 0..4 {
+        assert!(at(task, LITTLE / 4).is_ok());
+    }
+    assert!(at(task, 1).is_err(), "what is left is done without it");
+    let refusals = (0..MOST_STEPS).filter(|_| matches!(at(task, 0), Ok(Err(_)))).count();
+    assert_eq!(refusals, 6, "steps that compute are counted");
+    let mut budget = Budget::default();
+    let many = vec![0; MOST_WORK / 2 + 1];
+    let mut more = || memo.compute(&mut budget, 0, task, Data::Given(&many));
+    assert!(more().is_err());
+    assert_eq!(refused(more().ok().expect("refused")), libc::E2BIG);
 }

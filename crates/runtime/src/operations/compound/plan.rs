@@ -5,7 +5,7 @@
 //! of it. [`super::apply`] makes it so.
 
 use crate::namespace::access::{Caller, Guard, READ, WRITE};
-use crate::operations::compound::compute::{Computed, Job, Memo, Task};
+use crate::operations::compound::compute::{Budget, Computed, Job, Memo, Task};
 use crate::operations::compound::file::{File, FileNr};
 use crate::state::State;
 use crate::state::step::Stop;
@@ -105,7 +105,8 @@ pub struct Plan<'a> {
     pub caller: Caller<'a>,
     pub session: SessionId,
     pub base: InodeNr,
-    pub memo: &'a Memo,
+    memo: &'a Memo,
+    budget: Budget,
     pub files: Vec<File>,
     by_inode: BTreeMap<InodeNr, FileNr>,
     /// Names that the steps bound or took away.
@@ -138,6 +139,7 @@ impl<'a> Plan<'a> {
             session,
             base: compound.base,
             memo,
+            budget: Budget::default(),
             files: Vec::new(),
             by_inode: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -244,7 +246,7 @@ impl<'a> Plan<'a> {
 
     fn compute(&mut self, task: Task, data: &'a BytesArg) -> Tried<Outcome> {
         let (step, input) = (self.outcomes.len(), self.bytes(data)?);
-        match self.memo.compute(step, task, input) {
+        match self.memo.compute(&mut self.budget, step, task, input) {
             Err(job) => Err(Halt::Compute(job)),
             Ok(result) => match result? {
                 Computed::Number(value, width) => Ok(Outcome::Number(value, width)),
