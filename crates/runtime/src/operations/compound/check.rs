@@ -109,8 +109,12 @@ impl State {
         Ok(Checked::Ready(ready))
     }
 
+    /// Those of which an fsync takes something out of the way: nothing of a file without a name.
     fn unsynced(&self, mut files: Vec<InodeNr>) -> Vec<InodeNr> {
-        files.retain(|ino| !self.node(*ino).is_durable());
+        files.retain(|ino| {
+            let node = self.node(*ino);
+            !node.is_durable() && !node.is_dead()
+        });
         files
     }
 
