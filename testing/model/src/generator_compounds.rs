@@ -182,9 +182,8 @@ impl Generator {
 
     /// Where in a file of this size: inside, at the end, behind; or what a step says.
     fn place(&mut self, draft: &Draft, size: u64) -> NumberArg {
-        let numbers = draft.steps_where(
-            |value| matches!(value, Value::Number { value, .. } if *value < 60_000),
-        );
+        let numbers = draft
+            .steps_where(|value| matches!(value, Value::Number { value, .. } if *value < 60_000));
         match self.rng.below(10) {
             0..2 if !numbers.is_empty() => {
                 NumberArg::Step(self.rng.pick(&numbers).copied().unwrap_or(StepNr(0)))

@@ -75,7 +75,8 @@ impl Lockstep<'_> {
             return Err(differs("names that changed", names, their_names));
         }
         // What was made and removed at once has no number here.
-        let known = |ino: &&InodeNr| before.node(**ino).is_some() || self.model.node(**ino).is_some();
+        let known =
+            |ino: &&InodeNr| before.node(**ino).is_some() || self.model.node(**ino).is_some();
         let ours: Vec<_> = files.iter().filter(known).map(|i| self.ids.service_of(*i)).collect();
         let all_there = ours.iter().all(|i| i.is_some_and(|i| their_files.contains(&i)));
         if !all_there || files.len() != their_files.len() {
@@ -138,11 +139,7 @@ fn same_members<T: Ord>(mut a: Vec<T>, mut b: Vec<T>) -> bool {
     a == b
 }
 
-fn differs(
-    what: &str,
-    want: &dyn std::fmt::Debug,
-    found: &dyn std::fmt::Debug,
-) -> String {
+fn differs(what: &str, want: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug) -> String {
     let brief = |r: &dyn std::fmt::Debug| format!("{r:?}").chars().take(300).collect::<String>();
     format!("{what}: expected {}, found {}", brief(want), brief(found))
 }

@@ -27,8 +27,7 @@ impl Asker<'_> {
 
     /// EACCES unless all of `wanted` is granted.
     pub(crate) fn may(&self, node: &Node, wanted: u16) -> Result<(), i32> {
-        let by_list =
-            || model_acl::grants(node, self.cred.uid, |gid| self.is_in(gid), wanted);
+        let by_list = || model_acl::grants(node, self.cred.uid, |gid| self.is_in(gid), wanted);
         let granted = if self.rights.overrides_access {
             true
         } else if self.cred.uid == node.uid {

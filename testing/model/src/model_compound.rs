@@ -158,9 +158,7 @@ impl<'a> Run<'a> {
                 let (value, width) = checksum(*kind, &self.bytes(data)?);
                 Ok(Held::Number(value, width))
             }
-            Step::Compress { codec, data } => {
-                compress(*codec, &self.bytes(data)?).map(Held::Bytes)
-            }
+            Step::Compress { codec, data } => compress(*codec, &self.bytes(data)?).map(Held::Bytes),
             Step::Decompress { codec, data, most } => {
                 decompress(*codec, &self.bytes(data)?, *most).map(Held::Bytes)
             }
@@ -297,4 +295,3 @@ impl How {
         }
     }
 }
-

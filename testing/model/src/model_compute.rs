@@ -24,9 +24,7 @@ pub(crate) fn compress(codec: Codec, data: &[u8]) -> Result<Vec<u8>, i32> {
         Codec::Zstd => zstd::encode_all(data, 0),
         Codec::Lz4Frame => {
             let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
-            encoder
-                .write_all(data)
-                .and_then(|()| encoder.finish().map_err(std::io::Error::other))
+            encoder.write_all(data).and_then(|()| encoder.finish().map_err(std::io::Error::other))
         }
     };
     frame.map_err(|_| libc::ENOMEM)
@@ -37,9 +35,7 @@ pub(crate) fn decompress(codec: Codec, frame: &[u8], most: u32) -> Result<Vec<u8
     let mut out = Vec::new();
     let limit = u64::from(most) + 1;
     let done = match codec {
-        Codec::Zstd => {
-            zstd::Decoder::new(frame).and_then(|d| d.take(limit).read_to_end(&mut out))
-        }
+        Codec::Zstd => zstd::Decoder::new(frame).and_then(|d| d.take(limit).read_to_end(&mut out)),
         Codec::Lz4Frame => {
             lz4_flex::frame::FrameDecoder::new(frame).take(limit).read_to_end(&mut out)
         }

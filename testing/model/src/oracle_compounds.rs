@@ -30,6 +30,16 @@ fn before<T: Clone>(past: &History<T>, time: Time) -> Option<History<T>> {
     Some(out)
 }
 
+/// Leaves the values before `time`; of what nobody finds, any if there is none.
+fn cut<T: Clone>(past: &mut History<T>, time: Time, nameless: bool) -> Option<()> {
+    match before(past, time) {
+        Some(values) => *past = values,
+        None if nameless => {}
+        None => return None,
+    }
+    Some(())
+}
+
 impl InodePast {
     /// Was it made at `time` or later, and has no name that is durable?
     fn is_made_since(&self, time: Time) -> bool {
@@ -43,24 +53,34 @@ impl InodePast {
             out.names = History::new(0, BTreeSet::new());
             return Some(out);
         }
-        out.bytes = before(&self.bytes, time)?;
-        out.rights = before(&self.rights, time)?;
-        out.mtime = before(&self.mtime, time)?;
         out.names = before(&self.names, time)?;
-        for past in out.xattrs.values_mut() {
-            *past = before(past, time)?;
-        }
+        // An fsync of a file that has no name any more stages nothing of what is in it.
+        let nameless = self.names.last().is_empty();
+        cut(&mut out.bytes, time, nameless)?;
+        cut(&mut out.rights, time, nameless)?;
+        cut(&mut out.mtime, time, nameless)?;
+        out.xattrs.values_mut().try_for_each(|past| cut(past, time, nameless))?;
         Some(out)
     }
 }
 
 impl Oracle {
     pub(crate) fn note_compound(&mut self, fx: &Effects) {
-        if let Some(files) = &fx.compound {
-            let names = fx.names.iter().cloned().collect();
-            let unit = Unit { time: self.now, files: files.clone(), names, returned: false };
-            self.units.push(unit);
+        let Some(files) = &fx.compound else { return };
+        let (now, names) = (self.now, fx.names.iter().cloned().collect());
+        // Of a file that had no name before nothing is staged.
+        let counts = |ino: &InodeNr| {
+            let past = self.inodes.get(ino);
+            self.has_name_or_may(*ino) || past.is_some_and(|past| past.names.changed() == now)
+        };
+        let files: BTreeSet<InodeNr> = files.iter().copied().filter(counts).collect();
+        if !files.is_empty() {
+            self.units.push(Unit { time: now, files, names, returned: false });
         }
+    }
+
+    fn has_name_or_may(&self, ino: InodeNr) -> bool {
+        self.model.node(ino).is_some_and(|node| node.nlink > 0 || node.linkable)
     }
 
     /// The compound that began last has returned.
@@ -72,7 +92,9 @@ impl Oracle {
             let files = unit.files.clone();
             self.owe_compounds_before(now + 1);
             self.owe_commits_before(now);
-            files.into_iter().for_each(|ino| self.synced(ino, false));
+            let named = files.into_iter().filter(|ino| self.has_name_or_may(*ino));
+            let named: Vec<InodeNr> = named.collect();
+            named.into_iter().for_each(|ino| self.synced(ino, false));
         }
     }
 
@@ -131,7 +153,10 @@ impl Oracle {
                 Some(first) => out.push(format!("with the first {there} of them: {first}")),
             }
         }
-        vec![format!("O12 compounds: no number of them explains this;\n      {}", out.join("\n      "))]
+        vec![format!(
+            "O12 compounds: no number of them explains this;\n      {}",
+            out.join("\n      ")
+        )]
     }
 }
 
