@@ -16,7 +16,8 @@
 //! * **O3 ancestors.** After fsync of an inode, every directory above a name that it got since its
 //!   names were durable has its own names of the call or later: it can be reached under the path
 //!   that the caller saw. Above a name that was durable before, an fsync of the file owes no move
-//!   of a directory (clause S1 says why). Where commits are not reported
+//!   of a directory (clause S1 says why); nor, above one that a publish, a ticket or a compound had
+//!   staged, a move that came after that. Where commits are not reported
 //!   ([`Oracle::with_unreported_commits`]), the name may be durable since it was made: only the
 //!   moves before that are owed then. Mode, owner and security xattrs of all ancestors are owed by
 //!   any fsync (R17).
@@ -99,6 +100,8 @@ pub(crate) struct InodePast {
     pub replaced_at: Vec<Time>,
     /// When it was made.
     pub made: Time,
+    /// When its names were staged last, by a publish, a ticket or a compound.
+    pub names_staged: Time,
 }
 
 /// Follows a sequence; see the module's page for what it allows.
@@ -147,6 +150,7 @@ impl InodePast {
             names_durable: time,
             replaced_at: Vec::new(),
             made: time,
+            names_staged: 0,
         }
     }
 
@@ -287,10 +291,14 @@ impl Oracle {
             Request::SyncAll | Request::Checkpoint => self.everything(true),
             Request::Fsync { ino, datasync } => self.synced(*ino, *datasync),
             Request::Publish { level: Level::Durable, .. } => self.published(),
+            Request::Publish { level: Level::Atomic, .. } => {
+                self.group_of_now().into_iter().for_each(|ino| self.names_are_staged(ino));
+            }
             Request::SectionCommit { durable, .. } => self.committed(*durable),
             Request::Compound(compound) => self.compounded(compound.level == Level::Durable),
             Request::Stage { ino, datasync } => {
                 let ticket = op.fresh().handle;
+                self.names_are_staged(*ino);
                 self.staged.push(Staged { ticket, ino: *ino, datasync: *datasync });
             }
             Request::Wait { ticket, .. } => {
@@ -306,13 +314,20 @@ impl Oracle {
 
     /// O1 and O3 for every file of the publish that has just returned.
     fn published(&mut self) {
-        let Some((time, names)) = self.groups.last() else { return };
-        if *time != self.now {
-            return;
-        }
-        let files: BTreeSet<InodeNr> =
-            names.iter().filter_map(|(dir, name)| self.model.child(*dir, name)).collect();
-        files.into_iter().for_each(|ino| self.synced(ino, true));
+        self.group_of_now().into_iter().for_each(|ino| self.synced(ino, true));
+    }
+
+    /// The files of the publish that began last.
+    fn group_of_now(&self) -> BTreeSet<InodeNr> {
+        let group = self.groups.last().filter(|(time, _)| *time == self.now);
+        let names = group.into_iter().flat_map(|(_, names)| names);
+        names.filter_map(|(dir, name)| self.model.child(*dir, name)).collect()
+    }
+
+    /// A record has the names of `ino`: its next fsync has nothing to add to that.
+    pub(crate) fn names_are_staged(&mut self, ino: InodeNr) {
+        let now = self.now;
+        self.inodes.entry(ino).and_modify(|past| past.names_staged = now);
     }
 
     /// O7.
@@ -336,7 +351,7 @@ impl Oracle {
         let now = self.now;
         self.owe_commits_before_changes_of(ino);
         let Some(past) = self.inodes.get_mut(&ino) else { return };
-        let durable = past.names_durable;
+        let (durable, staged) = (past.names_durable, past.names_staged);
         past.bytes.raise(now);
         past.raise_rights(now, |_| true);
         past.raise_names(now);
@@ -348,7 +363,11 @@ impl Oracle {
         for name in &names {
             let bound = self.names.get(name).map_or(0, History::changed);
             self.names.entry(name.clone()).and_modify(|past| past.raise(now));
-            let since = if self.unreported { bound } else { now };
+            let since = match self.unreported {
+                true => bound,
+                false if staged >= bound => staged,
+                false => now,
+            };
             self.reachable(name.0, (bound > durable).then_some(since));
         }
         if is_dir {

@@ -28,7 +28,7 @@ impl Oracle {
         if found.is_empty() { self.check_compounds(tree, ids) } else { found }
     }
 
-    /// Those of O1 to O11.
+    /// Those of O1 to O11: all but those about compounds.
     pub(crate) fn violations_but_of_compounds(&self, tree: &Tree, ids: &Ids) -> Vec<String> {
         let mut out = Vec::new();
         let found = translate(tree, ids, &mut out);

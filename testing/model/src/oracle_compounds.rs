@@ -88,8 +88,9 @@ impl Oracle {
         let now = self.now;
         let Some(unit) = self.units.last_mut().filter(|unit| unit.time == now) else { return };
         unit.returned = true;
+        let files = unit.files.clone();
+        files.iter().for_each(|ino| self.names_are_staged(*ino));
         if durable {
-            let files = unit.files.clone();
             self.owe_compounds_before(now + 1);
             self.owe_commits_before(now);
             let named = files.into_iter().filter(|ino| self.has_name_or_may(*ino));
