@@ -55,8 +55,8 @@ fn sections() {
     run(VolumeKind::SMALL.copies(), &profile, 20, 50);
 }
 
-/// Compounds: of those of a sequence the first few are there in whole, and of the others, and of what
-/// came after them, nothing.
+/// Compounds: of those of a sequence the first few are there in whole, and of the others, and of
+/// what came after them, nothing.
 #[test]
 fn compounds() {
     let profile = Profile { compounds: 40, sync: 10, ..Profile::crash() };

@@ -145,7 +145,7 @@ impl Run<'_> {
         let is_owner = asker.cred.uid == node.uid;
         let keeps_owner = new.uid.is_none_or(|uid| is_owner && uid == node.uid);
         let own_group = new.gid.is_none_or(|gid| is_owner && (gid == node.gid || asker.is_in(gid)));
-        if !asker.rights.gives_away && !(keeps_owner && own_group) {
+        if !(asker.rights.gives_away || keeps_owner && own_group) {
             return Err(libc::EPERM);
         }
         if asker.owns(node) {

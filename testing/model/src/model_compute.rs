@@ -12,7 +12,7 @@ pub(crate) fn checksum(kind: Checksum, data: &[u8]) -> (u64, Width) {
         Checksum::Crc32c => (crc32c(data).into(), Width::U32),
         Checksum::MaskedCrc32c => {
             let crc = crc32c(data);
-            ((crc >> 15 | crc << 17).wrapping_add(MASK_DELTA).into(), Width::U32)
+            (crc.rotate_right(15).wrapping_add(MASK_DELTA).into(), Width::U32)
         }
         Checksum::Xxh3 => (twox_hash::XxHash3_64::oneshot(data), Width::U64),
     }

@@ -50,12 +50,13 @@
 //!   were changed after it, or a background commit came (clause A4). What was written into a
 //!   section is in no version of its file before the commit begins, and never if it was aborted,
 //!   refused or left open: so O5 does not allow it.
-//! * **O12 compounds.** There is a number of compounds of which all is found that they changed, as far
-//!   as nothing changed it later, while of the next one, and of all that came after that one, nothing
-//!   is: they are staged in order, each in one record, and what is staged later never survives without
-//!   them. Those that change a single thing and are only visible do not count. A durable one that
-//!   returned owes what fsyncs of the files that it changed owe; any is owed as soon as something is
-//!   that was staged later. What a refused one would have done is in no version of anything.
+//! * **O12 compounds.** There is a number of compounds of which all is found that they changed, as
+//!   far as nothing changed it later, while of the next one, and of all that came after that one,
+//!   nothing is: they are staged in order, each in one record, and what is staged later never
+//!   survives without them. Those that change a single thing and are only visible do not count. A
+//!   durable one that returned owes what fsyncs of the files that it changed owe; any is owed as
+//!   soon as something is that was staged later. What a refused one would have done is in no
+//!   version of anything.
 //!
 //! Access times are not judged. Whether counts and structures hold together is fsck's part.
 

@@ -1,8 +1,8 @@
 //! O12: there is a moment between two compounds that explains all that is found.
 //!
-//! Compounds have their places in the order of records: what is staged later, a compound or anything
-//! else, never survives without them. So of those of a sequence the first few are there, each in
-//! whole, and of the others, and of all that came after the first of these, nothing is.
+//! Compounds have their places in the order of records: what is staged later, a compound or
+//! anything else, never survives without them. So of those of a sequence the first few are there,
+//! each in whole, and of the others, and of all that came after the first of these, nothing is.
 
 use crate::history::{History, Time};
 use crate::lockstep::Ids;
