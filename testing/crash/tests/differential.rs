@@ -49,6 +49,15 @@ fn sections() {
     run(VolumeKind::TWO_LANES, &profile, 30, 150);
 }
 
+/// A compound answers what its steps would under one lock, and leaves what they would.
+#[test]
+fn compounds() {
+    let profile = Profile { compounds: 60, sync: 8, ..Profile::default() };
+    run(VolumeKind::ROOMY, &profile, 60, 150);
+    let with_others = Profile { sections: 30, names: 40, ..profile };
+    run(VolumeKind::ROOMY, &with_others, 30, 150);
+}
+
 /// Mostly names: directories move, files are replaced and removed while open.
 #[test]
 fn names() {

@@ -55,6 +55,16 @@ fn sections() {
     run(VolumeKind::SMALL.copies(), &profile, 20, 50);
 }
 
+/// Compounds: of those of a sequence the first few are there in whole, and of the others, and of
+/// what came after them, nothing.
+#[test]
+fn compounds() {
+    let profile = Profile { compounds: 40, sync: 10, ..Profile::crash() };
+    run(VolumeKind::ROOMY, &profile, 60, 30);
+    let with_others = Profile { sections: 30, tickets: 15, publish: 10, ..profile };
+    run(VolumeKind::ROOMY, &with_others, 20, 40);
+}
+
 #[test]
 fn two_lanes() {
     run(VolumeKind::TWO_LANES, &Profile::crash(), 60, 30);

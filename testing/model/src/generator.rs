@@ -38,6 +38,8 @@ pub struct Profile {
     pub tickets: u64,
     /// Sections: started, written, read, changed by others, committed, aborted or left.
     pub sections: u64,
+    /// Compounds of one to ten steps.
+    pub compounds: u64,
     /// Longest write in bytes.
     pub write_max: u64,
     /// Writes go to offsets below this (one in sixteen to 32 times as far).
@@ -59,6 +61,7 @@ impl Default for Profile {
             publish: 0,
             tickets: 0,
             sections: 0,
+            compounds: 0,
             write_max: 9000,
             offset_max: 24_000,
             dirs: 6,
@@ -137,6 +140,7 @@ impl Generator {
             p.publish,
             p.tickets,
             p.sections,
+            p.compounds,
         ];
         let mut at = self.rng.below(weights.iter().sum());
         let group = weights.iter().position(|w| {
@@ -163,7 +167,8 @@ impl Generator {
                 self.burst = Some(Burst::Stage(self.rng.between(1, 4)));
                 None
             }
-            _ => self.section_op(model),
+            Some(9) => self.section_op(model),
+            _ => return self.compound(model),
         };
         req.map(|req| Action::Call(cred, req))
     }
@@ -191,7 +196,7 @@ impl Generator {
     }
 
     /// A directory that still has its name.
-    fn dir(&mut self, model: &Model) -> InodeNr {
+    pub(crate) fn dir(&mut self, model: &Model) -> InodeNr {
         let dirs = self.nodes_where(model, |n| n.is_dir() && n.nlink > 0);
         self.rng.pick(&dirs).copied().unwrap_or(ROOT_INO)
     }
@@ -318,7 +323,7 @@ impl Generator {
     }
 
     /// A name in `base`, or in a directory there; mostly one that exists.
-    fn path_in(&mut self, model: &Model, base: InodeNr) -> Vec<u8> {
+    pub(crate) fn path_in(&mut self, model: &Model, base: InodeNr) -> Vec<u8> {
         let dirs: Vec<(Vec<u8>, InodeNr)> = model
             .node(base)
             .into_iter()
@@ -345,7 +350,7 @@ impl Generator {
         path
     }
 
-    fn offset(&mut self) -> u64 {
+    pub(crate) fn offset(&mut self) -> u64 {
         let far = if self.rng.chance(6) { 32 } else { 1 };
         let at = self.rng.below(self.profile.offset_max * far);
         if self.rng.chance(40) { at - at % 4096 } else { at }

@@ -68,13 +68,13 @@ impl Ids {
 
 /// The pair under test.
 pub struct Lockstep<'a> {
-    service: &'a dyn FileService,
+    pub(crate) service: &'a dyn FileService,
     control: &'a dyn Control,
     /// The prediction.
     pub model: Model,
     /// Numbers.
     pub ids: Ids,
-    handles: BTreeMap<u64, Handle>,
+    pub(crate) handles: BTreeMap<u64, Handle>,
     tickets: BTreeMap<u64, Ticket>,
     sections: BTreeMap<u64, SectionId>,
     session: SessionId,
@@ -167,11 +167,14 @@ impl<'a> Lockstep<'a> {
                     && files.iter().map(|i| self.ids.service_of(*i)).eq(f.iter().map(|i| Some(*i)));
                 if same { Ok(()) } else { Err(format!("published {theirs:?}, not {names:?}")) }
             }
+            (Ok(Reply::Compounded(want)), Ok(Reply::Compounded(found))) => {
+                self.judge_compound(req, before, want, found)
+            }
             _ => plain_difference(want, found).map_or(Ok(()), Err),
         }
     }
 
-    fn same_inode(&mut self, model: InodeNr, found: &Attr) -> Result<(), String> {
+    pub(crate) fn same_inode(&mut self, model: InodeNr, found: &Attr) -> Result<(), String> {
         match self.ids.service_of(model) {
             None => self.ids.learn(model, found)?,
             Some(_) if self.ids.model_of(found) == Some(model) => {}
@@ -245,8 +248,10 @@ impl<'a> Lockstep<'a> {
                     }
                 }
             }
-            // Judged by tests of their own.
-            Request::Compound(_) => return None,
+            Request::Compound(compound) => {
+                there(&mut compound.base)?;
+                self.translate_steps(&mut compound.steps)?;
+            }
             Request::Untimed(change) => **change = self.translate(change)?,
             Request::Poll { ticket } | Request::Wait { ticket, .. } => {
                 *ticket = *self.tickets.get(&ticket.0)?;

@@ -7,8 +7,9 @@
 use crate::content::Content;
 use crate::model_sections::{Committed, Section};
 use siftfs_base::{InodeNr, Timestamp};
+use siftfs_proto::compound::Access;
 use siftfs_proto::{Attr, Credentials, FileKind, ROOT_INO, Reply, Request, Target, Ticket};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A result whose error is an errno.
 pub type Outcome = Result<Reply, i32>;
@@ -125,6 +126,8 @@ pub struct Effects {
     pub together: bool,
     /// Bytes of sections that this committed: all of them or none.
     pub committed: Committed,
+    /// Files of a compound whose changes are there after a crash all together, or not at all.
+    pub compound: Option<BTreeSet<InodeNr>>,
 }
 
 /// Numbers for what a request creates: chosen by the caller, so that a sequence keeps its
@@ -137,11 +140,22 @@ pub struct Fresh {
     pub handle: u64,
 }
 
+impl Fresh {
+    /// Numbers of the n-th of several things that one request creates; those of the first are its
+    /// own. No sequence is so long that they are another request's.
+    pub fn nth(self, n: u32) -> Self {
+        assert!(n < 128, "a request creates few things");
+        Self { ino: self.ino + (n << 24), handle: self.handle + (u64::from(n) << 32) }
+    }
+}
+
 /// The whole file system.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(crate) nodes: BTreeMap<InodeNr, Node>,
     pub(crate) handles: BTreeMap<u64, InodeNr>,
+    /// How handles were opened that were not to read and to write.
+    pub(crate) accesses: BTreeMap<u64, Access>,
     pub(crate) sections: BTreeMap<u64, Section>,
 }
 
@@ -150,8 +164,9 @@ impl Default for Model {
         let mut root = Node::new(FileKind::Directory, 0o755, 0, 0);
         root.nlink = 2;
         root.parent = ROOT_INO;
-        let (handles, sections) = (BTreeMap::new(), BTreeMap::new());
-        Self { nodes: BTreeMap::from([(ROOT_INO, root)]), handles, sections }
+        let nodes = BTreeMap::from([(ROOT_INO, root)]);
+        let (handles, accesses, sections) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { nodes, handles, accesses, sections }
     }
 }
 
@@ -264,7 +279,7 @@ impl Model {
             | Request::SectionRead { .. }
             | Request::SectionCommit { .. }
             | Request::SectionAbort { .. } => self.exec_section(req, fresh, fx),
-            Request::Compound(_) => Err(libc::EOPNOTSUPP),
+            Request::Compound(compound) => self.compound(cred, compound, fresh, fx),
             Request::StatFs => Ok(Reply::Statfs(siftfs_proto::StatFs::default())),
             Request::SyncAll | Request::Wait { .. } | Request::EndSession => Ok(Reply::Done),
             Request::Barrier => Ok(Reply::Ticket(Ticket(fresh.handle))),

@@ -89,6 +89,29 @@ pub(crate) fn set(node: &mut Node, name: &[u8], new: &[u8], kill_setgid: bool) -
     Ok(())
 }
 
+/// Does the file's list, if it has one, grant `wanted` to a user who does not own it? `groups` says
+/// which groups the user is in.
+pub(crate) fn grants(
+    node: &Node,
+    uid: u32,
+    groups: impl Fn(u32) -> bool,
+    wanted: u16,
+) -> Option<bool> {
+    let acl = list(node.xattrs.get(ACCESS)?).ok()?;
+    let mask = perm_of(&acl, 16).unwrap_or(7);
+    let has = |perm: u16| perm & wanted == wanted;
+    if let Some((_, perm, _)) = acl.iter().find(|(tag, _, id)| *tag == 2 && *id == uid) {
+        return Some(has(perm & mask));
+    }
+    let own = |tag: u16, id: u32| tag == 4 && groups(node.gid) || tag == 8 && groups(id);
+    let of_groups: Vec<u16> =
+        acl.iter().filter(|(tag, _, id)| own(*tag, *id)).map(|(_, perm, _)| *perm).collect();
+    Some(match of_groups.is_empty() {
+        true => has(perm_of(&acl, 32).unwrap_or(0)),
+        false => of_groups.iter().any(|perm| has(perm & mask)),
+    })
+}
+
 /// chmod, after the mode was changed.
 pub(crate) fn follow_mode(node: &mut Node) {
     let perm = node.perm;

@@ -2,6 +2,7 @@
 
 use crate::model::{Effects, Fresh, Model, Node, Outcome};
 use siftfs_base::InodeNr;
+use siftfs_proto::compound::Access;
 use siftfs_proto::{Allocate, FileKind, Handle, Reply, Request, Seek, Ticket};
 
 /// What a caller without CAP_FSETID leaves behind: no setuid, no setgid of an executable, no
@@ -29,7 +30,7 @@ impl Model {
 
     pub(crate) fn exec_data(&mut self, req: &Request, fresh: Fresh, fx: &mut Effects) -> Outcome {
         match req {
-            Request::Open { ino, access: _, truncate, kill_priv } => {
+            Request::Open { ino, access, truncate, kill_priv } => {
                 let node = self.regular(*ino)?;
                 node.opens += 1;
                 if *truncate {
@@ -44,6 +45,9 @@ impl Model {
                     self.size_was_set(*ino);
                 }
                 self.handles.insert(fresh.handle, *ino);
+                if *access != Access::Both {
+                    self.accesses.insert(fresh.handle, *access);
+                }
                 Ok(Reply::Opened { handle: Handle(fresh.handle) })
             }
             Request::Release { handle } => {

@@ -2,6 +2,7 @@
 
 use crate::model::Fresh;
 use siftfs_base::InodeNr;
+use siftfs_proto::compound::{Compound, Wanted};
 use siftfs_proto::{Credentials, PublishSource, Request};
 use std::fmt;
 
@@ -125,6 +126,17 @@ fn show_request(f: &mut fmt::Formatter<'_>, req: &Request) -> fmt::Result {
                     PublishSource::Open(handle) => write!(f, ", {handle:?}")?,
                 }
                 write!(f, " as {}{}", text(&entry.to), if entry.replace { "" } else { " (new)" })
+            })
+        }
+        Request::Compound(compound) => {
+            let Compound { base, steps, level, wanted, .. } = &**compound;
+            write!(f, "compound in {base} {level:?}")?;
+            if *wanted != Wanted::All {
+                write!(f, " {wanted:?}")?;
+            }
+            (0..).zip(steps).try_for_each(|(nr, step): (usize, _)| {
+                let long = format!("{step:?}");
+                write!(f, "\n      {nr}: {}", long.get(..160).unwrap_or(&long))
             })
         }
         Request::SectionWrite { section, offset, data } => {

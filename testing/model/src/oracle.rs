@@ -16,7 +16,8 @@
 //! * **O3 ancestors.** After fsync of an inode, every directory above a name that it got since its
 //!   names were durable has its own names of the call or later: it can be reached under the path
 //!   that the caller saw. Above a name that was durable before, an fsync of the file owes no move
-//!   of a directory (clause S1 says why). Where commits are not reported
+//!   of a directory (clause S1 says why); nor, above one that a publish, a ticket or a compound had
+//!   staged, a move that came after that. Where commits are not reported
 //!   ([`Oracle::with_unreported_commits`]), the name may be durable since it was made: only the
 //!   moves before that are owed then. Mode, owner and security xattrs of all ancestors are owed by
 //!   any fsync (R17).
@@ -49,6 +50,13 @@
 //!   were changed after it, or a background commit came (clause A4). What was written into a
 //!   section is in no version of its file before the commit begins, and never if it was aborted,
 //!   refused or left open: so O5 does not allow it.
+//! * **O12 compounds.** There is a number of compounds of which all is found that they changed, as
+//!   far as nothing changed it later, while of the next one, and of all that came after that one,
+//!   nothing is: they are staged in order, each in one record, and what is staged later never
+//!   survives without them. Those that change a single thing and are only visible do not count. A
+//!   durable one that returned owes what fsyncs of the files that it changed owe; any is owed as
+//!   soon as something is that was staged later. What a refused one would have done is in no
+//!   version of anything.
 //!
 //! Access times are not judged. Whether counts and structures hold together is fsck's part.
 
@@ -56,6 +64,7 @@ use crate::content::Content;
 use crate::history::{History, Time};
 use crate::model::{Effects, KnownTime, Model, Node, Outcome};
 use crate::op::{Action, Op};
+use crate::oracle_compounds::Unit;
 use crate::oracle_sections::SectionCommit;
 use siftfs_base::InodeNr;
 use siftfs_proto::{FileKind, Level, Request};
@@ -90,6 +99,10 @@ pub(crate) struct InodePast {
     pub names_durable: Time,
     /// Renames that put it in place of another file (O6).
     pub replaced_at: Vec<Time>,
+    /// When it was made.
+    pub made: Time,
+    /// When its names were staged last, by a publish, a ticket or a compound.
+    pub names_staged: Time,
 }
 
 /// Follows a sequence; see the module's page for what it allows.
@@ -103,6 +116,8 @@ pub struct Oracle {
     pub(crate) groups: Vec<(Time, BTreeSet<Name>)>,
     /// Sections that were committed (O11).
     pub(crate) commits: Vec<SectionCommit>,
+    /// Compounds that changed more than one thing, or were to be ordered (O12).
+    pub(crate) units: Vec<Unit>,
     /// Background commits happen that the oracle is not told of.
     unreported: bool,
     /// What was staged since the last operation of another kind.
@@ -135,16 +150,24 @@ impl InodePast {
             names: History::new(time, names),
             names_durable: time,
             replaced_at: Vec::new(),
+            made: time,
+            names_staged: 0,
         }
     }
 
     /// Notes the state after an operation.
     fn note(&mut self, node: &Node, time: Time, names: BTreeSet<Name>, extended: bool) {
-        self.bytes.push(time, Bytes { content: node.content.clone(), extended });
+        // A value that is the one before is no change: nothing is staged for it.
+        let last = self.bytes.last();
+        if extended || last.content.first_difference(&node.content).is_some() {
+            self.bytes.push(time, Bytes { content: node.content.clone(), extended });
+        }
         if *self.rights.last() != rights(node) {
             self.rights.push(time, rights(node));
         }
-        self.mtime.push(time, node.mtime);
+        if *self.mtime.last() != node.mtime {
+            self.mtime.push(time, node.mtime);
+        }
         if *self.names.last() != names {
             self.names.push(time, names);
         }
@@ -158,13 +181,13 @@ impl InodePast {
         }
     }
 
-    fn raise_names(&mut self, time: Time) {
+    pub(crate) fn raise_names(&mut self, time: Time) {
         self.names.raise(time);
         self.names_durable = self.names_durable.max(time);
     }
 
     /// Mode, owner and the xattrs for which `which` holds.
-    fn raise_rights(&mut self, time: Time, which: impl Fn(&[u8]) -> bool) {
+    pub(crate) fn raise_rights(&mut self, time: Time, which: impl Fn(&[u8]) -> bool) {
         self.rights.raise(time);
         for (_, past) in self.xattrs.iter_mut().filter(|(n, _)| which(n)) {
             past.raise(time);
@@ -188,8 +211,8 @@ impl Oracle {
                 names.insert((ino, name.clone()), History::new(0, Some(*child)));
             }
         }
-        let (groups, commits, staged) = (Vec::new(), Vec::new(), Vec::new());
-        Self { model, now: 0, inodes, names, groups, commits, unreported: false, staged }
+        let (groups, commits, units, staged) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { model, now: 0, inodes, names, groups, commits, units, unreported: false, staged }
     }
 
     /// The same, where the product commits in the background without a report.
@@ -254,6 +277,7 @@ impl Oracle {
         if !fx.committed.is_empty() {
             self.commits.push(SectionCommit::new(now, &fx.committed));
         }
+        self.note_compound(fx);
     }
 
     /// The operation that began last has returned without an error.
@@ -268,9 +292,14 @@ impl Oracle {
             Request::SyncAll | Request::Checkpoint => self.everything(true),
             Request::Fsync { ino, datasync } => self.synced(*ino, *datasync),
             Request::Publish { level: Level::Durable, .. } => self.published(),
+            Request::Publish { level: Level::Atomic, .. } => {
+                self.group_of_now().into_iter().for_each(|ino| self.names_are_staged(ino));
+            }
             Request::SectionCommit { durable, .. } => self.committed(*durable),
+            Request::Compound(compound) => self.compounded(compound.level == Level::Durable),
             Request::Stage { ino, datasync } => {
                 let ticket = op.fresh().handle;
+                self.names_are_staged(*ino);
                 self.staged.push(Staged { ticket, ino: *ino, datasync: *datasync });
             }
             Request::Wait { ticket, .. } => {
@@ -286,19 +315,27 @@ impl Oracle {
 
     /// O1 and O3 for every file of the publish that has just returned.
     fn published(&mut self) {
-        let Some((time, names)) = self.groups.last() else { return };
-        if *time != self.now {
-            return;
-        }
-        let files: BTreeSet<InodeNr> =
-            names.iter().filter_map(|(dir, name)| self.model.child(*dir, name)).collect();
-        files.into_iter().for_each(|ino| self.synced(ino, true));
+        self.group_of_now().into_iter().for_each(|ino| self.synced(ino, true));
+    }
+
+    /// The files of the publish that began last.
+    fn group_of_now(&self) -> BTreeSet<InodeNr> {
+        let group = self.groups.last().filter(|(time, _)| *time == self.now);
+        let names = group.into_iter().flat_map(|(_, names)| names);
+        names.filter_map(|(dir, name)| self.model.child(*dir, name)).collect()
+    }
+
+    /// A record has the names of `ino`: its next fsync has nothing to add to that.
+    pub(crate) fn names_are_staged(&mut self, ino: InodeNr) {
+        let now = self.now;
+        self.inodes.entry(ino).and_modify(|past| past.names_staged = now);
     }
 
     /// O7.
     fn everything(&mut self, bytes: bool) {
         let now = self.now;
         self.owe_commits_before(now);
+        self.owe_compounds_before(now);
         self.names.values_mut().for_each(|past| past.raise(now));
         for past in self.inodes.values_mut() {
             past.raise_names(now);
@@ -315,7 +352,7 @@ impl Oracle {
         let now = self.now;
         self.owe_commits_before_changes_of(ino);
         let Some(past) = self.inodes.get_mut(&ino) else { return };
-        let durable = past.names_durable;
+        let (durable, staged) = (past.names_durable, past.names_staged);
         past.bytes.raise(now);
         past.raise_rights(now, |_| true);
         past.raise_names(now);
@@ -327,7 +364,11 @@ impl Oracle {
         for name in &names {
             let bound = self.names.get(name).map_or(0, History::changed);
             self.names.entry(name.clone()).and_modify(|past| past.raise(now));
-            let since = if self.unreported { bound } else { now };
+            let since = match self.unreported {
+                true => bound,
+                false if staged >= bound => staged,
+                false => now,
+            };
             self.reachable(name.0, (bound > durable).then_some(since));
         }
         if is_dir {

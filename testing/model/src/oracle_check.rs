@@ -24,6 +24,12 @@ impl Oracle {
     /// Every violation of the clauses by `tree`, what a recovery brought back; `ids` are those
     /// of the run before the cut.
     pub fn violations(&self, tree: &Tree, ids: &Ids) -> Vec<String> {
+        let found = self.violations_but_of_compounds(tree, ids);
+        if found.is_empty() { self.check_compounds(tree, ids) } else { found }
+    }
+
+    /// Those of O1 to O11: all but those about compounds.
+    pub(crate) fn violations_but_of_compounds(&self, tree: &Tree, ids: &Ids) -> Vec<String> {
         let mut out = Vec::new();
         let found = translate(tree, ids, &mut out);
         self.check_names(&found, &mut out);

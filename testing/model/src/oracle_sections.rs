@@ -29,6 +29,10 @@ impl SectionCommit {
         let files = committed.iter().map(|(ino, ranges)| (*ino, pieces(ranges))).collect();
         Self { time, files, returned: false, owed: false }
     }
+
+    pub(crate) fn began(&self) -> Time {
+        self.time
+    }
 }
 
 /// What was found of a commit, and where.

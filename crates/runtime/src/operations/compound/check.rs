@@ -70,11 +70,9 @@ impl State {
         let names = names_of(plan);
         let files = files_of(plan);
         let needs = self.needs_of(plan)?;
-        // What is renamed over another file takes its data along (rule R20).
-        let most = self.staging.max_record() / 2;
-        let much = |ino: &InodeNr| self.node(*ino).data.running().total() > most;
-        if needs.replacing > 0 && files.iter().any(much) {
-            return Ok(Checked::Sync(self.unsynced(files)));
+        let heavy = self.heavy(plan);
+        if !heavy.is_empty() {
+            return Ok(Checked::Sync(heavy));
         }
         self.fill_edges(plan)?;
         let mut ready = Ready { lane: self.staging.lane_of(plan.base), longest: 0 };
@@ -109,8 +107,23 @@ impl State {
         Ok(Checked::Ready(ready))
     }
 
+    /// What is renamed over another file takes its data along (rule R20): the files that have too
+    /// much of it.
+    fn heavy(&self, plan: &Plan<'_>) -> Vec<InodeNr> {
+        let most = self.staging.max_record() / 2;
+        let replaces = plan.changes.iter().filter_map(|change| match change {
+            Change::Rename { file, displaced: Some(_), .. } => plan.files[*file].ino,
+            _ => None,
+        });
+        replaces.filter(|ino| self.node(*ino).data.running().total() > most).collect()
+    }
+
+    /// Those of which an fsync takes something out of the way: nothing of a file without a name.
     fn unsynced(&self, mut files: Vec<InodeNr>) -> Vec<InodeNr> {
-        files.retain(|ino| !self.node(*ino).is_durable());
+        files.retain(|ino| {
+            let node = self.node(*ino);
+            !node.is_durable() && !node.is_dead()
+        });
         files
     }
 

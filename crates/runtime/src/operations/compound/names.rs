@@ -169,14 +169,14 @@ impl Plan<'_> {
         if displaced.is_some() && !replace {
             return refused(libc::EEXIST);
         }
+        // Two names of one file: rename(2) does nothing, and asks for no right.
+        if displaced == Some(file) {
+            return Ok(Outcome::None);
+        }
         self.may_take(st, from.0, file)?;
         self.may_insert_into(st, to.0)?;
         if let Some(displaced) = displaced {
             self.may_take(st, to.0, displaced)?;
-            // Two names of one file: rename(2) does nothing.
-            if displaced == file {
-                return Ok(Outcome::None);
-            }
             self.files[displaced].nlink -= 1;
             self.files[displaced].can_link = self.files[displaced].nlink > 0;
         }
