@@ -20,7 +20,7 @@ use crate::state::State;
 use crate::state::names::Unstageable;
 use crate::state::running::Push;
 use crate::state::step::{Need, Step, Stop};
-use check::{Checked, Ready, files_of, names_of};
+use check::{Checked, Ready, files_of, names_of, written_of};
 use compute::{Job, Memo};
 use plan::{Halt, Plan};
 use siftfs_base::{InodeNr, Lsn, Result, errno};
@@ -145,9 +145,9 @@ impl Runtime {
             Err(Halt::Stop(stop)) => return Err(stop),
         }
         if plan.changing == 0 {
-            let (names, files) = (Vec::new(), Vec::new());
+            let (names, files, written) = (Vec::new(), Vec::new(), Vec::new());
             let values = st.answer_compound(plan);
-            return Ok(Tried::Done(Compounded::Done { values, names, files }, None));
+            return Ok(Tried::Done(Compounded::Done { values, names, files, written }, None));
         }
         if st.config.read_only {
             return Err(errno(libc::EROFS).into());
@@ -159,12 +159,14 @@ impl Runtime {
             Checked::Sync(files) => return Ok(Tried::Sync(files)),
             Checked::Commit(reason) => return Ok(Tried::Commit(reason)),
         };
+        let written = written_of(&plan, st);
         st.apply_compound(&mut plan)?;
         let files = files_of(&plan);
         let placed = staged.then(|| self.stage_compound(st, &files, &ready, compound.level));
         let names = names_of(&plan);
         let values = st.answer_compound(plan);
-        Ok(Tried::Done(Compounded::Done { values, names, files }, placed.flatten()))
+        let done = Compounded::Done { values, names, files, written };
+        Ok(Tried::Done(done, placed.flatten()))
     }
 
     /// Stages what was applied, under the same hold of the lock.
