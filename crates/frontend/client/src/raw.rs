@@ -2,6 +2,7 @@
 //! [`Section`](crate::Section), which cannot be forgotten.
 
 use crate::call::ioctl;
+pub use crate::compound::carry_out;
 use siftfs_proto::Level;
 use siftfs_proto::commands::{ABORT, COMMIT, CommitAll, START};
 use std::io;
