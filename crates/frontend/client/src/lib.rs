@@ -19,9 +19,10 @@ pub use compound::{
     FileStep, NewAttributes, NumberOperand, NumberStep, Results, Width,
 };
 pub use section::{Section, commit_all};
-pub use siftfs_proto::Level;
+pub use siftfs_base::Timestamp;
 use siftfs_proto::ioctl;
 pub use siftfs_proto::ioctl::{Entry, Publish, Source};
+pub use siftfs_proto::{Level, SetTime};
 use std::io;
 use std::os::fd::BorrowedFd;
 pub use ticket::{Ticket, barrier, stage};

@@ -1,5 +1,6 @@
 //! Descriptors of a caller's, as numbers in an ioctl's argument.
 
+use crate::convert::inode;
 use crate::mountinfo::{MountEntry, mounts_in};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::Credentials;
@@ -43,7 +44,7 @@ impl Descriptors {
         if !self.mounts.contains(&id) {
             return Err(errno(libc::EXDEV));
         }
-        let ino = field("ino:").and_then(|ino| ino.parse().ok()).ok_or(errno(libc::EBADF))?;
-        Ok((ino, flags))
+        let node = field("ino:").and_then(|ino| ino.parse().ok()).ok_or(errno(libc::EBADF))?;
+        Ok((inode(node)?, flags))
     }
 }
