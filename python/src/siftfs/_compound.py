@@ -14,6 +14,8 @@ from ._publish import Level, Path
 
 _ANSWER_HEAD = 8
 _NOW = 0x3FFFFFFF
+#: ``Results`` has a function of this name.
+_Bytes = bytes
 
 
 class Checksum(enum.IntEnum):
@@ -85,15 +87,15 @@ class RefusedError(OSError):
 class Results:
     """The results that were wanted of a compound's steps."""
 
-    def __init__(self, of: "Compound", values: Dict[int, bytes]) -> None:
+    def __init__(self, of: "Compound", values: Dict[int, _Bytes]) -> None:
         self._of, self._values = of, values
 
-    def _value(self, step: _Step) -> bytes:
+    def _value(self, step: _Step) -> _Bytes:
         if step._of is not self._of or step._number not in self._values:
             raise KeyError(step)
         return self._values[step._number]
 
-    def bytes(self, step: BytesStep) -> bytes:
+    def bytes(self, step: BytesStep) -> _Bytes:
         """The bytes that a step had as its result. ``KeyError`` if they were not wanted."""
         return self._value(step)
 
