@@ -145,8 +145,8 @@ static void compounds_on_a_mount(int dir) {
     CHECK(siftfs_compound_compare_and_set(steps, fd, at(8), text("89"), text("xy")) >= 0);
     CHECK(siftfs_compound_write(steps, fd, (struct siftfs_number){0, found}, text("w")) >= 0);
     int added = siftfs_compound_add(steps, SIFTFS_STEP(new), at(0), 4, at(1));
-    CHECK(siftfs_compound_link(steps, SIFTFS_STEP(new), "more") >= 0);
-    CHECK(siftfs_compound_rename(steps, "more", "gone", SIFTFS_REPLACE) >= 0);
+    CHECK(siftfs_compound_link(steps, SIFTFS_STEP(new), "linked") >= 0);
+    CHECK(siftfs_compound_rename(steps, "linked", "gone", SIFTFS_REPLACE) >= 0);
     CHECK(siftfs_compound_unlink(steps, "gone") >= 0);
     struct siftfs_attributes set = {SIFTFS_SET_MODE | SIFTFS_SET_MTIME, 0640, 0, 0, {0, 0}, {7, 5}};
     CHECK(siftfs_compound_set_attributes(steps, fd, &set) >= 0);

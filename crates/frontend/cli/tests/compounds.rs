@@ -17,6 +17,7 @@ use siftfs_base::Timestamp;
 use siftfs_client::{Access, Checksum, Codec, Compound, Level, NewAttributes, Width};
 use siftfs_proto::SetTime;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::Setup;
 
 const CACHES: [&str; 2] = ["writethrough", "writeback"];
@@ -257,6 +258,35 @@ fn a_file_with_a_section() {
     }
 }
 
+/// Many programs at once, with what else the kernel's threads wait for: renames, appends and stores.
+/// No addition is lost, and none of two that belong together is there alone.
+#[test]
+fn many_at_once() {
+    for cache in CACHES {
+        let s = mounted(cache);
+        File::create(&s.path("f"), &[0; 8192]).sync();
+        File::create(&s.path("g"), &[0; 8192]).sync();
+        File::create(&s.path("log"), b"").sync();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (s, stop) = (&s, &stop);
+            for body in [busy_renames, busy_pages, busy_reads] {
+                scope.spawn(move || body(s, stop));
+            }
+            let adders: Vec<_> = (0..4).map(|_| scope.spawn(|| add_to_both(s))).collect();
+            adders.into_iter().for_each(|adder| adder.join().unwrap());
+            stop.store(true, Ordering::SeqCst);
+        });
+        for name in ["f", "g"] {
+            assert_eq!(read(&s, name)[..8], 400u64.to_le_bytes(), "{cache}: {name}");
+        }
+        assert_eq!(read(&s, "log").len(), 400 * 8, "{cache}");
+        kill_and_mount(&s, cache);
+        s.umount();
+        s.assert_plain_ext4();
+    }
+}
+
 /// What steps open is closed with the call: removed files are gone.
 #[test]
 fn nothing_stays_open() {
@@ -279,4 +309,50 @@ fn nothing_stays_open() {
     drop(dir);
     s.umount();
     s.assert_plain_ext4();
+}
+
+fn add_to_both(s: &Setup) {
+    let dir = root(s);
+    let f = File::open(&s.path("f"), OFlags::RDWR);
+    for round in 0..100 {
+        let mut steps = Compound::on(&dir.0);
+        let (g, log) = (steps.open("g", Access::Both), steps.open("log", Access::Write));
+        let number = steps.add_to(&f.0, 0, Width::U64, 1);
+        let other = steps.add_to(g, 0, Width::U64, 1);
+        steps.append(log, number);
+        steps.want(number).want(other);
+        let level = if round % 10 == 0 { Level::Durable } else { Level::Visible };
+        let results = steps.run(level).expect("carried out");
+        assert_eq!(results.number(number), results.number(other));
+    }
+}
+
+fn busy_renames(s: &Setup, stop: &AtomicBool) {
+    File::create(&s.path("x"), &[1; 5000]);
+    while !stop.load(Ordering::SeqCst) {
+        std::fs::rename(s.path("x"), s.path("y")).unwrap();
+        std::fs::rename(s.path("y"), s.path("x")).unwrap();
+    }
+}
+
+/// Stores to other pages, and appends to another file.
+fn busy_pages(s: &Setup, stop: &AtomicBool) {
+    let f = File::open(&s.path("f"), OFlags::RDWR);
+    let mut map = f.map(8192);
+    for byte in (0..=255).cycle() {
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+        map.store(5000, byte);
+        std::fs::write(s.path("z"), [byte; 10_000]).unwrap();
+    }
+}
+
+fn busy_reads(s: &Setup, stop: &AtomicBool) {
+    let mut last = 0;
+    while !stop.load(Ordering::SeqCst) {
+        let number = u64::from_le_bytes(read(s, "g")[..8].try_into().unwrap());
+        assert!(number >= last, "{number} after {last}");
+        last = number;
+    }
 }
