@@ -311,6 +311,49 @@ fn nothing_stays_open() {
     s.assert_plain_ext4();
 }
 
+/// The daemon is killed at any moment: a compound that returned is there, and one that did not is
+/// there whole or not at all. The kernel's threads and ours end.
+#[test]
+fn killed_at_any_moment() {
+    for cache in CACHES {
+        let s = mounted(cache);
+        for (round, pause) in (1..=6).map(|round| (round, round * 7 % 31)) {
+            File::create(&s.path("f"), &[0; 8]).sync();
+            File::create(&s.path("g"), &[0; 8]).sync();
+            let done = std::thread::scope(|scope| {
+                let adder = scope.spawn(|| add_until_it_fails(&s));
+                std::thread::sleep(std::time::Duration::from_millis(pause));
+                kill_and_mount(&s, cache);
+                adder.join().unwrap()
+            });
+            let (f, g) = (read(&s, "f"), read(&s, "g"));
+            let number = u64::from_le_bytes(f[..8].try_into().unwrap());
+            assert!(number == done || number == done + 1, "{cache}, {round}: {number}, not {done}");
+            let mut log = vec![0; 8];
+            (0..number).for_each(|n| log.extend(n.to_le_bytes()));
+            assert!(f[..8] == g[..8] && g.len() == log.len() && g[8..] == log[8..], "{cache}");
+        }
+        s.umount();
+        s.assert_plain_ext4();
+    }
+}
+
+/// Counts in one file and tells it in another; how often that was durable.
+fn add_until_it_fails(s: &Setup) -> u64 {
+    let dir = root(s);
+    for done in 0.. {
+        let mut steps = Compound::on(&dir.0);
+        let (f, g) = (steps.open("f", Access::Both), steps.open("g", Access::Both));
+        let number = steps.add_to(f, 0, Width::U64, 1);
+        steps.add_to(g, 0, Width::U64, 1);
+        steps.append(g, number);
+        if steps.run(Level::Durable).is_err() {
+            return done;
+        }
+    }
+    unreachable!("it is killed")
+}
+
 fn add_to_both(s: &Setup) {
     let dir = root(s);
     let f = File::open(&s.path("f"), OFlags::RDWR);

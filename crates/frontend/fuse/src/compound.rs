@@ -15,6 +15,7 @@ use siftfs_proto::compound::{
 };
 use siftfs_proto::ioctl::compound::{self as asked, ANSWER_HEAD, Answer, File};
 use siftfs_proto::{Completion, Credentials, FileKind, Handle, Level, Reply, Request};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -178,8 +179,8 @@ impl Server {
         })
     }
 
-    /// The file of a step, opened as the caller's descriptor is. Through one that appends nothing
-    /// is written at another place: write(2) would put the bytes where the step does not say.
+    /// The file of a step, opened as the caller's descriptor is. Nothing is written at a place
+    /// through one that appends: write(2) would put the bytes where the step does not say.
     fn file_of(
         &self,
         (cred, mount): (&Credentials, &MountEntry),
@@ -191,19 +192,13 @@ impl Server {
             File::Step(step) => return Ok(FileArg::Step(step)),
             File::Descriptor(number) => number,
         };
-        if !prepared.opened.contains_key(&number) {
-            let access = |flags: u32| match (flags & O_ACCMODE).cast_signed() {
-                libc::O_RDONLY => Some(Access::Read),
-                libc::O_WRONLY => Some(Access::Write),
-                libc::O_RDWR => Some(Access::Both),
-                _ => None,
-            };
-            let known = |flags| access(flags).is_some();
+        if let Entry::Vacant(place) = prepared.opened.entry(number) {
+            let known = |flags| access_of(flags).is_some();
             let (ino, flags) = Descriptors::of(cred, mount)?.opened(number, known)?;
-            let access = access(flags).ok_or(errno(libc::EBADF))?;
+            let access = access_of(flags).ok_or(errno(libc::EBADF))?;
             let open = Request::Open { ino, access, truncate: false, kill_priv: false };
             let handle = self.opened(&Credentials::default(), open)?;
-            prepared.opened.insert(number, Descriptor { handle, flags });
+            place.insert(Descriptor { handle, flags });
             prepared.files.insert(ino);
         }
         match prepared.opened.get(&number) {
@@ -309,6 +304,16 @@ impl Drop for Last {
         if let Some(then) = self.0.take() {
             then();
         }
+    }
+}
+
+/// What a descriptor with these flags may be used for.
+fn access_of(flags: u32) -> Option<Access> {
+    match (flags & O_ACCMODE).cast_signed() {
+        libc::O_RDONLY => Some(Access::Read),
+        libc::O_WRONLY => Some(Access::Write),
+        libc::O_RDWR => Some(Access::Both),
+        _ => None,
     }
 }
 
