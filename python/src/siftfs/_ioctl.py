@@ -12,10 +12,13 @@ FileLike = Union[int, IO[Any]]
 
 _TYPE = 0xE5
 _WRITE = 1
-_LONGEST = (1 << 14) - 1
+_READ = 2
+#: Bytes of an ioctl's argument at most.
+LONGEST = (1 << 14) - 1
 
 PUBLISH = 16
 COMMIT_ALL = 17
+COMPOUND = 32
 
 STAGE = 0x8008E501
 POLL = 0xC008E502
@@ -57,7 +60,18 @@ def send(fd: int, number: int, argument: bytes) -> None:
     Raises ``OSError`` as the kernel or the mount refuses it; ``E2BIG`` for an argument longer than
     an ioctl's can be, 16,383 bytes.
     """
-    if len(argument) > _LONGEST:
-        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+    _must_fit(argument)
     # As if it gave something back: what does not is copied through 1,024 bytes by Python.
     ask(fd, _WRITE << 30 | len(argument) << 16 | _TYPE << 8 | number, argument)
+
+
+def exchange(fd: int, number: int, buffer: bytes) -> bytes:
+    """As ``send``, and what comes back in the argument's place."""
+    _must_fit(buffer)
+    command = (_READ | _WRITE) << 30 | len(buffer) << 16 | _TYPE << 8 | number
+    return ask(fd, command, buffer)
+
+
+def _must_fit(argument: bytes) -> None:
+    if len(argument) > LONGEST:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))

@@ -120,6 +120,7 @@ impl<'a> Run<'a> {
             values: values.collect(),
             names: names.into_iter().collect(),
             files: self.files.iter().copied().collect(),
+            written: Vec::new(),
         })
     }
 

@@ -9,7 +9,7 @@
  * rights to its file or block device, and everything in it is the caller's.
  *
  * Threads: every function may be called from several threads at once, also on the same descriptor,
- * volume, file or section. What a function closes or ends must not be in use by another thread.
+ * volume, file or section, but not on the same compound. What a function closes or ends must not be in use by another thread.
  *
  * Ownership: the library keeps no pointer of the caller's after a call, but a callback and its
  * context until it was called. What siftfs_volume_open, siftfs_open and siftfs_section_start return
@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -98,6 +99,112 @@ int siftfs_atomic_commit_all(const int *fds, size_t count, enum siftfs_level lev
 
 /* Ends the section; nothing that was written in it was ever the file's. */
 int siftfs_atomic_abort(int fd);
+
+/* A compound: a list of steps on a mount that change all they change together, also after a crash,
+ * or nothing. It is made step by step, carried out, asked for results, and freed by the caller. Only
+ * one thread uses it at a time. Steps and results take 16,383 bytes each at most. */
+typedef struct siftfs_compound siftfs_compound;
+
+/* A file: a descriptor, which may be used as it was opened (not to write at a place with O_APPEND),
+ * or what an earlier step found: SIFTFS_STEP of its number. */
+#define SIFTFS_STEP(number) (-1 - (number))
+
+/* A number: a value, or (step from 0 on) a step's: its number, or how many bytes it has. */
+struct siftfs_number {
+    uint64_t value;
+    int step; /* -1: value */
+};
+
+/* Bytes: some, or (step from 0 on) `length` of a step's result from byte `start` on: all of them
+ * with start 0 and length SIZE_MAX. A number's bytes are little endian. */
+struct siftfs_bytes {
+    const void *data; /* only read by the call that it is given to */
+    size_t length;
+    int step; /* -1: data */
+    size_t start;
+};
+
+/* The fields of siftfs_attributes that count. */
+#define SIFTFS_SET_MODE 1u
+#define SIFTFS_SET_UID 2u
+#define SIFTFS_SET_GID 4u
+#define SIFTFS_SET_ATIME 8u
+#define SIFTFS_SET_MTIME 16u
+
+/* New attributes. A time whose tv_nsec is UTIME_NOW is the present. */
+struct siftfs_attributes {
+    unsigned which;
+    mode_t mode;
+    uid_t uid;
+    gid_t gid;
+    struct timespec atime, mtime;
+};
+
+/* Checksums, 4, 4 and 8 bytes: CRC-32C, the same as RocksDB masks it, and XXH3. Formats: one frame. */
+enum siftfs_checksum { SIFTFS_CRC32C = 0, SIFTFS_MASKED_CRC32C = 1, SIFTFS_XXH3 = 2 };
+enum siftfs_format { SIFTFS_LZ4 = 0, SIFTFS_ZSTD = 1 };
+
+/* An empty list; and its end. NULL is none. */
+siftfs_compound *siftfs_compound_new(void);
+void siftfs_compound_free(siftfs_compound *compound);
+
+/* Each adds a step and returns its number, from 0, or -1. Paths are relative to the directory that
+ * siftfs_compound_run is given. The results of the first three are files. open's flags: O_RDONLY,
+ * O_WRONLY or O_RDWR, perhaps with O_TRUNC; create's path must not be there. What steps open is
+ * closed with the compound, or by close: no step uses it from there on. */
+int siftfs_compound_lookup(siftfs_compound *compound, const char *path);
+int siftfs_compound_open(siftfs_compound *compound, const char *path, int flags);
+int siftfs_compound_create(siftfs_compound *compound, const char *path, mode_t mode);
+int siftfs_compound_close(siftfs_compound *compound, int step);
+
+/* Bytes: read, fewer than length only at the end of the file; compressed; decompressed, EOVERFLOW if
+ * they are more than `most`; and those in whose place patch puts as many. */
+int siftfs_compound_read(siftfs_compound *compound, int file, struct siftfs_number offset,
+                         uint32_t length);
+int siftfs_compound_compress(siftfs_compound *compound, enum siftfs_format format,
+                             struct siftfs_bytes data);
+int siftfs_compound_decompress(siftfs_compound *compound, enum siftfs_format format,
+                               struct siftfs_bytes data, uint32_t most);
+int siftfs_compound_patch(siftfs_compound *compound, int file, struct siftfs_number offset,
+                          struct siftfs_bytes data);
+
+/* Numbers: of bytes written; of the byte where they were appended; a checksum; and what was there
+ * before add added to a little-endian number of 4 or 8 bytes. */
+int siftfs_compound_write(siftfs_compound *compound, int file, struct siftfs_number offset,
+                          struct siftfs_bytes data);
+int siftfs_compound_append(siftfs_compound *compound, int file, struct siftfs_bytes data);
+int siftfs_compound_checksum(siftfs_compound *compound, enum siftfs_checksum kind,
+                             struct siftfs_bytes data);
+int siftfs_compound_add(siftfs_compound *compound, int file, struct siftfs_number offset, int width,
+                        struct siftfs_number addend);
+
+/* No result. compare_and_set: ECANCELED if other bytes are there. rename's flags: SIFTFS_REPLACE. */
+int siftfs_compound_compare_and_set(siftfs_compound *compound, int file,
+                                    struct siftfs_number offset, struct siftfs_bytes expected,
+                                    struct siftfs_bytes wanted);
+int siftfs_compound_rename(siftfs_compound *compound, const char *from, const char *to,
+                           unsigned flags);
+int siftfs_compound_link(siftfs_compound *compound, int file, const char *to);
+int siftfs_compound_unlink(siftfs_compound *compound, const char *path);
+int siftfs_compound_set_size(siftfs_compound *compound, int file, struct siftfs_number size);
+int siftfs_compound_set_attributes(siftfs_compound *compound, int file,
+                                   const struct siftfs_attributes *set);
+
+/* Has siftfs_compound_run bring the result of this step. */
+int siftfs_compound_want(siftfs_compound *compound, int step);
+
+/* Carries the steps out on the directory dirfd of a mount. 0, or -1: why a step is refused, whose
+ * number siftfs_compound_refused has then; EINVAL no step, or a result that is not there yet;
+ * EMSGSIZE, E2BIG results or steps that are too long; EAGAIN. It may be run again, with more steps. */
+int siftfs_compound_run(siftfs_compound *compound, int dirfd, enum siftfs_level level);
+
+/* The step that the last run was refused for; -1 if it was not a step. */
+int siftfs_compound_refused(const siftfs_compound *compound);
+
+/* Results of the last run that were wanted: bytes, which stay until the next run or the end, and a
+ * number or that of a file's inode. NULL and -1: EINVAL there is none. */
+const void *siftfs_compound_bytes(const siftfs_compound *compound, int step, size_t *length);
+int siftfs_compound_number(const siftfs_compound *compound, int step, uint64_t *number);
 
 /* A volume that is opened in this process, a regular file in it, and a section of such a file. */
 typedef struct siftfs_volume siftfs_volume;

@@ -4,12 +4,14 @@
 #![allow(unsafe_code)] // C's pointers
 #![allow(clippy::missing_safety_doc)] // the header is the contract
 
+mod compound;
 mod convert;
 mod mount;
 mod section;
 mod ticket;
 mod volume;
 
+pub use compound::*;
 pub use mount::*;
 pub use section::*;
 pub use ticket::*;

@@ -14,7 +14,7 @@ pub(crate) fn level(level: c_int) -> io::Result<Level> {
 }
 
 /// The caller's descriptor, for the length of a call.
-fn descriptor(fd: &c_int) -> io::Result<BorrowedFd<'_>> {
+pub(crate) fn descriptor(fd: &c_int) -> io::Result<BorrowedFd<'_>> {
     if *fd < 0 {
         return Err(refuse(libc::EBADF));
     }

@@ -117,6 +117,74 @@ static void sections_on_a_mount(int dir) {
     close(read_only);
 }
 
+static struct siftfs_number at(uint64_t value) { return (struct siftfs_number){value, -1}; }
+
+static struct siftfs_bytes text(const char *data) {
+    return (struct siftfs_bytes){data, strlen(data), -1, 0};
+}
+
+static struct siftfs_bytes result(int step) {
+    return (struct siftfs_bytes){NULL, SIZE_MAX, step, 0};
+}
+
+static void compounds_on_a_mount(int dir) {
+    put(dir, "ledger", "0123456789");
+    put(dir, "gone", "gone");
+    int fd = openat(dir, "ledger", O_RDWR | O_CLOEXEC);
+    siftfs_compound *steps = siftfs_compound_new();
+    CHECK(fd >= 0 && steps != NULL);
+    int found = siftfs_compound_read(steps, fd, at(2), 4);
+    int sum = siftfs_compound_checksum(steps, SIFTFS_CRC32C, result(found));
+    int new = siftfs_compound_create(steps, "sums", 0600);
+    CHECK(found == 0 && sum == 1 && new == 2);
+    CHECK(siftfs_compound_append(steps, SIFTFS_STEP(new), result(sum)) == 3);
+    int frame = siftfs_compound_compress(steps, SIFTFS_ZSTD, result(found));
+    int again = siftfs_compound_decompress(steps, SIFTFS_ZSTD, result(frame), 100);
+    struct siftfs_bytes part = {NULL, 2, again, 1};
+    int old = siftfs_compound_patch(steps, fd, at(0), part);
+    CHECK(siftfs_compound_compare_and_set(steps, fd, at(8), text("89"), text("xy")) >= 0);
+    CHECK(siftfs_compound_write(steps, fd, (struct siftfs_number){0, found}, text("w")) >= 0);
+    int added = siftfs_compound_add(steps, SIFTFS_STEP(new), at(0), 4, at(1));
+    CHECK(siftfs_compound_link(steps, SIFTFS_STEP(new), "linked") >= 0);
+    CHECK(siftfs_compound_rename(steps, "linked", "gone", SIFTFS_REPLACE) >= 0);
+    CHECK(siftfs_compound_unlink(steps, "gone") >= 0);
+    struct siftfs_attributes set = {SIFTFS_SET_MODE | SIFTFS_SET_MTIME, 0640, 0, 0, {0, 0}, {7, 5}};
+    CHECK(siftfs_compound_set_attributes(steps, fd, &set) >= 0);
+    CHECK(siftfs_compound_close(steps, new) >= 0);
+    int wanted[] = {found, sum, new, old, added};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        CHECK(siftfs_compound_want(steps, wanted[i]) == 0);
+    CHECK(siftfs_compound_run(steps, dir, SIFTFS_DURABLE) == 0);
+    CHECK(siftfs_compound_refused(steps) == -1);
+    size_t length = 0;
+    const char *bytes = siftfs_compound_bytes(steps, found, &length);
+    CHECK(bytes != NULL && length == 4 && memcmp(bytes, "2345", 4) == 0);
+    bytes = siftfs_compound_bytes(steps, old, &length);
+    CHECK(bytes != NULL && length == 2 && memcmp(bytes, "01", 2) == 0);
+    uint64_t crc = 0, before = 0, ino = 0;
+    CHECK(siftfs_compound_number(steps, sum, &crc) == 0);
+    CHECK(siftfs_compound_number(steps, added, &before) == 0 && before == crc);
+    CHECK(siftfs_compound_number(steps, new, &ino) == 0 && ino > 0);
+    CHECK(siftfs_compound_bytes(steps, frame, &length) == NULL && errno == EINVAL);
+    FAILS(siftfs_compound_number(steps, old, &ino), EINVAL);
+    CHECK(holds(dir, "ledger", "3423w567xy") && openat(dir, "gone", O_RDONLY) == -1);
+    /* Again: the new file is there by now. */
+    FAILS(siftfs_compound_run(steps, dir, SIFTFS_VISIBLE), EEXIST);
+    CHECK(siftfs_compound_refused(steps) == new);
+    FAILS(siftfs_compound_number(steps, sum, &crc), EINVAL);
+    FAILS(siftfs_compound_run(steps, dir, (enum siftfs_level)7), EINVAL);
+    FAILS(siftfs_compound_run(steps, -1, SIFTFS_VISIBLE), EBADF);
+    FAILS(siftfs_compound_want(steps, 99), EINVAL);
+    FAILS(siftfs_compound_open(steps, "x", O_CREAT), EINVAL);
+    FAILS(siftfs_compound_open(steps, NULL, O_RDONLY), EINVAL);
+    FAILS(siftfs_compound_add(steps, fd, at(0), 3, at(1)), EINVAL);
+    siftfs_compound_free(steps);
+    siftfs_compound_free(NULL);
+    FAILS(siftfs_compound_lookup(NULL, "x"), EINVAL);
+    FAILS(siftfs_compound_run(NULL, dir, SIFTFS_VISIBLE), EINVAL);
+    close(fd);
+}
+
 static void on_a_mount(const char *path) {
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CHECK(dir >= 0);
@@ -152,6 +220,7 @@ static void on_a_mount(const char *path) {
     close(unnamed);
     tickets_on_a_mount(dir);
     sections_on_a_mount(dir);
+    compounds_on_a_mount(dir);
     close(dir);
 }
 

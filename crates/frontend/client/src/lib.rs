@@ -1,21 +1,28 @@
 //! What a program may ask of a SiftFS mount besides POSIX: ioctls on its open files and
 //! directories, with no right but those of the file and of the caller.
 //!
-//! Names of several files change together by [`publish`], bytes of a file by a [`Section`], and a
-//! [`Ticket`] tells later what is durable. `docs/design/operations.md` says what each call
+//! Names of several files change together by [`publish`], bytes of a file by a [`Section`], many
+//! steps that use each other's results by a [`Compound`], and a [`Ticket`] tells later what is
+//! durable. `docs/design/operations.md` says what each call
 //! promises. Every call may be made by several threads at once.
 
 #![allow(unsafe_code)] // ioctl(2) has no safe wrapper
 
 mod call;
+mod compound;
 pub mod raw;
 mod section;
 mod ticket;
 
+pub use compound::{
+    Access, BytesOperand, BytesStep, Checksum, Codec, Coming, Compound, CompoundError, FileOperand,
+    FileStep, NewAttributes, NumberOperand, NumberStep, Results, Width,
+};
 pub use section::{Section, commit_all};
-pub use siftfs_proto::Level;
+pub use siftfs_base::Timestamp;
 use siftfs_proto::ioctl;
 pub use siftfs_proto::ioctl::{Entry, Publish, Source};
+pub use siftfs_proto::{Level, SetTime};
 use std::io;
 use std::os::fd::BorrowedFd;
 pub use ticket::{Ticket, barrier, stage};

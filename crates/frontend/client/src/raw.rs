@@ -1,9 +1,13 @@
-//! Sections as single calls, for a language without guards: what the C library is made of. Rust has
-//! [`Section`](crate::Section), which cannot be forgotten.
+//! Sections as single calls, and compounds as they are sent, for a language without guards and types
+//! for results: what the C library is made of. Rust has [`Section`](crate::Section), which cannot be
+//! forgotten, and [`Compound`](crate::Compound).
 
 use crate::call::ioctl;
+pub use crate::compound::carry_out;
 use siftfs_proto::Level;
 use siftfs_proto::commands::{ABORT, COMMIT, CommitAll, START};
+pub use siftfs_proto::compound::{BytesArg, NumberArg, StepNr};
+pub use siftfs_proto::ioctl::compound::{Compound as Argument, File, Step};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 

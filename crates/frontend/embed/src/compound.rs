@@ -2,13 +2,13 @@
 
 use crate::{Error, File, Result, Volume, below_root, unexpected};
 use siftfs_base::errno;
-use siftfs_proto::compound::{
-    self as asked, BytesArg, FileArg, NumberArg, Step, StepNr, Value, Wanted,
-};
+use siftfs_proto::compound::{self as asked, FileArg, Step, Value, Wanted};
 pub use siftfs_proto::compound::{Access, Checksum, Codec, NewAttributes, Width};
+pub use siftfs_proto::steps::{
+    BytesOperand, BytesStep, Coming, FileOperand, FileStep, NumberOperand, NumberStep, Operand,
+};
+use siftfs_proto::steps::{kind, new_list};
 use siftfs_proto::{Level, ROOT_INO, Reply, Request, Rights};
-use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Steps that are to be carried out together: other callers, and a crash, see all that they change
 /// or nothing of it. A step may work on the results of those before it.
@@ -39,141 +39,31 @@ pub struct Compound<'v> {
     foreign: bool,
 }
 
-/// The result that a step will have: of a [`FileStep`], [`BytesStep`] or [`NumberStep`].
-pub struct Coming<T> {
-    compound: u64,
-    step: StepNr,
-    kind: PhantomData<T>,
-}
-
-impl<T> Clone for Coming<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Coming<T> {}
-
-/// A step finds a file.
-pub type FileStep = Coming<File>;
-/// A step has bytes as its result.
-pub type BytesStep = Coming<Vec<u8>>;
-/// A step has a number as its result.
-pub type NumberStep = Coming<u64>;
-
-/// What a step works on: given now, or the result of an earlier step.
-pub struct Operand<T> {
-    arg: T,
-    /// The compound whose step's result it is.
-    of: Option<u64>,
-}
-
-/// The file of a step: an open one, or one that an earlier step finds.
-pub type FileOperand = Operand<FileArg>;
-/// Bytes: given, of an earlier step, or a number of one, little endian.
-pub type BytesOperand = Operand<BytesArg>;
-/// A number: given, of an earlier step, or how many bytes one has.
-pub type NumberOperand = Operand<NumberArg>;
-
-impl<T> Operand<T> {
-    fn given(arg: T) -> Self {
-        Self { arg, of: None }
-    }
-
-    fn of<K>(step: Coming<K>, arg: impl FnOnce(StepNr) -> T) -> Self {
-        Self { arg: arg(step.step), of: Some(step.compound) }
-    }
-}
-
 impl From<&File> for FileOperand {
     fn from(file: &File) -> Self {
         Self::given(FileArg::Open(file.handle()))
     }
 }
 
-impl From<FileStep> for FileOperand {
-    fn from(step: FileStep) -> Self {
-        Self::of(step, FileArg::Step)
-    }
-}
-
-impl From<Vec<u8>> for BytesOperand {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::given(BytesArg::Given(bytes))
-    }
-}
-
-impl From<&[u8]> for BytesOperand {
-    fn from(bytes: &[u8]) -> Self {
-        bytes.to_vec().into()
-    }
-}
-
-impl<const N: usize> From<&[u8; N]> for BytesOperand {
-    fn from(bytes: &[u8; N]) -> Self {
-        bytes.to_vec().into()
-    }
-}
-
-impl From<BytesStep> for BytesOperand {
-    fn from(step: BytesStep) -> Self {
-        Self::of(step, BytesArg::Step)
-    }
-}
-
-impl From<NumberStep> for BytesOperand {
-    fn from(step: NumberStep) -> Self {
-        Self::of(step, BytesArg::Step)
-    }
-}
-
-impl From<u64> for NumberOperand {
-    fn from(number: u64) -> Self {
-        Self::given(NumberArg::Given(number))
-    }
-}
-
-impl From<NumberStep> for NumberOperand {
-    fn from(step: NumberStep) -> Self {
-        Self::of(step, NumberArg::Step)
-    }
-}
-
-impl From<BytesStep> for NumberOperand {
-    fn from(step: BytesStep) -> Self {
-        Self::of(step, NumberArg::Step)
-    }
-}
-
-impl BytesStep {
-    /// `len` of the bytes, from byte `start` on. A compound where they are not there is refused
-    /// (`EINVAL`).
-    pub fn part(self, start: u32, len: u32) -> BytesOperand {
-        BytesOperand::of(self, |step| BytesArg::Part { step, start, len })
-    }
-}
-
 impl<'v> Compound<'v> {
     pub(crate) fn new(volume: &'v Volume) -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let id = LAST.fetch_add(1, Ordering::Relaxed);
-        Self { volume, id, steps: Vec::new(), foreign: false }
+        Self { volume, id: new_list(), steps: Vec::new(), foreign: false }
     }
 
     fn take<T>(&mut self, operand: Operand<T>) -> T {
-        self.foreign |= operand.of.is_some_and(|of| of != self.id);
-        operand.arg
+        let arg = operand.for_list(self.id);
+        self.foreign |= arg.is_err();
+        arg.unwrap_or_else(|foreign| foreign)
     }
 
     fn add<T>(&mut self, step: Step) -> Coming<T> {
-        // The Runtime refuses many more steps than fit the number.
-        let step_nr = StepNr(u32::try_from(self.steps.len()).unwrap_or(u32::MAX));
+        let coming = Coming::new(self.id, self.steps.len());
         self.steps.push(step);
-        Coming { compound: self.id, step: step_nr, kind: PhantomData }
+        coming
     }
 
     fn done(&mut self, step: Step) -> &mut Self {
-        let _: Coming<()> = self.add(step);
+        let _: Coming<kind::Nothing> = self.add(step);
         self
     }
 
@@ -453,7 +343,7 @@ impl Volume {
 
 impl Results {
     fn take<T>(&mut self, step: Coming<T>) -> Option<&mut Got> {
-        self.values.get_mut(step.step.0 as usize).filter(|_| step.compound == self.id)
+        self.values.get_mut(step.number_in(self.id)?.0 as usize)
     }
 
     /// The bytes that a step had as its result. Empty if they were taken already, or it is another

@@ -12,6 +12,7 @@ use crate::open_files::reads_and_writes;
 use crate::server::{CopyRange, Dir, DirCursor, Server};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::commands::is_commit_all;
+use siftfs_proto::ioctl::compound::is_compound;
 use siftfs_proto::ioctl::is_publish;
 use siftfs_proto::{
     Attr, Completion, Credentials, DirEntry, Handle, RenameMode, Reply, Request, WriteData,
@@ -107,6 +108,9 @@ impl Handler for Adapter {
                     });
                     if is_publish(command) {
                         return self.server.publish(&cred, &self.entry, ino, input, answer);
+                    }
+                    if is_compound(command) {
+                        return self.server.compound(&cred, &self.entry, ino, input, answer);
                     }
                     if is_commit_all(command) {
                         return self.server.commit_all(&cred, &self.entry, input, answer);

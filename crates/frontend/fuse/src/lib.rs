@@ -15,6 +15,7 @@
 
 mod adapter;
 mod commit_all;
+mod compound;
 mod convert;
 mod descriptors;
 mod expiry;

@@ -20,8 +20,9 @@
 
 use crate::mountinfo::{MountEntry, mounts_of};
 use crate::writers::open_node;
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, openat, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, Timespec, Timestamps, openat, statx};
 use rustix::mount::{OpenTreeFlags, open_tree};
+use siftfs_base::Timestamp;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -216,28 +217,32 @@ pub(crate) enum Size {
 
 /// Has the kernel drop all pages of a file and take its size from the server. The thread that does
 /// it is in `resetting` meanwhile: its OPEN is to be answered without FOPEN_KEEP_CACHE, its SETATTR
-/// of the size by the attributes as they are. A file that the kernel does not know any more is
-/// reset. False if the mount has no place where the file could be opened.
+/// of the size by the attributes as they are. With a time the kernel, which owns the times, is made
+/// to take that one. A file that the kernel does not know any more is reset. False if the mount has no place where the file could be opened.
 ///
 /// # Errors
 /// No such thread can be had, and those of the calls.
 pub(crate) fn reset(
     entry: &MountEntry,
     (node, generation): (u64, u32),
-    size: Size,
+    (size, mtime): (Size, Option<Timestamp>),
     resetting: Arc<Resetting>,
 ) -> io::Result<bool> {
     let entry = entry.clone();
     apart(move || {
         let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         resetting.list().push(thread);
-        let done = reset_here(&entry, (node, generation), size);
+        let done = reset_here(&entry, (node, generation), (size, mtime));
         resetting.list().retain(|other| *other != thread);
         done
     })
 }
 
-fn reset_here(entry: &MountEntry, (node, generation): (u64, u32), size: Size) -> io::Result<bool> {
+fn reset_here(
+    entry: &MountEntry,
+    (node, generation): (u64, u32),
+    (size, mtime): (Size, Option<Timestamp>),
+) -> io::Result<bool> {
     let Some(root) = open_root(entry)? else { return Ok(false) };
     let file = match open_node(&root, node, generation) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => return Ok(true),
@@ -258,6 +263,11 @@ fn reset_here(entry: &MountEntry, (node, generation): (u64, u32), size: Size) ->
         }
         Size::Ours(size) if known(AtFlags::STATX_DONT_SYNC)? != size => truncate(&file, size)?,
         Size::Ours(_) => {}
+    }
+    if let Some(Timestamp { sec, nsec }) = mtime {
+        let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+        let last_modification = Timespec { tv_sec: sec, tv_nsec: nsec.into() };
+        rustix::fs::futimens(&file, &Timestamps { last_access, last_modification })?;
     }
     Ok(true)
 }

@@ -134,6 +134,13 @@ fn capable(cred: &Credentials, capability: u32) -> bool {
     }
 }
 
+/// The caller's umask, which an ioctl does not bring.
+pub(crate) fn umask(pid: u32) -> u16 {
+    let octal = status(pid, "Umask:").and_then(|text| u16::from_str_radix(text.trim(), 8).ok());
+    // Nobody else may do anything with what is made, rather than anybody anything.
+    octal.unwrap_or(0o077)
+}
+
 /// A line of a thread's status.
 fn status(pid: u32, field: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -168,11 +175,11 @@ impl Server {
         ino: InodeNr,
         mut set: SetAttr,
     ) -> Result<Attr> {
+        // A thread of ours has the kernel ask: nothing is to change.
+        if self.sections.resets(cred.pid) {
+            return self.entry(cred, Request::GetAttr { ino });
+        }
         if set.size.is_some() {
-            // A thread of ours has the kernel ask: nothing is to change.
-            if self.sections.resets(cred.pid) {
-                return self.entry(cred, Request::GetAttr { ino });
-            }
             self.sections.resized(ino);
         }
         if (SetAttr { ctime: None, ..set.clone() }) == SetAttr::default() {

@@ -124,7 +124,7 @@ impl Server {
     }
 
     /// The file that a path names, if it names one.
-    fn file_at(&self, base: InodeNr, path: &[u8]) -> Option<InodeNr> {
+    pub(crate) fn file_at(&self, base: InodeNr, path: &[u8]) -> Option<InodeNr> {
         let root = Credentials::default();
         let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         names.into_iter().try_fold(base, |dir, name| self.number_of(&root, dir, name))
@@ -145,10 +145,11 @@ impl Server {
         }
     }
 
-    fn give_back(&self, opened: &[Handle]) {
+    /// Closes what was opened for descriptors of a caller's.
+    pub(crate) fn give_back(&self, opened: &[Handle]) {
         for handle in opened {
             if let Err(error) = self.release(&Credentials::default(), *handle) {
-                tracing::warn!(%error, "a file that was published could not be given back");
+                tracing::warn!(%error, "a file that an ioctl named could not be given back");
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::own_mount::{self, Resetting, Size};
 use crate::pages::Want;
 use crate::privileges::{self, owns};
 use crate::server::Server;
-use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_base::{Error, InodeNr, Result, Timestamp, errno};
 use siftfs_proto::commands::{ABORT, COMMIT, FEATURES, START};
 use siftfs_proto::{
     Attr, Completion, Credentials, DirEntry, FileKind, Handle, Reply, Request, SectionId, WriteData,
@@ -232,6 +232,18 @@ impl Sections {
         }
     }
 
+    /// Has the kernel drop all pages of a file, and take its size, and this time of change if the
+    /// times are its own; on a thread that nothing waits for.
+    ///
+    /// # Errors
+    /// The kernel cannot be asked.
+    pub(crate) fn refresh(&self, attr: &Attr, size: Size, mtime: Option<Timestamp>) -> Result<()> {
+        let Some(entry) = self.entry.get() else { return Ok(()) };
+        let file = (node(attr.ino), attr.generation);
+        let reset = own_mount::reset(entry, file, (size, mtime), self.resetting.clone());
+        reset.map(drop).map_err(|e| errno(e.raw_os_error().unwrap_or(libc::EIO)))
+    }
+
     /// The file's size was set.
     pub(crate) fn resized(&self, ino: InodeNr) {
         if !self.none()
@@ -243,7 +255,7 @@ impl Sections {
 
     /// The kernel has one size of a file for everybody: with a section it is the one that the
     /// section's owner made.
-    fn show_attr(&self, attr: &mut Attr) {
+    pub(crate) fn show_attr(&self, attr: &mut Attr) {
         if let Some(section) = self.table().get_mut(&attr.ino) {
             section.told = true;
             if section.ending.is_none() && !section.resized {
@@ -527,7 +539,7 @@ impl Server {
             let reset = match self.sections.entry.get() {
                 Some(entry) => {
                     let file = (node(ino), attr.generation);
-                    own_mount::reset(entry, file, size, self.sections.resetting.clone())
+                    own_mount::reset(entry, file, (size, None), self.sections.resetting.clone())
                 }
                 None => Ok(false),
             };

@@ -329,6 +329,17 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
+/// A file whose bytes a compound changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenFile {
+    /// Its inode.
+    pub ino: InodeNr,
+    /// Its size was set.
+    pub resized: bool,
+    /// It became longer by what was written.
+    pub grown: bool,
+}
+
 /// What a compound came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compounded {
@@ -340,6 +351,8 @@ pub enum Compounded {
         names: Vec<(InodeNr, Vec<u8>)>,
         /// Files that changed in any way.
         files: Vec<InodeNr>,
+        /// Those of them whose bytes changed and that were there before.
+        written: Vec<WrittenFile>,
     },
     /// A step is refused, and nothing was changed.
     Refused {

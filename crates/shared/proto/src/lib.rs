@@ -11,6 +11,7 @@ pub mod compound;
 mod data;
 pub mod flags;
 pub mod ioctl;
+pub mod steps;
 mod types;
 pub use data::*;
 pub use types::*;

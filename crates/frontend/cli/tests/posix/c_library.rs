@@ -36,7 +36,7 @@ fn under_valgrind(program: &str, words: &[&str]) -> Ran {
 
 #[test]
 fn its_functions_on_a_mount() {
-    let (s, work) = (Setup::new(), tempfile::tempdir().expect("a directory"));
+    let (s, work) = (Setup::of_size("256M"), tempfile::tempdir().expect("a directory"));
     let program = compiled(work.path());
     s.mount("");
     under_valgrind(&program, &["mount", s.dir()]).ok();

@@ -4,7 +4,7 @@ use crate::support::{Setup, run};
 
 #[test]
 fn its_own_tests_pass_on_a_mount() {
-    let s = Setup::new();
+    let s = Setup::of_size("256M");
     s.mount("");
     let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../python");
     let script = r#"

@@ -133,7 +133,7 @@ fn a_32_bit_program() {
     kill_and_mount(&s, "writethrough");
     let all = std::fs::read(s.path("f")).unwrap();
     assert!(all[..4096] == [5; 4096] && all[4096..] == [1; 4096]);
-    assert!(!s.path("old").exists());
+    assert!(!s.path("old").exists() && s.path("made").exists());
     assert_eq!(std::fs::read(s.path("new")).unwrap(), b"old");
     s.umount();
     s.assert_plain_ext4();

@@ -55,8 +55,13 @@ impl Ran {
 impl Setup {
     /// A fresh volume of 64 MiB, not mounted.
     pub fn new() -> Self {
+        Self::of_size("64M")
+    }
+
+    /// A fresh volume, not mounted. With its size grows what one record takes.
+    pub fn of_size(size: &str) -> Self {
         let setup = Self::empty();
-        siftfs(&["mkfs", setup.volume(), "--size", "64M"]).ok();
+        siftfs(&["mkfs", setup.volume(), "--size", size]).ok();
         setup
     }
 

@@ -12,6 +12,7 @@ use crate::state::{EMPTY_BLOCKS, OP_BLOCKS, State};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, Result, Timestamp, errno};
 use siftfs_ext4::Mapping;
 use siftfs_log::{Item, NameOp, NameOpKind};
+use siftfs_proto::compound::WrittenFile;
 use siftfs_proto::{ROOT_INO, SetAttr};
 use std::collections::BTreeSet;
 
@@ -321,6 +322,16 @@ pub fn files_of(plan: &Plan<'_>) -> Vec<InodeNr> {
     let changed =
         |(nr, file): (FileNr, &File)| file.ino.filter(|_| file.changed() || touched.contains(&nr));
     plan.files.iter().enumerate().filter_map(changed).collect()
+}
+
+/// The files of the volume whose bytes the plan changes, before it is applied.
+pub fn written_of(plan: &Plan<'_>, st: &State) -> Vec<WrittenFile> {
+    let written = |file: &File| {
+        let ino = file.ino.filter(|_| file.written || file.resized)?;
+        let (resized, grown) = (file.resized, file.size > st.node(ino).size);
+        Some(WrittenFile { ino, resized, grown })
+    };
+    plan.files.iter().filter_map(written).collect()
 }
 
 /// The names that the plan changes, each once.

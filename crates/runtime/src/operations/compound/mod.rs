@@ -20,7 +20,7 @@ use crate::state::State;
 use crate::state::names::Unstageable;
 use crate::state::running::Push;
 use crate::state::step::{Need, Step, Stop};
-use check::{Checked, Ready, files_of, names_of};
+use check::{Checked, Ready, files_of, names_of, written_of};
 use compute::{Job, Memo};
 use plan::{Halt, Plan};
 use siftfs_base::{InodeNr, Lsn, Result, errno};
@@ -147,10 +147,11 @@ impl Runtime {
             Err(Halt::Stop(stop)) => return Err(stop),
         }
         if plan.changing == 0 {
-            let (names, files) = (Vec::new(), Vec::new());
+            let (names, files, written) = (Vec::new(), Vec::new(), Vec::new());
             let values = st.answer_compound(plan);
             let orphan = st.inodes.has_to_free();
-            return Ok(Tried::Done(Compounded::Done { values, names, files }, None, orphan));
+            let done = Compounded::Done { values, names, files, written };
+            return Ok(Tried::Done(done, None, orphan));
         }
         if st.config.read_only {
             return Err(errno(libc::EROFS).into());
@@ -162,13 +163,15 @@ impl Runtime {
             Checked::Sync(files) => return Ok(Tried::Sync(files)),
             Checked::Commit(reason) => return Ok(Tried::Commit(reason)),
         };
+        let written = written_of(&plan, st);
         st.apply_compound(&mut plan)?;
         let files = files_of(&plan);
         let placed = staged.then(|| self.stage_compound(st, &files, &ready, compound.level));
         let names = names_of(&plan);
         let values = st.answer_compound(plan);
         let orphan = st.inodes.has_to_free();
-        Ok(Tried::Done(Compounded::Done { values, names, files }, placed.flatten(), orphan))
+        let done = Compounded::Done { values, names, files, written };
+        Ok(Tried::Done(done, placed.flatten(), orphan))
     }
 
     /// Stages what was applied, under the same hold of the lock.

@@ -88,7 +88,8 @@ fn answers_come_back() {
         Value::Number { value: 0x0102_0304, width: Width::U32 },
         Value::File { ino: 12, handle: None },
     ];
-    let done = Compounded::Done { values, names: Vec::new(), files: Vec::new() };
+    let (names, files, written) = (Vec::new(), Vec::new(), Vec::new());
+    let done = Compounded::Done { values, names, files, written };
     let wanted = [StepNr(1), StepNr(2), StepNr(3)];
     let bytes = Answer::encode(&done, &wanted);
     let results = vec![b"some".to_vec(), vec![4, 3, 2, 1], vec![12, 0, 0, 0, 0, 0, 0, 0]];

@@ -1,0 +1,336 @@
+//! The ioctl that carries out a compound: the caller's descriptors in its argument, what the kernel
+//! holds of the files before it, and what it must forget before the answer.
+
+use crate::convert::unexpected;
+use crate::descriptors::Descriptors;
+use crate::invalidator::Then;
+use crate::mountinfo::MountEntry;
+use crate::open_files::Owed;
+use crate::own_mount::Size;
+use crate::pages::Want;
+use crate::privileges;
+use crate::server::Server;
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_proto::compound::{
+    Access, Compound, Compounded, FileArg, Step, StepNr, Value, Wanted, WrittenFile,
+};
+use siftfs_proto::ioctl::compound::{self as asked, ANSWER_HEAD, Answer, File};
+use siftfs_proto::{Completion, Credentials, FileKind, Handle, Level, Reply, Request};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const O_ACCMODE: u32 = libc::O_ACCMODE.cast_unsigned();
+const O_APPEND: u32 = libc::O_APPEND.cast_unsigned();
+/// Bytes that say how long a result is.
+const RESULT_LEN: usize = size_of::<u32>();
+
+/// A compound before the kernel's pages of its files are written.
+struct Prepared {
+    compound: Compound,
+    /// The steps whose results are part of the answer.
+    wanted: Vec<StepNr>,
+    /// Files of which the kernel may hold dirty pages.
+    files: BTreeSet<InodeNr>,
+    /// What was opened for the caller's descriptors.
+    opened: BTreeMap<u32, Descriptor>,
+}
+
+/// What a descriptor of the caller's stands for.
+struct Descriptor {
+    handle: Handle,
+    flags: u32,
+}
+
+/// What the kernel has to hear of a compound that was carried out.
+struct Changed {
+    names: Vec<(InodeNr, Vec<u8>)>,
+    files: Vec<InodeNr>,
+    written: Vec<WrittenFile>,
+    /// The time of change of any of the files may have been set to another.
+    times: bool,
+}
+
+impl Server {
+    /// Carries out a compound on the directory `base`. Other callers see what it changed, and the
+    /// kernel has forgotten what it knew of it, before `answer` is called.
+    pub(crate) fn compound(
+        self: &Arc<Self>,
+        cred: &Credentials,
+        mount: &MountEntry,
+        base: InodeNr,
+        buffer: &[u8],
+        answer: Completion,
+    ) {
+        let caller = Credentials { umask: privileges::umask(cred.pid), ..cred.clone() };
+        let prepared = match self.prepare_compound(&caller, (mount, base), buffer) {
+            Ok(Ok(prepared)) => prepared,
+            Ok(Err((step, errno))) => {
+                let refused = Compounded::Refused { step, errno };
+                return answer(Ok(Reply::Data(Answer::encode(&refused, &[]))));
+            }
+            Err(e) => return answer(Err(e)),
+        };
+        let files = prepared.files.iter().copied().collect();
+        let server = self.clone();
+        let last = move |written: bool| {
+            if !written {
+                server.close_all(&prepared.opened);
+                return answer(Err(errno(libc::EBUSY)));
+            }
+            match server.carry_out_compound(&caller, prepared) {
+                Err(e) => answer(Err(e)),
+                Ok((bytes, changed)) => {
+                    server.tell_kernel(changed, Box::new(move || answer(Ok(Reply::Data(bytes)))));
+                }
+            }
+        };
+        self.when_all_written(files, Want::Write, Box::new(last));
+    }
+
+    /// Reads the argument, and opens what it names by descriptors. A descriptor that is none, or
+    /// not of this mount, refuses the first step that names it.
+    fn prepare_compound(
+        &self,
+        cred: &Credentials,
+        (mount, base): (&MountEntry, InodeNr),
+        buffer: &[u8],
+    ) -> Result<std::result::Result<Prepared, (StepNr, i32)>> {
+        let directory = self.entry(cred, Request::GetAttr { ino: base })?;
+        if directory.kind != FileKind::Directory {
+            return Err(errno(libc::ENOTDIR));
+        }
+        let asked::Compound { steps, level } = asked::Compound::decode(buffer)?;
+        let numbered = (0..).map(StepNr).zip(&steps);
+        let wanted: Vec<_> = numbered.filter(|(_, s)| s.1).map(|(step, _)| step).collect();
+        let heads = wanted.len() * RESULT_LEN + ANSWER_HEAD;
+        let most = buffer.len().checked_sub(heads).ok_or(errno(libc::EMSGSIZE))?;
+        let most = u32::try_from(most).map_err(|_| errno(libc::EINVAL))?;
+        let rights = privileges::rights(cred);
+        let results = Wanted::Some { steps: wanted.clone(), most };
+        let compound = Compound { base, steps: Vec::new(), level, rights, wanted: results };
+        let (files, opened) = (BTreeSet::new(), BTreeMap::new());
+        let mut prepared = Prepared { compound, wanted, files, opened };
+        for (step, (asked, _)) in (0..).map(StepNr).zip(steps) {
+            match self.prepare_step((cred, mount), asked, &mut prepared) {
+                Ok(step) => prepared.compound.steps.push(step),
+                Err(e) => {
+                    self.close_all(&prepared.opened);
+                    return Ok(Err((step, e.errno())));
+                }
+            }
+        }
+        if self.owes(&prepared.opened) {
+            prepared.compound.level = Level::Durable;
+        }
+        Ok(Ok(prepared))
+    }
+
+    /// Must what is written through one of these descriptors be durable with the call?
+    fn owes(&self, opened: &BTreeMap<u32, Descriptor>) -> bool {
+        let owed = |flags: u32| self.owed(flags) != Owed::Nothing;
+        let writes = |d: &Descriptor| crate::open_files::writes(d.flags) && owed(d.flags);
+        owed(0) || opened.values().any(writes)
+    }
+
+    fn prepare_step(
+        &self,
+        caller: (&Credentials, &MountEntry),
+        step: asked::Step,
+        prepared: &mut Prepared,
+    ) -> Result<Step> {
+        use asked::Step as A;
+        if let A::Lookup { path } | A::Open { path, .. } | A::Rename { from: path, .. } = &step {
+            // Whether the caller may follow the path the Runtime decides.
+            prepared.files.extend(self.file_at(prepared.compound.base, path));
+        }
+        let mut file = |file| self.file_of(caller, file, prepared, false);
+        Ok(match step {
+            A::Read { file: f, offset, len } => Step::Read { file: file(f)?, offset, len },
+            A::Append { file: f, data } => Step::Append { file: file(f)?, data },
+            A::Link { file: f, to } => Step::Link { file: file(f)?, to },
+            A::SetSize { file: f, size } => Step::SetSize { file: file(f)?, size },
+            A::SetAttributes { file: f, set } => Step::SetAttributes { file: file(f)?, set },
+            A::Write { .. } | A::Patch { .. } | A::Add { .. } | A::CompareAndSet { .. } => {
+                return self.prepare_write(caller, step, prepared);
+            }
+            other => step_without_descriptor(other)?,
+        })
+    }
+
+    /// The steps that write where they say.
+    fn prepare_write(
+        &self,
+        caller: (&Credentials, &MountEntry),
+        step: asked::Step,
+        prepared: &mut Prepared,
+    ) -> Result<Step> {
+        use asked::Step as A;
+        let mut file = |file| self.file_of(caller, file, prepared, true);
+        Ok(match step {
+            A::Write { file: f, offset, data } => Step::Write { file: file(f)?, offset, data },
+            A::Patch { file: f, offset, data } => Step::Patch { file: file(f)?, offset, data },
+            A::Add { file: f, offset, width, addend } => {
+                Step::Add { file: file(f)?, offset, width, addend }
+            }
+            A::CompareAndSet { file: f, offset, expected, new } => {
+                Step::CompareAndSet { file: file(f)?, offset, expected, new }
+            }
+            _ => return Err(unexpected("a step that writes")),
+        })
+    }
+
+    /// The file of a step, opened as the caller's descriptor is. Nothing is written at a place
+    /// through one that appends: write(2) would put the bytes where the step does not say.
+    fn file_of(
+        &self,
+        (cred, mount): (&Credentials, &MountEntry),
+        file: File,
+        prepared: &mut Prepared,
+        placed: bool,
+    ) -> Result<FileArg> {
+        let number = match file {
+            File::Step(step) => return Ok(FileArg::Step(step)),
+            File::Descriptor(number) => number,
+        };
+        if let Entry::Vacant(place) = prepared.opened.entry(number) {
+            let known = |flags| access_of(flags).is_some();
+            let (ino, flags) = Descriptors::of(cred, mount)?.opened(number, known)?;
+            let access = access_of(flags).ok_or(errno(libc::EBADF))?;
+            let open = Request::Open { ino, access, truncate: false, kill_priv: false };
+            let handle = self.opened(&Credentials::default(), open)?;
+            place.insert(Descriptor { handle, flags });
+            prepared.files.insert(ino);
+        }
+        match prepared.opened.get(&number) {
+            Some(d) if !placed || d.flags & O_APPEND == 0 => Ok(FileArg::Open(d.handle)),
+            _ => Err(errno(libc::EBADF)),
+        }
+    }
+
+    fn close_all(&self, opened: &BTreeMap<u32, Descriptor>) {
+        let handles: Vec<_> = opened.values().map(|d| d.handle).collect();
+        self.give_back(&handles);
+    }
+
+    fn carry_out_compound(
+        &self,
+        cred: &Credentials,
+        prepared: Prepared,
+    ) -> Result<(Vec<u8>, Changed)> {
+        let Prepared { compound, wanted, opened, .. } = prepared;
+        let sets_mtime = |step: &Step| match step {
+            Step::SetAttributes { set, .. } => set.mtime.is_some(),
+            _ => false,
+        };
+        let times = compound.steps.iter().any(sets_mtime);
+        let result = self.call(cred, Request::Compound(Box::new(compound)));
+        self.close_all(&opened);
+        let Reply::Compounded(compounded) = result? else { return Err(unexpected("compounded")) };
+        let bytes = Answer::encode(&compounded, &wanted);
+        let (values, names, files, written) = match compounded {
+            Compounded::Refused { .. } => Default::default(),
+            Compounded::Done { values, names, files, written } => (values, names, files, written),
+        };
+        // The answer has a file's number; a program opens it by its name.
+        let handle = |value: &Value| match value {
+            Value::File { handle, .. } => *handle,
+            _ => None,
+        };
+        self.give_back(&values.iter().filter_map(handle).collect::<Vec<_>>());
+        Ok((bytes, Changed { names, files, written, times }))
+    }
+
+    /// The kernel drops its pages of the files that were written, takes their sizes, and forgets
+    /// attributes and names; then follows `then`.
+    fn tell_kernel(self: &Arc<Self>, changed: Changed, then: Then) {
+        let Changed { names, files, written, times } = changed;
+        written.iter().filter(|w| w.resized).for_each(|w| self.sections.resized(w.ino));
+        let sized = |w: &&WrittenFile| self.writes_back() || w.resized || w.grown;
+        let mut stale: BTreeSet<_> = written.iter().filter(sized).map(|w| w.ino).collect();
+        if times && self.writes_back() {
+            stale.extend(&files);
+        }
+        if names.is_empty() && files.is_empty() {
+            return then();
+        }
+        let invalidator = self.invalidator.clone();
+        let forget: Then = Box::new(move || invalidator.forget_names(names, files, then));
+        let server = self.clone();
+        let refresh: Then = match stale.is_empty() {
+            true => forget,
+            false => Box::new(move || server.refresh(stale, forget)),
+        };
+        let drop_pages = |then: Then, file: WrittenFile| -> Then {
+            let server = self.clone();
+            Box::new(move || server.pages(file.ino, Want::Drop, then))
+        };
+        written.into_iter().fold(refresh, drop_pages)();
+    }
+
+    /// Has the kernel take the sizes of files from us, and their times if those are its own: it
+    /// asks for neither by itself. On a thread of its own, because it may wait for a file's lock,
+    /// whose holder may wait for pages.
+    fn refresh(self: &Arc<Self>, stale: BTreeSet<InodeNr>, then: Then) {
+        let server = self.clone();
+        let last = Last(Some(then));
+        let body = move || {
+            for ino in stale {
+                let Ok(mut attr) = server.entry(&Credentials::default(), Request::GetAttr { ino })
+                else {
+                    continue;
+                };
+                server.sections.show_attr(&mut attr);
+                let (size, mtime) = match server.writes_back() {
+                    true => (Size::Ours(attr.size), Some(attr.mtime)),
+                    false => (Size::Asked, None),
+                };
+                if let Err(error) = server.sections.refresh(&attr, size, mtime) {
+                    tracing::error!(%error, ino, "the kernel may show a file's size as it was");
+                }
+            }
+            drop(last);
+        };
+        if let Err(error) = std::thread::Builder::new().name("siftfs-sizes".into()).spawn(body) {
+            tracing::error!(%error, "no thread: the kernel may show files' sizes as they were");
+        }
+    }
+}
+
+/// Calls what follows when it is dropped, also with a thread that could not be started.
+struct Last(Option<Then>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        if let Some(then) = self.0.take() {
+            then();
+        }
+    }
+}
+
+/// What a descriptor with these flags may be used for.
+fn access_of(flags: u32) -> Option<Access> {
+    match (flags & O_ACCMODE).cast_signed() {
+        libc::O_RDONLY => Some(Access::Read),
+        libc::O_WRONLY => Some(Access::Write),
+        libc::O_RDWR => Some(Access::Both),
+        _ => None,
+    }
+}
+
+/// A step that names no descriptor.
+fn step_without_descriptor(step: asked::Step) -> Result<Step> {
+    use asked::Step as A;
+    Ok(match step {
+        A::Lookup { path } => Step::Lookup { path },
+        A::Open { path, access, truncate } => Step::Open { path, access, truncate },
+        A::Create { path, perm } => Step::Create { path, perm },
+        A::Checksum { kind, data } => Step::Checksum { kind, data },
+        A::Compress { codec, data } => Step::Compress { codec, data },
+        A::Decompress { codec, data, most } => Step::Decompress { codec, data, most },
+        A::Rename { from, to, replace } => Step::Rename { from, to, replace },
+        A::Unlink { path } => Step::Unlink { path },
+        A::Close { step } => Step::Close { file: FileArg::Step(step) },
+        _ => return Err(unexpected("a step without a descriptor")),
+    })
+}
