@@ -124,8 +124,8 @@ impl Compound {
 /// What the answer says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// All steps were carried out. The results that were wanted, in order: of a number its bytes, of
-    /// a file its inode number in 8.
+    /// All steps were carried out. The results that were wanted, in order: of a number its bytes,
+    /// of a file its inode number in 8.
     Done(Vec<Vec<u8>>),
     /// A step is refused, for this errno, and nothing was changed.
     Refused(StepNr, i32),
