@@ -79,7 +79,7 @@ AnyNumber = Union[int, NumberStep, BytesStep]
 
 
 class RefusedError(OSError):
-    """A step is refused, ``errno`` says why; nothing has changed. ``step`` is its number, from 0."""
+    """A step is refused, ``errno`` says why; nothing has changed. ``step`` is its number."""
 
     step: int
 

@@ -9,7 +9,8 @@
  * rights to its file or block device, and everything in it is the caller's.
  *
  * Threads: every function may be called from several threads at once, also on the same descriptor,
- * volume, file or section, but not on the same compound. What a function closes or ends must not be in use by another thread.
+ * volume, file or section, but not on the same compound. What a function closes or ends must not be
+ * in use by another thread.
  *
  * Ownership: the library keeps no pointer of the caller's after a call, but a callback and its
  * context until it was called. What siftfs_volume_open, siftfs_open and siftfs_section_start return
@@ -101,8 +102,8 @@ int siftfs_atomic_commit_all(const int *fds, size_t count, enum siftfs_level lev
 int siftfs_atomic_abort(int fd);
 
 /* A compound: a list of steps on a mount that change all they change together, also after a crash,
- * or nothing. It is made step by step, carried out, asked for results, and freed by the caller. Only
- * one thread uses it at a time. Steps and results take 16,383 bytes each at most. */
+ * or nothing. It is made step by step, carried out, asked for results, and freed by the caller, by
+ * one thread at a time. Steps and results take 16,383 bytes each at most. */
 typedef struct siftfs_compound siftfs_compound;
 
 /* A file: a descriptor, which may be used as it was opened (not to write at a place with O_APPEND),
@@ -140,7 +141,7 @@ struct siftfs_attributes {
     struct timespec atime, mtime;
 };
 
-/* Checksums, 4, 4 and 8 bytes: CRC-32C, the same as RocksDB masks it, and XXH3. Formats: one frame. */
+/* Checksums, of 4, 4 and 8 bytes: CRC-32C, the same as RocksDB masks it, XXH3. Formats: a frame. */
 enum siftfs_checksum { SIFTFS_CRC32C = 0, SIFTFS_MASKED_CRC32C = 1, SIFTFS_XXH3 = 2 };
 enum siftfs_format { SIFTFS_LZ4 = 0, SIFTFS_ZSTD = 1 };
 
@@ -157,8 +158,8 @@ int siftfs_compound_open(siftfs_compound *compound, const char *path, int flags)
 int siftfs_compound_create(siftfs_compound *compound, const char *path, mode_t mode);
 int siftfs_compound_close(siftfs_compound *compound, int step);
 
-/* Bytes: read, fewer than length only at the end of the file; compressed; decompressed, EOVERFLOW if
- * they are more than `most`; and those in whose place patch puts as many. */
+/* Bytes: read, fewer than length only at the end of the file; compressed; decompressed, EOVERFLOW
+ * if they are more than `most`; and those in whose place patch puts as many. */
 int siftfs_compound_read(siftfs_compound *compound, int file, struct siftfs_number offset,
                          uint32_t length);
 int siftfs_compound_compress(siftfs_compound *compound, enum siftfs_format format,
@@ -178,7 +179,7 @@ int siftfs_compound_checksum(siftfs_compound *compound, enum siftfs_checksum kin
 int siftfs_compound_add(siftfs_compound *compound, int file, struct siftfs_number offset, int width,
                         struct siftfs_number addend);
 
-/* No result. compare_and_set: ECANCELED if other bytes are there. rename's flags: SIFTFS_REPLACE. */
+/* No result. compare_and_set: ECANCELED if others are there. rename's flags: SIFTFS_REPLACE. */
 int siftfs_compound_compare_and_set(siftfs_compound *compound, int file,
                                     struct siftfs_number offset, struct siftfs_bytes expected,
                                     struct siftfs_bytes wanted);
@@ -195,7 +196,8 @@ int siftfs_compound_want(siftfs_compound *compound, int step);
 
 /* Carries the steps out on the directory dirfd of a mount. 0, or -1: why a step is refused, whose
  * number siftfs_compound_refused has then; EINVAL no step, or a result that is not there yet;
- * EMSGSIZE, E2BIG results or steps that are too long; EAGAIN. It may be run again, with more steps. */
+ * EMSGSIZE, E2BIG results or steps that are too long; EAGAIN. It may be run again, and with more
+ * steps. */
 int siftfs_compound_run(siftfs_compound *compound, int dirfd, enum siftfs_level level);
 
 /* The step that the last run was refused for; -1 if it was not a step. */

@@ -258,7 +258,7 @@ fn a_file_with_a_section() {
     }
 }
 
-/// Many programs at once, with what else the kernel's threads wait for: renames, appends and stores.
+/// Many programs at once, with what else the kernel's threads wait for: renames, writes, stores.
 /// No addition is lost, and none of two that belong together is there alone.
 #[test]
 fn many_at_once() {

@@ -276,9 +276,9 @@ impl<'f> Compound<'f> {
     ///
     /// # Errors
     /// [`CompoundError::Refused`] with the step that was; nothing has changed then.
-    /// [`CompoundError::Failed`]: `ENOTTY` if the directory is not on a SiftFS mount, `EMSGSIZE` and
-    /// `E2BIG` for results and steps that are too long; nothing has changed. `EINTR` if a signal came,
-    /// and it may or may not have happened; `EIO` if the storage failed.
+    /// [`CompoundError::Failed`]: `ENOTTY` if the directory is not on a SiftFS mount; `EMSGSIZE`
+    /// and `E2BIG` for results and steps that are too long. Nothing has changed then either.
+    /// `EINTR` if a signal came, and it may or may not have happened; `EIO` if the storage failed.
     pub fn run(self, level: Level) -> Result<Results, CompoundError> {
         let Self { dir, id, steps, foreign } = self;
         if foreign {

@@ -1,6 +1,6 @@
-//! Sections as single calls, and compounds as they are sent, for a language without guards and types
-//! for results: what the C library is made of. Rust has [`Section`](crate::Section), which cannot be
-//! forgotten, and [`Compound`](crate::Compound).
+//! Sections as single calls, and compounds as they are sent, for a language without guards and
+//! types for results: what the C library is made of. Rust has [`Section`](crate::Section), which
+//! cannot be forgotten, and [`Compound`](crate::Compound).
 
 use crate::call::ioctl;
 pub use crate::compound::carry_out;

@@ -218,7 +218,8 @@ pub(crate) enum Size {
 /// Has the kernel drop all pages of a file and take its size from the server. The thread that does
 /// it is in `resetting` meanwhile: its OPEN is to be answered without FOPEN_KEEP_CACHE, its SETATTR
 /// of the size by the attributes as they are. With a time the kernel, which owns the times, is made
-/// to take that one. A file that the kernel does not know any more is reset. False if the mount has no place where the file could be opened.
+/// to take that one. A file that the kernel does not know any more is reset. False if the mount has
+/// no place where the file could be opened.
 ///
 /// # Errors
 /// No such thread can be had, and those of the calls.

@@ -1,5 +1,5 @@
-//! What a program writes a compound with: the results that steps will have, and the operands made of
-//! them. Whatever carries compounds out has these in its interface.
+//! What a program writes a compound with: the results that steps will have, and the operands made
+//! of them. Whatever carries compounds out has these in its interface.
 
 use crate::compound::{BytesArg, FileArg, NumberArg, StepNr};
 use std::marker::PhantomData;

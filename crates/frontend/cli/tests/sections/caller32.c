@@ -97,8 +97,10 @@ static int publish(int fd)
 /* One step, durable: "made" is created, and its number comes back. */
 static int compound(int fd)
 {
-	static u8 __attribute__((aligned(4))) buffer[48] = { 32, 0, 0, 0, 1, 0, 0, 0, 2,   0,   0,   0,	0,    0, 0, 0,
-				 3,  0, 1, 0, 4, 0, 0, 0, 'm', 'a', 'd', 'e', 0x80, 1, 0, 0 };
+	static u8 __attribute__((aligned(4))) buffer[48] = {
+		32, 0, 0, 0, 1, 0, 0, 0, 2,   0,   0,	 0,   0,    0, 0, 0,
+		3,  0, 1, 0, 4, 0, 0, 0, 'm', 'a', 'd', 'e', 0x80, 1, 0, 0,
+	};
 	const u32 *answer = (const u32 *)buffer;
 
 	if (ioctl(fd, 0xc000e520 | 31 << 16, buffer) != -EINVAL)
