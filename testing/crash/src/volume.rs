@@ -42,6 +42,8 @@ impl VolumeKind {
         Self { size: 18 << 20, log: 5 << 20, lanes: 2, apart: true, ..Self::NONE };
     /// Room enough that nothing is short.
     pub const ROOMY: Self = Self { size: 64 << 20, log: 16 << 20, lanes: 1, ..Self::NONE };
+    /// The same with two lanes.
+    pub const ROOMY_TWO_LANES: Self = Self { lanes: 2, ..Self::ROOMY };
     const NONE: Self =
         Self { size: 0, log: 0, lanes: 0, apart: false, journal_data: JournalData::Ref };
 

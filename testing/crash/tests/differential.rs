@@ -54,6 +54,7 @@ fn sections() {
 fn compounds() {
     let profile = Profile { compounds: 60, sync: 8, ..Profile::default() };
     run(VolumeKind::ROOMY, &profile, 60, 150);
+    run(VolumeKind::ROOMY_TWO_LANES, &profile, 30, 150);
     let with_others = Profile { sections: 30, names: 40, ..profile };
     run(VolumeKind::ROOMY, &with_others, 30, 150);
 }

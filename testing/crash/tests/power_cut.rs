@@ -61,6 +61,8 @@ fn sections() {
 fn compounds() {
     let profile = Profile { compounds: 40, sync: 10, ..Profile::crash() };
     run(VolumeKind::ROOMY, &profile, 60, 30);
+    run(VolumeKind::ROOMY_TWO_LANES, &profile, 40, 30);
+    run(VolumeKind::ROOMY.copies(), &profile, 20, 30);
     let with_others = Profile { sections: 30, tickets: 15, publish: 10, ..profile };
     run(VolumeKind::ROOMY, &with_others, 20, 40);
 }
