@@ -28,7 +28,8 @@ fn shares_memory(device: &Device) -> bool {
 }
 
 fn a_life(listen: &str, options: &[&str], shared: bool) {
-    let setup = Setup::new();
+    // Room for what is staged while no device process serves.
+    let setup = Setup::of_size("256M");
     let listen = match listen {
         "unix" => address(&setup),
         other => other.to_owned(),
