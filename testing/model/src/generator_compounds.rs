@@ -323,3 +323,7 @@ impl Generator {
         Some(Step::SetAttributes { file, set })
     }
 }
+
+#[cfg(test)]
+#[path = "generator_compounds_tests.rs"]
+mod tests;
