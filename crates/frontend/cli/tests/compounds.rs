@@ -196,6 +196,14 @@ fn durable_survives_the_daemon() {
         assert!(all.len() == 100_000 && all[..50_000] == [1; 50_000], "{cache}");
         assert!(all[50_000..58_000] == [2; 8000] && all[58_000..] == [1; 42_000], "{cache}");
         assert_eq!((read(&s, "sum").len(), s.path("new").exists()), (8, false), "{cache}");
+        // A descriptor that promises it, whatever the level.
+        let (dir, f) = (root(&s), File::open(&s.path("f"), OFlags::WRONLY | OFlags::DSYNC));
+        let mut steps = Compound::on(&dir.0);
+        steps.write(&f.0, 0, &[5; 10]);
+        steps.run(Level::Visible).expect("carried out");
+        kill_and_mount(&s, cache);
+        drop((f, dir));
+        assert_eq!(read(&s, "f")[..11], [5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 1], "{cache}");
         s.umount();
         s.assert_plain_ext4();
     }
