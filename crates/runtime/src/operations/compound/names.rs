@@ -202,7 +202,9 @@ impl Plan<'_> {
         }
         // As Linux protects files against links that their owners know nothing of.
         if !self.caller.owns(&file.guard) {
-            let harmless = file.is_regular() && file.guard.mode & 0o6000 == 0;
+            let mode = file.guard.mode;
+            let privileged = mode & 0o4000 != 0 || mode & 0o2010 == 0o2010;
+            let harmless = file.is_regular() && !privileged;
             let may = self.caller.may(&file.guard, READ | WRITE);
             if !harmless || may.is_err() {
                 return refused(libc::EPERM);
