@@ -191,7 +191,7 @@ int siftfs_compound_set_size(siftfs_compound *compound, int file, struct siftfs_
 int siftfs_compound_set_attributes(siftfs_compound *compound, int file,
                                    const struct siftfs_attributes *set);
 
-/* Has siftfs_compound_run bring the result of this step. */
+/* Has the next run bring the result of this step. */
 int siftfs_compound_want(siftfs_compound *compound, int step);
 
 /* Carries the steps out on the directory dirfd of a mount. 0, or -1: why a step is refused, whose
@@ -212,6 +212,11 @@ int siftfs_compound_number(const siftfs_compound *compound, int step, uint64_t *
 typedef struct siftfs_volume siftfs_volume;
 typedef struct siftfs_file siftfs_file;
 typedef struct siftfs_section siftfs_section;
+
+/* As siftfs_compound_run, in the volume; paths begin at its root. In a step's place of a descriptor
+ * stands a file's place in files, from 0; one that is not there is EBADF. */
+int siftfs_compound_run_in(siftfs_compound *compound, siftfs_volume *volume,
+                           siftfs_file *const *files, size_t count, enum siftfs_level level);
 
 /* Opens the volume in a file or on a block device, exclusively, and recovers it first if it was
  * not closed. NULL: ENOENT; EBUSY another process has it, or it is no volume; EUCLEAN it is

@@ -1,11 +1,12 @@
-//! Compounds on a mount: a list of steps, to which each function adds one.
+//! Compounds on a mount, and in the process: a list of steps, to which each function adds one.
 
-use crate::convert::{borrowed, bytes, fail, given, refuse, slice, status};
+use crate::convert::{borrowed, bytes, fail, given, io_error, refuse, slice, status};
 use crate::mount::{descriptor, level};
+use siftfs::{File as OpenFile, Volume};
 use siftfs_client::raw::carry_out;
 use siftfs_client::raw::{Argument, BytesArg, File, NumberArg, Step, StepNr};
 use siftfs_client::{
-    Access, Checksum, Codec, CompoundError, NewAttributes, SetTime, Timestamp, Width,
+    Access, Checksum, Codec, CompoundError, Level, NewAttributes, SetTime, Timestamp, Width,
 };
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::io;
@@ -462,21 +463,37 @@ pub unsafe extern "C" fn siftfs_compound_run(
         let level = level(wanted)?;
         // SAFETY: the header asks for the compound, which no other thread uses.
         let compound = unsafe { compound.as_mut() }.ok_or_else(|| refuse(libc::EINVAL))?;
-        (compound.results, compound.refused) = (Vec::new(), None);
-        let argument = Argument { steps: std::mem::take(&mut compound.steps), level };
-        let done = descriptor(&dirfd).map(|dir| carry_out(dir, &argument));
-        compound.steps = argument.steps;
-        match done? {
-            Ok(results) => {
-                compound.results = results;
-                Ok(())
-            }
-            Err(CompoundError::Failed(error)) => Err(error),
-            Err(CompoundError::Refused { step, error }) => {
-                compound.refused = Some(step);
-                Err(error)
-            }
-        }
+        compound.run(level, |argument| Ok(carry_out(descriptor(&dirfd)?, argument)))
+    };
+    status(run())
+}
+
+/// `siftfs_compound_run_in`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn siftfs_compound_run_in(
+    compound: *mut Compound,
+    volume: *const Volume,
+    files: *const *const OpenFile,
+    count: usize,
+    wanted: c_int,
+) -> c_int {
+    let run = || {
+        let level = level(wanted)?;
+        // SAFETY: the header asks for a volume that is open, and for `count` files.
+        let (volume, files) = unsafe { (borrowed(volume)?, slice(files, count)?) };
+        // SAFETY: the header asks for files that are open.
+        let files = files.iter().map(|file| unsafe { borrowed(*file) });
+        let files = files.collect::<io::Result<Vec<_>>>()?;
+        // SAFETY: the header asks for the compound, which no other thread uses.
+        let compound = unsafe { compound.as_mut() }.ok_or_else(|| refuse(libc::EINVAL))?;
+        compound.run(level, |argument| {
+            Ok(siftfs::carry_out(volume, argument, &files).map_err(|error| match error {
+                siftfs::CompoundError::Failed(error) => CompoundError::Failed(io_error(error)),
+                siftfs::CompoundError::Refused { step, error } => {
+                    CompoundError::Refused { step, error: io_error(error) }
+                }
+            }))
+        })
     };
     status(run())
 }
@@ -490,6 +507,29 @@ pub unsafe extern "C" fn siftfs_compound_refused(compound: *const Compound) -> c
 }
 
 impl Compound {
+    /// Has the steps carried out, and keeps what came of it.
+    fn run(
+        &mut self,
+        level: Level,
+        carry_out: impl FnOnce(&Argument) -> io::Result<Result<Vec<Vec<u8>>, CompoundError>>,
+    ) -> io::Result<()> {
+        (self.results, self.refused) = (Vec::new(), None);
+        let argument = Argument { steps: std::mem::take(&mut self.steps), level };
+        let done = carry_out(&argument);
+        self.steps = argument.steps;
+        match done? {
+            Ok(results) => {
+                self.results = results;
+                Ok(())
+            }
+            Err(CompoundError::Failed(error)) => Err(error),
+            Err(CompoundError::Refused { step, error }) => {
+                self.refused = Some(step);
+                Err(error)
+            }
+        }
+    }
+
     fn result(&self, step: c_int) -> io::Result<&[u8]> {
         let step = usize::try_from(step).map_err(|_| refuse(libc::EINVAL))?;
         let wanted = |step: &(Step, bool)| step.1;

@@ -277,6 +277,34 @@ static int file_holds(siftfs_file *file, const char *text, uint64_t at) {
     return strcmp(found, text) == 0;
 }
 
+static void compounds_in_the_process(siftfs_volume *volume) {
+    siftfs_file *file = siftfs_open(volume, "/counted", O_CREAT | O_RDWR, 0600);
+    CHECK(file != NULL && siftfs_pwrite(file, "0123456789", 10, 0) == 10);
+    siftfs_compound *steps = siftfs_compound_new();
+    int found = siftfs_compound_read(steps, 0, at(2), 4);
+    int sum = siftfs_compound_checksum(steps, SIFTFS_CRC32C, result(found));
+    int new = siftfs_compound_create(steps, "sums", 0600);
+    CHECK(siftfs_compound_append(steps, SIFTFS_STEP(new), result(sum)) == 3);
+    CHECK(siftfs_compound_want(steps, found) == 0 && siftfs_compound_want(steps, sum) == 0);
+    siftfs_file *const files[] = {file};
+    CHECK(siftfs_compound_run_in(steps, volume, files, 1, SIFTFS_DURABLE) == 0);
+    size_t length;
+    const char *bytes = siftfs_compound_bytes(steps, found, &length);
+    CHECK(bytes != NULL && length == 4 && memcmp(bytes, "2345", 4) == 0);
+    uint64_t crc;
+    CHECK(siftfs_compound_number(steps, sum, &crc) == 0);
+    siftfs_file *sums = siftfs_open(volume, "/sums", O_RDWR, 0);
+    uint32_t stored = 0;
+    CHECK(sums != NULL && siftfs_pread(sums, &stored, 4, 0) == 4 && stored == crc);
+    siftfs_close(sums);
+    FAILS(siftfs_compound_run_in(steps, volume, files, 1, SIFTFS_VISIBLE), EEXIST);
+    CHECK(siftfs_compound_refused(steps) == new);
+    FAILS(siftfs_compound_run_in(steps, volume, files, 0, SIFTFS_VISIBLE), EBADF);
+    FAILS(siftfs_compound_run_in(steps, NULL, files, 1, SIFTFS_VISIBLE), EINVAL);
+    siftfs_compound_free(steps);
+    siftfs_close(file);
+}
+
 static void sections_in_the_process(siftfs_volume *volume, siftfs_file *one) {
     siftfs_file *two = siftfs_open(volume, "/two", O_RDWR | O_CREAT, 0600);
     CHECK(two != NULL);
@@ -338,6 +366,7 @@ static void in_the_process(const char *path) {
     FAILS(siftfs_volume_publish(volume, &name, 1, SIFTFS_DURABLE), ENOENT);
     CHECK(siftfs_fsync(file) == 0);
     tickets_in_the_process(volume, file);
+    compounds_in_the_process(volume);
     sections_in_the_process(volume, file);
     siftfs_close(file);
     siftfs_close(NULL);

@@ -2,8 +2,9 @@
 
 use crate::{Error, File, Result, Volume, below_root, unexpected};
 use siftfs_base::errno;
-use siftfs_proto::compound::{self as asked, FileArg, Step, Value, Wanted};
+use siftfs_proto::compound::{self as asked, FileArg, Step, StepNr, Value, Wanted};
 pub use siftfs_proto::compound::{Access, Checksum, Codec, NewAttributes, Width};
+use siftfs_proto::ioctl::compound as ioctl;
 pub use siftfs_proto::steps::{
     BytesOperand, BytesStep, Coming, FileOperand, FileStep, NumberOperand, NumberStep, Operand,
 };
@@ -473,4 +474,44 @@ impl Volume {
 
 fn opened(results: &mut Results, file: FileStep) -> Result<File> {
     results.file(file).ok_or_else(|| errno(libc::EIO))
+}
+
+/// For libraries of other languages: steps as a mount's ioctl has them. A descriptor's number is
+/// the place of an open file in `files`. Answers with the wanted results, and keeps no file open
+/// that the steps opened.
+///
+/// # Errors
+/// As of [`Compound::visible`]; `EBADF` for a number without a file.
+pub fn carry_out(
+    volume: &Volume,
+    argument: &ioctl::Compound,
+    files: &[&File],
+) -> std::result::Result<Vec<Vec<u8>>, CompoundError> {
+    let handle = |file, _| match file {
+        ioctl::File::Step(step) => Ok(FileArg::Step(step)),
+        ioctl::File::Descriptor(number) => {
+            let open = usize::try_from(number).ok().and_then(|number| files.get(number));
+            open.map(|file| FileArg::Open(file.handle())).ok_or_else(|| errno(libc::EBADF))
+        }
+    };
+    let steps = argument.steps.iter().map(|(step, _)| step.clone().with_files(handle));
+    let steps = steps.collect::<Result<Vec<_>>>()?;
+    let wanted = (0..).map(StepNr).zip(&argument.steps).filter(|(_, (_, wanted))| *wanted);
+    let wanted: Vec<_> = wanted.map(|(number, _)| number).collect();
+    let most = u32::try_from(asked::MOST_RESULTS).unwrap_or(u32::MAX);
+    let results = Wanted::Some { steps: wanted.clone(), most };
+    let (base, rights, level) = (ROOT_INO, Rights::all(), argument.level);
+    let compound = asked::Compound { base, steps, level, rights, wanted: results };
+    let reply = volume.shared.call(Request::Compound(Box::new(compound)))?;
+    let Reply::Compounded(compounded) = reply else { return Err(unexpected(&reply).into()) };
+    if let asked::Compounded::Done { values, .. } = &compounded {
+        // What was opened and is wanted has its number in the answer, and is closed here.
+        values.iter().cloned().for_each(|value| drop(volume.value(value)));
+    }
+    match ioctl::Answer::of(&compounded, &wanted) {
+        ioctl::Answer::Done(results) => Ok(results),
+        ioctl::Answer::Refused(step, number) => {
+            Err(CompoundError::Refused { step: step.0 as usize, error: errno(number) })
+        }
+    }
 }

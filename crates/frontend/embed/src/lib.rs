@@ -37,7 +37,7 @@ mod ticket;
 
 pub use compound::{
     Access, BytesOperand, BytesStep, Checksum, Codec, Coming, Compound, CompoundError, FileOperand,
-    FileStep, NewAttributes, NumberOperand, NumberStep, Operand, Results, Width,
+    FileStep, NewAttributes, NumberOperand, NumberStep, Operand, Results, Width, carry_out,
 };
 pub use file::File;
 pub use publish::Publish;

@@ -67,7 +67,7 @@ impl Server {
             Ok(Ok(prepared)) => prepared,
             Ok(Err((step, errno))) => {
                 let refused = Compounded::Refused { step, errno };
-                return answer(Ok(Reply::Data(Answer::encode(&refused, &[]))));
+                return answer(Ok(Reply::Data(Answer::of(&refused, &[]).encode())));
             }
             Err(e) => return answer(Err(e)),
         };
@@ -144,40 +144,7 @@ impl Server {
             // Whether the caller may follow the path the Runtime decides.
             prepared.files.extend(self.file_at(prepared.compound.base, path));
         }
-        let mut file = |file| self.file_of(caller, file, prepared, false);
-        Ok(match step {
-            A::Read { file: f, offset, len } => Step::Read { file: file(f)?, offset, len },
-            A::Append { file: f, data } => Step::Append { file: file(f)?, data },
-            A::Link { file: f, to } => Step::Link { file: file(f)?, to },
-            A::SetSize { file: f, size } => Step::SetSize { file: file(f)?, size },
-            A::SetAttributes { file: f, set } => Step::SetAttributes { file: file(f)?, set },
-            A::Write { .. } | A::Patch { .. } | A::Add { .. } | A::CompareAndSet { .. } => {
-                return self.prepare_write(caller, step, prepared);
-            }
-            other => step_without_descriptor(other)?,
-        })
-    }
-
-    /// The steps that write where they say.
-    fn prepare_write(
-        &self,
-        caller: (&Credentials, &MountEntry),
-        step: asked::Step,
-        prepared: &mut Prepared,
-    ) -> Result<Step> {
-        use asked::Step as A;
-        let mut file = |file| self.file_of(caller, file, prepared, true);
-        Ok(match step {
-            A::Write { file: f, offset, data } => Step::Write { file: file(f)?, offset, data },
-            A::Patch { file: f, offset, data } => Step::Patch { file: file(f)?, offset, data },
-            A::Add { file: f, offset, width, addend } => {
-                Step::Add { file: file(f)?, offset, width, addend }
-            }
-            A::CompareAndSet { file: f, offset, expected, new } => {
-                Step::CompareAndSet { file: file(f)?, offset, expected, new }
-            }
-            _ => return Err(unexpected("a step that writes")),
-        })
+        step.with_files(|file, placed| self.file_of(caller, file, prepared, placed))
     }
 
     /// The file of a step, opened as the caller's descriptor is. Nothing is written at a place
@@ -227,7 +194,7 @@ impl Server {
         let result = self.call(cred, Request::Compound(Box::new(compound)));
         self.close_all(&opened);
         let Reply::Compounded(compounded) = result? else { return Err(unexpected("compounded")) };
-        let bytes = Answer::encode(&compounded, &wanted);
+        let bytes = Answer::of(&compounded, &wanted).encode();
         let (values, names, files, written) = match compounded {
             Compounded::Refused { .. } => Default::default(),
             Compounded::Done { values, names, files, written } => (values, names, files, written),
@@ -316,21 +283,4 @@ fn access_of(flags: u32) -> Option<Access> {
         libc::O_RDWR => Some(Access::Both),
         _ => None,
     }
-}
-
-/// A step that names no descriptor.
-fn step_without_descriptor(step: asked::Step) -> Result<Step> {
-    use asked::Step as A;
-    Ok(match step {
-        A::Lookup { path } => Step::Lookup { path },
-        A::Open { path, access, truncate } => Step::Open { path, access, truncate },
-        A::Create { path, perm } => Step::Create { path, perm },
-        A::Checksum { kind, data } => Step::Checksum { kind, data },
-        A::Compress { codec, data } => Step::Compress { codec, data },
-        A::Decompress { codec, data, most } => Step::Decompress { codec, data, most },
-        A::Rename { from, to, replace } => Step::Rename { from, to, replace },
-        A::Unlink { path } => Step::Unlink { path },
-        A::Close { step } => Step::Close { file: FileArg::Step(step) },
-        _ => return Err(unexpected("a step without a descriptor")),
-    })
 }

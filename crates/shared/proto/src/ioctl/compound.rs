@@ -2,8 +2,8 @@
 
 use super::{Rest, TYPE, WRITE};
 use crate::compound::{
-    Access, BytesArg, Checksum, Codec, Compounded, MOST_STEPS, NewAttributes, NumberArg, StepNr,
-    Value, Width,
+    self, Access, BytesArg, Checksum, Codec, Compounded, FileArg, MOST_STEPS, NewAttributes,
+    NumberArg, StepNr, Value, Width,
 };
 use crate::{Level, SetTime};
 use siftfs_base::{Result, Timestamp, errno};
@@ -50,6 +50,48 @@ pub enum Step {
     SetSize { file: File, size: NumberArg },
     SetAttributes { file: File, set: NewAttributes },
     Close { step: StepNr },
+}
+
+impl Step {
+    /// The step as the Runtime carries it out. `file` finds the files that it names; it is told
+    /// whether the step writes at a place that it says itself.
+    ///
+    /// # Errors
+    /// Those of `file`.
+    pub fn with_files(
+        self,
+        mut file: impl FnMut(File, bool) -> Result<FileArg>,
+    ) -> Result<compound::Step> {
+        use compound::Step as S;
+        Ok(match self {
+            Self::Lookup { path } => S::Lookup { path },
+            Self::Open { path, access, truncate } => S::Open { path, access, truncate },
+            Self::Create { path, perm } => S::Create { path, perm },
+            Self::Read { file: f, offset, len } => S::Read { file: file(f, false)?, offset, len },
+            Self::Write { file: f, offset, data } => {
+                S::Write { file: file(f, true)?, offset, data }
+            }
+            Self::Append { file: f, data } => S::Append { file: file(f, false)?, data },
+            Self::Checksum { kind, data } => S::Checksum { kind, data },
+            Self::Compress { codec, data } => S::Compress { codec, data },
+            Self::Decompress { codec, data, most } => S::Decompress { codec, data, most },
+            Self::Patch { file: f, offset, data } => {
+                S::Patch { file: file(f, true)?, offset, data }
+            }
+            Self::Add { file: f, offset, width, addend } => {
+                S::Add { file: file(f, true)?, offset, width, addend }
+            }
+            Self::CompareAndSet { file: f, offset, expected, new } => {
+                S::CompareAndSet { file: file(f, true)?, offset, expected, new }
+            }
+            Self::Rename { from, to, replace } => S::Rename { from, to, replace },
+            Self::Link { file: f, to } => S::Link { file: file(f, false)?, to },
+            Self::Unlink { path } => S::Unlink { path },
+            Self::SetSize { file: f, size } => S::SetSize { file: file(f, false)?, size },
+            Self::SetAttributes { file: f, set } => S::SetAttributes { file: file(f, false)?, set },
+            Self::Close { step } => S::Close { file: FileArg::Step(step) },
+        })
+    }
 }
 
 /// The argument.
@@ -132,23 +174,32 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The answer's bytes, from what a compound came to: its wanted results have values.
-    pub fn encode(compounded: &Compounded, wanted: &[StepNr]) -> Vec<u8> {
-        match compounded {
-            Compounded::Refused { step, errno } => {
+    /// The answer, from what a compound came to: its wanted results have values.
+    pub fn of(compounded: &Compounded, wanted: &[StepNr]) -> Self {
+        let values = match compounded {
+            Compounded::Refused { step, errno } => return Self::Refused(*step, *errno),
+            Compounded::Done { values, .. } => values,
+        };
+        let bytes = |step: &StepNr| match values.get(step.0 as usize) {
+            Some(Value::Bytes(bytes)) => bytes.clone(),
+            Some(Value::Number { value, width }) => {
+                value.to_le_bytes().iter().take(width.bytes()).copied().collect()
+            }
+            Some(Value::File { ino, .. }) => u64::from(*ino).to_le_bytes().to_vec(),
+            Some(Value::None) | None => Vec::new(),
+        };
+        Self::Done(wanted.iter().map(bytes).collect())
+    }
+
+    /// The answer's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Refused(step, errno) => {
                 [(step.0 + 1).to_le_bytes(), errno.to_le_bytes()].concat()
             }
-            Compounded::Done { values, .. } => {
+            Self::Done(results) => {
                 let mut out = vec![0; ANSWER_HEAD];
-                for step in wanted {
-                    let bytes = match values.get(step.0 as usize) {
-                        Some(Value::Bytes(bytes)) => bytes.clone(),
-                        Some(Value::Number { value, width }) => {
-                            value.to_le_bytes().iter().take(width.bytes()).copied().collect()
-                        }
-                        Some(Value::File { ino, .. }) => u64::from(*ino).to_le_bytes().to_vec(),
-                        Some(Value::None) | None => Vec::new(),
-                    };
+                for bytes in results {
                     let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                     out.extend(len.to_le_bytes());
                     out.extend(bytes);

@@ -80,7 +80,7 @@ fn bytes_of_a_small_one() {
 #[test]
 fn answers_come_back() {
     let refusal = Compounded::Refused { step: StepNr(4), errno: libc::ENOENT };
-    let bytes = Answer::encode(&refusal, &[StepNr(0)]);
+    let bytes = Answer::of(&refusal, &[StepNr(0)]).encode();
     assert_eq!(Answer::decode(&bytes, 1), Ok(Answer::Refused(StepNr(4), libc::ENOENT)));
     let values = vec![
         Value::None,
@@ -91,7 +91,7 @@ fn answers_come_back() {
     let (names, files, written) = (Vec::new(), Vec::new(), Vec::new());
     let done = Compounded::Done { values, names, files, written };
     let wanted = [StepNr(1), StepNr(2), StepNr(3)];
-    let bytes = Answer::encode(&done, &wanted);
+    let bytes = Answer::of(&done, &wanted).encode();
     let results = vec![b"some".to_vec(), vec![4, 3, 2, 1], vec![12, 0, 0, 0, 0, 0, 0, 0]];
     assert_eq!(Answer::decode(&bytes, 3), Ok(Answer::Done(results)));
     assert_eq!(refused(Answer::decode(&bytes, 4)), libc::EINVAL);
