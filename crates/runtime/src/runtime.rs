@@ -268,12 +268,7 @@ impl Runtime {
         let before = st.meta.mutations();
         let result = op(&mut st).and_then(|value| st.run_evictions().map(|()| value));
         let changed = st.meta.mutations() != before;
-        st.shrink_caches(self.seq.oldest_unwritten());
-        let wake = st.should_wake();
-        drop(st);
-        if wake {
-            self.wake();
-        }
+        self.leave(st);
         // An operation that failed half-way left cached metadata behind that is not one operation's
         // effect: it must never reach the journal.
         if let Err(Stop::Failed(error)) = &result
@@ -282,6 +277,16 @@ impl Runtime {
             self.fail(error);
         }
         result
+    }
+
+    /// An operation that may have changed something lets go of the lock.
+    pub(crate) fn leave(&self, mut st: MutexGuard<'_, State>) {
+        st.shrink_caches(self.seq.oldest_unwritten());
+        let wake = st.should_wake();
+        drop(st);
+        if wake {
+            self.wake();
+        }
     }
 
     /// Handles a message from the Service.

@@ -127,7 +127,7 @@ impl Run<'_> {
         if displaced.is_some() && !replace {
             return Err(libc::EEXIST);
         }
-        // rename(2) of one name of a file to another does nothing, whoever asks.
+        // rename(2) of one name of a file to another does nothing, for any caller.
         if displaced == Some(ino) {
             return Ok(Held::None);
         }

@@ -12,7 +12,6 @@ mod support;
 
 use calls::{COMMIT, File, START};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
-use rustix::process::Signal;
 use siftfs_base::Timestamp;
 use siftfs_client::{Access, Checksum, Codec, Compound, Level, NewAttributes, Width};
 use siftfs_proto::SetTime;
@@ -35,14 +34,6 @@ fn root(s: &Setup) -> File {
 
 fn read(s: &Setup, name: &str) -> Vec<u8> {
     std::fs::read(s.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
-}
-
-/// The daemon is killed, and the volume mounted again.
-fn kill_and_mount(s: &Setup, cache: &str) {
-    let daemon = s.daemon();
-    daemon.signal(Signal::KILL);
-    daemon.wait();
-    s.mount(&format!("write_cache={cache}"));
 }
 
 /// Each kind of result comes back as it is.
@@ -140,7 +131,7 @@ fn others_see_it_at_once() {
         assert_eq!((all.len(), &all[12_000..]), (12_008, &b"appended"[..]), "{cache}");
         assert_eq!(all[11_999], 3);
         drop((reader, g, map, appender, dir));
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         s.umount();
         s.assert_plain_ext4();
     }
@@ -168,7 +159,7 @@ fn what_the_kernel_holds_comes_first() {
         map.store(40, 5);
         f.sync();
         drop((map, f, dir));
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         let all = read(&s, "f");
         assert_eq!((all.len(), all[10], all[20], all[30], all[40]), (8192, 7, 8, 9, 5), "{cache}");
         s.umount();
@@ -190,7 +181,7 @@ fn durable_survives_the_daemon() {
         steps.append(new, sum);
         steps.close(new).rename("new", "sum");
         steps.run(Level::Durable).expect("carried out");
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         drop((f, dir));
         let all = read(&s, "f");
         assert!(all.len() == 100_000 && all[..50_000] == [1; 50_000], "{cache}");
@@ -201,7 +192,7 @@ fn durable_survives_the_daemon() {
         let mut steps = Compound::on(&dir.0);
         steps.write(&f.0, 0, &[5; 10]);
         steps.run(Level::Visible).expect("carried out");
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         drop((f, dir));
         assert_eq!(read(&s, "f")[..11], [5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 1], "{cache}");
         s.umount();
@@ -289,7 +280,7 @@ fn many_at_once() {
             assert_eq!(read(&s, name)[..8], 400u64.to_le_bytes(), "{cache}: {name}");
         }
         assert_eq!(read(&s, "log").len(), 400 * 8, "{cache}");
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         s.umount();
         s.assert_plain_ext4();
     }
@@ -331,7 +322,7 @@ fn killed_at_any_moment() {
             let done = std::thread::scope(|scope| {
                 let adder = scope.spawn(|| add_until_it_fails(&s));
                 std::thread::sleep(std::time::Duration::from_millis(pause));
-                kill_and_mount(&s, cache);
+                s.kill_and_mount(cache);
                 adder.join().unwrap()
             });
             let (f, g) = (read(&s, "f"), read(&s, "g"));

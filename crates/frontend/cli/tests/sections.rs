@@ -20,7 +20,6 @@ mod together;
 
 use calls::{ABORT, COMMIT, FEATURES, File, START, features};
 use rustix::fs::{OFlags, chown};
-use rustix::process::Signal;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use support::{Setup, run, siftfs};
 
@@ -31,14 +30,6 @@ fn mounted(cache: &str) -> Setup {
     let s = Setup::new();
     s.mount(&format!("write_cache={cache},commit=3600"));
     s
-}
-
-/// The daemon is killed, and the volume mounted again.
-fn kill_and_mount(s: &Setup, cache: &str) {
-    let daemon = s.daemon();
-    daemon.signal(Signal::KILL);
-    daemon.wait();
-    s.mount(&format!("write_cache={cache}"));
 }
 
 #[test]
@@ -91,8 +82,8 @@ fn what_is_offered_and_what_is_refused() {
     }
 }
 
-/// Before the commit nothing survives the daemon, behind it everything does. Who has the section
-/// sees it all the time.
+/// Before the commit nothing survives the daemon, behind it everything does. The program that has
+/// the section sees it all the time.
 #[test]
 fn durable_with_the_commit_and_not_before() {
     for cache in CACHES {
@@ -114,7 +105,7 @@ fn durable_with_the_commit_and_not_before() {
             f.call(START).unwrap();
             changes(&f);
             assert!(f.all() == new, "{cache}: the owner sees its bytes");
-            kill_and_mount(&s, cache);
+            s.kill_and_mount(cache);
             drop(f);
             assert!(std::fs::read(s.path("f")).unwrap() == old, "{cache}: never committed");
             let f = File::open(&s.path("f"), OFlags::RDWR | direct);
@@ -122,7 +113,7 @@ fn durable_with_the_commit_and_not_before() {
             changes(&f);
             f.call(COMMIT).unwrap();
             assert!(f.all() == new);
-            kill_and_mount(&s, cache);
+            s.kill_and_mount(cache);
             drop(f);
             assert!(std::fs::read(s.path("f")).unwrap() == new, "{cache}: committed");
             s.umount();
@@ -264,7 +255,7 @@ fn stores_through_mappings() {
         drop(map);
         drop(f);
         siftfs(&["sync", s.dir()]).ok();
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         let all = std::fs::read(s.path("f")).unwrap();
         assert_eq!((all[10], all[20], all[30], all[4096]), (7, 1, 9, 1), "{cache}");
         s.umount();

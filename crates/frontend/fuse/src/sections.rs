@@ -5,7 +5,7 @@
 //! cache and sends later name no writer, so those of the file go into the section as well, whoever
 //! wrote them.
 //!
-//! The kernel's cache has what the section's owner wrote, and shows it to whoever reads. Programs
+//! The kernel's cache has what the section's owner wrote, and shows it to every reader. Programs
 //! that take locks do not look as long as the owner has its lock. So a section ends before a lock
 //! of its owner can go to another process: with ABORT, and with FLUSH, which the kernel sends at
 //! every close(2) and at a process's end, before it drops POSIX locks. Both are answered when the

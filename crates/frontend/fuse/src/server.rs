@@ -195,7 +195,8 @@ impl Server {
         if truncate {
             self.sections.resized(ino);
         }
-        // The kernel reads a page before it writes a part of it, also for who may only write.
+        // The kernel reads a page before it writes a part of it, also for a program that may only
+        // write.
         let access = if write { Access::Both } else { Access::Read };
         let request = Request::Open { ino, access, truncate, kill_priv };
         let handle = self.opened(cred, if truncate { self.timed(request) } else { request })?;

@@ -172,12 +172,7 @@ impl Runtime {
             st.running.begin_operation(space_tried);
             let tried = st.commit_sections(&self.seq, commit);
             space_tried |= matches!(tried, Err(Stop::Needs(Need::Space)));
-            st.shrink_caches(self.seq.oldest_unwritten());
-            let wake = st.should_wake();
-            drop(st);
-            if wake {
-                self.wake();
-            }
+            self.leave(st);
             tried
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::calls::{File, as_user};
 use crate::support::Setup;
-use crate::{CACHES, kill_and_mount, mounted, read, root};
+use crate::{CACHES, mounted, read, root};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use siftfs_client::{Access, Checksum, Codec, Compound, CompoundError, Level};
 use siftfs_proto::compound::{BytesArg, NumberArg, StepNr};
@@ -320,7 +320,7 @@ fn a_buffer_that_changes_meanwhile() {
         });
         undisturbed(&s);
         drop((f, dir));
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         s.umount();
         s.assert_plain_ext4();
     }

@@ -1,7 +1,7 @@
 //! Sections that end without a commit: nothing of them is left, neither in the kernel nor with us.
 
 use crate::calls::{ABORT, Child, File, START};
-use crate::{CACHES, kill_and_mount, mounted};
+use crate::{CACHES, mounted};
 use rustix::fs::{OFlags, SeekFrom, seek};
 use std::os::fd::AsRawFd;
 
@@ -71,7 +71,7 @@ fn aborted_bytes_are_gone() {
             assert_eq!(reader.all()[OLD..], *b"end", "{case}");
             append.truncate(OLD as u64);
         }
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         drop((reader, direct, map));
         assert!(std::fs::read(s.path("f")).unwrap()[..OLD - 1] == [1; OLD - 1]);
         s.umount();

@@ -3,7 +3,7 @@
 
 use crate::calls::{ABORT, COMMIT, File, START};
 use crate::support::{Setup, run, siftfs};
-use crate::{CACHES, kill_and_mount, mounted};
+use crate::{CACHES, mounted};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, rename, unlink};
 use siftfs_proto::Level;
 use siftfs_proto::ioctl::{Entry, Publish, Source};
@@ -58,7 +58,7 @@ fn names_change_meanwhile() {
                 _ => assert_eq!(std::fs::read(s.path("h")).unwrap()[99..102], [1, 2, 2], "{case}"),
             }
         }
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         assert_eq!(std::fs::read(s.path("h")).unwrap()[99..102], [1, 2, 2], "{cache}: durable");
         s.umount();
         s.assert_plain_ext4();
@@ -106,7 +106,7 @@ fn a_full_disk() {
         siftfs(&["checkpoint", s.dir()]).ok();
         f.call(COMMIT).unwrap_or_else(|e| panic!("{cache}: there is space: {e}"));
         drop((f, direct));
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         let new = std::fs::read(s.path("f")).unwrap();
         assert!(new[..4096] == old[..4096] && new[4096..8192] == [3; 4096], "{cache}");
         assert!(new[1 << 20..] == [4; 64 << 10], "{cache}");
@@ -130,7 +130,7 @@ fn a_32_bit_program() {
     run("cc", &words).ok();
     let (file, dir) = (s.path("f"), s.path(""));
     run(program, &[file.to_str().unwrap(), dir.to_str().unwrap()]).ok();
-    kill_and_mount(&s, "writethrough");
+    s.kill_and_mount("writethrough");
     let all = std::fs::read(s.path("f")).unwrap();
     assert!(all[..4096] == [5; 4096] && all[4096..] == [1; 4096]);
     assert!(!s.path("old").exists() && s.path("made").exists());
@@ -174,7 +174,7 @@ fn buffers_that_change_meanwhile() {
         undisturbed(&s, cache);
         stored_meanwhile(&s, cache);
         drop(dir);
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         s.umount();
         s.assert_plain_ext4();
     }

@@ -2,7 +2,7 @@
 
 use crate::calls::{Child, File};
 use crate::support::Setup;
-use crate::{CACHES, kill_and_mount, mounted};
+use crate::{CACHES, mounted};
 use rustix::fs::OFlags;
 use siftfs_client::{Level, Section, commit_all, raw, stage};
 use std::io;
@@ -44,7 +44,7 @@ fn all_of_them_or_none() {
         drop(both(&open, 2));
         assert!(all(&s) == [[1; 5000]; 2], "{cache}: dropped");
         commit_all(both(&open, 3), Level::Durable).expect("committed");
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         drop(open);
         assert!(all(&s) == changed(3), "{cache}: durable");
         let open = files(&s);
@@ -53,7 +53,7 @@ fn all_of_them_or_none() {
         let dir = File::open(&s.path(""), OFlags::RDONLY | OFlags::DIRECTORY);
         stage(&dir.0).and_then(|later| later.wait(&dir.0)).expect("durable");
         siftfs_client::barrier(&dir.0).and_then(|all| all.wait(&dir.0)).expect("durable");
-        kill_and_mount(&s, cache);
+        s.kill_and_mount(cache);
         drop((open, dir));
         assert!(all(&s) == changed(4), "{cache}: nothing later without it");
         // One of them is void, so the other one is not committed either.

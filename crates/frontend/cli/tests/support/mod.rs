@@ -93,6 +93,14 @@ impl Setup {
         siftfs(&["mount", self.volume(), self.dir(), "-o", options]).ok();
     }
 
+    /// The daemon is killed, and the volume mounted again with this cache.
+    pub fn kill_and_mount(&self, cache: &str) {
+        let daemon = self.daemon();
+        daemon.signal(Signal::KILL);
+        daemon.wait();
+        self.mount(&format!("write_cache={cache}"));
+    }
+
     #[track_caller]
     pub fn umount(&self) -> Ran {
         let ran = patient(|| siftfs(&["umount", self.dir()])).ok();

@@ -49,8 +49,8 @@ enum Tried {
 enum Placed {
     /// The caller writes it and waits.
     Here(Staged, Pause),
-    /// It waits in memory for whoever needs something durable; so much waits that this thread is to
-    /// write all up to it.
+    /// It waits in memory for the next caller that waits for something durable; so much waits that
+    /// this thread is to write all up to it.
     Queued(Lsn, bool, Pause),
 }
 
@@ -112,19 +112,13 @@ impl Runtime {
             self.seq.check()?;
             let mut st = self.lock();
             st.running.begin_operation(space_tried);
-            let before = st.meta.mutations();
-            let tried = self.try_compound(&mut st, caller, compound, memo);
-            let changed = st.meta.mutations() != before;
+            let mut applying = false;
+            let tried = self.try_compound((&mut st, &mut applying), caller, compound, memo);
             space_tried |= matches!(tried, Err(Stop::Needs(Need::Space)));
-            st.shrink_caches(self.seq.oldest_unwritten());
-            let wake = st.should_wake();
-            drop(st);
-            if wake {
-                self.wake();
-            }
+            self.leave(st);
             // What was checked did not apply: a part of a compound must never reach the journal.
             if let Err(Stop::Failed(error)) = &tried
-                && changed
+                && applying
             {
                 self.fail(error);
             }
@@ -134,7 +128,7 @@ impl Runtime {
 
     fn try_compound(
         &self,
-        st: &mut State,
+        (st, applying): (&mut State, &mut bool),
         (session, cred): (SessionId, &Credentials),
         compound: &Compound,
         memo: &Memo,
@@ -164,6 +158,7 @@ impl Runtime {
             Checked::Commit(reason) => return Ok(Tried::Commit(reason)),
         };
         let written = written_of(&plan, st);
+        *applying = true;
         st.apply_compound(&mut plan)?;
         let files = files_of(&plan);
         let placed = staged.then(|| self.stage_compound(st, &files, &ready, compound.level));

@@ -1,7 +1,7 @@
 //! What a compound would do: its steps are carried out on a view of the volume, beside it.
 //!
 //! The view has the names that the steps bound and took away, and of each file what they wrote and
-//! set. A step sees what the steps before it did; the volume, and whoever looks at it, sees nothing
+//! set. A step sees what the steps before it did; the volume, and its other callers, see nothing
 //! of it. [`super::apply`] makes it so.
 
 use crate::namespace::access::{Caller, Guard, READ, WRITE};
@@ -290,7 +290,7 @@ impl<'a> Plan<'a> {
         if st.node(ino).inode.is_dir() {
             return refused(libc::EISDIR);
         }
-        // No list decides anything for who may do everything.
+        // No list decides anything for a caller that may do everything.
         let guard: Guard = match self.caller.rights.overrides_access {
             true => st.guard_without_list(ino),
             false => st.guard(ino)?,
