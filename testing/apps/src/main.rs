@@ -7,6 +7,7 @@ mod copies;
 mod git;
 mod postgres;
 mod program;
+mod publish;
 mod redis;
 mod rocksdb;
 mod rsync;
@@ -55,10 +56,11 @@ struct Args {
 
 type Make = fn() -> Result<Box<dyn App>>;
 
-const APPS: [(&str, Make); 10] = [
+const APPS: [(&str, Make); 11] = [
     ("sqlite", || Ok(Box::new(sqlite::Sqlite::usual()))),
     ("sqlite-sections", || Ok(Box::new(sqlite::Sqlite::by_sections()))),
     ("sqlite-tests", || Ok(Box::new(sqlite_tests::SqliteTests::new()?))),
+    ("publish", || Ok(Box::<publish::Publishers>::default())),
     ("postgresql", || Ok(Box::new(postgres::Postgres::new()?))),
     ("rocksdb", || Ok(Box::<rocksdb::RocksDb>::default())),
     ("redis", || Ok(Box::<redis::Redis>::default())),

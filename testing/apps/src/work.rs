@@ -93,6 +93,11 @@ impl<'v> Site<'v> {
         self.volume.is_some()
     }
 
+    /// The program that mounted it; none under the kernel's ext4.
+    pub fn siftfs(&self) -> Option<&Path> {
+        self.volume.map(|volume| volume.program.as_path())
+    }
+
     /// Everything written so far is durable: what stands in for an acknowledgement where a program
     /// gives none.
     pub fn sync(&self) -> Result<()> {
