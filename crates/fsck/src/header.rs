@@ -2,7 +2,7 @@
 
 use crate::superblock::Super;
 use crate::{Check, Volume};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE};
+use siftfs_base::BLOCK_SIZE;
 use siftfs_log::{
     Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, OPEN_END, SERVICE_SLOTS, ServiceRecord,
     StaticHeader,
@@ -203,8 +203,8 @@ fn check_records(c: &mut Check<'_>, v: &Volume) -> bool {
     }
     for (i, lane) in v.header.lanes.iter().enumerate() {
         let (tail, end) = (v.service.lane_tails[i], v.host.lane_ends[i]);
-        let end_ok =
-            end == OPEN_END || (end % BLOCK_BYTES == 0 && end >= tail && end - tail <= lane.len);
+        let end_ok = end == OPEN_END
+            || (end % lane.medium.unit() == 0 && end >= tail && end - tail <= lane.len);
         if !end_ok {
             c.error(
                 "lane.tail",
@@ -234,7 +234,7 @@ fn check_clean(c: &mut Check<'_>, v: &Volume) {
     }
     for (i, lane) in v.header.lanes.iter().enumerate() {
         let (head, tail) = (v.host.lane_heads[i], v.service.lane_tails[i]);
-        if head < tail || head - tail > lane.len || head % BLOCK_BYTES != 0 {
+        if head < tail || head - tail > lane.len || head % lane.medium.unit() != 0 {
             c.error(
                 "lane.head",
                 format!("lane {i}: head {head} and tail {tail} do not fit its ring"),

@@ -2,14 +2,14 @@
 //! Names, contents and the secret nonces of the epochs are not among it.
 
 use crate::superblock::Super;
-use crate::{Check, Finding, Severity, Volume};
+use crate::{Check, Devices, Finding, Severity, Volume};
 use serde::Serialize;
 use siftfs_base::BLOCK_SIZE;
 use siftfs_device::Device;
 use siftfs_log::Transaction;
 use siftfs_log::{
-    Checked, HOST_SLOTS, HostRecord, HostState, Item, JournalHeader, LaneEntry, NameOpKind,
-    OPEN_END, RecordHead, SERVICE_SLOTS, ServiceRecord, StaticHeader, show_uuid,
+    Checked, HOST_SLOTS, HostRecord, HostState, Item, JournalHeader, LaneEntry, LaneMedium,
+    NameOpKind, OPEN_END, RecordHead, SERVICE_SLOTS, ServiceRecord, StaticHeader, show_uuid,
 };
 use std::collections::BTreeMap;
 
@@ -132,6 +132,10 @@ pub struct RecordView {
     pub lsn: u64,
     /// Number of the one before it in the order of all lanes.
     pub prev_lsn: u64,
+    /// Number of the record of the record area before it, 0 if there is none or it is one itself.
+    pub prev_compact: u64,
+    /// Is it one of the record area?
+    pub compact: bool,
     /// Every number up to it was known durable when this was written.
     pub durable_lsn: u64,
     /// Items by kind.
@@ -233,6 +237,8 @@ impl Seen {
             len: head.header.layout.len,
             lsn: p.lsn.0,
             prev_lsn: p.prev_lsn.0,
+            prev_compact: p.prev_compact.0,
+            compact: head.header.layout.medium == LaneMedium::Bytes,
             durable_lsn: p.durable_lsn.0,
             items,
             data: head.header.layout.data_len,
@@ -289,11 +295,11 @@ fn kind(item: &Item) -> &'static str {
     }
 }
 
-/// Looks at all of a volume's log; nothing is written. `log` where it is on a device of its own.
-pub fn inspect(area: &dyn Device, log: Option<&dyn Device>) -> Inspection {
-    let seen = Some(Seen::default());
-    let check = Check { area, log: log.unwrap_or(area), findings: Vec::new(), seen };
-    let mut check = crate::run(check, log.is_some());
+/// Looks at all of a volume's log; nothing is written.
+pub fn inspect<'a>(devices: impl Into<Devices<'a>>) -> Inspection {
+    let devices = devices.into();
+    let check = Check::of(devices, Some(Seen::default()));
+    let mut check = crate::run(check, devices.log.is_some());
     let mut seen = check.seen.take().unwrap_or_default();
     let recovery = recovery(&check.findings, &mut seen);
     let v = seen.volume.as_ref();
@@ -331,16 +337,22 @@ fn recovery(findings: &[Finding], seen: &mut Seen) -> Recovery {
     let cut = seen.transactions.last().map_or(v.service.staged_cut.0, |t| t.staged_cut);
     let mut all: Vec<_> = seen.lanes.iter_mut().flat_map(|l| &mut l.records).collect();
     all.sort_by_key(|r| r.lsn);
-    let (found, mut last, mut lost, mut apply) = (all.len(), cut, None, 0);
-    for (i, record) in all.into_iter().enumerate() {
-        if lost.is_none() && record.prev_lsn > cut && record.prev_lsn != last {
-            lost = Some(i);
+    let mut drop = 0;
+    let (found, mut last, mut last_compact, mut gap, mut apply) = (all.len(), cut, cut, false, 0);
+    for record in all {
+        let follows = |prev: u64, last: u64| prev <= cut || prev == last;
+        if record.compact {
+            last_compact = record.lsn;
+        } else {
+            let chained = follows(record.prev_lsn, last);
+            gap |= !(chained && follows(record.prev_compact, last_compact));
+            last = record.lsn;
         }
-        last = record.lsn;
-        record.applies = dirty && lost.is_none() && record.lsn > cut;
+        let kept = record.compact || !gap;
+        record.applies = dirty && kept && record.lsn > cut;
         apply += usize::from(record.applies);
+        drop += usize::from(!kept);
     }
-    let drop = lost.map_or(0, |i| found - i);
     Recovery { needed, stops, replay: seen.transactions.len(), found, apply, drop, cut }
 }
 

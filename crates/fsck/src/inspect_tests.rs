@@ -6,7 +6,7 @@ use siftfs_device::MemDevice;
 fn a_dirty_volume() {
     let mut f = Fixture::new();
     f.append(300, 0);
-    let seen = inspect(&f.dev, None);
+    let seen = inspect(&f.dev as &dyn Device);
     assert_eq!(seen.findings, vec![]);
     assert!(seen.marker.superblock && seen.marker.whole && seen.marker.marked);
     assert_eq!(seen.slots.len(), 10);
@@ -24,7 +24,7 @@ fn a_dirty_volume() {
     assert_eq!(seen.recovery.cut, 13);
     assert_eq!((seen.recovery.replay, seen.recovery.found, seen.recovery.apply), (2, 4, 0));
     f.append(300, 0);
-    let after = inspect(&f.dev, None);
+    let after = inspect(&f.dev as &dyn Device);
     assert_eq!((after.recovery.apply, after.recovery.drop), (1, 0));
     assert!(after.recovery.needed && after.recovery.stops.is_none());
     let applied = after.lanes[0].records.iter().filter(|r| r.applies);
@@ -33,16 +33,16 @@ fn a_dirty_volume() {
 
 #[test]
 fn clean_volumes_and_none() {
-    let seen = inspect(&Fixture::empty(HostState::Clean).dev, None);
+    let seen = inspect(&Fixture::empty(HostState::Clean).dev as &dyn Device);
     assert!(!seen.recovery.needed && seen.recovery.stops.is_none(), "{seen:?}");
     assert_eq!((seen.recovery.found, seen.recovery.replay), (0, 0));
-    let none = inspect(&MemDevice::new(1 << 20), None);
+    let none = inspect(&MemDevice::new(1 << 20) as &dyn Device);
     assert!(none.volume.is_none() && none.recovery.stops.is_some(), "{none:?}");
 }
 
 /// A nonce let out would let user data pass for a record.
 #[test]
 fn no_secret_is_told() {
-    let text = serde_json::to_string(&inspect(&Fixture::new().dev, None)).unwrap();
+    let text = serde_json::to_string(&inspect(&Fixture::new().dev as &dyn Device)).unwrap();
     assert!(!text.contains("nonce"), "{text}");
 }

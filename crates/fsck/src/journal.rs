@@ -5,7 +5,8 @@ use crate::{Check, Volume};
 use siftfs_base::{BLOCK_BYTES, Lsn, TxnSeq};
 use siftfs_log::Transaction;
 use siftfs_log::{
-    Descriptor, HostState, JournalHeader, decode_journal_record, decode_record, max_journal_record,
+    Descriptor, HostState, JournalHeader, LaneMedium, decode_journal_record, decode_record,
+    max_journal_record,
 };
 
 const WHAT: &str = "journal";
@@ -13,7 +14,7 @@ const WHAT: &str = "journal";
 /// Checks the journal; returns the staged cut of its newest transaction, and whether there is one.
 pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> (Lsn, bool) {
     let (offset, len) = (v.header.journal_offset, v.header.journal_len);
-    let ring = Ring { offset, len, tail: v.service.journal_tail };
+    let ring = Ring { offset, len, tail: v.service.journal_tail, medium: LaneMedium::Block };
     let (mut end, mut crc, mut next) = (ring.tail, None, v.service.next_seq);
     let mut before = Transaction {
         ops_cut: v.service.ops_cut,
@@ -55,7 +56,7 @@ struct Committed {
 /// A descriptor that holds at `pos`.
 fn descriptor_at(c: &mut Check<'_>, v: &Volume, ring: &Ring, pos: u64) -> Option<Descriptor> {
     let key = &v.host.journal_key;
-    let block = ring.block(c, pos, WHAT)?;
+    let block = ring.start(c, pos, WHAT)?;
     let header = JournalHeader::peek(&block, key, pos, max_journal_record(ring.len)).ok()?;
     let bytes = ring.read(c, pos, u64::from(header.layout.descriptor_len), WHAT)?;
     match Descriptor::decode(header, key, &bytes) {
@@ -148,7 +149,7 @@ fn check_staged(c: &mut Check<'_>, v: &Volume, txn: &Transaction, data: &[u8], n
             c.error("journal.staged", text);
             continue;
         };
-        let ring = Ring { offset: lane.offset, len: lane.len, tail: v.service.lane_tails[i] };
+        let ring = Ring::of(lane, v.service.lane_tails[i]);
         let what = format!("{name}: staged record {} at {} of lane {i}", s.lsn.0, s.pos);
         let bytes = ring.read(c, s.pos, u64::from(s.len), &what);
         let key = &v.host.lane_key;

@@ -2,9 +2,9 @@
 
 use crate::ring::Ring;
 use crate::{Check, Volume};
-use siftfs_base::{BLOCK_BYTES, LaneId, Lsn};
+use siftfs_base::{LaneId, Lsn};
 use siftfs_log::{
-    HostState, LogKey, OPEN_END, RecordHead, RecordHeader, decode_record, max_record_len,
+    HostState, LaneMedium, LogKey, OPEN_END, RecordHead, RecordHeader, RecordParams, decode_record,
 };
 
 /// One lane being read.
@@ -23,14 +23,24 @@ struct Lane<'a> {
     /// Highest LSN that any record calls durable.
     durable: Lsn,
     /// Where valid records are noted.
-    records: &'a mut Vec<(Lsn, Lsn)>,
+    records: &'a mut Vec<Link>,
+}
+
+/// A valid record, and those that it names as before it.
+struct Link {
+    lsn: Lsn,
+    medium: LaneMedium,
+    /// On its medium.
+    prev: Lsn,
+    /// In the record area, of a record that is not there.
+    prev_compact: Lsn,
 }
 
 /// What the lanes' records say of their order.
 #[derive(Default)]
 pub(crate) struct Order {
-    /// Number of every valid record, and of the one before it in the order of all lanes.
-    records: Vec<(Lsn, Lsn)>,
+    /// Every valid record.
+    records: Vec<Link>,
     /// Highest number that any record calls durable.
     durable: Lsn,
 }
@@ -50,7 +60,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
         let tail = v.service.lane_tails[i];
         let mut lane = Lane {
             id: entry.id,
-            ring: Ring { offset: entry.offset, len: entry.len, tail },
+            ring: Ring::of(entry, tail),
             key: &v.host.lane_key,
             what: format!("lane {i}"),
             end: tail,
@@ -76,13 +86,18 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
     order
 }
 
-/// Checks the order of all lanes' records: above `base`, the newest journaled cut, each follows the
-/// one it names (rule R24). A cut leaves gaps only above what was durable (rule R14).
+/// Checks the order of all lanes' records: above `base`, the newest journaled cut, each follows those
+/// that it names (rules R24, R44). A cut leaves gaps only above what was durable (rule R14).
 pub(crate) fn check_order(c: &mut Check<'_>, mut order: Order, base: Lsn) {
-    order.records.sort_unstable();
-    let mut last = base;
-    for (lsn, before) in order.records {
-        if before > base && before != last {
+    order.records.sort_unstable_by_key(|record| record.lsn);
+    let (mut last, mut last_compact) = (base, base);
+    for Link { lsn, medium, prev, prev_compact } in order.records {
+        if medium == LaneMedium::Bytes {
+            last_compact = lsn;
+            continue;
+        }
+        let lost = |before: Lsn, last: Lsn| (before > base && before != last).then_some(before);
+        if let Some(before) = lost(prev, last).or(lost(prev_compact, last_compact)) {
             let missing = format!("record {} is in no lane, record {} follows it", before.0, lsn.0);
             if before <= order.durable {
                 c.error("lane.gap", format!("{missing}, and it was durable"));
@@ -118,7 +133,8 @@ impl Lane<'_> {
             self.end = h.end();
             self.crc = Some(h.crc);
             self.lsn = self.lsn.max(h.params.lsn);
-            self.records.push((h.params.lsn, h.params.prev_lsn));
+            let RecordParams { lsn, prev_lsn: prev, prev_compact, .. } = h.params;
+            self.records.push(Link { lsn, medium: self.ring.medium, prev, prev_compact });
             c.see(|seen| seen.record(&head));
             self.durable = self.durable.max(h.params.durable_lsn);
             self.torn = None;
@@ -128,16 +144,17 @@ impl Lane<'_> {
     }
 
     fn header_at(&self, c: &mut Check<'_>, pos: u64) -> Option<RecordHeader> {
-        let block = self.ring.block(c, pos, &self.what)?;
-        let max = max_record_len(self.ring.len);
-        RecordHeader::peek(&block, self.key, self.id, pos, max).ok()
+        let start = self.ring.start(c, pos, &self.what)?;
+        let max = self.ring.max_record();
+        let header = RecordHeader::peek(&start, self.key, self.id, pos, max).ok();
+        header.filter(|header| header.layout.medium == self.ring.medium)
     }
 
     /// A record whose head and data hold. Valid checksums over impossible content are findings.
     fn whole_at(&mut self, c: &mut Check<'_>, pos: u64) -> Option<RecordHead> {
         let header = self.header_at(c, pos)?;
         let bytes = self.ring.read(c, pos, u64::from(header.layout.len), &self.what)?;
-        let max = max_record_len(self.ring.len);
+        let max = self.ring.max_record();
         match decode_record(&bytes, self.key, self.id, pos, max) {
             Ok(Ok((head, _))) => Some(head),
             Ok(Err(_)) => {
@@ -167,7 +184,7 @@ impl Lane<'_> {
             let text = format!("{}: {} bytes of records in a clean volume", self.what, end - tail);
             c.error("lane.not-empty", text);
         }
-        let max = max_record_len(self.ring.len);
+        let max = self.ring.max_record();
         let (mut horizon, mut skip_to) = (self.ring.horizon(end, max), 0);
         let mut behind = 0;
         for pos in self.ring.behind(end) {
@@ -198,6 +215,6 @@ impl Lane<'_> {
             let text = format!("{}: torn at {end}, {behind} unacknowledged behind", self.what);
             c.info("lane.torn", text);
         }
-        debug_assert!(end % BLOCK_BYTES == 0, "records are whole blocks");
+        debug_assert!(end % self.ring.medium.unit() == 0, "records are whole units");
     }
 }

@@ -8,6 +8,7 @@ mod header;
 mod inspect;
 mod journal;
 mod lanes;
+mod record_area;
 mod ring;
 mod superblock;
 
@@ -44,12 +45,31 @@ pub struct Finding {
     pub text: String,
 }
 
+/// The devices that a volume lies on.
+#[derive(Clone, Copy)]
+pub struct Devices<'a> {
+    /// Holds the ext4 area, and all else where there is no other device.
+    pub area: &'a dyn Device,
+    /// Holds header, lanes and journal.
+    pub log: Option<&'a dyn Device>,
+    /// Holds the record area.
+    pub bytes: Option<&'a dyn Device>,
+}
+
+impl<'a> From<&'a dyn Device> for Devices<'a> {
+    fn from(area: &'a dyn Device) -> Self {
+        Self { area, log: None, bytes: None }
+    }
+}
+
 /// What the checks know and have found.
 pub(crate) struct Check<'a> {
     /// Holds the ext4 area.
     pub area: &'a dyn Device,
     /// Holds header, lanes and journal.
     pub log: &'a dyn Device,
+    /// Holds the record area.
+    pub bytes: Option<&'a dyn Device>,
     pub findings: Vec<Finding>,
     /// What is seen on the way, if the caller asked for it.
     pub seen: Option<inspect::Seen>,
@@ -62,6 +82,14 @@ pub(crate) struct Volume {
     pub service: ServiceRecord,
     /// The host slot that does not hold the newest record holds an older one.
     pub older_host: bool,
+}
+
+impl<'a> Check<'a> {
+    /// Nothing is known yet.
+    fn of(devices: Devices<'a>, seen: Option<inspect::Seen>) -> Self {
+        let Devices { area, log, bytes } = devices;
+        Self { area, log: log.unwrap_or(area), bytes, findings: Vec::new(), seen }
+    }
 }
 
 impl Check<'_> {
@@ -96,6 +124,10 @@ impl Check<'_> {
     pub fn read(&mut self, offset: u64, len: usize, what: &str) -> Option<Vec<u8>> {
         self.read_from(self.log, offset, len, what)
     }
+    /// `len` bytes at `offset` of the record area's device, or a finding.
+    pub fn read_bytes(&mut self, offset: u64, len: usize, what: &str) -> Option<Vec<u8>> {
+        self.read_from(self.bytes?, offset, len, what)
+    }
     /// `len` bytes at `offset` of the area's device, or a finding.
     pub fn read_area(&mut self, offset: u64, len: usize, what: &str) -> Option<Vec<u8>> {
         self.read_from(self.area, offset, len, what)
@@ -124,13 +156,12 @@ impl Check<'_> {
 /// Checks everything but the ext4 structures; an empty list, or one of [`Severity::Info`]
 /// alone, is a sound log. Nothing is written.
 pub fn check(dev: &dyn Device) -> Vec<Finding> {
-    check_on(dev, None)
+    check_on(dev.into())
 }
 
-/// As [`check`], with the log on a device of its own if `log` is one.
-pub fn check_on(area: &dyn Device, log: Option<&dyn Device>) -> Vec<Finding> {
-    run(Check { area, log: log.unwrap_or(area), findings: Vec::new(), seen: None }, log.is_some())
-        .findings
+/// As [`check`], on the devices that there are.
+pub fn check_on(devices: Devices<'_>) -> Vec<Finding> {
+    run(Check::of(devices, None), devices.log.is_some()).findings
 }
 
 /// All checks; `apart` if the log is on a device of its own.
@@ -143,6 +174,7 @@ fn run(mut check: Check<'_>, apart: bool) -> Check<'_> {
     let volume = header::check(&mut check, primary.as_ref(), apart);
     superblock::judge(&mut check, volume.as_ref(), primary.as_ref());
     if let Some(volume) = volume {
+        record_area::check(&mut check, &volume, primary.as_ref());
         let order = lanes::check(&mut check, &volume);
         let (base, journaled) = journal::check(&mut check, &volume);
         let held = order.any() || journaled;

@@ -159,6 +159,7 @@ impl Fixture {
         let p = RecordParams {
             lsn: Lsn(self.lsn),
             prev_lsn: Lsn(self.prev_lsn),
+            prev_compact: Lsn(0),
             durable_lsn: Lsn(self.durable_lsn),
             durable_pos,
             pos,
@@ -285,7 +286,10 @@ fn r16_log_and_area_must_belong_together() {
     let codes = |primary: &[u8; 1024], log: Option<&dyn Device>| {
         area.write(1024, primary, false).unwrap();
         BACKUPS[1..].iter().for_each(|at| area.write(*at, &with(None, true), false).unwrap());
-        check_on(&area, log).into_iter().map(|f| f.code).collect::<Vec<_>>()
+        check_on(Devices { area: &area, log, bytes: None })
+            .into_iter()
+            .map(|f| f.code)
+            .collect::<Vec<_>>()
     };
     let marked = with(Some(link), true);
     assert_eq!(codes(&marked, Some(&log)), Vec::<&str>::new());
@@ -336,7 +340,7 @@ fn damaged_header_copies() {
     f.put(AREA, &other.encode()[..]);
     assert_eq!(f.codes(), ["header.disagree"]);
     let f = Fixture::new();
-    let newer = StaticHeader { incompat: 4, ..f.header.clone() };
+    let newer = StaticHeader { incompat: 8, ..f.header.clone() };
     f.header.header_offsets.iter().for_each(|o| f.put(*o, &newer.encode_unchecked()[..]));
     assert_eq!(f.codes(), ["incompatible"]);
 }
@@ -362,8 +366,9 @@ fn repeated_data_must_be_what_was_staged() {
     assert_eq!(copies(JournalData::Copy, 8, None).codes(), ["journal.copy"]);
     assert_eq!(copies(JournalData::Ref, 7, None).codes(), ["journal.form"]);
     let torn = copies(JournalData::Copy, 7, Some(3 * 4096 + 9));
-    assert_eq!(crate::inspect(&torn.dev, None).journal.unwrap().transactions.len(), 0);
-    let seen = crate::inspect(&copies(JournalData::Copy, 7, None).dev, None).journal.unwrap();
+    assert_eq!(crate::inspect(&torn.dev as &dyn Device).journal.unwrap().transactions.len(), 0);
+    let seen =
+        crate::inspect(&copies(JournalData::Copy, 7, None).dev as &dyn Device).journal.unwrap();
     assert_eq!((seen.data.as_str(), seen.transactions[0].repeated), ("copy", 10));
 }
 

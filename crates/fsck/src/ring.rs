@@ -1,7 +1,7 @@
 //! Access to a ring by position.
 
 use crate::Check;
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE};
+use siftfs_log::{LaneEntry, LaneMedium, RECORD_HEADER_LEN};
 
 /// A ring on the device and the window of live positions.
 #[derive(Clone, Copy)]
@@ -9,9 +9,21 @@ pub(crate) struct Ring {
     pub offset: u64,
     pub len: u64,
     pub tail: u64,
+    /// What it lies on: the log's device, or the record area's.
+    pub medium: LaneMedium,
 }
 
 impl Ring {
+    /// A lane's.
+    pub fn of(lane: &LaneEntry, tail: u64) -> Self {
+        Self { offset: lane.offset, len: lane.len, tail, medium: lane.medium }
+    }
+
+    /// The longest record in bytes.
+    pub fn max_record(&self) -> u64 {
+        self.medium.max_record_len(self.len)
+    }
+
     /// Can `len` bytes at `pos` be one record of the live window?
     pub fn fits(&self, pos: u64, len: u64) -> bool {
         pos >= self.tail
@@ -23,11 +35,16 @@ impl Ring {
         if !self.fits(pos, len) {
             return None;
         }
-        c.read(self.offset + pos % self.len, len as usize, what)
+        let at = self.offset + pos % self.len;
+        match self.medium {
+            LaneMedium::Block => c.read(at, len as usize, what),
+            LaneMedium::Bytes => c.read_bytes(at, len as usize, what),
+        }
     }
 
-    pub fn block(&self, c: &mut Check<'_>, pos: u64, what: &str) -> Option<Vec<u8>> {
-        self.read(c, pos, BLOCK_SIZE as u64, what)
+    /// What of a record is read to see its header.
+    pub fn start(&self, c: &mut Check<'_>, pos: u64, what: &str) -> Option<Vec<u8>> {
+        self.read(c, pos, self.medium.unit().max(RECORD_HEADER_LEN as u64), what)
     }
 
     /// Where a record may follow one that ended at `end`: there, or where the next lap starts.
@@ -42,8 +59,9 @@ impl Ring {
         self.candidates(end).last().copied().unwrap_or(end).min(end + max) + max
     }
 
-    /// Positions behind `end` at which a block lies, as far as the window goes.
+    /// Positions behind `end` at which a record may begin, as far as the window goes.
     pub fn behind(&self, end: u64) -> impl Iterator<Item = u64> {
-        (end + BLOCK_BYTES..self.tail + self.len).step_by(BLOCK_SIZE)
+        let unit = self.medium.unit();
+        (end + unit..self.tail + self.len).step_by(unit as usize)
     }
 }

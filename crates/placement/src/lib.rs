@@ -25,4 +25,4 @@ pub use volume::adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use volume::child;
 pub use volume::discard::Discarded;
 pub use volume::media::{OpenedMedia, open_media, open_media_for, open_media_for_service};
-pub use volume::mkfs::{mkfs, mkfs_apart_on, mkfs_on, mkfs_with_log};
+pub use volume::mkfs::{mkfs, mkfs_on, mkfs_with_log};

@@ -3,7 +3,7 @@
 use crate::device::replay::Replay;
 use crate::link::connect::Connector;
 use siftfs_log::JournalData;
-use siftfs_runtime::Group;
+use siftfs_runtime::{Compact, Group};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub struct MkfsOptions {
     pub lanes: u16,
     /// What the journal holds of staged data: references, or for comparison the data again.
     pub journal_data: JournalData,
+    /// Length in bytes of the lane in the record area, where there is one; `None`: all of its medium.
+    pub record_area: Option<u64>,
     /// Overwrite an existing file system.
     pub force: bool,
 }
@@ -46,6 +48,8 @@ pub struct OpenOptions {
     pub late_forgets: Duration,
     /// Free share of staging or journal (percent) below which a background checkpoint starts.
     pub low_watermark: u8,
+    /// What the record area takes, where the volume has one.
+    pub record_area: Compact,
     /// Keep no access times.
     pub noatime: bool,
     /// Refuse every change.
@@ -95,6 +99,7 @@ impl Default for OpenOptions {
             group: Group::default(),
             late_forgets: Duration::ZERO,
             low_watermark: 50,
+            record_area: Compact::default(),
             noatime: false,
             read_only: false,
             direct: true,
@@ -127,8 +132,10 @@ pub struct MkfsReport {
     pub journal_bytes: u64,
     /// Bytes of all lanes.
     pub staging_bytes: u64,
-    /// Number of lanes.
+    /// Number of lanes on block storage.
     pub lanes: u16,
+    /// Bytes of the lane in the record area, where there is one.
+    pub record_area_bytes: Option<u64>,
     /// What the journal holds of staged data: `ref` or `copy`.
     pub journal_data: String,
 }

@@ -15,7 +15,7 @@ struct World {
 impl World {
     fn new(size: u64, log: u64) -> Self {
         let dev: Arc<dyn Device> = Arc::new(MemDevice::new(size));
-        mkfs_on(&dev, &MkfsOptions { log_size: Some(log), ..MkfsOptions::default() })
+        mkfs_on(dev.clone(), &MkfsOptions { log_size: Some(log), ..MkfsOptions::default() })
             .expect("mkfs");
         Self { dev, clock: Arc::new(ManualClock::new(1_700_000_000)) }
     }

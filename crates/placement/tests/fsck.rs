@@ -3,9 +3,7 @@
 use siftfs_base::{Clock, ManualClock};
 use siftfs_device::{Device, MemDevice};
 use siftfs_fsck::{Finding, Severity};
-use siftfs_placement::{
-    LocalVolume, Media, MkfsOptions, OpenOptions, Threads, mkfs_apart_on, mkfs_on,
-};
+use siftfs_placement::{LocalVolume, Media, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::{Credentials, ROOT_INO, Reply, Request, SessionId};
 use std::sync::Arc;
 
@@ -14,7 +12,8 @@ fn call(v: &LocalVolume, req: Request) -> Reply {
 }
 
 fn check(media: &Media) -> Vec<Finding> {
-    siftfs_fsck::check_on(&*media.area, media.log.as_deref())
+    let (log, bytes) = (media.log.as_deref(), media.bytes.as_deref());
+    siftfs_fsck::check_on(siftfs_fsck::Devices { area: &*media.area, log, bytes })
 }
 
 fn sound(media: &Media, when: &str) {
@@ -40,10 +39,10 @@ fn a_sound_volume_has_no_findings_at_any_time() {
         let opts = MkfsOptions { log_size, lanes, ..MkfsOptions::default() };
         let (area, log) = (device(24 << 20), device(6 << 20));
         let dev = if apart {
-            mkfs_apart_on(&area, &log, &opts).expect("mkfs");
+            mkfs_on(Media::split(area.clone(), log.clone()), &opts).expect("mkfs");
             Media::split(area, log)
         } else {
-            mkfs_on(&area, &opts).expect("mkfs");
+            mkfs_on(area.clone(), &opts).expect("mkfs");
             Media::from(area)
         };
         spotless(&dev, "fresh");

@@ -14,7 +14,7 @@ mod calls;
 
 fn volume() -> (LocalVolume, Arc<ManualClock>) {
     let dev: Arc<dyn Device> = Arc::new(MemDevice::new(64 << 20));
-    mkfs_on(&dev, &MkfsOptions::default()).expect("mkfs");
+    mkfs_on(dev.clone(), &MkfsOptions::default()).expect("mkfs");
     let clock = Arc::new(ManualClock::new(1_700_000_000));
     let opts = OpenOptions::default();
     let v = LocalVolume::open_on(dev, clock.clone(), &opts, Threads::None).expect("open");

@@ -64,7 +64,7 @@ impl Rig {
         let device = Arc::new(FaultDevice::new(24 << 20, 1));
         let any: Arc<dyn Device> = device.clone();
         let opts = MkfsOptions { log_size: Some(6 << 20), lanes: 1, ..MkfsOptions::default() };
-        mkfs_on(&any, &opts).expect("mkfs");
+        mkfs_on(any.clone(), &opts).expect("mkfs");
         let shared = SharedDevice::new(device.clone());
         Self { device, shared, clock: Arc::new(ManualClock::new(1_700_000_000)) }
     }

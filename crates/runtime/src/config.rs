@@ -24,10 +24,28 @@ pub struct Config {
     pub late_forgets: Duration,
     /// Free share of staging or journal in percent below which a checkpoint starts.
     pub low_watermark: u64,
+    /// What the record area takes, where there is one.
+    pub record_area: Compact,
     /// Key of this epoch's records.
     pub key: siftfs_log::LogKey,
     /// Keep no access times.
     pub noatime: bool,
     /// Refuse changes.
     pub read_only: bool,
+}
+
+/// Which fsyncs go to the record area (CoinPurse, "Write Dispatch Policy").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compact {
+    /// Bytes of file data at most.
+    pub most: u64,
+    /// ... and this share of the pages that they lie in, in percent.
+    pub percent: u8,
+}
+
+impl Default for Compact {
+    /// The paper's thresholds.
+    fn default() -> Self {
+        Self { most: 12 << 10, percent: 50 }
+    }
 }

@@ -29,7 +29,7 @@ mod state;
 
 pub use assembly::commit::Commit;
 pub use assembly::remount::Tuning;
-pub use config::Config;
+pub use config::{Compact, Config};
 pub use recover::FoundRecord;
 pub use runtime::{Parts, Runtime, ServiceLink};
 pub use staging::proof::{Committed, Durable, Settled};

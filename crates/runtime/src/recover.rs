@@ -10,7 +10,7 @@ use crate::state::step::Step;
 use crate::state::{Recovery, State};
 use siftfs_base::{Error, InodeNr, Lsn, Result, corrupt};
 use siftfs_ext4::format::S_IFMT;
-use siftfs_log::{InodeItem, Item, NameOp, NameOpKind, RecordHead};
+use siftfs_log::{InodeItem, Item, LaneMedium, NameOp, NameOpKind, RecordHead};
 use siftfs_proto::{Allocate, RenameMode};
 use siftfs_wire::Urgency;
 use std::sync::Arc;
@@ -19,8 +19,13 @@ use std::sync::Arc;
 pub struct FoundRecord {
     /// Where the record lies.
     pub record: RecordRef,
-    /// LSN of the record before it in the order of all lanes, 0 for the first of its epoch.
+    /// LSN of the record before it on its medium, 0 for the first of its epoch.
     pub prev_lsn: Lsn,
+    /// Of a record on block storage: LSN of the record of the record area before it, 0 if there is
+    /// none.
+    pub prev_compact: Lsn,
+    /// What its lane lies on.
+    pub medium: LaneMedium,
     /// The record's items.
     pub items: Vec<Item>,
 }
@@ -28,7 +33,9 @@ pub struct FoundRecord {
 impl From<RecordHead> for FoundRecord {
     fn from(head: RecordHead) -> Self {
         let record = RecordRef::found(&head);
-        Self { record, prev_lsn: head.header.params.prev_lsn, items: head.items }
+        let (params, medium) = (head.header.params, head.header.layout.medium);
+        let (prev_lsn, prev_compact) = (params.prev_lsn, params.prev_compact);
+        Self { record, prev_lsn, prev_compact, medium, items: head.items }
     }
 }
 

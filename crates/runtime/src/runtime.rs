@@ -23,7 +23,7 @@ use crate::state::{Inodes, Ledger, Readers, Running, Staging, State, Time};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno};
 use siftfs_device::{Counters, StagingWriter};
 use siftfs_ext4::Fs;
-use siftfs_log::JournalData;
+use siftfs_log::{JournalData, LaneMedium};
 use siftfs_status::Link;
 use siftfs_wire::{FromService, ToService};
 use std::collections::BTreeSet;
@@ -56,6 +56,8 @@ pub struct Parts {
     pub readers: Readers,
     /// The right to write the lanes.
     pub lanes: Vec<StagingWriter>,
+    /// What each lane lies on.
+    pub mediums: Vec<LaneMedium>,
     /// Position of each lane's first record.
     pub lane_heads: Vec<u64>,
     /// Length of the journal ring in bytes.
@@ -90,6 +92,8 @@ pub struct Runtime {
     /// What is wanted durable soon, and nobody waits for.
     pub(crate) demand: Demand,
     pub(crate) lanes: Vec<StagingWriter>,
+    /// Index of the record area, if there is one.
+    pub(crate) record_area: Option<usize>,
     pub(crate) readers: Arc<Readers>,
     pub(crate) link: Arc<dyn ServiceLink>,
     /// Held by the thread that assembles and submits: one assembly at a time, and one transaction
@@ -120,9 +124,10 @@ impl Runtime {
         let lanes = readers
             .lanes
             .iter()
-            .zip(&parts.lane_heads)
-            .map(|(r, head)| Lane::new(r.len(), *head))
+            .zip(parts.mediums.iter().zip(&parts.lane_heads))
+            .map(|(r, (medium, head))| Lane::on(*medium, r.len(), *head))
             .collect();
+        let area = parts.mediums.iter().position(|medium| *medium == LaneMedium::Bytes);
         let (wait, group) = (parts.config.group_wait, parts.config.group);
         let seq = Sequencer::new(wait, parts.lsn_floor, group, parts.clock.clone());
         let pages = PageCache::new(parts.config.page_cache);
@@ -157,6 +162,7 @@ impl Runtime {
             sessions: Sessions::default(),
             demand: Demand::default(),
             lanes: parts.lanes,
+            record_area: area,
             readers,
             link: parts.link,
             assembly: Mutex::new(()),

@@ -11,7 +11,7 @@ use siftfs_device::{
     AlignedBuf, AreaWriter, JournalWriter, Origin, ServiceWriters, StagingReader, Storage,
 };
 use siftfs_log::Transaction;
-use siftfs_log::{JournalData, LogKey, ServiceRecord};
+use siftfs_log::{JournalData, LaneMedium, LogKey, ServiceRecord};
 use siftfs_volume::{HEADER_SERVICE, HeaderView, ServiceSlots};
 use siftfs_wire::{
     CheckpointReport, EXPECT_URGENT_MAX_MS, FromService, PROTOCOL_VERSION, ServiceStatistics,
@@ -36,6 +36,8 @@ pub struct ServiceParts {
     pub(crate) journal: JournalWriter,
     /// All lanes, in the order of their ids.
     pub(crate) lanes: Vec<StagingReader>,
+    /// What each lies on.
+    pub(crate) mediums: Vec<LaneMedium>,
     /// The service record's slots.
     pub(crate) slots: ServiceSlots,
 }
@@ -52,6 +54,7 @@ impl ServiceParts {
         Ok(Self {
             area,
             journal,
+            mediums: view.header.lanes.iter().map(|lane| lane.medium).collect(),
             lanes: (0..lanes).map(|i| storage.staging_reader(LaneId(i))).collect::<Result<_>>()?,
             slots: ServiceSlots::new(record, view),
         })

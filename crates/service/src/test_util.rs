@@ -342,6 +342,7 @@ impl Driver {
         let p = RecordParams {
             lsn,
             prev_lsn: Lsn(0),
+            prev_compact: Lsn(0),
             durable_lsn: Lsn(0),
             durable_pos: l.end,
             pos,

@@ -4,7 +4,7 @@
 use crate::service::{Newest, Service};
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result, TxnSeq, corrupt};
 use siftfs_log::Transaction;
-use siftfs_log::{Descriptor, check_transaction, max_record_len};
+use siftfs_log::{Descriptor, check_transaction};
 use siftfs_wire::{DIRECT_MAX_BLOCKS, DirectRun};
 
 fn bad(txn: &Transaction, why: impl Into<String>) -> Error {
@@ -51,8 +51,11 @@ impl Service {
             let lane = usize::from(s.lane.0);
             let (tail, ring) = (self.durable.lane_tails[lane], lanes[lane].len());
             let len = u64::from(s.len);
-            let inside = s.pos >= tail && s.pos % ring + len <= ring && len <= max_record_len(ring);
-            if !inside || s.lsn > txn.staged_cut {
+            let medium = self.parts.mediums[lane];
+            let most = medium.max_record_len(ring);
+            let inside = s.pos >= tail && s.pos % ring + len <= ring && len <= most;
+            let whole = s.pos.is_multiple_of(medium.unit()) && len.is_multiple_of(medium.unit());
+            if !inside || !whole || s.lsn > txn.staged_cut {
                 return Err(bad(txn, format!("staged record {} is not in its lane", s.lsn.0)));
             }
         }

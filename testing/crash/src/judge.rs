@@ -1,7 +1,7 @@
 //! One image after a power cut: recover it, and ask every judge of it.
 
 use crate::campaign::guarded;
-use crate::volume::{deterministic, media_of, mem_media, open, split_of};
+use crate::volume::{Split, deterministic, devices, media_of, mem_media, open};
 use siftfs_device::{Cut, FaultDevice, Image, VolatileCache};
 use siftfs_model::{Caller, Ids, Oracle, Tree};
 use siftfs_placement::recover_on;
@@ -18,8 +18,8 @@ impl fmt::Debug for ImageKind {
         match self.0 {
             Cut::LoseAll => write!(f, "all unflushed writes lost"),
             Cut::KeepAll => write!(f, "all unflushed writes kept"),
-            Cut::KeepBefore(_) => write!(f, "unflushed writes kept by the area's device alone"),
-            Cut::KeepFrom(_) => write!(f, "unflushed writes kept by the log's device alone"),
+            Cut::KeepBefore(split) => write!(f, "unflushed writes kept before byte {split} alone"),
+            Cut::KeepFrom(split) => write!(f, "unflushed writes kept from byte {split} on alone"),
             Cut::Random(seed) => write!(f, "unflushed writes kept, lost or torn by seed {seed}"),
         }
     }
@@ -34,7 +34,8 @@ impl ImageKind {
         }
         let extreme = if cut.is_multiple_of(2) { Cut::LoseAll } else { Cut::KeepAll };
         let mut all = vec![Self(extreme), Self(Cut::Random(seed.wrapping_mul(100_003) + cut))];
-        if let Some(split) = split_of(cache.cached()) {
+        let Split { log, bytes } = Split::of(cache.cached());
+        for split in [log, bytes].into_iter().flatten() {
             all.extend([Self(Cut::KeepBefore(split)), Self(Cut::KeepFrom(split))]);
         }
         all
@@ -68,7 +69,7 @@ fn walk_unguarded(image: &Image) -> Result<Tree, String> {
 /// recovery puts right is none, a torn superblock included.
 fn fsck(image: &Image) -> Result<(), String> {
     let media = mem_media(image).1;
-    let found = guarded(|| Ok(siftfs_fsck::check_on(&*media.area, media.log.as_deref())))?;
+    let found = guarded(|| Ok(siftfs_fsck::check_on(devices(&media))))?;
     let errors: Vec<String> = found
         .iter()
         .filter(|f| f.severity == siftfs_fsck::Severity::Error)

@@ -30,17 +30,19 @@ impl Layout {
     /// # Panics
     /// If the log is a device of its own.
     pub fn of(kind: VolumeKind) -> Self {
-        assert!(!kind.apart, "regions of one device");
+        assert!(!kind.apart && !kind.record_area, "regions of one device");
         let device: Arc<dyn Device> = Arc::new(MemDevice::new(kind.size));
         let opts = MkfsOptions {
             size: Some(kind.size),
             log_size: Some(kind.log),
             lanes: kind.lanes,
             journal_data: kind.journal_data,
+            record_area: None,
             force: true,
             label: None,
         };
-        let made = mkfs_on(&device, &opts).unwrap_or_else(|e| panic!("mkfs of {kind:?}: {e}"));
+        let made =
+            mkfs_on(device.clone(), &opts).unwrap_or_else(|e| panic!("mkfs of {kind:?}: {e}"));
         Self::from(&made, kind.size)
     }
 

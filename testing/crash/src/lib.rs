@@ -28,6 +28,6 @@ pub use layout::Layout;
 pub use record::{Recording, Source, differential, generate, record, record_on};
 pub use sides::{Death, Road, Town, recorded_device, seeded_deaths};
 pub use volume::{
-    Driver, VolumeKind, base_image, base_image_of, deterministic, media_of, mem_media, open,
-    open_with, replay_by, split_of,
+    Driver, RECORD_AREA, Split, VolumeKind, base_image, base_image_of, deterministic, devices,
+    media_of, mem_media, open, open_with, replay_by,
 };

@@ -1,7 +1,7 @@
 //! Host and device process as two processes of one test: each with seats of its own on the shared
 //! storage, a connection between them, and a schedule by which the device process dies.
 
-use crate::volume::{Driver, VolumeKind, base_image_of, deterministic, split_of};
+use crate::volume::{Driver, Split, VolumeKind, base_image_of, deterministic};
 use siftfs_base::{Clock, Error, ManualClock, Result};
 use siftfs_device::{Device, FaultDevice, Part, ProcessDevice, SharedDevice};
 use siftfs_model::Rng;
@@ -125,7 +125,7 @@ impl Town {
     ) -> Arc<Self> {
         let image = device.contents();
         let part = |range| -> Arc<dyn Device> { Arc::new(Part::new(device.clone(), range)) };
-        let devices = match split_of(&image) {
+        let devices = match Split::of(&image).log {
             None => vec![device.clone() as Arc<dyn Device>],
             Some(split) => vec![part(0..split), part(split..image.size())],
         };

@@ -2,10 +2,10 @@
 
 use siftfs_base::{Clock, Error, ManualClock};
 use siftfs_device::{Device, Divisible, Image, MemDevice, Part};
+use siftfs_log::{RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
 use siftfs_model::Control;
 use siftfs_placement::{
-    JournalData, LocalVolume, Media, MkfsOptions, OpenOptions, Replay, ReplayMode, Threads,
-    mkfs_apart_on, mkfs_on,
+    JournalData, LocalVolume, Media, MkfsOptions, OpenOptions, Replay, ReplayMode, Threads, mkfs_on,
 };
 use siftfs_volume::AreaSuper;
 use std::collections::BTreeMap;
@@ -27,7 +27,12 @@ pub struct VolumeKind {
     pub apart: bool,
     /// What the journal holds of staged data.
     pub journal_data: JournalData,
+    /// There is a record area: the last [`RECORD_AREA`] bytes of the image, as a medium of its own.
+    pub record_area: bool,
 }
+
+/// Bytes of a record area, its header included: small enough to be full now and then.
+pub const RECORD_AREA: u64 = (256 << 10) + RECORD_AREA_LANE;
 
 impl VolumeKind {
     /// Small, with a log that a few dozen operations fill: rings wrap, checkpoints happen.
@@ -44,12 +49,33 @@ impl VolumeKind {
     pub const ROOMY: Self = Self { size: 64 << 20, log: 16 << 20, lanes: 1, ..Self::NONE };
     /// The same with two lanes.
     pub const ROOMY_TWO_LANES: Self = Self { lanes: 2, ..Self::ROOMY };
-    const NONE: Self =
-        Self { size: 0, log: 0, lanes: 0, apart: false, journal_data: JournalData::Ref };
+    const NONE: Self = Self {
+        size: 0,
+        log: 0,
+        lanes: 0,
+        apart: false,
+        journal_data: JournalData::Ref,
+        record_area: false,
+    };
 
     /// The same with a journal that repeats staged data.
     pub const fn copies(self) -> Self {
         Self { journal_data: JournalData::Copy, ..self }
+    }
+
+    /// The same with a record area behind it.
+    pub const fn with_area(self) -> Self {
+        Self { record_area: true, size: self.size + RECORD_AREA, ..self }
+    }
+
+    /// Where the record area begins; the image's end if there is none.
+    fn area_split(&self) -> u64 {
+        if self.record_area { self.size - RECORD_AREA } else { self.size }
+    }
+
+    /// Where the log's device begins, if it has one of its own.
+    fn log_split(&self) -> Option<u64> {
+        self.apart.then(|| self.area_split() - self.log)
     }
 }
 
@@ -59,26 +85,22 @@ pub fn base_image_of(kind: VolumeKind) -> Image {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let image = made.entry(kind).or_insert_with(|| {
         let mem = Arc::new(MemDevice::new(kind.size));
-        let device: Arc<dyn Device> = mem.clone();
+        let size = kind.area_split();
+        let alone = !kind.apart;
         let opts = MkfsOptions {
-            size: Some(kind.size),
-            log_size: Some(kind.log),
+            size: alone.then_some(size),
+            log_size: alone.then_some(kind.log),
             label: None,
             lanes: kind.lanes,
             journal_data: kind.journal_data,
+            record_area: None,
             force: true,
         };
-        let made = if kind.apart {
-            let part = |range| -> Arc<dyn Device> { Arc::new(Part::new(mem.clone(), range)) };
-            let split = kind.size - kind.log;
-            let opts = MkfsOptions { size: None, log_size: None, ..opts };
-            mkfs_apart_on(&part(0..split), &part(split..kind.size), &opts)
-        } else {
-            mkfs_on(&device, &opts)
-        };
-        made.unwrap_or_else(|e| panic!("mkfs of {kind:?}: {e}"));
+        let split = Split { log: kind.log_split(), bytes: kind.record_area.then_some(size) };
+        mkfs_on(split.media(&mem, kind.size), &opts)
+            .unwrap_or_else(|e| panic!("mkfs of {kind:?}: {e}"));
         let image = mem.snapshot();
-        assert_eq!(split_of(&image), kind.apart.then_some(kind.size - kind.log));
+        assert_eq!(Split::of(&image), split);
         image
     });
     image.clone()
@@ -105,22 +127,61 @@ pub fn replay_by(mode: ReplayMode) {
     assert_eq!(*chosen, mode, "a volume was opened before");
 }
 
-/// Where the log of an image begins that stands for two devices: behind the file system whose
-/// superblock says that its log lies elsewhere.
-pub fn split_of(image: &Image) -> Option<u64> {
-    let bytes = (image.size() > 2048).then(|| image.bytes(1024, 1024))?;
-    let area = AreaSuper::parse(&bytes).filter(|s| s.link.is_some())?;
-    Some(area.len).filter(|len| *len < image.size())
+/// Where the devices begin that an image stands for, besides the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Split {
+    /// The log's: behind the file system whose superblock says that its log lies elsewhere.
+    pub log: Option<u64>,
+    /// The record area's.
+    pub bytes: Option<u64>,
 }
 
-/// The one or two devices that `device` stands for, now that it holds `image`.
+impl Split {
+    /// As the image says it.
+    pub fn of(image: &Image) -> Self {
+        let at = image.size().checked_sub(RECORD_AREA);
+        let is_slot = |at: u64| {
+            let mut slots = RECORD_AREA_SLOTS.iter().map(|slot| image.bytes(at + slot, 64));
+            slots.any(|slot| {
+                let slot = slot.as_slice().try_into().expect("64 bytes");
+                matches!(RecordAreaHeader::decode(slot), Ok(Ok(_)))
+            })
+        };
+        let bytes = at.filter(|at| is_slot(*at));
+        let end = bytes.unwrap_or(image.size());
+        let superblock = (image.size() > 2048).then(|| image.bytes(1024, 1024));
+        let area = superblock.and_then(|bytes| AreaSuper::parse(&bytes));
+        let log = area.filter(|area| area.link.is_some()).map(|area| area.len);
+        Self { log: log.filter(|log| *log < end), bytes }
+    }
+
+    /// The devices that `device`, of `size` bytes, stands for.
+    pub fn media<D: Divisible + 'static>(self, device: &Arc<D>, size: u64) -> Media {
+        if self == (Self { log: None, bytes: None }) {
+            return Media::from(device.clone());
+        }
+        let part = |range| -> Arc<dyn Device> { Arc::new(Part::new(device.clone(), range)) };
+        let end = self.bytes.unwrap_or(size);
+        let media = match self.log {
+            Some(log) => Media::split(part(0..log), part(log..end)),
+            None => Media::from(part(0..end)),
+        };
+        media.with_bytes(self.bytes.map(|at| part(at..size)))
+    }
+}
+
+/// The devices that `device` stands for, now that it holds `image`.
 pub fn media_of<D: Divisible + 'static>(device: &Arc<D>, image: &Image) -> Media {
-    let Some(split) = split_of(image) else { return Media::from(device.clone()) };
-    let part = |range| -> Arc<dyn Device> { Arc::new(Part::new(device.clone(), range)) };
-    Media::split(part(0..split), part(split..image.size()))
+    Split::of(image).media(device, image.size())
 }
 
-/// The one or two devices that hold `image`, in memory, and what they stand in.
+/// The devices, for a check.
+pub fn devices(media: &Media) -> siftfs_fsck::Devices<'_> {
+    let (log, bytes) = (media.log.as_deref(), media.bytes.as_deref());
+    siftfs_fsck::Devices { area: &*media.area, log, bytes }
+}
+
+/// The devices that hold `image`, in memory, and what they stand in.
 pub fn mem_media(image: &Image) -> (Arc<MemDevice>, Media) {
     let device = Arc::new(MemDevice::from_image(image.clone()));
     let media = media_of(&device, image);

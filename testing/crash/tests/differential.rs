@@ -26,6 +26,17 @@ fn two_lanes() {
     run(VolumeKind::TWO_LANES, &Profile::default(), 50, 150);
 }
 
+/// Small fsyncs go to a record area, which is full now and then.
+#[test]
+fn a_record_area() {
+    run(VolumeKind::SMALL.with_area(), &Profile::default(), 100, 150);
+    run(VolumeKind::TWO_LANES.with_area(), &Profile::default(), 30, 150);
+    run(VolumeKind::APART.with_area(), &Profile::default(), 30, 150);
+    let all =
+        Profile { tickets: 10, sections: 20, compounds: 20, publish: 10, ..Profile::default() };
+    run(VolumeKind::ROOMY.with_area(), &all, 40, 150);
+}
+
 /// A journal that repeats staged data has room for it: 512 KiB at once where it is smallest.
 #[test]
 fn a_journal_with_copies() {

@@ -36,6 +36,17 @@ fn mixed() {
     run(VolumeKind::SMALL, &Profile::crash(), 240, 30);
 }
 
+/// Small fsyncs go to a record area, whose persists are cut at, too; area and disk also fail apart.
+#[test]
+fn a_record_area() {
+    run(VolumeKind::SMALL.with_area(), &Profile::crash(), 120, 30);
+    run(VolumeKind::TWO_LANES.with_area(), &Profile::crash(), 30, 30);
+    run(VolumeKind::APART.with_area(), &Profile::crash(), 30, 30);
+    let all = Profile { tickets: 20, sections: 20, compounds: 20, publish: 10, ..Profile::crash() };
+    run(VolumeKind::ROOMY.with_area(), &all, 30, 40);
+    run(VolumeKind::ROOMY.copies().with_area(), &Profile::crash(), 20, 30);
+}
+
 /// Tickets: whatever of them power takes, what comes back was staged before what is lost, and what
 /// was waited for is there.
 #[test]

@@ -7,7 +7,7 @@ use crate::e2fsck::{self, End, Progress, Ran, Verdict};
 use crate::failure::{CORRECTED, DAMAGED, Failure, OPERATIONAL, Outcome};
 use crate::output::{print, say};
 use crate::progress::Display;
-use crate::volume::{failure, open_options, print_json};
+use crate::volume::{devices, failure, open_options, print_json};
 use serde::Serialize;
 use siftfs_device::Device;
 use siftfs_fsck::{Finding, Severity};
@@ -128,10 +128,9 @@ fn look(a: &Fsck, display: &mut Display) -> Result<(OpenedMedia, Look), Failure>
     let volume = &a.check.volume;
     let opened = open_media_for(volume, &open_options(&a.check.log), false)
         .map_err(|e| failure(volume, &e))?;
-    let (area, log) = (&*opened.media.area, opened.media.log.as_deref());
     display.wait("checking header, lanes and journal");
-    let findings = siftfs_fsck::check_on(area, log);
-    let dirty = is_marked(area).map_err(|e| failure(volume, &e))?;
+    let findings = siftfs_fsck::check_on(devices(&opened.media));
+    let dirty = is_marked(&*opened.media.area).map_err(|e| failure(volume, &e))?;
     Ok((opened, Look { findings, dirty }))
 }
 

@@ -5,7 +5,7 @@ use crate::failure::{DAMAGED, OPERATIONAL, Outcome};
 use crate::human::count;
 use crate::output::print;
 use crate::size::show_size;
-use crate::volume::{failure, open_options, print_json};
+use crate::volume::{devices, failure, open_options, print_json};
 use siftfs_fsck::{Inspection, LaneView, Severity};
 use siftfs_placement::open_media_for;
 use std::fmt::Write;
@@ -19,8 +19,7 @@ pub fn inspect(a: &Check) -> Outcome {
     crate::closing::wait_closed(&a.volume)?;
     let opened = open_media_for(&a.volume, &open_options(&a.log), false)
         .map_err(|e| failure(&a.volume, &e))?;
-    let (area, log) = (&*opened.media.area, opened.media.log.as_deref());
-    let seen = siftfs_fsck::inspect(area, log);
+    let seen = siftfs_fsck::inspect(devices(&opened.media));
     if a.json {
         print_json(&seen)?;
     } else {

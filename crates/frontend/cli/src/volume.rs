@@ -8,7 +8,7 @@ use crate::private::warn_of_open_file;
 use crate::progress::Display;
 use crate::size::show_size;
 use siftfs_base::Error;
-use siftfs_placement::{Discarded, MkfsOptions, MkfsReport, OpenOptions};
+use siftfs_placement::{Discarded, Media, MkfsOptions, MkfsReport, OpenOptions};
 use std::path::{Path, PathBuf};
 
 /// `siftfs mkfs`.
@@ -19,6 +19,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         label: a.label.clone(),
         lanes: a.lanes,
         journal_data: a.journal_data,
+        record_area: None,
         force: a.force,
     };
     let mut display = Display::new();
@@ -50,6 +51,12 @@ pub fn adopt(a: &Adopt) -> Outcome {
     let report = result.map_err(|e| Failure::about(&a.volume, e))?;
     [&a.volume, &a.log].into_iter().for_each(|p| warn_of_open_file(p));
     show_made(&a.volume, Some(&a.log), "adopted as volume", &report, a.json)
+}
+
+/// The devices, for a check.
+pub fn devices(media: &Media) -> siftfs_fsck::Devices<'_> {
+    let (log, bytes) = (media.log.as_deref(), media.bytes.as_deref());
+    siftfs_fsck::Devices { area: &*media.area, log, bytes }
 }
 
 fn show_made(

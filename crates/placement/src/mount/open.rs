@@ -8,7 +8,7 @@ use crate::volume::marker::{self, SuperBytes};
 use crate::volume::mkfs::nonce;
 use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
 use siftfs_device::{AreaReader, Origin, Role, Storage};
-use siftfs_log::{AreaLink, HostRecord, HostState, LogKey, OPEN_END};
+use siftfs_log::{AreaLink, HostRecord, HostState, LaneMedium, LogKey, OPEN_END};
 use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecoveryCut, Runtime};
 use siftfs_service::{Service, ServiceParts};
 use siftfs_volume::{
@@ -167,11 +167,19 @@ impl Volume {
         let mut ends = Vec::new();
         let mut found = Vec::new();
         for (id, tail) in self.lane_ids().zip(&service.durable().lane_tails) {
+            let medium = self.view.header.medium_of(id);
             let recorded = old.lane_ends.get(usize::from(id.0)).copied().unwrap_or(OPEN_END);
             let region = storage.staging_reader(id)?;
             let key = old.lane_key;
-            let mut scanner =
-                LaneScanner::new(&region, id, key, *tail, recorded, false, Origin::Admin)?;
+            let mut scanner = LaneScanner::new(
+                &region,
+                (id, medium),
+                key,
+                *tail,
+                recorded,
+                false,
+                Origin::Admin,
+            )?;
             while let Some(record) = scanner.next_record()? {
                 let end = record.head.header.end();
                 progress("reading staged transactions", end - tail, region.len());
@@ -252,6 +260,7 @@ impl Volume {
             clock: clock.clone(),
             readers,
             lanes: self.lane_ids().map(|i| storage.take_staging(i)).collect::<Result<_>>()?,
+            mediums: self.lane_ids().map(|i| self.view.header.medium_of(i)).collect(),
             lane_heads,
             journal_len: self.view.header.journal_len,
             journal_data: self.view.header.journal_data(),
@@ -293,6 +302,9 @@ impl Volume {
                 ..old
             },
         )?;
+        if let Some(area) = self.media.record_area(&self.view)? {
+            area.begin_epoch(key.epoch)?;
+        }
         marker::set(&area, &superblock)?;
         Ok(superblock)
     }
@@ -352,30 +364,42 @@ pub(crate) enum Found {
 }
 
 /// Lanes are written independently: a record whose predecessor in another lane was lost was never
-/// acknowledged, and neither was anything after it (rules R3, R24). `base` is contained in the
-/// area; everything up to `durable` is known to have been durable, so a gap below it is rot (rule
-/// R14).
+/// acknowledged, and neither was anything on block storage after it (rules R3, R24). A record of
+/// the record area stays: all that it needs was durable before it was written (rule R44). `base` is
+/// contained in the area; everything up to `durable` is known to have been durable, so a gap below
+/// it is rot (rule R14).
 fn cut_at_gap(found: &mut Vec<FoundRecord>, base: Lsn, durable: Lsn) -> Result<()> {
-    let mut last = base;
-    let gap = found.iter().position(|f| {
-        let follows = f.prev_lsn <= base || f.prev_lsn == last;
-        last = f.record.lsn;
-        !follows
-    });
-    let Some(gap) = gap else { return Ok(()) };
-    let missing = found[gap].prev_lsn;
+    let (mut last, mut last_compact, mut gap) = (base, base, None);
+    for record in found.iter() {
+        let follows = |prev: Lsn, last: Lsn| prev <= base || prev == last;
+        let lsn = record.record.lsn;
+        match record.medium {
+            LaneMedium::Bytes => last_compact = lsn,
+            LaneMedium::Block if gap.is_some() => {}
+            LaneMedium::Block => {
+                if !follows(record.prev_lsn, last) {
+                    gap = Some((lsn, record.prev_lsn));
+                } else if !follows(record.prev_compact, last_compact) {
+                    gap = Some((lsn, record.prev_compact));
+                }
+                last = lsn;
+            }
+        }
+    }
+    let Some((first, missing)) = gap else { return Ok(()) };
     if missing <= durable {
         return Err(siftfs_base::corrupt(
             format!("staged transaction {}", missing.0),
             "it was durable, and is not there any more",
         ));
     }
+    let before = found.len();
+    found.retain(|f| f.record.lsn < first || f.medium == LaneMedium::Bytes);
     tracing::info!(
         missing = missing.0,
-        dropped = found.len() - gap,
+        dropped = before - found.len(),
         "the log ends at a lost record"
     );
-    found.truncate(gap);
     Ok(())
 }
 
@@ -394,6 +418,7 @@ fn config_of(opts: &OpenOptions, key: LogKey) -> Config {
         group: opts.group,
         late_forgets: opts.late_forgets,
         low_watermark: u64::from(opts.low_watermark),
+        record_area: opts.record_area,
         key,
         noatime: opts.noatime,
         read_only: opts.read_only,

@@ -1,8 +1,9 @@
 use super::*;
 use crate::options::MkfsOptions;
-use crate::volume::mkfs::mkfs_apart_on;
+use crate::volume::mkfs::mkfs_on;
 use siftfs_base::Epoch;
 use siftfs_device::{FileOptions, open_exclusive};
+use siftfs_volume::Media;
 use std::sync::Arc;
 
 fn link(uuid: &str) -> AreaLink {
@@ -19,7 +20,8 @@ fn a_log_beside_its_volume_is_found_by_its_uuid() {
         Arc::new(open_exclusive(path, true, FileOptions::default()).unwrap())
     };
     let (area, log_dev) = (device(&volume, 16 << 20), device(&log, 4 << 20));
-    let made = mkfs_apart_on(&area, &log_dev, &MkfsOptions::default()).unwrap();
+    let made =
+        mkfs_on(Media::split(area.clone(), log_dev.clone()), &MkfsOptions::default()).unwrap();
     let link = link(&made.uuid);
     assert_eq!(find_log(&volume, &link).unwrap(), Some(log.clone()));
     let other = AreaLink { volume: [7; 16], ..link };

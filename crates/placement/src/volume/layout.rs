@@ -8,14 +8,17 @@ use siftfs_device::{Device, zero_fill};
 use siftfs_ext4::{has_marker, set_own_bytes};
 use siftfs_log::{
     AreaLink, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG, INCOMPAT_JOURNAL_COPY,
-    JournalData, LaneEntry, LaneMedium, LogKey, OPEN_END, ServiceRecord, StaticHeader,
+    INCOMPAT_RECORD_AREA, JournalData, LaneEntry, LaneMedium, LogKey, OPEN_END, RECORD_AREA_LANE,
+    ServiceRecord, StaticHeader,
 };
-use siftfs_volume::{AreaSuper, Media, format_headers};
+use siftfs_volume::{AreaSuper, Media, format_headers, format_record_area};
 
 /// Smallest journal in bytes: a quarter of it must hold one operation with room to spare.
 const MIN_JOURNAL: u64 = 2 << 20;
 /// Smallest lane in bytes.
 const MIN_LANE: u64 = 1 << 20;
+/// Smallest lane in a record area in bytes: two of the longest records, and a sentinel.
+const MIN_RECORD_AREA: u64 = 256 << 10;
 /// Smallest area in bytes.
 const MIN_AREA: u64 = 8 << 20;
 
@@ -29,6 +32,8 @@ pub(crate) struct Layout {
     journal: u64,
     lane: u64,
     lanes: u16,
+    /// Length of the lane in the record area, on a medium of its own.
+    record_area: Option<u64>,
     journal_data: JournalData,
     /// End of the log on its device.
     pub total: u64,
@@ -46,11 +51,29 @@ fn split(log: u64, lanes: u16) -> (u64, u64, u64) {
     (journal, lane, 2 * HEADER_LEN + journal + lane * u64::from(lanes))
 }
 
+/// Lanes on block storage: with a record area, 16 in all.
+fn lanes(opts: &MkfsOptions) -> u16 {
+    opts.lanes.clamp(1, if opts.record_area.is_some() { 15 } else { 16 })
+}
+
+/// Length of the lane in the record area.
+fn record_area(opts: &MkfsOptions) -> Result<Option<u64>> {
+    let Some(len) = opts.record_area.map(down) else { return Ok(None) };
+    if len < MIN_RECORD_AREA {
+        let least = MIN_RECORD_AREA + RECORD_AREA_LANE;
+        return Err(Error::Refused(format!(
+            "a record area needs at least {least} bytes of byte-addressable memory; there are {}",
+            len + RECORD_AREA_LANE
+        )));
+    }
+    Ok(Some(len))
+}
+
 impl Layout {
     /// Everything on one device of `size` bytes.
     pub fn together(size: u64, opts: &MkfsOptions) -> Result<Self> {
         let total = down(size);
-        let lanes = opts.lanes.clamp(1, 16);
+        let lanes = lanes(opts);
         let least = MIN_JOURNAL + MIN_LANE * u64::from(lanes);
         let log = down(opts.log_size.unwrap_or((total / 16).clamp(least.max(8 << 20), 1 << 30)));
         if log < least {
@@ -72,13 +95,14 @@ impl Layout {
         }
         let area = down(total - behind);
         let journal_data = opts.journal_data;
-        Ok(Self { area, base: area, journal, lane, lanes, journal_data, total })
+        let record_area = record_area(opts)?;
+        Ok(Self { area, base: area, journal, lane, lanes, record_area, journal_data, total })
     }
 
     /// The log on a device of its own, of which it takes `log` bytes; `area` is the file system's
     /// length.
     pub fn apart(area: u64, log: u64, opts: &MkfsOptions) -> Result<Self> {
-        let lanes = opts.lanes.clamp(1, 16);
+        let lanes = lanes(opts);
         let least = 2 * HEADER_LEN + MIN_JOURNAL + MIN_LANE * u64::from(lanes);
         if down(log) < least {
             return Err(Error::Refused(format!(
@@ -96,7 +120,8 @@ impl Layout {
         let (area, log) = (down(area), down(log));
         let (journal, lane, total) = split(log - 2 * HEADER_LEN, lanes);
         let journal_data = opts.journal_data;
-        Ok(Self { area, base: 0, journal, lane, lanes, journal_data, total })
+        let record_area = record_area(opts)?;
+        Ok(Self { area, base: 0, journal, lane, lanes, record_area, journal_data, total })
     }
 
     fn header(&self, volume: [u8; 16], area: [u8; 16]) -> StaticHeader {
@@ -114,10 +139,18 @@ impl Layout {
             JournalData::Ref => 0,
             JournalData::Copy => INCOMPAT_JOURNAL_COPY,
         };
+        let record_area = self.record_area.map(|len| LaneEntry {
+            id: LaneId(self.lanes),
+            medium: LaneMedium::Bytes,
+            offset: RECORD_AREA_LANE,
+            len,
+            owner: 0,
+        });
+        let bytes = if record_area.is_some() { INCOMPAT_RECORD_AREA } else { 0 };
         StaticHeader {
             compat: 0,
             ro_compat: 0,
-            incompat: external | copy,
+            incompat: external | copy | bytes,
             volume,
             area_uuid: area,
             area_offset: 0,
@@ -125,7 +158,7 @@ impl Layout {
             journal_offset,
             journal_len: self.journal,
             header_offsets: [self.base, self.total - HEADER_LEN],
-            lanes: (0..self.lanes).map(lane).collect(),
+            lanes: (0..self.lanes).map(lane).chain(record_area).collect(),
         }
     }
 }
@@ -151,6 +184,9 @@ pub(crate) fn write_log(
     assert!(!has_marker(&block), "a log is made for a file system that nobody uses");
     let header = layout.header(*volume.as_bytes(), area.uuid);
     let (host, service) = first_records(layout, &block, area.crc)?;
+    if let Some(bytes) = &media.bytes {
+        format_record_area(&**bytes, &header)?;
+    }
     format_headers(dev, &header, &host, &service)?;
     if media.log.is_some() {
         let view = media.read()?;
@@ -163,6 +199,7 @@ pub(crate) fn write_log(
         journal_bytes: layout.journal,
         staging_bytes: layout.lane * u64::from(layout.lanes),
         lanes: layout.lanes,
+        record_area_bytes: layout.record_area,
         journal_data: layout.journal_data.to_string(),
     })
 }
@@ -192,7 +229,7 @@ fn first_records(
     area_crc: u32,
 ) -> Result<(HostRecord, ServiceRecord)> {
     let key = LogKey { epoch: Epoch(0), nonce: nonce()? };
-    let lanes = usize::from(layout.lanes);
+    let lanes = usize::from(layout.lanes) + usize::from(layout.record_area.is_some());
     let host = HostRecord {
         seq: 0,
         state: HostState::Clean,

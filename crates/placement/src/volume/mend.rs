@@ -104,9 +104,16 @@ impl Volume {
         let (host, service) = (&self.view.host, &self.view.service);
         for (id, tail) in self.lane_ids().zip(&service.lane_tails) {
             let region = storage.staging_reader(id)?;
-            let key = host.lane_key;
-            let mut scanner =
-                LaneScanner::new(&region, id, key, *tail, OPEN_END, false, Origin::Admin)?;
+            let (key, medium) = (host.lane_key, self.view.header.medium_of(id));
+            let mut scanner = LaneScanner::new(
+                &region,
+                (id, medium),
+                key,
+                *tail,
+                OPEN_END,
+                false,
+                Origin::Admin,
+            )?;
             if scanner.next_record()?.is_some() {
                 return Ok(false);
             }

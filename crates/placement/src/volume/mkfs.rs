@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive};
 use siftfs_ext4::{MKE2FS_ARGS, MKE2FS_CONF};
-use siftfs_log::HEADER_LEN;
+use siftfs_log::{HEADER_LEN, RECORD_AREA_LANE};
 use siftfs_volume::Media;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -165,26 +165,26 @@ pub(crate) fn refuse_existing(dev: &dyn Device, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Makes a volume on any device: the area is made in a temporary file and copied.
-pub fn mkfs_on(dev: &Arc<dyn Device>, opts: &MkfsOptions) -> Result<MkfsReport> {
-    let layout = Layout::together(opts.size.unwrap_or(dev.size()).min(dev.size()), opts)?;
-    let media = Media::from(dev.clone());
-    copy_area(dev, &layout, opts)?;
+/// Makes a volume on any devices: the area is made in a temporary file and copied. The log, where it
+/// has a device of its own, takes that as a whole unless `opts.log_size` says how much, and so does
+/// the record area.
+pub fn mkfs_on(media: impl Into<Media>, opts: &MkfsOptions) -> Result<MkfsReport> {
+    let media = media.into();
+    let opts = with_record_area(opts, media.bytes.as_deref());
+    let size = opts.size.unwrap_or(media.area.size()).min(media.area.size());
+    let layout = match &media.log {
+        None => Layout::together(size, &opts)?,
+        Some(log) => Layout::apart(size, opts.log_size.unwrap_or(log.size()), &opts)?,
+    };
+    copy_area(&media.area, &layout, &opts)?;
     write_log(&media, &layout, &mut |_, _, _| {})
 }
 
-/// As [`mkfs_on`], with the log on a device of its own, which it takes as a whole unless
-/// `opts.log_size` says how much.
-pub fn mkfs_apart_on(
-    area: &Arc<dyn Device>,
-    log: &Arc<dyn Device>,
-    opts: &MkfsOptions,
-) -> Result<MkfsReport> {
-    let size = opts.size.unwrap_or(area.size()).min(area.size());
-    let layout = Layout::apart(size, opts.log_size.unwrap_or(log.size()), opts)?;
-    copy_area(area, &layout, opts)?;
-    let media = Media::split(area.clone(), log.clone());
-    write_log(&media, &layout, &mut |_, _, _| {})
+/// The options with the length of the lane that `bytes` has room for.
+pub(crate) fn with_record_area(opts: &MkfsOptions, bytes: Option<&dyn Device>) -> MkfsOptions {
+    let room = bytes.map(|bytes| bytes.size().saturating_sub(RECORD_AREA_LANE));
+    let record_area = room.map(|room| opts.record_area.unwrap_or(room).min(room));
+    MkfsOptions { record_area, ..opts.clone() }
 }
 
 fn copy_area(dev: &Arc<dyn Device>, layout: &Layout, opts: &MkfsOptions) -> Result<()> {

@@ -18,7 +18,7 @@ impl World {
         let dev = Arc::new(MemDevice::new(24 << 20));
         let any: Arc<dyn Device> = dev.clone();
         let opts = MkfsOptions { log_size: Some(6 << 20), lanes, ..MkfsOptions::default() };
-        mkfs_on(&any, &opts).expect("mkfs");
+        mkfs_on(any.clone(), &opts).expect("mkfs");
         Self { dev, clock: Arc::new(ManualClock::new(1_700_000_000)) }
     }
 

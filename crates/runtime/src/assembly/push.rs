@@ -169,7 +169,7 @@ impl State {
         let by = (seq, Writer::Background);
         match self.stage(by, ino, false, &Selection::Only(part), None)? {
             Outcome::Staged(s) => staged.push(s),
-            Outcome::Nothing(_) => {}
+            Outcome::Nothing(_) | Outcome::Durable(_) => {}
             Outcome::FullCommit(_) => return Ok(false),
             Outcome::Plan(_) => unreachable!("a part is encoded at once"),
         }

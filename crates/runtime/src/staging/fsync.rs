@@ -31,6 +31,7 @@ pub enum Begun {
 /// What one try to stage came to; of a record it has what its place has made of it.
 enum Tried<T> {
     Nothing(Lsn),
+    Durable(Flushed),
     Staged(T),
     FullCommit(Unstageable),
 }
@@ -86,6 +87,7 @@ impl Runtime {
         let staged = |staged: Staged| staged;
         match self.stage_inode(ino, datasync, Writer::Caller, staged)? {
             Tried::Nothing(lsn) => Ok(Begun::Wait(lsn)),
+            Tried::Durable(flushed) => Ok(Begun::Durable(Durable::Staged(flushed))),
             Tried::Staged((staged, pause)) => self.begin_durable(staged, pause),
             Tried::FullCommit(reason) => self.commit_instead(ino, reason),
         }
@@ -101,6 +103,7 @@ impl Runtime {
         };
         match self.stage_inode(ino, datasync, Writer::Ticket, queue)? {
             Tried::Nothing(lsn) => Ok(Begun::Wait(lsn)),
+            Tried::Durable(flushed) => Ok(Begun::Durable(Durable::Staged(flushed))),
             Tried::FullCommit(reason) => self.commit_instead(ino, reason),
             Tried::Staged((queued, pause)) => {
                 let bulk = is_bulk(queued.len).then(|| self.bulk.join());
@@ -163,6 +166,7 @@ impl Runtime {
                     continue;
                 }
                 Outcome::Nothing(lsn) => Tried::Nothing(lsn),
+                Outcome::Durable(flushed) => Tried::Durable(flushed),
                 Outcome::FullCommit(reason) => Tried::FullCommit(reason),
                 Outcome::Staged(staged) => {
                     let len = staged.buf.len() as u64;
@@ -184,6 +188,13 @@ impl Runtime {
 
     /// Writes a record that its caller waits for. One that must pause afterwards waits here.
     fn begin_durable(&self, staged: Staged, pause: Pause) -> Result<Begun> {
+        if self.record_area == Some(staged.lane) {
+            let (lsn, start) = (staged.published.lsn(), self.clock.mono_ns());
+            self.write_staged(staged, Origin::Foreground)?;
+            let flushed = self.seq.wait_alone(lsn)?;
+            self.pause(pause, None, start);
+            return Ok(Begun::Durable(Durable::Staged(flushed)));
+        }
         if pause != Pause::Fixed(Duration::ZERO) {
             return self.make_durable(staged, pause).map(Durable::Staged).map(Begun::Durable);
         }

@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod closure;
+pub mod dispatch;
 pub mod encode;
 pub mod fsync;
 pub mod pause;

@@ -5,7 +5,7 @@
 use crate::staging::sequencer::{WriteMode, Writer};
 use crate::staging::ways::Way;
 use siftfs_base::{LaneId, Lsn};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Some of a volume's lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +65,11 @@ pub struct Records {
     owed: BTreeMap<Lsn, (u64, Write)>,
     /// Number of the next flush.
     next_flush: u64,
+    /// Records of the record area above the watermark, in order. One is durable, whatever the
+    /// watermark says, once it and those before it in here are written (rule R44).
+    compact: BTreeSet<Lsn>,
+    /// Those of `compact` whose writes are in flight.
+    compact_writes: BTreeSet<Lsn>,
     /// Callers' records above the watermark, in order.
     unacknowledged: VecDeque<Unacknowledged>,
 }
@@ -107,9 +112,27 @@ impl Records {
         self.unacknowledged.len()
     }
 
-    /// Is everything published durable?
+    /// Is everything published on block storage durable?
     pub fn idle(&self) -> bool {
-        self.fua.is_empty() && self.plain.is_empty() && self.owed.is_empty()
+        self.fua.len() == self.compact_writes.len() && self.plain.is_empty() && self.owed.is_empty()
+    }
+
+    /// Is the record durable although it is above the watermark? Only a record of the record area
+    /// is.
+    pub fn is_durable_alone(&self, lsn: Lsn) -> bool {
+        let before = self.compact_writes.first().is_none_or(|first| lsn < *first);
+        before && self.compact.contains(&lsn)
+    }
+
+    /// Is the record one of the record area, above the watermark, durable or not?
+    pub fn is_compact(&self, lsn: Lsn) -> bool {
+        self.compact.contains(&lsn)
+    }
+
+    /// The record that was just published is one of the record area, with a durable write.
+    pub fn note_compact(&mut self) {
+        self.compact.insert(self.published);
+        self.compact_writes.insert(self.published);
     }
 
     /// Does a record of the background or of a ticket still need a flush? No caller of its own
@@ -138,6 +161,7 @@ impl Records {
         let flight = if mode == WriteMode::Fua { &mut self.fua } else { &mut self.plain };
         let write = flight.remove(&lsn).expect("a record completes once");
         self.tickets -= usize::from(write.writer == Writer::Ticket);
+        self.compact_writes.remove(&lsn);
         if mode == WriteMode::Plain {
             self.owed.insert(lsn, (self.next_flush, write));
         }
@@ -164,6 +188,9 @@ impl Records {
         let mark = first.map_or(self.published, below);
         assert!(mark >= self.durable, "what is durable stays so");
         self.durable = mark;
+        while self.compact.first().is_some_and(|first| *first <= mark) {
+            self.compact.pop_first();
+        }
     }
 
     /// The next caller's record that the watermark has passed: its way, and when it was published.

@@ -58,6 +58,8 @@ struct State {
     answering: Vec<ThreadId>,
     /// Answers that became due inside another one: the thread that runs that one runs them next.
     nested: Vec<(Answer, Result<Flushed>)>,
+    /// Threads in [`Sequencer::wait_alone`].
+    alone: usize,
     /// Bound of a flush's wait for company; zero switches that off.
     wait: Duration,
     /// While a flush gathers: the number of callers in need that its thread waits for. Then it is
@@ -81,7 +83,7 @@ impl State {
     /// What a caller that asks for `lsn` can be told now; `None` if it has to wait.
     fn outcome(&self, lsn: Lsn) -> Option<Result<Flushed>> {
         if self.durable() >= lsn {
-            return Some(Ok(Flushed { upto: self.durable() }));
+            return Some(Ok(Flushed { upto: self.durable(), alone: None }));
         }
         self.failed.as_ref().map(|e| Err(latched(e)))
     }
@@ -203,17 +205,19 @@ impl Published {
 ///
 /// ```compile_fail,E0451
 /// use siftfs_base::Lsn;
-/// let _ = siftfs_runtime::Flushed { upto: Lsn(9) };
+/// let _ = siftfs_runtime::Flushed { upto: Lsn(9), alone: None };
 /// ```
 #[derive(Debug)]
 pub struct Flushed {
     upto: Lsn,
+    /// A record of the record area that is durable by itself, and all that it needs.
+    alone: Option<Lsn>,
 }
 
 impl Flushed {
-    /// Is everything staged up to `lsn` durable?
+    /// Is everything durable that the record `lsn` needs, and itself?
     pub fn covers(&self, lsn: Lsn) -> bool {
-        lsn <= self.upto
+        lsn <= self.upto || self.alone == Some(lsn)
     }
 }
 
@@ -261,6 +265,7 @@ impl Sequencer {
             duty: Duty::None,
             answering: Vec::new(),
             nested: Vec::new(),
+            alone: 0,
             wait,
             gathering: None,
             company: 0,
@@ -309,6 +314,54 @@ impl Sequencer {
         Published { lsn, mode, writer }
     }
 
+    /// Publishes a caller's record of the record area; called in LSN order. Its write is durable, and no
+    /// flush serves it; see [`Sequencer::wait_alone`].
+    pub fn publish_compact(&self, record: &RecordRef) -> Published {
+        let (lsn, mode, writer) = (record.lsn, WriteMode::Fua, Writer::Caller);
+        let mut st = self.lock();
+        st.records.publish(lsn, record.lane, mode, writer);
+        st.records.note_compact();
+        Published { lsn, mode, writer }
+    }
+
+    /// Is all that a record needs durable, or sure to be there with it if it goes to the record
+    /// area? `ordered` must be below the watermark, and so must each of `own`, the newest records
+    /// of its inodes, or be in the record area itself (rule R44).
+    pub fn stands_alone(&self, ordered: Lsn, own: impl IntoIterator<Item = Lsn>) -> bool {
+        let st = self.lock();
+        let durable = st.durable();
+        ordered <= durable
+            && own.into_iter().all(|lsn| lsn <= durable || st.records.is_compact(lsn))
+    }
+
+    /// The proof that a record of the record area is durable, with all that it needs, whatever is
+    /// in flight elsewhere: `None` if it is not yet, or is none.
+    pub fn alone(&self, lsn: Lsn) -> Option<Flushed> {
+        let st = self.lock();
+        let (upto, alone) = (st.durable(), st.records.is_durable_alone(lsn));
+        (alone || lsn <= upto).then_some(Flushed { upto, alone: alone.then_some(lsn) })
+    }
+
+    /// Returns when a record of the record area, whose write has ended, is durable: when those
+    /// before it in the area are. Their threads do nothing but write them.
+    pub fn wait_alone(&self, lsn: Lsn) -> Result<Flushed> {
+        let mut st = self.lock();
+        loop {
+            if st.durable() >= lsn {
+                return Ok(Flushed { upto: st.durable(), alone: None });
+            }
+            if let Some(error) = &st.failed {
+                return Err(latched(error));
+            }
+            if st.records.is_durable_alone(lsn) {
+                return Ok(Flushed { upto: st.durable(), alone: Some(lsn) });
+            }
+            st.alone += 1;
+            st = self.wait_changed(st);
+            st.alone -= 1;
+        }
+    }
+
     /// The record's write returned; with FUA the record is durable by that alone. Runs the answers
     /// of the callers that left and are due by this.
     pub fn completed(&self, published: Published, result: Result<()>) -> Result<()> {
@@ -346,10 +399,14 @@ impl Sequencer {
             return false;
         }
         let before = st.durable();
+        let compact = st.records.is_compact(published.lsn);
         st.records.written_ok(published.lsn, published.mode);
         let advanced = st.durable() > before;
         if advanced {
-            st.company = 1 + st.in_need();
+            // No flush serves the record area: what comes by there is no company.
+            if !compact {
+                st.company = 1 + st.in_need();
+            }
             st.note_acknowledged(|| self.clock.mono_ns());
         }
         advanced
@@ -437,7 +494,7 @@ impl Sequencer {
     ) -> Result<Option<Flushed>> {
         let mut st = self.lock();
         if st.durable() >= lsn {
-            return Ok(Some(Flushed { upto: st.durable() }));
+            return Ok(Some(Flushed { upto: st.durable(), alone: None }));
         }
         let now = || Duration::from_nanos(self.clock.mono_ns());
         let deadline = most.map(|most| now().saturating_add(most));
@@ -673,11 +730,11 @@ impl Sequencer {
     fn tell(&self, st: &State, advanced: bool) {
         if st.gathering.is_some() {
             self.tell_gatherer(st);
-            if st.failed.is_none() && !advanced {
+            if st.failed.is_none() && !advanced && st.alone == 0 {
                 return;
             }
         }
-        if !st.waiting.is_empty() {
+        if !st.waiting.is_empty() || st.alone > 0 {
             self.changed.notify_all();
         }
     }

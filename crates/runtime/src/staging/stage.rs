@@ -5,7 +5,7 @@
 
 use crate::staging::capture::{Capture, Selection};
 use crate::staging::encode::{Encoded, Plan, Range};
-use crate::staging::sequencer::{Sequencer, Writer};
+use crate::staging::sequencer::{Flushed, Sequencer, Writer};
 use crate::staging::unwritten::Staged;
 use crate::state::buffers::is_bulk;
 use crate::state::generations::Generations;
@@ -15,13 +15,15 @@ use crate::state::overlay::Source;
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{EMPTY_BLOCKS, State};
 use siftfs_base::{Error, InodeNr, Lsn};
-use siftfs_log::{Item, RecordLayout};
+use siftfs_log::{Item, LaneMedium, RecordLayout};
 use std::sync::Arc;
 
 /// What staging an inode came to.
 pub enum Outcome {
     /// There is nothing new to stage: the inode is durable once this LSN is.
     Nothing(Lsn),
+    /// There is nothing new to stage, and the inode is durable.
+    Durable(Flushed),
     /// A record that must be written.
     Staged(Staged),
     /// Bulk: encode its data without the lock, and stage it with that.
@@ -51,10 +53,14 @@ pub struct Extra {
 
 /// A record that can be staged: what it carries, and where.
 pub struct Draft {
-    capture: Capture,
-    layout: RecordLayout,
-    lane: usize,
-    bulk: bool,
+    /// What it carries.
+    pub(super) capture: Capture,
+    /// Its sizes.
+    pub(super) layout: RecordLayout,
+    /// Index of its lane.
+    pub(super) lane: usize,
+    /// Does it leave room to small ones?
+    pub(super) bulk: bool,
 }
 
 impl Draft {
@@ -95,10 +101,17 @@ impl State {
                 // R17).
                 let others = self.inodes.evicted_staged();
                 let others = others.max(self.running.permissions.last_staged());
-                let lsn = self.node(ino).staged.max(others);
-                return Ok(Outcome::Nothing(lsn));
+                let own = self.node(ino).staged;
+                // All that came before a record of the record area and that counts for it was
+                // durable when it was published.
+                let alone = if own >= others { seq.alone(own) } else { None };
+                return Ok(alone.map_or(Outcome::Nothing(own.max(others)), Outcome::Durable));
             }
             Err(reason) => return Ok(Outcome::FullCommit(reason)),
+        };
+        let draft = match (selection, writer) {
+            (Selection::All, Writer::Caller) => self.dispatch(seq, draft),
+            _ => draft,
         };
         let kept = match selection {
             Selection::Only(_) => self.kept_from_push(ino),
@@ -231,7 +244,9 @@ impl State {
     pub fn stage_draft(&mut self, seq: &Sequencer, draft: Draft, writer: Writer) -> Staged {
         let Ok(place) = self.place(&draft) else { panic!("room was found under this lock") };
         let Draft { capture, layout, lane, .. } = draft;
-        self.publish((seq, writer), capture, &layout, place, lane, None)
+        let staged = self.publish((seq, writer), capture, &layout, place, lane, None);
+        self.staging.note_ordered(staged.published.lsn());
+        staged
     }
 
     /// Stages every pending permission change of what exists in the last durable state, before data
@@ -316,7 +331,13 @@ impl State {
         let mut buf = encoded.into_buf();
         let crc = builder.encode_head(&params, layout, &capture.items, &mut buf);
         let (offset, record) = self.staging.fix(place, builder.lane, lsn, crc, layout.data_offset);
-        let published = seq.publish(&record, writer);
+        let compact = layout.medium == LaneMedium::Bytes;
+        let many = !capture.ops.is_empty() || !capture.perms.is_empty() || capture.whole.len() > 1;
+        if !compact && (many || writer == Writer::Ticket) {
+            self.staging.note_ordered(lsn);
+        }
+        let published =
+            if compact { seq.publish_compact(&record) } else { seq.publish(&record, writer) };
         self.captured(&capture, &Arc::new(record));
         self.stats.staged(layout, &capture.items);
         Staged { published, lane: lane_index, offset, buf }

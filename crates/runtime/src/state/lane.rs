@@ -2,8 +2,7 @@
 //! block that is never used (SIFT §4.2.1), and no record across the ring's end.
 
 use siftfs_base::{BLOCK_BYTES, LaneId, Lsn};
-use siftfs_log::RecordHead;
-use siftfs_log::StagedRef;
+use siftfs_log::{LaneMedium, RecordHead, StagedRef};
 use std::collections::VecDeque;
 
 /// Room that a lane has for one record. Nothing is taken: only [`Lane::fix`] does that, once.
@@ -92,6 +91,8 @@ impl RecordRef {
 /// Space of one lane.
 #[derive(Clone, Debug)]
 pub struct Lane {
+    /// What the lane lies on.
+    pub medium: LaneMedium,
     /// Bytes in the ring.
     pub len: u64,
     /// Where the next record may start.
@@ -111,7 +112,13 @@ pub struct Lane {
 impl Lane {
     /// An empty lane whose next record goes to `head`.
     pub fn new(len: u64, head: u64) -> Self {
+        Self::on(LaneMedium::Block, len, head)
+    }
+
+    /// As [`Lane::new`], on `medium`.
+    pub fn on(medium: LaneMedium, len: u64, head: u64) -> Self {
         Self {
+            medium,
             len,
             head,
             tail: head,
@@ -124,7 +131,7 @@ impl Lane {
 
     /// Where a record of `len` bytes would lie, if there is room: the gap at the ring's end counts.
     pub fn place(&self, len: u64) -> Option<Place> {
-        assert!(len > 0 && len.is_multiple_of(BLOCK_BYTES), "records are whole blocks");
+        assert!(len > 0 && len.is_multiple_of(self.medium.unit()), "records are whole units");
         let pos = siftfs_log::place_record(self.head, len, self.len)?;
         (pos + len - self.tail <= self.len - BLOCK_BYTES).then_some(Place { pos, len })
     }
@@ -186,7 +193,7 @@ impl Lane {
 
     /// The largest record that the lane takes (rule R10).
     pub fn max_record(&self) -> u64 {
-        siftfs_log::max_record_len(self.len)
+        self.medium.max_record_len(self.len)
     }
 }
 

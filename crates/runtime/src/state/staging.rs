@@ -4,7 +4,7 @@ use crate::state::buffers::RecordBuffers;
 use crate::state::lane::{Lane, Place, RecordRef};
 use crate::state::ledger::refused;
 use siftfs_base::{InodeNr, LaneId, Lsn, Result};
-use siftfs_log::RecordParams;
+use siftfs_log::{LaneMedium, RecordParams};
 use std::sync::Arc;
 
 /// The lanes, and the order of what is staged in them.
@@ -13,8 +13,13 @@ pub struct Staging {
     lanes: Vec<Lane>,
     /// Last LSN drawn.
     lsn: Lsn,
-    /// The newest staged transaction of this epoch, 0 if there is none (rule R24).
+    /// The newest staged transaction of this epoch on block storage, 0 if there is none (rule R24).
     last_staged: Lsn,
+    /// The newest one in the record area (rule R44).
+    last_compact: Lsn,
+    /// The newest one on block storage whose place in the order counts for others than its inode:
+    /// it carries names or permissions, or is one of many operations.
+    last_ordered: Lsn,
     /// Memory that records are encoded into.
     record_buffers: Arc<RecordBuffers>,
 }
@@ -23,7 +28,14 @@ pub struct Staging {
 impl Staging {
     /// Nothing is staged in this epoch, and LSNs drawn are larger than `lsn`.
     pub fn new(lanes: Vec<Lane>, lsn: Lsn, record_buffers: Arc<RecordBuffers>) -> Self {
-        Self { lanes, lsn, last_staged: Lsn(0), record_buffers }
+        Self {
+            lanes,
+            lsn,
+            last_staged: Lsn(0),
+            last_compact: Lsn(0),
+            last_ordered: Lsn(0),
+            record_buffers,
+        }
     }
 
     /// Draws the next LSN.
@@ -55,9 +67,14 @@ impl Staging {
     ) -> RecordParams {
         let lane = &mut self.lanes[lane_index];
         lane.note_durable(durable_lsn);
+        let (last, prev_compact) = match lane.medium {
+            LaneMedium::Block => (&mut self.last_staged, self.last_compact),
+            LaneMedium::Bytes => (&mut self.last_compact, Lsn(0)),
+        };
         RecordParams {
             lsn,
-            prev_lsn: std::mem::replace(&mut self.last_staged, lsn),
+            prev_lsn: std::mem::replace(last, lsn),
+            prev_compact,
             durable_lsn,
             durable_pos: lane.durable_pos,
             pos: place.pos(),
@@ -81,6 +98,16 @@ impl Staging {
         (offset, lane.fix(place, lane_id, lsn, crc, data_start))
     }
 
+    /// The record `lsn`, the newest, counts in the order of others than its inode.
+    pub fn note_ordered(&mut self, lsn: Lsn) {
+        self.last_ordered = lsn;
+    }
+
+    /// The newest record on block storage whose place in the order counts for all.
+    pub fn last_ordered(&self) -> Lsn {
+        self.last_ordered
+    }
+
     /// Memory that records are encoded into.
     pub fn record_buffers(&self) -> &RecordBuffers {
         &self.record_buffers
@@ -94,9 +121,20 @@ impl Staging {
         &self.lanes
     }
 
-    /// Index of the lane that takes the inode's records.
+    /// Index of the lane on block storage that takes the inode's records.
     pub fn lane_of(&self, ino: InodeNr) -> usize {
-        ino as usize % self.lanes.len()
+        ino as usize % self.block_lanes().len()
+    }
+
+    /// The lanes on block storage: all but a record area, which is the last one.
+    fn block_lanes(&self) -> &[Lane] {
+        &self.lanes[..self.record_area().unwrap_or(self.lanes.len())]
+    }
+
+    /// Index of the record area, if there is one.
+    pub fn record_area(&self) -> Option<usize> {
+        let last = self.lanes.len() - 1;
+        (self.lanes[last].medium == LaneMedium::Bytes).then_some(last)
     }
 
     /// The largest record that the first lane takes, in bytes (rule R10).
@@ -121,7 +159,7 @@ impl Staging {
 
     /// Would a pushed record of the largest size take of a lane's last quarter?
     pub fn is_crowded(&self) -> bool {
-        self.lanes.iter().any(Lane::is_crowded)
+        self.block_lanes().iter().any(Lane::is_crowded)
     }
 
     /// Was something staged since the last cut?

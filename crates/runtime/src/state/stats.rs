@@ -1,5 +1,6 @@
 //! Counts of the Runtime that claims rest on, for the status report.
 
+use crate::staging::dispatch::Elsewhere;
 use crate::state::names::Unstageable;
 use crate::state::step::Need;
 use siftfs_log::Transaction;
@@ -22,6 +23,22 @@ impl RuntimeStats {
         self.0.staged_bytes += u64::from(layout.len);
         self.0.staged_data_bytes += u64::from(layout.data_len);
         self.0.staged_items += items.len() as u64;
+    }
+
+    /// An fsync's record that may go to the record area: its bytes, and those of their pages.
+    pub(crate) fn considered(&mut self, bytes: u64, pages: u64) {
+        self.0.dispatch.all.add(bytes, pages);
+    }
+
+    /// It goes there, with so many bytes in all.
+    pub(crate) fn compact(&mut self, bytes: u64, pages: u64, record: u32) {
+        self.0.dispatch.record_area.add(bytes, pages);
+        self.0.dispatch.record_bytes += u64::from(record);
+    }
+
+    /// It goes to block storage.
+    pub(crate) fn elsewhere(&mut self, reason: Elsewhere) {
+        *self.0.dispatch.elsewhere.entry(reason.text().into()).or_default() += 1;
     }
 
     pub(crate) fn full_commit(&mut self, reason: Unstageable) {

@@ -115,6 +115,7 @@ fn lane_records() {
     let p = RecordParams {
         lsn: Lsn(20),
         prev_lsn: Lsn(0),
+        prev_compact: Lsn(0),
         durable_lsn: Lsn(9),
         durable_pos: 4096,
         pos: 65536,

@@ -1,5 +1,6 @@
 //! The header: static part, host slots, service slots.
 
+use crate::record::COMPACT_UNIT;
 use crate::{Checked, Invalid, JournalData, LogKey, MAX_LANES};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Epoch, Error, LaneId, Lsn, Result, TxnSeq, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -20,13 +21,16 @@ pub const KNOWN_COMPAT: u32 = 0;
 /// Features without which a volume may still be read.
 pub const KNOWN_RO_COMPAT: u32 = 0;
 /// Features without which a volume is refused.
-pub const KNOWN_INCOMPAT: u32 = INCOMPAT_EXTERNAL_LOG | INCOMPAT_JOURNAL_COPY;
+pub const KNOWN_INCOMPAT: u32 =
+    INCOMPAT_EXTERNAL_LOG | INCOMPAT_JOURNAL_COPY | INCOMPAT_RECORD_AREA;
 /// Incompatible feature: the area lies on a device of its own, from its first byte on. All other
 /// places are on the device that holds the header; what the header says of the area's length is
 /// what it was when the log was made.
 pub const INCOMPAT_EXTERNAL_LOG: u32 = 1;
 /// Incompatible feature: journal transactions repeat the staged data ([`JournalData::Copy`]).
 pub const INCOMPAT_JOURNAL_COPY: u32 = 2;
+/// Incompatible feature: the last lane is a record area, on byte-addressable memory of its own.
+pub const INCOMPAT_RECORD_AREA: u32 = 4;
 /// Bit of ext4's `s_feature_incompat` that keeps others away while the log may hold state (R15).
 pub const EXT4_MARKER: u32 = 0x2000_0000;
 /// [`HostRecord::lane_ends`] of a lane that is being written.
@@ -311,7 +315,25 @@ impl StaticHeader {
         if let Some((row, lane)) = (0..).zip(&self.lanes).find(|(row, lane)| lane.id.0 != *row) {
             return Err(corrupt("header", format!("lane {row} has id {}", lane.id.0)));
         }
+        self.check_record_area()?;
         self.check_geometry()
+    }
+
+    /// Only the last lane is one, not the only one, and the feature says so.
+    fn check_record_area(&self) -> Result<()> {
+        let bytes = |lane: &LaneEntry| lane.medium == LaneMedium::Bytes;
+        let Some((last, before)) = self.lanes.split_last() else { return Ok(()) };
+        let wanted = self.incompat & INCOMPAT_RECORD_AREA != 0;
+        let wrong = bytes(last) != wanted || before.iter().any(bytes);
+        if wrong || before.is_empty() && wanted {
+            return Err(corrupt("header", "its lanes and its features disagree on a record area"));
+        }
+        let whole = |n: u64| n % BLOCK_BYTES == 0 && n > 0;
+        let end = last.offset.checked_add(last.len).filter(|end| *end < 1 << 62);
+        if wanted && !(whole(last.offset) && whole(last.len) && end.is_some()) {
+            return Err(corrupt("header", "a record area that no medium can have"));
+        }
+        Ok(())
     }
 
     /// Encodes a static part that a test has made wrong.
@@ -386,6 +408,17 @@ impl StaticHeader {
         self.incompat & INCOMPAT_EXTERNAL_LOG != 0
     }
 
+    /// What a lane lies on.
+    pub fn medium_of(&self, lane: LaneId) -> LaneMedium {
+        let lane = self.lanes.get(usize::from(lane.0));
+        lane.map_or(LaneMedium::Block, |lane| lane.medium)
+    }
+
+    /// The record area: the lane on byte-addressable memory.
+    pub fn record_area(&self) -> Option<&LaneEntry> {
+        self.lanes.last().filter(|lane| lane.medium == LaneMedium::Bytes)
+    }
+
     /// What every journal transaction of this volume holds of staged data.
     pub fn journal_data(&self) -> JournalData {
         match self.incompat & INCOMPAT_JOURNAL_COPY {
@@ -403,7 +436,8 @@ impl StaticHeader {
             ("header copy 1".to_string(), self.header_offsets[1], HEADER_LEN),
             ("journal".to_string(), self.journal_offset, self.journal_len),
         ]);
-        all.extend(self.lanes.iter().map(|l| (format!("lane {}", l.id.0), l.offset, l.len)));
+        let here = self.lanes.iter().filter(|lane| lane.medium == LaneMedium::Block);
+        all.extend(here.map(|l| (format!("lane {}", l.id.0), l.offset, l.len)));
         all
     }
 
@@ -557,8 +591,9 @@ impl ServiceRecord {
 
     /// What a service record must be, whether it is about to be written or was read.
     fn check(&self) -> Result<()> {
-        let mut tails = self.lane_tails.iter().chain([&self.journal_tail]);
-        if tails.any(|t| t % BLOCK_BYTES != 0 || *t >= 1 << 62) {
+        let bad = |tail: u64, unit: u64| tail % unit != 0 || tail >= 1 << 62;
+        let lanes = self.lane_tails.iter().any(|tail| bad(*tail, COMPACT_UNIT));
+        if lanes || bad(self.journal_tail, BLOCK_BYTES) {
             return Err(corrupt(SERVICE, "a tail that no ring can have"));
         }
         if self.next_seq.0 == 0 {

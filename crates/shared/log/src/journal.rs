@@ -7,6 +7,7 @@
 use crate::journal_codec::{
     RawCommit, RawDescriptor, decode_body, encode_body, sizes, unknown_sizes,
 };
+use crate::record::COMPACT_UNIT;
 use crate::{Checked, DATA_CHUNK, DataSums, Invalid, JournalData, LogKey, MAX_LANES};
 use crate::{FIXED_LEN, Transaction, head_crc, seal_head};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, TxnSeq, corrupt};
@@ -129,15 +130,15 @@ pub fn check_transaction(txn: &Transaction) -> Result<()> {
     if txn.lane_upto.is_empty() || txn.lane_upto.len() > MAX_LANES {
         return bad("names no lane or more than the format has");
     }
-    if txn.lane_upto.iter().any(|p| p % BLOCK_BYTES != 0) {
-        return bad("names a lane position inside a block");
+    if txn.lane_upto.iter().any(|p| p % COMPACT_UNIT != 0) {
+        return bad("names a lane position inside a record's unit");
     }
     let staged_ok = |s: &crate::StagedRef| {
         let end = s.pos.checked_add(u64::from(s.len));
         s.lsn.0 > 0
             && s.len > 0
-            && (s.len as usize).is_multiple_of(BLOCK_SIZE)
-            && s.pos.is_multiple_of(BLOCK_BYTES)
+            && u64::from(s.len).is_multiple_of(COMPACT_UNIT)
+            && s.pos.is_multiple_of(COMPACT_UNIT)
             && txn.lane_upto.get(usize::from(s.lane.0)).is_some_and(|upto| end <= Some(*upto))
     };
     if !txn.staged.iter().all(staged_ok) {

@@ -20,6 +20,7 @@ mod journal_codec;
 mod journal_data;
 mod link;
 mod record;
+mod record_area;
 mod sums;
 mod transaction;
 
@@ -29,6 +30,7 @@ pub use journal::*;
 pub use journal_data::JournalData;
 pub use link::*;
 pub use record::*;
+pub use record_area::{RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
 pub use sums::{DATA_CHUNK, DataSums};
 pub use transaction::{CopyTag, StagedRef, Transaction, ZeroTag};
 

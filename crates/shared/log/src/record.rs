@@ -1,7 +1,7 @@
 //! Lane records: staged transactions.
 
 use crate::item::Item;
-use crate::{Checked, DATA_CHUNK, DataSums, FIXED_LEN, Invalid, LogKey};
+use crate::{Checked, DATA_CHUNK, DataSums, FIXED_LEN, Invalid, LaneMedium, LogKey};
 use crate::{blocks_up, head_crc, item_codec, put, seal_head, sums};
 use siftfs_base::{BLOCK_BYTES, Error, LaneId, Lsn, Result, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -19,6 +19,13 @@ pub const MIN_LANE_LEN: u64 = 64 << 10;
 const MAGIC: [u8; 8] = *b"SIFTstg\x01";
 const VERSION: u16 = 1;
 const KIND_TRANSACTION: u16 = 1;
+/// Flags of a record of a lane on byte-addressable memory: [`COMPACT_UNIT`] is its unit, and recovery
+/// keeps it although a record of another lane that was published before is lost (rule R44).
+const FLAGS_BYTES: u16 = 3;
+/// Unit of records on byte-addressable memory, in bytes: a cache line.
+pub const COMPACT_UNIT: u64 = 64;
+/// Longest record on byte-addressable memory in bytes.
+pub const MAX_COMPACT_LEN: u64 = 64 << 10;
 /// Bytes of the fixed header.
 pub const RECORD_HEADER_LEN: usize = FIXED_LEN;
 
@@ -44,7 +51,8 @@ struct RawRecord {
     durable_pos: U64,
     owner: U64,
     prev_lsn: U64,
-    reserved: [u8; 20],
+    prev_compact: U64,
+    reserved: [u8; 12],
     crc: U32,
 }
 const _: () = assert!(size_of::<RawRecord>() == RECORD_HEADER_LEN);
@@ -53,14 +61,34 @@ impl RawRecord {
     /// Does this build know what the record means? One that it does not know has the same header,
     /// whose checksum covers the same bytes.
     fn is_known(&self) -> bool {
-        (self.kind.get(), self.version.get(), self.flags.get()) == (KIND_TRANSACTION, VERSION, 0)
+        (self.kind.get(), self.version.get()) == (KIND_TRANSACTION, VERSION)
+            && [0, FLAGS_BYTES].contains(&self.flags.get())
+    }
+
+    /// Its lane's medium, as the record says it.
+    fn medium(&self) -> LaneMedium {
+        if self.flags.get() == FLAGS_BYTES { LaneMedium::Bytes } else { LaneMedium::Block }
     }
 }
 
-/// Longest record that a lane of `lane_len` bytes takes: an eighth of it (rule R10), within
-/// [`MAX_RECORD_LEN`], whole blocks.
-pub fn max_record_len(lane_len: u64) -> u64 {
-    (lane_len / 8 / BLOCK_BYTES * BLOCK_BYTES).clamp(2 * BLOCK_BYTES, MAX_RECORD_LEN)
+impl LaneMedium {
+    /// Records begin and end at multiples of so many bytes.
+    pub fn unit(self) -> u64 {
+        match self {
+            Self::Block => BLOCK_BYTES,
+            Self::Bytes => COMPACT_UNIT,
+        }
+    }
+
+    /// Longest record that a lane of `lane_len` bytes takes: an eighth of it (rule R10), within
+    /// [`MAX_RECORD_LEN`] or [`MAX_COMPACT_LEN`], whole blocks.
+    pub fn max_record_len(self, lane_len: u64) -> u64 {
+        let most = match self {
+            Self::Block => MAX_RECORD_LEN,
+            Self::Bytes => MAX_COMPACT_LEN,
+        };
+        (lane_len / 8 / BLOCK_BYTES * BLOCK_BYTES).clamp(2 * BLOCK_BYTES, most)
+    }
 }
 
 /// A record's place and links; what the sequencer knows.
@@ -68,9 +96,13 @@ pub fn max_record_len(lane_len: u64) -> u64 {
 pub struct RecordParams {
     /// The record's LSN; larger than its predecessor's in the lane.
     pub lsn: Lsn,
-    /// LSN of the record before it in the order of all lanes, 0 for the first of an epoch: recovery
-    /// applies a record only if that one is applied (rule R24).
+    /// LSN of the record before it in the order of all lanes on its medium, 0 for the first of an
+    /// epoch: recovery applies a record only if that one is applied (rule R24).
     pub prev_lsn: Lsn,
+    /// Of a record on block storage: LSN of the newest record on byte-addressable memory that was
+    /// published before it, 0 if there is none in this epoch; recovery demands it as well (rule
+    /// R44). 0 in the records there.
+    pub prev_compact: Lsn,
     /// Highest LSN such that every record up to it, in any lane, was known durable (rule R14).
     pub durable_lsn: Lsn,
     /// Position in this lane up to which every record was known durable (rule R14); 0 if unknown.
@@ -87,7 +119,9 @@ pub struct RecordParams {
 /// Sizes of a record to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordLayout {
-    /// Whole length, a multiple of the block size.
+    /// What the record's lane lies on.
+    pub medium: LaneMedium,
+    /// Whole length, a multiple of the medium's unit.
     pub len: u32,
     /// Bytes of all items.
     pub items_len: u32,
@@ -98,10 +132,15 @@ pub struct RecordLayout {
 }
 
 impl RecordLayout {
-    /// Computes the sizes of a record with these items and `data_len` bytes of data; `None` if
-    /// one record cannot hold them: they are too long together, or a reader would refuse one. The
-    /// xattrs of a volume that was made by others may be such.
+    /// Computes the sizes of a record on block storage with these items and `data_len` bytes of
+    /// data; `None` if one record cannot hold them: they are too long together, or a reader would
+    /// refuse one. The xattrs of a volume that was made by others may be such.
     pub fn new(items: &[Item], data_len: u64) -> Option<Self> {
+        Self::on(LaneMedium::Block, items, data_len)
+    }
+
+    /// As [`RecordLayout::new`], of a record on `medium`.
+    pub fn on(medium: LaneMedium, items: &[Item], data_len: u64) -> Option<Self> {
         let items_len: u64 = items.iter().map(|i| item_codec::encoded_len(i) as u64).sum();
         if items.len() as u64 > u64::from(MAX_ITEMS) || data_len > MAX_RECORD_LEN {
             return None;
@@ -109,11 +148,12 @@ impl RecordLayout {
         if items.iter().any(|item| item_codec::check(item).is_err()) {
             return None;
         }
-        let (data_offset, len) = geometry(items_len, data_len);
-        if len > MAX_RECORD_LEN || head_len(items_len, data_len) > MAX_HEAD_LEN {
+        let (data_offset, len) = geometry(medium, items_len, data_len);
+        if len > medium.max_record_len(u64::MAX) || head_len(items_len, data_len) > MAX_HEAD_LEN {
             return None;
         }
         Some(Self {
+            medium,
             len: len as u32,
             items_len: items_len as u32,
             data_offset: data_offset as u32,
@@ -137,13 +177,13 @@ impl RecordLayout {
         let (len, items) = (u64::from(self.len), u64::from(self.items_len));
         let data = u64::from(self.data_len);
         let bounded = len > 0
-            && len % BLOCK_BYTES == 0
+            && len % self.medium.unit() == 0
             && len <= max_len.min(MAX_RECORD_LEN)
             && head_len(items, data) <= MAX_HEAD_LEN
             && items_count <= MAX_ITEMS;
         bounded
             && head_len(items, data) <= len
-            && (!known || geometry(items, data) == (u64::from(self.data_offset), len))
+            && (!known || geometry(self.medium, items, data) == (u64::from(self.data_offset), len))
     }
 }
 
@@ -153,10 +193,12 @@ fn head_len(items_len: u64, data_len: u64) -> u64 {
 }
 
 /// Where data starts and the record ends.
-fn geometry(items_len: u64, data_len: u64) -> (u64, u64) {
+fn geometry(medium: LaneMedium, items_len: u64, data_len: u64) -> (u64, u64) {
     let head = head_len(items_len, data_len);
     let close = head.next_multiple_of(8);
-    if close + data_len <= BLOCK_BYTES {
+    if medium == LaneMedium::Bytes {
+        (close, (close + data_len).next_multiple_of(COMPACT_UNIT))
+    } else if close + data_len <= BLOCK_BYTES {
         (close, BLOCK_BYTES)
     } else {
         let data = blocks_up(head);
@@ -242,13 +284,14 @@ impl RecordBuilder {
     }
 
     fn header(&self, p: &RecordParams, l: &RecordLayout, count: u32) -> RawRecord {
-        assert!(p.pos.is_multiple_of(BLOCK_BYTES), "records begin at blocks");
+        assert!(p.pos.is_multiple_of(l.medium.unit()), "records begin at their medium's units");
+        let flags = if l.medium == LaneMedium::Bytes { FLAGS_BYTES } else { 0 };
         RawRecord {
             magic: MAGIC,
             version: VERSION.into(),
             kind: KIND_TRANSACTION.into(),
             lane: self.lane.0.into(),
-            flags: 0.into(),
+            flags: flags.into(),
             epoch: self.key.epoch.0.into(),
             pos: p.pos.into(),
             prev_end: p.prev_end.into(),
@@ -263,7 +306,8 @@ impl RecordBuilder {
             durable_pos: p.durable_pos.into(),
             owner: self.owner.into(),
             prev_lsn: p.prev_lsn.0.into(),
-            reserved: [0; 20],
+            prev_compact: p.prev_compact.0.into(),
+            reserved: [0; 12],
             crc: 0.into(),
         }
     }
@@ -307,6 +351,7 @@ impl RecordHeader {
             return Err(Invalid("not a record of this lane, epoch and position"));
         }
         let layout = RecordLayout {
+            medium: raw.medium(),
             len: raw.len.get(),
             items_len: raw.items_len.get(),
             data_offset: raw.data_offset.get(),
@@ -316,6 +361,7 @@ impl RecordHeader {
             params: RecordParams {
                 lsn: Lsn(raw.lsn.get()),
                 prev_lsn: Lsn(raw.prev_lsn.get()),
+                prev_compact: Lsn(raw.prev_compact.get()),
                 durable_lsn: Lsn(raw.durable_lsn.get()),
                 durable_pos: raw.durable_pos.get(),
                 pos,
@@ -328,7 +374,8 @@ impl RecordHeader {
             owner: raw.owner.get(),
             crc: raw.crc.get(),
         };
-        if header.layout.holds(header.items_count, max_len, raw.is_known()) {
+        let at_unit = pos.is_multiple_of(header.layout.medium.unit());
+        if at_unit && header.layout.holds(header.items_count, max_len, raw.is_known()) {
             Ok(header)
         } else {
             Err(Invalid("impossible lengths"))
@@ -421,6 +468,9 @@ fn check(p: &RecordParams, layout: &RecordLayout, items: &[Item]) -> Result<()> 
     if p.prev_lsn >= p.lsn || p.durable_lsn >= p.lsn || p.durable_pos > p.pos || p.prev_end > p.pos
     {
         return bad("its sequence numbers contradict each other");
+    }
+    if p.prev_compact >= p.lsn || p.prev_compact.0 > 0 && layout.medium == LaneMedium::Bytes {
+        return bad("it follows a record on another medium that it cannot follow");
     }
     for item in items {
         match item {

@@ -14,6 +14,7 @@ fn params() -> RecordParams {
     RecordParams {
         lsn: Lsn(1000),
         prev_lsn: Lsn(0),
+        prev_compact: Lsn(0),
         durable_lsn: Lsn(990),
         durable_pos: 8192,
         pos: 16384,

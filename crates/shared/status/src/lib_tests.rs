@@ -10,7 +10,7 @@ const GOLDEN: &str = include_str!("../golden/status.json");
 const PAGE: &str = include_str!("../../../../docs/design/status.md");
 
 /// Objects whose keys are names of their own and not fields.
-const BY_NAME: [&str; 3] = ["requests", "full_commits", "stalls"];
+const BY_NAME: [&str; 4] = ["requests", "full_commits", "stalls", "elsewhere"];
 
 fn golden() -> Value {
     serde_json::from_str(GOLDEN).expect("JSON")

@@ -84,6 +84,8 @@ pub struct RuntimeCounts {
     pub staged_items: u64,
     /// Full commits forced by fsync, by reason.
     pub full_commits: BTreeMap<String, u64>,
+    /// Where fsyncs' records went, on a volume with a record area.
+    pub dispatch: Dispatch,
     /// Waits for background progress, by reason.
     pub stalls: BTreeMap<String, u64>,
     /// Background journal transactions cut.
@@ -98,6 +100,41 @@ pub struct RuntimeCounts {
     pub direct_bytes: u64,
     /// Blocks freed.
     pub dropped_blocks: u64,
+}
+
+/// Where fsyncs' records went: to the record area, or to block storage (CoinPurse, table II).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dispatch {
+    /// All that were considered.
+    pub all: Dispatched,
+    /// Those that went to the record area.
+    pub record_area: Dispatched,
+    /// Bytes of the records there, headers and padding included.
+    pub record_bytes: u64,
+    /// Those that went to block storage, by reason.
+    pub elsewhere: BTreeMap<String, u64>,
+}
+
+/// Records of fsyncs, and what was dirty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dispatched {
+    /// Records.
+    pub records: u64,
+    /// Bytes of file data in them.
+    pub dirty_bytes: u64,
+    /// Bytes of the pages that these lie in.
+    pub page_bytes: u64,
+}
+
+impl Dispatched {
+    /// Adds a record.
+    pub fn add(&mut self, dirty: u64, pages: u64) {
+        self.records += 1;
+        self.dirty_bytes += dirty;
+        self.page_bytes += pages;
+    }
 }
 
 /// How fsyncs that come together are made durable.

@@ -5,8 +5,8 @@ use crate::superblock::{AreaSuper, SUPERBLOCK_LEN, SUPERBLOCK_OFFSET};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, corrupt};
 use siftfs_device::{Device, RegionDesc, RegionKind};
 use siftfs_log::{
-    Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, Invalid, SERVICE_SLOTS, STATIC_OFFSET,
-    ServiceRecord, StaticHeader, show_uuid,
+    Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, Invalid, LaneMedium, SERVICE_SLOTS,
+    STATIC_OFFSET, ServiceRecord, StaticHeader, show_uuid,
 };
 
 /// Index of the host record's region descriptors (two slots in each copy).
@@ -342,7 +342,8 @@ pub fn region_descs(header: &StaticHeader) -> Vec<RegionDesc> {
         all.push(desc(RegionKind::Header, HEADER_HOST, base + HOST_SLOTS[0], slots));
         all.push(desc(RegionKind::Header, HEADER_SERVICE, base + SERVICE_SLOTS[0], slots));
     }
-    for lane in &header.lanes {
+    let here = header.lanes.iter().filter(|lane| lane.medium == LaneMedium::Block);
+    for lane in here {
         all.push(desc(RegionKind::Staging, lane.id.0, lane.offset, lane.len));
     }
     all

@@ -1,9 +1,11 @@
 //! Reading a staging lane back, from its tail to its end.
 
 use crate::ring::{ReadCounts, RingReader};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, LaneId, Lsn, Result, corrupt};
+use siftfs_base::{BLOCK_BYTES, LaneId, Lsn, Result, corrupt};
 use siftfs_device::{Origin, RegionReader};
-use siftfs_log::{Checked, LogKey, OPEN_END, RecordHead, RecordHeader, max_record_len, next_lap};
+use siftfs_log::{
+    Checked, LaneMedium, LogKey, OPEN_END, RECORD_HEADER_LEN, RecordHead, RecordHeader, next_lap,
+};
 
 /// A valid record: its items, and its data where asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,7 @@ pub struct LaneEnd {
 pub struct LaneScanner {
     ring: RingReader,
     key: LogKey,
+    medium: LaneMedium,
     max_len: u64,
     end: Option<u64>,
     want_data: bool,
@@ -56,7 +59,7 @@ impl LaneScanner {
     /// data is verified either way.
     pub fn new(
         region: &RegionReader,
-        lane: LaneId,
+        (lane, medium): (LaneId, LaneMedium),
         key: LogKey,
         tail: u64,
         end: u64,
@@ -66,9 +69,9 @@ impl LaneScanner {
         let what = format!("staging lane {}", lane.0);
         if region.is_empty()
             || !region.len().is_multiple_of(BLOCK_BYTES)
-            || !tail.is_multiple_of(BLOCK_BYTES)
+            || !tail.is_multiple_of(medium.unit())
         {
-            return Err(corrupt(what, "ring or tail not aligned to blocks"));
+            return Err(corrupt(what, "ring or tail not aligned"));
         }
         let end = (end != OPEN_END).then_some(end);
         let tail_ok = tail.checked_add(region.len()).is_some_and(|l| l < 1 << 62);
@@ -84,7 +87,8 @@ impl LaneScanner {
             torn: None,
         };
         Ok(Self {
-            max_len: max_record_len(region.len()),
+            medium,
+            max_len: medium.max_record_len(region.len()),
             ring: RingReader::new(region.clone(), origin, tail),
             key,
             end,
@@ -179,12 +183,16 @@ impl LaneScanner {
 
     /// A record head that validates at `pos`, whatever its links say.
     fn head_at(&mut self, pos: u64) -> Result<Option<RecordHead>> {
-        if !self.ring.fits(pos, BLOCK_BYTES) {
+        let first = self.medium.unit().max(RECORD_HEADER_LEN as u64);
+        if !self.ring.fits(pos, first) {
             return Ok(None);
         }
         let (key, lane, max) = (self.key, self.state.lane, self.max_len);
-        let block = self.ring.get(pos, BLOCK_SIZE)?;
-        let Ok(header) = RecordHeader::peek(block, &key, lane, pos, max) else { return Ok(None) };
+        let bytes = self.ring.get(pos, first as usize)?;
+        let Ok(header) = RecordHeader::peek(bytes, &key, lane, pos, max) else { return Ok(None) };
+        if header.layout.medium != self.medium {
+            return Ok(None);
+        }
         if !self.ring.fits(pos, u64::from(header.layout.len)) {
             return Ok(None);
         }
@@ -227,7 +235,7 @@ impl LaneScanner {
             ));
         }
         let ring = self.ring.ring_len();
-        let (mut at, mut horizon) = (end + BLOCK_BYTES, end.saturating_add(self.max_len));
+        let (mut at, mut horizon) = (end + self.medium.unit(), end.saturating_add(self.max_len));
         // A record that did not fit before the lap's end may be the missing one.
         if !end.is_multiple_of(ring) && next_lap(end, ring) - end < self.max_len {
             horizon = next_lap(end, ring) + self.max_len;
@@ -238,7 +246,7 @@ impl LaneScanner {
                     at = next;
                     horizon = next + self.max_len;
                 }
-                None => at += BLOCK_BYTES,
+                None => at += self.medium.unit(),
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 use super::*;
 use crate::test_util::*;
-use siftfs_base::{Epoch, Error};
+use siftfs_base::{BLOCK_SIZE, Epoch, Error};
 use siftfs_device::{Device, MemDevice};
 use std::sync::Arc;
 
@@ -8,7 +8,15 @@ use std::sync::Arc;
 fn scan(dev: &Arc<MemDevice>, tail: u64, end: u64) -> Result<(Vec<u64>, LaneEnd, ReadCounts)> {
     let storage = storage(dev);
     let reader = storage.staging_reader(LaneId(0))?;
-    let mut s = LaneScanner::new(&reader, LaneId(0), KEY, tail, end, true, Origin::Admin)?;
+    let mut s = LaneScanner::new(
+        &reader,
+        (LaneId(0), LaneMedium::Block),
+        KEY,
+        tail,
+        end,
+        true,
+        Origin::Admin,
+    )?;
     let mut found = Vec::new();
     while let Some(r) = s.next_record()? {
         let lsn = r.head.header.params.lsn.0;

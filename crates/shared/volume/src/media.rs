@@ -1,6 +1,7 @@
 //! The devices that a volume lies on.
 
 use crate::header::{HeaderView, read_media, region_descs, repair_headers};
+use crate::record_area::{self, RecordArea};
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, RegionDesc, RegionKind, Role, Storage};
 use std::sync::Arc;
@@ -13,12 +14,19 @@ pub struct Media {
     pub area: Arc<dyn Device>,
     /// Holds header, journal and staging.
     pub log: Option<Arc<dyn Device>>,
+    /// Holds the record area, on byte-addressable memory.
+    pub bytes: Option<Arc<dyn Device>>,
 }
 
 impl Media {
     /// Area and log on devices of their own.
     pub fn split(area: Arc<dyn Device>, log: Arc<dyn Device>) -> Self {
-        Self { area, log: Some(log) }
+        Self { area, log: Some(log), bytes: None }
+    }
+
+    /// The same with a record area on `bytes`.
+    pub fn with_bytes(self, bytes: Option<Arc<dyn Device>>) -> Self {
+        Self { bytes, ..self }
     }
 
     /// The device that holds header, journal and staging.
@@ -26,14 +34,28 @@ impl Media {
         &**self.log.as_ref().unwrap_or(&self.area)
     }
 
-    /// The device of the area, then that of a log elsewhere.
+    /// The device of the area, then those of a log elsewhere and of a record area.
     pub fn devices(&self) -> impl Iterator<Item = &dyn Device> {
-        [Some(&self.area), self.log.as_ref()].into_iter().flatten().map(|device| &**device)
+        [Some(&self.area), self.log.as_ref(), self.bytes.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|device| &**device)
     }
 
-    /// Finds and checks the header: see [`read_media`].
+    /// Finds and checks the header: see [`read_media`]. The record area, where there is one, is the
+    /// volume's: see [`record_area::check`].
     pub fn read(&self) -> Result<HeaderView> {
-        read_media(&*self.area, self.log.as_deref())
+        let view = read_media(&*self.area, self.log.as_deref())?;
+        record_area::check(&view, self.bytes.as_deref())?;
+        Ok(view)
+    }
+
+    /// The record area, if the volume has one.
+    pub fn record_area(&self, view: &HeaderView) -> Result<Option<RecordArea<'_>>> {
+        let (Some(device), Some(_)) = (&self.bytes, view.header.record_area()) else {
+            return Ok(None);
+        };
+        RecordArea::read(&**device).map(Some)
     }
 
     /// As [`Media::read`], by a caller that is about to write the volume.
@@ -53,8 +75,7 @@ impl Media {
 
     /// Makes everything that can be read durable, on every device.
     pub fn flush(&self) -> Result<()> {
-        self.area.flush()?;
-        self.log.as_ref().map_or(Ok(()), |log| log.flush())
+        self.devices().try_for_each(|device| device.flush())
     }
 
     /// See [`repair_headers`].
@@ -65,39 +86,49 @@ impl Media {
     /// Takes a role on every device of the volume, waiting at most `patience` for each: see
     /// [`Device::claim`].
     pub fn claim(&self, role: Role, patience: Duration) -> Result<()> {
-        self.area.claim(role, patience)?;
-        let Some(log) = &self.log else { return Ok(()) };
-        log.claim(role, patience).inspect_err(|_| {
-            // Half a role is none; the first cause is what counts.
-            let _ = self.area.unclaim(role);
-        })
+        for (done, device) in self.devices().enumerate() {
+            device.claim(role, patience).inspect_err(|_| {
+                // A part of a role is none; the first cause is what counts.
+                self.devices().take(done).for_each(|device| drop(device.unclaim(role)));
+            })?;
+        }
+        Ok(())
     }
 
     /// Gives a role back on every device.
     pub fn unclaim(&self, role: Role) -> Result<()> {
-        let log = self.log.as_ref().map_or(Ok(()), |log| log.unclaim(role));
-        self.area.unclaim(role).and(log)
+        self.devices().map(|device| device.unclaim(role)).fold(Ok(()), Result::and)
     }
 
     /// The volume's regions. The area of a volume whose log lies elsewhere is all of its device, so
     /// that the file system may be grown while it is not mounted.
     pub fn storage(&self, view: &HeaderView) -> Result<Storage> {
         let descs = region_descs(&view.header);
-        let Some(log) = &self.log else { return Storage::new(self.area.clone(), &descs) };
-        let len = self.area.size() / BLOCK_BYTES * BLOCK_BYTES;
-        let area = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len };
-        Storage::on(&[(self.area.clone(), vec![area]), (log.clone(), descs)])
+        let mut on = match &self.log {
+            None => vec![(self.area.clone(), descs)],
+            Some(log) => {
+                let len = self.area.size() / BLOCK_BYTES * BLOCK_BYTES;
+                let area = RegionDesc { kind: RegionKind::Area, index: 0, offset: 0, len };
+                vec![(self.area.clone(), vec![area]), (log.clone(), descs)]
+            }
+        };
+        if let (Some(bytes), Some(lane)) = (&self.bytes, view.header.record_area()) {
+            let (kind, index) = (RegionKind::Staging, lane.id.0);
+            let desc = RegionDesc { kind, index, offset: lane.offset, len: lane.len };
+            on.push((bytes.clone(), vec![desc]));
+        }
+        Storage::on(&on)
     }
 }
 
 impl From<Arc<dyn Device>> for Media {
     fn from(area: Arc<dyn Device>) -> Self {
-        Self { area, log: None }
+        Self { area, log: None, bytes: None }
     }
 }
 
 impl<T: Device + 'static> From<Arc<T>> for Media {
     fn from(area: Arc<T>) -> Self {
-        Self { area, log: None }
+        Self { area, log: None, bytes: None }
     }
 }

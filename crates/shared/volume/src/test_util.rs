@@ -107,6 +107,7 @@ impl<'a> Appender<'a> {
         let p = RecordParams {
             lsn: Lsn(self.lsn),
             prev_lsn: Lsn(0),
+            prev_compact: Lsn(0),
             durable_lsn: Lsn(self.durable_lsn),
             durable_pos: self.durable_pos,
             pos,

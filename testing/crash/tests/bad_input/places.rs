@@ -2,7 +2,7 @@
 //! that is in the log alone: recovery brings all of it back, or refuses and says why.
 
 use siftfs_crash::{
-    Back, Bench, VolumeKind, deterministic, mem_media, open, recover_image, split_of,
+    Back, Bench, Split, VolumeKind, deterministic, devices, mem_media, open, recover_image,
 };
 use siftfs_device::{Cut, Image};
 use siftfs_fsck::{Severity, check_on};
@@ -17,7 +17,7 @@ const BLOCKS: [&str; 5] = ["static part", "host A", "host B", "service A", "serv
 /// Where the two copies of `image`'s header begin, and where the journal does.
 fn copies(image: &Image) -> [u64; 2] {
     let area = u64::from(u32::from_le_bytes(image.bytes(1024 + 4, 4).try_into().expect("4 bytes")));
-    [split_of(image).unwrap_or(area * BLOCK), image.size() - COPY]
+    [Split::of(image).log.unwrap_or(area * BLOCK), image.size() - COPY]
 }
 
 fn block(image: &Image, copy: usize, nr: usize) -> u64 {
@@ -144,8 +144,7 @@ impl Case {
     fn judge(&self, what: &str, image: &Image) -> bool {
         let what = format!("{}, {what}", self.name);
         let (_, media) = mem_media(image);
-        let log = media.log.clone();
-        let errors = check_on(&*media.area, log.as_deref());
+        let errors = check_on(devices(&media));
         let errors = errors.iter().filter(|f| f.severity == Severity::Error).count();
         match recover_image(image) {
             Ok(_) => {

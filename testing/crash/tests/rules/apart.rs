@@ -3,8 +3,8 @@
 
 use super::bytes;
 use siftfs_crash::{
-    Back, Bench, VolumeKind, base_image_of, deterministic, e2fsck_image, media_of, mem_media,
-    recover_image, split_of,
+    Back, Bench, Split, VolumeKind, base_image_of, deterministic, e2fsck_image, media_of,
+    mem_media, recover_image,
 };
 use siftfs_device::{Cut, Device, Divisible, Fate, Fault, FaultDevice, Image, OpClass, Part};
 use siftfs_model::Control;
@@ -152,19 +152,19 @@ fn plain() -> Image {
     let (device, media) = mem_media(&base_image_of(KIND));
     release_on(media, &deterministic(), &mut |_, _, _| {}).expect("released");
     let image = device.snapshot();
-    assert_eq!(split_of(&image), None, "the superblock forgot its log");
+    assert_eq!(Split::of(&image).log, None, "the superblock forgot its log");
     image
 }
 
 /// What is left is a volume that opens, or plain ext4 that can be adopted.
 fn whole(image: &Image, what: &str) {
-    e2fsck_image(&if split_of(image).is_some() {
+    e2fsck_image(&if Split::of(image).log.is_some() {
         recover_image(image).unwrap_or_else(|e| panic!("{what}: {e}"))
     } else {
         image.clone()
     })
     .unwrap_or_else(|e| panic!("{what}: {e}"));
-    if split_of(image).is_none() {
+    if Split::of(image).log.is_none() {
         let device = Arc::new(siftfs_device::MemDevice::from_image(image.clone()));
         let (area, log) = (part(&device, 0..SPLIT), part(&device, SPLIT..KIND.size));
         adopt_on(&area, &log, &MkfsOptions::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -185,7 +185,7 @@ fn r16_an_interrupted_adoption_leaves_ext4_or_a_volume() {
     device.take_history().expect("recorded").each_cut(|cut, cache| {
         for kind in cuts(cut) {
             let image = cache.image(kind);
-            linked += u64::from(split_of(&image).is_some());
+            linked += u64::from(Split::of(&image).log.is_some());
             whole(&image, &format!("adoption cut at {cut}, {kind:?}"));
         }
     });

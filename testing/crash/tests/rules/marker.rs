@@ -140,7 +140,7 @@ fn r16_log_and_area_belong_together() {
             force: true,
             ..Default::default()
         };
-        siftfs_placement::mkfs_on(&shared, &opts).expect("mkfs");
+        siftfs_placement::mkfs_on(shared.clone(), &opts).expect("mkfs");
         Bench::on(device.snapshot()).crash(Cut::KeepAll)
     };
     let len = usize::try_from(layout.area.end).expect("small");

@@ -1,0 +1,108 @@
+//! Which lane takes an fsync's record: the record area, on byte-addressable memory, or block storage
+//! (`docs/design/record-area.md`, "The dispatcher").
+
+use crate::staging::capture::Capture;
+use crate::staging::sequencer::Sequencer;
+use crate::staging::stage::Draft;
+use crate::state::State;
+use crate::state::names;
+use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn};
+use siftfs_log::{LaneMedium, RecordLayout};
+use std::collections::BTreeSet;
+
+/// Why a record went to block storage, although the volume has a record area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// It carries more bytes than the threshold.
+    Size,
+    /// It carries too large a share of its pages.
+    Share,
+    /// The area has no room for it now.
+    Full,
+    /// Something that it needs, or that it must not survive without, is not durable yet.
+    Order,
+}
+
+impl Elsewhere {
+    /// The reason, in the status report.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            Self::Share => "share",
+            Self::Full => "full",
+            Self::Order => "order",
+        }
+    }
+}
+
+/// Bytes of the pages that the captured bytes lie in.
+pub fn page_bytes(capture: &Capture) -> u64 {
+    let (mut pages, mut last) = (0, None);
+    for range in &capture.data {
+        let (first, end) = (range.start / BLOCK_BYTES, range.end.div_ceil(BLOCK_BYTES));
+        let again = last == Some((range.ino, first));
+        pages += end - first - u64::from(again);
+        last = Some((range.ino, end - 1));
+    }
+    pages * BLOCK_BYTES
+}
+
+impl State {
+    /// Moves a caller's record to the record area, if it belongs there and has room at once.
+    pub fn dispatch(&mut self, seq: &Sequencer, draft: Draft) -> Draft {
+        let Some(area) = self.staging.record_area() else { return draft };
+        let pages = page_bytes(&draft.capture);
+        self.stats.considered(draft.capture.data_len, pages);
+        match self.compact_layout(seq, area, &draft.capture, pages) {
+            Ok(layout) => {
+                self.stats.compact(draft.capture.data_len, pages, layout.len);
+                Draft { layout, lane: area, bulk: false, ..draft }
+            }
+            Err(reason) => {
+                self.stats.elsewhere(reason);
+                draft
+            }
+        }
+    }
+
+    fn compact_layout(
+        &self,
+        seq: &Sequencer,
+        area: usize,
+        capture: &Capture,
+        pages: u64,
+    ) -> Result<RecordLayout, Elsewhere> {
+        let limits = self.config.record_area;
+        let bytes = capture.data_len;
+        if bytes > limits.most {
+            return Err(Elsewhere::Size);
+        }
+        if bytes * 100 > pages * u64::from(limits.percent) {
+            return Err(Elsewhere::Share);
+        }
+        let lane = &self.staging.lanes()[area];
+        let layout = RecordLayout::on(LaneMedium::Bytes, &capture.items, bytes)
+            .filter(|layout| u64::from(layout.len) <= lane.max_record())
+            .ok_or(Elsewhere::Size)?;
+        if lane.place(u64::from(layout.len)).is_none() {
+            return Err(Elsewhere::Full);
+        }
+        if !seq.stands_alone(self.staging.last_ordered(), self.needed(capture)) {
+            return Err(Elsewhere::Order);
+        }
+        Ok(layout)
+    }
+
+    /// The newest records of all inodes that the record is about: they must be there if it is.
+    fn needed(&self, capture: &Capture) -> BTreeSet<Lsn> {
+        let mut inodes: BTreeSet<InodeNr> = capture.whole.iter().copied().collect();
+        inodes.extend(&capture.perms);
+        for op in capture.ops.iter().filter_map(|lsn| self.names.get(*lsn)) {
+            inodes.extend(names::inodes(op));
+            inodes.extend(names::keys(op).iter().map(|(dir, _)| *dir));
+        }
+        let newest = |ino: &InodeNr| self.inodes.get(ino).map(|node| node.staged);
+        let gone = [self.inodes.evicted_staged(), self.running.permissions.last_staged()];
+        inodes.iter().filter_map(newest).chain(gone).collect()
+    }
+}
