@@ -17,8 +17,8 @@ use super::promise::LineFlush;
 const WORD: usize = 8;
 /// Pages are at least so long; msync(2) wants their beginnings.
 const PAGE: usize = 4096;
-/// From this length on stores pass the caches by: nobody reads so much soon.
-const STREAM: usize = 4096;
+/// From this many bytes on stores pass the caches by, which is the quicker way to the medium.
+const STREAM: usize = 512;
 
 /// How a file is mapped.
 #[derive(Clone, Copy, Default)]

@@ -97,9 +97,15 @@ impl ByteDevice {
     /// - it is not persistent, and not named `volatile:`;
     /// - it is the PMR of a controller that a driver uses, or that says that it is not well.
     pub fn open(place: &BytePlace, options: ByteOptions) -> Result<Self> {
-        let Opened { file, path, kind, memory, promise, way } = open::open(place, options)?;
-        tracing::debug!(place = %place, size = memory.len(), promise = %promise, "record area open");
-        Ok(Self {
+        let device = Self::of(place, options, open::open(place, options)?);
+        let (size, promise) = (device.size(), device.promise);
+        tracing::debug!(place = %place, size, promise = %promise, "record area open");
+        Ok(device)
+    }
+
+    fn of(place: &BytePlace, options: ByteOptions, opened: Opened) -> Self {
+        let Opened { file, path, kind, memory, promise, way } = opened;
+        Self {
             place: place.clone(),
             file,
             path,
@@ -111,7 +117,7 @@ impl ByteDevice {
             read_back: options.modelled_read_back,
             failed: AtomicI32::new(0),
             counts: Counts::default(),
-        })
+        }
     }
 
     /// As [`ByteDevice::open`], with both roles.
@@ -300,3 +306,7 @@ impl Device for ByteDevice {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "bytes_tests.rs"]
+mod tests;
