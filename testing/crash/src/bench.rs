@@ -1,7 +1,9 @@
 //! A mounted volume for tests written by hand: files by path, power cuts, what came back.
 
 use crate::judge::{recover_image, walk_image};
-use crate::volume::{Driver, VolumeKind, base_image_of, deterministic, media_of, open_with};
+use crate::volume::{
+    Driver, VolumeKind, base_image_of, deterministic, fault_device, media_of, open_with,
+};
 use siftfs_base::{Error, InodeNr};
 use siftfs_device::{Cut, FaultDevice, Image, OpKind, OpRecord, RegionCounts};
 use siftfs_model::{Caller, Control, Tree};
@@ -52,7 +54,7 @@ impl Bench {
 
     /// Mounts what is in `image`.
     pub fn on(image: Image) -> Self {
-        Self::on_device(Arc::new(FaultDevice::from_image(image, 1)))
+        Self::on_device(Arc::new(fault_device(image, 1)))
     }
 
     /// Mounts `device`.
@@ -62,7 +64,7 @@ impl Bench {
 
     /// A fresh volume on which several callers that come together write durably at once.
     pub fn parallel(kind: VolumeKind) -> Self {
-        let device = Arc::new(FaultDevice::from_image(base_image_of(kind), 1));
+        let device = Arc::new(fault_device(base_image_of(kind), 1));
         let group = "parallel".parse().expect("a word of the option");
         Self::with(device, &OpenOptions { group, ..deterministic() })
     }

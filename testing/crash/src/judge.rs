@@ -1,8 +1,8 @@
 //! One image after a power cut: recover it, and ask every judge of it.
 
 use crate::campaign::guarded;
-use crate::volume::{Split, deterministic, devices, media_of, mem_media, open};
-use siftfs_device::{Cut, FaultDevice, Image, VolatileCache};
+use crate::volume::{Split, deterministic, devices, fault_device, media_of, mem_media, open};
+use siftfs_device::{Cut, Image, VolatileCache};
 use siftfs_model::{Caller, Ids, Oracle, Tree};
 use siftfs_placement::recover_on;
 use siftfs_proto::{ROOT_INO, Request};
@@ -155,7 +155,7 @@ impl Judge {
         want: &Tree,
         recoveries: &mut u64,
     ) -> Result<(), String> {
-        let device = Arc::new(FaultDevice::from_image(image.clone(), 0));
+        let device = Arc::new(fault_device(image.clone(), 0));
         device.record_history();
         recover_on(media_of(&device, image), &deterministic())
             .map_err(|e| format!("recovery: {e}"))?;
@@ -190,7 +190,7 @@ fn same(image: &Image, want: &Tree, e2fsck: bool) -> Result<(), String> {
 
 /// A second recovery finds nothing to do and writes nothing.
 fn again(recovered: &Image) -> Result<(), String> {
-    let device = Arc::new(FaultDevice::from_image(recovered.clone(), 0));
+    let device = Arc::new(fault_device(recovered.clone(), 0));
     let report = recover_on(media_of(&device, recovered), &deterministic())
         .map_err(|e| format!("second recovery: {e}"))?;
     if !report.clean || device.stats().writes > 0 {

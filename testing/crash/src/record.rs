@@ -1,6 +1,6 @@
 //! One run of a sequence, in lockstep with the model.
 
-use crate::volume::{Driver, VolumeKind, base_image_of, media_of, mem_media, open};
+use crate::volume::{Driver, VolumeKind, base_image_of, fault_device, media_of, mem_media, open};
 use siftfs_device::{FaultDevice, History};
 use siftfs_model::{Generator, Ids, Lockstep, Model, Op, Profile};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub struct Recording {
 /// bug that needs no power cut.
 pub fn record(kind: VolumeKind, source: &Source) -> Result<Recording, String> {
     let base = base_image_of(kind);
-    let device = Arc::new(FaultDevice::from_image(base.clone(), 0));
+    let device = Arc::new(fault_device(base.clone(), 0));
     device.record_history();
     let driver = open(media_of(&device, &base)).map_err(|e| format!("open: {e}"))?;
     record_on(&device, driver, source, || {})

@@ -1,7 +1,7 @@
 //! Volumes for tests: made once, cloned for every run.
 
 use siftfs_base::{Clock, Error, ManualClock};
-use siftfs_device::{Device, Divisible, Image, MemDevice, Part};
+use siftfs_device::{Device, Divisible, FaultDevice, Image, MemDevice, Part};
 use siftfs_log::{RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
 use siftfs_model::Control;
 use siftfs_placement::{
@@ -179,6 +179,16 @@ pub fn media_of<D: Divisible + 'static>(device: &Arc<D>, image: &Image) -> Media
 pub fn devices(media: &Media) -> siftfs_fsck::Devices<'_> {
     let (log, bytes) = (media.log.as_deref(), media.bytes.as_deref());
     siftfs_fsck::Devices { area: &*media.area, log, bytes }
+}
+
+/// A device that breaks on purpose with these contents; a record area on it is torn at words.
+pub fn fault_device(image: Image, seed: u64) -> FaultDevice {
+    let bytes = Split::of(&image).bytes;
+    let device = FaultDevice::from_image(image, seed);
+    match bytes {
+        Some(at) => device.with_bytes_from(at),
+        None => device,
+    }
 }
 
 /// The devices that hold `image`, in memory, and what they stand in.

@@ -23,3 +23,8 @@ fn a_journal_with_copies() {
 fn two_lanes_and_a_log_elsewhere() {
     replay::two_lanes_and_a_log_elsewhere(ReplayMode::Ordered);
 }
+
+#[test]
+fn a_record_area() {
+    replay::a_record_area(ReplayMode::Ordered);
+}

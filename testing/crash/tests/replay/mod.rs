@@ -39,3 +39,8 @@ pub fn two_lanes_and_a_log_elsewhere(mode: ReplayMode) {
     let profile = Profile { background: 20, ..Profile::crash() };
     run(mode, VolumeKind::APART_TWO_LANES, &profile, 16, 40);
 }
+
+pub fn a_record_area(mode: ReplayMode) {
+    let profile = Profile { background: 20, ..Profile::crash() };
+    run(mode, VolumeKind::SMALL.with_area(), &profile, 24, 40);
+}

@@ -17,6 +17,7 @@ mod names;
 mod orphans;
 mod parallel;
 mod publish;
+mod record_area;
 mod sections;
 mod sizes;
 mod space;
