@@ -1,0 +1,316 @@
+//! The systems that are measured, and the operations.
+
+use siftfs::{OpenOptions, Result, Threads, Volume};
+use siftfs_base::{Error, Rng, SystemClock};
+use siftfs_device::{ByteDevice, ByteOptions, BytePlace, Device, FileOptions, open_exclusive};
+use siftfs_placement::{LocalVolume, Media, MkfsOptions, mkfs_on};
+use siftfs_status::Dispatch;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of one operation.
+const BYTES: usize = 512;
+/// Bytes of the file that is overwritten.
+const FILE: u64 = 16 << 20;
+/// Files that are made before they are removed, and most that are made, in a round.
+const FILES: u64 = 2000;
+/// Directories that they lie in.
+const DIRS: u64 = 20;
+/// Bytes of a volume.
+const VOLUME: u64 = 1 << 30;
+/// Bytes of a record area: the paper's.
+const AREA: u64 = 64 << 20;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Side {
+    /// The disk's own file system.
+    Disk,
+    /// SiftFS without a record area.
+    Blocks,
+    /// SiftFS with one in memory.
+    Area,
+    /// The same with the paper's read-back.
+    ReadBack,
+}
+
+impl Side {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Disk, Self::Blocks, Self::Area, Self::ReadBack];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disk => "the disk's",
+            Self::Blocks => "blocks",
+            Self::Area => "area",
+            Self::ReadBack => "area, 1 us",
+        }
+    }
+}
+
+/// An operation of figure 5; each ends with an fsync.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Op {
+    /// 512 bytes anywhere.
+    RandWrite,
+    /// 512 bytes behind the ones before.
+    SeqWrite,
+    /// 512 bytes behind the end.
+    Append,
+    /// An empty file.
+    Create,
+    /// A file goes.
+    Delete,
+}
+
+impl Op {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::RandWrite, Self::SeqWrite, Self::Append, Self::Create, Self::Delete];
+
+    /// As the paper has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RandWrite => "randwrite",
+            Self::SeqWrite => "seqwrite",
+            Self::Append => "append",
+            Self::Create => "create",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+enum Place {
+    Disk { dir: PathBuf, file: Option<File> },
+    Volume { volume: Volume, file: Option<siftfs::File> },
+}
+
+/// One system.
+pub struct System {
+    side: Side,
+    place: Place,
+    rng: Rng,
+    end: u64,
+    sequence: u64,
+}
+
+fn io(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
+    move |e| Error::Refused(format!("{}: {e}", path.display()))
+}
+
+/// A file of so many zeros, all of them written: no later write has to allocate below.
+fn fill(path: &Path, len: u64) -> Result<()> {
+    let mut file = File::create(path).map_err(io(path))?;
+    for _ in 0..len >> 20 {
+        file.write_all(&[0; 1 << 20]).map_err(io(path))?;
+    }
+    file.sync_all().map_err(io(path))
+}
+
+fn volume(side: Side, disk: &Path, memory: &Path) -> Result<Volume> {
+    let path = disk.join(format!("{side:?}.sift"));
+    fill(&path, VOLUME)?;
+    let device: Arc<dyn Device> = Arc::new(open_exclusive(&path, true, FileOptions::default())?);
+    let read_back = Duration::from_micros(u64::from(side == Side::ReadBack));
+    let area = || -> Result<Arc<dyn Device>> {
+        let place = BytePlace::Volatile(memory.join(format!("{side:?}.area")));
+        let options = ByteOptions { modelled_read_back: read_back, ..ByteOptions::default() };
+        Ok(Arc::new(ByteDevice::create(&place, AREA, options)?))
+    };
+    let bytes = (side != Side::Blocks).then(area).transpose()?;
+    let media = Media::from(device).with_bytes(bytes);
+    mkfs_on(media.clone(), &MkfsOptions::default())?;
+    let clock = Arc::new(SystemClock::default());
+    let local = LocalVolume::open_on(media, clock, &OpenOptions::default(), Threads::Real)?;
+    Ok(Volume::from_local(local))
+}
+
+/// A path of a volume as one below the directory.
+fn below(dir: &Path, path: &str) -> PathBuf {
+    dir.join(path.trim_start_matches('/'))
+}
+
+fn file_name(n: u64) -> String {
+    format!("/dir{}/file{n}", n % DIRS)
+}
+
+impl System {
+    /// Makes it: volumes are files below `disk`, record areas below `memory`.
+    pub fn new(side: Side, disk: &Path, memory: &Path) -> Result<Self> {
+        let place = match side {
+            Side::Disk => {
+                let dir = disk.join("files");
+                fs::create_dir(&dir).map_err(io(&dir))?;
+                fill(&dir.join("data"), FILE)?;
+                Place::Disk { dir, file: None }
+            }
+            _ => {
+                let volume = volume(side, disk, memory)?;
+                let data = volume.create("/data", 0o644)?;
+                (0..FILE >> 20).try_for_each(|i| data.write_at(i << 20, &[0; 1 << 20]))?;
+                drop(data);
+                volume.checkpoint()?;
+                Place::Volume { volume, file: None }
+            }
+        };
+        let mut system = Self { side, place, rng: Rng::new(1), end: 0, sequence: 0 };
+        for n in 0..DIRS {
+            system.create_dir(&format!("/dir{n}"))?;
+        }
+        Ok(system)
+    }
+
+    /// Which one it is.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    fn create_dir(&mut self, path: &str) -> Result<()> {
+        match &self.place {
+            Place::Disk { dir, .. } => {
+                let path = below(dir, path);
+                fs::create_dir(&path).map_err(io(&path))
+            }
+            Place::Volume { volume, .. } => volume.create_dir(path, 0o755).map(drop),
+        }
+    }
+
+    fn open(&mut self, path: &str, new: bool) -> Result<()> {
+        match &mut self.place {
+            Place::Disk { dir, file } => {
+                let path = below(dir, path);
+                let mut options = fs::OpenOptions::new();
+                options.read(true).write(true).create(new).truncate(new);
+                *file = Some(options.open(&path).map_err(io(&path))?);
+            }
+            Place::Volume { volume, file } => {
+                let opened = if new { volume.create(path, 0o644) } else { volume.open_file(path) };
+                *file = Some(opened?);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u64) -> Result<()> {
+        match &self.place {
+            Place::Disk { dir, file: Some(file) } => {
+                let written = file.write_all_at(&[7; BYTES], offset);
+                written.and_then(|()| file.sync_all()).map_err(io(dir))
+            }
+            Place::Volume { file: Some(file), .. } => {
+                file.write_at(offset, &[7; BYTES])?;
+                file.sync_all()
+            }
+            _ => Err(Error::Refused("no file is open".into())),
+        }
+    }
+
+    fn create(&mut self, path: &str, sync: bool) -> Result<()> {
+        self.open(path, true)?;
+        match &self.place {
+            Place::Disk { dir, file: Some(file) } if sync => file.sync_all().map_err(io(dir)),
+            Place::Volume { file: Some(file), .. } if sync => file.sync_all(),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove(&mut self, path: &str, sync: bool) -> Result<()> {
+        let (parent, _) = path.rsplit_once('/').unwrap_or(("/", path));
+        match &self.place {
+            Place::Disk { dir, .. } => {
+                let (file, parent) = (below(dir, path), below(dir, parent));
+                fs::remove_file(&file).map_err(io(&file))?;
+                let synced = || File::open(&parent)?.sync_all();
+                if sync { synced().map_err(io(&parent)) } else { Ok(()) }
+            }
+            Place::Volume { volume, .. } => {
+                volume.remove_file(path)?;
+                if sync { volume.sync_dir(parent) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        match &self.place {
+            Place::Disk { dir, .. } => {
+                let opened = File::open(dir).map_err(io(dir))?;
+                rustix::fs::syncfs(&opened).map_err(|e| io(dir)(e.into()))
+            }
+            Place::Volume { volume, .. } => {
+                volume.sync()?;
+                volume.checkpoint().map(drop)
+            }
+        }
+    }
+
+    /// What must be there before, and does not count.
+    pub fn prepare(&mut self, op: Op) -> Result<()> {
+        match op {
+            Op::RandWrite | Op::SeqWrite => self.open("/data", false)?,
+            Op::Append => {
+                self.end = 0;
+                self.open("/log", true)?;
+            }
+            Op::Create => {}
+            Op::Delete => (0..FILES).try_for_each(|n| self.create(&file_name(n), false))?,
+        }
+        self.sync()
+    }
+
+    /// Are there files left to remove, or to be made?
+    pub fn has_more(&self, op: Op, n: u64) -> bool {
+        !matches!(op, Op::Create | Op::Delete) || n < FILES
+    }
+
+    /// The `n`th operation.
+    pub fn run(&mut self, op: Op, n: u64) -> Result<()> {
+        let blocks = FILE / BYTES as u64;
+        match op {
+            Op::RandWrite => {
+                let at = self.rng.below(blocks) * BYTES as u64;
+                self.write(at)
+            }
+            Op::SeqWrite => {
+                self.sequence = (self.sequence + 1) % blocks;
+                self.write(self.sequence * BYTES as u64)
+            }
+            Op::Append => {
+                self.end += BYTES as u64;
+                self.write(self.end - BYTES as u64)
+            }
+            Op::Create => self.create(&file_name(n), true),
+            Op::Delete => self.remove(&file_name(n), true),
+        }
+    }
+
+    /// Removes what the operations made.
+    pub fn tidy(&mut self, op: Op) -> Result<()> {
+        match &mut self.place {
+            Place::Disk { file, .. } => *file = None,
+            Place::Volume { file, .. } => *file = None,
+        }
+        match op {
+            Op::RandWrite | Op::SeqWrite => Ok(()),
+            Op::Append => self.remove("/log", false),
+            Op::Create | Op::Delete => {
+                // Those that are there: all that were made, or all that were not removed.
+                (0..FILES).for_each(|n| drop(self.remove(&file_name(n), false)));
+                Ok(())
+            }
+        }?;
+        self.sync()
+    }
+
+    /// Ends it; what its dispatcher did.
+    pub fn close(self) -> Result<Option<Dispatch>> {
+        let Place::Volume { volume, .. } = self.place else { return Ok(None) };
+        let dispatch = volume.status()?.runtime.dispatch;
+        volume.close()?;
+        Ok((self.side != Side::Blocks).then_some(dispatch))
+    }
+}
