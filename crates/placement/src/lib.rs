@@ -14,15 +14,17 @@ pub use mount::local::LocalVolume;
 pub use mount::recover::{discard_log, discard_log_on, recover, recover_on};
 pub use mount::remount::Remounter;
 pub use options::{
-    MkfsOptions, MkfsReport, OpenOptions, Progress, RecoverReport, ServicePlace, Threads,
+    MkfsOptions, MkfsReport, OpenOptions, Progress, RecordAreaReport, RecoverReport, ServicePlace,
+    Threads,
 };
+pub use siftfs_device::BytePlace;
 pub use siftfs_log::JournalData;
-pub use siftfs_runtime::Group;
+pub use siftfs_runtime::{Compact, Group};
 pub use siftfs_service::{MIN_MEMORY, ReplayMode};
 pub use siftfs_transport::{Address, Listener, TransportOptions};
 pub use siftfs_volume::Media;
 pub use volume::adopt::{ReleaseReport, adopt, adopt_on, release, release_on};
 pub use volume::child;
 pub use volume::discard::Discarded;
-pub use volume::media::{OpenedMedia, open_media, open_media_for, open_media_for_service};
-pub use volume::mkfs::{mkfs, mkfs_on, mkfs_with_log};
+pub use volume::media::{OpenedMedia, Places, open_media, open_media_for, open_media_for_service};
+pub use volume::mkfs::{mkfs, mkfs_on};

@@ -2,11 +2,15 @@
 
 use crate::device::replay::Replay;
 use crate::link::connect::Connector;
+use siftfs_device::BytePlace;
 use siftfs_log::JournalData;
 use siftfs_runtime::{Compact, Group};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Bytes of a record area's file that is made without a size.
+pub const RECORD_AREA: u64 = 64 << 20;
 
 /// How a volume is made.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +26,12 @@ pub struct MkfsOptions {
     pub lanes: u16,
     /// What the journal holds of staged data: references, or for comparison the data again.
     pub journal_data: JournalData,
-    /// Length in bytes of the lane in the record area, where there is one; `None`: all of its medium.
+    /// Where the log goes, if on a file or device of its own.
+    pub log: Option<PathBuf>,
+    /// Where the record area goes, if the volume shall have one.
+    pub record_area_at: Option<BytePlace>,
+    /// Bytes of the record area, its header included; `None`: [`RECORD_AREA`] for a file that is
+    /// made, else all of what is there.
     pub record_area: Option<u64>,
     /// Overwrite an existing file system.
     pub force: bool,
@@ -50,6 +59,8 @@ pub struct OpenOptions {
     pub low_watermark: u8,
     /// What the record area takes, where the volume has one.
     pub record_area: Compact,
+    /// Where the record area is; `None`: where it is remembered to be, if the volume has one.
+    pub record_area_at: Option<BytePlace>,
     /// Keep no access times.
     pub noatime: bool,
     /// Refuse every change.
@@ -100,6 +111,7 @@ impl Default for OpenOptions {
             late_forgets: Duration::ZERO,
             low_watermark: 50,
             record_area: Compact::default(),
+            record_area_at: None,
             noatime: false,
             read_only: false,
             direct: true,
@@ -134,10 +146,24 @@ pub struct MkfsReport {
     pub staging_bytes: u64,
     /// Number of lanes on block storage.
     pub lanes: u16,
-    /// Bytes of the lane in the record area, where there is one.
-    pub record_area_bytes: Option<u64>,
+    /// The record area, where there is one.
+    pub record_area: Option<RecordAreaReport>,
     /// What the journal holds of staged data: `ref` or `copy`.
     pub journal_data: String,
+}
+
+/// The record area that mkfs made.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct RecordAreaReport {
+    /// Where it is, as it was named.
+    pub place: String,
+    /// How a write is made durable there.
+    pub promise: String,
+    /// Is it proved that a power cut takes nothing that was durable? False for a place that was
+    /// named volatile.
+    pub persistent: bool,
+    /// Bytes of its lane.
+    pub bytes: u64,
 }
 
 /// What recovery found and did.

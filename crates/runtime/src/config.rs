@@ -37,7 +37,7 @@ pub struct Config {
 /// Which fsyncs go to the record area (CoinPurse, "Write Dispatch Policy").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compact {
-    /// Bytes of file data at most.
+    /// Bytes of file data at most; 0: nothing goes there.
     pub most: u64,
     /// ... and this share of the pages that they lie in, in percent.
     pub percent: u8,

@@ -37,9 +37,8 @@ impl Layout {
             log_size: Some(kind.log),
             lanes: kind.lanes,
             journal_data: kind.journal_data,
-            record_area: None,
             force: true,
-            label: None,
+            ..MkfsOptions::default()
         };
         let made =
             mkfs_on(device.clone(), &opts).unwrap_or_else(|e| panic!("mkfs of {kind:?}: {e}"));

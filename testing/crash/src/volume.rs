@@ -90,11 +90,10 @@ pub fn base_image_of(kind: VolumeKind) -> Image {
         let opts = MkfsOptions {
             size: alone.then_some(size),
             log_size: alone.then_some(kind.log),
-            label: None,
             lanes: kind.lanes,
             journal_data: kind.journal_data,
-            record_area: None,
             force: true,
+            ..MkfsOptions::default()
         };
         let split = Split { log: kind.log_split(), bytes: kind.record_area.then_some(size) };
         mkfs_on(split.media(&mem, kind.size), &opts)

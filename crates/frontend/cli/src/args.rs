@@ -3,7 +3,7 @@
 use crate::logging::Level;
 use crate::size::parse_size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use siftfs_placement::Address;
+use siftfs_placement::{Address, BytePlace};
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
@@ -83,6 +83,9 @@ pub struct Mkfs {
     /// Put the log on this file (made if missing) or block device; the volume then holds ext4 alone
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,
+    /// The record area
+    #[command(flatten)]
+    pub area: NewRecordArea,
     /// ext4 label, at most 16 bytes
     #[arg(long, value_parser = label)]
     pub label: Option<String>,
@@ -113,6 +116,9 @@ pub struct Adopt {
     /// Size of the log, such as 128M; default: the size that is there
     #[arg(long, value_parser = parse_size, allow_hyphen_values = true)]
     pub log_size: Option<u64>,
+    /// The record area
+    #[command(flatten)]
+    pub area: NewRecordArea,
     /// Staging lanes, 1 to 16
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub lanes: u16,
@@ -120,7 +126,7 @@ pub struct Adopt {
     /// SIFT paper, for comparison)
     #[arg(long, value_name = "FORM", default_value = "ref")]
     pub journal_data: siftfs_placement::JournalData,
-    /// Overwrite what is in the log's file or device
+    /// Overwrite what is in the files or devices of the log and the record area
     #[arg(long)]
     pub force: bool,
     /// Report as JSON
@@ -128,14 +134,40 @@ pub struct Adopt {
     pub json: bool,
 }
 
+/// Where the parts of a volume are that lie on files or devices of their own.
+#[derive(Args, Clone, Default)]
+pub struct Parts {
+    /// Where the volume's log is, if it is not with the volume; default: it is searched for
+    #[arg(long, value_name = "PATH")]
+    pub log: Option<PathBuf>,
+    /// Where the volume's record area is, if it has one: PATH, pmr:DDDD:BB:DD.F or volatile:PATH;
+    /// default: where it was the last time, or at the volume's name with .area behind it
+    #[arg(long, value_name = "PLACE")]
+    pub record_area: Option<BytePlace>,
+}
+
+/// A record area to be made.
+#[derive(Args)]
+pub struct NewRecordArea {
+    /// Put small fsyncs in memory that is addressed by bytes: a file (made if missing) on a file
+    /// system mounted with DAX, a /dev/dax device, pmr:DDDD:BB:DD.F (an NVMe controller's persistent
+    /// memory region), or volatile:PATH, a file on anything, for tests: a power cut may lose it
+    #[arg(long, value_name = "PLACE")]
+    pub record_area: Option<BytePlace>,
+    /// Bytes of the record area, such as 64M; default: 64M for a file that is made, else what is there
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
+          requires = "record_area")]
+    pub record_area_size: Option<u64>,
+}
+
 /// `siftfs release`.
 #[derive(Args)]
 pub struct Release {
     /// The volume, not mounted
     pub volume: PathBuf,
-    /// Where its log is; default: it is searched for
-    #[arg(long, value_name = "PATH")]
-    pub log: Option<PathBuf>,
+    /// Where its parts are
+    #[command(flatten)]
+    pub parts: Parts,
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
@@ -168,9 +200,9 @@ pub struct Mount {
     /// Options, separated by commas; a later one wins
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
-    /// Where the volume's log is, if it is not with the volume; default: it is searched for
-    #[arg(long, value_name = "PATH")]
-    pub log: Option<PathBuf>,
+    /// Where its parts are
+    #[command(flatten)]
+    pub parts: Parts,
     /// The `siftfs device` process that does the background work: unix:PATH or tcp:HOST:PORT;
     /// default: the mount does it itself
     #[arg(long, value_name = "ADDRESS")]
@@ -212,9 +244,9 @@ pub struct Device {
     /// Where hosts reach it: unix:PATH or tcp:HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Address,
-    /// Where the volume's log is, if it is not with the volume; default: it is searched for
-    #[arg(long, value_name = "PATH")]
-    pub log: Option<PathBuf>,
+    /// Where its parts are
+    #[command(flatten)]
+    pub parts: Parts,
     /// Run on these processors alone, such as 0,2-3
     #[arg(long, value_name = "LIST", value_parser = crate::processors::parse)]
     pub cpus: Option<crate::processors::List>,
@@ -302,9 +334,9 @@ pub struct DirJson {
 pub struct Recover {
     /// The volume
     pub volume: PathBuf,
-    /// Where its log is, if it is not with the volume; default: it is searched for
-    #[arg(long, value_name = "PATH")]
-    pub log: Option<PathBuf>,
+    /// Where its parts are
+    #[command(flatten)]
+    pub parts: Parts,
     /// Give the log up instead: only for a volume whose log is lost or damaged. What was fsynced
     /// since the last checkpoint may be lost; run e2fsck afterwards
     #[arg(long)]
@@ -351,9 +383,9 @@ pub enum Repair {
 pub struct Check {
     /// The volume
     pub volume: PathBuf,
-    /// Where its log is, if it is not with the volume; default: it is searched for
-    #[arg(long, value_name = "PATH")]
-    pub log: Option<PathBuf>,
+    /// Where its parts are
+    #[command(flatten)]
+    pub parts: Parts,
     /// As JSON
     #[arg(long)]
     pub json: bool,

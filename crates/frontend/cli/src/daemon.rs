@@ -30,6 +30,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub trait Report {
     /// `done` of `total` of `what`.
     fn progress(&mut self, what: &str, done: u64, total: u64);
+    /// The record area at `place` keeps nothing over a power cut.
+    fn volatile(&mut self, place: &str);
     /// The mount is usable.
     fn ready(&mut self);
 }
@@ -65,6 +67,9 @@ impl Daemon {
         let mut progress = |what: &str, done, total| report.progress(what, done, total);
         let volume = LocalVolume::open(&self.volume, &self.options.open, &mut progress)
             .map_err(|e| about(&e))?;
+        if let Some(place) = volume.volatile_place() {
+            report.volatile(&place);
+        }
         let gate = Arc::new(Gate::new(volume.endpoint()));
         let started = self.start(&gate, &volume);
         let (mount, control) = match started {

@@ -29,7 +29,7 @@ pub fn device(a: &Device) -> Outcome {
     logging::start(a.log_file.as_deref(), a.log_file.is_none(), a.log_level, format)?;
     let about = |e: Error| Failure::about(&a.volume, e);
     let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
-    let options = open_options(&a.log);
+    let options = open_options(&a.parts);
     // A wrong volume is said now, and not to the first host.
     let view = open_media_for_service(&volume, &options).and_then(|media| media.read_to_write());
     let uuid = siftfs_log::show_uuid(&view.map_err(about)?.header.volume);

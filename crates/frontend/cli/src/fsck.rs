@@ -126,7 +126,7 @@ fn status(report: &Report, area: Option<Verdict>, corrected: bool) -> u8 {
 
 fn look(a: &Fsck, display: &mut Display) -> Result<(OpenedMedia, Look), Failure> {
     let volume = &a.check.volume;
-    let opened = open_media_for(volume, &open_options(&a.check.log), false)
+    let opened = open_media_for(volume, &open_options(&a.check.parts), false)
         .map_err(|e| failure(volume, &e))?;
     display.wait("checking header, lanes and journal");
     let findings = siftfs_fsck::check_on(devices(&opened.media));
@@ -138,7 +138,7 @@ fn look(a: &Fsck, display: &mut Display) -> Result<(OpenedMedia, Look), Failure>
 fn recover(a: &Fsck, display: &mut Display) -> Result<(), Failure> {
     let volume = &a.check.volume;
     let progress = &mut |what: &str, done, total| display.update(what, done, total);
-    siftfs_placement::recover(volume, &open_options(&a.check.log), progress)
+    siftfs_placement::recover(volume, &open_options(&a.check.parts), progress)
         .map_err(|e| failure(volume, &e))?;
     if !a.check.json {
         say(format_args!("{}: recovered", volume.display()))?;

@@ -8,10 +8,11 @@ use crate::failure::{Failure, Outcome, USAGE};
 use crate::logging;
 use crate::output::{complain, say};
 use crate::progress::Display;
+use crate::volume::warn_of_volatile;
 use crate::{closing, notify, options, remount};
 use serde::{Deserialize, Serialize};
 use siftfs_fuse::{detach_dead, says_dead, top_mount};
-use siftfs_placement::Address;
+use siftfs_placement::{Address, BytePlace};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -31,9 +32,22 @@ const LATE_FORGETS: Duration = Duration::from_millis(100);
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Message {
-    Progress { what: String, done: u64, total: u64 },
-    Ready { pid: u32 },
-    Failed { code: u8, message: String },
+    Progress {
+        what: String,
+        done: u64,
+        total: u64,
+    },
+    /// The record area is here, and promises nothing.
+    Volatile {
+        place: String,
+    },
+    Ready {
+        pid: u32,
+    },
+    Failed {
+        code: u8,
+        message: String,
+    },
 }
 
 /// `siftfs mount`, in each of its three forms.
@@ -54,10 +68,12 @@ pub fn mount(a: &Mount) -> Outcome {
         return Ok(0);
     }
     // The daemon leaves the directory that a relative path starts from.
-    if let Some(log) = a.log.as_ref().or(options.open.log.as_ref()) {
+    if let Some(log) = a.parts.log.as_ref().or(options.open.log.as_ref()) {
         let full = log.canonicalize().map_err(|e| Failure::about(log, e))?;
         options.open.log = Some(full);
     }
+    let area = a.parts.record_area.as_ref().or(options.open.record_area_at.as_ref());
+    options.open.record_area_at = area.map(absolute_place).transpose()?;
     let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
     let dir = mount_point(&a.dir)?;
     if !a.daemon_child {
@@ -88,6 +104,16 @@ fn absolute(address: Address) -> Result<Address, Failure> {
         }
         tcp @ Address::Tcp { .. } => Ok(tcp),
     }
+}
+
+/// As for addresses.
+pub fn absolute_place(place: &BytePlace) -> Result<BytePlace, Failure> {
+    let full = |path: &Path| path.canonicalize().map_err(|e| Failure::about(path, e));
+    Ok(match place {
+        BytePlace::Path(path) => BytePlace::Path(full(path)?),
+        BytePlace::Volatile(path) => BytePlace::Volatile(full(path)?),
+        BytePlace::Pmr(address) => BytePlace::Pmr(*address),
+    })
 }
 
 /// What the command line says about the log counts more than what the options say.
@@ -160,6 +186,9 @@ fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
     if let Some(log) = &daemon.options.open.log {
         command.arg("--log").arg(log);
     }
+    if let Some(area) = &daemon.options.open.record_area_at {
+        command.arg("--record-area").arg(area.to_string());
+    }
     let service = &daemon.options.service;
     if let Some(address) = &service.address {
         command.arg("--service").arg(address.to_string());
@@ -195,6 +224,7 @@ fn relay(child: &mut Child, volume: &Path) -> Outcome {
         let n = lines.by_ref().take(MAX_LINE).read_line(&mut line).map_err(Failure::plain)?;
         match serde_json::from_str(&line) {
             Ok(Message::Progress { what, done, total }) => display.update(&what, done, total),
+            Ok(Message::Volatile { place }) => warn_of_volatile(&place),
             Ok(Message::Ready { .. }) => return Ok(0),
             Ok(Message::Failed { code, message }) => {
                 let _ = child.wait();
@@ -252,6 +282,10 @@ impl Report for Pipe {
         send(&Message::Progress { what: what.to_string(), done, total });
     }
 
+    fn volatile(&mut self, place: &str) {
+        send(&Message::Volatile { place: place.into() });
+    }
+
     fn ready(&mut self) {
         send(&Message::Ready { pid: std::process::id() });
         self.ready = true;
@@ -268,6 +302,10 @@ struct Terminal(Display);
 impl Report for Terminal {
     fn progress(&mut self, what: &str, done: u64, total: u64) {
         self.0.update(what, done, total);
+    }
+
+    fn volatile(&mut self, place: &str) {
+        warn_of_volatile(place);
     }
 
     fn ready(&mut self) {

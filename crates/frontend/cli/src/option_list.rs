@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 34] = [
+pub const OPTIONS: [MountOption; 37] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -69,6 +69,21 @@ pub const OPTIONS: [MountOption; 34] = [
          process has its own --memory",
     ),
     option("log=PATH", "searched for", "where the log is, if not with the volume"),
+    option(
+        "record_area=PLACE",
+        "where it was",
+        "where the record area is, if the volume has one: PATH, pmr:DDDD:BB:DD.F or volatile:PATH",
+    ),
+    option(
+        "record_max=SIZE",
+        "12K",
+        "bytes of file data up to which an fsync goes to the record area; 0: no fsync does",
+    ),
+    option(
+        "record_share=PERCENT",
+        "50",
+        "and share of the dirty pages that these bytes may be, 1 to 100",
+    ),
     option(
         "service=ADDRESS",
         "the mount itself",

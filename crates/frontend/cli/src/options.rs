@@ -188,6 +188,19 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         }
         "log" if value.is_empty() => return Err("log=: no path".into()),
         "log" => o.open.log = Some(value.into()),
+        "record_area" => {
+            let place = value.parse().map_err(|e| format!("record_area={value}: {e}"))?;
+            o.open.record_area_at = Some(place);
+        }
+        "record_max" => {
+            o.open.record_area.most = match value {
+                "0" => 0,
+                size => parse_size(size).map_err(|e| format!("record_max={size}: {e}"))?,
+            }
+        }
+        "record_share" => {
+            o.open.record_area.percent = u8::try_from(number(1, 100)?).unwrap_or(100);
+        }
         "service" => {
             let address = value.parse().map_err(|e| format!("service={value}: {e}"))?;
             o.service.address = Some(address);

@@ -7,7 +7,7 @@ use crate::client::{Reached, has_died, reach};
 use crate::control::{Change, Op};
 use crate::failure::{Failure, Outcome, USAGE};
 use crate::logging;
-use crate::mount::resolve;
+use crate::mount::{absolute_place, resolve};
 use crate::options::{self, Options};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -196,6 +196,8 @@ fn changed(now: &Options, change: &Change) -> Result<Options, String> {
         let mut one = options::parse_onto(now.clone(), std::slice::from_ref(word), true)?;
         // As it was opened.
         one.open.log = one.open.log.map(|log| log.canonicalize().unwrap_or(log));
+        let place = one.open.record_area_at.take();
+        one.open.record_area_at = place.map(|p| absolute_place(&p).unwrap_or(p));
         if !may_become(now, one) {
             return Err(format!(
                 "{word}: this cannot be changed while it is mounted; unmount it, and mount it again with that"
@@ -224,6 +226,7 @@ fn may_become(now: &Options, mut new: Options) -> bool {
     (o.commit_ms, o.group_wait_us, o.low_watermark) =
         (was.commit_ms, was.group_wait_us, was.low_watermark);
     (o.page_cache, o.meta_cache) = (was.page_cache, was.meta_cache);
+    o.record_area = was.record_area;
     new.daemon.log_level = now.daemon.log_level;
     new == *now
 }

@@ -1,15 +1,15 @@
 //! Commands on a volume that is not mounted.
 
-use crate::args::{Adopt, Mkfs, Recover, Release};
+use crate::args::{Adopt, Mkfs, NewRecordArea, Parts, Recover, Release};
 use crate::closing;
 use crate::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
-use crate::output::say;
+use crate::output::{complain, say};
 use crate::private::warn_of_open_file;
 use crate::progress::Display;
 use crate::size::show_size;
 use siftfs_base::Error;
-use siftfs_placement::{Discarded, Media, MkfsOptions, MkfsReport, OpenOptions};
-use std::path::{Path, PathBuf};
+use siftfs_placement::{BytePlace, Discarded, Media, MkfsOptions, MkfsReport, OpenOptions};
+use std::path::Path;
 
 /// `siftfs mkfs`.
 pub fn mkfs(a: &Mkfs) -> Outcome {
@@ -19,18 +19,17 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         label: a.label.clone(),
         lanes: a.lanes,
         journal_data: a.journal_data,
-        record_area: None,
+        log: a.log.clone(),
+        record_area_at: a.area.record_area.clone(),
+        record_area: a.area.record_area_size,
         force: a.force,
     };
     let mut display = Display::new();
     let progress = &mut |w: &str, d, t| display.update(w, d, t);
-    let result = match &a.log {
-        None => siftfs_placement::mkfs(&a.volume, &options, progress),
-        Some(log) => siftfs_placement::mkfs_with_log(&a.volume, log, &options, progress),
-    };
+    let result = siftfs_placement::mkfs(&a.volume, &options, progress);
     drop(display);
     let report = result.map_err(|e| Failure::about(&a.volume, e))?;
-    [Some(&a.volume), a.log.as_ref()].into_iter().flatten().for_each(|p| warn_of_open_file(p));
+    warn_of_files(&a.volume, a.log.as_deref(), &a.area);
     show_made(&a.volume, a.log.as_deref(), "volume", &report, a.json)
 }
 
@@ -40,6 +39,8 @@ pub fn adopt(a: &Adopt) -> Outcome {
         log_size: a.log_size,
         lanes: a.lanes,
         journal_data: a.journal_data,
+        record_area_at: a.area.record_area.clone(),
+        record_area: a.area.record_area_size,
         force: a.force,
         ..MkfsOptions::default()
     };
@@ -49,8 +50,23 @@ pub fn adopt(a: &Adopt) -> Outcome {
     });
     drop(display);
     let report = result.map_err(|e| Failure::about(&a.volume, e))?;
-    [&a.volume, &a.log].into_iter().for_each(|p| warn_of_open_file(p));
+    warn_of_files(&a.volume, Some(&a.log), &a.area);
     show_made(&a.volume, Some(&a.log), "adopted as volume", &report, a.json)
+}
+
+/// Warns of files that everybody may open.
+fn warn_of_files(volume: &Path, log: Option<&Path>, area: &NewRecordArea) {
+    let area = area.record_area.as_ref().and_then(BytePlace::path);
+    [Some(volume), log, area].into_iter().flatten().for_each(warn_of_open_file);
+}
+
+/// What is said of a record area that promises nothing.
+pub fn warn_of_volatile(place: &str) {
+    complain(format_args!(
+        "{place}: the record area is in memory that a power cut empties: it loses what was fsynced \
+         there, and then the volume is opened only by `siftfs recover --discard-log`. For tests and \
+         measurements"
+    ));
 }
 
 /// The devices, for a check.
@@ -66,11 +82,18 @@ fn show_made(
     report: &MkfsReport,
     json: bool,
 ) -> Outcome {
+    if let Some(area) = report.record_area.as_ref().filter(|area| !area.persistent) {
+        warn_of_volatile(&area.place);
+    }
     if json {
         print_json(report)?;
         return Ok(0);
     }
-    let place = log.map_or(String::new(), |l| format!("; the log is {}", l.display()));
+    let mut place = log.map_or(String::new(), |l| format!("; the log is {}", l.display()));
+    if let Some(area) = &report.record_area {
+        let (at, bytes) = (&area.place, show_size(area.bytes));
+        place.push_str(&format!("; the record area is {at} ({bytes}, {})", area.promise));
+    }
     say(format_args!(
         "{}: {what} {}: ext4 area {}, journal {} ({}), staging {} in {} lane(s){place}",
         volume.display(),
@@ -88,7 +111,7 @@ fn show_made(
 pub fn release(a: &Release) -> Outcome {
     closing::wait_closed(&a.volume)?;
     let mut display = Display::new();
-    let result = siftfs_placement::release(&a.volume, &open_options(&a.log), &mut |w, d, t| {
+    let result = siftfs_placement::release(&a.volume, &open_options(&a.parts), &mut |w, d, t| {
         display.update(w, d, t);
     });
     drop(display);
@@ -108,9 +131,10 @@ pub fn release(a: &Release) -> Outcome {
     Ok(0)
 }
 
-/// How a volume is opened whose log is perhaps elsewhere.
-pub fn open_options(log: &Option<PathBuf>) -> OpenOptions {
-    OpenOptions { log: log.clone(), ..OpenOptions::default() }
+/// How a volume is opened whose parts are perhaps elsewhere.
+pub fn open_options(parts: &Parts) -> OpenOptions {
+    let Parts { log, record_area } = parts.clone();
+    OpenOptions { log, record_area_at: record_area, ..OpenOptions::default() }
 }
 
 /// `siftfs recover`.
@@ -120,7 +144,7 @@ pub fn recover(a: &Recover) -> Outcome {
         return discard_log(a);
     }
     let mut display = Display::new();
-    let result = siftfs_placement::recover(&a.volume, &open_options(&a.log), &mut |w, d, t| {
+    let result = siftfs_placement::recover(&a.volume, &open_options(&a.parts), &mut |w, d, t| {
         display.update(w, d, t);
     });
     drop(display);
@@ -146,7 +170,7 @@ pub fn recover(a: &Recover) -> Outcome {
 
 /// `siftfs recover --discard-log`.
 fn discard_log(a: &Recover) -> Outcome {
-    let what = siftfs_placement::discard_log(&a.volume, &open_options(&a.log))
+    let what = siftfs_placement::discard_log(&a.volume, &open_options(&a.parts))
         .map_err(|e| failure(&a.volume, &e))?;
     if a.json {
         print_json(&serde_json::json!({ "discarded_log": true, "log": what }))?;

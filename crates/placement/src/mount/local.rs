@@ -4,18 +4,18 @@ use crate::link::connect;
 use crate::mount::clock::FileClock;
 use crate::mount::open::{Pair, Volume, close_pair};
 use crate::mount::read_only;
-use crate::mount::recover::remember_log;
 use crate::mount::remount::{Remounter, Unmarked};
 use crate::options::{OpenOptions, Progress, Threads};
-use crate::volume::media::tell_storage;
+use crate::volume::media::{Places, tell_storage};
 use siftfs_base::{Clock, Error, Result};
 use siftfs_device::Role;
+use siftfs_log::show_uuid;
 use siftfs_proto::FileService;
 use siftfs_runtime::{Push, Runtime};
 use siftfs_transport::HostEnd;
 use siftfs_volume::Media;
 use siftfs_wire::Urgency;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -31,7 +31,7 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
 /// An open volume: Runtime and Service in this process.
 pub struct LocalVolume {
     media: Media,
-    log: Option<PathBuf>,
+    places: Places,
     clock: Arc<dyn Clock>,
     opts: OpenOptions,
     pair: Pair,
@@ -54,7 +54,7 @@ impl LocalVolume {
         let clock = Arc::new(FileClock::default());
         let called = call_ahead(opts)?;
         let (opened, writable) = read_only::open_to_serve(path, opts)?;
-        let log = opened.log;
+        let places = opened.places;
         let writable = writable && !read_only::may_only_be_read(&opened.media, opts)?;
         let volume = Volume::read(opened.media, writable)?;
         if let (Some(end), Some(place)) = (called, &opts.service) {
@@ -66,13 +66,13 @@ impl LocalVolume {
             }
         }
         if writable {
-            remember_log(&volume, log.as_deref());
+            places.remember(&show_uuid(&volume.view().header.volume));
         } else {
             read_only::refuse_dirty(path, &volume)?;
         }
         volume.media.devices().for_each(tell_storage);
         let local = Self::open_with(volume, writable, clock, opts, Threads::Real, progress)?;
-        Ok(Self { log, ..local })
+        Ok(Self { places, ..local })
     }
 
     /// As [`LocalVolume::open`], on any devices, with any clock.
@@ -117,12 +117,19 @@ impl LocalVolume {
         let (media, opts) = (volume.media.clone(), opts.clone());
         let unmarked = opts.read_only.then_some(Unmarked { volume, writable });
         let remounter = Arc::new(Remounter::new(&pair, clock.clone(), unmarked));
-        Ok(Self { media, log: None, clock, opts, pair, background, remounter })
+        let places = Places::default();
+        Ok(Self { media, places, clock, opts, pair, background, remounter })
     }
 
     /// Where the log is, if on a file or device of its own that was opened by path.
     pub fn log_path(&self) -> Option<&Path> {
-        self.log.as_deref()
+        self.places.log.as_deref()
+    }
+
+    /// The place of a record area, opened by name, that promises nothing over a power cut.
+    pub fn volatile_place(&self) -> Option<String> {
+        let described = self.media.bytes.as_ref()?.describe();
+        (described.persistent == Some(false)).then_some(described.path)
     }
 
     /// The endpoint Frontends speak to.

@@ -4,6 +4,7 @@ use crate::mount::open::Volume;
 use crate::options::OpenOptions;
 use crate::volume::media::{OpenedMedia, open_media, open_media_for};
 use siftfs_base::{Error, Result};
+use siftfs_device::BytePlace;
 use siftfs_volume::Media;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -16,11 +17,13 @@ use std::path::Path;
 /// As [`open_media`].
 pub(crate) fn open_to_serve(path: &Path, opts: &OpenOptions) -> Result<(OpenedMedia, bool)> {
     let opened = open_media(path, opts);
-    let log = match &opened {
-        Ok(opened) => opened.log.clone(),
-        Err(_) => open_media_for(path, opts, false).ok().and_then(|o| o.log),
+    let places = match &opened {
+        Ok(opened) => opened.places.clone(),
+        Err(_) => open_media_for(path, opts, false).map(|o| o.places).unwrap_or_default(),
     };
-    let protected = [Some(path), log.as_deref()].into_iter().flatten().find(|p| is_protected(p));
+    let area = places.record_area.as_ref().and_then(BytePlace::path);
+    let all = [Some(path), places.log.as_deref(), area];
+    let protected = all.into_iter().flatten().find(|p| is_protected(p));
     match (protected, opts.read_only) {
         (None, _) => Ok((opened?, true)),
         (Some(_), true) => {

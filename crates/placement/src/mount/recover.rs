@@ -3,8 +3,7 @@
 use crate::mount::open::Volume;
 use crate::options::{OpenOptions, Progress, RecoverReport};
 use crate::volume::discard::{self, Discarded};
-use crate::volume::find;
-use crate::volume::media::open_media;
+use crate::volume::media::{open_media, open_what_is_left};
 use siftfs_base::{Clock, Result, SystemClock};
 use siftfs_log::show_uuid;
 use siftfs_volume::Media;
@@ -16,20 +15,13 @@ pub fn recover(path: &Path, opts: &OpenOptions, progress: Progress<'_>) -> Resul
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let opened = open_media(path, opts)?;
     let mut volume = Volume::read(opened.media, true)?;
-    remember_log(&volume, opened.log.as_deref());
+    opened.places.remember(&show_uuid(&volume.view().header.volume));
     volume.recover(&clock, opts, progress)
 }
 
 /// Gives the log of a volume up: see [`discard_log_on`].
 pub fn discard_log(path: &Path, opts: &OpenOptions) -> Result<Discarded> {
-    discard_log_on(open_media(path, opts)?.media)
-}
-
-/// So that the log is found without being told the next time.
-pub(crate) fn remember_log(volume: &Volume, log: Option<&Path>) {
-    if let Some(log) = log {
-        find::remember(&show_uuid(&volume.view().header.volume), log);
-    }
+    discard_log_on(open_what_is_left(path, opts)?.media)
 }
 
 /// Forgets everything that lies in the log alone and clears the marker, for a dirty volume whose

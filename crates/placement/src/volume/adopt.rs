@@ -6,12 +6,13 @@ use crate::volume::find;
 use crate::volume::layout::write_log;
 use crate::volume::marker;
 use crate::volume::media::open_media;
+use crate::volume::mkfs::with_places;
 use crate::volume::place::{new_log, require_apart};
 use siftfs_base::{BLOCK_BYTES, Clock, Error, Result, SystemClock};
 use siftfs_device::{Device, FileOptions, RegionDesc, RegionKind, Storage, open_exclusive};
 use siftfs_ext4::{Fs, set_own_bytes};
 use siftfs_log::{LINK_LEN, show_uuid};
-use siftfs_volume::{AreaSuper, Media, erase_headers, read_headers};
+use siftfs_volume::{AreaSuper, Media, erase_headers, erase_record_area, read_headers};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,11 +25,14 @@ pub struct ReleaseReport {
     pub recovered: bool,
     /// Did the log lie on a file or device of its own?
     pub external_log: bool,
+    /// Was there a record area? Its header is no more.
+    pub record_area: bool,
 }
 
 /// Makes a log on the file or device `log` for the clean ext4 file system on `path`, which becomes
 /// a SiftFS volume. Nothing of the file system changes but the superblock, which names the log.
-/// `opts.log_size` is how much the log takes; `size` and `label` mean nothing here.
+/// `opts.log_size` is how much the log takes, `opts.record_area_at` where a record area goes; `size`,
+/// `label` and `log` mean nothing here.
 ///
 /// # Errors
 /// `Incompatible` for what the ext4 profile does not take, `Corrupt` for a damaged file system,
@@ -43,10 +47,11 @@ pub fn adopt(
     require_apart(path, log)?;
     let area: Arc<dyn Device> = Arc::new(open_exclusive(path, true, FileOptions::default())?);
     let len = adoptable(&area)?;
-    let (log_dev, layout) = new_log(log, len, opts)?;
-    let report = write_log(&Media::split(area, Arc::new(log_dev)), &layout, progress)?;
-    find::remember(&report.uuid, log);
-    Ok(report)
+    let opts = MkfsOptions { log: Some(log.to_path_buf()), ..opts.clone() };
+    with_places(path, &opts, |opts, bytes| {
+        let (log, layout) = new_log(log, len, opts)?;
+        write_log(&Media::split(area, Arc::new(log)).with_bytes(bytes), &layout, progress)
+    })
 }
 
 /// As [`adopt`], on any devices.
@@ -145,9 +150,13 @@ pub fn release_on(
     set_own_bytes(&mut plain, &marker::link_bytes(None));
     marker::clear(&area, &plain)?;
     erase_headers(media.log_device(), &header)?;
+    if let Some(bytes) = &media.bytes {
+        erase_record_area(&**bytes)?;
+    }
     Ok(ReleaseReport {
         uuid: show_uuid(&header.volume),
         recovered,
         external_log: header.external_log(),
+        record_area: header.record_area().is_some(),
     })
 }

@@ -8,7 +8,9 @@ use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Error, Lsn, Result};
 use siftfs_device::{Device, Origin, RegionDesc, RegionKind, Storage, SuperblockWriter};
 use siftfs_ext4::{set_marker, set_own_bytes};
 use siftfs_log::{HostRecord, HostState, LogKey, OPEN_END};
-use siftfs_volume::{AreaSuper, HEADER_HOST, HostSlots, Media};
+use siftfs_volume::{
+    AreaSuper, HEADER_HOST, HostSlots, Media, erase_headers, erase_record_area, read_media,
+};
 use std::sync::Arc;
 
 /// LSNs that a lost log may have used beyond what the header knows.
@@ -21,7 +23,8 @@ pub(crate) const LSN_GAP: u64 = (1 << 32) + (1 << 28);
 pub enum Discarded {
     /// The log is there, empty, and serves on.
     Emptied,
-    /// The log is not there or not usable: the volume is plain ext4 and has no log any more.
+    /// The log or its record area is not there or not usable: the volume is plain ext4 and has no log
+    /// any more.
     Forgotten,
 }
 
@@ -35,15 +38,36 @@ pub enum Discarded {
 pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
     match Volume::read(media.clone(), true) {
         Ok(volume) => empty_log(&volume, clock).map(|()| Discarded::Emptied),
-        // A log was given, and it is not this volume's: the right one may be somewhere.
-        Err(error @ Error::Refused(_)) if media.log.is_some() => Err(error),
+        // A log or a record area was given, and it is not this volume's: the right one may be
+        // somewhere.
+        Err(error @ Error::Refused(_)) if media.log.is_some() && !area_is_lost(&media) => {
+            Err(error)
+        }
+        Err(error @ Error::Refused(_)) if media.bytes.is_some() => Err(error),
         // A newer build's: it knows what is in the log.
         Err(error @ Error::Incompatible(_)) => Err(error),
         Err(error) => {
-            tracing::warn!(%error, "no usable header; the area alone is looked at");
+            tracing::warn!(%error, "the log is not usable; the area alone is looked at");
+            forget_log(&media)?;
             area_alone(media.area, clock).map(|()| Discarded::Forgotten)
         }
     }
+}
+
+/// A log that is whole but for its record area is none any more, before the marker goes: else the
+/// volume would be half of one, which misses its area.
+fn forget_log(media: &Media) -> Result<()> {
+    let Ok(view) = read_media(&*media.area, media.log.as_deref()) else { return Ok(()) };
+    if let Some(bytes) = &media.bytes {
+        erase_record_area(&**bytes)?;
+    }
+    erase_headers(media.log_device(), &view.header)
+}
+
+/// Is the log whole, and names a record area that is nowhere?
+fn area_is_lost(media: &Media) -> bool {
+    let view = read_media(&*media.area, media.log.as_deref());
+    media.bytes.is_none() && view.is_ok_and(|view| view.header.record_area().is_some())
 }
 
 fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {

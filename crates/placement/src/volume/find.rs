@@ -6,7 +6,7 @@
 //! (rule R16). What is remembered is a hint and never believed.
 
 use siftfs_base::{BLOCK_SIZE, Error, Result};
-use siftfs_device::Device;
+use siftfs_device::{BytePlace, Device};
 use siftfs_log::{AreaLink, HEADER_LEN, StaticHeader, show_uuid};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -19,6 +19,11 @@ use std::path::{Path, PathBuf};
 const STATE_DIR: &str = "/var/lib/siftfs";
 /// Longest path that is believed to be one.
 const MAX_PATH: usize = 4096;
+/// Sorts of places: of logs, and of record areas.
+const LOGS: &str = "logs";
+const AREAS: &str = "areas";
+/// What stands before the path of a record area that promises nothing.
+const VOLATILE: &[u8] = b"volatile:";
 
 /// The link in the superblock of a volume; none if there is no superblock or no link.
 pub(crate) fn link_of(area: &dyn Device) -> Result<Option<AreaLink>> {
@@ -97,41 +102,76 @@ fn block_devices() -> Vec<PathBuf> {
     found
 }
 
-fn registry() -> PathBuf {
+/// Where places of this sort (`logs`, `areas`) are remembered.
+fn registry(sort: &str) -> PathBuf {
     let base = std::env::var_os("SIFTFS_STATE_DIR").unwrap_or_else(|| STATE_DIR.into());
-    PathBuf::from(base).join("logs")
+    PathBuf::from(base).join(sort)
 }
 
 fn remembered(link: &AreaLink) -> Option<PathBuf> {
-    let bytes = fs::read(registry().join(show_uuid(&link.volume))).ok()?;
+    absolute(fs::read(registry(LOGS).join(show_uuid(&link.volume))).ok()?)
+}
+
+fn absolute(bytes: Vec<u8>) -> Option<PathBuf> {
     let path = PathBuf::from(OsString::from_vec(bytes));
     (path.is_absolute() && path.as_os_str().len() <= MAX_PATH).then_some(path)
+}
+
+/// Where the record area of the volume with this UUID was.
+pub(crate) fn remembered_area(volume: &[u8; 16]) -> Option<BytePlace> {
+    let bytes = fs::read(registry(AREAS).join(show_uuid(volume))).ok()?;
+    if bytes.starts_with(b"pmr:") {
+        return String::from_utf8(bytes).ok()?.parse().ok();
+    }
+    match bytes.strip_prefix(VOLATILE) {
+        Some(path) => absolute(path.to_vec()).map(BytePlace::Volatile),
+        None => absolute(bytes).map(BytePlace::Path),
+    }
 }
 
 /// Remembers where the log with this UUID (as text) is. A hint for later: that it cannot be written
 /// is no error.
 pub(crate) fn remember(uuid: &str, log: &Path) {
-    let written = || -> std::io::Result<()> {
-        let path = log.canonicalize()?;
-        let dir = registry();
-        let entry = dir.join(uuid);
-        if fs::read(&entry).is_ok_and(|old| old == path.as_os_str().as_bytes()) {
-            return Ok(());
-        }
-        fs::create_dir_all(&dir)?;
-        let mut file = tempfile::NamedTempFile::new_in(&dir)?;
-        file.write_all(path.as_os_str().as_bytes())?;
-        file.persist(entry).map_err(|e| e.error)?;
-        Ok(())
-    };
-    if let Err(error) = written() {
+    let path = log.canonicalize();
+    let written = path.and_then(|path| note(LOGS, uuid, path.as_os_str().as_bytes()));
+    if let Err(error) = written {
         tracing::debug!(%error, "the log's place is not remembered; --log will be needed");
     }
 }
 
-/// Forgets where the log with this UUID (as text) is.
+/// Remembers where the record area of the volume with this UUID (as text) is, as [`remember`] does.
+pub(crate) fn remember_area(uuid: &str, place: &BytePlace) {
+    let named = || -> std::io::Result<Vec<u8>> {
+        let full = |path: &Path| Ok(path.canonicalize()?.into_os_string().into_vec());
+        match place {
+            BytePlace::Path(path) => full(path),
+            BytePlace::Volatile(path) => Ok([VOLATILE, &full(path)?].concat()),
+            BytePlace::Pmr(_) => Ok(place.to_string().into_bytes()),
+        }
+    };
+    if let Err(error) = named().and_then(|name| note(AREAS, uuid, &name)) {
+        tracing::debug!(%error, "the record area's place is not remembered");
+    }
+}
+
+fn note(sort: &str, uuid: &str, name: &[u8]) -> std::io::Result<()> {
+    let dir = registry(sort);
+    let entry = dir.join(uuid);
+    if fs::read(&entry).is_ok_and(|old| old == name) {
+        return Ok(());
+    }
+    fs::create_dir_all(&dir)?;
+    let mut file = tempfile::NamedTempFile::new_in(&dir)?;
+    file.write_all(name)?;
+    file.persist(entry).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// Forgets where the log and the record area of the volume with this UUID (as text) are.
 pub(crate) fn forget(uuid: &str) {
-    let _ = fs::remove_file(registry().join(uuid));
+    for sort in [LOGS, AREAS] {
+        let _ = fs::remove_file(registry(sort).join(uuid));
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Where journal, lanes and header copies lie, and writing them for the first time.
 
-use crate::options::{MkfsOptions, MkfsReport, Progress};
+use crate::options::{MkfsOptions, MkfsReport, Progress, RecordAreaReport};
 use crate::volume::marker::{self, SuperBytes};
 use crate::volume::mkfs::nonce;
 use siftfs_base::{BLOCK_BYTES, Epoch, Error, LaneId, Lsn, Result, TxnSeq};
-use siftfs_device::{Device, zero_fill};
+use siftfs_device::{Device, DeviceInfo, zero_fill};
 use siftfs_ext4::{has_marker, set_own_bytes};
 use siftfs_log::{
     AreaLink, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG, INCOMPAT_JOURNAL_COPY,
@@ -58,12 +58,14 @@ fn lanes(opts: &MkfsOptions) -> u16 {
 
 /// Length of the lane in the record area.
 fn record_area(opts: &MkfsOptions) -> Result<Option<u64>> {
-    let Some(len) = opts.record_area.map(down) else { return Ok(None) };
+    let Some(size) = opts.record_area else { return Ok(None) };
+    let len = down(size.saturating_sub(RECORD_AREA_LANE));
     if len < MIN_RECORD_AREA {
         let least = MIN_RECORD_AREA + RECORD_AREA_LANE;
         return Err(Error::Refused(format!(
-            "a record area needs at least {least} bytes of byte-addressable memory; there are {}",
-            len + RECORD_AREA_LANE
+            "a record area of {size} bytes is too small: it needs at least {least} \
+             (--record-area-size {}K)",
+            least.div_ceil(1024)
         )));
     }
     Ok(Some(len))
@@ -199,9 +201,14 @@ pub(crate) fn write_log(
         journal_bytes: layout.journal,
         staging_bytes: layout.lane * u64::from(layout.lanes),
         lanes: layout.lanes,
-        record_area_bytes: layout.record_area,
+        record_area: layout.record_area.zip(media.bytes.as_deref()).map(report_area),
         journal_data: layout.journal_data.to_string(),
     })
+}
+
+fn report_area((bytes, device): (u64, &dyn Device)) -> RecordAreaReport {
+    let DeviceInfo { path: place, durable_write: promise, persistent, .. } = device.describe();
+    RecordAreaReport { place, promise, persistent: persistent == Some(true), bytes }
 }
 
 /// Log regions are written once, so that a ring in a file costs no metadata of the file system

@@ -1,9 +1,12 @@
-//! Opening the devices that a volume lies on, its log's among them.
+//! Opening the devices that a volume lies on, its log's and its record area's among them.
 
 use crate::options::OpenOptions;
+use crate::volume::record_area::{self, Access};
 use crate::volume::{find, place};
 use siftfs_base::{Error, Result};
-use siftfs_device::{Device, FileOptions, open_exclusive, open_for_service};
+use siftfs_device::{
+    ByteDevice, BytePlace, Device, FileDevice, FileOptions, open_exclusive, open_for_service,
+};
 use siftfs_volume::Media;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,37 +15,74 @@ use std::sync::Arc;
 pub struct OpenedMedia {
     /// The devices.
     pub media: Media,
-    /// Where the log is, if on a file or device of its own.
+    /// Where those are that have a place of their own.
+    pub places: Places,
+}
+
+/// Where the parts of a volume are that have a file or device of their own.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// The log.
     pub log: Option<PathBuf>,
+    /// The record area.
+    pub record_area: Option<BytePlace>,
+}
+
+impl Places {
+    /// So that they are found without being told the next time. `uuid` is the volume's, as text.
+    pub(crate) fn remember(&self, uuid: &str) {
+        if let Some(log) = &self.log {
+            find::remember(uuid, log);
+        }
+        if let Some(area) = &self.record_area {
+            find::remember_area(uuid, area);
+        }
+    }
 }
 
 /// Opens the file or block device `path` and, where the volume's log lies elsewhere, that of the
 /// log: the one that `opts.log` says, else the one found by the UUID that the superblock names. A
-/// log that is not found is not opened; reading the header then says so.
+/// log that is not found is not opened; reading the header then says so. A record area likewise:
+/// the one at `opts.record_area_at`, else where it was remembered to be.
 ///
 /// # Errors
-/// Refused if one of both cannot be had alone, or several devices hold the log.
+/// Refused if one of them cannot be had alone, several devices hold the log, or the record area's
+/// place does not keep what it is given and is not named volatile.
 pub fn open_media(path: &Path, opts: &OpenOptions) -> Result<OpenedMedia> {
     open_media_for(path, opts, true)
 }
 
 /// As [`open_media`], to write or only to read.
 pub fn open_media_for(path: &Path, opts: &OpenOptions, rw: bool) -> Result<OpenedMedia> {
-    let options = FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
+    let (media, log) = open_blocks(path, opts, rw)?;
+    let access = if rw { Access::Alone } else { Access::ReadOnly };
+    let bytes = record_area::open(path, opts, &media, access)?;
+    Ok(opened(media, log, bytes))
+}
+
+/// As [`open_media`], to give up what is lost: a record area that nobody named and that cannot be
+/// opened is as good as none.
+pub(crate) fn open_what_is_left(path: &Path, opts: &OpenOptions) -> Result<OpenedMedia> {
+    let (media, log) = open_blocks(path, opts, true)?;
+    let bytes = record_area::open(path, opts, &media, Access::Alone).or_else(|error| {
+        tracing::warn!(%error, "the record area is given up");
+        if opts.record_area_at.is_some() { Err(error) } else { Ok(None) }
+    })?;
+    Ok(opened(media, log, bytes))
+}
+
+fn opened(media: Media, log: Option<PathBuf>, bytes: Option<Arc<ByteDevice>>) -> OpenedMedia {
+    let record_area = bytes.as_ref().map(|device| device.place().clone());
+    let media = media.with_bytes(bytes.map(|device| -> Arc<dyn Device> { device }));
+    OpenedMedia { media, places: Places { log, record_area } }
+}
+
+/// The devices of blocks, exclusively, and where the log is.
+fn open_blocks(path: &Path, opts: &OpenOptions, rw: bool) -> Result<(Media, Option<PathBuf>)> {
     if opts.log.as_ref().is_some_and(|log| place::same_storage(path, log)) {
         return Err(Error::Refused("the log given is the volume itself".into()));
     }
-    let area = open_exclusive(path, rw, options)?;
-    let link = find::link_of(&area)?;
-    let log = match (&opts.log, &link) {
-        (Some(log), _) => Some(log.clone()),
-        (None, Some(link)) => find::find_log(path, link)?,
-        (None, None) => None,
-    };
-    let Some(log) = log else { return Ok(OpenedMedia { media: Arc::new(area).into(), log: None }) };
-    let device = open_exclusive(&log, rw, options)?;
-    tracing::debug!(log = %log.display(), "the log lies elsewhere");
-    Ok(OpenedMedia { media: Media::split(Arc::new(area), Arc::new(device)), log: Some(log) })
+    with_log(path, opts, |path, options| open_exclusive(path, rw, options))
 }
 
 /// Opens a volume's devices for a process that serves a host elsewhere, without any role.
@@ -50,16 +90,28 @@ pub fn open_media_for(path: &Path, opts: &OpenOptions, rw: bool) -> Result<Opene
 /// # Errors
 /// As [`open_media`], other SiftFS processes excepted.
 pub fn open_media_for_service(path: &Path, opts: &OpenOptions) -> Result<Media> {
+    let (media, _) = with_log(path, opts, open_for_service)?;
+    let bytes = record_area::open(path, opts, &media, Access::Service)?;
+    Ok(media.with_bytes(bytes.map(|device| -> Arc<dyn Device> { device })))
+}
+
+fn with_log(
+    path: &Path,
+    opts: &OpenOptions,
+    open: impl Fn(&Path, FileOptions) -> Result<FileDevice>,
+) -> Result<(Media, Option<PathBuf>)> {
     let options = FileOptions { direct: opts.direct, uring: opts.uring, ..FileOptions::default() };
-    let area = open_for_service(path, options)?;
+    let area = open(path, options)?;
     let link = find::link_of(&area)?;
     let log = match (&opts.log, &link) {
         (Some(log), _) => Some(log.clone()),
         (None, Some(link)) => find::find_log(path, link)?,
         (None, None) => None,
     };
-    let Some(log) = log else { return Ok(Arc::new(area).into()) };
-    Ok(Media::split(Arc::new(area), Arc::new(open_for_service(&log, options)?)))
+    let Some(log) = log else { return Ok((Arc::new(area).into(), None)) };
+    let device = open(&log, options)?;
+    tracing::debug!(log = %log.display(), "the log lies elsewhere");
+    Ok((Media::split(Arc::new(area), Arc::new(device)), Some(log)))
 }
 
 /// What the volume lies on, and how a write is made durable there, for the log.
@@ -72,8 +124,15 @@ pub(crate) fn tell_storage(device: &dyn Device) {
         fua = d.fua,
         direct = d.direct,
         uring = d.uring,
+        persistent = d.persistent,
         durable_write = d.durable_write,
         why = d.why,
         "storage"
     );
+    if d.persistent == Some(false) {
+        tracing::warn!(
+            path = d.path,
+            "a power cut loses what was fsynced to the record area: it is volatile"
+        );
+    }
 }

@@ -4,12 +4,14 @@
 use crate::options::{MkfsOptions, MkfsReport, Progress};
 use crate::volume::child::{Child, sensible_work};
 use crate::volume::layout::{Layout, write_log};
+use crate::volume::media::Places;
 use crate::volume::place::{new_log, require_apart};
+use crate::volume::record_area::NewArea;
 use rustix::process::Signal;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive};
 use siftfs_ext4::{MKE2FS_ARGS, MKE2FS_CONF};
-use siftfs_log::{HEADER_LEN, RECORD_AREA_LANE};
+use siftfs_log::HEADER_LEN;
 use siftfs_volume::Media;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -53,36 +55,53 @@ fn mke2fs(path: &Path, bytes: u64, label: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Makes a volume on a file (created or resized) or block device, its log with it.
+/// Makes a volume on a file (created or resized) or block device, its log with it, or, where
+/// `opts.log` names one, on a file or block device of its own; `opts.log_size` is then how much of
+/// that it takes, header included. So with a record area at `opts.record_area_at`.
 ///
 /// # Errors
-/// `Refused` when it exists and is not empty (unless `force`), is in use, or a size is unfit.
+/// `Refused` when one of them exists and is not empty (unless `force`), is in use, a size is unfit,
+/// two are the same, or the record area's place does not keep what it is given.
 pub fn mkfs(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<MkfsReport> {
+    if let Some(log) = &opts.log {
+        require_apart(path, log)?;
+    }
     let size = volume_size(path, opts)?;
-    let layout = Layout::together(size, opts)?;
-    make_area(path, &layout, layout.total, opts, progress)?;
-    let dev = open_exclusive(path, true, FileOptions::default())?;
-    write_log(&Media::from(Arc::new(dev)), &layout, progress)
+    with_places(path, opts, |opts, bytes| {
+        let (log, layout) = match &opts.log {
+            None => (None, Layout::together(size, opts)?),
+            Some(log) => new_log(log, size, opts).map(|(log, layout)| (Some(log), layout))?,
+        };
+        let length = if log.is_some() { layout.area } else { layout.total };
+        make_area(path, &layout, length, opts, progress)?;
+        let area: Arc<dyn Device> = Arc::new(open_exclusive(path, true, FileOptions::default())?);
+        let media = match log {
+            None => Media::from(area),
+            Some(log) => Media::split(area, Arc::new(log)),
+        };
+        write_log(&media.with_bytes(bytes), &layout, progress)
+    })
 }
 
-/// As [`mkfs`], with header, journal and staging on a file or block device of their own;
-/// `opts.log_size` is how much of it they take, header included.
-///
-/// # Errors
-/// As [`mkfs`], for the log's file or device too, and when both are the same.
-pub fn mkfs_with_log(
+/// Makes the record area, where one is asked for, and then the rest of the volume at `path` with
+/// `make`. Places are remembered once the volume stands, and without a volume no new file of an
+/// area stays.
+pub(crate) fn with_places(
     path: &Path,
-    log: &Path,
     opts: &MkfsOptions,
-    progress: Progress<'_>,
+    make: impl FnOnce(&MkfsOptions, Option<Arc<dyn Device>>) -> Result<MkfsReport>,
 ) -> Result<MkfsReport> {
-    require_apart(path, log)?;
-    let size = volume_size(path, opts)?;
-    let (log_dev, layout) = new_log(log, size, opts)?;
-    make_area(path, &layout, layout.area, opts, progress)?;
-    let area = open_exclusive(path, true, FileOptions::default())?;
-    let report = write_log(&Media::split(Arc::new(area), Arc::new(log_dev)), &layout, progress)?;
-    crate::volume::find::remember(&report.uuid, log);
+    let area = NewArea::make(path, opts)?;
+    let bytes = area.as_ref().map(NewArea::device);
+    let report = match make(&with_record_area(opts, bytes.as_deref()), bytes) {
+        Ok(report) => report,
+        Err(error) => {
+            area.into_iter().for_each(NewArea::undo);
+            return Err(error);
+        }
+    };
+    let places = Places { log: opts.log.clone(), record_area: opts.record_area_at.clone() };
+    places.remember(&report.uuid);
     Ok(report)
 }
 
@@ -180,10 +199,10 @@ pub fn mkfs_on(media: impl Into<Media>, opts: &MkfsOptions) -> Result<MkfsReport
     write_log(&media, &layout, &mut |_, _, _| {})
 }
 
-/// The options with the length of the lane that `bytes` has room for.
+/// The options with the size of the record area that `bytes` has room for; `None` without it.
 pub(crate) fn with_record_area(opts: &MkfsOptions, bytes: Option<&dyn Device>) -> MkfsOptions {
-    let room = bytes.map(|bytes| bytes.size().saturating_sub(RECORD_AREA_LANE));
-    let record_area = room.map(|room| opts.record_area.unwrap_or(room).min(room));
+    let there = bytes.map(Device::size);
+    let record_area = there.map(|there| opts.record_area.unwrap_or(there).min(there));
     MkfsOptions { record_area, ..opts.clone() }
 }
 

@@ -11,3 +11,4 @@ pub mod media;
 pub mod mend;
 pub mod mkfs;
 pub mod place;
+pub mod record_area;

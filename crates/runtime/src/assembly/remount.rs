@@ -1,5 +1,6 @@
 //! What changes while the volume is open: some settings, and whether it may be changed at all.
 
+use crate::config::Compact;
 use crate::runtime::{MAX_ROUNDS, Runtime};
 use crate::state::running::Push;
 use siftfs_base::{Result, Timestamp, errno};
@@ -20,6 +21,8 @@ pub struct Tuning {
     pub group_wait: Duration,
     /// Free share of staging or journal in percent below which a checkpoint starts.
     pub low_watermark: u64,
+    /// What the record area takes, where there is one.
+    pub record_area: Compact,
     /// Keep no access times.
     pub noatime: bool,
 }
@@ -32,6 +35,7 @@ impl Runtime {
         st.config.commit_age = new.commit_age;
         st.config.low_watermark = new.low_watermark;
         st.config.noatime = new.noatime;
+        st.config.record_area = new.record_area;
         (st.config.page_cache, st.config.meta_cache) = (new.page_cache, new.meta_cache);
         st.pages.set_limit(new.page_cache);
         st.meta.set_limit(new.meta_cache);

@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 /// Why a record went to block storage, although the volume has a record area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
+    /// The area is switched off for new records.
+    Off,
     /// It carries more bytes than the threshold.
     Size,
     /// It carries too large a share of its pages.
@@ -27,6 +29,7 @@ impl Elsewhere {
     /// The reason, in the status report.
     pub fn text(self) -> &'static str {
         match self {
+            Self::Off => "off",
             Self::Size => "size",
             Self::Share => "share",
             Self::Full => "full",
@@ -74,6 +77,9 @@ impl State {
     ) -> Result<RecordLayout, Elsewhere> {
         let limits = self.config.record_area;
         let bytes = capture.data_len;
+        if limits.most == 0 {
+            return Err(Elsewhere::Off);
+        }
         if bytes > limits.most {
             return Err(Elsewhere::Size);
         }

@@ -18,6 +18,9 @@ pub struct DeviceInfo {
     pub direct: bool,
     /// Batches go through io_uring.
     pub uring: bool,
+    /// Was it proved that what is durable survives a power cut? False: it does not. `None`: it was
+    /// not proved, the disk's word is taken.
+    pub persistent: Option<bool>,
     /// How one write is made durable.
     pub durable_write: String,
     /// Why so.

@@ -24,7 +24,7 @@ pub use header::{
 pub use journal::{JournalEnd, JournalScanner};
 pub use lane::{LaneEnd, LaneRecord, LaneScanner, check_lane_ends};
 pub use media::Media;
-pub use record_area::{RecordArea, format_record_area};
+pub use record_area::{RecordArea, erase_record_area, format_record_area};
 pub use ring::ReadCounts;
 pub use slots::{HostSlots, ServiceSlots};
 pub use superblock::AreaSuper;

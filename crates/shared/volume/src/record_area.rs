@@ -64,6 +64,11 @@ pub fn format_record_area(device: &dyn Device, header: &StaticHeader) -> Result<
     Ok(())
 }
 
+/// Makes both slots invalid, durably: what is there belongs to no volume any more.
+pub fn erase_record_area(device: &dyn Device) -> Result<()> {
+    RECORD_AREA_SLOTS.into_iter().try_for_each(|at| device.write(at, &[0; 64], true))
+}
+
 /// Is the area there, the volume's, whole, and of the time of its lanes?
 ///
 /// # Errors

@@ -298,6 +298,7 @@ impl Device for ByteDevice {
             fua: None,
             direct: self.promise.is_persistent(),
             uring: false,
+            persistent: Some(self.promise.is_persistent()),
             durable_write: self.promise.way(),
             why: match self.promise.is_persistent() {
                 true => "proved when the record area was opened".into(),

@@ -350,6 +350,7 @@ impl Device for FileDevice {
             fua: cache.map(|c| c.fua),
             direct: self.is_direct(),
             uring: self.is_uring(),
+            persistent: None,
             durable_write: self.durable.0.name().into(),
             why: self.durable.1.into(),
         }
