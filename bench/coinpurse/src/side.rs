@@ -87,7 +87,7 @@ impl Op {
 
 enum Place {
     Disk { dir: PathBuf, file: Option<File> },
-    Volume { volume: Volume, file: Option<siftfs::File> },
+    Volume { volume: Box<Volume>, file: Option<siftfs::File> },
 }
 
 /// One system.
@@ -155,7 +155,7 @@ impl System {
                 (0..FILE >> 20).try_for_each(|i| data.write_at(i << 20, &[0; 1 << 20]))?;
                 drop(data);
                 volume.checkpoint()?;
-                Place::Volume { volume, file: None }
+                Place::Volume { volume: Box::new(volume), file: None }
             }
         };
         let mut system = Self { side, place, rng: Rng::new(1), end: 0, sequence: 0 };
