@@ -86,8 +86,8 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
     order
 }
 
-/// Checks the order of all lanes' records: above `base`, the newest journaled cut, each follows those
-/// that it names (rules R24, R44). A cut leaves gaps only above what was durable (rule R14).
+/// Checks the order of all lanes' records: above `base`, the newest journaled cut, each follows
+/// those that it names (rules R24, R44). A cut leaves gaps only above what was durable (rule R14).
 pub(crate) fn check_order(c: &mut Check<'_>, mut order: Order, base: Lsn) {
     order.records.sort_unstable_by_key(|record| record.lsn);
     let (mut last, mut last_compact) = (base, base);

@@ -9,11 +9,15 @@ use siftfs_interleave::lane::Lane;
 use siftfs_interleave::sequencer::{Flushed, Published, Sequencer, WriteMode, Writer};
 use siftfs_interleave::unwritten::{Staged, Unwritten};
 use siftfs_interleave::ways::{Group, Way};
+use siftfs_log::LaneMedium;
 use std::time::Duration;
 
 /// A lane's medium: which records are written, which of them are durable.
 struct Medium {
     lane: Lane,
+    /// A record area, and the records in it.
+    area: Lane,
+    compact: Vec<Lsn>,
     drawn: u64,
     written: Vec<Lsn>,
     durable: Vec<Lsn>,
@@ -42,6 +46,8 @@ impl Volume {
             unwritten: Unwritten::default(),
             medium: Mutex::new(Medium {
                 lane: Lane::new(1 << 20, 0),
+                area: Lane::on(LaneMedium::Bytes, 1 << 20, 0),
+                compact: Vec::new(),
                 drawn: 0,
                 written: Vec::new(),
                 durable: Vec::new(),
@@ -73,6 +79,33 @@ impl Volume {
         let offset = place.pos();
         let record = medium.lane.fix(place, LaneId(0), lsn, 0, 64);
         (self.sequencer.publish(&record, writer), offset)
+    }
+
+    /// An fsync in the record area, as `Runtime::begin_durable`.
+    fn persist(&self) -> (Lsn, Result<()>) {
+        let published = {
+            let medium = &mut *self.medium.lock().expect("not poisoned");
+            medium.drawn += 1;
+            let lsn = Lsn(medium.drawn);
+            let place = medium.area.place(64).expect("there is room");
+            let record = medium.area.fix(place, LaneId(1), lsn, 0, 64);
+            medium.compact.push(lsn);
+            self.sequencer.publish_compact(&record)
+        };
+        let lsn = published.lsn();
+        let written = self.write(&published);
+        let done = self.sequencer.completed(published, written);
+        let proof = done.and_then(|()| self.sequencer.wait_alone(lsn));
+        (lsn, proof.map(|proof| self.check_alone(lsn, &proof)))
+    }
+
+    /// Rule R44: an acknowledged record of the area is durable, and so are those before it there: a
+    /// reader stops at the first that is not.
+    fn check_alone(&self, lsn: Lsn, proof: &Flushed) {
+        assert!(proof.covers(lsn));
+        let medium = self.medium.lock().expect("not poisoned");
+        let before = medium.compact.iter().filter(|other| **other <= lsn);
+        before.for_each(|lsn| assert!(medium.durable.contains(lsn), "{lsn:?} is not durable"));
     }
 
     /// As for a ticket: the record waits to be written, from the lock on under which it was
@@ -225,6 +258,11 @@ fn stages_and_leaves(volume: &Arc<Volume>) -> Option<(Lsn, Result<()>)> {
 /// A ticket that nobody waits for.
 fn only_stages(volume: &Arc<Volume>) -> Option<(Lsn, Result<()>)> {
     Some((volume.stage_unwritten(), Ok(())))
+}
+
+/// An fsync in the record area.
+fn persists(volume: &Arc<Volume>) -> Option<(Lsn, Result<()>)> {
+    Some(volume.persist())
 }
 
 /// Runs these jobs, a thread each, on each volume that `make` makes, one for every order of the
@@ -423,4 +461,29 @@ fn r21_no_acknowledgement_above_a_failed_write() {
         assert!(answers[1].1.is_err() && answers[2].1.is_err());
         no_promise_is_broken(volume, answers);
     });
+}
+
+/// The record area beside itself and beside the disk, whose watermark passes its records, too.
+#[test]
+fn r44_the_record_area_in_every_order() {
+    every_order(&[persists, persists], Volume::shared, all_succeed);
+    for make in [Volume::shared, Volume::parallel] {
+        every_order(&[persists, waits], make, all_succeed);
+        every_order(&[persists, leaves], make, all_succeed);
+        every_order(&[persists, stages], make, all_succeed);
+    }
+}
+
+#[test]
+fn r44_the_record_area_beside_two() {
+    every_order(&[persists, persists, waits], Volume::shared, all_succeed);
+    every_order(&[persists, persists, leaves], Volume::shared, all_succeed);
+}
+
+/// Rule R21 in the record area: after a failed persist nothing is promised there or on the disk.
+#[test]
+fn r21_a_failed_persist() {
+    let broken = || Volume { broken_write: Some(Lsn(1)), ..Volume::shared() };
+    every_order(&[persists, persists], broken, no_promise_is_broken);
+    every_order(&[persists, waits], broken, no_promise_is_broken);
 }

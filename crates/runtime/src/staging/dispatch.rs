@@ -1,42 +1,15 @@
-//! Which lane takes an fsync's record: the record area, on byte-addressable memory, or block storage
-//! (`docs/design/record-area.md`, "The dispatcher").
+//! Which lane takes an fsync's record: the record area, on byte-addressable memory, or one on block
+//! storage (`docs/design/record-area.md`, "The dispatcher").
 
 use crate::staging::capture::Capture;
 use crate::staging::sequencer::Sequencer;
 use crate::staging::stage::Draft;
 use crate::state::State;
 use crate::state::names;
+use crate::state::staging::Elsewhere;
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn};
 use siftfs_log::{LaneMedium, RecordLayout};
 use std::collections::BTreeSet;
-
-/// Why a record went to block storage, although the volume has a record area.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
-    /// The area is switched off for new records.
-    Off,
-    /// It carries more bytes than the threshold.
-    Size,
-    /// It carries too large a share of its pages.
-    Share,
-    /// The area has no room for it now.
-    Full,
-    /// Something that it needs, or that it must not survive without, is not durable yet.
-    Order,
-}
-
-impl Elsewhere {
-    /// The reason, in the status report.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Size => "size",
-            Self::Share => "share",
-            Self::Full => "full",
-            Self::Order => "order",
-        }
-    }
-}
 
 /// Bytes of the pages that the captured bytes lie in.
 pub fn page_bytes(capture: &Capture) -> u64 {

@@ -314,8 +314,8 @@ impl Sequencer {
         Published { lsn, mode, writer }
     }
 
-    /// Publishes a caller's record of the record area; called in LSN order. Its write is durable, and no
-    /// flush serves it; see [`Sequencer::wait_alone`].
+    /// Publishes a caller's record of the record area; called in LSN order. Its write is durable,
+    /// and no flush serves it; see [`Sequencer::wait_alone`].
     pub fn publish_compact(&self, record: &RecordRef) -> Published {
         let (lsn, mode, writer) = (record.lsn, WriteMode::Fua, Writer::Caller);
         let mut st = self.lock();

@@ -372,8 +372,8 @@ impl State {
         inodes.shrink(config.max_nodes, busy, |ino| pages.remove_range(ino, 0, u64::MAX));
     }
 
-    /// Share in use of a lane or of the running transaction, whichever is fuller. A full record area
-    /// holds no caller up: the next record goes elsewhere.
+    /// Share in use of a lane or of the running transaction, whichever is fuller. A full record
+    /// area holds no caller up: the next record goes elsewhere.
     pub fn fill(&self, lane: usize) -> f64 {
         let transaction = self.transaction_blocks() as f64 / self.max_transaction_blocks() as f64;
         if self.staging.record_area() == Some(lane) {

@@ -7,6 +7,34 @@ use siftfs_base::{InodeNr, LaneId, Lsn, Result};
 use siftfs_log::{LaneMedium, RecordParams};
 use std::sync::Arc;
 
+/// Why a record went to block storage, although the volume has a record area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// The area is switched off for new records.
+    Off,
+    /// It carries more bytes than the threshold.
+    Size,
+    /// It carries too large a share of its pages.
+    Share,
+    /// The area has no room for it now.
+    Full,
+    /// Something that it needs, or that it must not survive without, is not durable yet.
+    Order,
+}
+
+impl Elsewhere {
+    /// The reason, in the status report.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Size => "size",
+            Self::Share => "share",
+            Self::Full => "full",
+            Self::Order => "order",
+        }
+    }
+}
+
 /// The lanes, and the order of what is staged in them.
 pub struct Staging {
     /// Staging lanes.

@@ -19,8 +19,9 @@ pub const MIN_LANE_LEN: u64 = 64 << 10;
 const MAGIC: [u8; 8] = *b"SIFTstg\x01";
 const VERSION: u16 = 1;
 const KIND_TRANSACTION: u16 = 1;
-/// Flags of a record of a lane on byte-addressable memory: [`COMPACT_UNIT`] is its unit, and recovery
-/// keeps it although a record of another lane that was published before is lost (rule R44).
+/// Flags of a record of a lane on byte-addressable memory: [`COMPACT_UNIT`] is its unit, and
+/// recovery keeps it although a record of another lane that was published before is lost (rule
+/// R44).
 const FLAGS_BYTES: u16 = 3;
 /// Unit of records on byte-addressable memory, in bytes: a cache line.
 pub const COMPACT_UNIT: u64 = 64;

@@ -97,7 +97,8 @@ fn r43_a_small_fsync_is_one_small_persist_of_the_area() {
 /// R44: it does not wait for bulk on the disk, recovery keeps it although the disk lost that and
 /// kept what came behind, and so for the next one of the same file.
 ///
-/// Seen to fail when recovery drops it with what the disk lost, and when it waits for the watermark.
+/// Seen to fail when recovery drops it with what the disk lost, and when it waits for the
+/// watermark.
 #[test]
 fn r44_a_small_fsync_neither_waits_for_bulk_nor_falls_with_it() {
     let b = prepared();
