@@ -43,6 +43,35 @@ impl Role {
     pub const ALL: [Self; 2] = [Self::Host, Self::Service];
 }
 
+/// What a device keeps or loses at once, and what a log's records on it are multiples of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Medium {
+    /// Sectors: a power cut tears a write between sectors of 512 bytes, never inside one. Records
+    /// are multiples of 4096 bytes, so that writing one reads nothing first.
+    Block,
+    /// Memory: a power cut tears a write between aligned words of 8 bytes, in any order of the
+    /// words, never inside one. Records are multiples of 64 bytes, a cache line.
+    Bytes,
+}
+
+impl Medium {
+    /// Bytes that survive a power cut together or not at all, at a multiple of their number.
+    pub const fn atomic_unit(self) -> u64 {
+        match self {
+            Self::Block => 512,
+            Self::Bytes => 8,
+        }
+    }
+
+    /// Bytes that the records of a log on it are multiples of.
+    pub const fn record_unit(self) -> u64 {
+        match self {
+            Self::Block => 4096,
+            Self::Bytes => 64,
+        }
+    }
+}
+
 /// One buffer of a batched write.
 pub struct WriteOp<'a> {
     /// Byte offset on the device or in the region.
@@ -121,6 +150,11 @@ pub trait Device: Send + Sync {
     /// `_pause`, 200 ms at most, or when small steps have ceased, 5 ms after the last; at once if
     /// there are none.
     fn give_way(&self, _pause: Duration) {}
+
+    /// What a power cut tears a write at, and what records are multiples of.
+    fn medium(&self) -> Medium {
+        Medium::Block
+    }
 
     /// Describes the device, for reports; one in memory has little to say.
     fn describe(&self) -> DeviceInfo {

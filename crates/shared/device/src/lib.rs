@@ -3,6 +3,7 @@
 
 mod api;
 mod buf;
+mod bytes;
 mod counters;
 mod fault;
 mod file;
@@ -15,6 +16,7 @@ mod storage;
 
 pub use api::*;
 pub use buf::AlignedBuf;
+pub use bytes::{ByteDevice, ByteOptions, BytePlace, BytePromise, LineFlush, PciAddress, Persists};
 pub use counters::Counters;
 pub use fault::*;
 pub use file::{

@@ -7,13 +7,18 @@ use std::time::Duration;
 
 use siftfs_base::Result;
 
-use crate::{Device, DeviceInfo, WriteOp, check_bounds};
+use crate::{Device, DeviceInfo, Medium, WriteOp, check_bounds};
 
 /// A device of which ranges can be flushed by themselves.
 pub trait Divisible: Device {
     /// Makes every write that begins in the range, and had returned before this call, durable; of
     /// other writes it says nothing.
     fn flush_range(&self, range: Range<u64>) -> Result<()>;
+    /// What lies at this byte, where a device has parts of either kind.
+    fn medium_at(&self, offset: u64) -> Medium {
+        let _ = offset;
+        self.medium()
+    }
 }
 
 /// A range of a [`Divisible`] device. Its flushes cover its own writes alone.
@@ -72,6 +77,10 @@ impl Device for Part {
 
     fn give_way(&self, pause: Duration) {
         self.whole.give_way(pause);
+    }
+
+    fn medium(&self) -> Medium {
+        self.whole.medium_at(self.range.start)
     }
 
     fn describe(&self) -> DeviceInfo {

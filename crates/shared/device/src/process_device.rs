@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use siftfs_base::{Error, Result};
 
-use crate::{Device, DeviceInfo, ReadOp, Role, WriteOp, io_error};
+use crate::{Device, DeviceInfo, Medium, ReadOp, Role, WriteOp, io_error};
 
 /// The holder of each role.
 #[derive(Default)]
@@ -159,6 +159,9 @@ impl Device for ProcessDevice {
     }
     fn give_way(&self, pause: Duration) {
         self.shared.device.give_way(pause);
+    }
+    fn medium(&self) -> Medium {
+        self.shared.device.medium()
     }
     fn describe(&self) -> DeviceInfo {
         self.shared.device.describe()

@@ -6,7 +6,8 @@ use std::time::Duration;
 use siftfs_base::Result;
 
 use crate::{
-    Counters, Device, DeviceInfo, Origin, ReadOp, RegionKind, WriteOp, check_bounds, io_error,
+    Counters, Device, DeviceInfo, Medium, Origin, ReadOp, RegionKind, WriteOp, check_bounds,
+    io_error,
 };
 
 /// Bytes of a record up to which its caller's write goes before bulk: one that carries more takes
@@ -122,6 +123,11 @@ impl Region {
     /// See [`Device::expect_urgent`].
     pub fn expect_urgent(&self, time: Duration) {
         self.device.expect_urgent(time);
+    }
+
+    /// See [`Device::medium`].
+    pub fn medium(&self) -> Medium {
+        self.device.medium()
     }
 
     /// See [`Device::describe`].

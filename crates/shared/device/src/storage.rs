@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use siftfs_base::{Error, LaneId, Result};
 
-use crate::{Counters, Device, DeviceInfo, Origin, ReadOp, Region, RegionKind, WriteOp, io_error};
+use crate::{
+    Counters, Device, DeviceInfo, Medium, Origin, ReadOp, Region, RegionKind, WriteOp, io_error,
+};
 
 /// Where a region lies on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,10 @@ impl RegionReader {
     /// See [`crate::Device::expect_urgent`]: on the whole device.
     pub fn expect_urgent(&self, time: Duration) {
         self.region.expect_urgent(time);
+    }
+    /// See [`crate::Device::medium`].
+    pub fn medium(&self) -> Medium {
+        self.region.medium()
     }
     /// See [`crate::Device::describe`]: the whole device.
     pub fn describe(&self) -> DeviceInfo {

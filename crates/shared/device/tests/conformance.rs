@@ -7,8 +7,8 @@ use std::thread;
 
 use siftfs_base::Error;
 use siftfs_device::{
-    AlignedBuf, Device, DurableWrite, FaultDevice, FileOptions, MemDevice, ReadOp, WriteOp,
-    open_exclusive, preallocate,
+    AlignedBuf, ByteDevice, ByteOptions, BytePlace, Device, DurableWrite, FaultDevice, FileOptions,
+    Medium, MemDevice, ReadOp, WriteOp, open_exclusive, preallocate,
 };
 
 const SIZE: u64 = 4 << 20;
@@ -174,6 +174,19 @@ fn memory() {
 #[test]
 fn fault() {
     conforms(&mut || Arc::new(FaultDevice::new(SIZE, 1)));
+}
+
+#[test]
+fn bytes_volatile() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut number = 0;
+    conforms(&mut || {
+        number += 1;
+        let place = BytePlace::Volatile(dir.path().join(format!("lane{number}")));
+        let device = ByteDevice::create(&place, SIZE, ByteOptions::default()).unwrap();
+        assert_eq!(device.medium(), Medium::Bytes);
+        Arc::new(device)
+    });
 }
 
 #[test]

@@ -5,10 +5,14 @@ use std::sync::Arc;
 
 use siftfs_base::{Bytes, RangeSet, SECTOR_SIZE};
 
-use crate::Image;
+use crate::{Image, Medium};
 use siftfs_base::Rng;
 
 const SECTOR: u64 = SECTOR_SIZE as u64;
+/// What memory that is addressed by bytes keeps or loses at once.
+const WORD: u64 = Medium::Bytes.atomic_unit();
+/// What a processor writes back to it at once.
+const LINE: u64 = Medium::Bytes.record_unit();
 
 /// What becomes of the writes that were not flushed, at a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,16 +30,18 @@ pub enum Cut {
     KeepFrom(u64),
 }
 
-/// What becomes of one write at a power cut.
+/// What becomes of one write at a power cut. Its units are sectors of 512 bytes, and words of 8 where
+/// the device is addressed by bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Every sector survives.
+    /// Every unit survives.
     Keep,
-    /// No sector survives.
+    /// No unit survives.
     Lose,
-    /// The first so many sectors survive.
+    /// The first so many units survive.
     Prefix(usize),
-    /// Each sector survives or not by itself, as the seed says.
+    /// Each unit survives or not by itself, as the seed says. Where the device is addressed by
+    /// bytes, the seed also says whether whole cache lines of 64 bytes do, or words.
     Torn(u64),
 }
 
@@ -44,9 +50,9 @@ pub enum Fate {
 pub struct PendingWrite {
     /// Number of the operation.
     pub op: u64,
-    /// First byte, a multiple of the sector size.
+    /// First byte, a multiple of the unit (a sector, or a word).
     pub offset: u64,
-    /// Length in bytes, a multiple of the sector size.
+    /// Length in bytes, a multiple of the unit.
     pub len: usize,
     /// The write had not returned yet.
     pub in_flight: bool,
@@ -117,8 +123,9 @@ struct InFlight {
 /// State of a device with a volatile cache: what is durable, what reads see, and what is
 /// between the two.
 ///
-/// Everything is kept in whole sectors: a write of part of a sector rewrites the rest of it
-/// with what the cache holds, as a bounced request does. A clone is cheap.
+/// Everything is kept in whole units, sectors or words: a write of part of one rewrites the rest of
+/// it with what the cache holds, as a bounced request does. A write over the place where bytes begin
+/// is two. A clone is cheap.
 #[derive(Clone)]
 pub struct VolatileCache {
     durable: Image,
@@ -128,6 +135,8 @@ pub struct VolatileCache {
     in_flight: Vec<InFlight>,
     flushing: Vec<Flushing>,
     clock: u64,
+    /// From here on the device is addressed by bytes.
+    bytes_from: u64,
 }
 
 impl VolatileCache {
@@ -144,7 +153,24 @@ impl VolatileCache {
             in_flight: Vec::new(),
             flushing: Vec::new(),
             clock: 0,
+            bytes_from: u64::MAX,
         }
+    }
+
+    /// From this byte on the device is memory that is addressed by bytes, not a disk.
+    ///
+    /// # Panics
+    /// When the disk before it would not consist of whole sectors.
+    #[must_use]
+    pub fn with_bytes_from(mut self, offset: u64) -> Self {
+        assert!(offset.is_multiple_of(SECTOR), "a disk consists of whole sectors");
+        self.bytes_from = offset;
+        self
+    }
+
+    /// What lies at this byte.
+    pub fn medium_at(&self, offset: u64) -> Medium {
+        if offset < self.bytes_from { Medium::Block } else { Medium::Bytes }
     }
 
     /// What is certain to survive.
@@ -161,7 +187,7 @@ impl VolatileCache {
     pub fn pending(&self) -> Vec<PendingWrite> {
         let returned = self.pending.iter().map(|p| p.info.clone());
         let flying = self.in_flight.iter().map(|w| {
-            let (offset, len) = sectors(w.offset, w.data.len());
+            let (offset, len) = units(self.unit_at(w.offset), w.offset, w.data.len());
             PendingWrite { op: w.op, offset, len, in_flight: true, abandoned: false }
         });
         returned.chain(flying).collect()
@@ -188,6 +214,15 @@ impl VolatileCache {
 
     /// A write begins.
     fn start_write(&mut self, op: u64, offset: u64, data: Arc<[u8]>, fua: bool) {
+        let on_disk = self.bytes_from.saturating_sub(offset);
+        let on_disk = usize::try_from(on_disk).unwrap_or(usize::MAX);
+        if on_disk > 0 && on_disk < data.len() {
+            let (disk, bytes) = data.split_at(on_disk);
+            self.in_flight.push(InFlight { op, offset, data: disk.into(), fua });
+            let offset = self.bytes_from;
+            self.in_flight.push(InFlight { op, offset, data: bytes.into(), fua });
+            return;
+        }
         self.in_flight.push(InFlight { op, offset, data, fua });
     }
 
@@ -202,8 +237,25 @@ impl VolatileCache {
         }
     }
 
+    /// What survives or not at once at this byte.
+    pub(super) fn unit_at(&self, offset: u64) -> u64 {
+        self.medium_at(offset).atomic_unit()
+    }
+
+    /// A write as whole units, filled up with what the cache holds.
+    fn whole_units(&self, offset: u64, data: &Arc<[u8]>) -> (u64, Arc<[u8]>) {
+        let (start, len) = units(self.unit_at(offset), offset, data.len());
+        if len == data.len() {
+            return (offset, Arc::clone(data));
+        }
+        let mut whole = self.cached.bytes(start, len);
+        let skip = (offset - start) as usize;
+        whole[skip..skip + data.len()].copy_from_slice(data);
+        (start, whole.into())
+    }
+
     fn returned(&mut self, write: &InFlight) {
-        let (offset, data) = whole_sectors(&self.cached, write.offset, &write.data);
+        let (offset, data) = self.whole_units(write.offset, &write.data);
         self.cached.write(offset, &data);
         if write.fua {
             self.durable.write(offset, &data);
@@ -284,7 +336,7 @@ impl VolatileCache {
                 // Most of the writes kept, most lost, or half of them: uniform choices alone
                 // would hardly ever lose one write of many.
                 let keep = [1, 4, 7][rng.below(3) as usize];
-                self.image_with(|_| random_fate(&mut rng, keep))
+                self.image_with(|w| random_fate(&mut rng, keep, self.prefixes(w)))
             }
         }
     }
@@ -296,13 +348,23 @@ impl VolatileCache {
         let infos = self.pending();
         let (returned, flying) = infos.split_at(self.pending.len());
         for (p, info) in self.pending.iter().zip(returned) {
-            keep(&mut image, info.offset, &p.data, &p.dead, &fate(info));
+            let unit = self.unit_at(info.offset);
+            keep(&mut image, unit, info.offset, &p.data, &p.dead, &fate(info));
         }
         for (w, info) in self.in_flight.iter().zip(flying) {
-            let (offset, data) = whole_sectors(&self.cached, w.offset, &w.data);
-            keep(&mut image, offset, &data, &RangeSet::new(), &fate(info));
+            let (offset, data) = self.whole_units(w.offset, &w.data);
+            let unit = self.unit_at(offset);
+            keep(&mut image, unit, offset, &data, &RangeSet::new(), &fate(info));
         }
         image
+    }
+
+    /// How many prefixes of a write a random cut chooses from.
+    fn prefixes(&self, write: &PendingWrite) -> u64 {
+        match self.medium_at(write.offset) {
+            Medium::Block => 9,
+            Medium::Bytes => write.len as u64 / WORD + 1,
+        }
     }
 }
 
@@ -310,49 +372,52 @@ fn keep_if(kept: bool) -> Fate {
     if kept { Fate::Keep } else { Fate::Lose }
 }
 
-fn random_fate(rng: &mut Rng, keep_of_8: u64) -> Fate {
+fn random_fate(rng: &mut Rng, keep_of_8: u64, prefixes: u64) -> Fate {
     match rng.below(10) {
         0 => Fate::Torn(rng.bits()),
-        1 => Fate::Prefix(rng.below(9) as usize),
+        1 => Fate::Prefix(rng.below(prefixes) as usize),
         _ if rng.below(8) < keep_of_8 => Fate::Keep,
         _ => Fate::Lose,
     }
 }
 
-/// Writes the surviving sectors of one write.
-fn keep(image: &mut Image, offset: u64, data: &[u8], dead: &RangeSet<Bytes>, fate: &Fate) {
+/// Writes the surviving units of one write.
+fn keep(
+    image: &mut Image,
+    unit: u64,
+    offset: u64,
+    data: &[u8],
+    dead: &RangeSet<Bytes>,
+    fate: &Fate,
+) {
     let mut rng = Rng::new(if let Fate::Torn(seed) = fate { *seed } else { 0 });
-    for (index, sector) in data.chunks(SECTOR_SIZE).enumerate() {
+    let lines = unit == WORD && matches!(fate, Fate::Torn(_)) && rng.below(2) == 0;
+    let mut line = (u64::MAX, false);
+    for (index, part) in data.chunks(unit as usize).enumerate() {
+        let at = offset + index as u64 * unit;
         let survives = match fate {
             Fate::Keep => true,
             Fate::Lose => false,
             Fate::Prefix(n) => index < *n,
+            Fate::Torn(_) if lines => {
+                if line.0 != at / LINE {
+                    line = (at / LINE, rng.below(2) == 0);
+                }
+                line.1
+            }
             Fate::Torn(_) => rng.below(2) == 0,
         };
-        let at = offset + (index * SECTOR_SIZE) as u64;
         if survives && !dead.contains(at) {
-            image.write(at, sector);
+            image.write(at, part);
         }
     }
 }
 
-/// The sectors that `[offset, offset + len)` touches: first byte and length.
-fn sectors(offset: u64, len: usize) -> (u64, usize) {
-    let start = offset - offset % SECTOR;
-    let end = (offset + len as u64).next_multiple_of(SECTOR);
+/// The units that `[offset, offset + len)` touches: first byte and length.
+fn units(unit: u64, offset: u64, len: usize) -> (u64, usize) {
+    let start = offset - offset % unit;
+    let end = (offset + len as u64).next_multiple_of(unit);
     (start, usize::try_from(end - start).expect("a write fits memory"))
-}
-
-/// A write as whole sectors, filled up with what the cache holds.
-fn whole_sectors(cached: &Image, offset: u64, data: &Arc<[u8]>) -> (u64, Arc<[u8]>) {
-    let (start, len) = sectors(offset, data.len());
-    if len == data.len() {
-        return (offset, Arc::clone(data));
-    }
-    let mut whole = cached.bytes(start, len);
-    let skip = (offset - start) as usize;
-    whole[skip..skip + data.len()].copy_from_slice(data);
-    (start, whole.into())
 }
 
 #[cfg(test)]

@@ -131,3 +131,86 @@ fn fates_are_obeyed() {
     assert_eq!(image.bytes(1536, 512), vec![0; 512]);
     assert_eq!(c.image_with(|_| Fate::Torn(5)), c.image_with(|_| Fate::Torn(5)));
 }
+
+/// Where bytes begin in the tests of byte media.
+const BYTES: u64 = 32 * 1024;
+
+fn mixed() -> VolatileCache {
+    cache().with_bytes_from(BYTES)
+}
+
+/// Words survive by themselves, lines too, and nothing is torn inside a word.
+#[test]
+fn stores_are_torn_at_words_and_lines() {
+    let mut c = mixed();
+    put(&mut c, 0, BYTES, 7, 256, false);
+    let (mut words, mut lines) = (0, 0);
+    for seed in 0..200 {
+        let bytes = c.image_with(|_| Fate::Torn(seed)).bytes(BYTES, 256);
+        let whole = |unit| bytes.chunks(unit).all(|part| part.iter().all(|b| *b == part[0]));
+        assert!(whole(8), "torn inside a word");
+        let torn = bytes.contains(&0) && bytes.contains(&7);
+        words += u32::from(torn && !whole(64));
+        lines += u32::from(torn && whole(64));
+    }
+    assert!(words > 50 && lines > 50, "{words} {lines}");
+    let cuts: HashSet<Vec<u8>> =
+        (0..2000).map(|seed| c.image(Cut::Random(seed)).bytes(BYTES, 256)).collect();
+    assert!(cuts.iter().any(|b| b[..8] == [0; 8] && b[64..72] == [7; 8]), "a later line alone");
+    assert!(cuts.iter().any(|b| b[..72] == [7; 72] && b[248..] == [0; 8]), "a prefix of words");
+}
+
+#[test]
+fn a_part_of_a_word_rewrites_that_word_alone() {
+    let mut c = mixed();
+    put(&mut c, 0, BYTES, 1, 64, false);
+    put(&mut c, 1, BYTES + 12, 2, 8, false);
+    let second = &c.pending()[1];
+    assert_eq!((second.offset, second.len), (BYTES + 8, 16));
+    let image = c.image_with(|p| if p.op == 1 { Fate::Keep } else { Fate::Lose });
+    assert_eq!(image.bytes(BYTES, 12), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1]);
+    assert_eq!(image.bytes(BYTES + 12, 14), [2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0]);
+}
+
+#[test]
+fn persisted_stores_are_never_lost() {
+    let mut c = mixed();
+    put(&mut c, 0, BYTES + 64, 1, 64, false);
+    put(&mut c, 1, BYTES + 80, 2, 24, true);
+    put(&mut c, 2, BYTES + 256, 3, 64, false);
+    flush(&mut c, 3);
+    put(&mut c, 4, BYTES + 320, 4, 64, false);
+    for seed in 0..300 {
+        let image = c.image(Cut::Random(seed));
+        assert_eq!(image.bytes(BYTES + 64, 16), [1; 16]);
+        assert_eq!(image.bytes(BYTES + 80, 24), [2; 24]);
+        assert_eq!(image.bytes(BYTES + 104, 24), [1; 24]);
+        assert_eq!(image.bytes(BYTES + 256, 64), [3; 64]);
+    }
+    assert_eq!(c.image(Cut::LoseAll).bytes(BYTES + 320, 1), [0]);
+}
+
+/// Disk and area fail apart, and a flush of one says nothing of the other.
+#[test]
+fn disk_and_bytes_are_flushed_and_cut_apart() {
+    for (range, kept) in [(0..BYTES, [1, 0]), (BYTES..u64::MAX, [0, 2])] {
+        let mut c = mixed();
+        put(&mut c, 0, 512, 1, 512, false);
+        put(&mut c, 1, BYTES + 64, 2, 64, false);
+        let seen = |i: &Image| [i.bytes(512, 1)[0], i.bytes(BYTES + 64, 1)[0]];
+        assert_eq!(seen(&c.image(Cut::KeepBefore(BYTES))), [1, 0]);
+        assert_eq!(seen(&c.image(Cut::KeepFrom(BYTES))), [0, 2]);
+        c.apply(&Event::StartFlush { op: 2, range });
+        c.apply(&Event::FinishFlush { op: 2 });
+        assert_eq!(seen(c.durable()), kept);
+    }
+}
+
+#[test]
+fn a_write_over_the_border_is_two() {
+    let mut c = mixed();
+    put(&mut c, 0, BYTES - 4, 5, 12, false);
+    let places: Vec<_> = c.pending().iter().map(|p| (p.offset, p.len)).collect();
+    assert_eq!(places, [(BYTES - 512, 512), (BYTES, 8)]);
+    assert_eq!(c.cached().bytes(BYTES - 5, 14), [0, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 0]);
+}

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use siftfs_base::{Result, SECTOR_SIZE};
+use siftfs_base::Result;
 
 use super::cache::{Cut, Event, Fate, PendingWrite, VolatileCache};
 use super::history::{History, OpKind, OpRecord};
 use super::rules::{Effects, Fault, FaultId, OpClass, Rules};
-use crate::{Device, Divisible, Image, WriteOp, check_bounds, io_error};
+use crate::{Device, Divisible, Image, Medium, WriteOp, check_bounds, io_error};
 use siftfs_base::Rng;
 
 /// What a fault device counted.
@@ -89,6 +89,19 @@ impl FaultDevice {
             history: None,
         };
         Self { state: Mutex::new(state), flush: Mutex::default(), size }
+    }
+
+    /// From this byte on the device is memory that is addressed by bytes: stores that are not
+    /// persisted are torn at words of 8 bytes, and no sector around them is rewritten. A
+    /// [`crate::Part`] from there on stands for a record area, and one order of operations covers
+    /// disk and area. `offset` is a multiple of the sector size; for a device that nothing has been
+    /// done to yet.
+    #[must_use]
+    pub fn with_bytes_from(self, offset: u64) -> Self {
+        let mut st = self.lock();
+        st.cache = st.cache.clone().with_bytes_from(offset);
+        drop(st);
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -336,13 +349,13 @@ impl State {
         Ok((number, effects))
     }
 
-    /// Puts some sectors of a write in flight.
+    /// Puts some sectors of a write in flight, or words where the device is addressed by bytes.
     fn tear(&mut self, number: u64, op: &WriteOp<'_>) {
         let mut at = 0;
         while at < op.data.len() {
             let offset = op.offset + at as u64;
-            let in_sector = (offset % SECTOR_SIZE as u64) as usize;
-            let part = (SECTOR_SIZE - in_sector).min(op.data.len() - at);
+            let unit = self.cache.unit_at(offset);
+            let part = ((unit - offset % unit) as usize).min(op.data.len() - at);
             if self.rng.below(2) == 0 {
                 let data = op.data[at..at + part].into();
                 self.event(Event::StartWrite { op: number, offset, data, fua: false });
@@ -428,9 +441,17 @@ impl Device for FaultDevice {
     fn give_way(&self, _: Duration) {
         self.lock().stats.pauses += 1;
     }
+
+    fn medium(&self) -> Medium {
+        self.medium_at(0)
+    }
 }
 
 impl Divisible for FaultDevice {
+    fn medium_at(&self, offset: u64) -> Medium {
+        self.lock().cache.medium_at(offset)
+    }
+
     fn flush_range(&self, range: Range<u64>) -> Result<()> {
         let mut st = self.lock();
         let (op, effects) = st.begin_flush(range)?;

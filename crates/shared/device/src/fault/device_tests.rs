@@ -2,6 +2,7 @@ use std::time::Instant;
 
 use super::super::{Fault, Gate};
 use super::*;
+use crate::Part;
 use siftfs_base::Error;
 
 const SIZE: u64 = 1 << 20;
@@ -292,4 +293,68 @@ fn flushes_side_by_side_or_one_by_one() {
     let apart = four_at_once(&d);
     assert!(apart >= Duration::from_millis(400), "{apart:?}");
     assert!(together < Duration::from_millis(350), "{together:?}");
+}
+
+/// A disk and a record area behind one order of operations.
+fn disk_and_area() -> (Arc<FaultDevice>, Part, Part) {
+    let whole = Arc::new(FaultDevice::new(SIZE, 1).with_bytes_from(SIZE / 2));
+    let disk = Part::new(whole.clone(), 0..SIZE / 2);
+    let area = Part::new(whole.clone(), SIZE / 2..SIZE);
+    (whole, disk, area)
+}
+
+#[test]
+fn parts_say_which_medium_they_are() {
+    let (whole, disk, area) = disk_and_area();
+    assert_eq!((whole.medium(), disk.medium()), (Medium::Block, Medium::Block));
+    assert_eq!(area.medium(), Medium::Bytes);
+    assert_eq!(FaultDevice::new(SIZE, 1).with_bytes_from(0).medium(), Medium::Bytes);
+    let all_disk = Part::new(Arc::new(device()), SIZE / 2..SIZE);
+    assert_eq!(all_disk.medium(), Medium::Block);
+}
+
+#[test]
+fn disk_and_area_become_durable_apart() {
+    let (whole, disk, area) = disk_and_area();
+    let lost = || {
+        let image = whole.image(Cut::LoseAll);
+        [image.bytes(512, 1)[0], image.bytes(SIZE / 2 + 64, 1)[0], image.bytes(SIZE / 2, 1)[0]]
+    };
+    disk.write(512, &[1; 512], false).unwrap();
+    area.write(64, &[2; 64], false).unwrap();
+    area.write(0, &[3; 60], true).unwrap();
+    assert_eq!(lost(), [0, 0, 3], "durable by itself");
+    area.flush().unwrap();
+    assert_eq!(lost(), [0, 2, 3]);
+    area.write(64, &[4; 64], false).unwrap();
+    disk.flush().unwrap();
+    assert_eq!(lost(), [1, 2, 3]);
+    assert_eq!(whole.pending().len(), 1);
+}
+
+/// One history covers both, at words from the area's beginning on.
+#[test]
+fn a_history_remembers_where_bytes_begin() {
+    let (whole, disk, area) = disk_and_area();
+    whole.record_history();
+    disk.write(0, &[1; 512], true).unwrap();
+    area.write(0, &[2; 24], false).unwrap();
+    area.write(4, &[3; 4], true).unwrap();
+    let mut seen = Vec::new();
+    whole.take_history().unwrap().each_cut(|op, cache| {
+        let last = cache.image_with(|_| Fate::Prefix(1)).bytes(SIZE / 2, 16);
+        seen.push((op, last[0], last[4], last[8]));
+        assert_eq!(cache.medium_at(SIZE / 2), Medium::Bytes);
+    });
+    assert_eq!(seen, [(0, 0, 0, 0), (1, 2, 2, 0), (2, 2, 3, 0), (3, 2, 3, 0)]);
+}
+
+#[test]
+fn a_torn_write_of_the_area_is_torn_at_words() {
+    let (whole, _, area) = disk_and_area();
+    whole.inject(Fault::fail_torn(libc::EIO).once());
+    assert_eq!(errno(area.write(0, &[5; 512], true)), libc::EIO);
+    let left = whole.image(Cut::KeepAll).bytes(SIZE / 2, 512);
+    assert!(left.contains(&0) && left.contains(&5));
+    assert!(left.chunks(8).all(|word| word.iter().all(|b| *b == word[0])));
 }

@@ -18,9 +18,9 @@ use crate::Role;
 use crate::file::users;
 
 /// How long a lock is waited for: a process that was just killed needs a moment to die.
-const PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 /// The same for a device process, which ends its step first when another host comes.
-const STEP_PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const STEP_PATIENCE: Duration = Duration::from_secs(3);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -39,7 +39,7 @@ pub fn open_exclusive(path: &Path, rw: bool, options: FileOptions) -> Result<Fil
     let device = open_node(path, rw, libc::O_EXCL, options)?;
     device.claim_within(Role::Host, PATIENCE)?;
     device.claim_within(Role::Service, STEP_PATIENCE)?;
-    device.refuse_loop()?;
+    refuse_loop(&device.file, &device.path)?;
     Ok(device)
 }
 
@@ -54,7 +54,7 @@ pub fn open_exclusive(path: &Path, rw: bool, options: FileOptions) -> Result<Fil
 /// As [`open_exclusive`], other SiftFS processes excepted.
 pub fn open_for_service(path: &Path, options: FileOptions) -> Result<FileDevice> {
     let device = open_node(path, true, 0, options)?;
-    device.refuse_loop()?;
+    refuse_loop(&device.file, &device.path)?;
     Ok(device)
 }
 
@@ -138,7 +138,7 @@ fn open(path: &Path, rw: bool, flags: i32) -> io::Result<File> {
     OpenOptions::new().read(true).write(rw).custom_flags(flags).open(path)
 }
 
-fn cannot_open(path: &Path, e: &io::Error) -> Error {
+pub(crate) fn cannot_open(path: &Path, e: &io::Error) -> Error {
     let path = path.display();
     Error::Refused(match e.raw_os_error() {
         Some(libc::ETXTBSY) => {
@@ -171,17 +171,19 @@ impl FileDevice {
         }
         Ok(())
     }
+}
 
-    fn refuse_loop(&self) -> Result<()> {
-        let regular = self.file.metadata().is_ok_and(|m| m.is_file());
-        match users::loop_over(&self.file).filter(|_| regular) {
-            Some(device) => Err(behind_loop(&self.path, &device)),
-            None => Ok(()),
-        }
+/// Refuses a regular file that an attached loop device has behind it.
+pub(crate) fn refuse_loop(file: &File, path: &Path) -> Result<()> {
+    let regular = file.metadata().is_ok_and(|m| m.is_file());
+    match users::loop_over(file).filter(|_| regular) {
+        Some(device) => Err(behind_loop(path, &device)),
+        None => Ok(()),
     }
 }
 
-fn lock(file: &File, path: &Path, role: Role, hold: Hold, until: Instant) -> Result<()> {
+/// Takes a role's byte of an open file, waiting for another holder until then.
+pub(crate) fn lock(file: &File, path: &Path, role: Role, hold: Hold, until: Instant) -> Result<()> {
     loop {
         match locks::try_lock(file, role, hold) {
             Ok(true) => return Ok(()),

@@ -17,7 +17,7 @@ use crate::Role;
 
 /// How a lock is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Hold {
+pub(crate) enum Hold {
     /// By one writer.
     Alone,
     /// By readers.
@@ -66,6 +66,6 @@ pub(super) fn try_lock(file: &File, role: Role, hold: Hold) -> io::Result<bool> 
 }
 
 /// Gives the lock back; nothing happens if it is not held.
-pub(super) fn unlock(file: &File, role: Role) -> io::Result<()> {
+pub(crate) fn unlock(file: &File, role: Role) -> io::Result<()> {
     fcntl(file, libc::F_OFD_SETLK, &mut request(role, libc::F_UNLCK))
 }

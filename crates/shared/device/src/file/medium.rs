@@ -103,7 +103,7 @@ impl Medium {
 }
 
 /// The name of the file system that a file lies on.
-fn file_system(file: &File) -> String {
+pub(crate) fn file_system(file: &File) -> String {
     let Ok(stat) = rustix::fs::fstatfs(file) else { return "an unknown file system".into() };
     // The field's type differs from machine to machine, and its upper half may be a sign.
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]

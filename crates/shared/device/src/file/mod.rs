@@ -11,7 +11,10 @@ mod pace;
 mod uring;
 mod users;
 
+pub(crate) use exclusive::{PATIENCE, STEP_PATIENCE, cannot_open, lock, refuse_loop};
 pub use exclusive::{open_exclusive, open_for_service, preallocate};
+pub(crate) use locks::{Hold, unlock};
+pub(crate) use medium::file_system;
 pub use options::{DurableWrite, FileOptions};
 
 use std::fs::File;
@@ -27,7 +30,6 @@ use crate::{AlignedBuf, Device, DeviceInfo, ReadOp, Role, WriteOp, check_bounds,
 use align::Align;
 use exclusive::Below;
 use flush::FlushGate;
-use locks::Hold;
 use medium::Medium;
 use pace::{Pace, SLICE};
 use uring::{Job, RingPool};
