@@ -70,6 +70,7 @@ test-modes: check-env
 test-guest:
 	scripts/install-deps.sh guest
 	$(CARGO) build --release --locked -p siftfs-cli
+	$(CARGO) build --release --locked -p siftfs-device --example byte_medium
 	testing/guest/run.sh "$(BUILT)" $(GUEST)
 
 # Host and device processes killed under load, for as long as one likes.

@@ -16,8 +16,12 @@ cases=(
     'virtio_pmem_holds_a_dax_file:  nvdimm pmem'
     'controllers_are_told_apart:    pmr cmb'
     'volume_survives_a_power_cut:   disk'
+    'records_on_a_pmr:              pmr'
+    'records_on_an_nvdimm:          nvdimm'
+    'records_on_virtio_pmem:        nvdimm pmem'
+    'what_is_not_persistent:        pmr cmb nvdimm'
 )
-programs=(siftfs)
+programs=(siftfs examples/byte_medium)
 
 [ $# -ge 1 ] || { echo "usage: run.sh BUILT [NAME...]" >&2; exit 2; }
 built=$(cd "$1" && pwd) || exit 1
