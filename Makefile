@@ -3,11 +3,12 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 
 # Options for siftfs-bench, siftfs-pressure, siftfs-apps and siftfs-kills, such as BENCH="--rounds 3",
-# APPS="--only git" or KILLS="--seed 7 --for 1h".
+# APPS="--only git" or KILLS="--seed 7 --for 1h"; cases for testing/guest/run.sh.
 BENCH ?=
 PRESSURE ?=
 APPS ?=
 KILLS ?= --for 10m
+GUEST ?=
 
 # Where things go; DESTDIR comes in front of each. mount(8), umount(8) and fsck(8) look for helpers
 # in /sbin.
@@ -36,7 +37,7 @@ LIBRARIES ?= $(BUILT)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 SONAME = libsiftfs.so.0
 
-.PHONY: all run test test-long test-modes test-apps bench fuzz pressure kills deny check-env lint build install install-files install-library uninstall clean
+.PHONY: all run test test-long test-modes test-guest test-apps bench fuzz pressure kills deny check-env lint build install install-files install-library uninstall clean
 
 all: build
 
@@ -54,15 +55,23 @@ test: check-env lint
 	$(CARGO) test --workspace --locked --no-fail-fast
 
 # The same with many more generated sequences and power cuts; SIFTFS_KILLS=1h: so long of kills. Then each request
-# loop and each cache mode.
+# loop and each cache mode, and the guests.
 test-long: check-env
 	SIFTFS_LONG=1 $(CARGO) test --release --workspace --locked
 	CARGO="$(CARGO)" scripts/test-modes.sh --release
+	$(MAKE) test-guest
 
 # All tests of the mount by each request loop (device, ring) and under each cache mode (writethrough, writeback).
 # MODES="ring,writeback": that alone; SIFTFS_NO_RINGS=1: on a kernel without FUSE over io_uring.
 test-modes: check-env
 	CARGO="$(CARGO)" scripts/test-modes.sh
+
+# Persistent memory, which few machines have, in virtual machines whose power is cut. GUEST="starts": these cases alone.
+test-guest:
+	scripts/install-deps.sh guest
+	$(CARGO) build --release --locked -p siftfs-cli
+	$(CARGO) build --release --locked -p siftfs-device --example byte_medium
+	testing/guest/run.sh "$(BUILT)" $(GUEST)
 
 # Host and device processes killed under load, for as long as one likes.
 kills: check-env

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the system programs that are missing, with apt. Does nothing when all are there.
-# With the argument "apps" also the software that `make test-apps` runs, with "bench" what `make bench` measures.
+# With the argument "apps" also the software that `make test-apps` runs, with "bench" what `make bench` measures, with
+# "guest" what `make test-guest` boots a virtual machine with.
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 
@@ -53,6 +54,15 @@ if [ "${1:-}" = bench ]; then
     need db_bench rocksdb-tools
     need mkfs.xfs xfsprogs
     need mkfs.btrfs btrfs-progs
+fi
+if [ "${1:-}" = guest ]; then
+    need qemu-system-x86_64 qemu-system-x86
+    # The guest has no libraries for one that needs them.
+    dpkg-query -W -f '${Status}' busybox-static 2>/dev/null | grep -q ' installed$' || missing="$missing busybox-static"
+    need cpio cpio
+    need depmod kmod
+    need xz xz-utils
+    need dpkg-deb dpkg
 fi
 
 [ -z "$missing" ] && exit 0
