@@ -135,3 +135,55 @@ refused /mnt/records '/mnt/records is not DAX: it lies on ext'
 refused /dev/null '/dev/null is a character device, but no DAX device'
 END
 }
+
+# A volume whose record area lies in such memory: what a small fsync acknowledged is there after the power went.
+
+area_on_a_pmr() {
+    area_volume "$(cat <<'END'
+address=$(basename "$(readlink -f /sys/class/nvme/nvme0/device)")
+echo "$address" >/sys/bus/pci/drivers/nvme/unbind
+place=pmr:$address
+END
+)" 'NVMe PMR, sfence and read-back'
+}
+
+area_on_an_nvdimm() { area_in_a_dax_file pmem0 'MAP_SYNC, cl[a-z]* and sfence'; }
+area_on_virtio_pmem() { area_in_a_dax_file pmem1 'DAX without MAP_SYNC, msync'; }
+
+area_in_a_dax_file() { # NAME-OF-DEVICE PROMISE
+    area_volume "mkdir /pm
+mount -t ext4 -o dax=always /dev/$1 /pm 2>/dev/null || {
+    mkfs.ext4 -q -b 4096 /dev/$1
+    mount -t ext4 -o dax=always /dev/$1 /pm
+}
+place=/pm/area" "$2"
+}
+
+area_volume() { # WHAT-SETS-place PROMISE
+    power_cut 'acknowledged 150' <<END
+$1
+siftfs mkfs --record-area "\$place" --record-area-size 16M /dev/vda
+siftfs mount -o "record_area=\$place" /dev/vda /mnt
+i=0
+while [ \$i -le 150 ]; do
+    echo "line \$i" | dd of=/mnt/log oflag=append conv=notrunc,fsync 2>/dev/null
+    [ \$i != 140 ] || siftfs status --json /mnt | tr -d ' \n'
+    echo
+    echo "acknowledged \$i"
+    i=\$((i + 1))
+done
+sleep 100
+END
+    printed "$2"
+    printed '"record_area":{[^}]*"records":1[34][0-9]'
+    guest <<END
+$1
+siftfs mount -o "record_area=\$place" /dev/vda /mnt
+echo "lines \$(grep -c line /mnt/log), last \$(tail -n1 /mnt/log)"
+siftfs umount /mnt
+siftfs fsck --record-area "\$place" /dev/vda
+END
+    printed '^lines 151, last line 150$'
+    e2fsck -fn "$state/disk"
+    debugfs -R 'cat log' "$state/disk" 2>/dev/null | cmp - <(seq 0 150 | sed 's/^/line /')
+}

@@ -20,6 +20,9 @@ cases=(
     'records_on_an_nvdimm:          nvdimm'
     'records_on_virtio_pmem:        nvdimm pmem'
     'what_is_not_persistent:        pmr cmb nvdimm'
+    'area_on_a_pmr:                 disk pmr'
+    'area_on_an_nvdimm:             disk nvdimm'
+    'area_on_virtio_pmem:           disk nvdimm pmem'
 )
 programs=(siftfs examples/byte_medium)
 
