@@ -88,12 +88,13 @@ pub struct ReadOp<'a> {
     pub buf: &'a mut [u8],
 }
 
-/// A block device, or a file used as one.
+/// A block device, a file used as one, or memory that keeps its contents ([`Device::medium`]).
 ///
 /// A write that returned is *volatile*: until a [`Device::flush`] that was called after it has
-/// returned, a power cut may lose it, tear it at sectors, or keep it while losing earlier
-/// writes. A flush covers every write that had returned before the flush was called. A write
-/// with `fua` is durable itself when it returns, and says nothing of any other write.
+/// returned, a power cut may lose it, tear it at sectors (or words, on [`Medium::Bytes`]), or
+/// keep it while losing earlier writes. A flush covers every write that had returned before the
+/// flush was called. A write with `fua` is durable itself when it returns, and says nothing of any
+/// other write.
 /// After a failed flush a backend may fail every later flush; it never reports success for
 /// writes that the failed one may have lost.
 /// All calls may be made from several threads at once. Offsets and lengths may have any

@@ -94,8 +94,9 @@ fn promises_are_said_in_plain_words() {
     let info = device.describe();
     assert_eq!(info.path, format!("volatile:{}", path.display()));
     assert_eq!(info.path, device.place().to_string());
-    assert_eq!(info.kind, "volatile memory: file on tmpfs");
-    assert!(info.why.contains("nothing survives a power cut"), "{}", info.why);
+    assert_eq!(info.kind, "mapped file on tmpfs");
+    assert_eq!(info.durable_write, "nothing survives a power cut");
+    assert_eq!(device.promise().to_string(), "volatile: nothing survives a power cut");
     let sync = BytePromise::MapSync(LineFlush::Clwb);
     assert_eq!(sync.to_string(), "persistent: MAP_SYNC, clwb and sfence");
     assert!(BytePromise::ReadBack.is_persistent() && !BytePromise::Volatile.is_persistent());

@@ -67,6 +67,12 @@ mod machine {
         unsafe { asm!("sfence", options(nostack, preserves_flags)) };
     }
 
+    /// As [`fence`], and no later load begins before.
+    pub fn full_fence() {
+        // SAFETY: the instruction has no operands and changes no flags.
+        unsafe { asm!("mfence", options(nostack, preserves_flags)) };
+    }
+
     /// Stores a word past the caches.
     ///
     /// # Safety
@@ -100,6 +106,11 @@ mod machine {
         barrier(Ordering::SeqCst);
     }
 
+    /// Orders loads too.
+    pub fn full_fence() {
+        barrier(Ordering::SeqCst);
+    }
+
     /// Stores a word.
     ///
     /// # Safety
@@ -110,4 +121,4 @@ mod machine {
     }
 }
 
-pub(super) use machine::{detect, fence, stream, write_back};
+pub(super) use machine::{detect, fence, full_fence, stream, write_back};

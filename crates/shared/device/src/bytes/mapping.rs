@@ -15,8 +15,6 @@ use super::promise::LineFlush;
 
 /// Bytes that a store changes at once or not at all, if they are aligned.
 const WORD: usize = 8;
-/// Pages are at least so long; msync(2) wants their beginnings.
-const PAGE: usize = 4096;
 /// From this many bytes on stores pass the caches by, which is the quicker way to the medium.
 const STREAM: usize = 512;
 
@@ -161,7 +159,7 @@ impl Mapping {
 
     /// msync(2) of the pages around a range.
     pub fn sync(&self, at: usize, len: usize) -> io::Result<()> {
-        let skip = at % PAGE;
+        let skip = at % rustix::param::page_size();
         let from = self.place(at - skip, skip + len);
         // SAFETY: the pages are mapped, and msync changes no memory.
         match unsafe { libc::msync(from.cast(), skip + len, libc::MS_SYNC) } {

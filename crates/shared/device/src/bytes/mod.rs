@@ -301,7 +301,7 @@ impl Device for ByteDevice {
             durable_write: self.promise.way(),
             why: match self.promise.is_persistent() {
                 true => "proved when the record area was opened".into(),
-                false => "named volatile: nothing survives a power cut".into(),
+                false => "it was named volatile:".into(),
             },
         }
     }

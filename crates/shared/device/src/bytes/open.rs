@@ -97,7 +97,7 @@ fn volatile(path: &Path, options: ByteOptions) -> Result<Opened> {
     let len = prepare(&file, path, options)?;
     let wish = Wish { writable: !options.read_only, sync: false, populated: true };
     let memory = Mapping::of(&file, len, wish).map_err(|e| cannot_map(path, &e))?;
-    let kind = format!("volatile memory: file on {}", file_system(&file));
+    let kind = format!("mapped file on {}", file_system(&file));
     let way = Way::Lines(lines::detect());
     let promise = BytePromise::Volatile;
     Ok(Opened { file, path: path.to_owned(), kind, memory, promise, way })

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use siftfs_base::{Error, Result};
 
+use super::lines;
 use super::mapping::{Mapping, Wish};
 use super::open::{Opened, Way};
 use super::{ByteOptions, BytePromise, MIN_SIZE, PciAddress, RECORD_UNIT};
@@ -111,6 +112,8 @@ impl Pmr {
     /// Returns when everything that was stored and fenced before is persistent. PMRSTS is read in
     /// any case: a region that went read-only drops stores without a word.
     pub fn read_back(&self, memory: &Mapping, at: usize) -> io::Result<()> {
+        // A store fence lets later loads pass, and the barrier is a load.
+        lines::full_fence();
         if self.region {
             memory.touch(at.min(memory.len() - 1));
         }

@@ -55,7 +55,7 @@ impl BytePromise {
             Self::DaxDevice(line) => format!("DAX device, {} and sfence", line.name()),
             Self::Msync => "DAX without MAP_SYNC, msync".into(),
             Self::ReadBack => "NVMe PMR, sfence and read-back".into(),
-            Self::Volatile => "memory that a power cut empties".into(),
+            Self::Volatile => "nothing survives a power cut".into(),
         }
     }
 }

@@ -30,8 +30,8 @@ pub enum Cut {
     KeepFrom(u64),
 }
 
-/// What becomes of one write at a power cut. Its units are sectors of 512 bytes, and words of 8 where
-/// the device is addressed by bytes.
+/// What becomes of one write at a power cut. Its units are sectors of 512 bytes, and words of 8
+/// where the device is addressed by bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Every unit survives.
@@ -123,9 +123,9 @@ struct InFlight {
 /// State of a device with a volatile cache: what is durable, what reads see, and what is
 /// between the two.
 ///
-/// Everything is kept in whole units, sectors or words: a write of part of one rewrites the rest of
-/// it with what the cache holds, as a bounced request does. A write over the place where bytes begin
-/// is two. A clone is cheap.
+/// Everything is kept in whole units, sectors or words: a write of part of one rewrites the rest
+/// of it with what the cache holds, as a bounced request does. A write over the place where bytes
+/// begin is two. A clone is cheap.
 #[derive(Clone)]
 pub struct VolatileCache {
     durable: Image,

@@ -2,9 +2,9 @@
 //!
 //! [`FaultDevice`] follows the crash model's medium to the letter: a write is volatile until a
 //! flush, and at a power cut each write that was not flushed is kept, lost or torn at sectors,
-//! independently of all others. From [`FaultDevice::with_bytes_from`] on it is memory that is addressed
-//! by bytes, torn at words. It counts writes and flushes, so that a test can cut at each of
-//! them, and injects errors, wrong bytes and delays by rule.
+//! independently of all others. From [`FaultDevice::with_bytes_from`] on it is memory that is
+//! addressed by bytes, torn at words. It counts writes and flushes, so that a test can cut at each
+//! of them, and injects errors, wrong bytes and delays by rule.
 
 mod cache;
 mod device;
