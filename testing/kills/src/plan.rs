@@ -22,6 +22,8 @@ pub struct Geometry {
     pub apart: bool,
     /// The journal repeats staged data.
     pub copies: bool,
+    /// KiB of the record area, if there is one: a file, which outlives the processes.
+    pub area: Option<u64>,
 }
 
 /// Which process does the background work.
@@ -186,7 +188,9 @@ impl Geometry {
         let mut rng = Rng::new(mix(seed ^ 0x6765_6f6d) ^ (round / ERA));
         let lanes = draw(&mut rng, &[1, 1, 2, 4]);
         let log = draw(&mut rng, &[4, 6, 12, 32]) + u64::from(lanes) - 1;
-        Self { size: 192, log, lanes, apart: rng.chance(35), copies: rng.chance(25) }
+        let (apart, copies) = (rng.chance(35), rng.chance(25));
+        let area = rng.chance(50).then(|| draw(&mut rng, &[260, 1024, 16_384]));
+        Self { size: 192, log, lanes, apart, copies, area }
     }
 }
 

@@ -43,6 +43,7 @@ fn all_kinds_are_drawn() {
     }
     assert_eq!(modes.len(), 2 * 2 * 3, "with and without a device process: {modes:?}");
     assert!((0..40).any(|era| Geometry::of(7, era * ERA).copies));
+    assert!((0..40).any(|era| Geometry::of(7, era * ERA).area.is_some()));
 }
 
 #[test]

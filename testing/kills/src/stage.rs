@@ -78,6 +78,16 @@ impl<'a> Stage<'a> {
         self.place.path("volume.log")
     }
 
+    /// The file of the record area, which exists if there is one.
+    pub fn area(&self) -> PathBuf {
+        self.place.path("volume.area")
+    }
+
+    /// Where the record area is, as commands are told.
+    fn area_place(&self) -> Option<String> {
+        self.area().exists().then(|| format!("volatile:{}", self.area().display()))
+    }
+
     /// A file for what a process says; removed when its round was good.
     fn said(&mut self, name: &str) -> PathBuf {
         self.started += 1;
@@ -86,7 +96,7 @@ impl<'a> Stage<'a> {
 
     /// `siftfs mkfs`, over what was there.
     pub fn make(&mut self, g: &Geometry) -> Result<()> {
-        for old in [self.volume(), self.log()] {
+        for old in [self.volume(), self.log(), self.area()] {
             if old.exists() {
                 std::fs::remove_file(&old).map_err(failed(old.display()))?;
             }
@@ -102,6 +112,11 @@ impl<'a> Stage<'a> {
         if g.copies {
             args.push("--journal-data=copy");
         }
+        let place = format!("volatile:{}", self.area().display());
+        let area_size = format!("{}K", g.area.unwrap_or_default());
+        if g.area.is_some() {
+            args.extend(["--record-area", &place, "--record-area-size", &area_size]);
+        }
         run(&self.siftfs, &args).map(drop)
     }
 
@@ -112,6 +127,9 @@ impl<'a> Stage<'a> {
     fn with_log(&self, command: &mut Command) {
         if self.apart() {
             command.arg("--log").arg(self.log());
+        }
+        if let Some(place) = self.area_place() {
+            command.args(["--record-area", &place]);
         }
     }
 
@@ -321,6 +339,10 @@ impl<'a> Stage<'a> {
         if self.apart() {
             args.extend(["--log", arg(&log)?]);
         }
+        let place = self.area_place();
+        if let Some(place) = &place {
+            args.extend(["--record-area", place]);
+        }
         run(&self.siftfs, &args).map(drop)
     }
 
@@ -345,14 +367,14 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Copies volume and log to `NAME` and `NAME.log`, holes kept.
+    /// Copies volume, log and record area to `NAME`, `NAME.log` and `NAME.area`, holes kept.
     pub fn copy(&self, to: &Path) -> Result<()> {
-        let log = to.with_extension("log");
-        for (from, to) in [(self.volume(), to), (self.log(), &log)] {
+        let (log, area) = (to.with_extension("log"), to.with_extension("area"));
+        for (from, to) in [(self.volume(), to), (self.log(), &log), (self.area(), &area)] {
             if from.exists() {
                 run("cp", &["--sparse=always", arg(&from)?, arg(to)?])?;
             } else if to.exists() {
-                // Of an earlier volume, whose log was apart.
+                // Of an earlier volume, which had one.
                 std::fs::remove_file(to).map_err(failed(to.display()))?;
             }
         }
