@@ -49,6 +49,9 @@ struct Args {
     /// Directory for the volumes [default: $TMPDIR, or /var/tmp].
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// Volumes without a record area. Others have one in a file, which outlives the daemon.
+    #[arg(long)]
+    without_record_area: bool,
     /// Copies the volume of a failed trial into this directory.
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -102,7 +105,9 @@ fn run(args: &Args) -> Result<bool> {
         if args.only.is_empty() || args.only.iter().any(|n| n == name) {
             place.go_on()?;
             let mut app = make()?;
-            outcomes.push(trial::run(&place, app.as_mut(), times, args.keep.as_deref()));
+            let keep = args.keep.as_deref();
+            let area = !args.without_record_area;
+            outcomes.push(trial::run(&place, app.as_mut(), times, area, keep));
         }
     }
     print(&outcomes);

@@ -42,7 +42,13 @@ pub struct Outcome {
 }
 
 /// Runs a trial; a failure is in the outcome.
-pub fn run(place: &Place, app: &mut dyn App, times: Times, keep: Option<&Path>) -> Outcome {
+pub fn run(
+    place: &Place,
+    app: &mut dyn App,
+    times: Times,
+    area: bool,
+    keep: Option<&Path>,
+) -> Outcome {
     let start = Instant::now();
     let mut outcome = Outcome {
         name: app.name(),
@@ -53,10 +59,11 @@ pub fn run(place: &Place, app: &mut dyn App, times: Times, keep: Option<&Path>) 
         took: Duration::ZERO,
     };
     println!("{}", app.name());
-    let volume = Volume::make(place, app.name(), VOLUME_SIZE);
+    let area = area.then(|| place.path(&format!("{}.sift.area", app.name())));
+    let volume = make(place, app.name(), area.as_deref());
     let result = volume.and_then(|volume| {
         let result = steps(place, app, &volume, times, &mut outcome);
-        let tidied = tidy(&volume, result.is_err(), keep);
+        let tidied = tidy(&volume, area.as_deref(), result.is_err(), keep);
         result.and(tidied)
     });
     outcome.all = app.acknowledged();
@@ -66,6 +73,13 @@ pub fn run(place: &Place, app: &mut dyn App, times: Times, keep: Option<&Path>) 
     }
     outcome.took = start.elapsed();
     outcome
+}
+
+/// A volume, with its record area in the file `area` if there is to be one.
+fn make(place: &Place, name: &str, area: Option<&Path>) -> Result<Volume> {
+    let Some(area) = area else { return Volume::make(place, name, VOLUME_SIZE) };
+    let at = format!("volatile:{}", area.display());
+    Volume::make_with(place, name, VOLUME_SIZE, &["--record-area", &at])
 }
 
 fn steps(
@@ -151,17 +165,21 @@ fn work(
     })
 }
 
-/// Leaves no mount; keeps the image of a failed trial where that is wished, else gives its space
+/// Leaves no mount; keeps image and record area of a failed trial where that is wished, else gives its space
 /// back for the next application.
-fn tidy(volume: &Volume, bad: bool, keep: Option<&Path>) -> Result<()> {
+fn tidy(volume: &Volume, area: Option<&Path>, bad: bool, keep: Option<&Path>) -> Result<()> {
     if bad {
         let _ = volume.siftfs(&["umount", "--lazy", &volume.dir.to_string_lossy()]);
     }
     if let (true, Some(dir)) = (bad, keep) {
         let dir = dir.to_string_lossy();
-        siftfs_rig::place::run("cp", &["--sparse=always", &volume.image.to_string_lossy(), &dir])?;
+        for file in [Some(volume.image.as_path()), area].into_iter().flatten() {
+            let file = file.to_string_lossy();
+            siftfs_rig::place::run("cp", &["--sparse=always", &file, &dir])?;
+        }
     }
-    std::fs::remove_file(&volume.image).map_err(failed(volume.image.display()))
+    let mut files = [Some(volume.image.as_path()), area].into_iter().flatten();
+    files.try_for_each(|file| std::fs::remove_file(file).map_err(failed(file.display())))
 }
 
 #[cfg(test)]
