@@ -3,6 +3,7 @@
 //! system; and what the dispatcher did (table II). The paper's read-back of the device, 1 us, is
 //! modelled on one more volume.
 
+mod limits;
 mod report;
 mod side;
 
@@ -77,6 +78,7 @@ fn run(args: &Args) -> Result<Report> {
     for system in systems {
         report.dispatch(system.side(), system.close()?);
     }
+    report.limits(limits::measure(disk.path(), memory.path(), args.rounds, time)?);
     Ok(report)
 }
 

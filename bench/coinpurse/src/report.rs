@@ -16,6 +16,7 @@ pub struct Report {
     rates: BTreeMap<(Op, Side), Vec<f64>>,
     times: BTreeMap<(Op, Side), Vec<f64>>,
     dispatch: Vec<(Side, Dispatch)>,
+    limits: Value,
 }
 
 /// The middle one of some, with the least and the most.
@@ -36,6 +37,11 @@ impl Report {
     /// Adds what a dispatcher did, if there is one.
     pub fn dispatch(&mut self, side: Side, dispatch: Option<Dispatch>) {
         self.dispatch.extend(dispatch.map(|dispatch| (side, dispatch)));
+    }
+
+    /// Adds what an area must not cost.
+    pub fn limits(&mut self, limits: Value) {
+        self.limits = limits;
     }
 
     /// The rounds' ratios of rates.
@@ -75,6 +81,7 @@ impl Report {
             TARGETS.0, TARGETS.1
         );
         self.dispatch.iter().for_each(|(side, d)| table(&mut t, *side, d));
+        let _ = writeln!(t, "{:#}", self.limits);
         t
     }
 
@@ -94,7 +101,7 @@ impl Report {
         });
         let dispatch =
             self.dispatch.iter().map(|(side, d)| json!({"system": side.name(), "counts": d}));
-        json!({ "rows": rows.collect::<Vec<_>>(), "dispatch": dispatch.collect::<Vec<_>>() })
+        json!({ "rows": rows.collect::<Vec<_>>(), "dispatch": dispatch.collect::<Vec<_>>(), "limits": self.limits })
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of one operation.
-const BYTES: usize = 512;
+pub const BYTES: usize = 512;
 /// Bytes of the file that is overwritten.
 const FILE: u64 = 16 << 20;
 /// Files that are made before they are removed, and most that are made, in a round.
@@ -112,19 +112,35 @@ fn fill(path: &Path, len: u64) -> Result<()> {
     file.sync_all().map_err(io(path))
 }
 
-fn volume(side: Side, disk: &Path, memory: &Path) -> Result<Volume> {
-    let path = disk.join(format!("{side:?}.sift"));
+/// A new volume in a file, with a record area of so many bytes in memory if there is to be one.
+pub fn media(disk: &Path, memory: &Path, name: &str, area: Option<u64>) -> Result<Media> {
+    media_with(disk, memory, name, area, Duration::ZERO)
+}
+
+fn media_with(
+    disk: &Path,
+    memory: &Path,
+    name: &str,
+    area: Option<u64>,
+    modelled_read_back: Duration,
+) -> Result<Media> {
+    let path = disk.join(format!("{name}.sift"));
     fill(&path, VOLUME)?;
     let device: Arc<dyn Device> = Arc::new(open_exclusive(&path, true, FileOptions::default())?);
-    let read_back = Duration::from_micros(u64::from(side == Side::ReadBack));
-    let area = || -> Result<Arc<dyn Device>> {
-        let place = BytePlace::Volatile(memory.join(format!("{side:?}.area")));
-        let options = ByteOptions { modelled_read_back: read_back, ..ByteOptions::default() };
-        Ok(Arc::new(ByteDevice::create(&place, AREA, options)?))
+    let make = |len| -> Result<Arc<dyn Device>> {
+        let place = BytePlace::Volatile(memory.join(format!("{name}.area")));
+        let options = ByteOptions { modelled_read_back, ..ByteOptions::default() };
+        Ok(Arc::new(ByteDevice::create(&place, len, options)?))
     };
-    let bytes = (side != Side::Blocks).then(area).transpose()?;
-    let media = Media::from(device).with_bytes(bytes);
+    let media = Media::from(device).with_bytes(area.map(make).transpose()?);
     mkfs_on(media.clone(), &MkfsOptions::default())?;
+    Ok(media)
+}
+
+fn volume(side: Side, disk: &Path, memory: &Path) -> Result<Volume> {
+    let read_back = Duration::from_micros(u64::from(side == Side::ReadBack));
+    let area = (side != Side::Blocks).then_some(AREA);
+    let media = media_with(disk, memory, &format!("{side:?}"), area, read_back)?;
     let clock = Arc::new(SystemClock::default());
     let local = LocalVolume::open_on(media, clock, &OpenOptions::default(), Threads::Real)?;
     Ok(Volume::from_local(local))
