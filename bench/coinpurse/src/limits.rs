@@ -89,11 +89,12 @@ fn beside_bulk(disk: &Path, memory: &Path, rounds: u32, time: Duration) -> Resul
     }
     drop((file, bulk));
     volume.close()?;
-    let [ratio, alone, beside] = [&mut ratios, &mut alone_us, &mut beside_us].map(middle);
+    let [ratio, alone, beside] =
+        [&mut ratios, &mut alone_us, &mut beside_us].map(|all| middle(all));
     Ok(json!({"p99_us_alone": alone, "p99_us_beside_bulk": beside, "ratio": ratio, "target": 3}))
 }
 
-fn middle(numbers: &mut Vec<f64>) -> f64 {
+fn middle(numbers: &mut [f64]) -> f64 {
     numbers.sort_by(f64::total_cmp);
     quantile(numbers, 0.5)
 }

@@ -165,8 +165,8 @@ fn work(
     })
 }
 
-/// Leaves no mount; keeps image and record area of a failed trial where that is wished, else gives its space
-/// back for the next application.
+/// Leaves no mount; keeps image and record area of a failed trial where that is wished, else gives
+/// their space back for the next application.
 fn tidy(volume: &Volume, area: Option<&Path>, bad: bool, keep: Option<&Path>) -> Result<()> {
     if bad {
         let _ = volume.siftfs(&["umount", "--lazy", &volume.dir.to_string_lossy()]);
