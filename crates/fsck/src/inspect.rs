@@ -9,7 +9,8 @@ use siftfs_device::Device;
 use siftfs_log::Transaction;
 use siftfs_log::{
     Checked, HOST_SLOTS, HostRecord, HostState, Item, JournalHeader, LaneEntry, LaneMedium,
-    NameOpKind, OPEN_END, RecordHead, SERVICE_SLOTS, ServiceRecord, StaticHeader, show_uuid,
+    NameOpKind, OPEN_END, RecordAreaHeader, RecordHead, SERVICE_SLOTS, ServiceRecord, StaticHeader,
+    show_uuid,
 };
 use std::collections::BTreeMap;
 
@@ -30,6 +31,8 @@ pub struct Inspection {
     pub host: Option<HostView>,
     /// The service record that serves.
     pub service: Option<ServiceView>,
+    /// What the record area's header says.
+    pub record_area: Option<RecordAreaView>,
     /// The staging lanes.
     pub lanes: Vec<LaneView>,
     /// The journal.
@@ -102,6 +105,28 @@ pub struct ServiceView {
     pub staged_cut: u64,
     /// Lane tails.
     pub lane_tails: Vec<u64>,
+}
+
+/// The header of a record area.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordAreaView {
+    /// What it lies on, for people.
+    pub medium: String,
+    /// UUID of its volume.
+    pub volume: String,
+    /// Epoch of the newest mount that wrote it.
+    pub epoch: u64,
+    /// The header's number.
+    pub seq: u64,
+    /// Bytes of its lane.
+    pub len: u64,
+}
+
+impl RecordAreaView {
+    pub(crate) fn of(area: &RecordAreaHeader, medium: String) -> Self {
+        let RecordAreaHeader { seq, volume, epoch, len } = *area;
+        Self { medium, volume: show_uuid(&volume), epoch: epoch.0, seq, len }
+    }
 }
 
 /// A staging lane.
@@ -214,6 +239,7 @@ pub struct Recovery {
 pub(crate) struct Seen {
     pub volume: Option<Volume>,
     pub journal_end: u64,
+    pub record_area: Option<RecordAreaView>,
     marker: Marker,
     records: Vec<RecordView>,
     lanes: Vec<LaneView>,
@@ -318,6 +344,7 @@ pub fn inspect<'a>(devices: impl Into<Devices<'a>>) -> Inspection {
         slots: v.map_or(Vec::new(), |v| slots(check.log, &v.header)),
         host: v.map(|v| host_view(&v.host)),
         service: v.map(|v| service_view(&v.service)),
+        record_area: seen.record_area,
         lanes: seen.lanes,
         journal,
         recovery,

@@ -13,8 +13,8 @@ mod ring;
 mod superblock;
 
 pub use inspect::{
-    HostView, Inspection, JournalView, LaneView, Marker, RecordView, Recovery, ServiceView,
-    SlotView, TransactionView, inspect,
+    HostView, Inspection, JournalView, LaneView, Marker, RecordAreaView, RecordView, Recovery,
+    ServiceView, SlotView, TransactionView, inspect,
 };
 
 use siftfs_base::Error;

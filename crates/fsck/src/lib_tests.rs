@@ -3,6 +3,9 @@ use siftfs_base::*;
 use siftfs_device::*;
 use siftfs_log::*;
 
+#[path = "record_area_tests.rs"]
+mod record_areas;
+
 const AREA: u64 = 64 * BLOCK_BYTES;
 const RING: u64 = 128 << 10;
 const SIZE: u64 = AREA + 2 * RING + 2 * HEADER_LEN;

@@ -1,5 +1,6 @@
 //! The record area as a medium: there, the volume's, whole, and of the time of its lanes.
 
+use crate::inspect::RecordAreaView;
 use crate::superblock::Super;
 use crate::{Check, Volume};
 use siftfs_log::{HostState, LaneEntry, RECORD_AREA_SLOTS, RecordAreaHeader, show_uuid};
@@ -17,7 +18,10 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
             false => c.warn("area.missing", text),
         };
     };
-    let Some(area) = newest(c) else {
+    let area = newest(c);
+    let medium = c.bytes.map(|bytes| bytes.describe().kind).unwrap_or_default();
+    c.see(|seen| seen.record_area = area.map(|area| RecordAreaView::of(&area, medium)));
+    let Some(area) = area else {
         return c.error("area.header", "no slot of the record area's header is valid");
     };
     if area.volume != v.header.volume {

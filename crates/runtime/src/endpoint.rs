@@ -16,7 +16,9 @@ use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
     MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SectionId, SessionId, Target, WriteData,
 };
-use siftfs_status::{Crowd, DeviceInfo, Group, Operations, Queues, RuntimeStatus};
+use siftfs_status::{
+    Crowd, DeviceInfo, Group, LogSpace, Operations, Queues, RecordArea, RuntimeStatus,
+};
 
 /// Longest symbolic link target in bytes: one block with its terminator.
 const TARGET_MAX: usize = BLOCK_BYTES as usize - 1;
@@ -218,11 +220,25 @@ fn group(ways: &WaysReport) -> Group {
 }
 
 impl Runtime {
-    /// What the volume lies on: the device of the area, and that of the log if it is another one.
+    /// What the volume lies on: the device of the area, and those of the log and the record area
+    /// if they are others.
     fn devices(&self) -> Vec<DeviceInfo> {
         let (area, log) = (&self.readers.area, &self.lanes[0]);
         let log = (!area.shares_device(log)).then(|| log.describe());
-        std::iter::once(area.describe()).chain(log).collect()
+        let bytes = self.record_area.map(|lane| self.lanes[lane].describe());
+        std::iter::once(area.describe()).chain(log).chain(bytes).collect()
+    }
+
+    /// The log, and what its record area promises.
+    fn log_space(&self, st: &State) -> LogSpace {
+        let mut log = st.log_space();
+        log.record_area = self.record_area.map(|lane| {
+            let DeviceInfo { path, durable_write, persistent, .. } = self.lanes[lane].describe();
+            let (persistent, ring) = (persistent == Some(true), &log.lanes[lane]);
+            let (bytes, used) = (ring.bytes, ring.used);
+            RecordArea { place: path, promise: durable_write, persistent, bytes, used }
+        });
+        log
     }
 
     /// All of it, of one moment but for what other threads count meanwhile.
@@ -257,7 +273,7 @@ impl Runtime {
             group: group(&self.seq.ways()),
             queues: Queues { records_in_flight: in_flight as u64, fsyncs_waiting: waiting as u64 },
             credits: st.credits(),
-            log: st.log_space(),
+            log: self.log_space(&st),
             cache: st.cache(),
             memory: st.memory_report(buffers),
             pending: st.pending(),

@@ -25,6 +25,8 @@ struct Report {
     needs_recovery: bool,
     /// The log lies elsewhere and was not found: only the ext4 area could be checked.
     log_missing: bool,
+    /// The volume has a record area, which was not found.
+    record_area_missing: bool,
     findings: Vec<Finding>,
     /// e2fsck's exit status; none if it was not run, or was killed.
     e2fsck_exit: Option<i32>,
@@ -58,7 +60,7 @@ impl Look {
     fn mends_itself(&self) -> bool {
         (self.dirty || self.worst() == Severity::Warning)
             && self.worst() < Severity::Error
-            && !self.has("log.missing")
+            && !self.findings.iter().any(is_missing)
     }
 }
 
@@ -93,6 +95,7 @@ pub fn fsck(a: &Fsck) -> Outcome {
         dirty: seen.dirty,
         needs_recovery: seen.needs_recovery(),
         log_missing: seen.has("log.missing"),
+        record_area_missing: seen.has("area.missing"),
         clean: sound && seen.worst() < Severity::Warning,
         findings: seen.findings,
         e2fsck_exit: area.as_ref().and_then(|ran| match ran.end {
@@ -112,14 +115,18 @@ pub fn fsck(a: &Fsck) -> Outcome {
 
 /// The exit status. Damage that was seen outweighs an incomplete check.
 fn status(report: &Report, area: Option<Verdict>, corrected: bool) -> u8 {
-    let damage = |f: &Finding| f.severity >= Severity::Warning && f.code != "log.missing";
+    let damage = |f: &Finding| f.severity >= Severity::Warning && !is_missing(f);
     match area {
         _ if report.clean && corrected => CORRECTED,
         _ if report.clean => 0,
         _ if !report.dirty && report.findings.iter().any(no_header) => OPERATIONAL,
         Some(Verdict::Unseen) if !report.findings.iter().any(damage) => OPERATIONAL,
         // Nothing is damaged, and half of the volume could not be checked.
-        Some(Verdict::Sound | Verdict::Corrected) if report.log_missing => OPERATIONAL,
+        Some(Verdict::Sound | Verdict::Corrected)
+            if report.log_missing || report.record_area_missing =>
+        {
+            OPERATIONAL
+        }
         _ => DAMAGED,
     }
 }
@@ -169,6 +176,11 @@ fn check_area(a: &Fsck, size: u64, display: &mut Display) -> Result<Ran, Failure
     e2fsck::run(&a.check.volume, flags, idle_work, progress)
 }
 
+/// A part of the volume that lies elsewhere was not found.
+fn is_missing(f: &Finding) -> bool {
+    ["log.missing", "area.missing"].contains(&f.code)
+}
+
 /// Is there no header, or the header of something else? Without the marker this is then no volume,
 /// as far as the header tells.
 fn no_header(f: &Finding) -> bool {
@@ -216,6 +228,12 @@ fn conclusion(volume: &Path, report: &Report) -> String {
             "not unmounted: its newest state is in the log, which was not found; say where it is with \
              --log PATH. If it is lost, `siftfs recover --discard-log {v}` gives up what was in it"
         )
+    } else if report.dirty && report.record_area_missing {
+        format!(
+            "not unmounted: what was made durable last is in its record area, which was not found; say where \
+             it is with --record-area PLACE. If it is lost, `siftfs recover --discard-log {v}` gives up what was \
+             in the log"
+        )
     } else if report.dirty {
         format!(
             "not unmounted: its newest state is still in the log; run `siftfs recover {v}` or mount it, \
@@ -235,6 +253,12 @@ fn conclusion(volume: &Path, report: &Report) -> String {
         format!(
             "its ext4 area is clean and holds everything; its log was not looked at. Say where that is with \
              --log PATH. If it is lost, `siftfs recover --discard-log {v}` makes the volume plain ext4"
+        )
+    } else if report.record_area_missing && report.e2fsck_exit == Some(0) {
+        format!(
+            "its ext4 area is clean and holds everything; its record area was not looked at. Say where that is \
+             with --record-area PLACE. If it is lost, `siftfs recover --discard-log {v}` makes the volume plain \
+             ext4"
         )
     } else {
         "damaged (see above)".into()

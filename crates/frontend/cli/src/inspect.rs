@@ -65,6 +65,14 @@ fn text(volume: &Path, i: &Inspection) -> String {
             s.seq, s.epoch, s.next_transaction, s.journal_tail, s.ops_cut, s.staged_cut
         );
     }
+    if let Some(a) = &i.record_area {
+        let (len, medium) = (show_size(a.len), &a.medium);
+        let _ = writeln!(
+            t,
+            "record area {medium}, {len}; header {}, epoch {}, of volume {}",
+            a.seq, a.epoch, a.volume
+        );
+    }
     i.lanes.iter().for_each(|l| lane(&mut t, l));
     journal(&mut t, i);
     for f in i.findings.iter().filter(|f| f.severity > Severity::Info) {

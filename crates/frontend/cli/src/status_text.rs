@@ -3,7 +3,8 @@
 use crate::human::{count, duration, fill, latency, rate};
 use crate::size::show_size;
 use siftfs_status::{
-    CheckpointReport, DeviceInfo, Group, IoCounts, Memory, RuntimeStatus, Status, Urgency,
+    CheckpointReport, DeviceInfo, Dispatch, Group, IoCounts, Memory, RecordArea, RuntimeStatus,
+    Status, Urgency,
 };
 use std::collections::BTreeMap;
 
@@ -34,6 +35,10 @@ pub fn text(s: &Status) -> String {
     lines.push(("", together(&r.group)));
     let (used, all) = r.staging();
     lines.push(("staging", fill(used, all)));
+    if let Some(area) = &r.log.record_area {
+        lines.push(("record area", record_area(area)));
+        lines.push(("", dispatched(&r.runtime.dispatch)));
+    }
     let repeats = if r.log.journal_data == "copy" { ", staged data repeated" } else { "" };
     let journal = fill(r.log.journal_used, r.log.journal_bytes);
     lines.push(("journal", format!("{journal}{repeats}")));
@@ -156,8 +161,35 @@ fn phases(c: &CheckpointReport) -> String {
     )
 }
 
+/// A record area, and what it promises.
+fn record_area(a: &RecordArea) -> String {
+    let kind = if a.persistent { "persistent" } else { "VOLATILE, a power cut loses it" };
+    format!("{}; {}: {kind} ({})", fill(a.used, a.bytes), a.place, a.promise)
+}
+
+/// Where fsyncs' records went.
+fn dispatched(d: &Dispatch) -> String {
+    let percent = |part: u64, whole: u64| match whole {
+        0 => "-".to_string(),
+        _ => format!("{:.0} %", part as f64 * 100.0 / whole as f64),
+    };
+    let (here, all) = (&d.record_area, &d.all);
+    format!(
+        "{} of {} fsyncs ({}), {} of their pages dirty ({} of all fsyncs' pages); elsewhere: {}",
+        count(here.records),
+        count(all.records),
+        percent(here.records, all.records),
+        percent(here.dirty_bytes, here.page_bytes),
+        percent(all.dirty_bytes, all.page_bytes),
+        reasons(&d.elsewhere, str::to_string)
+    )
+}
+
 /// A device, and what its disk says of its cache.
 fn storage(d: &DeviceInfo) -> String {
+    if d.persistent.is_some() {
+        return format!("{}: {}", d.path, d.kind);
+    }
     let cache = match (d.volatile_cache, d.fua) {
         (Some(true), Some(true)) => "volatile cache, FUA",
         (Some(true), _) => "volatile cache, no FUA",

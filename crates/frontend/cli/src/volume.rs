@@ -126,7 +126,8 @@ pub fn release(a: &Release) -> Outcome {
             "the space behind the file system is free (resize2fs can give it that)"
         };
         let volume = a.volume.display();
-        say(format_args!("{volume}: {first}released: it is plain ext4, and {what}"))?;
+        let area = if report.record_area { "; so is its record area's place" } else { "" };
+        say(format_args!("{volume}: {first}released: it is plain ext4, and {what}{area}"))?;
     }
     Ok(0)
 }

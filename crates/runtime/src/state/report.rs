@@ -23,6 +23,7 @@ impl State {
             lanes: lanes
                 .map(|l| Lane { bytes: l.len, used: l.used(), head: l.head, tail: l.tail })
                 .collect(),
+            record_area: None,
         }
     }
 

@@ -19,7 +19,7 @@ pub use latency::Distribution;
 pub use link::{Link, Remote};
 pub use runtime::{
     Cache, Credits, Crowd, Dispatch, Dispatched, Group, Lane, LogSpace, Memory, Operations,
-    Pending, Queues, RuntimeCounts, RuntimeStatus,
+    Pending, Queues, RecordArea, RuntimeCounts, RuntimeStatus,
 };
 pub use service::{CheckpointReport, DeviceStatistics, ServiceStatistics, Urgency};
 

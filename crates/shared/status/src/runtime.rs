@@ -42,7 +42,8 @@ pub struct RuntimeStatus {
     pub credit_wait: Distribution,
     /// The same for fsyncs whose record is longer than 64 KiB.
     pub bulk_wait: Distribution,
-    /// What the volume lies on: the area's device, then that of a log elsewhere.
+    /// What the volume lies on: the area's device, then those of a log elsewhere and of a
+    /// record area.
     pub devices: Vec<DeviceInfo>,
     /// How fsyncs that come together are made durable.
     pub group: Group,
@@ -195,8 +196,26 @@ pub struct LogSpace {
     pub journal_used: u64,
     /// What the journal holds of staged data: `ref` or `copy`.
     pub journal_data: String,
-    /// The staging lanes, in the order of their numbers.
+    /// The staging lanes, in the order of their numbers, that of a record area last.
     pub lanes: Vec<Lane>,
+    /// The record area, where the volume has one.
+    pub record_area: Option<RecordArea>,
+}
+
+/// A record area, and what it promises.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordArea {
+    /// Where it is, as it was named.
+    pub place: String,
+    /// How a write is made durable there.
+    pub promise: String,
+    /// Is it proved that a power cut takes nothing that was durable?
+    pub persistent: bool,
+    /// Bytes of its ring.
+    pub bytes: u64,
+    /// Bytes from tail to head.
+    pub used: u64,
 }
 
 /// A staging lane.

@@ -1,0 +1,135 @@
+//! Made, mounted, killed, filled, given up and given back.
+
+use crate::setup::Setup;
+use crate::support::run;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+/// A device process that listens on a socket of its own.
+fn device(s: &Setup) -> (Child, String) {
+    let address = format!("unix:{}", s.text("socket"));
+    let mut child = s
+        .command()
+        .args(["device", &s.volume(), "--listen", &address, "--json"])
+        .args(["--log-file", &s.text("device.log")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("listening"), "{line}");
+    (child, address)
+}
+
+#[test]
+fn small_fsyncs_go_there_and_survive_a_kill() {
+    let s = Setup::empty();
+    let made = s.mkfs(&["--json"]).ok();
+    assert!(made.err.contains("a power cut empties"), "{made:?}");
+    let report: Value = serde_json::from_str(&made.out).unwrap();
+    assert_eq!(report["record_area"]["persistent"], false);
+    assert_eq!(report["record_area"]["bytes"], (64 << 20) - 4096);
+    let mounted = s.mount(&[]).ok();
+    assert!(mounted.err.contains(&s.place()) && mounted.err.contains("power cut"), "{mounted:?}");
+    s.load("f", 60);
+    let dispatch = s.dispatch();
+    assert_eq!(dispatch["record_area"]["records"], dispatch["all"]["records"], "{dispatch}");
+    assert!(dispatch["record_area"]["records"].as_u64() >= Some(60), "{dispatch}");
+    let area = s.status()["runtime"]["log"]["record_area"].clone();
+    assert_eq!((&area["place"], &area["persistent"]), (&s.place().into(), &false.into()));
+    let text = s.siftfs(&["status", &s.dir()]).ok().out;
+    assert!(text.contains("VOLATILE") && text.contains("(100 %)"), "{text}");
+    s.kill();
+    let seen = s.siftfs(&["inspect", &s.volume()]).ok().out;
+    assert!(seen.contains("record area volatile memory") && seen.contains("epoch 1"), "{seen}");
+    s.mount(&[]).ok();
+    s.holds("f", 60);
+    s.umount();
+    s.assert_plain_ext4();
+    s.siftfs(&["fsck", &s.volume()]).ok();
+}
+
+#[test]
+fn a_device_process_digests_it() {
+    let s = Setup::new("8M");
+    let (mut child, address) = device(&s);
+    s.mount(&["--service", &address]).ok();
+    s.load("f", 40);
+    s.siftfs(&["checkpoint", &s.dir()]).ok();
+    s.load("g", 40);
+    assert!(s.dispatch()["record_area"]["records"].as_u64() >= Some(80));
+    s.kill();
+    s.mount(&["--service", &address]).ok();
+    s.holds("f", 40);
+    s.holds("g", 40);
+    s.umount();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    s.assert_plain_ext4();
+}
+
+/// The area is as small as can be, and takes many times what it holds: no fsync fails.
+#[test]
+fn many_rounds_of_a_small_area() {
+    let s = Setup::new("260K");
+    s.mount(&[]).ok();
+    s.load("f", 2000);
+    let dispatch = s.dispatch();
+    let [all, here] = ["all", "record_area"].map(|n| dispatch[n]["records"].as_u64().unwrap());
+    let elsewhere = dispatch["elsewhere"]["full"].as_u64().unwrap_or_default();
+    assert!(all >= 2000 && here + elsewhere == all && here > 1000, "{dispatch}");
+    s.kill();
+    s.mount(&[]).ok();
+    s.holds("f", 2000);
+    s.umount();
+    s.assert_plain_ext4();
+}
+
+#[test]
+fn thresholds_at_the_mount_and_later() {
+    let s = Setup::new("8M");
+    s.mount(&["-o", "record_max=0"]).ok();
+    s.load("f", 5);
+    let dispatch = s.dispatch();
+    assert_eq!(dispatch["record_area"]["records"], 0, "{dispatch}");
+    assert_eq!(dispatch["elsewhere"]["off"], dispatch["all"]["records"], "{dispatch}");
+    s.mount(&["-o", "remount,record_max=8K,record_share=30"]).ok();
+    s.load("g", 5);
+    let status = s.status();
+    assert!(s.dispatch()["record_area"]["records"].as_u64() >= Some(5), "{status}");
+    assert!(status["options"].as_str().unwrap().contains("record_share=30"), "{status}");
+    s.umount();
+    s.mount(&["-o", "record_share=0"]).fails(2, &["record_share=0", "1 to 100"]);
+    s.assert_plain_ext4();
+}
+
+/// An area that is lost takes the log with it: no half of a volume stays.
+#[test]
+fn a_lost_area_is_given_up_on_demand_only() {
+    let s = Setup::new("8M");
+    s.mount(&[]).ok();
+    fs::write(s.path("checkpointed"), "old").unwrap();
+    s.umount();
+    s.crash_with("f", 5);
+    fs::remove_file(s.area()).unwrap();
+    let volume = s.volume();
+    s.mount(&[]).fails(1, &["record area", "was not found", "--discard-log"]);
+    let given_up = s.siftfs(&["recover", &volume, "--discard-log"]).ok();
+    assert!(given_up.out.contains("GIVEN UP") && given_up.out.contains("adopt"), "{given_up:?}");
+    assert!(run("e2fsck", &["-fy", &volume]).code <= 1);
+    s.mount(&[]).fails(1, &["not a SiftFS volume"]);
+    let adopt = ["adopt", &volume, "--log", &s.text("log"), "--log-size", "8M"];
+    s.siftfs(&[&adopt[..], &["--record-area", &s.place()]].concat()).ok();
+    s.crash_with("g", 5);
+    s.mount(&[]).ok();
+    s.holds("g", 5);
+    assert_eq!(fs::read(s.path("checkpointed")).unwrap(), b"old");
+    s.umount();
+    let released = s.siftfs(&["release", &volume]).ok();
+    assert!(released.out.contains("record area"), "{released:?}");
+    let slots = fs::read(s.area()).unwrap();
+    assert!(slots[..64] == [0; 64] && slots[2048..2112] == [0; 64]);
+    s.assert_plain_ext4();
+}
