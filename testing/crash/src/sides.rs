@@ -1,7 +1,7 @@
 //! Host and device process as two processes of one test: each with seats of its own on the shared
 //! storage, a connection between them, and a schedule by which the device process dies.
 
-use crate::volume::{Driver, Split, VolumeKind, base_image_of, deterministic};
+use crate::volume::{Driver, Split, VolumeKind, base_image_of, deterministic, fault_device};
 use siftfs_base::{Clock, Error, ManualClock, Result};
 use siftfs_device::{Device, FaultDevice, Part, ProcessDevice, SharedDevice};
 use siftfs_model::Rng;
@@ -104,6 +104,8 @@ impl Receiver<ToService> for Tap<Box<dyn Receiver<ToService>>> {
 /// The place where device processes live, one after the other.
 pub struct Town {
     shared: Vec<SharedDevice>,
+    /// Which of them is what.
+    split: Split,
     clock: Arc<ManualClock>,
     deaths: Mutex<Box<dyn FnMut() -> Option<Death> + Send>>,
     process: Mutex<Option<Arc<Process>>>,
@@ -124,13 +126,14 @@ impl Town {
         deaths: impl FnMut() -> Option<Death> + Send + 'static,
     ) -> Arc<Self> {
         let image = device.contents();
+        let split = Split::of(&image);
+        let ends = [split.log, split.bytes, Some(image.size())].into_iter().flatten();
+        let mut start = 0;
+        let parts = ends.map(|end| std::mem::replace(&mut start, end)..end);
         let part = |range| -> Arc<dyn Device> { Arc::new(Part::new(device.clone(), range)) };
-        let devices = match Split::of(&image).log {
-            None => vec![device.clone() as Arc<dyn Device>],
-            Some(split) => vec![part(0..split), part(split..image.size())],
-        };
         Arc::new(Self {
-            shared: devices.into_iter().map(SharedDevice::new).collect(),
+            shared: parts.map(part).map(SharedDevice::new).collect(),
+            split,
             clock: Arc::new(ManualClock::new(1_600_000_000)),
             deaths: Mutex::new(Box::new(deaths)),
             process: Mutex::default(),
@@ -143,12 +146,11 @@ impl Town {
 
     fn seats(&self) -> (Vec<Arc<ProcessDevice>>, Media) {
         let seats: Vec<Arc<ProcessDevice>> = self.shared.iter().map(SharedDevice::open).collect();
-        let media = match &seats[..] {
-            [all] => Media::from(all.clone()),
-            [area, log] => Media::split(area.clone(), log.clone()),
-            _ => unreachable!("one device or two"),
-        };
-        (seats, media)
+        let mut rest = seats.iter().map(|seat| seat.clone() as Arc<dyn Device>);
+        let mut take = |there: bool| there.then(|| rest.next().expect("a seat for each part"));
+        let area = take(true).expect("there is a first");
+        let (log, bytes) = (take(self.split.log.is_some()), take(self.split.bytes.is_some()));
+        (seats.clone(), Media { area, log, bytes })
     }
 
     /// A host opens the volume; its Service is the device process.
@@ -259,7 +261,7 @@ impl Connector for Road {
 
 /// A fresh volume of this kind on a fault device that records.
 pub fn recorded_device(kind: VolumeKind) -> Arc<FaultDevice> {
-    let device = Arc::new(FaultDevice::from_image(base_image_of(kind), 0));
+    let device = Arc::new(fault_device(base_image_of(kind), 0));
     device.record_history();
     device
 }

@@ -20,6 +20,13 @@ fn with_two_lanes_and_a_log_elsewhere() {
     deaths_and_cuts(VolumeKind::APART_TWO_LANES, 0, None, 8);
 }
 
+/// The device process reads the record area that the host writes.
+#[test]
+fn with_a_record_area() {
+    deaths_and_cuts(VolumeKind::SMALL.with_area(), 0, None, 8);
+    deaths_and_cuts(VolumeKind::APART.with_area(), 2, Some(Duration::ZERO), 8);
+}
+
 /// After every death no device process is there for a while, and the host does the work itself.
 #[test]
 fn the_host_takes_over_and_gives_back() {

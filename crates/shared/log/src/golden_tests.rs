@@ -10,7 +10,7 @@ use crate::header::tests::{
 use crate::record::tests::KEY;
 use crate::*;
 use crate::{CopyTag, StagedRef, Transaction, ZeroTag};
-use siftfs_base::{BlockRun, LaneId, Lsn, Timestamp, TxnSeq};
+use siftfs_base::{BlockRun, Epoch, LaneId, Lsn, Timestamp, TxnSeq};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn header_blocks() {
     check("static.hex", &static_header().encode()[..]);
     check("static-external.hex", &external_header().encode()[..]);
     check("static-copy.hex", &copy_header().encode()[..]);
-    let link = AreaLink { volume: *b"volume-uuid-0001", epoch: siftfs_base::Epoch(4) };
+    let link = AreaLink { volume: *b"volume-uuid-0001", epoch: Epoch(4) };
     check("link.hex", &link.encode());
     check("host.hex", &host_record().encode()[..]);
     check("service.hex", &service_record().encode()[..]);
@@ -131,6 +131,14 @@ fn lane_records() {
     check("record-small.hex", &encode(&items(), b"hello"));
     let large = Item::Data { ino: 12, generation: 3, offset: 0, len: 5000, data_offset: 0 };
     check("record-large.hex", &encode(&[large], &[0x5a; 5000]));
+    let p = RecordParams { pos: 65_600, prev_end: 65_600, ..p };
+    let layout = RecordLayout::on(LaneMedium::Bytes, &items(), 5).unwrap();
+    let mut buf = vec![0; layout.len as usize];
+    builder.encode(&p, &layout, &items(), &[b"hello"], &mut buf);
+    assert!(buf.len().is_multiple_of(64));
+    check("record-compact.hex", &buf);
+    let header = RecordAreaHeader { seq: 5, volume: [7; 16], epoch: Epoch(3), len: 1 << 26 };
+    check("record-area.hex", &header.encode());
 }
 
 #[test]
