@@ -328,7 +328,7 @@ impl StaticHeader {
         if wrong || before.is_empty() && wanted {
             return Err(corrupt("header", "its lanes and its features disagree on a record area"));
         }
-        let whole = |n: u64| n % BLOCK_BYTES == 0 && n > 0;
+        let whole = |n: u64| n.is_multiple_of(BLOCK_BYTES) && n > 0;
         let end = last.offset.checked_add(last.len).filter(|end| *end < 1 << 62);
         if wanted && !(whole(last.offset) && whole(last.len) && end.is_some()) {
             return Err(corrupt("header", "a record area that no medium can have"));
@@ -591,7 +591,7 @@ impl ServiceRecord {
 
     /// What a service record must be, whether it is about to be written or was read.
     fn check(&self) -> Result<()> {
-        let bad = |tail: u64, unit: u64| tail % unit != 0 || tail >= 1 << 62;
+        let bad = |tail: u64, unit: u64| !tail.is_multiple_of(unit) || tail >= 1 << 62;
         let lanes = self.lane_tails.iter().any(|tail| bad(*tail, COMPACT_UNIT));
         if lanes || bad(self.journal_tail, BLOCK_BYTES) {
             return Err(corrupt(SERVICE, "a tail that no ring can have"));

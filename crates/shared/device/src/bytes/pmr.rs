@@ -255,7 +255,3 @@ fn combining(dir: &Path, bar: u32, len: usize, wish: Wish) -> Option<Mapping> {
     let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
     (file.metadata().ok()?.len() == len as u64).then(|| Mapping::of(&file, len, wish).ok())?
 }
-
-#[cfg(test)]
-#[path = "pmr_tests.rs"]
-mod tests;
