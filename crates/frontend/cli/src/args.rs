@@ -150,11 +150,13 @@ pub struct Parts {
 #[derive(Args)]
 pub struct NewRecordArea {
     /// Put small fsyncs in memory that is addressed by bytes: a file (made if missing) on a file
-    /// system mounted with DAX, a /dev/dax device, pmr:DDDD:BB:DD.F (an NVMe controller's persistent
-    /// memory region), or volatile:PATH, a file on anything, for tests: a power cut may lose it
+    /// system mounted with DAX, a /dev/dax device, pmr:DDDD:BB:DD.F (an NVMe controller's
+    /// persistent memory region), or volatile:PATH, a file on anything, for tests: a power cut may
+    /// lose it
     #[arg(long, value_name = "PLACE")]
     pub record_area: Option<BytePlace>,
-    /// Bytes of the record area, such as 64M; default: 64M for a file that is made, else what is there
+    /// Bytes of the record area, such as 64M; default: 64M for a file that is made, else what is
+    /// there
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
           requires = "record_area")]
     pub record_area_size: Option<u64>,

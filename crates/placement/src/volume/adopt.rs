@@ -31,8 +31,8 @@ pub struct ReleaseReport {
 
 /// Makes a log on the file or device `log` for the clean ext4 file system on `path`, which becomes
 /// a SiftFS volume. Nothing of the file system changes but the superblock, which names the log.
-/// `opts.log_size` is how much the log takes, `opts.record_area_at` where a record area goes; `size`,
-/// `label` and `log` mean nothing here.
+/// `opts.log_size` is how much the log takes, `opts.record_area_at` where a record area goes;
+/// `size`, `label` and `log` mean nothing here.
 ///
 /// # Errors
 /// `Incompatible` for what the ext4 profile does not take, `Corrupt` for a damaged file system,

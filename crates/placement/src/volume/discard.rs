@@ -23,8 +23,8 @@ pub(crate) const LSN_GAP: u64 = (1 << 32) + (1 << 28);
 pub enum Discarded {
     /// The log is there, empty, and serves on.
     Emptied,
-    /// The log or its record area is not there or not usable: the volume is plain ext4 and has no log
-    /// any more.
+    /// The log or its record area is not there or not usable: the volume is plain ext4 and has no
+    /// log any more.
     Forgotten,
 }
 

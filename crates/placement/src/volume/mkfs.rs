@@ -184,9 +184,9 @@ pub(crate) fn refuse_existing(dev: &dyn Device, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Makes a volume on any devices: the area is made in a temporary file and copied. The log, where it
-/// has a device of its own, takes that as a whole unless `opts.log_size` says how much, and so does
-/// the record area.
+/// Makes a volume on any devices: the area is made in a temporary file and copied. The log, where
+/// it has a device of its own, takes that as a whole unless `opts.log_size` says how much, and so
+/// does the record area.
 pub fn mkfs_on(media: impl Into<Media>, opts: &MkfsOptions) -> Result<MkfsReport> {
     let media = media.into();
     let opts = with_record_area(opts, media.bytes.as_deref());
