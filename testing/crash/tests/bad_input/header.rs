@@ -51,7 +51,7 @@ fn features_from_the_future() {
         with_header(&one, 1, 0, at, &bits.to_le_bytes())
     };
     for image in [base_image(), dirty()] {
-        for bits in [4u32, 0x8000_0000] {
+        for bits in [8u32, 0x8000_0000] {
             let error = refused("an incompatible feature", &both(&image, 20, bits));
             assert!(matches!(error, Error::Incompatible(_)), "{error}");
             let text = error.to_string();

@@ -43,7 +43,7 @@ fn small_fsyncs_go_there_and_survive_a_kill() {
     assert!(text.contains("VOLATILE") && text.contains("(100 %)"), "{text}");
     s.kill();
     let seen = s.siftfs(&["inspect", &s.volume()]).ok().out;
-    assert!(seen.contains("record area volatile memory") && seen.contains("epoch 1"), "{seen}");
+    assert!(seen.contains("record area mapped file on") && seen.contains("epoch 1"), "{seen}");
     s.mount(&[]).ok();
     s.holds("f", 60);
     s.umount();
