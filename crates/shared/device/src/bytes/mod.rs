@@ -88,7 +88,7 @@ pub struct ByteDevice {
 }
 
 impl ByteDevice {
-    /// Opens what lies at a place without any role: whoever writes claims one first, as
+    /// Opens what lies at a place without any role: a caller that writes claims one first, as
     /// [`Device::claim`] says.
     ///
     /// # Errors
