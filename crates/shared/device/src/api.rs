@@ -108,7 +108,8 @@ pub trait Device: Send + Sync {
     /// Writes `data` at `offset`; `fua` makes this write durable before it returns. After an
     /// error, any part of the range may hold the new bytes.
     fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<()>;
-    /// Makes every write that had returned before this call durable.
+    /// Makes every write that had returned before this call durable; after a role was claimed, also
+    /// what reads show of a process that had the device before and has died.
     fn flush(&self) -> Result<()>;
     /// Several reads in flight; default is one after the other. After an error the contents
     /// of all buffers are undefined.

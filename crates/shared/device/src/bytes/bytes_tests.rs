@@ -70,6 +70,23 @@ fn counts_tell_what_was_made_durable() {
     assert_eq!(after.bytes - before.bytes, 780);
 }
 
+/// Rule R18: a process that was killed between its stores and their write-back leaves lines that
+/// the next one reads; the next one's flush writes all of them back, once for each owner.
+#[test]
+fn the_first_flush_covers_what_a_dead_process_stored() {
+    let dir = dir();
+    let path = dir.path().join("area");
+    drop(create(&path));
+    let device = ByteDevice::open(&volatile(&path), ByteOptions::default()).unwrap();
+    let inherited = || {
+        device.flush().unwrap();
+        device.persists().inherited
+    };
+    assert_eq!((inherited(), inherited()), (SIZE, SIZE));
+    device.claim(Role::Host, PATIENCE).unwrap();
+    assert_eq!((inherited(), inherited()), (2 * SIZE, 2 * SIZE));
+}
+
 #[test]
 fn a_modelled_read_back_takes_its_time() {
     let dir = dir();

@@ -13,7 +13,7 @@ pub use promise::{BytePromise, LineFlush};
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use siftfs_base::{Error, Result};
@@ -47,6 +47,8 @@ pub struct Persists {
     pub fences: u64,
     /// Bytes written, durably or not.
     pub bytes: u64,
+    /// Bytes whose lines were written back for another process, which may have died in between.
+    pub inherited: u64,
 }
 
 #[derive(Default)]
@@ -54,6 +56,7 @@ struct Counts {
     persists: AtomicU64,
     fences: AtomicU64,
     bytes: AtomicU64,
+    inherited: AtomicU64,
 }
 
 /// A record area: memory that keeps its contents over a power cut, mapped.
@@ -61,7 +64,10 @@ struct Counts {
 /// Which promise holds is proved when it is opened ([`ByteDevice::promise`]). Every write starts
 /// the write-back of its cache lines and waits for it in a fence, so that a flush by another thread
 /// has nothing left to chase on this one's processor. A write with `fua`, and a flush, return when
-/// the bytes are persistent as the promise says. Aligned words of 8 bytes are stored at once; a
+/// the bytes are persistent as the promise says. The first flush after it was opened, or after a
+/// role was claimed, covers what other processes stored, too: one that was killed between its
+/// stores and their write-back has left lines that a reader sees and a power cut takes (rule R18).
+/// Aligned words of 8 bytes are stored at once; a
 /// power cut may keep any of the words of a write that did not return. Once making something
 /// persistent has failed, every later write and flush fails as well.
 ///
@@ -84,6 +90,8 @@ pub struct ByteDevice {
     read_back: Duration,
     /// errno of the first failure; 0 while there was none.
     failed: AtomicI32,
+    /// Another process may have left lines that are not written back.
+    inherits: AtomicBool,
     counts: Counts,
 }
 
@@ -116,6 +124,7 @@ impl ByteDevice {
             way,
             read_back: options.modelled_read_back,
             failed: AtomicI32::new(0),
+            inherits: AtomicBool::new(true),
             counts: Counts::default(),
         }
     }
@@ -174,8 +183,13 @@ impl ByteDevice {
     /// What it was asked to make durable since it was opened.
     pub fn persists(&self) -> Persists {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Counts { persists, fences, bytes } = &self.counts;
-        Persists { persists: of(persists), fences: of(fences), bytes: of(bytes) }
+        let Counts { persists, fences, bytes, inherited } = &self.counts;
+        Persists {
+            persists: of(persists),
+            fences: of(fences),
+            bytes: of(bytes),
+            inherited: of(inherited),
+        }
     }
 
     /// Refuses a write that cannot be one.
@@ -199,6 +213,16 @@ impl ByteDevice {
         let line = if let Way::Lines(line) = &self.way { *line } else { None };
         self.memory.store(offset as usize, data, line);
         self.counts.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Starts the write-back of every line, where another process may have left some behind.
+    fn write_back_inherited(&self) {
+        let Way::Lines(line) = &self.way else { return };
+        if !self.inherits.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        self.memory.write_back(0, self.memory.len(), *line);
+        self.counts.inherited.fetch_add(self.memory.len() as u64, Ordering::Relaxed);
     }
 
     fn fence(&self) {
@@ -257,6 +281,7 @@ impl Device for ByteDevice {
 
     fn flush(&self) -> Result<()> {
         self.check("flush", 0, 0)?;
+        self.write_back_inherited();
         self.fence();
         self.persist("flush", 0, self.memory.len())
     }
@@ -270,6 +295,7 @@ impl Device for ByteDevice {
 
     fn claim(&self, role: Role, patience: Duration) -> Result<()> {
         lock(&self.file, &self.path, role, self.hold, Instant::now() + patience)?;
+        self.inherits.store(true, Ordering::Release);
         // What was made shorter since it was mapped would kill the process at the first touch.
         let now = self.file.metadata().map_err(|e| cannot_open(&self.path, &e))?;
         if now.is_file() && now.len() < self.size() {
