@@ -6,6 +6,8 @@
 pub enum Action {
     /// A client's next write, removal, or capture by fsync.
     Client(u8),
+    /// A client's next fsync, captured into the record area.
+    Compact(u8),
     /// A client's fsync returns.
     Return(u8),
     /// Data that was not fsynced is staged, because the volume is being unmounted.
@@ -14,8 +16,10 @@ pub enum Action {
     Place(u8),
     /// The record with this number is written to its lane.
     WriteRecord(u8),
-    /// The lanes are flushed.
+    /// The lanes of the disk are flushed.
     FlushLanes,
+    /// The record with this number, in the record area, is persisted.
+    Persist(u8),
     /// A file's data goes straight to a new block.
     Push(u8),
     /// Background assembly cuts a transaction.
@@ -74,8 +78,10 @@ pub enum Action {
 /// Which process flushes, and what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flush {
-    /// The host, its lanes.
+    /// The host, its lanes on the disk.
     Lanes,
+    /// The host, a record of the record area.
+    Compact,
     /// The host, a header record: mounting, recovering or unmounting.
     Header,
     /// This process's Service.

@@ -118,6 +118,24 @@ pub fn second_host() -> Case {
     Case { config, reaches: &[seen::SECOND_WAITS, seen::SECOND_HOST, seen::OLD_HELLO] }
 }
 
+/// Two clients, a lane on the disk and a record area, each fsync to either (rule R44).
+pub fn record_area() -> Case {
+    let mut config = Config::new("record area", &[AA, B]);
+    (config.lanes, config.area) = (2, true);
+    config.faults = faults(1, [1, 0, 0, 1]);
+    let reaches = &[seen::PASSED, seen::FOUND_COMPACT, seen::CUT_AT_GAP, seen::APPLIED];
+    Case { config, reaches }
+}
+
+/// The same with lanes of one record, and a persist or flush that fails.
+pub fn full_area() -> Case {
+    let mut config = Config::new("full record area", &[UNSYNCED, B]);
+    (config.lanes, config.area, config.lane_slots) = (2, true, 1);
+    config.unmount = true;
+    config.faults = Faults { flush: 1, ..faults(1, [1, 1, 0, 1]) };
+    Case { config, reaches: &[seen::AREA_FULL, seen::LATCHED, seen::UNMOUNTED] }
+}
+
 /// Without any fault: what the protocol does on a good day.
 pub fn smallest() -> Case {
     let mut case = takeover();
@@ -140,6 +158,8 @@ pub fn everyday() -> Vec<Case> {
         everything(),
         failed_flush(),
         second_host(),
+        record_area(),
+        full_area(),
     ]
 }
 

@@ -96,6 +96,22 @@ pub enum Mutation {
     RetryAreaFlush,
     /// A host mounts although another one holds the host's lock.
     MountWithoutLock,
+    /// A record goes to the record area although the file's newest one is not durable on the disk.
+    PassItsOwnRecord,
+    /// A record goes to the record area although an ordered one of the disk is not durable.
+    PassAnOrderedRecord,
+    /// A record of the area counts as durable when it is stored, before it is persisted.
+    AckBeforePersist,
+    /// A record of the area counts although one before it in the area is not persisted.
+    AckOverAHole,
+    /// An fsync whose record lies in the area waits for the bulk before it on the disk, too.
+    WaitForBulk,
+    /// Recovery drops a record of the area whose predecessor on the disk is lost.
+    DropWithTheDisk,
+    /// Recovery keeps records of the disk whose predecessor in the area is lost.
+    KeepOverTheArea,
+    /// Recovery does not persist what it found in the area.
+    RecoverWithoutPersist,
 }
 
 /// One configuration of the model.
@@ -107,6 +123,8 @@ pub struct Config {
     pub programs: Vec<Vec<Step>>,
     /// Staging lanes; file `f` uses lane `f % lanes`.
     pub lanes: usize,
+    /// Whether the second of two lanes is a record area; all files use the first one then.
+    pub area: bool,
     /// Records a lane holds.
     pub lane_slots: u8,
     /// Transactions the journal holds.
@@ -144,6 +162,7 @@ impl Config {
             name,
             programs: programs.iter().map(|p| p.to_vec()).collect(),
             lanes: 1,
+            area: false,
             lane_slots: 2,
             journal_slots: 2,
             blocks: 2,
@@ -168,6 +187,11 @@ impl Config {
         self
     }
 
+    /// The lane on the disk that takes this file's records.
+    pub(crate) fn lane_of(&self, file: usize) -> usize {
+        if self.area { 0 } else { file % self.lanes }
+    }
+
     /// Is this fault planted?
     pub(crate) fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
@@ -176,6 +200,7 @@ impl Config {
     /// Panics when the configuration is not one that the model's arrays hold.
     pub(crate) fn validate(&self) {
         assert!((1..=LANES).contains(&self.lanes), "lanes");
+        assert!(!self.area || self.lanes == 2, "a lane on the disk, and the area");
         assert!((1..=BLOCKS).contains(&self.blocks), "blocks");
         assert!(self.lane_slots >= 1 && self.journal_slots >= 1, "rings are not empty");
         assert!((1..=2).contains(&self.devices), "devices");

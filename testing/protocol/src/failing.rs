@@ -17,8 +17,13 @@ impl State {
         match flush {
             Flush::Lanes => {
                 let running = self.host.phase == Phase::Running;
-                let any = self.host.records.iter().any(|p| p.written && !p.durable);
-                (running && any).then_some(Regions { lanes: true, ..none })
+                let any = running && self.unflushed(config);
+                any.then_some(Regions { lanes: true, ..none })
+            }
+            Flush::Compact => {
+                let running = self.host.phase == Phase::Running;
+                let any = self.host.records.iter().any(|p| self.may_persist(config, p));
+                (running && any).then_some(Regions { compact: true, ..none })
             }
             Flush::Header => match self.host.phase {
                 Phase::Recover(Recovering::TailFlush) => Some(Regions { service: true, ..none }),
@@ -40,6 +45,7 @@ impl State {
                 service: true,
                 area: false,
                 lanes: recovering,
+                compact: recovering,
                 host: recovering,
             },
             Task::Journal { step: Journaling::AreaFlush, .. } => Regions { area: true, ..none },
@@ -61,17 +67,17 @@ impl State {
         let regions = self.flushed_next(config, flush).expect("asked before");
         self.storage.fail(regions, Failure::Flush, usize::from(choice));
         self.ghost.failed |= match flush {
-            Flush::Lanes | Flush::Header => self.host_bit(),
+            Flush::Lanes | Flush::Compact | Flush::Header => self.host_bit(),
             Flush::Service(p) => 1 << p,
         };
         let goes_on = match config.mutation {
-            Some(Mutation::RetryFlush) => flush == Flush::Lanes,
+            Some(Mutation::RetryFlush) => matches!(flush, Flush::Lanes | Flush::Compact),
             Some(Mutation::RetryAreaFlush) => regions.area,
             _ => false,
         };
         match flush {
             _ if goes_on => {}
-            Flush::Lanes => self.host.phase = Phase::Latched,
+            Flush::Lanes | Flush::Compact => self.host.phase = Phase::Latched,
             Flush::Header => self.host_ends(config),
             Flush::Service(p) => self.service_stops(config, usize::from(p)),
         }

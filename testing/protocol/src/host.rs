@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Mutation, Step};
 use crate::state::{
-    Block, Client, Copy, DIRECT, FILES, File, FromService, Host, HostState, Inode, LOCAL, NONE,
-    Phase, Published, Record, Source, State, ToService, Txn, value,
+    AREA, Block, Client, Copy, DIRECT, FILES, File, FromService, Host, HostState, Inode, LOCAL,
+    NONE, Phase, Published, Record, Source, State, ToService, Txn, value,
 };
 
 /// What a host starts on.
@@ -29,6 +29,9 @@ impl Host {
             ready: i,
             source: Source::Metadata,
             journaled: i.op,
+            named: i.op,
+            newest: 0,
+            staged: i.op,
         };
         let mut host = Self {
             phase: Phase::Running,
@@ -59,12 +62,16 @@ impl Host {
             ready: Inode::NEVER,
             source: Source::Metadata,
             journaled: 0,
+            named: 0,
+            newest: 0,
+            staged: 0,
         };
         Self {
             phase: Phase::Down,
             key: 0,
             lsn: 0,
-            last_record: 0,
+            last_record: [0; 2],
+            last_ordered: 0,
             files: [file; FILES],
             records: Vec::new(),
             heads: [0; 2],
@@ -97,7 +104,7 @@ impl Host {
     }
 
     /// The record that carries this file's present state, if there is one.
-    fn record_of(&self, file: usize) -> Option<&Published> {
+    pub(crate) fn record_of(&self, file: usize) -> Option<&Published> {
         let op = self.files[file].op;
         self.records.iter().find(|p| usize::from(p.record.file) == file && p.record.op == op)
     }
@@ -108,8 +115,15 @@ impl Host {
     }
 
     fn lane_full(&self, config: &Config, file: usize) -> bool {
-        let lane = file % config.lanes;
+        self.is_full(config, config.lane_of(file))
+    }
+
+    pub(crate) fn is_full(&self, config: &Config, lane: usize) -> bool {
         self.heads[lane] - self.tails[lane] >= config.lane_slots
+    }
+
+    pub(crate) fn is_durable(&self, lsn: u8) -> bool {
+        self.records.iter().all(|p| p.record.lsn != lsn || p.durable)
     }
 
     /// Is everything that a transaction up to these positions contains flushed (rule R4)?
@@ -141,6 +155,15 @@ impl Host {
         if !config.has(Mutation::AskOnce) {
             self.asked = [false; 2];
         }
+    }
+}
+
+/// Does a planted fault acknowledge what is written only: in the area, or on the disk?
+fn early_in(config: &Config) -> Option<bool> {
+    match config.mutation {
+        Some(Mutation::AckBeforeFlush) => Some(false),
+        Some(Mutation::AckBeforePersist) => Some(true),
+        _ => None,
     }
 }
 
@@ -212,6 +235,11 @@ impl State {
         }
     }
 
+    pub(crate) fn wait_for(&mut self, client: usize, f: usize, lsn: u8) {
+        let waiter = &mut self.clients[client];
+        (waiter.waits, waiter.op, waiter.at) = (lsn, self.host.files[f].op, self.turn);
+    }
+
     /// Fails where the file system is full.
     fn write(&mut self, f: usize) {
         if !self.host.files[f].live && self.host.spendable() == 0 {
@@ -221,6 +249,9 @@ impl State {
         let file = &mut self.host.files[f];
         if !file.live {
             self.host.lsn += 1;
+        }
+        if !file.live {
+            file.named = self.ghost.op;
         }
         file.op = self.ghost.op;
         file.live = true;
@@ -234,6 +265,7 @@ impl State {
         self.ghost.op += 1;
         self.host.lsn += 1;
         file.op = self.ghost.op;
+        file.named = file.op;
         file.live = false;
         if file.home != NONE {
             self.host.blocks[usize::from(file.home)] = Block::Freed;
@@ -252,16 +284,18 @@ impl State {
         }
         let known = self.host.record_of(f).map(|p| p.record.lsn);
         let lsn = known.unwrap_or_else(|| self.stage(config, f));
-        self.clients[client].waits = lsn;
-        self.clients[client].op = file.op;
-        self.clients[client].at = self.turn;
+        self.wait_for(client, f, lsn);
     }
 
     /// Captures a file's state into a record and publishes it; answers its number.
     pub(crate) fn stage(&mut self, config: &Config, f: usize) -> u8 {
+        self.stage_in(config, f, config.lane_of(f))
+    }
+
+    pub(crate) fn stage_in(&mut self, config: &Config, f: usize, lane: usize) -> u8 {
         let mount = self.ghost.mount;
         let host = &mut self.host;
-        let lane = f % config.lanes;
+        let chain = usize::from(config.area && lane == AREA);
         host.lsn += 1;
         let pos = if config.has(Mutation::PublishBeforeFix) {
             NONE
@@ -270,18 +304,25 @@ impl State {
             host.heads[lane] - 1
         };
         let file = &mut host.files[f];
+        let lane = u8::try_from(lane).expect("two lanes");
         let record = Record {
             key: host.key,
             mount,
+            lane,
             pos,
             lsn: host.lsn,
-            prev: host.last_record,
+            prev: host.last_record[0],
+            prev_area: host.last_record[1],
+            needs: [file.newest, host.last_ordered],
             file: u8::try_from(f).expect("two files"),
             op: file.op,
             live: file.live,
         };
-        host.last_record = host.lsn;
-        let lane = u8::try_from(lane).expect("two lanes");
+        host.last_record[chain] = host.lsn;
+        if file.named > file.staged {
+            host.last_ordered = host.lsn;
+        }
+        (file.newest, file.staged) = (host.lsn, file.op);
         // What went ahead of its transaction is captured again, and keeps its block (rule R12).
         if file.live && file.ready.op != file.op {
             file.ready = Inode { op: file.op, live: true, block: file.home };
@@ -326,16 +367,28 @@ impl State {
     pub(crate) fn flush_lanes(&mut self, config: &Config) {
         self.storage.flush_lanes();
         let all = config.has(Mutation::FlushCoversUnwritten);
-        for p in &mut self.host.records {
+        for p in self.host.records.iter_mut().filter(|p| !p.is_compact(config)) {
             p.durable |= p.written || all;
         }
     }
 
-    /// Rule R3: everything up to the number is durable.
+    /// Is something written to the disk's lanes, and not flushed?
+    pub(crate) fn unflushed(&self, config: &Config) -> bool {
+        let lanes = self.host.records.iter().filter(|p| !p.is_compact(config));
+        lanes.into_iter().any(|p| p.written && !p.durable)
+    }
+
+    /// Rule R3: everything up to the number is durable; for a record of the area, in the area.
     pub(crate) fn may_return(&self, config: &Config, client: usize) -> bool {
         let Client { waits, at, .. } = self.clients[client];
-        let early = config.has(Mutation::AckBeforeFlush);
-        let done = |p: &Published| p.durable || early && p.written;
+        let alone = self.waits_alone(config, client) && !config.has(Mutation::WaitForBulk);
+        let early = early_in(config) == Some(alone);
+        let done = |p: &Published| {
+            let other = alone && !p.is_compact(config);
+            let own = p.record.lsn == waits;
+            let hole = alone && !own && config.has(Mutation::AckOverAHole);
+            other || hole || p.durable || early && p.written
+        };
         waits != 0
             && at == self.turn
             && self.host.records.iter().all(|p| p.record.lsn > waits || done(p))
@@ -349,7 +402,11 @@ impl State {
         };
         let floor = &mut self.ghost.floor[usize::from(f)];
         *floor = (*floor).max(op);
-        self.ghost.acked = self.ghost.acked.max(waits);
+        let acked = match self.waits_alone(config, client) {
+            true => &mut self.ghost.acked_alone,
+            false => &mut self.ghost.acked,
+        };
+        *acked = (*acked).max(waits);
         self.clients[client] = Client { pc, waits: 0, op: 0, at: 0 };
     }
 

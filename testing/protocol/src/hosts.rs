@@ -21,7 +21,7 @@ impl State {
         }
         self.host = Host::down();
         self.forget_host_failure();
-        self.ghost.acked = 0;
+        (self.ghost.acked, self.ghost.acked_alone) = (0, 0);
         self.ghost.owed = None;
         self.ghost.direct = [0; BLOCKS];
         for client in &mut self.clients {

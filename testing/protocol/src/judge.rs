@@ -3,10 +3,10 @@
 
 use crate::model::Protocol;
 use crate::state::{
-    FILES, FromService, Ghost, HostState, Image, LANES, LOCAL, NONE, Phase, Published, Recovering,
-    Service, State, Task, ToService, Txn, value,
+    AREA, FILES, FromService, Ghost, HostState, Image, LANES, LOCAL, NONE, Phase, Published,
+    Recovering, Service, State, Task, ToService, Txn, value,
 };
-use crate::storage::{Storage, View, above_cut};
+use crate::storage::{Chains, Storage, View, well_founded};
 use stateright::Property;
 
 /// Properties of steps.
@@ -30,6 +30,8 @@ pub enum Broken {
     Refused,
     /// A host or Service whose flush had failed promised something.
     Promised,
+    /// Recovery brought a record back without what it needs.
+    Unfounded,
 }
 
 impl Ghost {
@@ -74,7 +76,11 @@ impl Storage {
         }
         let mut outcome = image.map(|i| (i.op, i.live));
         let (found, _) = self.staged(view, host, tails);
-        for record in above_cut(&found, cut) {
+        let kept = Chains::new(self.has_area).above_cut(&found, cut);
+        if !well_founded(&kept, cut) {
+            return None;
+        }
+        for record in kept {
             outcome[usize::from(record.file)] = (record.op, record.live);
         }
         Some(outcome)
@@ -143,10 +149,11 @@ impl State {
 
     /// Rule R3: nothing acknowledged has a hole below it.
     fn no_hole(&self) -> bool {
-        let acked = self.ghost.acked;
         let durable = |p: &Published| {
             let slot = &self.storage.lane(usize::from(p.lane), p.record.pos).durable;
-            p.record.lsn > acked || *slot == Some(p.record)
+            let in_area = self.storage.has_area && usize::from(p.lane) == AREA;
+            let alone = if in_area { self.ghost.acked_alone } else { 0 };
+            p.record.lsn > self.ghost.acked.max(alone) || *slot == Some(p.record)
         };
         !self.running() || self.host.records.iter().all(durable)
     }
@@ -255,6 +262,10 @@ pub mod names {
     pub const R22: &str = "R22 modes differ in work, not in meaning";
     /// Rule R22 and R15, from the volume's side.
     pub const CLEAN: &str = "a clean volume is whole without its log";
+    /// Rule R44, recovery.
+    pub const R44: &str = "R44 what comes back has what it needs";
+    /// Rule R44, waiting.
+    pub const ALONE: &str = "R44 a record of the area waits for no bulk";
     /// Nothing acknowledged is lost.
     pub const LOST: &str = "no acknowledged data lost";
     /// Nothing stale.
@@ -284,6 +295,8 @@ pub fn properties() -> Vec<Property<Protocol>> {
         Property::always(READS, |_, s: &State| s.reads_are_newest()),
         Property::always(R21, |_, s: &State| s.ghost.holds(Broken::Promised)),
         Property::always(R22, |_, s: &State| s.ghost.holds(Broken::Modes)),
+        Property::always(R44, |_, s: &State| s.ghost.holds(Broken::Unfounded)),
+        Property::always(ALONE, |m: &Protocol, s: &State| s.alone_is_enough(m.config())),
         Property::always(CLEAN, |_, s: &State| s.clean_is_whole()),
         Property::always(LOST, |_, s: &State| s.ghost.holds(Broken::Lost)),
         Property::always(STALE, |_, s: &State| s.ghost.holds(Broken::Stale)),
@@ -331,6 +344,14 @@ pub mod landmarks {
     pub const SECOND_WAITS: &str = "a second host finds the lock of the first";
     /// A second host has it, the first one having ended.
     pub const SECOND_HOST: &str = "the second host has the volume";
+    /// A client was answered by a record of the area while one before it is not durable on the disk.
+    pub const PASSED: &str = "a record of the area passes one of the disk";
+    /// A dead host has left a record in the area that is not persisted.
+    pub const FOUND_COMPACT: &str = "a record of the area is found unpersisted";
+    /// Recovery finds a record of the disk, of which another one's loss takes the meaning.
+    pub const CUT_AT_GAP: &str = "recovery drops a record of the disk and keeps one of the area";
+    /// The area is full, and an fsync goes to the disk.
+    pub const AREA_FULL: &str = "the record area is full";
     /// A batch has several transactions.
     pub const BATCH: &str = "a batch of several transactions is replayed";
 }
@@ -378,6 +399,25 @@ impl State {
         failed && sent.is_some_and(gone)
     }
 
+    fn passes(&self) -> bool {
+        let (acked, alone) = (self.ghost.acked, self.ghost.acked_alone);
+        let open =
+            |p: &Published| usize::from(p.lane) != AREA && !p.durable && p.record.lsn < alone;
+        acked < alone && self.host.records.iter().any(open)
+    }
+
+    /// A recovery that drops a record of the disk behind one that is lost, beside the area's.
+    fn cuts_at_gap(&self) -> bool {
+        if self.host.phase != Phase::Recover(Recovering::EpochFlush) {
+            return false;
+        }
+        let (host, record) = (self.storage.host.visible(), self.storage.service.visible());
+        let (found, _) = self.storage.staged(View::Visible, host, record.tails);
+        let kept = Chains::new(true).above_cut(&found, record.cut);
+        let dropped = found.iter().any(|r| r.lsn > record.cut && !kept.contains(r));
+        dropped && kept.iter().any(|r| usize::from(r.lane) == AREA)
+    }
+
     fn kept_over(&self) -> bool {
         let host = &self.host;
         host.greeted && !host.kept.is_empty() && host.sent == 0 && self.ghost.faults != [0; 5]
@@ -414,6 +454,18 @@ fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
         SECOND_WAITS => s.turn == 1 && s.finds_host_lock(),
         SECOND_HOST => s.turn == 1 && s.host.phase == Phase::Running,
         FALLBACK => s.host.link == Some(0) && s.host.greeted && s.processes[LOCAL].is_idle(),
+        PASSED => s.passes(),
+        FOUND_COMPACT => {
+            let unpersisted = |c: &crate::storage::Cell<_>| !c.pending.is_empty();
+            let area = s.storage.lanes.get(AREA).is_some_and(|l| l.iter().any(unpersisted));
+            s.recovers(LOCAL) && s.opening() && area
+        }
+        CUT_AT_GAP => s.cuts_at_gap(),
+        AREA_FULL => {
+            let host = &s.host;
+            let full = host.heads[AREA] - host.tails[AREA] >= model.config().lane_slots;
+            host.phase == Phase::Running && full
+        }
         BATCH => s.devices().any(|(_, d)| match d.task {
             Task::Replay { upto, .. } => upto > d.tail + 1,
             _ => false,

@@ -8,6 +8,7 @@
 
 pub mod action;
 pub mod cases;
+mod compact;
 pub mod config;
 mod failing;
 pub mod graph;

@@ -111,6 +111,7 @@ impl Protocol {
         for (c, name) in (0..).zip(0..s.clients.len()) {
             let step = s.step_of(config, name);
             out.extend(step.filter(|x| s.has_room(config, *x)).map(|_| Action::Client(c)));
+            out.extend(s.may_compact(config, name).then_some(Action::Compact(c)));
             out.extend(s.may_return(config, name).then_some(Action::Return(c)));
         }
         for (f, file) in (0..).zip(0..FILES) {
@@ -125,9 +126,9 @@ impl Protocol {
                 NONE => out.extend(room.then_some(Action::Place(p.record.lsn))),
                 _ => out.extend((!p.written).then_some(Action::WriteRecord(p.record.lsn))),
             }
+            out.extend(s.may_persist(config, p).then_some(Action::Persist(p.record.lsn)));
         }
-        let unflushed = s.host.records.iter().any(|p| p.written && !p.durable);
-        out.extend(unflushed.then_some(Action::FlushLanes));
+        out.extend(s.unflushed(config).then_some(Action::FlushLanes));
         out.extend(s.may_cut(config).then_some(Action::Cut));
         out.extend(s.next_message(config).map(|_| Action::Send));
         for emergency in [false, true] {
@@ -184,7 +185,7 @@ impl Protocol {
 
     fn flush_failures(&self, s: &State, out: &mut Vec<Action>) {
         let services = (0..).zip(&s.processes).map(|(p, _)| Flush::Service(p));
-        for flush in [Flush::Lanes, Flush::Header].into_iter().chain(services) {
+        for flush in [Flush::Lanes, Flush::Compact, Flush::Header].into_iter().chain(services) {
             let Some(regions) = s.flushed_next(&self.config, flush) else { continue };
             let losses = few(s.storage.choices(regions));
             out.extend((0..losses).map(|choice| Action::FlushFails(flush, choice)));
@@ -215,6 +216,7 @@ impl Protocol {
         let config = &self.config;
         match action {
             Action::Client(c) => s.client(config, usize::from(c)),
+            Action::Compact(c) => s.compact(config, usize::from(c)),
             Action::Return(c) => s.return_to(config, usize::from(c)),
             Action::Settle(f) => {
                 s.stage(config, usize::from(f));
@@ -222,6 +224,7 @@ impl Protocol {
             Action::Place(lsn) => s.place(lsn),
             Action::WriteRecord(lsn) => s.write_record(lsn),
             Action::FlushLanes => s.flush_lanes(config),
+            Action::Persist(lsn) => s.persist(lsn),
             Action::Push(f) => s.push(usize::from(f)),
             Action::Cut => s.cut(),
             Action::Send => {
@@ -293,6 +296,7 @@ impl Model for Protocol {
     fn init_states(&self) -> Vec<State> {
         let c = &self.config;
         let storage = Storage::new(c.lanes, c.lane_slots, c.journal_slots, c.blocks, 1);
+        let storage = storage.with_area(c.area);
         let image = [Inode::NEVER; FILES];
         let record: ServiceRecord = *storage.service.visible();
         let host = Host::start(&Start { key: 1, record, image, blocks: c.blocks });
@@ -312,6 +316,7 @@ impl Model for Protocol {
                 mount: 1,
                 floor: [0; FILES],
                 acked: 0,
+                acked_alone: 0,
                 owed: None,
                 direct: [0; BLOCKS],
                 broken: 0,

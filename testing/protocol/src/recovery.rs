@@ -8,7 +8,7 @@ use crate::state::{
     Copy, DIRECT, FILES, Host, HostRecord, HostState, Image, Inode, Journaling, LOCAL, NONE, Phase,
     Process, Record, Recovering, Service, ServiceRecord, State, Task, Txn, value,
 };
-use crate::storage::{View, above_cut, mapped};
+use crate::storage::{Chains, View, mapped, well_founded};
 
 impl State {
     pub(crate) fn mount(&mut self) {
@@ -87,6 +87,7 @@ impl State {
         if config.has(Mutation::RecoverWithoutFlush) {
             // The log's flush serves all of its regions; here it comes too late.
             self.storage.flush_lanes();
+            self.storage.persist_area();
             self.storage.flush_journal();
             self.storage.service.flush();
         }
@@ -94,7 +95,15 @@ impl State {
         let service = *self.storage.service.visible();
         let cut = if config.has(Mutation::RecoverWithoutCut) { 0 } else { service.cut };
         let (found, ends) = self.storage.staged(View::Visible, &record, self.first(config));
-        let found = above_cut(&found, cut);
+        let chains = Chains {
+            area: config.area,
+            together: config.has(Mutation::DropWithTheDisk),
+            both: !config.has(Mutation::KeepOverTheArea),
+        };
+        let found = chains.above_cut(&found, cut);
+        if !well_founded(&found, service.cut) {
+            self.ghost.note(Broken::Unfounded);
+        }
         if found.iter().any(|r| r.mount != self.ghost.mount) {
             self.ghost.note(Broken::OldRecord);
         }
@@ -147,8 +156,7 @@ impl State {
                 taken |= block.map_or(0, |b| 1 << b);
             }
             *was = Inode { op: record.op, live: true, block: was.block };
-            let lane = u8::try_from(f % config.lanes).expect("few");
-            let (pos, lsn, dst) = (record.pos, record.lsn, was.block);
+            let (lane, pos, lsn, dst) = (record.lane, record.pos, record.lsn, was.block);
             txn.copies[f] = Some(Copy { lane, pos, lsn, value: value(f, record.op), dst });
         }
         txn.copies.iter_mut().for_each(|c| *c = c.filter(|c| c.dst != NONE));
@@ -176,6 +184,6 @@ impl State {
         self.processes[LOCAL] = Process::default();
         self.lock = None;
         self.ghost.mount += 1;
-        self.ghost.acked = 0;
+        (self.ghost.acked, self.ghost.acked_alone) = (0, 0);
     }
 }

@@ -229,6 +229,9 @@ impl State {
         }
         if recovering {
             self.storage.flush_lanes();
+            if !config.has(Mutation::RecoverWithoutPersist) {
+                self.storage.persist_area();
+            }
             self.storage.host.flush();
         }
         self.storage.flush_journal();

@@ -15,6 +15,8 @@ pub const NONE: u8 = u8::MAX;
 pub const DIRECT: usize = 2;
 /// The host's place among the processes that may run a Service; devices come after it.
 pub const LOCAL: usize = 0;
+/// The record area's place among the lanes, where there is one.
+pub const AREA: usize = 1;
 /// Stands for the stalled host's own Service as the holder of the Service's lock.
 pub const STALLED: u8 = 0x80;
 
@@ -53,12 +55,20 @@ pub struct Record {
     pub key: u8,
     /// Mount that wrote it; for the judge alone.
     pub mount: u8,
+    /// The record's lane.
+    pub lane: u8,
     /// Position in its lane.
     pub pos: u8,
     /// The record's number.
     pub lsn: u8,
-    /// Number of the record before it in the order of all lanes (rule R24).
+    /// Number of the newest record before it in the lanes of the disk (rule R24). Nothing that
+    /// holds asks for it in the record area, whose chain is that of its positions.
     pub prev: u8,
+    /// Number of the newest record before it in the record area (rule R44).
+    pub prev_area: u8,
+    /// Numbers of what must be there if the record is: the file's newest record before it, and
+    /// the newest ordered one; for the judge alone.
+    pub needs: [u8; 2],
     /// Which file.
     pub file: u8,
     /// Operation whose result it carries.
@@ -326,6 +336,12 @@ pub struct File {
     pub source: Source,
     /// Newest operation known journaled.
     pub journaled: u8,
+    /// The operation that gave the file its name, or took it.
+    pub named: u8,
+    /// Number of the newest record.
+    pub newest: u8,
+    /// Operation of that record.
+    pub staged: u8,
 }
 
 /// A block in the host's allocator.
@@ -401,8 +417,11 @@ pub struct Host {
     pub key: u8,
     /// Newest number drawn.
     pub lsn: u8,
-    /// Number of the newest record.
-    pub last_record: u8,
+    /// Number of the newest record of the disk, and of the record area.
+    pub last_record: [u8; 2],
+    /// Number of the newest record, in either, that carries a name given or taken: its place in
+    /// the order counts for more than its file.
+    pub last_ordered: u8,
     /// Files.
     pub files: [File; FILES],
     /// Records whose space has not come back, oldest first.
@@ -448,8 +467,10 @@ pub struct Ghost {
     pub mount: u8,
     /// Per file, the newest operation that a client or a host was told is durable.
     pub floor: [u8; FILES],
-    /// Newest number acknowledged to an fsync in this mount.
+    /// Newest number acknowledged to an fsync in this mount, with all before it.
     pub acked: u8,
+    /// Newest number acknowledged with those before it in the record area alone.
+    pub acked_alone: u8,
     /// What the recovery under way owes, in the judge's own reckoning.
     pub owed: Option<[(u8, bool); FILES]>,
     /// Per block, the transaction whose direct data was written there last.

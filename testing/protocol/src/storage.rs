@@ -4,7 +4,7 @@
 //! leaves every crash state possible that a real one does, and more.
 
 use crate::state::{
-    BLOCKS, HostRecord, Image, Inode, LANES, NONE, Record, ServiceRecord, Txn, Value,
+    AREA, BLOCKS, HostRecord, Image, Inode, LANES, NONE, Record, ServiceRecord, Txn, Value,
 };
 
 /// A place that is written whole: what is durable, and later writes, each of which a power cut may
@@ -91,8 +91,10 @@ pub enum Failure {
 /// Some of the regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
-    /// Lanes.
+    /// Lanes of the disk.
     pub lanes: bool,
+    /// The record area.
+    pub compact: bool,
     /// Journal.
     pub journal: bool,
     /// Area, data and metadata.
@@ -106,7 +108,7 @@ pub struct Regions {
 impl Regions {
     /// All of them.
     pub const ALL: Self =
-        Self { lanes: true, journal: true, area: true, service: true, host: true };
+        Self { lanes: true, compact: true, journal: true, area: true, service: true, host: true };
 }
 
 /// All regions of a volume.
@@ -114,6 +116,8 @@ impl Regions {
 pub struct Storage {
     /// Lanes: rings of records.
     pub lanes: Vec<Vec<Cell<Option<Record>>>>,
+    /// Is the second lane a record area, on a medium of its own?
+    pub has_area: bool,
     /// Journal: a ring of transactions.
     pub journal: Vec<Cell<Option<Txn>>>,
     /// Area: data blocks.
@@ -146,6 +150,12 @@ impl View {
 }
 
 impl Storage {
+    /// The same volume with a record area for its second lane.
+    #[must_use]
+    pub fn with_area(self, has_area: bool) -> Self {
+        Self { has_area, ..self }
+    }
+
     /// An empty volume, mounted under `key`.
     pub fn new(lanes: usize, lane_slots: u8, journal_slots: u8, blocks: usize, key: u8) -> Self {
         let image = [Inode::NEVER; 2];
@@ -158,6 +168,7 @@ impl Storage {
         };
         Self {
             lanes: vec![vec![Cell::new(None); usize::from(lane_slots)]; lanes],
+            has_area: false,
             journal: vec![Cell::new(None); usize::from(journal_slots)],
             blocks: vec![Cell::new(0); blocks],
             meta: Cell::new(image),
@@ -196,9 +207,21 @@ impl Storage {
         self.meta.flush();
     }
 
-    /// Flushes the lanes.
+    /// Lanes on the disk.
+    fn on_disk(&self) -> usize {
+        if self.has_area { AREA } else { self.lanes.len() }
+    }
+
+    /// Flushes the lanes of the disk.
     pub fn flush_lanes(&mut self) {
-        self.lanes.iter_mut().flatten().for_each(Cell::flush);
+        let disk = self.on_disk();
+        self.lanes[..disk].iter_mut().flatten().for_each(Cell::flush);
+    }
+
+    /// Persists the whole record area, if there is one.
+    pub fn persist_area(&mut self) {
+        let disk = self.on_disk();
+        self.lanes[disk..].iter_mut().flatten().for_each(Cell::flush);
     }
 
     /// Flushes the journal.
@@ -245,8 +268,11 @@ impl Storage {
     /// The number of states that a failure in these regions may leave now.
     pub fn choices(&self, of: Regions) -> usize {
         let mut choices = 1;
-        if of.lanes {
-            choices *= self.lanes.iter().flatten().map(|c| 1 + c.pending.len()).product::<usize>();
+        let (disk, compact) = self.lanes.split_at(self.on_disk());
+        for (lanes, chosen) in [(disk, of.lanes), (compact, of.compact)] {
+            if chosen {
+                choices *= lanes.iter().flatten().map(|c| 1 + c.pending.len()).product::<usize>();
+            }
         }
         if of.journal {
             choices *= self.journal.iter().map(|c| 1 + c.pending.len()).product::<usize>();
@@ -266,9 +292,12 @@ impl Storage {
 
     /// Loses unflushed writes in these regions; `choice`, below [`Storage::choices`], says which.
     pub fn fail(&mut self, of: Regions, failure: Failure, choice: usize) {
-        let mut rest = choice;
-        if of.lanes {
-            self.lanes.iter_mut().flatten().for_each(|c| rest = c.fail(rest, failure));
+        let (mut rest, at) = (choice, self.on_disk());
+        let (disk, compact) = self.lanes.split_at_mut(at);
+        for (lanes, chosen) in [(disk, of.lanes), (compact, of.compact)] {
+            if chosen {
+                lanes.iter_mut().flatten().for_each(|c| rest = c.fail(rest, failure));
+            }
         }
         if of.journal {
             self.journal.iter_mut().for_each(|c| rest = c.fail(rest, failure));
@@ -287,22 +316,52 @@ impl Storage {
     }
 }
 
-/// Records that recovery applies: above the cut, up to the first gap in the order of all lanes
-/// (rule R24).
-pub fn above_cut(found: &[Record], cut: u8) -> Vec<Record> {
-    let mut last = cut;
-    let mut above = Vec::new();
-    for record in found {
-        if record.lsn <= cut {
-            continue;
-        }
-        if record.prev > last {
-            break;
-        }
-        last = record.lsn;
-        above.push(*record);
+/// What of the records ends recovery's chains; as it should be, or with a fault planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chains {
+    /// Has the volume a record area?
+    pub area: bool,
+    /// A record that is lost on the disk takes the area's later ones with it.
+    pub together: bool,
+    /// A record of the disk is dropped if its predecessor in the area is lost.
+    pub both: bool,
+}
+
+impl Chains {
+    /// As they should be.
+    pub fn new(area: bool) -> Self {
+        Self { area, together: false, both: true }
     }
-    above
+
+    /// Records that recovery applies: above the cut, all of the record area, and of the disk up to
+    /// the first one whose predecessor is missing in either (rules R24 and R44).
+    pub fn above_cut(self, found: &[Record], cut: u8) -> Vec<Record> {
+        let (mut last, mut last_area, mut gap) = (cut, cut, false);
+        let mut above = Vec::new();
+        for record in found.iter().filter(|r| r.lsn > cut) {
+            if self.area && usize::from(record.lane) == AREA {
+                if self.together && (gap || record.prev > last) {
+                    gap = true;
+                    continue;
+                }
+                last_area = record.lsn;
+            } else {
+                gap |= record.prev > last || self.both && record.prev_area > last_area;
+                if gap {
+                    continue;
+                }
+                last = record.lsn;
+            }
+            above.push(*record);
+        }
+        above
+    }
+}
+
+/// Does each of these records, all above the cut, have what it needs?
+pub fn well_founded(records: &[Record], cut: u8) -> bool {
+    let is_there = |need: u8| need <= cut || records.iter().any(|r| r.lsn == need);
+    records.iter().all(|record| record.needs.into_iter().all(is_there))
 }
 
 /// Area blocks in the metadata, one bit each.

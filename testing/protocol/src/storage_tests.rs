@@ -6,7 +6,20 @@ fn volume() -> Storage {
 }
 
 fn record(pos: u8, lsn: u8, prev: u8) -> Record {
-    Record { key: 1, mount: 1, pos, lsn, prev, file: 0, op: lsn, live: true }
+    let (lane, prev_area, needs) = (0, 0, [0; 2]);
+    Record {
+        key: 1,
+        mount: 1,
+        lane,
+        pos,
+        lsn,
+        prev,
+        prev_area,
+        needs,
+        file: 0,
+        op: lsn,
+        live: true,
+    }
 }
 
 #[test]
@@ -81,9 +94,45 @@ fn a_lane_ends_where_its_chain_does() {
 #[test]
 fn a_gap_ends_what_is_applied() {
     let found = [record(0, 2, 1), record(1, 3, 2), record(2, 6, 5)];
-    let numbers = |cut| above_cut(&found, cut).iter().map(|r| r.lsn).collect::<Vec<_>>();
+    let numbers =
+        |cut| Chains::new(false).above_cut(&found, cut).iter().map(|r| r.lsn).collect::<Vec<_>>();
     assert_eq!(numbers(1), [2, 3]);
     assert_eq!(numbers(2), [3]);
     assert_eq!(numbers(0), [0; 0], "the first one's predecessor is above the cut, and missing");
     assert_eq!(numbers(5), [6]);
+}
+
+/// Rule R44: the area's records stay beside a gap on the disk, and one of the disk goes with its
+/// predecessor in the area.
+#[test]
+fn the_area_has_a_chain_of_its_own() {
+    let compact = |pos, lsn| Record { lane: 1, ..record(pos, lsn, lsn - 1) };
+    let after = |lsn, prev, prev_area| Record { prev_area, ..record(0, lsn, prev) };
+    let numbers = |found: &[Record], chains: Chains| {
+        chains.above_cut(found, 1).iter().map(|r| r.lsn).collect::<Vec<_>>()
+    };
+    let beside_a_gap = [compact(0, 2), after(5, 4, 2), compact(1, 6)];
+    let right = Chains::new(true);
+    assert_eq!(numbers(&beside_a_gap, right), [2, 6]);
+    assert_eq!(numbers(&beside_a_gap, Chains { together: true, ..right }), [2]);
+    let over_the_area = [after(2, 1, 0), after(4, 2, 3), compact(0, 6)];
+    assert_eq!(numbers(&over_the_area, right), [2, 6]);
+    assert_eq!(numbers(&over_the_area, Chains { both: false, ..right }), [2, 4, 6]);
+}
+
+/// Disk and area fail, and are flushed, apart.
+#[test]
+fn disk_and_area_are_flushed_apart() {
+    let mut storage = Storage::new(2, 2, 2, 2, 1).with_area(true);
+    storage.lane_mut(0, 0).write(Some(record(0, 1, 0)));
+    storage.lane_mut(1, 0).write(Some(Record { lane: 1, ..record(0, 2, 0) }));
+    let compact = Regions { compact: true, ..Regions::default() };
+    assert_eq!((storage.choices(compact), storage.choices(Regions::ALL)), (2, 4));
+    storage.flush_lanes();
+    assert_eq!((storage.choices(compact), storage.choices(Regions::ALL)), (2, 2));
+    storage.fail(compact, Failure::Power, 0);
+    assert!(storage.lane(0, 0).durable.is_some() && storage.lane(1, 0).visible().is_none());
+    storage.lane_mut(1, 1).write(Some(Record { lane: 1, ..record(1, 3, 0) }));
+    storage.persist_area();
+    assert_eq!(storage.choices(Regions::ALL), 1);
 }

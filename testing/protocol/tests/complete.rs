@@ -41,7 +41,9 @@ explored!(
     coalesce,
     everything,
     failed_flush,
-    second_host
+    second_host,
+    record_area,
+    full_area
 );
 
 /// With `SIFTFS_LONG=1` larger ones: each of the above with one more fault.

@@ -93,6 +93,13 @@ fn two_hosts() -> Config {
     config
 }
 
+/// A lane on the disk, and a record area; two clients.
+fn two_media(first: &[Step], second: &[Step]) -> Config {
+    let mut config = Config::new("two media", &[first, second]);
+    (config.lanes, config.area) = (2, true);
+    config
+}
+
 fn two_devices() -> Config {
     let mut config = with(base(), [0, 0, 1, 0]);
     config.devices = 2;
@@ -137,6 +144,17 @@ mutations! {
     r21_the_service_promises_nothing_more: RetryAreaFlush, R21, failing(base());
     r21_a_failed_area_flush_reclaims_nothing: RetryAreaFlush, R11, failing(base());
     r22_late_write_wins: FirstWriteWins, R22, coalescing();
+    r44_its_own_record_is_not_passed: PassItsOwnRecord, COMPLETION, two_media(AA, A);
+    r44_an_ordered_record_is_not_passed: PassAnOrderedRecord, COMPLETION, two_media(A, B);
+    r44_recovery_would_build_on_nothing:
+        PassItsOwnRecord, R44, with(two_media(AA, A), [0, 0, 0, 1]);
+    r44_completion_is_a_persist: AckBeforePersist, COMPLETION, two_media(A, B);
+    r44_no_hole_in_the_area: AckOverAHole, R03, two_media(A, B);
+    r44_no_wait_for_bulk: WaitForBulk, ALONE, two_media(AA, B);
+    r44_the_area_outlives_a_gap: DropWithTheDisk, LOST, with(two_media(AA, B), [0, 0, 0, 1]);
+    r44_the_disk_goes_with_the_area: KeepOverTheArea, R44, with(two_media(AA, B), [0, 0, 0, 1]);
+    r44_recovery_persists_before_it_journals:
+        RecoverWithoutPersist, R04, with(two_media(A, B), [1, 0, 0, 0]);
     clean_is_whole: CleanTooEarly, CLEAN, unmounting();
     nothing_acknowledged_is_lost: TakeoverWithoutFlush, LOST, with(base(), [0, 1, 0, 1]);
     nothing_recovered_is_lost: RecoverWithoutFlush, LOST, with(base(), [1, 1, 0, 1]);
