@@ -189,7 +189,7 @@ impl State {
         let zero = |(offset, len)| Item::Zero { ino, generation, offset, len };
         capture.items.extend(gaps.into_iter().map(zero));
         for (start, end) in ranges.iter() {
-            self.capture_range(ino, generation, start, end, capture);
+            capture.add(Range { ino, start, end, data_offset: 0 }, generation);
         }
         if delta.xattrs {
             self.capture_xattrs(ino, capture)?;
@@ -198,21 +198,6 @@ impl State {
         capture.items.push(Item::Inode(item));
         capture.whole.push(ino);
         Ok(())
-    }
-
-    fn capture_range(
-        &self,
-        ino: InodeNr,
-        generation: u32,
-        start: u64,
-        end: u64,
-        capture: &mut Capture,
-    ) {
-        let data_offset = u32::try_from(capture.data_len).unwrap_or(u32::MAX);
-        let len = u32::try_from(end - start).unwrap_or(u32::MAX);
-        capture.items.push(Item::Data { ino, generation, offset: start, len, data_offset });
-        capture.data.push(Range { ino, start, end, data_offset });
-        capture.data_len += end - start;
     }
 
     pub fn capture_xattrs(&mut self, ino: InodeNr, capture: &mut Capture) -> Result<()> {

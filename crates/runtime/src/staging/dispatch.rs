@@ -28,11 +28,15 @@ impl State {
     pub fn dispatch(&mut self, seq: &Sequencer, draft: Draft) -> Draft {
         let Some(area) = self.staging.record_area() else { return draft };
         let pages = page_bytes(&draft.capture);
-        self.stats.considered(draft.capture.data_len, pages);
-        match self.compact_layout(seq, area, &draft.capture, pages) {
+        let tracked = self.track(&draft.capture);
+        let capture = tracked.as_ref().unwrap_or(&draft.capture);
+        let bytes = capture.data_len;
+        self.stats.considered(bytes, pages);
+        match self.compact_layout(seq, area, capture, pages) {
             Ok(layout) => {
-                self.stats.compact(draft.capture.data_len, pages, layout.len);
-                Draft { layout, lane: area, bulk: false, ..draft }
+                self.stats.compact(bytes, pages, layout.len);
+                let capture = tracked.unwrap_or(draft.capture);
+                Draft { capture, layout, lane: area, bulk: false }
             }
             Err(reason) => {
                 self.stats.elsewhere(reason);
@@ -61,6 +65,7 @@ impl State {
         }
         let lane = &self.staging.lanes()[area];
         let layout = RecordLayout::on(LaneMedium::Bytes, &capture.items, bytes)
+            .filter(|_| capture.data.len() <= self.most_ranges())
             .filter(|layout| u64::from(layout.len) <= lane.max_record())
             .ok_or(Elsewhere::Size)?;
         if lane.place(u64::from(layout.len)).is_none() {

@@ -10,5 +10,6 @@ pub mod proof;
 pub mod records;
 pub mod sequencer;
 pub mod stage;
+pub mod tracker;
 pub mod unwritten;
 pub mod ways;

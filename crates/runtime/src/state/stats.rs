@@ -5,7 +5,7 @@ use crate::state::staging::Elsewhere;
 use crate::state::step::Need;
 use siftfs_log::Transaction;
 use siftfs_log::{Item, RecordLayout};
-use siftfs_status::{Distribution, RuntimeCounts};
+use siftfs_status::{Dispatch, Distribution, Kept, Pages, RuntimeCounts};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Counters kept under the state lock.
@@ -28,6 +28,12 @@ impl RuntimeStats {
     /// An fsync's record that may go to the record area: its bytes, and those of their pages.
     pub(crate) fn considered(&mut self, bytes: u64, pages: u64) {
         self.0.dispatch.all.add(bytes, pages);
+    }
+
+    /// What is dirty in it, which the caller counts.
+    pub(crate) fn tracked(&mut self, count: impl FnOnce(&mut Pages, &mut Kept)) {
+        let Dispatch { pages, kept, .. } = &mut self.0.dispatch;
+        count(pages, kept);
     }
 
     /// It goes there, with so many bytes in all.

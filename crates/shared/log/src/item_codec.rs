@@ -83,6 +83,9 @@ impl RawTime {
     }
 }
 
+/// Length of an encoded [`Item::Data`], in bytes, without the data.
+pub const DATA_ITEM_BYTES: u64 = 8 + size_of::<RawData>() as u64;
+
 /// Length of one encoded item, header and padding included.
 pub(crate) fn encoded_len(item: &Item) -> usize {
     8 + body_len(item).next_multiple_of(8)

@@ -32,6 +32,9 @@ layout!(RawStaged, 32, {
 });
 layout!(RawZeroTag, 16, { dst: U64, len: U32, reserved: U32 });
 layout!(RawCopyTag, 24, { dst: U64, source: U32, data_offset: U32, len: U32, reserved: U32 });
+
+/// Length of an encoded [`crate::CopyTag`], in bytes.
+pub const COPY_TAG_BYTES: u64 = size_of::<RawCopyTag>() as u64;
 layout!(RawImage, 16, { block: U64, crc: U32, reserved: U32 });
 layout!(RawRun, 16, { start: U64, len: U64 });
 

@@ -26,7 +26,9 @@ mod transaction;
 
 pub use header::*;
 pub use item::*;
+pub use item_codec::DATA_ITEM_BYTES;
 pub use journal::*;
+pub use journal_codec::COPY_TAG_BYTES;
 pub use journal_data::JournalData;
 pub use link::*;
 pub use record::*;

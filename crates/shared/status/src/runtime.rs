@@ -115,6 +115,45 @@ pub struct Dispatch {
     pub record_bytes: u64,
     /// Those that went to block storage, by reason.
     pub elsewhere: BTreeMap<String, u64>,
+    /// Their pages by dirty bytes (figure 1).
+    pub pages: Pages,
+    /// Bytes that the records would carry of them, with other limits of ranges for each page.
+    pub kept: Kept,
+}
+
+/// Pages by their dirty bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pages {
+    /// Pages with at most 64, 128, 256, 512, 1024, 2048 and 4095 bytes dirty, and those with all,
+    /// each in the first class that has it.
+    pub up_to: [u64; 8],
+}
+
+impl Pages {
+    /// The classes' largest dirty bytes.
+    pub const CLASSES: [u64; 8] = [64, 128, 256, 512, 1024, 2048, 4095, 4096];
+
+    /// Adds a page.
+    pub fn add(&mut self, dirty: u64) {
+        let class = Self::CLASSES.iter().take_while(|most| **most < dirty).count();
+        self.up_to[class.min(7)] += 1;
+    }
+}
+
+/// Bytes of file data in records, with what each range costs in them and in the journal, if a
+/// page's dirty bytes were tracked by so many ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kept {
+    /// One range for a page.
+    pub one: u64,
+    /// At most three.
+    pub three: u64,
+    /// All of them.
+    pub all: u64,
+    /// As many as pay: what the record area's records carry.
+    pub by_cost: u64,
 }
 
 /// Records of fsyncs, and what was dirty.
