@@ -13,7 +13,6 @@ mod options;
 mod peers;
 mod picture;
 mod pressure;
-mod program;
 mod programs;
 mod report;
 mod results;

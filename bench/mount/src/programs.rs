@@ -4,8 +4,9 @@
 //! kind.
 
 use crate::cell::{Measured, WorkArea, per_second, rate, until};
-use crate::program::{run_for, run_whole};
+use siftfs_rig::fillsync;
 use siftfs_rig::place::{Failed, Place, Result, failed};
+use siftfs_rig::program::{run_for, run_whole};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ use std::time::Duration;
 const STATEMENTS: usize = 100_000;
 /// Bytes of a log's record.
 const RECORD: usize = 8192;
+/// Bytes of RocksDB's values.
+const VALUE: usize = 100;
 /// Directories over which loose objects spread.
 const FANS: u64 = 16;
 /// A program that is only to begin or to count ends in this time.
@@ -190,30 +193,10 @@ fn objects(area: &WorkArea, time: Duration) -> io::Result<Measured> {
 }
 
 fn rocksdb(area: &WorkArea, time: Duration) -> io::Result<Measured> {
-    let mut bench = Command::new("db_bench");
-    bench.args(["--benchmarks=fillsync", "--num=1000000000", "--compression_type=none"]);
-    bench.args(["--ops_between_duration_checks=10"]);
-    bench.arg(format!("--duration={}", time.as_secs_f64().ceil().max(1.0)));
-    bench.arg(format!("--db={}", area.dir.join("db").display())).current_dir(&area.dir);
     area.count(|| {
-        let ended = run_whole(&mut bench, time + SHORT, &[0])?;
-        let (seconds, operations) = finished(&ended.printed)
-            .ok_or_else(|| io::Error::other(format!("db_bench says: {}", ended.printed)))?;
+        let (operations, seconds) = fillsync::run(&area.dir, VALUE, time)?;
         Ok(per_second(operations, seconds))
     })
-}
-
-/// Seconds and operations of `fillsync : A micros/op B ops/sec C seconds D operations; ...`.
-fn finished(printed: &str) -> Option<(f64, u64)> {
-    let line = printed.lines().find(|l| l.starts_with("fillsync "))?;
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let before = |what: &str| {
-        let at = words.iter().position(|w| w.trim_end_matches(';') == what)?;
-        words.get(at.checked_sub(1)?).copied()
-    };
-    let (seconds, operations) =
-        (before("seconds")?.parse().ok()?, before("operations")?.parse().ok()?);
-    (seconds > 0.0).then_some((seconds, operations))
 }
 
 /// Which of the programs are not there.

@@ -2,9 +2,9 @@
 //! programs.
 
 use crate::cell::{Measured, WorkArea, rate};
-use crate::program::{Ended, run_for, run_whole};
 use crate::rows::{Metric, Row};
 use siftfs_rig::place::{Place, Result, arg, failed, run};
+use siftfs_rig::program::{Ended, run_for, run_whole};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
