@@ -1,94 +1,130 @@
-//! CoinPurse's microbenchmarks (figure 5), without a mount: operations of 512 bytes, each with an
-//! fsync, on a volume with a record area in memory, on one without, and on the disk's own file
-//! system; and what the dispatcher did (table II). The paper's read-back of the device, 1 us, is
-//! modelled on one more volume.
+//! CoinPurse's figures and tables, measured here and printed beside the paper's: what programs
+//! write (figure 1), operations of 512 bytes (figure 5), programs (figure 6), the disk (table I),
+//! the dispatcher (table II), and what a record area must not cost. `siftfs bench coinpurse-...`
+//! runs it.
 
+mod disk;
 mod limits;
+mod macros;
+mod mariadb;
+mod micro;
+mod mounts;
+mod output;
+mod programs;
 mod report;
 mod side;
 
-use clap::Parser;
-use report::Report;
-use side::{Op, Side, System};
-use siftfs::Result;
-use siftfs_base::Error;
+use clap::{Args, Parser, Subcommand};
+use macros::Plan;
+use micro::Through;
+use mounts::Site;
+use output::Output;
+use siftfs_rig::place::{Failed, Place, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Measures CoinPurse's microbenchmarks with a record area, without one, and on the disk's file
-/// system
+/// Bytes that must be free on the disk.
+const NEEDED: u64 = 11 << 30;
+
+/// Measures CoinPurse's figures and tables with a record area, without one, and on ext4
 #[derive(Parser)]
 #[command(name = "siftfs-coinpurse-bench", version)]
-struct Args {
-    /// Directory on the disk: the volumes are files in it, and the file system is the one below
-    dir: PathBuf,
+struct Cli {
+    #[command(subcommand)]
+    figure: Figure,
+}
+
+#[derive(Subcommand)]
+enum Figure {
+    /// What programs' fsyncs write: pages by their dirty bytes
+    Fig1(Common),
+    /// 512 bytes and an fsync: random write, sequential write, append, create, delete
+    Fig5 {
+        #[command(flatten)]
+        common: Common,
+        /// How volumes are reached
+        #[arg(long, value_enum, default_value = "fuse")]
+        through: Through,
+    },
+    /// Varmail, sysbench on MariaDB, RocksDB, SQLite
+    Fig6(Common),
+    /// What the disk takes for reads and writes
+    Table1(Common),
+    /// What the dispatcher did with programs' fsyncs
+    Table2(Common),
+    /// What a record area must not cost: beside bulk, when it is full, at recovery
+    Limits(Common),
+}
+
+#[derive(Args)]
+struct Common {
+    /// Directory on the disk to measure [default: $TMPDIR, or /var/tmp]
+    dir: Option<PathBuf>,
     /// Directory in memory for the record areas
     #[arg(long, default_value = "/dev/shm")]
     memory: PathBuf,
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Milliseconds of each operation on each system in a round
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    /// Milliseconds of each operation, or program, on each system in a round
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     time: u64,
+    /// More options of the mounts with a record area, such as `record_share=100`
+    #[arg(long, default_value = "")]
+    options: String,
+    /// Only programs whose names contain one of these words, with commas between
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// One JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// Operations in a second, and the median time of one in microseconds.
-fn measure(system: &mut System, op: Op, time: Duration) -> Result<(f64, f64)> {
-    system.prepare(op)?;
-    let (mut times, start) = (Vec::new(), Instant::now());
-    let mut n = 0;
-    while start.elapsed() < time && system.has_more(op, n) {
-        let one = Instant::now();
-        system.run(op, n)?;
-        times.push(one.elapsed().as_secs_f64() * 1e6);
-        n += 1;
-    }
-    let rate = n as f64 / start.elapsed().as_secs_f64();
-    times.sort_by(f64::total_cmp);
-    system.tidy(op)?;
-    Ok((rate, times.get(times.len() / 2).copied().unwrap_or_default()))
-}
-
-fn run(args: &Args) -> Result<Report> {
-    let temporary = |dir: &PathBuf| {
-        let made = tempfile::Builder::new().prefix("siftfs-coinpurse-").tempdir_in(dir);
-        made.map_err(|e| Error::Refused(format!("{}: {e}", dir.display())))
-    };
-    let (disk, memory) = (temporary(&args.dir)?, temporary(&args.memory)?);
-    let mut systems = Vec::new();
-    for side in Side::ALL {
-        systems.push(System::new(side, disk.path(), memory.path())?);
-    }
-    let mut report = Report::default();
-    let time = Duration::from_millis(args.time);
-    for round in 0..args.rounds as usize {
-        for op in Op::ALL {
-            // Each round begins with another system.
-            for i in 0..systems.len() {
-                let system = &mut systems[(i + round) % Side::ALL.len()];
-                let (rate, us) = measure(system, op, time)?;
-                report.add(system.side(), op, rate, us);
-            }
+impl Figure {
+    fn common(&self) -> &Common {
+        match self {
+            Self::Fig1(common)
+            | Self::Fig5 { common, .. }
+            | Self::Fig6(common)
+            | Self::Table1(common)
+            | Self::Table2(common)
+            | Self::Limits(common) => common,
         }
     }
-    for system in systems {
-        report.dispatch(system.side(), system.close()?);
+}
+
+fn run(figure: &Figure) -> Result<Output> {
+    let Common { dir, memory, rounds, time, options, only, .. } = figure.common();
+    let (rounds, time) = (*rounds, Duration::from_millis(*time));
+    let place = &Place::new("siftfs-coinpurse", NEEDED, dir.as_deref())?;
+    let own = tempfile::Builder::new().prefix("siftfs-coinpurse-").tempdir_in(memory);
+    let own = own.map_err(|e| Failed(format!("{}: {e}", memory.display())))?;
+    let memory = own.path();
+    let site = Site { place, memory, options };
+    let plan = Plan { site: &site, rounds, time, only };
+    let told = |e: siftfs_base::Error| Failed(e.to_string());
+    match figure {
+        Figure::Fig1(_) => macros::figure_1(&plan),
+        Figure::Fig5 { through, .. } => {
+            micro::figure_5(*through, &site, rounds, time).map_err(told)
+        }
+        Figure::Fig6(_) => macros::figure_6(&plan),
+        Figure::Table1(_) => disk::measure(place, time),
+        Figure::Table2(_) => macros::table(&plan),
+        Figure::Limits(_) => {
+            let json = limits::measure(&place.path(""), memory, rounds, time).map_err(told)?;
+            Ok(Output { text: format!("{json:#}\n"), json })
+        }
     }
-    report.limits(limits::measure(disk.path(), memory.path(), args.rounds, time)?);
-    Ok(report)
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(&args) {
-        Ok(report) if args.json => println!("{:#}", report.json()),
-        Ok(report) => print!("{}", report.text()),
-        Err(error) => {
-            eprintln!("siftfs-coinpurse-bench: {error}");
+    let figure = Cli::parse().figure;
+    match run(&figure) {
+        Ok(output) if figure.common().json => println!("{:#}", output.json),
+        Ok(output) => print!("{}", output.text),
+        Err(Failed(message)) => {
+            eprintln!("siftfs-coinpurse-bench: {message}");
             return ExitCode::FAILURE;
         }
     }

@@ -1,9 +1,11 @@
-//! The systems that are measured, and the operations.
+//! The systems that are measured, and figure 5's operations on them.
 
+use crate::mounts::Mounted;
 use siftfs::{OpenOptions, Result, Threads, Volume};
 use siftfs_base::{Error, Rng, SystemClock};
 use siftfs_device::{ByteDevice, ByteOptions, BytePlace, Device, FileOptions, open_exclusive};
 use siftfs_placement::{LocalVolume, Media, MkfsOptions, mkfs_on};
+use siftfs_rig::place::Failed;
 use siftfs_status::Dispatch;
 use std::fs::{self, File};
 use std::io::Write;
@@ -51,6 +53,26 @@ impl Side {
             Self::ReadBack => "area, 1 us",
         }
     }
+
+    /// For the names of files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Blocks => "blocks",
+            Self::Area => "area",
+            Self::ReadBack => "read-back",
+        }
+    }
+
+    /// Has it a record area?
+    pub fn has_area(self) -> bool {
+        matches!(self, Self::Area | Self::ReadBack)
+    }
+
+    /// What each persist of its record area takes longer: the paper's read of the head pointer.
+    pub fn read_back(self) -> Duration {
+        Duration::from_micros(u64::from(self == Self::ReadBack))
+    }
 }
 
 /// An operation of figure 5; each ends with an fsync.
@@ -86,7 +108,7 @@ impl Op {
 }
 
 enum Place {
-    Disk { dir: PathBuf, file: Option<File> },
+    Files { mounted: Mounted, file: Option<File> },
     Volume { volume: Box<Volume>, file: Option<siftfs::File> },
 }
 
@@ -101,6 +123,11 @@ pub struct System {
 
 fn io(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
     move |e| Error::Refused(format!("{}: {e}", path.display()))
+}
+
+/// A failure of the rig as one of the volume.
+pub fn told(Failed(message): Failed) -> Error {
+    Error::Refused(message)
 }
 
 /// A file of so many zeros, all of them written: no later write has to allocate below.
@@ -138,9 +165,8 @@ fn media_with(
 }
 
 fn volume(side: Side, disk: &Path, memory: &Path) -> Result<Volume> {
-    let read_back = Duration::from_micros(u64::from(side == Side::ReadBack));
-    let area = (side != Side::Blocks).then_some(AREA);
-    let media = media_with(disk, memory, &format!("{side:?}"), area, read_back)?;
+    let area = side.has_area().then_some(AREA);
+    let media = media_with(disk, memory, side.word(), area, side.read_back())?;
     let clock = Arc::new(SystemClock::default());
     let local = LocalVolume::open_on(media, clock, &OpenOptions::default(), Threads::Real)?;
     Ok(Volume::from_local(local))
@@ -156,24 +182,24 @@ fn file_name(n: u64) -> String {
 }
 
 impl System {
-    /// Makes it: volumes are files below `disk`, record areas below `memory`.
-    pub fn new(side: Side, disk: &Path, memory: &Path) -> Result<Self> {
-        let place = match side {
-            Side::Disk => {
-                let dir = disk.join("files");
-                fs::create_dir(&dir).map_err(io(&dir))?;
-                fill(&dir.join("data"), FILE)?;
-                Place::Disk { dir, file: None }
-            }
-            _ => {
-                let volume = volume(side, disk, memory)?;
-                let data = volume.create("/data", 0o644)?;
-                (0..FILE >> 20).try_for_each(|i| data.write_at(i << 20, &[0; 1 << 20]))?;
-                drop(data);
-                volume.checkpoint()?;
-                Place::Volume { volume: Box::new(volume), file: None }
-            }
-        };
+    /// A volume without a mount: a file below `disk`, its record area below `memory`.
+    pub fn embedded(side: Side, disk: &Path, memory: &Path) -> Result<Self> {
+        let volume = volume(side, disk, memory)?;
+        let data = volume.create("/data", 0o644)?;
+        (0..FILE >> 20).try_for_each(|i| data.write_at(i << 20, &[0; 1 << 20]))?;
+        drop(data);
+        volume.checkpoint()?;
+        Self::with_directories(side, Place::Volume { volume: Box::new(volume), file: None })
+    }
+
+    /// What is mounted.
+    pub fn mounted(mounted: Mounted) -> Result<Self> {
+        fill(&mounted.dir.join("data"), FILE)?;
+        let side = mounted.side;
+        Self::with_directories(side, Place::Files { mounted, file: None })
+    }
+
+    fn with_directories(side: Side, place: Place) -> Result<Self> {
         let mut system = Self { side, place, rng: Rng::new(1), end: 0, sequence: 0 };
         for n in 0..DIRS {
             system.create_dir(&format!("/dir{n}"))?;
@@ -188,7 +214,7 @@ impl System {
 
     fn create_dir(&mut self, path: &str) -> Result<()> {
         match &self.place {
-            Place::Disk { dir, .. } => {
+            Place::Files { mounted: Mounted { dir, .. }, .. } => {
                 let path = below(dir, path);
                 fs::create_dir(&path).map_err(io(&path))
             }
@@ -198,7 +224,7 @@ impl System {
 
     fn open(&mut self, path: &str, new: bool) -> Result<()> {
         match &mut self.place {
-            Place::Disk { dir, file } => {
+            Place::Files { mounted: Mounted { dir, .. }, file } => {
                 let path = below(dir, path);
                 let mut options = fs::OpenOptions::new();
                 options.read(true).write(true).create(new).truncate(new);
@@ -214,7 +240,7 @@ impl System {
 
     fn write(&mut self, offset: u64) -> Result<()> {
         match &self.place {
-            Place::Disk { dir, file: Some(file) } => {
+            Place::Files { mounted: Mounted { dir, .. }, file: Some(file) } => {
                 let written = file.write_all_at(&[7; BYTES], offset);
                 written.and_then(|()| file.sync_all()).map_err(io(dir))
             }
@@ -229,7 +255,9 @@ impl System {
     fn create(&mut self, path: &str, sync: bool) -> Result<()> {
         self.open(path, true)?;
         match &self.place {
-            Place::Disk { dir, file: Some(file) } if sync => file.sync_all().map_err(io(dir)),
+            Place::Files { mounted: Mounted { dir, .. }, file: Some(file) } if sync => {
+                file.sync_all().map_err(io(dir))
+            }
             Place::Volume { file: Some(file), .. } if sync => file.sync_all(),
             _ => Ok(()),
         }
@@ -238,7 +266,7 @@ impl System {
     fn remove(&mut self, path: &str, sync: bool) -> Result<()> {
         let (parent, _) = path.rsplit_once('/').unwrap_or(("/", path));
         match &self.place {
-            Place::Disk { dir, .. } => {
+            Place::Files { mounted: Mounted { dir, .. }, .. } => {
                 let (file, parent) = (below(dir, path), below(dir, parent));
                 fs::remove_file(&file).map_err(io(&file))?;
                 let synced = || File::open(&parent)?.sync_all();
@@ -253,10 +281,7 @@ impl System {
 
     fn sync(&self) -> Result<()> {
         match &self.place {
-            Place::Disk { dir, .. } => {
-                let opened = File::open(dir).map_err(io(dir))?;
-                rustix::fs::syncfs(&opened).map_err(|e| io(dir)(e.into()))
-            }
+            Place::Files { mounted, .. } => mounted.settle().map_err(told),
             Place::Volume { volume, .. } => {
                 volume.sync()?;
                 volume.checkpoint().map(drop)
@@ -307,7 +332,7 @@ impl System {
     /// Removes what the operations made.
     pub fn tidy(&mut self, op: Op) -> Result<()> {
         match &mut self.place {
-            Place::Disk { file, .. } => *file = None,
+            Place::Files { file, .. } => *file = None,
             Place::Volume { file, .. } => *file = None,
         }
         match op {
@@ -324,9 +349,17 @@ impl System {
 
     /// Ends it; what its dispatcher did.
     pub fn close(self) -> Result<Option<Dispatch>> {
-        let Place::Volume { volume, .. } = self.place else { return Ok(None) };
-        let dispatch = volume.status()?.runtime.dispatch;
-        volume.close()?;
-        Ok((self.side != Side::Blocks).then_some(dispatch))
+        match self.place {
+            Place::Volume { volume, .. } => {
+                let dispatch = volume.status()?.runtime.dispatch;
+                volume.close()?;
+                Ok(self.side.has_area().then_some(dispatch))
+            }
+            Place::Files { mounted, .. } => {
+                let dispatch = mounted.dispatch().map_err(told)?;
+                mounted.close().map_err(told)?;
+                Ok(dispatch)
+            }
+        }
     }
 }

@@ -61,6 +61,9 @@ pub struct OpenOptions {
     pub record_area: Compact,
     /// Where the record area is; `None`: where it is remembered to be, if the volume has one.
     pub record_area_at: Option<BytePlace>,
+    /// For measurements: each persist of a `volatile:` record area takes this much longer, as if
+    /// it were read back from a device. Elsewhere anything but zero is refused.
+    pub record_read_back: Duration,
     /// Keep no access times.
     pub noatime: bool,
     /// Refuse every change.
@@ -112,6 +115,7 @@ impl Default for OpenOptions {
             low_watermark: 50,
             record_area: Compact::default(),
             record_area_at: None,
+            record_read_back: Duration::ZERO,
             noatime: false,
             read_only: false,
             direct: true,

@@ -233,10 +233,15 @@ impl Runtime {
     fn log_space(&self, st: &State) -> LogSpace {
         let mut log = st.log_space();
         log.record_area = self.record_area.map(|lane| {
-            let DeviceInfo { path, durable_write, persistent, .. } = self.lanes[lane].describe();
-            let (persistent, ring) = (persistent == Some(true), &log.lanes[lane]);
-            let (bytes, used) = (ring.bytes, ring.used);
-            RecordArea { place: path, promise: durable_write, persistent, bytes, used }
+            let (device, ring) = (self.lanes[lane].describe(), &log.lanes[lane]);
+            RecordArea {
+                place: device.path,
+                promise: device.durable_write,
+                persistent: device.persistent == Some(true),
+                bytes: ring.bytes,
+                used: ring.used,
+                persists: device.persists.unwrap_or_default(),
+            }
         });
         log
     }

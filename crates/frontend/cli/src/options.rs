@@ -201,6 +201,9 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         "record_share" => {
             o.open.record_area.percent = u8::try_from(number(1, 100)?).unwrap_or(100);
         }
+        "record_read_back" => {
+            o.open.record_read_back = Duration::from_nanos(number(0, 1_000_000)?);
+        }
         "service" => {
             let address = value.parse().map_err(|e| format!("service={value}: {e}"))?;
             o.service.address = Some(address);

@@ -17,6 +17,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A place's name, in front of a problem with it.
 fn about(place: &BytePlace, e: &Error) -> Error {
@@ -93,8 +94,7 @@ fn discard(place: &BytePlace) {
     let _ = place.path().map(fs::remove_file);
 }
 
-const READ_ONLY: ByteOptions =
-    ByteOptions { modelled_read_back: std::time::Duration::ZERO, read_only: true };
+const READ_ONLY: ByteOptions = ByteOptions { modelled_read_back: Duration::ZERO, read_only: true };
 
 /// Refuses a record area that belongs to a volume.
 fn refuse_used(device: &ByteDevice) -> Result<()> {
@@ -149,21 +149,29 @@ pub(crate) fn open(
                 show_uuid(&uuid)
             )),
         )),
-        (Some(_), Some(place)) => open_at(place, access).map(Some).map_err(|e| about(place, &e)),
-        (Some(_), None) => find_area(volume, &uuid, access),
+        (Some(_), Some(place)) => {
+            open_at(place, opts.record_read_back, access).map(Some).map_err(|e| about(place, &e))
+        }
+        (Some(_), None) => find_area(volume, &uuid, opts.record_read_back, access),
     }
 }
 
-fn open_at(place: &BytePlace, access: Access) -> Result<Arc<ByteDevice>> {
+fn open_at(place: &BytePlace, read_back: Duration, access: Access) -> Result<Arc<ByteDevice>> {
+    let options = ByteOptions { modelled_read_back: read_back, ..ByteOptions::default() };
     let device = match access {
-        Access::Alone => ByteDevice::open_exclusive(place, ByteOptions::default()),
+        Access::Alone => ByteDevice::open_exclusive(place, options),
         Access::ReadOnly => ByteDevice::open_exclusive(place, READ_ONLY),
-        Access::Service => ByteDevice::open(place, ByteOptions::default()),
+        Access::Service => ByteDevice::open(place, options),
     };
     device.map(Arc::new)
 }
 
-fn find_area(volume: &Path, uuid: &[u8; 16], access: Access) -> Result<Option<Arc<ByteDevice>>> {
+fn find_area(
+    volume: &Path,
+    uuid: &[u8; 16],
+    read_back: Duration,
+    access: Access,
+) -> Result<Option<Arc<ByteDevice>>> {
     let mut beside = OsString::from(volume);
     beside.push(".area");
     let places = find::remembered_area(uuid).into_iter().chain([BytePlace::Path(beside.into())]);
@@ -179,7 +187,7 @@ fn find_area(volume: &Path, uuid: &[u8; 16], access: Access) -> Result<Option<Ar
         drop(probed);
         if wanted {
             tracing::debug!(%place, "the record area is found");
-            return open_at(&place, access).map(Some).map_err(|e| about(&place, &e));
+            return open_at(&place, read_back, access).map(Some).map_err(|e| about(&place, &e));
         }
     }
     Ok(None)

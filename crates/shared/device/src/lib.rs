@@ -16,7 +16,7 @@ mod storage;
 
 pub use api::*;
 pub use buf::AlignedBuf;
-pub use bytes::{ByteDevice, ByteOptions, BytePlace, BytePromise, LineFlush, PciAddress, Persists};
+pub use bytes::{ByteDevice, ByteOptions, BytePlace, BytePromise, LineFlush, PciAddress};
 pub use counters::Counters;
 pub use fault::*;
 pub use file::{

@@ -25,4 +25,20 @@ pub struct DeviceInfo {
     pub durable_write: String,
     /// Why so.
     pub why: String,
+    /// What a record area was asked for since it was opened; none for a disk.
+    pub persists: Option<Persists>,
+}
+
+/// What a record area was asked to make durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Persists {
+    /// Durable writes, and flushes.
+    pub persists: u64,
+    /// Store fences.
+    pub fences: u64,
+    /// Bytes written, durably or not.
+    pub bytes: u64,
+    /// Bytes whose lines were written back for another process, which may have died in between.
+    pub inherited: u64,
 }

@@ -1,6 +1,6 @@
 //! What the Runtime says of itself.
 
-use crate::{DeviceInfo, Distribution, Link, RegionCounts, ServiceStatistics};
+use crate::{DeviceInfo, Distribution, Link, Persists, RegionCounts, ServiceStatistics};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -255,6 +255,8 @@ pub struct RecordArea {
     pub bytes: u64,
     /// Bytes from tail to head.
     pub used: u64,
+    /// What it was asked for.
+    pub persists: Persists,
 }
 
 /// A staging lane.

@@ -5,6 +5,7 @@ use crate::support::run;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Stdio};
 
 /// A device process that listens on a socket of its own.
@@ -49,6 +50,45 @@ fn small_fsyncs_go_there_and_survive_a_kill() {
     s.umount();
     s.assert_plain_ext4();
     s.siftfs(&["fsck", &s.volume()]).ok();
+}
+
+/// One durable write of less than 1 KiB, with one fence, for each small fsync, and none
+/// of the disk's lanes.
+#[test]
+fn a_small_fsync_is_one_persist() {
+    const FSYNCS: u64 = 50;
+    let s = Setup::empty();
+    s.mkfs(&[]).ok();
+    s.mount(&["-o", "commit=3600"]).ok();
+    let file = fs::File::create(s.path("f")).unwrap();
+    file.write_all_at(&[1; 64 << 10], 0).unwrap();
+    file.sync_all().unwrap();
+    s.siftfs(&["checkpoint", &s.dir()]).ok();
+    let counts = || {
+        let status = s.status();
+        let area = &status["runtime"]["log"]["record_area"]["persists"];
+        let all = &status["runtime"]["storage"]["staging"]["foreground"];
+        let of = |counts: &Value, names: [&str; 3]| names.map(|n| counts[n].as_u64().unwrap());
+        let records = status["runtime"]["runtime"]["dispatch"]["record_bytes"].as_u64().unwrap();
+        (
+            of(area, ["persists", "fences", "bytes"]),
+            of(all, ["writes", "flushes", "write_bytes"]),
+            records,
+        )
+    };
+    let before = counts();
+    for n in 0..FSYNCS {
+        file.write_all_at(&[2; 512], n * 600).unwrap();
+        file.sync_all().unwrap();
+    }
+    let after = counts();
+    let more = |after: [u64; 3], before: [u64; 3]| {
+        after.iter().zip(before).map(|(after, before)| after - before).collect::<Vec<_>>()
+    };
+    let records = after.2 - before.2;
+    assert!(records <= FSYNCS << 10, "{records}");
+    assert_eq!(more(after.0, before.0), [FSYNCS, FSYNCS, records], "of the area");
+    assert_eq!(more(after.1, before.1), [FSYNCS, FSYNCS, records], "of all lanes together");
 }
 
 #[test]

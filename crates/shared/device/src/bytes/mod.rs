@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use siftfs_base::{Error, Result};
+use siftfs_status::Persists;
 
 use crate::file::{Hold, PATIENCE, STEP_PATIENCE, cannot_open, lock, unlock};
 use crate::{Device, DeviceInfo, Medium, Role, WriteOp, check_bounds, io_error, zero_fill};
@@ -36,19 +37,6 @@ pub struct ByteOptions {
     pub modelled_read_back: Duration,
     /// Nothing is written, and readers share a role.
     pub read_only: bool,
-}
-
-/// What a record area was asked to make durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Persists {
-    /// Writes with `fua`, and flushes.
-    pub persists: u64,
-    /// Store fences.
-    pub fences: u64,
-    /// Bytes written, durably or not.
-    pub bytes: u64,
-    /// Bytes whose lines were written back for another process, which may have died in between.
-    pub inherited: u64,
 }
 
 #[derive(Default)]
@@ -330,6 +318,7 @@ impl Device for ByteDevice {
                 true => "proved when the record area was opened".into(),
                 false => "it was named volatile:".into(),
             },
+            persists: Some(self.persists()),
         }
     }
 }

@@ -353,6 +353,7 @@ impl Device for FileDevice {
             persistent: None,
             durable_write: self.durable.0.name().into(),
             why: self.durable.1.into(),
+            persists: None,
         }
     }
 }
