@@ -44,8 +44,8 @@ pub struct Compact {
 }
 
 impl Default for Compact {
-    /// The paper's thresholds.
+    /// The paper's size, and no limit of the share (`docs/design/record-area.md`).
     fn default() -> Self {
-        Self { most: 12 << 10, percent: 50 }
+        Self { most: 12 << 10, percent: 100 }
     }
 }

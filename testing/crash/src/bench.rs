@@ -7,7 +7,7 @@ use crate::volume::{
 use siftfs_base::{Error, InodeNr};
 use siftfs_device::{Cut, FaultDevice, Image, OpKind, OpRecord, RegionCounts};
 use siftfs_model::{Caller, Control, Tree};
-use siftfs_placement::OpenOptions;
+use siftfs_placement::{Compact, OpenOptions};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, Credentials, FileService, Handle, ROOT_INO, RenameMode, Reply, Request,
@@ -67,6 +67,12 @@ impl Bench {
         let device = Arc::new(fault_device(base_image_of(kind), 1));
         let group = "parallel".parse().expect("a word of the option");
         Self::with(device, &OpenOptions { group, ..deterministic() })
+    }
+
+    /// A fresh volume whose record area takes fsyncs by these limits.
+    pub fn with_record_area(kind: VolumeKind, record_area: Compact) -> Self {
+        let device = Arc::new(fault_device(base_image_of(kind), 1));
+        Self::with(device, &OpenOptions { record_area, ..deterministic() })
     }
 
     fn with(device: Arc<FaultDevice>, opts: &OpenOptions) -> Self {

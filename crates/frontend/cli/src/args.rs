@@ -63,6 +63,9 @@ pub enum Command {
     /// Show what lies in a volume's header, lanes and journal, and what recovery would do; writes
     /// nothing
     Inspect(Check),
+    /// Run one of the benches that are built beside this program, such as coinpurse-fig5; without a
+    /// name, say which there are
+    Bench(Bench),
     /// Write man pages and shell completions
     #[command(hide = true)]
     Generate(Generate),
@@ -391,6 +394,16 @@ pub struct Check {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `siftfs bench`.
+#[derive(Args)]
+pub struct Bench {
+    /// Which, and what of it, such as coinpurse-fig5
+    pub name: Option<String>,
+    /// The bench's own arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<std::ffi::OsString>,
 }
 
 /// `siftfs generate`.

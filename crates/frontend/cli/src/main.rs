@@ -5,6 +5,7 @@
 
 mod allocator;
 mod args;
+mod bench;
 mod cgroup;
 mod client;
 mod closing;
@@ -93,6 +94,7 @@ fn run(command: Command) -> Outcome {
         Command::Recover(a) => volume::recover(&a),
         Command::Fsck(a) => fsck::fsck(&a),
         Command::Inspect(a) => inspect::inspect(&a),
+        Command::Bench(a) => bench::bench(&a),
         Command::Generate(a) => generate::generate(&a),
     }
 }

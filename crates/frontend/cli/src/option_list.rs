@@ -81,7 +81,7 @@ pub const OPTIONS: [MountOption; 38] = [
     ),
     option(
         "record_share=PERCENT",
-        "50",
+        "100",
         "and share of the dirty pages that these bytes may be, 1 to 100",
     ),
     option(

@@ -6,6 +6,7 @@ mod support;
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::{SIFTFS, Setup, first_options, run, siftfs, writes_back};
@@ -179,6 +180,29 @@ fn one_volume_has_one_mount() {
     siftfs(&["mount", s.volume(), s.dir()]).fails(1, &[s.volume()]);
     run("umount", &[other]).ok();
     s.assert_plain_ext4();
+}
+
+/// A bench is a program beside the command, which becomes it.
+#[test]
+fn benches_are_programs_beside_it() {
+    let tmp = tempfile::tempdir().unwrap();
+    let own = tmp.path().join("siftfs");
+    fs::copy(SIFTFS, &own).unwrap();
+    let siftfs = |args: &[&str]| run(own.to_str().unwrap(), args);
+    for args in [&["bench"][..], &["bench", "paper-fig5"]] {
+        siftfs(args).fails(1, &["no bench is beside", "cargo build"]);
+    }
+    let program = tmp.path().join("siftfs-paper-bench");
+    fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(siftfs(&["bench"]).ok().out, "paper (siftfs bench paper --help)\n");
+    for (name, first) in [("paper-fig5", "fig5 "), ("paper", "")] {
+        let ran = siftfs(&["bench", name, "--rounds", "2", "DIR"]);
+        assert_eq!((ran.code, ran.out), (7, format!("{first}--rounds 2 DIR\n")));
+    }
+    for name in ["other-fig5", "other", "../siftfs-paper"] {
+        siftfs(&["bench", name]).fails(1, &[name, "there is no such bench; there are paper"]);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use siftfs_crash::{
 };
 use siftfs_device::{Cut, Fate, Fault, Gate, Image, OpClass, OpKind};
 use siftfs_fsck::Severity;
-use siftfs_placement::recover_on;
+use siftfs_placement::{Compact, recover_on};
 use siftfs_status::Dispatch;
 use std::ops::Range;
 use std::thread::JoinHandle;
@@ -23,7 +23,10 @@ fn area() -> Range<u64> {
 
 /// A volume with files of 8 KiB, all of them in place.
 fn prepared() -> Bench {
-    let b = Bench::new(KIND);
+    filled(Bench::new(KIND))
+}
+
+fn filled(b: Bench) -> Bench {
     for (id, name) in (1..).zip(["f", "g", "h"]) {
         b.durable(name, &bytes(id, 8192));
     }
@@ -136,7 +139,7 @@ fn r44_a_small_fsync_neither_waits_for_bulk_nor_falls_with_it() {
     };
     small(21);
     assert_ne!(b.ino("h") % 2, b.ino("big") % 2, "in another lane");
-    b.write("h", 0, &bytes(23, 8192));
+    b.write("h", 0, &bytes(23, 16 << 10));
     let behind = fsync_on_thread(&b, "h");
     assert!(gate.wait_arrived(2, SOON), "another record of the disk");
     small(22);
@@ -236,7 +239,8 @@ fn r44_the_disk_follows_the_area() {
 /// pages, do not.
 #[test]
 fn r44_the_dispatcher_keeps_its_thresholds() {
-    let b = prepared();
+    let half = Compact { percent: 50, ..Compact::default() };
+    let b = filled(Bench::with_record_area(KIND, half));
     let fsync = |name: &str| b.fsync(name);
     b.create("new");
     b.write("new", 0, &bytes(50, 512));

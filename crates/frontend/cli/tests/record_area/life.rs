@@ -2,11 +2,13 @@
 
 use crate::setup::Setup;
 use crate::support::run;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 /// A device process that listens on a socket of its own.
 fn device(s: &Setup) -> (Child, String) {
@@ -104,6 +106,50 @@ fn a_device_process_digests_it() {
     s.mount(&["--service", &address]).ok();
     s.holds("f", 40);
     s.holds("g", 40);
+    s.umount();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    s.assert_plain_ext4();
+}
+
+/// While nothing is reclaimed, the area is full for as long as fsyncs come: all of them return, by
+/// way of the disk.
+#[test]
+fn a_full_area_costs_no_fsync_while_its_device_process_stands_still() {
+    const FSYNCS: u64 = 600;
+    let s = Setup::new("260K");
+    let (mut child, address) = device(&s);
+    s.mount(&["--service", &address]).ok();
+    let file = fs::File::create(s.path("f")).unwrap();
+    file.write_all_at(&[1; 64 << 10], 0).unwrap();
+    file.sync_all().unwrap();
+    s.siftfs(&["checkpoint", &s.dir()]).ok();
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::STOP).unwrap();
+    let (done, waited) = std::sync::mpsc::channel::<()>();
+    let waker = std::thread::spawn(move || {
+        // A wait for the device would last for ever.
+        let early = waited.recv_timeout(Duration::from_secs(60)).is_ok();
+        kill_process(pid, Signal::CONT).unwrap();
+        early
+    });
+    let data = |n: u64| [n as u8; 512];
+    for n in 0..FSYNCS {
+        file.write_all_at(&data(n), n % 100 * 600).unwrap();
+        file.sync_all().unwrap();
+    }
+    done.send(()).unwrap();
+    assert!(waker.join().unwrap(), "no fsync waited for the device");
+    let dispatch = s.dispatch();
+    let [here, full] = [&dispatch["record_area"]["records"], &dispatch["elsewhere"]["full"]];
+    assert!(here.as_u64() >= Some(200) && full.as_u64() >= Some(200), "{dispatch}");
+    s.kill();
+    s.mount(&["--service", &address]).ok();
+    let read = fs::read(s.path("f")).unwrap();
+    for n in FSYNCS - 100..FSYNCS {
+        let at = (n % 100 * 600) as usize;
+        assert!(read[at..at + 512] == data(n), "write {n}");
+    }
     s.umount();
     child.kill().unwrap();
     child.wait().unwrap();
