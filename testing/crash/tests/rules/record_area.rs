@@ -155,7 +155,9 @@ fn r44_a_small_fsync_neither_waits_for_bulk_nor_falls_with_it() {
         no_errors(image);
     }
     every_recovery(b, |back| {
-        assert!(back.bytes("big") == bytes(20, 512 << 10) && back.bytes("h") == bytes(23, 8192));
+        assert!(
+            back.bytes("big") == bytes(20, 512 << 10) && back.bytes("h") == bytes(23, 16 << 10)
+        );
         assert!(back.bytes("f") == changed(bytes(1, 8192), 22));
     });
 }
