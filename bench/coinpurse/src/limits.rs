@@ -1,10 +1,11 @@
 //! What a record area must not cost: a small fsync beside bulk, an area that is full, and recovery.
 
+use crate::cpu;
 use crate::side::{BYTES, media};
 use serde_json::{Value, json};
 use siftfs::{OpenOptions, Result, Threads, Volume};
 use siftfs_base::{Rng, SystemClock};
-use siftfs_placement::{Compact, LocalVolume, Media};
+use siftfs_placement::{LocalVolume, Media};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,43 +56,58 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }
 
-/// 4 KiB and an fsync in the area, alone and beside a writer of bulk on the block lane: p99 of
-/// both, in turn.
+/// p99 of 4 KiB and an fsync beside a thread that writes bulk to this file, in microseconds.
+fn beside(file: &siftfs::File, bulk: &siftfs::File, time: Duration, rng: &mut Rng) -> Result<f64> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| -> Result<()> {
+            let data = vec![9; BULK];
+            let mut n = 0;
+            while !stop.load(Ordering::Relaxed) {
+                bulk.write_at(n % 64 * BULK as u64, &data)?;
+                bulk.sync_all()?;
+                n += 1;
+            }
+            Ok(())
+        });
+        let times = overwrites(file, 4096, time, rng);
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap_or(Ok(()))?;
+        Ok(quantile(&times?, 0.99))
+    })
+}
+
+/// 4 KiB and an fsync in the area, alone, beside a writer of bulk on the block lane, and beside one
+/// on another volume, with which they share the machine alone: p99 of each, in turn.
 fn beside_bulk(disk: &Path, memory: &Path, rounds: u32, time: Duration) -> Result<Value> {
-    let record_area = Compact { most: 12 << 10, percent: 100 };
-    let options = OpenOptions { record_area, ..OpenOptions::default() };
+    let options = OpenOptions::default();
     let volume = open(media(disk, memory, "beside", Some(LARGE))?, &options, Threads::Real)?;
-    let (file, bulk) = (prepare(&volume)?, volume.create("/bulk", 0o644)?);
+    let other = open(media(disk, memory, "other", None)?, &options, Threads::Real)?;
+    let file = prepare(&volume)?;
+    let bulks = [&volume, &other].map(|volume| volume.create("/bulk", 0o644));
+    let [bulk, elsewhere] = bulks;
+    let (bulk, elsewhere) = (bulk?, elsewhere?);
     let mut rng = Rng::new(2);
-    let (mut ratios, mut alone_us, mut beside_us) = (Vec::new(), Vec::new(), Vec::new());
+    let mut all: [Vec<f64>; 5] = Default::default();
     for _ in 0..rounds {
         let alone = quantile(&overwrites(&file, 4096, time, &mut rng)?, 0.99);
-        let stop = AtomicBool::new(false);
-        let beside = std::thread::scope(|scope| -> Result<f64> {
-            let writer = scope.spawn(|| -> Result<()> {
-                let data = vec![9; BULK];
-                let mut n = 0;
-                while !stop.load(Ordering::Relaxed) {
-                    bulk.write_at(n % 64 * BULK as u64, &data)?;
-                    bulk.sync_all()?;
-                    n += 1;
-                }
-                Ok(())
-            });
-            let times = overwrites(&file, 4096, time, &mut rng);
-            stop.store(true, Ordering::Relaxed);
-            writer.join().unwrap_or(Ok(()))?;
-            Ok(quantile(&times?, 0.99))
-        })?;
-        ratios.push(beside / alone);
-        alone_us.push(alone);
-        beside_us.push(beside);
+        let here = beside(&file, &bulk, time, &mut rng)?;
+        let there = beside(&file, &elsewhere, time, &mut rng)?;
+        let row = [alone, here, there, here / alone, there / alone];
+        all.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
     }
-    drop((file, bulk));
+    drop((file, bulk, elsewhere));
     volume.close()?;
-    let [ratio, alone, beside] =
-        [&mut ratios, &mut alone_us, &mut beside_us].map(|all| middle(all));
-    Ok(json!({"p99_us_alone": alone, "p99_us_beside_bulk": beside, "ratio": ratio, "target": 3}))
+    other.close()?;
+    let [alone, here, there, ratio, machine] = all.map(|mut column| middle(&mut column));
+    Ok(json!({
+        "p99_us_alone": alone,
+        "p99_us_beside_bulk": here,
+        "p99_us_beside_bulk_of_another_volume": there,
+        "ratio": ratio,
+        "ratio_of_another_volume": machine,
+        "target": 3,
+    }))
 }
 
 fn middle(numbers: &mut [f64]) -> f64 {
@@ -159,5 +175,6 @@ pub fn measure(disk: &Path, memory: &Path, rounds: u32, time: Duration) -> Resul
         "beside_bulk": beside_bulk(disk, memory, rounds, time)?,
         "always_full": always_full(disk, memory, rounds, time)?,
         "recovery": recovery(disk, memory)?,
+        "host_cpu": cpu::measure(disk, memory, time * rounds)?,
     }))
 }

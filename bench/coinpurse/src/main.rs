@@ -3,6 +3,7 @@
 //! the dispatcher (table II), and what a record area must not cost. `siftfs bench coinpurse-...`
 //! runs it.
 
+mod cpu;
 mod disk;
 mod limits;
 mod macros;
