@@ -1,4 +1,4 @@
-//! The state lock. A waiter spins for 5 us before it sleeps, and a thread that takes the lock step
+//! The state lock. A waiter spins for 25 us before it sleeps, and a thread that takes the lock step
 //! after step yields to the waiters between two steps.
 //!
 //! The lock itself is not fair: a thread that takes it again at once mostly gets it, before a
@@ -17,9 +17,9 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_millis(5);
 /// Sleep between two checks of [`FairMutex::give_way`].
 const LOOK: Duration = Duration::from_micros(20);
-/// How long a waiter spins before it sleeps: about as long as a call holds the lock that needs
-/// nothing from storage. To sleep and to be woken costs both sides more.
-const SPIN: Duration = Duration::from_micros(5);
+/// How long a waiter spins before it sleeps: about as long as a call of a megabyte holds the lock
+/// that needs nothing from storage. To sleep and to be woken costs both sides more.
+const SPIN: Duration = Duration::from_micros(25);
 /// Pauses of the processor between two tries of a spinning waiter.
 const PAUSES: u32 = 8;
 /// Less than one of these tries takes. Their number ends the spinning too: a clock that a test

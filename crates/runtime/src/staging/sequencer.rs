@@ -88,6 +88,14 @@ impl State {
         self.failed.as_ref().map(|e| Err(latched(e)))
     }
 
+    /// May the end of a record area's write, which has not moved the watermark, be what a
+    /// thread waits for? Only for one above what was `written` before: for the others it has changed
+    /// nothing.
+    fn waits_above(&self, written: Lsn) -> bool {
+        let above = |lsn: &Lsn| *lsn > written || *lsn == FOR_OTHERS;
+        self.failed.is_some() || self.alone > 0 || self.waiting.iter().any(above)
+    }
+
     /// Callers that a flush would serve.
     fn in_need(&self) -> usize {
         let durable = self.durable();
@@ -367,8 +375,11 @@ impl Sequencer {
     pub fn completed(&self, published: Published, result: Result<()>) -> Result<()> {
         let writer = published.writer;
         let mut st = self.lock();
+        let (compact, written) = (st.records.is_compact(published.lsn), st.records.written());
         let advanced = self.end_write(&mut st, published, result);
-        self.tell(&st, advanced);
+        if advanced || !compact || st.waits_above(written) || st.gathering.is_some() {
+            self.tell(&st, advanced);
+        }
         let answer = st.failed.clone().map_or(Ok(()), |e| Err(latched(&e)));
         if writer == Writer::Caller && !st.left.is_empty() {
             let due = st.take_due();
