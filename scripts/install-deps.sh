@@ -54,6 +54,10 @@ if [ "${1:-}" = bench ]; then
     need db_bench rocksdb-tools
     need mkfs.xfs xfsprogs
     need mkfs.btrfs btrfs-progs
+    # For siftfs-coinpurse-bench.
+    need mariadbd mariadb-server-core
+    need mariadb mariadb-client-core
+    need sysbench sysbench
 fi
 if [ "${1:-}" = guest ]; then
     need qemu-system-x86_64 qemu-system-x86
