@@ -8,6 +8,9 @@
 //! "Who flushes, and who answers" in `docs/design/persistence-path.md` has the reasons; `records`
 //! is the watermark, `ways` chooses between a shared flush and durable writes in parallel.
 
+#[path = "alone.rs"]
+mod alone;
+
 use crate::locks::sync::{Condvar, Mutex, MutexGuard, ThreadId, current};
 use crate::staging::records::{LaneSet, Records};
 use crate::staging::ways::{Group, Way, Ways, WaysReport};
@@ -86,14 +89,6 @@ impl State {
             return Some(Ok(Flushed { upto: self.durable(), alone: None }));
         }
         self.failed.as_ref().map(|e| Err(latched(e)))
-    }
-
-    /// May the end of a record area's write, which has not moved the watermark, be what a
-    /// thread waits for? Only for one above what was `written` before: for the others it has changed
-    /// nothing.
-    fn waits_above(&self, written: Lsn) -> bool {
-        let above = |lsn: &Lsn| *lsn > written || *lsn == FOR_OTHERS;
-        self.failed.is_some() || self.alone > 0 || self.waiting.iter().any(above)
     }
 
     /// Callers that a flush would serve.
@@ -320,54 +315,6 @@ impl Sequencer {
             st.ways.published(under_way);
         }
         Published { lsn, mode, writer }
-    }
-
-    /// Publishes a caller's record of the record area; called in LSN order. Its write is durable,
-    /// and no flush serves it; see [`Sequencer::wait_alone`].
-    pub fn publish_compact(&self, record: &RecordRef) -> Published {
-        let (lsn, mode, writer) = (record.lsn, WriteMode::Fua, Writer::Caller);
-        let mut st = self.lock();
-        st.records.publish(lsn, record.lane, mode, writer);
-        st.records.note_compact();
-        Published { lsn, mode, writer }
-    }
-
-    /// Is all that a record needs durable, or sure to be there with it if it goes to the record
-    /// area? `ordered` must be below the watermark, and so must each of `own`, the newest records
-    /// of its inodes, or be in the record area itself (rule R44).
-    pub fn stands_alone(&self, ordered: Lsn, own: impl IntoIterator<Item = Lsn>) -> bool {
-        let st = self.lock();
-        let durable = st.durable();
-        ordered <= durable
-            && own.into_iter().all(|lsn| lsn <= durable || st.records.is_compact(lsn))
-    }
-
-    /// The proof that a record of the record area is durable, with all that it needs, whatever is
-    /// in flight elsewhere: `None` if it is not yet, or is none.
-    pub fn alone(&self, lsn: Lsn) -> Option<Flushed> {
-        let st = self.lock();
-        let (upto, alone) = (st.durable(), st.records.is_durable_alone(lsn));
-        (alone || lsn <= upto).then_some(Flushed { upto, alone: alone.then_some(lsn) })
-    }
-
-    /// Returns when a record of the record area, whose write has ended, is durable: when those
-    /// before it in the area are. Their threads do nothing but write them.
-    pub fn wait_alone(&self, lsn: Lsn) -> Result<Flushed> {
-        let mut st = self.lock();
-        loop {
-            if st.durable() >= lsn {
-                return Ok(Flushed { upto: st.durable(), alone: None });
-            }
-            if let Some(error) = &st.failed {
-                return Err(latched(error));
-            }
-            if st.records.is_durable_alone(lsn) {
-                return Ok(Flushed { upto: st.durable(), alone: Some(lsn) });
-            }
-            st.alone += 1;
-            st = self.wait_changed(st);
-            st.alone -= 1;
-        }
     }
 
     /// The record's write returned; with FUA the record is durable by that alone. Runs the answers
