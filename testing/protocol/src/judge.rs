@@ -344,7 +344,8 @@ pub mod landmarks {
     pub const SECOND_WAITS: &str = "a second host finds the lock of the first";
     /// A second host has it, the first one having ended.
     pub const SECOND_HOST: &str = "the second host has the volume";
-    /// A client was answered by a record of the area while one before it is not durable on the disk.
+    /// A client was answered by a record of the area while one before it is not durable on the
+    /// disk.
     pub const PASSED: &str = "a record of the area passes one of the disk";
     /// A dead host has left a record in the area that is not persisted.
     pub const FOUND_COMPACT: &str = "a record of the area is found unpersisted";

@@ -56,8 +56,8 @@ impl Sequencer {
 }
 
 impl State {
-    /// May the end of a record area's write, which has not moved the watermark, be what a
-    /// thread waits for? Only for one above what was `written` before: for the others it has changed
+    /// May the end of a record area's write, which has not moved the watermark, be what a thread
+    /// waits for? Only for one above what was `written` before: for the others it has changed
     /// nothing.
     pub(super) fn waits_above(&self, written: Lsn) -> bool {
         let above = |lsn: &Lsn| *lsn > written || *lsn == FOR_OTHERS;
