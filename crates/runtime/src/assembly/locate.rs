@@ -34,20 +34,23 @@ impl State {
         if !self.inodes.contains(ino) {
             return Ok(None);
         }
-        let blocks = self.unjournaled_blocks(ino);
-        let rest = blocks.overlapping(from, u64::MAX);
-        let runs: Vec<(u64, u64)> = rest.take(STEP_RUNS + 1).collect();
+        let runs: Vec<(u64, u64)> = self.unjournaled_blocks(ino, from).iter().collect();
         for &(start, end) in runs.iter().take(STEP_RUNS) {
             self.give_home(ino, start, end)?;
         }
         Ok(runs.get(STEP_RUNS).map(|(start, _)| *start))
     }
 
-    /// File blocks that the inode's unjournaled overlay ranges touch.
-    fn unjournaled_blocks(&self, ino: InodeNr) -> RangeSet<Blocks> {
+    /// File blocks from `from` on that the inode's unjournaled overlay ranges touch: a step's runs
+    /// of them, and the beginning of one more. A step that looked at all of them would make an
+    /// assembly quadratic.
+    fn unjournaled_blocks(&self, ino: InodeNr, from: u64) -> RangeSet<Blocks> {
         let mut blocks = RangeSet::new();
-        for Part { start, end, .. } in self.node(ino).overlay.unjournaled_ranges() {
-            blocks.insert(start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        for (start, end) in self.node(ino).overlay.unjournaled_from(from * BLOCK_BYTES) {
+            blocks.insert(from.max(start / BLOCK_BYTES), end.div_ceil(BLOCK_BYTES));
+            if blocks.ranges() > STEP_RUNS {
+                break;
+            }
         }
         blocks
     }

@@ -159,6 +159,13 @@ impl Overlay {
             .collect()
     }
 
+    /// The ranges that no transaction has journaled and that end behind byte `from`, ascending.
+    pub fn unjournaled_from(&self, from: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let before = self.map.range(..from).next_back().filter(|(_, e)| e.end > from);
+        let all = before.into_iter().chain(self.map.range(from..));
+        all.filter(|(_, e)| e.txn.is_none()).map(|(start, e)| (*start, e.end))
+    }
+
     /// Every unjournaled entry is now journaled by `seq`.
     pub fn mark_journaled(&mut self, seq: TxnSeq) {
         for entry in self.map.values_mut().filter(|e| e.txn.is_none()) {

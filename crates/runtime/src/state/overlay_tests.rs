@@ -74,3 +74,16 @@ fn entries_leave_when_their_transaction_is_reclaimed() {
     overlay.reclaimed(TxnSeq(2));
     assert!(overlay.is_empty());
 }
+
+#[test]
+fn unjournaled_ranges_are_found_from_a_byte_on() {
+    let mut o = Overlay::default();
+    o.insert(0, 10, Source::Zero);
+    o.mark_journaled(TxnSeq(1));
+    o.insert(20, 30, Source::Zero);
+    o.insert(40, 50, Source::Zero);
+    let from = |byte| o.unjournaled_from(byte).collect::<Vec<_>>();
+    for (byte, expected) in [(0, 2), (5, 2), (20, 2), (29, 2), (30, 1), (40, 1), (49, 1), (50, 0)] {
+        assert_eq!(from(byte), [(20, 30), (40, 50)][2 - expected..], "from byte {byte}");
+    }
+}
