@@ -338,6 +338,18 @@ impl Worker {
 
     /// Tells the oracle what begins: a write in the parts in which it may reach the mount.
     fn begin(&mut self, op: &Op, how: How) -> Outcome {
+        let outcome = self.begin_in_parts(op, how);
+        // A kernel that keeps written pages back sends them in an order of its own: with a
+        // synchronous write those of that write, and others later.
+        if let (Some(Request::Write { file, .. }), true) = (op.request(), self.writes_read)
+            && let Ok(ino) = self.oracle.model().target(*file)
+        {
+            self.oracle.came_in_pieces(ino);
+        }
+        outcome
+    }
+
+    fn begin_in_parts(&mut self, op: &Op, how: How) -> Outcome {
         let Some(parts) = op.request().and_then(|r| divided(self.oracle.model(), r, how)) else {
             return self.oracle.begin(op);
         };

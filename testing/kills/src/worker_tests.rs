@@ -135,6 +135,37 @@ fn lost_bytes_are_seen_and_unsynced_ones_may_be_lost() {
     assert!(bench.verdict().iter().any(|v| v.starts_with("O5")), "{:?}", bench.verdict());
 }
 
+/// A kernel that keeps written pages back sends those of a synchronous write alone: the file is
+/// longer then, and an earlier page's bytes are not there yet. Without such a cache they were
+/// written before, and an fsync sends all of them.
+#[test]
+fn bytes_that_a_kernel_kept_back_are_zero_in_a_file_that_grew() {
+    let missing = |writeback: bool, synced: bool| {
+        let mut bench = Bench::new();
+        bench.worker.writes_read = writeback;
+        let ino = bench.durable(b"");
+        for (id, offset, len) in [(4, 4096, 1), (5, 108_504, 9000)] {
+            let data: WriteData = vec![9; len].into();
+            let file = ino.into();
+            bench.step(id, Request::Write { file, offset, data, append: false, kill_priv: false });
+        }
+        if synced {
+            bench.step(6, Request::Fsync { ino, datasync: false });
+        }
+        assert_eq!(bench.verdict(), Vec::<String>::new());
+        let path = bench.worker.place.own().join("f");
+        let mut bytes = fs::read(&path).expect("read");
+        bytes[4096] = 0;
+        fs::write(&path, bytes).expect("write");
+        bench.verdict()
+    };
+    assert_eq!(missing(true, false), Vec::<String>::new());
+    for (writeback, synced) in [(false, false), (true, true), (false, true)] {
+        let verdict = missing(writeback, synced);
+        assert!(verdict.iter().any(|v| v.starts_with("O5 byte 4096")), "{verdict:?}");
+    }
+}
+
 /// The first page's end is a size in between only where the kernel may divide the write.
 #[test]
 fn a_size_inside_a_write_is_seen() {

@@ -34,6 +34,11 @@ impl<T> History<T> {
         &self.values.last().expect("a history is never empty").1
     }
 
+    /// The newest value, to be told more about.
+    pub fn last_mut(&mut self) -> &mut T {
+        &mut self.values.last_mut().expect("a history is never empty").1
+    }
+
     /// When the newest value appeared.
     pub fn changed(&self) -> Time {
         self.values.last().expect("a history is never empty").0

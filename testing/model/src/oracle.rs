@@ -27,8 +27,9 @@
 //! * **O5 unsynced bytes.** A byte inside the recovered size has a value that the file had there,
 //!   inside its size, at some moment since the durable one. A zero is also allowed where the byte
 //!   lay behind the end of file and an explicit extension (truncate, fallocate) later covered it:
-//!   size may be journaled before data then, and only then (R20). Bytes of one unsynced write may
-//!   come back in part; the size is one that the file had since then, or lies inside one write that
+//!   size may be journaled before data then, and only then (R20), or where a kernel's cache sends
+//!   written pages in an order of its own ([`Oracle::came_in_pieces`]). Bytes of one unsynced write
+//!   may come back in part; the size is one that the file had since then, or lies inside one write that
 //!   extended it by more than 16 KiB.
 //! * **O6 rename orders data.** If the recovered names of a file show that it replaced another by
 //!   rename, its bytes are not older than the rename (R20, last sentence).
@@ -77,7 +78,8 @@ pub(crate) type Name = (InodeNr, Vec<u8>);
 #[derive(Clone, Debug)]
 pub(crate) struct Bytes {
     pub content: Content,
-    /// Truncate or fallocate had just set the size upwards.
+    /// Truncate or fallocate had just set the size upwards, or a write whose pages come in any
+    /// order had.
     pub extended: bool,
 }
 
@@ -237,6 +239,18 @@ impl Oracle {
         let (outcome, fx) = self.model.exec(cred, req, op.fresh());
         self.note(&before, &fx);
         outcome
+    }
+
+    /// The write to `ino` that began last, and those before it that nothing made durable, reach the
+    /// product page by page in an order that a kernel's cache chooses. A later page makes the file
+    /// longer then before the bytes of an earlier one are there, as an explicit extension does.
+    pub fn came_in_pieces(&mut self, ino: InodeNr) {
+        let Some(past) = self.inodes.get_mut(&ino) else { return };
+        let sizes = past.bytes.iter().rev().map(|(_, bytes)| bytes.content.size());
+        let sizes: Vec<u64> = sizes.take(2).collect();
+        if sizes.get(1).is_some_and(|before| *before < sizes[0]) {
+            past.bytes.last_mut().extended = true;
+        }
     }
 
     fn note(&mut self, before: &Model, fx: &Effects) {
