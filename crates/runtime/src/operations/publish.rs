@@ -2,7 +2,7 @@
 //! `docs/design/operations.md`): check, apply, and, if the caller asks for it, stage.
 
 use crate::namespace::access::{CHANGE, Caller, SEARCH};
-use crate::operations::is_plain;
+use crate::operations::{ROUNDS, is_plain};
 use crate::runtime::Runtime;
 use crate::state::running::Push;
 use crate::state::step::{Step, Stop};
@@ -21,8 +21,6 @@ const ENTRIES_MAX: usize = 64;
 /// inodes: the inodes of the file and of the one that it replaces, the directory block of the old
 /// name, and a neighbour in the list of orphans.
 const ENTRY_BLOCKS: usize = 4;
-/// How often what is in the way is cleared before the caller is told to come back later.
-const ROUNDS: u32 = 8;
 
 /// A name in a directory.
 type Name = (InodeNr, Vec<u8>);
@@ -235,7 +233,7 @@ impl State {
         }
         // Of a file with several names it is not known which directories guard it.
         let many = |c: &Change| self.node(c.file).inode.nlink > 1;
-        if !self.running.permissions.is_empty() && changes.iter().any(many) {
+        if self.has_many_guards() && changes.iter().any(many) {
             return Ok(Some(Tried::Commit));
         }
         let unsynced = |c: &Change| self.node(c.file).undurable();

@@ -7,6 +7,7 @@
 
 use crate::data::file::{Input, MAX_FILE_SIZE};
 use crate::data::ranges::{block_up, one_per_page, pages_of};
+use crate::operations::ROUNDS;
 use crate::runtime::Runtime;
 use crate::staging::capture::{Coming, Selection};
 use crate::staging::pause::Pause;
@@ -22,8 +23,6 @@ use siftfs_device::Origin;
 use siftfs_proto::compound::Access;
 use siftfs_proto::{Reply, SectionId, SessionId, Target, WriteData};
 
-/// How often a commit has brought out of its way what prevented it, before it gives up.
-const TRIES: u32 = 8;
 /// Bytes of a record's head beside its ranges: the header, the inode, and a name or two.
 const HEAD_BYTES: u64 = 1024;
 /// Bytes of a record's head for each range, and for the gap before it.
@@ -138,7 +137,7 @@ impl Runtime {
     /// `EROFS`; `EAGAIN` if what kept them out of a record came back again and again. Nothing was
     /// applied then, and the sections stay. After a failure of the storage, `EIO`.
     pub fn commit_sections(&self, commit: &Commit<'_>) -> Result<()> {
-        for _ in 0..TRIES {
+        for _ in 0..ROUNDS {
             match self.drive_commit(commit)? {
                 Tried::Nothing => return Ok(()),
                 Tried::Staged(staged, pause) if commit.durable => {
@@ -333,12 +332,17 @@ impl State {
 
     /// One record does not take it all: what of the files is not durable goes before, if there is
     /// anything.
-    fn too_much(&self, mut files: Vec<InodeNr>) -> Step<Tried> {
-        files.retain(|ino| !self.node(*ino).is_durable());
-        if files.is_empty() {
-            return Err(errno(libc::EFBIG).into());
+    fn too_much(&self, files: Vec<InodeNr>) -> Step<Tried> {
+        let unsynced = |ino: &InodeNr| !self.node(*ino).is_durable();
+        let dirty: Vec<InodeNr> = files.iter().copied().filter(unsynced).collect();
+        if !dirty.is_empty() {
+            return Ok(Tried::Unsynced(dirty));
         }
-        Ok(Tried::Unsynced(files))
+        // The permissions of others were in that record, too.
+        if !self.running.permissions.is_empty() {
+            return Ok(Tried::Unstageable(Unstageable::TooMuchData, files));
+        }
+        Err(errno(libc::EFBIG).into())
     }
 
     /// The bytes beside the file become the file's, as if they had been written now.

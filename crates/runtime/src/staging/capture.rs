@@ -18,6 +18,8 @@ pub struct Coming {
     pub names: Vec<(InodeNr, Vec<u8>)>,
     /// Operations that change them.
     pub own: usize,
+    /// They leave a file with ancestors that are not known.
+    pub hides_ancestors: bool,
 }
 
 /// Which data to capture.
@@ -78,15 +80,17 @@ impl State {
                 Err(reason) => return Ok(Err(reason)),
             },
         };
-        let dirs: Vec<InodeNr> = match selection {
-            Selection::With(coming) => coming.names.iter().map(|(dir, _)| *dir).collect(),
-            _ => Vec::new(),
+        let (dirs, every): (Vec<InodeNr>, bool) = match selection {
+            Selection::With(coming) => {
+                (coming.names.iter().map(|(dir, _)| *dir).collect(), coming.hides_ancestors)
+            }
+            _ => (Vec::new(), false),
         };
         let perms = match selection {
             // They went ahead in records of their own.
             Selection::Only(_) => Vec::new(),
             Selection::All | Selection::With(_) => {
-                match self.pending_permissions(inodes, &dirs, &ops)? {
+                match self.pending_permissions(inodes, &dirs, &ops, every)? {
                     Ok(perms) => perms,
                     Err(reason) => return Ok(Err(reason)),
                 }

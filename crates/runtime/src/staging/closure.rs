@@ -7,6 +7,10 @@ use siftfs_base::{Error, InodeNr, Lsn, Result};
 use siftfs_log::NameOpKind;
 use std::collections::BTreeSet;
 
+/// Permission changes that a record takes along because one of them may be above a file whose
+/// ancestors are not known. For more, a full commit is cheaper.
+const MOST_GUARDS: usize = 32;
+
 impl State {
     /// The name operations of an fsync. If there is anything to make durable, what publishes
     /// files goes along: on its own it costs no fsync a write.
@@ -84,12 +88,14 @@ impl State {
 
     /// Inodes with a permission change that is not durable among `inodes`, their ancestors, what
     /// the closure names and the ancestors of each of its names (rule R17); and `more` directories
-    /// and their ancestors.
+    /// and their ancestors. All that may guard a durable name, if the ancestors of an inode are not
+    /// known, or with `every`.
     pub fn pending_permissions(
         &mut self,
         inodes: &[InodeNr],
         more: &[InodeNr],
         ops: &BTreeSet<Lsn>,
+        every: bool,
     ) -> Result<std::result::Result<Vec<InodeNr>, Unstageable>> {
         let mut found = Vec::new();
         if self.running.permissions.is_empty() {
@@ -103,20 +109,27 @@ impl State {
             let named = names::inodes(op).into_iter();
             found.extend(named.filter(|i| !inodes.contains(i) && pending(self, i)));
         }
-        // Then no directory above has one, whichever those are.
-        let only_these = self.running.permissions.pending().all(|i| inodes.contains(&i));
+        let mut unknown = every;
         for ino in inodes {
             let node = self.node(*ino);
             if node.inode.is_dir() {
                 dirs.insert(*ino);
             } else if let Some(parent) = node.parent {
                 dirs.insert(parent);
-            } else if node.inode.nlink > 0 && !only_these {
-                return Ok(Err(Unstageable::UnknownAncestors));
+            } else if node.inode.nlink > 0 {
+                unknown = true;
             }
             if pending(self, ino) {
                 found.push(*ino);
             }
+        }
+        if unknown {
+            let guards = self.guards().filter(|i| !inodes.contains(i) && !found.contains(i));
+            let guards: Vec<InodeNr> = guards.take(MOST_GUARDS + 1).collect();
+            if guards.len() > MOST_GUARDS {
+                return Ok(Err(Unstageable::UnknownAncestors));
+            }
+            found.extend(guards);
         }
         let mut seen: BTreeSet<InodeNr> = inodes.iter().copied().collect();
         seen.extend(found.iter().copied());
@@ -157,6 +170,18 @@ impl State {
             }
         }
         Ok(Ok(named))
+    }
+
+    /// Inodes with a permission change that is not durable and that may be above a durable name.
+    /// What a pending operation creates is above none; above a name that the closure brings, it is
+    /// found there.
+    fn guards(&self) -> impl Iterator<Item = InodeNr> + '_ {
+        self.running.permissions.pending().filter(|ino| !self.names.creates(*ino))
+    }
+
+    /// Are they too many for the record of a file whose ancestors are not known?
+    pub fn has_many_guards(&self) -> bool {
+        self.guards().nth(MOST_GUARDS).is_some()
     }
 
     /// Inodes that the closure renames over others, or names in a group: their data goes along

@@ -24,7 +24,8 @@ pub enum Unstageable {
     DirectoryMove,
     /// The closure has more operations than one staged transaction carries.
     ClosureTooLarge,
-    /// A permission change is pending and the file's ancestors are not known.
+    /// The file's ancestors are not known, and more permission changes are pending than its record
+    /// takes along.
     UnknownAncestors,
     /// The record would have more data than an eighth of the lane.
     TooMuchData,

@@ -7,6 +7,7 @@
 mod apart;
 mod compounds;
 mod durability;
+mod guards;
 mod killed;
 mod lanes;
 mod leftovers;

@@ -190,7 +190,7 @@ fn r25_a_commit_in_order_comes_before_later_fsyncs() {
 
 /// What keeps a section out of a record goes before it: a directory moved above a name that the
 /// record must carry, more unsynced data than a record takes, more pending names than one carries,
-/// a permission change above a file whose directory is not known.
+/// changes of permissions, too many to go along, above a file whose directory is not known.
 ///
 /// Seen to fail when the check lets what cannot be staged pass, and when unsynced data is not
 /// synced before.
@@ -219,8 +219,11 @@ fn r25_what_prevents_staging_goes_before() {
         b.mkdir("a");
         b.create("a/f");
         b.link("a/f", "f");
+        let others: Vec<String> = (0..40).map(|i| format!("a/{i}")).collect();
+        others.iter().for_each(|path| drop(b.create(path)));
         b.settle();
         b.chmod("a", 0o700);
+        others.iter().for_each(|path| b.chmod(path, 0o600));
     };
     for (prepare, name) in [(moved, "move"), (dirty, "dirty"), (many, "many"), (hidden, "hidden")] {
         let b = Bench::new(VolumeKind::SMALL);

@@ -86,10 +86,14 @@ impl State {
                 }
                 Err(Unstageable::TooMuchData) => {
                     let files = self.unsynced(files);
-                    if files.is_empty() {
-                        return Err(errno(libc::E2BIG).into());
+                    if !files.is_empty() {
+                        return Ok(Checked::Sync(files));
                     }
-                    return Ok(Checked::Sync(files));
+                    // The permissions of others were in that record, too.
+                    if !self.running.permissions.is_empty() {
+                        return Ok(Checked::Commit(Unstageable::TooMuchData));
+                    }
+                    return Err(errno(libc::E2BIG).into());
                 }
                 Err(reason) => return Ok(Checked::Commit(reason)),
             }
@@ -252,9 +256,7 @@ impl State {
         }
         // Which directories guard a file with several names is not known.
         let lost = |c: &Change| matches!(c, Change::Link(..) | Change::Unlink(_));
-        if !self.running.permissions.is_empty() && plan.changes.iter().any(lost) {
-            return Ok(Err(Unstageable::UnknownAncestors));
-        }
+        coming.hides_ancestors = plan.changes.iter().any(lost);
         if self.closure_max() < plan.changes.len() {
             return Err(errno(libc::E2BIG).into());
         }

@@ -12,6 +12,7 @@ mod file;
 mod names;
 mod plan;
 
+use crate::operations::ROUNDS;
 use crate::runtime::Runtime;
 use crate::staging::pause::Pause;
 use crate::staging::sequencer::Writer;
@@ -27,9 +28,6 @@ use siftfs_base::{InodeNr, Lsn, Result, errno};
 use siftfs_device::Origin;
 use siftfs_proto::compound::{Compound, Compounded, MOST_STEPS, StepNr};
 use siftfs_proto::{Credentials, Level, SessionId};
-
-/// How often what is in the way is cleared before the caller is told to come back later.
-const ROUNDS: u32 = 8;
 
 /// What a try came to.
 enum Tried {
