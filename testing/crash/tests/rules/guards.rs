@@ -115,7 +115,7 @@ fn r17_a_few_changes_go_along_with_a_file_of_several_names() {
     for (what, way, shown) in WAYS {
         let b = prepared();
         chmods(&b);
-        let io = b.io(|b| way(b));
+        let io = b.io(way);
         assert_eq!((io.writes, io.flushes), (1, 1), "{what}: {io:?}");
         every_recovery(b, |back| {
             guarded(back);
@@ -132,7 +132,9 @@ fn r17_many_changes_are_committed_with_a_file_of_several_names() {
     for (what, way, shown) in WAYS {
         let b = prepared();
         let names: Vec<String> = (0..40).map(|n| format!("third/{n}")).collect();
-        names.iter().for_each(|name| drop(b.create(name)));
+        for name in &names {
+            b.create(name);
+        }
         b.settle();
         chmods(&b);
         names.iter().for_each(|name| b.chmod(name, 0o600));

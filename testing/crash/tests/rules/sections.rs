@@ -220,7 +220,9 @@ fn r25_what_prevents_staging_goes_before() {
         b.create("a/f");
         b.link("a/f", "f");
         let others: Vec<String> = (0..40).map(|i| format!("a/{i}")).collect();
-        others.iter().for_each(|path| drop(b.create(path)));
+        for path in &others {
+            b.create(path);
+        }
         b.settle();
         b.chmod("a", 0o700);
         others.iter().for_each(|path| b.chmod(path, 0o600));
