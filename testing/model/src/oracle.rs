@@ -28,9 +28,9 @@
 //!   inside its size, at some moment since the durable one. A zero is also allowed where the byte
 //!   lay behind the end of file and an explicit extension (truncate, fallocate) later covered it:
 //!   size may be journaled before data then, and only then (R20), or where a kernel's cache sends
-//!   written pages in an order of its own ([`Oracle::came_in_pieces`]). Bytes of one unsynced write
-//!   may come back in part; the size is one that the file had since then, or lies inside one write that
-//!   extended it by more than 16 KiB.
+//!   written pages in an order of its own ([`Oracle::came_in_pieces`]). Bytes of one unsynced
+//!   write may come back in part; the size is one that the file had since then, or lies inside one
+//!   write that extended it by more than 16 KiB.
 //! * **O6 rename orders data.** If the recovered names of a file show that it replaced another by
 //!   rename, its bytes are not older than the rename (R20, last sentence).
 //! * **O7 commits.** A background commit that returned made names, modes, owners and xattrs of
