@@ -171,7 +171,7 @@ impl State {
         node.overlay.insert(offset, end, source);
         node.size = node.size.max(end);
         node.inode.size = node.size;
-        self.note_overlay(ino, len);
+        self.note_overlay(ino, (offset, end), len);
         self.mark_inode(ino);
         Ok(())
     }

@@ -63,6 +63,8 @@ pub struct Assembly {
     queue: VecDeque<ToPush>,
     /// Inodes whose staged ranges may lack homes, and from which block on.
     homeless: Option<VecDeque<(InodeNr, u64)>>,
+    /// Metadata blocks that homes have changed first.
+    changed: usize,
     left: BTreeSet<InodeNr>,
     /// What is to be written once the lock is free, whatever the step's result.
     pub out: Handoff,
@@ -141,7 +143,7 @@ impl State {
             queue.push_back(ToPush { ino, ranges: node.data.running().clone(), steps: 0 });
         }
         let (left, out) = (BTreeSet::new(), Handoff::default());
-        Ok(Assembly { queue, homeless: None, left, out })
+        Ok(Assembly { queue, homeless: None, changed: 0, left, out })
     }
 
     /// Inodes whose data is to be pushed. First come those whose rename or truncation must not be
@@ -181,10 +183,28 @@ impl State {
         let homeless =
             a.homeless.get_or_insert_with(|| overlays.inodes().map(|ino| (ino, 0)).collect());
         let Some((ino, from)) = homeless.pop_front() else { return Ok(false) };
-        if let Some(next) = self.home_step(ino, from)? {
+        if let Some(next) = self.bounded_home_step(ino, from, &mut a.changed)? {
             homeless.push_front((ino, next));
         }
         Ok(true)
+    }
+
+    /// A step of giving homes, which changes no more metadata than was counted when the ranges were
+    /// staged (rule R10).
+    fn bounded_home_step(
+        &mut self,
+        ino: InodeNr,
+        from: u64,
+        changed: &mut usize,
+    ) -> Result<Option<u64>> {
+        let before = self.meta.dirty_len();
+        let next = self.home_step(ino, from)?;
+        *changed += self.meta.dirty_len().saturating_sub(before);
+        let groups = self.groups();
+        // The blocks of one range may lie in several groups.
+        let most = self.running.overlay.blocks(groups) + 2 * groups;
+        assert!(*changed <= most, "homes changed {changed} blocks, and {most} were counted");
+        Ok(next)
     }
 
     /// Makes the cut. What may find no room comes first: once a range is tagged, nothing asks for
@@ -200,7 +220,7 @@ impl State {
         for ino in &overlays {
             let mut from = Some(0);
             while let Some(block) = from {
-                from = self.home_step(*ino, block)?;
+                from = self.bounded_home_step(*ino, block, &mut a.changed)?;
             }
         }
         for ino in elsewhere {

@@ -272,7 +272,7 @@ impl State {
         if matches!(mapped, Mapping::Mapped { unwritten: false, .. }) {
             node.overlay.insert(start, end, Source::Zero);
             node.delta.running_mut().zeros.insert(start, end);
-            self.note_overlay(ino, 0);
+            self.note_overlay(ino, (start, end), 0);
             self.mark_delta(ino);
         }
         Ok(())

@@ -106,6 +106,7 @@ impl State {
             let node = self.inodes.get_mut(&ino).expect("loaded before use");
             let step = step.clamp(1, REMOVE_STEP);
             let removed = self.fs.remove(&mut self.meta, &mut node.inode, first, end, step)?;
+            self.lost_homes(ino, first, end);
             self.remapped(ino);
             self.note_tree(ino);
             self.mark_inode(ino);

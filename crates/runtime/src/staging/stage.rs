@@ -351,7 +351,7 @@ impl State {
             let node = self.node_mut(ino);
             node.data.each_mut().into_iter().for_each(|bytes| bytes.remove(start, end));
             node.overlay.insert(start, end, source);
-            self.note_overlay(ino, end - start);
+            self.note_overlay(ino, (start, end), end - start);
         }
         for &ino in &capture.whole {
             let size = capture.items.iter().rev().find_map(|item| match item {

@@ -46,7 +46,7 @@ use crate::state::sections::Sections;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, Result, Timestamp, errno};
 use siftfs_device::{AreaReader, JournalReader, StagingReader};
-use siftfs_ext4::Fs;
+use siftfs_ext4::{Fs, Mapping};
 use siftfs_log::{JournalData, NameOp, NameOpKind};
 
 /// Where the Runtime reads outside its caches.
@@ -199,7 +199,7 @@ impl State {
 
     /// Block groups: each has a bitmap that an allocation may change, and part of a descriptor
     /// block.
-    fn groups(&self) -> usize {
+    pub fn groups(&self) -> usize {
         usize::try_from(self.fs.block_count() / (8 * BLOCK_BYTES) + 1).unwrap_or(usize::MAX)
     }
 
@@ -235,13 +235,44 @@ impl State {
         Ok(true)
     }
 
-    /// Notes that one more range of the inode's overlay waits for the next transaction, with
-    /// `bytes` staged bytes.
-    pub fn note_overlay(&mut self, ino: InodeNr, bytes: u64) {
-        let inode = &self.node(ino).inode;
-        let tree = self.fs.worst_case_touched(inode).unwrap_or(1);
+    /// Notes that `[start, end)` of the inode's overlay, which is not empty, waits for the next
+    /// transaction, with `bytes` staged bytes.
+    pub fn note_overlay(&mut self, ino: InodeNr, (start, end): (u64, u64), bytes: u64) {
+        self.running.overlay.note(ino, bytes);
+        if !self.has_home(ino, start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)) {
+            self.note_homeless(ino);
+        }
+    }
+
+    /// Notes that a range which waits for the next transaction has blocks without a home.
+    fn note_homeless(&mut self, ino: InodeNr) {
+        let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
         let tree = usize::try_from(tree).unwrap_or(usize::MAX);
-        self.running.overlay.note(ino, tree, bytes);
+        self.running.overlay.note_homeless(ino, tree);
+    }
+
+    /// Is every block of `[first, end)` mapped and written? If that cannot be read, it is not: what
+    /// follows from that is a bound, and whoever needs the mapping finds the error.
+    fn has_home(&mut self, ino: InodeNr, first: u64, end: u64) -> bool {
+        let mut block = first;
+        while block < end {
+            let node = self.inodes.get(&ino).expect("loaded before use");
+            match self.fs.map(&mut self.meta, &node.inode, block, end - block) {
+                Ok(Mapping::Mapped { len, unwritten: false, .. }) => block += len.max(1),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Blocks `[first, end)` of the inode are unmapped: ranges of its overlay that wait for the
+    /// next transaction there, of whatever came after the caller emptied the range, have no home.
+    pub fn lost_homes(&mut self, ino: InodeNr, first: u64, end: u64) {
+        let ranges = self.node(ino).overlay.unjournaled_from(first * BLOCK_BYTES);
+        let end = end.saturating_mul(BLOCK_BYTES);
+        for _ in 0..ranges.take_while(|(start, _)| *start < end).count() {
+            self.note_homeless(ino);
+        }
     }
 
     /// A transaction closes before it outgrows a quarter of the journal.

@@ -12,6 +12,10 @@ pub struct OverlayDebt {
     inodes: BTreeSet<InodeNr>,
     /// Ranges made since the last cut: an upper bound of its tags.
     ranges: usize,
+    /// Inodes with ranges that have no home yet.
+    homeless_inodes: BTreeSet<InodeNr>,
+    /// Ranges that have no home yet.
+    homeless: usize,
     /// Extent tree blocks that homes for them may change, an upper bound.
     tree_blocks: usize,
     /// Staged bytes in them, an upper bound: what covers others counts as well as they.
@@ -20,17 +24,23 @@ pub struct OverlayDebt {
 
 impl OverlayDebt {
     /// One more range of the inode's overlay waits for the next transaction, with `bytes` staged
-    /// bytes (none if it is zeroed). A home for it changes `tree_blocks` blocks of the extent tree
-    /// at most.
-    pub fn note(&mut self, ino: InodeNr, tree_blocks: usize, bytes: u64) {
+    /// bytes (none if it is zeroed).
+    pub fn note(&mut self, ino: InodeNr, bytes: u64) {
         self.bytes += bytes;
-        if self.inodes.insert(ino) {
+        self.inodes.insert(ino);
+        self.ranges += 1;
+    }
+
+    /// A range that was noted has blocks without a home. One for it changes `tree_blocks` blocks of
+    /// the extent tree at most, the inode, a bitmap and its descriptor.
+    pub fn note_homeless(&mut self, ino: InodeNr, tree_blocks: usize) {
+        if self.homeless_inodes.insert(ino) {
             self.tree_blocks += tree_blocks + 1;
         } else if tree_blocks > 1 {
             // Another range, perhaps another leaf.
             self.tree_blocks += 1;
         }
-        self.ranges += 1;
+        self.homeless += 1;
     }
 
     /// Is no range without its tag?
@@ -49,9 +59,10 @@ impl OverlayDebt {
     }
 
     /// Images and descriptors that the ranges cost at most, in journal blocks, on a volume with
-    /// `groups` block groups. What it costs to repeat [`OverlayDebt::bytes`] comes on top.
+    /// `groups` block groups. What overwrites blocks that have a home costs its tags alone. What it
+    /// costs to repeat [`OverlayDebt::bytes`] comes on top.
     pub fn blocks(&self, groups: usize) -> usize {
-        self.tree_blocks + 2 * self.ranges.min(groups) + self.ranges / 24
+        self.tree_blocks + 2 * self.homeless.min(groups) + self.ranges / 24
     }
 
     /// Staged bytes that the transaction may have to repeat, an upper bound.
@@ -71,7 +82,7 @@ impl OverlayDebt {
 
     /// The transaction is cut, after [`OverlayDebt::tagged`]: the next one begins with nothing.
     pub fn cut(&mut self) {
-        (self.ranges, self.tree_blocks, self.bytes) = (0, 0, 0);
+        *self = Self { inodes: std::mem::take(&mut self.inodes), ..Self::default() };
     }
 }
 

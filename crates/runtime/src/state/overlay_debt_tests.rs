@@ -2,15 +2,37 @@
 
 use super::*;
 
+fn homeless(debt: &mut OverlayDebt, ino: InodeNr, tree_blocks: usize, bytes: u64) {
+    debt.note(ino, bytes);
+    debt.note_homeless(ino, tree_blocks);
+}
+
+/// What overwrites blocks that have a home counts its tags alone; the first range of the same inode
+/// that has none counts the whole path all the same.
+#[test]
+fn ranges_with_a_home_count_their_tags() {
+    let mut debt = OverlayDebt::default();
+    for _ in 0..48 {
+        debt.note(12, 100);
+    }
+    assert_eq!((debt.blocks(1000), debt.ranges(), debt.bytes()), (2, 48, 4800));
+    homeless(&mut debt, 12, 3, 100);
+    assert_eq!(debt.blocks(1000), 4 + 2 + 2);
+    debt.tagged();
+    debt.cut();
+    homeless(&mut debt, 12, 3, 100);
+    assert_eq!(debt.blocks(1000), 4 + 2, "the path counts in each transaction");
+}
+
 /// The first range of an inode counts its whole path, a further one another leaf at most.
 #[test]
 fn ranges_count_the_blocks_that_they_may_change() {
     let mut debt = OverlayDebt::default();
-    debt.note(12, 1, 100);
-    debt.note(12, 1, 100);
+    homeless(&mut debt, 12, 1, 100);
+    homeless(&mut debt, 12, 1, 100);
     assert_eq!(debt.blocks(0), 2);
-    debt.note(13, 3, 0);
-    debt.note(13, 3, 50);
+    homeless(&mut debt, 13, 3, 0);
+    homeless(&mut debt, 13, 3, 50);
     assert_eq!(debt.blocks(0), 2 + 4 + 1);
     assert_eq!((debt.ranges(), debt.bytes()), (4, 250));
     assert_eq!(debt.inodes().collect::<Vec<_>>(), [12, 13]);
@@ -21,7 +43,7 @@ fn ranges_count_the_blocks_that_they_may_change() {
 fn bitmaps_are_bounded_by_ranges_and_by_groups() {
     let mut debt = OverlayDebt::default();
     for _ in 0..48 {
-        debt.note(12, 1, 0);
+        homeless(&mut debt, 12, 1, 0);
     }
     assert_eq!(debt.blocks(1000), 2 + 2 * 48 + 2);
     assert_eq!(debt.blocks(3), 2 + 2 * 3 + 2);
@@ -31,8 +53,8 @@ fn bitmaps_are_bounded_by_ranges_and_by_groups() {
 #[test]
 fn the_bound_stays_until_the_cut() {
     let mut debt = OverlayDebt::default();
-    debt.note(12, 1, 100);
-    debt.note(13, 1, 100);
+    homeless(&mut debt, 12, 1, 100);
+    homeless(&mut debt, 13, 1, 100);
     let bound = debt.blocks(9);
     debt.forget(12);
     assert_eq!(debt.inodes().collect::<Vec<_>>(), [13]);

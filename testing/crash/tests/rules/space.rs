@@ -253,6 +253,44 @@ fn r10_what_the_journal_repeats_never_outgrows_it() {
     every_recovery(b, |back| assert!(back.bytes("f") == last));
 }
 
+/// Small overwrites of a file with many extents change no block of its tree, so they close the
+/// running transaction by their tags alone, and what they write into holes, which does change the
+/// tree, finds the room that it needs beside them.
+///
+/// Seen to fail when each range of such a file counts a block of the tree.
+#[test]
+fn r10_overwrites_count_their_tags_alone() {
+    let b = Bench::new(VolumeKind::ROOMY);
+    let blocks = 1200;
+    b.create("f");
+    // Every other block, so that none joins its neighbour.
+    for block in (0..blocks).step_by(2) {
+        b.write("f", block * 4096, &bytes(block, 4096));
+        b.commit(true);
+    }
+    b.settle();
+    let overwrite = |b: &Bench, seed: u64| {
+        for i in 0..blocks / 2 {
+            let block = (i * 7 + seed) % (blocks / 2) * 2;
+            b.write("f", block * 4096 + 100 * seed, &bytes(i, 100));
+            b.fsync("f");
+        }
+    };
+    let transactions = |b: &Bench| b.status().runtime.transactions;
+    let before = transactions(&b);
+    overwrite(&b, 1);
+    assert_eq!(transactions(&b), before, "600 small overwrites close no transaction");
+    for i in 0..100 {
+        b.write("f", (i * 11 % 600 * 2 + 1) * 4096, &bytes(i, 50));
+        b.fsync("f");
+        if i == 50 {
+            overwrite(&b, 2);
+        }
+    }
+    let want = b.read("f");
+    every_recovery(b, |back| assert!(back.bytes("f") == want));
+}
+
 /// An fsync larger than the whole lane.
 ///
 /// Seen to fail when a record that is too long is refused instead of a full commit.
