@@ -55,6 +55,9 @@ pub struct OpenOptions {
     /// back: a kernel does it a moment after the removal. Zero where a removed file's end is known
     /// at once.
     pub late_forgets: Duration,
+    /// Extents of a file that one transaction frees at most, if the journal has room for more: with
+    /// few of them, tests see long truncations of small files.
+    pub most_freed: usize,
     /// Free share of staging or journal (percent) below which a background checkpoint starts.
     pub low_watermark: u8,
     /// What the record area takes, where the volume has one.
@@ -112,6 +115,7 @@ impl Default for OpenOptions {
             group_wait_us: 1000,
             group: Group::default(),
             late_forgets: Duration::ZERO,
+            most_freed: usize::MAX,
             low_watermark: 50,
             record_area: Compact::default(),
             record_area_at: None,

@@ -22,6 +22,9 @@ pub struct Config {
     /// open handle have been given back. The kernel gives such a reference back (FORGET) after the
     /// removal has returned, beside the requests that follow.
     pub late_forgets: Duration,
+    /// Extents of a file that one transaction frees at most. A truncation of more waits for the
+    /// next one, as it does for room in the journal.
+    pub most_freed: usize,
     /// Free share of staging or journal in percent below which a checkpoint starts.
     pub low_watermark: u64,
     /// What the record area takes, where there is one.

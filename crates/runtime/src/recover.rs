@@ -13,6 +13,7 @@ use siftfs_ext4::format::S_IFMT;
 use siftfs_log::{InodeItem, Item, LaneMedium, NameOp, NameOpKind, RecordHead};
 use siftfs_proto::{Allocate, RenameMode};
 use siftfs_wire::Urgency;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A validated staged transaction found in a lane.
@@ -127,8 +128,13 @@ impl State {
             }
             Item::Truncate { ino, generation, size } => {
                 self.expect(*ino, *generation)?;
-                let time = self.node(*ino).inode.mtime;
-                if *size < self.node(*ino).size { self.set_size(*ino, *size, time) } else { Ok(()) }
+                let (time, now) = (self.node(*ino).inode.mtime, self.node(*ino).size);
+                match size.cmp(&now) {
+                    Ordering::Less => self.set_size(*ino, *size, time),
+                    // The transaction in which a long truncation began is the base.
+                    Ordering::Equal => self.free_behind_end(*ino),
+                    Ordering::Greater => Ok(()),
+                }
             }
             Item::Allocate { ino, generation, offset, len, keep_size } => {
                 self.expect(*ino, *generation)?;

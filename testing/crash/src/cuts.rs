@@ -4,7 +4,7 @@ use crate::campaign::guarded;
 use crate::config::Config;
 use crate::judge::{ImageKind, Judge};
 use crate::record::{Recording, Source, record};
-use crate::volume::VolumeKind;
+use crate::volume::{VolumeKind, commits_unseen};
 use siftfs_model::Oracle;
 
 /// How much was tried.
@@ -96,6 +96,7 @@ struct Progress<'a> {
 impl<'a> Progress<'a> {
     fn new(recording: &'a Recording) -> Self {
         let oracle = Oracle::new(recording.start.clone());
+        let oracle = if commits_unseen() { oracle.with_unreported_commits() } else { oracle };
         Self { recording, oracle, begun: 0, returned: 0 }
     }
 

@@ -29,5 +29,5 @@ pub use record::{Recording, Source, differential, generate, record, record_on};
 pub use sides::{Death, Road, Town, recorded_device, seeded_deaths};
 pub use volume::{
     Driver, RECORD_AREA, Split, VolumeKind, base_image, base_image_of, deterministic, devices,
-    fault_device, media_of, mem_media, open, open_with, replay_by,
+    fault_device, free_at_most, media_of, mem_media, open, open_with, replay_by,
 };

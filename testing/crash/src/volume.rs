@@ -114,7 +114,29 @@ pub fn base_image() -> Image {
 pub fn deterministic() -> OpenOptions {
     let mode = *REPLAY.get_or_init(ReplayMode::default);
     let replay = Replay { mode, ..Replay::default() };
-    OpenOptions { page_cache: 4 << 20, meta_cache: 4 << 20, replay, ..OpenOptions::default() }
+    let most_freed = *MOST_FREED.get_or_init(|| usize::MAX);
+    OpenOptions {
+        page_cache: 4 << 20,
+        meta_cache: 4 << 20,
+        replay,
+        most_freed,
+        ..OpenOptions::default()
+    }
+}
+
+/// Extents of a file that one transaction frees in this process.
+static MOST_FREED: OnceLock<usize> = OnceLock::new();
+
+/// Do operations commit in the middle, which their callers are not told of?
+pub fn commits_unseen() -> bool {
+    MOST_FREED.get().is_some_and(|extents| *extents < usize::MAX)
+}
+
+/// Has each transaction free so many extents of a file at most, on all volumes of this process and
+/// before the first is opened.
+pub fn free_at_most(extents: usize) {
+    let chosen = MOST_FREED.get_or_init(|| extents);
+    assert_eq!(*chosen, extents, "a volume was opened before");
 }
 
 /// How checkpoints replay in this process.

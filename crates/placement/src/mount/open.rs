@@ -417,6 +417,7 @@ fn config_of(opts: &OpenOptions, key: LogKey) -> Config {
         group_wait: Duration::from_micros(opts.group_wait_us),
         group: opts.group,
         late_forgets: opts.late_forgets,
+        most_freed: opts.most_freed,
         low_watermark: u64::from(opts.low_watermark),
         record_area: opts.record_area,
         key,

@@ -122,7 +122,7 @@ impl State {
         privileged: bool,
         time: Timestamp,
     ) -> Step<()> {
-        self.load_regular(ino)?;
+        self.load_whole(ino)?;
         let end = offset.checked_add(data.len() as u64).ok_or_else(|| errno(libc::EFBIG))?;
         if matches!(data, Input::Blocks(_)) && !offset.is_multiple_of(BLOCK_BYTES) {
             return Err(errno(libc::EINVAL).into());

@@ -23,14 +23,14 @@ impl State {
     /// Sets the size. A truncation too large for one transaction asks for progress in the
     /// middle and goes on when called again.
     pub fn set_size(&mut self, ino: InodeNr, size: u64, time: Timestamp) -> Step<()> {
-        self.load_regular(ino)?;
+        self.load_whole(ino)?;
         if size > MAX_FILE_SIZE {
             return Err(errno(libc::EFBIG).into());
         }
         self.begin(0)?;
         self.sections.resized(ino);
         let old = self.node(ino).size;
-        if size < old || self.node(ino).trunc_pending {
+        if size < old {
             self.shrink_to(ino, size)?;
         } else if size > old {
             self.zero_gap(ino, size)?;
@@ -46,6 +46,22 @@ impl State {
         Ok(())
     }
 
+    /// Loads a regular file of which bytes are to be changed, and finishes a truncation of it.
+    pub fn load_whole(&mut self, ino: InodeNr) -> Step<()> {
+        self.load_regular(ino)?;
+        self.finish_shrinking(ino)
+    }
+
+    /// Finishes another caller's truncation that stopped in the middle, for a transaction to end.
+    /// What is behind the end of the file has homes still, with bytes that must not come back.
+    pub fn finish_shrinking(&mut self, ino: InodeNr) -> Step<()> {
+        if self.node(ino).trunc_pending {
+            let size = self.node(ino).size;
+            self.shrink_to(ino, size)?;
+        }
+        Ok(())
+    }
+
     fn shrink_to(&mut self, ino: InodeNr, size: u64) -> Step<()> {
         if !self.node(ino).trunc_pending {
             self.clear_pages(ino, size, u64::MAX / BLOCK_BYTES * BLOCK_BYTES);
@@ -54,8 +70,6 @@ impl State {
             let node = self.node_mut(ino);
             node.overlay.remove(size, u64::MAX);
             node.delta.running_mut().zeros.remove(size, u64::MAX);
-            let min = node.delta.running().min_size.map_or(size, |m| m.min(size));
-            node.delta.running_mut().min_size = Some(min);
             node.inode.size = node.inode.size.min(size);
             node.pushed_size = node.pushed_size.min(size);
             node.sizes.shrank(size);
@@ -70,6 +84,11 @@ impl State {
                 self.node_mut(ino).delta.running_mut().zeros.remove(size, block_end);
             }
         }
+        // Each transaction that frees a part of it says so in the file's next record: the one
+        // before may be all that is durable when the file has grown again.
+        let delta = self.node_mut(ino).delta.running_mut();
+        delta.min_size = Some(delta.min_size.map_or(size, |min| min.min(size)));
+        self.mark_delta(ino);
         let done = self.remove_blocks(ino, block_up(size), u64::MAX);
         let node = self.inodes.get_mut(&ino).expect("loaded before use");
         match done {
@@ -87,6 +106,12 @@ impl State {
         done
     }
 
+    /// Frees what blocks a regular file has behind its end.
+    pub fn free_behind_end(&mut self, ino: InodeNr) -> Step<()> {
+        self.load_regular(ino)?;
+        self.remove_blocks(ino, block_up(self.node(ino).size), u64::MAX)
+    }
+
     /// Gives the block's reservation back if nothing dirty or staged needs a home for it any more.
     fn unreserve_unused(&mut self, ino: InodeNr, block: u64) {
         let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
@@ -98,13 +123,14 @@ impl State {
 
     /// Unmaps blocks `[first, end)`, in steps that fit the running transaction.
     fn remove_blocks(&mut self, ino: InodeNr, first: u64, end: u64) -> Step<()> {
+        let mut left = if self.is_replaying() { usize::MAX } else { self.config.most_freed };
         loop {
             let tree = self.fs.worst_case_touched(&self.node(ino).inode)?;
             let tree = 16 + usize::try_from(tree).unwrap_or(usize::MAX);
             self.room_in_transaction(tree + REMOVE_IMAGES)?;
-            let step = (self.room() - tree) / REMOVE_IMAGES;
+            let step = self.room().saturating_sub(tree) / REMOVE_IMAGES;
             let node = self.inodes.get_mut(&ino).expect("loaded before use");
-            let step = step.clamp(1, REMOVE_STEP);
+            let step = step.clamp(1, REMOVE_STEP).min(left);
             let removed = self.fs.remove(&mut self.meta, &mut node.inode, first, end, step)?;
             self.lost_homes(ino, first, end);
             self.remapped(ino);
@@ -112,6 +138,10 @@ impl State {
             self.mark_inode(ino);
             if removed.done {
                 return Ok(());
+            }
+            left -= step;
+            if left == 0 {
+                return Err(Stop::Needs(Need::Commit));
             }
         }
     }
@@ -192,7 +222,7 @@ impl State {
         privileged: bool,
         time: Timestamp,
     ) -> Step<()> {
-        self.load_regular(ino)?;
+        self.load_whole(ino)?;
         let end = offset.checked_add(len).ok_or_else(|| errno(libc::EFBIG))?;
         if len == 0 {
             return Err(errno(libc::EINVAL).into());

@@ -275,7 +275,7 @@ impl State {
         let files: Vec<InodeNr> = coming.bytes.keys().copied().collect();
         let mut blocks = 0;
         for (ino, written) in &coming.bytes {
-            self.load_regular(*ino)?;
+            self.load_whole(*ino)?;
             let first = written.iter().next().expect("not empty").0;
             self.may_write(*ino, first)?;
             let homeless = self.homeless_blocks(*ino, written)?;

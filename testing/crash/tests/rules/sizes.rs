@@ -1,9 +1,11 @@
-//! Clause L1: a file that was never synced comes back with a size that it had.
+//! Clause L1: a file that was never synced comes back with a size that it had; and truncations.
 
-use super::bytes;
-use siftfs_crash::{Back, Bench, VolumeKind};
-use siftfs_device::Cut;
-use siftfs_proto::Request;
+use super::{bytes, every_recovery};
+use siftfs_crash::{Back, Bench, Layout, VolumeKind};
+use siftfs_device::{Cut, Fault, Gate, OpClass};
+use siftfs_proto::{Allocate, Request};
+use std::thread;
+use std::time::Duration;
 
 /// Pushes what `write` leaves unsynced in a durable file of 512 bytes, with power cut at every
 /// write of the push and of the commit; every size found must be in `sizes`, and no byte may be
@@ -117,4 +119,85 @@ fn l1_pages_written_back_run_by_run() {
             b.call(request).expect("written back");
         }
     });
+}
+
+/// A file of many extents, and others of which so many were changed since the last commit.
+fn almost_full(changed: usize) -> Bench {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.create("f");
+    for block in (0..24).step_by(2) {
+        b.write("f", block * 4096, &bytes(1, 4096));
+        b.commit(true);
+    }
+    for i in 0..400 {
+        b.create(&format!("g{i}"));
+    }
+    b.settle();
+    for i in 0..changed {
+        b.chmod(&format!("g{i}"), 0o600);
+    }
+    b
+}
+
+/// A truncation that needs a transaction's end in the middle, and what another caller does to the
+/// file before it goes on: what was cut off never shows, nor does it when the file grows later.
+///
+/// Seen to fail when the other caller does not finish the truncation first, when only the
+/// transaction in which it began says so, and when recovery passes over one to the size it finds.
+#[test]
+fn l1_in_the_middle_of_a_truncation() {
+    const WHOLE: u64 = 24 * 4096;
+    let b = almost_full(0);
+    let transactions = |b: &Bench| b.status().runtime.transactions;
+    let before = transactions(&b);
+    let most = (0..400).take_while(|i| {
+        b.chmod(&format!("g{i}"), 0o600);
+        transactions(&b) == before
+    });
+    let most = most.count();
+    b.stop();
+    let written = [vec![0; 9 * 4096], bytes(2, 100)].concat();
+    let zero = vec![0; WHOLE as usize];
+    type Way<'a> = (fn(&Bench), &'a [u8]);
+    let ways: [Way<'_>; 3] = [
+        (|b| b.write("f", 9 * 4096, &bytes(2, 100)), &written),
+        (|b| b.truncate("f", WHOLE), &zero),
+        (|b| b.allocate("f", Allocate::Grow, 5000, WHOLE - 5000), &zero),
+    ];
+    let mut halves = 0;
+    for changed in most.saturating_sub(6)..most {
+        for (other, done) in ways {
+            let b = almost_full(changed);
+            let (half, between) = meanwhile(&b, other);
+            halves += u32::from(half);
+            assert!(between.iter().take(9 * 4096).all(|byte| *byte == 0), "what was cut off shows");
+            let mut found = b.read("f");
+            assert!(found.is_empty() || found == *done, "{} bytes", found.len());
+            b.truncate("f", WHOLE);
+            found.resize(WHOLE as usize, 0);
+            assert!(b.read("f") == found, "what was cut off is back");
+            b.fsync("f");
+            every_recovery(b, |back| assert!(back.bytes("f") == found, "it is back after a cut"));
+        }
+    }
+    assert!(halves > 0, "no truncation stopped in the middle");
+}
+
+/// Empties "f" while journal writes wait, and begins `other`. Did the truncation stop in the
+/// middle? And what did the file show then?
+fn meanwhile(b: &Bench, other: fn(&Bench)) -> (bool, Vec<u8>) {
+    let journal = Layout::of(VolumeKind::SMALL).journal;
+    let gate = Gate::new();
+    b.device.inject(Fault::hold(OpClass::Write, &gate).within(journal).once());
+    thread::scope(|scope| {
+        let cut = scope.spawn(|| b.truncate("f", 0));
+        while !cut.is_finished() && !gate.wait_arrived(1, Duration::from_millis(1)) {}
+        let half = !cut.is_finished() && b.attr("f").size == 0;
+        scope.spawn(|| other(b));
+        // It waits for the transaction, or is done at once; either is right.
+        thread::sleep(Duration::from_millis(20));
+        let between = if half { b.read("f") } else { Vec::new() };
+        gate.open();
+        (half, between)
+    })
 }

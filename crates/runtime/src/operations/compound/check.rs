@@ -70,6 +70,11 @@ impl State {
     ) -> Step<Checked> {
         let names = names_of(plan);
         let files = files_of(plan);
+        for file in plan.files.iter().filter(|file| file.changed()) {
+            if let Some(ino) = file.ino {
+                self.finish_shrinking(ino)?;
+            }
+        }
         let needs = self.needs_of(plan)?;
         let heavy = self.heavy(plan);
         if !heavy.is_empty() {
