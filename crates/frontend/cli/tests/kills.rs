@@ -74,7 +74,7 @@ fn starts(own: bool, limit: Duration) -> bool {
     let daemon = s.daemon();
     let (hold, until) = channel();
     let holder = holder(s.path("f"), own, until);
-    daemon.signal(Signal::STOP);
+    daemon.stop();
     let (tell, told) = channel();
     let starter = thread::spawn(move || {
         let _ = tell.send(Command::new("true").status().unwrap().success());
@@ -104,7 +104,7 @@ fn without_progress_the_connection_ends() {
     // alone, which the harness kills as well.
     s.mount("requests=device");
     let daemon = s.daemon();
-    daemon.signal(Signal::STOP);
+    daemon.stop();
     // Of the daemon, which the harness would kill, it knows nothing here.
     let watch = Watch::start(s.dir().as_ref(), Duration::from_secs(1));
     let path = s.path("f");

@@ -31,7 +31,7 @@ fn who_has_a_volume_is_said_beside_a_process_that_hangs() {
         Command::new("true").status().unwrap();
     });
     told.recv().unwrap();
-    daemon.signal(Signal::STOP);
+    daemon.stop();
     go.send(()).unwrap();
     thread::sleep(Duration::from_secs(1));
     let (tell, told) = channel();

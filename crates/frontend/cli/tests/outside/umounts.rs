@@ -265,7 +265,7 @@ fn a_daemon_that_is_stopped() {
     let other = s.tmp.path().join("other");
     std::fs::create_dir(&other).unwrap();
     let daemon = s.daemon();
-    daemon.signal(rustix::process::Signal::STOP);
+    daemon.stop();
     for args in [
         &["umount", s.dir()][..],
         &["umount", "--lazy", s.dir()],

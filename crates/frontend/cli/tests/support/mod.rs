@@ -5,7 +5,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const SIFTFS: &str = env!("CARGO_BIN_EXE_siftfs");
 
@@ -159,6 +159,23 @@ pub struct Process {
 impl Process {
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid, signal).unwrap();
+    }
+
+    /// Stops it, and waits until all of its threads are stopped: until then one of them may serve
+    /// a request.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.pid.as_raw_nonzero());
+        let is_stopped = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T"))
+        };
+        let begun = Instant::now();
+        while !std::fs::read_dir(&tasks).unwrap().flatten().all(is_stopped) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the process does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits until it is gone.
