@@ -6,7 +6,7 @@ use crate::side::media;
 use serde_json::{Value, json};
 use siftfs::{OpenOptions, Result, Threads, Volume};
 use siftfs_base::{Error, Rng, SystemClock};
-use siftfs_placement::LocalVolume;
+use siftfs_placement::{LocalVolume, Media};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,12 +29,28 @@ fn by_thread() -> std::io::Result<BTreeMap<String, f64>> {
     Ok(all)
 }
 
+fn open(media: Media) -> Result<Volume> {
+    let clock = Arc::new(SystemClock::default());
+    let local = LocalVolume::open_on(media, clock, &OpenOptions::default(), Threads::Real)?;
+    Ok(Volume::from_local(local))
+}
+
+/// Each 512 bytes of the file are what they were filled with last: what was measured was real.
+fn compare(volume: &Volume, filled: &[u8]) -> Result<()> {
+    let file = volume.open_file("/f")?;
+    for (n, wanted) in filled.chunks(256).enumerate() {
+        let piece = file.read_at(n as u64 * (512 << 8), 512 << 8)?;
+        if !piece.chunks(512).eq(wanted.iter().map(|fill| [*fill; 512])) {
+            return Err(Error::Refused(format!("the file has other bytes in its piece {n}")));
+        }
+    }
+    Ok(())
+}
+
 /// 512 bytes anywhere in a file, and an fsync, for so long: microseconds each, by thread.
 fn overwrites(disk: &Path, memory: &Path, bytes: u64, time: Duration) -> Result<Value> {
     let media = media(disk, memory, &format!("cpu-{bytes}"), Some(64 << 20))?;
-    let clock = Arc::new(SystemClock::default());
-    let local = LocalVolume::open_on(media, clock, &OpenOptions::default(), Threads::Real)?;
-    let volume = Volume::from_local(local);
+    let volume = open(media.clone())?;
     let file = volume.create("/f", 0o644)?;
     (0..bytes >> 20).try_for_each(|i| file.write_at(i << 20, &[0; 1 << 20]))?;
     file.sync_all()?;
@@ -43,9 +59,13 @@ fn overwrites(disk: &Path, memory: &Path, bytes: u64, time: Duration) -> Result<
     let (mut rng, mut n) = (Rng::new(5), 0.0);
     let before = volume.status()?.runtime;
     let (threads, start) = (by_thread().map_err(told)?, Instant::now());
+    // What each 512 bytes are filled with, to be compared at the end.
+    let mut filled = vec![0; usize::try_from(bytes / 512).expect("a small file")];
     while start.elapsed() < time {
-        file.write_at(rng.below(bytes / 512) * 512, &[7; 512])?;
+        let (place, fill) = (rng.below(bytes / 512), (n as u64 % 251) as u8 + 1);
+        file.write_at(place * 512, &[fill; 512])?;
         file.sync_all()?;
+        filled[place as usize] = fill;
         n += 1.0;
     }
     volume.checkpoint()?;
@@ -57,6 +77,7 @@ fn overwrites(disk: &Path, memory: &Path, bytes: u64, time: Duration) -> Result<
     let spent: BTreeMap<_, _> = spent.filter(|(_, us)| *us > 0.0).collect();
     drop(file);
     volume.close()?;
+    compare(&open(media)?, &filled)?;
     Ok(json!({
         "file_bytes": bytes,
         "overwrites": n,
