@@ -53,6 +53,8 @@ run:
 # Every test. Fails, and says why, where it may not mount.
 test: check-env lint
 	$(CARGO) test --workspace --locked --no-fail-fast
+	scripts/install-deps.sh guest
+	testing/guest/run.sh "$(BUILT:release=debug)" area_on_a_pmr
 
 # The same with many more generated sequences and power cuts; SIFTFS_KILLS=1h: so long of kills. Then each request
 # loop and each cache mode, and the guests.

@@ -67,6 +67,7 @@ if [ "${1:-}" = guest ]; then
     need depmod kmod
     need xz xz-utils
     need dpkg-deb dpkg
+    need mkfs.f2fs f2fs-tools
 fi
 
 [ -z "$missing" ] && exit 0

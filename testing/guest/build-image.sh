@@ -15,7 +15,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
 cd "$1"
 
-modules=(virtio_pci virtio_blk virtio_console crc32c_generic ext4 fuse nvme nfit nd_pmem nd_btt virtio_pmem)
+modules=(virtio_pci virtio_blk virtio_console crc32c_generic ext4 f2fs fuse nvme nfit nd_pmem nd_btt virtio_pmem)
 
 say() { echo "guest image: $*"; }
 fail() { echo "guest image: $*" >&2; exit 1; }

@@ -187,3 +187,61 @@ END
     e2fsck -fn "$state/disk"
     debugfs -R 'cat log' "$state/disk" 2>/dev/null | cmp - <(seq 0 150 | sed 's/^/line /')
 }
+
+# Figure 5's operations, each with its fsync, on F2FS and on a volume with a record area: after the power went, both have the
+# same files, all that were made and none that were removed.
+f2fs_has_the_same_files() {
+    truncate -s 256M "$state/second"
+    mkfs.f2fs -q "$state/second"
+    local mounts
+    mounts=$(cat <<'END'
+address=$(basename "$(readlink -f /sys/class/nvme/nvme0/device)")
+echo "$address" >/sys/bus/pci/drivers/nvme/unbind
+mkdir /sift /f2fs
+mount_both() {
+    siftfs mount -o "record_area=pmr:$address" /dev/vda /sift
+    mount -t f2fs -o fsync_mode=strict /dev/vdb /f2fs
+}
+END
+)
+    power_cut 'all is synced' <<END
+$mounts
+siftfs mkfs --record-area "pmr:\$address" --record-area-size 16M /dev/vda
+mount_both
+piece() { yes "piece \$1" | head -c 512; }
+operations() { # DIRECTORY
+    yes old | head -c 65536 >"\$1/random"
+    cp "\$1/random" "\$1/sequential"
+    sync "\$1/random" "\$1/sequential"
+    i=0
+    while [ \$i -lt 60 ]; do
+        piece \$i | dd of="\$1/random" bs=512 seek=\$((i * 37 % 128)) conv=notrunc,fsync 2>/dev/null
+        piece \$i | dd of="\$1/sequential" bs=512 seek=\$i conv=notrunc,fsync 2>/dev/null
+        piece \$i | dd of="\$1/appended" oflag=append conv=notrunc,fsync 2>/dev/null
+        piece \$i | dd of="\$1/made.\$i" conv=fsync 2>/dev/null
+        if [ \$((i % 2)) = 1 ]; then
+            rm "\$1/made.\$((i - 1))"
+            sync "\$1"
+        fi
+        i=\$((i + 1))
+    done
+}
+operations /f2fs
+operations /sift
+echo 'all is synced'
+sleep 100
+END
+    guest <<END
+$mounts
+mount_both
+files() { (cd "\$1" && find . -type f | sort | xargs md5sum); }
+files /f2fs >/tmp/f2fs
+files /sift >/tmp/sift
+cmp /tmp/f2fs /tmp/sift
+echo "\$(wc -l </tmp/sift) files, random \$(grep -c piece /sift/random) lines, appended \$(wc -c </sift/appended) bytes"
+umount /f2fs
+siftfs umount /sift
+END
+    printed '^33 files, random [1-9][0-9]* lines, appended 30720 bytes$'
+    e2fsck -fn "$state/disk"
+}

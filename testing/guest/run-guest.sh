@@ -10,6 +10,7 @@
 # --kill-at LINE   kills qemu as soon as the script prints this line. Then the exit status is 137.
 #
 #     disk     /dev/vda                             DIR/disk
+#     second   /dev/vdb                             DIR/second
 #     pmr      NVMe with a region of 64 MiB (PMR)   DIR/pmr       its namespace: DIR/pmr-disk
 #     cmb      NVMe with a buffer of 64 MiB (CMB)                 its namespace: DIR/cmb-disk
 #     nvdimm   /dev/pmem0                           DIR/nvdimm
@@ -71,6 +72,10 @@ for device in $devices; do
     disk)
         hardware+=(-drive "$(drive disk 256M)" -device virtio-blk-pci,drive=disk)
         wait+=,vda
+        ;;
+    second)
+        hardware+=(-drive "$(drive second 256M)" -device virtio-blk-pci,drive=second)
+        wait+=,vdb
         ;;
     pmr)
         hardware+=(-object "$(memory pmr 64M)" -drive "$(drive pmr-disk 64M)" -device nvme,serial=pmr,drive=pmr-disk,pmrdev=pmr)

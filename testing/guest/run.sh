@@ -23,6 +23,7 @@ cases=(
     'area_on_a_pmr:                 disk pmr'
     'area_on_an_nvdimm:             disk nvdimm'
     'area_on_virtio_pmem:           disk nvdimm pmem'
+    'f2fs_has_the_same_files:       disk second pmr'
 )
 programs=(siftfs examples/byte_medium)
 
