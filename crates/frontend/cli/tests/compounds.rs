@@ -319,8 +319,10 @@ fn killed_at_any_moment() {
         for (round, pause) in (1..=6).map(|round| (round, round * 7 % 31)) {
             File::create(&s.path("f"), &[0; 8]).sync();
             File::create(&s.path("g"), &[0; 8]).sync();
+            // Open before the kill, however late the thread starts.
+            let dir = root(&s);
             let done = std::thread::scope(|scope| {
-                let adder = scope.spawn(|| add_until_it_fails(&s));
+                let adder = scope.spawn(move || add_until_it_fails(dir));
                 std::thread::sleep(std::time::Duration::from_millis(pause));
                 s.kill_and_mount(cache);
                 adder.join().unwrap()
@@ -338,8 +340,7 @@ fn killed_at_any_moment() {
 }
 
 /// Counts in one file and tells it in another; how often that was durable.
-fn add_until_it_fails(s: &Setup) -> u64 {
-    let dir = root(s);
+fn add_until_it_fails(dir: File) -> u64 {
     for done in 0.. {
         let mut steps = Compound::on(&dir.0);
         let (f, g) = (steps.open("f", Access::Both), steps.open("g", Access::Both));

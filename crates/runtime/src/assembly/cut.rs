@@ -189,8 +189,8 @@ impl State {
         Ok(true)
     }
 
-    /// A step of giving homes, which changes no more metadata than was counted when the ranges were
-    /// staged (rule R10).
+    /// A step of giving homes, which changes no more metadata than ranges that were counted as
+    /// homeless can (rule R10).
     fn bounded_home_step(
         &mut self,
         ino: InodeNr,
@@ -200,9 +200,7 @@ impl State {
         let before = self.meta.dirty_len();
         let next = self.home_step(ino, from)?;
         *changed += self.meta.dirty_len().saturating_sub(before);
-        let groups = self.groups();
-        // The blocks of one range may lie in several groups.
-        let most = self.running.overlay.blocks(groups) + 2 * groups;
+        let most = self.running.overlay.most_for_homes(self.groups());
         assert!(*changed <= most, "homes changed {changed} blocks, and {most} were counted");
         Ok(next)
     }

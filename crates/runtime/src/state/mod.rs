@@ -66,6 +66,9 @@ pub const OP_BLOCKS: usize = 24;
 /// Blocks of a transaction in which nothing has been changed yet, at most.
 pub const EMPTY_BLOCKS: usize = 24;
 
+/// Block groups whose bitmaps and descriptors are few beside what a transaction takes.
+const FEW_GROUPS: usize = 16;
+
 /// Name operations remembered for staged transactions at most; then a commit clears them.
 const MAX_PENDING_NAMES: usize = 65_536;
 
@@ -239,16 +242,26 @@ impl State {
     /// transaction, with `bytes` staged bytes.
     pub fn note_overlay(&mut self, ino: InodeNr, (start, end): (u64, u64), bytes: u64) {
         self.running.overlay.note(ino, bytes);
-        if !self.has_home(ino, start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES)) {
-            self.note_homeless(ino);
+        // Where a range can cost no more than a few blocks in all, looking costs more.
+        let look = self.groups() > FEW_GROUPS || self.tree_touched(ino) > 1;
+        let (first, end) = (start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        if !look || !self.has_home(ino, first, end) {
+            self.note_homeless(ino, end - first);
         }
     }
 
-    /// Notes that a range which waits for the next transaction has blocks without a home.
-    fn note_homeless(&mut self, ino: InodeNr) {
+    /// Notes that a range which waits for the next transaction, of so many blocks, has some without
+    /// a home.
+    fn note_homeless(&mut self, ino: InodeNr, blocks: u64) {
+        let tree = self.tree_touched(ino);
+        let blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
+        self.running.overlay.note_homeless(ino, tree, blocks);
+    }
+
+    /// Most blocks of the inode's extent tree that a home for one range changes.
+    fn tree_touched(&self, ino: InodeNr) -> usize {
         let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
-        let tree = usize::try_from(tree).unwrap_or(usize::MAX);
-        self.running.overlay.note_homeless(ino, tree);
+        usize::try_from(tree).unwrap_or(usize::MAX)
     }
 
     /// Is every block of `[first, end)` mapped and written? If that cannot be read, it is not: what
@@ -270,8 +283,12 @@ impl State {
     pub fn lost_homes(&mut self, ino: InodeNr, first: u64, end: u64) {
         let ranges = self.node(ino).overlay.unjournaled_from(first * BLOCK_BYTES);
         let end = end.saturating_mul(BLOCK_BYTES);
-        for _ in 0..ranges.take_while(|(start, _)| *start < end).count() {
-            self.note_homeless(ino);
+        let blocks = ranges
+            .take_while(|(start, _)| *start < end)
+            .map(|(start, end)| end.div_ceil(BLOCK_BYTES) - start / BLOCK_BYTES)
+            .collect::<Vec<u64>>();
+        for blocks in blocks {
+            self.note_homeless(ino, blocks);
         }
     }
 

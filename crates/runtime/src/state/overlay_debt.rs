@@ -16,7 +16,9 @@ pub struct OverlayDebt {
     homeless_inodes: BTreeSet<InodeNr>,
     /// Ranges that have no home yet.
     homeless: usize,
-    /// Extent tree blocks that homes for them may change, an upper bound.
+    /// Blocks in them, an upper bound.
+    homeless_blocks: usize,
+    /// Extent tree blocks that homes for them may change, if the space is not scattered.
     tree_blocks: usize,
     /// Staged bytes in them, an upper bound: what covers others counts as well as they.
     bytes: u64,
@@ -31,9 +33,10 @@ impl OverlayDebt {
         self.ranges += 1;
     }
 
-    /// A range that was noted has blocks without a home. One for it changes `tree_blocks` blocks of
-    /// the extent tree at most, the inode, a bitmap and its descriptor.
-    pub fn note_homeless(&mut self, ino: InodeNr, tree_blocks: usize) {
+    /// A range that was noted, of so many `blocks`, has some without a home. One for it changes
+    /// `tree_blocks` blocks of the extent tree at most, the inode, a bitmap and its descriptor.
+    pub fn note_homeless(&mut self, ino: InodeNr, tree_blocks: usize, blocks: usize) {
+        self.homeless_blocks += blocks;
         if self.homeless_inodes.insert(ino) {
             self.tree_blocks += tree_blocks + 1;
         } else if tree_blocks > 1 {
@@ -62,7 +65,18 @@ impl OverlayDebt {
     /// `groups` block groups. What overwrites blocks that have a home costs its tags alone. What it
     /// costs to repeat [`OverlayDebt::bytes`] comes on top.
     pub fn blocks(&self, groups: usize) -> usize {
-        self.tree_blocks + 2 * self.homeless.min(groups) + self.ranges / 24
+        self.home_blocks(groups) + self.ranges / 24
+    }
+
+    /// Those of them that homes may change: of the trees, bitmaps and descriptors.
+    fn home_blocks(&self, groups: usize) -> usize {
+        self.tree_blocks + 2 * self.homeless.min(groups)
+    }
+
+    /// What homes change at most if the space is so scattered that each block is an extent, its
+    /// leaf is split, and the group is another one: far more than [`OverlayDebt::blocks`] counts.
+    pub fn most_for_homes(&self, groups: usize) -> usize {
+        3 * self.home_blocks(groups) + self.homeless_blocks + 2 * groups
     }
 
     /// Staged bytes that the transaction may have to repeat, an upper bound.

@@ -4,7 +4,7 @@ use super::*;
 
 fn homeless(debt: &mut OverlayDebt, ino: InodeNr, tree_blocks: usize, bytes: u64) {
     debt.note(ino, bytes);
-    debt.note_homeless(ino, tree_blocks);
+    debt.note_homeless(ino, tree_blocks, 1);
 }
 
 /// What overwrites blocks that have a home counts its tags alone; the first range of the same inode
