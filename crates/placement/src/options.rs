@@ -56,7 +56,8 @@ pub struct OpenOptions {
     /// at once.
     pub late_forgets: Duration,
     /// Extents of a file that one transaction frees at most, if the journal has room for more: with
-    /// few of them, tests see long truncations of small files.
+    /// few of them, tests see long truncations of small files. A compound frees up to 64 in one, so
+    /// with fewer none may truncate.
     pub most_freed: usize,
     /// Free share of staging or journal (percent) below which a background checkpoint starts.
     pub low_watermark: u8,

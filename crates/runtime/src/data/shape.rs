@@ -23,14 +23,17 @@ impl State {
     /// Sets the size. A truncation too large for one transaction asks for progress in the
     /// middle and goes on when called again.
     pub fn set_size(&mut self, ino: InodeNr, size: u64, time: Timestamp) -> Step<()> {
-        self.load_whole(ino)?;
+        self.load_regular(ino)?;
         if size > MAX_FILE_SIZE {
             return Err(errno(libc::EFBIG).into());
+        }
+        if size != self.node(ino).size {
+            self.finish_shrinking(ino)?;
         }
         self.begin(0)?;
         self.sections.resized(ino);
         let old = self.node(ino).size;
-        if size < old {
+        if size < old || self.node(ino).trunc_pending {
             self.shrink_to(ino, size)?;
         } else if size > old {
             self.zero_gap(ino, size)?;
@@ -53,13 +56,15 @@ impl State {
     }
 
     /// Finishes another caller's truncation that stopped in the middle, for a transaction to end.
-    /// What is behind the end of the file has homes still, with bytes that must not come back.
+    /// What is behind the end of the file has homes still, with bytes that must not come back. The
+    /// operation begins again then: one that is refused must have changed nothing.
     pub fn finish_shrinking(&mut self, ino: InodeNr) -> Step<()> {
-        if self.node(ino).trunc_pending {
-            let size = self.node(ino).size;
-            self.shrink_to(ino, size)?;
+        if !self.node(ino).trunc_pending {
+            return Ok(());
         }
-        Ok(())
+        let size = self.node(ino).size;
+        self.shrink_to(ino, size)?;
+        Err(Stop::Needs(Need::Commit))
     }
 
     fn shrink_to(&mut self, ino: InodeNr, size: u64) -> Step<()> {
@@ -123,7 +128,7 @@ impl State {
 
     /// Unmaps blocks `[first, end)`, in steps that fit the running transaction.
     fn remove_blocks(&mut self, ino: InodeNr, first: u64, end: u64) -> Step<()> {
-        let mut left = if self.is_replaying() { usize::MAX } else { self.config.most_freed };
+        let mut left = if self.is_replaying() { usize::MAX } else { self.config.most_freed.max(1) };
         loop {
             let tree = self.fs.worst_case_touched(&self.node(ino).inode)?;
             let tree = 16 + usize::try_from(tree).unwrap_or(usize::MAX);

@@ -3,7 +3,7 @@
 use super::{bytes, every_recovery};
 use siftfs_crash::{Back, Bench, Layout, VolumeKind};
 use siftfs_device::{Cut, Fault, Gate, OpClass};
-use siftfs_proto::{Allocate, Request};
+use siftfs_proto::{Allocate, MAX_FILE_SIZE, Request};
 use std::thread;
 use std::time::Duration;
 
@@ -159,9 +159,10 @@ fn l1_in_the_middle_of_a_truncation() {
     let written = [vec![0; 9 * 4096], bytes(2, 100)].concat();
     let zero = vec![0; WHOLE as usize];
     type Way<'a> = (fn(&Bench), &'a [u8]);
-    let ways: [Way<'_>; 3] = [
+    let ways: [Way<'_>; 4] = [
         (|b| b.write("f", 9 * 4096, &bytes(2, 100)), &written),
         (|b| b.truncate("f", WHOLE), &zero),
+        (|b| assert!(b.try_write("f", MAX_FILE_SIZE, b"refused").is_err()), &[]),
         (|b| b.allocate("f", Allocate::Grow, 5000, WHOLE - 5000), &zero),
     ];
     let mut halves = 0;
