@@ -264,8 +264,8 @@ impl State {
         usize::try_from(tree).unwrap_or(usize::MAX)
     }
 
-    /// Is every block of `[first, end)` mapped and written? Where the mapping cannot be read, no: the
-    /// bound is larger then, and the assembly, which needs the mapping, finds the error.
+    /// Is every block of `[first, end)` mapped and written? Where the mapping cannot be read, no:
+    /// the bound is larger then, and the assembly, which needs the mapping, finds the error.
     fn has_home(&mut self, ino: InodeNr, first: u64, end: u64) -> bool {
         let mut block = first;
         while block < end {
