@@ -116,12 +116,17 @@ impl Bench {
 
     /// Creates a file and closes it.
     pub fn create(&self, path: &str) -> InodeNr {
+        self.try_create(path).unwrap_or_else(|e| panic!("create {path}: {e}"))
+    }
+
+    /// The same, where that may be refused.
+    pub fn try_create(&self, path: &str) -> Result<InodeNr, Error> {
         let (parent, name) = self.place(path);
-        match self.call(Request::Create { parent, name, perm: 0o644 }) {
-            Ok(Reply::Created { attr, handle }) => {
+        match self.call(Request::Create { parent, name, perm: 0o644 })? {
+            Reply::Created { attr, handle } => {
                 self.done("release", Request::Release { handle });
                 self.done("forget", Request::Forget { ino: attr.ino, count: 1 });
-                attr.ino
+                Ok(attr.ino)
             }
             other => panic!("create {path}: {other:?}"),
         }
@@ -213,7 +218,20 @@ impl Bench {
 
     /// fallocate.
     pub fn allocate(&self, path: &str, mode: Allocate, offset: u64, len: u64) {
-        self.done("allocate", Request::Allocate { file: self.ino(path).into(), mode, offset, len });
+        let done = self.try_allocate(path, mode, offset, len);
+        done.unwrap_or_else(|e| panic!("allocate: {e}"));
+    }
+
+    /// The same, where that may be refused.
+    pub fn try_allocate(
+        &self,
+        path: &str,
+        mode: Allocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), Error> {
+        let file = self.ino(path).into();
+        self.call(Request::Allocate { file, mode, offset, len }).map(|_| ())
     }
 
     /// A hard link.

@@ -237,12 +237,29 @@ impl State {
         if self.spendable() < need { Err(self.shortage()) } else { Ok(()) }
     }
 
-    /// Gives reservations of `[first, end)` back.
+    /// Blocks `[first, end)` have their homes: what was reserved for them is used.
     pub fn unreserve(&mut self, ino: InodeNr, first: u64, end: u64) {
-        let node = self.node_mut(ino);
-        let blocks: u64 = node.reserved.overlapping(first, end).map(|(s, e)| e - s).sum();
-        node.reserved.remove(first, end);
+        let blocks = self.take_reserved(ino, first, end);
         self.running.data.unreserve(blocks);
+    }
+
+    /// Nothing needs homes for blocks `[first, end)` any more. Where a record may carry bytes of
+    /// the file that no durable transaction contains, their space is free once this one is durable
+    /// (rule R5): recovery would need it.
+    pub fn give_back(&mut self, ino: InodeNr, first: u64, end: u64) {
+        let blocks = self.take_reserved(ino, first, end);
+        if self.node(ino).staged > self.ledger.journaled_cut() {
+            self.running.data.hold(blocks);
+        } else {
+            self.running.data.unreserve(blocks);
+        }
+    }
+
+    fn take_reserved(&mut self, ino: InodeNr, first: u64, end: u64) -> u64 {
+        let node = self.node_mut(ino);
+        let blocks = node.reserved.overlapping(first, end).map(|(s, e)| e - s).sum();
+        node.reserved.remove(first, end);
+        blocks
     }
 
     /// The bytes between the end of the file and a write beyond it become part of the file: they

@@ -70,7 +70,7 @@ impl State {
     fn shrink_to(&mut self, ino: InodeNr, size: u64) -> Step<()> {
         if !self.node(ino).trunc_pending {
             self.clear_pages(ino, size, u64::MAX / BLOCK_BYTES * BLOCK_BYTES);
-            self.unreserve(ino, block_up(size), u64::MAX);
+            self.give_back(ino, block_up(size), u64::MAX);
             let push = size == 0 && self.node(ino).size > 0;
             let node = self.node_mut(ino);
             node.overlay.remove(size, u64::MAX);
@@ -105,7 +105,7 @@ impl State {
                 if node.inode.nlink > 0 && self.fs.is_orphan(ino) {
                     self.fs.orphan_remove(&mut self.meta, &node.inode)?;
                 }
-                self.unreserve_unused(ino, size / BLOCK_BYTES);
+                self.give_back_unused(ino, size / BLOCK_BYTES);
             }
         }
         done
@@ -118,11 +118,11 @@ impl State {
     }
 
     /// Gives the block's reservation back if nothing dirty or staged needs a home for it any more.
-    fn unreserve_unused(&mut self, ino: InodeNr, block: u64) {
+    fn give_back_unused(&mut self, ino: InodeNr, block: u64) {
         let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
         let node = self.node(ino);
         if !node.data.running().overlaps(start, end) && !node.overlay.overlaps(start, end) {
-            self.unreserve(ino, block, block + 1);
+            self.give_back(ino, block, block + 1);
         }
     }
 
@@ -165,10 +165,10 @@ impl State {
         }
         self.node_mut(ino).delta.running_mut().zeros.insert(start, end);
         for (s, _) in edges(start, end) {
-            self.unreserve_unused(ino, s / BLOCK_BYTES);
+            self.give_back_unused(ino, s / BLOCK_BYTES);
         }
         if first < last {
-            self.unreserve(ino, first, last);
+            self.give_back(ino, first, last);
             self.remove_blocks(ino, first, last)?;
         }
         Ok(())
@@ -368,7 +368,7 @@ impl State {
         let time = self.now();
         self.sections.removed(ino);
         self.clear_pages(ino, 0, u64::MAX / BLOCK_BYTES * BLOCK_BYTES);
-        self.unreserve(ino, 0, u64::MAX);
+        self.give_back(ino, 0, u64::MAX);
         self.node_mut(ino).overlay = Overlay::default();
         self.running.overlay.forget(ino);
         if self.node(ino).inode.has_extents() {

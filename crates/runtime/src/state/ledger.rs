@@ -55,6 +55,8 @@ pub struct Ledger {
     txn_seq: TxnSeq,
     /// Newest transaction that is reclaimed.
     reclaimed: TxnSeq,
+    /// Everything up to this LSN is in a durable transaction.
+    journaled_cut: Lsn,
     /// Bytes of the journal ring.
     journal_len: u64,
     /// What the journal holds of staged data.
@@ -76,6 +78,7 @@ impl Ledger {
             txns: BTreeMap::new(),
             txn_seq: newest,
             reclaimed: newest,
+            journaled_cut: Lsn(0),
             journal_len,
             journal_data,
         }
@@ -131,7 +134,13 @@ impl Ledger {
         if let Some(bytes) = bytes {
             txn.info.journal_bytes = bytes;
         }
+        self.journaled_cut = self.journaled_cut.max(txn.info.ops_cut);
         (std::mem::take(&mut txn.info.images), txn.info.ops_cut)
+    }
+
+    /// A durable transaction of this mount has everything up to this LSN; 0 if none is.
+    pub fn journaled_cut(&self) -> Lsn {
+        self.journaled_cut
     }
 
     /// Transactions up to `seq` whose commit the Service has not told to be durable, in order.

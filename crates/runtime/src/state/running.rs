@@ -183,6 +183,7 @@ impl Running {
             }
         }
         self.permissions.cut();
+        self.data.cut();
         self.overlay.cut();
         self.replacing = 0;
         self.unjournaled_since = (!self.data.is_empty()).then(|| time.mono_ns());
@@ -195,6 +196,7 @@ impl Running {
     /// The transaction in flight is durable, and so is what it took of the inodes.
     pub fn journaled(&mut self, inodes: &mut Inodes) {
         self.permissions.journaled();
+        self.data.journaled();
         for ino in std::mem::take(&mut self.in_flight) {
             if let Some(node) = inodes.get_mut(&ino) {
                 node.delta.journaled();

@@ -10,8 +10,12 @@ pub struct Unsynced {
     inodes: BTreeSet<InodeNr>,
     /// Bytes of the pages that hold a dirty byte.
     bytes: u64,
-    /// Blocks reserved for delayed allocation.
+    /// Blocks reserved for delayed allocation, or held.
     reserved: u64,
+    /// Blocks that nothing needs any more but a recovery before the next transaction is durable.
+    held: u64,
+    /// Those of the transaction in flight.
+    held_in_flight: u64,
 }
 
 impl Unsynced {
@@ -34,6 +38,23 @@ impl Unsynced {
         self.reserved += blocks;
     }
 
+    /// `blocks` blocks are promised to bytes that are staged and that the running transaction
+    /// removes. A recovery that finds their record and not the transaction needs the blocks, so
+    /// they are free once that is journaled (rule R5).
+    pub fn hold(&mut self, blocks: u64) {
+        self.held += blocks;
+    }
+
+    /// The running transaction is cut.
+    pub fn cut(&mut self) {
+        self.held_in_flight += std::mem::take(&mut self.held);
+    }
+
+    /// The transaction in flight is durable.
+    pub fn journaled(&mut self) {
+        self.reserved -= std::mem::take(&mut self.held_in_flight);
+    }
+
     /// The promise for `blocks` blocks is kept, or needed no more.
     pub fn unreserve(&mut self, blocks: u64) {
         self.reserved -= blocks;
@@ -54,7 +75,7 @@ impl Unsynced {
         self.bytes
     }
 
-    /// Blocks reserved for delayed allocation.
+    /// Blocks reserved for delayed allocation, or held.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }

@@ -26,3 +26,21 @@ fn reservations_are_given_back() {
     // They are of blocks, dirty or not.
     assert!(data.is_empty() && data.bytes() == 0);
 }
+
+/// What is held stays reserved until the transaction of its removal is durable, and no longer.
+#[test]
+fn held_blocks_wait_for_their_transaction() {
+    let mut data = Unsynced::default();
+    data.reserve(9);
+    data.hold(5);
+    data.cut();
+    data.hold(1);
+    assert_eq!(data.reserved(), 9);
+    data.journaled();
+    assert_eq!(data.reserved(), 4);
+    data.journaled();
+    assert_eq!(data.reserved(), 4);
+    data.cut();
+    data.journaled();
+    assert_eq!(data.reserved(), 3);
+}
