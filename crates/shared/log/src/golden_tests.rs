@@ -105,7 +105,14 @@ fn items() -> Vec<Item> {
     items.push(Item::Allocate { ino: 12, generation: 3, offset: 0, len: 65536, keep_size: true });
     let list = vec![(b"user.x".to_vec(), b"value".to_vec()), (b"user.y".to_vec(), vec![])];
     items.push(Item::Xattrs { ino: 12, generation: 3, list });
-    items.push(Item::Data { ino: 12, generation: 3, offset: 10, len: 5, data_offset: 0 });
+    items.push(Item::Data {
+        ino: 12,
+        generation: 3,
+        offset: 10,
+        len: 5,
+        data_offset: 0,
+        home: None,
+    });
     items
 }
 
@@ -129,7 +136,8 @@ fn lane_records() {
         buf
     };
     check("record-small.hex", &encode(&items(), b"hello"));
-    let large = Item::Data { ino: 12, generation: 3, offset: 0, len: 5000, data_offset: 0 };
+    let large =
+        Item::Data { ino: 12, generation: 3, offset: 0, len: 5000, data_offset: 0, home: None };
     check("record-large.hex", &encode(&[large], &[0x5a; 5000]));
     let p = RecordParams { pos: 65_600, prev_end: 65_600, ..p };
     let layout = RecordLayout::on(LaneMedium::Bytes, &items(), 5).unwrap();
@@ -137,6 +145,18 @@ fn lane_records() {
     builder.encode(&p, &layout, &items(), &[b"hello"], &mut buf);
     assert!(buf.len().is_multiple_of(64));
     check("record-compact.hex", &buf);
+    let physical = [Item::Data {
+        ino: 12,
+        generation: 3,
+        offset: 10,
+        len: 5,
+        data_offset: 0,
+        home: Some(409_610),
+    }];
+    let layout = RecordLayout::on(LaneMedium::Bytes, &physical, 5).unwrap();
+    let mut buf = vec![0; layout.len as usize];
+    builder.encode(&p, &layout, &physical, &[b"hello"], &mut buf);
+    check("record-physical.hex", &buf);
     let header = RecordAreaHeader { seq: 5, volume: [7; 16], epoch: Epoch(3), len: 1 << 26 };
     check("record-area.hex", &header.encode());
 }
@@ -148,6 +168,7 @@ fn journal_records() {
         ops_cut: Lsn(20),
         staged_cut: Lsn(20),
         lane_upto: vec![0, 73728],
+        digest: None,
         staged: vec![StagedRef { lane: LaneId(1), pos: 65536, len: 8192, lsn: Lsn(20), crc: 99 }],
         zeros: vec![ZeroTag { dst: 409_605, len: 4091 }],
         copies: vec![CopyTag { source: 0, data_offset: 0, dst: 409_600, len: 5 }],
@@ -157,6 +178,12 @@ fn journal_records() {
         drops: vec![BlockRun { start: 300, len: 4 }],
     };
     let p = JournalParams { pos: 1 << 20, prev_end: (1 << 20) - 4096, prev_crc: 1 };
+    let digest = Digest { lane: LaneId(1), from: 65536, prev_crc: 7, crc: 8, ranges: 9 };
+    let digests = Transaction { digest: Some(digest), ..txn.clone() };
+    let layout = JournalLayout::new(&digests, JournalData::Ref).unwrap();
+    let mut buf = vec![0; layout.len as usize];
+    encode_transaction(&KEY, &p, &layout, &digests, &mut buf);
+    check("journal-digest.hex", &buf);
     for (name, form) in [("journal.hex", JournalData::Ref), ("journal-copy.hex", JournalData::Copy)]
     {
         let layout = JournalLayout::new(&txn, form).unwrap();

@@ -21,6 +21,11 @@ pub enum Item {
         len: u32,
         /// First byte in the record's data section.
         data_offset: u32,
+        /// The first byte in the area, of a *physical* range: its blocks were mapped when it was
+        /// staged, one behind the other. A transaction's [`Digest`](crate::Digest) writes the
+        /// bytes there, without a tag. Recovery of a record that no transaction contains does not
+        /// look at it.
+        home: Option<u64>,
     },
     /// A file range that reads as zero (a hole, or punched; rule R6).
     Zero {

@@ -2,7 +2,7 @@
 
 use crate::item::*;
 use crate::{MAX_NAME, MAX_TARGET, split, take};
-use siftfs_base::{Error, Lsn, Result, Timestamp, corrupt};
+use siftfs_base::{BLOCK_BYTES, Error, Lsn, Result, Timestamp, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -15,6 +15,7 @@ const KIND_ZERO: u16 = 3;
 const KIND_TRUNCATE: u16 = 4;
 const KIND_ALLOCATE: u16 = 5;
 const KIND_XATTRS: u16 = 6;
+const KIND_PHYSICAL_DATA: u16 = 7;
 const KIND_CREATE: u16 = 16;
 const KIND_LINK: u16 = 17;
 const KIND_UNLINK: u16 = 18;
@@ -47,6 +48,10 @@ layout!(RawInode, 104 {
     size: U64, atime: RawTime, mtime: RawTime, ctime: RawTime, crtime: RawTime,
 });
 layout!(RawData, 24 { ino: U32, generation: U32, offset: U64, len: U32, data_offset: U32 });
+layout!(
+    /// Follows [`RawData`] in a physical range's item.
+    RawHome, 8 { dst: U64 }
+);
 layout!(RawZero, 24 { ino: U32, generation: U32, offset: U64, len: U64 });
 layout!(RawTruncate, 16 { ino: U32, generation: U32, size: U64 });
 layout!(RawAllocate, 32 {
@@ -94,7 +99,8 @@ pub(crate) fn encoded_len(item: &Item) -> usize {
 fn body_len(item: &Item) -> usize {
     match item {
         Item::Inode(_) => size_of::<RawInode>(),
-        Item::Data { .. } => size_of::<RawData>(),
+        Item::Data { home: None, .. } => size_of::<RawData>(),
+        Item::Data { home: Some(_), .. } => size_of::<RawData>() + size_of::<RawHome>(),
         Item::Zero { .. } => size_of::<RawZero>(),
         Item::Truncate { .. } => size_of::<RawTruncate>(),
         Item::Allocate { .. } => size_of::<RawAllocate>(),
@@ -123,7 +129,8 @@ fn body_len(item: &Item) -> usize {
 fn kind_of(item: &Item) -> u16 {
     match item {
         Item::Inode(_) => KIND_INODE,
-        Item::Data { .. } => KIND_DATA,
+        Item::Data { home: None, .. } => KIND_DATA,
+        Item::Data { home: Some(_), .. } => KIND_PHYSICAL_DATA,
         Item::Zero { .. } => KIND_ZERO,
         Item::Truncate { .. } => KIND_TRUNCATE,
         Item::Allocate { .. } => KIND_ALLOCATE,
@@ -185,13 +192,18 @@ fn write(item: &Item, buf: &mut [u8]) {
 fn encode_body(item: &Item, w: &mut Writer<'_>) {
     match item {
         Item::Inode(i) => encode_inode(i, w),
-        Item::Data { ino, generation, offset, len, data_offset } => w.raw(&RawData {
-            ino: (*ino).into(),
-            generation: (*generation).into(),
-            offset: (*offset).into(),
-            len: (*len).into(),
-            data_offset: (*data_offset).into(),
-        }),
+        Item::Data { ino, generation, offset, len, data_offset, home } => {
+            w.raw(&RawData {
+                ino: (*ino).into(),
+                generation: (*generation).into(),
+                offset: (*offset).into(),
+                len: (*len).into(),
+                data_offset: (*data_offset).into(),
+            });
+            if let Some(dst) = home {
+                w.raw(&RawHome { dst: (*dst).into() });
+            }
+        }
         Item::Zero { ino, generation, offset, len } => w.raw(&RawZero {
             ino: (*ino).into(),
             generation: (*generation).into(),
@@ -332,7 +344,8 @@ pub(crate) fn decode_all(mut bytes: &[u8], count: u32) -> Result<Vec<Item>> {
 fn decode(kind: u16, body: &[u8]) -> Result<Option<Item>> {
     let (item, rest) = match kind {
         KIND_INODE => decode_inode(body)?,
-        KIND_DATA => decode_data(body)?,
+        KIND_DATA => decode_data(body, false)?,
+        KIND_PHYSICAL_DATA => decode_data(body, true)?,
         KIND_ZERO => decode_zero(body)?,
         KIND_TRUNCATE => {
             let (r, rest) = take::<RawTruncate>(body, WHAT)?;
@@ -360,10 +373,17 @@ pub(crate) fn check(item: &Item) -> Result<()> {
             size(i.size.unwrap_or(0))?;
             [i.atime, i.mtime, i.ctime, i.crtime].iter().try_for_each(time)
         }
-        Item::Data { ino, offset, len, data_offset, .. } => {
+        Item::Data { ino, offset, len, data_offset, home, .. } => {
             inode_number(*ino)?;
             if data_offset.checked_add(*len).is_none() {
                 return Err(corrupt(WHAT, "data outside the data section"));
+            }
+            let fits = |dst: u64| {
+                dst % BLOCK_BYTES == offset % BLOCK_BYTES
+                    && dst.checked_add((*len).into()).is_some()
+            };
+            if home.is_some_and(|dst| !fits(dst)) {
+                return Err(corrupt(WHAT, "data whose home cannot be"));
             }
             range(*offset, u64::from(*len))
         }
@@ -497,11 +517,16 @@ fn decode_inode(body: &[u8]) -> Result<(Item, &[u8])> {
     Ok((Item::Inode(item), rest))
 }
 
-fn decode_data(body: &[u8]) -> Result<(Item, &[u8])> {
-    let (r, rest) = take::<RawData>(body, WHAT)?;
+fn decode_data(body: &[u8], physical: bool) -> Result<(Item, &[u8])> {
+    let (r, mut rest) = take::<RawData>(body, WHAT)?;
     let (ino, generation, offset) = (r.ino.get(), r.generation.get(), r.offset.get());
     let (len, data_offset) = (r.len.get(), r.data_offset.get());
-    Ok((Item::Data { ino, generation, offset, len, data_offset }, rest))
+    let mut home = None;
+    if physical {
+        let (raw, behind) = take::<RawHome>(rest, WHAT)?;
+        (home, rest) = (Some(raw.dst.get()), behind);
+    }
+    Ok((Item::Data { ino, generation, offset, len, data_offset, home }, rest))
 }
 
 fn decode_zero(body: &[u8]) -> Result<(Item, &[u8])> {

@@ -101,6 +101,21 @@ pub(crate) fn any_item() -> impl Strategy<Value = Item> {
     prop_oneof![inode_item(), range_item(), xattrs_item(), op]
 }
 
+/// Any item of data, physical ones among them.
+fn data_item() -> impl Strategy<Value = Item> {
+    let home = prop::option::of(0u64..1 << 40);
+    (ino(), any::<u32>(), 0u64..1 << 60, 1u32..1 << 20, 0u32..1 << 20, home).prop_map(
+        |(ino, generation, offset, len, data_offset, block)| {
+            let home = block.map(|block| block * BLOCK_BYTES + offset % BLOCK_BYTES);
+            Item::Data { ino, generation, offset, len, data_offset, home }
+        },
+    )
+}
+
+fn any_or_data() -> impl Strategy<Value = Item> {
+    prop_oneof![any_item(), data_item()]
+}
+
 fn encode_list(items: &[Item]) -> Vec<u8> {
     let mut buf = vec![0; items.iter().map(encoded_len).sum()];
     let mut room = &mut buf[..];
@@ -113,7 +128,7 @@ fn encode_list(items: &[Item]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn items_come_back(items in prop::collection::vec(any_item(), 0..8)) {
+    fn items_come_back(items in prop::collection::vec(any_or_data(), 0..8)) {
         prop_assert!(items.iter().all(|item| check(item).is_ok()));
         let bytes = encode_list(&items);
         prop_assert_eq!(decode_all(&bytes, items.len() as u32).unwrap(), items);
@@ -126,7 +141,7 @@ proptest! {
 
     #[test]
     fn mutated_items_never_panic(
-        items in prop::collection::vec(any_item(), 1..4), at in any::<prop::sample::Index>(), x in 1u8..
+        items in prop::collection::vec(any_or_data(), 1..4), at in any::<prop::sample::Index>(), x in 1u8..
     ) {
         let mut bytes = encode_list(&items);
         let i = at.index(bytes.len());
@@ -160,5 +175,24 @@ fn bad_names_are_refused() {
         assert!(check(&item).is_err(), "{bad:?} is not written");
         let bytes = encode_list(&[item]);
         assert!(decode_all(&bytes, 1).is_err(), "{bad:?}");
+    }
+}
+
+/// A home has its byte's place in the block, and ends within 64 bits.
+#[test]
+fn homes_that_cannot_be_are_refused() {
+    let data = |home| Item::Data {
+        ino: 12,
+        generation: 0,
+        offset: 4096 + 10,
+        len: 20,
+        data_offset: 0,
+        home: Some(home),
+    };
+    assert!(check(&data(10)).is_ok());
+    for home in [0, 11, 4096, u64::MAX - 5] {
+        assert!(check(&data(home)).is_err(), "home {home} is not written");
+        let bytes = encode_list(&[data(home)]);
+        assert!(decode_all(&bytes, 1).is_err(), "home {home}");
     }
 }

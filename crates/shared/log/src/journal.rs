@@ -78,6 +78,7 @@ impl JournalLayout {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Counts {
     pub lanes: u32,
+    pub digest: bool,
     pub staged: u32,
     pub zeros: u32,
     pub copies: u32,
@@ -100,6 +101,7 @@ impl Counts {
             data,
             form,
             lanes: n(txn.lane_upto.len())?,
+            digest: txn.digest.is_some(),
             staged: n(txn.staged.len())?,
             zeros: n(txn.zeros.len())?,
             copies: n(txn.copies.len())?,
@@ -132,6 +134,14 @@ pub fn check_transaction(txn: &Transaction) -> Result<()> {
     }
     if txn.lane_upto.iter().any(|p| p % COMPACT_UNIT != 0) {
         return bad("names a lane position inside a record's unit");
+    }
+    let digest_ok = |d: &crate::Digest| {
+        d.ranges > 0
+            && d.from.is_multiple_of(COMPACT_UNIT)
+            && txn.lane_upto.get(usize::from(d.lane.0)).is_some_and(|upto| d.from < *upto)
+    };
+    if !txn.digest.iter().all(digest_ok) {
+        return bad("digests records that cannot be");
     }
     let staged_ok = |s: &crate::StagedRef| {
         let end = s.pos.checked_add(u64::from(s.len));

@@ -1,7 +1,7 @@
 //! Journal descriptor and commit block to bytes and back.
 
 use crate::journal::*;
-use crate::{CopyTag, StagedRef, Transaction, ZeroTag};
+use crate::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 use crate::{DataSums, JournalData, LogKey, blocks_up, sums};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, LaneId, Lsn, Result, TxnSeq, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -30,6 +30,9 @@ layout!(RawCommit, BLOCK_SIZE, {
 layout!(RawStaged, 32, {
     lane: U16, reserved: U16, len: U32, pos: U64, lsn: U64, crc: U32, reserved2: U32,
 });
+layout!(RawDigest, 32, {
+    lane: U16, reserved: U16, ranges: U32, from: U64, prev_crc: U32, crc: U32, reserved2: U64,
+});
 layout!(RawZeroTag, 16, { dst: U64, len: U32, reserved: U32 });
 layout!(RawCopyTag, 24, { dst: U64, source: U32, data_offset: U32, len: U32, reserved: U32 });
 
@@ -40,6 +43,8 @@ layout!(RawRun, 16, { start: U64, len: U64 });
 
 /// [`RawDescriptor::flags`]: the record repeats the staged data.
 const FLAG_COPY: u32 = 1;
+/// ... a digest stands behind the lanes' positions.
+const FLAG_DIGEST: u32 = 2;
 
 /// Sizes of a record with so many entries; `None` if no record may have them.
 pub(crate) fn sizes(c: &Counts) -> Option<JournalLayout> {
@@ -47,6 +52,7 @@ pub(crate) fn sizes(c: &Counts) -> Option<JournalLayout> {
         return None;
     }
     let entries = u64::from(c.lanes) * 8
+        + u64::from(c.digest) * 32
         + u64::from(c.staged) * 32
         + u64::from(c.zeros) * 16
         + u64::from(c.copies) * 24
@@ -77,6 +83,11 @@ pub(crate) fn unknown_sizes(descriptor_len: u32, len: u64) -> Option<JournalLayo
     })
 }
 
+fn flags(c: &Counts) -> u32 {
+    let copy = if c.form == JournalData::Copy { FLAG_COPY } else { 0 };
+    if c.digest { copy | FLAG_DIGEST } else { copy }
+}
+
 impl RawDescriptor {
     pub(crate) fn new(
         key: &LogKey,
@@ -88,7 +99,7 @@ impl RawDescriptor {
         Self {
             magic: DESCRIPTOR_MAGIC,
             version: VERSION.into(),
-            flags: if c.form == JournalData::Copy { FLAG_COPY } else { 0 }.into(),
+            flags: flags(c).into(),
             epoch: key.epoch.0.into(),
             seq: txn.seq.0.into(),
             pos: p.pos.into(),
@@ -114,6 +125,7 @@ impl RawDescriptor {
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             lanes: self.lane_count.get(),
+            digest: self.flags.get() & FLAG_DIGEST != 0,
             staged: self.staged_count.get(),
             zeros: self.zero_count.get(),
             copies: self.copy_count.get(),
@@ -128,11 +140,10 @@ impl RawDescriptor {
         }
     }
 
-    /// Flags that this build does not know, or 0.
     /// Does this build know what the record means? Of one that it does not know, only the checksum
     /// and the lengths of descriptor and record are what they are here.
     pub(crate) fn is_known(&self) -> bool {
-        self.version.get() == VERSION && self.flags.get() & !FLAG_COPY == 0
+        self.version.get() == VERSION && self.flags.get() & !(FLAG_COPY | FLAG_DIGEST) == 0
     }
 }
 
@@ -186,6 +197,17 @@ pub(crate) fn encode_body(
     let mut out = Entries { room: buf };
     for upto in &txn.lane_upto {
         out.put(U64::new(*upto));
+    }
+    if let Some(d) = &txn.digest {
+        out.put(RawDigest {
+            lane: d.lane.0.into(),
+            reserved: 0.into(),
+            ranges: d.ranges.into(),
+            from: d.from.into(),
+            prev_crc: d.prev_crc.into(),
+            crc: d.crc.into(),
+            reserved2: 0.into(),
+        });
     }
     for s in &txn.staged {
         out.put(RawStaged {
@@ -248,6 +270,13 @@ pub(crate) fn decode_body(
 ) -> Result<(Transaction, Vec<u32>, DataSums)> {
     let mut r = Reader { bytes: body };
     let lane_upto = r.list(c.lanes, |u: &U64| u.get())?;
+    let digest = r.list(c.digest.into(), |d: &RawDigest| Digest {
+        lane: LaneId(d.lane.get()),
+        from: d.from.get(),
+        prev_crc: d.prev_crc.get(),
+        crc: d.crc.get(),
+        ranges: d.ranges.get(),
+    })?;
     let staged = r.list(c.staged, |s: &RawStaged| StagedRef {
         lane: LaneId(s.lane.get()),
         pos: s.pos.get(),
@@ -273,6 +302,7 @@ pub(crate) fn decode_body(
         ops_cut: Lsn(raw.ops_cut.get()),
         staged_cut: Lsn(raw.staged_cut.get()),
         lane_upto,
+        digest: digest.into_iter().next(),
         staged,
         zeros,
         copies,

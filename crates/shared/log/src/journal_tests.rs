@@ -1,5 +1,5 @@
 use super::*;
-use crate::{CopyTag, StagedRef, ZeroTag};
+use crate::{CopyTag, Digest, StagedRef, ZeroTag};
 use proptest::prelude::*;
 use siftfs_base::{BlockRun, Epoch, LaneId, Lsn};
 
@@ -33,11 +33,19 @@ fn transaction() -> impl Strategy<Value = Transaction> {
                 dst,
                 len,
             };
+            let digest = n.is_multiple_of(2).then(|| Digest {
+                lane: LaneId(1),
+                from: 64 * u64::from(n),
+                prev_crc: 3,
+                crc: n,
+                ranges: n,
+            });
             Transaction {
                 seq: TxnSeq(3),
                 ops_cut: Lsn(cuts[0]),
                 staged_cut: Lsn(cuts[1]),
                 lane_upto: vec![0, 1 << 30],
+                digest,
                 staged: staged.into_iter().map(entry).collect(),
                 zeros: zeros.into_iter().map(|(dst, len)| ZeroTag { dst, len }).collect(),
                 copies: copies.into_iter().map(copy).collect(),
@@ -166,7 +174,7 @@ fn a_data_section_that_its_tags_do_not_make_is_refused() {
         assert!(matches!(got, Err(Error::Corrupt { .. })), "{at}: {value}: {got:?}");
     }
     // What this build does not know may have other lengths.
-    for (at, value) in [(12, 3), (12, 0x8000_0001), (8, 2)] {
+    for (at, value) in [(12, 5), (12, 0x8000_0001), (8, 2)] {
         let got = patched(at, value);
         assert!(matches!(got, Err(Error::Incompatible(_))), "{at}: {value}: {got:?}");
     }
@@ -190,7 +198,14 @@ fn nonsense_is_refused_before_it_is_written() {
     let staged = StagedRef { lane: LaneId(0), pos: 0, len: 4096, lsn: Lsn(1), crc: 0 };
     let copy = CopyTag { source: 0, data_offset: 0, dst: 0, len: 1 };
     let run = BlockRun { start: u64::MAX, len: 2 };
+    let digest = Digest { lane: LaneId(0), from: 4032, prev_crc: 0, crc: 0, ranges: 1 };
+    let digests = |digest| Transaction { digest: Some(digest), ..good.clone() };
+    assert!(check_transaction(&digests(digest.clone())).is_ok());
     let bad = [
+        digests(Digest { lane: LaneId(1), ..digest.clone() }),
+        digests(Digest { from: 4096, ..digest.clone() }),
+        digests(Digest { from: 4000, ..digest.clone() }),
+        digests(Digest { ranges: 0, ..digest }),
         Transaction { seq: TxnSeq(0), ..good.clone() },
         Transaction { lane_upto: vec![], ..good.clone() },
         Transaction { lane_upto: vec![1], ..good.clone() },
@@ -209,7 +224,7 @@ fn nonsense_is_refused_before_it_is_written() {
         Transaction { zeros: vec![ZeroTag { dst: u64::MAX, len: 1 }], ..good.clone() },
         Transaction { images: vec![2, 2], ..good.clone() },
         Transaction { drops: vec![run], ..good.clone() },
-        Transaction { direct: vec![run], ..good },
+        Transaction { direct: vec![run], ..good.clone() },
     ];
     for txn in bad {
         assert!(check_transaction(&txn).is_err(), "{txn:?}");

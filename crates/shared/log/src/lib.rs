@@ -34,7 +34,7 @@ pub use link::*;
 pub use record::*;
 pub use record_area::{RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
 pub use sums::{DATA_CHUNK, DataSums};
-pub use transaction::{CopyTag, StagedRef, Transaction, ZeroTag};
+pub use transaction::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 
 use siftfs_base::{BLOCK_BYTES, Epoch, Error, Result, corrupt};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -24,7 +24,7 @@ fn params() -> RecordParams {
 }
 
 fn data_item(data_offset: u32, len: u32) -> Item {
-    Item::Data { ino: 12, generation: 3, offset: 100, len, data_offset }
+    Item::Data { ino: 12, generation: 3, offset: 100, len, data_offset, home: None }
 }
 
 fn encode(items: &[Item], data: &[&[u8]]) -> Vec<u8> {

@@ -42,11 +42,29 @@ pub struct ZeroTag {
     pub len: u32,
 }
 
+/// The *physical* ranges of a lane's records that a transaction contains (rule R42): those that
+/// name their place in the area themselves, so that the transaction has no tags for them. It
+/// contains those of the records from `from` up to the lane's [`Transaction::lane_upto`], all of
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// The lane.
+    pub lane: LaneId,
+    /// Where the transaction before ended in it.
+    pub from: u64,
+    /// Checksum of the last record before `from`, 0 for the start of an epoch.
+    pub prev_crc: u32,
+    /// Checksum of the last record: with `prev_crc` it says which chain of records is meant.
+    pub crc: u32,
+    /// Number of physical ranges in these records, at least 1.
+    pub ranges: u32,
+}
+
 /// A background journal transaction, handed over as one snapshot (SIFT §3.2.7).
 ///
-/// Meaning, in this order: `direct` runs, whose bytes went ahead in `Direct`, are in
-/// the area and flushed before the transaction commits (rule R20); then zero tags, copy tags and
-/// images apply, in this order.
+/// Meaning, in this order: the physical ranges that `digest` names, in the order of their records;
+/// `direct` runs, whose bytes went ahead in `Direct`, are in the area and flushed before the
+/// transaction commits (rule R20); then zero tags, copy tags and images apply, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// Sequence number, one more than the previous transaction's.
@@ -59,6 +77,8 @@ pub struct Transaction {
     /// Per lane, the position up to which records are contained in this cut: reclaimable once
     /// this transaction is checkpointed.
     pub lane_upto: Vec<u64>,
+    /// Physical ranges that it contains, if there are any.
+    pub digest: Option<Digest>,
     /// Staged transactions that copy tags refer to.
     pub staged: Vec<StagedRef>,
     /// Zero tags.

@@ -113,6 +113,8 @@ pub struct Dispatch {
     pub record_area: Dispatched,
     /// Bytes of the records there, headers and padding included.
     pub record_bytes: u64,
+    /// Ranges in them that name their place in the file system, for which the journal has no tag.
+    pub physical: u64,
     /// Those that went to block storage, by reason.
     pub elsewhere: BTreeMap<String, u64>,
     /// Their pages by dirty bytes (figure 1).

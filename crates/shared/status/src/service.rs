@@ -155,6 +155,8 @@ pub struct ServiceStatistics {
     pub journaled_bytes: u64,
     /// Tags journaled.
     pub journaled_tags: u64,
+    /// Physical ranges of records that they digest, and have no tags for.
+    pub digested_ranges: u64,
     /// Metadata images journaled.
     pub journaled_images: u64,
     /// Bytes written straight to the area before a commit.

@@ -12,8 +12,19 @@ use siftfs_log::{
 pub struct LaneRecord {
     /// Header and items. Position, length, LSN and checksum make a `StagedRef` of it.
     pub head: RecordHead,
-    /// The data section, or empty if the scanner was made without data.
+    /// The data section, or empty if the scanner does not keep it.
     pub data: Vec<u8>,
+}
+
+/// What a scanner does with the records' data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScanData {
+    /// Nothing: heads are what is asked for, and data is verified by what reads it later.
+    Skip,
+    /// Verifies it: a record whose data does not hold is none.
+    Verify,
+    /// ... and keeps it.
+    Keep,
 }
 
 /// Where a lane ended.
@@ -40,7 +51,7 @@ pub struct LaneScanner {
     medium: LaneMedium,
     max_len: u64,
     end: Option<u64>,
-    want_data: bool,
+    data: ScanData,
     state: LaneEnd,
     first: bool,
     done: bool,
@@ -55,15 +66,14 @@ enum Found {
 
 impl LaneScanner {
     /// Scans `lane` from `tail`. `end` is the lane's `HostRecord::lane_ends` entry: records
-    /// up to a recorded end must all be there. With `want_data` records carry their data; the
-    /// data is verified either way.
+    /// up to a recorded end must all be there.
     pub fn new(
         region: &RegionReader,
         (lane, medium): (LaneId, LaneMedium),
         key: LogKey,
         tail: u64,
         end: u64,
-        want_data: bool,
+        data: ScanData,
         origin: Origin,
     ) -> Result<Self> {
         let what = format!("staging lane {}", lane.0);
@@ -92,7 +102,7 @@ impl LaneScanner {
             ring: RingReader::new(region.clone(), origin, tail),
             key,
             end,
-            want_data,
+            data,
             state,
             first: true,
             done: false,
@@ -174,7 +184,7 @@ impl LaneScanner {
             return Ok(Found::Nothing(None));
         }
         let torn = h.params.lsn;
-        if self.data_holds(&head)? {
+        if self.data == ScanData::Skip || self.data_holds(&head)? {
             Ok(Found::Record(Box::new(head)))
         } else {
             Ok(Found::Nothing(Some(torn)))
@@ -217,7 +227,7 @@ impl LaneScanner {
         self.first = false;
         self.ring.counts.record_bytes += u64::from(h.layout.len);
         let mut data = Vec::new();
-        if self.want_data {
+        if self.data == ScanData::Keep {
             let bytes = self.ring.get(h.params.pos, h.layout.len as usize)?;
             let (from, len) = (h.layout.data_offset as usize, h.layout.data_len as usize);
             data = bytes.get(from..from + len).unwrap_or_default().to_vec();

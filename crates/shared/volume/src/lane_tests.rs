@@ -14,7 +14,7 @@ fn scan(dev: &Arc<MemDevice>, tail: u64, end: u64) -> Result<(Vec<u64>, LaneEnd,
         KEY,
         tail,
         end,
-        true,
+        ScanData::Keep,
         Origin::Admin,
     )?;
     let mut found = Vec::new();

@@ -22,7 +22,7 @@ pub use header::{
     format_headers, read_headers, read_log_header, read_media, region_descs, repair_headers,
 };
 pub use journal::{JournalEnd, JournalScanner};
-pub use lane::{LaneEnd, LaneRecord, LaneScanner, check_lane_ends};
+pub use lane::{LaneEnd, LaneRecord, LaneScanner, ScanData, check_lane_ends};
 pub use media::Media;
 pub use record_area::{RecordArea, erase_record_area, format_record_area};
 pub use ring::ReadCounts;

@@ -100,8 +100,14 @@ impl<'a> Appender<'a> {
     /// Appends a record with this much data; returns its position.
     pub fn append(&mut self, len: usize) -> u64 {
         let data = vec![self.lsn as u8; len];
-        let item =
-            Item::Data { ino: 12, generation: 0, offset: 0, len: len as u32, data_offset: 0 };
+        let item = Item::Data {
+            ino: 12,
+            generation: 0,
+            offset: 0,
+            len: len as u32,
+            data_offset: 0,
+            home: None,
+        };
         let layout = RecordLayout::new(std::slice::from_ref(&item), len as u64).unwrap();
         let pos = place_record(self.end, u64::from(layout.len), RING).unwrap();
         let p = RecordParams {

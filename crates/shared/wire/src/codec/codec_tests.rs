@@ -84,7 +84,7 @@ fn the_form_belongs_to_the_version() {
     });
     assert_eq!(
         (crate::PROTOCOL_VERSION, sum),
-        (3, 571_550_576),
+        (4, 2_368_304_179),
         "the bytes of the messages changed: raise PROTOCOL_VERSION, then put both numbers here"
     );
 }

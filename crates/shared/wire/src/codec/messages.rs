@@ -8,7 +8,7 @@ use crate::{
     RegionCounts, ServiceStatistics, ToService, Urgency,
 };
 use siftfs_base::{Result, SharedBlock};
-use siftfs_log::{CopyTag, StagedRef, Transaction, ZeroTag};
+use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 
 variants!(ToService {
     1 => Hello { version, volume, epoch },
@@ -41,6 +41,7 @@ fields!(Transaction {
     ops_cut,
     staged_cut,
     lane_upto,
+    digest,
     staged,
     zeros,
     copies,
@@ -49,6 +50,8 @@ fields!(Transaction {
     direct,
     drops,
 });
+
+fields!(Digest { lane, from, prev_crc, crc, ranges });
 
 fields!(StagedRef { lane, pos, len, lsn, crc });
 
@@ -87,6 +90,7 @@ fields!(ServiceStatistics {
     journaled_transactions,
     journaled_bytes,
     journaled_tags,
+    digested_ranges,
     journaled_images,
     direct_bytes,
     drops,

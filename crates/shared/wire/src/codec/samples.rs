@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use siftfs_base::{BLOCK_SIZE, BlockRun, Epoch, Error, LaneId, Lsn, SharedBlock, TxnSeq, corrupt};
-use siftfs_log::{CopyTag, StagedRef, Transaction, ZeroTag};
+use siftfs_log::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 use siftfs_wire::{
     CheckpointReport, DeviceStatistics, DirectRun, FromService, IoCounts, OriginCounts,
     RegionCounts, ServiceStatistics, ToService, Urgency,
@@ -43,6 +43,13 @@ pub fn transaction(n: u64) -> Transaction {
         images: (0..n).map(|i| i * 3).collect(),
         image_data: (0..n).map(|i| block(i as u8)).collect(),
         direct: (0..n).map(run).collect(),
+        digest: (n > 0).then(|| Digest {
+            lane: LaneId(1),
+            from: 64 * n,
+            prev_crc: 5,
+            crc: 6,
+            ranges: n as u32,
+        }),
         drops: (0..n).map(|i| run(i + 50)).collect(),
     }
 }
@@ -147,6 +154,7 @@ pub fn from_service() -> Vec<FromService> {
         journaled_transactions: 1,
         journaled_bytes: 2,
         journaled_tags: 3,
+        digested_ranges: 10,
         journaled_images: 4,
         direct_bytes: 5,
         drops: 6,
@@ -187,14 +195,31 @@ fn arbitrary_transaction() -> impl Strategy<Value = Transaction> {
     let zero = (0..u64::MAX / 2, any::<u32>()).prop_map(|(dst, len)| ZeroTag { dst, len });
     let copy = (any::<u32>(), any::<u32>(), 0..u64::MAX / 2, any::<u32>())
         .prop_map(|(source, data_offset, dst, len)| CopyTag { source, data_offset, dst, len });
+    let digest = (any::<u16>(), any::<[u32; 3]>(), any::<u64>()).prop_map(
+        |(lane, [prev_crc, crc, ranges], from)| Digest {
+            lane: LaneId(lane),
+            from,
+            prev_crc,
+            crc,
+            ranges,
+        },
+    );
+    let digest = proptest::option::of(digest);
     let lists = (vec(any::<u64>(), 0..17), vec(staged, 0..9), vec(zero, 0..9), vec(copy, 0..9));
     let bulk = (vec(any::<u64>(), 0..9), blocks(), runs(), runs());
-    (any::<[u64; 3]>(), lists, bulk).prop_map(|([seq, ops, cut], lists, bulk)| {
+    (any::<[u64; 3]>(), digest, lists, bulk).prop_map(|([seq, ops, cut], digest, lists, bulk)| {
         let (lane_upto, staged, zeros, copies) = lists;
         let (images, image_data, direct, drops) = bulk;
         let (seq, ops_cut, staged_cut) = (TxnSeq(seq), Lsn(ops), Lsn(cut));
-        let tags =
-            Transaction { seq, ops_cut, staged_cut, lane_upto, staged, ..Default::default() };
+        let tags = Transaction {
+            seq,
+            ops_cut,
+            staged_cut,
+            lane_upto,
+            digest,
+            staged,
+            ..Default::default()
+        };
         Transaction { zeros, copies, images, image_data, direct, drops, ..tags }
     })
 }
