@@ -1,16 +1,16 @@
 //! What lies in a volume's log, and what recovery would do with it. The checks note what they see.
 //! Names, contents and the secret nonces of the epochs are not among it.
 
+use crate::digest::physical;
 use crate::superblock::Super;
 use crate::{Check, Devices, Finding, Severity, Volume};
 use serde::Serialize;
 use siftfs_base::BLOCK_SIZE;
 use siftfs_device::Device;
-use siftfs_log::Transaction;
 use siftfs_log::{
-    Checked, HOST_SLOTS, HostRecord, HostState, Item, JournalHeader, LaneEntry, LaneMedium,
+    Checked, Digest, HOST_SLOTS, HostRecord, HostState, Item, JournalHeader, LaneEntry, LaneMedium,
     NameOpKind, OPEN_END, RecordAreaHeader, RecordHead, SERVICE_SLOTS, ServiceRecord, StaticHeader,
-    show_uuid,
+    Transaction, show_uuid,
 };
 use std::collections::BTreeMap;
 
@@ -169,6 +169,8 @@ pub struct RecordView {
     pub data: u32,
     /// Would recovery apply it?
     pub applies: bool,
+    /// Physical ranges: those that name their place in the file system themselves.
+    pub physical: usize,
 }
 
 /// The journal.
@@ -213,6 +215,27 @@ pub struct TransactionView {
     pub direct: usize,
     /// Bytes of staged data that it repeats.
     pub repeated: u32,
+    /// The physical ranges that it contains, if there are any.
+    pub digest: Option<DigestView>,
+}
+
+/// The physical ranges that a transaction contains: all those of a lane's records from `from` up to
+/// where the transaction ends in that lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DigestView {
+    /// The lane's number.
+    pub lane: u16,
+    /// Position in the lane.
+    pub from: u64,
+    /// Number of the ranges.
+    pub ranges: u32,
+}
+
+impl From<&Digest> for DigestView {
+    fn from(digest: &Digest) -> Self {
+        let Digest { lane, from, ranges, .. } = *digest;
+        Self { lane: lane.0, from, ranges }
+    }
 }
 
 /// What recovery would do.
@@ -269,6 +292,7 @@ impl Seen {
             items,
             data: head.header.layout.data_len,
             applies: false,
+            physical: physical(head).count(),
         });
     }
 
@@ -298,6 +322,7 @@ impl Seen {
             drops: t.drops.len(),
             direct: t.direct.len(),
             repeated: header.layout.data_len,
+            digest: t.digest.as_ref().map(DigestView::from),
         });
     }
 }

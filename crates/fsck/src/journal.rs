@@ -1,7 +1,7 @@
 //! The journal: the chain of transactions from tail to end, and what each may say.
 
 use crate::ring::Ring;
-use crate::{Check, Volume};
+use crate::{Check, Volume, digest};
 use siftfs_base::{BLOCK_BYTES, Lsn, TxnSeq};
 use siftfs_log::Transaction;
 use siftfs_log::{
@@ -132,6 +132,7 @@ fn check_transaction(
         c.error("journal.range", format!("{name}: it names bytes outside the file system"));
     }
     check_staged(c, v, txn, data, &name);
+    digest::check(c, v, txn, before);
 }
 
 /// Every staged record that a transaction names is there, whole, and the one meant (rule R4); what

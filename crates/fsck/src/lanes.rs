@@ -1,5 +1,6 @@
 //! Staging lanes: the chain of records from tail to end.
 
+use crate::digest::{all_within, physical};
 use crate::ring::Ring;
 use crate::{Check, Volume};
 use siftfs_base::{LaneId, Lsn};
@@ -13,6 +14,8 @@ struct Lane<'a> {
     ring: Ring,
     key: &'a LogKey,
     what: String,
+    /// Bytes of the file-system area.
+    area: u64,
     end: u64,
     crc: Option<u32>,
     lsn: Lsn,
@@ -63,6 +66,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
             ring: Ring::of(entry, tail),
             key: &v.host.lane_key,
             what: format!("lane {i}"),
+            area: v.header.area_len,
             end: tail,
             crc: None,
             lsn: Lsn(0),
@@ -130,6 +134,7 @@ impl Lane<'_> {
                 let text = format!("{}: number {} was drawn before", self.what, h.params.lsn.0);
                 c.error("lane.floor", text);
             }
+            self.check_homes(c, &head);
             self.end = h.end();
             self.crc = Some(h.crc);
             self.lsn = self.lsn.max(h.params.lsn);
@@ -143,11 +148,23 @@ impl Lane<'_> {
         false
     }
 
+    /// Only records of the record area are digested, so only they may have physical ranges, and
+    /// those lie in the file-system area (rule R42).
+    fn check_homes(&self, c: &mut Check<'_>, head: &RecordHead) {
+        let name = || format!("{}: record {}", self.what, head.header.params.lsn.0);
+        if self.ring.medium != LaneMedium::Bytes && physical(head).next().is_some() {
+            let text =
+                format!("{}: it names the place of its data, and nothing digests it", name());
+            c.error("lane.home", text);
+        }
+        if !all_within(head, self.area) {
+            let text = format!("{}: its data belongs outside the file system", name());
+            c.error("lane.home", text);
+        }
+    }
+
     fn header_at(&self, c: &mut Check<'_>, pos: u64) -> Option<RecordHeader> {
-        let start = self.ring.start(c, pos, &self.what)?;
-        let max = self.ring.max_record();
-        let header = RecordHeader::peek(&start, self.key, self.id, pos, max).ok();
-        header.filter(|header| header.layout.medium == self.ring.medium)
+        self.ring.header(c, pos, self.id, self.key, &self.what)
     }
 
     /// A record whose head and data hold. Valid checksums over impossible content are findings.

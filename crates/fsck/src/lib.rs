@@ -4,6 +4,7 @@
 //! Shares the format's declarations with what it checks, and nothing else: searching, scanning
 //! and judging are written here again, from the format's description.
 
+mod digest;
 mod header;
 mod inspect;
 mod journal;
@@ -13,8 +14,8 @@ mod ring;
 mod superblock;
 
 pub use inspect::{
-    HostView, Inspection, JournalView, LaneView, Marker, RecordAreaView, RecordView, Recovery,
-    ServiceView, SlotView, TransactionView, inspect,
+    DigestView, HostView, Inspection, JournalView, LaneView, Marker, RecordAreaView, RecordView,
+    Recovery, ServiceView, SlotView, TransactionView, inspect,
 };
 
 use siftfs_base::Error;

@@ -6,6 +6,9 @@ use siftfs_log::*;
 #[path = "record_area_tests.rs"]
 mod record_areas;
 
+#[path = "digest_tests.rs"]
+mod digests;
+
 const AREA: u64 = 64 * BLOCK_BYTES;
 const RING: u64 = 128 << 10;
 const SIZE: u64 = AREA + 2 * RING + 2 * HEADER_LEN;
@@ -145,7 +148,8 @@ impl Fixture {
     }
 
     pub fn append(&mut self, len: u32, durable_pos: u64) -> u64 {
-        let item = Item::Data { ino: 12, generation: 0, offset: 0, len, data_offset: 0 };
+        let item =
+            Item::Data { ino: 12, generation: 0, offset: 0, len, data_offset: 0, home: None };
         self.append_spoilt(item, len, durable_pos, |_| {})
     }
 
@@ -554,7 +558,8 @@ fn records_that_contradict() {
     f.append(10, 0);
     assert_eq!(f.codes(), ["lane.lsn"]);
     let mut f = Fixture::new();
-    let inside = Item::Data { ino: 12, generation: 0, offset: 0, len: 9, data_offset: 1 };
+    let inside =
+        Item::Data { ino: 12, generation: 0, offset: 0, len: 9, data_offset: 1, home: None };
     // The offset of its data is the last field of the only item.
     f.append_spoilt(inside, 10, 0, |record| record[156] = 8);
     assert!(f.codes().contains(&"lane.item"), "{:?}", f.codes());

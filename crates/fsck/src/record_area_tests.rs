@@ -2,10 +2,10 @@
 
 use super::*;
 
-const LEN: u64 = 256 << 10;
+pub(super) const LEN: u64 = 256 << 10;
 
 /// A volume in this state, and its record area.
-fn volume(state: HostState) -> (Fixture, MemDevice) {
+pub(super) fn volume(state: HostState) -> (Fixture, MemDevice) {
     let mut f = Fixture::empty(state);
     f.header.incompat |= INCOMPAT_RECORD_AREA;
     f.header.lanes.push(LaneEntry {
@@ -31,7 +31,7 @@ fn write(area: &MemDevice, slot: usize, header: &RecordAreaHeader) {
 }
 
 /// The newest header is changed.
-fn change(f: &Fixture, area: &MemDevice, how: impl Fn(&mut RecordAreaHeader)) {
+pub(super) fn change(f: &Fixture, area: &MemDevice, how: impl Fn(&mut RecordAreaHeader)) {
     let mut new = RecordAreaHeader { seq: 3, volume: f.header.volume, epoch: KEY.epoch, len: LEN };
     how(&mut new);
     write(area, 0, &new);

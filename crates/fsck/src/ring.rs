@@ -1,7 +1,8 @@
 //! Access to a ring by position.
 
 use crate::Check;
-use siftfs_log::{LaneEntry, LaneMedium, RECORD_HEADER_LEN};
+use siftfs_base::LaneId;
+use siftfs_log::{LaneEntry, LaneMedium, LogKey, RECORD_HEADER_LEN, RecordHeader};
 
 /// A ring on the device and the window of live positions.
 #[derive(Clone, Copy)]
@@ -45,6 +46,20 @@ impl Ring {
     /// What of a record is read to see its header.
     pub fn start(&self, c: &mut Check<'_>, pos: u64, what: &str) -> Option<Vec<u8>> {
         self.read(c, pos, self.medium.unit().max(RECORD_HEADER_LEN as u64), what)
+    }
+
+    /// What may be the header of a record of the lane `id` at `pos`; no checksum is verified.
+    pub fn header(
+        &self,
+        c: &mut Check<'_>,
+        pos: u64,
+        id: LaneId,
+        key: &LogKey,
+        what: &str,
+    ) -> Option<RecordHeader> {
+        let start = self.start(c, pos, what)?;
+        let header = RecordHeader::peek(&start, key, id, pos, self.max_record()).ok();
+        header.filter(|header| header.layout.medium == self.medium)
     }
 
     /// Where a record may follow one that ended at `end`: there, or where the next lap starts.

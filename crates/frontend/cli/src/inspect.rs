@@ -6,7 +6,7 @@ use crate::human::count;
 use crate::output::print;
 use crate::size::show_size;
 use crate::volume::{devices, failure, open_options, print_json};
-use siftfs_fsck::{Inspection, LaneView, Severity};
+use siftfs_fsck::{DigestView, Inspection, LaneView, Severity};
 use siftfs_placement::open_media_for;
 use std::fmt::Write;
 use std::path::Path;
@@ -108,14 +108,23 @@ fn lane(t: &mut String, l: &LaneView) {
         let items: Vec<_> = r.items.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
         let _ = writeln!(
             t,
-            "  record    {} at {}, {} bytes: {}; {} bytes of data{}",
+            "  record    {} at {}, {} bytes: {}; {} bytes of data{}{}",
             r.lsn,
             r.pos,
             r.len,
             items.join(", "),
             r.data,
+            physical(r.physical),
             if r.applies { "" } else { " (not to be applied)" }
         );
+    }
+}
+
+/// How many of a record's ranges are physical, if any are.
+fn physical(ranges: usize) -> String {
+    match ranges {
+        0 => String::new(),
+        n => format!(", {n} physical ranges"),
     }
 }
 
@@ -142,7 +151,7 @@ fn journal(t: &mut String, i: &Inspection) {
         let _ = writeln!(
             t,
             "  txn       {} at {}, {} bytes: cuts {} and {}; {} staged, {} copies, {} zeros, {} images, \
-             {} freed, {} direct; {} bytes repeated",
+             {} freed, {} direct; {} bytes repeated{}",
             x.seq,
             x.pos,
             x.len,
@@ -154,9 +163,14 @@ fn journal(t: &mut String, i: &Inspection) {
             x.images,
             x.drops,
             x.direct,
-            x.repeated
+            x.repeated,
+            x.digest.map(digest).unwrap_or_default()
         );
     }
+}
+
+fn digest(DigestView { lane, from, ranges }: DigestView) -> String {
+    format!("; {ranges} physical ranges of lane {lane} from {from}")
 }
 
 fn recovery(i: &Inspection) -> String {
