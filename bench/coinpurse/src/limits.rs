@@ -1,6 +1,5 @@
 //! What a record area must not cost: a small fsync beside bulk, an area that is full, and recovery.
 
-use crate::cpu;
 use crate::side::{BYTES, media};
 use serde_json::{Value, json};
 use siftfs::{OpenOptions, Result, Threads, Volume};
@@ -175,6 +174,5 @@ pub fn measure(disk: &Path, memory: &Path, rounds: u32, time: Duration) -> Resul
         "beside_bulk": beside_bulk(disk, memory, rounds, time)?,
         "always_full": always_full(disk, memory, rounds, time)?,
         "recovery": recovery(disk, memory)?,
-        "host_cpu": cpu::measure(disk, memory, time * rounds)?,
     }))
 }

@@ -105,6 +105,7 @@ fn plus(sum: &Dispatch, before: &Dispatch, after: &Dispatch) -> Dispatch {
         all: records(|d| &d.all),
         record_area: records(|d| &d.record_area),
         record_bytes: add(sum.record_bytes, before.record_bytes, after.record_bytes),
+        physical: add(sum.physical, before.physical, after.physical),
         elsewhere: elsewhere.filter(|(_, n)| *n > 0).collect(),
         pages: Pages { up_to },
         kept: Kept {

@@ -54,6 +54,9 @@ enum Figure {
     Table1(Common),
     /// What the dispatcher did with programs' fsyncs
     Table2(Common),
+    /// Processor time of small overwrites, by thread: with tags in the journal, and with physical
+    /// ranges
+    Cpu(Common),
     /// What a record area must not cost: beside bulk, when it is full, at recovery
     Limits(Common),
 }
@@ -89,6 +92,7 @@ impl Figure {
             | Self::Fig6(common)
             | Self::Table1(common)
             | Self::Table2(common)
+            | Self::Cpu(common)
             | Self::Limits(common) => common,
         }
     }
@@ -112,6 +116,7 @@ fn run(figure: &Figure) -> Result<Output> {
         Figure::Fig6(_) => macros::figure_6(&plan),
         Figure::Table1(_) => disk::measure(place, time),
         Figure::Table2(_) => macros::table(&plan),
+        Figure::Cpu(_) => cpu::measure(&place.path(""), memory, rounds, time).map_err(told),
         Figure::Limits(_) => {
             let json = limits::measure(&place.path(""), memory, rounds, time).map_err(told)?;
             Ok(Output { text: format!("{json:#}\n"), json })

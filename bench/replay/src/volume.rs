@@ -121,7 +121,7 @@ impl Volume {
             .map(|(i, d)| {
                 let (len, data_offset) = (d.len() as u32, i * BLOCK_BYTES as u32);
                 let offset = u64::from(data_offset);
-                (Item::Data { ino: 12, generation: 1, offset, len, data_offset }, d)
+                (Item::Data { ino: 12, generation: 1, offset, len, data_offset, home: None }, d)
             })
             .unzip();
         let layout = RecordLayout::new(&items, data.len() as u64).expect("a record holds it");

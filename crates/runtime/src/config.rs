@@ -44,11 +44,13 @@ pub struct Compact {
     pub most: u64,
     /// ... and this share of the pages that they lie in, in percent.
     pub percent: u8,
+    /// Ranges whose blocks are mapped name them, and need no tag (rule R42).
+    pub physical: bool,
 }
 
 impl Default for Compact {
     /// The paper's size, and no limit of the share (`docs/design/record-area.md`).
     fn default() -> Self {
-        Self { most: 12 << 10, percent: 100 }
+        Self { most: 12 << 10, percent: 100, physical: true }
     }
 }

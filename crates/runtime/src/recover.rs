@@ -118,7 +118,7 @@ impl State {
             Item::NameOp(op) if op.lsn <= ops_cut => Ok(()),
             Item::NameOp(op) => self.apply_name_op(op),
             Item::Inode(i) => self.apply_inode(i),
-            Item::Data { ino, generation, offset, len, data_offset } => {
+            Item::Data { ino, generation, offset, len, data_offset, .. } => {
                 self.expect(*ino, *generation)?;
                 Ok(self.apply_data(*ino, *offset, u64::from(*len), record, *data_offset)?)
             }

@@ -1,11 +1,12 @@
 //! A ready-prefix batch (SIFT §3.3.1): what is left of the transactions added to it.
 
+use crate::digest::Digested;
 use crate::images::{Images, InodeTables};
 use crate::piece::{Origin, Piece, Src};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Lsn, TxnSeq};
 use siftfs_intervals::IntervalMap;
+use siftfs_log::{CopyTag, StagedRef, Transaction};
 use siftfs_log::{DATA_CHUNK, DataSums, JournalData, JournalRecord};
-use siftfs_log::{StagedRef, Transaction};
 use siftfs_wire::CheckpointReport;
 
 /// Where a record lies.
@@ -36,6 +37,8 @@ const REPEATED_CHUNKS: usize = siftfs_log::MAX_RECORD_LEN as usize / DATA_CHUNK;
 /// A committed transaction as the journal has it.
 pub(crate) struct Committed<'a> {
     pub txn: &'a Transaction,
+    /// What its digest names.
+    pub digested: &'a Digested,
     pub images: &'a [u8],
     /// End of its journal record.
     pub end: u64,
@@ -44,11 +47,11 @@ pub(crate) struct Committed<'a> {
 }
 
 impl<'a> Committed<'a> {
-    pub fn new(record: &'a JournalRecord<'_>) -> Self {
+    pub fn new(record: &'a JournalRecord<'_>, digested: &'a Digested) -> Self {
         let d = &record.descriptor;
         let copy = d.header.layout.form == JournalData::Copy;
         let data = copy.then_some((d.header.data_pos(), &d.data));
-        Self { txn: &d.txn, images: record.images, end: d.header.end(), data }
+        Self { txn: &d.txn, digested, images: record.images, end: d.header.end(), data }
     }
 
     /// What is added one after the other: `ordered` replays the staged ranges, then their
@@ -195,8 +198,9 @@ impl Batch {
         all as u64
     }
 
-    /// Adds the next transaction in commit order, or a part of it. Drops and direct runs kill what
-    /// older transactions left, then zero tags, copy tags and images apply in this order (SIFT
+    /// Adds the next transaction in commit order, or a part of it. Its physical ranges come first:
+    /// they are older than all else that it says of their blocks (rule R42). Drops and direct runs
+    /// kill what is older, then zero tags, copy tags and images apply in this order (SIFT
     /// §3.3.2); where the journal repeats what copy tags name, that comes after the staged bytes.
     pub fn add(
         &mut self,
@@ -208,6 +212,7 @@ impl Batch {
         let txn = c.txn;
         assert_eq!(c.images.len(), txn.images.len() * BLOCK_SIZE, "one block per image");
         if part != Part::Journaled {
+            self.add_ranges(&c.digested.staged, &c.digested.copies, report);
             self.add_staged(txn, c.data.is_some(), report);
         }
         if part != Part::Staged {
@@ -234,12 +239,9 @@ impl Batch {
 
     fn add_staged(&mut self, txn: &Transaction, repeated: bool, report: &mut CheckpointReport) {
         let nr = self.nr();
-        let first = u32::try_from(self.records.len()).expect("bounded by memory");
         let zeros: u64 = txn.zeros.iter().map(|z| blocks_of(z.dst, z.len)).sum();
-        report.staged += txn.staged.len() as u64;
         report.raw_tags += txn.zeros.len() as u64;
         report.raw_blocks += zeros;
-        count_copies(txn, report);
         for run in txn.drops.iter().chain(&txn.direct) {
             self.collector().kill(run);
         }
@@ -248,11 +250,27 @@ impl Batch {
         }
         if repeated && self.is_light() {
             // Without a map to find it out: what the journal repeats is dead here.
+            report.staged += txn.staged.len() as u64;
+            count_copies(&txn.copies, report);
             return;
         }
-        let staged = txn.staged.iter().map(|s| Record { place: Place::Lane(s.clone()), txn: nr });
-        self.records.extend(staged);
-        for c in &txn.copies {
+        self.add_ranges(&txn.staged, &txn.copies, report);
+    }
+
+    /// Adds ranges of staged records of the transaction being added.
+    fn add_ranges(
+        &mut self,
+        staged: &[StagedRef],
+        copies: &[CopyTag],
+        report: &mut CheckpointReport,
+    ) {
+        let nr = self.nr();
+        let first = u32::try_from(self.records.len()).expect("bounded by memory");
+        report.staged += staged.len() as u64;
+        count_copies(copies, report);
+        let records = staged.iter().map(|s| Record { place: Place::Lane(s.clone()), txn: nr });
+        self.records.extend(records);
+        for c in copies {
             let source = Src::staged(first + c.source, c.data_offset);
             self.collector().put(Piece { start: c.dst, len: c.len, source });
         }
@@ -264,7 +282,7 @@ impl Batch {
         let Some((pos, sums)) = c.data else { return };
         let (nr, first) =
             (self.nr(), u32::try_from(self.records.len()).expect("bounded by memory"));
-        count_copies(c.txn, report);
+        count_copies(&c.txn.copies, report);
         for (i, sums) in (0u64..).zip(sums.split(REPEATED_CHUNKS)) {
             self.sums += sums.memory();
             let place = Place::Journal(Repeated { pos: pos + i * SECTION, sums });
@@ -434,9 +452,9 @@ impl Log {
 }
 
 /// The copy tags' raw share of the report, once for each place where their bytes are.
-fn count_copies(txn: &Transaction, report: &mut CheckpointReport) {
-    report.raw_tags += txn.copies.len() as u64;
-    report.raw_blocks += txn.copies.iter().map(|c| blocks_of(c.dst, c.len)).sum::<u64>();
+fn count_copies(copies: &[CopyTag], report: &mut CheckpointReport) {
+    report.raw_tags += copies.len() as u64;
+    report.raw_blocks += copies.iter().map(|c| blocks_of(c.dst, c.len)).sum::<u64>();
 }
 
 #[cfg(test)]

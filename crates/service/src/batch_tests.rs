@@ -1,4 +1,5 @@
 use super::*;
+use crate::digest::NOTHING;
 use siftfs_base::LaneId;
 use siftfs_log::{CopyTag, ZeroTag};
 
@@ -32,7 +33,8 @@ fn image(txn: &mut Transaction, block: u64) -> Vec<u8> {
 
 fn add(batch: &mut Batch, txn: &Transaction, images: &[u8]) -> CheckpointReport {
     let mut report = CheckpointReport::default();
-    let committed = Committed { txn, images, end: txn.seq.0 * 8192, data: None };
+    let committed =
+        Committed { txn, digested: &NOTHING, images, end: txn.seq.0 * 8192, data: None };
     batch.add(&InodeTables::default(), &committed, Part::Both, &mut report);
     report
 }
@@ -67,7 +69,13 @@ fn sources(batch: &Batch) -> Vec<(u64, u64, &str, u64, u32)> {
 fn the_journals_repetition_wins_over_staged_state() {
     let t = txn(1, &[10, 20, 30]);
     let sums = sums(3 * BLOCK_BYTES);
-    let committed = Committed { txn: &t, images: &[], end: 1 << 20, data: Some((40960, &sums)) };
+    let committed = Committed {
+        txn: &t,
+        digested: &NOTHING,
+        images: &[],
+        end: 1 << 20,
+        data: Some((40960, &sums)),
+    };
     assert_eq!(committed.parts(false), [Part::Both]);
     assert_eq!(committed.parts(true), [Part::Staged, Part::Journaled]);
     let journal = [
@@ -100,7 +108,13 @@ fn the_journals_repetition_wins_over_staged_state() {
 fn r22_drops_kill_the_repetition_too() {
     for mut batch in both() {
         let (t, sums) = (txn(1, &[10, 11]), sums(2 * BLOCK_BYTES));
-        let c = Committed { txn: &t, images: &[], end: 8192, data: Some((4096, &sums)) };
+        let c = Committed {
+            txn: &t,
+            digested: &NOTHING,
+            images: &[],
+            end: 8192,
+            data: Some((4096, &sums)),
+        };
         let mut report = CheckpointReport::default();
         batch.add(&InodeTables::default(), &c, Part::Both, &mut report);
         let drops = vec![BlockRun { start: 10, len: 1 }];
@@ -125,7 +139,7 @@ fn a_long_data_section_is_cut_into_records() {
         ..txn(1, &[])
     };
     let sums = sums(len);
-    let c = Committed { txn: &t, images: &[], end: 0, data: Some((0, &sums)) };
+    let c = Committed { txn: &t, digested: &NOTHING, images: &[], end: 0, data: Some((0, &sums)) };
     let mut batch = Batch::coalescing();
     batch.add(&InodeTables::default(), &c, Part::Both, &mut CheckpointReport::default());
     let open = batch.memory();

@@ -6,7 +6,9 @@ use crate::reuse;
 use crate::service::{Journaled, Service};
 use siftfs_base::{BLOCK_BYTES, Result, TxnSeq, corrupt};
 use siftfs_device::{AlignedBuf, ReadOp};
-use siftfs_log::{Checked, JournalRecord, LogKey, ServiceRecord, decode_journal_head};
+use siftfs_log::{
+    COPY_TAG_BYTES, Checked, JournalRecord, LogKey, ServiceRecord, decode_journal_head,
+};
 use siftfs_wire::{CheckpointReport, FromService, Urgency};
 use std::collections::VecDeque;
 
@@ -55,9 +57,11 @@ impl Requests {
 }
 
 impl Journaled {
-    /// Bytes of the record that are read to index it.
+    /// Bytes of the record that are read to index it, and as many more as tags for the physical
+    /// ranges would have.
     fn indexed(&self) -> u64 {
-        self.len - (self.data.end - self.data.start)
+        let digested = u64::from(self.digested) * COPY_TAG_BYTES;
+        self.len - (self.data.end - self.data.start) + digested
     }
 }
 
@@ -203,11 +207,12 @@ impl Service {
             }
             let mut start = self.options.clock.mono_ns();
             let read = self.read_records(count, 1, report)?;
-            let key = self.greeted_keys()?.journal;
-            for record in read.records(&key) {
+            let keys = self.greeted_keys()?;
+            for record in read.records(&keys.journal) {
                 let record = record?;
                 self.validate_form(&record.descriptor)?;
-                let committed = Committed::new(&record);
+                let digested = self.digested(&record.descriptor.txn, keys.lanes, report)?;
+                let committed = Committed::new(&record, &digested);
                 for part in committed.parts(true) {
                     batch.restart(map.take());
                     batch.add(&self.options.inode_tables, &committed, *part, report);
@@ -314,11 +319,12 @@ impl Service {
         report: &mut CheckpointReport,
     ) -> Result<()> {
         let read = self.read_records(batch.len(), count, report)?;
-        let key = self.greeted_keys()?.journal;
-        for record in read.records(&key) {
+        let keys = self.greeted_keys()?;
+        for record in read.records(&keys.journal) {
             let record = record?;
             self.validate_form(&record.descriptor)?;
-            let committed = Committed::new(&record);
+            let digested = self.digested(&record.descriptor.txn, keys.lanes, report)?;
+            let committed = Committed::new(&record, &digested);
             for part in committed.parts(false) {
                 batch.add(&self.options.inode_tables, &committed, *part, report);
             }

@@ -149,9 +149,10 @@ fn an_emergency_in_the_middle_of_a_batch_gets_credits_soon() {
 /// block that has an image.)
 #[test]
 fn reports_say_what_survives() {
+    const SEED: u64 = 4;
     let report = |how| {
-        let (_, dev) = formatted(2);
-        let mut d = backlog(&dev, 2, how, 20);
+        let (_, dev) = formatted(SEED);
+        let mut d = backlog(&dev, SEED, how, 20);
         d.messages.clear();
         let pending = d.unreclaimed();
         d.checkpoint(u64::MAX, Urgency::Background);

@@ -3,6 +3,7 @@
 use crate::batch::{Batch, Committed, Part};
 use crate::blocks::Io;
 use crate::checkpoint::ORDERED_WINDOW;
+use crate::digest::NOTHING;
 use crate::images::InodeTables;
 use crate::mode::ReplayMode;
 use crate::reuse;
@@ -55,7 +56,9 @@ impl Service {
         let notes = self.notes_of(txn);
         let image_pos = pos + u64::from(layout.descriptor_len);
         let data = layout.data_offset..layout.len - BLOCK_BYTES;
-        let entry = Journaled { seq: txn.seq, pos, len: layout.len, data, bytes, image_pos, notes };
+        let digested = txn.digest.as_ref().map_or(0, |d| d.ranges);
+        let (seq, len) = (txn.seq, layout.len);
+        let entry = Journaled { seq, pos, len, data, bytes, image_pos, digested, notes };
         self.out.push_back(entry.message());
         self.pending.push_back(entry);
         self.newest = Newest::of_txn(txn);
@@ -77,7 +80,7 @@ impl Service {
         let targets = Transaction { staged, copies, ..Transaction::default() };
         let mut report = CheckpointReport::default();
         let mut batch = Batch::coalescing();
-        let all = Committed { txn: &targets, images: &[], end: 0, data: None };
+        let all = Committed { txn: &targets, digested: &NOTHING, images: &[], end: 0, data: None };
         batch.add(&InodeTables::default(), &all, Part::Both, &mut report);
         batch.seal();
         let mut io = Io {
@@ -157,6 +160,7 @@ impl Service {
         s.journaled_transactions += 1;
         s.journaled_bytes += bytes;
         s.journaled_tags += (txn.zeros.len() + txn.copies.len()) as u64;
+        s.digested_ranges += u64::from(txn.digest.as_ref().map_or(0, |d| d.ranges));
         s.journaled_images += txn.images.len() as u64;
         s.drops += txn.drops.len() as u64;
     }

@@ -16,6 +16,7 @@
 mod batch;
 mod blocks;
 mod checkpoint;
+mod digest;
 mod images;
 mod journal;
 mod memory;

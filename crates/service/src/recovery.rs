@@ -61,9 +61,10 @@ impl Service {
         let (mut batch, mut transactions) = (Batch::coalescing(), 0);
         let budget = Budget::new(self.options.memory, self.options.window_bytes);
         while let Some(record) = scanner.next_record()? {
-            let committed = Committed::new(&record);
-            self.validate(committed.txn, &newest)?;
+            self.validate(&record.descriptor.txn, &newest)?;
             self.validate_form(&record.descriptor)?;
+            let digested = self.digested(&record.descriptor.txn, lane_key, &mut report)?;
+            let committed = Committed::new(&record, &digested);
             newest = Newest::of_txn(committed.txn);
             let ordered = self.options.mode == ReplayMode::Ordered;
             for part in committed.parts(ordered) {

@@ -55,6 +55,7 @@ impl Service {
                 data: header.layout.data_offset..header.commit_offset(),
                 bytes: header.end() - self.head,
                 image_pos: header.image_pos(),
+                digested: record.descriptor.txn.digest.as_ref().map_or(0, |d| d.ranges),
                 notes: self.notes_of(&record.descriptor.txn),
             });
             self.head = header.end();

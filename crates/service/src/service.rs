@@ -120,6 +120,8 @@ pub(crate) struct Journaled {
     pub bytes: u64,
     /// Position of the transaction's first image.
     pub image_pos: u64,
+    /// Physical ranges that it digests.
+    pub digested: u32,
     /// What `auto` judges reuse by; empty in other modes.
     pub notes: Box<[u64]>,
 }

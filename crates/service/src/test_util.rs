@@ -109,6 +109,14 @@ pub fn all_forms() -> impl Iterator<Item = (How, JournalData)> {
     refs.into_iter().chain([ALL[0], ALL[2], ALL[5]].map(|how| (how, JournalData::Copy)))
 }
 
+/// An empty volume in memory.
+pub fn mem() -> (Arc<MemDevice>, Arc<dyn Device>) {
+    let mem = Arc::new(MemDevice::new(SIZE));
+    format(&*mem);
+    let dev: Arc<dyn Device> = Arc::clone(&mem) as _;
+    (mem, dev)
+}
+
 /// A Service over `dev` that replays in order, and what else its storage hands out.
 pub fn open(dev: &Arc<dyn Device>) -> Result<(Service, Storage)> {
     open_as(dev, ORDERED)
@@ -150,6 +158,8 @@ struct Lane {
     end: u64,
     crc: u32,
     tail: u64,
+    /// `end` and `crc` as the newest transaction has them.
+    cut: (u64, u32),
 }
 
 /// What the area must hold.
@@ -159,6 +169,9 @@ pub struct Model {
     /// Blocks without an owner, with the transaction that freed them.
     pub free: BTreeMap<u64, u64>,
 }
+
+/// Bytes, and where in the area they go.
+type Writes = Vec<(u64, Vec<u8>)>;
 
 /// Submits transactions and knows what the area must hold after each.
 pub struct Driver {
@@ -200,7 +213,7 @@ impl Driver {
         let durable = service.durable().clone();
         let lane = |i: usize| -> Result<Lane> {
             let (writer, tail) = (storage.take_staging(LaneId(i as u16))?, durable.lane_tails[i]);
-            Ok(Lane { writer, end: tail, crc: 0, tail })
+            Ok(Lane { writer, end: tail, crc: 0, tail, cut: (tail, 0) })
         };
         let first = durable.next_seq.0 - 1;
         Ok(Self {
@@ -306,7 +319,7 @@ impl Driver {
             seq: TxnSeq(self.seq),
             ops_cut: Lsn(self.lsn),
             staged_cut: Lsn(self.lsn),
-            lane_upto: self.lanes.iter().map(|l| l.end).collect(),
+            lane_upto: self.cut(),
             staged,
             copies,
             ..Transaction::default()
@@ -316,12 +329,18 @@ impl Driver {
     /// Appends a record of `data` to a lane and flushes it.
     fn stage(&mut self, data: &[u8]) -> Result<StagedRef> {
         let lane = LaneId(self.rng.below(2) as u16);
+        self.stage_in(lane, data, None)
+    }
+
+    /// The same in this lane; with a `home`, a physical range.
+    pub fn stage_in(&mut self, lane: LaneId, data: &[u8], home: Option<u64>) -> Result<StagedRef> {
         let item = Item::Data {
             ino: 12,
             generation: 1,
-            offset: 0,
+            offset: home.unwrap_or(0) % BLOCK_BYTES,
             len: data.len() as u32,
             data_offset: 0,
+            home,
         };
         let layout = RecordLayout::new(std::slice::from_ref(&item), data.len() as u64).unwrap();
         let len = u64::from(layout.len);
@@ -358,6 +377,47 @@ impl Driver {
         Ok(StagedRef { lane, pos, len: layout.len, lsn, crc })
     }
 
+    /// What the next transaction digests of a lane, if it has `ranges` physical ranges in it.
+    pub fn digest(&self, lane: LaneId, ranges: u32) -> Option<Digest> {
+        let l = &self.lanes[usize::from(lane.0)];
+        let (from, prev_crc) = l.cut;
+        (ranges > 0).then_some(Digest { lane, from, prev_crc, crc: l.crc, ranges })
+    }
+
+    /// A number above all that are staged.
+    pub fn next_lsn(&mut self) -> Lsn {
+        self.lsn += 1;
+        Lsn(self.lsn)
+    }
+
+    /// The lanes' ends: what is staged up to here is in the transaction being made.
+    pub fn cut(&mut self) -> Vec<u64> {
+        self.lanes.iter_mut().for_each(|l| l.cut = (l.end, l.crc));
+        self.lanes.iter().map(|l| l.end).collect()
+    }
+
+    /// Physical ranges of the coming transaction, staged in one lane; what they write, and its
+    /// digest.
+    fn physical(&mut self) -> Result<(Writes, Option<Digest>)> {
+        let lane = LaneId(self.rng.below(2) as u16);
+        let mut writes = Vec::new();
+        if self.form == JournalData::Ref {
+            for _ in 0..self.rng.below(4) {
+                let len = 1 + self.rng.below(700);
+                let dst = self.rng.below(48 * BLOCK_BYTES - len);
+                let blocks = dst / BLOCK_BYTES..(dst + len).div_ceil(BLOCK_BYTES);
+                // Blocks with an owner alone are overwritten.
+                if self.models.last().unwrap().free.range(blocks).next().is_none() {
+                    let data = self.rng.bytes(len as usize);
+                    self.stage_in(lane, &data, Some(dst))?;
+                    writes.push((dst, data));
+                }
+            }
+        }
+        let digest = self.digest(lane, writes.len() as u32);
+        Ok((writes, digest))
+    }
+
     /// A random transaction, its records staged, its effect added to the models.
     pub fn transaction(&mut self) -> Result<Transaction> {
         let mut txn = Transaction::default();
@@ -375,8 +435,13 @@ impl Driver {
                 copies.push((tag, data[at as usize..(at + n) as usize].to_vec()));
             }
         }
+        let (writes, digest) = self.physical()?;
+        txn.digest = digest;
         self.seq += 1;
         let mut model = self.models.last().unwrap().clone();
+        for (dst, data) in writes {
+            model.area[dst as usize..dst as usize + data.len()].copy_from_slice(&data);
+        }
         self.drops(&mut txn, &mut model);
         let zeros = (0..self.rng.below(3)).map(|_| {
             let len = 1 + self.rng.below(9000);
@@ -409,7 +474,7 @@ impl Driver {
         self.lsn += 1;
         txn.seq = TxnSeq(self.seq);
         (txn.ops_cut, txn.staged_cut) = (Lsn(self.lsn), Lsn(self.lsn));
-        txn.lane_upto = self.lanes.iter().map(|l| l.end).collect();
+        txn.lane_upto = self.cut();
         self.models.push(model);
         Ok(txn)
     }

@@ -4,7 +4,7 @@
 use crate::service::{Newest, Service};
 use siftfs_base::{BLOCK_BYTES, BlockRun, Error, Result, TxnSeq, corrupt};
 use siftfs_log::Transaction;
-use siftfs_log::{Descriptor, check_transaction};
+use siftfs_log::{Descriptor, JournalData, check_transaction};
 use siftfs_wire::{DIRECT_MAX_BLOCKS, DirectRun};
 
 fn bad(txn: &Transaction, why: impl Into<String>) -> Error {
@@ -44,6 +44,18 @@ impl Service {
             let (tail, ring) = (self.durable.lane_tails[i], lanes[i].len());
             if *upto < before.lane_upto[i] || *upto - tail > ring {
                 return Err(bad(txn, format!("position {upto} is not in lane {i}'s window")));
+            }
+        }
+        if let Some(d) = &txn.digest {
+            // `check_transaction` made sure that the lane exists.
+            if d.from != before.lane_upto[usize::from(d.lane.0)] {
+                return Err(bad(txn, "digests records of another transaction"));
+            }
+            if self.options.journal_data != JournalData::Ref {
+                return Err(bad(
+                    txn,
+                    "digests records, and the header says that the journal repeats them",
+                ));
             }
         }
         for s in &txn.staged {

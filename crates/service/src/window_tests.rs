@@ -1,5 +1,6 @@
 use super::*;
 use crate::batch::{Batch, Committed, Part};
+use crate::digest::NOTHING;
 use crate::images::InodeTables;
 use siftfs_base::{LaneId, Lsn, TxnSeq};
 use siftfs_log::{CopyTag, Transaction};
@@ -31,7 +32,8 @@ fn batch(txns: u64, len: u64, place: impl Fn(u64, u64) -> u64) -> Batch {
             copies: (0..blocks).map(copy).collect(),
             ..Transaction::default()
         };
-        let committed = Committed { txn: &txn, images: &[], end: t * 8192, data: None };
+        let committed =
+            Committed { txn: &txn, digested: &NOTHING, images: &[], end: t * 8192, data: None };
         let mut report = CheckpointReport::default();
         batch.add(&InodeTables::default(), &committed, Part::Both, &mut report);
     }

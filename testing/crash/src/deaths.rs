@@ -14,19 +14,27 @@ pub fn busy() -> Profile {
     Profile { background: 60, ..Profile::crash() }
 }
 
+/// The same of few files, whose blocks are overwritten by little and synced: what a record area
+/// takes, and names the blocks of (rule R42).
+fn overwriting() -> Profile {
+    let small = Profile { write_max: 700, offset_max: 12_000, ..busy() };
+    Profile { names: 10, data: 50, sync: 50, scripts: 2, attrs: 2, ..small }
+}
+
 /// Sequences on a volume of `kind` whose device process dies again and again. After a death no
 /// device process is there for `absence` connections, and after `fallback` (200 ms without it) the
 /// host does the work. The host dies at the end, what is durable is finished without it, and power
 /// is cut at every access to the storage. Panics with the first failure, and if nothing died or was
 /// cut.
 pub fn deaths_and_cuts(kind: VolumeKind, absence: u64, fallback: Option<Duration>, seeds: u64) {
-    let config = Config::from_env(seeds, 40);
+    let (profile, ops) = if kind.record_area { (overwriting(), 80) } else { (busy(), 40) };
+    let config = Config::from_env(seeds, ops);
     let result = campaign(&config, |seed| {
         let device = recorded_device(kind);
         let town = Town::new(&device, absence, seeded_deaths(seed));
         let driver = town.open(fallback.or(Some(Duration::from_millis(200))));
         let driver = driver.map_err(|e| format!("open: {e}"))?;
-        let source = Source::Seed(seed, config.ops, busy());
+        let source = Source::Seed(seed, config.ops, profile.clone());
         let recording = record_on(&device, driver, &source, || town.join())?;
         Ok((cut_recording(&recording, seed, &config)?, town.deaths()))
     });

@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 38] = [
+pub const OPTIONS: [MountOption; 39] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -83,6 +83,12 @@ pub const OPTIONS: [MountOption; 38] = [
         "record_share=PERCENT",
         "100",
         "and share of the dirty pages that these bytes may be, 1 to 100",
+    ),
+    option(
+        "record_physical=on|off",
+        "on",
+        "whether what overwrites mapped blocks names them in the record area, so that the journal \
+         says nothing of it",
     ),
     option(
         "record_read_back=NANOSECONDS",

@@ -201,6 +201,13 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         "record_share" => {
             o.open.record_area.percent = u8::try_from(number(1, 100)?).unwrap_or(100);
         }
+        "record_physical" => {
+            o.open.record_area.physical = match value {
+                "on" => true,
+                "off" => false,
+                _ => return Err(format!("record_physical={value}: on or off")),
+            }
+        }
         "record_read_back" => {
             o.open.record_read_back = Duration::from_nanos(number(0, 1_000_000)?);
         }

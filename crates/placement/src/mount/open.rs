@@ -12,7 +12,7 @@ use siftfs_log::{AreaLink, HostRecord, HostState, LaneMedium, LogKey, OPEN_END};
 use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecoveryCut, Runtime};
 use siftfs_service::{Service, ServiceParts};
 use siftfs_volume::{
-    AreaSuper, HEADER_HOST, HeaderView, HostSlots, LaneScanner, Media, check_lane_ends,
+    AreaSuper, HEADER_HOST, HeaderView, HostSlots, LaneScanner, Media, ScanData, check_lane_ends,
 };
 use siftfs_wire::{PROTOCOL_VERSION, ToService};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -177,7 +177,7 @@ impl Volume {
                 key,
                 *tail,
                 recorded,
-                false,
+                ScanData::Verify,
                 Origin::Admin,
             )?;
             while let Some(record) = scanner.next_record()? {

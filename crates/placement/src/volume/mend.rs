@@ -8,7 +8,7 @@ use siftfs_base::{Epoch, Lsn, Result, corrupt};
 use siftfs_device::{Origin, RegionReader, Storage};
 use siftfs_ext4::{check_super, has_marker, set_marker};
 use siftfs_log::{HostRecord, HostState, OPEN_END};
-use siftfs_volume::{AreaSuper, HEADER_HOST, HostSlots, JournalScanner, LaneScanner};
+use siftfs_volume::{AreaSuper, HEADER_HOST, HostSlots, JournalScanner, LaneScanner, ScanData};
 
 /// What is left where the log cannot be read.
 const GIVE_UP: &str = "What is only in the log cannot be read without it; siftfs recover --discard-log \
@@ -111,7 +111,7 @@ impl Volume {
                 key,
                 *tail,
                 OPEN_END,
-                false,
+                ScanData::Verify,
                 Origin::Admin,
             )?;
             if scanner.next_record()?.is_some() {

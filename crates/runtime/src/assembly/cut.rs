@@ -271,14 +271,17 @@ impl State {
         let lane_upto = self.staging.heads();
         let live = RecoveryCut { ops_cut: drawn, staged_cut: drawn, lane_upto };
         let cut = self.recovery.as_ref().map_or(live, |recovery| recovery.cut().clone());
+        let digest = self.staging.cut(self.running.overlay.physical());
+        let mut overlays: BTreeSet<InodeNr> = overlays.into_iter().collect();
+        overlays.extend(self.running.overlay.physical_inodes());
         let taken = self.running.cut(&mut self.inodes, &self.time);
-        self.staging.cut();
         let pushed_bytes = taken.pushed.bytes() as u64;
         let txn = Transaction {
             seq,
             ops_cut: cut.ops_cut,
             staged_cut: cut.staged_cut,
             lane_upto: cut.lane_upto,
+            digest,
             staged: tags.records.iter().map(|record| record.named()).collect(),
             zeros: tags.zeros,
             copies: tags.copies,
@@ -291,7 +294,7 @@ impl State {
             .expect("bounded by room_in_transaction");
         let info = TxnInfo {
             images: snapshot.blocks,
-            overlays,
+            overlays: overlays.into_iter().collect(),
             freed: snapshot.drops,
             freed_inodes: taken.freed_inodes,
             ops_cut: cut.ops_cut,

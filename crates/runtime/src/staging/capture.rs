@@ -193,7 +193,7 @@ impl State {
         let zero = |(offset, len)| Item::Zero { ino, generation, offset, len };
         capture.items.extend(gaps.into_iter().map(zero));
         for (start, end) in ranges.iter() {
-            capture.add(Range { ino, start, end, data_offset: 0 }, generation);
+            capture.add(Range::of(ino, start, end), generation);
         }
         if delta.xattrs {
             self.capture_xattrs(ino, capture)?;

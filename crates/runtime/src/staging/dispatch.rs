@@ -2,13 +2,15 @@
 //! storage (`docs/design/record-area.md`, "The dispatcher").
 
 use crate::staging::capture::Capture;
+use crate::staging::encode::Range;
 use crate::staging::sequencer::Sequencer;
 use crate::staging::stage::Draft;
 use crate::state::State;
 use crate::state::names;
 use crate::state::staging::Elsewhere;
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn};
-use siftfs_log::{LaneMedium, RecordLayout};
+use siftfs_ext4::Mapping;
+use siftfs_log::{Item, JournalData, LaneMedium, RecordLayout};
 use std::collections::BTreeSet;
 
 /// Bytes of the pages that the captured bytes lie in.
@@ -25,20 +27,22 @@ pub fn page_bytes(capture: &Capture) -> u64 {
 
 impl State {
     /// Moves a caller's record to the record area, if it belongs there and has room at once.
-    pub fn dispatch(&mut self, seq: &Sequencer, draft: Draft) -> Draft {
+    pub fn dispatch(&mut self, seq: &Sequencer, mut draft: Draft) -> Draft {
         let Some(area) = self.staging.record_area() else { return draft };
         let pages = page_bytes(&draft.capture);
-        let tracked = self.track(&draft.capture);
-        let capture = tracked.as_ref().unwrap_or(&draft.capture);
+        let mut tracked = self.track(&draft.capture);
+        let capture = tracked.as_mut().unwrap_or(&mut draft.capture);
         let bytes = capture.data_len;
         self.stats.considered(bytes, pages);
         match self.compact_layout(seq, area, capture, pages) {
             Ok(layout) => {
-                self.stats.compact(bytes, pages, layout.len);
+                let physical = capture.data.iter().filter(|range| range.home.is_some()).count();
+                self.stats.compact(bytes, pages, layout.len, physical);
                 let capture = tracked.unwrap_or(draft.capture);
                 Draft { capture, layout, lane: area, bulk: false }
             }
             Err(reason) => {
+                capture.set_homes(|_| None);
                 self.stats.elsewhere(reason);
                 draft
             }
@@ -46,10 +50,10 @@ impl State {
     }
 
     fn compact_layout(
-        &self,
+        &mut self,
         seq: &Sequencer,
         area: usize,
-        capture: &Capture,
+        capture: &mut Capture,
         pages: u64,
     ) -> Result<RecordLayout, Elsewhere> {
         let limits = self.config.record_area;
@@ -62,6 +66,9 @@ impl State {
         }
         if bytes * 100 > pages * u64::from(limits.percent) {
             return Err(Elsewhere::Share);
+        }
+        if limits.physical && self.ledger.journal_data() == JournalData::Ref {
+            capture.set_homes(|range| self.home_of(range));
         }
         let lane = &self.staging.lanes()[area];
         let layout = RecordLayout::on(LaneMedium::Bytes, &capture.items, bytes)
@@ -77,6 +84,25 @@ impl State {
         Ok(layout)
     }
 
+    /// Where the range lies in the area, if it can be physical (rule R42): the transaction under
+    /// way does not change the file's mapping, in which its blocks are written ones, one behind the
+    /// other.
+    fn home_of(&mut self, range: &Range) -> Option<u64> {
+        let node = self.inodes.get(&range.ino)?;
+        if node.mapped_in >= self.next_txn() {
+            return None;
+        }
+        let first = range.start / BLOCK_BYTES;
+        let blocks = range.end.div_ceil(BLOCK_BYTES) - first;
+        match self.fs.map(&mut self.meta, &node.inode, first, blocks) {
+            Ok(Mapping::Mapped { pblk, len, unwritten: false }) if len >= blocks => {
+                Some(pblk * BLOCK_BYTES + range.start % BLOCK_BYTES)
+            }
+            // Where the mapping cannot be read, the assembly, which needs it, finds the error.
+            _ => None,
+        }
+    }
+
     /// The newest records of all inodes that the record is about: they must be there if it is.
     fn needed(&self, capture: &Capture) -> BTreeSet<Lsn> {
         let mut inodes: BTreeSet<InodeNr> = capture.whole.iter().copied().collect();
@@ -88,5 +114,20 @@ impl State {
         let newest = |ino: &InodeNr| self.inodes.get(ino).map(|node| node.staged);
         let gone = [self.inodes.evicted_staged(), self.running.permissions.last_staged()];
         inodes.iter().filter_map(newest).chain(gone).collect()
+    }
+}
+
+impl Capture {
+    /// Says of each range where it lies in the area, as `home` finds it.
+    fn set_homes(&mut self, mut home: impl FnMut(&Range) -> Option<u64>) {
+        let mut ranges = self.data.iter_mut();
+        for item in &mut self.items {
+            if let Item::Data { home: of_item, .. } = item {
+                let range = ranges.next().expect("a range for each item of data");
+                range.home = home(range);
+                *of_item = range.home;
+            }
+        }
+        assert!(ranges.next().is_none(), "an item for each range of data");
     }
 }

@@ -23,6 +23,15 @@ pub struct Range {
     pub end: u64,
     /// Offset of the first byte in the record's data section, in bytes.
     pub data_offset: u32,
+    /// The first byte in the area, of a physical range (rule R42).
+    pub home: Option<u64>,
+}
+
+impl Range {
+    /// A range of a file that lies nowhere yet.
+    pub fn of(ino: InodeNr, start: u64, end: u64) -> Self {
+        Self { ino, start, end, data_offset: 0, home: None }
+    }
 }
 
 /// A part of a page: the page, and its first byte and end in it.

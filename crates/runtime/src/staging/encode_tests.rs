@@ -13,11 +13,11 @@ fn builder() -> RecordBuilder {
 
 /// Two whole pages and a part of a third.
 fn plan(pages: &[SharedBlock; 3]) -> (Plan, Vec<Item>) {
-    let range = |start, end, data_offset| Range { ino: 12, start, end, data_offset };
+    let range = |start, end, data_offset| Range { data_offset, ..Range::of(12, start, end) };
     let ranges = vec![range(0, 8192, 0), range(12_388, 12_488, 8192)];
-    let data = |&Range { ino, start: offset, end, data_offset }: &Range| {
+    let data = |&Range { ino, start: offset, end, data_offset, .. }: &Range| {
         let len = u32::try_from(end - offset).unwrap();
-        Item::Data { ino, generation: 1, offset, len, data_offset }
+        Item::Data { ino, generation: 1, offset, len, data_offset, home: None }
     };
     let items: Vec<Item> = ranges.iter().map(data).collect();
     let layout = RecordLayout::new(&items, 8292).unwrap();

@@ -345,13 +345,19 @@ impl State {
 
     /// What the record carries is no longer pending; its ranges lie in the lane.
     fn captured(&mut self, capture: &Capture, record: &Arc<RecordRef>) {
-        for &Range { ino, start, end, data_offset: offset } in &capture.data {
+        let txn = self.next_txn();
+        for &Range { ino, start, end, data_offset: offset, home } in &capture.data {
             self.forget_dirty(ino, start, end);
             let source = Source::Staged { record: record.clone(), offset };
             let node = self.node_mut(ino);
             node.data.each_mut().into_iter().for_each(|bytes| bytes.remove(start, end));
-            node.overlay.insert(start, end, source);
-            self.note_overlay(ino, (start, end), end - start);
+            if home.is_some() {
+                node.overlay.insert_physical(start, end, source, txn);
+                self.running.overlay.note_physical(ino);
+            } else {
+                node.overlay.insert(start, end, source);
+                self.note_overlay(ino, (start, end), end - start);
+            }
         }
         for &ino in &capture.whole {
             let size = capture.items.iter().rev().find_map(|item| match item {

@@ -118,7 +118,7 @@ impl Capture {
             };
             let ranges = tracked.get(&ino).expect("its inode is captured whole");
             for (start, end) in ranges.overlapping(offset, offset + u64::from(len)) {
-                out.add(Range { ino, start, end, data_offset: 0 }, generation);
+                out.add(Range::of(ino, start, end), generation);
             }
         }
         out
@@ -129,7 +129,14 @@ impl Capture {
         let Range { ino, start, end, .. } = range;
         let data_offset = u32::try_from(self.data_len).unwrap_or(u32::MAX);
         let len = u32::try_from(end - start).unwrap_or(u32::MAX);
-        self.items.push(Item::Data { ino, generation, offset: start, len, data_offset });
+        self.items.push(Item::Data {
+            ino,
+            generation,
+            offset: start,
+            len,
+            data_offset,
+            home: None,
+        });
         self.data.push(Range { data_offset, ..range });
         self.data_len += end - start;
     }

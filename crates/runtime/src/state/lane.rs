@@ -107,6 +107,8 @@ pub struct Lane {
     pub durable_pos: u64,
     /// Head at the last cut: nothing staged since means nothing to journal for this lane.
     pub cut_head: u64,
+    /// `prev_crc` at the last cut.
+    pub cut_crc: u32,
 }
 
 impl Lane {
@@ -126,6 +128,7 @@ impl Lane {
             recent: VecDeque::new(),
             durable_pos: head,
             cut_head: head,
+            cut_crc: 0,
         }
     }
 

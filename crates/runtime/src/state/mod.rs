@@ -281,6 +281,11 @@ impl State {
     /// Blocks `[first, end)` of the inode are unmapped: ranges of its overlay that wait for the
     /// next transaction there, of whatever came after the caller emptied the range, have no home.
     pub fn lost_homes(&mut self, ino: InodeNr, first: u64, end: u64) {
+        let txn = self.next_txn();
+        let bytes = (first * BLOCK_BYTES, end.saturating_mul(BLOCK_BYTES));
+        for (start, end) in self.node_mut(ino).overlay.needs_tags(bytes.0, bytes.1, txn) {
+            self.running.overlay.note(ino, end - start);
+        }
         let ranges = self.node(ino).overlay.unjournaled_from(first * BLOCK_BYTES);
         let end = end.saturating_mul(BLOCK_BYTES);
         let blocks = ranges
@@ -326,10 +331,14 @@ impl State {
         Ok(())
     }
 
-    /// Reads of the area that are under way may not become pages of this inode.
+    /// The inode's mapping was changed: reads of the area that are under way may not become pages
+    /// of it, and no range is physical before the next cut.
     pub fn remapped(&mut self, ino: InodeNr) {
         let version = self.inodes.next_version();
-        self.node_mut(ino).map_version = version;
+        let txn = self.next_txn();
+        let node = self.node_mut(ino);
+        node.map_version = version;
+        node.mapped_in = txn;
     }
 
     /// The node; it must have been loaded under this lock.

@@ -4,7 +4,7 @@
 use crate::state::generations::Generations;
 use crate::state::overlay::{Overlay, Source};
 use crate::state::sizes::Sizes;
-use siftfs_base::{BLOCK_BYTES, Blocks, Bytes, InodeNr, Lsn, RangeSet};
+use siftfs_base::{BLOCK_BYTES, Blocks, Bytes, InodeNr, Lsn, RangeSet, TxnSeq};
 use siftfs_ext4::Inode;
 
 /// Changes of one inode since its last durable state, as a staged transaction must carry them.
@@ -131,6 +131,9 @@ pub struct Node {
     /// may not be the file's any more: the file's mapping changed, or the area got what the overlay
     /// had.
     pub map_version: u64,
+    /// The newest transaction that changes the file's mapping, the one under way included. Older
+    /// ones have every mapping that a later one finds unchanged.
+    pub mapped_in: TxnSeq,
     /// Extents beyond the size are still to be removed (a truncation too large for one
     /// transaction).
     pub trunc_pending: bool,
@@ -165,6 +168,7 @@ impl Node {
             staged: Lsn(0),
             sequence: Default::default(),
             map_version,
+            mapped_in: TxnSeq(0),
             trunc_pending: false,
             linkable: false,
         }

@@ -51,7 +51,8 @@ pub struct Entry {
     pub end: u64,
     /// Where the range's bytes are.
     pub source: Source,
-    /// The transaction that journaled the range; `None` until one has.
+    /// The transaction that contains the range; `None` until one has a tag for it. The one under
+    /// way, for a physical range: it needs none (rule R42).
     pub txn: Option<TxnSeq>,
 }
 
@@ -118,16 +119,48 @@ impl Overlay {
 
     /// The newest source of `[start, end)` is `source`, not journaled yet.
     pub fn insert(&mut self, start: u64, end: u64, source: Source) {
+        self.insert_in(start, end, source, None);
+    }
+
+    /// As [`Overlay::insert`], of a physical range, which the transaction `txn`, the next to be
+    /// cut, will contain without a tag.
+    pub fn insert_physical(&mut self, start: u64, end: u64, source: Source, txn: TxnSeq) {
+        self.insert_in(start, end, source, Some(txn));
+    }
+
+    fn insert_in(&mut self, start: u64, end: u64, source: Source, txn: Option<TxnSeq>) {
         if start < end {
             // A hot page brings the same range over and over.
             if let Some(same) = self.map.get_mut(&start).filter(|e| e.end == end) {
-                self.unjournaled += usize::from(same.txn.is_some());
-                *same = Entry { end, source, txn: None };
+                self.unjournaled -= usize::from(same.txn.is_none());
+                self.unjournaled += usize::from(txn.is_none());
+                *same = Entry { end, source, txn };
                 return;
             }
             self.remove(start, end);
-            self.put(start, Entry { end, source, txn: None });
+            self.put(start, Entry { end, source, txn });
         }
+    }
+
+    /// Ranges that touch `[start, end)` and that were physical ones of the transaction `txn`, which
+    /// is not cut yet, need tags from here on. Returns them.
+    pub fn needs_tags(&mut self, start: u64, end: u64, txn: TxnSeq) -> Vec<(u64, u64)> {
+        let touching: Vec<u64> = self
+            .map
+            .range(..end)
+            .rev()
+            .take_while(|(_, e)| e.end > start)
+            .filter(|(_, e)| e.txn == Some(txn))
+            .map(|(s, _)| *s)
+            .collect();
+        let mut ranges = Vec::with_capacity(touching.len());
+        for start in touching {
+            let entry = self.map.get_mut(&start).expect("just seen");
+            entry.txn = None;
+            self.unjournaled += 1;
+            ranges.push((start, entry.end));
+        }
+        ranges
     }
 
     /// The parts inside `[start, end)`, clipped to it.

@@ -22,6 +22,10 @@ pub struct OverlayDebt {
     tree_blocks: usize,
     /// Staged bytes in them, an upper bound: what covers others counts as well as they.
     bytes: u64,
+    /// Inodes with physical ranges, which need neither home nor tag.
+    physical_inodes: BTreeSet<InodeNr>,
+    /// Physical ranges staged since the last cut, those included that are covered by others.
+    physical: u32,
 }
 
 impl OverlayDebt {
@@ -31,6 +35,24 @@ impl OverlayDebt {
         self.bytes += bytes;
         self.inodes.insert(ino);
         self.ranges += 1;
+    }
+
+    /// A physical range was staged. Nothing is to be done for it before the cut, but a Service that
+    /// replays the transaction takes as much memory as for a tag.
+    pub fn note_physical(&mut self, ino: InodeNr) {
+        self.physical_inodes.insert(ino);
+        self.physical += 1;
+        self.ranges += 1;
+    }
+
+    /// Physical ranges staged since the last cut.
+    pub fn physical(&self) -> u32 {
+        self.physical
+    }
+
+    /// Inodes that have or had some of them.
+    pub fn physical_inodes(&self) -> impl Iterator<Item = InodeNr> + '_ {
+        self.physical_inodes.iter().copied()
     }
 
     /// A range that was noted, of so many `blocks`, has some without a home. One for it changes
@@ -87,6 +109,7 @@ impl OverlayDebt {
     /// The inode's overlay is gone. The bounds stay: they are upper ones.
     pub fn forget(&mut self, ino: InodeNr) {
         self.inodes.remove(&ino);
+        self.physical_inodes.remove(&ino);
     }
 
     /// The transaction under assembly has a tag for every range. The bounds stay until its cut.

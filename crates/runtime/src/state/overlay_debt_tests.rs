@@ -64,3 +64,19 @@ fn the_bound_stays_until_the_cut() {
     debt.cut();
     assert_eq!((debt.blocks(9), debt.bytes(), debt.ranges()), (0, 0, 0));
 }
+
+/// Physical ranges are no work for the assembly, but count as tags.
+#[test]
+fn physical_ranges_are_bounded_as_tags_are() {
+    let mut debt = OverlayDebt::default();
+    for _ in 0..48 {
+        debt.note_physical(12);
+    }
+    assert!(debt.is_empty());
+    assert_eq!((debt.physical(), debt.ranges(), debt.blocks(9)), (48, 48, 2));
+    assert_eq!(debt.physical_inodes().collect::<Vec<_>>(), [12]);
+    debt.forget(12);
+    assert_eq!(debt.physical_inodes().count(), 0);
+    debt.cut();
+    assert_eq!((debt.physical(), debt.ranges()), (0, 0));
+}

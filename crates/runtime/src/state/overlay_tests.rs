@@ -87,3 +87,25 @@ fn unjournaled_ranges_are_found_from_a_byte_on() {
         assert_eq!(from(byte), [(20, 30), (40, 50)][2 - expected..], "from byte {byte}");
     }
 }
+
+/// A physical range belongs to its transaction at once, and needs a tag of it only when its home is
+/// lost before the cut.
+#[test]
+fn physical_ranges_need_no_tags() {
+    let staged = |lsn| Source::Staged { record: record(lsn), offset: 0 };
+    let mut overlay = Overlay::default();
+    overlay.insert_physical(0, 100, staged(1), TxnSeq(4));
+    overlay.insert_physical(200, 300, staged(2), TxnSeq(3));
+    overlay.insert(400, 500, staged(3));
+    assert_eq!(overlay.unjournaled(), 1);
+    overlay.insert(50, 60, staged(4));
+    let unjournaled = |o: &Overlay| o.unjournaled_from(0).collect::<Vec<_>>();
+    assert_eq!(unjournaled(&overlay), [(50, 60), (400, 500)]);
+    assert_eq!(overlay.needs_tags(80, 600, TxnSeq(4)), [(60, 100)]);
+    assert_eq!(unjournaled(&overlay), [(50, 60), (60, 100), (400, 500)]);
+    overlay.mark_journaled(TxnSeq(4));
+    overlay.insert_physical(50, 60, staged(5), TxnSeq(5));
+    overlay.reclaimed(TxnSeq(4));
+    let left: Vec<u64> = overlay.overlapping(0, 600).map(|part| part.start).collect();
+    assert_eq!((left, overlay.unjournaled()), (vec![50], 0));
+}

@@ -4,7 +4,7 @@ use crate::state::buffers::RecordBuffers;
 use crate::state::lane::{Lane, Place, RecordRef};
 use crate::state::ledger::refused;
 use siftfs_base::{InodeNr, LaneId, Lsn, Result};
-use siftfs_log::{LaneMedium, RecordParams};
+use siftfs_log::{Digest, LaneMedium, RecordParams};
 use std::sync::Arc;
 
 /// Why a record went to block storage, although the volume has a record area.
@@ -200,11 +200,20 @@ impl Staging {
         self.lanes.iter().any(|lane| (lane.head - lane.cut_head) * 4 > lane.len)
     }
 
-    /// A transaction is cut: it contains what is staged now.
-    pub fn cut(&mut self) {
+    /// A transaction is cut: it contains what is staged now, `ranges` physical ranges among it.
+    /// Returns where those are, if there are any.
+    pub fn cut(&mut self, ranges: u32) -> Option<Digest> {
+        let digest = self.record_area().filter(|_| ranges > 0).map(|area| {
+            let lane = &self.lanes[area];
+            let id = LaneId(u16::try_from(area).expect("at most 16 lanes"));
+            let (from, prev_crc) = (lane.cut_head, lane.cut_crc);
+            Digest { lane: id, from, prev_crc, crc: lane.prev_crc, ranges }
+        });
+        assert_eq!(ranges > 0, digest.is_some(), "physical ranges lie in the record area");
         for lane in &mut self.lanes {
-            lane.cut_head = lane.head;
+            (lane.cut_head, lane.cut_crc) = (lane.head, lane.prev_crc);
         }
+        digest
     }
 
     /// May credits give the lanes back up to `tails`? The transaction that they are for contains

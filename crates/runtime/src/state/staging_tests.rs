@@ -52,8 +52,25 @@ fn a_cut_is_due_after_a_quarter() {
     assert!(staging.is_uncut() && !staging.is_cut_due() && staging.fill_percent() == 25);
     stage(&mut staging, 1, 1);
     assert!(staging.is_cut_due());
-    staging.cut();
+    assert_eq!(staging.cut(0), None);
     assert!(!staging.is_uncut() && !staging.is_cut_due());
+}
+
+/// A cut's digest begins where the one before ended, and says which chain of records it means.
+#[test]
+fn digests_follow_each_other() {
+    let area = Lane::on(LaneMedium::Bytes, 16 * BLOCK_BYTES, 0);
+    let lanes = vec![Lane::new(16 * BLOCK_BYTES, 0), area];
+    let mut staging = Staging::new(lanes, Lsn(5), Arc::default());
+    let lane = LaneId(1);
+    stage(&mut staging, 1, 1);
+    let first = Digest { lane, from: 0, prev_crc: 0, crc: 77, ranges: 2 };
+    assert_eq!(staging.cut(2), Some(first));
+    stage(&mut staging, 1, 1);
+    assert_eq!(staging.cut(0), None, "a record without physical ranges");
+    stage(&mut staging, 1, 1);
+    let third = Digest { lane, from: 2 * BLOCK_BYTES, prev_crc: 77, crc: 77, ranges: 1 };
+    assert_eq!(staging.cut(1), Some(third));
 }
 
 #[test]

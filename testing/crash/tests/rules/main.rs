@@ -17,6 +17,7 @@ mod medium;
 mod names;
 mod orphans;
 mod parallel;
+mod physical;
 mod publish;
 mod record_area;
 mod sections;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const KIND: VolumeKind = VolumeKind::ROOMY_TWO_LANES.with_area();
+pub(super) const KIND: VolumeKind = VolumeKind::ROOMY_TWO_LANES.with_area();
 const SOON: Duration = Duration::from_secs(5);
 
 /// Where the area lies in an image.
@@ -22,11 +22,11 @@ fn area() -> Range<u64> {
 }
 
 /// A volume with files of 8 KiB, all of them in place.
-fn prepared() -> Bench {
+pub(super) fn prepared() -> Bench {
     filled(Bench::new(KIND))
 }
 
-fn filled(b: Bench) -> Bench {
+pub(super) fn filled(b: Bench) -> Bench {
     for (id, name) in (1..).zip(["f", "g", "h"]) {
         b.durable(name, &bytes(id, 8192));
     }
@@ -35,7 +35,7 @@ fn filled(b: Bench) -> Bench {
     b
 }
 
-fn dispatch(b: &Bench) -> Dispatch {
+pub(super) fn dispatch(b: &Bench) -> Dispatch {
     b.status().runtime.dispatch
 }
 
@@ -50,11 +50,11 @@ fn went(b: &Bench, reason: &str, what: impl FnOnce()) -> (u64, u64) {
 }
 
 /// Writes `id` over 512 bytes of a file at 100.
-fn change(b: &Bench, name: &str, id: u64) {
+pub(super) fn change(b: &Bench, name: &str, id: u64) {
     b.write(name, 100, &bytes(id, 512));
 }
 
-fn changed(mut old: Vec<u8>, id: u64) -> Vec<u8> {
+pub(super) fn changed(mut old: Vec<u8>, id: u64) -> Vec<u8> {
     old[100..612].copy_from_slice(&bytes(id, 512));
     old
 }

@@ -300,7 +300,14 @@ impl State {
                     for (start, end) in ranges.iter() {
                         let len = u32::try_from(end - start).unwrap_or(u32::MAX);
                         let (generation, offset, data_offset) = (1, start, 0);
-                        extra.items.push(Item::Data { ino, generation, offset, len, data_offset });
+                        extra.items.push(Item::Data {
+                            ino,
+                            generation,
+                            offset,
+                            len,
+                            data_offset,
+                            home: None,
+                        });
                         extra.ranges += 1;
                         extra.bytes += end - start;
                     }
