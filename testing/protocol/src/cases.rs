@@ -19,6 +19,10 @@ const UNSYNCED: &[Step] = &[Write(0), Fsync(0), Write(0)];
 /// The second file gets the first one's block.
 const REUSE: &[Step] = &[Write(0), Fsync(0), Unlink(0), Write(1), Fsync(1)];
 
+/// Overwrites before that.
+const AA_REUSE: &[Step] =
+    &[Write(0), Fsync(0), Write(0), Fsync(0), Write(0), Fsync(0), Unlink(0), Write(1), Fsync(1)];
+
 fn faults(total: u8, [host, device, link, power]: [u8; 4]) -> Faults {
     Faults { total, host, device, link, power, flush: 0 }
 }
@@ -136,6 +140,28 @@ pub fn full_area() -> Case {
     Case { config, reaches: &[seen::AREA_FULL, seen::LATCHED, seen::UNMOUNTED] }
 }
 
+/// Records of the area name the blocks that they overwrite, one of which passes to the other file
+/// (rule R42).
+pub fn digest() -> Case {
+    let mut config = Config::new("digest", &[AA_REUSE]);
+    (config.lanes, config.area, config.physical) = (2, true, true);
+    (config.blocks, config.lane_slots) = (1, 2);
+    config.background = true;
+    config.faults = faults(1, [1, 0, 0, 1]);
+    Case { config, reaches: &[seen::DIGESTED, seen::OVER_DIGESTED, seen::PASSED_ON, seen::APPLIED] }
+}
+
+/// The same with batches of several transactions, which are coalesced.
+pub fn digest_coalesced() -> Case {
+    let mut case = digest();
+    case.config.name = "digest, coalesced";
+    case.config.programs = vec![[AA, &REUSE[2..]].concat()];
+    (case.config.replay, case.config.pipeline) = (Replay::Coalesce, 2);
+    case.config.direct = true;
+    case.reaches = &[seen::DIGESTED, seen::BATCH];
+    case
+}
+
 /// Without any fault: what the protocol does on a good day.
 pub fn smallest() -> Case {
     let mut case = takeover();
@@ -160,6 +186,8 @@ pub fn everyday() -> Vec<Case> {
         second_host(),
         record_area(),
         full_area(),
+        digest(),
+        digest_coalesced(),
     ]
 }
 

@@ -112,6 +112,16 @@ pub enum Mutation {
     KeepOverTheArea,
     /// Recovery does not persist what it found in the area.
     RecoverWithoutPersist,
+    /// A removed file's block is free at once, if only a record has its data.
+    FreeWhatIsStaged,
+    /// The Service digests records a transaction late, after the one that may free their blocks.
+    DigestLate,
+    /// The Service digests every record that lies in the area, those behind the cut too.
+    DigestBeyondCut,
+    /// A transaction's physical records are written over its copies, not under them.
+    DigestLast,
+    /// A recovery's replay does not digest.
+    ReplayWithoutDigest,
 }
 
 /// One configuration of the model.
@@ -125,6 +135,9 @@ pub struct Config {
     pub lanes: usize,
     /// Whether the second of two lanes is a record area; all files use the first one then.
     pub area: bool,
+    /// Whether a record of the area that overwrites a mapped block names it, and is not copied by a
+    /// tag (rule R42).
+    pub physical: bool,
     /// Records a lane holds.
     pub lane_slots: u8,
     /// Transactions the journal holds.
@@ -163,6 +176,7 @@ impl Config {
             programs: programs.iter().map(|p| p.to_vec()).collect(),
             lanes: 1,
             area: false,
+            physical: false,
             lane_slots: 2,
             journal_slots: 2,
             blocks: 2,
@@ -201,6 +215,7 @@ impl Config {
     pub(crate) fn validate(&self) {
         assert!((1..=LANES).contains(&self.lanes), "lanes");
         assert!(!self.area || self.lanes == 2, "a lane on the disk, and the area");
+        assert!(!self.physical || self.area, "physical records lie in the area");
         assert!((1..=BLOCKS).contains(&self.blocks), "blocks");
         assert!(self.lane_slots >= 1 && self.journal_slots >= 1, "rings are not empty");
         assert!((1..=2).contains(&self.devices), "devices");

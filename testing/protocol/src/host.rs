@@ -26,6 +26,7 @@ impl Host {
             op: i.op,
             live: i.live,
             home: i.block,
+            cut_home: i.block,
             ready: i,
             source: Source::Metadata,
             journaled: i.op,
@@ -59,6 +60,7 @@ impl Host {
             op: 0,
             live: false,
             home: NONE,
+            cut_home: NONE,
             ready: Inode::NEVER,
             source: Source::Metadata,
             journaled: 0,
@@ -78,6 +80,7 @@ impl Host {
             tails: [0; 2],
             cut_heads: [0; 2],
             blocks: [Block::Used; 3],
+            held: [0; FILES],
             pushed: Vec::new(),
             names_pending: false,
             seq: 0,
@@ -100,7 +103,8 @@ impl Host {
     fn spendable(&self) -> usize {
         let free = self.blocks.iter().filter(|b| **b == Block::Free).count();
         let reserved = self.files.iter().filter(|f| f.live && f.home == NONE).count();
-        free.saturating_sub(reserved)
+        let held = self.held.iter().filter(|seq| **seq != 0).count();
+        free.saturating_sub(reserved + held)
     }
 
     /// The record that carries this file's present state, if there is one.
@@ -112,6 +116,7 @@ impl Host {
     /// Will a commit and a checkpoint free a block? If not, the file system is full.
     fn frees_soon(&self) -> bool {
         self.blocks.iter().any(|b| matches!(b, Block::Freed | Block::Quarantined(_)))
+            || self.held != [0; FILES]
     }
 
     fn lane_full(&self, config: &Config, file: usize) -> bool {
@@ -230,7 +235,7 @@ impl State {
         self.clients[client].pc += 1;
         match step {
             Step::Write(f) => self.write(usize::from(f)),
-            Step::Unlink(f) => self.remove(usize::from(f)),
+            Step::Unlink(f) => self.remove(config, usize::from(f)),
             Step::Fsync(f) => self.fsync(config, client, usize::from(f)),
         }
     }
@@ -257,10 +262,15 @@ impl State {
         file.live = true;
     }
 
-    fn remove(&mut self, f: usize) {
+    fn remove(&mut self, config: &Config, f: usize) {
         let file = &mut self.host.files[f];
         if !file.live {
             return;
+        }
+        let staged = |p: &Published| usize::from(p.record.file) == f && p.record.live;
+        let homeless = file.home == NONE && self.host.records.iter().any(staged);
+        if homeless && !config.has(Mutation::FreeWhatIsStaged) {
+            self.host.held[f] = self.host.seq + 1;
         }
         self.ghost.op += 1;
         self.host.lsn += 1;
@@ -304,6 +314,7 @@ impl State {
             host.heads[lane] - 1
         };
         let file = &mut host.files[f];
+        let home = file.overwritten(config, chain == 1);
         let lane = u8::try_from(lane).expect("two lanes");
         let record = Record {
             key: host.key,
@@ -317,6 +328,7 @@ impl State {
             file: u8::try_from(f).expect("two files"),
             op: file.op,
             live: file.live,
+            home,
         };
         host.last_record[chain] = host.lsn;
         if file.named > file.staged {
@@ -326,7 +338,10 @@ impl State {
         // What went ahead of its transaction is captured again, and keeps its block (rule R12).
         if file.live && file.ready.op != file.op {
             file.ready = Inode { op: file.op, live: true, block: file.home };
-            file.source = Source::Record { lane, lsn: host.lsn };
+            file.source = match home {
+                NONE => Source::Record { lane, lsn: host.lsn },
+                _ => Source::Physical,
+            };
         }
         let published = Published { record, lane, written: false, durable: false, indexed: true };
         host.records.push(published);
@@ -461,6 +476,7 @@ impl State {
             seq: host.seq,
             cut: host.lsn,
             upto: host.heads,
+            from: host.cut_heads[AREA],
             copies: [None; FILES],
             image: [Inode::NEVER; FILES],
             drops: 0,
@@ -469,6 +485,7 @@ impl State {
         for f in 0..FILES {
             txn.copies[f] = host.give_home(f);
             txn.image[f] = host.files[f].ready;
+            host.files[f].cut_home = txn.image[f].block;
         }
         for (at, run) in std::mem::take(&mut host.pushed).into_iter().enumerate() {
             txn.direct[at] = Some(run);
@@ -575,6 +592,9 @@ impl State {
             }
         }
         host.journaled = host.journaled.max(seq);
+        for held in &mut host.held {
+            *held = if *held > seq { *held } else { 0 };
+        }
         if config.has(Mutation::ReuseAtJournaled) {
             host.release(seq);
         }
@@ -671,6 +691,15 @@ impl State {
                 self.host.phase = Phase::Unmounted;
             }
         }
+    }
+}
+
+impl File {
+    /// The block that a record of the file overwrites, if it is physical: the newest cut maps it,
+    /// and the running transaction maps no other.
+    fn overwritten(&self, config: &Config, in_area: bool) -> u8 {
+        let mapped = self.home == self.cut_home;
+        if config.physical && in_area && self.live && mapped { self.home } else { NONE }
     }
 }
 

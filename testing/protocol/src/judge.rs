@@ -62,6 +62,11 @@ impl Storage {
             return None;
         }
         for txn in committed {
+            if self.has_area {
+                for copy in self.digest(view, host.lane_key, txn.from, txn.upto[AREA]) {
+                    blocks[usize::from(copy.dst)] = copy.value;
+                }
+            }
             for copy in txn.copies.iter().flatten() {
                 let slot = view.of(self.lane(usize::from(copy.lane), copy.pos));
                 slot.filter(|r| r.key == host.lane_key && r.pos == copy.pos && r.lsn == copy.lsn)?;
@@ -141,10 +146,17 @@ impl State {
     /// Rule R4: whatever journal record may survive, what it names is durable.
     fn journaled_is_complete(&self) -> bool {
         let key = self.storage.host.durable.lane_key;
-        self.transactions().flat_map(|t| t.copies.iter().flatten()).all(|copy| {
+        let copied = self.transactions().flat_map(|t| t.copies.iter().flatten()).all(|copy| {
             let slot = &self.storage.lane(usize::from(copy.lane), copy.pos).durable;
             slot.is_some_and(|r| r.key == key && r.pos == copy.pos && r.lsn == copy.lsn)
-        })
+        });
+        let mut digested = self.transactions().flat_map(|t| t.from..t.upto[AREA]);
+        copied
+            && (!self.storage.has_area
+                || digested.all(|pos| {
+                    let slot = &self.storage.lane(AREA, pos).durable;
+                    slot.is_some_and(|r| r.key == key && r.pos == pos)
+                }))
     }
 
     /// Rule R3: nothing acknowledged has a hole below it.
@@ -184,7 +196,10 @@ impl State {
             (0..FILES).all(|f| {
                 let inode = record.image[f];
                 let data = |v: &u8| *v >= value(f, inode.op) && *v % 2 == value(f, 0);
-                let held = || storage.blocks[usize::from(inode.block)].possible().all(data);
+                let held = || {
+                    let block = storage.blocks.get(usize::from(inode.block));
+                    block.is_some_and(|block| block.possible().all(data))
+                };
                 storage.meta.possible().all(|image| image[f].op >= inode.op)
                     && (!inode.live || held())
             })
@@ -353,6 +368,10 @@ pub mod landmarks {
     pub const CUT_AT_GAP: &str = "recovery drops a record of the disk and keeps one of the area";
     /// The area is full, and an fsync goes to the disk.
     pub const AREA_FULL: &str = "the record area is full";
+    /// A physical record is digested.
+    pub const DIGESTED: &str = "a physical record is digested";
+    /// A transaction digests a record, and a copy of it goes to the same block.
+    pub const OVER_DIGESTED: &str = "a copy lies over what is digested";
     /// A batch has several transactions.
     pub const BATCH: &str = "a batch of several transactions is replayed";
 }
@@ -419,6 +438,16 @@ impl State {
         dropped && kept.iter().any(|r| usize::from(r.lane) == AREA)
     }
 
+    /// Does a journaled transaction digest a record; one over whose block it also copies?
+    fn digests(&self, copied: bool) -> bool {
+        let key = self.storage.host.visible().lane_key;
+        self.transactions().any(|t| {
+            let found = self.storage.digest(View::Visible, key, t.from, t.upto[AREA]);
+            let over = |dst: u8| t.copies.iter().flatten().any(|copy| copy.dst == dst);
+            found.iter().any(|digested| !copied || over(digested.dst))
+        })
+    }
+
     fn kept_over(&self) -> bool {
         let host = &self.host;
         host.greeted && !host.kept.is_empty() && host.sent == 0 && self.ghost.faults != [0; 5]
@@ -467,6 +496,8 @@ fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
             let full = host.heads[AREA] - host.tails[AREA] >= model.config().lane_slots;
             host.phase == Phase::Running && full
         }
+        DIGESTED => s.digests(false),
+        OVER_DIGESTED => s.digests(true),
         BATCH => s.devices().any(|(_, d)| match d.task {
             Task::Replay { upto, .. } => upto > d.tail + 1,
             _ => false,

@@ -5,8 +5,8 @@ use crate::config::{Config, Mutation};
 use crate::host::Start;
 use crate::judge::Broken;
 use crate::state::{
-    Copy, DIRECT, FILES, Host, HostRecord, HostState, Image, Inode, Journaling, LOCAL, NONE, Phase,
-    Process, Record, Recovering, Service, ServiceRecord, State, Task, Txn, value,
+    AREA, Copy, DIRECT, FILES, Host, HostRecord, HostState, Image, Inode, Journaling, LOCAL, NONE,
+    Phase, Process, Record, Recovering, Service, ServiceRecord, State, Task, Txn, value,
 };
 use crate::storage::{Chains, View, mapped, well_founded};
 
@@ -136,6 +136,8 @@ impl State {
             seq,
             cut,
             upto,
+            // What recovery applies it applies as a mount would: by copies.
+            from: upto[AREA],
             copies: [None; FILES],
             image: base,
             drops: 0,

@@ -3,8 +3,8 @@
 use crate::config::{Config, Mutation, Replay};
 use crate::judge::Broken;
 use crate::state::{
-    BLOCKS, FromService, HostState, Image, Journaling, LOCAL, Phase, Process, Replaying, Service,
-    ServiceRecord, State, Task, ToService, Txn, Value,
+    AREA, BLOCKS, Copy, FromService, HostState, Image, Journaling, LOCAL, Phase, Process,
+    Replaying, Service, ServiceRecord, State, Task, ToService, Txn, Value,
 };
 use crate::storage::{View, mapped};
 
@@ -12,7 +12,7 @@ use crate::storage::{View, mapped};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     /// A staged record's data, by transaction `seq`.
-    Copy { seq: u8, copy: crate::state::Copy },
+    Copy { seq: u8, copy: Copy },
     /// The metadata block.
     Meta(Image),
 }
@@ -288,16 +288,37 @@ impl State {
 
     /// What a replay of the batch writes, in order.
     pub(crate) fn plan(&self, config: &Config, p: usize, upto: u8) -> Vec<Write> {
-        let batch = self.batch(p, upto);
+        let batch = self.digested(config, p, upto);
         match config.replay {
-            Replay::Ordered => ordered(&batch),
+            Replay::Ordered => ordered(config, &batch),
             Replay::Coalesce => coalesced(config, &batch),
         }
     }
 
+    /// The batch, each transaction with what it digests.
+    fn digested(&self, config: &Config, p: usize, upto: u8) -> Vec<(Txn, Vec<Copy>)> {
+        let batch = self.batch(p, upto);
+        let lane_key = self.processes[p].service.as_ref().expect("open").lane_key;
+        let skipped = config.has(Mutation::ReplayWithoutDigest) && self.recovers(p);
+        let digest = |txn: Txn| {
+            let (mut from, mut to) = (txn.from, txn.upto[AREA]);
+            match config.mutation {
+                Some(Mutation::DigestLate) => from = from.saturating_sub(1),
+                Some(Mutation::DigestBeyondCut) => to = from + config.lane_slots,
+                _ => {}
+            }
+            let found = match config.physical && !skipped {
+                true => self.storage.digest(View::Visible, lane_key, from, to),
+                false => Vec::new(),
+            };
+            (txn, found)
+        };
+        batch.into_iter().map(digest).collect()
+    }
+
     /// Rule R22: both modes leave every block that the final metadata maps the same.
     fn compare_modes(&mut self, config: &Config, p: usize, upto: u8) {
-        let batch = self.batch(p, upto);
+        let batch = self.digested(config, p, upto);
         let end = |plan: Vec<Write>| {
             let mut blocks = [None; BLOCKS];
             let mut meta = None;
@@ -313,7 +334,7 @@ impl State {
             }
             (blocks, meta)
         };
-        if end(ordered(&batch)) != end(coalesced(config, &batch)) {
+        if end(ordered(config, &batch)) != end(coalesced(config, &batch)) {
             self.ghost.note(Broken::Modes);
         }
     }
@@ -435,25 +456,37 @@ impl State {
     }
 }
 
+/// What a transaction copies, in its order: what it digests lies under what it has tags for (rule
+/// R42).
+fn copies(config: &Config, (txn, digested): &(Txn, Vec<Copy>)) -> Vec<Write> {
+    let tagged = txn.copies.iter().flatten();
+    let all: Vec<Copy> = match config.has(Mutation::DigestLast) {
+        true => tagged.chain(digested).copied().collect(),
+        false => digested.iter().chain(tagged).copied().collect(),
+    };
+    all.into_iter().map(|copy| Write::Copy { seq: txn.seq, copy }).collect()
+}
+
 /// Every range of every transaction, in order; staged data before metadata.
-fn ordered(batch: &[Txn]) -> Vec<Write> {
+fn ordered(config: &Config, batch: &[(Txn, Vec<Copy>)]) -> Vec<Write> {
     let mut plan = Vec::new();
-    for txn in batch {
-        let copies = txn.copies.iter().flatten();
-        plan.extend(copies.map(|copy| Write::Copy { seq: txn.seq, copy: *copy }));
-        plan.push(Write::Meta(txn.image));
+    for part in batch {
+        plan.extend(copies(config, part));
+        plan.push(Write::Meta(part.0.image));
     }
     plan
 }
 
 /// The final state alone: the last write of each block wins, freed blocks vanish.
-fn coalesced(config: &Config, batch: &[Txn]) -> Vec<Write> {
+fn coalesced(config: &Config, batch: &[(Txn, Vec<Copy>)]) -> Vec<Write> {
     let mut last = [None; BLOCKS];
-    for txn in batch {
-        for copy in txn.copies.iter().flatten() {
+    for part in batch {
+        let txn = &part.0;
+        for write in copies(config, part) {
+            let Write::Copy { copy, .. } = write else { continue };
             let slot = &mut last[usize::from(copy.dst)];
             if slot.is_none() || !config.has(Mutation::FirstWriteWins) {
-                *slot = Some(Write::Copy { seq: txn.seq, copy: *copy });
+                *slot = Some(write);
             }
         }
         for (bit, slot) in last.iter_mut().enumerate() {
@@ -463,6 +496,6 @@ fn coalesced(config: &Config, batch: &[Txn]) -> Vec<Write> {
         }
     }
     let mut plan: Vec<_> = last.into_iter().flatten().collect();
-    plan.extend(batch.last().map(|txn| Write::Meta(txn.image)));
+    plan.extend(batch.last().map(|(txn, _)| Write::Meta(txn.image)));
     plan
 }

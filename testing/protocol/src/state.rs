@@ -75,6 +75,8 @@ pub struct Record {
     pub op: u8,
     /// Has the file a name?
     pub live: bool,
+    /// The block that it overwrites, of a physical record; else [`NONE`].
+    pub home: u8,
 }
 
 /// A copy tag: a staged record's data becomes a block of the area.
@@ -105,6 +107,9 @@ pub struct Txn {
     pub cut: u8,
     /// Per lane, up to where records are contained.
     pub upto: [u8; LANES],
+    /// Where the one before ends in the record area: the physical records from there up to `upto`
+    /// are part of this one, and under all else in it (rule R42).
+    pub from: u8,
     /// Copies, at most one per file.
     pub copies: [Option<Copy>; FILES],
     /// Metadata after the cut.
@@ -317,6 +322,8 @@ pub enum Source {
         /// The record's number.
         lsn: u8,
     },
+    /// In a physical record: no copy is needed.
+    Physical,
     /// Sent straight to its block.
     Direct,
 }
@@ -330,6 +337,8 @@ pub struct File {
     pub live: bool,
     /// Block that the running transaction maps; [`NONE`] if none.
     pub home: u8,
+    /// The block as the newest cut has it.
+    pub cut_home: u8,
     /// What a cut would take.
     pub ready: Inode,
     /// Where the state that a cut would take lies.
@@ -434,6 +443,10 @@ pub struct Host {
     pub cut_heads: [u8; LANES],
     /// The allocator.
     pub blocks: [Block; BLOCKS],
+    /// Per file, the transaction that removes it, if a record that recovery would give a block to
+    /// is older: so long the block that it would take is nobody else's (rule R5). 0 if there is
+    /// none.
+    pub held: [u8; FILES],
     /// Direct data of the running transaction.
     pub pushed: Vec<(u8, Value)>,
     /// A name operation is in no transaction yet.

@@ -4,7 +4,8 @@
 //! leaves every crash state possible that a real one does, and more.
 
 use crate::state::{
-    AREA, BLOCKS, HostRecord, Image, Inode, LANES, NONE, Record, ServiceRecord, Txn, Value,
+    AREA, BLOCKS, Copy, HostRecord, Image, Inode, LANES, NONE, Record, ServiceRecord, Txn, Value,
+    value,
 };
 
 /// A place that is written whole: what is durable, and later writes, each of which a power cut may
@@ -263,6 +264,18 @@ impl Storage {
         }
         found.sort_by_key(|r| r.lsn);
         (found, ends)
+    }
+
+    /// Copies that the physical records of the area between two positions stand for, in the order
+    /// of the positions.
+    pub fn digest(&self, view: View, lane_key: u8, from: u8, to: u8) -> Vec<Copy> {
+        let at = |pos| view.of(self.lane(AREA, pos)).filter(|r| r.pos == pos && r.key == lane_key);
+        let physical = (from..to).filter_map(at).filter(|r| r.home != NONE);
+        let copy = |r: Record| {
+            let value = value(usize::from(r.file), r.op);
+            Copy { lane: r.lane, pos: r.pos, lsn: r.lsn, value, dst: r.home }
+        };
+        physical.map(copy).collect()
     }
 
     /// The number of states that a failure in these regions may leave now.

@@ -19,6 +19,7 @@ fn record(pos: u8, lsn: u8, prev: u8) -> Record {
         file: 0,
         op: lsn,
         live: true,
+        home: NONE,
     }
 }
 

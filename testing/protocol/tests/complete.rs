@@ -43,7 +43,9 @@ explored!(
     failed_flush,
     second_host,
     record_area,
-    full_area
+    full_area,
+    digest,
+    digest_coalesced
 );
 
 /// With `SIFTFS_LONG=1` larger ones: each of the above with one more fault.

@@ -86,6 +86,13 @@ fn failing(mut config: Config) -> Config {
     config
 }
 
+/// A removed file's data is in a record alone, and there is one block.
+fn full() -> Config {
+    let mut config = Config::new("full", &[REUSE]);
+    config.blocks = 1;
+    config
+}
+
 /// Two clients, and a second host that wants the volume.
 fn two_hosts() -> Config {
     let mut config = Config::new("two hosts", &[A, B]);
@@ -97,6 +104,24 @@ fn two_hosts() -> Config {
 fn two_media(first: &[Step], second: &[Step]) -> Config {
     let mut config = Config::new("two media", &[first, second]);
     (config.lanes, config.area) = (2, true);
+    config
+}
+
+/// The same with physical records, of one file that is overwritten.
+fn overwritten(replay: Replay) -> Config {
+    const AAA: &[Step] = &[Write(0), Fsync(0), Write(0), Fsync(0), Write(0), Fsync(0)];
+    let mut config = Config::new("overwritten", &[AAA]);
+    (config.lanes, config.area, config.physical) = (2, true, true);
+    (config.replay, config.background) = (replay, true);
+    config
+}
+
+/// ... and of one whose block passes to another file.
+fn passed_on() -> Config {
+    let mut config = overwritten(Replay::Ordered);
+    config.programs =
+        vec![vec![Write(0), Fsync(0), Write(0), Fsync(0), Unlink(0), Write(1), Fsync(1)]];
+    (config.blocks, config.direct) = (1, true);
     config
 }
 
@@ -130,6 +155,7 @@ mutations! {
     r01_recovery_is_not_torn: RecoverWithoutFlush, R01, with(base(), [1, 1, 0, 1]);
     r03_no_hole: FlushCoversUnwritten, R03, Config::new("two clients", &[A, B]);
     r04_journaled_is_complete: SubmitBeforeFlush, R04, base();
+    r05_what_is_staged_keeps_its_space: FreeWhatIsStaged, COMPLETION, with(full(), [1, 0, 0, 0]);
     r08_old_records_stay_dead: KeepKey, R08, with(Config::new("epochs", &[AA, B]), [1, 0, 0, 1]);
     r09_the_lock_decides: TakeoverWithoutLock, R09, two_devices();
     r09_no_other_epoch: AnyEpoch, R09, with(base(), [1, 0, 0, 0]);
@@ -155,6 +181,12 @@ mutations! {
     r44_the_disk_goes_with_the_area: KeepOverTheArea, R44, with(two_media(AA, B), [0, 0, 0, 1]);
     r44_recovery_persists_before_it_journals:
         RecoverWithoutPersist, R04, with(two_media(A, B), [1, 0, 0, 0]);
+    r42_digested_with_its_transaction: DigestLate, READS, passed_on();
+    r42_digested_up_to_the_cut:
+        DigestBeyondCut, R01, with(overwritten(Replay::Ordered), [1, 0, 0, 1]);
+    r42_digested_under_the_tags: DigestLast, READS, overwritten(Replay::Ordered);
+    r42_digested_at_recovery:
+        ReplayWithoutDigest, R01, with(overwritten(Replay::Coalesce), [1, 1, 0, 0]);
     clean_is_whole: CleanTooEarly, CLEAN, unmounting();
     nothing_acknowledged_is_lost: TakeoverWithoutFlush, LOST, with(base(), [0, 1, 0, 1]);
     nothing_recovered_is_lost: RecoverWithoutFlush, LOST, with(base(), [1, 1, 0, 1]);
