@@ -85,10 +85,10 @@ pub const OPTIONS: [MountOption; 39] = [
         "and share of the dirty pages that these bytes may be, 1 to 100",
     ),
     option(
-        "record_physical=on|off",
+        "record_physical=SWITCH",
         "on",
-        "whether what overwrites mapped blocks names them in the record area, so that the journal \
-         says nothing of it",
+        "on or off: whether what overwrites mapped blocks names them in the record area, so that \
+         the journal says nothing of it",
     ),
     option(
         "record_read_back=NANOSECONDS",
