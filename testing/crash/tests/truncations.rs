@@ -29,4 +29,5 @@ fn in_the_middle() {
     };
     run(VolumeKind::SMALL, &profile, 80, 60);
     run(VolumeKind::TWO_LANES, &profile, 20, 60);
+    run(VolumeKind::SMALL.with_area(), &profile, 30, 60);
 }

@@ -17,6 +17,12 @@ fn with_two_lanes_and_a_log_elsewhere() {
 }
 
 #[test]
+fn with_a_record_area() {
+    replay_by(ReplayMode::Ordered);
+    deaths_and_cuts(VolumeKind::SMALL.with_area(), 0, None, 8);
+}
+
+#[test]
 fn the_host_takes_over_and_gives_back() {
     replay_by(ReplayMode::Ordered);
     deaths_and_cuts(VolumeKind::SMALL, 2, Some(Duration::ZERO), 4);

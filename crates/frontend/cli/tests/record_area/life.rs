@@ -191,6 +191,43 @@ fn thresholds_at_the_mount_and_later() {
     s.assert_plain_ext4();
 }
 
+/// Overwrites of mapped blocks need no tags, until a remount says otherwise; either way they are
+/// there after a kill.
+#[test]
+fn physical_ranges_at_the_mount_and_later() {
+    let s = Setup::new("8M");
+    s.mount(&["-o", "commit=3600"]).ok();
+    let file = fs::File::create(s.path("f")).unwrap();
+    let overwrite = |byte| {
+        for n in 0..20 {
+            file.write_all_at(&[byte; 512], n * 600).unwrap();
+            file.sync_all().unwrap();
+        }
+        s.dispatch()["physical"].as_u64().unwrap()
+    };
+    file.write_all_at(&[0; 16 << 10], 0).unwrap();
+    file.sync_all().unwrap();
+    s.siftfs(&["checkpoint", &s.dir()]).ok();
+    let first = s.dispatch()["physical"].as_u64().unwrap();
+    let on = overwrite(1);
+    assert!(on >= first + 20, "{}", s.dispatch());
+    s.siftfs(&["checkpoint", &s.dir()]).ok();
+    let digested = s.status()["runtime"]["service"]["digested_ranges"].as_u64();
+    assert!(digested >= Some(20), "{}", s.status());
+    s.mount(&["-o", "remount,record_physical=off"]).ok();
+    assert!(s.status()["options"].as_str().unwrap().contains("record_physical=off"));
+    assert_eq!(overwrite(2), on, "{}", s.dispatch());
+    s.mount(&["-o", "remount,record_physical=on"]).ok();
+    assert!(overwrite(3) >= on + 20, "{}", s.dispatch());
+    s.kill();
+    s.mount(&[]).ok();
+    let read = fs::read(s.path("f")).unwrap();
+    assert!((0..20).all(|n| read[n * 600..n * 600 + 512] == [3; 512]));
+    s.umount();
+    s.mount(&["-o", "record_physical=maybe"]).fails(2, &["record_physical=maybe", "on or off"]);
+    s.assert_plain_ext4();
+}
+
 /// An area that is lost takes the log with it: no half of a volume stays.
 #[test]
 fn a_lost_area_is_given_up_on_demand_only() {
