@@ -127,10 +127,10 @@ fn check_left_out(
 }
 
 /// The records of a lane from a position on, as each names the one before it.
-struct Chain<'a> {
+struct Chain {
     id: LaneId,
     ring: Ring,
-    key: &'a LogKey,
+    key: LogKey,
     what: String,
     /// Where the record before ended.
     end: u64,
@@ -138,13 +138,13 @@ struct Chain<'a> {
     crc: Option<u32>,
 }
 
-impl<'a> Chain<'a> {
+impl Chain {
     /// Begins at `from`, behind a record whose checksum is `crc`.
-    fn new(v: &'a Volume, lane: &LaneEntry, from: u64, crc: Option<u32>) -> Self {
+    fn new(v: &Volume, lane: &LaneEntry, from: u64, crc: Option<u32>) -> Self {
         Self {
             id: lane.id,
             ring: Ring::of(lane, position(&v.service.lane_tails, lane.id)),
-            key: &v.host.lane_key,
+            key: v.host.lane_key.lane(lane.id),
             what: format!("lane {}", lane.id.0),
             end: from,
             crc,
@@ -174,9 +174,9 @@ impl<'a> Chain<'a> {
 
     /// A record whose head and data hold.
     fn whole_at(&self, c: &mut Check<'_>, pos: u64) -> Option<RecordHead> {
-        let header = self.ring.header(c, pos, self.id, self.key, &self.what)?;
+        let header = self.ring.header(c, pos, self.id, &self.key, &self.what)?;
         let bytes = self.ring.read(c, pos, u64::from(header.layout.len), &self.what)?;
-        let record = decode_record(&bytes, self.key, self.id, pos, self.ring.max_record());
+        let record = decode_record(&bytes, &self.key, self.id, pos, self.ring.max_record());
         record.ok()?.ok().map(|(head, _)| head)
     }
 }

@@ -16,7 +16,7 @@ struct Area {
     f: Fixture,
     dev: MemDevice,
     /// Of the records, which the fixture's other lane has under [`KEY`].
-    key: LogKey,
+    key: EpochKey,
     /// Where the next record may begin.
     end: u64,
     /// Checksum of the newest record.
@@ -79,7 +79,7 @@ impl Area {
         };
         links(&mut p);
         let mut buf = vec![0; layout.len as usize];
-        let builder = RecordBuilder { key: self.key, lane: LaneId(1), owner: 0 };
+        let builder = RecordBuilder { key: self.key.lane(LaneId(1)), lane: LaneId(1), owner: 0 };
         self.records.push((p.pos, self.crc));
         self.crc = builder.encode(&p, &layout, &items, &[&data], &mut buf);
         self.dev.write(RECORD_AREA_LANE + p.pos % LEN, &buf, false).unwrap();
@@ -332,7 +332,7 @@ fn r42_ranges_that_no_digest_contains() {
 #[test]
 fn recovery_digests_nothing() {
     let mut a = Area::from(HostState::Recovering, 0);
-    a.key = LogKey { epoch: Epoch(KEY.epoch.0 - 1), nonce: 4 };
+    a.key = EpochKey { epoch: Epoch(KEY.epoch.0 - 1), nonce: 4 };
     a.f.host.lane_key = a.key;
     change(&a.f, &a.dev, |header| header.epoch = Epoch(KEY.epoch.0 - 1));
     a.record(&[HOME]);

@@ -55,7 +55,7 @@ struct Committed {
 
 /// A descriptor that holds at `pos`.
 fn descriptor_at(c: &mut Check<'_>, v: &Volume, ring: &Ring, pos: u64) -> Option<Descriptor> {
-    let key = &v.host.journal_key;
+    let key = &v.host.journal_key.journal();
     let block = ring.start(c, pos, WHAT)?;
     let header = JournalHeader::peek(&block, key, pos, max_journal_record(ring.len)).ok()?;
     let bytes = ring.read(c, pos, u64::from(header.layout.descriptor_len), WHAT)?;
@@ -87,7 +87,9 @@ fn next_record(
             continue;
         }
         let Some(bytes) = ring.read(c, pos, h.layout.len, WHAT) else { continue };
-        if let Ok(Ok(record)) = decode_journal_record(&bytes, &v.host.journal_key, pos, max) {
+        if let Ok(Ok(record)) =
+            decode_journal_record(&bytes, &v.host.journal_key.journal(), pos, max)
+        {
             let data = bytes.get(h.layout.data()).unwrap_or_default().to_vec();
             let (txn, crc) = (record.descriptor.txn, record.commit_crc);
             return Some(Committed { txn, header: h, crc, data });
@@ -153,7 +155,7 @@ fn check_staged(c: &mut Check<'_>, v: &Volume, txn: &Transaction, data: &[u8], n
         let ring = Ring::of(lane, v.service.lane_tails[i]);
         let what = format!("{name}: staged record {} at {} of lane {i}", s.lsn.0, s.pos);
         let bytes = ring.read(c, s.pos, u64::from(s.len), &what);
-        let key = &v.host.lane_key;
+        let key = &v.host.lane_key.lane(s.lane);
         let found = bytes.as_ref().map(|b| decode_record(b, key, s.lane, s.pos, u64::from(s.len)));
         let staged = match &found {
             Some(Ok(Ok((head, staged))))

@@ -12,7 +12,7 @@ use siftfs_log::{
 struct Lane<'a> {
     id: LaneId,
     ring: Ring,
-    key: &'a LogKey,
+    key: LogKey,
     what: String,
     /// Bytes of the file-system area.
     area: u64,
@@ -64,7 +64,7 @@ pub(crate) fn check(c: &mut Check<'_>, v: &Volume) -> Order {
         let mut lane = Lane {
             id: entry.id,
             ring: Ring::of(entry, tail),
-            key: &v.host.lane_key,
+            key: v.host.lane_key.lane(entry.id),
             what: format!("lane {i}"),
             area: v.header.area_len,
             end: tail,
@@ -164,7 +164,7 @@ impl Lane<'_> {
     }
 
     fn header_at(&self, c: &mut Check<'_>, pos: u64) -> Option<RecordHeader> {
-        self.ring.header(c, pos, self.id, self.key, &self.what)
+        self.ring.header(c, pos, self.id, &self.key, &self.what)
     }
 
     /// A record whose head and data hold. Valid checksums over impossible content are findings.
@@ -172,10 +172,10 @@ impl Lane<'_> {
         let header = self.header_at(c, pos)?;
         let bytes = self.ring.read(c, pos, u64::from(header.layout.len), &self.what)?;
         let max = self.ring.max_record();
-        match decode_record(&bytes, self.key, self.id, pos, max) {
+        match decode_record(&bytes, &self.key, self.id, pos, max) {
             Ok(Ok((head, _))) => Some(head),
             Ok(Err(_)) => {
-                let head_ok = header.verify_head(self.key, &bytes);
+                let head_ok = header.verify_head(&self.key, &bytes);
                 let next = header.params.prev_end == self.end;
                 self.torn = (head_ok && next).then_some(header.params.lsn).or(self.torn);
                 None
@@ -213,7 +213,7 @@ impl Lane<'_> {
             }
             let Some(header) = self.header_at(c, pos) else { continue };
             let bytes = self.ring.read(c, pos, u64::from(header.layout.len), &self.what);
-            if !bytes.is_some_and(|b| header.verify_head(self.key, &b)) {
+            if !bytes.is_some_and(|b| header.verify_head(&self.key, &b)) {
                 continue;
             }
             if header.params.lsn <= self.lsn {

@@ -12,7 +12,7 @@ mod digests;
 const AREA: u64 = 64 * BLOCK_BYTES;
 const RING: u64 = 128 << 10;
 const SIZE: u64 = AREA + 2 * RING + 2 * HEADER_LEN;
-const KEY: LogKey = LogKey { epoch: Epoch(3), nonce: 9 };
+const KEY: EpochKey = EpochKey { epoch: Epoch(3), nonce: 9 };
 const UUID: [u8; 16] = *b"uuid-of-the-area";
 const LANE: u64 = AREA + HEADER_LEN + RING;
 const JOURNAL: u64 = AREA + HEADER_LEN;
@@ -174,12 +174,14 @@ impl Fixture {
             prev_crc: self.crc,
         };
         let mut buf = vec![0; layout.len as usize];
-        let builder = RecordBuilder { key: KEY, lane: LaneId(0), owner: 0 };
+        let builder = RecordBuilder { key: KEY.lane(LaneId(0)), lane: LaneId(0), owner: 0 };
         builder.encode(&p, &layout, &[item], &[&vec![7; len as usize]], &mut buf);
         spoil(&mut buf);
-        let peek = |buf: &[u8]| RecordHeader::peek(buf, &KEY, LaneId(0), pos, RING).unwrap();
+        let peek = |buf: &[u8]| {
+            RecordHeader::peek(buf, &KEY.lane(LaneId(0)), LaneId(0), pos, RING).unwrap()
+        };
         let head = peek(&buf).head_len();
-        RecordHeader::reseal(&KEY, &mut buf[..head]);
+        RecordHeader::reseal(&KEY.lane(LaneId(0)), &mut buf[..head]);
         let crc = peek(&buf).crc;
         self.put(LANE + pos % RING, &buf);
         let lsn = Lsn(self.lsn);
@@ -212,7 +214,7 @@ impl Fixture {
         let pos = place_record(self.journal_end, layout.len, RING).unwrap();
         let p = JournalParams { pos, prev_end: self.journal_end, prev_crc: self.journal_crc };
         let mut buf = vec![fill; layout.len as usize];
-        self.journal_crc = encode_transaction_unchecked(&KEY, &p, &layout, txn, &mut buf);
+        self.journal_crc = encode_transaction_unchecked(&KEY.journal(), &p, &layout, txn, &mut buf);
         self.put(JOURNAL + pos % RING, &buf);
         self.journal_end = pos + layout.len;
         pos

@@ -30,7 +30,7 @@ pub struct Config {
     /// What the record area takes, where there is one.
     pub record_area: Compact,
     /// Key of this epoch's records.
-    pub key: siftfs_log::LogKey,
+    pub key: siftfs_log::EpochKey,
     /// Keep no access times.
     pub noatime: bool,
     /// Refuse changes.

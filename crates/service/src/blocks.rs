@@ -4,7 +4,7 @@
 use crate::piece::Piece;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result};
 use siftfs_device::{AlignedBuf, AreaWriter, Origin, ReadOp, RegionReader, StagingReader, WriteOp};
-use siftfs_log::LogKey;
+use siftfs_log::EpochKey;
 use siftfs_wire::CheckpointReport;
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(crate) struct Io<'a> {
     pub area: &'a AreaWriter,
     pub journal: &'a RegionReader,
     pub lanes: &'a [StagingReader],
-    pub lane_key: LogKey,
+    pub lane_key: EpochKey,
     pub origin: Origin,
     pub report: &'a mut CheckpointReport,
 }

@@ -2,7 +2,7 @@
 
 use crate::service::Service;
 use siftfs_base::{Result, corrupt};
-use siftfs_log::{CopyTag, Item, LogKey, RecordHead, StagedRef, Transaction};
+use siftfs_log::{CopyTag, EpochKey, Item, RecordHead, StagedRef, Transaction};
 use siftfs_volume::{LaneScanner, ScanData};
 use siftfs_wire::CheckpointReport;
 
@@ -28,7 +28,7 @@ impl Service {
     pub(crate) fn digested(
         &self,
         txn: &Transaction,
-        key: LogKey,
+        lane_key: EpochKey,
         report: &mut CheckpointReport,
     ) -> Result<Digested> {
         let mut found = Digested::default();
@@ -37,7 +37,7 @@ impl Service {
         let lane = usize::from(digest.lane.0);
         let (region, medium) = (&self.parts.lanes[lane], self.parts.mediums[lane]);
         let (from, upto) = (digest.from, txn.lane_upto[lane]);
-        let place = (digest.lane, medium);
+        let (place, key) = ((digest.lane, medium), lane_key.lane(digest.lane));
         let mut scanner =
             LaneScanner::new(region, place, key, from, upto, ScanData::Skip, self.options.origin)?;
         let mut prev = None;

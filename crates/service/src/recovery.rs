@@ -7,7 +7,7 @@ use crate::mode::{Budget, ReplayMode};
 use crate::replay::Replay;
 use crate::service::{Newest, Service};
 use siftfs_base::{Lsn, Result, TxnSeq};
-use siftfs_log::{LogKey, ServiceRecord};
+use siftfs_log::{EpochKey, ServiceRecord};
 use siftfs_volume::{JournalScanner, ReadCounts};
 use siftfs_wire::CheckpointReport;
 
@@ -39,8 +39,8 @@ impl Service {
     /// rotted (rule R14); the Service has latched it.
     pub fn replay_committed(
         &mut self,
-        journal_key: LogKey,
-        lane_key: LogKey,
+        journal_key: EpochKey,
+        lane_key: EpochKey,
     ) -> Result<ReplaySummary> {
         self.check_latched()?;
         assert!(self.pending.is_empty(), "recovery precedes service");
@@ -49,14 +49,19 @@ impl Service {
         summary
     }
 
-    fn replay_all(&mut self, journal_key: LogKey, lane_key: LogKey) -> Result<ReplaySummary> {
+    fn replay_all(&mut self, journal_key: EpochKey, lane_key: EpochKey) -> Result<ReplaySummary> {
         let start = self.options.clock.mono_ns();
         let mut report = CheckpointReport::default();
         let mut replay = std::mem::take(&mut self.replay);
         let origin = self.origin;
         let (tail, next_seq) = (self.durable.journal_tail, self.durable.next_seq);
-        let mut scanner =
-            JournalScanner::new(&self.parts.journal, journal_key, tail, next_seq, origin)?;
+        let mut scanner = JournalScanner::new(
+            &self.parts.journal,
+            journal_key.journal(),
+            tail,
+            next_seq,
+            origin,
+        )?;
         let mut newest = Newest::of_record(&self.durable);
         let (mut batch, mut transactions) = (Batch::coalescing(), 0);
         let budget = Budget::new(self.options.memory, self.options.window_bytes);
@@ -112,7 +117,7 @@ impl Service {
         &self,
         replay: &mut Replay,
         batch: &mut Batch,
-        lane_key: LogKey,
+        lane_key: EpochKey,
         report: &mut CheckpointReport,
     ) -> Result<()> {
         let budget = Budget::new(self.options.memory, self.options.window_bytes);

@@ -194,7 +194,7 @@ fn r09_another_epochs_transactions_are_dropped() {
     let (mut service, _storage) = open(&left).unwrap();
     let before = service.durable().clone();
     assert!(before.next_seq.0 <= d.acked, "something is left to replay");
-    let key = LogKey { epoch: Epoch(KEY.epoch.0 + 1), ..KEY };
+    let key = EpochKey { epoch: Epoch(KEY.epoch.0 + 1), ..KEY };
     let summary = service.replay_committed(key, KEY).unwrap();
     assert_eq!((summary.transactions, summary.next_seq), (0, before.next_seq));
 }

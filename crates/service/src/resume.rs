@@ -2,7 +2,7 @@
 
 use crate::service::{Journaled, Newest, Service, ServiceOptions, ServiceParts};
 use siftfs_base::Result;
-use siftfs_log::LogKey;
+use siftfs_log::{EpochKey, LogKey};
 use siftfs_volume::JournalScanner;
 use siftfs_wire::FromService;
 
@@ -24,11 +24,11 @@ impl Service {
     pub fn resume(
         parts: ServiceParts,
         options: ServiceOptions,
-        journal_key: LogKey,
-        lane_key: LogKey,
+        journal_key: EpochKey,
+        lane_key: EpochKey,
     ) -> Result<Self> {
         let mut service = Self::open(parts, options)?;
-        service.collect_pending(journal_key)?;
+        service.collect_pending(journal_key.journal())?;
         let pending = std::mem::take(&mut service.pending);
         let crc = service.head_crc;
         service.begin_epoch(journal_key, lane_key);

@@ -11,7 +11,7 @@ use siftfs_device::{
     AlignedBuf, AreaWriter, JournalWriter, Origin, ServiceWriters, StagingReader, Storage,
 };
 use siftfs_log::Transaction;
-use siftfs_log::{JournalData, LaneMedium, LogKey, ServiceRecord};
+use siftfs_log::{EpochKey, JournalData, LaneMedium, LogKey, ServiceRecord};
 use siftfs_volume::{HEADER_SERVICE, HeaderView, ServiceSlots};
 use siftfs_wire::{
     CheckpointReport, EXPECT_URGENT_MAX_MS, FromService, PROTOCOL_VERSION, ServiceStatistics,
@@ -136,7 +136,7 @@ impl Journaled {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {
     pub journal: LogKey,
-    pub lanes: LogKey,
+    pub lanes: EpochKey,
 }
 
 /// What the newest journaled transaction said; the next one may not fall behind it.
@@ -236,9 +236,9 @@ impl Service {
     ///
     /// # Panics
     /// If a journaled transaction is not checkpointed.
-    pub fn begin_epoch(&mut self, journal_key: LogKey, lane_key: LogKey) {
+    pub fn begin_epoch(&mut self, journal_key: EpochKey, lane_key: EpochKey) {
         assert!(self.pending.is_empty(), "a new epoch begins with an empty journal");
-        self.keys = Some(Keys { journal: journal_key, lanes: lane_key });
+        self.keys = Some(Keys { journal: journal_key.journal(), lanes: lane_key });
         self.head_crc = 0;
         self.greeted = false;
     }

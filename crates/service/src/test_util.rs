@@ -15,7 +15,7 @@ pub const AREA: u64 = 64 * BLOCK_BYTES;
 pub const JOURNAL: u64 = 256 << 10;
 pub const LANE: u64 = 256 << 10;
 pub const VOLUME: [u8; 16] = *b"service-test-vol";
-pub const KEY: LogKey = LogKey { epoch: Epoch(5), nonce: 0xfeed };
+pub const KEY: EpochKey = EpochKey { epoch: Epoch(5), nonce: 0xfeed };
 pub const SIZE: u64 = AREA + JOURNAL + 2 * LANE + 2 * HEADER_LEN;
 
 /// A volume's header whose journal holds `form` of staged data.
@@ -369,7 +369,7 @@ impl Driver {
             prev_crc: l.crc,
         };
         let mut buf = vec![0; layout.len as usize];
-        let builder = RecordBuilder { key: KEY, lane, owner: 0 };
+        let builder = RecordBuilder { key: KEY.lane(lane), lane, owner: 0 };
         let crc = builder.encode(&p, &layout, &[item], &[data], &mut buf);
         l.writer.write(Origin::Foreground, pos % LANE, &buf)?;
         l.writer.flush(Origin::Foreground)?;

@@ -7,7 +7,7 @@ use crate::piece::{Origin, Piece};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, corrupt};
 use siftfs_device::{AlignedBuf, ReadOp};
 use siftfs_log::StagedRef;
-use siftfs_log::{DATA_CHUNK, DataSums, LogKey, RecordHead, RecordHeader};
+use siftfs_log::{DATA_CHUNK, DataSums, EpochKey, LogKey, RecordHead, RecordHeader};
 use std::ops::Range;
 
 /// A record no longer than this is read whole.
@@ -204,7 +204,7 @@ impl Window {
         let at = self.fetches.get(from).map_or(0, |f| f.at);
         read(io, &segments, &mut self.buf[at..])?;
         for (i, head) in (from..to).zip(heads) {
-            self.verify(&io.lane_key, batch, i, head)?;
+            self.verify(io.lane_key, batch, i, head)?;
         }
         self.fetched = to;
         Ok(())
@@ -244,7 +244,7 @@ impl Window {
     /// Verifies what was read of a record and gives its pieces their places.
     fn verify(
         &mut self,
-        key: &LogKey,
+        lane_key: EpochKey,
         batch: &Batch,
         i: usize,
         head: Option<RecordHead>,
@@ -258,8 +258,9 @@ impl Window {
                 (head.header.layout.data_len, verify_parts(head.sums(), &f.parts, bytes))
             }
             (Place::Lane(s), None) => {
-                let header = peek(s, key, bytes)?;
-                let head = checked_head(s, key, header, bytes)?;
+                let key = lane_key.lane(s.lane);
+                let header = peek(s, &key, bytes)?;
+                let head = checked_head(s, &key, header, bytes)?;
                 let l = header.layout;
                 let data = bytes.get(l.data_offset as usize..);
                 let data = data.and_then(|d| d.get(..l.data_len as usize));
@@ -495,7 +496,7 @@ fn head_guess(s: &StagedRef) -> u64 {
 
 /// A head of which the first `bytes` are there; more is read if they are too few.
 fn decode_head(io: &mut Io<'_>, s: &StagedRef, bytes: &[u8]) -> Result<RecordHead> {
-    let key = io.lane_key;
+    let key = io.lane_key.lane(s.lane);
     let header = peek(s, &key, bytes)?;
     if header.head_len() <= bytes.len() {
         return checked_head(s, &key, header, bytes);

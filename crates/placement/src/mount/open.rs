@@ -8,7 +8,7 @@ use crate::volume::marker::{self, SuperBytes};
 use crate::volume::mkfs::nonce;
 use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
 use siftfs_device::{AreaReader, Origin, Role, Storage};
-use siftfs_log::{AreaLink, HostRecord, HostState, LaneMedium, LogKey, OPEN_END};
+use siftfs_log::{AreaLink, EpochKey, HostRecord, HostState, LaneMedium, OPEN_END};
 use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecoveryCut, Runtime};
 use siftfs_service::{Service, ServiceParts};
 use siftfs_volume::{
@@ -36,7 +36,7 @@ pub struct Pair {
     /// The host's header records.
     pub host: Arc<Mutex<HostSlots>>,
     /// The key of the host's epoch.
-    pub key: LogKey,
+    pub key: EpochKey,
     /// Reads the superblock when the volume is closed.
     area: AreaReader,
 }
@@ -119,7 +119,7 @@ impl Volume {
         progress("replaying the journal", 1, 1);
 
         let (ends, found) = self.scan(&storage, &old, &service, progress, report)?;
-        let key = LogKey { epoch, nonce: nonce()? };
+        let key = EpochKey { epoch, nonce: nonce()? };
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         let recovering = HostRecord {
             state: HostState::Recovering,
@@ -170,7 +170,7 @@ impl Volume {
             let medium = self.view.header.medium_of(id);
             let recorded = old.lane_ends.get(usize::from(id.0)).copied().unwrap_or(OPEN_END);
             let region = storage.staging_reader(id)?;
-            let key = old.lane_key;
+            let key = old.lane_key.lane(id);
             let mut scanner = LaneScanner::new(
                 &region,
                 (id, medium),
@@ -281,7 +281,7 @@ impl Volume {
         &self,
         storage: &Storage,
         host: &mut HostSlots,
-        key: LogKey,
+        key: EpochKey,
         now: Timestamp,
     ) -> Result<SuperBytes> {
         let old = self.forget_older_log();
@@ -321,7 +321,7 @@ impl Volume {
         let storage = self.storage()?;
         let old = self.forget_older_log();
         let epoch = Epoch(old.key.epoch.0 + 1);
-        let key = LogKey { epoch, nonce: nonce()? };
+        let key = EpochKey { epoch, nonce: nonce()? };
         let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, &self.view);
         if !opts.read_only {
             self.note_mounted(&storage, &mut host, key, clock.now())?;
@@ -408,7 +408,7 @@ fn inodes_kept(meta_cache: u64) -> usize {
     usize::try_from(meta_cache >> 10).unwrap_or(usize::MAX).clamp(4096, 65_536)
 }
 
-fn config_of(opts: &OpenOptions, key: LogKey) -> Config {
+fn config_of(opts: &OpenOptions, key: EpochKey) -> Config {
     Config {
         commit_age: Duration::from_millis(opts.commit_ms),
         page_cache: opts.page_cache,

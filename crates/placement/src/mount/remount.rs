@@ -3,7 +3,7 @@
 use crate::mount::open::{Pair, Volume};
 use crate::options::OpenOptions;
 use siftfs_base::{Clock, Error, Result};
-use siftfs_log::LogKey;
+use siftfs_log::EpochKey;
 use siftfs_runtime::{Runtime, Tuning};
 use siftfs_volume::HostSlots;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ pub struct Remounter {
     runtime: Arc<Runtime>,
     clock: Arc<dyn Clock>,
     host: Arc<Mutex<HostSlots>>,
-    key: LogKey,
+    key: EpochKey,
     unmarked: Mutex<Option<Unmarked>>,
 }
 

@@ -7,7 +7,7 @@ use crate::volume::mkfs::nonce;
 use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Error, Lsn, Result};
 use siftfs_device::{Device, Origin, RegionDesc, RegionKind, Storage, SuperblockWriter};
 use siftfs_ext4::{set_marker, set_own_bytes};
-use siftfs_log::{HostRecord, HostState, LogKey, OPEN_END};
+use siftfs_log::{EpochKey, HostRecord, HostState, OPEN_END};
 use siftfs_volume::{
     AreaSuper, HEADER_HOST, HostSlots, Media, erase_headers, erase_record_area, read_media,
 };
@@ -75,7 +75,7 @@ fn empty_log(volume: &Volume, clock: &Arc<dyn Clock>) -> Result<()> {
     let area = storage.take_superblocks()?;
     let old = volume.forget_older_log();
     // The next epoch's key makes every record of this one invalid; the tails stay where they are.
-    let key = LogKey { epoch: Epoch(old.key.epoch.0 + 1), nonce: nonce()? };
+    let key = EpochKey { epoch: Epoch(old.key.epoch.0 + 1), nonce: nonce()? };
     let lanes = volume.view().service.lane_tails.clone();
     let plain = plain_super(&area, clock)?;
     let mut host = HostSlots::new(storage.take_header(HEADER_HOST)?, volume.view());

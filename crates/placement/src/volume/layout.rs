@@ -7,9 +7,9 @@ use siftfs_base::{BLOCK_BYTES, Epoch, Error, LaneId, Lsn, Result, TxnSeq};
 use siftfs_device::{Device, DeviceInfo, zero_fill};
 use siftfs_ext4::{has_marker, set_own_bytes};
 use siftfs_log::{
-    AreaLink, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG, INCOMPAT_JOURNAL_COPY,
-    INCOMPAT_RECORD_AREA, JournalData, LaneEntry, LaneMedium, LogKey, OPEN_END, RECORD_AREA_LANE,
-    ServiceRecord, StaticHeader,
+    AreaLink, EpochKey, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG,
+    INCOMPAT_JOURNAL_COPY, INCOMPAT_RECORD_AREA, JournalData, LaneEntry, LaneMedium, OPEN_END,
+    RECORD_AREA_LANE, ServiceRecord, StaticHeader,
 };
 use siftfs_volume::{AreaSuper, Media, format_headers, format_record_area};
 
@@ -235,7 +235,7 @@ fn first_records(
     superblock: &SuperBytes,
     area_crc: u32,
 ) -> Result<(HostRecord, ServiceRecord)> {
-    let key = LogKey { epoch: Epoch(0), nonce: nonce()? };
+    let key = EpochKey { epoch: Epoch(0), nonce: nonce()? };
     let lanes = usize::from(layout.lanes) + usize::from(layout.record_area.is_some());
     let host = HostRecord {
         seq: 0,

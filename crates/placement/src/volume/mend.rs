@@ -104,7 +104,7 @@ impl Volume {
         let (host, service) = (&self.view.host, &self.view.service);
         for (id, tail) in self.lane_ids().zip(&service.lane_tails) {
             let region = storage.staging_reader(id)?;
-            let (key, medium) = (host.lane_key, self.view.header.medium_of(id));
+            let (key, medium) = (host.lane_key.lane(id), self.view.header.medium_of(id));
             let mut scanner = LaneScanner::new(
                 &region,
                 (id, medium),
@@ -118,7 +118,7 @@ impl Volume {
                 return Ok(false);
             }
         }
-        let (key, tail, seq) = (host.journal_key, service.journal_tail, service.next_seq);
+        let (key, tail, seq) = (host.journal_key.journal(), service.journal_tail, service.next_seq);
         let journal = storage.journal_reader()?;
         let mut scanner = JournalScanner::new(&journal, key, tail, seq, Origin::Admin)?;
         Ok(scanner.next_record()?.is_none())

@@ -1,7 +1,7 @@
 //! The header: static part, host slots, service slots.
 
 use crate::record::COMPACT_UNIT;
-use crate::{Checked, Invalid, JournalData, LogKey, MAX_LANES};
+use crate::{Checked, EpochKey, Invalid, JournalData, MAX_LANES};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Epoch, Error, LaneId, Lsn, Result, TxnSeq, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -15,7 +15,7 @@ pub const HOST_SLOTS: [u64; 2] = [BLOCK_BYTES, 2 * BLOCK_BYTES];
 /// Byte offsets of the two service slots inside a copy.
 pub const SERVICE_SLOTS: [u64; 2] = [3 * BLOCK_BYTES, 4 * BLOCK_BYTES];
 /// Version of header, lane and journal records that this crate reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// Compatible features that this crate knows (unknown ones are ignored).
 pub const KNOWN_COMPAT: u32 = 0;
 /// Features without which a volume may still be read.
@@ -197,11 +197,11 @@ pub struct HostRecord {
     /// What is going on.
     pub state: HostState,
     /// Present epoch and its nonce.
-    pub key: LogKey,
+    pub key: EpochKey,
     /// Key under which the lanes' unreclaimed records were written.
-    pub lane_key: LogKey,
+    pub lane_key: EpochKey,
     /// Key under which the journal's unreclaimed records were written.
-    pub journal_key: LogKey,
+    pub journal_key: EpochKey,
     /// Every LSN drawn from now on is larger.
     pub lsn_floor: Lsn,
     /// crc32c of the first 1020 bytes of the area's superblock while it has no marker: as the last
@@ -270,8 +270,12 @@ where
     }
     let found = version(raw);
     if found != FORMAT_VERSION {
+        let what_to_do = match found < FORMAT_VERSION {
+            true => ": mount and unmount it with the build that made it; the files are ext4's then",
+            false => "",
+        };
         return Err(Error::Incompatible(format!(
-            "log format version {found}; this build knows {FORMAT_VERSION}"
+            "log format version {found}; this build knows {FORMAT_VERSION}{what_to_do}"
         )));
     }
     Ok(Ok(raw))
@@ -495,8 +499,8 @@ fn decode_lane(row: usize, raw: &RawLane) -> Result<LaneEntry> {
     })
 }
 
-fn key(epoch: U64, nonce: U64) -> LogKey {
-    LogKey { epoch: Epoch(epoch.get()), nonce: nonce.get() }
+fn key(epoch: U64, nonce: U64) -> EpochKey {
+    EpochKey { epoch: Epoch(epoch.get()), nonce: nonce.get() }
 }
 
 impl HostRecord {

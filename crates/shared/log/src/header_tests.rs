@@ -42,9 +42,9 @@ pub(crate) fn host_record() -> HostRecord {
     HostRecord {
         seq: 5,
         state: HostState::Mounted,
-        key: LogKey { epoch: Epoch(4), nonce: 1 },
-        lane_key: LogKey { epoch: Epoch(3), nonce: 2 },
-        journal_key: LogKey { epoch: Epoch(4), nonce: 3 },
+        key: EpochKey { epoch: Epoch(4), nonce: 1 },
+        lane_key: EpochKey { epoch: Epoch(3), nonce: 2 },
+        journal_key: EpochKey { epoch: Epoch(4), nonce: 3 },
         lsn_floor: Lsn(99),
         area_crc: 0x1234,
         lane_ends: vec![OPEN_END, 8192],
@@ -99,12 +99,14 @@ fn resealed(mut block: Box<[u8; BLOCK_SIZE]>, at: usize, bytes: &[u8]) -> Box<[u
 }
 
 #[test]
-fn the_future_is_refused() {
-    let newer = |b| resealed(b, 8, &2u32.to_le_bytes());
+fn other_versions_are_refused() {
     let gone = |e| matches!(e, Err(Error::Incompatible(_)));
-    assert!(gone(StaticHeader::decode(&newer(static_header().encode())).map(|_| ())));
-    assert!(gone(HostRecord::decode(&newer(host_record().encode())).map(|_| ())));
-    assert!(gone(ServiceRecord::decode(&newer(service_record().encode())).map(|_| ())));
+    for version in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
+        let other = |b| resealed(b, 8, &version.to_le_bytes());
+        assert!(gone(StaticHeader::decode(&other(static_header().encode())).map(|_| ())));
+        assert!(gone(HostRecord::decode(&other(host_record().encode())).map(|_| ())));
+        assert!(gone(ServiceRecord::decode(&other(service_record().encode())).map(|_| ())));
+    }
     let mut feature = static_header();
     feature.incompat = 1 << 31;
     assert!(gone(StaticHeader::decode(&feature.encode_unchecked()).map(|_| ())));

@@ -18,6 +18,7 @@ mod item_codec;
 mod journal;
 mod journal_codec;
 mod journal_data;
+mod key;
 mod link;
 mod record;
 mod record_area;
@@ -30,13 +31,14 @@ pub use item_codec::DATA_ITEM_BYTES;
 pub use journal::*;
 pub use journal_codec::COPY_TAG_BYTES;
 pub use journal_data::JournalData;
+pub use key::{EpochKey, LogKey};
 pub use link::*;
 pub use record::*;
 pub use record_area::{RECORD_AREA_LANE, RECORD_AREA_SLOTS, RecordAreaHeader};
 pub use sums::{DATA_CHUNK, DataSums};
 pub use transaction::{CopyTag, Digest, StagedRef, Transaction, ZeroTag};
 
-use siftfs_base::{BLOCK_BYTES, Epoch, Error, Result, corrupt};
+use siftfs_base::{BLOCK_BYTES, Error, Result, corrupt};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Most lanes a volume can have.
@@ -45,30 +47,6 @@ pub const MAX_LANES: usize = 16;
 pub const MAX_NAME: usize = 255;
 /// Longest symbolic link target, in bytes.
 pub const MAX_TARGET: usize = 4095;
-
-/// What makes a record one of this volume and this epoch (rule R8): checksums of lane and
-/// journal records are seeded with it, so that neither user data nor an older epoch's record
-/// can pass for one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LogKey {
-    /// Epoch the records were written under.
-    pub epoch: Epoch,
-    /// The epoch's secret number; drawn at random, kept in the header's host record only.
-    pub nonce: u64,
-}
-
-impl LogKey {
-    /// The seed of every record checksum under this key.
-    fn seed(&self) -> u32 {
-        let nonce = siftfs_base::crc32c(&self.nonce.to_le_bytes());
-        siftfs_base::crc32c_append(nonce, &self.epoch.0.to_le_bytes())
-    }
-
-    /// Checksum of `data` under this key.
-    pub fn crc(&self, data: &[u8]) -> u32 {
-        checksum(self.seed(), data)
-    }
-}
 
 /// The checksum of this format: crc32c of `data` continued from `seed`, combined by exclusive or
 /// with a hash that is no CRC.

@@ -20,7 +20,7 @@ fn every_changed_byte_is_seen() {
 #[test]
 fn a_newer_version_is_incompatible() {
     let mut slot = HEADER.encode();
-    slot[8] = 2;
+    slot[8] = FORMAT_VERSION as u8 + 1;
     let sum = checksum(0, &slot[..60]).to_le_bytes();
     slot[60..].copy_from_slice(&sum);
     assert!(matches!(RecordAreaHeader::decode(&slot), Err(Error::Incompatible(_))));

@@ -44,7 +44,7 @@ impl Writer<'_> {
         let pos = place_record(self.end, layout.len, RING).unwrap();
         let p = JournalParams { pos, prev_end: self.end, prev_crc: self.crc };
         let mut buf = vec![0; layout.len as usize];
-        self.crc = encode_transaction(&KEY, &p, &layout, txn, &mut buf);
+        self.crc = encode_transaction(&KEY.journal(), &p, &layout, txn, &mut buf);
         self.dev.write(header().journal_offset + pos % RING, &buf, false).unwrap();
         self.end = pos + layout.len;
         self.seq += 1;
@@ -54,7 +54,7 @@ impl Writer<'_> {
 
 fn scan(dev: &Arc<MemDevice>, tail: u64) -> Result<(Vec<u64>, JournalEnd, ReadCounts)> {
     let reader = storage(dev).journal_reader()?;
-    let mut s = JournalScanner::new(&reader, KEY, tail, TxnSeq(1), Origin::Admin)?;
+    let mut s = JournalScanner::new(&reader, KEY.journal(), tail, TxnSeq(1), Origin::Admin)?;
     let mut found = Vec::new();
     while let Some(r) = s.next_record()? {
         let seq = r.descriptor.txn.seq.0;

@@ -2,6 +2,7 @@ use super::*;
 use crate::test_util::*;
 use siftfs_base::{BLOCK_SIZE, Epoch, Error};
 use siftfs_device::{Device, MemDevice};
+use siftfs_log::EpochKey;
 use std::sync::Arc;
 
 /// LSNs found, and where the lane ended.
@@ -11,7 +12,7 @@ fn scan(dev: &Arc<MemDevice>, tail: u64, end: u64) -> Result<(Vec<u64>, LaneEnd,
     let mut s = LaneScanner::new(
         &reader,
         (LaneId(0), LaneMedium::Block),
-        KEY,
+        KEY.lane(LaneId(0)),
         tail,
         end,
         ScanData::Keep,
@@ -162,7 +163,22 @@ fn r08_a_recorded_end_is_kept() {
 
 #[test]
 fn another_epochs_or_nonces_records_are_none() {
-    for key in [LogKey { epoch: Epoch(2), ..KEY }, LogKey { nonce: 1, ..KEY }] {
+    for epoch in [EpochKey { epoch: Epoch(2), ..KEY }, EpochKey { nonce: 1, ..KEY }] {
+        let key = epoch.lane(LaneId(0));
+        let dev = device();
+        let mut a = Appender::new(&dev, 0);
+        a.append(10);
+        a.key = key;
+        a.append(10);
+        assert_eq!(scan(&dev, 0, OPEN_END).unwrap().0, vec![10]);
+    }
+}
+
+/// A record of this lane in all but its key, which is that of another log of the same epoch, as
+/// bytes from the owner of that log may be.
+#[test]
+fn r35_what_another_logs_key_made_is_none() {
+    for key in [KEY.lane(LaneId(1)), KEY.lane(LaneId(15)), KEY.journal()] {
         let dev = device();
         let mut a = Appender::new(&dev, 0);
         a.append(10);
@@ -187,8 +203,9 @@ fn a_record_of_an_unknown_kind_is_not_the_end() {
         let mut block = [0; BLOCK_SIZE];
         dev.read(place, &mut block).unwrap();
         block[at] = 9;
-        let head = RecordHeader::peek(&block, &KEY, LaneId(0), pos, BLOCK_BYTES).unwrap();
-        RecordHeader::reseal(&KEY, &mut block[..head.head_len()]);
+        let head =
+            RecordHeader::peek(&block, &KEY.lane(LaneId(0)), LaneId(0), pos, BLOCK_BYTES).unwrap();
+        RecordHeader::reseal(&KEY.lane(LaneId(0)), &mut block[..head.head_len()]);
         dev.write(place, &block, false).unwrap();
         let found = scan(&dev, 0, OPEN_END);
         assert!(matches!(found, Err(siftfs_base::Error::Incompatible(_))), "{at}: {found:?}");

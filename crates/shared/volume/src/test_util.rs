@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub const AREA: u64 = 64 * BLOCK_BYTES;
 pub const RING: u64 = 128 << 10;
 pub const SIZE: u64 = AREA + 2 * RING + 2 * HEADER_LEN;
-pub const KEY: LogKey = LogKey { epoch: Epoch(3), nonce: 77 };
+pub const KEY: EpochKey = EpochKey { epoch: Epoch(3), nonce: 77 };
 pub const UUID: [u8; 16] = *b"the-area-of-test";
 
 pub fn header() -> StaticHeader {
@@ -94,7 +94,15 @@ pub struct Appender<'a> {
 
 impl<'a> Appender<'a> {
     pub fn new(dev: &'a MemDevice, tail: u64) -> Self {
-        Self { dev, key: KEY, end: tail, crc: 0, lsn: 10, durable_lsn: 0, durable_pos: 0 }
+        Self {
+            dev,
+            key: KEY.lane(LaneId(0)),
+            end: tail,
+            crc: 0,
+            lsn: 10,
+            durable_lsn: 0,
+            durable_pos: 0,
+        }
     }
 
     /// Appends a record with this much data; returns its position.

@@ -8,6 +8,7 @@ mod apart;
 mod compounds;
 mod durability;
 mod guards;
+mod keys;
 mod killed;
 mod lanes;
 mod leftovers;
