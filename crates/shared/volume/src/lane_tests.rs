@@ -161,31 +161,26 @@ fn r08_a_recorded_end_is_kept() {
     assert!(scan(&dev, 0, 2 * RING).is_err());
 }
 
-#[test]
-fn another_epochs_or_nonces_records_are_none() {
-    for epoch in [EpochKey { epoch: Epoch(2), ..KEY }, EpochKey { nonce: 1, ..KEY }] {
-        let key = epoch.lane(LaneId(0));
-        let dev = device();
-        let mut a = Appender::new(&dev, 0);
-        a.append(10);
-        a.key = key;
-        a.append(10);
-        assert_eq!(scan(&dev, 0, OPEN_END).unwrap().0, vec![10]);
-    }
+/// A record of this lane in all but its key is none.
+fn none_under(key: LogKey) {
+    let dev = device();
+    let mut a = Appender::new(&dev, 0);
+    a.append(10);
+    a.key = key;
+    a.append(10);
+    assert_eq!(scan(&dev, 0, OPEN_END).unwrap().0, vec![10], "{key:?}");
 }
 
-/// A record of this lane in all but its key, which is that of another log of the same epoch, as
-/// bytes from the owner of that log may be.
+#[test]
+fn another_epochs_or_nonces_records_are_none() {
+    none_under(EpochKey { epoch: Epoch(2), ..KEY }.lane(LaneId(0)));
+    none_under(EpochKey { nonce: 1, ..KEY }.lane(LaneId(0)));
+}
+
+/// Bytes from the owner of another log of the same epoch may be such a record.
 #[test]
 fn r35_what_another_logs_key_made_is_none() {
-    for key in [KEY.lane(LaneId(1)), KEY.lane(LaneId(15)), KEY.journal()] {
-        let dev = device();
-        let mut a = Appender::new(&dev, 0);
-        a.append(10);
-        a.key = key;
-        a.append(10);
-        assert_eq!(scan(&dev, 0, OPEN_END).unwrap().0, vec![10]);
-    }
+    [KEY.lane(LaneId(1)), KEY.lane(LaneId(15)), KEY.journal()].map(none_under);
 }
 
 /// An older build must not take a newer one's record for the lane's end: what it acknowledged would

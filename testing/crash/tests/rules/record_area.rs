@@ -7,8 +7,10 @@ use siftfs_crash::{
 };
 use siftfs_device::{Cut, Fate, Fault, Gate, Image, OpClass, OpKind};
 use siftfs_fsck::Severity;
+use siftfs_log::{HOST_SLOTS, HostRecord, HostState};
 use siftfs_placement::{Compact, recover_on};
 use siftfs_status::Dispatch;
+use siftfs_volume::read_media;
 use std::ops::Range;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -343,6 +345,35 @@ fn r16_an_area_of_another_volume_or_time() {
     let error = recover_on(media.with_bytes(None), &deterministic()).expect_err("refused");
     assert!(error.to_string().contains("was not found"), "{error}");
     assert!(Back::from(&image).bytes("f") == changed(bytes(1, 8192), 71));
+}
+
+/// An end of the area's records, as a recovery that was cut has recorded it, that lies before their
+/// beginning, or more than the ring behind it.
+#[test]
+fn an_end_that_does_not_fit_the_areas_tail() {
+    let b = prepared();
+    change(&b, "f", 71);
+    b.fsync("f");
+    let image = b.crash(Cut::LoseAll);
+    let (_, media) = mem_media(&image);
+    let view = read_media(&*media.area, None).unwrap();
+    let (lane, tail) = (KIND.lanes as usize, view.service.lane_tails[KIND.lanes as usize]);
+    assert!(tail >= 64);
+    let ended_at = |end| {
+        let mut host = HostRecord { state: HostState::Recovering, ..view.host.clone() };
+        host.seq += 1;
+        host.lane_ends[lane] = end;
+        let mut image = image.clone();
+        for copy in view.header.header_offsets {
+            image.write(copy + HOST_SLOTS[(host.seq % 2) as usize], &host.encode()[..]);
+        }
+        image
+    };
+    for end in [tail - 64, tail + RECORD_AREA] {
+        refused(&ended_at(end), "do not fit the ring");
+        assert!(errors(&ended_at(end)).iter().any(|code| code.starts_with("lane")));
+    }
+    assert!(Back::from(&ended_at(tail)).bytes("f") == bytes(1, 8192), "the control");
 }
 
 fn refused(image: &Image, why: &str) {
