@@ -30,7 +30,7 @@ impl Newest {
         let lane = before.iter().zip(heads()).position(|(old, new)| *old != new).expect("a record");
         let image = b.device.image(Cut::LoseAll);
         b.stop();
-        Self { image, op: ops[0].clone(), lane: LaneId(lane as u16), pos: before[lane] }
+        Self { image, op: ops[0], lane: LaneId(lane as u16), pos: before[lane] }
     }
 
     /// The image with the same record under `key`, where `own` is the lane's.
@@ -60,7 +60,7 @@ fn r35_each_log_has_a_key_of_its_own() {
         let (_, media) = mem_media(&newest.image);
         let host = read_media(&*media.area, media.log.as_deref()).unwrap().host;
         let (keys, own) = (host.lane_key, host.lane_key.lane(newest.lane));
-        let others = (0..KIND.lanes as u16 + 1).map(LaneId).filter(|lane| *lane != newest.lane);
+        let others = (0..=KIND.lanes).map(LaneId).filter(|lane| *lane != newest.lane);
         let not_divided = LogKey { epoch: keys.epoch, nonce: keys.nonce };
         let others = others.map(|lane| keys.lane(lane)).chain([keys.journal(), not_divided]);
         let has =
