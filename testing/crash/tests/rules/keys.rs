@@ -1,5 +1,5 @@
-//! Rule R35: each log has a key of its own. Records in the lanes are no records of theirs if another
-//! log's key made them, however well they fit otherwise.
+//! Rule R35: each log has a key of its own. What lies in a lane is no record of it if another log's
+//! key made it, however well it fits otherwise.
 
 use super::bytes;
 use super::record_area::{KIND, prepared};
