@@ -82,20 +82,25 @@ impl Imports {
         (all.count(), between)
     }
 
-    /// Circles of imports with files of more than one folder, each in the order of its files.
-    pub fn circles_between_folders(&self) -> Vec<Vec<String>> {
+    /// Circles of imports: files that name each other, directly or through others. Each circle has
+    /// its files in order, and every file is in one circle at most.
+    pub fn circles(&self) -> Vec<Vec<String>> {
         let reach: BTreeMap<&str, BTreeSet<&str>> =
             self.arrows.keys().map(|file| (file.as_str(), self.reachable(file))).collect();
         let mut circles: BTreeSet<Vec<String>> = BTreeSet::new();
         for (file, from_here) in &reach {
             let back = |other: &&&str| reach.get(**other).is_some_and(|set| set.contains(file));
             let circle: BTreeSet<&str> = from_here.iter().filter(back).copied().collect();
-            let folders: BTreeSet<&str> = circle.iter().map(|f| folder(f)).collect();
-            if folders.len() > 1 {
+            if circle.len() > 1 {
                 circles.insert(circle.into_iter().map(str::to_string).collect());
             }
         }
         circles.into_iter().collect()
+    }
+
+    /// Has this circle files of more than one folder?
+    pub fn leaves_its_folder(circle: &[String]) -> bool {
+        circle.iter().map(|file| folder(file)).collect::<BTreeSet<_>>().len() > 1
     }
 
     fn reachable(&self, file: &str) -> BTreeSet<&str> {

@@ -1,6 +1,5 @@
 //! The house rules that no compiler knows.
 
-use siftfs_house::imports::Imports;
 use siftfs_house::sources::{below, comment, top};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -17,12 +16,6 @@ const LAYERS: [&[&str]; 8] = [
     &["frontend/fuse", "frontend/embed", "frontend/client"],
     &["frontend/cli", "frontend/capi"],
 ];
-
-/// Longest line of a comment, in columns.
-const COLUMNS: usize = 100;
-
-/// Longest file, in lines.
-const LINES: usize = 800;
 
 fn crate_name(folder: &str) -> String {
     match folder {
@@ -52,33 +45,6 @@ fn no_arrow_upwards_between_crates() {
         }
     }
     assert!(seen > 30, "the manifests were read: {seen} arrows");
-}
-
-#[test]
-fn no_circle_of_imports_leaves_its_folder() {
-    for (root, least) in [("crates/runtime/src", 100), ("crates/placement/src", 40)] {
-        let sources = below(root);
-        let imports = Imports::of(&sources, root);
-        assert!(imports.count().0 > least, "{root} was read: {:?}", imports.count());
-        let circles = imports.circles_between_folders();
-        assert!(circles.is_empty(), "{root}: {circles:#?}");
-    }
-}
-
-#[test]
-fn lines_of_comments_and_files_end() {
-    let mut long = Vec::new();
-    for source in ["bench", "crates", "testing"].into_iter().flat_map(below) {
-        let lines = source.text.lines().count();
-        assert!(lines <= LINES, "{} has {lines} lines", source.path);
-        for (number, line) in (1..).zip(source.text.lines()) {
-            let table = comment(line).is_some_and(|c| c.contains("| ") || c.contains("http"));
-            if comment(line).is_some() && !table && line.chars().count() > COLUMNS {
-                long.push(format!("{}:{number}", source.path));
-            }
-        }
-    }
-    assert!(long.is_empty(), "comments of more than {COLUMNS} columns: {long:#?}");
 }
 
 /// A public function without a caller, not even a test, is dead weight that the compiler keeps.

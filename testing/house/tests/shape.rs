@@ -1,0 +1,146 @@
+//! The shape of the sources: circles of imports, lengths of functions, files and comments. What is
+//! beyond a bound today stands in a list here with its number, which may not grow. An entry must go
+//! once its subject is within the bound: the lists only shrink.
+
+use siftfs_house::functions::functions;
+use siftfs_house::imports::Imports;
+use siftfs_house::sources::{Source, below, comment};
+use std::collections::BTreeMap;
+
+/// Longest line of a comment, in columns.
+const COLUMNS: usize = 100;
+
+/// Longest file, in lines.
+const LINES: usize = 650;
+
+/// Longest function, in lines: what a screen shows.
+const SCREEN: usize = 70;
+
+/// Files that may name each other in a circle, if they are in one folder.
+const CIRCLE: usize = 3;
+
+/// Crates with a larger circle, or one that leaves its folder: the crate's `src` and the files of
+/// each such circle.
+const CIRCLES: &[(&str, usize)] = &[
+    ("bench/mount/src", 7),
+    ("crates/frontend/cli/src", 7),
+    ("crates/frontend/fuse/src", 14),
+    ("crates/placement/src", 5),
+    ("crates/service/src", 6),
+    ("crates/shared/ext4/src", 4),
+    ("testing/crash/src", 4),
+    ("testing/kills/src", 5),
+    ("testing/model/src", 4),
+];
+
+/// Files longer than [`LINES`], with their lines.
+const LONG_FILES: &[(&str, usize)] = &[
+    ("crates/frontend/cli/tests/posix/data.rs", 668),
+    ("crates/frontend/fuse/src/sections.rs", 656),
+    ("crates/fsck/src/lib_tests.rs", 686),
+    ("crates/runtime/src/endpoint.rs", 733),
+    ("crates/runtime/src/staging/sequencer.rs", 752),
+    ("testing/kills/src/calls.rs", 695),
+    ("testing/protocol/src/host.rs", 733),
+];
+
+/// Functions longer than [`SCREEN`]: file, name and lines.
+const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
+    ("crates/frontend/cli/src/metrics.rs", "checkpoints", 95),
+    ("crates/frontend/cli/src/options.rs", "set_value", 124),
+    ("crates/frontend/cli/src/top.rs", "picture", 82),
+    ("crates/frontend/fuse/src/adapter.rs", "handle", 116),
+    ("crates/frontend/fuse/tests/support/mod.rs", "call", 171),
+    ("crates/runtime/src/endpoint.rs", "call", 147),
+    ("crates/runtime/src/staging/closure.rs", "pending_permissions", 81),
+    ("testing/kills/src/calls.rs", "call", 96),
+    ("testing/model/src/lockstep.rs", "translate", 83),
+    ("testing/model/src/model_data.rs", "exec_data", 76),
+    ("testing/model/src/scripts.rs", "choose", 75),
+    ("testing/model/src/scripts.rs", "request", 120),
+    ("testing/protocol/src/model.rs", "apply", 71),
+];
+
+fn all() -> Vec<Source> {
+    ["bench", "crates", "testing"].into_iter().flat_map(below).collect()
+}
+
+/// Compares what is beyond a bound with the list of what may be.
+fn compare<K: Ord + std::fmt::Debug>(
+    what: &str,
+    found: BTreeMap<K, usize>,
+    list: BTreeMap<K, usize>,
+) {
+    let more: Vec<_> =
+        found.iter().filter(|(k, n)| list.get(k).is_none_or(|most| *n > most)).collect();
+    assert!(more.is_empty(), "{what}, not in the list: {more:#?}");
+    let within: Vec<_> = list.keys().filter(|key| !found.contains_key(key)).collect();
+    assert!(within.is_empty(), "{what}, within the bound: take them off the list: {within:#?}");
+}
+
+/// The `src` of every crate.
+fn crates(sources: &[Source]) -> Vec<&str> {
+    let ends = ["/src/lib.rs", "/src/main.rs"];
+    let root =
+        |s: &'_ Source| ends.iter().find_map(|end| Some(s.path.strip_suffix(end)?.len() + 4));
+    let mut all: Vec<&str> = sources.iter().filter_map(|s| s.path.get(..root(s)?)).collect();
+    all.dedup();
+    all
+}
+
+#[test]
+fn circles_of_imports_are_small() {
+    let sources = all();
+    let (mut found, mut arrows) = (BTreeMap::new(), 0);
+    for root in crates(&sources) {
+        let imports = Imports::of(&sources, &format!("{root}/"));
+        arrows += imports.count().0;
+        let large = |c: &Vec<String>| c.len() > CIRCLE || Imports::leaves_its_folder(c);
+        for circle in imports.circles().into_iter().filter(large) {
+            println!("{root}: {circle:#?}");
+            *found.entry(root).or_default() += circle.len();
+        }
+    }
+    assert!(arrows > 1000, "the sources were read: {arrows} imports");
+    compare("files in circles", found, CIRCLES.iter().copied().collect());
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let sources = all();
+    let (mut found, mut count) = (BTreeMap::new(), 0);
+    for source in &sources {
+        for function in functions(&source.text) {
+            count += 1;
+            if function.lines > SCREEN {
+                found.insert((source.path.clone(), function.name), function.lines);
+            }
+        }
+    }
+    assert!(count > 5000, "the sources were read: {count} functions");
+    let list =
+        LONG_FUNCTIONS.iter().map(|(file, name, n)| ((file.to_string(), name.to_string()), *n));
+    compare("functions that no screen shows", found, list.collect());
+}
+
+#[test]
+fn files_end() {
+    let sources = all();
+    let lines = |s: &Source| s.text.lines().count();
+    let long = sources.iter().filter(|s| lines(s) > LINES).map(|s| (s.path.as_str(), lines(s)));
+    compare("long files", long.collect(), LONG_FILES.iter().copied().collect());
+}
+
+#[test]
+fn lines_of_comments_end() {
+    let mut long = Vec::new();
+    for source in all() {
+        for (number, line) in (1..).zip(source.text.lines()) {
+            let table = comment(line).is_some_and(|c| c.contains("| ") || c.contains("http"));
+            if comment(line).is_some() && !table && line.chars().count() > COLUMNS {
+                long.push(format!("{}:{number}", source.path));
+            }
+        }
+    }
+    assert!(long.is_empty(), "comments of more than {COLUMNS} columns: {long:#?}");
+}
