@@ -29,7 +29,7 @@ pub use process_device::{ProcessDevice, SharedDevice};
 pub use region::{Region, URGENT_MAX};
 pub use siftfs_status::{DeviceInfo, IoCounts, OriginCounts, RegionCounts};
 pub use storage::{
-    AreaReader, AreaWriter, HeaderReader, HeaderWriter, JournalReader, JournalWriter, RegionDesc,
-    RegionReader, RegionWriter, ServiceWriters, StagingReader, StagingWriter, Storage,
-    SuperblockWriter, zero_fill,
+    AreaReader, AreaWriter, HeaderWriter, JournalReader, JournalWriter, RegionDesc, RegionReader,
+    RegionWriter, ServiceWriters, StagingReader, StagingWriter, Storage, SuperblockWriter,
+    zero_fill,
 };

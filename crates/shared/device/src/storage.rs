@@ -209,19 +209,6 @@ capability!(
     JournalWriter => RegionWriter
 );
 
-/// May read all copies of one header record.
-#[derive(Clone)]
-pub struct HeaderReader {
-    copies: Vec<RegionReader>,
-}
-
-impl HeaderReader {
-    /// The copies, in the order of their descriptors.
-    pub fn copies(&self) -> &[RegionReader] {
-        &self.copies
-    }
-}
-
 /// The one writer of a header record, in all its copies.
 pub struct HeaderWriter {
     copies: Vec<RegionWriter>,
@@ -417,10 +404,6 @@ impl Storage {
     /// A reader of the journal.
     pub fn journal_reader(&self) -> Result<JournalReader> {
         self.reader(RegionKind::Journal, 0).map(JournalReader)
-    }
-    /// A reader of all copies of a header record.
-    pub fn header_reader(&self, record: u16) -> Result<HeaderReader> {
-        self.readers(RegionKind::Header, record).map(|copies| HeaderReader { copies })
     }
     /// The writer of all copies of a header record; refused when it was taken before.
     /// The service record comes with [`Storage::take_service`].

@@ -41,7 +41,6 @@ fn each_writer_is_taken_once() {
     assert!(s.take_staging(LaneId(2)).is_err());
     assert!(s.take_header(0).is_err());
     s.area_reader().unwrap();
-    s.header_reader(0).unwrap();
 }
 
 /// Superblocks and nothing else, by one writer at a time, and by none beside the Service.

@@ -66,26 +66,6 @@ impl Fs {
         Err(errno(libc::ENOSPC))
     }
 
-    /// Allocates exactly `run` if all of it may be allocated now; false, and nothing done, if
-    /// not. For recovery and for extending in place.
-    pub fn alloc_blocks_at(&mut self, store: &mut dyn BlockStore, run: BlockRun) -> Result<bool> {
-        self.check_run(run, || "allocation".into())?;
-        if self.held.overlaps(run.start, run.end()) {
-            return Ok(false);
-        }
-        let pieces = self.by_group(run);
-        for &(group, bit, len) in &pieces {
-            let map = self.block_bitmap(store, group)?;
-            if bits::next_one(map.get(store)?, bit, bit + len) != bit + len {
-                return Ok(false);
-            }
-        }
-        for (group, bit, len) in pieces {
-            self.claim(store, group, Found { bit, len })?;
-        }
-        Ok(true)
-    }
-
     /// Frees a run: bitmap and counts now, allocation again after [`Fs::release_blocks`].
     ///
     /// The store is told, so that no stale metadata of the blocks is written. Does not touch any

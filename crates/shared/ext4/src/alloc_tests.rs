@@ -90,7 +90,6 @@ fn freed_blocks_wait_in_quarantine() {
     fs.free_run(&mut store, runs[0]).unwrap();
     assert_eq!((fs.available_blocks(), fs.free_blocks()), (0, runs[0].len));
     assert_eq!(fs.alloc_blocks(&mut store, 0, 1).unwrap_err().errno(), libc::ENOSPC);
-    assert!(!fs.alloc_blocks_at(&mut store, runs[0]).unwrap());
     fs.release_blocks(runs[0]);
     fs.release_blocks(runs[0]);
     assert_eq!(fs.available_blocks(), runs[0].len);

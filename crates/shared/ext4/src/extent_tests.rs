@@ -28,11 +28,20 @@ impl Volume {
         self.fs.read_inode(&mut self.store, FIRST_FILE + nr).unwrap()
     }
 
+    /// Where `lblk` would lie if the extent before it went on, else the inode's group.
+    fn goal(&mut self, inode: &Inode, lblk: u64) -> u64 {
+        let before = lblk.checked_sub(1).map(|l| self.fs.map(&mut self.store, inode, l, 1));
+        match before.map(Result::unwrap) {
+            Some(Mapping::Mapped { pblk, .. }) => pblk + 1,
+            _ => self.fs.goal_for_inode(inode.ino),
+        }
+    }
+
     /// Allocates and inserts one block, or several in pieces.
     fn put(&mut self, inode: &mut Inode, model: &mut Model, lblk: u64, len: u64, unwritten: bool) {
         let (mut at, end) = (lblk, lblk + len);
         while at < end {
-            let goal = self.fs.goal_for(&mut self.store, inode, at).unwrap();
+            let goal = self.goal(inode, at);
             let run = self.fs.alloc_blocks(&mut self.store, goal, end - at).unwrap();
             self.fs.insert(&mut self.store, inode, at, run, unwritten).unwrap();
             model.extend((0..run.len).map(|i| (at + i, (run.start + i, unwritten))));
@@ -100,8 +109,9 @@ fn random_history_agrees_with_a_map() {
                     model.range_mut(lblk..lblk + len).for_each(|(_, e)| e.1 = false);
                 }
                 6 => {
-                    v.fs.mark_unwritten(&mut v.store, &mut inode, lblk, len).unwrap();
-                    model.range_mut(lblk..lblk + len).for_each(|(_, e)| e.1 = true);
+                    // Zeroed: what was mapped is unmapped, and comes back unwritten.
+                    v.cut(&mut inode, &mut model, lblk, lblk + len, 5);
+                    v.put(&mut inode, &mut model, lblk, len, true);
                 }
                 _ => {
                     let to = lblk + rng.below(longest * 6) + 1;
@@ -175,8 +185,8 @@ fn longest_extents() {
     v.put(&mut inode, &mut model, 0, 70_000, false);
     v.put(&mut inode, &mut model, 70_000, 40_000, true);
     v.compare(&inode, &model);
-    v.fs.mark_unwritten(&mut v.store, &mut inode, 0, 65_536).unwrap();
-    model.range_mut(0..65_536).for_each(|(_, e)| e.1 = true);
+    v.cut(&mut inode, &mut model, 0, 65_536, 100);
+    v.put(&mut inode, &mut model, 0, 65_536, true);
     v.compare(&inode, &model);
     v.fs.mark_written(&mut v.store, &mut inode, 10, 100_000).unwrap();
     model.range_mut(10..100_010).for_each(|(_, e)| e.1 = false);

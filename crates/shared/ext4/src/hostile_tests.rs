@@ -45,7 +45,6 @@ fn exercise(store: &mut MemStore, rng: &mut siftfs_base::Rng) {
             let _ = fs.insert(store, &mut inode, lblk, run, false);
         }
         let _ = fs.mark_written(store, &mut inode, rng.below(6000), 30);
-        let _ = fs.mark_unwritten(store, &mut inode, rng.below(6000), 30);
         let _ = fs.tidy(store, &mut inode);
         let _ = fs.remove(store, &mut inode, rng.below(6000), u64::MAX, 400);
         let _ = fs.remove(store, &mut inode, rng.below(6000), rng.below(6000), 400);

@@ -15,7 +15,7 @@ fn random_history_agrees_with_a_set() {
     let mut store = image.load();
     let mut fs = Fs::open(&mut store).unwrap();
     let (mut rng, total) = (siftfs_base::Rng::new(11), fs.available_inodes());
-    let (mut used, mut held) = (Vec::new(), BTreeSet::new());
+    let (mut used, mut held, mut generation) = (Vec::new(), BTreeSet::new(), 0);
     for _ in 0..5000 {
         match rng.below(8) {
             0..4 => {
@@ -24,7 +24,7 @@ fn random_history_agrees_with_a_set() {
                 let ino = fs.alloc_inode(&mut store, parent, is_dir).unwrap();
                 assert!(ino > 11 && !held.contains(&ino));
                 assert!(!used.iter().any(|(i, _)| *i == ino));
-                let generation = fs.last_generation(&mut store, ino).unwrap() + 1;
+                generation += 1;
                 let mode = if is_dir { 0o040_755 } else { 0o100_644 };
                 let mut inode = fs.new_inode(ino, generation, mode, NOW);
                 inode.nlink = 1;

@@ -88,12 +88,4 @@ impl Fs {
         inode.generation = generation;
         inode
     }
-
-    /// The generation in a record, whatever else it holds: a number is used again only under
-    /// another one (rule R5).
-    pub fn last_generation(&self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<u32> {
-        let (block, at) = self.inode_place(ino)?;
-        let (_, raw) = store.read(block)?.split_at(at);
-        Ok(RawInode::ref_from_prefix(raw).map_or(0, |(r, _)| r.i_generation.get()))
-    }
 }

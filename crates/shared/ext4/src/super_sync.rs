@@ -94,11 +94,6 @@ impl Fs {
         });
     }
 
-    /// Does [`Fs::sync_super`] have anything to write?
-    pub fn super_dirty(&self) -> bool {
-        self.sb_dirty || self.counts() != self.stored_counts()
-    }
-
     /// Writes the superblock with the present free counts to block 0, if anything in it changed.
     /// Called when a transaction is assembled, before its images are taken.
     pub fn sync_super(&mut self, store: &mut dyn BlockStore) -> Result<()> {
@@ -200,12 +195,6 @@ impl Fs {
             sb.s_mnt_count = sb.s_mnt_count.get().saturating_add(1).into();
         });
         self.set_write_time(now);
-    }
-
-    /// The time of the last mount, in seconds.
-    pub fn mount_time(&self) -> i64 {
-        let sb = self.super_block();
-        i64::from(sb.s_mtime.get()) | i64::from(sb.s_mtime_hi) << 32
     }
 
     /// The time of the last write, in seconds.

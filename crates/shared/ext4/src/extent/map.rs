@@ -107,24 +107,6 @@ impl Fs {
         Ok(None)
     }
 
-    /// Where a new block for `lblk` is best put: where it would lie if the extent before it went
-    /// on, else in the inode's group.
-    pub fn goal_for(
-        &self,
-        store: &mut dyn BlockStore,
-        inode: &Inode,
-        lblk: u64,
-    ) -> Result<BlockNr> {
-        let home = self.goal_for_inode(inode.ino);
-        let Ok(at) = u32::try_from(lblk) else {
-            return Ok(home);
-        };
-        let path = self.descend(store, inode, at)?;
-        let before = path.pos().map(|p| path.extent(p));
-        let goal = before.map_or(home, |e| e.pblk + (lblk - u64::from(e.lblk)));
-        Ok(if goal < self.block_count() { goal } else { home })
-    }
-
     /// The extent that covers `lblk`, or where the hole it lies in ends.
     fn find(&self, store: &mut dyn BlockStore, inode: &Inode, lblk: u32) -> Result<Found> {
         let (mut head, mut all) = self.root(inode)?;

@@ -113,58 +113,28 @@ impl Fs {
         lblk: u64,
         len: u64,
     ) -> Result<()> {
-        let mapped = self.convert(store, inode, lblk, lblk.saturating_add(len), false)?;
-        if !mapped {
-            return Err(bad(inode, "a hole cannot become written"));
+        let hole = |inode: &Inode| bad(inode, "a hole cannot become written");
+        let (mut at, end) = (lblk, lblk.saturating_add(len));
+        while at < end {
+            let found = self.next_mapped(store, inode, at, end)?.ok_or_else(|| hole(inode))?;
+            if found.lblk > at {
+                return Err(hole(inode));
+            }
+            at = found.lblk + found.run.len;
+            if found.unwritten {
+                self.make_written(store, inode, found.lblk, at)?;
+            }
         }
         Ok(())
     }
 
-    /// Makes the written parts of `[lblk, lblk + len)` unwritten, so that they read as zeroes;
-    /// holes stay. The caller writes the inode. Errors as [`Fs::mark_written`], without holes.
-    pub fn mark_unwritten(
-        &mut self,
-        store: &mut dyn BlockStore,
-        inode: &mut Inode,
-        lblk: u64,
-        len: u64,
-    ) -> Result<()> {
-        self.convert(store, inode, lblk, lblk.saturating_add(len), true).map(|_| ())
-    }
-
-    /// Converts, extent by extent; says whether all of the range is mapped.
-    fn convert(
-        &mut self,
-        store: &mut dyn BlockStore,
-        inode: &mut Inode,
-        lblk: u64,
-        end: u64,
-        unwritten: bool,
-    ) -> Result<bool> {
-        let mut at = lblk;
-        while at < end {
-            let Some(found) = self.next_mapped(store, inode, at, end)? else {
-                return Ok(false);
-            };
-            if found.lblk > at && !unwritten {
-                return Ok(false);
-            }
-            at = found.lblk + found.run.len;
-            if found.unwritten != unwritten {
-                self.convert_piece(store, inode, found.lblk, at, unwritten)?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Converts `[from, to)`, which lies in one extent of the other kind.
-    fn convert_piece(
+    /// Makes `[from, to)` written, which lies in one unwritten extent.
+    fn make_written(
         &mut self,
         store: &mut dyn BlockStore,
         inode: &mut Inode,
         from: u64,
         to: u64,
-        unwritten: bool,
     ) -> Result<()> {
         self.reserve_for_edit(inode)?;
         let path = self.descend(store, inode, from as u32)?;
@@ -178,7 +148,7 @@ impl Fs {
         if u64::from(old.lblk) < from {
             push(&mut list, old.part(u64::from(old.lblk), from));
         }
-        for part in halves(Extent { unwritten, ..old.part(from, to) }) {
+        for part in halves(Extent { unwritten: false, ..old.part(from, to) }) {
             push(&mut list, part);
         }
         if to < old.end() {
