@@ -137,7 +137,7 @@ impl Volume {
             ..RecordParams::default()
         };
         let mut buf = siftfs_device::AlignedBuf::zeroed(layout.len as usize);
-        let builder = RecordBuilder { key: KEY.lane(LaneId(0)), lane: LaneId(0), owner: 0 };
+        let builder = RecordBuilder { key: KEY.lane(LaneId(0)), lane: LaneId(0) };
         let crc = builder.encode(&p, &layout, &items, &sizes, &mut buf);
         self.lane.write(Origin::Foreground, pos, &buf)?;
         (self.end, self.crc) = (pos + len, crc);

@@ -369,7 +369,7 @@ impl Driver {
             prev_crc: l.crc,
         };
         let mut buf = vec![0; layout.len as usize];
-        let builder = RecordBuilder { key: KEY.lane(lane), lane, owner: 0 };
+        let builder = RecordBuilder { key: KEY.lane(lane), lane };
         let crc = builder.encode(&p, &layout, &[item], &[data], &mut buf);
         l.writer.write(Origin::Foreground, pos % LANE, &buf)?;
         l.writer.flush(Origin::Foreground)?;

@@ -77,7 +77,7 @@ impl State {
     /// Encodes records of a lane.
     pub fn builder(&self, lane: usize) -> RecordBuilder {
         let lane = LaneId(u16::try_from(lane).expect("at most 16 lanes"));
-        RecordBuilder { key: self.config.key.lane(lane), lane, owner: 0 }
+        RecordBuilder { key: self.config.key.lane(lane), lane }
     }
 
     /// References to the pages of `ranges`.

@@ -2,7 +2,8 @@
 //!
 //! A dump has one line per 32 bytes that are not all zero: offset, then the bytes. A test that
 //! fails here means that volumes written before cannot be read any more, or differently. If that
-//! is meant, raise the version, then write the files anew with `SIFTFS_BLESS=1 cargo test`.
+//! is meant, raise the structure's version: its files have the version in their names, and
+//! `SIFTFS_BLESS=1 cargo test` writes those that are missing. It never replaces one.
 
 use crate::header::tests::{
     copy_header, external_header, host_record, service_record, static_header,
@@ -24,25 +25,39 @@ fn dump(bytes: &[u8]) -> String {
     out
 }
 
-fn check(name: &str, bytes: &[u8]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
-    if std::env::var_os("SIFTFS_BLESS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+/// Compares with the golden image `name` of a structure's `version`.
+fn check(name: &str, version: u32, bytes: &[u8]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
+    let path = folder.join(format!("{name}.v{version}.hex"));
+    if std::env::var_os("SIFTFS_BLESS").is_some() && !path.exists() {
         std::fs::write(&path, dump(bytes)).unwrap();
     }
     let golden = std::fs::read_to_string(&path).expect("golden file");
-    assert_eq!(dump(bytes), golden, "{name}: the on-disk format changed");
+    let what_to_do = "the bytes on storage changed: raise the version, or restore them";
+    assert_eq!(dump(bytes), golden, "{name}, version {version}: {what_to_do}");
+}
+
+fn check_header(name: &str, bytes: &[u8]) {
+    check(name, FORMAT_VERSION, bytes);
+}
+
+fn check_record(name: &str, bytes: &[u8]) {
+    check(name, crate::record::VERSION.into(), bytes);
+}
+
+fn check_journal(name: &str, bytes: &[u8]) {
+    check(name, crate::journal::VERSION, bytes);
 }
 
 #[test]
 fn header_blocks() {
-    check("static.hex", &static_header().encode()[..]);
-    check("static-external.hex", &external_header().encode()[..]);
-    check("static-copy.hex", &copy_header().encode()[..]);
+    check_header("static", &static_header().encode()[..]);
+    check_header("static-external", &external_header().encode()[..]);
+    check_header("static-copy", &copy_header().encode()[..]);
     let link = AreaLink { volume: *b"volume-uuid-0001", epoch: Epoch(4) };
-    check("link.hex", &link.encode());
-    check("host.hex", &host_record().encode()[..]);
-    check("service.hex", &service_record().encode()[..]);
+    check_header("link", &link.encode());
+    check_header("host", &host_record().encode()[..]);
+    check_header("service", &service_record().encode()[..]);
 }
 
 fn name_ops() -> Vec<Item> {
@@ -116,9 +131,44 @@ fn items() -> Vec<Item> {
     items
 }
 
+/// The number of an item's kind among those that records can have, and how many there are. A new
+/// kind does not compile until it has a line here, and fails until a golden image has it.
+fn number(item: &Item) -> usize {
+    match item {
+        Item::Inode(_) => 0,
+        Item::Data { home: None, .. } => 1,
+        Item::Data { home: Some(_), .. } => 2,
+        Item::Zero { .. } => 3,
+        Item::Truncate { .. } => 4,
+        Item::Allocate { .. } => 5,
+        Item::Xattrs { .. } => 6,
+        Item::NameOp(op) => match op.kind {
+            NameOpKind::Create { .. } => 7,
+            NameOpKind::Link { .. } => 8,
+            NameOpKind::Unlink { .. } => 9,
+            NameOpKind::RemoveDir { .. } => 10,
+            NameOpKind::Rename { .. } => 11,
+            NameOpKind::Exchange { .. } => 12,
+        },
+    }
+}
+const KINDS: usize = 13;
+
+#[test]
+fn golden_images_have_every_kind_of_item() {
+    let mut numbers: Vec<usize> = items().iter().chain(&physical()).map(number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers, (0..KINDS).collect::<Vec<_>>());
+}
+
+fn physical() -> [Item; 1] {
+    [Item::Data { ino: 12, generation: 3, offset: 10, len: 5, data_offset: 0, home: Some(409_610) }]
+}
+
 #[test]
 fn lane_records() {
-    let builder = RecordBuilder { key: KEY, lane: LaneId(1), owner: 6 };
+    let builder = RecordBuilder { key: KEY, lane: LaneId(1) };
     let p = RecordParams {
         lsn: Lsn(20),
         prev_lsn: Lsn(0),
@@ -135,30 +185,23 @@ fn lane_records() {
         builder.encode(&p, &layout, items, &[data], &mut buf);
         buf
     };
-    check("record-small.hex", &encode(&items(), b"hello"));
+    check_record("record-small", &encode(&items(), b"hello"));
     let large =
         Item::Data { ino: 12, generation: 3, offset: 0, len: 5000, data_offset: 0, home: None };
-    check("record-large.hex", &encode(&[large], &[0x5a; 5000]));
+    check_record("record-large", &encode(&[large], &[0x5a; 5000]));
     let p = RecordParams { pos: 65_600, prev_end: 65_600, ..p };
     let layout = RecordLayout::on(LaneMedium::Bytes, &items(), 5).unwrap();
     let mut buf = vec![0; layout.len as usize];
     builder.encode(&p, &layout, &items(), &[b"hello"], &mut buf);
     assert!(buf.len().is_multiple_of(64));
-    check("record-compact.hex", &buf);
-    let physical = [Item::Data {
-        ino: 12,
-        generation: 3,
-        offset: 10,
-        len: 5,
-        data_offset: 0,
-        home: Some(409_610),
-    }];
+    check_record("record-compact", &buf);
+    let physical = physical();
     let layout = RecordLayout::on(LaneMedium::Bytes, &physical, 5).unwrap();
     let mut buf = vec![0; layout.len as usize];
     builder.encode(&p, &layout, &physical, &[b"hello"], &mut buf);
-    check("record-physical.hex", &buf);
+    check_record("record-physical", &buf);
     let header = RecordAreaHeader { seq: 5, volume: [7; 16], epoch: Epoch(3), len: 1 << 26 };
-    check("record-area.hex", &header.encode());
+    check_header("record-area", &header.encode());
 }
 
 #[test]
@@ -183,13 +226,12 @@ fn journal_records() {
     let layout = JournalLayout::new(&digests, JournalData::Ref).unwrap();
     let mut buf = vec![0; layout.len as usize];
     encode_transaction(&KEY, &p, &layout, &digests, &mut buf);
-    check("journal-digest.hex", &buf);
-    for (name, form) in [("journal.hex", JournalData::Ref), ("journal-copy.hex", JournalData::Copy)]
-    {
+    check_journal("journal-digest", &buf);
+    for (name, form) in [("journal", JournalData::Ref), ("journal-copy", JournalData::Copy)] {
         let layout = JournalLayout::new(&txn, form).unwrap();
         let mut buf = vec![0; layout.len as usize];
         buf[layout.data()].copy_from_slice(&b"hello"[..layout.data_len as usize]);
         encode_transaction(&KEY, &p, &layout, &txn, &mut buf);
-        check(name, &buf);
+        check_journal(name, &buf);
     }
 }

@@ -14,7 +14,8 @@ pub const STATIC_OFFSET: u64 = 0;
 pub const HOST_SLOTS: [u64; 2] = [BLOCK_BYTES, 2 * BLOCK_BYTES];
 /// Byte offsets of the two service slots inside a copy.
 pub const SERVICE_SLOTS: [u64; 2] = [3 * BLOCK_BYTES, 4 * BLOCK_BYTES];
-/// Version of header, lane and journal records that this crate reads and writes.
+/// Version of the log format: of the header's blocks and of a record area's header. Staged and
+/// journal records have a version of their own each.
 pub const FORMAT_VERSION: u32 = 2;
 /// Compatible features that this crate knows (unknown ones are ignored).
 pub const KNOWN_COMPAT: u32 = 0;

@@ -161,3 +161,99 @@ fn a_tear_between_two_valid_superblocks_is_seen() {
     torn[at..at + 1024].copy_from_slice(&old[at..at + 1024]);
     assert!(matches!(HostRecord::decode(&torn), Ok(Err(_))), "a torn record passed");
 }
+
+/// The structures are those of the specification, byte by byte.
+#[test]
+fn places_are_those_of_the_specification() {
+    use crate::spec::{check, fields};
+    let words = [
+        ("compat", "compatible features"),
+        ("ro_compat", "read-only compatible"),
+        ("incompat", "incompatible"),
+        ("lane_count", "number of lanes"),
+        ("area_len", "area length"),
+        ("journal_len", "journal length"),
+        ("header_offsets", "offsets of header copies"),
+        ("lanes", "lane table"),
+    ];
+    let all = fields!(RawStatic {
+        magic,
+        version,
+        compat,
+        ro_compat,
+        incompat,
+        lane_count,
+        reserved0,
+        volume,
+        area_uuid,
+        area_offset,
+        area_len,
+        journal_offset,
+        journal_len,
+        header_offsets,
+        reserved1,
+        lanes,
+        reserved2,
+        crc,
+    });
+    check("Static part:", 0, &all, &words);
+    let all = fields!(RawLane { id, medium, kind, state, offset, len, owner, reserved });
+    check("Lane table row:", 0, &all, &[("kind", "type"), ("len", "length")]);
+    let words = [
+        ("lane_epoch", "epoch and nonce of the lanes'"),
+        ("lane_nonce", "epoch and nonce of the lanes'"),
+        ("journal_epoch", "epoch and nonce of the journal's"),
+        ("journal_nonce", "epoch and nonce of the journal's"),
+        ("area_crc", "crc32c of the first 1020 bytes"),
+        ("lane_count", "number of lanes"),
+        ("lane_ends", "per lane, the end"),
+        ("lane_heads", "per lane, its head"),
+    ];
+    let all = fields!(RawHost {
+        magic,
+        version,
+        state,
+        seq,
+        epoch,
+        nonce,
+        lane_epoch,
+        lane_nonce,
+        journal_epoch,
+        journal_nonce,
+        lsn_floor,
+        area_crc,
+        lane_count,
+        lane_ends,
+        lane_heads,
+        reserved0,
+        superblock,
+        reserved1,
+        crc,
+    });
+    check("Host record:", 0, &all, &words);
+    let words = [
+        ("lane_count", "number of lanes"),
+        ("next_seq", "sequence number"),
+        ("staged_cut", "staged cut"),
+        ("lane_tails", "per lane, tail"),
+    ];
+    let all = fields!(RawService {
+        magic,
+        version,
+        lane_count,
+        seq,
+        epoch,
+        journal_tail,
+        next_seq,
+        ops_cut,
+        staged_cut,
+        lane_tails,
+        reserved,
+        crc,
+    });
+    check("Service record:", 0, &all, &words);
+    for heading in ["Static part:", "Host record:", "Service record:"] {
+        crate::spec::says(heading, 8, &format!("version, {FORMAT_VERSION}"));
+    }
+    crate::spec::says("### With a record area", 8, &format!("format version, {FORMAT_VERSION}"));
+}

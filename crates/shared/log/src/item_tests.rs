@@ -196,3 +196,39 @@ fn homes_that_cannot_be_are_refused() {
         assert!(decode_all(&bytes, 1).is_err(), "home {home}");
     }
 }
+
+/// The items are those of the specification, byte by byte.
+#[test]
+fn places_are_those_of_the_specification() {
+    use crate::spec::{check_list, fields};
+    let check = |row, all: &[_]| check_list("### Items", row, 0, all);
+    let all = fields!(RawInode {
+        ino,
+        generation,
+        mode,
+        uid,
+        gid,
+        rdev,
+        flags,
+        valid,
+        size,
+        atime,
+        mtime,
+        ctime,
+        crtime,
+    });
+    check("1 inode (104)", &all);
+    check("2 data (24)", &fields!(RawData { ino, generation, offset, len, data_offset }));
+    check("3 zero (24)", &fields!(RawZero { ino, generation, offset, len }));
+    check("4 truncate (16)", &fields!(RawTruncate { ino, generation, size }));
+    let all = fields!(RawAllocate { ino, generation, offset, len, flags, reserved });
+    check("5 allocate (32)", &all);
+    check("6 xattrs (16 and entries)", &fields!(RawXattrs { ino, generation, count, reserved }));
+    let check = |row, all: &[_]| check_list("### Items", row, size_of::<RawOp>(), all);
+    let all =
+        fields!(RawCreate { dir, ino, generation, mode, uid, gid, rdev, name_len, target_len });
+    check("16 create", &all);
+    let all =
+        fields!(RawTwoNames { dir, new_dir, ino, other_ino, name_len, new_name_len, reserved });
+    check("20 rename, 21 exchange", &all);
+}

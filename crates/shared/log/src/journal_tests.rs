@@ -230,3 +230,77 @@ fn nonsense_is_refused_before_it_is_written() {
         assert!(check_transaction(&txn).is_err(), "{txn:?}");
     }
 }
+
+/// Descriptor, lists and commit block are those of the specification, byte by byte.
+#[test]
+fn places_are_those_of_the_specification() {
+    use crate::journal_codec::*;
+    use crate::spec::{check, check_list, fields};
+    let words = [
+        ("pos", "position"),
+        ("lane_count", "number of lanes"),
+        ("total_len", "length of the record"),
+        ("descriptor_len", "length of the descriptor"),
+        ("staged_count", "number of staged references"),
+        ("zero_count", "number of zero tags"),
+        ("copy_count", "number of copy tags"),
+        ("image_count", "number of images"),
+        ("drop_count", "number of drops"),
+        ("direct_count", "number of direct runs"),
+        ("data_len", "length of the data"),
+    ];
+    let all = fields!(RawDescriptor {
+        magic,
+        version,
+        flags,
+        epoch,
+        seq,
+        pos,
+        prev_end,
+        prev_crc,
+        lane_count,
+        ops_cut,
+        staged_cut,
+        total_len,
+        descriptor_len,
+        staged_count,
+        zero_count,
+        copy_count,
+        image_count,
+        drop_count,
+        direct_count,
+        data_len,
+        reserved,
+        crc,
+    });
+    check("Descriptor:", 0, &all, &words);
+    let words = [
+        ("descriptor_crc", "crc of the descriptor"),
+        ("pos", "position"),
+        ("total_len", "length of the record"),
+    ];
+    let all = fields!(RawCommit {
+        magic,
+        version,
+        descriptor_crc,
+        epoch,
+        seq,
+        pos,
+        total_len,
+        reserved,
+        crc,
+    });
+    check("Commit block:", 0, &all, &words);
+    for heading in ["Descriptor:", "Commit block:"] {
+        crate::spec::says(heading, 8, &format!("version, {VERSION}"));
+    }
+    let check = |row, all: &[_]| check_list("| list | entry |", row, 0, all);
+    let all = fields!(RawDigest { lane, reserved, ranges, from, prev_crc, crc, reserved2 });
+    check("digest (32)", &all);
+    let all = fields!(RawStaged { lane, reserved, len, pos, lsn, crc, reserved2 });
+    check("staged references (32)", &all);
+    check("zero tags (16)", &fields!(RawZeroTag { dst, len, reserved }));
+    check("copy tags (24)", &fields!(RawCopyTag { dst, source, data_offset, len, reserved }));
+    check("images (16)", &fields!(RawImage { block, crc, reserved }));
+    check("drops (16)", &fields!(RawRun { start, len }));
+}

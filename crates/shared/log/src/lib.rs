@@ -22,6 +22,8 @@ mod key;
 mod link;
 mod record;
 mod record_area;
+#[cfg(test)]
+mod spec;
 mod sums;
 mod transaction;
 

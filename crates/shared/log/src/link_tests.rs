@@ -17,3 +17,9 @@ fn uuids_are_shown_as_usual() {
     let uuid = std::array::from_fn(|i| i as u8 * 17);
     assert_eq!(show_uuid(&uuid), "00112233-4455-6677-8899-aabbccddeeff");
 }
+
+#[test]
+fn places_are_those_of_the_specification() {
+    let all = crate::spec::fields!(RawLink { magic, volume, epoch, reserved });
+    crate::spec::check("**The link**", LINK_OFFSET, &all, &[]);
+}

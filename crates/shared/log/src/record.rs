@@ -17,8 +17,11 @@ pub const MAX_ITEMS: u32 = 65_536;
 pub const MIN_LANE_LEN: u64 = 64 << 10;
 
 const MAGIC: [u8; 8] = *b"SIFTstg\x01";
-const VERSION: u16 = 1;
+/// Version of a staged transaction's record.
+pub(crate) const VERSION: u16 = 1;
 const KIND_TRANSACTION: u16 = 1;
+/// Owner of the records that the Runtime writes. No other owner exists in this version.
+const OWNER_RUNTIME: u64 = 0;
 /// Flags of a record of a lane on byte-addressable memory: [`COMPACT_UNIT`] is its unit, and
 /// recovery keeps it although a record of another lane that was published before is lost (rule
 /// R44).
@@ -64,6 +67,7 @@ impl RawRecord {
     fn is_known(&self) -> bool {
         (self.kind.get(), self.version.get()) == (KIND_TRANSACTION, VERSION)
             && [0, FLAGS_BYTES].contains(&self.flags.get())
+            && self.owner.get() == OWNER_RUNTIME
     }
 
     /// Its lane's medium, as the record says it.
@@ -214,8 +218,6 @@ pub struct RecordBuilder {
     pub key: LogKey,
     /// The lane.
     pub lane: LaneId,
-    /// Session that owns the lane, 0 for the Runtime.
-    pub owner: u64,
 }
 
 impl RecordBuilder {
@@ -305,7 +307,7 @@ impl RecordBuilder {
             lsn: p.lsn.0.into(),
             durable_lsn: p.durable_lsn.0.into(),
             durable_pos: p.durable_pos.into(),
-            owner: self.owner.into(),
+            owner: OWNER_RUNTIME.into(),
             prev_lsn: p.prev_lsn.0.into(),
             prev_compact: p.prev_compact.0.into(),
             reserved: [0; 12],
@@ -326,8 +328,6 @@ pub struct RecordHeader {
     pub layout: RecordLayout,
     /// Number of items.
     pub items_count: u32,
-    /// Session that wrote it, 0 for the Runtime.
-    pub owner: u64,
     /// Checksum of header, items and data checksums.
     pub crc: u32,
 }
@@ -372,7 +372,6 @@ impl RecordHeader {
             lane,
             layout,
             items_count: raw.items_count.get(),
-            owner: raw.owner.get(),
             crc: raw.crc.get(),
         };
         let at_unit = pos.is_multiple_of(header.layout.medium.unit());
@@ -429,12 +428,13 @@ impl RecordHead {
         // Not the lane's end: what follows is acknowledged as well.
         if !raw.is_known() {
             return Err(Error::Incompatible(format!(
-                "staged record at position {} of kind {}, version {}, flags {:#x}; this build knows kind \
-                 {KIND_TRANSACTION} of version {VERSION}",
+                "staged record at position {} of kind {}, version {}, flags {:#x}, owner {}; this build \
+                 knows kind {KIND_TRANSACTION} of version {VERSION} by owner {OWNER_RUNTIME}",
                 header.params.pos,
                 raw.kind.get(),
                 raw.version.get(),
-                raw.flags.get()
+                raw.flags.get(),
+                raw.owner.get()
             )));
         }
         let (items, sums) = crate::split(rest, header.layout.items_len as usize, "staged record")?;

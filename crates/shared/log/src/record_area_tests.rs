@@ -25,3 +25,20 @@ fn a_newer_version_is_incompatible() {
     slot[60..].copy_from_slice(&sum);
     assert!(matches!(RecordAreaHeader::decode(&slot), Err(Error::Incompatible(_))));
 }
+
+#[test]
+fn places_are_those_of_the_specification() {
+    let all = crate::spec::fields!(Raw {
+        magic,
+        version,
+        reserved0,
+        seq,
+        volume,
+        epoch,
+        len,
+        reserved1,
+        crc,
+    });
+    let words = [("seq", "sequence number"), ("len", "length of the lane")];
+    crate::spec::check("### With a record area", 0, &all, &words);
+}

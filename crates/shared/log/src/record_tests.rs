@@ -7,7 +7,7 @@ pub(crate) const KEY: LogKey = LogKey { epoch: Epoch(7), nonce: 0x1234_5678_9abc
 const LANE: LaneId = LaneId(1);
 
 fn builder() -> RecordBuilder {
-    RecordBuilder { key: KEY, lane: LANE, owner: 0 }
+    RecordBuilder { key: KEY, lane: LANE }
 }
 
 fn params() -> RecordParams {
@@ -198,4 +198,55 @@ fn what_is_not_known_is_incompatible() {
         let refused = matches!(decode(&bytes), Err(Error::Incompatible(_)));
         assert_eq!(refused, !known, "byte {at} is {value}");
     }
+}
+
+/// The header is that of the specification, byte by byte.
+#[test]
+fn places_are_those_of_the_specification() {
+    use crate::spec::{check, fields};
+    let words = [
+        ("pos", "position"),
+        ("len", "length of the record"),
+        ("items_len", "length of all items"),
+        ("items_count", "number of items"),
+        ("data_len", "data length"),
+        ("durable_pos", "durable position"),
+        ("prev_lsn", "LSN of the record before it"),
+        ("prev_compact", "newest record in the record area"),
+    ];
+    let all = fields!(RawRecord {
+        magic,
+        version,
+        kind,
+        lane,
+        flags,
+        epoch,
+        pos,
+        prev_end,
+        prev_crc,
+        len,
+        items_len,
+        items_count,
+        data_offset,
+        data_len,
+        lsn,
+        durable_lsn,
+        durable_pos,
+        owner,
+        prev_lsn,
+        prev_compact,
+        reserved,
+        crc,
+    });
+    check("## Staged transaction (lane record)", 0, &all, &words);
+    let version = format!("version, {VERSION}");
+    crate::spec::says("## Staged transaction (lane record)", 8, &version);
+}
+
+/// A record by an owner that this build does not know is not taken for the lane's end.
+#[test]
+fn a_record_of_another_owner_is_incompatible() {
+    let bytes = resealed(encode(&[data_item(0, 3)], &[b"abc"]), 88, &7u64.to_le_bytes());
+    let error = decode(&bytes).unwrap_err();
+    assert!(matches!(&error, Error::Incompatible(text) if text.contains("owner 7")), "{error}");
 }

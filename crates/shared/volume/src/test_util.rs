@@ -129,7 +129,7 @@ impl<'a> Appender<'a> {
             prev_crc: self.crc,
         };
         let mut buf = vec![0; layout.len as usize];
-        let builder = RecordBuilder { key: self.key, lane: LaneId(0), owner: 0 };
+        let builder = RecordBuilder { key: self.key, lane: LaneId(0) };
         self.crc = builder.encode(&p, &layout, &[item], &[&data], &mut buf);
         self.dev.write(header().lanes[0].offset + pos % RING, &buf, false).unwrap();
         self.end = pos + buf.len() as u64;

@@ -40,7 +40,7 @@ impl Newest {
         let decoded = decode_record(&record, own, lane, self.pos, len as u64).unwrap();
         let (head, data) = decoded.expect("the lane's own record");
         let mut forged = vec![0; len];
-        let builder = RecordBuilder { key, lane, owner: 0 };
+        let builder = RecordBuilder { key, lane };
         let header = &head.header;
         builder.encode(&header.params, &header.layout, &head.items, &[data], &mut forged);
         assert_eq!(forged == record, key == *own);
