@@ -131,6 +131,8 @@ deny:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
+	  $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
 	$(CARGO) test --quiet --locked -p siftfs-house
 
 # The command, the names that mount(8), umount(8) and fsck(8) look for, man pages, completions, systemd's unit; and the

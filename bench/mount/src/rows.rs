@@ -53,7 +53,7 @@ pub enum Kind {
     },
     /// A new file written in pieces of so many bytes, with one fsync at the end.
     Buffered(usize),
-    /// Everything with a tree of 18,500 files ([`tree::STEPS`]).
+    /// Everything with a tree of 18,500 files ([`tree::ROWS`]).
     Tree,
     /// A large file written from begin to end, and fsynced.
     StreamWrite,
@@ -63,7 +63,7 @@ pub enum Kind {
     WarmReads,
     /// Four threads that handle mail.
     Varmail,
-    /// SIFT's pressure workload, with so many background writes to an fsync ([`pressure::ROWS`]).
+    /// SIFT's pressure workload ([`pressure`]), and its background writes for each fsync.
     Pressure(u64),
     /// [`Kind::Each`] while another process works without fsync.
     Beside(Operation, Neighbour),

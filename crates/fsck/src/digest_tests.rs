@@ -79,7 +79,7 @@ impl Area {
         };
         links(&mut p);
         let mut buf = vec![0; layout.len as usize];
-        let builder = RecordBuilder { key: self.key.lane(LaneId(1)), lane: LaneId(1), owner: 0 };
+        let builder = RecordBuilder { key: self.key.lane(LaneId(1)), lane: LaneId(1) };
         self.records.push((p.pos, self.crc));
         self.crc = builder.encode(&p, &layout, &items, &[&data], &mut buf);
         self.dev.write(RECORD_AREA_LANE + p.pos % LEN, &buf, false).unwrap();

@@ -174,7 +174,7 @@ impl Fixture {
             prev_crc: self.crc,
         };
         let mut buf = vec![0; layout.len as usize];
-        let builder = RecordBuilder { key: KEY.lane(LaneId(0)), lane: LaneId(0), owner: 0 };
+        let builder = RecordBuilder { key: KEY.lane(LaneId(0)), lane: LaneId(0) };
         builder.encode(&p, &layout, &[item], &[&vec![7; len as usize]], &mut buf);
         spoil(&mut buf);
         let peek = |buf: &[u8]| {

@@ -137,8 +137,9 @@ impl Default for OpenOptions {
 pub enum Threads {
     /// Threads of this process.
     Real,
-    /// No threads: the caller drives [`LocalVolume::commit`] and [`LocalVolume::checkpoint`]; waits
-    /// for progress make it inline, so a single thread runs everything deterministically.
+    /// No threads: the caller drives [`commit`](crate::LocalVolume::commit) and
+    /// [`checkpoint`](crate::LocalVolume::checkpoint). Waits for progress make it inline, so a
+    /// single thread runs everything deterministically.
     None,
 }
 

@@ -21,7 +21,7 @@ pub fn print(text: &str) -> Result<bool, Failure> {
 /// Writes `line` and its end.
 ///
 /// # Errors
-/// As [`print`]; a reader that has closed the pipe is no error.
+/// As [`print()`]; a reader that has closed the pipe is no error.
 pub fn say(line: impl Display) -> Result<(), Failure> {
     print(&format!("{line}\n")).map(drop)
 }

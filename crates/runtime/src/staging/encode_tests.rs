@@ -8,7 +8,7 @@ fn page(byte: u8) -> SharedBlock {
 
 fn builder() -> RecordBuilder {
     let key = LogKey { epoch: Epoch(3), nonce: 5 };
-    RecordBuilder { key, lane: LaneId(0), owner: 0 }
+    RecordBuilder { key, lane: LaneId(0) }
 }
 
 /// Two whole pages and a part of a third.

@@ -142,7 +142,7 @@ impl Runtime {
         })
     }
 
-    /// One try. Bulk is encoded without the lock, between two calls of [`State::stage`].
+    /// One try. Bulk is encoded without the lock, between two calls of `State::stage`.
     fn stage_once<T>(
         &self,
         ino: InodeNr,

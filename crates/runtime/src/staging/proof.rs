@@ -6,8 +6,8 @@ use crate::state::State;
 use siftfs_base::{InodeNr, Lsn, TxnSeq};
 
 /// Why a caller may be told that what it did is durable. There is no other way to make one than to
-/// have the proof, and no acknowledgement without one: [`Runtime::fsync`] and [`Runtime::sync_all`]
-/// give it, the endpoint takes it for the answer.
+/// have the proof, and no acknowledgement without one: [`fsync`](crate::Runtime::fsync) and
+/// [`sync_all`](crate::Runtime::sync_all) give it, the endpoint takes it for the answer.
 #[derive(Debug)]
 #[must_use = "an acknowledgement takes it"]
 pub enum Durable {

@@ -1,7 +1,7 @@
 //! Compounds: many steps whose changes are one ("Compounds" in `docs/design/operations.md`).
 //!
 //! One try is one hold of the state lock: the steps are carried out on a view of the volume
-//! ([`plan`], [`file`], [`names`]), what they would change is checked ([`check`]), applied
+//! ([`plan`], [`mod@file`], [`names`]), what they would change is checked ([`check`]), applied
 //! ([`apply`]) and staged. A try that stops for something starts again from its first step. What a
 //! step computes ([`compute`]) is kept for the next try.
 
