@@ -47,8 +47,8 @@ fn no_arrow_upwards_between_crates() {
     assert!(seen > 30, "the manifests were read: {seen} arrows");
 }
 
-/// Code that is there for tests: what only tests call of it is no dead weight. The fault device, what
-/// tests make images and messages of, and libraries, whose callers are other programs.
+/// Code that tests alone may call: the fault device, what makes images and messages for tests, and
+/// libraries, whose callers are other programs.
 const FOR_TESTS: [&str; 10] = [
     "crates/shared/device/src/fault/",
     "crates/shared/ext4/src/test_image.rs",

@@ -21,7 +21,8 @@ impl Fs {
     /// other directory to its parent's group unless that is fuller than the average.
     ///
     /// The inode's record is not written: the caller makes it with [`Fs::new_inode`], under a
-    /// generation that no earlier inode of that number had (rule R5), and writes it in the same transaction.
+    /// generation that no earlier inode of that number had (rule R5), and writes it in the
+    /// same transaction.
     /// Errors: ENOSPC.
     pub fn alloc_inode(
         &mut self,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::spec::{check, fields, says};
 
 pub(crate) fn static_header() -> StaticHeader {
     let lane = |id: u16, offset| LaneEntry {
@@ -162,10 +163,9 @@ fn a_tear_between_two_valid_superblocks_is_seen() {
     assert!(matches!(HostRecord::decode(&torn), Ok(Err(_))), "a torn record passed");
 }
 
-/// The structures are those of the specification, byte by byte.
+/// The static part is that of the specification, byte by byte.
 #[test]
-fn places_are_those_of_the_specification() {
-    use crate::spec::{check, fields};
+fn the_static_part_is_the_specifications() {
     let words = [
         ("compat", "compatible features"),
         ("ro_compat", "read-only compatible"),
@@ -199,6 +199,11 @@ fn places_are_those_of_the_specification() {
     check("Static part:", 0, &all, &words);
     let all = fields!(RawLane { id, medium, kind, state, offset, len, owner, reserved });
     check("Lane table row:", 0, &all, &[("kind", "type"), ("len", "length")]);
+}
+
+/// So is the host record ...
+#[test]
+fn the_host_record_is_the_specifications() {
     let words = [
         ("lane_epoch", "epoch and nonce of the lanes'"),
         ("lane_nonce", "epoch and nonce of the lanes'"),
@@ -231,6 +236,11 @@ fn places_are_those_of_the_specification() {
         crc,
     });
     check("Host record:", 0, &all, &words);
+}
+
+/// ... and the service record.
+#[test]
+fn the_service_record_is_the_specifications() {
     let words = [
         ("lane_count", "number of lanes"),
         ("next_seq", "sequence number"),
@@ -252,8 +262,12 @@ fn places_are_those_of_the_specification() {
         crc,
     });
     check("Service record:", 0, &all, &words);
+}
+
+#[test]
+fn versions_are_those_of_the_specification() {
     for heading in ["Static part:", "Host record:", "Service record:"] {
-        crate::spec::says(heading, 8, &format!("version, {FORMAT_VERSION}"));
+        says(heading, 8, &format!("version, {FORMAT_VERSION}"));
     }
-    crate::spec::says("### With a record area", 8, &format!("format version, {FORMAT_VERSION}"));
+    says("### With a record area", 8, &format!("format version, {FORMAT_VERSION}"));
 }

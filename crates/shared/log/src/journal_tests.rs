@@ -1,4 +1,6 @@
 use super::*;
+use crate::journal_codec::*;
+use crate::spec::{check, check_list, fields, says};
 use crate::{CopyTag, Digest, StagedRef, ZeroTag};
 use proptest::prelude::*;
 use siftfs_base::{BlockRun, Epoch, LaneId, Lsn};
@@ -231,11 +233,9 @@ fn nonsense_is_refused_before_it_is_written() {
     }
 }
 
-/// Descriptor, lists and commit block are those of the specification, byte by byte.
+/// The descriptor is that of the specification, byte by byte ...
 #[test]
-fn places_are_those_of_the_specification() {
-    use crate::journal_codec::*;
-    use crate::spec::{check, check_list, fields};
+fn the_descriptor_is_the_specifications() {
     let words = [
         ("pos", "position"),
         ("lane_count", "number of lanes"),
@@ -274,6 +274,12 @@ fn places_are_those_of_the_specification() {
         crc,
     });
     check("Descriptor:", 0, &all, &words);
+    says("Descriptor:", 8, &format!("version, {VERSION}"));
+}
+
+/// ... so is the commit block ...
+#[test]
+fn the_commit_block_is_the_specifications() {
     let words = [
         ("descriptor_crc", "crc of the descriptor"),
         ("pos", "position"),
@@ -291,9 +297,12 @@ fn places_are_those_of_the_specification() {
         crc,
     });
     check("Commit block:", 0, &all, &words);
-    for heading in ["Descriptor:", "Commit block:"] {
-        crate::spec::says(heading, 8, &format!("version, {VERSION}"));
-    }
+    says("Commit block:", 8, &format!("version, {VERSION}"));
+}
+
+/// ... and the lists.
+#[test]
+fn the_lists_are_the_specifications() {
     let check = |row, all: &[_]| check_list("| list | entry |", row, 0, all);
     let all = fields!(RawDigest { lane, reserved, ranges, from, prev_crc, crc, reserved2 });
     check("digest (32)", &all);

@@ -12,7 +12,7 @@ pub(crate) struct Field {
 /// The fields of a structure, in the order given.
 macro_rules! fields {
     ($t:ty { $($field:ident),* $(,)? }) => {
-        vec![$($crate::spec::Field {
+        [$($crate::spec::Field {
             name: stringify!($field),
             at: std::mem::offset_of!($t, $field),
             size: $crate::spec::size_of_field(|s: &$t| &s.$field),
