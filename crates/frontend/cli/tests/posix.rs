@@ -27,6 +27,8 @@ mod owners;
 mod pair;
 #[path = "posix/pressure.rs"]
 mod pressure;
+#[path = "posix/programs.rs"]
+mod programs;
 #[path = "posix/publish.rs"]
 mod publish;
 #[path = "posix/python.rs"]
@@ -41,5 +43,7 @@ mod support;
 mod synchronous;
 #[path = "posix/tickets.rs"]
 mod tickets;
+#[path = "posix/told.rs"]
+mod told;
 #[path = "posix/written_back.rs"]
 mod written_back;

@@ -127,7 +127,9 @@ impl Server {
     }
 
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
-        self.open_files.closed(handle);
+        if let Some(ino) = self.open_files.closed(handle) {
+            self.closed(ino);
+        }
         self.done(cred, Request::Release { handle })
     }
 
@@ -183,12 +185,12 @@ impl Server {
     ) -> Result<Handle> {
         let truncate = flags & libc::O_TRUNC.cast_unsigned() != 0;
         let (write, kill_priv) = (crate::open_files::writes(flags), kill_priv && truncate);
-        let setgid = if kill_priv {
+        let (mut bits, mut setgid) = (false, None);
+        if kill_priv {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
-            privileges::takes_setgid(cred, &attr).then(|| self.kernels_ctime(&attr))
-        } else {
-            None
-        };
+            bits = privileges::has_bits(cred, &attr);
+            setgid = privileges::takes_setgid(cred, &attr).then(|| self.kernels_ctime(&attr));
+        }
         if write && (truncate || flags & libc::O_APPEND.cast_unsigned() == 0) {
             self.refuse_append_only(cred, ino)?;
         }
@@ -207,6 +209,9 @@ impl Server {
                 let _ = self.release(cred, handle);
                 return Err(e);
             }
+        }
+        if bits {
+            self.told(ino);
         }
         Ok(handle)
     }
@@ -303,7 +308,7 @@ impl Server {
         mode: Allocate,
         (offset, len): (u64, u64),
     ) -> Result<()> {
-        self.carry_out_announced(cred, ino)?;
+        self.before_change(cred, ino)?;
         self.done(cred, self.timed(Request::Allocate { file: ino.into(), mode, offset, len }))?;
         self.pay(cred, ino, handle)
     }
@@ -329,7 +334,7 @@ impl Server {
     /// how far it came. Holes stay holes. The kernel holds both files' locks, has written back what
     /// it cached of them and drops what it cached of the target afterwards.
     pub(crate) fn copy(&self, cred: &Credentials, r: &CopyRange) -> Result<u32> {
-        self.carry_out_announced(cred, r.to)?;
+        self.before_change(cred, r.to)?;
         let size = self.entry(cred, Request::GetAttr { ino: r.from })?.size;
         let room = MAX_FILE_SIZE.checked_sub(r.to_offset).filter(|room| *room > 0);
         let len = r.len.min(u64::from(u32::MAX)).min(room.ok_or(errno(libc::EFBIG))?);
