@@ -447,6 +447,7 @@ impl Adapter {
         use Operation as O;
         match op {
             O::GetXattr { name, size } => {
+                self.server.note_question(cred, name);
                 xattr(self.server.get_xattr(cred, ino, name.to_vec())?, size)
             }
             O::ListXattr { size } => xattr(self.server.list_xattr(cred, ino)?, size),

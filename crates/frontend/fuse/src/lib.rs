@@ -17,6 +17,7 @@ mod adapter;
 mod commit_all;
 mod compound;
 mod convert;
+mod copied_up;
 mod descriptors;
 mod expiry;
 mod file_flags;

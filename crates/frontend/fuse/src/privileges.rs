@@ -198,12 +198,21 @@ impl Server {
         if (SetAttr { ctime: None, ..set.clone() }) == SetAttr::default() {
             return self.set_nothing(cred, ino, set.ctime);
         }
+        let chmod =
+            set.perm.is_some() && SetAttr { perm: None, ..set.clone() } == SetAttr::default();
+        if self.copied_up.gets_owner(cred, ino, &set) {
+            (set.kill_priv, set.keep_priv) = (false, true);
+        }
         if set.kill_priv {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
             set.kill_setgid = takes_setgid(cred, &attr);
             self.announced.take(cred.pid, ino);
         }
-        self.entry(cred, Request::SetAttr { ino, set })
+        let attr = self.entry(cred, Request::SetAttr { ino, set })?;
+        if chmod && attr.kind == FileKind::Regular {
+            self.copied_up.note_mode(cred, ino);
+        }
+        Ok(attr)
     }
 
     /// A SETATTR without a field: chown(path, -1, -1), or a write is announced. By the file's owner

@@ -1,6 +1,7 @@
 //! Decisions between the kernel's requests and the file protocol's.
 
 use crate::convert::{node, unexpected};
+use crate::copied_up::CopiedUp;
 use crate::invalidator::Invalidator;
 use crate::kernel::MAX_IO;
 use crate::kernel::notify::Notifier;
@@ -35,6 +36,7 @@ pub(crate) struct Server {
     synchronous: bool,
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) announced: Announced,
+    pub(crate) copied_up: CopiedUp,
     pub(crate) invalidator: Arc<Invalidator>,
     pub(crate) timers: Timers,
     pub(crate) sections: Sections,
@@ -62,6 +64,7 @@ impl Server {
             synchronous: false,
             open_files: Arc::new(OpenFiles::new(agreed.writeback)),
             announced: Announced::default(),
+            copied_up: CopiedUp::default(),
             invalidator: Arc::default(),
             timers: Timers::default(),
             sections: Sections::default(),

@@ -2,7 +2,7 @@
 //! `SIFTFS_TEST_OPTIONS=write_cache=writeback`.
 
 use crate::pair::written_back;
-use crate::{attrs, data, flags, owners, rights, told};
+use crate::{attrs, data, flags, overlay, owners, rights, told};
 
 #[test]
 fn times_are_set() {
@@ -62,4 +62,9 @@ fn changes_by_every_kind_of_user() {
 #[test]
 fn every_change_is_shown_at_once() {
     written_back(told::every_change_is_shown_at_once);
+}
+
+#[test]
+fn a_copy_up_keeps_privileges() {
+    written_back(overlay::a_copy_up_keeps_privileges);
 }
