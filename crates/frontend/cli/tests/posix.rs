@@ -15,6 +15,8 @@ mod examples;
 mod flags;
 #[path = "posix/handles.rs"]
 mod handles;
+#[path = "posix/idmapped.rs"]
+mod idmapped;
 #[path = "posix/many.rs"]
 mod many;
 #[path = "posix/names.rs"]

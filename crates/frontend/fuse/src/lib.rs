@@ -22,6 +22,7 @@ mod descriptors;
 mod expiry;
 mod file_flags;
 mod gate;
+mod idmap;
 mod invalidator;
 mod kernel;
 mod kernel_cache;

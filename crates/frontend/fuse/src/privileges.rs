@@ -21,6 +21,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
 const S_IXGRP: u16 = 0o0010;
+/// The user of a request that does not say whose it is.
+pub(crate) const UNKNOWN: u32 = u32::MAX;
 /// The right to give files away.
 const CAP_CHOWN: u32 = 0;
 /// The right to go everywhere.
@@ -29,6 +31,8 @@ const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_FOWNER: u32 = 3;
 /// The right to keep set-id bits over a change.
 const CAP_FSETID: u32 = 4;
+/// The right to see `trusted.` attributes, among many.
+const CAP_SYS_ADMIN: u32 = 21;
 /// The right to set and remove file capabilities.
 const CAP_SETFCAP: u32 = 31;
 /// Announcements kept; with more, the callers of new ones are to try again.
@@ -117,9 +121,28 @@ pub(crate) fn may_set_capabilities(cred: &Credentials) -> bool {
     capable(cred, CAP_SETFCAP)
 }
 
+/// May the caller see what is root's alone?
+pub(crate) fn administers(cred: &Credentials) -> bool {
+    capable(cred, CAP_SYS_ADMIN)
+}
+
+/// May the caller do everything in directories, and with the files of all users?
+pub(crate) fn may_do_all(cred: &Credentials) -> bool {
+    [CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER].iter().all(|c| capable(cred, *c))
+}
+
+/// The user that the thread acts as, as its status says.
+pub(crate) fn acting_user(pid: u32) -> Option<u32> {
+    // Real, effective, saved, and the one that counts for files.
+    status(pid, "Uid:")?.split_whitespace().nth(3)?.parse().ok()
+}
+
 /// What the caller may do in directories that the kernel has not checked for it.
 pub(crate) fn rights(cred: &Credentials) -> Rights {
-    let groups = status(cred.pid, "Groups:").unwrap_or_default();
+    let groups = match cred.uid {
+        UNKNOWN => String::new(),
+        _ => status(cred.pid, "Groups:").unwrap_or_default(),
+    };
     Rights {
         groups: groups.split_whitespace().filter_map(|g| g.parse().ok()).collect(),
         overrides_access: capable(cred, CAP_DAC_OVERRIDE),
@@ -129,7 +152,11 @@ pub(crate) fn rights(cred: &Credentials) -> Rights {
     }
 }
 
+/// Groups of a caller who may be mapped are not the file's.
 fn in_group(cred: &Credentials, gid: u32) -> bool {
+    if cred.uid == UNKNOWN {
+        return false;
+    }
     cred.gid == gid
         || status(cred.pid, "Groups:")
             .is_some_and(|list| list.split_whitespace().any(|g| g.parse() == Ok(gid)))
@@ -279,7 +306,7 @@ impl Server {
     /// ([`Self::carry_out_with_pages`]).
     fn announce(&self, cred: &Credentials, ino: InodeNr, setgid: bool) -> Result<()> {
         self.announced.note(cred.pid, ino, setgid)?;
-        if self.open_files.is_opened_by(ino, cred.uid) {
+        if self.user(cred).is_some_and(|uid| self.open_files.is_opened_by(ino, uid)) {
             return self.carry_out_announced(cred, ino);
         }
         Ok(())

@@ -53,6 +53,8 @@ pub(crate) struct Agreed {
     pub(crate) settled: bool,
     /// The kernel does without OPENDIR when it is answered ENOSYS.
     pub(crate) no_opendir: bool,
+    /// Mounts may map users to others: of most requests nobody knows whose they are.
+    pub(crate) idmap: bool,
 }
 
 impl Server {
@@ -205,7 +207,7 @@ impl Server {
         let access = if write { Access::Both } else { Access::Read };
         let request = Request::Open { ino, access, truncate, kill_priv };
         let handle = self.opened(cred, if truncate { self.timed(request) } else { request })?;
-        self.open_files.opened(cred, handle, ino, flags);
+        self.open_files.opened(&self.opener(cred), handle, ino, flags);
         if let Some(ctime) = setgid {
             let set = SetAttr { kill_setgid: true, ctime, ..SetAttr::default() };
             if let Err(e) = self.entry(cred, Request::SetAttr { ino, set }) {
@@ -284,7 +286,7 @@ impl Server {
     ) -> Result<u32> {
         self.carry_out_announced(cred, ino)?;
         let write = Request::Write { file: ino.into(), offset, data, append: false, kill_priv };
-        match self.call(cred, self.timed(write))? {
+        match self.call(&self.payer(cred, ino), self.timed(write))? {
             Reply::Written { len } => Ok(len),
             _ => Err(unexpected("written")),
         }
@@ -312,7 +314,8 @@ impl Server {
         (offset, len): (u64, u64),
     ) -> Result<()> {
         self.before_change(cred, ino)?;
-        self.done(cred, self.timed(Request::Allocate { file: ino.into(), mode, offset, len }))?;
+        let allocate = Request::Allocate { file: ino.into(), mode, offset, len };
+        self.done(&self.payer(cred, ino), self.timed(allocate))?;
         self.pay(cred, ino, handle)
     }
 
@@ -488,8 +491,9 @@ impl Server {
             return Err(unexpected("names"));
         };
         let mut out = Vec::new();
+        let trusted = self.sees_trusted(cred);
         for name in names {
-            let hidden = name.starts_with(b"trusted.") && cred.uid != 0;
+            let hidden = name.starts_with(b"trusted.") && !trusted;
             if !hidden && self.check_xattr_name(&name).is_ok() {
                 out.extend_from_slice(&name);
                 out.push(0);

@@ -33,10 +33,10 @@ const USERS: [(&str, u32, &[u32]); 6] = [
     ("member", 1003, &[2000]),
     ("member by a further group", 1003, &[3000, 2000]),
 ];
-const CHOWNS: [&str; 3] = ["chown", "fchown", "lchown"];
+pub(crate) const CHOWNS: [&str; 3] = ["chown", "fchown", "lchown"];
 const WRITES: [&str; 9] =
     ["write", "append", "fallocate", "punch", "zero", "copy", "splice", "direct", "passed"];
-const CHANGES: [&str; 25] = [
+pub(crate) const CHANGES: [&str; 25] = [
     "chown",
     "fchown",
     "lchown",
@@ -129,7 +129,7 @@ fn program_len() -> u64 {
 #[repr(align(4096))]
 struct Page([u8; 4096]);
 
-fn carry_out(path: &Path, change: &str, passed: Option<OwnedFd>) -> Result<(), Errno> {
+pub(crate) fn carry_out(path: &Path, change: &str, passed: Option<OwnedFd>) -> Result<(), Errno> {
     let (uid, gid) = (|n| Some(Uid::from_raw(n)), |n| Some(Gid::from_raw(n)));
     let write = |flags| open(path, OFlags::RDWR | flags, 0);
     let len = program_len();

@@ -2,7 +2,7 @@
 //! `SIFTFS_TEST_OPTIONS=write_cache=writeback`.
 
 use crate::pair::written_back;
-use crate::{attrs, data, flags, overlay, owners, rights, told};
+use crate::{attrs, data, flags, idmapped, overlay, owners, rights, told};
 
 #[test]
 fn times_are_set() {
@@ -67,4 +67,9 @@ fn every_change_is_shown_at_once() {
 #[test]
 fn a_copy_up_keeps_privileges() {
     written_back(overlay::a_copy_up_keeps_privileges);
+}
+
+#[test]
+fn programs_of_mapped_users() {
+    written_back(idmapped::programs_of_mapped_users);
 }
