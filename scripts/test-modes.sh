@@ -1,5 +1,5 @@
 #!/bin/bash
-# All tests of the mount by each request loop and under each cache mode:
+# All tests of the mount by each request loop and under each cache mode, and some with the option idmap:
 #
 #     scripts/test-modes.sh [CARGO-OPTION...] [-- TEST-OPTION...]
 #
@@ -59,5 +59,7 @@ if [ -n "$before" ]; then
     switch Y
     tests 'kills, with rings' '' kills "$@"
 fi
+# Callers of mounts that map users are mostly unknown: what must not differ for that.
+tests idmap idmap posix "$@" acls:: names:: overlay:: idmapped:: attrs:: handles::
 printf '%s\n' "${said[@]}"
 exit "$bad"

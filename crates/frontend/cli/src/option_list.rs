@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 39] = [
+pub const OPTIONS: [MountOption; 40] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -30,6 +30,11 @@ pub const OPTIONS: [MountOption; 39] = [
     option("sync", "async", "every write as if the file were opened with O_SYNC"),
     option("allow_other", "on for root", "let other users in (the kernel checks permissions)"),
     option("noallow_other", "on for others", "the mounting user alone may use it"),
+    option(
+        "idmap",
+        "off",
+        "bind mounts of it may map users to others (Linux 6.12); the daemon then knows fewer callers",
+    ),
     option("subtype=NAME", "siftfs", "the mount's type is `fuse.NAME`; empty: plain `fuse`"),
     option("commit=SECONDS", "5", "age at which unsynced changes are journaled; 0.01 to 3600"),
     option(

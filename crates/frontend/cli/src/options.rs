@@ -148,6 +148,7 @@ fn set_flag(o: &mut Options, flag: &str) -> Result<bool, String> {
         "nodev" | "dev" => m.nodev = flag == "nodev",
         "noexec" | "exec" => m.noexec = flag == "noexec",
         "sync" | "async" => m.sync = flag == "sync",
+        "idmap" => m.idmap = true,
         "allow_other" | "noallow_other" => m.allow_other = flag == "allow_other",
         // mount(8): these imply the others, unless a later option says otherwise.
         "user" | "users" => (m.nosuid, m.nodev, m.noexec) = (true, true, true),

@@ -15,6 +15,8 @@ mod examples;
 mod flags;
 #[path = "posix/handles.rs"]
 mod handles;
+#[path = "posix/idmapped.rs"]
+mod idmapped;
 #[path = "posix/many.rs"]
 mod many;
 #[path = "posix/names.rs"]
@@ -27,6 +29,8 @@ mod owners;
 mod pair;
 #[path = "posix/pressure.rs"]
 mod pressure;
+#[path = "posix/programs.rs"]
+mod programs;
 #[path = "posix/publish.rs"]
 mod publish;
 #[path = "posix/python.rs"]
@@ -41,5 +45,7 @@ mod support;
 mod synchronous;
 #[path = "posix/tickets.rs"]
 mod tickets;
+#[path = "posix/told.rs"]
+mod told;
 #[path = "posix/written_back.rs"]
 mod written_back;

@@ -28,6 +28,7 @@ pub(crate) struct Adapter {
 impl Handler for Adapter {
     fn handle(&self, message: Message<'_>, token: Token) {
         let Message { node, cred, op, .. } = message;
+        let cred = self.server.checked(cred, &op);
         match op {
             Operation::Forget { count } => {
                 self.forget(&cred, node, count);
@@ -391,7 +392,7 @@ impl Adapter {
         let Reply::Created { attr, handle } = self.server.call(cred, request)? else {
             return Err(unexpected("created"));
         };
-        self.server.open_files.opened(cred, handle, attr.ino, flags);
+        self.server.open_files.opened(&self.server.opener(cred), handle, attr.ino, flags);
         Ok(Answer::Created(attr, handle, flush(flags)))
     }
 
@@ -447,6 +448,7 @@ impl Adapter {
         use Operation as O;
         match op {
             O::GetXattr { name, size } => {
+                self.server.note_question(cred, name);
                 xattr(self.server.get_xattr(cred, ino, name.to_vec())?, size)
             }
             O::ListXattr { size } => xattr(self.server.list_xattr(cred, ino)?, size),

@@ -62,7 +62,10 @@ impl Server {
         buffer: &[u8],
         answer: Completion,
     ) {
-        let caller = Credentials { umask: privileges::umask(cred.pid), ..cred.clone() };
+        let caller = match self.decided_here(cred) {
+            Ok(caller) => Credentials { umask: privileges::umask(cred.pid), ..caller },
+            Err(e) => return answer(Err(e)),
+        };
         let prepared = match self.prepare_compound(&caller, (mount, base), buffer) {
             Ok(Ok(prepared)) => prepared,
             Ok(Err((step, errno))) => {

@@ -35,6 +35,7 @@ pub(crate) struct Invalidator {
     pages: OnceLock<Sender<(Target, Then)>>,
     attributes: OnceLock<Sender<(InodeNr, Then)>>,
     names: OnceLock<Sender<Stale>>,
+    notifier: OnceLock<Notifier>,
     opener: Arc<Opener>,
     /// Answers that are held back, [`HELD_BACK`] at most.
     waiting: AtomicUsize,
@@ -54,6 +55,7 @@ impl Invalidator {
         let (pages, orders) = channel();
         let (attributes, notices) = channel();
         let (names, stale) = channel();
+        let own = notifier.clone();
         let worker = Pages::start(entry, self.opener.clone())?;
         let way = notifier.clone();
         let body = move || carry_out(&orders, &worker, &way);
@@ -65,7 +67,8 @@ impl Invalidator {
         std::thread::Builder::new().name("siftfs-notify".into()).spawn(body)?;
         let first = self.pages.set(pages).is_ok()
             && self.attributes.set(attributes).is_ok()
-            && self.names.set(names).is_ok();
+            && self.names.set(names).is_ok()
+            && self.notifier.set(own).is_ok();
         assert!(first, "a mount is served once");
         Ok(())
     }
@@ -85,6 +88,20 @@ impl Invalidator {
         let Some(queue) = self.attributes.get() else { return then() };
         if let Err(back) = queue.send((ino, then)) {
             (back.0.1)();
+        }
+    }
+
+    /// Has the kernel ask for the attributes of a file before it uses them again, before this
+    /// returns. Only while a request about the file is not answered: an inode that the kernel is
+    /// just freeing it would wait for. It takes no lock that an operation holds and looks at no
+    /// page, so the thread that carries that request out can say it, and no caller can make another
+    /// wait.
+    pub(crate) fn forget_now(&self, ino: InodeNr) {
+        if let Some(notifier) = self.notifier.get()
+            && let Err(error) = notifier.forget_attributes(node(ino))
+            && !is_gone(&error)
+        {
+            tracing::error!(ino, %error, "the kernel may show a file's attributes as they were");
         }
     }
 

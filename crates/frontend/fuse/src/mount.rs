@@ -5,10 +5,11 @@
 
 use crate::adapter::Adapter;
 use crate::expiry::{Expiry, Prepared, WriteBack};
+use crate::kernel::MAX_IO;
 use crate::kernel::counts::Counts;
 use crate::kernel::priority::{Priority, Schedule};
+use crate::kernel::session::{Session, Wanted};
 use crate::kernel::transport::{RequestLoop, Requests, State};
-use crate::kernel::{MAX_IO, session::Session};
 use crate::mountinfo::{MountEntry, top_mount};
 use crate::server::{Agreed, Server};
 use crate::writers::Writers;
@@ -52,6 +53,9 @@ pub struct MountOptions {
     pub priority: Priority,
     /// Where write(2) leaves data.
     pub write_cache: WriteCache,
+    /// Its bind mounts may map users to others (idmapped mounts). For most requests the kernel then
+    /// does not say who the caller is.
+    pub idmap: bool,
     /// In [`WriteCache::Writeback`], the kernel's dirty pages of open files are asked for so often.
     pub write_back_every: Duration,
 }
@@ -82,6 +86,7 @@ impl Default for MountOptions {
             requests: Requests::Auto,
             priority: Priority::default(),
             write_cache: WriteCache::default(),
+            idmap: false,
             write_back_every: Duration::from_millis(2500),
         }
     }
@@ -110,12 +115,14 @@ impl FuseMount {
         let device = open_device()?;
         kernel_mount(&device, dir, options)?;
         let writeback = options.write_cache == WriteCache::Writeback;
-        let made = Session::start(device, options.requests, writeback).and_then(|kernel| {
+        let wanted = Wanted { requests: options.requests, writeback, idmap: options.idmap };
+        let made = Session::start(device, wanted).and_then(|kernel| {
             let agreed = Agreed {
                 acls: kernel.has_acls(),
                 writeback: kernel.has_writeback(),
                 settled: kernel.settles_pages(),
                 no_opendir: kernel.has_no_opendir(),
+                idmap: options.idmap,
             };
             let server = Server::new(service, session, agreed).with_sync(options.sync);
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);

@@ -138,11 +138,11 @@ impl OpenFiles {
         }
     }
 
-    /// `handle` is being released.
-    pub(crate) fn closed(&self, handle: Handle) {
+    /// `handle` is being released. Returns its file, if that was the last one opened for writing.
+    pub(crate) fn closed(&self, handle: Handle) -> Option<InodeNr> {
         let mut table = self.table();
-        let Some(Opened { ino, flags }) = table.handles.remove(&handle) else { return };
-        let Entry::Occupied(mut entry) = table.files.entry(ino) else { return };
+        let Opened { ino, flags } = table.handles.remove(&handle)?;
+        let Entry::Occupied(mut entry) = table.files.entry(ino) else { return None };
         let file = entry.get_mut();
         file.openers.retain(|(h, _)| *h != handle);
         file.mappers -= u32::from(reads_and_writes(flags));
@@ -153,13 +153,15 @@ impl OpenFiles {
                 file.cached.clear();
             }
         }
-        if !file.is_open() {
-            file.lost = None;
-            self.set_sealed(file, false);
-            if !file.cached.is_waited_for() {
-                entry.remove();
-            }
+        if file.is_open() {
+            return None;
         }
+        file.lost = None;
+        self.set_sealed(file, false);
+        if !file.cached.is_waited_for() {
+            entry.remove();
+        }
+        Some(ino)
     }
 
     /// What `handle` was opened with; 0 if it was not opened for writing.

@@ -4,8 +4,12 @@
 //! truncation and OPEN carry a flag. Before a write, fallocate(2) or copy_file_range(2) it also
 //! sends a removal of the capabilities, and a SETATTR of nothing: an *announcement*. But the kernel
 //! sends the same for chown(path, -1, -1) by any user, which ext4 refuses to all but the owner. So
-//! what a caller announces that does not own the file is carried out with the change itself, when
-//! that comes from the same thread.
+//! what a caller announces that neither owns the file nor has it open for writing (it was passed
+//! a descriptor) is carried out with the change itself, when that comes from the same thread.
+//!
+//! The kernel executes a file by the mode that it knows. The answer of SETATTR tells it, and so an
+//! announcement is carried out at once where that can be. The answers of all other requests do
+//! not: the kernel is told to forget the mode before they are sent ([`Server::told`]).
 
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, Timestamp, errno};
@@ -17,6 +21,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
 const S_IXGRP: u16 = 0o0010;
+/// The user of a request that does not say whose it is.
+pub(crate) const UNKNOWN: u32 = u32::MAX;
 /// The right to give files away.
 const CAP_CHOWN: u32 = 0;
 /// The right to go everywhere.
@@ -25,9 +31,11 @@ const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_FOWNER: u32 = 3;
 /// The right to keep set-id bits over a change.
 const CAP_FSETID: u32 = 4;
+/// The right to see `trusted.` attributes, among many.
+const CAP_SYS_ADMIN: u32 = 21;
 /// The right to set and remove file capabilities.
 const CAP_SETFCAP: u32 = 31;
-/// Announcements kept; with more, all are forgotten. What a WRITE takes away it says by itself.
+/// Announcements kept; with more, the callers of new ones are to try again.
 const MOST: usize = 4096;
 
 /// The extended attribute with a file's capabilities.
@@ -47,14 +55,22 @@ impl Announced {
     }
 
     /// Thread `pid` is about to change `ino`, whose privileges go then; `setgid` with them even
-    /// where the group may not execute.
-    pub(crate) fn note(&self, pid: u32, ino: InodeNr, setgid: bool) {
+    /// where the group may not execute. Nothing else that the thread announced comes any more.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there are too many.
+    pub(crate) fn note(&self, pid: u32, ino: InodeNr, setgid: bool) -> Result<()> {
         let mut list = self.list();
-        if list.len() >= MOST {
-            list.clear();
-        }
-        *list.entry((ino, pid)).or_default() |= setgid;
+        // Threads of other process namespaces are all number 0.
+        list.retain(|(file, thread), _| *thread != pid || pid == 0 || *file == ino);
+        let noted = if list.len() < MOST || list.contains_key(&(ino, pid)) {
+            *list.entry((ino, pid)).or_default() |= setgid;
+            Ok(())
+        } else {
+            Err(errno(libc::EAGAIN))
+        };
         self.count.store(list.len(), Ordering::SeqCst);
+        noted
     }
 
     /// Thread `pid` changes `ino` now, or was refused: what it announced.
@@ -68,7 +84,8 @@ impl Announced {
         found
     }
 
-    /// Pages of `ino` come whose writer is unknown: what any thread announced.
+    /// What any thread announced of `ino`: its pages come, and their writer is unknown, or no
+    /// thread can write it any more.
     pub(crate) fn take_all(&self, ino: InodeNr) -> Option<bool> {
         if self.count.load(Ordering::SeqCst) == 0 {
             return None;
@@ -104,9 +121,28 @@ pub(crate) fn may_set_capabilities(cred: &Credentials) -> bool {
     capable(cred, CAP_SETFCAP)
 }
 
+/// May the caller see what is root's alone?
+pub(crate) fn administers(cred: &Credentials) -> bool {
+    capable(cred, CAP_SYS_ADMIN)
+}
+
+/// May the caller do everything in directories, and with the files of all users?
+pub(crate) fn may_do_all(cred: &Credentials) -> bool {
+    [CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER].iter().all(|c| capable(cred, *c))
+}
+
+/// The user that the thread acts as, as its status says.
+pub(crate) fn acting_user(pid: u32) -> Option<u32> {
+    // Real, effective, saved, and the one that counts for files.
+    status(pid, "Uid:")?.split_whitespace().nth(3)?.parse().ok()
+}
+
 /// What the caller may do in directories that the kernel has not checked for it.
 pub(crate) fn rights(cred: &Credentials) -> Rights {
-    let groups = status(cred.pid, "Groups:").unwrap_or_default();
+    let groups = match cred.uid {
+        UNKNOWN => String::new(),
+        _ => status(cred.pid, "Groups:").unwrap_or_default(),
+    };
     Rights {
         groups: groups.split_whitespace().filter_map(|g| g.parse().ok()).collect(),
         overrides_access: capable(cred, CAP_DAC_OVERRIDE),
@@ -116,7 +152,11 @@ pub(crate) fn rights(cred: &Credentials) -> Rights {
     }
 }
 
+/// Groups of a caller who may be mapped are not the file's.
 fn in_group(cred: &Credentials, gid: u32) -> bool {
+    if cred.uid == UNKNOWN {
+        return false;
+    }
     cred.gid == gid
         || status(cred.pid, "Groups:")
             .is_some_and(|list| list.split_whitespace().any(|g| g.parse() == Ok(gid)))
@@ -185,12 +225,21 @@ impl Server {
         if (SetAttr { ctime: None, ..set.clone() }) == SetAttr::default() {
             return self.set_nothing(cred, ino, set.ctime);
         }
+        let chmod =
+            set.perm.is_some() && SetAttr { perm: None, ..set.clone() } == SetAttr::default();
+        if self.copied_up.gets_owner(cred, ino, &set) {
+            (set.kill_priv, set.keep_priv) = (false, true);
+        }
         if set.kill_priv {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
             set.kill_setgid = takes_setgid(cred, &attr);
             self.announced.take(cred.pid, ino);
         }
-        self.entry(cred, Request::SetAttr { ino, set })
+        let attr = self.entry(cred, Request::SetAttr { ino, set })?;
+        if chmod && attr.kind == FileKind::Regular {
+            self.copied_up.note_mode(cred, ino);
+        }
+        Ok(attr)
     }
 
     /// A SETATTR without a field: chown(path, -1, -1), or a write is announced. By the file's owner
@@ -249,15 +298,15 @@ impl Server {
         self.done(cred, Request::RemoveXattr { ino, name: name.to_vec() })
     }
 
-    /// A change by a caller who does not own the file. It is carried out with the caller's write.
-    /// With the kernel's writeback cache that write has no caller any more, so it is carried out at
-    /// once, if this user has the file open for writing: a user who may write may take the
-    /// privileges away. A user who was passed the descriptor cannot be told from a user who only
-    /// calls chown(2): pages that come later say that the file was written
+    /// A change by a caller who does not own the file. It is carried out at once if this user has
+    /// the file open for writing: a user who may write may take the privileges away, and with the
+    /// kernel's writeback cache the write has no caller any more. A user who was passed the
+    /// descriptor cannot be told from a user who only calls chown(2): the change is carried out
+    /// with the caller's write, or when pages come that say that the file was written
     /// ([`Self::carry_out_with_pages`]).
     fn announce(&self, cred: &Credentials, ino: InodeNr, setgid: bool) -> Result<()> {
-        self.announced.note(cred.pid, ino, setgid);
-        if self.writes_back() && self.open_files.is_opened_by(ino, cred.uid) {
+        self.announced.note(cred.pid, ino, setgid)?;
+        if self.user(cred).is_some_and(|uid| self.open_files.is_opened_by(ino, uid)) {
             return self.carry_out_announced(cred, ino);
         }
         Ok(())
@@ -269,6 +318,18 @@ impl Server {
             Some(setgid) => self.kill_privileges(cred, ino, setgid),
             None => Ok(()),
         }
+    }
+
+    /// fallocate(2) or copy_file_range(2) of `ino` comes, which does not say whether privileges go:
+    /// what the caller announced, and set-id bits that the kernel does not know of yet, so that it
+    /// announced nothing (a compound has set them).
+    pub(crate) fn before_change(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
+        self.carry_out_announced(cred, ino)?;
+        let attr = self.entry(cred, Request::GetAttr { ino })?;
+        if has_bits(cred, &attr) && !capable(cred, CAP_FSETID) {
+            self.kill_privileges(cred, ino, takes_setgid(cred, &attr))?;
+        }
+        Ok(())
     }
 
     /// The kernel sends written pages of `ino`: capabilities whose removal a thread announced go
@@ -290,6 +351,7 @@ impl Server {
         }
     }
 
+    /// Takes away what the file has: the kernel knows before this returns.
     pub(crate) fn kill_privileges(
         &self,
         cred: &Credentials,
@@ -297,9 +359,26 @@ impl Server {
         kill_setgid: bool,
     ) -> Result<()> {
         let attr = self.entry(cred, Request::GetAttr { ino })?;
+        if attr.perm & (S_ISUID | S_ISGID) == 0 && !self.has_capabilities(cred, &attr)? {
+            return Ok(());
+        }
         let ctime = self.kernels_ctime(&attr);
         let set = SetAttr { kill_priv: true, kill_setgid, ctime, ..SetAttr::default() };
-        self.entry(cred, Request::SetAttr { ino, set }).map(drop)
+        self.entry(cred, Request::SetAttr { ino, set })?;
+        self.told(ino);
+        Ok(())
+    }
+
+    /// Attributes of `ino` have changed by a request whose answer does not bring them: the kernel
+    /// asks for them before it uses them again. By the thread that carries the request out, before
+    /// it is answered: until then the kernel keeps the inode, and so waits for nothing here.
+    pub(crate) fn told(&self, ino: InodeNr) {
+        self.invalidator.forget_now(ino);
+    }
+
+    /// The last descriptor that could write `ino` is closed: what was announced was no write.
+    pub(crate) fn closed(&self, ino: InodeNr) {
+        self.announced.take_all(ino);
     }
 }
 

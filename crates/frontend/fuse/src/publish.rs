@@ -29,11 +29,14 @@ impl Server {
         argument: &[u8],
         answer: Completion,
     ) {
-        let request = match self.prepare(cred, mount, base, argument) {
-            Ok(request) => request,
+        let prepared = self.decided_here(cred).and_then(|caller| {
+            self.prepare(&caller, mount, base, argument).map(|request| (caller, request))
+        });
+        let (caller, request) = match prepared {
+            Ok(prepared) => prepared,
             Err(e) => return answer(Err(e)),
         };
-        let (server, caller) = (self.clone(), cred.clone());
+        let server = self.clone();
         let files = request.files.clone();
         let last = Box::new(move |written: bool| {
             let result = match written {

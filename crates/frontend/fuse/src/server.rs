@@ -1,6 +1,7 @@
 //! Decisions between the kernel's requests and the file protocol's.
 
 use crate::convert::{node, unexpected};
+use crate::copied_up::CopiedUp;
 use crate::invalidator::Invalidator;
 use crate::kernel::MAX_IO;
 use crate::kernel::notify::Notifier;
@@ -35,6 +36,7 @@ pub(crate) struct Server {
     synchronous: bool,
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) announced: Announced,
+    pub(crate) copied_up: CopiedUp,
     pub(crate) invalidator: Arc<Invalidator>,
     pub(crate) timers: Timers,
     pub(crate) sections: Sections,
@@ -51,6 +53,8 @@ pub(crate) struct Agreed {
     pub(crate) settled: bool,
     /// The kernel does without OPENDIR when it is answered ENOSYS.
     pub(crate) no_opendir: bool,
+    /// Mounts may map users to others: of most requests nobody knows whose they are.
+    pub(crate) idmap: bool,
 }
 
 impl Server {
@@ -62,6 +66,7 @@ impl Server {
             synchronous: false,
             open_files: Arc::new(OpenFiles::new(agreed.writeback)),
             announced: Announced::default(),
+            copied_up: CopiedUp::default(),
             invalidator: Arc::default(),
             timers: Timers::default(),
             sections: Sections::default(),
@@ -127,7 +132,9 @@ impl Server {
     }
 
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
-        self.open_files.closed(handle);
+        if let Some(ino) = self.open_files.closed(handle) {
+            self.closed(ino);
+        }
         self.done(cred, Request::Release { handle })
     }
 
@@ -183,12 +190,12 @@ impl Server {
     ) -> Result<Handle> {
         let truncate = flags & libc::O_TRUNC.cast_unsigned() != 0;
         let (write, kill_priv) = (crate::open_files::writes(flags), kill_priv && truncate);
-        let setgid = if kill_priv {
+        let (mut bits, mut setgid) = (false, None);
+        if kill_priv {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
-            privileges::takes_setgid(cred, &attr).then(|| self.kernels_ctime(&attr))
-        } else {
-            None
-        };
+            bits = privileges::has_bits(cred, &attr);
+            setgid = privileges::takes_setgid(cred, &attr).then(|| self.kernels_ctime(&attr));
+        }
         if write && (truncate || flags & libc::O_APPEND.cast_unsigned() == 0) {
             self.refuse_append_only(cred, ino)?;
         }
@@ -200,13 +207,16 @@ impl Server {
         let access = if write { Access::Both } else { Access::Read };
         let request = Request::Open { ino, access, truncate, kill_priv };
         let handle = self.opened(cred, if truncate { self.timed(request) } else { request })?;
-        self.open_files.opened(cred, handle, ino, flags);
+        self.open_files.opened(&self.opener(cred), handle, ino, flags);
         if let Some(ctime) = setgid {
             let set = SetAttr { kill_setgid: true, ctime, ..SetAttr::default() };
             if let Err(e) = self.entry(cred, Request::SetAttr { ino, set }) {
                 let _ = self.release(cred, handle);
                 return Err(e);
             }
+        }
+        if bits {
+            self.told(ino);
         }
         Ok(handle)
     }
@@ -276,7 +286,7 @@ impl Server {
     ) -> Result<u32> {
         self.carry_out_announced(cred, ino)?;
         let write = Request::Write { file: ino.into(), offset, data, append: false, kill_priv };
-        match self.call(cred, self.timed(write))? {
+        match self.call(&self.payer(cred, ino), self.timed(write))? {
             Reply::Written { len } => Ok(len),
             _ => Err(unexpected("written")),
         }
@@ -303,8 +313,9 @@ impl Server {
         mode: Allocate,
         (offset, len): (u64, u64),
     ) -> Result<()> {
-        self.carry_out_announced(cred, ino)?;
-        self.done(cred, self.timed(Request::Allocate { file: ino.into(), mode, offset, len }))?;
+        self.before_change(cred, ino)?;
+        let allocate = Request::Allocate { file: ino.into(), mode, offset, len };
+        self.done(&self.payer(cred, ino), self.timed(allocate))?;
         self.pay(cred, ino, handle)
     }
 
@@ -329,7 +340,7 @@ impl Server {
     /// how far it came. Holes stay holes. The kernel holds both files' locks, has written back what
     /// it cached of them and drops what it cached of the target afterwards.
     pub(crate) fn copy(&self, cred: &Credentials, r: &CopyRange) -> Result<u32> {
-        self.carry_out_announced(cred, r.to)?;
+        self.before_change(cred, r.to)?;
         let size = self.entry(cred, Request::GetAttr { ino: r.from })?.size;
         let room = MAX_FILE_SIZE.checked_sub(r.to_offset).filter(|room| *room > 0);
         let len = r.len.min(u64::from(u32::MAX)).min(room.ok_or(errno(libc::EFBIG))?);
@@ -480,8 +491,9 @@ impl Server {
             return Err(unexpected("names"));
         };
         let mut out = Vec::new();
+        let trusted = self.sees_trusted(cred);
         for name in names {
-            let hidden = name.starts_with(b"trusted.") && cred.uid != 0;
+            let hidden = name.starts_with(b"trusted.") && !trusted;
             if !hidden && self.check_xattr_name(&name).is_ok() {
                 out.extend_from_slice(&name);
                 out.push(0);

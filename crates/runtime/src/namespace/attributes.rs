@@ -65,7 +65,7 @@ impl State {
             self.kill_privileges(ino)?;
         }
         let chown = set.uid.is_some() || set.gid.is_some();
-        if chown && !self.node(ino).inode.is_dir() {
+        if chown && !set.keep_priv && !self.node(ino).inode.is_dir() {
             self.kill_privileges(ino)?;
         }
         let setgid = set.kill_setgid && !self.node(ino).inode.is_dir();

@@ -153,6 +153,8 @@ pub struct SetAttr {
     /// Clear setgid although the group may not execute, as for a caller that is not in the file's
     /// group.
     pub kill_setgid: bool,
+    /// A new owner or group clears nothing: it is no chown(2) of a user.
+    pub keep_priv: bool,
 }
 
 /// fallocate(2) modes that FUSE passes on.

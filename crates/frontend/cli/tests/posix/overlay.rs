@@ -1,10 +1,15 @@
 //! RENAME_WHITEOUT, and overlayfs with its upper layer on the mount.
 
-use crate::pair::{Place, same, tree};
-use crate::support::{Setup, patient, run, siftfs};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use crate::pair::{Place, as_user, open, same, tree, xattrs};
+use crate::programs::{executed, program};
+use crate::support::{Setup, maps_users, patient, run, siftfs};
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid, XattrFlags, chmod,
+    chown, renameat_with, setxattr, utimensat,
+};
+use rustix::io::Errno;
 use rustix::process::Signal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn whiteout(c: &mut Place, from: &str, to: &str, more: RenameFlags) {
     let flags = RenameFlags::WHITEOUT | more;
@@ -88,14 +93,13 @@ fn a_whiteout_is_durable_with_its_rename() {
 }
 
 fn mount_overlay(root: &Path) {
-    let layer = |name: &str| root.join(name).to_str().unwrap().to_string();
-    let options = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        layer("lower"),
-        layer("upper"),
-        layer("work")
-    );
-    run("mount", &["-t", "overlay", "overlay", "-o", &options, &layer("merged")]).ok();
+    mount_layers(&["lower", "upper", "work", "merged"].map(|name| root.join(name)));
+}
+
+fn mount_layers(layers: &[PathBuf; 4]) {
+    let [lower, upper, work, merged] = layers.each_ref().map(|layer| layer.to_str().unwrap());
+    let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+    run("mount", &["-t", "overlay", "overlay", "-o", &options, merged]).ok();
 }
 
 fn change_overlay(merged: &Path) {
@@ -152,4 +156,107 @@ fn an_overlay_with_its_upper_layer_here() {
     patient(|| run("umount", &[merged.to_str().unwrap()])).ok();
     setup.umount();
     setup.assert_plain_ext4();
+}
+
+const CAP_NET_RAW: [u8; 20] = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// Programs of the lower layer: name, mode, owner, group, and whether it has capabilities.
+const PROGRAMS: [(&str, u32, u32, u32, bool); 5] = [
+    ("su", 0o6755, 1001, 2000, false),
+    ("sg", 0o2755, 0, 2000, false),
+    ("sg without x", 0o6745, 1001, 2000, false),
+    ("ping", 0o755, 0, 0, true),
+    ("both", 0o4755, 1001, 2000, true),
+];
+
+fn lower_programs(lower: &Path) {
+    for (name, mode, uid, gid, caps) in PROGRAMS {
+        let path = lower.join(name);
+        std::fs::write(&path, program()).unwrap();
+        chown(&path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).unwrap();
+        chmod(&path, Mode::from_raw_mode(mode)).unwrap();
+        if caps {
+            let none = XattrFlags::empty();
+            setxattr(&path, "security.capability", &CAP_NET_RAW, none).unwrap();
+        }
+    }
+}
+
+/// What copies a program up, or changes it there.
+fn change_program(path: &Path, change: &str) -> Result<(), Errno> {
+    let at = |tv_sec| {
+        let time = Timespec { tv_sec, tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, path, &times, AtFlags::empty())
+    };
+    let (user, group) = (Some(Uid::from_raw(1001)), Some(Gid::from_raw(3000)));
+    match change {
+        "touch" => at(978_307_200),
+        "link" => rustix::fs::link(path, path.with_extension("linked")),
+        "open" => open(path, OFlags::RDWR, 0).map(drop),
+        "write" => rustix::io::write(open(path, OFlags::RDWR, 0)?, &[0x7f]).map(drop),
+        "chmod" => chmod(path, Mode::from_raw_mode(0o6755)),
+        "chown" => chown(path, user, None),
+        "chown both" => chown(path, user, group),
+        "chgrp" => chown(path, None, group),
+        "twice" => at(978_307_200).and_then(|()| chown(path, user, group)),
+        "chmod and chown" => {
+            chmod(path, Mode::from_raw_mode(0o6755)).and_then(|()| chown(path, user, group))
+        }
+        _ => unreachable!(),
+    }
+}
+
+const PROGRAM_CHANGES: [&str; 10] = [
+    "touch",
+    "link",
+    "open",
+    "write",
+    "chmod",
+    "chown",
+    "chown both",
+    "chgrp",
+    "twice",
+    "chmod and chown",
+];
+
+/// overlayfs gives the file that it copies up its owner inside of the kernel, which takes nothing
+/// away; chown(2) does, also where it copies up first.
+fn copy_up(c: &mut Place) {
+    let lower = tempfile::tempdir().unwrap();
+    chmod(lower.path(), Mode::from_raw_mode(0o755)).unwrap();
+    lower_programs(lower.path());
+    for (who, uid) in [("root", 0), ("owner", 1001)] {
+        for change in PROGRAM_CHANGES {
+            for dir in ["upper", "work", "merged"] {
+                c.dir(dir);
+            }
+            let layers = [lower.path().to_path_buf(), c.p("upper"), c.p("work"), c.p("merged")];
+            mount_layers(&layers);
+            for (name, ..) in PROGRAMS {
+                // Differences on purpose: `rights`; and whose group a caller's is, is not known.
+                let group = maps_users() && name == "sg without x";
+                if group || (change, name, uid) == ("write", "both", 0) {
+                    continue;
+                }
+                let path = c.p("merged").join(name);
+                let what = format!("{change} of {name} by {who}");
+                let groups = if uid == 0 { vec![0] } else { vec![2000, 3000] };
+                let result = as_user(uid, &groups, || change_program(&path, change));
+                c.r(&what, result);
+                c.say(format!("{what}: {}", executed(&path)));
+                c.stat(&format!("merged/{name}"));
+                let caps = xattrs(&path).iter().any(|(n, _)| n == "security.capability");
+                c.say(format!("capabilities {caps}"));
+            }
+            patient(|| run("umount", &[c.p("merged").to_str().unwrap()])).ok();
+            for dir in ["upper", "work", "merged"] {
+                std::fs::remove_dir_all(c.p(dir)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+pub(crate) fn a_copy_up_keeps_privileges() {
+    same(copy_up);
 }

@@ -2,7 +2,7 @@
 //! `SIFTFS_TEST_OPTIONS=write_cache=writeback`.
 
 use crate::pair::written_back;
-use crate::{attrs, data, flags, owners, rights};
+use crate::{attrs, data, flags, idmapped, overlay, owners, rights, told};
 
 #[test]
 fn times_are_set() {
@@ -52,4 +52,24 @@ fn set_id_bits_and_capabilities_are_cleared() {
 #[test]
 fn changes_of_files_with_capabilities() {
     written_back(rights::changes_of_files_with_capabilities);
+}
+
+#[test]
+fn changes_by_every_kind_of_user() {
+    written_back(rights::changes_by_every_kind_of_user);
+}
+
+#[test]
+fn every_change_is_shown_at_once() {
+    written_back(told::every_change_is_shown_at_once);
+}
+
+#[test]
+fn a_copy_up_keeps_privileges() {
+    written_back(overlay::a_copy_up_keeps_privileges);
+}
+
+#[test]
+fn programs_of_mapped_users() {
+    written_back(idmapped::programs_of_mapped_users);
 }

@@ -241,6 +241,12 @@ pub fn writes_back(options: &str) -> bool {
     all.filter_map(|o| o.strip_prefix("write_cache=")).next_back() == Some("writeback")
 }
 
+/// Does SIFTFS_TEST_OPTIONS say that mounts may map users?
+pub fn maps_users() -> bool {
+    let first = std::env::var("SIFTFS_TEST_OPTIONS").unwrap_or_default();
+    first.split(',').any(|o| o == "idmap")
+}
+
 /// Runs `siftfs`. What SIFTFS_TEST_OPTIONS says comes before a mount's own options, which count
 /// more.
 pub fn siftfs(args: &[&str]) -> Ran {

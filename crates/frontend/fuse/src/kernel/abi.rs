@@ -160,7 +160,7 @@ numbers! {
 
 // The second word of what INIT agrees on.
 numbers! {
-    FUSE2_OVER_IO_URING = 1 << 9,
+    FUSE2_ALLOW_IDMAP = 1 << 8, FUSE2_OVER_IO_URING = 1 << 9,
 }
 
 // Commands of a ring.

@@ -426,6 +426,7 @@ fn set_attr(s: &abi::SetAttrIn) -> SetAttr {
         ctime: has(abi::FATTR_CTIME).then(|| time(s.ctime, s.ctime_nsec)),
         kill_priv: has(abi::FATTR_KILL_SUIDGID),
         kill_setgid: false,
+        keep_priv: false,
     }
 }
 

@@ -50,6 +50,18 @@ const WANTED: [(&str, u32); 14] = [
     ("SETXATTR_EXT", abi::FUSE_SETXATTR_EXT),
 ];
 
+/// What the mount's options say of the connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// How requests come after the first.
+    pub(crate) requests: Requests,
+    /// The kernel's writeback cache.
+    pub(crate) writeback: bool,
+    /// Mounts that map users to others. Of most requests the kernel then does not say who the
+    /// caller is.
+    pub(crate) idmap: bool,
+}
+
 /// Carries requests out.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Carries one request out and answers it, now or later, by its token.
@@ -105,13 +117,13 @@ impl<H: Handler> Dispatch<H> {
 }
 
 impl Session {
-    /// Waits for the kernel's INIT on the descriptor of a mount, and answers it. Later requests
-    /// come as `wanted` says. With `writeback` the kernel's writeback cache is asked for.
+    /// Waits for the kernel's INIT on the descriptor of a mount, and answers it with what is
+    /// `wanted`. A kernel without a usable writeback cache does without.
     ///
     /// # Errors
     /// A kernel whose protocol is too old or of another major version, or that cannot do what is
     /// wanted; a mount that ended.
-    pub(crate) fn start(device: OwnedFd, wanted: Requests, writeback: bool) -> io::Result<Self> {
+    pub(crate) fn start(device: OwnedFd, wanted: Wanted) -> io::Result<Self> {
         let device = Arc::new(device);
         let channel = Arc::new(Channel::new(device.clone()));
         let mut buffer = Buffer::new();
@@ -149,9 +161,10 @@ impl Session {
                 )));
             }
             // Older kernels call a page written before the server has it, and only fsync(2) waits.
-            let writeback = writeback && minor >= abi::MINOR_WRITEBACK;
+            let writeback = wanted.writeback && minor >= abi::MINOR_WRITEBACK;
             let agreed = agree(flags, writeback);
-            let transport = match Transport::choose(wanted, flags, flags2) {
+            let chosen = Transport::choose(wanted.requests, flags, flags2);
+            let transport = match chosen.and_then(|t| may_map(wanted.idmap, flags, flags2, t)) {
                 Ok(transport) => transport,
                 Err(why) => {
                     token.send(Err(errno(libc::EOPNOTSUPP)));
@@ -162,6 +175,10 @@ impl Session {
             if transport.is_ring() {
                 out.flags |= abi::FUSE_INIT_EXT;
                 out.flags2 |= abi::FUSE2_OVER_IO_URING;
+            }
+            if wanted.idmap {
+                out.flags |= abi::FUSE_INIT_EXT;
+                out.flags2 |= abi::FUSE2_ALLOW_IDMAP;
             }
             token.send(Ok(Answer::Init(Box::new(out))));
             let dialect = Dialect { setxattr_ext: agreed & abi::FUSE_SETXATTR_EXT != 0 };
@@ -236,6 +253,20 @@ impl Session {
         drop((device, dispatch, ends));
         ended.into_iter().collect()
     }
+}
+
+/// `transport`, unless mounts that map users are `wanted` of a kernel that has none.
+fn may_map(
+    wanted: bool,
+    flags: u32,
+    flags2: u32,
+    transport: Transport,
+) -> std::result::Result<Transport, String> {
+    let offered = flags & abi::FUSE_INIT_EXT != 0 && flags2 & abi::FUSE2_ALLOW_IDMAP != 0;
+    if wanted && !offered {
+        return Err("idmap: this kernel has no idmapped mounts of FUSE (Linux 6.12 has)".into());
+    }
+    Ok(transport)
 }
 
 fn init_zero() -> abi::InitOut {

@@ -58,7 +58,9 @@ impl Kernel {
     fn new(offered: u32) -> Self {
         let (end, ours) = pair();
         send(&end, &init(7, 99, offered));
-        let session = Session::start(ours, Requests::Device, false).unwrap();
+        let session =
+            Session::start(ours, Wanted { requests: Requests::Device, ..Wanted::default() })
+                .unwrap();
         let (_, body) = receive(&end);
         let agreed = abi::InitOut::read_from_bytes(&body).unwrap();
         let mem = Arc::new(support::Mem::new());
@@ -117,27 +119,50 @@ fn the_protocol_is_agreed_on() {
     kernel.end();
 }
 
+/// Users are mapped where that is wanted, and a kernel that cannot is told so.
+#[test]
+fn mapped_users_only_where_they_are_wanted() {
+    let start = |idmap, offered: u32| {
+        let (end, ours) = pair();
+        let flags2 = [n32(&[offered]), vec![0; 44]].concat();
+        let body = [n32(&[7, 44, 1 << 17, abi::FUSE_INIT_EXT]), flags2].concat();
+        send(&end, &message_from(0, 1, abi::INIT, 0, &body));
+        let requests = Requests::Device;
+        let started = Session::start(ours, Wanted { requests, idmap, ..Wanted::default() });
+        let (header, body) = receive(&end);
+        let agreed = abi::InitOut::read_from_bytes(&body).map(|out| (out.flags, out.flags2)).ok();
+        (started.map(drop).map_err(|e| e.to_string()), header.error, agreed)
+    };
+    let all = abi::FUSE2_ALLOW_IDMAP | abi::FUSE2_OVER_IO_URING;
+    assert_eq!(start(false, all), (Ok(()), 0, Some((0, 0))));
+    let mapped = Some((abi::FUSE_INIT_EXT, abi::FUSE2_ALLOW_IDMAP));
+    assert_eq!(start(true, all), (Ok(()), 0, mapped));
+    let (error, errno, _) = start(true, abi::FUSE2_OVER_IO_URING);
+    assert!(error.is_err_and(|e| e.contains("Linux 6.12")));
+    assert_eq!(errno, -libc::EOPNOTSUPP);
+}
+
 #[test]
 fn another_version_of_the_protocol() {
     let (end, ours) = pair();
     send(&end, &init(8, 0, 0));
     send(&end, &init(7, 31, 0));
-    Session::start(ours, Requests::Auto, false).unwrap();
+    Session::start(ours, Wanted::default()).unwrap();
     let (_, body) = receive(&end);
     assert_eq!(abi::InitOut::read_from_bytes(&body).unwrap().major, 7, "it is told ours");
     let (_, body) = receive(&end);
     assert_eq!(abi::InitOut::read_from_bytes(&body).unwrap().minor, 31);
     let (end, ours) = pair();
     send(&end, &init(7, 22, 0));
-    let error = Session::start(ours, Requests::Auto, false).err().unwrap().to_string();
+    let error = Session::start(ours, Wanted::default()).err().unwrap().to_string();
     assert!(error.contains("FUSE 7.22") && error.contains("Linux 5.4"), "{error}");
     assert_eq!(receive(&end).0.error, -libc::EPROTO);
     let (end, ours) = pair();
     send(&end, &message_from(0, 1, abi::GETATTR, 1, &[0; 16]));
-    assert!(Session::start(ours, Requests::Auto, false).is_err(), "the first request is not INIT");
+    assert!(Session::start(ours, Wanted::default()).is_err(), "the first request is not INIT");
     let (end, ours) = pair();
     drop(end);
-    assert!(Session::start(ours, Requests::Auto, false).is_err(), "the mount is gone");
+    assert!(Session::start(ours, Wanted::default()).is_err(), "the mount is gone");
 }
 
 #[test]
@@ -368,7 +393,7 @@ fn long_requests_never_take_the_last_reader() {
     for keep in [1, 2] {
         let (end, ours) = pair();
         send(&end, &init(7, 99, 0));
-        let session = Session::start(ours, Requests::Auto, false).unwrap();
+        let session = Session::start(ours, Wanted::default()).unwrap();
         receive(&end);
         let slow = Arc::new(Slow { gate: std::sync::Mutex::new(()) });
         let held = slow.gate.lock().unwrap();
