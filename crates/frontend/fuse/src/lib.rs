@@ -32,6 +32,7 @@ mod own_mount;
 mod pages;
 mod privileges;
 mod publish;
+mod section_table;
 mod sections;
 mod server;
 mod stale;

@@ -8,7 +8,7 @@ use crate::mountinfo::MountEntry;
 use crate::open_files::{OpenFiles, Owed};
 use crate::own_mount::{self, Written};
 use crate::privileges::{self, Announced};
-use crate::sections::Sections;
+use crate::section_table::Sections;
 use crate::timers::Timers;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
