@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 39] = [
+pub const OPTIONS: [MountOption; 40] = [
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -115,6 +115,11 @@ pub const OPTIONS: [MountOption; 39] = [
         "service_memory=SIZE",
         "16M",
         "memory shared with that process through a unix address, at most 1G; 0: all through the socket",
+    ),
+    option(
+        "operations=SWITCH",
+        "on",
+        "on or off: whether programs have publish, compounds, tickets and atomic sections",
     ),
     option("threads=N", "2", "threads that stay ready to read a request, 1 to 64"),
     option(

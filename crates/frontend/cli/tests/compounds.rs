@@ -9,6 +9,8 @@ mod calls;
 mod refused;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
+#[path = "compounds/views.rs"]
+mod views;
 
 use calls::{COMMIT, File, START};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};

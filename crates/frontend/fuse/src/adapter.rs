@@ -106,13 +106,14 @@ impl Handler for Adapter {
                             _ => Err(unexpected("data")),
                         }));
                     });
-                    if is_publish(command) {
+                    let on = self.server.operations.is_on();
+                    if on && is_publish(command) {
                         return self.server.publish(&cred, &self.entry, ino, input, answer);
                     }
-                    if is_compound(command) {
+                    if on && is_compound(command) {
                         return self.server.compound(&cred, &self.entry, ino, input, answer);
                     }
-                    if is_commit_all(command) {
+                    if on && is_commit_all(command) {
                         return self.server.commit_all(&cred, &self.entry, input, answer);
                     }
                     let file = (ino, Handle(handle));

@@ -37,6 +37,7 @@ mod sections;
 mod server;
 mod stale;
 mod timers;
+mod view;
 mod writers;
 
 pub use expiry::WriteBack;
@@ -50,5 +51,6 @@ pub use mount::{
 pub use mountinfo::{
     Elsewhere, MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,
 };
+pub use operations::Switch;
 pub use own_mount::{Syncing, apart};
 pub use writers::{Writers, flush};

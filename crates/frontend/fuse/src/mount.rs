@@ -10,6 +10,7 @@ use crate::kernel::priority::{Priority, Schedule};
 use crate::kernel::transport::{RequestLoop, Requests, State};
 use crate::kernel::{MAX_IO, session::Session};
 use crate::mountinfo::{MountEntry, top_mount};
+use crate::operations::Switch;
 use crate::server::{Agreed, Server};
 use crate::writers::Writers;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -54,6 +55,8 @@ pub struct MountOptions {
     pub write_cache: WriteCache,
     /// In [`WriteCache::Writeback`], the kernel's dirty pages of open files are asked for so often.
     pub write_back_every: Duration,
+    /// SiftFS's own operations are there: publish, compounds, tickets, atomic sections.
+    pub operations: bool,
 }
 
 /// Where write(2) leaves data: `docs/design/kernel-cache.md`.
@@ -83,6 +86,7 @@ impl Default for MountOptions {
             priority: Priority::default(),
             write_cache: WriteCache::default(),
             write_back_every: Duration::from_millis(2500),
+            operations: true,
         }
     }
 }
@@ -118,6 +122,7 @@ impl FuseMount {
                 no_opendir: kernel.has_no_opendir(),
             };
             let server = Server::new(service, session, agreed).with_sync(options.sync);
+            let server = server.with_operations(options.operations);
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
             read_ahead(&entry);
@@ -144,6 +149,11 @@ impl FuseMount {
     /// Changes [`MountOptions::write_back_every`], also while the mount is served.
     pub fn write_back(&self) -> WriteBack {
         self.expiry.handle()
+    }
+
+    /// Changes [`MountOptions::operations`], also while the mount is served.
+    pub fn operations(&self) -> Switch {
+        self.server.operations.clone()
     }
 
     /// What the kernel agreed to.
