@@ -381,8 +381,9 @@ impl Adapter {
                 self.created(&masked(cred, umask), Request::Create { parent, name, perm }, flags)
             }
             O::TmpFile { mode, umask, flags } => {
-                let perm = perm_of_mode(mode);
-                self.created(&masked(cred, umask), Request::TmpFile { parent, perm }, flags)
+                let exclusive = flags & libc::O_EXCL.cast_unsigned() != 0;
+                let request = Request::TmpFile { parent, perm: perm_of_mode(mode), exclusive };
+                self.created(&masked(cred, umask), request, flags)
             }
             _ => Err(errno(libc::ENOSYS)),
         }

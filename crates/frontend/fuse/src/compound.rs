@@ -20,11 +20,16 @@ use siftfs_proto::{Completion, Credentials, FileKind, Handle, Level, Reply, Requ
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 const O_ACCMODE: u32 = libc::O_ACCMODE.cast_unsigned();
 const O_APPEND: u32 = libc::O_APPEND.cast_unsigned();
 /// Bytes that say how long a result is.
 const RESULT_LEN: usize = size_of::<u32>();
+
+/// How often a program is looked at that may have ended, and the pause after each look.
+const LOOKS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A compound before the kernel's pages of its files are written.
 struct Prepared {
@@ -196,7 +201,8 @@ impl Server {
         cred: &Credentials,
         prepared: Prepared,
     ) -> Result<(Vec<u8>, Changed)> {
-        let Prepared { compound, wanted, opened, .. } = prepared;
+        let Prepared { mut compound, wanted, files, opened } = prepared;
+        compound.rights.running = self.running_of(&files);
         let sets_mtime = |step: &Step| match step {
             Step::SetAttributes { set, .. } => set.mtime.is_some(),
             _ => false,
@@ -217,6 +223,18 @@ impl Server {
         };
         self.give_back(&values.iter().filter_map(handle).collect::<Vec<_>>());
         Ok((bytes, Changed { names, files, written, times }))
+    }
+
+    /// Those of the files from which a program runs. One that has just ended is told of a moment
+    /// later.
+    fn running_of(&self, files: &BTreeSet<InodeNr>) -> Vec<InodeNr> {
+        for _ in 0..LOOKS {
+            if self.open_files.running(files).is_empty() {
+                return Vec::new();
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.open_files.running(files)
     }
 
     /// The kernel drops its pages of the files that were written, takes their sizes, and forgets

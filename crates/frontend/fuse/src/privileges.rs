@@ -27,6 +27,8 @@ const CAP_FOWNER: u32 = 3;
 const CAP_FSETID: u32 = 4;
 /// The right to set and remove file capabilities.
 const CAP_SETFCAP: u32 = 31;
+/// Whether files are protected against links by users who may not write them: 0 if not.
+const PROTECTED_HARDLINKS: &str = "/proc/sys/fs/protected_hardlinks";
 /// Announcements kept; with more, all are forgotten. What a WRITE takes away it says by itself.
 const MOST: usize = 4096;
 
@@ -113,7 +115,17 @@ pub(crate) fn rights(cred: &Credentials) -> Rights {
         owns_all: capable(cred, CAP_FOWNER),
         gives_away: capable(cred, CAP_CHOWN),
         keeps_set_id: capable(cred, CAP_FSETID),
+        links_all: std::fs::read(PROTECTED_HARDLINKS).is_ok_and(|text| text.starts_with(b"0")),
+        file_size: file_size_limit(cred.pid),
+        running: Vec::new(),
     }
+}
+
+/// How long a file may become by what this caller writes. write(2) would send it SIGXFSZ as well.
+fn file_size_limit(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Max file size"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 fn in_group(cred: &Credentials, gid: u32) -> bool {
