@@ -203,7 +203,8 @@ fn inherited_lists_come_with_the_name() {
         }
         let sub = make_dir(&v, d.ino, "sub");
         let f = create(&v, sub.ino, "f");
-        let unnamed = attr(call(&v, Request::TmpFile { parent: d.ino, perm: 0o666 })).ino;
+        let unnamed =
+            attr(call(&v, Request::TmpFile { parent: d.ino, perm: 0o666, exclusive: false })).ino;
         call(&v, Request::Link { ino: unnamed, parent: sub.ino, name: b"t".to_vec() })
             .expect("link");
         assert_eq!((sub.perm, f.perm), (0o770, 0o660), "by the list");

@@ -31,7 +31,9 @@ fn done(v: &LocalVolume, req: Request) {
 }
 
 fn unnamed(v: &LocalVolume) -> (u32, Handle) {
-    match call(v, Request::TmpFile { parent: ROOT, perm: 0o640 }).expect("tmpfile") {
+    match call(v, Request::TmpFile { parent: ROOT, perm: 0o640, exclusive: false })
+        .expect("tmpfile")
+    {
         Reply::Created { attr, handle } => {
             assert_eq!((attr.nlink, attr.perm), (0, 0o640));
             (attr.ino, handle)
@@ -233,7 +235,8 @@ fn a_full_commit_makes_it_durable() {
             Reason::MovedAbove => moved(&v),
             _ => ROOT,
         };
-        let made = call(&v, Request::TmpFile { parent, perm: 0o640 }).expect("tmpfile");
+        let made =
+            call(&v, Request::TmpFile { parent, perm: 0o640, exclusive: false }).expect("tmpfile");
         let Reply::Created { attr, .. } = made else { panic!("{made:?}") };
         if reason == Reason::SyncLater {
             v.commit(false).expect("commit");

@@ -79,7 +79,9 @@ impl FileService for Runtime {
             R::Create { parent, name, perm } => {
                 self.create_open(session, cred, parent, &name, perm)
             }
-            R::TmpFile { parent, perm } => self.create_unnamed(session, cred, parent, perm),
+            R::TmpFile { parent, perm, exclusive } => {
+                self.create_unnamed(session, cred, parent, (perm, exclusive))
+            }
             R::Open { ino, access, truncate, kill_priv } => {
                 self.open_file(session, ino, (access, truncate), (kill_priv, true))
             }
@@ -393,7 +395,7 @@ impl Runtime {
         session: SessionId,
         cred: &Credentials,
         parent: InodeNr,
-        perm: u16,
+        (perm, exclusive): (u16, bool),
     ) -> Result<Reply> {
         self.mutate(|st| {
             st.load_dir(parent)?;
@@ -405,6 +407,7 @@ impl Runtime {
             let (uid, xattrs) = (cred.uid, xattrs.as_slice());
             let new = NewInode { number: None, mode, uid, gid, rdev: 0, target: &[], xattrs };
             let ino = st.create_unnamed(parent, &new, time)?;
+            st.node_mut(ino).linkable = !exclusive;
             let handle = st.open(ino, session, Access::Both);
             let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
             Ok(Reply::Created { attr, handle })

@@ -219,7 +219,9 @@ impl Place {
                     Call::LinkUnnamed(handle, self.name(model, *parent, name)?)
                 }
             },
-            Request::TmpFile { parent, perm } => Call::Unnamed(self.path(model, *parent)?, *perm),
+            Request::TmpFile { parent, perm, .. } => {
+                Call::Unnamed(self.path(model, *parent)?, *perm)
+            }
             Request::Unlink { parent, name } => Call::Unlink(self.name(model, *parent, name)?),
             Request::RemoveDir { parent, name } => {
                 Call::RemoveDir(self.name(model, *parent, name)?)

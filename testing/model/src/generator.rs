@@ -259,7 +259,7 @@ impl Generator {
                 Request::MakeNode { parent, name, kind, perm: 0o600, rdev: 0x0103 }
             }
             3 => Request::MakeNode { parent, name, kind: FileKind::Regular, perm, rdev: 0 },
-            4 => Request::TmpFile { parent, perm },
+            4 => Request::TmpFile { parent, perm, exclusive: false },
             _ => Request::Create { parent, name, perm },
         }
     }

@@ -119,6 +119,7 @@ impl Generator {
             owns_all: self.rng.chance(30),
             gives_away: self.rng.chance(20),
             keeps_set_id: self.rng.chance(20),
+            ..Rights::default()
         };
         (Credentials { uid: 1000, gid, pid: 0, umask }, rights)
     }

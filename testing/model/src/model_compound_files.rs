@@ -127,11 +127,14 @@ impl Run<'_> {
             return Ok(Held::None);
         }
         let asker = self.asker;
-        let gid = new.gid.unwrap_or(self.model.get(ino)?.gid);
+        let before = self.model.get(ino)?.gid;
+        let gid = new.gid.unwrap_or(before);
+        let keeps_id = asker.rights.keeps_set_id || asker.is_in(before);
         let gets_id = asker.rights.keeps_set_id || asker.is_in(gid);
         let perm = new.perm.map(|perm| if gets_id { perm } else { perm & !0o2000 });
         let NewAttributes { uid, gid, atime, mtime, .. } = *new;
-        let set = SetAttr { perm, uid, gid, atime, mtime, ..SetAttr::default() };
+        let kill_setgid = (uid.is_some() || gid.is_some()) && !keeps_id;
+        let set = SetAttr { perm, uid, gid, atime, mtime, kill_setgid, ..SetAttr::default() };
         self.model.exec_attr(&Request::SetAttr { ino, set }, &mut self.fx)?;
         self.changed(ino);
         Ok(Held::None)

@@ -101,6 +101,9 @@ impl Run<'_> {
 
     pub(crate) fn create(&mut self, path: &[u8], perm: u16) -> Result<Held, i32> {
         let (parent, name) = self.walk(path)?;
+        if self.model.child(parent, &name).is_some() {
+            return Err(libc::EEXIST);
+        }
         self.may_change(parent)?;
         let fresh: Fresh = self.next_fresh();
         let req = Request::Create { parent, name, perm };
@@ -120,12 +123,12 @@ impl Run<'_> {
     pub(crate) fn rename(&mut self, from: &[u8], to: &[u8], replace: bool) -> Result<Held, i32> {
         let (from_name, to_name) = (self.walk(from)?, self.walk(to)?);
         let ino = self.bound(&from_name)?.ok_or(libc::ENOENT)?;
+        if !replace && self.model.child(to_name.0, &to_name.1).is_some() {
+            return Err(libc::EEXIST);
+        }
         let displaced = self.bound(&to_name)?;
         if from_name == to_name {
             return Ok(Held::None);
-        }
-        if displaced.is_some() && !replace {
-            return Err(libc::EEXIST);
         }
         // rename(2) of one name of a file to another does nothing, for any caller.
         if displaced == Some(ino) {
@@ -148,19 +151,19 @@ impl Run<'_> {
     pub(crate) fn link(&mut self, file: &FileArg, to: &[u8]) -> Result<Held, i32> {
         let ino = self.file(file, 0)?;
         let to = self.walk(to)?;
-        self.may_change(to.0)?;
         if self.model.child(to.0, &to.1).is_some() {
             return Err(libc::EEXIST);
         }
         let node = self.model.get(ino)?;
         // proc(5), protected_hardlinks.
-        if !self.asker.owns(node) && node.nlink + u32::from(node.linkable) > 0 {
+        if !self.asker.rights.links_all && !self.asker.owns(node) {
             let takes_id = node.perm & 0o4000 != 0 || node.perm & 0o2010 == 0o2010;
             let special = node.kind != FileKind::Regular || takes_id;
             if special || self.asker.may(node, READ | WRITE).is_err() {
                 return Err(libc::EPERM);
             }
         }
+        self.may_change(to.0)?;
         self.model.link(ino, to.0, &to.1, &mut self.fx)?;
         // No entry is answered.
         self.model.get_mut(ino)?.refs -= 1;

@@ -67,7 +67,9 @@ impl Model {
                 Ok(Reply::Opened { handle: Handle(fresh.handle) })
             }
             Request::ReadDir { handle, cookie, .. } => self.read_dir(*handle, *cookie),
-            Request::TmpFile { parent, perm } => self.make_unnamed(cred, *parent, *perm, fresh, fx),
+            Request::TmpFile { parent, perm, .. } => {
+                self.make_unnamed(cred, *parent, *perm, fresh, fx)
+            }
             _ => self.exec_create(cred, req, fresh, fx),
         }
     }

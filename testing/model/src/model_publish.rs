@@ -66,26 +66,27 @@ impl Model {
         base: InodeNr,
         entry: &PublishEntry,
     ) -> Result<Change, i32> {
+        let from = match &entry.source {
+            PublishSource::Path(path) => Some(self.walk(base, path)?),
+            PublishSource::Open(_) => None,
+        };
         let to = self.walk(base, &entry.to)?;
-        if self.dir(to.0)?.nlink == 0 {
-            return Err(libc::ENOENT);
-        }
-        let (from, file) = match &entry.source {
-            PublishSource::Path(path) => {
-                let from = self.walk(base, path)?;
-                let file = self.child(from.0, &from.1).ok_or(libc::ENOENT)?;
-                (Some(from), file)
-            }
-            PublishSource::Open(handle) => (None, *self.handles.get(&handle.0).ok_or(libc::EBADF)?),
+        let file = match (&entry.source, &from) {
+            (PublishSource::Open(handle), _) => *self.handles.get(&handle.0).ok_or(libc::EBADF)?,
+            (_, Some((dir, name))) => self.child(*dir, name).ok_or(libc::ENOENT)?,
+            _ => return Err(libc::EINVAL),
         };
         let displaced = self.child(to.0, &to.1);
-        if displaced.is_some() && !entry.replace && from.as_ref() != Some(&to) {
+        if displaced.is_some() && !entry.replace {
             return Err(libc::EEXIST);
         }
         for ino in [Some(file), displaced].into_iter().flatten() {
             if self.get(ino)?.is_dir() {
                 return Err(libc::EISDIR);
             }
+        }
+        if self.dir(to.0)?.nlink == 0 {
+            return Err(libc::ENOENT);
         }
         if !rights.owns_all {
             if let Some(from) = &from {

@@ -106,7 +106,7 @@ fn show_request(f: &mut fmt::Formatter<'_>, req: &Request) -> fmt::Result {
         Request::Symlink { parent, name, target } => {
             write!(f, "symlink {parent}/{} -> {} bytes", text(name), target.len())
         }
-        Request::TmpFile { parent, perm } => write!(f, "unnamed file in {parent} {perm:o}"),
+        Request::TmpFile { parent, perm, .. } => write!(f, "unnamed file in {parent} {perm:o}"),
         Request::Link { ino, parent, name } => write!(f, "link {ino} as {parent}/{}", text(name)),
         Request::Unlink { parent, name } => write!(f, "unlink {parent}/{}", text(name)),
         Request::RemoveDir { parent, name } => write!(f, "rmdir {parent}/{}", text(name)),

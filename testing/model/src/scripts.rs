@@ -230,7 +230,7 @@ impl Script {
                 let below = model.child(parent, name);
                 let is_dir = |i: &InodeNr| model.node(*i).is_some_and(|n| n.is_dir());
                 let parent = below.filter(is_dir).unwrap_or(parent);
-                Request::TmpFile { parent, perm: 0o600 }
+                Request::TmpFile { parent, perm: 0o600, exclusive: false }
             }
             Step::WriteUnnamed(offset, len) => {
                 let (ino, offset) = (self.unnamed(model)?, *offset);

@@ -128,7 +128,7 @@ impl Daemon {
             self.options.clone(),
             self.shown.clone(),
             open.remounter(),
-            mount.write_back(),
+            (mount.write_back(), mount.operations()),
         );
         let settings = Arc::new(settings);
         let shown = settings.clone();

@@ -158,7 +158,7 @@ fn see_also(roff: &mut Roff, title: &str) {
 
 fn mount_options(roff: &mut Roff) {
     roff.control("SH", ["MOUNT OPTIONS"]);
-    for o in &OPTIONS {
+    for o in OPTIONS {
         roff.control("TP", []);
         roff.text([bold(o.usage)]);
         roff.text([roman(format!("{} (default: {})", o.meaning, o.default))]);
@@ -226,7 +226,7 @@ fn mount_helper() -> Page {
         &mut roff,
         "REMOUNT",
         "mount -o remount,OPTIONS DIR changes ro, rw, nosuid, nodev, noexec, noatime, commit=, cache=, \
-         meta_cache=, group_wait=, low_watermark=, record_max=, record_share=, record_physical= and log_level= of a volume that is mounted; the others are \
+         meta_cache=, group_wait=, low_watermark=, record_max=, record_share=, record_physical=, operations= and log_level= of a volume that is mounted; the others are \
          refused by name where they differ from what holds. As with other file systems, ro is refused while a \
          file is open for writing, or was removed and is open. When it returns, everything is in the ext4 area \
          and nothing is written any more; the volume stays marked as in use until it is unmounted. A volume that \

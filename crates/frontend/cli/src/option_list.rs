@@ -15,7 +15,7 @@ const fn option(usage: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// All options that mean something here.
-pub const OPTIONS: [MountOption; 40] = [
+pub const OPTIONS: &[MountOption] = &[
     option("ro", "rw", "refuse every change; a volume that was not unmounted is recovered first"),
     option("nosuid", "suid", "ignore setuid, setgid and file capabilities"),
     option("nodev", "dev", "ignore device files"),
@@ -121,6 +121,11 @@ pub const OPTIONS: [MountOption; 40] = [
         "16M",
         "memory shared with that process through a unix address, at most 1G; 0: all through the socket",
     ),
+    option(
+        "operations=SWITCH",
+        "on",
+        "on or off: whether programs have publish, compounds, tickets and atomic sections",
+    ),
     option("threads=N", "2", "threads that stay ready to read a request, 1 to 64"),
     option(
         "requests=MODE",
@@ -157,7 +162,7 @@ pub const OTHERS: &str = "mount(8)'s other usual words (defaults, auto, noauto, 
 pub fn help() -> String {
     let width = OPTIONS.iter().map(|o| o.usage.len()).max().unwrap_or(0);
     let mut text = String::from("Mount options (-o):\n");
-    for o in &OPTIONS {
+    for o in OPTIONS {
         text.push_str(&format!("  {:width$}  {} [default: {}]\n", o.usage, o.meaning, o.default));
     }
     text.push('\n');

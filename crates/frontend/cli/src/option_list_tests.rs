@@ -27,7 +27,7 @@ fn every_option_of_the_list_is_taken() {
         let any = parse(&[format!("{name}=\u{7f},")], false).is_ok();
         assert_eq!(any, ["user", "log", "record_area"].contains(&name), "{name}");
     }
-    for o in &OPTIONS {
+    for o in OPTIONS {
         let opposite = ["rw", "suid", "dev", "exec", "async"].contains(&o.default);
         assert!(!opposite || parse(&[o.default.into()], false).is_ok(), "{}", o.default);
     }

@@ -258,6 +258,13 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
                 }
             }
         }
+        "operations" => {
+            o.mount.operations = match value {
+                "on" => true,
+                "off" => false,
+                _ => return Err(format!("operations={value}: on or off")),
+            }
+        }
         "threads" => o.mount.threads = usize::try_from(number(1, 64)?).unwrap_or(4),
         "requests" => {
             o.mount.requests = match value {

@@ -11,7 +11,7 @@ use crate::mount::{absolute_place, resolve};
 use crate::options::{self, Options};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use siftfs_fuse::{MountEntry, MountOptions, WriteBack, top_mount};
+use siftfs_fuse::{MountEntry, MountOptions, Switch, WriteBack, top_mount};
 use siftfs_placement::Remounter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -126,6 +126,7 @@ pub struct Settings {
     shown: Mutex<String>,
     remounter: Arc<Remounter>,
     write_back: WriteBack,
+    operations: Switch,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -139,9 +140,10 @@ impl Settings {
         now: Options,
         shown: String,
         remounter: Arc<Remounter>,
-        write_back: WriteBack,
+        (write_back, operations): (WriteBack, Switch),
     ) -> Self {
-        Self { now: Mutex::new(now), shown: Mutex::new(shown), remounter, write_back }
+        let (now, shown) = (Mutex::new(now), Mutex::new(shown));
+        Self { now, shown, remounter, write_back, operations }
     }
 
     /// As they were given and changed.
@@ -171,6 +173,7 @@ impl Settings {
         }
         self.remounter.tune(&new.open);
         self.write_back.set_every(new.mount.write_back_every);
+        self.operations.set(new.mount.operations);
         if let Some(level) = new.daemon.log_level
             && now.daemon.log_level != Some(level)
         {
@@ -219,6 +222,7 @@ fn may_become(now: &Options, mut new: Options) -> bool {
     let (m, was) = (&mut new.mount, &now.mount);
     (m.read_only, m.nosuid, m.nodev, m.noexec) = (was.read_only, was.nosuid, was.nodev, was.noexec);
     m.noatime = was.noatime;
+    m.operations = was.operations;
     // It follows `commit=`.
     m.write_back_every = was.write_back_every;
     let (o, was) = (&mut new.open, &now.open);

@@ -5,10 +5,14 @@
 #[allow(dead_code)] // made for sections
 #[path = "sections/calls.rs"]
 mod calls;
+#[path = "compounds/pairs.rs"]
+mod pairs;
 #[path = "compounds/refused.rs"]
 mod refused;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
+#[path = "compounds/views.rs"]
+mod views;
 
 use calls::{COMMIT, File, START};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
@@ -134,6 +138,37 @@ fn others_see_it_at_once() {
         s.kill_and_mount(cache);
         s.umount();
         s.assert_plain_ext4();
+    }
+}
+
+/// A listing that the kernel keeps is old as soon as a name is made that it has never looked up.
+#[test]
+fn listings_of_names_that_nobody_asked_for() {
+    for cache in CACHES {
+        let s = mounted(cache);
+        std::fs::create_dir(s.path("d")).unwrap();
+        let dir = root(&s);
+        let list = || {
+            let entries = std::fs::read_dir(s.path("d")).unwrap();
+            let mut names: Vec<_> =
+                entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let mut all = Vec::new();
+        for name in ["a", "b", "c", "d"] {
+            assert_eq!(list(), all, "{cache}");
+            let before = std::fs::metadata(s.path("d")).unwrap().modified().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let mut steps = Compound::on(&dir.0);
+            steps.create(format!("d/{name}"), 0o644);
+            steps.run(Level::Visible).expect("carried out");
+            all.push(name.to_string());
+            assert_eq!(list(), all, "{cache}");
+            assert_ne!(std::fs::metadata(s.path("d")).unwrap().modified().unwrap(), before);
+        }
+        drop(dir);
+        s.umount();
     }
 }
 

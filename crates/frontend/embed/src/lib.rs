@@ -255,7 +255,7 @@ impl Volume {
     /// what a file in directory `dir` does. Dropped without a name, it is gone.
     pub fn create_unnamed(&self, dir: &str, perm: u16) -> Result<File> {
         let parent = self.walk(dir)?.ino;
-        match self.shared.call(Request::TmpFile { parent, perm })? {
+        match self.shared.call(Request::TmpFile { parent, perm, exclusive: false })? {
             Reply::Created { attr, handle } => {
                 self.shared.call(Request::Forget { ino: attr.ino, count: 1 })?;
                 Ok(File::new(self.shared.clone(), attr.ino, handle))

@@ -107,13 +107,14 @@ impl Handler for Adapter {
                             _ => Err(unexpected("data")),
                         }));
                     });
-                    if is_publish(command) {
+                    let on = self.server.operations.is_on();
+                    if on && is_publish(command) {
                         return self.server.publish(&cred, &self.entry, ino, input, answer);
                     }
-                    if is_compound(command) {
+                    if on && is_compound(command) {
                         return self.server.compound(&cred, &self.entry, ino, input, answer);
                     }
-                    if is_commit_all(command) {
+                    if on && is_commit_all(command) {
                         return self.server.commit_all(&cred, &self.entry, input, answer);
                     }
                     let file = (ino, Handle(handle));
@@ -381,8 +382,9 @@ impl Adapter {
                 self.created(&masked(cred, umask), Request::Create { parent, name, perm }, flags)
             }
             O::TmpFile { mode, umask, flags } => {
-                let perm = perm_of_mode(mode);
-                self.created(&masked(cred, umask), Request::TmpFile { parent, perm }, flags)
+                let exclusive = flags & libc::O_EXCL.cast_unsigned() != 0;
+                let request = Request::TmpFile { parent, perm: perm_of_mode(mode), exclusive };
+                self.created(&masked(cred, umask), request, flags)
             }
             _ => Err(errno(libc::ENOSYS)),
         }

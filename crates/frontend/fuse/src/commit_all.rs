@@ -43,7 +43,7 @@ impl Server {
         let process = thread_group(cred.pid).ok_or_else(none)?;
         let mut sections: Vec<(InodeNr, SectionId)> = Vec::new();
         for number in descriptors {
-            let ino = open.file(number, reads_and_writes)?;
+            let ino = open.opened(number, reads_and_writes)?.ino;
             let id = self.sections.started_by(ino, process).ok_or_else(none)?;
             sections.push((ino, id));
         }

@@ -2,7 +2,7 @@
 //! holds of the files before it, and what it must forget before the answer.
 
 use crate::convert::unexpected;
-use crate::descriptors::Descriptors;
+use crate::descriptors::{Descriptors, Opened};
 use crate::invalidator::Then;
 use crate::mountinfo::MountEntry;
 use crate::open_files::Owed;
@@ -10,6 +10,7 @@ use crate::own_mount::Size;
 use crate::pages::Want;
 use crate::privileges;
 use crate::server::Server;
+use crate::view::{Purpose, View};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::{
     Access, Compound, Compounded, FileArg, Step, StepNr, Value, Wanted, WrittenFile,
@@ -19,11 +20,16 @@ use siftfs_proto::{Completion, Credentials, FileKind, Handle, Level, Reply, Requ
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 const O_ACCMODE: u32 = libc::O_ACCMODE.cast_unsigned();
 const O_APPEND: u32 = libc::O_APPEND.cast_unsigned();
 /// Bytes that say how long a result is.
 const RESULT_LEN: usize = size_of::<u32>();
+
+/// How often a program is looked at that may have ended, and the pause after each look.
+const LOOKS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A compound before the kernel's pages of its files are written.
 struct Prepared {
@@ -40,7 +46,11 @@ struct Prepared {
 struct Descriptor {
     handle: Handle,
     flags: u32,
+    view: View,
 }
+
+/// What the caller has open, and the mount through which it calls.
+type Caller<'a> = (&'a Descriptors<'a>, &'a View);
 
 /// What the kernel has to hear of a compound that was carried out.
 struct Changed {
@@ -103,6 +113,8 @@ impl Server {
         if directory.kind != FileKind::Directory {
             return Err(errno(libc::ENOTDIR));
         }
+        let open = Descriptors::of(cred, mount)?;
+        let view = open.view(base)?;
         let asked::Compound { steps, level } = asked::Compound::decode(buffer)?;
         let numbered = (0..).map(StepNr).zip(&steps);
         let wanted: Vec<_> = numbered.filter(|(_, s)| s.1).map(|(step, _)| step).collect();
@@ -115,7 +127,7 @@ impl Server {
         let (files, opened) = (BTreeSet::new(), BTreeMap::new());
         let mut prepared = Prepared { compound, wanted, files, opened };
         for (step, (asked, _)) in (0..).map(StepNr).zip(steps) {
-            match self.prepare_step((cred, mount), asked, &mut prepared) {
+            match self.prepare_step((&open, &view), asked, &mut prepared) {
                 Ok(step) => prepared.compound.steps.push(step),
                 Err(e) => {
                     self.close_all(&prepared.opened);
@@ -138,24 +150,26 @@ impl Server {
 
     fn prepare_step(
         &self,
-        caller: (&Credentials, &MountEntry),
+        caller: Caller<'_>,
         step: asked::Step,
         prepared: &mut Prepared,
     ) -> Result<Step> {
         use asked::Step as A;
+        caller.1.may_step(&step)?;
         if let A::Lookup { path } | A::Open { path, .. } | A::Rename { from: path, .. } = &step {
             // Whether the caller may follow the path the Runtime decides.
             prepared.files.extend(self.file_at(prepared.compound.base, path));
         }
-        step.with_files(|file, placed| self.file_of(caller, file, prepared, placed))
+        let purpose = Purpose::of(&step);
+        step.with_files(|file, placed| self.file_of(caller, (file, purpose), prepared, placed))
     }
 
     /// The file of a step, opened as the caller's descriptor is. Nothing is written at a place
     /// through one that appends: write(2) would put the bytes where the step does not say.
     fn file_of(
         &self,
-        (cred, mount): (&Credentials, &MountEntry),
-        file: File,
+        (open, view): Caller<'_>,
+        (file, purpose): (File, Purpose),
         prepared: &mut Prepared,
         placed: bool,
     ) -> Result<FileArg> {
@@ -165,14 +179,16 @@ impl Server {
         };
         if let Entry::Vacant(place) = prepared.opened.entry(number) {
             let known = |flags| access_of(flags).is_some();
-            let (ino, flags) = Descriptors::of(cred, mount)?.opened(number, known)?;
+            let Opened { ino, flags, view } = open.opened(number, known)?;
             let access = access_of(flags).ok_or(errno(libc::EBADF))?;
             let open = Request::Open { ino, access, truncate: false, kill_priv: false };
             let handle = self.opened(&Credentials::default(), open)?;
-            place.insert(Descriptor { handle, flags });
+            place.insert(Descriptor { handle, flags, view });
             prepared.files.insert(ino);
         }
-        match prepared.opened.get(&number) {
+        let found = prepared.opened.get(&number);
+        found.map_or(Ok(()), |d| view.may_use(&d.view, purpose))?;
+        match found {
             Some(d) if !placed || d.flags & O_APPEND == 0 => Ok(FileArg::Open(d.handle)),
             _ => Err(errno(libc::EBADF)),
         }
@@ -188,7 +204,8 @@ impl Server {
         cred: &Credentials,
         prepared: Prepared,
     ) -> Result<(Vec<u8>, Changed)> {
-        let Prepared { compound, wanted, opened, .. } = prepared;
+        let Prepared { mut compound, wanted, files, opened } = prepared;
+        compound.rights.running = self.running_of(&files);
         let sets_mtime = |step: &Step| match step {
             Step::SetAttributes { set, .. } => set.mtime.is_some(),
             _ => false,
@@ -209,6 +226,18 @@ impl Server {
         };
         self.give_back(&values.iter().filter_map(handle).collect::<Vec<_>>());
         Ok((bytes, Changed { names, files, written, times }))
+    }
+
+    /// Those of the files from which a program runs. One that has just ended is told of a moment
+    /// later.
+    fn running_of(&self, files: &BTreeSet<InodeNr>) -> Vec<InodeNr> {
+        for _ in 0..LOOKS {
+            if self.open_files.running(files).is_empty() {
+                return Vec::new();
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.open_files.running(files)
     }
 
     /// The kernel drops its pages of the files that were written, takes their sizes, and forgets

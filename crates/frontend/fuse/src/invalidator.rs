@@ -172,7 +172,13 @@ fn forget_names(stale: Receiver<Stale>, notifier: &Notifier) {
             }
         }
         for (dir, name) in names {
-            if let Err(error) = notifier.forget_name(node(dir), &name)
+            let told = match notifier.forget_name(node(dir), &name) {
+                // It does not know the name, and so it may keep a listing as it was: that one is
+                // in the directory's pages.
+                Err(e) if is_unknown(&e) => notifier.drop_pages(node(dir), 0, 0),
+                told => told,
+            };
+            if let Err(error) = told
                 && !is_gone(&error)
             {
                 tracing::error!(dir, %error, "the kernel may show a name as it was");
@@ -192,6 +198,11 @@ fn notify(notices: Receiver<(InodeNr, Then)>, notifier: &Notifier, files: &OpenF
         }
         then();
     }
+}
+
+/// The kernel knows no such name, or not even its directory.
+fn is_unknown(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOENT)
 }
 
 /// The kernel does not know the file any more, or is gone itself: nothing is stale.

@@ -34,10 +34,12 @@ mod own_mount;
 mod pages;
 mod privileges;
 mod publish;
+mod section_table;
 mod sections;
 mod server;
 mod stale;
 mod timers;
+mod view;
 mod writers;
 
 pub use expiry::WriteBack;
@@ -51,5 +53,6 @@ pub use mount::{
 pub use mountinfo::{
     Elsewhere, MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,
 };
+pub use operations::Switch;
 pub use own_mount::{Syncing, apart};
 pub use writers::{Writers, flush};

@@ -11,6 +11,7 @@ use crate::kernel::priority::{Priority, Schedule};
 use crate::kernel::session::{Session, Wanted};
 use crate::kernel::transport::{RequestLoop, Requests, State};
 use crate::mountinfo::{MountEntry, top_mount};
+use crate::operations::Switch;
 use crate::server::{Agreed, Server};
 use crate::writers::Writers;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -58,6 +59,8 @@ pub struct MountOptions {
     pub idmap: bool,
     /// In [`WriteCache::Writeback`], the kernel's dirty pages of open files are asked for so often.
     pub write_back_every: Duration,
+    /// SiftFS's own operations are there: publish, compounds, tickets, atomic sections.
+    pub operations: bool,
 }
 
 /// Where write(2) leaves data: `docs/design/kernel-cache.md`.
@@ -88,6 +91,7 @@ impl Default for MountOptions {
             write_cache: WriteCache::default(),
             idmap: false,
             write_back_every: Duration::from_millis(2500),
+            operations: true,
         }
     }
 }
@@ -125,6 +129,7 @@ impl FuseMount {
                 idmap: options.idmap,
             };
             let server = Server::new(service, session, agreed).with_sync(options.sync);
+            let server = server.with_operations(options.operations);
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
             read_ahead(&entry);
@@ -151,6 +156,11 @@ impl FuseMount {
     /// Changes [`MountOptions::write_back_every`], also while the mount is served.
     pub fn write_back(&self) -> WriteBack {
         self.expiry.handle()
+    }
+
+    /// Changes [`MountOptions::operations`], also while the mount is served.
+    pub fn operations(&self) -> Switch {
+        self.server.operations.clone()
     }
 
     /// What the kernel agreed to.

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub struct MountEntry {
     /// The mount's own number, whatever it is moved to.
     pub id: u64,
+    /// The number of the mount on which its mount point lies.
+    pub parent: u64,
     /// Device number's major part (0 for FUSE).
     pub major: u32,
     /// Device number's minor part.
@@ -134,7 +136,8 @@ pub fn containing(path: &Path) -> io::Result<Option<MountEntry>> {
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|b| *b == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    let dev = std::str::from_utf8(fields.nth(1)?).ok()?;
+    let parent = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let dev = std::str::from_utf8(fields.next()?).ok()?;
     let (major, minor) = dev.split_once(':')?;
     let root = unescape(fields.next()?);
     let mount_point = unescape(fields.next()?);
@@ -144,6 +147,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let source = unescape(rest.next()?);
     Some(MountEntry {
         id,
+        parent,
         major: major.parse().ok()?,
         minor: minor.parse().ok()?,
         root,

@@ -5,7 +5,7 @@ fn a_line_with_optional_fields_and_escapes() {
     let line =
         br"36 35 0:98 / /mnt/a\040b\134c rw,noatime shared:1 master:2 - fuse.siftfs /v\011x rw";
     let m = parse_line(line).unwrap();
-    assert_eq!((m.major, m.minor), (0, 98));
+    assert_eq!((m.id, m.parent, m.major, m.minor), (36, 35, 0, 98));
     assert_eq!(m.mount_point, Path::new("/mnt/a b\\c"));
     assert_eq!(m.source, Path::new("/v\tx"));
     assert!(m.is_fuse());
@@ -20,7 +20,14 @@ fn a_line_with_optional_fields_and_escapes() {
 
 #[test]
 fn broken_lines_are_left_out() {
-    for line in ["", "1 2", "1 2 x / / rw - ext4 /dev/x", "1 2 0:1 / / rw -", "1 2 0:1 / / rw"] {
+    for line in [
+        "",
+        "1 2",
+        "1 x 0:1 / / rw - ext4 /dev/x",
+        "1 2 x / / rw - ext4 /dev/x",
+        "1 2 0:1 / / rw -",
+        "1 2 0:1 / / rw",
+    ] {
         assert_eq!(parse_line(line.as_bytes()), None, "{line}");
     }
     let odd = unescape(br"\9\0");

@@ -8,8 +8,8 @@
 use crate::stale::Cached;
 use siftfs_base::{Error, InodeNr};
 use siftfs_proto::{Credentials, Handle};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +18,8 @@ const O_RDONLY: u32 = libc::O_RDONLY.cast_unsigned();
 const O_RDWR: u32 = libc::O_RDWR.cast_unsigned();
 const O_DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
 const O_SYNC: u32 = libc::O_SYNC.cast_unsigned();
+/// The kernel's own flag of an open(2) by execve(2).
+const TO_EXECUTE: u32 = 0x20;
 
 /// What a write owes before it is answered, by the flags of its descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +67,8 @@ pub(crate) struct OpenFiles {
 struct Table {
     handles: HashMap<Handle, Opened>,
     files: HashMap<InodeNr, File>,
+    /// Files that were opened to be executed. A program's is open as long as it runs.
+    programs: HashMap<Handle, InodeNr>,
 }
 
 struct Opened {
@@ -116,8 +120,12 @@ impl OpenFiles {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `handle` of `ino` was opened by `cred`. Handles that only read are not kept.
+    /// `handle` of `ino` was opened by `cred`. Handles that only read are not kept, but those of
+    /// programs.
     pub(crate) fn opened(&self, cred: &Credentials, handle: Handle, ino: InodeNr, flags: u32) {
+        if flags & TO_EXECUTE != 0 {
+            self.table().programs.insert(handle, ino);
+        }
         if !writes(flags) {
             return;
         }
@@ -141,6 +149,7 @@ impl OpenFiles {
     /// `handle` is being released. Returns its file, if that was the last one opened for writing.
     pub(crate) fn closed(&self, handle: Handle) -> Option<InodeNr> {
         let mut table = self.table();
+        table.programs.remove(&handle);
         let Opened { ino, flags } = table.handles.remove(&handle)?;
         let Entry::Occupied(mut entry) = table.files.entry(ino) else { return None };
         let file = entry.get_mut();
@@ -172,6 +181,13 @@ impl OpenFiles {
     /// Is `ino` open for writing?
     pub(crate) fn is_written(&self, ino: InodeNr) -> bool {
         self.table().files.get(&ino).is_some_and(File::is_open)
+    }
+
+    /// Those of the files from which a program runs: the kernel lets nobody open them to write.
+    pub(crate) fn running(&self, files: &BTreeSet<InodeNr>) -> Vec<InodeNr> {
+        let table = self.table();
+        let running: BTreeSet<InodeNr> = table.programs.values().copied().collect();
+        running.intersection(files).copied().collect()
     }
 
     /// Is any file open for writing?
@@ -253,7 +269,7 @@ impl OpenFiles {
     /// meanwhile? If so, [`OpenFiles::dropped`] follows.
     pub(crate) fn written_past(&self, ino: InodeNr, handle: Handle, offset: u64, len: u64) -> bool {
         let mut table = self.table();
-        let Table { handles, files } = &mut *table;
+        let Table { handles, files, .. } = &mut *table;
         let Some(file) = files.get_mut(&ino) else { return false };
         // O_DIRECT can be set later than open(2), unseen: what was read before may be anything.
         if let Some(opened) = handles.get_mut(&handle)

@@ -35,6 +35,8 @@ const CAP_FSETID: u32 = 4;
 const CAP_SYS_ADMIN: u32 = 21;
 /// The right to set and remove file capabilities.
 const CAP_SETFCAP: u32 = 31;
+/// Whether files are protected against links by users who may not write them: 0 if not.
+const PROTECTED_HARDLINKS: &str = "/proc/sys/fs/protected_hardlinks";
 /// Announcements kept; with more, the callers of new ones are to try again.
 const MOST: usize = 4096;
 
@@ -149,7 +151,17 @@ pub(crate) fn rights(cred: &Credentials) -> Rights {
         owns_all: capable(cred, CAP_FOWNER),
         gives_away: capable(cred, CAP_CHOWN),
         keeps_set_id: capable(cred, CAP_FSETID),
+        links_all: std::fs::read(PROTECTED_HARDLINKS).is_ok_and(|text| text.starts_with(b"0")),
+        file_size: file_size_limit(cred.pid),
+        running: Vec::new(),
     }
+}
+
+/// How long a file may become by what this caller writes. write(2) would send it SIGXFSZ as well.
+fn file_size_limit(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Max file size"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Groups of a caller who may be mapped are not the file's.

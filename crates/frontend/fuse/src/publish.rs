@@ -2,13 +2,14 @@
 //! files, and what it must forget before the answer.
 
 use crate::convert::unexpected;
-use crate::descriptors::Descriptors;
+use crate::descriptors::{Descriptors, Opened};
 use crate::invalidator::Name;
 use crate::mountinfo::MountEntry;
 use crate::open_files;
 use crate::pages::Want;
 use crate::privileges;
 use crate::server::Server;
+use crate::view::View;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::ioctl::{Entry, Publish, Source};
@@ -80,7 +81,10 @@ impl Server {
         base: InodeNr,
         argument: &[u8],
     ) -> Result<Prepared> {
+        let open = Descriptors::of(cred, mount)?;
+        let view = open.view(base)?;
         let Publish { entries, level } = Publish::decode(argument)?;
+        view.may_change()?;
         let mut prepared = Prepared {
             base,
             entries: Vec::new(),
@@ -89,7 +93,7 @@ impl Server {
             opened: Vec::new(),
         };
         for entry in entries {
-            match self.prepare_entry((cred, mount), entry, &mut prepared) {
+            match self.prepare_entry((&open, &view), entry, &mut prepared) {
                 Ok(entry) => prepared.entries.push(entry),
                 Err(e) => {
                     self.give_back(&prepared.opened);
@@ -102,19 +106,22 @@ impl Server {
 
     fn prepare_entry(
         &self,
-        (cred, mount): (&Credentials, &MountEntry),
+        (open, view): (&Descriptors<'_>, &View),
         entry: Entry,
         prepared: &mut Prepared,
     ) -> Result<PublishEntry> {
         let Entry { source, to, replace } = entry;
+        view.may_follow(&to)?;
         let source = match source {
             Source::Path(path) => {
+                view.may_follow(&path)?;
                 // Whether the caller may follow the path the Runtime decides.
                 prepared.files.extend(self.file_at(prepared.base, &path));
                 PublishSource::Path(path)
             }
             Source::Descriptor(number) => {
-                let ino = Descriptors::of(cred, mount)?.file(number, open_files::writes)?;
+                let Opened { ino, view: other, .. } = open.opened(number, open_files::writes)?;
+                view.may_link(&other)?;
                 let access = Access::Read;
                 let open = Request::Open { ino, access, truncate: false, kill_priv: false };
                 let handle = self.opened(&Credentials::default(), open)?;

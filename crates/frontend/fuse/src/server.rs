@@ -7,9 +7,10 @@ use crate::kernel::MAX_IO;
 use crate::kernel::notify::Notifier;
 use crate::mountinfo::MountEntry;
 use crate::open_files::{OpenFiles, Owed};
+use crate::operations::Switch;
 use crate::own_mount::{self, Written};
 use crate::privileges::{self, Announced};
-use crate::sections::Sections;
+use crate::section_table::Sections;
 use crate::timers::Timers;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
@@ -40,6 +41,7 @@ pub(crate) struct Server {
     pub(crate) invalidator: Arc<Invalidator>,
     pub(crate) timers: Timers,
     pub(crate) sections: Sections,
+    pub(crate) operations: Switch,
 }
 
 /// What the kernel agreed to at the mount.
@@ -70,12 +72,18 @@ impl Server {
             invalidator: Arc::default(),
             timers: Timers::default(),
             sections: Sections::default(),
+            operations: Switch::new(true),
         }
     }
 
     /// As if every file were opened with O_SYNC, if `synchronous`.
     pub(crate) fn with_sync(self, synchronous: bool) -> Self {
         Self { synchronous, ..self }
+    }
+
+    /// Are SiftFS's own operations there?
+    pub(crate) fn with_operations(self, on: bool) -> Self {
+        Self { operations: Switch::new(on), ..self }
     }
 
     /// From here on the kernel can be asked for what it caches on the mount `entry`.

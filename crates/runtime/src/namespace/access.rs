@@ -2,10 +2,11 @@
 //! control list and groups, as the kernel would.
 
 use crate::namespace::acl::ACCESS;
+use crate::namespace::kinds::kind_of;
 use crate::state::State;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_ext4::xattr::{Acl, AclTag};
-use siftfs_proto::{Credentials, Rights};
+use siftfs_proto::{Credentials, FileKind, Rights};
 
 /// The right to look names up in a directory.
 pub const SEARCH: u16 = 1;
@@ -61,6 +62,23 @@ impl Caller<'_> {
             None => mode & wanted == wanted,
         };
         if granted { Ok(()) } else { Err(errno(libc::EACCES)) }
+    }
+
+    /// May the caller give the file one more name? As Linux protects files against links that their
+    /// owners know nothing of.
+    ///
+    /// # Errors
+    /// EPERM if not.
+    pub fn may_link(&self, guard: &Guard) -> Result<()> {
+        if self.rights.links_all || self.owns(guard) {
+            return Ok(());
+        }
+        let privileged = guard.mode & 0o4000 != 0 || guard.mode & 0o2010 == 0o2010;
+        let regular = kind_of(guard.mode) == FileKind::Regular;
+        match regular && !privileged && self.may(guard, READ | WRITE).is_ok() {
+            true => Ok(()),
+            false => Err(errno(libc::EPERM)),
+        }
     }
 
     /// Is the caller in this group?

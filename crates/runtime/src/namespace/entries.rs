@@ -184,7 +184,8 @@ impl State {
         Ok(ino)
     }
 
-    /// Makes an inode without a name, which [`State::link`] may give one. In the log it is what
+    /// Makes an inode without a name. Whether [`State::link`] may give it one is the caller's to
+    /// say. In the log it is what
     /// recovery knows: a file made and removed in one step, under a name that no program sees.
     pub fn create_unnamed(
         &mut self,
@@ -201,7 +202,6 @@ impl State {
         let (mtime, ctime) = (inode.mtime, inode.ctime);
         let ino = self.create(dir, &name, new, time)?;
         self.unlink_found(dir, &name, ino, time)?;
-        self.node_mut(ino).linkable = true;
         let inode = &mut self.node_mut(dir).inode;
         (inode.mtime, inode.ctime) = (mtime, ctime);
         Ok(ino)

@@ -12,6 +12,11 @@ use siftfs_base::{Result, errno};
 /// if they do so in the moment between the commit and the next try.
 const ROUNDS: u32 = 64;
 
+/// Does the path say that it is a directory's? No file has such a name.
+fn ends_with_slash(path: &[u8]) -> bool {
+    path.last() == Some(&b'/')
+}
+
 /// Is it a name, and not one that leads elsewhere?
 fn is_plain(name: &[u8]) -> Result<()> {
     check_name(name).map_err(|e| if e.errno() == libc::EEXIST { errno(libc::EINVAL) } else { e })

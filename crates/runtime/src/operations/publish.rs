@@ -2,7 +2,7 @@
 //! `docs/design/operations.md`): check, apply, and, if the caller asks for it, stage.
 
 use crate::namespace::access::{CHANGE, Caller, SEARCH};
-use crate::operations::{ROUNDS, is_plain};
+use crate::operations::{ROUNDS, ends_with_slash, is_plain};
 use crate::runtime::Runtime;
 use crate::state::running::Push;
 use crate::state::step::{Step, Stop};
@@ -136,35 +136,58 @@ impl State {
         (session, base): (SessionId, InodeNr),
         entry: &PublishEntry,
     ) -> Result<Change> {
-        let to = self.walk(caller, base, &entry.to)?;
-        self.may_access(caller, to.0, CHANGE)?;
-        self.require_live_dir(to.0)?;
-        let (from, file) = match &entry.source {
+        let mut slash = ends_with_slash(&entry.to);
+        let from = match &entry.source {
             PublishSource::Path(path) => {
-                let from = self.walk(caller, base, path)?;
-                self.may_access(caller, from.0, CHANGE)?;
-                let file = self.lookup_node(from.0, &from.1)?;
-                (Some(from), file)
+                slash |= ends_with_slash(path);
+                Some(self.walk(caller, base, path)?)
             }
-            PublishSource::Open(handle) => {
-                let opened = self.inodes.opened(handle.0, session);
-                (None, opened.ok_or(errno(libc::EBADF))?.ino)
+            PublishSource::Open(_) => None,
+        };
+        let to = self.walk(caller, base, &entry.to)?;
+        let file = match (&entry.source, &from) {
+            (PublishSource::Open(handle), _) => {
+                self.inodes.opened(handle.0, session).ok_or(errno(libc::EBADF))?.ino
             }
+            (_, Some((dir, name))) => self.lookup_node(*dir, name)?,
+            _ => return Err(errno(libc::EINVAL)),
         };
         self.load(file)?;
         let displaced = self.lookup(to.0, &to.1)?;
         if let Some(ino) = displaced {
             self.load(ino)?;
-            if !entry.replace && from.as_ref() != Some(&to) {
+            if !entry.replace {
                 return Err(errno(libc::EEXIST));
             }
         }
+        if slash {
+            // As rename(2), and as linkat(2) for what has no name there.
+            let none = from.is_none() && displaced.is_none();
+            return Err(errno(if none { libc::ENOENT } else { libc::ENOTDIR }));
+        }
         let is_dir = |st: &Self, ino: InodeNr| st.node(ino).inode.is_dir();
-        if is_dir(self, file) || displaced.is_some_and(|ino| is_dir(self, ino)) {
+        if is_dir(self, file) {
             return Err(errno(libc::EISDIR));
         }
+        match &from {
+            Some(from) => {
+                self.may_access(caller, from.0, CHANGE)?;
+                if !caller.rights.owns_all {
+                    self.may_remove(caller.cred, from.0, &from.1)?;
+                }
+            }
+            None => {
+                let guard = self.guard(file)?;
+                caller.may_link(&guard)?;
+            }
+        }
+        self.may_access(caller, to.0, CHANGE)?;
+        self.require_live_dir(to.0)?;
         let change = Change { from, file, to, displaced };
         self.may_change(caller, &change)?;
+        if displaced.is_some_and(|ino| is_dir(self, ino)) {
+            return Err(errno(libc::EISDIR));
+        }
         Ok(change)
     }
 
@@ -193,13 +216,8 @@ impl State {
     /// Sticky directories, and flags of files and directories.
     fn may_change(&mut self, caller: Caller<'_>, change: &Change) -> Result<()> {
         let Change { from, file, to, displaced } = change;
-        if !caller.rights.owns_all {
-            if let Some(from) = from {
-                self.may_remove(caller.cred, from.0, &from.1)?;
-            }
-            if displaced.is_some_and(|ino| ino != *file) {
-                self.may_remove(caller.cred, to.0, &to.1)?;
-            }
+        if !caller.rights.owns_all && displaced.is_some_and(|ino| ino != *file) {
+            self.may_remove(caller.cred, to.0, &to.1)?;
         }
         match from {
             Some(from) => self.may_move((from.0, &from.1), (to.0, &to.1)),

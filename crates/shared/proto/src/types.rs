@@ -222,6 +222,13 @@ pub struct Rights {
     pub gives_away: bool,
     /// CAP_FSETID: a change of a file leaves its set-id bits.
     pub keeps_set_id: bool,
+    /// Any file may get one more name: the machine does not protect files against that
+    /// (`fs.protected_hardlinks`).
+    pub links_all: bool,
+    /// How long files may become by what the caller writes (RLIMIT_FSIZE), if there is a bound.
+    pub file_size: Option<u64>,
+    /// Files that nobody may begin to write, because a program runs from them.
+    pub running: Vec<InodeNr>,
 }
 
 impl Rights {
@@ -233,6 +240,9 @@ impl Rights {
             owns_all: true,
             gives_away: true,
             keeps_set_id: true,
+            links_all: true,
+            file_size: None,
+            running: Vec::new(),
         }
     }
 }
@@ -306,9 +316,9 @@ pub enum Request {
     /// Create a regular file and open it. Reply: `Created`.
     Create { parent: InodeNr, name: Vec<u8>, perm: u16 },
     /// Create a regular file without a name and open it. It is gone with its last reference, at the
-    /// latest with a crash, unless `Link` names it before. `parent` is where it would be: it gives
-    /// what a new file inherits. Reply: `Created`.
-    TmpFile { parent: InodeNr, perm: u16 },
+    /// latest with a crash, unless `Link` names it before, which `exclusive` rules out. `parent` is
+    /// where it would be: it gives what a new file inherits. Reply: `Created`.
+    TmpFile { parent: InodeNr, perm: u16, exclusive: bool },
     /// Open a regular file; truncates to 0 when asked. Reply: `Opened`.
     Open { ino: InodeNr, access: Access, truncate: bool, kill_priv: bool },
     /// Close a handle of either kind. Reply: `Done`.

@@ -81,7 +81,7 @@ fn r26_ends_without_a_commit_write_nothing() {
 #[test]
 fn r27_a_file_without_a_name_leaves_its_number() {
     let b = Bench::new(VolumeKind::SMALL);
-    let made = b.call(Request::TmpFile { parent: ROOT_INO, perm: 0o600 });
+    let made = b.call(Request::TmpFile { parent: ROOT_INO, perm: 0o600, exclusive: false });
     let Ok(Reply::Created { attr, handle }) = made else { panic!("{made:?}") };
     let ino = attr.ino;
     let Ok(Reply::Section(section)) = b.call(Request::SectionStart { file: ino.into() }) else {

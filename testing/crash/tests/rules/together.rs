@@ -167,7 +167,7 @@ fn r25_an_unnamed_file_is_published_in_place_of_another() {
     b.durable("config", b"old");
     b.durable("second", b"old, too");
     b.settle();
-    let made = b.call(Request::TmpFile { parent: ROOT_INO, perm: 0o600 });
+    let made = b.call(Request::TmpFile { parent: ROOT_INO, perm: 0o600, exclusive: false });
     let Ok(Reply::Created { attr, handle }) = made else { panic!("{made:?}") };
     let data = b"new".to_vec().into();
     b.call(Request::Write {

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The step that is refused, if it is one, and why.
-fn refusal(steps: Compound<'_>) -> (Option<usize>, i32) {
+pub fn refusal(steps: Compound<'_>) -> (Option<usize>, i32) {
     match steps.run(Level::Visible) {
         Ok(_) => (None, 0),
         Err(CompoundError::Refused { step, error }) => (Some(step), error.raw_os_error().unwrap()),

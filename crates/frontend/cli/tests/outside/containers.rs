@@ -22,6 +22,10 @@ for loop in device auto; do
     echo abc > "$D/x"
     [ "$(cat "$D/x")" = abc ] || fail 'not read'
     sync "$D/x" || fail 'not durable'
+    # The daemon cannot see which mount the command came through.
+    ! siftfs publish "$D/x" "$D/y" > "$T/said" 2>&1 || fail 'published unseen'
+    says 'not supported'
+    [ -e "$D/x" ] && [ ! -e "$D/y" ] || fail 'a name changed'
     soon 0 siftfs umount "$D"
     wait $! || { cat "$T/log"; fail 'the daemon failed'; }
     ! grep -i 'internal error' "$T/log" || fail 'an internal error'
@@ -41,7 +45,8 @@ fn commands_in_a_container() {
         r#"
 inside="unshare --pid --fork --kill-child"
 siftfs mount "$V" "$D" -o commit=3600
-$inside sh -c 'echo abc > "$0/x" && sync "$0/x"' "$D" || fail 'not used'
+$inside sh -c 'echo abc > "$0/y" && sync "$0/y"' "$D" || fail 'not used'
+$inside siftfs publish "$D/y" "$D/x" || fail 'not published'
 $inside siftfs status "$D" > "$T/out" 2>&1 || { cat "$T/out"; fail 'no status'; }
 $inside siftfs sync "$D" || fail 'no sync'
 daemon=$(pid_of "$D")

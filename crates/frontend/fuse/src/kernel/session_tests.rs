@@ -19,6 +19,7 @@ fn schedule() -> Arc<Schedule> {
 fn no_mount() -> crate::mountinfo::MountEntry {
     crate::mountinfo::MountEntry {
         id: 0,
+        parent: 0,
         major: 0,
         minor: 0,
         root: "/".into(),

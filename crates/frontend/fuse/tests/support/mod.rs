@@ -342,7 +342,7 @@ impl FileService for Mem {
                 let handle = s.open(attr.ino)?;
                 Ok(Reply::Created { attr, handle })
             }
-            Request::TmpFile { parent, perm } => {
+            Request::TmpFile { parent, perm, .. } => {
                 s.get(parent)?;
                 let mut n = node(s.next_ino, FileKind::Regular, masked(perm), owner, now);
                 s.next_ino += 1;

@@ -138,6 +138,7 @@ impl<'a> Plan<'a> {
         if data.is_empty() {
             return Ok(());
         }
+        self.may_reach(end)?;
         // More than a record takes, whatever else is in it.
         let Some(left) = self.writable.checked_sub(data.len() as u64) else {
             return refused(libc::E2BIG);
@@ -148,6 +149,12 @@ impl<'a> Plan<'a> {
         file.size = file.size.max(end);
         file.written = true;
         self.data_changed(st, nr)
+    }
+
+    /// Does the caller's own bound let a file be so long?
+    fn may_reach(&self, end: u64) -> Tried<()> {
+        let within = self.caller.rights.file_size.is_none_or(|most| end <= most);
+        if within { Ok(()) } else { refused(libc::EFBIG) }
     }
 
     /// Set-id bits and capabilities go, and times that were set before are over.
@@ -185,6 +192,10 @@ impl<'a> Plan<'a> {
         if size > MAX_FILE_SIZE {
             return refused(libc::EFBIG);
         }
+        if size > file.size {
+            self.may_reach(size)?;
+        }
+        let file = &mut self.files[nr];
         file.kept = file.kept.min(size);
         file.shadow.cut(size);
         file.size = size;
@@ -264,7 +275,10 @@ impl Plan<'_> {
         let mut set = SetAttr { uid: new.uid, gid: new.gid, ..SetAttr::default() };
         (set.atime, set.mtime) = (new.atime, new.mtime);
         if chown {
-            file.guard.mode = without_privileges(file.guard.mode, false);
+            // As chown(2): setgid also where the group may not execute, unless it is the caller's.
+            let foreign = !caller.rights.keeps_set_id && !caller.is_in(file.guard.gid);
+            set.kill_setgid = foreign;
+            file.guard.mode = without_privileges(file.guard.mode, foreign);
             (file.guard.uid, file.guard.gid) = owner;
         }
         if let Some(perm) = new.perm {

@@ -4,7 +4,7 @@ use crate::namespace::access::{CHANGE, Guard, READ, SEARCH, WRITE};
 use crate::namespace::kinds::mode_of;
 use crate::operations::compound::file::{File, FileNr, Made};
 use crate::operations::compound::plan::{Change, Name, Outcome, Plan, Tried, Use, refused};
-use crate::operations::is_plain;
+use crate::operations::{ends_with_slash, is_plain};
 use crate::state::State;
 use siftfs_base::{InodeNr, errno};
 use siftfs_proto::compound::Access;
@@ -68,8 +68,16 @@ impl Plan<'_> {
         }
     }
 
-    pub fn found(&mut self, st: &mut State, name: &Name) -> Tried<FileNr> {
-        self.bound(st, name)?.ok_or_else(|| errno(libc::ENOENT).into())
+    /// The file that a path names.
+    fn found(&mut self, st: &mut State, path: &[u8]) -> Tried<(Name, FileNr)> {
+        let name = self.walk(st, path)?;
+        let file = self.bound(st, &name)?.ok_or_else(|| errno(libc::ENOENT))?;
+        if ends_with_slash(path) { refused(libc::ENOTDIR) } else { Ok((name, file)) }
+    }
+
+    pub fn look_up(&mut self, st: &mut State, path: &[u8]) -> Tried<Outcome> {
+        let (_, file) = self.found(st, path)?;
+        Ok(Outcome::File(file, Use::Found))
     }
 
     pub fn open(
@@ -79,8 +87,7 @@ impl Plan<'_> {
         access: Access,
         truncate: bool,
     ) -> Tried<Outcome> {
-        let name = self.walk(st, path)?;
-        let nr = self.found(st, &name)?;
+        let (_, nr) = self.found(st, path)?;
         let file = &self.files[nr];
         if !file.is_regular() {
             let symlink = file.kind() == FileKind::Symlink;
@@ -95,6 +102,9 @@ impl Plan<'_> {
         if access.writes() && file.flags & flags::IMMUTABLE != 0 {
             return refused(libc::EPERM);
         }
+        if access.writes() {
+            self.may_begin_to_write(nr)?;
+        }
         if truncate {
             self.set_size(st, nr, 0)?;
         }
@@ -103,10 +113,13 @@ impl Plan<'_> {
 
     pub fn create(&mut self, st: &mut State, path: &[u8], perm: u16) -> Tried<Outcome> {
         let name = self.walk(st, path)?;
-        self.may_insert_into(st, name.0)?;
+        if ends_with_slash(path) {
+            return refused(libc::EISDIR);
+        }
         if self.bound_at_all(st, &name)? {
             return refused(libc::EEXIST);
         }
+        self.may_insert_into(st, name.0)?;
         let cred = self.caller.cred;
         let mode = mode_of(FileKind::Regular) | perm & 0o7777;
         let (mode, gid) = st.inherit(name.0, mode, cred.gid, false);
@@ -140,17 +153,42 @@ impl Plan<'_> {
 
     /// May the caller take this name of the file away? Sticky directories, and flags.
     fn may_take(&mut self, st: &mut State, dir: InodeNr, nr: FileNr) -> Tried<()> {
+        let file = &self.files[nr];
+        self.may_take_from(st, dir, (&file.guard, file.flags))
+    }
+
+    fn may_take_from(
+        &self,
+        st: &mut State,
+        dir: InodeNr,
+        (guard, flags): (&Guard, u32),
+    ) -> Tried<()> {
         st.may_access(self.caller, dir, CHANGE)?;
         let inode = &st.node(dir).inode;
         let uid = self.caller.cred.uid;
         let sticky = inode.mode & S_ISVTX != 0 && inode.uid != uid;
-        if sticky && !self.caller.owns(&self.files[nr].guard) {
-            return refused(libc::EPERM);
-        }
-        if (inode.flags | self.files[nr].flags) & FIXED != 0 {
+        if sticky && !self.caller.owns(guard) || (inode.flags | flags) & FIXED != 0 {
             return refused(libc::EPERM);
         }
         Ok(())
+    }
+
+    /// A name that is to be taken away is no directory's. As for the calls, a caller that may not
+    /// take it away is told that first.
+    fn is_no_directory(&self, st: &mut State, name: &Name) -> Tried<()> {
+        if self.names.contains_key(name) {
+            return Ok(());
+        }
+        let Some(ino) = st.lookup(name.0, &name.1)? else { return Ok(()) };
+        st.load(ino)?;
+        let inode = &st.node(ino).inode;
+        if !inode.is_dir() {
+            return Ok(());
+        }
+        let flags = inode.flags;
+        let guard = st.guard_without_list(ino);
+        self.may_take_from(st, name.0, (&guard, flags))?;
+        refused(libc::EISDIR)
     }
 
     pub fn rename(
@@ -160,14 +198,22 @@ impl Plan<'_> {
         to: &[u8],
         replace: bool,
     ) -> Tried<Outcome> {
+        let slash = ends_with_slash(from) || ends_with_slash(to);
         let (from, to) = (self.walk(st, from)?, self.walk(st, to)?);
-        let file = self.found(st, &from)?;
+        let file = self.bound(st, &from)?.ok_or_else(|| errno(libc::ENOENT))?;
+        if !replace && self.bound_at_all(st, &to)? {
+            return refused(libc::EEXIST);
+        }
+        if slash {
+            return refused(libc::ENOTDIR);
+        }
+        if self.is_no_directory(st, &to).is_err() {
+            self.may_take(st, from.0, file)?;
+            self.is_no_directory(st, &to)?;
+        }
         let displaced = self.bound(st, &to)?;
         if from == to {
             return Ok(Outcome::None);
-        }
-        if displaced.is_some() && !replace {
-            return refused(libc::EEXIST);
         }
         // Two names of one file: rename(2) does nothing, and asks for no right.
         if displaced == Some(file) {
@@ -188,27 +234,22 @@ impl Plan<'_> {
     }
 
     pub fn link(&mut self, st: &mut State, nr: FileNr, to: &[u8]) -> Tried<Outcome> {
+        let slash = ends_with_slash(to);
         let to = self.walk(st, to)?;
-        self.may_insert_into(st, to.0)?;
         if self.bound_at_all(st, &to)? {
             return refused(libc::EEXIST);
         }
+        if slash {
+            return refused(libc::ENOENT);
+        }
+        self.caller.may_link(&self.files[nr].guard)?;
+        self.may_insert_into(st, to.0)?;
         let file = &self.files[nr];
         if file.flags & FIXED != 0 {
             return refused(libc::EPERM);
         }
         if !file.can_link {
             return refused(libc::ENOENT);
-        }
-        // As Linux protects files against links that their owners know nothing of.
-        if !self.caller.owns(&file.guard) {
-            let mode = file.guard.mode;
-            let privileged = mode & 0o4000 != 0 || mode & 0o2010 == 0o2010;
-            let harmless = file.is_regular() && !privileged;
-            let may = self.caller.may(&file.guard, READ | WRITE);
-            if !harmless || may.is_err() {
-                return refused(libc::EPERM);
-            }
         }
         if file.nlink >= siftfs_ext4::LINK_MAX {
             return refused(libc::EMLINK);
@@ -222,7 +263,8 @@ impl Plan<'_> {
 
     pub fn unlink(&mut self, st: &mut State, path: &[u8]) -> Tried<Outcome> {
         let name = self.walk(st, path)?;
-        let nr = self.found(st, &name)?;
+        self.is_no_directory(st, &name)?;
+        let (name, nr) = self.found(st, path)?;
         self.may_take(st, name.0, nr)?;
         let file = &mut self.files[nr];
         file.nlink -= 1;

@@ -191,11 +191,7 @@ impl<'a> Plan<'a> {
 
     fn step(&mut self, st: &mut State, step: &'a Step) -> Tried<Outcome> {
         match step {
-            Step::Lookup { path } => {
-                let name = self.walk(st, path)?;
-                let file = self.found(st, &name)?;
-                Ok(Outcome::File(file, Use::Found))
-            }
+            Step::Lookup { path } => self.look_up(st, path),
             Step::Open { path, access, truncate } => self.open(st, path, *access, *truncate),
             Step::Create { path, perm } => self.create(st, path, *perm),
             Step::Read { file, offset, len } => {
@@ -315,7 +311,12 @@ impl<'a> Plan<'a> {
             },
         };
         match access {
-            Use::Found => self.caller.may(&self.files[file].guard, wanted)?,
+            Use::Found => {
+                self.caller.may(&self.files[file].guard, wanted)?;
+                if wanted & WRITE != 0 {
+                    self.may_begin_to_write(file)?;
+                }
+            }
             Use::Closed => return refused(libc::EBADF),
             Use::Open(access) => {
                 if wanted & READ != 0 && !access.reads() || wanted & WRITE != 0 && !access.writes()
@@ -325,6 +326,12 @@ impl<'a> Plan<'a> {
             }
         }
         Ok(file)
+    }
+
+    /// May anybody begin to write the file? Not while a program runs from it.
+    pub fn may_begin_to_write(&self, file: FileNr) -> Tried<()> {
+        let running = |ino: InodeNr| self.caller.rights.running.contains(&ino);
+        if self.files[file].ino.is_some_and(running) { refused(libc::ETXTBSY) } else { Ok(()) }
     }
 
     fn close(&mut self, st: &State, arg: &FileArg) -> Tried<Outcome> {
