@@ -161,3 +161,14 @@ fn a_tear_between_two_valid_superblocks_is_seen() {
     torn[at..at + 1024].copy_from_slice(&old[at..at + 1024]);
     assert!(matches!(HostRecord::decode(&torn), Ok(Err(_))), "a torn record passed");
 }
+
+/// A volume's own flag is told, and does not stand for any other.
+#[test]
+fn reserved_blocks_are_a_compatible_feature() {
+    let header = StaticHeader { compat: COMPAT_RESERVED, ..static_header() };
+    let read = StaticHeader::decode(&header.encode()).expect("known").expect("valid");
+    assert!(read.reserved() && !static_header().reserved());
+    let other = StaticHeader { compat: !COMPAT_RESERVED, ..static_header() };
+    let read = StaticHeader::decode(&other.encode()).expect("known").expect("valid");
+    assert!(!read.reserved());
+}
