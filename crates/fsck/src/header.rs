@@ -37,7 +37,8 @@ pub(crate) fn check(c: &mut Check<'_>, primary: Option<&Super>, apart: bool) -> 
     let (host, older_host) = slots(c, &header, &host, HostRecord::decode, |r| r.seq)?;
     let service = Kind { name: "service", slots: SERVICE_SLOTS, reserved: &SERVICE_RESERVED };
     let (service, _) = slots(c, &header, &service, ServiceRecord::decode, |r| r.seq)?;
-    let volume = Volume { header, host, service, older_host };
+    let older_blank = HOST_SLOTS.into_iter().any(|slot| is_blank(c, &header, slot));
+    let volume = Volume { header, host, service, older_host, older_blank };
     check_link(c, &volume, primary);
     check_records(c, &volume).then_some(volume)
 }
@@ -191,6 +192,14 @@ fn slots<T: Clone + PartialEq>(
     newest.map(|record| (record, filled == [true, true]))
 }
 
+/// Does this slot hold zeroes in both copies?
+fn is_blank(c: &mut Check<'_>, header: &StaticHeader, slot: u64) -> bool {
+    header.header_offsets.into_iter().all(|base| {
+        let bytes = c.read(base + slot, BLOCK_SIZE, "host slot");
+        bytes.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+    })
+}
+
 /// Checks tails, ends and counts; returns false if lanes and journal cannot be checked.
 fn check_records(c: &mut Check<'_>, v: &Volume) -> bool {
     let lanes = v.header.lanes.len();
@@ -212,6 +221,10 @@ fn check_records(c: &mut Check<'_>, v: &Volume) -> bool {
             );
             return false;
         }
+    }
+    let mut lanes = v.service.lane_tails.iter().zip(&v.host.lane_heads);
+    if v.host.state == HostState::Mounted && lanes.any(|(tail, head)| tail < head) {
+        c.error("record.older", "the newest service record is lost: an older one is left");
     }
     if v.service.epoch > v.host.key.epoch {
         c.error("record.epoch", "the Service wrote under an epoch that no host opened");

@@ -25,6 +25,8 @@ pub struct Inspection {
     pub volume: Option<String>,
     /// The log lies on a device of its own.
     pub external_log: bool,
+    /// The area's blocks are reserved in its file.
+    pub reserved: bool,
     /// What is in each place of the header copies.
     pub slots: Vec<SlotView>,
     /// The host record that serves.
@@ -366,6 +368,7 @@ pub fn inspect<'a>(devices: impl Into<Devices<'a>>) -> Inspection {
         regions: v.map_or(Vec::new(), |v| v.header.regions()),
         volume: v.map(|v| show_uuid(&v.header.volume)),
         external_log: v.is_some_and(|v| v.header.external_log()),
+        reserved: v.is_some_and(|v| v.header.reserved()),
         slots: v.map_or(Vec::new(), |v| slots(check.log, &v.header)),
         host: v.map(|v| host_view(&v.host)),
         service: v.map(|v| service_view(&v.service)),

@@ -83,6 +83,8 @@ pub(crate) struct Volume {
     pub service: ServiceRecord,
     /// The host slot that does not hold the newest record holds an older one.
     pub older_host: bool,
+    /// It holds zeroes in both copies, as the volume was made.
+    pub older_blank: bool,
 }
 
 impl<'a> Check<'a> {

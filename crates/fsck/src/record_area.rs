@@ -8,7 +8,8 @@ use siftfs_log::{HostState, LaneEntry, RECORD_AREA_SLOTS, RecordAreaHeader, show
 /// Checks the area that the header names.
 pub(crate) fn check(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
     let Some(lane) = v.header.record_area() else { return };
-    let in_use = v.host.state != HostState::Clean && primary.is_some_and(Super::marker);
+    let unmarked = primary.is_some_and(|p| p.checksum_ok() && !p.marker());
+    let in_use = v.host.state != HostState::Clean && !unmarked;
     let Some(size) = c.bytes.map(|bytes| bytes.size()) else {
         let text = "the record area was not found";
         return match in_use {

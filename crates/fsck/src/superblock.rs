@@ -1,7 +1,10 @@
 //! The ext4 superblock and its backups: checksum and marker (rule R15).
 
 use crate::{Check, Volume};
-use siftfs_log::{AreaLink, EXT4_MARKER, HostState};
+use siftfs_log::{
+    AreaLink, DESCRIPTOR_HEADER_LEN, EXT4_MARKER, HostState, JournalHeader, LaneMedium,
+    RECORD_HEADER_LEN, RecordHeader,
+};
 
 const LEN: usize = 1024;
 const COMPAT_SPARSE_SUPER2: u32 = 0x200;
@@ -29,7 +32,7 @@ impl Super {
     }
     pub fn checksum_ok(&self) -> bool {
         let used = self.u32(100) & RO_COMPAT_METADATA_CSUM != 0;
-        !used || !siftfs_base::crc32c(&self.bytes[..1020]) == self.u32(1020)
+        used && !siftfs_base::crc32c(&self.bytes[..1020]) == self.u32(1020)
     }
     /// Time and number of the last mount.
     fn mounts(&self) -> (u32, u32) {
@@ -83,8 +86,8 @@ pub(crate) fn judge(c: &mut Check<'_>, v: Option<&Volume>, primary: Option<&Supe
         Some(_) => ("super.torn", "the primary superblock is torn: its checksum does not hold"),
         None => ("super.missing", "there is no ext4 superblock at byte 1024"),
     };
-    if let Some(v) = v.filter(|v| v.host.state == HostState::Clean && v.host.seq > 0) {
-        check_older(c, v);
+    if let Some(v) = v.filter(|v| v.host.state == HostState::Clean) {
+        check_torn_at_the_end(c, v);
     }
     if v.and_then(copy_of).is_some_and(|s| s.checksum_ok()) {
         let text = format!("{what}; recovery restores it from the header's copy");
@@ -92,6 +95,60 @@ pub(crate) fn judge(c: &mut Check<'_>, v: Option<&Volume>, primary: Option<&Supe
     } else {
         c.error(code, format!("{what}, and the header holds no copy of it"));
     }
+}
+
+/// A damaged superblock under a clean header is one that an unmount tore, if the header is the newest
+/// there was: nothing else may say that a mount came later.
+fn check_torn_at_the_end(c: &mut Check<'_>, v: &Volume) {
+    if v.host.seq > 0 || !v.older_blank {
+        check_older(c, v);
+    }
+    let first = copy_of(v).and_then(|copy| Some((copy.backups().first().copied()?, copy.u32(24))));
+    if let Some((block, size)) = first {
+        let at = block.saturating_mul(1024 << size.min(6)).saturating_add(v.header.area_offset);
+        let backup = c.read_area(at, LEN, "first backup superblock");
+        if backup.as_deref().and_then(Super::parse).is_some_and(|s| s.checksum_ok() && s.marker()) {
+            let text = "the backup superblock is marked as in use, and the newest host record says that \
+                        the log is empty: the record of the last mount may be lost";
+            c.error("host.older", text);
+        }
+    }
+    check_nothing_newer(c, v);
+}
+
+/// Under a clean header nothing lies in the log that a later mount wrote.
+fn check_nothing_newer(c: &mut Check<'_>, v: &Volume) {
+    if has_traces(c, v, v.host.key.epoch.0 + 1) {
+        c.error(
+            "host.older",
+            "the newest host record says that the log is empty, but a later mount wrote to it: the record \
+             of that mount is lost",
+        );
+    }
+}
+
+/// Does anything claim to be of epoch `from` or a later one, where the log's next records would lie?
+fn has_traces(c: &mut Check<'_>, v: &Volume, from: u64) -> bool {
+    let mut found = false;
+    for (lane, head) in v.header.lanes.iter().zip(&v.host.lane_heads) {
+        for pos in [*head, siftfs_log::next_lap(*head, lane.len)] {
+            let (at, len) = (lane.offset + pos % lane.len, RECORD_HEADER_LEN);
+            let bytes = match lane.medium {
+                LaneMedium::Block => c.read(at, len, "the head of a lane"),
+                LaneMedium::Bytes => c.read_bytes(at, len, "the head of the record area"),
+            };
+            let claimed = bytes.and_then(|b| RecordHeader::claimed_epoch(&b, lane.id, pos));
+            found |= claimed.is_some_and(|epoch| epoch.0 >= from);
+        }
+    }
+    let (tail, len) = (v.service.journal_tail, v.header.journal_len);
+    for pos in [tail, siftfs_log::next_lap(tail, len)] {
+        let at = v.header.journal_offset + pos % len;
+        let bytes = c.read(at, DESCRIPTOR_HEADER_LEN, "the journal's tail");
+        let claimed = bytes.and_then(|b| JournalHeader::claimed_epoch(&b, pos));
+        found |= claimed.is_some_and(|epoch| epoch.0 >= from);
+    }
+    found
 }
 
 /// A volume that was mounted has two host records. If one of both slots is damaged in both copies,
@@ -121,6 +178,9 @@ fn check_stale(c: &mut Check<'_>, v: &Volume, primary: &Super) {
         );
         return;
     }
+    if has_traces(c, v, v.host.key.epoch.0 + 1) {
+        return check_nothing_newer(c, v);
+    }
     c.warn(
         "marker.stale",
         "the log is empty, but the file system is still marked as in use; the next mount and \
@@ -149,6 +209,7 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
     // What a torn one says of the marker may be of its old half.
     let Some(primary) = primary.filter(|p| p.checksum_ok()) else { return };
     let untouched = siftfs_base::crc32c(&primary.bytes[..1020]) == v.host.area_crc;
+    let held = held || dirty && has_traces(c, v, v.host.key.epoch.0);
     let begun = held || v.host.state != HostState::Mounted || !untouched;
     match (dirty, primary.marker()) {
         (true, false) if !begun => c.warn(
@@ -161,6 +222,7 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
              system: someone may have changed it since",
         ),
         (false, true) => check_stale(c, v, primary),
+        (false, false) if !v.older_host => check_nothing_newer(c, v),
         _ => {}
     }
     if !dirty && !untouched {

@@ -15,7 +15,7 @@ pub use mount::recover::{discard_log, discard_log_on, recover, recover_on};
 pub use mount::remount::Remounter;
 pub use options::{
     MkfsOptions, MkfsReport, OpenOptions, Progress, RecordAreaReport, RecoverReport, ServicePlace,
-    Threads,
+    Shortage, Threads,
 };
 pub use siftfs_device::BytePlace;
 pub use siftfs_log::JournalData;

@@ -33,6 +33,8 @@ pub struct MkfsOptions {
     /// Bytes of the record area, its header included; `None`: [`RECORD_AREA`] for a file that is
     /// made, else all of what is there.
     pub record_area: Option<u64>,
+    /// Give the area's file blocks for all of it now, so that no later write can lack space below.
+    pub reserve: bool,
     /// Overwrite an existing file system.
     pub force: bool,
 }
@@ -160,6 +162,19 @@ pub struct MkfsReport {
     pub record_area: Option<RecordAreaReport>,
     /// What the journal holds of staged data: `ref` or `copy`.
     pub journal_data: String,
+    /// The area's blocks are reserved in its file.
+    pub reserved: bool,
+    /// The file system below has less room than the volume's file may come to need.
+    pub shortage: Option<Shortage>,
+}
+
+/// A sparse file that the file system below has no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Shortage {
+    /// Bytes of the file that have no block yet.
+    pub missing_bytes: u64,
+    /// Bytes that are free below.
+    pub free_bytes: u64,
 }
 
 /// The record area that mkfs made.

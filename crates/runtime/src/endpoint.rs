@@ -7,7 +7,6 @@ use crate::namespace::kinds::{kind_of, kind_of_entry, mode_of};
 use crate::operations::sections::Commit;
 use crate::runtime::Runtime;
 use crate::staging::proof::Durable;
-use crate::staging::ways::WaysReport;
 use crate::state::State;
 use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
@@ -15,9 +14,6 @@ use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
     MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SectionId, SessionId, Target, WriteData,
-};
-use siftfs_status::{
-    Crowd, DeviceInfo, Group, LogSpace, Operations, Queues, RecordArea, RuntimeStatus,
 };
 
 /// Longest symbolic link target in bytes: one block with its terminator.
@@ -206,88 +202,7 @@ fn durable(_proof: Durable) -> Reply {
     Reply::Durable(true)
 }
 
-/// How fsyncs that come together are made durable.
-fn group(ways: &WaysReport) -> Group {
-    let crowds = ways.measured.iter().map(|m| Crowd {
-        callers: m.callers.into(),
-        way: m.way.into(),
-        shared_ns: m.shared_ns,
-        parallel_ns: m.parallel_ns,
-    });
-    Group {
-        by: if ways.by_measurement { "measurement" } else { "option" }.into(),
-        way: ways.way.into(),
-        measured: crowds.collect(),
-    }
-}
-
 impl Runtime {
-    /// What the volume lies on: the device of the area, and those of the log and the record area
-    /// if they are others.
-    fn devices(&self) -> Vec<DeviceInfo> {
-        let (area, log) = (&self.readers.area, &self.lanes[0]);
-        let log = (!area.shares_device(log)).then(|| log.describe());
-        let bytes = self.record_area.map(|lane| self.lanes[lane].describe());
-        std::iter::once(area.describe()).chain(log).chain(bytes).collect()
-    }
-
-    /// The log, and what its record area promises.
-    fn log_space(&self, st: &State) -> LogSpace {
-        let mut log = st.log_space();
-        log.record_area = self.record_area.map(|lane| {
-            let (device, ring) = (self.lanes[lane].describe(), &log.lanes[lane]);
-            RecordArea {
-                place: device.path,
-                promise: device.durable_write,
-                persistent: device.persistent == Some(true),
-                bytes: ring.bytes,
-                used: ring.used,
-                persists: device.persists.unwrap_or_default(),
-            }
-        });
-        log
-    }
-
-    /// All of it, of one moment but for what other threads count meanwhile.
-    ///
-    /// # Errors
-    /// The Service cannot be asked, or has failed.
-    pub(crate) fn status(&self) -> Result<RuntimeStatus> {
-        let service = self.service_statistics()?;
-        let (in_flight, waiting) = self.seq.depths();
-        let buffers =
-            self.record_buffers.bytes() + self.fill_buffers.bytes() + self.unwritten.bytes();
-        let tickets = self.sessions.open(self.seq.durable()) as u64;
-        let st = self.lock();
-        Ok(RuntimeStatus {
-            failed: self.check().err().map(|e| e.to_string()),
-            lsn: st.staging.last_drawn().0,
-            durable_lsn: self.seq.durable().0,
-            transaction: st.ledger.last_cut().0,
-            reclaimed_transaction: st.ledger.last_reclaimed().0,
-            unreclaimed_transactions: st.ledger.len() as u64,
-            runtime: st.stats.counts(),
-            service,
-            link: self.link_status(),
-            storage: self.counters.snapshot(),
-            fsync_latency: self.latency.fsync.distribution(),
-            commit_latency: self.latency.commit.distribution(),
-            assembly_lock_hold: self.latency.hold.distribution(),
-            emergency_checkpoint_latency: self.latency.checkpoint.distribution(),
-            credit_wait: self.latency.credit_wait.distribution(),
-            bulk_wait: self.latency.bulk_wait.distribution(),
-            devices: self.devices(),
-            group: group(&self.seq.ways()),
-            queues: Queues { records_in_flight: in_flight as u64, fsyncs_waiting: waiting as u64 },
-            credits: st.credits(),
-            log: self.log_space(&st),
-            cache: st.cache(),
-            memory: st.memory_report(buffers),
-            pending: st.pending(),
-            operations: Operations { tickets, ..st.sections.status() },
-        })
-    }
-
     /// A request that changes nothing durable.
     fn query<T>(&self, op: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         self.query_step(op)

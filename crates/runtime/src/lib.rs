@@ -22,6 +22,7 @@ mod locks;
 mod namespace;
 mod operations;
 mod recover;
+mod report;
 mod runtime;
 mod session;
 mod staging;

@@ -245,7 +245,8 @@ impl Service {
 
     /// Takes one message. Its answers, if they are due at once, are in the queue afterwards.
     pub fn handle(&mut self, message: ToService) {
-        if self.report_latched() {
+        // One that has stopped can still say what it did.
+        if !matches!(message, ToService::Statistics) && self.report_latched() {
             return;
         }
         let done = match message {

@@ -99,6 +99,9 @@ pub struct Mkfs {
     /// SIFT paper, for comparison)
     #[arg(long, value_name = "FORM", default_value = "ref")]
     pub journal_data: siftfs_placement::JournalData,
+    /// Give the volume's file all of its blocks now, so that nothing can lack space below later
+    #[arg(long)]
+    pub reserve: bool,
     /// Overwrite a file system that is there
     #[arg(long)]
     pub force: bool,

@@ -36,7 +36,8 @@ fn text(volume: &Path, i: &Inspection) -> String {
     let mut t = String::new();
     let uuid = i.volume.as_deref().unwrap_or("no header found");
     let apart = if i.external_log { ", log on a device of its own" } else { "" };
-    let _ = writeln!(t, "{}: {uuid}{apart}", volume.display());
+    let reserved = if i.reserved { ", blocks reserved" } else { "" };
+    let _ = writeln!(t, "{}: {uuid}{apart}{reserved}", volume.display());
     let _ = writeln!(t, "superblock  {}", superblock(i));
     for (name, offset, len) in &i.regions {
         let _ = writeln!(t, "region      {name:<14} at {offset:>12}, {}", show_size(*len));

@@ -61,6 +61,9 @@ pub fn page(s: &Status) -> String {
     p.one("siftfs_uptime_seconds", "gauge", "Time since the mount.", s.uptime_s);
     let failed = f64::from(u8::from(s.runtime.failed.is_some()));
     p.one("siftfs_failed", "gauge", "1 after a failed write or flush: changes get EIO.", failed);
+    if let Some(at) = s.runtime.failed_s {
+        p.one("siftfs_failed_time_seconds", "gauge", "When that came, since 1970.", at);
+    }
     p.family("siftfs_requests_total", "counter", "Requests of the kernel by kind.");
     for (kind, n) in &s.requests {
         p.sample("siftfs_requests_total", &[("kind", kind)], *n as f64);

@@ -22,7 +22,7 @@ pub fn text(s: &Status) -> String {
     if !s.options.is_empty() {
         lines.push(("options", s.options.clone()));
     }
-    lines.push(("state", state(r)));
+    lines.push(("state", state(s)));
     lines.push(("service", service(r)));
     lines.push(("processor", processor(r)));
     lines.push(("requests", reasons(&s.requests, str::to_string)));
@@ -68,14 +68,16 @@ pub fn text(s: &Status) -> String {
     out
 }
 
-fn state(r: &RuntimeStatus) -> String {
-    match &r.failed {
-        None => "serving".into(),
-        Some(why) => format!(
-            "FAILED: {why}\n{:14}changes and fsyncs get EIO; unmount it, and mount it again to recover",
-            ""
-        ),
-    }
+/// Does the volume serve? If not: why, since when, and what to do.
+fn state(s: &Status) -> String {
+    let Some(why) = &s.runtime.failed else { return "serving".into() };
+    let since = s
+        .runtime
+        .failed_s
+        .map_or_else(String::new, |at| format!(" {} ago", duration((s.time_s - at).max(0.0))));
+    let indent = " ".repeat(14);
+    let remedy = s.runtime.remedy.as_deref().unwrap_or("unmount it, and mount it again to recover");
+    format!("FAILED{since}: {why}\n{indent}changes and fsyncs get EIO; {remedy}")
 }
 
 /// How requests come, and why.

@@ -33,6 +33,17 @@ fn a_mount_in_use() {
     }
 }
 
+/// A volume that has stopped says why, since when, and what to do.
+#[test]
+fn a_volume_that_has_stopped() {
+    let text = text(&status(
+        r#"{"time_s":1000,"runtime":{"failed":"flush failed: EIO","failed_s":970,
+        "remedy":"see to the storage"}}"#,
+    ));
+    assert!(text.contains("FAILED 30 s ago: flush failed: EIO\n"), "{text}");
+    assert!(text.contains("changes and fsyncs get EIO; see to the storage\n"), "{text}");
+}
+
 /// Tickets and sections have a line while there are any.
 #[test]
 fn what_programs_have_begun() {

@@ -49,7 +49,9 @@ fn picture(before: &Status, now: &Status) -> String {
     let seconds = (now.uptime_s - before.uptime_s).max(0.0);
     let new = |of: fn(&Status) -> u64| of(now).saturating_sub(of(before));
     let (used, all) = n.staging();
-    let state = n.failed.as_ref().map_or("serving".to_string(), |why| format!("FAILED: {why}"));
+    let since = n.failed_s.map_or(0.0, |at| (now.time_s - at).max(0.0));
+    let failed = |why: &String| format!("FAILED {} ago: {why}", duration(since));
+    let state = n.failed.as_ref().map_or("serving".to_string(), failed);
     let waited = |s: &Status| s.runtime.storage.sum(|o| o.foreground);
     let fg = |of: fn(&IoCounts) -> u64| {
         rate(of(&waited(now)).saturating_sub(of(&waited(before))), seconds)

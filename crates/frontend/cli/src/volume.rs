@@ -22,6 +22,7 @@ pub fn mkfs(a: &Mkfs) -> Outcome {
         log: a.log.clone(),
         record_area_at: a.area.record_area.clone(),
         record_area: a.area.record_area_size,
+        reserve: a.reserve,
         force: a.force,
     };
     let mut display = Display::new();
@@ -75,6 +76,18 @@ pub fn devices(media: &Media) -> siftfs_fsck::Devices<'_> {
     siftfs_fsck::Devices { area: &*media.area, log, bytes }
 }
 
+/// Warns of a sparse file that may come to need more room than there is.
+fn warn_of_shortage(volume: &Path, report: &MkfsReport) {
+    let Some(short) = report.shortage else { return };
+    complain(format_args!(
+        "{}: the file may come to need {} more, and the file system that it lies on has {} free: when that \
+         is full, the volume waits for room. --reserve takes all of it at once",
+        volume.display(),
+        show_size(short.missing_bytes),
+        show_size(short.free_bytes)
+    ));
+}
+
 fn show_made(
     volume: &Path,
     log: Option<&Path>,
@@ -85,6 +98,7 @@ fn show_made(
     if let Some(area) = report.record_area.as_ref().filter(|area| !area.persistent) {
         warn_of_volatile(&area.place);
     }
+    warn_of_shortage(volume, report);
     if json {
         print_json(report)?;
         return Ok(0);
@@ -93,6 +107,9 @@ fn show_made(
     if let Some(area) = &report.record_area {
         let (at, bytes) = (&area.place, show_size(area.bytes));
         place.push_str(&format!("; the record area is {at} ({bytes}, {})", area.promise));
+    }
+    if report.reserved {
+        place.push_str("; its blocks are reserved");
     }
     say(format_args!(
         "{}: {what} {}: ext4 area {}, journal {} ({}), staging {} in {} lane(s){place}",

@@ -6,6 +6,8 @@
 mod deep;
 #[path = "limits/full.rs"]
 mod full;
+#[path = "limits/host.rs"]
+mod host;
 #[path = "limits/listing.rs"]
 mod listing;
 #[path = "limits/many.rs"]

@@ -84,6 +84,7 @@ impl Volume {
     ) -> Result<RecoverReport> {
         let mut report = RecoverReport::default();
         if self.is_clean() {
+            self.check_clean()?;
             report.clean = true;
             return Ok(report);
         }

@@ -7,7 +7,7 @@ use siftfs_base::{BLOCK_BYTES, Epoch, Error, LaneId, Lsn, Result, TxnSeq};
 use siftfs_device::{Device, DeviceInfo, zero_fill};
 use siftfs_ext4::{has_marker, set_own_bytes};
 use siftfs_log::{
-    AreaLink, EpochKey, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG,
+    AreaLink, COMPAT_RESERVED, EpochKey, HEADER_LEN, HostRecord, HostState, INCOMPAT_EXTERNAL_LOG,
     INCOMPAT_JOURNAL_COPY, INCOMPAT_RECORD_AREA, JournalData, LaneEntry, LaneMedium, OPEN_END,
     RECORD_AREA_LANE, ServiceRecord, StaticHeader,
 };
@@ -35,6 +35,8 @@ pub(crate) struct Layout {
     /// Length of the lane in the record area, on a medium of its own.
     record_area: Option<u64>,
     journal_data: JournalData,
+    /// The area's blocks are reserved in its file.
+    reserved: bool,
     /// End of the log on its device.
     pub total: u64,
 }
@@ -97,8 +99,9 @@ impl Layout {
         }
         let area = down(total - behind);
         let journal_data = opts.journal_data;
-        let record_area = record_area(opts)?;
-        Ok(Self { area, base: area, journal, lane, lanes, record_area, journal_data, total })
+        let (record_area, reserved) = (record_area(opts)?, opts.reserve);
+        let base = area;
+        Ok(Self { area, base, journal, lane, lanes, record_area, journal_data, reserved, total })
     }
 
     /// The log on a device of its own, of which it takes `log` bytes; `area` is the file system's
@@ -122,8 +125,9 @@ impl Layout {
         let (area, log) = (down(area), down(log));
         let (journal, lane, total) = split(log - 2 * HEADER_LEN, lanes);
         let journal_data = opts.journal_data;
-        let record_area = record_area(opts)?;
-        Ok(Self { area, base: 0, journal, lane, lanes, record_area, journal_data, total })
+        let (record_area, reserved) = (record_area(opts)?, opts.reserve);
+        let base = 0;
+        Ok(Self { area, base, journal, lane, lanes, record_area, journal_data, reserved, total })
     }
 
     fn header(&self, volume: [u8; 16], area: [u8; 16]) -> StaticHeader {
@@ -150,7 +154,7 @@ impl Layout {
         });
         let bytes = if record_area.is_some() { INCOMPAT_RECORD_AREA } else { 0 };
         StaticHeader {
-            compat: 0,
+            compat: if self.reserved { COMPAT_RESERVED } else { 0 },
             ro_compat: 0,
             incompat: external | copy | bytes,
             volume,
@@ -203,6 +207,8 @@ pub(crate) fn write_log(
         lanes: layout.lanes,
         record_area: layout.record_area.zip(media.bytes.as_deref()).map(report_area),
         journal_data: layout.journal_data.to_string(),
+        reserved: header.reserved(),
+        shortage: None,
     })
 }
 

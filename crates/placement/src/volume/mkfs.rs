@@ -1,7 +1,7 @@
 //! Making a volume: mke2fs makes the area with our own configuration, then header, journal and
 //! lanes are laid out behind it, or on a device of their own, and written once.
 
-use crate::options::{MkfsOptions, MkfsReport, Progress};
+use crate::options::{MkfsOptions, MkfsReport, Progress, Shortage};
 use crate::volume::child::{Child, sensible_work};
 use crate::volume::layout::{Layout, write_log};
 use crate::volume::media::Places;
@@ -9,12 +9,12 @@ use crate::volume::place::{new_log, require_apart};
 use crate::volume::record_area::NewArea;
 use rustix::process::Signal;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
-use siftfs_device::{Device, FileOptions, open_exclusive};
+use siftfs_device::{Device, FileOptions, open_exclusive, reserve_blocks};
 use siftfs_ext4::{MKE2FS_ARGS, MKE2FS_CONF};
 use siftfs_log::HEADER_LEN;
 use siftfs_volume::Media;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -79,8 +79,22 @@ pub fn mkfs(path: &Path, opts: &MkfsOptions, progress: Progress<'_>) -> Result<M
             None => Media::from(area),
             Some(log) => Media::split(area, Arc::new(log)),
         };
-        write_log(&media.with_bytes(bytes), &layout, progress)
+        let report = write_log(&media.with_bytes(bytes), &layout, progress)?;
+        Ok(MkfsReport { shortage: shortage(path)?, ..report })
     })
+}
+
+/// What a sparse file may come to need, and what there is less of.
+fn shortage(path: &Path) -> Result<Option<Shortage>> {
+    let meta = std::fs::metadata(path).map_err(|e| io("look at", path, &e))?;
+    if !meta.is_file() {
+        return Ok(None);
+    }
+    let below = rustix::fs::statvfs(path).map_err(|e| io("look at", path, &e.into()))?;
+    let missing_bytes = meta.len().saturating_sub(meta.blocks().saturating_mul(512));
+    let free_bytes = below.f_bavail.saturating_mul(below.f_frsize);
+    let short = missing_bytes > free_bytes;
+    Ok(short.then_some(Shortage { missing_bytes, free_bytes }))
 }
 
 /// Makes the record area, where one is asked for, and then the rest of the volume at `path` with
@@ -110,6 +124,10 @@ pub(crate) fn with_places(
 fn volume_size(path: &Path, opts: &MkfsOptions) -> Result<u64> {
     let meta = std::fs::metadata(path).ok();
     if meta.as_ref().is_some_and(|m| !m.is_file()) {
+        if opts.reserve {
+            let what = "a block device has all of its blocks: --reserve is for files";
+            return Err(Error::Refused(what.into()));
+        }
         let dev = open_exclusive(path, true, FileOptions::default())?;
         let have = dev.size();
         if opts.size.is_some_and(|s| s > have) {
@@ -139,11 +157,24 @@ fn make_area(
     opts: &MkfsOptions,
     progress: Progress<'_>,
 ) -> Result<()> {
-    if !std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+    let file = !std::fs::metadata(path).is_ok_and(|m| !m.is_file());
+    if file {
+        let new = !path.exists();
         make_file(path, size)?;
+        reserve(path, size, opts).inspect_err(|_| {
+            if new {
+                let _ = std::fs::remove_file(path);
+            }
+        })?;
     }
     progress("making the ext4 area", 0, size);
-    mke2fs(path, layout.area, opts.label.as_deref())
+    mke2fs(path, layout.area, opts.label.as_deref())?;
+    // It gives what it does not write back to the file system below.
+    if file { reserve(path, size, opts) } else { Ok(()) }
+}
+
+fn reserve(path: &Path, size: u64, opts: &MkfsOptions) -> Result<()> {
+    if opts.reserve { reserve_blocks(path, size) } else { Ok(()) }
 }
 
 /// Makes an empty file of this size, or empties it. It will hold the contents of every file: a new

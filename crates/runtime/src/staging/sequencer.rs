@@ -15,7 +15,7 @@ use crate::locks::sync::{Condvar, Mutex, MutexGuard, ThreadId, current};
 use crate::staging::records::{LaneSet, Records};
 use crate::staging::ways::{Group, Way, Ways, WaysReport};
 use crate::state::lane::RecordRef;
-use siftfs_base::{Clock, Error, Lsn, Result};
+use siftfs_base::{Clock, Error, Lsn, Result, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +76,8 @@ struct State {
     flush_ns: u64,
     /// The first failure; nothing is promised after it (rule R21).
     failed: Option<Error>,
+    /// When it came.
+    failed_at: Timestamp,
 }
 
 impl State {
@@ -274,6 +276,7 @@ impl Sequencer {
             company: 0,
             flush_ns: 0,
             failed: None,
+            failed_at: Timestamp::default(),
         };
         let (changed, gathered) = (Condvar::new(), Condvar::new());
         Self { state: Mutex::new(state), changed, gathered, clock }
@@ -353,7 +356,7 @@ impl Sequencer {
     /// A write has ended; did the watermark move?
     fn end_write(&self, st: &mut State, published: Published, result: Result<()>) -> bool {
         if let Err(e) = result {
-            st.failed.get_or_insert(e);
+            self.latch(st, e);
             return false;
         }
         let before = st.durable();
@@ -408,9 +411,24 @@ impl Sequencer {
     /// Latches a failure from elsewhere (the Service, the journal). Callers that left are answered
     /// by the thread that has the duty, or by the writer whose durable write they wait for.
     pub fn fail(&self, error: &Error) {
-        self.lock().failed.get_or_insert(error.clone());
+        let mut st = self.lock();
+        self.latch(&mut st, error.clone());
+        drop(st);
         self.changed.notify_all();
         self.gathered.notify_all();
+    }
+
+    /// Notes the first failure, and when it came.
+    fn latch(&self, st: &mut State, error: Error) {
+        if st.failed.is_none() {
+            (st.failed, st.failed_at) = (Some(error), self.clock.now());
+        }
+    }
+
+    /// The first failure, as callers are told of it, and when it came.
+    pub fn failure(&self) -> Option<(Error, Timestamp)> {
+        let st = self.lock();
+        st.failed.as_ref().map(|error| (latched(error), st.failed_at))
     }
 
     /// The latched failure, if any.
@@ -675,7 +693,7 @@ impl Sequencer {
                 st.note_acknowledged(|| self.clock.mono_ns());
             }
             Err(e) => {
-                st.failed.get_or_insert(e);
+                self.latch(&mut st, e);
             }
         }
         self.tell(&st, true);

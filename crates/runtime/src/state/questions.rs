@@ -11,6 +11,8 @@ pub struct Questions {
     reports: BTreeMap<u64, CheckpointReport>,
     /// Statistics answers that have arrived.
     statistics: Option<ServiceStatistics>,
+    /// The newest statistics that have ever arrived.
+    last_statistics: ServiceStatistics,
     /// A background checkpoint has been asked for and not answered.
     background: bool,
     /// An emergency checkpoint has been asked for, for credits, and not answered: its number.
@@ -54,7 +56,13 @@ impl Questions {
 
     /// The Service has sent its statistics.
     pub fn counted(&mut self, statistics: ServiceStatistics) {
+        self.last_statistics = statistics.clone();
         self.statistics = Some(statistics);
+    }
+
+    /// What the Service sent last, for when it does not answer any more.
+    pub fn last_statistics(&self) -> ServiceStatistics {
+        self.last_statistics.clone()
     }
 
     /// The Service's statistics, once they have come.

@@ -21,6 +21,7 @@ pub use counters::Counters;
 pub use fault::*;
 pub use file::{
     DurableWrite, FileDevice, FileOptions, open_exclusive, open_for_service, preallocate,
+    reserve_blocks,
 };
 pub use image::Image;
 pub use mem::MemDevice;

@@ -18,7 +18,10 @@ pub const SERVICE_SLOTS: [u64; 2] = [3 * BLOCK_BYTES, 4 * BLOCK_BYTES];
 /// journal records have a version of their own each.
 pub const FORMAT_VERSION: u32 = 2;
 /// Compatible features that this crate knows (unknown ones are ignored).
-pub const KNOWN_COMPAT: u32 = 0;
+pub const KNOWN_COMPAT: u32 = COMPAT_RESERVED;
+/// Compatible feature: every block of the area was given to its file when the volume was made, so
+/// that no write can lack space below. What is free in the area is not given back below.
+pub const COMPAT_RESERVED: u32 = 1;
 /// Features without which a volume may still be read.
 pub const KNOWN_RO_COMPAT: u32 = 0;
 /// Features without which a volume is refused.
@@ -406,6 +409,11 @@ impl StaticHeader {
     /// Unknown features that forbid writing, or 0.
     pub fn unknown_ro_compat(&self) -> u32 {
         self.ro_compat & !KNOWN_RO_COMPAT
+    }
+
+    /// Were the area's blocks reserved in the file that holds it?
+    pub fn reserved(&self) -> bool {
+        self.compat & COMPAT_RESERVED != 0
     }
 
     /// Does the area lie on another device than the log?

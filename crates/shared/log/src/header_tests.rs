@@ -270,4 +270,13 @@ fn versions_are_those_of_the_specification() {
         says(heading, 8, &format!("version, {FORMAT_VERSION}"));
     }
     says("### With a record area", 8, &format!("format version, {FORMAT_VERSION}"));
+/// A volume's own flag is told, and does not stand for any other.
+#[test]
+fn reserved_blocks_are_a_compatible_feature() {
+    let header = StaticHeader { compat: COMPAT_RESERVED, ..static_header() };
+    let read = StaticHeader::decode(&header.encode()).expect("known").expect("valid");
+    assert!(read.reserved() && !static_header().reserved());
+    let other = StaticHeader { compat: !COMPAT_RESERVED, ..static_header() };
+    let read = StaticHeader::decode(&other.encode()).expect("known").expect("valid");
+    assert!(!read.reserved());
 }

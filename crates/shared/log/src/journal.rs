@@ -10,7 +10,7 @@ use crate::journal_codec::{
 use crate::record::COMPACT_UNIT;
 use crate::{Checked, DATA_CHUNK, DataSums, Invalid, JournalData, LogKey, MAX_LANES};
 use crate::{FIXED_LEN, Transaction, head_crc, seal_head};
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, TxnSeq, corrupt};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Epoch, Error, Result, TxnSeq, corrupt};
 use std::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -266,6 +266,13 @@ pub struct JournalHeader {
 }
 
 impl JournalHeader {
+    /// The epoch that a descriptor at `pos` claims to be of, without any proof.
+    pub fn claimed_epoch(bytes: &[u8], pos: u64) -> Option<Epoch> {
+        let (raw, _) = RawDescriptor::ref_from_prefix(bytes).ok()?;
+        let here = raw.magic == DESCRIPTOR_MAGIC && raw.pos.get() == pos;
+        here.then(|| Epoch(raw.epoch.get()))
+    }
+
     /// Reads the first bytes of what may be a journal record under `key` at `pos`. Nothing is
     /// verified by checksum yet; lengths are within bounds, and the record within `max_len`.
     pub fn peek(

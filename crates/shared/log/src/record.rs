@@ -3,7 +3,7 @@
 use crate::item::Item;
 use crate::{Checked, DATA_CHUNK, DataSums, FIXED_LEN, Invalid, LaneMedium, LogKey};
 use crate::{blocks_up, head_crc, item_codec, put, seal_head, sums};
-use siftfs_base::{BLOCK_BYTES, Error, LaneId, Lsn, Result, corrupt};
+use siftfs_base::{BLOCK_BYTES, Epoch, Error, LaneId, Lsn, Result, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -333,6 +333,14 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
+    /// The epoch that a record of `lane` at `pos` claims to be of, without any proof: its checksum
+    /// needs a key that only that epoch's host record has.
+    pub fn claimed_epoch(bytes: &[u8], lane: LaneId, pos: u64) -> Option<Epoch> {
+        let (raw, _) = RawRecord::ref_from_prefix(bytes).ok()?;
+        let here = raw.magic == MAGIC && raw.pos.get() == pos && raw.lane.get() == lane.0;
+        here.then(|| Epoch(raw.epoch.get()))
+    }
+
     /// Reads the first bytes of what may be a record of `lane` under `key` at `pos`. Nothing is
     /// verified by checksum yet; lengths are within bounds, and `len` within `max_len`.
     pub fn peek(

@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 pub struct RuntimeStatus {
     /// The latched failure: from then on changes and fsyncs get EIO.
     pub failed: Option<String>,
+    /// When that came, in seconds since 1970.
+    pub failed_s: Option<f64>,
+    /// What to do about it, for people.
+    pub remedy: Option<String>,
     /// Newest LSN drawn, by name operations and staged transactions.
     pub lsn: u64,
     /// Every staged transaction up to this LSN is durable.

@@ -2,9 +2,9 @@
 
 use crate::header::{HeaderView, super_at};
 use crate::superblock::AreaSuper;
-use siftfs_base::{BLOCK_BYTES, Error, Result, corrupt};
+use siftfs_base::{BLOCK_BYTES, Epoch, Error, Result, corrupt};
 use siftfs_device::Device;
-use siftfs_log::{AreaLink, StaticHeader, show_uuid};
+use siftfs_log::{AreaLink, HostState, StaticHeader, show_uuid};
 
 /// The error when the caller did not say where the log is, and it was not found.
 pub(crate) fn without_log(link: &AreaLink, marked: bool) -> Error {
@@ -60,12 +60,17 @@ pub(crate) fn check_linked(view: &HeaderView, device: &dyn Device) -> Result<()>
     };
     if let Err(e) = primary {
         let whole = view.area.is_some_and(|a| a.checksum_ok);
-        match backup(view, device)? {
+        match first_backup(view, device)? {
             Some(backup) if !whole => check_identity(header, &backup).map_err(|_| e)?,
             _ => return Err(e),
         }
     }
-    let Some(area) = view.area.filter(|a| a.checksum_ok) else { return Ok(()) };
+    let Some(area) = view.area.filter(|a| a.checksum_ok) else {
+        return match first_backup(view, device)? {
+            Some(backup) => check_backup_times(view, &backup),
+            None => Ok(()),
+        };
+    };
     if area.len > device.size() {
         let (len, have) = (area.len, device.size());
         return Err(corrupt(
@@ -76,8 +81,9 @@ pub(crate) fn check_linked(view: &HeaderView, device: &dyn Device) -> Result<()>
     check_times(view, &area)
 }
 
-/// The first backup superblock, where the header's copy of the primary says that it is.
-fn backup(view: &HeaderView, device: &dyn Device) -> Result<Option<AreaSuper>> {
+/// The first backup superblock, if it is whole, where the header's copy of the primary says that it
+/// is.
+pub fn first_backup(view: &HeaderView, device: &dyn Device) -> Result<Option<AreaSuper>> {
     const BLOCKS_PER_GROUP: std::ops::Range<usize> = 32..36;
     let bytes = view.host.superblock.get(BLOCKS_PER_GROUP).and_then(|b| b.try_into().ok());
     let at = u64::from(bytes.map_or(0, u32::from_le_bytes)) * BLOCK_BYTES;
@@ -118,6 +124,15 @@ fn check_identity(header: &StaticHeader, area: &AreaSuper) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The same by a backup, where the primary superblock is damaged. A mount marks the backups last and
+/// an unmount clears them first: they may be older than the log, and never newer.
+fn check_backup_times(view: &HeaderView, backup: &AreaSuper) -> Result<()> {
+    let ours = AreaLink::of_super(&view.host.superblock[..]);
+    let epoch = |link: Option<AreaLink>| link.map_or(Epoch(0), |link| link.epoch);
+    let newer = epoch(backup.link) > epoch(ours) && view.host.state != HostState::Clean;
+    check_times(view, &AreaSuper { marker: backup.marker || newer, ..*backup })
 }
 
 /// A marked area and its log are of the same mount. Where one of both was put back from a copy,

@@ -29,6 +29,17 @@ pub enum CopyState {
     Bad(String),
 }
 
+/// What the host slot holds that does not hold the newest record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OlderHost {
+    /// A record, in either copy.
+    Record,
+    /// Zeroes in both copies, as the volume was made.
+    Blank,
+    /// Neither: what was there is lost.
+    Lost,
+}
+
 /// A volume's header, as read.
 #[derive(Clone, Debug)]
 pub struct HeaderView {
@@ -46,8 +57,8 @@ pub struct HeaderView {
     pub(crate) host_slot: usize,
     /// Slot that holds the newest service record.
     pub(crate) service_slot: usize,
-    /// Does the other host slot hold a record, in either copy?
-    pub older_host: bool,
+    /// What the other host slot holds.
+    pub older_host: OlderHost,
     /// Highest sequence number seen in host and service slots; a new record exceeds it.
     pub(crate) top: [u64; 2],
     blocks: [Vec<Block>; 2],
@@ -160,11 +171,20 @@ fn find_static(dev: &dyn Device, area: Option<&AreaSuper>) -> Result<StaticHeade
             "volume",
             format!("truncated: its file system has {} bytes, the device {size}", a.len),
         ),
-        Some(AreaSuper { link: Some(link), marker, .. }) => belong::without_log(link, *marker),
+        // What a damaged one says of the marker is nothing to build on.
+        Some(AreaSuper { link: Some(link), marker, checksum_ok, .. }) => {
+            belong::without_log(link, *marker || !checksum_ok)
+        }
         Some(a) if a.marker => corrupt(
             "header",
             "both copies are damaged or cut off, and the file system is marked as in use by \
              SiftFS; siftfs recover --discard-log gives up what is only in the log",
+        ),
+        Some(a) if !a.checksum_ok => corrupt(
+            "superblock",
+            "its checksum does not hold, and no header of SiftFS is here: if this is a SiftFS volume, \
+             both copies of its header are damaged as well; siftfs recover --discard-log gives up what \
+             is only in the log",
         ),
         Some(_) => Error::Refused("an ext4 file system, but not a SiftFS volume".into()),
     })
@@ -265,8 +285,7 @@ fn view(
         }
     });
     let top = [host.seq, service.seq];
-    let other = |copy: &Vec<Block>| copy.get(2 - host_slot).map(|b| HostRecord::decode(b));
-    let older_host = blocks.iter().filter_map(other).any(|found| matches!(found, Ok(Ok(_))));
+    let older_host = older_host(blocks.iter().filter_map(|copy| copy.get(2 - host_slot)));
     Ok(HeaderView {
         header,
         host,
@@ -279,6 +298,16 @@ fn view(
         top,
         blocks,
     })
+}
+
+fn older_host<'a>(mut copies: impl Iterator<Item = &'a Block> + Clone) -> OlderHost {
+    if copies.clone().any(|block| matches!(HostRecord::decode(block), Ok(Ok(_)))) {
+        OlderHost::Record
+    } else if copies.all(|block| block.iter().all(|byte| *byte == 0)) {
+        OlderHost::Blank
+    } else {
+        OlderHost::Lost
+    }
 }
 
 /// Writes what a bad copy lacks from the good one, then flushes. A block that is the only valid

@@ -17,8 +17,9 @@ mod ring;
 mod slots;
 mod superblock;
 
+pub use belong::first_backup;
 pub use header::{
-    CopyState, HEADER_HOST, HEADER_SERVICE, HEADER_STATIC, HeaderView, erase_headers,
+    CopyState, HEADER_HOST, HEADER_SERVICE, HEADER_STATIC, HeaderView, OlderHost, erase_headers,
     format_headers, read_headers, read_log_header, read_media, region_descs, repair_headers,
 };
 pub use journal::{JournalEnd, JournalScanner};

@@ -97,7 +97,9 @@ pub fn check(view: &HeaderView, device: Option<&dyn Device>) -> Result<()> {
             format!("its lane has {} bytes, the medium {}", lane.len, device.size()),
         ));
     }
-    let in_use = view.host.state != HostState::Clean && view.area.is_some_and(|a| a.marker);
+    // A damaged superblock says nothing against what the header says.
+    let unmarked = view.area.is_some_and(|a| a.checksum_ok && !a.marker);
+    let in_use = view.host.state != HostState::Clean && !unmarked;
     if in_use && area.epoch != view.host.lane_key.epoch {
         return Err(corrupt(
             "record area",

@@ -21,7 +21,7 @@ pub struct AreaSuper {
     pub marker: bool,
     /// The log elsewhere that it names (rule R16).
     pub link: Option<AreaLink>,
-    /// Does its checksum hold? True when it carries none.
+    /// Does its checksum hold? Every volume's superblock carries one: false where it has none.
     pub checksum_ok: bool,
     /// crc32c of all bytes but the checksum's own, as `HostRecord::area_crc` keeps it. (Over a
     /// message and its checksum, a CRC is the same for every message.)
@@ -55,7 +55,7 @@ impl AreaSuper {
             uuid,
             marker: incompat & EXT4_MARKER != 0,
             link: AreaLink::of_super(bytes),
-            checksum_ok: !checksummed || !crc == u32_at(bytes, 1020),
+            checksum_ok: checksummed && !crc == u32_at(bytes, 1020),
             crc,
         })
     }

@@ -38,6 +38,15 @@ impl Life {
         }
     }
 
+    /// A volume that has stopped says so, since when, and what to do; one that serves does not.
+    fn status_is_told(&self, b: &Bench) {
+        let status = b.status();
+        let latched = self.errors.iter().any(|e| matches!(e, Error::Latched(_)));
+        assert!(!latched || status.failed.is_some(), "not told: {:?}", self.errors);
+        let told = (status.failed.is_some(), status.failed_s.is_some(), status.remedy.is_some());
+        assert!(told == (true, true, true) || told == (false, false, false), "{told:?}");
+    }
+
     /// Makes a file, or writes it anew, and makes it durable.
     fn durable(&mut self, b: &Bench, name: &str, id: u64, len: u64) {
         if b.try_ino(name).is_none() {
@@ -80,6 +89,7 @@ fn live(device: Arc<FaultDevice>) -> Life {
         life.errors.extend(b.driver.checkpoint().err());
     }
     life.durable(&b, "last", 60, 900);
+    life.status_is_told(&b);
     let Bench { driver, service, .. } = b;
     drop(service);
     life.told(driver.volume.close());

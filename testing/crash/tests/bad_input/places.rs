@@ -2,7 +2,8 @@
 //! that is in the log alone: recovery brings all of it back, or refuses and says why.
 
 use siftfs_crash::{
-    Back, Bench, Split, VolumeKind, deterministic, devices, mem_media, open, recover_image,
+    Back, Bench, Split, VolumeKind, base_image_of, deterministic, devices, mem_media, open,
+    recover_image,
 };
 use siftfs_device::{Cut, Image};
 use siftfs_fsck::{Severity, check_on};
@@ -35,14 +36,26 @@ enum Damage {
     Older,
 }
 
+/// The primary superblock, as a place beside the header's blocks.
+const SUPERBLOCK: usize = BLOCKS.len();
+/// Where it lies, and how long it is.
+const SUPER: (u64, usize) = (1024, 1024);
+
 fn damaged(image: &Image, older: &Image, nr: usize, which: &[usize], how: Damage) -> Image {
     let mut out = image.clone();
     for &copy in which {
-        let at = block(image, copy, nr);
+        let place = |image: &Image| match nr {
+            SUPERBLOCK => SUPER,
+            _ => (block(image, copy, nr), BLOCK as usize),
+        };
+        let (at, len) = place(image);
         match how {
-            Damage::Flip(byte) => out.write(at + byte, &[image.bytes(at + byte, 1)[0] ^ 0x10]),
-            Damage::Zero => out.write(at, &[0; BLOCK as usize]),
-            Damage::Older => out.write(at, &older.bytes(block(older, copy, nr), BLOCK as usize)),
+            Damage::Flip(byte) => {
+                let byte = at + byte % len as u64;
+                out.write(byte, &[image.bytes(byte, 1)[0] ^ 0x10]);
+            }
+            Damage::Zero => out.write(at, &vec![0; len]),
+            Damage::Older => out.write(at, &older.bytes(place(older).0, len)),
         }
     }
     out
@@ -88,6 +101,40 @@ fn case(name: &'static str, kind: VolumeKind, laps: u64) -> Case {
         }
     }
     Case { name, kind, image: b.crash(Cut::KeepAll), older, files }
+}
+
+/// In use for the first time, as many volumes are that break: the other host slot is mkfs's.
+fn first_mount() -> Case {
+    let kind = VolumeKind::SMALL;
+    let b = Bench::new(kind);
+    let files: Vec<_> = (0..20).map(|i| (format!("f{i}"), pattern(i, 0, 2900))).collect();
+    for (name, data) in &files {
+        b.durable(name, data);
+    }
+    let (image, older) = (b.crash(Cut::KeepAll), base_image_of(kind));
+    Case { name: "first mount", kind, image, older, files }
+}
+
+/// A mount whose Service has given nothing back yet, behind one that left at once what is longer
+/// than the longest record of journal and lane.
+fn behind_a_long_step() -> Case {
+    let kind = VolumeKind::SMALL;
+    let b = Bench::new(kind);
+    b.durable("first", &pattern(1, 0, 3000));
+    let older = b.device.image(Cut::KeepAll);
+    let mut files = vec![("first".to_string(), pattern(1, 0, 3000))];
+    for i in 0..45 {
+        let file = (format!("long{i}"), pattern(i, 0, 16_000));
+        b.durable(&file.0, &file.1);
+        files.push(file);
+    }
+    let b = Bench::on(b.close());
+    for i in 0..5 {
+        let file = (format!("f{i}"), pattern(i, 0, 2900));
+        b.durable(&file.0, &file.1);
+        files.push(file);
+    }
+    Case { name: "behind a long step", kind, image: b.crash(Cut::KeepAll), older, files }
 }
 
 /// What the last checkpoint gave back is in use again: the service record before the newest says
@@ -204,6 +251,81 @@ fn systematic(case: &Case) {
     }
     println!("{} {:?}: {recovered} recovered, {refused} refused", case.name, case.kind);
     assert!(recovered > 100 && refused > 10, "{}: {recovered}, {refused}", case.name);
+}
+
+/// Damage of the two copies of a block, and of the primary superblock, whose checksum and marker
+/// only choose which way recovery goes.
+fn both_copies_and_the_superblock(case: &Case) {
+    let (checksum, marker, csum_feature) = (1020 + 1, 0x63, 0x65);
+    let flips = [checksum, marker, csum_feature, 0x2d].map(Damage::Flip);
+    for (nr, name) in BLOCKS.iter().enumerate() {
+        for how in [Damage::Flip(BLOCK - 1), Damage::Flip(24), Damage::Zero, Damage::Older] {
+            let image = damaged(&case.image, &case.older, nr, &[0, 1], how);
+            for also in flips.into_iter().chain([Damage::Zero, Damage::Older]) {
+                let image = damaged(&image, &case.older, SUPERBLOCK, &[0], also);
+                case.judge(&format!("both of {name} {how:?}, superblock {also:?}"), &image);
+            }
+        }
+    }
+}
+
+/// Two or three places of header and superblock, drawn by `seed`.
+fn drawn(case: &Case, seed: u64) {
+    let mut state = seed;
+    let mut draw = |n: u64| {
+        state += 1;
+        siftfs_model::mix(state) % n
+    };
+    let (mut image, mut what) = (case.image.clone(), format!("seed {seed}"));
+    for _ in 0..2 + draw(2) {
+        let (nr, copy) = (draw(1 + SUPERBLOCK as u64) as usize, draw(2) as usize);
+        let how = match draw(4) {
+            0 => Damage::Zero,
+            1 => Damage::Older,
+            _ => Damage::Flip(draw(BLOCK)),
+        };
+        image = damaged(&image, &case.older, nr, &[copy], how);
+        what += &format!("; {} copy {copy} {how:?}", BLOCKS.get(nr).unwrap_or(&"superblock"));
+    }
+    case.judge(&what, &image);
+}
+
+/// As [`systematic`], with damage of several places at once.
+fn several_places(case: &Case) {
+    both_copies_and_the_superblock(case);
+    let draws = if std::env::var_os("SIFTFS_LONG").is_some() { 3000 } else { 60 };
+    (0..draws).for_each(|seed| drawn(case, 1000 * seed));
+}
+
+#[test]
+fn several_places_of_a_first_mount() {
+    several_places(&first_mount());
+}
+
+#[test]
+fn several_places_of_a_young_log() {
+    several_places(&case("young log", VolumeKind::SMALL, 0));
+}
+
+#[test]
+fn several_places_of_a_log_apart() {
+    several_places(&case("log apart", VolumeKind::APART, 1));
+}
+
+#[test]
+fn several_places_of_a_recovery_that_was_cut() {
+    several_places(&cut_in_recovery());
+}
+
+#[test]
+fn with_a_log_behind_a_long_step() {
+    systematic(&behind_a_long_step());
+    several_places(&behind_a_long_step());
+}
+
+#[test]
+fn with_a_first_mount() {
+    systematic(&first_mount());
 }
 
 /// Nothing was reclaimed yet.

@@ -134,6 +134,25 @@ pub fn preallocate(path: &Path, size: u64) -> Result<()> {
     File::open(parent).and_then(|dir| dir.sync_all()).map_err(refused)
 }
 
+/// Gives the file at `path` blocks of its own for all of its first `size` bytes, holes included;
+/// what it holds stays.
+///
+/// # Errors
+/// [`Error::Refused`] when there is not enough space, or the file system below cannot promise any.
+pub fn reserve_blocks(path: &Path, size: u64) -> Result<()> {
+    let refused = |e: io::Error| {
+        let why = match e.raw_os_error() {
+            Some(libc::EOPNOTSUPP) => "the file system that it lies on cannot".to_string(),
+            _ => e.to_string(),
+        };
+        Error::Refused(format!("cannot reserve {size} bytes for {}: {why}", path.display()))
+    };
+    let file = open(path, true, 0).map_err(refused)?;
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size)
+        .map_err(|e| refused(e.into()))?;
+    file.sync_all().map_err(refused)
+}
+
 fn open(path: &Path, rw: bool, flags: i32) -> io::Result<File> {
     OpenOptions::new().read(true).write(rw).custom_flags(flags).open(path)
 }
