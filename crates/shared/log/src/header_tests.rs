@@ -270,6 +270,8 @@ fn versions_are_those_of_the_specification() {
         says(heading, 8, &format!("version, {FORMAT_VERSION}"));
     }
     says("### With a record area", 8, &format!("format version, {FORMAT_VERSION}"));
+}
+
 /// A volume's own flag is told, and does not stand for any other.
 #[test]
 fn reserved_blocks_are_a_compatible_feature() {
