@@ -26,6 +26,7 @@ mod idmap;
 mod invalidator;
 mod kernel;
 mod kernel_cache;
+mod kernel_times;
 mod mount;
 mod mountinfo;
 mod open_files;
