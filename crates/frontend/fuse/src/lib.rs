@@ -19,6 +19,7 @@ mod compound;
 mod convert;
 mod copied_up;
 mod descriptors;
+mod dirty;
 mod expiry;
 mod file_flags;
 mod gate;

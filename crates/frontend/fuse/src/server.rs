@@ -7,7 +7,7 @@ use crate::kernel::MAX_IO;
 use crate::kernel::notify::Notifier;
 use crate::kernel_times::KernelTimes;
 use crate::mountinfo::MountEntry;
-use crate::open_files::{OpenFiles, Owed};
+use crate::open_files::{Closed, OpenFiles, Owed};
 use crate::operations::Switch;
 use crate::own_mount::{self, Written};
 use crate::privileges::{self, Announced};
@@ -144,8 +144,12 @@ impl Server {
     }
 
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
-        if let Some(ino) = self.open_files.closed(handle) {
+        let Closed { last, let_go } = self.open_files.closed(handle);
+        if let Some(ino) = last {
             self.closed(ino);
+        }
+        if let Some(ino) = let_go {
+            self.let_go(ino);
         }
         self.done(cred, Request::Release { handle })
     }
