@@ -45,10 +45,12 @@ fn untimed_changes_leave_the_times() {
             allocate(Allocate::Grow, 0, 20_000),
             allocate(Allocate::PunchHole, 0, 4096),
             allocate(Allocate::ZeroRange, 0, 30_000),
+            Request::SetAttr { ino, set: SetAttr { size: Some(50_000), ..SetAttr::default() } },
+            Request::SetAttr { ino, set: SetAttr { kill_priv: true, ..SetAttr::default() } },
             Request::Open { ino, access: Access::Both, truncate: true, kill_priv: false },
         ]
     };
-    let sizes = [5000, 20_000, 20_000, 30_000, 0];
+    let sizes = [5000, 20_000, 20_000, 30_000, 50_000, 50_000, 0];
     for (change, size) in changes().into_iter().zip(sizes) {
         clock.advance(1_000_000_000);
         let before = attr(&v, ino);
@@ -62,9 +64,19 @@ fn untimed_changes_leave_the_times() {
         let before = attr(&v, ino);
         call(&v, change.clone());
         let after = attr(&v, ino);
-        assert!(after.mtime > before.mtime && after.ctime > before.ctime, "{change:?}");
+        let data = !matches!(&change, Request::SetAttr { set, .. } if set.kill_priv);
+        assert_eq!(after.mtime > before.mtime, data, "{change:?}");
+        assert!(after.ctime > before.ctime, "{change:?}");
         assert_eq!(after.size, size, "{change:?}");
     }
+    let name = b"user.a".to_vec();
+    let (value, mode) = (b"1".to_vec(), XattrMode::Set);
+    call(&v, Request::SetXattr { ino, name: name.clone(), value, mode, kill_setgid: false });
+    clock.advance(1_000_000_000);
+    let before = attr(&v, ino).ctime;
+    call(&v, Request::Untimed(Box::new(Request::RemoveXattr { ino, name: name.clone() })));
+    assert_eq!(attr(&v, ino).ctime, before);
+    assert_eq!(try_call(&v, Request::GetXattr { ino, name }).err(), Some(errno(libc::ENODATA)));
     let not_data = Request::Untimed(Box::new(Request::GetAttr { ino }));
     assert_eq!(try_call(&v, not_data).err(), Some(errno(libc::EINVAL)));
 }

@@ -13,7 +13,8 @@ use siftfs_base::{BLOCK_BYTES, Error, InodeNr, Result, Timestamp, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileKind, FileService, Handle,
-    MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SectionId, SessionId, Target, WriteData,
+    MAX_FILE_SIZE, ROOT_INO, RenameMode, Reply, Request, SectionId, SessionId, SetAttr, Target,
+    WriteData,
 };
 
 /// Longest symbolic link target in bytes: one block with its terminator.
@@ -26,12 +27,7 @@ impl FileService for Runtime {
             R::Lookup { parent, name } => self.look_up(parent, &name),
             R::Forget { ino, count } => self.forget(ino, count),
             R::GetAttr { ino } => self.query(|st| st.attr(ino)).map(Reply::Attr),
-            R::SetAttr { ino, set } => self
-                .mutate(|st| {
-                    st.may_set_attr(ino, &set)?;
-                    st.set_attr(ino, &set)
-                })
-                .map(Reply::Attr),
+            R::SetAttr { ino, set } => self.set_attr(ino, &set, true),
             R::ReadLink { ino } => self.read_link(ino),
             R::MakeNode { parent, name, kind, perm, rdev } => {
                 self.make(cred, parent, &name, mode_of(kind) | perm & 0o7777, rdev, &[])
@@ -136,10 +132,7 @@ impl FileService for Runtime {
                 st.may_set_xattr(ino, &name, true)?;
                 st.remove_acl(ino, &name).map(|()| Reply::Done)
             }),
-            R::RemoveXattr { ino, name } => self.mutate(|st| {
-                st.may_set_xattr(ino, &name, true)?;
-                st.remove_xattr(ino, &name).map(|()| Reply::Done)
-            }),
+            R::RemoveXattr { ino, name } => self.remove_xattr(ino, &name, true),
             R::GetFlags { ino } => self.query(|st| st.flags(ino)).map(Reply::Flags),
             R::SetFlags { ino, flags } => self.change_flags(ino, flags).map(|()| Reply::Done),
             R::Publish { base, entries, level, rights } => {
@@ -345,8 +338,28 @@ impl Runtime {
             Request::SectionCommit { sections, durable } => {
                 self.commit_together(session, cred, &sections, (durable, false))
             }
+            Request::SetAttr { ino, set } => self.set_attr(ino, &set, false),
+            Request::RemoveXattr { ino, name } if !is_acl(&name) => {
+                self.remove_xattr(ino, &name, false)
+            }
             _ => Err(errno(libc::EINVAL)),
         }
+    }
+
+    fn set_attr(&self, ino: InodeNr, set: &SetAttr, times: bool) -> Result<Reply> {
+        let attr = self.mutate(|st| {
+            st.may_set_attr(ino, set)?;
+            st.timed(ino, times, |st| st.set_attr(ino, set))?;
+            Ok(st.attr(ino)?)
+        });
+        attr.map(Reply::Attr)
+    }
+
+    fn remove_xattr(&self, ino: InodeNr, name: &[u8], times: bool) -> Result<Reply> {
+        self.mutate(|st| {
+            st.may_set_xattr(ino, name, true)?;
+            st.timed(ino, times, |st| st.remove_xattr(ino, name)).map(|()| Reply::Done)
+        })
     }
 
     fn commit_together(

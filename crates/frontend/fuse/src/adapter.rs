@@ -15,7 +15,7 @@ use siftfs_proto::commands::is_commit_all;
 use siftfs_proto::ioctl::compound::is_compound;
 use siftfs_proto::ioctl::is_publish;
 use siftfs_proto::{
-    Attr, Completion, Credentials, DirEntry, Handle, RenameMode, Reply, Request, WriteData,
+    Attr, Completion, Credentials, DirEntry, Handle, RenameMode, Reply, Request, SetAttr, WriteData,
 };
 use std::sync::Arc;
 
@@ -130,19 +130,33 @@ impl Handler for Adapter {
                     }
                 }
             }
-            op => match self.names_dirty(&cred, node, &op) {
-                Some((dirty, request)) => self.write_back_first(cred, dirty, request, token),
-                None => {
-                    let mut result = self.carry_out(&cred, node, op);
-                    result.iter_mut().for_each(|answer| self.server.sections.show(answer));
-                    if result.as_ref().is_ok_and(Answer::may_have_attributes) {
-                        self.server.tell_attributes(Box::new(move || token.send(result)));
-                    } else {
-                        token.send(result);
-                    }
+            Operation::SetAttr { set } if self.dates_pages(node, &set) => match inode(node) {
+                Err(e) => token.send(Err(e)),
+                Ok(ino) => {
+                    let server = self.server.clone();
+                    // Without room to wait it is done at once: a page may come later.
+                    let set = move |_| {
+                        let done = server.set_attr(&cred, ino, set).map(Answer::Attr);
+                        send(&server, done, token);
+                    };
+                    self.server.when_written(ino, Box::new(set));
                 }
             },
+            op => match self.names_dirty(&cred, node, &op) {
+                Some((dirty, request)) => self.write_back_first(cred, dirty, request, token),
+                None => send(&self.server, self.carry_out(&cred, node, op), token),
+            },
         }
+    }
+}
+
+/// Answers with what the kernel is to know.
+fn send(server: &Server, mut result: Result<Answer>, token: Token) {
+    result.iter_mut().for_each(|answer| server.sections.show(answer));
+    if result.as_ref().is_ok_and(Answer::may_have_attributes) {
+        server.tell_attributes(Box::new(move || token.send(result)));
+    } else {
+        token.send(result);
     }
 }
 
@@ -197,6 +211,15 @@ fn xattr(value: Vec<u8>, size: u32) -> Result<Answer> {
 impl Adapter {
     pub(crate) fn new(server: Arc<Server>, entry: MountEntry) -> Self {
         Self { server, entry }
+    }
+
+    /// Does this set the mtime of a file that may have been stored to through a mapping before? The
+    /// pages move it when they come, so they must come first. (A kernel that owns the times has
+    /// sent them, and while it changes a size it sends none.)
+    fn dates_pages(&self, node: u64, set: &SetAttr) -> bool {
+        let mapped = |ino| self.server.open_files.may_be_dirty(ino);
+        let dates = set.mtime.is_some() && set.size.is_none() && !self.server.writes_back();
+        dates && inode(node).is_ok_and(mapped)
     }
 
     /// The inodes that this rename or link gives a name and of which the kernel may hold written

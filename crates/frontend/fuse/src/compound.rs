@@ -4,9 +4,10 @@
 use crate::convert::unexpected;
 use crate::descriptors::{Descriptors, Opened};
 use crate::invalidator::Then;
+use crate::kernel_times::{Turn, Untold};
 use crate::mountinfo::MountEntry;
 use crate::open_files::Owed;
-use crate::own_mount::Size;
+use crate::own_mount::{NewTime, Reset, Size};
 use crate::pages::Want;
 use crate::privileges;
 use crate::server::Server;
@@ -16,7 +17,9 @@ use siftfs_proto::compound::{
     Access, Compound, Compounded, FileArg, Step, StepNr, Value, Wanted, WrittenFile,
 };
 use siftfs_proto::ioctl::compound::{self as asked, ANSWER_HEAD, Answer, File};
-use siftfs_proto::{Completion, Credentials, FileKind, Handle, Level, Reply, Request};
+use siftfs_proto::{
+    Attr, Completion, Credentials, FileKind, Handle, Level, Reply, Request, SetAttr, SetTime,
+};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,8 +60,16 @@ struct Changed {
     names: Vec<(InodeNr, Vec<u8>)>,
     files: Vec<InodeNr>,
     written: Vec<WrittenFile>,
-    /// The time of change of any of the files may have been set to another.
-    times: bool,
+    /// Files whose size the kernel is to take, and with the writeback cache their times.
+    stale: Vec<Stale>,
+}
+
+/// A file that the kernel knows as it was before a compound.
+enum Stale {
+    /// Its size is another one.
+    Size(InodeNr),
+    /// Its times are others, and perhaps its size is.
+    Times(Untold),
 }
 
 impl Server {
@@ -206,11 +217,8 @@ impl Server {
     ) -> Result<(Vec<u8>, Changed)> {
         let Prepared { mut compound, wanted, files, opened } = prepared;
         compound.rights.running = self.running_of(&files);
-        let sets_mtime = |step: &Step| match step {
-            Step::SetAttributes { set, .. } => set.mtime.is_some(),
-            _ => false,
-        };
-        let times = compound.steps.iter().any(sets_mtime);
+        let sets = compound.steps.iter().any(|step| matches!(step, Step::SetAttributes { .. }));
+        let turn = self.kernel_times.turn(files.into_iter().filter(|_| self.writes_back()));
         let result = self.call(cred, Request::Compound(Box::new(compound)));
         self.close_all(&opened);
         let Reply::Compounded(compounded) = result? else { return Err(unexpected("compounded")) };
@@ -225,7 +233,25 @@ impl Server {
             _ => None,
         };
         self.give_back(&values.iter().filter_map(handle).collect::<Vec<_>>());
-        Ok((bytes, Changed { names, files, written, times }))
+        let stale = self.stale(&turn, &written, sets.then_some(&files));
+        Ok((bytes, Changed { names, files, written, stale }))
+    }
+
+    /// The files that the kernel knows as they were, of those that were written, or whose
+    /// attributes were perhaps set.
+    fn stale(
+        &self,
+        turn: &Turn,
+        written: &[WrittenFile],
+        set: Option<&Vec<InodeNr>>,
+    ) -> Vec<Stale> {
+        if self.writes_back() {
+            let all = written.iter().map(|w| w.ino).chain(set.into_iter().flatten().copied());
+            let all: BTreeSet<_> = all.collect();
+            return all.into_iter().map(|ino| Stale::Times(turn.changed(ino))).collect();
+        }
+        let sized = written.iter().filter(|w| w.resized || w.grown);
+        sized.map(|w| Stale::Size(w.ino)).collect()
     }
 
     /// Those of the files from which a program runs. One that has just ended is told of a moment
@@ -243,13 +269,8 @@ impl Server {
     /// The kernel drops its pages of the files that were written, takes their sizes, and forgets
     /// attributes and names; then follows `then`.
     fn tell_kernel(self: &Arc<Self>, changed: Changed, then: Then) {
-        let Changed { names, files, written, times } = changed;
+        let Changed { names, files, written, stale } = changed;
         written.iter().filter(|w| w.resized).for_each(|w| self.sections.resized(w.ino));
-        let sized = |w: &&WrittenFile| self.writes_back() || w.resized || w.grown;
-        let mut stale: BTreeSet<_> = written.iter().filter(sized).map(|w| w.ino).collect();
-        if times && self.writes_back() {
-            stale.extend(&files);
-        }
         if names.is_empty() && files.is_empty() {
             return then();
         }
@@ -270,21 +291,16 @@ impl Server {
     /// Has the kernel take the sizes of files from us, and their times if those are its own: it
     /// asks for neither by itself. On a thread of its own, because it may wait for a file's lock,
     /// whose holder may wait for pages.
-    fn refresh(self: &Arc<Self>, stale: BTreeSet<InodeNr>, then: Then) {
+    fn refresh(self: &Arc<Self>, stale: Vec<Stale>, then: Then) {
         let server = self.clone();
         let last = Last(Some(then));
         let body = move || {
-            for ino in stale {
-                let Ok(mut attr) = server.entry(&Credentials::default(), Request::GetAttr { ino })
-                else {
-                    continue;
+            for file in stale {
+                let (ino, told) = match file {
+                    Stale::Size(ino) => (ino, server.tell_size(ino)),
+                    Stale::Times(untold) => (untold.ino, server.tell_times(untold)),
                 };
-                server.sections.show_attr(&mut attr);
-                let (size, mtime) = match server.writes_back() {
-                    true => (Size::Ours(attr.size), Some(attr.mtime)),
-                    false => (Size::Asked, None),
-                };
-                if let Err(error) = server.sections.refresh(&attr, size, mtime) {
+                if let Err(error) = told {
                     tracing::error!(%error, ino, "the kernel may show a file's size as it was");
                 }
             }
@@ -293,6 +309,37 @@ impl Server {
         if let Err(error) = std::thread::Builder::new().name("siftfs-sizes".into()).spawn(body) {
             tracing::error!(%error, "no thread: the kernel may show files' sizes as they were");
         }
+    }
+}
+
+impl Server {
+    /// The attributes of a file that the kernel is to have; `None` if it is gone.
+    fn shown(&self, ino: InodeNr) -> Option<Attr> {
+        let mut attr = self.entry(&Credentials::default(), Request::GetAttr { ino }).ok()?;
+        self.sections.show_attr(&mut attr);
+        Some(attr)
+    }
+
+    fn tell_size(&self, ino: InodeNr) -> Result<()> {
+        let Some(attr) = self.shown(ino) else { return Ok(()) };
+        self.sections.refresh(&attr, Size::Asked, None).map(drop)
+    }
+
+    /// Size and times, which are the kernel's own.
+    fn tell_times(&self, untold: Untold) -> Result<()> {
+        let ino = untold.ino;
+        let telling = untold.tell();
+        let Some(attr) = self.shown(ino) else { return Ok(()) };
+        let time = NewTime { mtime: attr.mtime, taken: telling.taken() };
+        let reset = self.sections.refresh(&attr, Size::Ours(attr.size), Some(time))?;
+        if let Reset::Times { mtime, ctime } = reset
+            && let Some(_turn) = telling.answered()
+        {
+            let mtime = Some(SetTime::At(mtime));
+            let set = SetAttr { mtime, ctime: Some(ctime), ..SetAttr::default() };
+            self.entry(&Credentials::default(), Request::SetAttr { ino, set })?;
+        }
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@
 //! their own, never by one that has a request to read or to carry out (`pages` says how).
 
 use crate::convert::node;
+use crate::dirty::Part;
 use crate::kernel::notify::Notifier;
 use crate::kernel::session::HELD_BACK;
 use crate::mountinfo::MountEntry;
@@ -119,6 +120,11 @@ impl Invalidator {
     /// Is an OPEN by thread `pid` to be answered so that the kernel drops what it has of the file?
     pub(crate) fn drops(&self, pid: u32) -> bool {
         self.opener.drops(pid)
+    }
+
+    /// Is it certain that the kernel has sent all pages of this part of a file?
+    pub(crate) fn is_sent(&self, (ino, generation): (InodeNr, u32), part: Part) -> bool {
+        self.opener.is_sent((node(ino), generation), part)
     }
 
     /// May one more answer be held back? The caller gives the place back with

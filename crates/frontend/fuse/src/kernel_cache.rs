@@ -2,6 +2,7 @@
 //! through mappings, and pages that are older than a write past the cache.
 
 use crate::convert::node;
+use crate::dirty::Part;
 use crate::invalidator::Then;
 use crate::open_files::Owed;
 use crate::pages::{Target, Want};
@@ -76,7 +77,8 @@ impl Server {
         }
     }
 
-    /// As [`Server::seek`], with the kernel's dirty pages written before.
+    /// As [`Server::seek`], with what the kernel has and has not sent. If that may be something, it
+    /// writes its pages of the file first.
     pub(crate) fn seek_written(
         self: &Arc<Self>,
         cred: &Credentials,
@@ -84,8 +86,19 @@ impl Server {
         whence: Seek,
         answer: Completion,
     ) {
+        let found = match self.open_files.may_be_dirty(ino) {
+            true => self.seek_sent(cred, (ino, offset), whence),
+            false => Some(self.seek(cred, ino, offset, whence)),
+        };
+        if let Some(found) = found {
+            return answer(found.map(Reply::Offset));
+        }
         let (server, caller) = (self.clone(), cred.clone());
         let seek = move |written: bool| {
+            // Another program may have closed it meanwhile.
+            if written && !server.open_files.keep(ino) {
+                server.let_go(ino);
+            }
             let found = server.seek(&caller, ino, offset, whence);
             let size = || server.entry(&caller, Request::GetAttr { ino }).map(|attr| attr.size);
             answer(match (written, whence) {
@@ -99,7 +112,36 @@ impl Server {
                 },
             });
         };
-        self.when_written(ino, Box::new(seek));
+        self.when_written_again(ino, Box::new(seek));
+    }
+
+    /// As [`Server::seek`], if it is certain that no page matters that the kernel has not sent. Only
+    /// one where the answer sees a hole does: what is data stays data. A store that was made before
+    /// the call is in a page that is dirty, or on its way here, or has come: the answer is looked for
+    /// once before the kernel's pages are looked at, to know where, and once after.
+    fn seek_sent(
+        &self,
+        cred: &Credentials,
+        (ino, offset): (InodeNr, u64),
+        whence: Seek,
+    ) -> Option<Result<u64>> {
+        if !self.agreed.settled {
+            return None;
+        }
+        let found = self.seek(cred, ino, offset, whence);
+        let part = match (&found, whence) {
+            (Ok(at), Seek::Data) if *at == offset => return Some(found),
+            (Ok(at), Seek::Data) => Part { offset, len: at.checked_sub(offset)? },
+            (Ok(at), Seek::Hole) => Part { offset: *at, len: 1 },
+            (Err(Error::Posix(libc::ENXIO)), _) => Part { offset, len: 0 },
+            (Err(_), _) => return Some(found),
+        };
+        let Attr { generation, .. } = self.entry(cred, Request::GetAttr { ino }).ok()?;
+        if !self.invalidator.is_sent((ino, generation), part) {
+            return None;
+        }
+        let again = self.seek(cred, ino, offset, whence);
+        (again == found).then_some(again)
     }
 
     /// Calls `then` when the kernel holds no dirty page of `ino`: at once if there can be none,

@@ -89,6 +89,8 @@ struct File {
     lost: Option<Lost>,
     /// The file has become immutable: write(2) is to be refused.
     sealed: bool,
+    /// The daemon has it open, too.
+    kept: bool,
 }
 
 impl File {
@@ -107,6 +109,15 @@ pub(crate) struct Lost {
     pub(crate) error: Error,
     /// No write(2) has been told since.
     untold: bool,
+}
+
+/// What follows for a file from the release of a handle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// The file, if that was the last handle opened for writing.
+    pub(crate) last: Option<InodeNr>,
+    /// The file, if the daemon need not have it open any more.
+    pub(crate) let_go: Option<InodeNr>,
 }
 
 impl OpenFiles {
@@ -146,12 +157,14 @@ impl OpenFiles {
         }
     }
 
-    /// `handle` is being released. Returns its file, if that was the last one opened for writing.
-    pub(crate) fn closed(&self, handle: Handle) -> Option<InodeNr> {
+    /// `handle` is being released: what follows for its file.
+    pub(crate) fn closed(&self, handle: Handle) -> Closed {
         let mut table = self.table();
         table.programs.remove(&handle);
-        let Opened { ino, flags } = table.handles.remove(&handle)?;
-        let Entry::Occupied(mut entry) = table.files.entry(ino) else { return None };
+        let Some(Opened { ino, flags }) = table.handles.remove(&handle) else {
+            return Closed::default();
+        };
+        let Entry::Occupied(mut entry) = table.files.entry(ino) else { return Closed::default() };
         let file = entry.get_mut();
         file.openers.retain(|(h, _)| *h != handle);
         file.mappers -= u32::from(reads_and_writes(flags));
@@ -162,15 +175,28 @@ impl OpenFiles {
                 file.cached.clear();
             }
         }
-        if file.is_open() {
-            return None;
+        let let_go = file.kept && !self.holds_back(file);
+        file.kept &= !let_go;
+        let last = !file.is_open();
+        if last {
+            file.lost = None;
+            self.set_sealed(file, false);
+            if !file.cached.is_waited_for() {
+                entry.remove();
+            }
         }
-        file.lost = None;
-        self.set_sealed(file, false);
-        if !file.cached.is_waited_for() {
-            entry.remove();
-        }
-        Some(ino)
+        Closed { last: last.then_some(ino), let_go: let_go.then_some(ino) }
+    }
+
+    /// The daemon has `ino` open. False if it need not: the kernel can have no pages of it that it
+    /// has not sent, or not any more.
+    pub(crate) fn keep(&self, ino: InodeNr) -> bool {
+        let mut table = self.table();
+        let Some(file) = table.files.get_mut(&ino).filter(|f| self.holds_back(f)) else {
+            return false;
+        };
+        file.kept = true;
+        true
     }
 
     /// What `handle` was opened with; 0 if it was not opened for writing.
@@ -208,9 +234,11 @@ impl OpenFiles {
     /// stores through a shared mapping stay with it, and a program that maps a file to store to it
     /// has opened it to read and write.
     pub(crate) fn may_be_dirty(&self, ino: InodeNr) -> bool {
-        let table = self.table();
-        let file = table.files.get(&ino);
-        file.is_some_and(|f| if self.writeback { f.is_open() } else { f.mappers > 0 })
+        self.table().files.get(&ino).is_some_and(|file| self.holds_back(file))
+    }
+
+    fn holds_back(&self, file: &File) -> bool {
+        if self.writeback { file.is_open() } else { file.mappers > 0 }
     }
 
     /// The credentials with which the kernel's pages of this file are written: root's if root has

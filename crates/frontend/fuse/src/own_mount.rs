@@ -20,7 +20,9 @@
 
 use crate::mountinfo::{MountEntry, mounts_of};
 use crate::writers::open_node;
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, Timespec, Timestamps, openat, statx};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, StatxFlags, StatxTimestamp, Timespec, Timestamps, openat, statx,
+};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use siftfs_base::Timestamp;
 use std::ffi::CString;
@@ -215,25 +217,42 @@ pub(crate) enum Size {
     Ours(u64),
 }
 
+/// A time of change that a kernel is to take that owns the times.
+pub(crate) struct NewTime {
+    pub(crate) mtime: Timestamp,
+    /// Called when it has taken it, and sends no older times any more.
+    pub(crate) taken: Box<dyn FnOnce() + Send>,
+}
+
+/// What became of a file that was to be reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reset {
+    /// The mount has no place where it could be opened.
+    NoPlace,
+    /// It is, or the kernel does not know it any more.
+    Done,
+    /// It is, and after the kernel had taken the time its own times were these.
+    Times { mtime: Timestamp, ctime: Timestamp },
+}
+
 /// Has the kernel drop all pages of a file and take its size from the server. The thread that does
 /// it is in `resetting` meanwhile: its OPEN is to be answered without FOPEN_KEEP_CACHE, its SETATTR
-/// of the size by the attributes as they are. With a time the kernel, which owns the times, is made
-/// to take that one. A file that the kernel does not know any more is reset. False if the mount has
-/// no place where the file could be opened.
+/// by the attributes as they are. With a time the kernel is made to take that one, and then asked
+/// which it has.
 ///
 /// # Errors
 /// No such thread can be had, and those of the calls.
 pub(crate) fn reset(
     entry: &MountEntry,
     (node, generation): (u64, u32),
-    (size, mtime): (Size, Option<Timestamp>),
+    (size, time): (Size, Option<NewTime>),
     resetting: Arc<Resetting>,
-) -> io::Result<bool> {
+) -> io::Result<Reset> {
     let entry = entry.clone();
     apart(move || {
         let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         resetting.list().push(thread);
-        let done = reset_here(&entry, (node, generation), (size, mtime));
+        let done = reset_here(&entry, (node, generation), (size, time));
         resetting.list().retain(|other| *other != thread);
         done
     })
@@ -242,11 +261,13 @@ pub(crate) fn reset(
 fn reset_here(
     entry: &MountEntry,
     (node, generation): (u64, u32),
-    (size, mtime): (Size, Option<Timestamp>),
-) -> io::Result<bool> {
-    let Some(root) = open_root(entry)? else { return Ok(false) };
+    (size, time): (Size, Option<NewTime>),
+) -> io::Result<Reset> {
+    let Some(root) = open_root(entry)? else { return Ok(Reset::NoPlace) };
     let file = match open_node(&root, node, generation) {
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => return Ok(true),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => {
+            return Ok(Reset::Done);
+        }
         other => other?,
     };
     let known = |sync| -> io::Result<u64> {
@@ -265,12 +286,26 @@ fn reset_here(
         Size::Ours(size) if known(AtFlags::STATX_DONT_SYNC)? != size => truncate(&file, size)?,
         Size::Ours(_) => {}
     }
-    if let Some(Timestamp { sec, nsec }) = mtime {
-        let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-        let last_modification = Timespec { tv_sec: sec, tv_nsec: nsec.into() };
-        rustix::fs::futimens(&file, &Timestamps { last_access, last_modification })?;
+    match time {
+        None => Ok(Reset::Done),
+        Some(time) => set_time(&file, time),
     }
-    Ok(true)
+}
+
+/// Has a kernel that owns the times take one, and asks it for those that it has then.
+fn set_time(file: &OwnedFd, NewTime { mtime, taken }: NewTime) -> io::Result<Reset> {
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let last_modification = Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() };
+    rustix::fs::futimens(file, &Timestamps { last_access, last_modification })?;
+    // close(2) waits until older times that the kernel was sending have come, and then takes the
+    // file's lock, which a utimensat(2) holds until its times are here and there.
+    drop(file.try_clone()?);
+    taken();
+    drop(file.try_clone()?);
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = statx(file, "", flags, StatxFlags::MTIME | StatxFlags::CTIME)?;
+    let time = |t: StatxTimestamp| Timestamp { sec: t.tv_sec, nsec: t.tv_nsec };
+    Ok(Reset::Times { mtime: time(stat.stx_mtime), ctime: time(stat.stx_ctime) })
 }
 
 /// Sets the size of a file that is open for reading.

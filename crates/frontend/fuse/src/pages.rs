@@ -9,13 +9,14 @@
 //!
 //! Opening by handle costs the program that works with the file more than the OPEN: the kernel
 //! looks the file's name up again. A file that is asked about before each of many short operations
-//! stays open in between ([`Want::Keep`]). It lies on a mount of its own (`own_mount`), so
-//! umount(2) does not find it in use; but the session ends only when it is closed.
+//! stays open in between ([`Want::Keep`]), and then it can be seen whether it has such pages at all
+//! (`dirty`). It lies on a mount of its own (`own_mount`), so umount(2) does not find it in use; but
+//! the session ends only when it is closed.
 
+use crate::dirty::{Kept, Looker, Part};
 use crate::mountinfo::MountEntry;
 use crate::own_mount::{open_root, start_apart, write_pages};
 use crate::writers::open_node;
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -50,9 +51,16 @@ pub(crate) struct Opener {
     /// The thread's number in the kernel's requests; 0 before it runs.
     thread: AtomicU32,
     dropping: AtomicBool,
+    looker: Looker,
 }
 
 impl Opener {
+    /// Is it certain that the kernel has sent all pages of this part of a file? It can only be of a
+    /// file that stays open. This waits for no request.
+    pub(crate) fn is_sent(&self, (node, generation): (u64, u32), part: Part) -> bool {
+        self.looker.is_sent((node, generation), part)
+    }
+
     /// Is an OPEN by thread `pid` to be answered so that the kernel drops what it has of the file?
     pub(crate) fn drops(&self, pid: u32) -> bool {
         pid != 0
@@ -77,7 +85,7 @@ impl Pages {
         let (tell, done) = channel();
         start_apart("siftfs-pages", move |alone| {
             if alone.is_ok() {
-                Worker { entry, opener, kept: HashMap::new() }.run(&ordered, &tell);
+                Worker { entry, opener, kept: Arc::default() }.run(&ordered, &tell);
             }
         })?;
         Ok(Self { orders, done })
@@ -96,19 +104,21 @@ impl Pages {
 struct Worker {
     entry: MountEntry,
     opener: Arc<Opener>,
-    /// Files that stay open, by node, with their generation.
-    kept: HashMap<u64, (u32, OwnedFd)>,
+    kept: Arc<Kept>,
 }
 
 impl Worker {
-    fn run(mut self, orders: &Receiver<Vec<Target>>, tell: &Sender<Vec<Target>>) {
-        let (close, closed) = channel::<OwnedFd>();
+    fn run(self, orders: &Receiver<Vec<Target>>, tell: &Sender<Vec<Target>>) {
+        let (close, closed) = channel::<Arc<OwnedFd>>();
         // close(2) writes pages, and before Linux 6.16 wants the lock of the file, whose holder may
         // wait for the next order. That thread has the same descriptors as this one, which starts
         // it.
         let closer = move || closed.into_iter().for_each(drop);
         if std::thread::Builder::new().name("siftfs-close".into()).spawn(closer).is_err() {
             return;
+        }
+        if let Err(error) = self.opener.looker.start(self.kept.clone(), close.clone()) {
+            tracing::error!(%error, "no thread: each SEEK has the kernel write a file's pages");
         }
         let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         self.opener.thread.store(thread, Ordering::SeqCst);
@@ -119,8 +129,9 @@ impl Worker {
         }
     }
 
-    fn carry_out(&mut self, mut targets: Vec<Target>, close: &Sender<OwnedFd>) -> Vec<Target> {
+    fn carry_out(&self, mut targets: Vec<Target>, close: &Sender<Arc<OwnedFd>>) -> Vec<Target> {
         let end = |file| close.send(file).expect("the other thread runs as long as this one");
+        let end_new = |file| end(Arc::new(file));
         targets.retain(|target| !self.has_open(target, end));
         if targets.is_empty() {
             return targets;
@@ -128,35 +139,35 @@ impl Worker {
         let Ok(Some(root)) = open_root(&self.entry) else { return targets };
         targets.retain(|target| match self.one(&root, target) {
             Ok(file) if target.want == Want::Keep => {
-                let before = self.kept.insert(target.node, (target.generation, file));
-                before.into_iter().for_each(|(_, file)| end(file));
+                let before = self.kept.insert((target.node, target.generation), file);
+                before.into_iter().for_each(end);
                 false
             }
             Ok(file) => {
-                end(file);
+                end_new(file);
                 false
             }
             // The kernel does not know it any more.
             Err(e) => !matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)),
         });
-        end(root);
+        end_new(root);
         targets
     }
 
     /// Is it done with what is open?
-    fn has_open(&mut self, target: &Target, end: impl Fn(OwnedFd)) -> bool {
+    fn has_open(&self, target: &Target, end: impl Fn(Arc<OwnedFd>)) -> bool {
         match target.want {
             Want::Drop => false,
             Want::Close => {
-                self.kept.remove(&target.node).into_iter().for_each(|(_, file)| end(file));
+                self.kept.remove(target.node).into_iter().for_each(end);
                 true
             }
-            Want::Keep | Want::Write => match self.kept.get(&target.node) {
-                Some((generation, file)) if *generation == target.generation => {
-                    let _ = write_pages(file);
+            Want::Keep | Want::Write => match self.kept.get(target.node, target.generation) {
+                Some(file) => {
+                    let _ = write_pages(&file);
                     true
                 }
-                _ => false,
+                None => false,
             },
         }
     }

@@ -234,11 +234,23 @@ impl Server {
         if set.size.is_some() {
             self.sections.resized(ino);
         }
+        let turn = match self.writes_back() && set.ctime.is_some() {
+            true => self.kernel_times.sent(ino),
+            false => None,
+        };
+        // Times of the kernel's that may be older than ours.
+        let left_out = self.writes_back() && set.ctime.is_some() && turn.is_none();
         if (SetAttr { ctime: None, ..set.clone() }) == SetAttr::default() {
-            return self.set_nothing(cred, ino, set.ctime);
+            return self.set_nothing(cred, ino, set.ctime.filter(|_| !left_out));
         }
         let chmod =
             set.perm.is_some() && SetAttr { perm: None, ..set.clone() } == SetAttr::default();
+        if left_out {
+            (set.mtime, set.ctime) = (None, None);
+            if set == SetAttr::default() {
+                return self.entry(cred, Request::GetAttr { ino });
+            }
+        }
         if self.copied_up.gets_owner(cred, ino, &set) {
             (set.kill_priv, set.keep_priv) = (false, true);
         }
@@ -247,7 +259,8 @@ impl Server {
             set.kill_setgid = takes_setgid(cred, &attr);
             self.announced.take(cred.pid, ino);
         }
-        let attr = self.entry(cred, Request::SetAttr { ino, set })?;
+        let set = Request::SetAttr { ino, set };
+        let attr = self.entry(cred, if left_out { self.timed(set) } else { set })?;
         if chmod && attr.kind == FileKind::Regular {
             self.copied_up.note_mode(cred, ino);
         }
@@ -265,7 +278,7 @@ impl Server {
         ctime: Option<Timestamp>,
     ) -> Result<Attr> {
         let attr = self.entry(cred, Request::GetAttr { ino })?;
-        let mut set = SetAttr { ctime: ctime.or(self.kernels_ctime(&attr)), ..SetAttr::default() };
+        let mut set = SetAttr { ctime, ..SetAttr::default() };
         if attr.kind != FileKind::Directory {
             let bits = has_bits(cred, &attr);
             if (bits || self.has_capabilities(cred, &attr)?) && !owns(cred, &attr) {
@@ -279,13 +292,17 @@ impl Server {
             set.kill_priv = true;
             set.kill_setgid = takes_setgid(cred, &attr);
         }
-        self.entry(cred, Request::SetAttr { ino, set })
+        if ctime.is_some() {
+            return self.entry(cred, Request::SetAttr { ino, set });
+        }
+        self.take_away(cred, &attr, set)
     }
 
-    /// The ctime that a file keeps when we take its privileges away, which the kernel that owns its
-    /// times does not see: it sends its own with the change of the data.
-    pub(crate) fn kernels_ctime(&self, attr: &Attr) -> Option<Timestamp> {
-        (self.writes_back() && attr.kind == FileKind::Regular).then_some(attr.ctime)
+    /// Takes privileges of a file away. A kernel that owns its times does not see that, and sends
+    /// its ctime with the change of the data: until then it stays.
+    pub(crate) fn take_away(&self, cred: &Credentials, attr: &Attr, set: SetAttr) -> Result<Attr> {
+        let set = Request::SetAttr { ino: attr.ino, set };
+        self.entry(cred, if attr.kind == FileKind::Regular { self.timed(set) } else { set })
     }
 
     fn has_capabilities(&self, cred: &Credentials, attr: &Attr) -> Result<bool> {
@@ -352,14 +369,10 @@ impl Server {
         if self.announced.take_all(ino).is_none() {
             return Ok(());
         }
-        let attr = self.entry(cred, Request::GetAttr { ino })?;
-        match self.done(cred, Request::RemoveXattr { ino, name: CAPABILITY.to_vec() }) {
+        let remove = Request::RemoveXattr { ino, name: CAPABILITY.to_vec() };
+        match self.done(cred, self.timed(remove)) {
             Err(Error::Posix(libc::ENODATA)) => Ok(()),
-            Err(e) => Err(e),
-            Ok(()) => {
-                let set = SetAttr { ctime: self.kernels_ctime(&attr), ..SetAttr::default() };
-                self.entry(cred, Request::SetAttr { ino, set }).map(drop)
-            }
+            other => other,
         }
     }
 
@@ -374,9 +387,8 @@ impl Server {
         if attr.perm & (S_ISUID | S_ISGID) == 0 && !self.has_capabilities(cred, &attr)? {
             return Ok(());
         }
-        let ctime = self.kernels_ctime(&attr);
-        let set = SetAttr { kill_priv: true, kill_setgid, ctime, ..SetAttr::default() };
-        self.entry(cred, Request::SetAttr { ino, set })?;
+        let set = SetAttr { kill_priv: true, kill_setgid, ..SetAttr::default() };
+        self.take_away(cred, &attr, set)?;
         self.told(ino);
         Ok(())
     }

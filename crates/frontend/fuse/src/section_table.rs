@@ -5,9 +5,9 @@ use crate::convert::node;
 use crate::invalidator::Then;
 use crate::kernel::reply::Answer;
 use crate::mountinfo::MountEntry;
-use crate::own_mount::{self, Resetting, Size};
+use crate::own_mount::{self, NewTime, Reset, Resetting, Size};
 use crate::privileges;
-use siftfs_base::{InodeNr, Result, Timestamp, errno};
+use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::{Attr, DirEntry, Handle, SectionId};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -311,11 +311,11 @@ impl Sections {
     ///
     /// # Errors
     /// The kernel cannot be asked.
-    pub(crate) fn refresh(&self, attr: &Attr, size: Size, mtime: Option<Timestamp>) -> Result<()> {
-        let Some(entry) = self.entry.get() else { return Ok(()) };
+    pub(crate) fn refresh(&self, attr: &Attr, size: Size, time: Option<NewTime>) -> Result<Reset> {
+        let Some(entry) = self.entry.get() else { return Ok(Reset::NoPlace) };
         let file = (node(attr.ino), attr.generation);
-        let reset = own_mount::reset(entry, file, (size, mtime), self.resetting.clone());
-        reset.map(drop).map_err(|e| errno(e.raw_os_error().unwrap_or(libc::EIO)))
+        let reset = own_mount::reset(entry, file, (size, time), self.resetting.clone());
+        reset.map_err(|e| errno(e.raw_os_error().unwrap_or(libc::EIO)))
     }
 
     /// The file's size was set.

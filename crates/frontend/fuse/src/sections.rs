@@ -14,7 +14,7 @@
 
 use crate::convert::node;
 use crate::invalidator::Then;
-use crate::own_mount::{self, Size};
+use crate::own_mount::{self, Reset, Size};
 use crate::pages::Want;
 use crate::privileges::{self, owns};
 use crate::section_table::{Section, Taken};
@@ -248,12 +248,12 @@ impl Server {
                     let file = (node(ino), attr.generation);
                     own_mount::reset(entry, file, (size, None), resetting)
                 }
-                None => Ok(false),
+                None => Ok(Reset::NoPlace),
             };
             match reset {
-                Ok(true) => {}
                 // Detached: it has no place any more where a file could be opened.
-                Ok(false) => self.reset_by_notice(ino),
+                Ok(Reset::NoPlace) => self.reset_by_notice(ino),
+                Ok(_) => {}
                 Err(error) => {
                     tracing::error!(%error, ino, "a section's end: the kernel is told by notice");
                     self.reset_by_notice(ino);

@@ -5,8 +5,9 @@ use crate::copied_up::CopiedUp;
 use crate::invalidator::Invalidator;
 use crate::kernel::MAX_IO;
 use crate::kernel::notify::Notifier;
+use crate::kernel_times::KernelTimes;
 use crate::mountinfo::MountEntry;
-use crate::open_files::{OpenFiles, Owed};
+use crate::open_files::{Closed, OpenFiles, Owed};
 use crate::operations::Switch;
 use crate::own_mount::{self, Written};
 use crate::privileges::{self, Announced};
@@ -16,7 +17,7 @@ use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileService, Handle, MAX_FILE_SIZE, Reply,
-    Request, Seek, SessionId, SetAttr, SetTime, WriteData,
+    Request, Seek, SessionId, SetAttr, WriteData,
 };
 use std::io;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub(crate) struct Server {
     pub(crate) timers: Timers,
     pub(crate) sections: Sections,
     pub(crate) operations: Switch,
+    /// Of files whose times the kernel owns.
+    pub(crate) kernel_times: Arc<KernelTimes>,
 }
 
 /// What the kernel agreed to at the mount.
@@ -73,6 +76,7 @@ impl Server {
             timers: Timers::default(),
             sections: Sections::default(),
             operations: Switch::new(true),
+            kernel_times: Arc::default(),
         }
     }
 
@@ -140,8 +144,12 @@ impl Server {
     }
 
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
-        if let Some(ino) = self.open_files.closed(handle) {
+        let Closed { last, let_go } = self.open_files.closed(handle);
+        if let Some(ino) = last {
             self.closed(ino);
+        }
+        if let Some(ino) = let_go {
+            self.let_go(ino);
         }
         self.done(cred, Request::Release { handle })
     }
@@ -202,7 +210,7 @@ impl Server {
         if kill_priv {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
             bits = privileges::has_bits(cred, &attr);
-            setgid = privileges::takes_setgid(cred, &attr).then(|| self.kernels_ctime(&attr));
+            setgid = privileges::takes_setgid(cred, &attr).then_some(attr);
         }
         if write && (truncate || flags & libc::O_APPEND.cast_unsigned() == 0) {
             self.refuse_append_only(cred, ino)?;
@@ -216,9 +224,9 @@ impl Server {
         let request = Request::Open { ino, access, truncate, kill_priv };
         let handle = self.opened(cred, if truncate { self.timed(request) } else { request })?;
         self.open_files.opened(&self.opener(cred), handle, ino, flags);
-        if let Some(ctime) = setgid {
-            let set = SetAttr { kill_setgid: true, ctime, ..SetAttr::default() };
-            if let Err(e) = self.entry(cred, Request::SetAttr { ino, set }) {
+        if let Some(attr) = setgid {
+            let set = SetAttr { kill_setgid: true, ..SetAttr::default() };
+            if let Err(e) = self.take_away(cred, &attr, set) {
                 let _ = self.release(cred, handle);
                 return Err(e);
             }
@@ -400,17 +408,14 @@ impl Server {
     }
 
     fn copy_hole(&self, cred: &Credentials, ino: InodeNr, offset: u64, len: u64) -> Result<()> {
-        let Attr { size, mtime, ctime, .. } = self.entry(cred, Request::GetAttr { ino })?;
+        let size = self.entry(cred, Request::GetAttr { ino })?.size;
         if offset < size {
             let (mode, len) = (Allocate::PunchHole, len.min(size - offset));
             self.done(cred, self.timed(Request::Allocate { file: ino.into(), mode, offset, len }))?;
         }
         if offset + len > size {
-            let kernels = self.agreed.writeback;
-            let mtime = kernels.then_some(SetTime::At(mtime));
-            let ctime = kernels.then_some(ctime);
-            let set = SetAttr { size: Some(offset + len), mtime, ctime, ..SetAttr::default() };
-            self.entry(cred, Request::SetAttr { ino, set })?;
+            let set = SetAttr { size: Some(offset + len), ..SetAttr::default() };
+            self.entry(cred, self.timed(Request::SetAttr { ino, set }))?;
         }
         Ok(())
     }

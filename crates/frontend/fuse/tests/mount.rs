@@ -5,6 +5,8 @@
 #[path = "mount/cases.rs"]
 mod cases;
 mod support;
+#[path = "mount/times.rs"]
+mod times;
 
 use siftfs_fuse::{FuseMount, MountOptions, Requests, WriteCache};
 

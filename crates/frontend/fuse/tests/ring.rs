@@ -10,6 +10,8 @@ mod cases;
 #[path = "support/rings.rs"]
 mod rings;
 mod support;
+#[path = "mount/times.rs"]
+mod times;
 
 use siftfs_fuse::{FuseMount, MountOptions, Requests};
 use siftfs_proto::SessionId;

@@ -332,8 +332,9 @@ pub enum Request {
     /// what they say that the file says already is not written again. With `times` this is a
     /// change like `Write`; without, the kernel owns the times and sends them. Reply: `Written`.
     WriteBack { file: Target, offset: u64, data: WriteData, times: bool },
-    /// A `Write`, `Allocate`, `Open` or `SectionCommit` whose change of the data leaves mtime and
-    /// ctime as they are: the kernel owns them and sends them. Reply: as without.
+    /// A `Write`, `Allocate`, `Open`, `SectionCommit`, `SetAttr` or `RemoveXattr` (but of an access
+    /// control list) that leaves mtime and ctime as they are: the kernel owns them and sends them.
+    /// Reply: as without.
     Untimed(Box<Request>),
     /// Durable on return: data, size, name and everything recovery needs (crash model). Files
     /// and directories. `datasync` may leave times out. Reply: `Done`.

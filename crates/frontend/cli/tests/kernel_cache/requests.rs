@@ -2,9 +2,11 @@
 //! unseen, with the kernel's reason for what is left.
 
 use crate::support::{Setup, run};
-use crate::{mount, requests_of, writeback};
+use crate::{counted, mount, requests_of, writeback};
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 const FILES: u64 = 300;
 
@@ -38,6 +40,62 @@ fn a_walk_asks_for_no_file_by_itself() {
     assert!(second.iter().sum::<u64>() <= 10 && second[3..] == [0; 3], "{second:?}");
     assert_eq!(requests_of(&s, &kinds, walk), [0; 6]);
     s.umount();
+}
+
+/// lseek(2) for data and holes in a file that is open to read and write is one request, whoever has
+/// it open, as long as nothing was stored. The first one has the daemon open the file, too, and
+/// that ends with the program's last descriptor to write.
+#[test]
+fn seeks_in_a_file_in_use_ask_for_nothing_else() {
+    const EXTENTS: u64 = 50;
+    for cache in ["write_cache=writethrough", "write_cache=writeback"] {
+        let s = Setup::new();
+        mount(&s, cache);
+        let f = File::options().read(true).write(true).create_new(true).open(s.path("f")).unwrap();
+        for i in 0..EXTENTS {
+            f.write_all_at(&[1; 4096], i * 16384).unwrap();
+        }
+        f.set_len(EXTENTS * 16384).unwrap();
+        f.sync_all().unwrap();
+        let scan = || {
+            let reader = File::open(s.path("f")).unwrap();
+            let seek = |to| rustix::fs::seek(&reader, to).unwrap();
+            for at in (0..EXTENTS).map(|i| i * 16384) {
+                assert_eq!(seek(rustix::fs::SeekFrom::Data(at.saturating_sub(9000))), at);
+                assert_eq!(seek(rustix::fs::SeekFrom::Hole(at)), at + 4096, "{cache}");
+            }
+        };
+        let kinds = ["lseek", "open", "write", "setattr", "fsync"];
+        assert_eq!(requests_of(&s, &kinds, scan), [2 * EXTENTS, 2, 0, 0, 0], "{cache}");
+        assert_eq!(requests_of(&s, &kinds, scan), [2 * EXTENTS, 1, 0, 0, 0], "{cache}");
+        // One page that is dirty costs one WRITE, and is data at once.
+        // SAFETY: the mapping is a new one, and ends after its last use.
+        let map = unsafe {
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+            libc::mmap(std::ptr::null_mut(), 16384, prot, flags, f.as_raw_fd(), 0)
+        };
+        assert_ne!(map, libc::MAP_FAILED);
+        for page in 1..3 {
+            // SAFETY: within the mapping.
+            unsafe { map.cast::<u8>().add(page * 4096).write_volatile(1) };
+            let seek = || {
+                let end = rustix::fs::seek(&f, rustix::fs::SeekFrom::Hole(0)).unwrap();
+                assert_eq!(end, (page as u64 + 1) * 4096, "{cache}");
+            };
+            assert_eq!(requests_of(&s, &kinds[..3], seek), [1, 0, 1], "{cache}, page {page}");
+        }
+        // SAFETY: nobody uses it any more.
+        assert_eq!(unsafe { libc::munmap(map, 16384) }, 0);
+        let released = || counted(&s)["release"];
+        let (before, limit) = (released(), Instant::now() + Duration::from_secs(60));
+        drop(f);
+        while released() < before + 2 {
+            assert!(Instant::now() < limit, "{cache}: the daemon has the file open");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        s.umount();
+        s.assert_plain_ext4();
+    }
 }
 
 /// Removing a tree that is not in the kernel's cache: one request per file.

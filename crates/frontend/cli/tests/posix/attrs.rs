@@ -1,11 +1,13 @@
 //! Times, extended attributes, statfs, locks.
 
+use crate::data::Map;
 use crate::pair::{Place, open, same};
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, OFlags, Timespec, Timestamps, XattrFlags, fcntl_lock, flock,
     ftruncate, getxattr, listxattr, removexattr, setxattr, statat, utimensat,
 };
 use rustix::io::{pread, pwrite};
+use rustix::mm::MapFlags;
 use std::time::Duration;
 
 const UNITS: &[&str] = &["atime", "mtime", "ctime"];
@@ -90,6 +92,40 @@ fn names_move_times(c: &mut Place) {
     });
     moved(c, "rmdir", "d", |c| c.v("", rustix::fs::rmdir(c.p("d/sub"))));
     moved(c, "write below", "d", |c| c.file("d/h", b"1"));
+}
+
+/// A time that is set is later than what was stored through a mapping before, whenever that is
+/// written; and what is stored after it is later.
+#[test]
+pub(crate) fn times_are_set_after_stores() {
+    same(|c| {
+        let Some(f) = c.open("f", OFlags::CREATE | OFlags::RDWR) else { return };
+        c.r("truncate", ftruncate(&f, 1 << 16));
+        let map = Map::new(&f, 0, 1 << 16, MapFlags::SHARED).unwrap();
+        let t = Timespec { tv_sec: 1_234_567_890, tv_nsec: 5 };
+        let both = Timestamps { last_access: t, last_modification: t };
+        let shown = |c: &mut Place, when: &str| {
+            let s = statat(CWD, c.p("f"), AtFlags::empty()).unwrap();
+            c.say(format!("{when}: {}", s.st_mtime == t.tv_sec && s.st_mtime_nsec == 5));
+        };
+        for (round, by_path) in [(1, true), (2, false)] {
+            map.store(round * 5000, &[1; 3]);
+            match by_path {
+                true => c.r("utimensat", utimensat(CWD, c.p("f"), &both, AtFlags::empty())),
+                false => c.r("futimens", rustix::fs::futimens(&f, &both)),
+            };
+            shown(c, "set");
+            c.r("msync", map.sync());
+            shown(c, "synced");
+            map.store(round * 5000, &[2; 3]);
+            c.r("msync", map.sync());
+            shown(c, "stored again");
+        }
+        map.store(20_000, &[1; 3]);
+        c.r("futimens", rustix::fs::futimens(&f, &both));
+        drop((map, f));
+        shown(c, "closed");
+    });
 }
 
 #[test]

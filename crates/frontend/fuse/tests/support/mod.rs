@@ -306,7 +306,10 @@ impl FileService for Mem {
                 Ok(Reply::Done)
             }
             Request::GetAttr { ino } => Ok(Reply::Attr(s.get(ino)?.attr.clone())),
-            Request::SetAttr { ino, set } => s.set_attr(ino, &set, now).map(Reply::Attr),
+            Request::SetAttr { ino, set } => {
+                s.timed(ino, times, |s| s.set_attr(ino, &set, now))?;
+                Ok(Reply::Attr(s.get(ino)?.attr.clone()))
+            }
             Request::ReadLink { ino } => Ok(Reply::Data(s.get(ino)?.data.clone())),
             Request::MakeNode { parent, name, kind, perm, rdev } => {
                 let mut n = node(0, kind, masked(perm), owner, now);
