@@ -1,30 +1,25 @@
 //! One cell: one job on one system in one round.
 
+use crate::area::{CHUNK, Inputs, Measured, Probe, THREADS, WorkArea, io_error, rate};
 use crate::counts::{Counts, Disk};
 use crate::helper::BusyLoops;
 use crate::neighbour::{self, Neighbour};
 use crate::operations::{FULL_BLOCKS, Files, Operation};
-use crate::programs::{Program, Script};
+use crate::programs::Program;
 use crate::rows::{Job, Kind};
 use crate::system::{BLOCK, Floor, Handle, Mode, System, any_block};
-use crate::tree::{self, Archive};
-use crate::{pressure, varmail};
-use siftfs_rig::place::{Failed, Result, failed};
+use crate::{pressure, tree, varmail};
+use siftfs_rig::place::{Result, failed};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The cell's directory on each system, removed after it.
 const DIR: &str = "cell";
-/// Threads of the rows with threads.
-pub const THREADS: u64 = 4;
 /// Bytes of the file whose reads are cached.
 const WARM_BYTES: u64 = 16 << 20;
 /// Reads between two reads of the clock.
 const READ_BATCH: u64 = 256;
-/// Bytes of one write or read of a stream.
-pub const CHUNK: usize = 1 << 20;
 /// How long a neighbour or a busy loop works before anything beside it is measured.
 const LEAD: Duration = Duration::from_millis(300);
 /// Bytes of a file that is written in small pieces.
@@ -35,69 +30,6 @@ const PATIENCE: u32 = 3;
 const PRESSURE: Duration = Duration::from_secs(1);
 /// A program of the tree is stopped after so many times the time of the others.
 const TREE_PATIENCE: u32 = 15;
-
-/// What a cell found of one row.
-#[derive(Clone, Debug, Default)]
-pub struct Measured {
-    /// Nanoseconds of each operation, for rows of latencies.
-    pub nanos: Vec<u64>,
-    /// Operations or MiB in a second, for the others.
-    pub rate: f64,
-    /// Operations done; for streams, MiB.
-    pub operations: u64,
-    /// What the operations, without their preparation, cost.
-    pub counts: Counts,
-}
-
-/// A system with the counters below it.
-pub struct Probe<'s> {
-    /// The system.
-    pub system: &'s dyn System,
-    /// The disk below all systems.
-    pub disk: &'s Disk,
-}
-
-impl Probe<'_> {
-    /// Runs the operations between two readings of the counters.
-    fn count(&self, work: impl FnOnce() -> io::Result<Measured>) -> io::Result<Measured> {
-        let (measured, counts) = Counts::around(self.system, self.disk, work, io_error)?;
-        Ok(Measured { counts, ..measured })
-    }
-}
-
-/// What programs need, outside of the systems that are measured.
-pub struct Inputs {
-    /// A tree to unpack.
-    pub archive: Archive,
-    /// Transactions for SQLite.
-    pub script: Script,
-}
-
-/// An empty directory for programs on a mounted system.
-pub struct WorkArea<'s> {
-    /// The directory.
-    pub dir: PathBuf,
-    /// What programs need.
-    pub inputs: &'s Inputs,
-    probe: &'s Probe<'s>,
-}
-
-impl WorkArea<'_> {
-    /// Runs the operations between two readings of the counters.
-    pub fn count(&self, work: impl FnOnce() -> io::Result<Measured>) -> io::Result<Measured> {
-        self.probe.count(work)
-    }
-
-    /// What was prepared is durable afterwards.
-    pub fn settle(&self) -> io::Result<()> {
-        self.probe.system.settle().map_err(io_error)
-    }
-
-    /// Nothing is cached afterwards.
-    pub fn forget(&self) -> io::Result<()> {
-        self.probe.system.forget().map_err(io_error)
-    }
-}
 
 /// How much.
 pub struct Amount {
@@ -149,31 +81,12 @@ fn in_area(kind: Kind, area: &WorkArea, time: Duration) -> io::Result<Vec<Measur
     }
 }
 
-/// For errors of the harness below a call that answers with the system's.
-pub fn io_error(Failed(message): Failed) -> io::Error {
-    io::Error::other(message)
-}
-
 fn beside_loops(program: Program, area: &WorkArea, time: Duration) -> io::Result<Measured> {
     let loops = BusyLoops::start().map_err(io_error)?;
     std::thread::sleep(LEAD);
     let measured = program.measure(area, time)?;
     loops.stop().map_err(io_error)?;
     Ok(measured)
-}
-
-/// One operation after the other until the time is over, as a rate.
-pub fn until(
-    time: Duration,
-    mut operation: impl FnMut(u64) -> io::Result<()>,
-) -> io::Result<Measured> {
-    let start = Instant::now();
-    let mut operations = 0;
-    while start.elapsed() < time {
-        operation(operations)?;
-        operations += 1;
-    }
-    Ok(rate(operations, start.elapsed()))
 }
 
 /// Pieces of a new file until it is whole or the time is over, and one fsync.
@@ -229,16 +142,6 @@ fn timed(time: Duration, mut operation: impl FnMut(u64) -> io::Result<()>) -> io
 fn each(probe: &Probe, operation: Operation, time: Duration) -> io::Result<Measured> {
     let files = Files::prepare(probe.system, DIR)?;
     probe.count(|| timed(time, |n| operation(&files, n)))
-}
-
-/// The rate of so many operations in so much time.
-pub fn rate(operations: u64, time: Duration) -> Measured {
-    per_second(operations, time.as_secs_f64())
-}
-
-/// The rate of so many operations in so many seconds.
-pub fn per_second(operations: u64, seconds: f64) -> Measured {
-    Measured { rate: operations as f64 / seconds, operations, ..Measured::default() }
 }
 
 fn threads(probe: &Probe, shared: bool, time: Duration) -> io::Result<Measured> {

@@ -2,6 +2,7 @@
 //! beside synchronous direct writes of what SiftFS stages. Nothing is asserted about time: the exit
 //! status says whether it ran.
 
+mod area;
 mod cell;
 mod counts;
 mod embedded;
@@ -16,6 +17,7 @@ mod pressure;
 mod programs;
 mod report;
 mod results;
+mod row;
 mod rows;
 mod run;
 mod stats;
@@ -25,7 +27,7 @@ mod tree;
 mod usage;
 mod varmail;
 
-use cell::CHUNK;
+use area::CHUNK;
 use clap::Parser;
 use options::Args;
 use report::Report;

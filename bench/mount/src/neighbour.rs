@@ -1,6 +1,6 @@
 //! A program that gives the file system a lot to do and never syncs.
 
-use crate::cell::CHUNK;
+use crate::area::CHUNK;
 use crate::helper::Helper;
 use crate::system::{BLOCK, Mode, Mounted, System, any_block};
 use siftfs_rig::place::{Result, arg, failed};

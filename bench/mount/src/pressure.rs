@@ -1,8 +1,8 @@
 //! SIFT's pressure workload (`siftfs-pressure`), on any mounted file system: the load is that
 //! crate's.
 
-use crate::cell::{CHUNK, Measured, WorkArea, rate};
-use crate::rows::{Metric, Row};
+use crate::area::{CHUNK, Measured, WorkArea, rate};
+use crate::row::{Metric, Row};
 use siftfs_pressure::load::{Background, Load, Seen, Shape, Target};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

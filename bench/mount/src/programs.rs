@@ -3,7 +3,7 @@
 //! is compiled for them, with the same shell in both. The others make the system calls of their
 //! kind.
 
-use crate::cell::{Measured, WorkArea, per_second, rate, until};
+use crate::area::{Measured, WorkArea, per_second, rate, until};
 use siftfs_rig::fillsync;
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use siftfs_rig::program::{run_for, run_whole};

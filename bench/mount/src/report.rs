@@ -1,7 +1,8 @@
 //! What the measurement says: ratios, and whether targets are met.
 
 use crate::counts::Counts;
-use crate::rows::{EMBEDDED_TARGET, Metric, Row};
+use crate::row::{Metric, Row};
+use crate::rows::EMBEDDED_TARGET;
 use crate::run::{Column, Comparison, Config, EMBEDDED, EXT4, FLOOR, Outcome};
 use crate::stats::Summary;
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use crate::counts::{Counts, Requests};
 use crate::report::{Entry, Numbers, Report, unit};
-use crate::rows::Metric;
+use crate::row::Metric;
 use crate::run::{EMBEDDED, EXT4, FLOOR};
 use crate::stats::Summary;
 use crate::table::Table;

@@ -1,11 +1,13 @@
 //! The whole measurement: every job on every system, in turns, several rounds.
 
-use crate::cell::{Amount, Inputs, Measured, Probe, clear, measure, measure_floor};
+use crate::area::{Inputs, Measured, Probe};
+use crate::cell::{Amount, clear, measure, measure_floor};
 use crate::counts::{Backend, Counts, Disk};
 use crate::embedded::Embedded;
 use crate::peers::PEERS;
 use crate::programs::{self, Script};
-use crate::rows::{Job, Kind, Metric, Row};
+use crate::row::{Metric, Row};
+use crate::rows::{Job, Kind};
 use crate::stats::Summary;
 use crate::system::{BLOCK, Floor, Mounted, System, disk_of};
 use crate::tree::Archive;

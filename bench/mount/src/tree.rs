@@ -1,8 +1,8 @@
 //! A tree like the sources of a large program: unpacked, read, copied and removed by the usual
 //! programs.
 
-use crate::cell::{Measured, WorkArea, rate};
-use crate::rows::{Metric, Row};
+use crate::area::{Measured, WorkArea, rate};
+use crate::row::{Metric, Row};
 use siftfs_rig::place::{Place, Result, arg, failed, run};
 use siftfs_rig::program::{Ended, run_for, run_whole};
 use std::fs;

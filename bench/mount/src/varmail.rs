@@ -1,7 +1,7 @@
 //! A mail server's work (`siftfs_rig::varmail`): a thousand messages, a quarter of them each
 //! thread's, and appends of 16 KiB. The row's number is steps in a second, of all threads.
 
-use crate::cell::{Measured, THREADS, WorkArea, rate};
+use crate::area::{Measured, THREADS, WorkArea, rate};
 use siftfs_rig::varmail::Varmail;
 use std::io;
 use std::time::Duration;

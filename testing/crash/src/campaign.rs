@@ -1,10 +1,10 @@
 //! Many seeds on all cores.
 
 use crate::config::Config;
+use crate::guard::guarded;
 use crate::record::Source;
 use siftfs_model::{Op, shrink};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -58,15 +58,6 @@ pub fn campaign<T: Send>(
     });
     let (done, failed) = results.into_inner().unwrap_or_else(|e| e.into_inner());
     failed.map_or(Ok(done), Err)
-}
-
-/// Runs `one`; a panic becomes an error.
-pub(crate) fn guarded<T>(one: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(one)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-        Err(format!("panic: {}", text.unwrap_or_default()))
-    })
 }
 
 /// If asked for, makes the sequence of a failing seed shorter: `ops` is the whole sequence,

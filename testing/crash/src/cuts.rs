@@ -1,7 +1,7 @@
 //! Every cut of one run.
 
-use crate::campaign::guarded;
 use crate::config::Config;
+use crate::guard::guarded;
 use crate::judge::{ImageKind, Judge};
 use crate::record::{Recording, Source, record};
 use crate::volume::{VolumeKind, commits_unseen};

@@ -1,6 +1,6 @@
 //! One image after a power cut: recover it, and ask every judge of it.
 
-use crate::campaign::guarded;
+use crate::guard::guarded;
 use crate::volume::{Split, deterministic, devices, fault_device, media_of, mem_media, open};
 use siftfs_device::{Cut, Image, VolatileCache};
 use siftfs_model::{Caller, Ids, Oracle, Tree};

@@ -10,6 +10,7 @@ mod config;
 mod cuts;
 mod deaths;
 mod ext4;
+mod guard;
 mod heap;
 mod judge;
 mod layout;

@@ -22,15 +22,10 @@ const CIRCLE: usize = 3;
 /// Crates with a larger circle, or one that leaves its folder: the crate's `src` and the files of
 /// each such circle.
 const CIRCLES: &[(&str, usize)] = &[
-    ("bench/mount/src", 7),
     ("crates/frontend/cli/src", 7),
     ("crates/frontend/fuse/src", 14),
     ("crates/placement/src", 5),
     ("crates/service/src", 6),
-    ("crates/shared/ext4/src", 4),
-    ("testing/crash/src", 4),
-    ("testing/kills/src", 5),
-    ("testing/model/src", 4),
 ];
 
 /// Files longer than [`LINES`], with their lines.

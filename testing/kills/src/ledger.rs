@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)] // ioctl(2) of sections
 
-use crate::worker::{Signals, is_gone};
+use crate::signals::{Signals, is_gone};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use siftfs_model::{Rng, mix};

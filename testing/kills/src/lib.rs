@@ -18,6 +18,7 @@ pub mod ledger;
 pub mod plan;
 pub mod process;
 pub mod round;
+pub mod signals;
 pub mod stage;
 pub mod summary;
 pub mod tree;

@@ -2,6 +2,7 @@
 //! thread's own, whose oracle notes what was acknowledged and judges what a recovery brought back.
 
 use crate::calls::{Handles, Place, Prepared, Promise, Refused, SHARED, SHARED_NAME};
+use crate::signals::{Signals, is_gone};
 use crate::ways::How;
 use rustix::io::Errno;
 use siftfs_base::{Error, InodeNr};
@@ -13,62 +14,13 @@ use siftfs_proto::{Attr, Credentials, ROOT_INO, Reply, Request, WriteData};
 use siftfs_rig::descriptors::own_table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 
 /// Files that a worker holds open at most.
 const OPEN_MAX: usize = 24;
 /// With so many inodes a worker makes no more: the numbers below [`FIRST_INO`] are for those that a
 /// round begins with.
 const FULL: usize = 900;
-
-/// What the workers and the thread that kills tell each other.
-#[derive(Default)]
-pub struct Signals {
-    stop: AtomicBool,
-    dying: AtomicBool,
-    /// Calls that returned.
-    pub calls: AtomicU64,
-    /// Of them, those that promised durability.
-    pub acknowledged: AtomicU64,
-    failed: Mutex<Option<String>>,
-}
-
-impl Signals {
-    /// Workers end after their present operation.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::SeqCst);
-    }
-
-    /// From here on the host may be gone: errors that say so are no failure.
-    pub fn host_dies(&self) {
-        self.dying.store(true, Ordering::SeqCst);
-    }
-
-    pub(crate) fn is_dying(&self) -> bool {
-        self.dying.load(Ordering::SeqCst)
-    }
-
-    /// The first failure of a worker.
-    pub fn failure(&self) -> Option<String> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
-    }
-
-    /// A call returned, which promised durability or did not.
-    pub(crate) fn returned(&self, acknowledged: bool) {
-        self.calls.fetch_add(1, Ordering::SeqCst);
-        self.acknowledged.fetch_add(u64::from(acknowledged), Ordering::SeqCst);
-    }
-
-    pub(crate) fn fail(&self, why: String) {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
-        self.stop();
-    }
-}
 
 /// Which inode of the volume is which of the model. stat(2) shows no generation, so each birth of a
 /// number that was seen counts as one. The volume reuses a number only when its former inode's
@@ -197,7 +149,7 @@ impl Worker {
     fn work(&mut self, load: &Load, signals: &Signals) {
         let mut generator = Generator::new(load.seed, load.profile.clone());
         let mut rng = Rng::new(mix(load.seed));
-        while !signals.stop.load(Ordering::SeqCst) {
+        while !signals.stopped() {
             match self.next(&mut generator, &mut rng, load, signals) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -541,10 +493,6 @@ fn says_gone(e: &Refused) -> bool {
         Refused::Errno(e) => is_gone(Errno::from_raw_os_error(*e)),
         Refused::Command(_) => true,
     }
-}
-
-pub(crate) fn is_gone(e: Errno) -> bool {
-    [Errno::NOTCONN, Errno::CONNABORTED, Errno::NODEV, Errno::CANCELED].contains(&e)
 }
 
 fn as_reply(found: Result<Reply, Refused>) -> Result<Reply, Error> {

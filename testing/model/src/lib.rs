@@ -31,6 +31,7 @@ mod op;
 mod oracle;
 mod oracle_check;
 mod oracle_compounds;
+mod oracle_found;
 mod oracle_sections;
 mod rng;
 mod scripts;

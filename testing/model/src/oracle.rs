@@ -66,13 +66,11 @@ use crate::history::{History, Time};
 use crate::model::{Effects, KnownTime, Model, Node, Outcome};
 use crate::op::{Action, Op};
 use crate::oracle_compounds::Unit;
+pub(crate) use crate::oracle_found::Name;
 use crate::oracle_sections::SectionCommit;
 use siftfs_base::InodeNr;
 use siftfs_proto::{FileKind, Level, Request};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A directory and a name in it.
-pub(crate) type Name = (InodeNr, Vec<u8>);
 
 /// A file's bytes at one moment.
 #[derive(Clone, Debug)]

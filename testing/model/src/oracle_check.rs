@@ -4,21 +4,14 @@ use crate::content::PAGE;
 use crate::history::Time;
 use crate::lockstep::Ids;
 use crate::oracle::{Bytes, InodePast, Name, Oracle};
+use crate::oracle_found::Found;
 use crate::tree::{Seen, Tree, lossy};
-use siftfs_base::InodeNr;
 use siftfs_proto::FileKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes by which one write may extend a file and still come back with its size or without it: on
 /// the smallest log a record holds them, and on others more.
 const WHOLE_GROWTH: u64 = 16 << 10;
-
-/// A recovered tree in the model's numbers.
-pub(crate) struct Found<'a> {
-    pub nodes: BTreeMap<InodeNr, &'a Seen>,
-    bound: BTreeMap<Name, InodeNr>,
-    names: BTreeMap<InodeNr, BTreeSet<Name>>,
-}
 
 impl Oracle {
     /// Every violation of the clauses by `tree`, what a recovery brought back; `ids` are those

@@ -4,7 +4,7 @@ use crate::content::{Content, PAGE};
 use crate::history::Time;
 use crate::model_sections::Committed;
 use crate::oracle::{Bytes, InodePast, Oracle};
-use crate::oracle_check::Found;
+use crate::oracle_found::Found;
 use crate::tree::Seen;
 use siftfs_base::InodeNr;
 use std::collections::BTreeMap;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Blocks, InodeNr, RangeSet, Result, corrupt};
-use zerocopy::FromBytes;
 
 use crate::format::*;
 use crate::geometry::Geometry;
@@ -35,22 +34,6 @@ pub struct Fs {
     pub(crate) with_inodes: BTreeSet<u32>,
     pub(crate) orphans: Option<BTreeMap<InodeNr, crate::orphan::Links>>,
     pub(crate) dir_cursor: u32,
-}
-
-/// The superblock in its 1024 bytes.
-pub(crate) fn super_ref(bytes: &[u8; SUPER_SIZE]) -> &Superblock {
-    match Superblock::ref_from_bytes(bytes) {
-        Ok(sb) => sb,
-        Err(_) => unreachable!("the size is right and there is no alignment"),
-    }
-}
-
-/// The superblock in its 1024 bytes, to be changed.
-pub(crate) fn super_mut(bytes: &mut [u8; SUPER_SIZE]) -> &mut Superblock {
-    match Superblock::mut_from_bytes(bytes) {
-        Ok(sb) => sb,
-        Err(_) => unreachable!("the size is right and there is no alignment"),
-    }
 }
 
 impl Fs {

@@ -29,7 +29,7 @@ fn bad(detail: impl Into<String>) -> Error {
 impl Geometry {
     /// Checks magic, checksum, features and every size.
     pub fn new(bytes: &[u8; SUPER_SIZE]) -> Result<Self> {
-        let sb = crate::fs::super_ref(bytes);
+        let sb = super_ref(bytes);
         if sb.s_magic.get() != SUPER_MAGIC {
             return Err(Error::Incompatible("no ext4 superblock (magic)".into()));
         }

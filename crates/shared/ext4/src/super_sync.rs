@@ -4,7 +4,7 @@ use siftfs_base::{InodeNr, Result, Timestamp, corrupt};
 
 use crate::csum;
 use crate::format::*;
-use crate::fs::{Fs, super_mut, super_ref};
+use crate::fs::Fs;
 use crate::profile::{self, INCOMPAT_SIFTFS};
 use crate::store::BlockStore;
 

@@ -139,3 +139,19 @@ const _: () = assert!(std::mem::offset_of!(Superblock, s_error_count) == 0x194);
 const _: () = assert!(std::mem::offset_of!(Superblock, s_checksum_seed) == 0x270);
 const _: () = assert!(std::mem::offset_of!(Superblock, s_siftfs) == 0x3D0);
 const _: () = assert!(std::mem::offset_of!(Superblock, s_checksum) == 0x3FC);
+
+/// The superblock in its 1024 bytes.
+pub(crate) fn super_ref(bytes: &[u8; SUPER_SIZE]) -> &Superblock {
+    match Superblock::ref_from_bytes(bytes) {
+        Ok(sb) => sb,
+        Err(_) => unreachable!("the size is right and there is no alignment"),
+    }
+}
+
+/// The superblock in its 1024 bytes, to be changed.
+pub(crate) fn super_mut(bytes: &mut [u8; SUPER_SIZE]) -> &mut Superblock {
+    match Superblock::mut_from_bytes(bytes) {
+        Ok(sb) => sb,
+        Err(_) => unreachable!("the size is right and there is no alignment"),
+    }
+}

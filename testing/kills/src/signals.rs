@@ -1,0 +1,58 @@
+//! What the workers of a round and the thread that kills tell each other.
+
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What the workers and the thread that kills tell each other.
+#[derive(Default)]
+pub struct Signals {
+    stop: AtomicBool,
+    dying: AtomicBool,
+    /// Calls that returned.
+    pub calls: AtomicU64,
+    /// Of them, those that promised durability.
+    pub acknowledged: AtomicU64,
+    failed: Mutex<Option<String>>,
+}
+
+impl Signals {
+    /// Workers end after their present operation.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// From here on the host may be gone: errors that say so are no failure.
+    pub fn host_dies(&self) {
+        self.dying.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_dying(&self) -> bool {
+        self.dying.load(Ordering::SeqCst)
+    }
+
+    /// The first failure of a worker.
+    pub fn failure(&self) -> Option<String> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// A call returned, which promised durability or did not.
+    pub(crate) fn returned(&self, acknowledged: bool) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.acknowledged.fetch_add(u64::from(acknowledged), Ordering::SeqCst);
+    }
+
+    pub(crate) fn fail(&self, why: String) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        self.stop();
+    }
+}
+
+/// Does this error say that the host has died?
+pub(crate) fn is_gone(e: Errno) -> bool {
+    [Errno::NOTCONN, Errno::CONNABORTED, Errno::NODEV, Errno::CANCELED].contains(&e)
+}
