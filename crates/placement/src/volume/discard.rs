@@ -2,8 +2,8 @@
 //! belongs to another state of the area (rule R16).
 
 use crate::mount::open::Volume;
+use crate::volume::files::nonce;
 use crate::volume::marker::{self, SuperBytes};
-use crate::volume::mkfs::nonce;
 use siftfs_base::{BLOCK_BYTES, Clock, Epoch, Error, Lsn, Result};
 use siftfs_device::{Device, Origin, RegionDesc, RegionKind, Storage, SuperblockWriter};
 use siftfs_ext4::{set_marker, set_own_bytes};

@@ -1,8 +1,8 @@
 //! Where journal, lanes and header copies lie, and writing them for the first time.
 
 use crate::options::{MkfsOptions, MkfsReport, Progress, RecordAreaReport};
+use crate::volume::files::nonce;
 use crate::volume::marker::{self, SuperBytes};
-use crate::volume::mkfs::nonce;
 use siftfs_base::{BLOCK_BYTES, Epoch, Error, LaneId, Lsn, Result, TxnSeq};
 use siftfs_device::{Device, DeviceInfo, zero_fill};
 use siftfs_ext4::{has_marker, set_own_bytes};

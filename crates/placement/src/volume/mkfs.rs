@@ -3,6 +3,7 @@
 
 use crate::options::{MkfsOptions, MkfsReport, Progress, Shortage};
 use crate::volume::child::{Child, sensible_work};
+use crate::volume::files::{io, make_file, refuse_existing};
 use crate::volume::layout::{Layout, write_log};
 use crate::volume::media::Places;
 use crate::volume::place::{new_log, require_apart};
@@ -11,18 +12,13 @@ use rustix::process::Signal;
 use siftfs_base::{BLOCK_BYTES, Error, Result};
 use siftfs_device::{Device, FileOptions, open_exclusive, reserve_blocks};
 use siftfs_ext4::{MKE2FS_ARGS, MKE2FS_CONF};
-use siftfs_log::HEADER_LEN;
 use siftfs_volume::Media;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-pub(crate) fn io(what: &str, path: &Path, e: &std::io::Error) -> Error {
-    Error::Refused(format!("cannot {what} {}: {e}", path.display()))
-}
 
 /// Runs mke2fs on the first `bytes` of `path`.
 fn mke2fs(path: &Path, bytes: u64, label: Option<&str>) -> Result<()> {
@@ -177,44 +173,6 @@ fn reserve(path: &Path, size: u64, opts: &MkfsOptions) -> Result<()> {
     if opts.reserve { reserve_blocks(path, size) } else { Ok(()) }
 }
 
-/// Makes an empty file of this size, or empties it. It will hold the contents of every file: a new
-/// one is its owner's alone, one that is there keeps the mode that it has.
-pub(crate) fn make_file(path: &Path, size: u64) -> Result<()> {
-    let new = !path.exists();
-    let file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|e| io("create", path, &e))?;
-    file.set_len(size).map_err(|e| {
-        if new {
-            // The caller did not ask for an empty file.
-            let _ = std::fs::remove_file(path);
-        }
-        io(&format!("give {size} bytes to"), path, &e)
-    })
-}
-
-/// Refuses a device that has something at its start or its end.
-pub(crate) fn refuse_existing(dev: &dyn Device, force: bool) -> Result<()> {
-    if force {
-        return Ok(());
-    }
-    let len = HEADER_LEN.min(dev.size());
-    for offset in [0, dev.size() - len] {
-        let mut bytes = vec![0u8; usize::try_from(len).unwrap_or(0)];
-        dev.read(offset, &mut bytes)?;
-        if bytes.iter().any(|b| *b != 0) {
-            return Err(Error::Refused(
-                "it holds data already; use --force to overwrite it".to_string(),
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// Makes a volume on any devices: the area is made in a temporary file and copied. The log, where
 /// it has a device of its own, takes that as a whole unless `opts.log_size` says how much, and so
 /// does the record area.
@@ -256,9 +214,4 @@ fn copy_area(dev: &Arc<dyn Device>, layout: &Layout, opts: &MkfsOptions) -> Resu
         at += len as u64;
     }
     dev.flush()
-}
-
-/// A secret number (rule R8).
-pub fn nonce() -> Result<u64> {
-    getrandom::u64().map_err(|e| Error::Refused(format!("no random numbers: {e}")))
 }

@@ -4,6 +4,7 @@
 pub mod adopt;
 pub mod child;
 pub mod discard;
+pub(crate) mod files;
 pub mod find;
 pub mod layout;
 pub mod marker;

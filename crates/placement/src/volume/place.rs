@@ -1,8 +1,8 @@
 //! The file or device that a new log goes to.
 
 use crate::options::MkfsOptions;
+use crate::volume::files::{io, make_file, refuse_existing};
 use crate::volume::layout::Layout;
-use crate::volume::mkfs::{io, make_file, refuse_existing};
 use siftfs_base::{Error, Result};
 use siftfs_device::{Device, FileDevice, FileOptions, open_exclusive, preallocate};
 use siftfs_log::show_uuid;

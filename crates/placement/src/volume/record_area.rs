@@ -5,8 +5,8 @@
 //! *state* of it is judged when it is read (rule R16).
 
 use crate::options::{MkfsOptions, OpenOptions, RECORD_AREA};
+use crate::volume::files::refuse_existing;
 use crate::volume::find;
-use crate::volume::mkfs::refuse_existing;
 use crate::volume::place::same_storage;
 use siftfs_base::{Error, Result};
 use siftfs_device::{ByteDevice, ByteOptions, BytePlace, Device};
