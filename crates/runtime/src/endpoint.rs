@@ -109,10 +109,7 @@ impl FileService for Runtime {
                 });
                 sought.map(Reply::Offset)
             }
-            R::OpenDir { ino } => self.query(|st| {
-                st.load_dir(ino)?;
-                Ok(Reply::Opened { handle: st.open(ino, session, Access::Read) })
-            }),
+            R::OpenDir { ino } => self.open_dir(session, ino),
             R::ReadDir { handle, cookie, max_bytes, plus } => self
                 .query(|st| st.read_dir((session, handle), cookie, max_bytes, plus))
                 .map(Reply::Dir),
@@ -138,7 +135,7 @@ impl FileService for Runtime {
             R::Publish { base, entries, level, rights } => {
                 self.publish(session, (cred, &rights), base, &entries, level)
             }
-            R::SectionStart { file } => self.start_section(session, file).map(Reply::Section),
+            R::SectionStart { file } => self.start_section(session, cred, file).map(Reply::Section),
             R::SectionWrite { section, offset, data } => {
                 self.write_section(session, section, offset, &data)
             }
@@ -298,27 +295,10 @@ impl Runtime {
         })
     }
 
-    fn create_unnamed(
-        &self,
-        session: SessionId,
-        cred: &Credentials,
-        parent: InodeNr,
-        (perm, exclusive): (u16, bool),
-    ) -> Result<Reply> {
-        self.mutate(|st| {
-            st.load_dir(parent)?;
-            st.may_insert(parent)?;
-            let mode = mode_of(FileKind::Regular) | perm & 0o7777;
-            let (mode, gid) = st.inherit(parent, mode, cred.gid, false);
-            let (mode, xattrs) = st.inherit_acls(parent, mode, cred.umask)?;
-            let time = st.now();
-            let (uid, xattrs) = (cred.uid, xattrs.as_slice());
-            let new = NewInode { number: None, mode, uid, gid, rdev: 0, target: &[], xattrs };
-            let ino = st.create_unnamed(parent, &new, time)?;
-            st.node_mut(ino).linkable = !exclusive;
-            let handle = st.open(ino, session, Access::Both);
-            let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
-            Ok(Reply::Created { attr, handle })
+    fn open_dir(&self, session: SessionId, ino: InodeNr) -> Result<Reply> {
+        self.query(|st| {
+            st.load_dir(ino)?;
+            Ok(Reply::Opened { handle: st.open(ino, session, Access::Read) })
         })
     }
 
@@ -527,7 +507,7 @@ impl Runtime {
 
 impl State {
     /// An `Entry` reply counts one reference for `Forget`.
-    fn entry(&mut self, ino: InodeNr) -> Result<Reply> {
+    pub(crate) fn entry(&mut self, ino: InodeNr) -> Result<Reply> {
         let attr = self.attr(ino)?;
         self.inodes.looked_up(ino);
         Ok(Reply::Entry(attr))

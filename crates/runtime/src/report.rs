@@ -1,5 +1,6 @@
 //! The Runtime's part of the status document.
 
+use crate::locks::allowance::{MOST, Usage};
 use crate::runtime::Runtime;
 use crate::staging::ways::WaysReport;
 use crate::state::State;
@@ -28,6 +29,13 @@ fn group(ways: &WaysReport) -> Group {
 }
 
 impl Runtime {
+    /// What callers have begun, and the memory that they have for it.
+    fn operations(&self, tickets: u64, st: &State) -> Operations {
+        let Usage { now, peak, refused } = self.allowance.usage();
+        let sections = st.sections.status();
+        Operations { tickets, bytes: now, bytes_peak: peak, bytes_most: MOST, refused, ..sections }
+    }
+
     /// What the volume lies on: the device of the area, and those of the log and the record area
     /// if they are others.
     fn devices(&self) -> Vec<DeviceInfo> {
@@ -98,7 +106,7 @@ impl Runtime {
             cache: st.cache(),
             memory: st.memory_report(buffers),
             pending: st.pending(),
-            operations: Operations { tickets, ..st.sections.status() },
+            operations: self.operations(tickets, &st),
         })
     }
 }

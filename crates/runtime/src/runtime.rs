@@ -4,6 +4,7 @@
 //! [`Runtime::on_service`]; any caller that needs background progress makes it on its own thread.
 
 use crate::config::Config;
+use crate::locks::allowance::Allowance;
 use crate::locks::fair_mutex::FairMutex;
 use crate::locks::gate::{Alarm, Gate};
 use crate::locks::relock;
@@ -18,6 +19,7 @@ use crate::state::heap::Trimmer;
 use crate::state::lane::Lane;
 use crate::state::meta_cache::MetaCache;
 use crate::state::page_cache::PageCache;
+use crate::state::sections::Sections;
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{Inodes, Ledger, Readers, Running, Staging, State, Time};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno};
@@ -87,6 +89,8 @@ pub struct Runtime {
     pub(crate) seq: Sequencer,
     /// Records of tickets that nobody has written yet.
     pub(crate) unwritten: Unwritten,
+    /// Memory for what callers write and compute beside the files.
+    pub(crate) allowance: Allowance,
     /// The sessions, and the tickets of each.
     pub(crate) sessions: Sessions,
     /// What is wanted durable soon, and nobody waits for.
@@ -135,6 +139,7 @@ impl Runtime {
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
         let start = Timestamp { sec: fs.write_time(), nsec: 0 };
         let time = Time::new(parts.clock.clone(), start);
+        let allowance = Allowance::default();
         let state = State {
             fs,
             meta,
@@ -147,7 +152,7 @@ impl Runtime {
             running: Running::default(),
             ledger: Ledger::new(parts.txn_seq, parts.journal_len, parts.journal_data),
             staging: Staging::new(lanes, parts.lsn_floor, record_buffers.clone()),
-            sections: Default::default(),
+            sections: Sections::new(allowance.clone()),
             time,
             recovery: None,
         };
@@ -159,6 +164,7 @@ impl Runtime {
             record_buffers,
             seq,
             unwritten: Unwritten::default(),
+            allowance,
             sessions: Sessions::default(),
             demand: Demand::default(),
             lanes: parts.lanes,

@@ -219,9 +219,7 @@ impl Place {
                     Call::LinkUnnamed(handle, self.name(model, *parent, name)?)
                 }
             },
-            Request::TmpFile { parent, perm, .. } => {
-                Call::Unnamed(self.path(model, *parent)?, *perm)
-            }
+            Request::TmpFile { parent: p, perm, .. } => Call::Unnamed(self.path(model, *p)?, *perm),
             Request::Unlink { parent, name } => Call::Unlink(self.name(model, *parent, name)?),
             Request::RemoveDir { parent, name } => {
                 Call::RemoveDir(self.name(model, *parent, name)?)

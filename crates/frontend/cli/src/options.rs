@@ -203,11 +203,7 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
             o.open.record_area.percent = u8::try_from(number(1, 100)?).unwrap_or(100);
         }
         "record_physical" => {
-            o.open.record_area.physical = match value {
-                "on" => true,
-                "off" => false,
-                _ => return Err(format!("record_physical={value}: on or off")),
-            }
+            o.open.record_area.physical = switch(name, value)?;
         }
         "record_read_back" => {
             o.open.record_read_back = Duration::from_nanos(number(0, 1_000_000)?);
@@ -259,11 +255,7 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
             }
         }
         "operations" => {
-            o.mount.operations = match value {
-                "on" => true,
-                "off" => false,
-                _ => return Err(format!("operations={value}: on or off")),
-            }
+            o.mount.operations = switch(name, value)?;
         }
         "threads" => o.mount.threads = usize::try_from(number(1, 64)?).unwrap_or(4),
         "requests" => {
@@ -304,6 +296,14 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+fn switch(name: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("{name}={value}: on or off")),
+    }
 }
 
 /// Seconds, also in parts, from 0.01 to an hour.

@@ -5,6 +5,8 @@
 #[allow(dead_code)] // made for sections
 #[path = "sections/calls.rs"]
 mod calls;
+#[path = "compounds/memory.rs"]
+mod memory;
 #[path = "compounds/pairs.rs"]
 mod pairs;
 #[path = "compounds/refused.rs"]

@@ -107,18 +107,7 @@ impl Handler for Adapter {
                             _ => Err(unexpected("data")),
                         }));
                     });
-                    let on = self.server.operations.is_on();
-                    if on && is_publish(command) {
-                        return self.server.publish(&cred, &self.entry, ino, input, answer);
-                    }
-                    if on && is_compound(command) {
-                        return self.server.compound(&cred, &self.entry, ino, input, answer);
-                    }
-                    if on && is_commit_all(command) {
-                        return self.server.commit_all(&cred, &self.entry, input, answer);
-                    }
-                    let file = (ino, Handle(handle));
-                    self.server.ioctl(&cred, file, (command, input), answer);
+                    self.ioctl(&cred, (ino, Handle(handle)), (command, input), answer);
                 }
             },
             Operation::Seek { offset, whence } => {
@@ -411,6 +400,27 @@ impl Adapter {
             }
             _ => Err(errno(libc::ENOSYS)),
         }
+    }
+
+    /// Those that take an argument of any size, and then all others.
+    fn ioctl(
+        &self,
+        cred: &Credentials,
+        file: (InodeNr, Handle),
+        (command, input): (u32, &[u8]),
+        answer: Completion,
+    ) {
+        let on = self.server.operations.is_on();
+        if on && is_publish(command) {
+            return self.server.publish(cred, &self.entry, file.0, input, answer);
+        }
+        if on && is_compound(command) {
+            return self.server.compound(cred, &self.entry, file.0, input, answer);
+        }
+        if on && is_commit_all(command) {
+            return self.server.commit_all(cred, &self.entry, input, answer);
+        }
+        self.server.ioctl(cred, file, (command, input), answer);
     }
 
     fn created(&self, cred: &Credentials, request: Request, flags: u32) -> Result<Answer> {

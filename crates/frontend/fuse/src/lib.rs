@@ -40,6 +40,7 @@ mod section_table;
 mod sections;
 mod server;
 mod stale;
+mod switch;
 mod timers;
 mod view;
 mod writers;
@@ -55,6 +56,6 @@ pub use mount::{
 pub use mountinfo::{
     Elsewhere, MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,
 };
-pub use operations::Switch;
 pub use own_mount::{Syncing, apart};
+pub use switch::Switch;
 pub use writers::{Writers, flush};

@@ -8,30 +8,9 @@ use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::commands::{BARRIER, NO_TIMEOUT, POLL, STAGE, WAIT};
 use siftfs_proto::{Completion, Credentials, Handle, Reply, Request, Ticket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-/// Whether a mount has SiftFS's own operations. Without them their ioctls are those of a file
-/// system that has none.
-#[derive(Clone)]
-pub struct Switch(Arc<AtomicBool>);
-
-impl Switch {
-    pub(crate) fn new(on: bool) -> Self {
-        Self(Arc::new(AtomicBool::new(on)))
-    }
-
-    /// Changes it for the calls from now on.
-    pub fn set(&self, on: bool) {
-        self.0.store(on, Ordering::SeqCst);
-    }
-
-    pub(crate) fn is_on(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-}
 
 /// What WAIT is given.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]

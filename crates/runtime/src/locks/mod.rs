@@ -1,5 +1,6 @@
 //! Locks, and waiting for what other threads do. Nothing here knows the file system.
 
+pub mod allowance;
 pub mod fair_mutex;
 pub mod gate;
 pub mod sync;

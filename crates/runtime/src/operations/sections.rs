@@ -21,7 +21,7 @@ use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, errno};
 use siftfs_device::Origin;
 use siftfs_proto::compound::Access;
-use siftfs_proto::{Reply, SectionId, SessionId, Target, WriteData};
+use siftfs_proto::{Credentials, Reply, SectionId, SessionId, Target, WriteData};
 
 /// Bytes of a record's head beside its ranges: the header, the inode, and a name or two.
 const HEAD_BYTES: u64 = 1024;
@@ -69,7 +69,12 @@ impl Runtime {
     /// # Errors
     /// `EBUSY` if the file has one, `EMFILE` if there are too many, `ENOENT` for a file that has no
     /// name and never will, `EROFS`, `EBADF` for a handle that may not read and write.
-    pub fn start_section(&self, session: SessionId, file: Target) -> Result<SectionId> {
+    pub fn start_section(
+        &self,
+        session: SessionId,
+        cred: &Credentials,
+        file: Target,
+    ) -> Result<SectionId> {
         self.seq.check()?;
         let mut st = self.lock();
         if st.config.read_only {
@@ -80,14 +85,15 @@ impl Runtime {
         if st.node(ino).is_dead() {
             return Err(errno(libc::ENOENT));
         }
-        st.sections.start(session, ino)
+        st.sections.start((session, cred.uid), ino)
     }
 
     /// Writes into a section. Nothing of it reaches storage.
     ///
     /// # Errors
     /// `EINVAL` for a section that is not this session's, `EFBIG` if it would outgrow one record or
-    /// the largest file, or all sections half of the page cache; it stays as it was then.
+    /// the largest file, all sections half of the page cache, or its user the memory that it may
+    /// have; it stays as it was then.
     pub fn write_section(
         &self,
         session: SessionId,

@@ -6,13 +6,16 @@
 //!    last name away. It can still be read.
 //! 3. *Ended.* [`Sections::end`] took it out: to be applied, or to be forgotten.
 
+use crate::locks::allowance::{Allowance, Charge};
 use crate::state::shadow::Shadow;
 use ahash::HashMap;
-use siftfs_base::{Bytes, InodeNr, RangeSet, Result, errno};
+use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, errno};
 use siftfs_proto::{SectionId, SessionId, WriteData};
 use siftfs_status::Operations;
 use std::collections::BTreeMap;
 
+/// What a page of a section costs, about.
+const PAGE: u64 = BLOCK_BYTES + 64;
 /// Most sections at a time.
 pub const MOST_SECTIONS: usize = 1024;
 
@@ -22,6 +25,8 @@ pub struct Section {
     ino: InodeNr,
     shadow: Shadow,
     void: bool,
+    /// The memory that its pages take.
+    charge: Charge,
 }
 
 impl Section {
@@ -54,14 +59,20 @@ pub struct Sections {
     of_file: HashMap<InodeNr, SectionId>,
     last: u64,
     pages: usize,
+    allowance: Allowance,
 }
 
 impl Sections {
-    /// Starts a section on `ino`.
+    /// None, with their memory from there.
+    pub fn new(allowance: Allowance) -> Self {
+        Self { allowance, ..Self::default() }
+    }
+
+    /// Starts a section of a session and a user on `ino`.
     ///
     /// # Errors
     /// `EBUSY` if the file has one, `EMFILE` if there are [`MOST_SECTIONS`].
-    pub fn start(&mut self, owner: SessionId, ino: InodeNr) -> Result<SectionId> {
+    pub fn start(&mut self, (owner, user): (SessionId, u32), ino: InodeNr) -> Result<SectionId> {
         if self.of_file.contains_key(&ino) {
             return Err(errno(libc::EBUSY));
         }
@@ -70,7 +81,8 @@ impl Sections {
         }
         self.last += 1;
         let id = SectionId(self.last);
-        let section = Section { owner, ino, shadow: Shadow::default(), void: false };
+        let charge = self.allowance.of(user);
+        let section = Section { owner, ino, shadow: Shadow::default(), void: false, charge };
         self.open.insert(id, section);
         self.of_file.insert(ino, id);
         Ok(id)
@@ -87,7 +99,8 @@ impl Sections {
     /// Writes `data`; whole blocks are given at a block's begin.
     ///
     /// # Errors
-    /// As [`Sections::get`].
+    /// As [`Sections::get`]; `EFBIG` if there is no memory left for its user. It stays as it was
+    /// then.
     pub fn write(
         &mut self,
         owner: SessionId,
@@ -98,6 +111,10 @@ impl Sections {
         let section = self.open.get_mut(&id).filter(|s| s.owner == owner);
         let section = section.ok_or_else(|| errno(libc::EINVAL))?;
         let before = section.shadow.pages();
+        let (start, end) = (offset, offset + data.len() as u64);
+        if !section.charge.grow(section.shadow.more_pages(start, end) * PAGE) {
+            return Err(errno(libc::EFBIG));
+        }
         section.shadow.put(offset, data);
         self.pages += section.shadow.pages() - before;
         Ok(())

@@ -5,7 +5,7 @@ const OWNER: SessionId = SessionId(1);
 
 fn one() -> (Sections, SectionId) {
     let mut sections = Sections::default();
-    let id = sections.start(OWNER, 12).unwrap();
+    let id = sections.start((OWNER, 0), 12).unwrap();
     (sections, id)
 }
 
@@ -54,18 +54,18 @@ fn blocks_are_copied_before_they_are_changed() {
 #[test]
 fn one_per_file_each_of_its_session() {
     let (mut sections, id) = one();
-    assert_eq!(sections.start(SessionId(2), 12), Err(errno(libc::EBUSY)));
+    assert_eq!(sections.start((SessionId(2), 0), 12), Err(errno(libc::EBUSY)));
     assert!(sections.get(SessionId(2), id).is_err());
     assert!(sections.write(SessionId(2), id, 0, &vec![1].into()).is_err());
     assert!(sections.end(SessionId(2), id).is_err());
     drop(sections.end(OWNER, id).unwrap());
     assert!(sections.get(OWNER, id).is_err() && sections.end(OWNER, id).is_err());
-    let next = sections.start(SessionId(2), 12).unwrap();
+    let next = sections.start((SessionId(2), 0), 12).unwrap();
     assert_ne!(next, id, "a number is not used again");
     for ino in 100..100 + MOST_SECTIONS as InodeNr - 1 {
-        sections.start(OWNER, ino).unwrap();
+        sections.start((OWNER, 0), ino).unwrap();
     }
-    assert_eq!(sections.start(OWNER, 9), Err(errno(libc::EMFILE)));
+    assert_eq!(sections.start((OWNER, 0), 9), Err(errno(libc::EMFILE)));
 }
 
 #[test]
@@ -91,12 +91,16 @@ fn void_by_what_overlaps() {
 fn a_removed_files_number_is_free() {
     let (mut sections, id) = one();
     sections.removed(12);
-    let other = sections.start(OWNER, 12).unwrap();
+    let other = sections.start((OWNER, 0), 12).unwrap();
     sections.changed(12, 0, 1);
     drop(sections.end(OWNER, id).unwrap());
-    assert_eq!(sections.start(OWNER, 12), Err(errno(libc::EBUSY)), "the other one is still there");
+    assert_eq!(
+        sections.start((OWNER, 0), 12),
+        Err(errno(libc::EBUSY)),
+        "the other one is still there"
+    );
     drop(sections.end(OWNER, other).unwrap());
-    sections.start(OWNER, 12).unwrap();
+    sections.start((OWNER, 0), 12).unwrap();
 }
 
 /// Rule R31: sections end with their session.
@@ -104,8 +108,8 @@ fn a_removed_files_number_is_free() {
 fn r31_sections_end_with_their_session() {
     let (mut sections, id) = one();
     let other = SessionId(2);
-    let kept = sections.start(other, 13).unwrap();
+    let kept = sections.start((other, 0), 13).unwrap();
     sections.end_all(OWNER);
     assert!(sections.get(OWNER, id).is_err() && sections.get(other, kept).is_ok());
-    assert!(sections.start(other, 12).is_ok(), "the file may have another one");
+    assert!(sections.start((other, 0), 12).is_ok(), "the file may have another one");
 }

@@ -24,6 +24,13 @@ impl Shadow {
         self.pages.len()
     }
 
+    /// Number of pages that it would hold more if bytes `[start, end)` were written.
+    pub fn more_pages(&self, start: u64, end: u64) -> u64 {
+        let (first, last) = (start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        let there = self.pages.range(first..last.max(first)).count() as u64;
+        (last.max(first) - first) - there
+    }
+
     /// Memory in bytes, about.
     pub fn bytes(&self) -> u64 {
         (self.pages.len() * (BLOCK_SIZE + 64) + self.written.ranges() * 40) as u64

@@ -362,3 +362,17 @@ pub enum Compounded {
         errno: i32,
     },
 }
+
+impl Compounded {
+    /// Bytes of the results.
+    pub fn bytes(&self) -> u64 {
+        let len = |value: &Value| match value {
+            Value::Bytes(bytes) => bytes.len() as u64,
+            _ => 0,
+        };
+        match self {
+            Self::Done { values, .. } => values.iter().map(len).sum(),
+            Self::Refused { .. } => 0,
+        }
+    }
+}

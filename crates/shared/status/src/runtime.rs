@@ -356,6 +356,14 @@ pub struct Operations {
     pub void_sections: u64,
     /// Bytes in memory that the sections hold.
     pub section_bytes: u64,
+    /// Bytes that sections and running compounds may take by now, of all callers.
+    pub bytes: u64,
+    /// The most that they took at a time.
+    pub bytes_peak: u64,
+    /// The most that they may take.
+    pub bytes_most: u64,
+    /// How often there was not enough left.
+    pub refused: u64,
 }
 
 /// What the next background transaction has to do.

@@ -155,7 +155,7 @@ fn results_that_are_too_much() {
 }
 
 /// A Zstandard frame of this, which is far shorter.
-fn bomb(bytes: &[u8]) -> Vec<u8> {
+pub fn bomb(bytes: &[u8]) -> Vec<u8> {
     let (s, out) = (Setup::new(), "frame");
     s.mount("");
     let dir = root(&s);

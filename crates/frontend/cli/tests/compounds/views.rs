@@ -9,7 +9,9 @@ use crate::{mounted, read, root};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::thread::UnshareFlags;
-use siftfs_client::{Access, Compound, Entry, Level, NewAttributes, Publish, Source, publish};
+use siftfs_client::{
+    Access, Compound, Entry, FileStep, Level, NewAttributes, Publish, Source, publish,
+};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +31,9 @@ fn named(dir: &File, source: Source, to: &str) -> i32 {
 fn number(file: &File) -> Source {
     Source::Descriptor(u32::try_from(file.0.as_raw_fd()).unwrap())
 }
+
+/// A step has been added, and nothing needs its result.
+fn added<T>(_: T) {}
 
 /// What a compound of the steps that `steps` adds is refused for.
 fn asked<'a>(dir: &'a File, steps: impl FnOnce(&mut Compound<'a>)) -> (Option<usize>, i32) {
@@ -66,80 +71,39 @@ fn tree(s: &Setup) -> Vec<String> {
 /// Every step that would change something through the read-only directory `dir` is EROFS, and what
 /// only reads is carried out.
 fn nothing_changes_by(dir: &File) {
-    let erofs = |at| (Some(at), libc::EROFS);
-    assert_eq!(
-        asked(dir, |c| {
-            c.create("new", 0o644);
-        }),
-        erofs(0)
-    );
-    assert_eq!(
-        asked(dir, |c| {
-            c.unlink("a");
-        }),
-        erofs(0)
-    );
-    assert_eq!(
-        asked(dir, |c| {
-            c.rename("a", "new");
-        }),
-        erofs(0)
-    );
-    assert_eq!(
-        asked(dir, |c| {
-            c.open("a", Access::Write);
-        }),
-        erofs(0)
-    );
-    assert_eq!(
-        asked(dir, |c| {
-            c.open("a", Access::Both);
-        }),
-        erofs(0)
-    );
-    let found = |with: &dyn Fn(&mut Compound<'_>, siftfs_client::FileStep)| {
+    type Steps = fn(&mut Compound<'_>);
+    let names: [Steps; 5] = [
+        |c| added(c.create("new", 0o644)),
+        |c| added(c.unlink("a")),
+        |c| added(c.rename("a", "new")),
+        |c| added(c.open("a", Access::Write)),
+        |c| added(c.open("a", Access::Both)),
+    ];
+    for (at, steps) in names.into_iter().enumerate() {
+        assert_eq!(asked(dir, |c| steps(c)), (Some(0), libc::EROFS), "{at}");
+    }
+    type Uses = fn(&mut Compound<'_>, FileStep);
+    let chmod = |c: &mut Compound<'_>, a| {
+        let set = NewAttributes { perm: Some(0o600), ..NewAttributes::default() };
+        c.set_attributes(a, set);
+    };
+    let uses: [Uses; 5] = [
+        |c, a| added(c.link(a, "new")),
+        |c, a| added(c.set_len(a, 0)),
+        |c, a| added(c.write(a, 0, b"x")),
+        |c, a| added(c.append(a, b"x")),
+        chmod,
+    ];
+    let found = |uses: Uses| {
         asked(dir, |c| {
             let a = c.lookup("a");
-            with(c, a);
+            uses(c, a);
         })
     };
-    assert_eq!(
-        found(&|c, a| {
-            c.link(a, "new");
-        }),
-        erofs(1)
-    );
-    assert_eq!(
-        found(&|c, a| {
-            c.set_len(a, 0);
-        }),
-        erofs(1)
-    );
-    assert_eq!(
-        found(&|c, a| {
-            c.write(a, 0, b"x");
-        }),
-        erofs(1)
-    );
-    assert_eq!(
-        found(&|c, a| {
-            c.append(a, b"x");
-        }),
-        erofs(1)
-    );
-    let set = || NewAttributes { perm: Some(0o600), ..NewAttributes::default() };
-    assert_eq!(
-        found(&|c, a| {
-            c.set_attributes(a, set());
-        }),
-        erofs(1)
-    );
-    assert_eq!(
-        found(&|c, a| {
-            c.read(a, 0, 10);
-        }),
-        (None, 0)
-    );
+    for (at, uses) in uses.into_iter().enumerate() {
+        assert_eq!(found(uses), (Some(1), libc::EROFS), "{at}");
+    }
+    assert_eq!(found(|c, a| added(c.read(a, 0, 10))), (None, 0));
     assert_eq!(named(dir, Source::Path("a".into()), "new"), libc::EROFS);
 }
 
@@ -290,6 +254,20 @@ fn another_root() {
     s.assert_plain_ext4();
 }
 
+/// No step and no publish gets at this file.
+fn hidden(dir: &File, path: &str) {
+    type Steps = fn(&mut Compound<'_>, &str);
+    let all: [Steps; 3] = [
+        |c, path| added(c.lookup(path)),
+        |c, path| added(c.open(path, Access::Read)),
+        |c, path| added(c.unlink(path)),
+    ];
+    for steps in all {
+        assert_eq!(asked(dir, |c| steps(c, path)), (Some(0), libc::EXDEV), "{path}");
+    }
+    assert_eq!(named(dir, Source::Path(path.into()), "taken"), libc::EXDEV);
+}
+
 /// What lies below another mount is neither read nor changed, and a file on which something is
 /// mounted keeps its name.
 #[test]
@@ -307,26 +285,7 @@ fn what_is_hidden() {
     {
         let (dir, inner) = (root(&s), directory(&s.path("d")));
         for (dir, path) in [(&dir, "d/secret/key"), (&inner, "secret/key")] {
-            let exdev = (Some(0), libc::EXDEV);
-            assert_eq!(
-                asked(dir, |c| {
-                    c.lookup(path);
-                }),
-                exdev
-            );
-            assert_eq!(
-                asked(dir, |c| {
-                    c.open(path, Access::Read);
-                }),
-                exdev
-            );
-            assert_eq!(
-                asked(dir, |c| {
-                    c.unlink(path);
-                }),
-                exdev
-            );
-            assert_eq!(named(dir, Source::Path(path.into()), "taken"), libc::EXDEV);
+            hidden(dir, path);
         }
         let ebusy = (Some(0), libc::EBUSY);
         assert_eq!(
@@ -357,8 +316,9 @@ fn what_is_hidden() {
             (None, 0)
         );
     }
-    run("umount", &[covered.to_str().unwrap()]).ok();
-    run("umount", &[s.path("d/secret").to_str().unwrap()]).ok();
+    for place in [&covered, &s.path("d/secret")] {
+        run("umount", &[place.to_str().unwrap()]).ok();
+    }
     assert_eq!(read(&s, "d/secret/key"), b"content");
     assert!(s.path("free/g").exists() && s.path("covered").exists());
     s.umount();

@@ -259,6 +259,31 @@ fn what_only_we_decide_is_roots_alone() {
     s.assert_plain_ext4();
 }
 
+/// Whose the files are that a publish or a compound makes is known on other mounts alone.
+#[test]
+fn none_of_our_operations_through_a_mapped_mount() {
+    let s = Setup::new();
+    s.mount("idmap");
+    for dir in ["d", "mapped"] {
+        std::fs::create_dir(s.path(dir)).unwrap();
+    }
+    bind_mapped(&s.path("d"), &s.path("mapped")).unwrap();
+    for (dir, expected) in [("mapped", Err(Some(libc::EOPNOTSUPP))), ("d", Ok(()))] {
+        let dir = open(&s.path(dir), OFlags::RDONLY | OFlags::DIRECTORY, 0).unwrap();
+        let mut steps = Compound::on(&dir);
+        steps.create("by a compound", 0o644);
+        let done = steps.run(Level::Visible).map(drop);
+        assert_eq!(done.map_err(|e| std::io::Error::from(e).raw_os_error()), expected);
+        let source = Source::Path("by a compound".into());
+        let entries = vec![Entry { source, to: "published".into(), replace: true }];
+        let names = Publish { entries, level: Level::Visible };
+        assert_eq!(publish(dir.as_fd(), &names).map_err(|e| e.raw_os_error()), expected);
+    }
+    run("umount", &[s.path("mapped").to_str().unwrap()]).ok();
+    s.umount();
+    s.assert_plain_ext4();
+}
+
 /// Without the option there is none, and no caller is unknown.
 #[test]
 fn without_the_option() {

@@ -15,13 +15,15 @@ const PATIENCE: u32 = 8;
 /// Steps of a compound that compute. Each may make the plan start again.
 const MOST_STEPS: u32 = 256;
 /// Bytes that they work on.
-const MOST_WORK: usize = 64 << 20;
+pub const MOST_WORK: usize = 64 << 20;
 /// Compression level of Zstandard: its usual one.
 const LEVEL: i32 = 3;
 /// What LevelDB adds to a checksum that it stores.
 const MASK: u32 = 0xA282_EAD8;
 /// Memory that a frame's decoder may want is 2 to the power of this: 16 MiB.
 const WINDOW_LOG: u32 = 24;
+/// The same in bytes.
+pub const WINDOW: u64 = 1 << WINDOW_LOG;
 
 /// What to compute.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,7 @@ mod check;
 mod compute;
 mod file;
 mod names;
+mod need;
 mod plan;
 
 use crate::operations::ROUNDS;
@@ -57,7 +58,8 @@ impl Runtime {
     ///
     /// # Errors
     /// `EINVAL` without a step, `E2BIG` with too many, or if no record takes the changes;
-    /// `ENOSPC`, `EROFS`; `EAGAIN` if what kept them out of a record came back again and again.
+    /// `ENOSPC`, `EROFS`; `EAGAIN` if what kept them out of a record came back again and again, or
+    /// there was no memory left for callers.
     /// Nothing was changed then. After a failure of the storage, `EIO`.
     pub(crate) fn compound(
         &self,
@@ -71,12 +73,16 @@ impl Runtime {
         if compound.steps.len() > MOST_STEPS {
             return Err(errno(libc::E2BIG));
         }
+        let mut charge = self.allowance.wait(cred.uid, need::of(compound))?;
         let mut memo = Memo::default();
         let mut rounds = 0;
         while rounds < ROUNDS {
             match self.drive_compound((session, cred), compound, &memo)? {
                 Tried::Refused(step, errno) => return Ok(Compounded::Refused { step, errno }),
                 Tried::Done(done, placed, orphan) => {
+                    // Only the results are left, for as long as the storage takes.
+                    drop(memo);
+                    charge.shrink_to(done.bytes());
                     return self.finish_compound(placed, orphan).map(|()| done);
                 }
                 // Each step's job comes a bounded number of times.
