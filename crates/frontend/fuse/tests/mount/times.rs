@@ -52,13 +52,17 @@ impl Service {
         });
         let waits = format!("/proc/self/task/{}/wchan", begun.recv().unwrap().as_raw_nonzero());
         let limit = Instant::now() + Duration::from_secs(60);
+        // It waits for an answer, or for times that another close(2) sends (the daemon's threads get
+        // copies of this test's descriptors, and close them), or, after that, for the lock that is
+        // held while the kernel is told.
         let waits_for = match self.comes {
-            Comes::BeforeItReturns => "request_wait_answer",
-            // The lock that is held while the kernel is told: what it had to send was sent before,
-            // by the close(2) of a thread of the daemon's.
-            _ => "rwsem",
+            Comes::BeforeItReturns => ["request_wait_answer", "inode_wait_for_writeback"],
+            _ => ["rwsem", "inode_wait_for_writeback"],
         };
-        let waits = || std::fs::read_to_string(&waits).is_ok_and(|at| at.contains(waits_for));
+        let waits = || {
+            let at = std::fs::read_to_string(&waits).unwrap_or_default();
+            waits_for.iter().any(|function| at.contains(function))
+        };
         while told.try_recv().is_err() && !closer.is_finished() && !waits() {
             if Instant::now() > limit {
                 return self.late.store(true, Ordering::SeqCst);
