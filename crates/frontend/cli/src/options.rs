@@ -157,6 +157,7 @@ fn set_flag(o: &mut Options, flag: &str) -> Result<bool, String> {
             m.noatime = flag == "noatime";
             o.open.noatime = flag == "noatime";
         }
+        "discard" | "nodiscard" => o.open.discard = Some(flag == "discard"),
         "nodirect" => o.open.direct = false,
         "nouring" => o.open.uring = false,
         "noload" | "norecovery" => return Err(format!("{flag}: {NO_RECOVERY}")),
@@ -202,13 +203,8 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         "record_share" => {
             o.open.record_area.percent = u8::try_from(number(1, 100)?).unwrap_or(100);
         }
-        "record_physical" => {
-            o.open.record_area.physical = match value {
-                "on" => true,
-                "off" => false,
-                _ => return Err(format!("record_physical={value}: on or off")),
-            }
-        }
+        "record_physical" => o.open.record_area.physical = switch(name, value, "on")?,
+        "discard" => o.open.discard = Some(switch(name, value, "online")?),
         "record_read_back" => {
             o.open.record_read_back = Duration::from_nanos(number(0, 1_000_000)?);
         }
@@ -304,6 +300,15 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// The word `on`, or `off`.
+fn switch(name: &str, value: &str, on: &str) -> Result<bool, String> {
+    match value {
+        "off" => Ok(false),
+        other if other == on => Ok(true),
+        _ => Err(format!("{name}={value}: {on} or off")),
+    }
 }
 
 /// Seconds, also in parts, from 0.01 to an hour.

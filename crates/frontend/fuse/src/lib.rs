@@ -41,6 +41,7 @@ mod sections;
 mod server;
 mod stale;
 mod timers;
+mod trim;
 mod view;
 mod writers;
 
