@@ -63,6 +63,9 @@ pub struct OpenOptions {
     pub most_freed: usize,
     /// Free share of staging or journal (percent) below which a background checkpoint starts.
     pub low_watermark: u8,
+    /// Whether freed blocks are given back to the storage by themselves; `None`: as is usual for
+    /// it.
+    pub discard: Option<bool>,
     /// What the record area takes, where the volume has one.
     pub record_area: Compact,
     /// Where the record area is; `None`: where it is remembered to be, if the volume has one.
@@ -120,6 +123,7 @@ impl Default for OpenOptions {
             late_forgets: Duration::ZERO,
             most_freed: usize::MAX,
             low_watermark: 50,
+            discard: None,
             record_area: Compact::default(),
             record_area_at: None,
             record_read_back: Duration::ZERO,

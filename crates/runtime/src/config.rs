@@ -1,5 +1,6 @@
 //! Settings of a Runtime.
 
+use crate::state::discards::DiscardConfig;
 use std::time::Duration;
 
 /// Settings of a Runtime.
@@ -27,6 +28,8 @@ pub struct Config {
     pub most_freed: usize,
     /// Free share of staging or journal in percent below which a checkpoint starts.
     pub low_watermark: u64,
+    /// Whether freed blocks go back to the storage.
+    pub discard: DiscardConfig,
     /// What the record area takes, where there is one.
     pub record_area: Compact,
     /// Key of this epoch's records.

@@ -151,11 +151,8 @@ impl FileService for Runtime {
             R::Compound(compound) => self.compound(session, cred, &compound).map(Reply::Compounded),
             R::StatFs => self.query(|st| Ok(Reply::Statfs(st.stat_fs()))),
             R::SyncAll => self.sync_all().map(acknowledged),
-            R::Checkpoint => {
-                let _ = self.sync_all()?;
-                let report = self.checkpoint(siftfs_wire::Urgency::Emergency)?;
-                Ok(Reply::Checkpoint(Box::new(report)))
-            }
+            R::Checkpoint => self.checkpoint_all().map(|report| Reply::Checkpoint(report.into())),
+            R::Trim { start, len, least } => self.trim(start, len, least).map(Reply::Trimmed),
             R::Status => self.status().map(|status| Reply::Status(Box::new(status))),
         }
     }

@@ -37,6 +37,7 @@ pub use staging::proof::{Committed, Durable, Settled};
 pub use staging::sequencer::{Flushed, Published, Sequencer, WriteMode, Writer};
 pub use staging::ways::{Group, Measured, Way, WaysReport};
 pub use state::Readers;
+pub use state::discards::DiscardConfig;
 pub use state::lane::{Lane, Place, RecordRef};
 pub use state::names::Unstageable;
 pub use state::recovery::RecoveryCut;

@@ -14,6 +14,7 @@ use crate::staging::pause::{BulkCallers, PauseDebt};
 use crate::staging::sequencer::Sequencer;
 use crate::staging::unwritten::Unwritten;
 use crate::state::buffers::{Pool, RecordBuffers};
+use crate::state::discards::Discards;
 use crate::state::fills::FillPlan;
 use crate::state::heap::Trimmer;
 use crate::state::lane::Lane;
@@ -146,6 +147,7 @@ impl Runtime {
             pages,
             names: Default::default(),
             fills: Default::default(),
+            discards: Discards::new(parts.config.discard),
             config: parts.config,
             stats: Default::default(),
             inodes: Inodes::new(orphans),
@@ -316,6 +318,12 @@ impl Runtime {
             FromService::Reclaimed { seq, lane_tails, .. } => st.on_reclaimed(seq, &lane_tails)?,
             FromService::CheckpointDone { id, urgency, report } => {
                 st.ledger.questions.checkpointed(id, urgency, report);
+            }
+            FromService::Discarded { id, blocks, failed, unsupported } => {
+                st.on_discarded(id, (blocks, failed), unsupported)?;
+                if st.discards.is_due() {
+                    self.wake();
+                }
             }
             FromService::Statistics(s) => st.ledger.questions.counted(*s),
             FromService::Failed { error } => {

@@ -50,6 +50,13 @@ impl Requests {
     pub fn is_empty(&self) -> bool {
         self.emergency.is_empty() && self.background.is_empty()
     }
+    /// Is the request to work for next an emergency, if there is one?
+    pub fn urgency(&self) -> Option<bool> {
+        if !self.emergency.is_empty() {
+            return Some(true);
+        }
+        (!self.background.is_empty()).then_some(false)
+    }
     /// The request to work for next.
     fn next(&mut self) -> Option<&mut Request> {
         self.emergency.front_mut().or(self.background.front_mut())

@@ -17,6 +17,8 @@ mod batch;
 mod blocks;
 mod checkpoint;
 mod digest;
+mod discard;
+mod discards;
 mod images;
 mod journal;
 mod memory;

@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use crate::blocks::Io;
 use crate::checkpoint::Requests;
+use crate::discards::Discards;
 use crate::images::InodeTables;
 use crate::mode::ReplayMode;
 use crate::replay::Replay;
@@ -183,6 +184,7 @@ pub struct Service {
     pub(crate) head_crc: u32,
     pub(crate) pending: VecDeque<Journaled>,
     pub(crate) requests: Requests,
+    pub(crate) discards: Discards,
     pub(crate) out: VecDeque<FromService>,
     pub(crate) stats: ServiceStatistics,
     /// On whose behalf the I/O of the present work is counted.
@@ -221,6 +223,7 @@ impl Service {
             batch: None,
             pending: VecDeque::new(),
             requests: Requests::default(),
+            discards: Discards::default(),
             out: VecDeque::new(),
             stats: ServiceStatistics::default(),
             buf: AlignedBuf::default(),
@@ -271,6 +274,7 @@ impl Service {
                 self.answer_finished();
                 Ok(())
             }
+            ToService::Discard { id, runs } => self.discard(id, runs),
             ToService::ExpectUrgent { ms } => {
                 self.expect_urgent(ms);
                 Ok(())
@@ -317,18 +321,22 @@ impl Service {
         }
     }
 
-    /// Is there checkpoint work for [`Service::step`]?
+    /// Is there work for [`Service::step`]?
     pub fn has_work(&self) -> bool {
-        self.latched.is_none() && !self.requests.is_empty()
+        self.latched.is_none() && !(self.requests.is_empty() && self.discards.is_empty())
     }
 
-    /// Does one bounded piece of checkpoint work: some transactions replayed, made durable,
-    /// their space returned as credits.
+    /// Does one bounded piece of background work: some transactions replayed, made durable, their
+    /// space returned as credits; or some freed blocks given back.
     pub fn step(&mut self) {
-        if self.has_work() {
-            let done = self.checkpoint_step();
-            self.latch(done);
+        if !self.has_work() {
+            return;
         }
+        if self.discards.is_next(self.requests.urgency()) {
+            return self.discard_step();
+        }
+        let done = self.checkpoint_step();
+        self.latch(done);
     }
 
     /// The error that stopped this Service, if one did.

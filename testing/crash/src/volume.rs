@@ -202,10 +202,12 @@ pub fn devices(media: &Media) -> siftfs_fsck::Devices<'_> {
     siftfs_fsck::Devices { area: &*media.area, log, bytes }
 }
 
-/// A device that breaks on purpose with these contents; a record area on it is torn at words.
+/// A device that breaks on purpose with these contents, and to which freed space is given back; a
+/// record area on it is torn at words.
 pub fn fault_device(image: Image, seed: u64) -> FaultDevice {
     let bytes = Split::of(&image).bytes;
     let device = FaultDevice::from_image(image, seed);
+    device.enable_discard();
     match bytes {
         Some(at) => device.with_bytes_from(at),
         None => device,
@@ -245,7 +247,8 @@ impl Control for Driver {
         self.volume.commit(push)
     }
     fn checkpoint(&self) -> Result<(), Error> {
-        self.volume.checkpoint()
+        self.volume.checkpoint()?;
+        self.volume.discard()
     }
     fn advance(&self, ns: u64) {
         self.clock.advance(ns);

@@ -269,6 +269,7 @@ impl<'a> Lockstep<'a> {
             | Request::Barrier
             | Request::EndSession
             | Request::Checkpoint
+            | Request::Trim { .. }
             | Request::Status => {}
         }
         Some(req)

@@ -285,6 +285,7 @@ impl Model {
             Request::Barrier => Ok(Reply::Ticket(Ticket(fresh.handle))),
             Request::Poll { .. } => Ok(Reply::Durable(true)),
             Request::Checkpoint => Ok(Reply::Checkpoint(Box::default())),
+            Request::Trim { .. } => Ok(Reply::Trimmed(Default::default())),
             Request::Status => Ok(Reply::Status(Box::default())),
         }
     }

@@ -31,6 +31,8 @@ pub enum Action {
         /// Because a client, or the host itself, waits for credits.
         emergency: bool,
     },
+    /// The host asks for the discard of this block.
+    Discard(u8),
     /// The host takes the next message.
     Receive,
     /// The host connects to this process.
@@ -53,6 +55,8 @@ pub enum Action {
     Work(u8),
     /// This process's Service begins a checkpoint that was asked for.
     Checkpoint(u8),
+    /// This process's Service carries a discard out.
+    Empty(u8),
     /// This process notices that its connection has ended.
     Notice(u8),
     /// This process has finished what was committed, and lets go.

@@ -162,6 +162,25 @@ pub fn digest_coalesced() -> Case {
     case
 }
 
+/// Freed blocks go back to the storage before they pass to another file, and the volume is
+/// unmounted; one fault.
+pub fn discard() -> Case {
+    let mut case = reuse();
+    case.config.name = "discard";
+    case.config.discard = true;
+    case.config.fallbacks = 1;
+    case.reaches = &[seen::DISCARDS_ALONE, seen::PASSED_ON, seen::UNMOUNTED];
+    case
+}
+
+/// The same with two blocks, of which one is discarded while the other is in use.
+pub fn discard_beside() -> Case {
+    let mut config = Config::new("discard beside others", &[REUSE]);
+    (config.discard, config.direct, config.background) = (true, true, true);
+    config.faults = faults(1, [1, 1, 0, 1]);
+    Case { config, reaches: &[seen::DISCARDS, seen::DISCARDS_ALONE, seen::PASSED_ON] }
+}
+
 /// Without any fault: what the protocol does on a good day.
 pub fn smallest() -> Case {
     let mut case = takeover();
@@ -188,6 +207,8 @@ pub fn everyday() -> Vec<Case> {
         full_area(),
         digest(),
         digest_coalesced(),
+        discard(),
+        discard_beside(),
     ]
 }
 

@@ -74,6 +74,8 @@ pub enum Mutation {
     RecoverWithoutFlush,
     /// Freed blocks are allocated again when their transaction is journaled.
     ReuseAtJournaled,
+    /// Freed blocks are allocated again when their discard is asked for, not when it has ended.
+    ReuseBeforeDiscarded,
     /// The host forgets where staged data lies when it is journaled.
     ForgetIndexAtJournaled,
     /// The host does not ask for a checkpoint when credits run out.
@@ -154,6 +156,8 @@ pub struct Config {
     pub background: bool,
     /// Whether data without a home may go straight to the area.
     pub direct: bool,
+    /// Whether freed blocks go back to the storage before they are anybody's again.
+    pub discard: bool,
     /// How often the host may take the Service role over while the device is away.
     pub fallbacks: u8,
     /// Whether the volume is unmounted when all programs are done.
@@ -185,6 +189,7 @@ impl Config {
             replay: Replay::Ordered,
             background: false,
             direct: false,
+            discard: false,
             fallbacks: 0,
             unmount: false,
             queue: 2,

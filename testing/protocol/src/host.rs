@@ -116,6 +116,7 @@ impl Host {
     /// Will a commit and a checkpoint free a block? If not, the file system is full.
     fn frees_soon(&self) -> bool {
         self.blocks.iter().any(|b| matches!(b, Block::Freed | Block::Quarantined(_)))
+            || !self.has_discarded()
             || self.held != [0; FILES]
     }
 
@@ -154,6 +155,7 @@ impl Host {
             self.pushed.clear();
             self.kept.iter_mut().for_each(|t| t.direct = [None; DIRECT]);
         }
+        self.forget_discards();
         self.link = None;
         self.greeted = false;
         self.sent = 0;
@@ -544,12 +546,13 @@ impl State {
                 if !config.has(Mutation::WelcomeIsNoAnswer) {
                     self.journaled(config, seq);
                 }
-                self.reclaimed(seq, tails);
+                self.reclaimed(config, seq, tails);
             }
             FromService::Failed => {
                 self.disconnect(config);
                 self.host.phase = Phase::Latched;
             }
+            FromService::Discarded { block } => self.host.discarded(block),
             FromService::Done { emergency } => self.host.asked[usize::from(emergency)] = false,
             FromService::Bye => {
                 self.disconnect(config);
@@ -596,12 +599,12 @@ impl State {
             *held = if *held > seq { *held } else { 0 };
         }
         if config.has(Mutation::ReuseAtJournaled) {
-            host.release(seq);
+            host.release(config, seq);
         }
     }
 
     /// Credits: monotone, clamped to what was handed out.
-    fn reclaimed(&mut self, seq: u8, tails: [u8; 2]) {
+    fn reclaimed(&mut self, config: &Config, seq: u8, tails: [u8; 2]) {
         let host = &mut self.host;
         host.reclaimed = host.reclaimed.max(seq.min(host.seq));
         for (lane, tail) in tails.into_iter().enumerate() {
@@ -609,7 +612,7 @@ impl State {
         }
         let tails = host.tails;
         host.records.retain(|p| p.record.pos >= tails[usize::from(p.lane)]);
-        host.release(host.reclaimed);
+        host.release(config, host.reclaimed);
     }
 
     pub(crate) fn disconnect(&mut self, config: &Config) {
@@ -657,6 +660,7 @@ impl State {
         let settled = !self.wants_cut()
             && host.kept.is_empty()
             && host.reclaimed == host.seq
+            && host.has_discarded()
             && host.asked == [false; 2]
             && self.unsettled(config).next().is_none();
         ready && (settled || config.has(Mutation::CleanTooEarly) && host.kept.is_empty())
@@ -720,14 +724,5 @@ impl Host {
         let at = self.records.iter().find(|p| p.record.lsn == lsn);
         let pos = at.map_or(NONE, |p| p.record.pos);
         Some(Copy { lane, pos, lsn, value: value(f, file.ready.op), dst: file.home })
-    }
-
-    /// Ends the quarantine of what transactions up to `seq` freed.
-    fn release(&mut self, seq: u8) {
-        for block in &mut self.blocks {
-            if matches!(block, Block::Quarantined(by) if *by <= seq) {
-                *block = Block::Free;
-            }
-        }
     }
 }

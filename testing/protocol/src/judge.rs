@@ -372,6 +372,10 @@ pub mod landmarks {
     pub const DIGESTED: &str = "a physical record is digested";
     /// A transaction digests a record, and a copy of it goes to the same block.
     pub const OVER_DIGESTED: &str = "a copy lies over what is digested";
+    /// The Service does something else first.
+    pub const DISCARDS: &str = "a discard waits for its turn";
+    /// A device may still carry a discard out whose host has gone.
+    pub const DISCARDS_ALONE: &str = "a discard is left by a host that has gone";
     /// A batch has several transactions.
     pub const BATCH: &str = "a batch of several transactions is replayed";
 }
@@ -498,6 +502,10 @@ fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
         }
         DIGESTED => s.digests(false),
         OVER_DIGESTED => s.digests(true),
+        DISCARDS => {
+            s.devices().any(|(_, d)| !matches!(d.task, Task::Idle) && !d.discards.is_empty())
+        }
+        DISCARDS_ALONE => s.devices().any(|(_, d)| d.finishing && !d.discards.is_empty()),
         BATCH => s.devices().any(|(_, d)| match d.task {
             Task::Replay { upto, .. } => upto > d.tail + 1,
             _ => false,

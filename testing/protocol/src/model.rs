@@ -134,6 +134,9 @@ impl Protocol {
         for emergency in [false, true] {
             out.extend(s.may_ask(config, emergency).then_some(Action::Ask { emergency }));
         }
+        for (b, block) in (0..).zip(0..config.blocks) {
+            out.extend(s.may_discard(config, block).then_some(Action::Discard(b)));
+        }
         out.extend(self.can_receive(s).then_some(Action::Receive));
         for (p, device) in (0..).zip(0..s.processes.len()).skip(1) {
             out.extend(s.may_connect(device).then_some(Action::Connect(p)));
@@ -155,6 +158,7 @@ impl Protocol {
         out.extend(s.may_serve(&self.config, p).then_some(Action::Serve(name)));
         out.extend(s.may_work(p).then_some(Action::Work(name)));
         out.extend(s.may_checkpoint(p).then_some(Action::Checkpoint(name)));
+        out.extend(s.may_empty(p).then_some(Action::Empty(name)));
         out.extend(s.may_notice(p).then_some(Action::Notice(name)));
         out.extend(s.may_let_go(p).then_some(Action::LetGo(name)));
     }
@@ -236,6 +240,7 @@ impl Protocol {
                 s.send(ToService::Checkpoint { emergency });
                 s.host.asked[usize::from(emergency)] = true;
             }
+            Action::Discard(block) => s.discard(config, block),
             Action::Receive => s.receive(config),
             Action::Connect(p) => s.connect(usize::from(p)),
             Action::Fallback => {
@@ -253,6 +258,7 @@ impl Protocol {
             Action::Serve(p) => s.serve(config, usize::from(p)),
             Action::Work(p) => s.work(config, usize::from(p)),
             Action::Checkpoint(p) => s.checkpoint(config, usize::from(p)),
+            Action::Empty(p) => s.empty(usize::from(p)),
             Action::Notice(p) => s.notice(usize::from(p)),
             Action::LetGo(p) => s.let_go(usize::from(p)),
             Action::HostDies => {

@@ -28,7 +28,7 @@ impl Process {
         self.service.as_ref().is_some_and(|s| s.task == Task::Idle)
     }
 
-    fn say(&mut self, message: FromService) {
+    pub(crate) fn say(&mut self, message: FromService) {
         if self.connected {
             self.outbox.push(message);
         }
@@ -45,6 +45,7 @@ impl Service {
             head: 0,
             direct: Vec::new(),
             task: Task::Open,
+            discards: Vec::new(),
             asked: [0; 2],
             finishing,
         }
@@ -98,6 +99,7 @@ impl State {
                     service.asked[usize::from(emergency)] = service.head;
                 }
             }
+            ToService::Discard { block } => self.service(p).discards.push(block),
             ToService::Goodbye => {
                 self.let_go(p);
                 self.processes[p].say(FromService::Bye);
@@ -140,7 +142,7 @@ impl State {
     }
 
     /// Does anything that recovery or replay may need still name this block?
-    fn in_use(&self, block: u8) -> bool {
+    pub(crate) fn in_use(&self, block: u8) -> bool {
         let storage = &self.storage;
         let bit = 1 << block;
         let key = storage.host.durable.key;

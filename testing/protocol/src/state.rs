@@ -181,6 +181,11 @@ pub enum ToService {
         /// A foreground caller waits.
         emergency: bool,
     },
+    /// Give this block back to the storage.
+    Discard {
+        /// Block.
+        block: u8,
+    },
     /// The host unmounts.
     Goodbye,
 }
@@ -209,6 +214,11 @@ pub enum FromService {
     Done {
         /// Which kind.
         emergency: bool,
+    },
+    /// The discard of this block has ended.
+    Discarded {
+        /// Block.
+        block: u8,
     },
     /// Answer to `Goodbye`: the lock is free.
     Bye,
@@ -276,6 +286,8 @@ pub struct Service {
     pub direct: Vec<(u8, Value)>,
     /// What the Service does.
     pub task: Task,
+    /// Blocks to be discarded, in the order in which that was asked for.
+    pub discards: Vec<u8>,
     /// Checkpoints asked for: up to which transaction; background, emergency. 0 for none.
     pub asked: [u8; 2],
     /// Replays everything, and then lets go: the host has gone, or this is a recovery.
@@ -364,6 +376,10 @@ pub enum Block {
     Freed,
     /// Freed by this transaction, which is not reclaimed.
     Quarantined(u8),
+    /// Reclaimed, and to be discarded.
+    Waiting,
+    /// The Service was asked to discard it.
+    Asked,
 }
 
 /// A client's state.

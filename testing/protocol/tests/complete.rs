@@ -45,7 +45,9 @@ explored!(
     record_area,
     full_area,
     digest,
-    digest_coalesced
+    digest_coalesced,
+    discard,
+    discard_beside
 );
 
 /// With `SIFTFS_LONG=1` larger ones: each of the above with one more fault.
@@ -67,7 +69,7 @@ fn every_run_ends() {
     });
     let mut two_hosts = cases::second_host();
     two_hosts.config.faults = Faults::default();
-    let mut all = vec![cases::reuse(), cases::coalesce(), two_hosts];
+    let mut all = vec![cases::reuse(), cases::coalesce(), cases::discard(), two_hosts];
     all.extend(one_fault);
     if std::env::var_os("SIFTFS_LONG").is_some() {
         all.extend(cases::everyday());

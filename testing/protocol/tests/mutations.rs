@@ -54,6 +54,13 @@ fn one_block() -> Config {
     config
 }
 
+/// The same, and freed blocks go back to the storage.
+fn discarding() -> Config {
+    let mut config = one_block();
+    config.discard = true;
+    config
+}
+
 fn unmounting() -> Config {
     let mut config = Config::new("unmounting", &[A]);
     (config.direct, config.unmount, config.devices) = (true, true, 2);
@@ -192,6 +199,9 @@ mutations! {
     nothing_recovered_is_lost: RecoverWithoutFlush, LOST, with(base(), [1, 1, 0, 1]);
     nothing_stale_is_replayed: ReuseAtJournaled, STALE, one_block();
     no_space_is_reused_early: ReuseAtJournaled, EARLY, one_block();
+    r05_discarded_before_it_is_reused: ReuseBeforeDiscarded, EARLY, discarding();
+    r05_a_late_discard_loses_what_is_acknowledged:
+        ReuseBeforeDiscarded, COMPLETION, discarding();
     nobody_is_refused: ResendJournaled, REFUSED, with(base(), [0, 0, 1, 0]);
     waits_end_with_an_emergency: NoEmergency, PROGRESS, tight();
     waits_end_after_a_takeover: AskOnce, PROGRESS, with(tight(), [0, 1, 0, 0]);

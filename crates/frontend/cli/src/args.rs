@@ -56,6 +56,8 @@ pub enum Command {
     Top(Top),
     /// Bring everything into the ext4 area and free the log
     Checkpoint(DirJson),
+    /// Give the space of all free blocks back to what the volume lies on
+    Trim(DirJson),
     /// Bring a volume that was not unmounted back to plain ext4, without mounting it
     Recover(Recover),
     /// Check a volume that is not mounted: header, staging, journal, then the ext4 area

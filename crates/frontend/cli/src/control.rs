@@ -26,6 +26,8 @@ pub enum Op {
     Sync,
     /// Bring everything into the area.
     Checkpoint,
+    /// Give the space of all free blocks back.
+    Trim,
     /// Answer at once with a [`Left`], with others as time goes by, and in the end, when the volume
     /// is closed, with something else. The first answer says that the last will come, however soon
     /// the mount goes. The caller is about to take the mount away.

@@ -8,7 +8,7 @@ use crate::private;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::fs::FlockOperation;
 use serde_json::Value;
-use siftfs_base::Result as VolumeResult;
+use siftfs_base::{Error, Result as VolumeResult};
 use siftfs_fuse::{FuseMount, Traffic, Writers};
 use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
 use siftfs_status::{RequestLoop, Status};
@@ -31,6 +31,8 @@ const TOLD: Duration = Duration::from_millis(250);
 
 /// What is said of a reply that belongs to another request.
 const ODD: &str = "the volume answered with something else";
+const NO_TRIM: &str =
+    "what the volume lies on cannot take space back, or the volume's blocks are reserved";
 
 /// Does what [`Op::Remount`] asks.
 pub type Remount = dyn Fn(&Change) -> Result<Value, String> + Send + Sync;
@@ -266,6 +268,12 @@ impl Shared {
             Op::Checkpoint => match self.call(Request::Checkpoint) {
                 Ok(Reply::Checkpoint(report)) => document(&report),
                 Ok(_) => Err(ODD.into()),
+                Err(e) => Err(e.to_string()),
+            },
+            Op::Trim => match self.call(Request::Trim { start: 0, len: u64::MAX, least: 0 }) {
+                Ok(Reply::Trimmed(done)) => document(&done),
+                Ok(_) => Err(ODD.into()),
+                Err(Error::Posix(libc::EOPNOTSUPP)) => Err(NO_TRIM.into()),
                 Err(e) => Err(e.to_string()),
             },
             Op::Remount(change) => (self.info.remount)(change),

@@ -5,14 +5,15 @@ use crate::client::{Reached, has_died, reach};
 use crate::control::Op;
 use crate::failure::{Failure, Outcome};
 use crate::mount::resolve;
-use crate::output::print;
+use crate::output::{print, say};
+use crate::size::show_size;
 use crate::status_text;
 use crate::volume::print_json;
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use serde_json::Value;
 use siftfs_fuse::{MountEntry, containing, flush};
-use siftfs_status::Status;
+use siftfs_status::{Status, Trimmed};
 use std::path::Path;
 
 /// Asks the daemon of the mount that `dir` lies on.
@@ -94,6 +95,27 @@ fn read_status(dir: &Path, value: &Value) -> Result<Status, Failure> {
 pub fn checkpoint(a: &DirJson) -> Outcome {
     sync_kernel(&a.dir)?;
     show(&ask(&a.dir, Op::Checkpoint)?, a.json)
+}
+
+/// `siftfs trim`.
+pub fn trim(a: &DirJson) -> Outcome {
+    let value = ask(&a.dir, Op::Trim)?;
+    if a.json {
+        print_json(&value)?;
+        return Ok(0);
+    }
+    let what = "the daemon's answer makes no sense to this version";
+    let done = Trimmed::deserialize(&value);
+    let done = done.map_err(|e| Failure::about(&a.dir, format!("{what}: {e}")))?;
+    let mut line = format!("{}: {} given back", a.dir.display(), show_size(done.bytes));
+    if done.incomplete {
+        line.push_str(", and not all, because space is short");
+    }
+    if done.failed > 0 {
+        line.push_str(&format!(", and {} runs of free blocks FAILED", done.failed));
+    }
+    say(line)?;
+    Ok(0)
 }
 
 fn show(value: &Value, json: bool) -> Outcome {

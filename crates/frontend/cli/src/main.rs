@@ -91,6 +91,7 @@ fn run(command: Command) -> Outcome {
         Command::Status(a) => live::status(&a),
         Command::Top(a) => top::top(&a),
         Command::Checkpoint(a) => live::checkpoint(&a),
+        Command::Trim(a) => live::trim(&a),
         Command::Recover(a) => volume::recover(&a),
         Command::Fsck(a) => fsck::fsck(&a),
         Command::Inspect(a) => inspect::inspect(&a),

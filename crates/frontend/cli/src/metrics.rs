@@ -383,12 +383,21 @@ fn io_families(p: &mut Page, prefix: &str, whose: &str, io: &RegionCounts) {
         (
             "total",
             "I/Os issued",
-            &[("read", |i| i.reads), ("write", |i| i.writes), ("flush", |i| i.flushes)],
+            &[
+                ("read", |i| i.reads),
+                ("write", |i| i.writes),
+                ("flush", |i| i.flushes),
+                ("discard", |i| i.discards),
+            ],
         ),
         (
             "bytes_total",
             "Bytes of I/Os issued",
-            &[("read", |i| i.read_bytes), ("write", |i| i.write_bytes)],
+            &[
+                ("read", |i| i.read_bytes),
+                ("write", |i| i.write_bytes),
+                ("discard", |i| i.discard_bytes),
+            ],
         ),
         ("errors_total", "Failed I/Os issued", &[("any", |i| i.errors)]),
     ];

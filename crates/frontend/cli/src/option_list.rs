@@ -62,6 +62,13 @@ pub const OPTIONS: &[MountOption] = &[
         "free share of staging or journal below which a background checkpoint starts",
     ),
     option(
+        "discard=WHEN",
+        "online, where that is of use",
+        "whether freed blocks go back to what the volume lies on: online (after the checkpoint that frees them) or \
+         off (only when `siftfs trim` is run); off is the default where the volume's file has no hole; \
+         discard and nodiscard mean the same",
+    ),
+    option(
         "replay=MODE",
         "auto",
         "how this process's checkpoints replay: ordered, coalesce (what is left of a batch), or \

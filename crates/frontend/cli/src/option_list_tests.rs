@@ -17,7 +17,7 @@ fn every_option_of_the_list_is_taken() {
             "PATH" => format!("{name}=/tmp/x"),
             "LEVEL" => format!("{name}=warn"),
             "FORMAT" => format!("{name}=json"),
-            "SWITCH" => format!("{name}=off"),
+            "SWITCH" | "WHEN" => format!("{name}=off"),
             "SIZE" => format!("{name}=64M"),
             _ => format!("{name}=7"),
         };

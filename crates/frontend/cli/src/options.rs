@@ -157,6 +157,7 @@ fn set_flag(o: &mut Options, flag: &str) -> Result<bool, String> {
             m.noatime = flag == "noatime";
             o.open.noatime = flag == "noatime";
         }
+        "discard" | "nodiscard" => o.open.discard = Some(flag == "discard"),
         "nodirect" => o.open.direct = false,
         "nouring" => o.open.uring = false,
         "noload" | "norecovery" => return Err(format!("{flag}: {NO_RECOVERY}")),
@@ -202,9 +203,8 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
         "record_share" => {
             o.open.record_area.percent = u8::try_from(number(1, 100)?).unwrap_or(100);
         }
-        "record_physical" => {
-            o.open.record_area.physical = switch(name, value)?;
-        }
+        "record_physical" => o.open.record_area.physical = switch(name, value, "on")?,
+        "discard" => o.open.discard = Some(switch(name, value, "online")?),
         "record_read_back" => {
             o.open.record_read_back = Duration::from_nanos(number(0, 1_000_000)?);
         }
@@ -255,7 +255,7 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
             }
         }
         "operations" => {
-            o.mount.operations = switch(name, value)?;
+            o.mount.operations = switch(name, value, "on")?;
         }
         "threads" => o.mount.threads = usize::try_from(number(1, 64)?).unwrap_or(4),
         "requests" => {
@@ -298,11 +298,12 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
     Ok(true)
 }
 
-fn switch(name: &str, value: &str) -> Result<bool, String> {
+/// The word `on`, or `off`.
+fn switch(name: &str, value: &str, on: &str) -> Result<bool, String> {
     match value {
-        "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(format!("{name}={value}: on or off")),
+        other if other == on => Ok(true),
+        _ => Err(format!("{name}={value}: {on} or off")),
     }
 }
 

@@ -230,7 +230,7 @@ fn may_become(now: &Options, mut new: Options) -> bool {
     (o.commit_ms, o.group_wait_us, o.low_watermark) =
         (was.commit_ms, was.group_wait_us, was.low_watermark);
     (o.page_cache, o.meta_cache) = (was.page_cache, was.meta_cache);
-    o.record_area = was.record_area;
+    (o.record_area, o.discard) = (was.record_area, was.discard);
     new.daemon.log_level = now.daemon.log_level;
     new == *now
 }

@@ -3,8 +3,8 @@
 use crate::human::{count, duration, fill, latency, rate};
 use crate::size::show_size;
 use siftfs_status::{
-    CheckpointReport, DeviceInfo, Dispatch, Group, IoCounts, Memory, RecordArea, RuntimeStatus,
-    Status, Urgency,
+    CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, Memory, RecordArea,
+    RuntimeStatus, Status, Urgency,
 };
 use std::collections::BTreeMap;
 
@@ -50,6 +50,9 @@ pub fn text(s: &Status) -> String {
     if r.service.checkpoint_last.batch > 0 {
         lines.push(("", replayed(&r.service.checkpoint_last)));
         lines.push(("", phases(&r.service.checkpoint_last)));
+    }
+    if let Some(line) = discard(&r.discard) {
+        lines.push(("discard", line));
     }
     lines.push(("full commits", reasons(&r.runtime.full_commits, why_full_commit)));
     lines.push(("waits", reasons(&r.runtime.stalls, str::to_string)));
@@ -332,6 +335,21 @@ fn cache(r: &RuntimeStatus) -> String {
     )
 }
 
+/// What becomes of freed space; `None` where the storage cannot take it back.
+fn discard(d: &Discard) -> Option<String> {
+    let size = |blocks: u64| show_size(blocks.saturating_mul(4096));
+    if d.unit_bytes == 0 {
+        return None;
+    }
+    let when = if d.online { "online" } else { "off" };
+    let waiting = d.waiting_blocks.saturating_add(d.asked_blocks);
+    let mut line = format!("{when}, {} given back, {} to come", size(d.blocks), size(waiting));
+    if d.failed > 0 {
+        line.push_str(&format!(", {} ERRORS", count(d.failed)));
+    }
+    Some(line)
+}
+
 fn io(io: &IoCounts) -> String {
     let mut line = format!(
         "{} writes ({}), {} flushes, {} reads ({})",
@@ -341,6 +359,13 @@ fn io(io: &IoCounts) -> String {
         count(io.reads),
         show_size(io.read_bytes)
     );
+    if io.discards > 0 {
+        line.push_str(&format!(
+            ", {} discards ({})",
+            count(io.discards),
+            show_size(io.discard_bytes)
+        ));
+    }
     if io.errors > 0 {
         line.push_str(&format!(", {} ERRORS", count(io.errors)));
     }

@@ -4,6 +4,8 @@
 
 #[path = "limits/deep.rs"]
 mod deep;
+#[path = "limits/discard.rs"]
+mod discard;
 #[path = "limits/full.rs"]
 mod full;
 #[path = "limits/host.rs"]

@@ -42,6 +42,7 @@ mod server;
 mod stale;
 mod switch;
 mod timers;
+mod trim;
 mod view;
 mod writers;
 

@@ -21,6 +21,9 @@ struct WaitIn {
     timeout: U64,
 }
 
+/// `FITRIM` of <linux/fs.h>: `_IOWR('X', 121, struct fstrim_range)`.
+const FITRIM: u32 = 0xC018_5879;
+
 /// What is given to an operation, all of it.
 fn argument<T: FromBytes>(input: &[u8]) -> Result<T> {
     T::read_from_bytes(input).map_err(|_| errno(libc::ENOTTY))
@@ -81,6 +84,7 @@ impl Server {
                 Err(e) => answer(Err(e)),
             },
             BARRIER => answer(self.call(cred, Request::Barrier).and_then(number)),
+            FITRIM => answer(self.trim(cred, input)),
             _ => self.flags_ioctl(cred, ino, (command, input), answer),
         }
     }

@@ -31,7 +31,7 @@ const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_FOWNER: u32 = 3;
 /// The right to keep set-id bits over a change.
 const CAP_FSETID: u32 = 4;
-/// The right to see `trusted.` attributes, among many.
+/// The right to administer the system: to see `trusted.` attributes, to trim, and many more.
 const CAP_SYS_ADMIN: u32 = 21;
 /// The right to set and remove file capabilities.
 const CAP_SETFCAP: u32 = 31;
@@ -123,7 +123,7 @@ pub(crate) fn may_set_capabilities(cred: &Credentials) -> bool {
     capable(cred, CAP_SETFCAP)
 }
 
-/// May the caller see what is root's alone?
+/// May the caller see what is root's alone, and do what concerns the whole volume?
 pub(crate) fn administers(cred: &Credentials) -> bool {
     capable(cred, CAP_SYS_ADMIN)
 }

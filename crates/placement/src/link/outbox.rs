@@ -6,8 +6,8 @@ use siftfs_wire::{FromService, ToService};
 use std::collections::VecDeque;
 
 /// Unanswered messages and how far they were sent. Bounded by the Runtime: one transaction in
-/// flight with its direct data, one background checkpoint, one question, and a checkpoint per
-/// caller that waits.
+/// flight with its direct data, one background checkpoint, one question, one discard, and
+/// a checkpoint or a discard per caller that waits.
 pub(crate) struct Outbox {
     entries: VecDeque<ToService>,
     /// Index of the first message that has not been sent on this connection.
@@ -16,6 +16,13 @@ pub(crate) struct Outbox {
     sent: TxnSeq,
     /// Highest checkpoint request handed over.
     asked: u64,
+    /// Highest discard handed over.
+    discarded: u64,
+}
+
+/// Is this the discard with that number?
+fn is_discard(message: &ToService, id: u64) -> bool {
+    matches!(message, ToService::Discard { id: own, .. } if *own == id)
 }
 
 fn refused(what: &str) -> Error {
@@ -25,13 +32,16 @@ fn refused(what: &str) -> Error {
 impl Outbox {
     /// An empty outbox; `newest` is the newest transaction that the Service knows.
     pub fn new(newest: TxnSeq) -> Self {
-        Self { entries: VecDeque::new(), next: 0, sent: newest, asked: 0 }
+        Self { entries: VecDeque::new(), next: 0, sent: newest, asked: 0, discarded: 0 }
     }
 
     /// Adds a message behind all others.
     pub fn push(&mut self, message: ToService) {
         if let ToService::Checkpoint { id, .. } = &message {
             self.asked = self.asked.max(*id);
+        }
+        if let ToService::Discard { id, .. } = &message {
+            self.discarded = self.discarded.max(*id);
         }
         self.entries.push_back(message);
     }
@@ -87,6 +97,14 @@ impl Outbox {
                     None => Err(refused(&format!("checkpoint {id} was never asked for"))),
                 }
             }
+            FromService::Discarded { id, .. } => {
+                let asked = self.entries.iter().any(|m| is_discard(m, id));
+                match asked {
+                    true => Ok(Some(message)),
+                    false if id <= self.discarded => Ok(None),
+                    false => Err(refused(&format!("discard {id} was never asked for"))),
+                }
+            }
             FromService::Statistics(_) => {
                 let asked = self.entries.iter().any(|m| matches!(m, ToService::Statistics));
                 Ok(Some(message).filter(|_| asked))
@@ -109,6 +127,7 @@ impl Outbox {
             FromService::CheckpointDone { id, .. } => {
                 self.forget(|m| matches!(m, ToService::Checkpoint { id: own, .. } if own == id));
             }
+            FromService::Discarded { id, .. } => self.forget(|m| is_discard(m, *id)),
             FromService::Statistics(_) => self.forget(|m| matches!(m, ToService::Statistics)),
             _ => {}
         }

@@ -31,6 +31,7 @@ fn all(outbox: &mut Outbox) -> String {
             ToService::Submit { .. } => "s",
             ToService::Checkpoint { .. } => "c",
             ToService::Statistics => "?",
+            ToService::Discard { .. } => "-",
             _ => "x",
         };
     }
@@ -81,4 +82,23 @@ fn answers_to_what_was_not_sent_are_refused_and_repeated_ones_dropped() {
     let welcome =
         FromService::Welcome { version: 1, journaled: TxnSeq(5), checkpointed: TxnSeq(4) };
     assert!(outbox.check(welcome).is_err());
+}
+
+/// A Service that takes over discards what the one before may not have: its blocks are in
+/// quarantine as long as this is not answered.
+#[test]
+fn a_discard_is_kept_until_it_is_answered() {
+    let discard = |id| ToService::Discard { id, runs: Vec::new() };
+    let ended = |id| FromService::Discarded { id, blocks: 0, failed: 0, unsupported: false };
+    let mut outbox = Outbox::new(TxnSeq(4));
+    [discard(1), checkpoint(1), discard(2)].into_iter().for_each(|m| outbox.push(m));
+    assert_eq!(all(&mut outbox), "-c-");
+    assert!(outbox.check(ended(3)).is_err(), "never asked for");
+    assert_eq!(outbox.check(ended(2)), Ok(Some(ended(2))));
+    outbox.answered(&ended(2));
+    outbox.rewind();
+    assert_eq!(all(&mut outbox), "-c");
+    outbox.answered(&ended(1));
+    assert_eq!(outbox.check(ended(1)), Ok(None), "said twice");
+    assert_eq!(outbox.len(), 1);
 }

@@ -169,6 +169,12 @@ impl LocalVolume {
         self.pair.runtime.checkpoint(Urgency::Emergency).map(drop)
     }
 
+    /// Asks the Service to give back some of what was freed and reclaimed, as the background thread
+    /// does.
+    pub fn discard(&self) -> Result<()> {
+        self.pair.runtime.discard_some()
+    }
+
     /// One round of the background work that is due, as the background thread does it.
     pub fn tick(&self) -> Result<()> {
         self.pair.runtime.tick()

@@ -7,9 +7,9 @@ use crate::options::{OpenOptions, Progress, RecoverReport, ServicePlace, Threads
 use crate::volume::files::nonce;
 use crate::volume::marker::{self, SuperBytes};
 use siftfs_base::{Clock, Epoch, LaneId, Lsn, Result, Timestamp, TxnSeq};
-use siftfs_device::{AreaReader, Origin, Role, Storage};
+use siftfs_device::{AreaReader, Discards, Origin, Role, Storage};
 use siftfs_log::{AreaLink, EpochKey, HostRecord, HostState, LaneMedium, OPEN_END};
-use siftfs_runtime::{Config, FoundRecord, Parts, Readers, RecoveryCut, Runtime};
+use siftfs_runtime::{Config, DiscardConfig, FoundRecord, Parts, Readers, RecoveryCut, Runtime};
 use siftfs_service::{Service, ServiceParts};
 use siftfs_volume::{
     AreaSuper, HEADER_HOST, HeaderView, HostSlots, LaneScanner, Media, ScanData, check_lane_ends,
@@ -341,7 +341,11 @@ impl Volume {
             }
         };
         let heads = old.lane_heads.clone();
-        self.pair(&storage, behind, host, config_of(opts, key), clock, heads, old.lsn_floor)
+        let mut config = config_of(opts, key);
+        if !self.view.header.reserved() {
+            config.discard = discard_of(opts, storage.area_reader()?.discards());
+        }
+        self.pair(&storage, behind, host, config, clock, heads, old.lsn_floor)
     }
 }
 
@@ -409,6 +413,12 @@ fn inodes_kept(meta_cache: u64) -> usize {
     usize::try_from(meta_cache >> 10).unwrap_or(usize::MAX).clamp(4096, 65_536)
 }
 
+/// Whether freed blocks go back to this storage.
+fn discard_of(opts: &OpenOptions, storage: Option<Discards>) -> DiscardConfig {
+    let Some(Discards { unit, usual }) = storage else { return DiscardConfig::default() };
+    DiscardConfig { unit, online: opts.discard.unwrap_or(usual) }
+}
+
 fn config_of(opts: &OpenOptions, key: EpochKey) -> Config {
     Config {
         commit_age: Duration::from_millis(opts.commit_ms),
@@ -420,6 +430,7 @@ fn config_of(opts: &OpenOptions, key: EpochKey) -> Config {
         late_forgets: opts.late_forgets,
         most_freed: opts.most_freed,
         low_watermark: u64::from(opts.low_watermark),
+        discard: DiscardConfig::default(),
         record_area: opts.record_area,
         key,
         noatime: opts.noatime,

@@ -48,6 +48,7 @@ impl Remounter {
             meta_cache: opts.meta_cache,
             group_wait: Duration::from_micros(opts.group_wait_us),
             low_watermark: u64::from(opts.low_watermark),
+            discard: opts.discard,
             record_area: opts.record_area,
             noatime: opts.noatime,
         });

@@ -198,11 +198,13 @@ impl Runtime {
         for _ in 0..MAX_ROUNDS {
             self.commit_all(&Push::All, None)?;
             self.checkpoint(Urgency::Emergency)?;
+            self.finish_discards()?;
             let mut st = self.lock();
             if st.tidy_trees()?
                 && !st.has_work(&Push::All)
                 && st.ledger.is_empty()
                 && st.inodes.orphans() == 0
+                && st.discards.is_idle()
             {
                 return Ok(());
             }

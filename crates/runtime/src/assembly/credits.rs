@@ -44,7 +44,7 @@ impl State {
         for info in self.ledger.reclaimed(seq) {
             self.inodes.reclaimed(&info.overlays, seq);
             for run in info.freed {
-                self.fs.release_blocks(run);
+                self.reclaim_blocks(run);
             }
             for ino in info.freed_inodes {
                 self.fs.release_inode(ino);

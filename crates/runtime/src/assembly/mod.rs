@@ -3,6 +3,7 @@
 pub mod commit;
 pub mod credits;
 pub mod cut;
+pub mod discard;
 pub mod locate;
 pub mod progress;
 pub mod push;

@@ -26,7 +26,8 @@ impl Runtime {
             Need::Space => {
                 self.await_forgets();
                 self.commit_for(&Push::Aged, Origin::Foreground)?;
-                self.checkpoint(Urgency::Emergency).map(drop)
+                self.checkpoint(Urgency::Emergency)?;
+                self.end_discards()
             }
         }
     }

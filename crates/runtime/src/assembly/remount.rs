@@ -21,6 +21,9 @@ pub struct Tuning {
     pub group_wait: Duration,
     /// Free share of staging or journal in percent below which a checkpoint starts.
     pub low_watermark: u64,
+    /// Whether freed blocks are given back by themselves, where the storage can; `None`: as when
+    /// the volume was opened.
+    pub discard: Option<bool>,
     /// What the record area takes, where there is one.
     pub record_area: Compact,
     /// Keep no access times.
@@ -35,6 +38,8 @@ impl Runtime {
         st.config.commit_age = new.commit_age;
         st.config.low_watermark = new.low_watermark;
         st.config.noatime = new.noatime;
+        let online = new.discard.unwrap_or(st.config.discard.online);
+        st.discards.set_online(online);
         st.config.record_area = new.record_area;
         (st.config.page_cache, st.config.meta_cache) = (new.page_cache, new.meta_cache);
         st.pages.set_limit(new.page_cache);
@@ -56,10 +61,12 @@ impl Runtime {
         for _ in 0..MAX_ROUNDS {
             let _durable = self.sync_all()?;
             self.checkpoint(Urgency::Emergency)?;
+            self.finish_discards()?;
             // No other thread makes a transaction meanwhile.
             let _assembly = self.assembly_lock();
             let mut st = self.lock();
-            if !st.has_work(&Push::All) && st.ledger.is_empty() {
+            let idle = st.ledger.is_empty() && st.discards.is_idle();
+            if idle && !st.has_work(&Push::All) {
                 st.config.read_only = true;
                 return Ok(());
             }

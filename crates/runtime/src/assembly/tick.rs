@@ -35,6 +35,7 @@ impl Runtime {
         if reclaim {
             self.ask(TxnSeq(u64::MAX), Urgency::Background, self.checkpoint_id())?;
         }
+        self.discard_some()?;
         self.give_back_memory();
         Ok(())
     }

@@ -45,7 +45,8 @@ impl State {
 
     /// What was freed and must wait, and what transactions that are not reclaimed remember.
     fn quarantine_bytes(&self) -> u64 {
-        let held = self.fs.quarantined_blocks().ranges() as u64 * (ENTRY + 16);
+        let held = self.fs.quarantined_blocks().ranges() + self.discards.ranges();
+        let held = held as u64 * (ENTRY + 16);
         held + self.ledger.bytes()
     }
 }

@@ -1,6 +1,7 @@
 //! Everything under the Runtime's state lock, and the bookkeeping all operations share.
 
 pub mod buffers;
+pub mod discards;
 pub mod eviction;
 pub mod fills;
 pub mod generations;
@@ -38,6 +39,7 @@ pub use self::running::Running;
 pub use self::staging::Staging;
 pub use self::time::Time;
 use crate::config::Config;
+use crate::state::discards::Discards;
 use crate::state::meta_cache::MetaCache;
 use crate::state::names::{NameLog, Traits};
 use crate::state::node::Node;
@@ -98,6 +100,8 @@ pub struct State {
     /// Transactions from their cut to their reclamation, the room in the journal, and what the
     /// Service was asked.
     pub ledger: Ledger,
+    /// Freed blocks whose space goes back to the storage.
+    pub discards: Discards,
     /// The lanes, and the order of what is staged in them.
     pub staging: Staging,
     /// Atomic sections, with the bytes that are no file's yet.

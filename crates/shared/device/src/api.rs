@@ -72,6 +72,16 @@ impl Medium {
     }
 }
 
+/// What a device can give back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Discards {
+    /// Bytes that can be given back at least, at a multiple of their number.
+    pub unit: u64,
+    /// Is it of use unless an administrator says otherwise? Not for a file without a hole, whose
+    /// space somebody meant to keep.
+    pub usual: bool,
+}
+
 /// One buffer of a batched write.
 pub struct WriteOp<'a> {
     /// Byte offset on the device or in the region.
@@ -152,6 +162,22 @@ pub trait Device: Send + Sync {
     /// `_pause`, 200 ms at most, or when small steps have ceased, 5 ms after the last; at once if
     /// there are none.
     fn give_way(&self, _pause: Duration) {}
+
+    /// What [`Device::discard`] can do here; `None` where space cannot be given back.
+    fn discards(&self) -> Option<Discards> {
+        None
+    }
+    /// Gives the space of `len` bytes at `offset` back: what they hold is undefined from the begin
+    /// of the call on, until they are written again after it has returned. Volatile as a write is,
+    /// and in no order with unflushed writes of other bytes. After an error the bytes are undefined
+    /// as well.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where space cannot be given back.
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        Err(io_error("discard", offset, len, libc::EOPNOTSUPP))
+    }
 
     /// What a power cut tears a write at, and what records are multiples of.
     fn medium(&self) -> Medium {

@@ -14,6 +14,8 @@ struct Cell {
     writes: AtomicU64,
     write_bytes: AtomicU64,
     flushes: AtomicU64,
+    discards: AtomicU64,
+    discard_bytes: AtomicU64,
     errors: AtomicU64,
 }
 
@@ -47,6 +49,12 @@ impl Counters {
         self.cell(kind, origin).flushes.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn discard(&self, kind: RegionKind, origin: Origin, bytes: u64) {
+        let cell = self.cell(kind, origin);
+        cell.discards.fetch_add(1, Ordering::Relaxed);
+        cell.discard_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn error(&self, kind: RegionKind, origin: Origin) {
         self.cell(kind, origin).errors.fetch_add(1, Ordering::Relaxed);
     }
@@ -60,6 +68,8 @@ impl Counters {
             writes: cell.writes.load(Ordering::Relaxed),
             write_bytes: cell.write_bytes.load(Ordering::Relaxed),
             flushes: cell.flushes.load(Ordering::Relaxed),
+            discards: cell.discards.load(Ordering::Relaxed),
+            discard_bytes: cell.discard_bytes.load(Ordering::Relaxed),
             errors: cell.errors.load(Ordering::Relaxed),
         }
     }

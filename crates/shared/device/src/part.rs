@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use siftfs_base::Result;
 
-use crate::{Device, DeviceInfo, Medium, WriteOp, check_bounds};
+use crate::{Device, DeviceInfo, Discards, Medium, WriteOp, check_bounds};
 
 /// A device of which ranges can be flushed by themselves.
 pub trait Divisible: Device {
@@ -65,6 +65,16 @@ impl Device for Part {
         let ops: Vec<_> =
             ops.iter().map(|op| WriteOp { offset: moved(op), data: op.data }).collect();
         self.whole.write_batch(&ops)
+    }
+
+    fn discards(&self) -> Option<Discards> {
+        self.whole.discards().filter(|d| self.range.start.is_multiple_of(d.unit))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+        check_bounds("discard", self.size(), offset, bytes)?;
+        self.whole.discard(self.range.start + offset, len)
     }
 
     fn urgent(&self, under_way: bool) {

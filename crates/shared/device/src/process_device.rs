@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use siftfs_base::{Error, Result};
 
-use crate::{Device, DeviceInfo, Medium, ReadOp, Role, WriteOp, io_error};
+use crate::{Device, DeviceInfo, Discards, Medium, ReadOp, Role, WriteOp, io_error};
 
 /// The holder of each role.
 #[derive(Default)]
@@ -121,6 +121,12 @@ impl Device for ProcessDevice {
     }
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         self.alive(|d| d.write_batch(ops))
+    }
+    fn discards(&self) -> Option<Discards> {
+        self.shared.device.discards()
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.alive(|d| d.discard(offset, len))
     }
     fn claim(&self, role: Role, patience: Duration) -> Result<()> {
         let until = Instant::now() + patience;

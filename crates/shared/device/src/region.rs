@@ -6,8 +6,8 @@ use std::time::Duration;
 use siftfs_base::Result;
 
 use crate::{
-    Counters, Device, DeviceInfo, Medium, Origin, ReadOp, RegionKind, WriteOp, check_bounds,
-    io_error,
+    Counters, Device, DeviceInfo, Discards, Medium, Origin, ReadOp, RegionKind, WriteOp,
+    check_bounds, io_error,
 };
 
 /// Bytes of a record up to which its caller's write goes before bulk: one that carries more takes
@@ -118,6 +118,20 @@ impl Region {
     pub fn flush_bulk(&self, origin: Origin) -> Result<()> {
         self.counters.flush(self.kind, origin);
         self.noted(origin, self.device.flush())
+    }
+
+    /// Gives the space of `len` bytes at `offset` back: see [`Device::discard`].
+    pub fn discard(&self, origin: Origin, offset: u64, len: u64) -> Result<()> {
+        let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+        check_bounds("discard", self.len, offset, bytes)?;
+        self.counters.discard(self.kind, origin, len);
+        self.noted(origin, self.device.discard(self.offset + offset, len))
+    }
+
+    /// What can be given back of the region: see [`Device::discards`]. `None` also where the
+    /// region does not begin at a multiple of what can be given back.
+    pub fn discards(&self) -> Option<Discards> {
+        self.device.discards().filter(|d| d.unit > 0 && self.offset.is_multiple_of(d.unit))
     }
 
     /// See [`Device::expect_urgent`].

@@ -11,7 +11,8 @@ use std::time::Duration;
 use siftfs_base::{Error, LaneId, Result};
 
 use crate::{
-    Counters, Device, DeviceInfo, Medium, Origin, ReadOp, Region, RegionKind, WriteOp, io_error,
+    Counters, Device, DeviceInfo, Discards, Medium, Origin, ReadOp, Region, RegionKind, WriteOp,
+    io_error,
 };
 
 /// Where a region lies on its device.
@@ -55,6 +56,10 @@ impl RegionReader {
     pub fn expect_urgent(&self, time: Duration) {
         self.region.expect_urgent(time);
     }
+    /// See [`Region::discards`].
+    pub fn discards(&self) -> Option<Discards> {
+        self.region.discards()
+    }
     /// See [`crate::Device::medium`].
     pub fn medium(&self) -> Medium {
         self.region.medium()
@@ -95,6 +100,10 @@ impl RegionWriter {
     /// See [`Region::flush_bulk`]: covers the whole device.
     pub fn flush_bulk(&self, origin: Origin) -> Result<()> {
         self.reader.region.flush_bulk(origin)
+    }
+    /// See [`Region::discard`].
+    pub fn discard(&self, origin: Origin, offset: u64, len: u64) -> Result<()> {
+        self.reader.region.discard(origin, offset, len)
     }
     /// See [`crate::Device::give_way`].
     pub fn give_way(&self, pause: Duration) {

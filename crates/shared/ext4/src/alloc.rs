@@ -114,6 +114,55 @@ impl Fs {
         }
     }
 
+    /// Puts blocks that may be allocated now into quarantine, so that their space can be given
+    /// back: runs of at least `least` blocks, from `from` on and within its group, `most` blocks in
+    /// `runs` runs at most. [`Fs::release_blocks`] ends it. Also says where to go on; at or beyond
+    /// the volume's end nothing is left.
+    ///
+    /// # Errors
+    /// The group's bitmap cannot be read; nothing is in quarantine that was not.
+    pub fn hold_free(
+        &mut self,
+        store: &mut dyn BlockStore,
+        from: BlockNr,
+        least: u64,
+        (most, runs): (u64, usize),
+    ) -> Result<(Vec<BlockRun>, BlockNr)> {
+        if from >= self.geo.block_count {
+            return Ok((Vec::new(), self.geo.block_count));
+        }
+        let (group, bit) = self.geo.locate(from);
+        let start = self.geo.group_start(group);
+        let end = self.geo.blocks_in_group(group);
+        let mut held = Vec::new();
+        let (mut at, mut left, least) = (bit, most, least.max(1));
+        if group::at(&self.groups, group).blocks() > 0 {
+            let image = self.block_bitmap(store, group)?;
+            let map = image.get(store)?;
+            while at < end && held.len() < runs && left >= least {
+                let want = u32::try_from(left).unwrap_or(u32::MAX);
+                let run = self.next_run(map, group, at, end, want);
+                at = run.bit + run.len;
+                if u64::from(run.len) >= least {
+                    let run = BlockRun { start: start + u64::from(run.bit), len: run.len.into() };
+                    left -= run.len;
+                    held.push(run);
+                }
+            }
+        } else {
+            at = end;
+        }
+        for run in &held {
+            self.held.insert(run.start, run.end());
+            group::at_mut(&mut self.groups, group).held_blocks += run.len as u32;
+            self.held_blocks += run.len;
+        }
+        if group::at(&self.groups, group).blocks() == 0 {
+            self.with_blocks.remove(&group);
+        }
+        Ok((held, start + u64::from(at)))
+    }
+
     /// The blocks in quarantine.
     pub fn quarantined_blocks(&self) -> &siftfs_base::RangeSet<Blocks> {
         &self.held

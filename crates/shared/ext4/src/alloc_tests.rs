@@ -160,3 +160,70 @@ fn allocation_does_not_scan_the_volume() {
     }
     assert!(store.1 <= 100 * (2 * GROUPS_TRIED as u64 + 4), "{} block accesses", store.1);
 }
+
+/// Everything that may be allocated is held once, in bounded pieces, and nothing else; nobody gets
+/// it before it is released, and then everybody may.
+#[test]
+fn free_blocks_are_held_and_released() {
+    let (_, mut store, mut fs) = open(300);
+    let mut rng = siftfs_base::Rng::new(5);
+    for _ in 0..200 {
+        let (goal, want) = (rng.below(fs.block_count()), 1 + rng.below(300));
+        let run = fs.alloc_blocks(&mut store, goal, want).unwrap();
+        if rng.below(2) == 0 {
+            fs.free_run(&mut store, run).unwrap();
+            if rng.below(2) == 0 {
+                fs.release_blocks(run);
+            }
+        }
+    }
+    let quarantined = fs.quarantined_blocks().clone();
+    let mut free = free_by_bitmap(&fs, &mut store);
+    free.retain(|block| !quarantined.contains(*block));
+    let available = fs.available_blocks();
+    assert_eq!(available, free.len() as u64);
+    let (mut at, mut held) = (0, Vec::new());
+    while at < fs.block_count() {
+        let bounds = (1 + rng.below(5000), 1 + rng.below(4) as usize);
+        let (runs, next) = fs.hold_free(&mut store, at, 1, bounds).unwrap();
+        assert!(next > at && runs.len() <= bounds.1);
+        assert!(runs.iter().map(|run| run.len).sum::<u64>() <= bounds.0);
+        at = next;
+        held.extend(runs);
+    }
+    let blocks: BTreeSet<u64> = held.iter().flat_map(|run| run.start..run.end()).collect();
+    assert_eq!(blocks, free);
+    assert_eq!(fs.available_blocks(), 0);
+    assert_eq!(fs.alloc_blocks(&mut store, 0, 1).unwrap_err().errno(), libc::ENOSPC);
+    held.iter().for_each(|run| fs.release_blocks(*run));
+    assert_eq!(fs.available_blocks(), available);
+    assert_eq!(
+        fs.quarantined_blocks().iter().collect::<Vec<_>>(),
+        quarantined.iter().collect::<Vec<_>>()
+    );
+    let run = fs.alloc_blocks(&mut store, 0, 1).unwrap();
+    assert!(free.contains(&run.start));
+}
+
+/// Runs below the least are left alone, and so are those behind the volume's end.
+#[test]
+fn short_runs_are_not_held() {
+    let (_, mut store, mut fs) = open(300);
+    let end = fs.block_count();
+    while fs.available_blocks() > 0 {
+        let run = fs.alloc_blocks(&mut store, 0, 64).unwrap();
+        if run.len == 64 {
+            // A hole of 3, and one of 5.
+            for (skip, len) in [(8, 3), (20, 5)] {
+                fs.free_run(&mut store, BlockRun { start: run.start + skip, len }).unwrap();
+            }
+        }
+    }
+    let quarantined: Vec<_> = fs.quarantined_blocks().iter().collect();
+    quarantined.iter().for_each(|(s, e)| fs.release_blocks(BlockRun { start: *s, len: e - s }));
+    let (runs, _) = fs.hold_free(&mut store, 0, 4, (u64::MAX, usize::MAX)).unwrap();
+    assert!(!runs.is_empty() && runs.iter().all(|run| run.len == 5), "{runs:?}");
+    assert_eq!(fs.hold_free(&mut store, end, 1, (9, 9)).unwrap(), (vec![], end));
+    let (none, next) = fs.hold_free(&mut store, 0, 4, (3, 9)).unwrap();
+    assert_eq!((none, next), (vec![], 0), "too few are wanted for one run");
+}

@@ -3,7 +3,7 @@
 use crate::compound::{Access, Compound, Compounded};
 use crate::{Blocks, WriteData};
 use siftfs_base::{InodeNr, Timestamp};
-use siftfs_status::{CheckpointReport, RuntimeStatus};
+use siftfs_status::{CheckpointReport, RuntimeStatus, Trimmed};
 use std::time::Duration;
 
 /// The root directory's inode number.
@@ -411,6 +411,10 @@ pub enum Request {
     SyncAll,
     /// Journal and checkpoint everything (`siftfs checkpoint`). Reply: `Checkpoint`.
     Checkpoint,
+    /// Gives the space of free blocks back to what the volume lies on (FITRIM, `siftfs trim`):
+    /// those among the `len` bytes from `start` on, in runs of `least` bytes or more. `EOPNOTSUPP`
+    /// if the storage cannot, or the volume's blocks are reserved. Reply: `Trimmed`.
+    Trim { start: u64, len: u64, least: u64 },
     /// Reply: `Status`.
     Status,
 }
@@ -490,6 +494,8 @@ pub enum Reply {
     Compounded(Compounded),
     /// What the checkpoint did.
     Checkpoint(Box<CheckpointReport>),
+    /// What the trim did.
+    Trimmed(Trimmed),
     /// The status document, as far as there is one without a daemon.
     Status(Box<RuntimeStatus>),
 }

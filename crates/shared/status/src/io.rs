@@ -17,6 +17,10 @@ pub struct IoCounts {
     pub write_bytes: u64,
     /// Flushes issued, writes with `fua` included.
     pub flushes: u64,
+    /// Discards issued.
+    pub discards: u64,
+    /// Bytes given back by them.
+    pub discard_bytes: u64,
     /// Calls that failed.
     pub errors: u64,
 }
@@ -31,6 +35,8 @@ impl Add for IoCounts {
             writes: self.writes.saturating_add(o.writes),
             write_bytes: self.write_bytes.saturating_add(o.write_bytes),
             flushes: self.flushes.saturating_add(o.flushes),
+            discards: self.discards.saturating_add(o.discards),
+            discard_bytes: self.discard_bytes.saturating_add(o.discard_bytes),
             errors: self.errors.saturating_add(o.errors),
         }
     }
@@ -46,6 +52,8 @@ impl Sub for IoCounts {
             writes: self.writes - o.writes,
             write_bytes: self.write_bytes - o.write_bytes,
             flushes: self.flushes - o.flushes,
+            discards: self.discards - o.discards,
+            discard_bytes: self.discard_bytes - o.discard_bytes,
             errors: self.errors - o.errors,
         }
     }

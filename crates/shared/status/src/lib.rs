@@ -18,8 +18,8 @@ pub use io::{IoCounts, OriginCounts, RegionCounts};
 pub use latency::Distribution;
 pub use link::{Link, Remote};
 pub use runtime::{
-    Cache, Credits, Crowd, Dispatch, Dispatched, Group, Kept, Lane, LogSpace, Memory, Operations,
-    Pages, Pending, Queues, RecordArea, RuntimeCounts, RuntimeStatus,
+    Cache, Credits, Crowd, Discard, Dispatch, Dispatched, Group, Kept, Lane, LogSpace, Memory,
+    Operations, Pages, Pending, Queues, RecordArea, RuntimeCounts, RuntimeStatus, Trimmed,
 };
 pub use service::{CheckpointReport, DeviceStatistics, ServiceStatistics, Urgency};
 

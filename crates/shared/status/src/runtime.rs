@@ -55,6 +55,8 @@ pub struct RuntimeStatus {
     pub queues: Queues,
     /// Free space of the log.
     pub credits: Credits,
+    /// Freed space that goes back to the storage.
+    pub discard: Discard,
     /// The log's size and fill.
     pub log: LogSpace,
     /// What the caches hold.
@@ -229,6 +231,41 @@ pub struct Credits {
     pub staging_bytes: u64,
     /// Blocks freed, not to be allocated before their transaction is reclaimed.
     pub quarantined_blocks: u64,
+}
+
+/// Freed space that goes back to the storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Discard {
+    /// Freed blocks are given back by themselves.
+    pub online: bool,
+    /// Bytes that the storage gives back at least; 0: it cannot, or its space is reserved.
+    pub unit_bytes: u64,
+    /// Blocks freed and reclaimed that wait for their discard.
+    pub waiting_blocks: u64,
+    /// Blocks whose discard the Service was asked for.
+    pub asked_blocks: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Blocks given back.
+    pub blocks: u64,
+    /// Blocks that were freed and not given back: in runs too short for it, more than can wait, or
+    /// when space was short. A trim gives them back.
+    pub passed_over_blocks: u64,
+    /// Runs whose discard failed.
+    pub failed: u64,
+}
+
+/// What a trim did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Trimmed {
+    /// Bytes of free blocks that were given back.
+    pub bytes: u64,
+    /// Runs of free blocks whose discard failed.
+    pub failed: u64,
+    /// The trim ended early, because space was short and its blocks were wanted.
+    pub incomplete: bool,
 }
 
 /// The log's size and fill.

@@ -25,7 +25,7 @@ pub use siftfs_status::{
 
 /// Version of this message set. It goes up with every change of a message or of its bytes; a test
 /// of the codec holds it to that.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Oldest version that this build still speaks: a message has one form, and no version is
 /// translated into another.
@@ -33,6 +33,9 @@ pub const PROTOCOL_OLDEST: u32 = PROTOCOL_VERSION;
 
 /// Blocks of data one [`ToService::Direct`] carries at most.
 pub const DIRECT_MAX_BLOCKS: usize = 1024;
+
+/// Runs that one [`ToService::Discard`] names at most.
+pub const DISCARD_MAX_RUNS: usize = 1024;
 
 /// Longest time in milliseconds for which one [`ToService::ExpectUrgent`] counts; what a host says
 /// beyond it is cut.
@@ -92,6 +95,15 @@ pub enum ToService {
         upto: TxnSeq,
         /// Background or emergency.
         urgency: Urgency,
+    },
+    /// Give the space of these blocks of the area back to what lies below. Every one is free in the
+    /// durable state, no transaction that is not reclaimed names it, and the Runtime gives it to
+    /// no file before [`FromService::Discarded`]. What is urgent goes first.
+    Discard {
+        /// Echoed in [`FromService::Discarded`].
+        id: u64,
+        /// Which blocks; [`DISCARD_MAX_RUNS`] runs at most.
+        runs: Vec<BlockRun>,
     },
     /// Small durable steps are expected on the lanes' storage for so long: bulk shall give way to
     /// them there, which the Service's process does not see. The newest one counts; an emergency
@@ -155,6 +167,18 @@ pub enum FromService {
         urgency: Urgency,
         /// What was done.
         report: CheckpointReport,
+    },
+    /// Answer to `Discard`: none of its runs is being discarded any more. Whether each was makes no
+    /// difference to what may be done with its blocks.
+    Discarded {
+        /// The request's id.
+        id: u64,
+        /// Blocks given back.
+        blocks: u64,
+        /// Runs that could not be, because of an error.
+        failed: u64,
+        /// The storage says that it cannot give space back.
+        unsupported: bool,
     },
     /// Answer to `Statistics`.
     Statistics(Box<ServiceStatistics>),

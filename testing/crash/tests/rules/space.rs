@@ -59,6 +59,42 @@ fn r05_freed_blocks_are_not_overwritten() {
     });
 }
 
+/// A freed block is given back to the storage before it is anybody's again: a discard that comes
+/// late destroys what its next owner wrote.
+///
+/// Seen to fail when the quarantine ends at the reclamation (`State::reclaim_blocks` releases at
+/// once).
+#[test]
+fn r05_a_block_waits_for_its_discard() {
+    let b = Bench::new(VolumeKind::SMALL);
+    let most = free_bytes(&b);
+    let mut discarded = 0;
+    for round in 0..6 {
+        // Of half of what is free the next file fits beside it; of more it needs its blocks.
+        let len = most * [2, 3, 4][round % 3] / 5;
+        b.write_large("old", &bytes(1, len));
+        b.commit(true);
+        b.driver.volume.checkpoint().expect("checkpoint");
+        b.unlink("old");
+        b.commit(true);
+        b.driver.volume.checkpoint().expect("reclaimed, and nothing discarded yet");
+        b.write_large("new", &bytes(2 + round as u64, len));
+        b.commit(true);
+        b.driver.volume.checkpoint().expect("checkpoint");
+        // Were a block of the new file still on a list, it would be given back now.
+        b.driver.volume.discard().expect("discard");
+        b.driver.clock.advance(2_000_000_000);
+        for cut in [Cut::LoseAll, Cut::KeepAll, Cut::Random(round as u64)] {
+            let back = Back::from(&b.device.image(cut));
+            assert!(back.bytes("new") == bytes(2 + round as u64, len), "round {round}, {cut:?}");
+        }
+        discarded += b.status().discard.blocks;
+        b.unlink("new");
+        b.settle();
+    }
+    assert!(discarded > 0, "no round discards anything");
+}
+
 /// A full disk says ENOSPC at the write, and every byte that was accepted can be made durable.
 ///
 /// Seen to fail when reserved space counts as free.

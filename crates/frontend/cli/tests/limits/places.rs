@@ -69,10 +69,10 @@ fn block_of(volume: &str, block: u64) -> u64 {
 }
 
 /// A loop device, detached at the end.
-struct Loop(String);
+pub struct Loop(pub String);
 
 impl Loop {
-    fn over(file: &str) -> Self {
+    pub fn over(file: &str) -> Self {
         Self(run("losetup", &["--find", "--show", file]).ok().out.trim().into())
     }
 }

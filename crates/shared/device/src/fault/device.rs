@@ -10,7 +10,7 @@ use siftfs_base::Result;
 use super::cache::{Cut, Event, Fate, PendingWrite, VolatileCache};
 use super::history::{History, OpKind, OpRecord};
 use super::rules::{Effects, Fault, FaultId, OpClass, Rules};
-use crate::{Device, Divisible, Image, Medium, WriteOp, check_bounds, io_error};
+use crate::{Device, Discards, Divisible, Image, Medium, WriteOp, check_bounds, io_error};
 use siftfs_base::Rng;
 
 /// What a fault device counted.
@@ -24,6 +24,8 @@ pub struct FaultStats {
     pub fua_writes: u64,
     /// Flushes begun.
     pub flushes: u64,
+    /// Discards begun.
+    pub discards: u64,
     /// Most flushes that were under way at once.
     pub most_flushes_at_once: u64,
     /// Small steps that were said to be under way and have not ended.
@@ -33,6 +35,9 @@ pub struct FaultStats {
     /// Pauses that [`Device::give_way`] was asked for.
     pub pauses: u64,
 }
+
+/// Bytes that the device gives back at least.
+const DISCARD_UNIT: u64 = 4096;
 
 struct State {
     cache: VolatileCache,
@@ -46,6 +51,7 @@ struct State {
     flush_delay: Duration,
     serial: bool,
     flushing: u64,
+    discards: Option<Discards>,
     stats: FaultStats,
     log: Option<Vec<OpRecord>>,
     history: Option<History>,
@@ -84,6 +90,7 @@ impl FaultDevice {
             flush_delay: Duration::ZERO,
             serial: false,
             flushing: 0,
+            discards: None,
             stats: FaultStats::default(),
             log: None,
             history: None,
@@ -196,6 +203,13 @@ impl FaultDevice {
     /// other, as on a disk that empties its cache for each; otherwise side by side.
     pub fn set_serial_flushes(&self, serial: bool) {
         self.lock().serial = serial;
+    }
+
+    /// The device gives space back from now on, in pieces of 4096 bytes. What was discarded reads
+    /// as zeros or as garbage, and a power cut decides for each sector by itself whether it still
+    /// holds what was there before, until a flush.
+    pub fn enable_discard(&self) {
+        self.lock().discards = Some(Discards { unit: DISCARD_UNIT, usual: true });
     }
 
     /// Flips the bits of `mask` in the byte at `offset`, at rest: on the medium and in the
@@ -364,6 +378,37 @@ impl State {
         }
     }
 
+    /// Puts a discard in flight: a write of what nobody chose, zeros or garbage.
+    fn begin_discard(&mut self, offset: u64, len: usize) -> Result<(u64, Effects)> {
+        let failed = |errno| Err(io_error("discard", offset, len, errno));
+        if self.cut {
+            return failed(libc::EIO);
+        }
+        if self.discards.is_none() {
+            return failed(libc::EOPNOTSUPP);
+        }
+        self.note(OpKind::Discard, offset, len);
+        self.stats.discards += 1;
+        let effects = self.rules.effects(OpClass::Discard, offset, len);
+        let (number, last) = self.number();
+        let garbage = self.rng.below(2) == 0;
+        let mut at = 0;
+        while at < len {
+            let part = (len - at).min(DISCARD_UNIT as usize);
+            let byte = if garbage { self.rng.below(256) as u8 } else { 0 };
+            let data = vec![byte; part].into();
+            let event =
+                Event::StartWrite { op: number, offset: offset + at as u64, data, fua: false };
+            self.event(event);
+            at += part;
+        }
+        if last {
+            self.lose_power();
+            return failed(libc::EIO);
+        }
+        Ok((number, effects))
+    }
+
     fn begin_flush(&mut self, range: Range<u64>) -> Result<(u64, Effects)> {
         let dead = || io_error("flush", 0, 0, libc::EIO);
         if self.cut {
@@ -428,6 +473,23 @@ impl Device for FaultDevice {
 
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         self.write_all(ops, false)
+    }
+
+    fn discards(&self) -> Option<Discards> {
+        self.lock().discards
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+        check_bounds("discard", self.size, offset, bytes)?;
+        let (op, effects) = self.lock().begin_discard(offset, bytes)?;
+        Self::dawdle(&effects, Duration::ZERO);
+        let mut st = self.lock();
+        if st.cut {
+            return Err(io_error("discard", offset, bytes, libc::EIO));
+        }
+        st.event(Event::FinishWrite { op });
+        effects.fail.map_or(Ok(()), |errno| Err(io_error("discard", offset, bytes, errno)))
     }
 
     fn urgent(&self, under_way: bool) {

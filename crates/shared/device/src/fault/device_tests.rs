@@ -358,3 +358,52 @@ fn a_torn_write_of_the_area_is_torn_at_words() {
     assert!(left.contains(&0) && left.contains(&5));
     assert!(left.chunks(8).all(|word| word.iter().all(|b| *b == word[0])));
 }
+
+#[test]
+fn a_device_gives_space_back_only_if_it_can() {
+    let d = device();
+    assert_eq!(d.discards(), None);
+    assert_eq!(errno(d.discard(0, 4096)), libc::EOPNOTSUPP);
+    d.enable_discard();
+    assert_eq!(d.discards().map(|d| d.unit), Some(4096));
+    d.discard(0, 4096).unwrap();
+    assert_eq!(errno(d.discard(SIZE - 4096, 8192)), libc::EINVAL);
+    assert_eq!((d.stats().discards, d.stats().writes), (1, 0));
+    assert_eq!(
+        Part::new(Arc::new(d), 512..8192).discards(),
+        None,
+        "its units are not the device's"
+    );
+}
+
+/// Zeros or garbage, and until a flush a power cut may bring back what was there.
+#[test]
+fn what_was_discarded_is_undefined_until_it_is_written_again() {
+    let (mut zeros, mut garbage) = (false, false);
+    for seed in 0..40 {
+        let d = FaultDevice::new(SIZE, seed);
+        d.enable_discard();
+        d.write(0, &[7; 8192], false).unwrap();
+        d.flush().unwrap();
+        d.discard(0, 4096).unwrap();
+        assert_eq!(byte(&d, 4096), 7, "beside it");
+        (zeros, garbage) = (zeros | (byte(&d, 0) == 0), garbage | (byte(&d, 0) != 0));
+        assert_eq!(d.image(Cut::LoseAll).bytes(0, 1), [7]);
+        d.write(0, &[9; 4096], false).unwrap();
+        assert_eq!(d.image(Cut::LoseAll).bytes(0, 1), [7]);
+        d.flush().unwrap();
+        assert_eq!(d.image(Cut::LoseAll).bytes(0, 4096), vec![9; 4096]);
+    }
+    assert!(zeros && garbage);
+}
+
+#[test]
+fn a_discard_in_flight_at_the_cut_may_have_done_anything() {
+    let d = device();
+    d.enable_discard();
+    d.write(0, &[7; 8192], true).unwrap();
+    d.cut_at(d.ops());
+    assert_eq!(errno(d.discard(0, 8192)), libc::EIO);
+    assert_eq!(d.image(Cut::LoseAll).bytes(0, 8192), vec![7; 8192]);
+    assert_ne!(d.image(Cut::KeepAll).bytes(0, 8192), vec![7; 8192]);
+}

@@ -14,6 +14,8 @@ pub enum OpKind {
     WriteFua,
     /// A flush.
     Flush,
+    /// A discard.
+    Discard,
 }
 
 /// One call, recorded when it began.

@@ -13,6 +13,8 @@ pub enum OpClass {
     Write,
     /// Flushes; a write with `fua` is none.
     Flush,
+    /// Discards.
+    Discard,
 }
 
 #[derive(Clone)]

@@ -1,6 +1,7 @@
 //! A file or block device as a device.
 
 mod align;
+mod discard;
 mod exclusive;
 mod flush;
 mod io;
@@ -26,7 +27,9 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use siftfs_base::Result;
 
-use crate::{AlignedBuf, Device, DeviceInfo, ReadOp, Role, WriteOp, check_bounds, io_error};
+use crate::{
+    AlignedBuf, Device, DeviceInfo, Discards, ReadOp, Role, WriteOp, check_bounds, io_error,
+};
 use align::Align;
 use exclusive::Below;
 use flush::FlushGate;
@@ -55,6 +58,7 @@ pub struct FileDevice {
     medium: Medium,
     /// How a write with `fua` is made durable, under direct I/O, and why so.
     durable: (DurableWrite, &'static str),
+    discards: Option<Discards>,
     /// `Some` when the file is open for direct I/O.
     align: Option<Align>,
     rings: Option<RingPool>,
@@ -88,6 +92,7 @@ impl FileDevice {
             path = %path.display(), size, direct = align.is_some(), uring = rings.is_some(),
             durable = durable.0.name(), why = durable.1, "device open"
         );
+        let discards = discard::of(&file);
         Ok(Self {
             file,
             below,
@@ -96,6 +101,7 @@ impl FileDevice {
             size,
             medium,
             durable,
+            discards,
             align,
             rings,
             flush: FlushGate::default(),
@@ -339,6 +345,17 @@ impl Device for FileDevice {
 
     fn give_way(&self, pause: Duration) {
         self.pace.give_way(pause);
+    }
+
+    fn discards(&self) -> Option<Discards> {
+        self.discards
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+        check_bounds("discard", self.size, offset, bytes)?;
+        discard::discard(&self.file, offset, len)
+            .map_err(|errno| io_error("discard", offset, bytes, errno))
     }
 
     fn describe(&self) -> DeviceInfo {

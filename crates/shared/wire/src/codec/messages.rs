@@ -20,6 +20,7 @@ variants!(ToService {
     7 => Objection { reason },
     8 => Inquire { version, volume },
     9 => ExpectUrgent { ms },
+    10 => Discard { id, runs },
 });
 
 variants!(FromService {
@@ -30,6 +31,7 @@ variants!(FromService {
     6 => Failed { error },
     7 => Refused { reason },
     8 => Bye {},
+    9 => Discarded { id, blocks, failed, unsupported },
 } tuple {
     5 => Statistics(statistics),
 });
@@ -108,7 +110,16 @@ fields!(RegionCounts { area, staging, journal, header });
 
 fields!(OriginCounts { foreground, background, admin });
 
-fields!(IoCounts { reads, read_bytes, writes, write_bytes, flushes, errors });
+fields!(IoCounts {
+    reads,
+    read_bytes,
+    writes,
+    write_bytes,
+    flushes,
+    discards,
+    discard_bytes,
+    errors
+});
 
 /// A range of bytes of the area that is sent or has arrived ends within 64 bits.
 fn check_range(dst: u64, len: u32) -> Result<()> {

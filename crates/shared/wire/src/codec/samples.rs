@@ -73,6 +73,8 @@ pub fn to_service() -> Vec<ToService> {
         ToService::Objection { reason: "transaction 9 was never sent".into() },
         ToService::Inquire { version: 7, volume: [0x5a; 16] },
         ToService::ExpectUrgent { ms: 100 },
+        ToService::Discard { id: 0, runs: vec![] },
+        ToService::Discard { id: 77, runs: vec![BlockRun { start: 5, len: 6 }] },
     ]
 }
 
@@ -117,6 +119,8 @@ pub fn device(base: u64) -> DeviceStatistics {
         write_bytes: n + 3,
         flushes: n + 4,
         errors: n + 5,
+        discards: n + 100,
+        discard_bytes: n + 101,
     };
     let by = |n: u64| OriginCounts { foreground: io(n), background: io(n + 6), admin: io(n + 12) };
     DeviceStatistics {
@@ -174,6 +178,7 @@ pub fn from_service() -> Vec<FromService> {
         FromService::Statistics(Box::new(statistics)),
         FromService::Refused { reason: "another volume".into() },
         FromService::Bye,
+        FromService::Discarded { id: 77, blocks: 6, failed: 1, unsupported: true },
     ];
     all.extend(errors().into_iter().map(|error| FromService::Failed { error }));
     all
@@ -252,6 +257,7 @@ pub fn any_to_service() -> impl Strategy<Value = ToService> {
         (any::<u32>(), any::<[u8; 16]>())
             .prop_map(|(version, volume)| ToService::Inquire { version, volume }),
         any::<u32>().prop_map(|ms| ToService::ExpectUrgent { ms }),
+        (any::<u64>(), runs()).prop_map(|(id, runs)| ToService::Discard { id, runs }),
     ]
 }
 
@@ -311,5 +317,8 @@ pub fn any_from_service() -> impl Strategy<Value = FromService> {
         error().prop_map(|error| FromService::Failed { error }),
         text().prop_map(|reason| FromService::Refused { reason }),
         Just(FromService::Bye),
+        (any::<[u64; 3]>(), any::<bool>()).prop_map(|([id, blocks, failed], unsupported)| {
+            FromService::Discarded { id, blocks, failed, unsupported }
+        }),
     ]
 }
