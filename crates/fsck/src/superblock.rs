@@ -97,8 +97,8 @@ pub(crate) fn judge(c: &mut Check<'_>, v: Option<&Volume>, primary: Option<&Supe
     }
 }
 
-/// A damaged superblock under a clean header is one that an unmount tore, if the header is the newest
-/// there was: nothing else may say that a mount came later.
+/// A damaged superblock under a clean header is one that an unmount tore, if the header is the
+/// newest there was: nothing else may say that a mount came later.
 fn check_torn_at_the_end(c: &mut Check<'_>, v: &Volume) {
     if v.host.seq > 0 || !v.older_blank {
         check_older(c, v);
@@ -127,7 +127,8 @@ fn check_nothing_newer(c: &mut Check<'_>, v: &Volume) {
     }
 }
 
-/// Does anything claim to be of epoch `from` or a later one, where the log's next records would lie?
+/// Does anything claim to be of epoch `from` or a later one, where the log's next records would
+/// lie?
 fn has_traces(c: &mut Check<'_>, v: &Volume, from: u64) -> bool {
     let mut found = false;
     for (lane, head) in v.header.lanes.iter().zip(&v.host.lane_heads) {

@@ -22,13 +22,12 @@ const CIRCLE: usize = 3;
 /// Crates with a larger circle, or one that leaves its folder: the crate's `src` and the files of
 /// each such circle.
 const CIRCLES: &[(&str, usize)] =
-    &[("crates/frontend/cli/src", 7), ("crates/frontend/fuse/src", 14), ("crates/service/src", 6)];
+    &[("crates/frontend/cli/src", 7), ("crates/frontend/fuse/src", 15), ("crates/service/src", 6)];
 
 /// Files longer than [`LINES`], with their lines.
 const LONG_FILES: &[(&str, usize)] = &[
     ("crates/frontend/cli/tests/posix/data.rs", 668),
     ("crates/fsck/src/lib_tests.rs", 686),
-    ("crates/runtime/src/staging/sequencer.rs", 752),
     ("testing/kills/src/calls.rs", 695),
     ("testing/protocol/src/host.rs", 733),
 ];
@@ -37,9 +36,8 @@ const LONG_FILES: &[(&str, usize)] = &[
 const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
     ("crates/frontend/cli/src/metrics.rs", "checkpoints", 95),
     ("crates/frontend/cli/src/options.rs", "set_value", 124),
-    ("crates/frontend/cli/src/top.rs", "picture", 82),
     ("crates/frontend/fuse/src/adapter.rs", "handle", 116),
-    ("crates/frontend/fuse/tests/support/mod.rs", "call", 171),
+    ("crates/frontend/fuse/tests/support/mod.rs", "call", 174),
     ("crates/runtime/src/endpoint.rs", "call", 147),
     ("crates/runtime/src/staging/closure.rs", "pending_permissions", 81),
     ("testing/kills/src/calls.rs", "call", 96),

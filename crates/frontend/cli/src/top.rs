@@ -45,10 +45,23 @@ fn picture(before: &Status, now: &Status) -> String {
     // A mount that was made anew in between has counted from zero.
     let start = Status::default();
     let before = if before.pid == now.pid { before } else { &start };
-    let (b, n) = (&before.runtime, &now.runtime);
     let seconds = (now.uptime_s - before.uptime_s).max(0.0);
-    let new = |of: fn(&Status) -> u64| of(now).saturating_sub(of(before));
-    let (used, all) = n.staging();
+    let mut lines = Vec::new();
+    foreground(before, now, seconds, &mut lines);
+    background(before, now, seconds, &mut lines);
+    lines.into_iter().map(|(title, text)| format!("{title:<11} {text}\n")).collect()
+}
+
+/// A line: its title and what it says.
+type Line = (String, String);
+
+fn line(title: &str, text: String) -> Line {
+    (title.into(), text)
+}
+
+/// The mount, its callers, and what they wrote.
+fn foreground(before: &Status, now: &Status, seconds: f64, lines: &mut Vec<Line>) {
+    let (b, n) = (&before.runtime, &now.runtime);
     let since = n.failed_s.map_or(0.0, |at| (now.time_s - at).max(0.0));
     let failed = |why: &String| format!("FAILED {} ago: {why}", duration(since));
     let state = n.failed.as_ref().map_or("serving".to_string(), failed);
@@ -56,74 +69,74 @@ fn picture(before: &Status, now: &Status) -> String {
     let fg = |of: fn(&IoCounts) -> u64| {
         rate(of(&waited(now)).saturating_sub(of(&waited(before))), seconds)
     };
-    let staged = new(|s| s.runtime.runtime.staged_bytes);
-    let replayed = new(|s| s.runtime.service.checkpoint_total.surviving_blocks);
     let full: u64 = n.runtime.full_commits.values().sum::<u64>()
         - b.runtime.full_commits.values().sum::<u64>().min(n.runtime.full_commits.values().sum());
-    let mut out = String::new();
-    let mut line = |title: &str, text: String| out.push_str(&format!("{title:<11} {text}\n"));
-    line(&now.dir, format!("{}  up {}  {state}", now.volume, duration(now.uptime_s)));
-    line("fsync", fsync(&n.fsync_latency, &b.fsync_latency, seconds));
-    line(
-        "waiting",
-        format!("{} callers; {} full commits", count(n.queues.fsyncs_waiting), count(full)),
-    );
-    line("foreground", format!("{} writes, {} flushes", fg(|i| i.writes), fg(|i| i.flushes)));
-    line("staging", fill(used, all));
-    line(
-        "",
-        format!(
-            "{} staged; {} free",
-            rate_bytes(staged, seconds),
-            show_size(n.credits.staging_bytes)
+    lines.extend([
+        line(&now.dir, format!("{}  up {}  {state}", now.volume, duration(now.uptime_s))),
+        line("fsync", fsync(&n.fsync_latency, &b.fsync_latency, seconds)),
+        line(
+            "waiting",
+            format!("{} callers; {} full commits", count(n.queues.fsyncs_waiting), count(full)),
         ),
-    );
-    line("journal", fill(n.log.journal_used, n.log.journal_bytes));
-    line(
-        "",
-        format!(
-            "{} transactions; {} free",
-            rate(new(|s| s.runtime.service.journaled_transactions), seconds),
-            show_size(n.credits.journal_bytes)
-        ),
-    );
-    line(
-        "checkpoint",
-        format!(
-            "{} of {} transactions in the area, {} behind; {} blocks replayed",
-            count(n.reclaimed_transaction),
-            count(n.transaction),
-            count(n.unreclaimed_transactions),
-            rate(replayed, seconds)
-        ),
-    );
+        line("foreground", format!("{} writes, {} flushes", fg(|i| i.writes), fg(|i| i.flushes))),
+    ]);
+}
+
+/// The log, what checkpoints made of it, and what is not in it.
+fn background(before: &Status, now: &Status, seconds: f64, lines: &mut Vec<Line>) {
+    let n = &now.runtime;
+    let new = |of: fn(&Status) -> u64| of(now).saturating_sub(of(before));
+    let (used, all) = n.staging();
+    let staged = rate_bytes(new(|s| s.runtime.runtime.staged_bytes), seconds);
+    let transactions = rate(new(|s| s.runtime.service.journaled_transactions), seconds);
+    let replayed = rate(new(|s| s.runtime.service.checkpoint_total.surviving_blocks), seconds);
     let last = &n.service.checkpoint_last;
-    line(
-        "",
-        format!(
-            "last: {}, {} of {} tags, {} of {} inode updates, {}",
-            last.mode(),
-            count(last.surviving_tags),
-            count(last.raw_tags),
-            count(last.surviving_inodes),
-            count(last.raw_inodes),
-            latency(last.nanos as f64)
+    lines.extend([
+        line("staging", fill(used, all)),
+        line("", format!("{staged} staged; {} free", show_size(n.credits.staging_bytes))),
+        line("journal", fill(n.log.journal_used, n.log.journal_bytes)),
+        line(
+            "",
+            format!("{transactions} transactions; {} free", show_size(n.credits.journal_bytes)),
         ),
-    );
-    line("service", service(before, now, seconds));
-    line(
-        "credits",
-        format!("{} freed blocks not to be used again yet", count(n.credits.quarantined_blocks)),
-    );
-    line(
-        "unsynced",
-        format!(
-            "{} of data, {} name operations",
-            show_size(n.cache.dirty_bytes),
-            count(n.pending.name_operations)
+        line(
+            "checkpoint",
+            format!(
+                "{} of {} transactions in the area, {} behind; {replayed} blocks replayed",
+                count(n.reclaimed_transaction),
+                count(n.transaction),
+                count(n.unreclaimed_transactions),
+            ),
         ),
-    );
-    out
+        line(
+            "",
+            format!(
+                "last: {}, {} of {} tags, {} of {} inode updates, {}",
+                last.mode(),
+                count(last.surviving_tags),
+                count(last.raw_tags),
+                count(last.surviving_inodes),
+                count(last.raw_inodes),
+                latency(last.nanos as f64)
+            ),
+        ),
+        line("service", service(before, now, seconds)),
+        line(
+            "credits",
+            format!(
+                "{} freed blocks not to be used again yet",
+                count(n.credits.quarantined_blocks)
+            ),
+        ),
+        line(
+            "unsynced",
+            format!(
+                "{} of data, {} name operations",
+                show_size(n.cache.dirty_bytes),
+                count(n.pending.name_operations)
+            ),
+        ),
+    ]);
 }
 
 /// Which process does the background work, and the share of a processor that each side took.

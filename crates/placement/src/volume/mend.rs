@@ -110,8 +110,8 @@ impl Volume {
 
     /// A damaged superblock under a header that says clean: one that an unmount tore as it took the
     /// marker away, if that header is the newest there was. A checksum that does not hold only
-    /// chooses this way, and proves nothing: by itself it rots as well as any other. So whatever may
-    /// say that a mount came later is asked: the other host slot, the backups, which lose their
+    /// chooses this way, and proves nothing: by itself it rots as well as any other. So whatever
+    /// may say that a mount came later is asked: the other host slot, the backups, which lose their
     /// markers before the primary is written, the Service's epoch, and the log.
     fn check_torn_at_the_end(&self, storage: &Storage) -> Result<()> {
         if self.view.host.seq > 0 || self.view.older_host != OlderHost::Blank {

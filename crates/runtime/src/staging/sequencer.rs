@@ -8,10 +8,16 @@
 //! "Who flushes, and who answers" in `docs/design/persistence-path.md` has the reasons; `records`
 //! is the watermark, `ways` chooses between a shared flush and durable writes in parallel.
 
-#[path = "alone.rs"]
+#[path = "sequencer/alone.rs"]
 mod alone;
+#[path = "sequencer/duty.rs"]
+mod duty;
+#[path = "sequencer/flush.rs"]
+mod flush;
+#[path = "sequencer/gather.rs"]
+mod gather;
 
-use crate::locks::sync::{Condvar, Mutex, MutexGuard, ThreadId, current};
+use crate::locks::sync::{Condvar, Mutex, MutexGuard, ThreadId};
 use crate::staging::records::{LaneSet, Records};
 use crate::staging::ways::{Group, Way, Ways, WaysReport};
 use crate::state::lane::RecordRef;
@@ -19,8 +25,6 @@ use siftfs_base::{Clock, Error, Lsn, Result, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A gathering lasts so many flushes at most.
-const WORTH: u64 = 2;
 /// Entry of [`State::waiting`] for a thread whose own caller is answered, and that waits for
 /// others. Always durable.
 const FOR_OTHERS: Lsn = Lsn(0);
@@ -535,220 +539,8 @@ impl Sequencer {
         self.serve(st, lsn, &mut flush, answer);
     }
 
-    /// The duty's loop, and the wait for it.
-    fn serve<'a>(
-        &'a self,
-        mut st: MutexGuard<'a, State>,
-        lsn: Lsn,
-        flush: &mut impl FnMut(LaneSet) -> Result<()>,
-        answer: impl FnOnce(Result<Flushed>) + Send + 'static,
-    ) {
-        let (mut answer, mut holding) = (Some(answer), false);
-        loop {
-            let waits = answer.is_some() && st.outcome(lsn).is_none();
-            let wanted = waits && st.duty == Duty::None && st.records.unflushed_upto(lsn);
-            if !holding && (wanted || st.duty == Duty::Open) {
-                st.duty = Duty::Held;
-                holding = true;
-            }
-            let due = if holding { st.take_due() } else { Vec::new() };
-            if !due.is_empty() || !waits && answer.is_some() {
-                // Another may see to the rest while the answers run; an answer may need that.
-                if holding {
-                    st.duty = Duty::Open;
-                    holding = false;
-                }
-                if let Some((answer, outcome)) = answer.take_if(|_| !waits).zip(st.outcome(lsn)) {
-                    forget(&mut st.free, lsn);
-                    forget(&mut st.waiting, lsn);
-                    st = self.answer_one(st, answer, outcome);
-                }
-                st = self.answer(st, due);
-                continue;
-            }
-            if holding && !waits {
-                match self.hand_over(&mut st) {
-                    true => return,
-                    false => st.duty = Duty::Tired,
-                }
-            } else if !waits {
-                return;
-            }
-            if holding && st.flush_serves(waits.then_some(lsn)) {
-                st = self.flush_for_all(st, flush);
-            } else {
-                st = self.wait_for_others(st, holding && !waits);
-            }
-        }
-    }
-
-    /// The thread with the duty is answered itself: does it get away?
-    fn hand_over(&self, st: &mut State) -> bool {
-        let durable = st.durable();
-        if st.free.iter().any(|waits| *waits > durable) {
-            st.duty = Duty::Open;
-        } else if !st.keeps_somebody() {
-            st.duty = Duty::None;
-        } else {
-            return false;
-        }
-        if !st.waiting.is_empty() {
-            self.changed.notify_all();
-        }
-        true
-    }
-
-    /// Waits for a change. A thread that waits only `for_others` has the entry [`FOR_OTHERS`] in
-    /// `waiting` meanwhile.
-    fn wait_for_others<'a>(
-        &'a self,
-        mut st: MutexGuard<'a, State>,
-        for_others: bool,
-    ) -> MutexGuard<'a, State> {
-        if !for_others {
-            return self.wait_changed(st);
-        }
-        st.waiting.push(FOR_OTHERS);
-        st = self.wait_changed(st);
-        forget(&mut st.waiting, FOR_OTHERS);
-        st
-    }
-
-    /// Runs one answer, without the lock.
-    fn answer_one<'a>(
-        &'a self,
-        mut st: MutexGuard<'a, State>,
-        answer: impl FnOnce(Result<Flushed>) + Send + 'static,
-        outcome: Result<Flushed>,
-    ) -> MutexGuard<'a, State> {
-        let me = current().id();
-        if st.answering.contains(&me) {
-            st.nested.push((Box::new(answer), outcome));
-            return st;
-        }
-        st.answering.push(me);
-        drop(st);
-        answer(outcome);
-        let st = self.lock();
-        self.end_answers(st, me)
-    }
-
-    /// Runs answers, without the lock.
-    fn answer<'a>(
-        &'a self,
-        mut st: MutexGuard<'a, State>,
-        due: Vec<(Answer, Result<Flushed>)>,
-    ) -> MutexGuard<'a, State> {
-        if due.is_empty() {
-            return st;
-        }
-        let me = current().id();
-        if st.answering.contains(&me) {
-            st.nested.extend(due);
-            return st;
-        }
-        st.answering.push(me);
-        drop(st);
-        due.into_iter().for_each(|(answer, outcome)| answer(outcome));
-        let st = self.lock();
-        self.end_answers(st, me)
-    }
-
-    /// Runs what became due inside an answer, one after the other and not one inside the other.
-    fn end_answers<'a>(
-        &'a self,
-        mut st: MutexGuard<'a, State>,
-        me: ThreadId,
-    ) -> MutexGuard<'a, State> {
-        while !st.nested.is_empty() {
-            let due = std::mem::take(&mut st.nested);
-            drop(st);
-            due.into_iter().for_each(|(answer, outcome)| answer(outcome));
-            st = self.lock();
-        }
-        st.answering.retain(|thread| *thread != me);
-        st
-    }
-
-    /// Flushes once for all that is written, after a gathering.
-    fn flush_for_all<'a>(
-        &'a self,
-        mut st: MutexGuard<'a, State>,
-        flush: &mut impl FnMut(LaneSet) -> Result<()>,
-    ) -> MutexGuard<'a, State> {
-        st.flushing = true;
-        st = self.gather(st);
-        let (number, lanes) = st.records.begin_flush();
-        drop(st);
-        let start = self.clock.mono_ns();
-        let outcome = flush(lanes);
-        let took = self.clock.mono_ns().saturating_sub(start);
-        st = self.lock();
-        st.flushing = false;
-        st.flush_ns = if st.flush_ns == 0 { took } else { st.flush_ns / 4 * 3 + took / 4 };
-        st.company = st.in_need();
-        match outcome {
-            Ok(()) => {
-                st.records.flushed(number);
-                st.note_acknowledged(|| self.clock.mono_ns());
-            }
-            Err(e) => {
-                self.latch(&mut st, e);
-            }
-        }
-        self.tell(&st, true);
-        st
-    }
-
-    /// Wakes waiters. In the common case no thread waits, and no system call is made. While a flush
-    /// gathers and the watermark has not `advanced`, only the gathering thread can do anything, and
-    /// only it is notified.
-    fn tell(&self, st: &State, advanced: bool) {
-        if st.gathering.is_some() {
-            self.tell_gatherer(st);
-            if st.failed.is_none() && !advanced && st.alone == 0 {
-                return;
-            }
-        }
-        if !st.waiting.is_empty() || st.alone > 0 {
-            self.changed.notify_all();
-        }
-    }
-
-    fn tell_gatherer(&self, st: &State) {
-        if st.gathering.is_some_and(|want| st.complete(want) || st.failed.is_some()) {
-            self.gathered.notify_all();
-        }
-    }
-
     fn wait_changed<'a>(&self, st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait(st).unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Bounded adaptive wait for as many callers as were in need when the last flush ended. It
-    /// takes at most `wait`, and no longer than the flushes that it may save. It is in vain at most
-    /// once after each time that callers met, because then the number is less.
-    fn gather<'a>(&'a self, mut st: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let want = st.company;
-        if st.wait.is_zero() || want <= 1 || st.ways.way() == Way::Parallel {
-            return st;
-        }
-        let bound = Duration::from_nanos(st.flush_ns.saturating_mul(WORTH)).min(st.wait);
-        let now = || Duration::from_nanos(self.clock.mono_ns());
-        let deadline = now() + bound;
-        st.gathering = Some(want);
-        while !st.complete(want) && st.failed.is_none() {
-            let left = deadline.saturating_sub(now());
-            let waited = self.gathered.wait_timeout(st, left);
-            let (guard, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-            st = guard;
-            // A clock that a test holds does not come to the deadline.
-            if timeout.timed_out() {
-                break;
-            }
-        }
-        st.gathering = None;
-        st
     }
 }
 

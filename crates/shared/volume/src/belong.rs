@@ -126,8 +126,8 @@ fn check_identity(header: &StaticHeader, area: &AreaSuper) -> Result<()> {
     Ok(())
 }
 
-/// The same by a backup, where the primary superblock is damaged. A mount marks the backups last and
-/// an unmount clears them first: they may be older than the log, and never newer.
+/// The same by a backup, where the primary superblock is damaged. A mount marks the backups last
+/// and an unmount clears them first: they may be older than the log, and never newer.
 fn check_backup_times(view: &HeaderView, backup: &AreaSuper) -> Result<()> {
     let ours = AreaLink::of_super(&view.host.superblock[..]);
     let epoch = |link: Option<AreaLink>| link.map_or(Epoch(0), |link| link.epoch);

@@ -52,9 +52,9 @@ impl Service {
         });
         let waits = format!("/proc/self/task/{}/wchan", begun.recv().unwrap().as_raw_nonzero());
         let limit = Instant::now() + Duration::from_secs(60);
-        // It waits for an answer, or for times that another close(2) sends (the daemon's threads get
-        // copies of this test's descriptors, and close them), or, after that, for the lock that is
-        // held while the kernel is told.
+        // It waits for an answer, or for times that another close(2) sends (the daemon's threads
+        // get copies of this test's descriptors, and close them), or, after that, for the lock that
+        // is held while the kernel is told.
         let waits_for = match self.comes {
             Comes::BeforeItReturns => ["request_wait_answer", "inode_wait_for_writeback"],
             _ => ["rwsem", "inode_wait_for_writeback"],
