@@ -115,10 +115,10 @@ impl Server {
         self.when_written_again(ino, Box::new(seek));
     }
 
-    /// As [`Server::seek`], if it is certain that no page matters that the kernel has not sent. Only
-    /// one where the answer sees a hole does: what is data stays data. A store that was made before
-    /// the call is in a page that is dirty, or on its way here, or has come: the answer is looked for
-    /// once before the kernel's pages are looked at, to know where, and once after.
+    /// As [`Server::seek`], if it is certain that no page matters that the kernel has not sent.
+    /// Only one where the answer sees a hole does: what is data stays data. A store that was made
+    /// before the call is in a page that is dirty, or on its way here, or has come: the answer is
+    /// looked for once before the kernel's pages are looked at, to know where, and once after.
     fn seek_sent(
         &self,
         cred: &Credentials,

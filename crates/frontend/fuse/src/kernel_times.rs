@@ -5,12 +5,13 @@
 //! request says nothing of when it was made, so it may be older than a time that the daemon has set
 //! by itself meanwhile (a compound does), and must not undo it. Three rules see to that:
 //!
-//! * While the daemon changes files by itself, times that the kernel sends for them wait ([`Turn`]).
+//! * While the daemon changes files by itself, times that the kernel sends for them wait
+//!   ([`Turn`]).
 //! * From then on they are left out, because they may be older, until the kernel has taken the
 //!   daemon's times and has no request from before under way ([`Untold`]).
 //! * Then the daemon asks the kernel for its times and takes those, because what was left out may
-//!   have been younger. It asks when no utimensat(2) that was left out is under way any more. If the
-//!   kernel sends times before the answer is used, those count: they are at least as young.
+//!   have been younger. It asks when no utimensat(2) that was left out is under way any more. If
+//!   the kernel sends times before the answer is used, those count: they are at least as young.
 //!
 //! So whatever the order is, both have the same times in the end, and they are the younger ones.
 

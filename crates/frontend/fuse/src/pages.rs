@@ -10,8 +10,8 @@
 //! Opening by handle costs the program that works with the file more than the OPEN: the kernel
 //! looks the file's name up again. A file that is asked about before each of many short operations
 //! stays open in between ([`Want::Keep`]), and then it can be seen whether it has such pages at all
-//! (`dirty`). It lies on a mount of its own (`own_mount`), so umount(2) does not find it in use; but
-//! the session ends only when it is closed.
+//! (`dirty`). It lies on a mount of its own (`own_mount`), so umount(2) does not find it in use;
+//! but the session ends only when it is closed.
 
 use crate::dirty::{Kept, Looker, Part};
 use crate::mountinfo::MountEntry;
