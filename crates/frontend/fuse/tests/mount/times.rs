@@ -7,9 +7,10 @@ use siftfs_fuse::{FuseMount, MountOptions, WriteCache};
 use siftfs_proto::compound::{Compounded, NewAttributes, Value};
 use siftfs_proto::ioctl::compound::{Compound, File as Named, Step};
 use siftfs_proto::{Credentials, FileService, Level, Reply, Request, SessionId, SetAttr, SetTime};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -27,11 +28,19 @@ enum Comes {
     WhileTheKernelIsTold,
 }
 
+/// What a thread of the program's is to do.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Its file, and where its threads get what they are to do.
+type Program = (Arc<File>, InodeNr, mpsc::Sender<Job>);
+
 /// Files in memory, and a compound that sets the times of the only one.
 struct Service {
     mem: Mem,
     comes: Comes,
-    file: Mutex<Option<(File, InodeNr)>>,
+    /// The file, and where its descriptor is one: the daemon's threads get copies of those of
+    /// theirs, and close them, which sends times as well.
+    program: Mutex<Option<Program>>,
     /// Questions for attributes since the compound.
     asked: AtomicU32,
     /// The kernel sent no times.
@@ -44,17 +53,24 @@ impl Service {
     /// The kernel sends its times: close(2) waits until they are answered. Returns when they have
     /// arrived, which `told` says, or wait in the daemon.
     fn close(&self, told: &mpsc::Receiver<()>) {
-        let copy = self.file.lock().unwrap().as_ref().unwrap().0.try_clone().unwrap();
         let (begin, begun) = mpsc::channel();
-        let closer = std::thread::spawn(move || {
+        let (end, ended) = mpsc::channel();
+        // Whatever the kernel sent meanwhile, now it has something to send again, which is older
+        // than what it is told. (While it is told it holds the lock that a write wants.)
+        let writes = self.comes != Comes::WhileTheKernelIsTold;
+        self.run(move |file| {
+            if writes {
+                file.write_all_at(b"w", 0).unwrap();
+            }
+            let copy = file.try_clone().unwrap();
             begin.send(rustix::thread::gettid()).unwrap();
             drop(copy);
+            let _ = end.send(());
         });
         let waits = format!("/proc/self/task/{}/wchan", begun.recv().unwrap().as_raw_nonzero());
         let limit = Instant::now() + Duration::from_secs(60);
-        // It waits for an answer, or for times that another close(2) sends (the daemon's threads
-        // get copies of this test's descriptors, and close them), or, after that, for the lock that
-        // is held while the kernel is told.
+        // Times that the close(2) of a thread of the daemon's sends are the kernel's as well. After
+        // that the lock is waited for that is held while the kernel is told.
         let waits_for = match self.comes {
             Comes::BeforeItReturns => ["request_wait_answer", "inode_wait_for_writeback"],
             _ => ["rwsem", "inode_wait_for_writeback"],
@@ -63,7 +79,7 @@ impl Service {
             let at = std::fs::read_to_string(&waits).unwrap_or_default();
             waits_for.iter().any(|function| at.contains(function))
         };
-        while told.try_recv().is_err() && !closer.is_finished() && !waits() {
+        while told.try_recv().is_err() && ended.try_recv().is_err() && !waits() {
             if Instant::now() > limit {
                 return self.late.store(true, Ordering::SeqCst);
             }
@@ -72,13 +88,10 @@ impl Service {
     }
 
     fn compound(&self, session: SessionId, cred: &Credentials) -> Result<Reply> {
-        let ino = {
-            let file = self.file.lock().unwrap();
-            let (file, ino) = file.as_ref().unwrap();
-            // From here on the kernel has a time to send.
-            file.write_all_at(b"y", 0).unwrap();
-            *ino
-        };
+        // From here on the kernel has a time to send.
+        let (write, written) = mpsc::channel();
+        let ino = self.run(move |file| write.send(file.write_all_at(b"y", 0)).unwrap());
+        written.recv().unwrap().unwrap();
         let set = SetAttr { mtime: Some(SetTime::At(SET)), ..SetAttr::default() };
         self.mem.call(session, cred, Request::SetAttr { ino, set })?;
         if self.comes == Comes::BeforeItReturns {
@@ -88,6 +101,15 @@ impl Service {
         let (values, files) = (vec![Value::None], vec![ino]);
         let done = Compounded::Done { values, names: Vec::new(), files, written: Vec::new() };
         Ok(Reply::Compounded(done))
+    }
+
+    /// Does `job` with the file, by a thread of the program's.
+    fn run(&self, job: impl FnOnce(&File) + Send + 'static) -> InodeNr {
+        let program = self.program.lock().unwrap();
+        let (file, ino, jobs) = program.as_ref().unwrap();
+        let file = file.clone();
+        jobs.send(Box::new(move || job(&file))).unwrap();
+        *ino
     }
 
     fn listen(&self) -> mpsc::Receiver<()> {
@@ -137,6 +159,40 @@ fn set_times(dir: &File, file: &File) {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// The program, which has its descriptors for itself.
+fn program(service: &Service, dir: &Path) -> (u32, Metadata, Result<Reply>, Metadata) {
+    // SAFETY: the thread has no descriptor yet: what is closed are copies.
+    unsafe {
+        rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES).unwrap();
+        assert_eq!(libc::close_range(3, libc::c_uint::MAX, 0), 0);
+    }
+    let (jobs, asked) = mpsc::channel::<Job>();
+    let helper = std::thread::spawn(move || {
+        let threads: Vec<_> = asked.iter().map(std::thread::spawn).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    let mut create = File::options();
+    let file = create.read(true).write(true).create_new(true).open(dir.join("f")).unwrap();
+    let file = Arc::new(file);
+    file.write_all_at(b"x", 0).unwrap();
+    file.sync_all().unwrap();
+    let ino = InodeNr::try_from(file.metadata().unwrap().ino()).unwrap();
+    *service.program.lock().unwrap() = Some((file.clone(), ino, jobs));
+    set_times(&File::open(dir).unwrap(), &file);
+    let asked = service.asked.swap(0, Ordering::SeqCst);
+    let shown = file.metadata().unwrap();
+    file.sync_all().unwrap();
+    let get = Request::GetAttr { ino };
+    let stored = service.mem.call(SessionId(1), &Credentials::default(), get);
+    // What is changed after that counts.
+    file.write_all_at(b"z", 0).unwrap();
+    file.sync_all().unwrap();
+    let later = file.metadata().unwrap();
+    *service.program.lock().unwrap() = None;
+    helper.join().unwrap();
+    (asked, shown, stored, later)
+}
+
 #[test]
 fn older_times_of_the_kernel_undo_nothing() {
     use Comes as C;
@@ -145,7 +201,7 @@ fn older_times_of_the_kernel_undo_nothing() {
         let service = Arc::new(Service {
             mem: Mem::new(),
             comes,
-            file: Mutex::default(),
+            program: Mutex::default(),
             asked: AtomicU32::new(0),
             late: AtomicBool::new(false),
             arrived: Mutex::default(),
@@ -155,31 +211,16 @@ fn older_times_of_the_kernel_undo_nothing() {
         let make = || FuseMount::new(service.clone(), SessionId(1), dir.path(), &options);
         let mount = crate::mounting(make).unwrap();
         let server = std::thread::spawn(move || mount.serve());
-        let path = dir.path().join("f");
-        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-        file.write_all_at(b"x", 0).unwrap();
-        file.sync_all().unwrap();
-        let ino = InodeNr::try_from(file.metadata().unwrap().ino()).unwrap();
-        *service.file.lock().unwrap() = Some((file.try_clone().unwrap(), ino));
-        set_times(&File::open(dir.path()).unwrap(), &file);
-        let asked = service.asked.swap(0, Ordering::SeqCst);
-        let shown = file.metadata().unwrap();
-        file.sync_all().unwrap();
-        let get = Request::GetAttr { ino };
-        let stored = service.mem.call(SessionId(1), &Credentials::default(), get).unwrap();
-        // What is changed after that counts.
-        file.write_all_at(b"z", 0).unwrap();
-        file.sync_all().unwrap();
-        let later = file.metadata().unwrap();
-        *service.file.lock().unwrap() = None;
-        drop(file);
+        let (of, at) = (service.clone(), dir.path().to_path_buf());
+        let program = std::thread::spawn(move || program(&of, &at));
+        let (asked, shown, stored, later) = program.join().unwrap();
         crate::cases::unmount_patiently(dir.path());
         server.join().unwrap().unwrap();
         // A failure while it was mounted would wait for its own mount.
         assert!(!service.late.load(Ordering::SeqCst), "{comes:?}: the kernel sends no times");
         assert!(asked > 2, "{comes:?}: the kernel was told after {asked} questions");
         assert_eq!((shown.mtime(), shown.mtime_nsec()), (9, 5), "{comes:?}: shown");
-        let Reply::Attr(stored) = stored else { panic!("{stored:?}") };
+        let Ok(Reply::Attr(stored)) = stored else { panic!("{stored:?}") };
         assert_eq!(stored.mtime, SET, "{comes:?}: stored");
         let change = (stored.ctime.sec, i64::from(stored.ctime.nsec));
         assert_eq!(change, (shown.ctime(), shown.ctime_nsec()), "{comes:?}");
