@@ -1,6 +1,6 @@
 //! A ready-prefix batch (SIFT §3.3.1): what is left of the transactions added to it.
 
-use crate::digest::Digested;
+use crate::digested::Digested;
 use crate::images::{Images, InodeTables};
 use crate::piece::{Origin, Piece, Src};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Lsn, TxnSeq};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::digest::NOTHING;
+use crate::digested::NOTHING;
 use siftfs_base::LaneId;
 use siftfs_log::{CopyTag, ZeroTag};
 

@@ -10,7 +10,6 @@ use siftfs_log::{
     COPY_TAG_BYTES, Checked, JournalRecord, LogKey, ServiceRecord, decode_journal_head,
 };
 use siftfs_wire::{CheckpointReport, FromService, Urgency};
-use std::collections::VecDeque;
 
 /// A reading buffer longer than this is given back after a step.
 const KEEP_BUF: usize = 1 << 20;
@@ -21,47 +20,6 @@ pub(crate) const ORDERED_WINDOW: u64 = siftfs_log::MAX_RECORD_LEN;
 /// A transaction in a batch takes at most so many times its journal record, which holds 24 bytes
 /// per tag.
 const GROWTH: u64 = 4;
-
-/// One `Checkpoint` message and what was done for it.
-struct Request {
-    id: u64,
-    upto: TxnSeq,
-    urgency: Urgency,
-    report: CheckpointReport,
-}
-
-/// Waiting requests; emergency ones have their own gate, so that no background request stands
-/// before them (SIFT §4.2.5).
-#[derive(Default)]
-pub(crate) struct Requests {
-    emergency: VecDeque<Request>,
-    background: VecDeque<Request>,
-}
-
-impl Requests {
-    pub fn add(&mut self, id: u64, upto: TxnSeq, urgency: Urgency) {
-        let report = CheckpointReport { trigger: Some(urgency), ..CheckpointReport::default() };
-        let request = Request { id, upto, urgency, report };
-        match urgency {
-            Urgency::Emergency => self.emergency.push_back(request),
-            Urgency::Background => self.background.push_back(request),
-        }
-    }
-    pub fn is_empty(&self) -> bool {
-        self.emergency.is_empty() && self.background.is_empty()
-    }
-    /// Is the request to work for next an emergency, if there is one?
-    pub fn urgency(&self) -> Option<bool> {
-        if !self.emergency.is_empty() {
-            return Some(true);
-        }
-        (!self.background.is_empty()).then_some(false)
-    }
-    /// The request to work for next.
-    fn next(&mut self) -> Option<&mut Request> {
-        self.emergency.front_mut().or(self.background.front_mut())
-    }
-}
 
 impl Journaled {
     /// Bytes of the record that are read to index it, and as many more as tags for the physical

@@ -1,23 +1,11 @@
 //! The physical ranges of a transaction, read from the lane that its digest names (rule R42).
 
+use crate::digested::Digested;
 use crate::service::Service;
 use siftfs_base::{Result, corrupt};
-use siftfs_log::{CopyTag, EpochKey, Item, RecordHead, StagedRef, Transaction};
+use siftfs_log::{EpochKey, Transaction};
 use siftfs_volume::{LaneScanner, ScanData};
 use siftfs_wire::CheckpointReport;
-
-/// What a transaction's digest comes to: records and, for each of their physical ranges, the copy
-/// tag that the transaction does not have.
-#[derive(Debug, Default)]
-pub(crate) struct Digested {
-    /// Records with physical ranges, in the order of their lane.
-    pub staged: Vec<StagedRef>,
-    /// Their ranges, in the order in which they were staged. `source` is an index into `staged`.
-    pub copies: Vec<CopyTag>,
-}
-
-/// What a transaction without a digest has.
-pub(crate) static NOTHING: Digested = Digested { staged: Vec::new(), copies: Vec::new() };
 
 impl Service {
     /// Reads what `txn`, which was validated, digests: nothing if it has no digest.
@@ -65,29 +53,6 @@ impl Service {
         report.reads += scanner.counts().reads;
         report.read_bytes += scanner.counts().bytes;
         Ok(found)
-    }
-}
-
-impl Digested {
-    /// Takes a record's physical ranges.
-    fn add(&mut self, head: &RecordHead) {
-        let source = u32::try_from(self.staged.len()).expect("bounded by the lane");
-        let before = self.copies.len();
-        for item in &head.items {
-            if let Item::Data { len, data_offset, home: Some(dst), .. } = *item {
-                self.copies.push(CopyTag { source, data_offset, dst, len });
-            }
-        }
-        if self.copies.len() > before {
-            let header = &head.header;
-            self.staged.push(StagedRef {
-                lane: header.lane,
-                pos: header.params.pos,
-                len: header.layout.len,
-                lsn: header.params.lsn,
-                crc: header.crc,
-            });
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::batch::{Batch, Committed, Part};
 use crate::blocks::Io;
 use crate::checkpoint::ORDERED_WINDOW;
-use crate::digest::NOTHING;
+use crate::digested::NOTHING;
 use crate::images::InodeTables;
 use crate::mode::ReplayMode;
 use crate::reuse;

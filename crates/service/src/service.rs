@@ -2,11 +2,11 @@
 
 use crate::batch::Batch;
 use crate::blocks::Io;
-use crate::checkpoint::Requests;
 use crate::discards::Discards;
 use crate::images::InodeTables;
 use crate::mode::ReplayMode;
 use crate::replay::Replay;
+use crate::requests::Requests;
 use siftfs_base::{BlockRun, Clock, Error, LaneId, Lsn, Result, TxnSeq};
 use siftfs_device::{
     AlignedBuf, AreaWriter, JournalWriter, Origin, ServiceWriters, StagingReader, Storage,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::batch::{Batch, Committed, Part};
-use crate::digest::NOTHING;
+use crate::digested::NOTHING;
 use crate::images::InodeTables;
 use siftfs_base::{LaneId, Lsn, TxnSeq};
 use siftfs_log::{CopyTag, Transaction};
