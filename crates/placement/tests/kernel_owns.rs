@@ -98,7 +98,7 @@ fn pages_before_the_largest_size_are_kept() {
     assert_eq!(attr(&v, ino).size, MAX_FILE_SIZE);
     let read =
         call(&v, Request::Read { file: ino.into(), offset: MAX_FILE_SIZE - 8192, len: 20_000 });
-    assert_eq!(read.into_data(), Some(vec![7; 8192]));
+    assert_eq!(read.data(), Ok(vec![7; 8192]));
     assert_eq!(pages(MAX_FILE_SIZE - 4096, 4096), None);
 }
 

@@ -41,7 +41,7 @@ fn read(v: &LocalVolume, ino: u32, offset: u64, len: u32) -> Vec<u8> {
     v.endpoint().submit(SessionId(1), &Credentials::default(), request, done);
     let reply = told.recv().expect("answered").expect("read");
     assert_eq!(matches!(reply, Reply::Blocks(_)), len >= 64 << 10, "many bytes travel as blocks");
-    reply.into_data().expect("data")
+    reply.data().expect("data")
 }
 
 /// Bytes of the file read from the area so far.

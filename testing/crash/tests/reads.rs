@@ -44,7 +44,7 @@ fn read_on_thread(b: &Bench) -> JoinHandle<Vec<u8>> {
         let len = u32::try_from(PAGES * PAGE).unwrap();
         let req = Request::Read { file: ino.into(), offset: 0, len };
         let reply = service.call(SessionId(1), &Credentials::default(), req).expect("read");
-        reply.into_data().expect("data")
+        reply.data().expect("data")
     })
 }
 

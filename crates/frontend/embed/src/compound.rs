@@ -1,6 +1,6 @@
 //! Many steps whose changes are all made, or none.
 
-use crate::{Error, File, Result, Volume, below_root, unexpected};
+use crate::{Error, File, Result, Volume, below_root};
 use siftfs_base::errno;
 use siftfs_proto::compound::{self as asked, FileArg, Step, StepNr, Value, Wanted};
 pub use siftfs_proto::compound::{Access, Checksum, Codec, NewAttributes, Width};
@@ -9,7 +9,7 @@ pub use siftfs_proto::steps::{
     BytesOperand, BytesStep, Coming, FileOperand, FileStep, NumberOperand, NumberStep, Operand,
 };
 use siftfs_proto::steps::{kind, new_list};
-use siftfs_proto::{Level, ROOT_INO, Reply, Request, Rights};
+use siftfs_proto::{Level, ROOT_INO, Request, Rights};
 
 /// Steps that are to be carried out together: other callers, and a crash, see all that they change
 /// or nothing of it. A step may work on the results of those before it.
@@ -264,14 +264,13 @@ impl<'v> Compound<'v> {
         let (base, rights, wanted) = (ROOT_INO, Rights::all(), Wanted::All);
         let compound = asked::Compound { base, steps, level, rights, wanted };
         let reply = volume.shared.call(Request::Compound(Box::new(compound)))?;
-        match reply {
-            Reply::Compounded(asked::Compounded::Done { values, .. }) => {
+        match reply.compounded()? {
+            asked::Compounded::Done { values, .. } => {
                 Ok(Results { id, values: values.into_iter().map(|v| volume.value(v)).collect() })
             }
-            Reply::Compounded(asked::Compounded::Refused { step, errno: number }) => {
+            asked::Compounded::Refused { step, errno: number } => {
                 Err(CompoundError::Refused { step: step.0 as usize, error: errno(number) })
             }
-            other => Err(unexpected(&other).into()),
         }
     }
 }
@@ -502,8 +501,7 @@ pub fn carry_out(
     let results = Wanted::Some { steps: wanted.clone(), most };
     let (base, rights, level) = (ROOT_INO, Rights::all(), argument.level);
     let compound = asked::Compound { base, steps, level, rights, wanted: results };
-    let reply = volume.shared.call(Request::Compound(Box::new(compound)))?;
-    let Reply::Compounded(compounded) = reply else { return Err(unexpected(&reply).into()) };
+    let compounded = volume.shared.call(Request::Compound(Box::new(compound)))?.compounded()?;
     if let asked::Compounded::Done { values, .. } = &compounded {
         // What was opened and is wanted has its number in the answer, and is closed here.
         values.iter().cloned().for_each(|value| drop(volume.value(value)));

@@ -1,6 +1,6 @@
 //! An open regular file.
 
-use crate::{Attr, Result, Section, Shared, Ticket, unexpected};
+use crate::{Attr, Result, Section, Shared, Ticket};
 use siftfs_base::InodeNr;
 use siftfs_proto::{Handle, Reply, Request, SetAttr, WriteData};
 use std::sync::Arc;
@@ -44,15 +44,18 @@ impl File {
         self.open.ino
     }
 
-    /// Attributes.
+    /// Attributes as they are now, durable or not.
+    ///
+    /// # Errors
+    /// What the storage reports.
     pub fn stat(&self) -> Result<Attr> {
-        match self.open.shared.call(Request::GetAttr { ino: self.open.ino })? {
-            Reply::Attr(attr) => Ok(attr),
-            other => Err(unexpected(&other)),
-        }
+        self.open.shared.call(Request::GetAttr { ino: self.open.ino })?.attr()
     }
 
     /// Up to `len` bytes from `offset`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// What the storage reports.
     pub fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         while out.len() < len {
@@ -63,19 +66,24 @@ impl File {
                 len: u32::try_from(want).unwrap_or(u32::MAX),
             };
             match self.open.shared.call(req)? {
-                Reply::Data(data) if data.is_empty() => break,
-                Reply::Data(data) => out.extend_from_slice(&data),
                 Reply::Blocks(blocks) => {
                     out.reserve(len - out.len());
                     blocks.parts().for_each(|part| out.extend_from_slice(part));
                 }
-                other => return Err(unexpected(&other)),
+                other => match other.data()? {
+                    data if data.is_empty() => break,
+                    data => out.extend_from_slice(&data),
+                },
             }
         }
         Ok(out)
     }
 
-    /// Writes all of `data` at `offset`. Not durable before a sync.
+    /// Writes all of `data` at `offset`, in pieces of 1 MiB. Not durable before a sync.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EFBIG`, `EPERM` for an immutable file, `EROFS`; `Latched` after a failed write or
+    /// flush. Pieces before the one that failed are written.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut at = offset;
         for piece in data.chunks(PIECE) {
@@ -86,6 +94,10 @@ impl File {
     }
 
     /// Writes all of `data` at the end, wherever that is then; at most 1 MiB, so that it is whole.
+    /// Not durable before a sync.
+    ///
+    /// # Errors
+    /// `EINVAL` for more than 1 MiB; those of [`File::write_at`], with nothing written.
     pub fn append(&self, data: &[u8]) -> Result<()> {
         if data.len() > PIECE {
             return Err(siftfs_base::errno(libc::EINVAL));
@@ -105,10 +117,7 @@ impl File {
             append,
             kill_priv: false,
         };
-        match self.open.shared.call(req)? {
-            Reply::Written { .. } => Ok(()),
-            other => Err(unexpected(&other)),
-        }
+        self.open.shared.call(req)?.written().map(drop)
     }
 
     /// Starts an atomic section: what is written into it becomes the file's by
@@ -121,18 +130,27 @@ impl File {
         Section::start(self.open.clone())
     }
 
-    /// Sets the size.
+    /// Sets the size; what is beyond the old end reads as zeros. Not durable before a sync.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
     pub fn set_len(&self, size: u64) -> Result<()> {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
         self.open.shared.call(Request::SetAttr { ino: self.open.ino, set }).map(drop)
     }
 
     /// fsync: data, size, attributes and name are durable on return.
+    ///
+    /// # Errors `ENOSPC` if dirty bytes do not fit any more; `Latched` (`EIO`) after a failed write
+    /// or flush: nothing more is promised then until the volume is opened again.
     pub fn sync_all(&self) -> Result<()> {
         self.open.shared.call(Request::Fsync { ino: self.open.ino, datasync: false }).map(drop)
     }
 
     /// fdatasync: as [`File::sync_all`], but times may be left out.
+    ///
+    /// # Errors
+    /// As [`File::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
         self.open.shared.call(Request::Fsync { ino: self.open.ino, datasync: true }).map(drop)
     }

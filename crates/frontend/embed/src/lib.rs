@@ -83,10 +83,6 @@ pub struct Volume {
     shared: Arc<Shared>,
 }
 
-fn unexpected(reply: &Reply) -> Error {
-    siftfs_base::corrupt("file protocol", format!("an answer to another question: {reply:?}"))
-}
-
 /// An absolute path as one relative to the root.
 fn below_root(path: &str) -> Vec<u8> {
     path.trim_start_matches('/').into()
@@ -102,17 +98,27 @@ fn split(path: &str) -> Result<(&str, &str)> {
 impl Volume {
     /// Opens a volume in a file or on a block device, exclusively, with the usual settings, and
     /// recovers it first if it is dirty. Calls are made as root.
+    ///
+    /// # Errors
+    /// Refused if another process has the volume, or it cannot be opened; `Corrupt` and
+    /// `Incompatible` if it is damaged or of another version; what the storage reports.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
     }
 
     /// As [`Volume::open`], with settings.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self> {
         Ok(Self::from_local(LocalVolume::open(path, options, &mut |_, _, _| {})?))
     }
 
     /// Opens a volume on any device, with any clock; [`Threads::None`] runs everything on the
     /// callers' threads.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
     pub fn open_on(
         device: Arc<dyn Device>,
         clock: Arc<dyn Clock>,
@@ -133,7 +139,11 @@ impl Volume {
         &self.shared.service
     }
 
-    /// Everything final and in the area; the volume is plain ext4 afterwards.
+    /// Writes everything into the area. The volume is plain ext4 when this returns.
+    ///
+    /// # Errors
+    /// `Latched` after a failed write or flush, and what the storage reports. The volume stays
+    /// marked as in use then, and the next open recovers what was durable.
     pub fn close(self) -> Result<()> {
         self.done(Request::EndSession)?;
         self.local.close()
@@ -146,10 +156,7 @@ impl Volume {
 
     /// Walks a path; each directory on the way is released again.
     fn walk(&self, path: &str) -> Result<Attr> {
-        let mut attr = match self.shared.call(Request::GetAttr { ino: ROOT_INO })? {
-            Reply::Attr(attr) => attr,
-            other => return Err(unexpected(&other)),
-        };
+        let mut attr = self.shared.call(Request::GetAttr { ino: ROOT_INO })?.attr()?;
         for name in path.split('/').filter(|n| !n.is_empty()) {
             attr = self.entry(Request::Lookup { parent: attr.ino, name: name.into() })?;
         }
@@ -159,20 +166,20 @@ impl Volume {
     /// A request answered by an entry, whose reference is given back: an open handle holds the
     /// inode where that matters.
     fn entry(&self, req: Request) -> Result<Attr> {
-        match self.shared.call(req)? {
-            Reply::Entry(attr) => {
-                self.shared.call(Request::Forget { ino: attr.ino, count: 1 })?;
-                Ok(attr)
-            }
-            other => Err(unexpected(&other)),
-        }
+        let attr = self.shared.call(req)?.attr()?;
+        self.shared.call(Request::Forget { ino: attr.ino, count: 1 })?;
+        Ok(attr)
     }
 
     fn done(&self, req: Request) -> Result<()> {
-        match self.shared.call(req)? {
-            Reply::Done => Ok(()),
-            other => Err(unexpected(&other)),
-        }
+        self.shared.call(req)?.done()
+    }
+
+    /// A request that makes a file, whose reference is given back as of [`Volume::entry`].
+    fn made(&self, req: Request) -> Result<File> {
+        let (attr, handle) = self.shared.call(req)?.created()?;
+        self.shared.call(Request::Forget { ino: attr.ino, count: 1 })?;
+        Ok(File::new(self.shared.clone(), attr.ino, handle))
     }
 
     fn parent<'p>(&self, path: &'p str) -> Result<(InodeNr, &'p str)> {
@@ -180,65 +187,93 @@ impl Volume {
         Ok((self.walk(dir)?.ino, name))
     }
 
-    /// Attributes of what a path names.
+    /// Attributes of what a path names. A symbolic link at its end is not followed.
+    ///
+    /// # Errors
+    /// `ENOENT` or `ENOTDIR` for the path; what the storage reports.
     pub fn stat(&self, path: &str) -> Result<Attr> {
         self.walk(path)
     }
 
-    /// Creates a regular file, which must not exist, and opens it.
+    /// Creates a regular file, which must not exist, and opens it to read and write. Its name is
+    /// durable with the file's next [`File::sync_all`] or [`File::sync_data`].
+    ///
+    /// # Errors
+    /// `EEXIST`, `ENOENT` or `ENOTDIR` for the path, `ENAMETOOLONG`, `ENOSPC`, `EROFS`; `Latched`
+    /// after a failed write or flush.
     pub fn create(&self, path: &str, perm: u16) -> Result<File> {
         let (parent, name) = self.parent(path)?;
-        match self.shared.call(Request::Create { parent, name: name.into(), perm })? {
-            Reply::Created { attr, handle } => {
-                self.shared.call(Request::Forget { ino: attr.ino, count: 1 })?;
-                Ok(File::new(self.shared.clone(), attr.ino, handle))
-            }
-            other => Err(unexpected(&other)),
-        }
+        self.made(Request::Create { parent, name: name.into(), perm })
     }
 
     /// Opens a regular file for reading and writing.
+    ///
+    /// # Errors
+    /// `ENOENT` or `ENOTDIR` for the path, `EISDIR` for a directory, `EPERM` for an immutable
+    /// file, `EROFS`.
     pub fn open_file(&self, path: &str) -> Result<File> {
         let ino = self.walk(path)?.ino;
         let req = Request::Open { ino, access: Access::Both, truncate: false, kill_priv: false };
-        match self.shared.call(req)? {
-            Reply::Opened { handle } => Ok(File::new(self.shared.clone(), ino, handle)),
-            other => Err(unexpected(&other)),
-        }
+        let handle = self.shared.call(req)?.opened()?;
+        Ok(File::new(self.shared.clone(), ino, handle))
     }
 
-    /// Makes a directory.
+    /// Makes a directory. It is durable with [`Volume::sync_dir`] of it or of the directory above.
+    ///
+    /// # Errors
+    /// As [`Volume::create`], and `EMLINK` for too many directories in one.
     pub fn create_dir(&self, path: &str, perm: u16) -> Result<Attr> {
         let (parent, name) = self.parent(path)?;
         self.entry(Request::MakeDir { parent, name: name.into(), perm })
     }
 
-    /// Makes a symbolic link.
+    /// Makes a symbolic link. It is durable with [`Volume::sync_dir`] of its directory.
+    ///
+    /// # Errors
+    /// As [`Volume::create`]; `ENOENT` for an empty target, `ENAMETOOLONG` for one of more than
+    /// 4,095 bytes.
     pub fn symlink(&self, path: &str, target: &str) -> Result<Attr> {
         let (parent, name) = self.parent(path)?;
         self.entry(Request::Symlink { parent, name: name.into(), target: target.into() })
     }
 
-    /// Gives a file one more name.
+    /// Gives a file one more name, which is durable with the file's next sync or
+    /// [`Volume::sync_dir`] of the directory.
+    ///
+    /// # Errors
+    /// As [`Volume::create`]; `EPERM` for a directory, `EMLINK` for more than 65,000 names.
     pub fn link(&self, existing: &str, path: &str) -> Result<Attr> {
         let ino = self.walk(existing)?.ino;
         let (parent, name) = self.parent(path)?;
         self.entry(Request::Link { ino, parent, name: name.into() })
     }
 
-    /// Removes a name of anything but a directory.
+    /// Removes a name of anything but a directory. That is durable with [`Volume::sync_dir`] of the
+    /// directory. An open file keeps its bytes until it is closed.
+    ///
+    /// # Errors
+    /// `ENOENT` or `ENOTDIR` for the path, `EISDIR` for a directory, `EPERM` for an immutable or
+    /// append-only file, `EROFS`; `Latched` after a failed write or flush.
     pub fn remove_file(&self, path: &str) -> Result<()> {
         let (parent, name) = self.parent(path)?;
         self.done(Request::Unlink { parent, name: name.into() })
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty directory. That is durable with [`Volume::sync_dir`] of the one above.
+    ///
+    /// # Errors
+    /// As [`Volume::remove_file`]; `ENOTEMPTY`, and `ENOTDIR` for what is no directory.
     pub fn remove_dir(&self, path: &str) -> Result<()> {
         let (parent, name) = self.parent(path)?;
         self.done(Request::RemoveDir { parent, name: name.into() })
     }
 
-    /// Renames, as renameat2(2).
+    /// Renames, as renameat2(2). It is durable with the file's next sync, or with
+    /// [`Volume::sync_dir`]. A file that gets another one's name keeps the bytes written before,
+    /// also after a crash.
+    ///
+    /// # Errors `ENOENT` or `ENOTDIR` for a path, `EEXIST`, `EISDIR`, `ENOTEMPTY` for the new name,
+    /// `EINVAL` for a directory moved below itself, `EPERM`, `ENOSPC`, `EROFS`; `Latched`.
     pub fn rename(&self, from: &str, to: &str, mode: RenameMode) -> Result<()> {
         let (parent, name) = self.parent(from)?;
         let (new_parent, new_name) = self.parent(to)?;
@@ -252,35 +287,32 @@ impl Volume {
     }
 
     /// Makes a regular file without a name, which [`Publish::open_file`] may give one. It inherits
-    /// what a file in directory `dir` does. Dropped without a name, it is gone.
+    /// what a file in directory `dir` does. Dropped without a name, it is gone; so it is after a
+    /// crash.
+    ///
+    /// # Errors As [`Volume::create`].
     pub fn create_unnamed(&self, dir: &str, perm: u16) -> Result<File> {
         let parent = self.walk(dir)?.ino;
-        match self.shared.call(Request::TmpFile { parent, perm, exclusive: false })? {
-            Reply::Created { attr, handle } => {
-                self.shared.call(Request::Forget { ino: attr.ino, count: 1 })?;
-                Ok(File::new(self.shared.clone(), attr.ino, handle))
-            }
-            other => Err(unexpected(&other)),
-        }
+        self.made(Request::TmpFile { parent, perm, exclusive: false })
     }
 
-    /// All entries of a directory but `.` and `..`, in the directory's order.
+    /// All entries of a directory but `.` and `..`, in the directory's order. Takes memory for all
+    /// of them.
+    ///
+    /// # Errors `ENOENT` or `ENOTDIR` for the path; `Corrupt` for a damaged directory.
     pub fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
         let ino = self.walk(path)?.ino;
-        let Reply::Opened { handle } = self.shared.call(Request::OpenDir { ino })? else {
-            return Err(errno(libc::EIO));
-        };
+        let handle = self.shared.call(Request::OpenDir { ino })?.opened()?;
         let mut all = Vec::new();
         let mut cookie = 0;
         let result = loop {
             let req = Request::ReadDir { handle, cookie, max_bytes: DIR_BYTES, plus: false };
-            match self.shared.call(req) {
-                Ok(Reply::Dir(entries)) if entries.is_empty() => break Ok(()),
-                Ok(Reply::Dir(entries)) => {
+            match self.shared.call(req).and_then(Reply::entries) {
+                Ok(entries) if entries.is_empty() => break Ok(()),
+                Ok(entries) => {
                     cookie = entries.last().map_or(cookie, |e| e.cookie);
                     all.extend(entries.into_iter().filter(|e| e.name != b"." && e.name != b".."));
                 }
-                Ok(other) => break Err(unexpected(&other)),
                 Err(e) => break Err(e),
             }
         };
@@ -288,16 +320,22 @@ impl Volume {
         result.map(|()| all)
     }
 
-    /// Changes attributes.
+    /// Changes attributes, and answers with what they are then. Durable with the file's next sync;
+    /// changes of permissions go along with any sync below a directory.
+    ///
+    /// # Errors
+    /// `ENOENT` or `ENOTDIR` for the path, `EPERM`, `EFBIG` or `ENOSPC` for a size, `EROFS`;
+    /// `Latched` after a failed write or flush.
     pub fn set_attr(&self, path: &str, set: SetAttr) -> Result<Attr> {
         let ino = self.walk(path)?.ino;
-        match self.shared.call(Request::SetAttr { ino, set })? {
-            Reply::Attr(attr) => Ok(attr),
-            other => Err(unexpected(&other)),
-        }
+        self.shared.call(Request::SetAttr { ino, set })?.attr()
     }
 
     /// fsync of a directory: its entries are durable on return.
+    ///
+    /// # Errors
+    /// `ENOENT` or `ENOTDIR` for the path; `Latched` (`EIO`) after a failed write or flush: nothing
+    /// more is promised then until the volume is opened again.
     pub fn sync_dir(&self, path: &str) -> Result<()> {
         let ino = self.walk(path)?.ino;
         self.done(Request::Fsync { ino, datasync: false })
@@ -329,31 +367,34 @@ impl Volume {
     }
 
     /// Everything done before this call is durable on return.
+    ///
+    /// # Errors
+    /// As [`Volume::sync_dir`].
     pub fn sync(&self) -> Result<()> {
         self.done(Request::SyncAll)
     }
 
-    /// Journals and checkpoints everything; the answer says what the checkpoint did.
+    /// Journals and checkpoints everything: it is durable and in the area on return. The answer
+    /// says what the checkpoint did.
+    ///
+    /// # Errors As [`Volume::sync_dir`].
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
-        match self.shared.call(Request::Checkpoint)? {
-            Reply::Checkpoint(report) => Ok(*report),
-            other => Err(unexpected(&other)),
-        }
+        self.shared.call(Request::Checkpoint)?.checkpointed()
     }
 
-    /// Counts, latencies and fill: the part `runtime` of what `siftfs status --json` shows.
+    /// Counts, latencies and fill: the part `runtime` of what `siftfs status --json` shows, also of
+    /// a volume that has stopped.
+    ///
+    /// # Errors The Service cannot be asked although the volume serves.
     pub fn status(&self) -> Result<RuntimeStatus> {
-        match self.shared.call(Request::Status)? {
-            Reply::Status(status) => Ok(*status),
-            other => Err(unexpected(&other)),
-        }
+        self.shared.call(Request::Status)?.status()
     }
 
     /// Space and inodes.
+    ///
+    /// # Errors
+    /// None of its own.
     pub fn statfs(&self) -> Result<StatFs> {
-        match self.shared.call(Request::StatFs)? {
-            Reply::Statfs(s) => Ok(s),
-            other => Err(unexpected(&other)),
-        }
+        self.shared.call(Request::StatFs)?.space()
     }
 }

@@ -1,7 +1,7 @@
 //! New names for several files at once.
 
-use crate::{File, Result, Volume, below_root, unexpected};
-use siftfs_proto::{Level, PublishEntry, PublishSource, ROOT_INO, Reply, Request, Rights};
+use crate::{File, Result, Volume, below_root};
+use siftfs_proto::{Level, PublishEntry, PublishSource, ROOT_INO, Request, Rights};
 
 /// Names that are to change together: other callers, and a crash, see all of them or none.
 ///
@@ -71,9 +71,7 @@ impl<'v> Publish<'v> {
     fn carry_out(self, level: Level) -> Result<()> {
         let Self { volume, entries } = self;
         let rights = Rights::all();
-        match volume.shared.call(Request::Publish { base: ROOT_INO, entries, level, rights })? {
-            Reply::Published { .. } => Ok(()),
-            other => Err(unexpected(&other)),
-        }
+        let req = Request::Publish { base: ROOT_INO, entries, level, rights };
+        volume.shared.call(req)?.published().map(drop)
     }
 }

@@ -1,9 +1,9 @@
 //! Atomic sections: many writes that become the file's together.
 
+use crate::Result;
 use crate::file::{Opened, PIECE};
-use crate::{Result, unexpected};
 use siftfs_base::errno;
-use siftfs_proto::{Reply, Request, SectionId, WriteData};
+use siftfs_proto::{Request, SectionId, WriteData};
 use std::sync::Arc;
 
 /// Writes of one file that are nobody else's before [`Section::commit`], and then all are the
@@ -41,10 +41,9 @@ pub struct Section {
 
 impl Section {
     pub(crate) fn start(open: Arc<Opened>) -> Result<Self> {
-        match open.shared.call(Request::SectionStart { file: open.handle.into() })? {
-            Reply::Section(id) => Ok(Self { open, id, ended: false }),
-            other => Err(unexpected(&other)),
-        }
+        let req = Request::SectionStart { file: open.handle.into() };
+        let id = open.shared.call(req)?.section()?;
+        Ok(Self { open, id, ended: false })
     }
 
     /// Writes all of `data` at `offset`, or, on an error, the first of its pieces of 1 MiB.
@@ -57,10 +56,8 @@ impl Section {
         for piece in data.chunks(PIECE) {
             let data = WriteData::copy_of(at, piece);
             let req = Request::SectionWrite { section: self.id, offset: at, data };
-            match self.open.shared.call(req)? {
-                Reply::Written { .. } => at += piece.len() as u64,
-                other => return Err(unexpected(&other)),
-            }
+            self.open.shared.call(req)?.written()?;
+            at += piece.len() as u64;
         }
         Ok(())
     }
@@ -72,10 +69,10 @@ impl Section {
         while out.len() < len {
             let offset = offset + out.len() as u64;
             let len = u32::try_from((len - out.len()).min(PIECE)).unwrap_or(u32::MAX);
-            match self.open.shared.call(Request::SectionRead { section: self.id, offset, len })? {
-                Reply::Data(data) if data.is_empty() => break,
-                Reply::Data(data) => out.extend_from_slice(&data),
-                other => return Err(unexpected(&other)),
+            let req = Request::SectionRead { section: self.id, offset, len };
+            match self.open.shared.call(req)?.data()? {
+                data if data.is_empty() => break,
+                data => out.extend_from_slice(&data),
             }
         }
         Ok(out)

@@ -1,7 +1,6 @@
 //! Durability that a program learns of later.
 
-use crate::{Result, Shared, unexpected};
-use siftfs_base::Error;
+use crate::{Result, Shared};
 use siftfs_proto::{Reply, Request};
 use std::fmt;
 use std::sync::Arc;
@@ -28,10 +27,8 @@ impl fmt::Debug for Ticket {
 
 impl Ticket {
     pub(crate) fn drawn(shared: &Arc<Shared>, req: Request) -> Result<Self> {
-        match shared.call(req)? {
-            Reply::Ticket(ticket) => Ok(Self { shared: shared.clone(), ticket }),
-            other => Err(unexpected(&other)),
-        }
+        let ticket = shared.call(req)?.ticket()?;
+        Ok(Self { shared: shared.clone(), ticket })
     }
 
     /// Its number, by which [`Volume::ticket`](crate::Volume::ticket) gives it again: for what
@@ -61,10 +58,7 @@ impl Ticket {
     /// # Errors
     /// It never will be durable.
     pub fn is_durable(&self) -> Result<bool> {
-        match self.shared.call(Request::Poll { ticket: self.ticket })? {
-            Reply::Durable(durable) => Ok(durable),
-            other => Err(unexpected(&other)),
-        }
+        self.shared.call(Request::Poll { ticket: self.ticket })?.durable()
     }
 
     /// Returns when it is durable.
@@ -98,21 +92,14 @@ impl Ticket {
     }
 
     fn wait_at_most(&self, timeout: Option<Duration>) -> Result<()> {
-        match self.shared.call(Request::Wait { ticket: self.ticket, timeout })? {
-            Reply::Done => Ok(()),
-            other => Err(unexpected(&other)),
-        }
+        self.shared.call(Request::Wait { ticket: self.ticket, timeout })?.done()
     }
 
     /// Calls `then` once when it is durable, or never will be, on the thread that saw to it: a
     /// thread that is flushing, or else this one, which flushes first. `then` may ask for more, and
     /// must not wait for another call of this kind.
     pub fn when_durable(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
-        let told = |answer: std::result::Result<Reply, Error>| match answer {
-            Ok(Reply::Done) => then(Ok(())),
-            Ok(other) => then(Err(unexpected(&other))),
-            Err(error) => then(Err(error)),
-        };
+        let told = |answer: Result<Reply>| then(answer.and_then(Reply::done));
         self.shared.submit(Request::Wait { ticket: self.ticket, timeout: None }, told);
     }
 }

@@ -117,7 +117,7 @@ fn write(server: &Server, handle: Handle) -> bool {
 
 fn read(server: &Server, handle: Handle) -> Option<Vec<u8>> {
     let read = server.read_section(&root(), (INO, handle), (0, 10), false);
-    read.map(|r| r.unwrap().into_data().unwrap())
+    read.map(|r| r.unwrap().data().unwrap())
 }
 
 #[test]

@@ -169,7 +169,7 @@ impl Server {
     }
 
     pub(crate) fn data(&self, cred: &Credentials, req: Request) -> Result<Vec<u8>> {
-        self.call(cred, req)?.into_data().ok_or_else(|| unexpected("data"))
+        self.call(cred, req)?.data()
     }
 
     /// fsync(2), on the reader's own thread, which costs no hand-over: another reads meanwhile.

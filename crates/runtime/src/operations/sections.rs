@@ -235,7 +235,7 @@ impl State {
         let section = self.sections.get(session, id)?;
         let (ino, last) = (section.ino(), section.written().max_end().unwrap_or(0));
         let read = self.read(ino, offset, len)?;
-        let mut out = read.into_data().expect("a read is answered by data");
+        let mut out = read.data().expect("a read is answered by data");
         let end = self.node(ino).size.max(last).min(offset.saturating_add(u64::from(len)));
         out.resize(usize::try_from(end.saturating_sub(offset)).unwrap_or(0), 0);
         self.sections.get(session, id)?.shadow().lay_over(offset, &mut out);

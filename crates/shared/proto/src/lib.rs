@@ -11,9 +11,13 @@ pub mod compound;
 mod data;
 pub mod flags;
 pub mod ioctl;
+mod reply;
+mod request;
 pub mod steps;
 mod types;
 pub use data::*;
+pub use reply::*;
+pub use request::*;
 pub use types::*;
 
 use siftfs_base::Error;

@@ -409,9 +409,9 @@ fn r27_foreign_changes_void_a_section() {
         write(&b, section, 7 * PAGE, &bytes(3, 100));
         change(&b);
         let req = Request::Read { file: ino.into(), offset: 0, len: 50 * PAGE as u32 };
-        let before = b.call(req.clone()).expect("read").into_data();
+        let before = b.call(req.clone()).expect("read").data();
         let committed = commit(&b, &[section]);
-        let after = b.call(req).expect("read").into_data();
+        let after = b.call(req).expect("read").data();
         if voids {
             assert_eq!(committed, Err(Error::Posix(libc::ECANCELED)), "{name}");
             assert_eq!(commit(&b, &[section]), Err(Error::Posix(libc::ECANCELED)), "{name}");

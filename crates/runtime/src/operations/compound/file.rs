@@ -110,7 +110,7 @@ impl File {
         let mut out = match self.ino {
             Some(ino) if offset < real => {
                 let len = u32::try_from(real - offset).expect("results are bounded");
-                st.read(ino, offset, len)?.into_data().expect("a read is answered by data")
+                st.read(ino, offset, len)?.data().expect("a read is answered by data")
             }
             _ => Vec::new(),
         };

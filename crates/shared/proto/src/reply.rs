@@ -1,0 +1,145 @@
+//! What a Runtime answers, and the answers as values.
+
+use crate::compound::Compounded;
+use crate::{Attr, Blocks, DirEntry, Handle, SectionId, StatFs, Ticket};
+use siftfs_base::{InodeNr, Result, corrupt};
+use siftfs_status::{CheckpointReport, RuntimeStatus, Trimmed};
+
+/// Names of directories that changed, each with its directory, and the files concerned.
+pub type Changed = (Vec<(InodeNr, Vec<u8>)>, Vec<InodeNr>);
+
+/// A file-protocol reply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// It is done, and nothing more is to be said.
+    Done,
+    /// A name was found or given. One reference is counted for [`crate::Request::Forget`].
+    Entry(Attr),
+    /// Attributes as they are now; no reference is counted.
+    Attr(Attr),
+    /// A regular file was made and opened. One reference is counted.
+    Created {
+        /// The file's attributes.
+        attr: Attr,
+        /// The open file.
+        handle: Handle,
+    },
+    /// A file or directory was opened.
+    Opened {
+        /// The open file.
+        handle: Handle,
+    },
+    /// Bytes.
+    Data(Vec<u8>),
+    /// As `Data`, without a copy.
+    Blocks(Blocks),
+    /// Bytes were written.
+    Written {
+        /// The number of bytes.
+        len: u32,
+    },
+    /// A place in a file, in bytes.
+    Offset(u64),
+    /// Entries of a directory, in its order; none at its end.
+    Dir(Vec<DirEntry>),
+    /// Names, each as getxattr takes it.
+    Names(Vec<Vec<u8>>),
+    /// Space and inodes.
+    Statfs(StatFs),
+    /// The inode's flags.
+    Flags(u32),
+    /// The names that changed, those taken away and those given, and the files whose attributes
+    /// did: those that have other names now, and those that lost one.
+    Published {
+        /// Directories and names in them.
+        names: Vec<(InodeNr, Vec<u8>)>,
+        /// Files.
+        files: Vec<InodeNr>,
+    },
+    /// A ticket was drawn.
+    Ticket(Ticket),
+    /// Is a ticket durable?
+    Durable(bool),
+    /// An atomic section that was started.
+    Section(SectionId),
+    /// What a compound came to.
+    Compounded(Compounded),
+    /// What the checkpoint did.
+    Checkpoint(Box<CheckpointReport>),
+    /// What the trim did.
+    Trimmed(Trimmed),
+    /// The status document, as far as there is one without a daemon.
+    Status(Box<RuntimeStatus>),
+}
+
+/// Conversions into what each request is answered with.
+///
+/// Errors: Corrupt if the reply is the answer to another question: the other side broke the
+/// protocol.
+macro_rules! answers {
+    ($($(#[$doc:meta])* $name:ident: $($pattern:pat => $value:expr),+; $type:ty)+) => {
+        impl Reply {
+            $($(#[$doc])*
+            ///
+            /// # Errors
+            /// Corrupt if this is the answer to another question.
+            pub fn $name(self) -> Result<$type> {
+                match self {
+                    $($pattern => Ok($value),)+
+                    other => Err(other.unexpected(stringify!($name))),
+                }
+            })+
+        }
+    };
+}
+
+answers! {
+    /// Nothing but that it is done.
+    done: Self::Done => (); ()
+    /// The attributes of an entry, which counts a reference, or of an inode, which does not.
+    attr: Self::Entry(attr) | Self::Attr(attr) => attr; Attr
+    /// A file that was made and opened.
+    created: Self::Created { attr, handle } => (attr, handle); (Attr, Handle)
+    /// An open file or directory.
+    opened: Self::Opened { handle } => handle; Handle
+    /// Bytes, in either form.
+    data: Self::Data(bytes) => bytes, Self::Blocks(blocks) => blocks.to_vec(); Vec<u8>
+    /// A number of bytes.
+    written: Self::Written { len } => len; u32
+    /// A place in a file.
+    offset: Self::Offset(at) => at; u64
+    /// Entries of a directory.
+    entries: Self::Dir(entries) => entries; Vec<DirEntry>
+    /// Names of extended attributes.
+    names: Self::Names(names) => names; Vec<Vec<u8>>
+    /// Space and inodes.
+    space: Self::Statfs(space) => space; StatFs
+    /// The inode's flags.
+    flags: Self::Flags(flags) => flags; u32
+    /// What a publish changed.
+    published: Self::Published { names, files } => (names, files); Changed
+    /// A ticket.
+    ticket: Self::Ticket(ticket) => ticket; Ticket
+    /// Whether a ticket is durable.
+    durable: Self::Durable(durable) => durable; bool
+    /// An atomic section.
+    section: Self::Section(section) => section; SectionId
+    /// What a compound came to.
+    compounded: Self::Compounded(compounded) => compounded; Compounded
+    /// What a checkpoint did.
+    checkpointed: Self::Checkpoint(report) => *report; CheckpointReport
+    /// What a trim did.
+    trimmed: Self::Trimmed(trimmed) => trimmed; Trimmed
+    /// The status document.
+    status: Self::Status(status) => *status; RuntimeStatus
+}
+
+impl Reply {
+    fn unexpected(&self, wanted: &str) -> siftfs_base::Error {
+        corrupt("file protocol", format!("an answer to another question ({wanted}): {self:?}"))
+    }
+}
+
+#[cfg(test)]
+#[path = "reply_tests.rs"]
+mod tests;

@@ -1,0 +1,155 @@
+//! What may be asked of a Runtime.
+
+use crate::compound::{Access, Compound};
+use crate::{
+    Allocate, FileKind, Handle, Level, PublishEntry, RenameMode, Rights, SectionId, Seek, SetAttr,
+    Target, Ticket, WriteData, XattrMode,
+};
+use siftfs_base::InodeNr;
+use std::time::Duration;
+
+/// A file-protocol request.
+///
+/// Every request may also be refused with an errno of the call that it stands for. A change is in
+/// memory when its reply comes, and durable as its variant says; after a failed flush every change
+/// is `EIO`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // of the fields, which are the calls' arguments
+pub enum Request {
+    /// Find a name; counts one reference for [`Request::Forget`]. Reply: `Entry`.
+    Lookup { parent: InodeNr, name: Vec<u8> },
+    /// Give back `count` references that `Entry` replies counted. Reply: `Done`.
+    Forget { ino: InodeNr, count: u64 },
+    /// The attributes of an inode. Reply: `Attr`.
+    GetAttr { ino: InodeNr },
+    /// Change attributes, as chmod(2), chown(2), truncate(2) and utimensat(2). Not durable before a
+    /// sync. Reply: `Attr`.
+    SetAttr { ino: InodeNr, set: SetAttr },
+    /// The target of a symbolic link. Reply: `Data`.
+    ReadLink { ino: InodeNr },
+    /// Make a node that is neither a directory nor a symbolic link. The umask comes with the
+    /// credentials. Reply: `Entry`.
+    MakeNode { parent: InodeNr, name: Vec<u8>, kind: FileKind, perm: u16, rdev: u32 },
+    /// Make a directory. Reply: `Entry`.
+    MakeDir { parent: InodeNr, name: Vec<u8>, perm: u16 },
+    /// Make a symbolic link. Reply: `Entry`.
+    Symlink { parent: InodeNr, name: Vec<u8>, target: Vec<u8> },
+    /// Give a file one more name. Reply: `Entry`.
+    Link { ino: InodeNr, parent: InodeNr, name: Vec<u8> },
+    /// Take a name away, which is no directory's. Reply: `Done`.
+    Unlink { parent: InodeNr, name: Vec<u8> },
+    /// Remove an empty directory. Reply: `Done`.
+    RemoveDir { parent: InodeNr, name: Vec<u8> },
+    /// Give a file or directory another name, as renameat2(2). Reply: `Done`.
+    Rename {
+        parent: InodeNr,
+        name: Vec<u8>,
+        new_parent: InodeNr,
+        new_name: Vec<u8>,
+        mode: RenameMode,
+    },
+    /// Create a regular file and open it. Reply: `Created`.
+    Create { parent: InodeNr, name: Vec<u8>, perm: u16 },
+    /// Create a regular file without a name and open it. It is gone with its last reference, at the
+    /// latest with a crash, unless `Link` names it before, which `exclusive` rules out. `parent` is
+    /// where it would be: it gives what a new file inherits. Reply: `Created`.
+    TmpFile { parent: InodeNr, perm: u16, exclusive: bool },
+    /// Open a regular file; truncates to 0 when asked. Reply: `Opened`.
+    Open { ino: InodeNr, access: Access, truncate: bool, kill_priv: bool },
+    /// Close a handle of either kind. Reply: `Done`.
+    Release { handle: Handle },
+    /// Up to `len` bytes; short only at end of file. Reply: `Data`, or `Blocks` for many.
+    Read { file: Target, offset: u64, len: u32 },
+    /// Write `data`, all of it unless it crosses [`MAX_FILE_SIZE`]: then up to there. `append` puts
+    /// it at the end of file whatever `offset` says. Reply: `Written`.
+    Write { file: Target, offset: u64, data: WriteData, append: bool, kill_priv: bool },
+    /// Write pages that the kernel's cache held, or their begin if the file ends in the last one:
+    /// what they say that the file says already is not written again. With `times` this is a
+    /// change like `Write`; without, the kernel owns the times and sends them. Reply: `Written`.
+    WriteBack { file: Target, offset: u64, data: WriteData, times: bool },
+    /// A `Write`, `Allocate`, `Open`, `SectionCommit`, `SetAttr` or `RemoveXattr` (but of an access
+    /// control list) that leaves mtime and ctime as they are: the kernel owns them and sends them.
+    /// Reply: as without.
+    Untimed(Box<Request>),
+    /// Durable on return: data, size, name and everything recovery needs (crash model). Files
+    /// and directories. `datasync` may leave times out. Reply: `Done`.
+    Fsync { ino: InodeNr, datasync: bool },
+    /// Stage what an `Fsync` would make durable, without a wait for storage: its place in the order
+    /// of what is staged is fixed on return, and what is staged later is never durable without it.
+    /// What cannot be staged is made durable at once. `EAGAIN` if too many of the session's tickets
+    /// are not durable yet. Reply: `Ticket`.
+    Stage { ino: InodeNr, datasync: bool },
+    /// A ticket of everything staged so far. Errors and reply as of `Stage`.
+    Barrier,
+    /// Is everything up to a ticket durable? Makes that come soon. A durable ticket stays durable.
+    /// `EINVAL` for one that the session did not draw, `EIO` if it never will be durable. Reply:
+    /// `Durable`.
+    Poll { ticket: Ticket },
+    /// Wait until everything up to a ticket is durable, `ETIMEDOUT` after `timeout` (a flush that
+    /// the caller's own thread has begun by then is waited for). Other errors as of `Poll`. Reply:
+    /// `Done`.
+    Wait { ticket: Ticket, timeout: Option<Duration> },
+    /// The session is over: its tickets mean nothing any more, and its sections end. Reply: `Done`.
+    EndSession,
+    /// fallocate(2). Reply: `Done`.
+    Allocate { file: Target, mode: Allocate, offset: u64, len: u64 },
+    /// lseek(2) for data or a hole. Reply: `Offset`, or ENXIO.
+    Seek { file: Target, offset: u64, whence: Seek },
+    /// Open a directory to read it. Reply: `Opened`.
+    OpenDir { ino: InodeNr },
+    /// Entries after `cookie` (0: from the start), about `max_bytes` of names; with `plus` each
+    /// entry carries attributes and counts one reference except `.` and `..`. Reply: `Dir`.
+    ReadDir { handle: Handle, cookie: u64, max_bytes: u32, plus: bool },
+    /// The value of an extended attribute. Names are whole, such as `user.x`. Reply: `Data`.
+    GetXattr { ino: InodeNr, name: Vec<u8> },
+    /// The names of all extended attributes. Reply: `Names`.
+    ListXattr { ino: InodeNr },
+    /// An access control list (`system.posix_acl_access`, in Linux's form) changes the permission
+    /// bits too; `kill_setgid` then clears setgid, as for a caller that is not in the file's group
+    /// and has no CAP_FSETID. `mode` does not count for access control lists. Reply: `Done`.
+    SetXattr { ino: InodeNr, name: Vec<u8>, value: Vec<u8>, mode: XattrMode, kill_setgid: bool },
+    /// Remove an extended attribute. Reply: `Done`.
+    RemoveXattr { ino: InodeNr, name: Vec<u8> },
+    /// The inode's flags, as [`crate::flags`] has them. Reply: `Flags`.
+    GetFlags { ino: InodeNr },
+    /// Set the inode's flags, which are durable on return. `EOPNOTSUPP` for flags that cannot be
+    /// set, `EPERM` for any but the immutable one of an immutable file. Reply: `Done`.
+    SetFlags { ino: InodeNr, flags: u32 },
+    /// The names of several files change together: other callers, and a crash, see all of them or
+    /// none. Paths begin at the directory `base`. The Runtime itself checks what the caller may do.
+    /// Reply: `Published`.
+    Publish { base: InodeNr, entries: Vec<PublishEntry>, level: Level, rights: Rights },
+    /// Start an atomic section on a regular file. `EBUSY` if it has one, `EMFILE` if there are too
+    /// many, `ENOENT` for a file that has no name any more. Reply: `Section`.
+    SectionStart { file: Target },
+    /// Write into the section: its bytes are nobody else's before the commit. `EFBIG`, and the
+    /// section stays as it was, if it would be more than one commit takes. Reply: `Written`.
+    SectionWrite { section: SectionId, offset: u64, data: WriteData },
+    /// Up to `len` bytes of the file as it will be after the commit; short only at its end. Reply:
+    /// `Data`.
+    SectionRead { section: SectionId, offset: u64, len: u32 },
+    /// All writes of the sections become their files', in one staged transaction; the sections end.
+    /// With `durable` it is durable on return, else ordered before all that is staged later.
+    /// `ECANCELED` if one of them is void (rule R27), `EFBIG` if they are too much together,
+    /// `ENOSPC`, `EAGAIN`: nothing is applied then, and the sections stay. Reply: `Done`.
+    SectionCommit { sections: Vec<SectionId>, durable: bool },
+    /// The section ends, and nothing of it was anywhere but in memory. Reply: `Done`.
+    SectionAbort { section: SectionId },
+    /// Steps whose changes are all made, or none: other callers, and a crash, never see a part. The
+    /// Runtime itself checks what the caller may do. `E2BIG` if the changes are more than one
+    /// staged transaction takes, or the steps too many, `EAGAIN` if what kept them out of one came
+    /// back again and again. Reply: `Compounded`, which may say that a step is refused.
+    Compound(Box<Compound>),
+    /// Space and inodes. Reply: `Statfs`.
+    StatFs,
+    /// Everything done before this call durable and journaled (`siftfs sync`). Reply: `Done`.
+    SyncAll,
+    /// Journal and checkpoint everything (`siftfs checkpoint`). Reply: `Checkpoint`.
+    Checkpoint,
+    /// Gives the space of free blocks back to what the volume lies on (FITRIM, `siftfs trim`):
+    /// those among the `len` bytes from `start` on, in runs of `least` bytes or more. `EOPNOTSUPP`
+    /// if the storage cannot, or the volume's blocks are reserved. Reply: `Trimmed`.
+    Trim { start: u64, len: u64, least: u64 },
+    /// Counters and state. Reply: `Status`.
+    Status,
+}
