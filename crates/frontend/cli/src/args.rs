@@ -292,6 +292,10 @@ pub struct Umount {
     /// Detach even if it is in use; returns when the last user has gone
     #[arg(long)]
     pub lazy: bool,
+    /// End every call on the mount with an error first, and detach it: for a daemon that does not
+    /// answer. What was written without fsync may be lost
+    #[arg(long)]
+    pub force: bool,
     /// Refuse unless the mount's log is there
     #[arg(long, value_name = "PATH")]
     pub log: Option<PathBuf>,

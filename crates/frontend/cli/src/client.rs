@@ -8,7 +8,8 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
-use siftfs_fuse::{MountEntry, is_dead, mount_of_id};
+use siftfs_device::is_hosted;
+use siftfs_fuse::{MountEntry, abort, is_dead, is_silent, mount_of_id};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -176,7 +177,7 @@ pub fn reach(given: &Path, mount: &MountEntry, op: &Op) -> Result<Reached, Failu
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             return Err(about("only root and the mounting user may ask its daemon"));
         }
-        Err(_) if dies(mount) => return Ok(Reached::Dead),
+        Err(_) if dies(mount) || ends_abandoned(mount) => return Ok(Reached::Dead),
         Err(e) if is_there(mount) => {
             return Err(about(&format!("no SiftFS daemon answers for this mount ({e})")));
         }
@@ -193,7 +194,8 @@ pub fn reach(given: &Path, mount: &MountEntry, op: &Op) -> Result<Reached, Failu
 /// The connection broke before an answer: the daemon is exiting, or has too much to do.
 fn after_its_end(given: &Path, mount: &MountEntry, daemon: &Daemon) -> Result<Reached, Failure> {
     let about = |what: &str| Failure::about(given, what);
-    if !daemon.wait_end(ENDING) {
+    // A thread of a dead process may stay in the kernel: the process then does not end.
+    if !dies(mount) && !daemon.wait_end(ENDING) {
         return Err(about(&format!(
             "its daemon ({}) closed the connection and goes on: it serves too many commands at once, or is \
              ending; try again",
@@ -218,6 +220,26 @@ pub fn dies(mount: &MountEntry) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
     false
+}
+
+/// Ends the connection of a mount whose daemon is dead without having ended it, because something
+/// else has it: every call on the mount would wait for ever. False if it is no such mount.
+///
+/// A daemon is dead if its socket is there and it does not listen, nor has it the volume. One that
+/// is stopped or slow has both.
+pub fn ends_abandoned(mount: &MountEntry) -> bool {
+    let refused = || match Daemon::connect(&socket_path(mount)) {
+        Err(e) => e.kind() == io::ErrorKind::ConnectionRefused,
+        Ok(_) => false,
+    };
+    let free = || is_hosted(&mount.source).is_ok_and(|hosted| !hosted);
+    let is_ours = mount.fs_type == "fuse.siftfs";
+    is_ours
+        && refused()
+        && free()
+        && is_silent(&mount.mount_point)
+        && is_there(mount)
+        && abort(mount).is_ok()
 }
 
 /// Is the mount still where it was?

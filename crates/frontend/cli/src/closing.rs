@@ -1,9 +1,10 @@
 //! Waiting for an unmount that is under way: a volume that is about to be closed is not in use for
 //! ever.
 
-use crate::client::{Daemon, Silence, dies, is_there};
+use crate::client::{Daemon, Silence, dies, ends_abandoned, is_there};
 use crate::control::{Left, Op, socket_path, volume_socket_path};
 use crate::failure::Failure;
+use crate::output::complain;
 use crate::umount::Waiting;
 use serde::Deserialize;
 use siftfs_fuse::{MountEntry, mounts};
@@ -85,6 +86,18 @@ pub fn wait_closed(volume: &Path) -> Result<(), Failure> {
     }
     daemon.wait_end(ENDING);
     Ok(())
+}
+
+/// Ends the connections of mounts of the volume that a daemon left when it died. Others that wait
+/// there would wait for ever.
+pub fn end_abandoned(volume: &Path) {
+    let volume = volume.canonicalize().unwrap_or_else(|_| volume.to_path_buf());
+    for mount in mounts().unwrap_or_default() {
+        if mount.source == volume && ends_abandoned(&mount) {
+            let dir = mount.mount_point.display();
+            complain(format_args!("{dir}: ended the mount, whose daemon had died"));
+        }
+    }
 }
 
 fn is_mounted(volume: &Path) -> bool {

@@ -152,9 +152,9 @@ impl Helper {
             (b'r', true) => self.push(&["-o", "ro"]),
             (b'w', true) => self.push(&["-o", "rw"]),
             (b'l', false) => self.push(&["--lazy"]),
-            // No mtab is kept; forcing changes nothing, since a dead daemon's mount goes anyway and
-            // a live one closes its volume; a failed umount leaves the mount as it was.
-            (b'n', _) | (b'i', _) | (b'f' | b'r' | b'v', false) => {}
+            (b'f', false) => self.push(&["--force"]),
+            // No mtab is kept; a failed umount leaves the mount as it was.
+            (b'n', _) | (b'i', _) | (b'r' | b'v', false) => {}
             _ => return Err(usage(&format!("unknown option -{}", char::from(letter)))),
         }
         Ok(())

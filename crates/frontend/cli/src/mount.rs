@@ -1,7 +1,7 @@
 //! `siftfs mount`: starts the daemon and waits until the mount is usable.
 
 use crate::args::Mount;
-use crate::client::Daemon as Client;
+use crate::client::{Daemon as Client, ends_abandoned};
 use crate::control::socket_path;
 use crate::daemon::{Daemon, Report};
 use crate::failure::{Failure, Outcome, USAGE};
@@ -134,6 +134,10 @@ fn mount_point(given: &Path) -> Result<PathBuf, Failure> {
         if dead > 0 {
             let what = "detached a mount whose daemon had died";
             complain(format_args!("{}: {what}", dir.display()));
+        }
+        let top = top_mount(&dir).map_err(|e| Failure::about(&dir, e))?;
+        if top.is_some_and(|m| ends_abandoned(&m)) {
+            continue;
         }
         match std::fs::metadata(&dir) {
             Ok(meta) if meta.is_dir() => {}

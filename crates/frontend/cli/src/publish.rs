@@ -77,7 +77,9 @@ fn explain(error: &std::io::Error) -> String {
         Some(libc::EISDIR) => "a source or a new name is a directory; only files can be published",
         Some(libc::EINVAL) => "a name is used twice",
         Some(libc::E2BIG) => "more than one record takes (64 files, fewer with a small journal)",
-        Some(libc::EAGAIN) => "directories above are moved all the time; try again",
+        Some(libc::EAGAIN) => {
+            "too many at a time, or directories above are moved all the time; try again"
+        }
         Some(libc::ENOTTY) => "the mount does not know this call; is its daemon older?",
         _ => return format!("{error}; nothing was changed"),
     };

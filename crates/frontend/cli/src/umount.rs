@@ -6,7 +6,7 @@
 
 use crate::args::Umount;
 use crate::client::{Daemon, Reached, Silence, is_there, reach};
-use crate::control::{Left, Op};
+use crate::control::{Left, Op, socket_path};
 use crate::failure::{Failure, Outcome};
 use crate::live::check_log_of;
 use crate::mount::resolve;
@@ -17,10 +17,10 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use serde::Deserialize;
 use serde_json::Value;
 use siftfs_fuse::{
-    Elsewhere, MountEntry, detach, mounted_elsewhere, mounts, mounts_of, top_mount, unmount,
+    Elsewhere, MountEntry, abort, detach, mounted_elsewhere, mounts, mounts_of, top_mount, unmount,
 };
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// After how long a user who sees no progress is told that it goes on.
@@ -45,6 +45,13 @@ fn mounted_as(given: &Path) -> io::Result<Option<MountEntry>> {
     }
 }
 
+/// The path as it was given, if a mount is there: nothing is asked then, and so nothing waits.
+fn plain_mount_point(given: &Path) -> Option<PathBuf> {
+    let dir: PathBuf = std::path::absolute(given).ok()?.components().collect();
+    top_mount(&dir).ok()??;
+    Some(dir)
+}
+
 /// Has the kernel send the times that it keeps: with the writeback cache it owns the ctime of a
 /// file, which a rename or a link changes, and an unmount would not send it. Files that are open
 /// make the unmount fail; all others have no dirty pages.
@@ -63,9 +70,15 @@ fn send_times(dir: &Path) {
 /// `siftfs umount`.
 pub fn umount(a: &Umount) -> Outcome {
     let about = |e: &dyn std::fmt::Display| Failure::about(&a.dir, e);
-    let given = resolve(&a.dir).map_err(|e| about(&e))?;
+    let given = match plain_mount_point(&a.dir) {
+        Some(dir) => dir,
+        None => resolve(&a.dir).map_err(|e| about(&e))?,
+    };
     let mount = mounted_as(&given).map_err(|e| about(&e))?;
     let mount = mount.ok_or_else(|| about(&"not a SiftFS mount"))?;
+    if a.force {
+        return force(a, &mount);
+    }
     if a.log.is_some() {
         check_log_of(&a.dir, a.log.as_deref())?;
     }
@@ -73,6 +86,27 @@ pub fn umount(a: &Umount) -> Outcome {
     match reach(&a.dir, &mount, &Op::WaitClosed)? {
         Reached::Answers(daemon, left) => leave(a, &mount, daemon, left),
         Reached::Dead => leave_dead(a, &mount),
+    }
+}
+
+/// Ends the kernel's connection, whatever the daemon does, and takes the mount away. A daemon that
+/// lives then closes its volume.
+fn force(a: &Umount, mount: &MountEntry) -> Outcome {
+    let daemon = Daemon::connect(&socket_path(mount)).ok();
+    let daemon = daemon.and_then(|mut d| d.ask(Op::WaitClosed).is_ok().then_some(d));
+    match abort(mount) {
+        Ok(()) => {}
+        // It has ended by itself.
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
+        Err(e) => return Err(refused(a, mount, &e)),
+    }
+    match detach(&mount.mount_point) {
+        Err(e) if is_there(mount) => return Err(refused(a, mount, &e)),
+        _ => {}
+    }
+    match daemon {
+        Some(mut daemon) => wait_closed(a, mount, daemon.answer(), daemon),
+        None => Err(died(a, mount)),
     }
 }
 
@@ -146,14 +180,18 @@ fn refused(a: &Umount, mount: &MountEntry, e: &io::Error) -> Failure {
 /// are left to the users who made them.
 fn leave_dead(a: &Umount, mount: &MountEntry) -> Outcome {
     detach(&mount.mount_point).map_err(|e| Failure::about(&a.dir, e))?;
+    Err(died(a, mount))
+}
+
+fn died(a: &Umount, mount: &MountEntry) -> Failure {
     let volume = mount.source.display();
-    Err(Failure::about(
+    Failure::about(
         &a.dir,
         format!(
             "its daemon had died; the mount is detached, but the volume is not plain ext4 yet: run \
              `siftfs recover {volume}`, or mount it again"
         ),
-    ))
+    )
 }
 
 /// What is seen while the daemon closes the volume.

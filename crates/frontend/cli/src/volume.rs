@@ -158,6 +158,7 @@ pub fn open_options(parts: &Parts) -> OpenOptions {
 /// `siftfs recover`.
 pub fn recover(a: &Recover) -> Outcome {
     closing::wait_closed(&a.volume)?;
+    closing::end_abandoned(&a.volume);
     if a.discard_log {
         return discard_log(a);
     }

@@ -86,6 +86,41 @@ fn results() {
     }
 }
 
+/// The kernel keeps listings. One that it has shows what a compound made under a name that no
+/// program ever asked for, and not what a compound removed: rewound, and opened anew.
+#[test]
+fn a_listing_shows_names_never_looked_up() {
+    for cache in CACHES {
+        let s = mounted(cache);
+        std::fs::create_dir(s.path("d")).unwrap();
+        let open = || File::open(&s.path("d"), OFlags::RDONLY | OFlags::DIRECTORY);
+        let dir = open();
+        let names = |dir: &File| {
+            rustix::fs::seek(&dir.0, rustix::fs::SeekFrom::Start(0)).unwrap();
+            let mut buffer = vec![std::mem::MaybeUninit::uninit(); 4096];
+            let mut entries = rustix::fs::RawDir::new(&dir.0, &mut buffer);
+            let mut names = Vec::new();
+            while let Some(entry) = entries.next() {
+                names.push(entry.unwrap().file_name().to_string_lossy().into_owned());
+            }
+            names.retain(|name| !name.starts_with('.'));
+            names
+        };
+        // Until the kernel has it all.
+        (0..3).for_each(|_| assert_eq!(names(&dir), [""; 0]));
+        let mut steps = Compound::on(&dir.0);
+        steps.create("new", 0o600);
+        steps.run(Level::Visible).expect("carried out");
+        assert_eq!((names(&dir), names(&open())), (vec!["new".into()], vec!["new".into()]));
+        let mut steps = Compound::on(&dir.0);
+        steps.unlink("new");
+        steps.run(Level::Visible).expect("carried out");
+        assert_eq!((names(&dir).len(), names(&open()).len()), (0, 0), "{cache}");
+        drop(dir);
+        s.umount();
+    }
+}
+
 /// What the kernel had in its caches is old at once: pages, sizes, times, names, listings, and the
 /// place where write(2) appends.
 #[test]

@@ -254,6 +254,11 @@ impl Adapter {
         token: Token,
     ) {
         let (server, entry) = (self.server.clone(), self.entry.clone());
+        // The kernel's pages come as requests: one user's renames must not take all that could
+        // carry these.
+        let Ok(place) = server.calls.enter(cred.uid) else {
+            return token.send(Err(errno(libc::EBUSY)));
+        };
         let body = move || {
             let written: Result<Vec<_>> =
                 dirty.into_iter().map(|ino| server.write_back(&entry, ino)).collect();
@@ -265,7 +270,7 @@ impl Adapter {
                 _ => Err(unexpected("done")),
             }));
             // The answer lets the kernel close the files.
-            drop(written);
+            drop((written, place));
         };
         // Without a thread the token is dropped, which answers EIO: nothing was renamed.
         let started = std::thread::Builder::new().name("siftfs-rename".into()).spawn(body);
@@ -341,6 +346,11 @@ impl Adapter {
     fn names(&self, cred: &Credentials, ino: InodeNr, op: Operation<'_>) -> Result<Answer> {
         use Operation as O;
         let (server, parent) = (&self.server, ino);
+        if let Some(refusal) =
+            server.invalidator.asked.refusal(cred.pid, crate::convert::node(ino), &op)
+        {
+            return Err(errno(refusal));
+        }
         match op {
             O::Lookup { name } => {
                 match server.entry(cred, Request::Lookup { parent, name: name.to_vec() }) {

@@ -6,6 +6,7 @@ use crate::descriptors::{Descriptors, Opened};
 use crate::invalidator::Then;
 use crate::kernel_times::{Turn, Untold};
 use crate::mountinfo::MountEntry;
+use crate::names::Last;
 use crate::open_files::Owed;
 use crate::own_mount::{NewTime, Reset, Size};
 use crate::pages::Want;
@@ -83,6 +84,10 @@ impl Server {
         buffer: &[u8],
         answer: Completion,
     ) {
+        let answer = match self.calls.enter(cred.uid) {
+            Ok(place) => place.until(answer),
+            Err(e) => return answer(Err(e)),
+        };
         let caller = match self.decided_here(cred) {
             Ok(caller) => Credentials { umask: privileges::umask(cred.pid), ..caller },
             Err(e) => return answer(Err(e)),
@@ -274,8 +279,8 @@ impl Server {
         if names.is_empty() && files.is_empty() {
             return then();
         }
-        let invalidator = self.invalidator.clone();
-        let forget: Then = Box::new(move || invalidator.forget_names(names, files, then));
+        let teller = self.clone();
+        let forget: Then = Box::new(move || teller.forget_names(names, files, then));
         let server = self.clone();
         let refresh: Then = match stale.is_empty() {
             true => forget,
@@ -293,7 +298,7 @@ impl Server {
     /// whose holder may wait for pages.
     fn refresh(self: &Arc<Self>, stale: Vec<Stale>, then: Then) {
         let server = self.clone();
-        let last = Last(Some(then));
+        let last = Last::new(then);
         let body = move || {
             for file in stale {
                 let (ino, told) = match file {
@@ -340,17 +345,6 @@ impl Server {
             self.entry(&Credentials::default(), Request::SetAttr { ino, set })?;
         }
         Ok(())
-    }
-}
-
-/// Calls what follows when it is dropped, also with a thread that could not be started.
-struct Last(Option<Then>);
-
-impl Drop for Last {
-    fn drop(&mut self) {
-        if let Some(then) = self.0.take() {
-            then();
-        }
     }
 }
 

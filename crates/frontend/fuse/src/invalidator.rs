@@ -9,6 +9,7 @@ use crate::dirty::Part;
 use crate::kernel::notify::Notifier;
 use crate::kernel::session::HELD_BACK;
 use crate::mountinfo::MountEntry;
+use crate::names::{Asked, Forgetter, Names, is_gone};
 use crate::open_files::OpenFiles;
 use crate::pages::{Opener, Pages, Target, Want};
 use siftfs_base::InodeNr;
@@ -17,18 +18,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
-/// What follows when the kernel has done what it was asked for.
-pub(crate) type Then = Box<dyn FnOnce() + Send>;
+pub(crate) use crate::names::Then;
 
 /// A directory and a name in it.
 pub(crate) type Name = (InodeNr, Vec<u8>);
 
-/// What the kernel is to forget, and what follows.
-struct Stale {
-    names: Vec<Name>,
-    files: Vec<InodeNr>,
-    then: Then,
-}
+/// Directories and names that the kernel is to forget, the files whose attributes it is to forget
+/// before, and what follows.
+type Stale = (Vec<Names>, Vec<InodeNr>, Then);
 
 /// The threads that ask the kernel; they end with the last reference to this.
 #[derive(Default)]
@@ -37,6 +34,7 @@ pub(crate) struct Invalidator {
     attributes: OnceLock<Sender<(InodeNr, Then)>>,
     names: OnceLock<Sender<Stale>>,
     notifier: OnceLock<Notifier>,
+    pub(crate) asked: Arc<Asked>,
     opener: Arc<Opener>,
     /// Answers that are held back, [`HELD_BACK`] at most.
     waiting: AtomicUsize,
@@ -57,13 +55,14 @@ impl Invalidator {
         let (attributes, notices) = channel();
         let (names, stale) = channel();
         let own = notifier.clone();
-        let worker = Pages::start(entry, self.opener.clone())?;
+        let worker = Pages::start(entry.clone(), self.opener.clone())?;
+        let forgetter = Forgetter::start(entry, notifier.clone(), self.asked.clone())?;
         let way = notifier.clone();
         let body = move || carry_out(&orders, &worker, &way);
         std::thread::Builder::new().name("siftfs-inval".into()).spawn(body)?;
         let way = notifier.clone();
-        let body = move || forget_names(stale, &way);
-        std::thread::Builder::new().name("siftfs-names".into()).spawn(body)?;
+        let body = move || forget_names(stale, &way, &forgetter);
+        std::thread::Builder::new().name("siftfs-links".into()).spawn(body)?;
         let body = move || notify(notices, &notifier, &files);
         std::thread::Builder::new().name("siftfs-notify".into()).spawn(body)?;
         let first = self.pages.set(pages).is_ok()
@@ -106,14 +105,12 @@ impl Invalidator {
         }
     }
 
-    /// Has the kernel look `names` up again before it uses them, and ask for the attributes of
-    /// `files`, some of which have fewer names now; then calls `then`. All of it on a thread that
-    /// does nothing else: the kernel waits for the lock of each directory, and the operation that
-    /// holds it may wait for what the other threads here do.
-    pub(crate) fn forget_names(&self, names: Vec<Name>, files: Vec<InodeNr>, then: Then) {
+    /// Has the kernel ask for the attributes of `files`, some of which have fewer names now, and look
+    /// up all names in `dirs` again before it uses them; then calls `then`, on another thread.
+    pub(crate) fn forget_names(&self, dirs: Vec<Names>, files: Vec<InodeNr>, then: Then) {
         let Some(queue) = self.names.get() else { return then() };
-        if let Err(back) = queue.send(Stale { names, files, then }) {
-            (back.0.then)();
+        if let Err(back) = queue.send((dirs, files, then)) {
+            (back.0.2)();
         }
     }
 
@@ -168,8 +165,8 @@ fn merged(mut targets: Vec<Target>) -> Vec<Target> {
     targets
 }
 
-fn forget_names(stale: Receiver<Stale>, notifier: &Notifier) {
-    for Stale { names, files, then } in stale {
+fn forget_names(stale: Receiver<Stale>, notifier: &Notifier, forgetter: &Forgetter) {
+    for (dirs, files, then) in stale {
         for ino in files {
             if let Err(error) = notifier.forget_attributes(node(ino))
                 && !is_gone(&error)
@@ -177,20 +174,7 @@ fn forget_names(stale: Receiver<Stale>, notifier: &Notifier) {
                 tracing::error!(ino, %error, "the kernel may show a file's links as they were");
             }
         }
-        for (dir, name) in names {
-            let told = match notifier.forget_name(node(dir), &name) {
-                // It does not know the name, and so it may keep a listing as it was: that one is
-                // in the directory's pages.
-                Err(e) if is_unknown(&e) => notifier.drop_pages(node(dir), 0, 0),
-                told => told,
-            };
-            if let Err(error) = told
-                && !is_gone(&error)
-            {
-                tracing::error!(dir, %error, "the kernel may show a name as it was");
-            }
-        }
-        then();
+        forgetter.forget(dirs, then);
     }
 }
 
@@ -204,16 +188,6 @@ fn notify(notices: Receiver<(InodeNr, Then)>, notifier: &Notifier, files: &OpenF
         }
         then();
     }
-}
-
-/// The kernel knows no such name, or not even its directory.
-fn is_unknown(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ENOENT)
-}
-
-/// The kernel does not know the file any more, or is gone itself: nothing is stale.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENOTCONN))
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 
 use crate::convert::node;
 use crate::dirty::Part;
-use crate::invalidator::Then;
+use crate::invalidator::{Name, Then};
+use crate::names::Names;
 use crate::open_files::Owed;
 use crate::pages::{Target, Want};
 use crate::server::Server;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{Attr, Completion, Credentials, Handle, Reply, Request, Seek};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A write past the kernel's cache that was carried out.
@@ -64,6 +66,21 @@ impl Server {
             answer(result);
             self.pages(ino, Want::Drop, Box::new(move || server.open_files.dropped(ino)));
         }
+    }
+
+    /// Has the kernel ask for the attributes of `files`, and look `names` up again before it uses
+    /// them; then calls `then`.
+    pub(crate) fn forget_names(&self, names: Vec<Name>, files: Vec<InodeNr>, then: Then) {
+        let mut dirs: BTreeMap<InodeNr, BTreeSet<Vec<u8>>> = BTreeMap::new();
+        for (dir, name) in names {
+            dirs.entry(dir).or_default().insert(name);
+        }
+        let known = |(dir, names)| {
+            // Of a directory that is gone no name is looked up.
+            let attr = self.entry(&Credentials::default(), Request::GetAttr { ino: dir }).ok()?;
+            Some(Names { node: node(dir), generation: attr.generation, names })
+        };
+        self.invalidator.forget_names(dirs.into_iter().filter_map(known).collect(), files, then);
     }
 
     /// Has the kernel do what is wanted of its pages of `ino`, and then calls `then`.

@@ -14,8 +14,10 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
 mod adapter;
+mod calls;
 mod commit_all;
 mod compound;
+mod connection;
 mod convert;
 mod copied_up;
 mod descriptors;
@@ -30,6 +32,7 @@ mod kernel_cache;
 mod kernel_times;
 mod mount;
 mod mountinfo;
+mod names;
 mod open_files;
 mod operations;
 mod own_mount;
@@ -46,13 +49,14 @@ mod trim;
 mod view;
 mod writers;
 
+pub use connection::abort;
 pub use expiry::WriteBack;
 pub use gate::Gate;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
 pub use mount::{
-    FuseMount, MountOptions, Traffic, WriteCache, detach, detach_dead, is_dead, remount, says_dead,
-    unmount,
+    FuseMount, MountOptions, Traffic, WriteCache, detach, detach_dead, is_dead, is_silent, remount,
+    says_dead, unmount,
 };
 pub use mountinfo::{
     Elsewhere, MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,

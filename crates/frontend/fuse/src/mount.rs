@@ -318,13 +318,22 @@ pub fn says_dead(e: &io::Error) -> bool {
 /// a killed server apart, it takes the question first and answers later (see [`says_dead`]). A
 /// server that does not answer is not dead.
 pub fn is_dead(dir: &Path) -> bool {
+    statfs(dir).is_some_and(|asked| asked.is_err_and(|e| says_dead(&e)))
+}
+
+/// Does the mount on `dir` give no answer at all?
+pub fn is_silent(dir: &Path) -> bool {
+    statfs(dir).is_none()
+}
+
+fn statfs(dir: &Path) -> Option<io::Result<()>> {
     let (told, heard) = mpsc::channel();
     let dir = dir.to_path_buf();
     // Not waited for: a server that is stopped lets its callers wait as long as they live.
     std::thread::spawn(move || {
-        let _ = told.send(rustix::fs::statfs(&dir).is_err_and(|e| says_dead(&e.into())));
+        let _ = told.send(rustix::fs::statfs(&dir).map(drop).map_err(io::Error::from));
     });
-    heard.recv_timeout(STATFS_PATIENCE).unwrap_or(false)
+    heard.recv_timeout(STATFS_PATIENCE).ok()
 }
 
 /// Detaches FUSE mounts on `dir` whose server is dead. Returns how many there were.

@@ -76,6 +76,10 @@ pub fn apart<T: Send + 'static>(
 
 /// The root of the mount, for the calling thread; `None` if it is not to be reached any more.
 pub(crate) fn open_root(entry: &MountEntry) -> io::Result<Option<OwnedFd>> {
+    // In most cases it is where it was.
+    if let Ok(Some(root)) = open_mount(entry) {
+        return Ok(Some(root));
+    }
     let mut mounts = mounts_of(entry)?;
     mounts.sort_by_key(|m| m.id != entry.id);
     let mut result = Ok(None);

@@ -30,6 +30,10 @@ impl Server {
         argument: &[u8],
         answer: Completion,
     ) {
+        let answer = match self.calls.enter(cred.uid) {
+            Ok(place) => place.until(answer),
+            Err(e) => return answer(Err(e)),
+        };
         let prepared = self.decided_here(cred).and_then(|caller| {
             self.prepare(&caller, mount, base, argument).map(|request| (caller, request))
         });
@@ -51,7 +55,7 @@ impl Server {
                 Err(e) => answer(Err(e)),
                 Ok((names, files)) => {
                     let done = Box::new(move || answer(Ok(Reply::Data(Vec::new()))));
-                    server.invalidator.forget_names(names, files, done);
+                    server.forget_names(names, files, done);
                 }
             }
         });

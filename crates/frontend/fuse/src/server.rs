@@ -1,5 +1,6 @@
 //! Decisions between the kernel's requests and the file protocol's.
 
+use crate::calls::Calls;
 use crate::convert::{node, unexpected};
 use crate::copied_up::CopiedUp;
 use crate::invalidator::Invalidator;
@@ -40,6 +41,8 @@ pub(crate) struct Server {
     pub(crate) announced: Announced,
     pub(crate) copied_up: CopiedUp,
     pub(crate) invalidator: Arc<Invalidator>,
+    /// Calls that wait for the kernel.
+    pub(crate) calls: Arc<Calls>,
     pub(crate) timers: Timers,
     pub(crate) sections: Sections,
     pub(crate) operations: Switch,
@@ -73,6 +76,7 @@ impl Server {
             announced: Announced::default(),
             copied_up: CopiedUp::default(),
             invalidator: Arc::default(),
+            calls: Arc::default(),
             timers: Timers::default(),
             sections: Sections::default(),
             operations: Switch::new(true),

@@ -20,8 +20,8 @@ pub use bytes::{ByteDevice, ByteOptions, BytePlace, BytePromise, LineFlush, PciA
 pub use counters::Counters;
 pub use fault::*;
 pub use file::{
-    DurableWrite, FileDevice, FileOptions, open_exclusive, open_for_service, preallocate,
-    reserve_blocks,
+    DurableWrite, FileDevice, FileOptions, is_hosted, open_exclusive, open_for_service,
+    preallocate, reserve_blocks,
 };
 pub use image::Image;
 pub use mem::MemDevice;

@@ -24,6 +24,8 @@ const CONGESTED: u16 = 48;
 /// Answers that may be held back at a time while the kernel drops pages: it may need as many
 /// requests of the background again.
 pub(crate) const HELD_BACK: usize = MAX_BACKGROUND as usize / 2;
+/// Compounds, publishes and renames that may wait at a time until the kernel has done something.
+pub(crate) const CALLS: usize = 2048;
 
 /// What we want from the kernel, each only where it has it. Not among them, on purpose: POSIX and
 /// flock locks (the kernel keeps both, interruptibly), automatic invalidation (the kernel's cache

@@ -58,6 +58,20 @@ pub fn open_for_service(path: &Path, options: FileOptions) -> Result<FileDevice>
     Ok(device)
 }
 
+/// Does a process have the volume at `path` as its host, and may it write? Nothing is locked.
+///
+/// # Errors
+/// The file or device cannot be opened.
+pub fn is_hosted(path: &Path) -> io::Result<bool> {
+    let meta = std::fs::metadata(path)?;
+    let node = match meta.file_type().is_block_device() {
+        // As where the locks are taken.
+        true => users::node_of(meta.rdev()).unwrap_or_else(|| path.to_owned()),
+        false => path.to_owned(),
+    };
+    locks::is_locked(&open(&node, false, libc::O_NONBLOCK)?, Role::Host)
+}
+
 fn open_node(path: &Path, rw: bool, flags: i32, options: FileOptions) -> Result<FileDevice> {
     let meta = std::fs::metadata(path).map_err(|e| cannot_open(path, &e))?;
     let kind = meta.file_type();

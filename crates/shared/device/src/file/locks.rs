@@ -65,6 +65,13 @@ pub(super) fn try_lock(file: &File, role: Role, hold: Hold) -> io::Result<bool> 
     }
 }
 
+/// Has another open file the lock, for writing?
+pub(super) fn is_locked(file: &File, role: Role) -> io::Result<bool> {
+    let mut lock = request(role, libc::F_RDLCK);
+    fcntl(file, libc::F_OFD_GETLK, &mut lock)?;
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+}
+
 /// Gives the lock back; nothing happens if it is not held.
 pub(crate) fn unlock(file: &File, role: Role) -> io::Result<()> {
     fcntl(file, libc::F_OFD_SETLK, &mut request(role, libc::F_UNLCK))

@@ -13,7 +13,7 @@ mod uring;
 mod users;
 
 pub(crate) use exclusive::{PATIENCE, STEP_PATIENCE, cannot_open, lock, refuse_loop};
-pub use exclusive::{open_exclusive, open_for_service, preallocate, reserve_blocks};
+pub use exclusive::{is_hosted, open_exclusive, open_for_service, preallocate, reserve_blocks};
 pub(crate) use locks::{Hold, unlock};
 pub(crate) use medium::file_system;
 pub use options::{DurableWrite, FileOptions};

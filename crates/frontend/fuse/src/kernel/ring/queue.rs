@@ -10,7 +10,7 @@
 //! until the mount ends, because an entry cannot be taken back without a moment in which it could
 //! be given a request; idle ones cost a few pages.
 
-use super::super::session::HELD_BACK;
+use super::super::session::{CALLS, HELD_BACK};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,9 +18,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const MOST: usize = 128;
 /// Threads that each queue may have on a machine of any size.
 const LEAST: usize = 8;
-/// Parked threads that do not count. Answers that are held back are fewer; whatever else is parked
-/// ends by itself.
-const PARKED: usize = HELD_BACK;
+/// Sections that there are, each of which may be ending, and requests with a time limit: 1,024 of
+/// each at most.
+const OTHERS: usize = 2 * 1024;
+/// Parked threads that do not count: as many as there can be answers that wait for requests of the
+/// kernel, or for something that a user decides. Whatever else is parked ends by itself.
+const PARKED: usize = HELD_BACK + CALLS + OTHERS;
 
 /// The threads of one queue.
 pub(super) struct Queue {

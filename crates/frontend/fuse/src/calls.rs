@@ -1,0 +1,69 @@
+//! Calls whose answer waits until the kernel has done something for which it sends requests of its
+//! own: compounds, publishes, renames of files that are being written.
+//!
+//! A ring's request keeps its entry until it is answered (`kernel/ring`). So the calls that wait are
+//! bounded before they change anything, and the queues have more entries than that: a request that
+//! such a call waits for always finds one. A user can have as many of the places as he leaves free.
+//! So one user, who can make his own calls wait as long as he likes, leaves places for all others.
+
+use crate::kernel::session::CALLS;
+use siftfs_base::{Result, errno};
+use siftfs_proto::Completion;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The calls of a mount that may wait, by their users.
+#[derive(Default)]
+pub(crate) struct Calls(Mutex<HashMap<u32, usize>>);
+
+/// A place for one call, given back when this is dropped.
+pub(crate) struct Place {
+    calls: Arc<Calls>,
+    user: u32,
+}
+
+impl Calls {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a call of `user`.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the user has no fewer places than are free.
+    pub(crate) fn enter(self: &Arc<Self>, user: u32) -> Result<Place> {
+        let mut users = self.lock();
+        let free = CALLS.saturating_sub(users.values().sum());
+        let own = users.get(&user).copied().unwrap_or(0);
+        if own >= free {
+            return Err(errno(libc::EAGAIN));
+        }
+        users.insert(user, own + 1);
+        Ok(Place { calls: self.clone(), user })
+    }
+}
+
+impl Place {
+    /// The place is given back when `answer` has been called.
+    pub(crate) fn until(self, answer: Completion) -> Completion {
+        Box::new(move |result| {
+            answer(result);
+            drop(self);
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut users = self.calls.lock();
+        let left = users.get(&self.user).map_or(0, |own| own.saturating_sub(1));
+        match left {
+            0 => users.remove(&self.user),
+            _ => users.insert(self.user, left),
+        };
+    }
+}
+
+#[cfg(test)]
+#[path = "calls_tests.rs"]
+mod tests;
