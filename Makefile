@@ -2,12 +2,13 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 
-# Options for siftfs-bench, siftfs-pressure, siftfs-apps and siftfs-kills, such as BENCH="--rounds 3",
-# APPS="--only git" or KILLS="--seed 7 --for 1h"; cases for testing/guest/run.sh.
+# Options for siftfs-bench, siftfs-pressure, siftfs-apps, siftfs-kills and siftfs-users, such as BENCH="--rounds 3",
+# APPS="--only git", KILLS="--seed 7 --for 1h" or USERS="--for 1h"; cases for testing/guest/run.sh.
 BENCH ?=
 PRESSURE ?=
 APPS ?=
 KILLS ?= --for 10m
+USERS ?= --for 10m
 GUEST ?=
 
 # Where things go; DESTDIR comes in front of each. mount(8), umount(8) and fsck(8) look for helpers
@@ -37,7 +38,7 @@ LIBRARIES ?= $(BUILT)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 SONAME = libsiftfs.so.0
 
-.PHONY: all run quick test test-long test-modes test-guest test-apps bench fuzz pressure kills deny check-env lint build install install-files install-library uninstall clean
+.PHONY: all run quick test test-long test-modes test-guest test-apps bench fuzz pressure kills users deny check-env lint build install install-files install-library uninstall clean
 
 all: build
 
@@ -86,6 +87,11 @@ test-guest:
 kills: check-env
 	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-kills
 	"$(BUILT)/siftfs-kills" $(KILLS)
+
+# Users who try to stop or to rob each other on one mount, for as long as one likes.
+users: check-env
+	$(CARGO) build --release --locked -p siftfs-cli -p siftfs-users
+	"$(BUILT)/siftfs-users" $(USERS)
 
 # Real, unmodified software, with a crash in the middle of its work.
 test-apps:
