@@ -30,7 +30,7 @@ impl Limited {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        setrlimit(Resource::Fsize, self.0.clone()).expect("a soft limit may be put back");
+        setrlimit(Resource::Fsize, self.0).expect("a soft limit may be put back");
     }
 }
 
