@@ -27,8 +27,7 @@ pub(crate) struct Adapter {
 
 impl Handler for Adapter {
     fn handle(&self, message: Message<'_>, token: Token) {
-        let Message { node, cred, op, .. } = message;
-        let cred = self.server.checked(cred, &op);
+        let (node, cred, op) = self.server.checked(message);
         match op {
             Operation::Forget { count } => {
                 self.forget(&cred, node, count);

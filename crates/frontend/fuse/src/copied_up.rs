@@ -10,8 +10,6 @@
 //! thread asked for, of these three, was the mode of the same file. Whatever is not known for sure
 //! is a chown(2).
 
-use crate::privileges::CAPABILITY;
-use crate::server::Server;
 use siftfs_base::InodeNr;
 use siftfs_proto::{Credentials, SetAttr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +41,7 @@ impl CopiedUp {
     }
 
     /// The caller asks for a file's capabilities.
-    fn note_question(&self, cred: &Credentials) {
+    pub(crate) fn note_question(&self, cred: &Credentials) {
         let place = self.place(cred.pid);
         let noted = place.load(Ordering::SeqCst);
         if noted >> 32 == u64::from(cred.pid) {
@@ -67,15 +65,6 @@ impl CopiedUp {
 
 fn word(pid: u32, ino: InodeNr) -> u64 {
     u64::from(pid) << 32 | u64::from(ino)
-}
-
-impl Server {
-    /// getxattr(2), or the kernel's own question before it changes an owner or data.
-    pub(crate) fn note_question(&self, cred: &Credentials, name: &[u8]) {
-        if name == CAPABILITY {
-            self.copied_up.note_question(cred);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,24 +6,26 @@
 //! without the mapping: the rights of the thread, and the user that it acts as, which says who has
 //! a file open, and never whose a file is. Where that is not enough the answer is the strict one.
 
-use crate::kernel::request::Operation;
+use crate::kernel::request::{Message, Operation};
 use crate::privileges::{UNKNOWN, acting_user, administers, may_do_all};
 use crate::server::Server;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::Credentials;
 
 impl Server {
-    /// The caller of `op`, which may be root's where the kernel has decided all that is to be
-    /// decided: it looks at sticky directories before it asks for a name to be taken away.
-    pub(crate) fn checked(&self, cred: Credentials, op: &Operation<'_>) -> Credentials {
+    /// The node, caller and operation of a message. The caller is root where the kernel has decided
+    /// all that is to be decided: it looks at sticky directories before it asks for a name to be
+    /// taken away.
+    pub(crate) fn checked<'a>(&self, message: Message<'a>) -> (u64, Credentials, Operation<'a>) {
+        let Message { node, mut cred, op, .. } = message;
         let removes = matches!(
             op,
             Operation::Unlink { .. } | Operation::RemoveDir { .. } | Operation::Rename { .. }
         );
         if self.agreed.idmap && removes && cred.uid == UNKNOWN {
-            return Credentials { uid: 0, gid: 0, ..cred };
+            (cred.uid, cred.gid) = (0, 0);
         }
-        cred
+        (node, cred, op)
     }
 
     /// The user that the caller acts as, to be compared with those who have a file open.

@@ -314,6 +314,13 @@ impl Server {
         }
     }
 
+    /// getxattr(2), or the kernel's own question before it changes an owner or data.
+    pub(crate) fn note_question(&self, cred: &Credentials, name: &[u8]) {
+        if name == CAPABILITY {
+            self.copied_up.note_question(cred);
+        }
+    }
+
     /// removexattr(2). The kernel also sends the removal of a file's capabilities before a write or
     /// a chown, in the name of any user: what does not own the file announces it.
     pub(crate) fn remove_xattr(&self, cred: &Credentials, ino: InodeNr, name: &[u8]) -> Result<()> {
