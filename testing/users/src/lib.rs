@@ -2,10 +2,10 @@
 //!
 //! A round mounts a volume with drawn options and lets *scenes* run beside each other: ordinary
 //! users, whose every call must come back soon and whose files must stay as they left them, and
-//! users who try to stop them, to keep a privilege that a write should have taken, or to change what
-//! a view of the mount, a limit or another user's rights keep from them. What a scene may not do,
-//! and could, is a *finding*, and so is a call of an ordinary user that does not come back. After
-//! the round the volume is unmounted, and both `siftfs fsck` and `e2fsck -fn` are content.
+//! users who try to stop them, to keep a privilege that a write should have taken, or to change
+//! what a view of the mount, a limit or another user's rights keep from them. What a scene may not
+//! do, and could, is a *finding*, and so is a call of an ordinary user that does not come back.
+//! After the round the volume is unmounted, and both `siftfs fsck` and `e2fsck -fn` are content.
 //!
 //! All users are threads of one process (`siftfs_rig::hostile` changes the user of a thread alone).
 //! Everything stays on the mount that the round made itself, and is bounded in number and time.

@@ -1,10 +1,11 @@
 //! Calls whose answer waits until the kernel has done something for which it sends requests of its
 //! own: compounds, publishes, renames of files that are being written.
 //!
-//! A ring's request keeps its entry until it is answered (`kernel/ring`). So the calls that wait are
-//! bounded before they change anything, and the queues have more entries than that: a request that
-//! such a call waits for always finds one. A user can have as many of the places as he leaves free.
-//! So one user, who can make his own calls wait as long as he likes, leaves places for all others.
+//! A ring's request keeps its entry until it is answered (`kernel/ring`). So the calls that wait
+//! are bounded before they change anything, and the queues have more entries than that: a request
+//! that such a call waits for always finds one. A user can have as many of the places as he leaves
+//! free. So one user, who can make his own calls wait as long as he likes, leaves places for all
+//! others.
 
 use crate::kernel::session::CALLS;
 use siftfs_base::{Result, errno};

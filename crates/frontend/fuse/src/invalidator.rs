@@ -105,8 +105,8 @@ impl Invalidator {
         }
     }
 
-    /// Has the kernel ask for the attributes of `files`, some of which have fewer names now, and look
-    /// up all names in `dirs` again before it uses them; then calls `then`, on another thread.
+    /// Has the kernel ask for the attributes of `files`, some of which have fewer names now, and
+    /// look up all names in `dirs` again before it uses them; then calls `then`, on another thread.
     pub(crate) fn forget_names(&self, dirs: Vec<Names>, files: Vec<InodeNr>, then: Then) {
         let Some(queue) = self.names.get() else { return then() };
         if let Err(back) = queue.send((dirs, files, then)) {

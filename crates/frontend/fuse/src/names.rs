@@ -1,17 +1,18 @@
 //! Has the kernel look names up again, and read directories again.
 //!
-//! The kernel does that under the directory's lock, and a user who may read a directory can keep its
-//! lock for as long as he likes: getdents(2) copies entries into his memory, which may be a page
-//! that a server of his own does not bring. So each directory is waited for by itself.
+//! The kernel does that under the directory's lock, and a user who may read a directory can keep
+//! its lock for as long as he likes: getdents(2) copies entries into his memory, which may be a
+//! page that a server of his own does not bring. So each directory is waited for by itself.
 //!
-//! FUSE_NOTIFY_INVAL_ENTRY would be a write(2) on `/dev/fuse` that waits for that lock, which nothing
-//! interrupts: a daemon killed meanwhile would keep the connection alive for ever.
-//! FUSE_NOTIFY_INC_EPOCH waits for nothing, but every name of the mount is then dropped where a path
-//! meets it, and with a directory's name all mounts below it: one publish would take them away.
+//! FUSE_NOTIFY_INVAL_ENTRY would be a write(2) on `/dev/fuse` that waits for that lock, which
+//! nothing interrupts: a daemon killed meanwhile would keep the connection alive for ever.
+//! FUSE_NOTIFY_INC_EPOCH waits for nothing, but every name of the mount is then dropped where a
+//! path meets it, and with a directory's name all mounts below it: one publish would take them
+//! away.
 //!
-//! So a thread without the daemon's descriptors (`own_mount`) calls mknod(2) with the name. For that
-//! the kernel asks by LOOKUP whatever it knows, because the name must be new, and keeps the answer.
-//! If the name is free, the MKNOD that follows is known by the thread's number, and refused
+//! So a thread without the daemon's descriptors (`own_mount`) calls mknod(2) with the name. For
+//! that the kernel asks by LOOKUP whatever it knows, because the name must be new, and keeps the
+//! answer. If the name is free, the MKNOD that follows is known by the thread's number, and refused
 //! ([`Asked`]). The entries that the kernel has of a directory are those of an mtime: that thread
 //! has it ask for the directory's attributes.
 

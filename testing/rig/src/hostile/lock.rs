@@ -51,8 +51,8 @@ fn hold(file: &Path, dir: &Path, user: u32) -> io::Result<()> {
     if map == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the buffer is the mapping, which nothing else uses; it fails with EFAULT when its pages
-    // cannot be had.
+    // SAFETY: the buffer is the mapping, which nothing else uses; it fails with EFAULT when its
+    // pages cannot be had.
     unsafe { libc::syscall(libc::SYS_getdents64, dir.as_raw_fd(), map, LEN) };
     // SAFETY: the mapping made above, which nothing uses any more.
     unsafe { libc::munmap(map, LEN) };

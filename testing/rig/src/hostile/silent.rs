@@ -25,8 +25,8 @@ const BUFFER: usize = 1 << 20;
 const VALID: u64 = 1000;
 const ROOT: u64 = 1;
 
-/// A mounted server. When it is dropped the kernel ends its connection: each call that waited for it
-/// fails.
+/// A mounted server. When it is dropped the kernel ends its connection: each call that waited for
+/// it fails.
 pub struct Silent {
     dir: PathBuf,
     reads: Arc<AtomicUsize>,

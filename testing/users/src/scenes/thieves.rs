@@ -147,7 +147,8 @@ fn map_and_write(file: &File) -> io::Result<()> {
     file.write_all_at(&[0x7f], 0)
 }
 
-/// Takes a fresh program of root's, changes it by a drawn way, and runs it, until the round is over.
+/// Takes a fresh program of root's, changes it by a drawn way, and runs it, until the round is
+/// over.
 pub fn play(stage: &Arc<Stage>, mut rng: Rng) -> io::Result<()> {
     let dir = stage.dir.join(stage.fresh("thieves"));
     make_directory(&dir, 0, 0o755)?;

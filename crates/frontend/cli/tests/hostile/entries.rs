@@ -31,8 +31,8 @@ fn plain(dir: &Path) -> io::Result<()> {
 }
 
 /// A user's calls wait for a lock that he keeps himself, more of them than a queue has entries by
-/// rings. Some are refused, and both other users' compounds and their plain calls go on, on the same
-/// processor.
+/// rings. Some are refused, and both other users' compounds and their plain calls go on, on the
+/// same processor.
 #[test]
 fn calls_that_wait_for_ever_leave_entries_to_others() {
     for rings in [false, true] {
