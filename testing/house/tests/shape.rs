@@ -21,8 +21,7 @@ const CIRCLE: usize = 3;
 
 /// Crates with a larger circle, or one that leaves its folder: the crate's `src` and the files of
 /// each such circle.
-const CIRCLES: &[(&str, usize)] =
-    &[("crates/frontend/cli/src", 7), ("crates/frontend/fuse/src", 15)];
+const CIRCLES: &[(&str, usize)] = &[("crates/frontend/cli/src", 7)];
 
 /// Files longer than [`LINES`], with their lines.
 const LONG_FILES: &[(&str, usize)] = &[

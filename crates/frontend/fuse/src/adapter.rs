@@ -3,9 +3,9 @@
 use crate::convert::{
     allocate_mode, inode, kind_of_mode, perm_of_mode, rename_mode, seek, unexpected, xattr_mode,
 };
+use crate::kernel::handler::Handler;
 use crate::kernel::reply::{Answer, DirBuffer, Flush, Token};
 use crate::kernel::request::{Message, Operation};
-use crate::kernel::session::Handler;
 use crate::kernel_cache::DirectWrite;
 use crate::mountinfo::MountEntry;
 use crate::open_files::reads_and_writes;

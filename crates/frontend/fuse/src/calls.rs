@@ -7,7 +7,7 @@
 //! free. So one user, who can make his own calls wait as long as he likes, leaves places for all
 //! others.
 
-use crate::kernel::session::CALLS;
+use crate::kernel::bounds::CALLS;
 use siftfs_base::{Result, errno};
 use siftfs_proto::Completion;
 use std::collections::HashMap;

@@ -6,8 +6,8 @@
 
 use crate::convert::node;
 use crate::dirty::Part;
+use crate::kernel::bounds::HELD_BACK;
 use crate::kernel::notify::Notifier;
-use crate::kernel::session::HELD_BACK;
 use crate::mountinfo::MountEntry;
 use crate::names::{Asked, Forgetter, Names, is_gone};
 use crate::open_files::OpenFiles;

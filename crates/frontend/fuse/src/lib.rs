@@ -25,6 +25,7 @@ mod dirty;
 mod expiry;
 mod file_flags;
 mod gate;
+mod handles;
 mod idmap;
 mod invalidator;
 mod kernel;

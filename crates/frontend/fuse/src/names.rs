@@ -16,11 +16,11 @@
 //! ([`Asked`]). The entries that the kernel has of a directory are those of an mtime: that thread
 //! has it ask for the directory's attributes.
 
+use crate::handles::open_node;
 use crate::kernel::notify::Notifier;
 use crate::kernel::request::Operation;
 use crate::mountinfo::MountEntry;
 use crate::own_mount::{open_root, start_apart};
-use crate::writers::open_node;
 use rustix::fs::{AtFlags, FileType, Mode, StatxFlags, mknodat, statx};
 use std::collections::{BTreeSet, HashMap};
 use std::io;

@@ -18,8 +18,8 @@
 
 #![allow(unsafe_code)] // unshare(2) and close_range(2) have no safe wrappers
 
+use crate::handles::open_node;
 use crate::mountinfo::{MountEntry, mounts_of};
-use crate::writers::open_node;
 use rustix::fs::{
     AtFlags, Mode, OFlags, StatxFlags, StatxTimestamp, Timespec, Timestamps, openat, statx,
 };

@@ -14,9 +14,9 @@
 //! but the session ends only when it is closed.
 
 use crate::dirty::{Kept, Looker, Part};
+use crate::handles::open_node;
 use crate::mountinfo::MountEntry;
 use crate::own_mount::{open_root, start_apart, write_pages};
-use crate::writers::open_node;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

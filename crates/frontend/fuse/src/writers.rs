@@ -5,12 +5,11 @@
 //! kernel while it is open for writing (closing and unmapping write it back), and the server
 //! knows which files are.
 
-#![allow(unsafe_code)] // open_by_handle_at(2) has no safe wrapper here
-
 use crate::convert::node;
+use crate::handles::open_node;
 use crate::server::Server;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// The files of a mount that are open for writing.
@@ -31,17 +30,6 @@ impl Writers {
     }
 }
 
-/// A FUSE file handle: node id (high, low half) and generation.
-#[repr(C)]
-struct FileHandle {
-    bytes: u32,
-    kind: i32,
-    id: [u32; 3],
-}
-
-/// FILEID_INO64_GEN.
-const INO64_GEN: i32 = 0x81;
-
 /// Writes a file's pages back, waits for them, and makes the file durable. `mount` is any
 /// descriptor on the mount. Must not be called by the mount's own daemon: it would wait for
 /// itself.
@@ -53,27 +41,5 @@ pub fn flush(mount: impl AsFd, node: u64, generation: u32) -> io::Result<()> {
         Ok(file) => Ok(rustix::fs::fsync(&file)?),
         Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => Ok(()),
         Err(e) => Err(e),
-    }
-}
-
-/// Opens an inode of the mount for reading.
-pub(crate) fn open_node(mount: impl AsFd, node: u64, generation: u32) -> io::Result<OwnedFd> {
-    let id = [(node >> 32) as u32, (node & 0xFFFF_FFFF) as u32, generation];
-    let mut handle = FileHandle { bytes: 12, kind: INO64_GEN, id };
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: the handle is laid out as the call has it, `bytes` says how long it is, and the
-    // call keeps no pointer.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_open_by_handle_at,
-            mount.as_fd().as_raw_fd(),
-            &raw mut handle,
-            flags,
-        )
-    };
-    match i32::try_from(fd) {
-        // SAFETY: the call returned a new descriptor, which has no other owner.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
     }
 }

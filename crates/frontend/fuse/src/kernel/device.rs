@@ -2,14 +2,13 @@
 
 use super::MAX_IO;
 use super::abi;
-use super::readers::{Readers, Taken};
+use super::handler::{Dispatch, Handler};
+use super::readers::{Readers, Taken, free_when_answered};
 use super::reply::{Channel, Way};
 use super::request::header;
-use super::session::{Dispatch, Handler};
 use rustix::event::epoll;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use std::cell::RefCell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -116,33 +115,6 @@ impl<H: Handler> Reader<H> {
             tracing::warn!(%error, "no thread for the next request: it waits for this one");
             self.readers.not_started();
         }
-    }
-}
-
-thread_local! {
-    /// The request that this reader carries out, if the reader is free for the next one as soon as
-    /// this one is answered, and the reader that has to know.
-    static OPEN: RefCell<Option<(u64, Arc<Readers>)>> = const { RefCell::new(None) };
-}
-
-/// Carries a request out. Where nothing is left to be done after its answer, the thread counts as
-/// free from the answer on: the client's next request may come before the thread is back, and is no
-/// reason to wake a third one. True if it has been counted.
-fn free_when_answered(message: &[u8], readers: Arc<Readers>, act: impl FnOnce()) -> bool {
-    let head = header(message).ok();
-    // After the answer of a read the thread may read ahead.
-    let open = head.filter(|h| h.opcode != abi::READ).map(|h| (h.unique, readers));
-    let may = open.is_some();
-    OPEN.set(open);
-    act();
-    may && OPEN.take().is_none()
-}
-
-/// The answer of request `unique` is about to be sent by this thread.
-pub(super) fn answering(unique: u64) {
-    let own = OPEN.with_borrow_mut(|open| open.take_if(|(u, _)| *u == unique));
-    if let Some((_, readers)) = own {
-        readers.answered();
     }
 }
 

@@ -9,8 +9,10 @@
 //! of the protocol that POSIX semantics need reaches the server.
 
 pub(crate) mod abi;
+pub(crate) mod bounds;
 pub(crate) mod counts;
 mod device;
+pub(crate) mod handler;
 pub(crate) mod notify;
 pub(crate) mod priority;
 mod readers;

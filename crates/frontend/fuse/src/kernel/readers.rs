@@ -6,8 +6,11 @@
 //! has answered and finds enough others free goes to sleep. With one client it is always the same
 //! few threads, whose caches are warm.
 
+use super::abi;
+use super::request::header;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Threads at most; beyond that requests wait in the kernel.
 pub(crate) const MOST: usize = 128;
@@ -126,6 +129,37 @@ impl Readers {
     pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.wake.notify_all();
+    }
+}
+
+thread_local! {
+    /// The request that this reader carries out, if the reader is free for the next one as soon as
+    /// this one is answered, and the reader that has to know.
+    static OPEN: RefCell<Option<(u64, Arc<Readers>)>> = const { RefCell::new(None) };
+}
+
+/// Carries a request out. Where nothing is left to be done after its answer, the thread counts as
+/// free from the answer on: the client's next request may come before the thread is back, and is no
+/// reason to wake a third one. True if it has been counted.
+pub(super) fn free_when_answered(
+    message: &[u8],
+    readers: Arc<Readers>,
+    act: impl FnOnce(),
+) -> bool {
+    let head = header(message).ok();
+    // After the answer of a read the thread may read ahead.
+    let open = head.filter(|h| h.opcode != abi::READ).map(|h| (h.unique, readers));
+    let may = open.is_some();
+    OPEN.set(open);
+    act();
+    may && OPEN.take().is_none()
+}
+
+/// The answer of request `unique` is about to be sent by this thread.
+pub(super) fn answering(unique: u64) {
+    let own = OPEN.with_borrow_mut(|open| open.take_if(|(u, _)| *u == unique));
+    if let Some((_, readers)) = own {
+        readers.answered();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Answers: one message, one writev(2).
 
 use super::abi::{self, OutHeader};
-use super::device::answering;
+use super::readers::answering;
 use super::ring::desk::{Desk, nothing};
 use crate::convert::{kind_bits, node};
 use siftfs_base::{Error, Result, Timestamp};

@@ -2,12 +2,14 @@
 
 use super::MAX_IO;
 use super::abi;
+use super::bounds::{CONGESTED, MAX_BACKGROUND};
 use super::counts::Counts;
 use super::device::{self, Buffer, Next};
+use super::handler::{Dispatch, Handler};
 use super::notify::Notifier;
 use super::priority::Schedule;
 use super::reply::{Answer, Channel, Token, Way};
-use super::request::{Dialect, Message, Operation, header, parse};
+use super::request::{Dialect, Message, Operation, parse};
 use super::transport::{Requests, State, Transport};
 use siftfs_base::errno;
 use std::io;
@@ -16,16 +18,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use zerocopy::FromZeros;
-
-/// Background requests (read-ahead, asynchronous direct reads and writes) that the kernel has under
-/// way at once, and the number from which on it throttles the callers that cause them.
-const MAX_BACKGROUND: u16 = 2048;
-const CONGESTED: u16 = 48;
-/// Answers that may be held back at a time while the kernel drops pages: it may need as many
-/// requests of the background again.
-pub(crate) const HELD_BACK: usize = MAX_BACKGROUND as usize / 2;
-/// Compounds, publishes and renames that may wait at a time until the kernel has done something.
-pub(crate) const CALLS: usize = 2048;
 
 /// What we want from the kernel, each only where it has it. Not among them, on purpose: POSIX and
 /// flock locks (the kernel keeps both, interruptibly), automatic invalidation (the kernel's cache
@@ -64,12 +56,6 @@ pub(crate) struct Wanted {
     pub(crate) idmap: bool,
 }
 
-/// Carries requests out.
-pub(crate) trait Handler: Send + Sync + 'static {
-    /// Carries one request out and answers it, now or later, by its token.
-    fn handle(&self, message: Message<'_>, token: Token);
-}
-
 /// An initialised connection to the kernel. Requests wait until [`Session::run`]; dropped, it
 /// ends the mount (unless `run` is under way).
 pub(crate) struct Session {
@@ -79,43 +65,6 @@ pub(crate) struct Session {
     minor: u32,
     counts: Arc<Counts>,
     transport: Transport,
-}
-
-/// What is done with a message, however it arrives.
-pub(super) struct Dispatch<H> {
-    dialect: Dialect,
-    counts: Arc<Counts>,
-    handler: Arc<H>,
-    /// Of the threads that carry messages out.
-    pub(super) schedule: Arc<Schedule>,
-}
-
-impl<H> Clone for Dispatch<H> {
-    fn clone(&self) -> Self {
-        let (counts, handler) = (self.counts.clone(), self.handler.clone());
-        Self { dialect: self.dialect, counts, handler, schedule: self.schedule.clone() }
-    }
-}
-
-impl<H: Handler> Dispatch<H> {
-    /// Hands one message over, or refuses it. It is answered by `way`.
-    pub(super) fn message(&self, bytes: &[u8], way: Way) {
-        self.schedule.check();
-        let head = header(bytes);
-        self.counts.add(head.map_or(0, |h| h.opcode));
-        match parse(bytes, self.dialect) {
-            Ok(message) => {
-                let token = Token::new(way, message.unique);
-                self.handler.handle(message, token);
-            }
-            Err(_) => {
-                tracing::error!(len = bytes.len(), "a request of the kernel that makes no sense");
-                if let Ok(h) = head {
-                    Token::new(way, h.unique).send(Err(errno(libc::EPROTO)));
-                }
-            }
-        }
-    }
 }
 
 impl Session {

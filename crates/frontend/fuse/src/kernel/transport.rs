@@ -1,8 +1,8 @@
 //! How requests come: by rings or over the device, and why.
 
 use super::abi;
+use super::handler::{Dispatch, Handler};
 use super::ring;
-use super::session::{Dispatch, Handler};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;

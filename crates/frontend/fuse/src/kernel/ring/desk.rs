@@ -5,8 +5,8 @@
 //! another thread, or while the handler still reads the request in the ring's memory, waits on the
 //! desk until the owner takes it.
 
-use super::super::reply::{Answer, Outcome, encode};
 use super::entry::Entry;
+use crate::kernel::reply::{Answer, Outcome, encode};
 use std::cell::RefCell;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -11,10 +11,10 @@
 //! (IORING_SETUP_DEFER_TASKRUN), and only while it is the kernel's.
 #![allow(unsafe_code)]
 
-use super::super::MAX_IO;
-use super::super::abi::{self, InHeader, OutHeader, RingCommand, RingHeader};
-use super::super::request::Malformed;
 use super::uring::Ring;
+use crate::kernel::MAX_IO;
+use crate::kernel::abi::{self, InHeader, OutHeader, RingCommand, RingHeader};
+use crate::kernel::request::Malformed;
 use io_uring::squeue::Entry128;
 use io_uring::{opcode, types};
 use memmap2::{MmapMut, MmapRaw, UncheckedAdvice};

@@ -11,9 +11,9 @@ mod queue;
 mod uring;
 
 use super::abi;
+use super::handler::{Dispatch, Handler};
 use super::reply::Way;
 use super::request::header;
-use super::session::{Dispatch, Handler};
 use crate::own_mount::start_apart;
 use desk::Desk;
 use entry::{Entry, Event};

@@ -10,7 +10,7 @@
 //! until the mount ends, because an entry cannot be taken back without a moment in which it could
 //! be given a request; idle ones cost a few pages.
 
-use super::super::session::{CALLS, HELD_BACK};
+use crate::kernel::bounds::{CALLS, HELD_BACK};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
