@@ -276,8 +276,17 @@ fn claimed(path: &Path, rdev: u64) -> Error {
 /// The file below a loop device.
 pub(super) struct Below {
     file: File,
+    /// How long the file was.
+    size: u64,
     path: PathBuf,
     hold: Hold,
+}
+
+impl Below {
+    /// Is the file shorter than it was when it was opened?
+    pub(super) fn has_shrunk(&self) -> bool {
+        self.file.metadata().is_ok_and(|meta| meta.len() < self.size)
+    }
 }
 
 /// When `path` is a loop device, opens the file below it, so that it can be locked too.
@@ -289,7 +298,10 @@ fn open_below(path: &Path, rdev: u64, rw: bool) -> Option<Below> {
         .map(|file| (file, hold(rw)))
         .or_else(|_| open(&backing, false, 0).map(|file| (file, Hold::Shared)));
     match opened {
-        Ok((file, hold)) => Some(Below { file, path: backing, hold }),
+        Ok((file, hold)) => {
+            let size = file.metadata().map_or(0, |meta| meta.len());
+            Some(Below { file, size, path: backing, hold })
+        }
         // Deleted, or named in another mount namespace: no open by that name here finds it either.
         Err(e) => {
             tracing::debug!("cannot open {} below {}: {e}", backing.display(), path.display());

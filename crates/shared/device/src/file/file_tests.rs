@@ -31,6 +31,44 @@ fn a_truncated_file_is_an_error() {
     }
 }
 
+/// A file that was cut shorter is noticed at the next flush, and at the next write before that can
+/// make it long again. It stays failed, whatever becomes of the file.
+#[test]
+fn a_file_that_shrinks_is_noticed_for_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let block = AlignedBuf::zeroed(4096);
+    for options in [
+        FileOptions::default(),
+        FileOptions { uring: false, durable: DurableWrite::Dsync, ..Default::default() },
+        FileOptions { direct: false, uring: false, ..Default::default() },
+    ] {
+        let path = dir.path().join("volume");
+        let end = (1 << 20) - 4096;
+        type Use<'a> = (&'a str, &'a dyn Fn(&FileDevice) -> Result<()>);
+        let uses: [Use<'_>; 4] = [
+            ("flush", &|d| d.flush()),
+            ("write", &|d| d.write(end, &block, false)),
+            ("durable write", &|d| d.write(end, &block, true)),
+            ("batch", &|d| d.write_batch(&[WriteOp { offset: end, data: &block }])),
+        ];
+        for (what, first) in uses {
+            let _ = std::fs::remove_file(&path);
+            preallocate(&path, 1 << 20).unwrap();
+            let d = open_exclusive(&path, true, options).unwrap();
+            d.write(0, &block, true).unwrap();
+            d.flush().unwrap();
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_len(512 << 10).unwrap();
+            let error = first(&d).expect_err(what);
+            assert!(error.to_string().contains("cut shorter"), "{what}: {error}");
+            assert_eq!(file.metadata().unwrap().len(), 512 << 10, "{what} made it long again");
+            file.set_len(1 << 20).unwrap();
+            assert_eq!(errno(d.flush()), libc::EIO, "{what}");
+            assert_eq!(errno(d.write(0, &block, true)), libc::EIO, "{what}");
+        }
+    }
+}
+
 #[test]
 fn writing_what_was_opened_for_reading_fails() {
     let dir = tempfile::tempdir().unwrap();

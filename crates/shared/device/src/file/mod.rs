@@ -21,6 +21,7 @@ pub use options::{DurableWrite, FileOptions};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ pub struct FileDevice {
     align: Option<Align>,
     rings: Option<RingPool>,
     flush: FlushGate,
+    /// The file or device was seen shorter than it was when it was opened.
+    shrank: AtomicBool,
     pace: Pace,
     /// Aligned writes share it; a read-modify-write of partial units has it alone.
     partial: RwLock<()>,
@@ -105,6 +108,7 @@ impl FileDevice {
             align,
             rings,
             flush: FlushGate::default(),
+            shrank: AtomicBool::new(false),
             pace: Pace::new(),
             partial: RwLock::new(()),
         })
@@ -250,8 +254,45 @@ impl FileDevice {
     }
 
     fn sync(&self) -> Result<()> {
-        let fdatasync = || rustix::fs::fdatasync(&self.file).map_err(|e| e.raw_os_error());
-        self.flush.run(fdatasync).map_err(|errno| io_error("flush", 0, 0, errno))
+        let fdatasync = || {
+            rustix::fs::fdatasync(&self.file).map_err(|e| e.raw_os_error())?;
+            if self.is_whole() { Ok(()) } else { Err(libc::EIO) }
+        };
+        self.flush.run(fdatasync).map_err(|errno| io_error(self.what("flush"), 0, 0, errno))
+    }
+
+    /// Is the file or device, and the file below a loop device, as long as it was when it was opened?
+    /// What lay behind a new end is gone, and a write there would make the file long again, with a
+    /// hole in the place of what was acknowledged: so this is asked before each write, and after
+    /// each sync. Costs a system call that does no I/O.
+    fn is_whole(&self) -> bool {
+        let end = |file: &File| rustix::fs::seek(file, rustix::fs::SeekFrom::End(0));
+        let shrank = end(&self.file).is_ok_and(|size| size < self.size)
+            || self.below.as_ref().is_some_and(Below::has_shrunk);
+        if shrank && !self.shrank.swap(true, Ordering::AcqRel) {
+            tracing::error!(
+                path = %self.path.display(), size = self.size,
+                "the file or device was cut shorter while it was in use"
+            );
+        }
+        !self.shrank.load(Ordering::Acquire)
+    }
+
+    fn check_whole(&self, offset: u64, len: usize) -> Result<()> {
+        if self.is_whole() {
+            return Ok(());
+        }
+        self.flush.note_failure(libc::EIO);
+        Err(io_error(self.what("write"), offset, len, libc::EIO))
+    }
+
+    /// What failed, for people.
+    fn what(&self, op: &'static str) -> &'static str {
+        if self.shrank.load(Ordering::Acquire) {
+            "use of storage that was cut shorter below the mount"
+        } else {
+            op
+        }
     }
 }
 
@@ -286,8 +327,12 @@ impl Device for FileDevice {
 
     fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<()> {
         check_bounds("write", self.size, offset, data.len())?;
+        self.check_whole(offset, data.len())?;
         match fua {
-            true => self.write_durable(offset, data),
+            true => self.write_durable(offset, data).and_then(|()| {
+                // A write that is durable by itself is a flush, too.
+                self.check_whole(offset, data.len())
+            }),
             false if is_long(data) => self.write_together(&[WriteOp { offset, data }]),
             false => self.write_plain(offset, data),
         }
@@ -319,6 +364,7 @@ impl Device for FileDevice {
         for op in ops {
             check_bounds("write", self.size, op.offset, op.data.len())?;
         }
+        self.check_whole(ops.first().map_or(0, |op| op.offset), 0)?;
         let bytes: usize = ops.iter().map(|op| op.data.len()).sum();
         if bytes > SLICE / 2 && self.pace.busy() {
             self.write_bulk(ops)
