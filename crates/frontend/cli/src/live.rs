@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use siftfs_fuse::{MountEntry, containing, flush};
 use siftfs_status::{Status, Trimmed};
+use std::io;
 use std::path::Path;
 
 /// Asks the daemon of the mount that `dir` lies on.
@@ -29,27 +30,44 @@ fn ask(dir: &Path, op: Op) -> Result<Value, Failure> {
 }
 
 /// Sends what the kernel holds back (pages dirtied through shared mappings) to the daemon, and
-/// waits until it has it.
-fn sync_kernel(dir: &Path) -> Result<(), Failure> {
+/// waits until it has it. The value is what the kernel says of pages that could not be written.
+/// That may be old, or another program's: the caller does its own work first and tells it then.
+fn sync_kernel(dir: &Path) -> Result<Option<io::Error>, Failure> {
     let about = |e: &dyn std::fmt::Display| Failure::about(dir, e);
     // Where no daemon answers, the kernel's calls would wait for it.
     ask(dir, Op::Writers)?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let root = rustix::fs::open(dir, flags, Mode::empty()).map_err(|e| about(&e))?;
     // Starts it for all files at once; the kernel does not wait for a FUSE file's pages here.
-    rustix::fs::syncfs(&root).map_err(|e| about(&e))?;
+    let mut lost = rustix::fs::syncfs(&root).err().map(io::Error::from);
     let writers = serde_json::from_value(ask(dir, Op::Writers)?);
     let writers: Vec<(u64, u32)> = writers.map_err(|e| about(&e))?;
     for (node, generation) in writers {
-        flush(&root, node, generation).map_err(|e| about(&e))?;
+        let flushed = flush(&root, node, generation);
+        lost = lost.or(flushed.err());
     }
-    Ok(())
+    Ok(lost)
+}
+
+/// Tells of pages that could not be written, after what was asked for has been done.
+fn tell_lost(dir: &Path, lost: Option<io::Error>) -> Outcome {
+    match lost {
+        None => Ok(0),
+        Some(e) => Err(Failure::about(
+            dir,
+            format!(
+                "some of what programs had written there could not be written, and is lost ({e}); everything \
+                 else is durable"
+            ),
+        )),
+    }
 }
 
 /// `siftfs sync`.
 pub fn sync(a: &Dir) -> Outcome {
-    sync_kernel(&a.dir)?;
-    ask(&a.dir, Op::Sync).map(|_| 0)
+    let lost = sync_kernel(&a.dir)?;
+    ask(&a.dir, Op::Sync)?;
+    tell_lost(&a.dir, lost)
 }
 
 /// `siftfs status`.
@@ -93,8 +111,9 @@ fn read_status(dir: &Path, value: &Value) -> Result<Status, Failure> {
 
 /// `siftfs checkpoint`.
 pub fn checkpoint(a: &DirJson) -> Outcome {
-    sync_kernel(&a.dir)?;
-    show(&ask(&a.dir, Op::Checkpoint)?, a.json)
+    let lost = sync_kernel(&a.dir)?;
+    show(&ask(&a.dir, Op::Checkpoint)?, a.json)?;
+    tell_lost(&a.dir, lost)
 }
 
 /// `siftfs trim`.

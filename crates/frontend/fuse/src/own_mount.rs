@@ -104,15 +104,19 @@ fn open_mount(mount: &MountEntry) -> io::Result<Option<OwnedFd>> {
     Ok(ours.then_some(root))
 }
 
-/// Has the kernel send the dirty pages and times of every file of the mount.
+/// Has the kernel send the dirty pages and times of every file of the mount. What could not be
+/// written is the WRITE requests' to know: syncfs(2) tells it after it has done its work, and tells
+/// of losses that are older than the call.
 ///
 /// # Errors
 /// The mount could not be opened, or no thread started.
 pub(crate) fn sync(entry: &MountEntry) -> io::Result<()> {
     let entry = entry.clone();
-    apart(move || match open_root(&entry)? {
-        Some(root) => Ok(rustix::fs::syncfs(&root)?),
-        None => Ok(()),
+    apart(move || {
+        if let Some(root) = open_root(&entry)? {
+            let _ = rustix::fs::syncfs(&root);
+        }
+        Ok(())
     })
 }
 
@@ -157,11 +161,11 @@ pub(crate) struct Written {
     _close: Sender<()>,
 }
 
-/// Has the kernel send the dirty pages of a file, and waits for them. What could not be written is
-/// the WRITE requests' to know.
+/// Has the kernel send the dirty pages of a file, and waits for them. Of what could not be written
+/// the WRITE requests know, and an older loss is no error of this call.
 ///
 /// # Errors
-/// The file could not be opened, or no thread started; then nothing may have been sent.
+/// The file could not be opened, no thread started, or the kernel did not send all of the pages.
 pub(crate) fn write_back(entry: &MountEntry, node: u64, generation: u32) -> io::Result<Written> {
     let (close, closed) = channel();
     let (tell, told) = channel();
@@ -185,6 +189,7 @@ fn wait_written(
     });
     let (file, result) = match file {
         Ok(file) => {
+            forget_losses(&file);
             let result = write_pages(&file);
             (Some(file), result)
         }
@@ -321,6 +326,14 @@ fn truncate(file: &OwnedFd, size: u64) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// After this the open file is told of losses that are newer than this call, and of no others: a
+/// file that is opened is told of one that no program has been told of, however old.
+fn forget_losses(file: &OwnedFd) {
+    // SAFETY: no memory is passed.
+    let _ =
+        unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
 }
 
 /// Has the kernel send the dirty pages of an open file, and waits for them.

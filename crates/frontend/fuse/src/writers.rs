@@ -35,10 +35,15 @@ impl Writers {
 /// itself.
 ///
 /// # Errors
-/// What fsync(2) says; a file that is gone is none.
+/// What fsync(2) says; a file that is gone is none. The kernel's fsync(2) ends with the first error
+/// that was not told yet, however old, and leaves the file's times where they are: so it is called
+/// again after an error.
 pub fn flush(mount: impl AsFd, node: u64, generation: u32) -> io::Result<()> {
     match open_node(mount, node, generation) {
-        Ok(file) => Ok(rustix::fs::fsync(&file)?),
+        Ok(file) => rustix::fs::fsync(&file).map_err(|e| {
+            let _ = rustix::fs::fsync(&file);
+            e.into()
+        }),
         Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => Ok(()),
         Err(e) => Err(e),
     }

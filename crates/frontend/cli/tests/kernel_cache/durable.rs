@@ -240,6 +240,57 @@ fn a_full_disk_is_reported_by_fsync_close_a_later_write_and_a_rename() {
     s.assert_plain_ext4();
 }
 
+/// A file that was written until the disk was full, without a word of it to fsync(2) or syncfs(2),
+/// and is empty again.
+fn filled_and_emptied(s: &crate::support::Setup) -> File {
+    let full = File::create(s.path("full")).unwrap();
+    let piece = vec![7; 1 << 20];
+    let refused = (0..10_000).find_map(|i| full.write_all_at(&piece, i << 20).err());
+    assert_eq!(refused.expect("it ends").raw_os_error(), Some(libc::ENOSPC));
+    full.set_len(0).unwrap();
+    full
+}
+
+/// The kernel tells a loss to the first caller that asks, however old it is and whoever asks. The
+/// commands do their work all the same, and tell it then, once.
+#[test]
+fn an_old_loss_keeps_no_command_from_its_work() {
+    keep_descriptors();
+    for command in ["sync", "checkpoint"] {
+        let s = writeback();
+        let full = filled_and_emptied(&s);
+        fs::write(s.path("new"), text(9_999, 9)).unwrap();
+        let told = siftfs(&[command, s.dir()]);
+        told.fails(1, &["No space left on device", "everything else is durable"]);
+        fs::write(s.path("newer"), text(9_999, 10)).unwrap();
+        siftfs(&[command, s.dir()]).ok();
+        kill_and_mount(&s);
+        for (name, seed) in [("new", 9), ("newer", 10)] {
+            assert_eq!(fs::read(s.path(name)).unwrap(), text(9_999, seed), "{command}");
+        }
+        drop(full);
+        s.umount();
+    }
+}
+
+/// A rename sends what the kernel holds of the file first. That something else of it was lost
+/// before is for fsync(2) to tell: it does not refuse the rename.
+#[test]
+fn an_old_loss_refuses_no_rename() {
+    keep_descriptors();
+    let s = writeback();
+    fs::write(s.path("old"), b"what was there").unwrap();
+    let full = filled_and_emptied(&s);
+    full.write_all_at(b"what fits", 0).unwrap();
+    fs::rename(s.path("full"), s.path("old")).unwrap();
+    assert_eq!(fs::read(s.path("old")).unwrap(), b"what fits");
+    let told = full.sync_all().unwrap_err();
+    assert_eq!(told.raw_os_error(), Some(libc::ENOSPC), "the program is told all the same");
+    drop(full);
+    s.umount();
+    s.assert_plain_ext4();
+}
+
 /// A daemon that is killed while it waits for its own mount: the connection ends all the same, and
 /// so does every program that waits for it.
 #[test]
