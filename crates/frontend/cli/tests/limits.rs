@@ -2,6 +2,8 @@
 //! volumes on other kinds of storage. Each leaves an image that e2fsck calls clean and that the
 //! kernel reads as the mount showed it. Needs root, `/dev/fuse`, loop devices and e2fsprogs.
 
+#[path = "limits/calls.rs"]
+mod calls;
 #[path = "limits/deep.rs"]
 mod deep;
 #[path = "limits/discard.rs"]
