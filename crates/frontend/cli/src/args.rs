@@ -4,6 +4,7 @@ use crate::logging::Level;
 use crate::size::parse_size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use siftfs_placement::{Address, BytePlace};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
@@ -407,12 +408,20 @@ pub struct Check {
 
 /// `siftfs bench`.
 #[derive(Args)]
+#[command(disable_help_subcommand = true, subcommand_value_name = "NAME [ARGUMENTS]...")]
 pub struct Bench {
-    /// Which, and what of it, such as coinpurse-fig5
-    pub name: Option<String>,
-    /// The bench's own arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub arguments: Vec<std::ffi::OsString>,
+    /// Which, if any.
+    #[command(subcommand)]
+    pub bench: Option<NamedBench>,
+}
+
+/// What follows `siftfs bench`.
+#[derive(Subcommand)]
+pub enum NamedBench {
+    /// Which, and what of it, such as coinpurse-fig5, then the bench's own arguments: all of them,
+    /// `--help` included, are the bench's.
+    #[command(external_subcommand)]
+    Named(Vec<OsString>),
 }
 
 /// `siftfs generate`.

@@ -1,7 +1,7 @@
 //! `siftfs bench`: the benches are programs of their own, which an installation need not have.
 //! `NAME` is the program `siftfs-NAME-bench` beside this one, and `NAME-FIGURE` its `FIGURE`.
 
-use crate::args::Bench;
+use crate::args::{Bench, NamedBench};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use std::fs;
@@ -13,11 +13,14 @@ use std::process::Command;
 pub fn bench(a: &Bench) -> Outcome {
     let exe = std::env::current_exe().map_err(|e| Failure::plain(format!("own path: {e}")))?;
     let dir = exe.parent().unwrap_or(Path::new("/"));
-    let Some(name) = &a.name else {
+    let Some((name, arguments)) =
+        a.bench.as_ref().and_then(|NamedBench::Named(all)| all.split_first())
+    else {
         return list(dir);
     };
-    let (program, figure) = find(dir, name).ok_or_else(|| unknown(name, dir))?;
-    let error = Command::new(&program).args(figure).args(&a.arguments).exec();
+    let name = name.to_string_lossy();
+    let (program, figure) = find(dir, &name).ok_or_else(|| unknown(&name, dir))?;
+    let error = Command::new(&program).args(figure).args(arguments).exec();
     Err(Failure::about(&program, error))
 }
 
@@ -40,7 +43,7 @@ fn list(dir: &Path) -> Outcome {
         return Err(none(dir));
     }
     for prefix in there {
-        output::say(format!("{prefix} (siftfs bench {prefix} --help)"))?;
+        output::say(format!("{prefix} (`siftfs bench {prefix} --help`)"))?;
     }
     Ok(0)
 }

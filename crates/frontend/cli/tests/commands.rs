@@ -195,12 +195,17 @@ fn benches_are_programs_beside_it() {
     let program = tmp.path().join("siftfs-paper-bench");
     fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(siftfs(&["bench"]).ok().out, "paper (siftfs bench paper --help)\n");
+    assert_eq!(siftfs(&["bench"]).ok().out, "paper (`siftfs bench paper --help`)\n");
     for (name, first) in [("paper-fig5", "fig5 "), ("paper", "")] {
         let ran = siftfs(&["bench", name, "--rounds", "2", "DIR"]);
         assert_eq!((ran.code, ran.out), (7, format!("{first}--rounds 2 DIR\n")));
+        for help in ["--help", "-h", "--version", "help"] {
+            assert_eq!(siftfs(&["bench", name, help]).out, format!("{first}{help}\n"));
+        }
     }
-    for name in ["other-fig5", "other", "../siftfs-paper"] {
+    let own = siftfs(&["bench", "--help"]).ok();
+    assert!(own.out.contains("siftfs bench [NAME [ARGUMENTS]...]"), "{own:?}");
+    for name in ["other-fig5", "other", "../siftfs-paper", "help"] {
         siftfs(&["bench", name]).fails(1, &[name, "there is no such bench; there are paper"]);
     }
 }
