@@ -1,8 +1,13 @@
 //! Volumes in files on a small file system that has less room than they may come to need.
 
 use crate::support::{Setup, run, siftfs};
+use rustix::fs::{CWD, Mode, OFlags, fsync, openat};
+use rustix::io::{Errno, pwrite};
+use serde_json::Value;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// An ext4 of its own in a file, mounted by the kernel; taken away at the end.
 pub struct SmallDisk {
@@ -72,4 +77,44 @@ fn a_volume_that_is_larger_than_what_it_lies_on() {
     fs::write(s.path("f"), b"works").unwrap();
     s.umount();
     s.assert_plain_ext4();
+}
+
+fn open(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+    openat(CWD, path, flags, Mode::from_raw_mode(0o644))
+}
+
+fn page(i: u64) -> Vec<u8> {
+    (0..8192).map(|at| (at * 3 + i * 7) as u8).collect()
+}
+
+/// Makes a file durable; what fsync says.
+fn durable(s: &Setup, i: u64) -> Result<(), Errno> {
+    let f = open(&s.path(&format!("f{i}")))?;
+    pwrite(&f, &page(i), 0)?;
+    fsync(&f)
+}
+
+fn runtime(s: &Setup) -> Value {
+    let status = siftfs(&["status", s.dir(), "--json"]).ok();
+    serde_json::from_str::<Value>(&status.out).unwrap()["runtime"].clone()
+}
+
+/// A volume's file is cut shorter below the mount: no fsync succeeds any more, and status says why.
+#[test]
+fn a_volume_that_is_cut_shorter() {
+    let s = Setup::new();
+    s.mount("");
+    durable(&s, 0).unwrap();
+    fs::File::options().write(true).open(s.volume()).unwrap().set_len(40 << 20).unwrap();
+    assert_eq!(durable(&s, 1), Err(Errno::IO));
+    assert_eq!(durable(&s, 2), Err(Errno::IO));
+    assert_eq!(fs::metadata(s.volume()).unwrap().len(), 40 << 20, "made long again");
+    let status = runtime(&s);
+    let why = status["failed"].as_str().unwrap();
+    assert!(why.contains("cut shorter") && status["failed_s"].is_f64(), "{why}");
+    assert!(status["remedy"].as_str().unwrap().contains("mount again"), "{status}");
+    let text = siftfs(&["status", s.dir()]).ok().out;
+    assert!(text.contains("FAILED") && text.contains("cut shorter"), "{text}");
+    siftfs(&["umount", s.dir()]);
 }

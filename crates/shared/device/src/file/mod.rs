@@ -261,10 +261,10 @@ impl FileDevice {
         self.flush.run(fdatasync).map_err(|errno| io_error(self.what("flush"), 0, 0, errno))
     }
 
-    /// Is the file or device, and the file below a loop device, as long as it was when it was opened?
-    /// What lay behind a new end is gone, and a write there would make the file long again, with a
-    /// hole in the place of what was acknowledged: so this is asked before each write, and after
-    /// each sync. Costs a system call that does no I/O.
+    /// Is the file or device, and the file below a loop device, as long as it was when it was
+    /// opened? What lay behind a new end is gone, and a write there would make the file long again,
+    /// with a hole in the place of what was acknowledged: so this is asked before each write, and
+    /// after each sync. Costs a system call that does no I/O.
     fn is_whole(&self) -> bool {
         let end = |file: &File| rustix::fs::seek(file, rustix::fs::SeekFrom::End(0));
         let shrank = end(&self.file).is_ok_and(|size| size < self.size)
