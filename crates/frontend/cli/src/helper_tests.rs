@@ -27,7 +27,7 @@ fn called_as_a_helper() {
         ("mount.fuse.siftfs /v /d -t fuse.siftfs", "siftfs mount --helper /v /d"),
         ("mount.siftfs /v /d -t siftfs.mail", "siftfs mount --helper /v /d -o subtype=mail"),
         ("/sbin/umount.fuse.siftfs -l /d", "siftfs umount --lazy /d"),
-        ("umount.siftfs /d -nfrv -t fuse.siftfs", "siftfs umount --force /d"),
+        ("umount.siftfs /d -nfrv -t fuse.siftfs", "siftfs umount /d --force"),
         ("umount.siftfs /d -nrv -t fuse.siftfs", "siftfs umount /d"),
         ("fsck.siftfs -fy /v", "siftfs fsck --repair all -- /v"),
         ("/usr/bin/siftfs fsck -n", "/usr/bin/siftfs fsck -n"),

@@ -327,6 +327,7 @@ fn forget(entry: &MountEntry, asked: &Asked, order: Names) -> BTreeSet<Vec<u8>> 
     if !refresh(asked, &dir, node) {
         return names;
     }
+    drop_listing(&dir);
     names.retain(|name| {
         let make = || mknodat(&dir, name.as_slice(), FileType::RegularFile, Mode::RUSR, 0);
         let (result, seen) = asked.during(node, Some(name), make);
@@ -353,6 +354,15 @@ fn refresh(asked: &Asked, dir: &OwnedFd, node: u64) -> bool {
         }
     }
     all
+}
+
+/// Has the kernel drop the listing that it keeps. By the mtime it knows that a listing is old, but
+/// two changes within one tick of the clock have the same. Pages of which somebody copies entries
+/// now stay, so this waits for nobody.
+fn drop_listing(dir: &OwnedFd) {
+    if let Err(error) = rustix::fs::fadvise(dir, 0, None, rustix::fs::Advice::DontNeed) {
+        tracing::debug!(%error, "the kernel keeps a directory's listing");
+    }
 }
 
 #[cfg(test)]
