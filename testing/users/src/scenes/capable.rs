@@ -1,6 +1,6 @@
 //! Users who write to programs with capabilities and execute them.
 
-use super::thieves::Way;
+use super::thieves::{Way, not_busy};
 use super::{Scene, Stage, make_directory};
 use rustix::fs::{XattrFlags, setxattr};
 use siftfs_base::Rng;
@@ -53,12 +53,13 @@ pub fn play(stage: &Arc<Stage>, mut rng: Rng) -> io::Result<()> {
 fn steal(dir: &Path, (name, plain): (&str, &Path), way: Way) -> io::Result<(String, String)> {
     become_user(USER)?;
     let effective = || -> io::Result<String> {
-        let out = Command::new(dir.join(name)).arg("/proc/self/status").output()?;
+        let program = dir.join(name);
+        let out = not_busy(|| Command::new(&program).arg("/proc/self/status").output())?;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         let line = text.lines().find_map(|l| l.strip_prefix("CapEff:"));
         line.map(|l| l.trim().to_string()).ok_or_else(|| io::Error::other(format!("{out:?}")))
     };
     let before = effective()?;
-    way.change(dir, name, plain)?;
+    not_busy(|| way.change(dir, name, plain))?;
     Ok((before, effective()?))
 }

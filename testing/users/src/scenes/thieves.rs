@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 const USER: u32 = 64_001;
 /// A program that prints the ids it runs with. What is written behind its end does not hurt it.
@@ -102,6 +103,23 @@ impl Way {
     }
 }
 
+/// Tries again while the file is busy: threads of this process that start programs have all its
+/// descriptors for a moment, those open for writing among them.
+///
+/// # Errors
+/// Those of `work`; `ETXTBSY` if it stays busy.
+pub fn not_busy<T>(mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 0..500 {
+        match work() {
+            Err(e) if e.raw_os_error() == Some(libc::ETXTBSY) => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            other => return other,
+        }
+    }
+    work()
+}
+
 /// A block at an address that direct I/O takes.
 #[repr(align(4096))]
 struct Aligned([u8; 4096]);
@@ -182,10 +200,10 @@ pub fn play(stage: &Arc<Stage>, mut rng: Rng) -> io::Result<()> {
 /// What the program runs as after the change.
 fn steal(dir: &Path, (name, plain): (&str, &Path), way: Way) -> io::Result<(u32, u32)> {
     become_user(USER)?;
-    way.change(dir, name, plain)?;
+    not_busy(|| way.change(dir, name, plain))?;
     let path = dir.join(name);
     let id = |option| -> io::Result<u32> {
-        let out = Command::new(&path).arg(option).output()?;
+        let out = not_busy(|| Command::new(&path).arg(option).output())?;
         let text = String::from_utf8_lossy(&out.stdout).trim().to_string();
         text.parse().map_err(|_| io::Error::other(format!("{path:?} {option}: {out:?}")))
     };
