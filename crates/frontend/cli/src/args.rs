@@ -74,6 +74,19 @@ pub enum Command {
     Generate(Generate),
 }
 
+impl Command {
+    /// Does it write a volume, or read all of one?
+    pub fn works_on_a_volume(&self) -> bool {
+        use Command as C;
+        match self {
+            C::Mkfs(_) | C::Adopt(_) | C::Release(_) | C::Mount(_) | C::Device(_) => true,
+            C::Recover(_) | C::Fsck(_) | C::Inspect(_) => true,
+            C::Umount(_) | C::Publish(_) | C::Sync(_) | C::Status(_) | C::Top(_) => false,
+            C::Checkpoint(_) | C::Trim(_) | C::Bench(_) | C::Generate(_) => false,
+        }
+    }
+}
+
 /// `siftfs mkfs`.
 #[derive(Args)]
 pub struct Mkfs {

@@ -22,9 +22,11 @@ mod generate;
 mod helper;
 mod human;
 mod inspect;
+mod limits;
 mod live;
 mod logging;
 mod manual;
+mod memory;
 mod metrics;
 mod metrics_server;
 mod mount;
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
     let code = match helper::understand(given).and_then(|call| start(&call)) {
         Ok(code) => role.exit_status(code),
         Err(Failure { code, message }) => {
-            output::complain(message);
+            output::complain(limits::explained(message));
             role.failure_status(code)
         }
     };
@@ -69,7 +71,13 @@ fn start(call: &Call) -> Outcome {
         helper::enter_namespace(namespace)?;
     }
     match Cli::try_parse_from(&call.arguments) {
-        Ok(cli) => run(cli.command),
+        Ok(cli) => {
+            limits::outlive_large_files().map_err(Failure::plain)?;
+            if cli.command.works_on_a_volume() {
+                limits::lift();
+            }
+            run(cli.command)
+        }
         Err(e) => {
             // A reader that has closed the pipe is no failure of ours.
             let _ = e.print();
