@@ -42,6 +42,7 @@ mod remount;
 mod size;
 mod status_text;
 mod top;
+mod tune;
 mod umount;
 mod utab;
 mod volume;
@@ -103,6 +104,7 @@ fn run(command: Command) -> Outcome {
         Command::Recover(a) => volume::recover(&a),
         Command::Fsck(a) => fsck::fsck(&a),
         Command::Inspect(a) => inspect::inspect(&a),
+        Command::Tune(a) => tune::tune(&a),
         Command::Bench(a) => bench::bench(&a),
         Command::Generate(a) => generate::generate(&a),
     }

@@ -11,9 +11,9 @@ use crate::memory::{self, Arranged};
 use crate::output::{complain, say};
 use crate::progress::Display;
 use crate::volume::warn_of_volatile;
-use crate::{closing, notify, options, remount};
+use crate::{closing, notify, options, remount, tune};
 use serde::{Deserialize, Serialize};
-use siftfs_fuse::{detach_dead, says_dead, top_mount};
+use siftfs_fuse::{Requests, detach_dead, says_dead, top_mount};
 use siftfs_placement::{Address, BytePlace};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -237,6 +237,9 @@ fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
     if a.verbose {
         let (volume, dir) = (daemon.volume.display(), daemon.dir.display());
         say(format_args!("siftfs: {volume} mounted on {dir}"))?;
+    }
+    if !a.helper && daemon.options.mount.requests == Requests::Auto {
+        tune::hint();
     }
     Ok(code)
 }
