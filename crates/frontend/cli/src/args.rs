@@ -508,3 +508,7 @@ fn seconds(text: &str) -> Result<f64, String> {
         _ => Err("not a number of seconds from 0.1 to 3600".into()),
     }
 }
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;
