@@ -167,7 +167,7 @@ install-files:
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|@PREFIX@|$(PREFIX)|' packaging/siftfs@.service.in > $(DESTDIR)$(UNITDIR)/siftfs@.service
 	install -D -m 0644 packaging/siftfs-fuse.conf $(DESTDIR)$(DOCDIR)/siftfs-fuse.conf
-	@echo "Faster where the kernel has FUSE over io_uring: see $(DOCDIR)/siftfs-fuse.conf"
+	@echo "Faster where the kernel has FUSE over io_uring: siftfs tune on, or $(DOCDIR)/siftfs-fuse.conf"
 
 # The library for C, shared and not, with its header, its page and what pkg-config(1) knows of it.
 install-library:

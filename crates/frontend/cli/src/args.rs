@@ -66,12 +66,28 @@ pub enum Command {
     /// Show what lies in a volume's header, lanes and journal, and what recovery would do; writes
     /// nothing
     Inspect(Check),
+    /// Show what this machine could do for mounts and has switched off (requests by rings), and
+    /// switch it on or off, now and for good
+    Tune(Tune),
     /// Run one of the benches that are built beside this program, such as coinpurse-fig5; without a
     /// name, say which there are
     Bench(Bench),
     /// Write man pages and shell completions
     #[command(hide = true)]
     Generate(Generate),
+}
+
+impl Command {
+    /// Does it write a volume, or read all of one?
+    pub fn works_on_a_volume(&self) -> bool {
+        use Command as C;
+        match self {
+            C::Mkfs(_) | C::Adopt(_) | C::Release(_) | C::Mount(_) | C::Device(_) => true,
+            C::Recover(_) | C::Fsck(_) | C::Inspect(_) => true,
+            C::Umount(_) | C::Publish(_) | C::Sync(_) | C::Status(_) | C::Top(_) => false,
+            C::Checkpoint(_) | C::Trim(_) | C::Tune(_) | C::Bench(_) | C::Generate(_) => false,
+        }
+    }
 }
 
 /// `siftfs mkfs`.
@@ -406,6 +422,38 @@ pub struct Check {
     pub json: bool,
 }
 
+/// `siftfs tune`.
+#[derive(Args)]
+pub struct Tune {
+    /// What to do
+    #[arg(value_enum, default_value = "show")]
+    pub to: TuneTo,
+    /// As `siftfs tune off`
+    #[arg(long, conflicts_with = "to")]
+    pub off: bool,
+    /// Where FUSE is no module, change the kernel's command line in the files of GRUB or
+    /// kernel-install(8); default: say what to change
+    #[arg(long)]
+    pub edit_command_line: bool,
+    /// The machine whose files are below DIR, such as an image that is being built
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `siftfs tune` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TuneTo {
+    /// Shows what is set and what there is to do, and changes nothing
+    Show,
+    /// Switches it on
+    On,
+    /// Switches it off
+    Off,
+}
+
 /// `siftfs bench`.
 #[derive(Args)]
 #[command(disable_help_subcommand = true, subcommand_value_name = "NAME [ARGUMENTS]...")]
@@ -460,3 +508,7 @@ fn seconds(text: &str) -> Result<f64, String> {
         _ => Err("not a number of seconds from 0.1 to 3600".into()),
     }
 }
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;

@@ -1,5 +1,5 @@
-//! A control group of our own that bounds the processor time of this process: a weak processor on a
-//! machine that has a strong one.
+//! Control groups of our own: one that bounds the processor time of a device process (a weak
+//! processor on a machine that has a strong one), and one for a mount's memory (`memory`).
 
 use crate::failure::Failure;
 use std::fs;
@@ -16,30 +16,43 @@ const NAME: &str = "siftfs-device-";
 
 /// Which interface the kernel offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Version {
+pub enum Version {
+    /// Each controller has a hierarchy of its own.
     One,
+    /// All controllers have the same.
     Two,
 }
 
-/// This process is in it; it is removed when this is dropped.
-pub struct Quota {
-    group: PathBuf,
-    /// Where the process was before.
+/// A hierarchy of groups in which something is controlled.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// What is controlled, as the kernel calls it.
+    controller: &'static str,
+    /// How it is controlled.
+    pub version: Version,
+    /// Its uppermost group that can be seen from here.
+    pub top: PathBuf,
+    /// The group that this process is in.
+    pub home: PathBuf,
+}
+
+/// A group of our own. When this is dropped the process goes back to where it was, and the group is
+/// removed.
+pub struct Group {
+    path: PathBuf,
     home: PathBuf,
 }
 
-/// Bounds this process to `percent` of one processor.
+/// Bounds this process to `percent` of one processor, for as long as the result lives.
 ///
 /// # Errors
 /// If there is no control group in which that can be said.
-pub fn limit(percent: u64) -> Result<Quota, Failure> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+pub fn limit(percent: u64) -> Result<Group, Failure> {
     let mut tried = Vec::new();
-    for (version, top) in controllers(&table) {
-        match enter(version, &top, &own, percent) {
-            Ok(quota) => return Ok(quota),
-            Err(e) => tried.push(format!("{}: {e}", top.display())),
+    for hierarchy in Hierarchy::all("cpu") {
+        match bounded(&hierarchy, percent) {
+            Ok(group) => return Ok(group),
+            Err(e) => tried.push(format!("{}: {e}", hierarchy.top.display())),
         }
     }
     if tried.is_empty() {
@@ -49,37 +62,18 @@ pub fn limit(percent: u64) -> Result<Quota, Failure> {
     Err(Failure::plain(format!("--cpu-quota needs a control group that can be made here: {why}")))
 }
 
-/// Where processor time is controlled, by what /proc/self/mountinfo says.
-fn controllers(table: &str) -> Vec<(Version, PathBuf)> {
-    let mut found = Vec::new();
-    for line in table.lines() {
-        let Some((place, kind)) = line.split_once(" - ") else { continue };
-        let Some(at) = place.split(' ').nth(4).map(PathBuf::from) else { continue };
-        let mut kind = kind.split(' ');
-        let (fs_type, options) = (kind.next(), kind.nth(1).unwrap_or_default());
-        match fs_type {
-            Some("cgroup") if options.split(',').any(|o| o == "cpu") => {
-                found.push((Version::One, at));
-            }
-            Some("cgroup2") => found.push((Version::Two, at)),
-            _ => {}
+fn bounded(hierarchy: &Hierarchy, percent: u64) -> io::Result<Group> {
+    let group = hierarchy.make(NAME)?;
+    let (allowed, period) = share(percent);
+    match hierarchy.version {
+        Version::One => {
+            group.set("cpu.cfs_period_us", period)?;
+            group.set("cpu.cfs_quota_us", allowed)?;
         }
+        Version::Two => group.set("cpu.max", format!("{allowed} {period}"))?,
     }
-    found
-}
-
-/// The group that a process is in, by what its /proc/PID/cgroup says.
-fn home(version: Version, top: &Path, own: &str) -> PathBuf {
-    let line = own.lines().find_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (names, path) = rest.split_once(':')?;
-        let ours = match version {
-            Version::One => names.split(',').any(|n| n == "cpu"),
-            Version::Two => names.is_empty(),
-        };
-        ours.then_some(path)
-    });
-    top.join(line.unwrap_or("/").trim_start_matches('/'))
+    group.enter()?;
+    Ok(group)
 }
 
 /// The share of a period, and the period, in microseconds.
@@ -88,44 +82,105 @@ fn share(percent: u64) -> (u64, u64) {
     (percent * period / 100, period)
 }
 
-fn enter(version: Version, top: &Path, own: &str, percent: u64) -> io::Result<Quota> {
-    sweep(top);
-    let home = home(version, top, own);
-    if version == Version::Two {
-        let enabled = fs::read_to_string(top.join("cgroup.subtree_control"))?;
-        if !enabled.split_whitespace().any(|c| c == "cpu") {
-            fs::write(top.join("cgroup.subtree_control"), "+cpu")?;
-        }
+impl Hierarchy {
+    /// The hierarchies that control `controller`, or may.
+    pub fn all(controller: &'static str) -> Vec<Self> {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        Self::of(controller, &table, &own)
     }
-    let group = top.join(format!("{NAME}{}", std::process::id()));
-    fs::create_dir(&group)?;
-    let quota = Quota { group, home };
-    let (allowed, period) = share(percent);
-    match version {
-        Version::One => {
-            fs::write(quota.group.join("cpu.cfs_period_us"), period.to_string())?;
-            fs::write(quota.group.join("cpu.cfs_quota_us"), allowed.to_string())?;
+
+    /// By what /proc/self/mountinfo and /proc/self/cgroup say.
+    fn of(controller: &'static str, table: &str, own: &str) -> Vec<Self> {
+        let mut found = Vec::new();
+        for line in table.lines() {
+            let Some((place, kind)) = line.split_once(" - ") else { continue };
+            let Some(top) = place.split(' ').nth(4).map(PathBuf::from) else { continue };
+            let mut kind = kind.split(' ');
+            let (fs_type, options) = (kind.next(), kind.nth(1).unwrap_or_default());
+            let version = match fs_type {
+                Some("cgroup") if options.split(',').any(|o| o == controller) => Version::One,
+                Some("cgroup2") => Version::Two,
+                _ => continue,
+            };
+            let home = home(controller, version, &top, own);
+            found.push(Self { controller, version, top, home });
         }
-        Version::Two => fs::write(quota.group.join("cpu.max"), format!("{allowed} {period}"))?,
+        found
     }
-    fs::write(quota.group.join("cgroup.procs"), std::process::id().to_string())?;
-    Ok(quota)
+
+    /// Makes a group below the uppermost one, called `prefix` and the number of this process, which
+    /// is not in it yet.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn make(&self, prefix: &str) -> io::Result<Group> {
+        sweep(&self.top, prefix);
+        if self.version == Version::Two {
+            let switch = self.top.join("cgroup.subtree_control");
+            let enabled = fs::read_to_string(&switch)?;
+            if !enabled.split_whitespace().any(|c| c == self.controller) {
+                fs::write(switch, format!("+{}", self.controller))?;
+            }
+        }
+        let path = self.top.join(format!("{prefix}{}", std::process::id()));
+        fs::create_dir(&path)?;
+        Ok(Group { path, home: self.home.clone() })
+    }
+}
+
+/// The group that a process is in, by what its /proc/PID/cgroup says.
+fn home(controller: &str, version: Version, top: &Path, own: &str) -> PathBuf {
+    let line = own.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (names, path) = rest.split_once(':')?;
+        let ours = match version {
+            Version::One => names.split(',').any(|n| n == controller),
+            Version::Two => names.is_empty(),
+        };
+        ours.then_some(path)
+    });
+    top.join(line.unwrap_or("/").trim_start_matches('/'))
 }
 
 /// Removes the groups that killed processes left behind; the kernel keeps those that are in use.
-fn sweep(top: &Path) {
+fn sweep(top: &Path, prefix: &str) {
     for entry in fs::read_dir(top).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(NAME) {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse::<u32>().ok());
+        // One that is being made is empty, and its process is there.
+        let left = process.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists());
+        if left {
             let _ = fs::remove_dir(entry.path());
         }
     }
 }
 
-impl Drop for Quota {
+impl Group {
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn set(&self, file: &str, value: impl ToString) -> io::Result<()> {
+        fs::write(self.path.join(file), value.to_string())
+    }
+
+    /// This process, all of its threads, is in it from here on.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn enter(&self) -> io::Result<()> {
+        self.set("cgroup.procs", std::process::id())
+    }
+}
+
+impl Drop for Group {
     fn drop(&mut self) {
+        // Not in it: then the write changes nothing.
         let back = fs::write(self.home.join("cgroup.procs"), std::process::id().to_string());
-        if let Err(error) = back.and_then(|()| fs::remove_dir(&self.group)) {
-            tracing::warn!(%error, group = %self.group.display(), "the control group is left");
+        if let Err(error) = back.and_then(|()| fs::remove_dir(&self.path)) {
+            tracing::warn!(%error, group = %self.path.display(), "the control group is left");
         }
     }
 }

@@ -7,13 +7,20 @@ fn controllers_and_homes_are_found() {
 33 31 0:30 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
 41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:4 - cgroup2 cgroup2 rw
 25 1 8:1 / / rw - ext4 /dev/sda1 rw";
-    let one = PathBuf::from("/sys/fs/cgroup/cpu");
-    let two = PathBuf::from("/sys/fs/cgroup/unified");
-    assert_eq!(controllers(table), vec![(Version::One, one.clone()), (Version::Two, two.clone())]);
-    let own = "8:pids:/\n1:cpu,cpuacct:/a/b\n0::/user.slice";
-    assert_eq!(home(Version::One, &one, own), one.join("a/b"));
-    assert_eq!(home(Version::Two, &two, own), two.join("user.slice"));
-    assert_eq!(home(Version::Two, &two, ""), two);
+    let own = "8:pids:/\n3:memory:/job\n1:cpu,cpuacct:/a/b\n0::/user.slice";
+    let found = |controller, at: &str, version, own| {
+        let all = Hierarchy::of(controller, table, own);
+        let one = all.into_iter().find(|h| h.top == Path::new(at)).unwrap();
+        assert_eq!(one.version, version, "{at}");
+        one.home
+    };
+    let (unified, cpu) = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup/cpu");
+    assert_eq!(Hierarchy::of("cpu", table, own).len(), 2);
+    assert_eq!(found("cpu", cpu, Version::One, own), Path::new(cpu).join("a/b"));
+    assert_eq!(found("cpu", unified, Version::Two, own), Path::new(unified).join("user.slice"));
+    assert_eq!(found("cpu", unified, Version::Two, ""), Path::new(unified));
+    let memory = "/sys/fs/cgroup/memory";
+    assert_eq!(found("memory", memory, Version::One, own), Path::new(memory).join("job"));
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub struct Info {
     pub remount: Box<Remount>,
     /// When it was mounted.
     pub started: Instant,
+    /// What is not as it should be.
+    pub warnings: Vec<String>,
     /// Bytes that are not in the area yet.
     pub backlog: Box<dyn Fn() -> u64 + Send + Sync>,
     /// The process that closing the volume waits for.
@@ -304,6 +306,7 @@ impl Shared {
             time_s: since_1970(),
             requests: requests.map(|(name, n)| (name.to_owned(), n)).collect(),
             request_loop: request_loop(&self.traffic),
+            warnings: self.info.warnings.clone(),
             runtime,
         })
     }

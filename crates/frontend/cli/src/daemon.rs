@@ -3,6 +3,8 @@
 use crate::allocator::one_heap;
 use crate::control_server::{ControlServer, Info};
 use crate::failure::{Failure, Outcome};
+use crate::limits;
+use crate::memory::Arranged;
 use crate::metrics_server::{self, Address, Listener};
 use crate::options::Options;
 use crate::remount::Settings;
@@ -32,6 +34,8 @@ pub trait Report {
     fn progress(&mut self, what: &str, done: u64, total: u64);
     /// The record area at `place` keeps nothing over a power cut.
     fn volatile(&mut self, place: &str);
+    /// Something of the mount is not as it should be.
+    fn warning(&mut self, volume: &Path, text: &str);
     /// The mount is usable.
     fn ready(&mut self);
 }
@@ -46,6 +50,8 @@ pub struct Daemon {
     pub options: Options,
     /// The options as they were given.
     pub shown: String,
+    /// How this process stands to the kernel's memory.
+    pub memory: Arranged,
 }
 
 /// Why the daemon stops serving.
@@ -62,6 +68,10 @@ impl Daemon {
     pub fn run(&self, report: &mut dyn Report) -> Outcome {
         one_heap();
         let about = |e: &dyn std::fmt::Display| Failure::about(&self.volume, e);
+        self.memory.log();
+        for left in limits::left() {
+            tracing::warn!("{left}");
+        }
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::plain)?;
         let metrics = self.options.daemon.metrics.as_ref().map(listen).transpose()?;
         let mut progress = |what: &str, done, total| report.progress(what, done, total);
@@ -69,6 +79,11 @@ impl Daemon {
             .map_err(|e| about(&e))?;
         if let Some(place) = volume.volatile_place() {
             report.volatile(&place);
+        }
+        limits::check_files(volume.log_path())?;
+        if let Some(text) = &self.memory.warning {
+            tracing::warn!("{text}");
+            report.warning(&self.volume, text);
         }
         let gate = Arc::new(Gate::new(volume.endpoint()));
         let started = self.start(&gate, &volume);
@@ -139,6 +154,7 @@ impl Daemon {
             options: Box::new(move || shown.shown()),
             remount: Box::new(move |change| settings.change(change)),
             started: Instant::now(),
+            warnings: self.memory.warning.iter().cloned().collect(),
             backlog: Box::new(open.backlog()),
             waiting: Box::new(open.waiting()),
         };

@@ -4,8 +4,9 @@ use crate::allocator::one_heap;
 use crate::args::Device;
 use crate::failure::{Failure, Outcome};
 use crate::logging::{self, Format};
+use crate::memory::{self, Place};
 use crate::volume::open_options;
-use crate::{cgroup, notify, output, processors};
+use crate::{cgroup, limits, notify, output, processors};
 use siftfs_base::Error;
 use siftfs_placement::{
     Listener, Replay, Server, ServerOptions, TransportOptions, open_media_for_service,
@@ -25,10 +26,15 @@ const CONNECTIONS: usize = 16;
 /// `siftfs device`. Returns 0 after SIGTERM, SIGINT or SIGHUP.
 pub fn device(a: &Device) -> Outcome {
     one_heap();
+    let memory = memory::arrange(Place::Auto);
     let format = if a.json { Format::Json } else { Format::Text };
     logging::start(a.log_file.as_deref(), a.log_file.is_none(), a.log_level, format)?;
     let about = |e: Error| Failure::about(&a.volume, e);
     let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
+    limits::check_files([&*volume].into_iter().chain(a.parts.log.as_deref()))?;
+    limits::left().iter().for_each(output::complain);
+    memory.log();
+    memory.warning.iter().for_each(output::complain);
     let options = open_options(&a.parts);
     // A wrong volume is said now, and not to the first host.
     let view = open_media_for_service(&volume, &options).and_then(|media| media.read_to_write());
@@ -51,7 +57,7 @@ pub fn device(a: &Device) -> Outcome {
     announce(a, &uuid, &listener)?;
     serve(&server, &listener, &ending);
     tracing::info!("ended");
-    drop(quota);
+    drop((quota, memory));
     Ok(0)
 }
 

@@ -22,9 +22,11 @@ mod generate;
 mod helper;
 mod human;
 mod inspect;
+mod limits;
 mod live;
 mod logging;
 mod manual;
+mod memory;
 mod metrics;
 mod metrics_server;
 mod mount;
@@ -40,6 +42,7 @@ mod remount;
 mod size;
 mod status_text;
 mod top;
+mod tune;
 mod umount;
 mod utab;
 mod volume;
@@ -57,7 +60,7 @@ fn main() -> ExitCode {
     let code = match helper::understand(given).and_then(|call| start(&call)) {
         Ok(code) => role.exit_status(code),
         Err(Failure { code, message }) => {
-            output::complain(message);
+            output::complain(limits::explained(message));
             role.failure_status(code)
         }
     };
@@ -69,7 +72,13 @@ fn start(call: &Call) -> Outcome {
         helper::enter_namespace(namespace)?;
     }
     match Cli::try_parse_from(&call.arguments) {
-        Ok(cli) => run(cli.command),
+        Ok(cli) => {
+            limits::outlive_large_files().map_err(Failure::plain)?;
+            if cli.command.works_on_a_volume() {
+                limits::lift();
+            }
+            run(cli.command)
+        }
         Err(e) => {
             // A reader that has closed the pipe is no failure of ours.
             let _ = e.print();
@@ -95,6 +104,7 @@ fn run(command: Command) -> Outcome {
         Command::Recover(a) => volume::recover(&a),
         Command::Fsck(a) => fsck::fsck(&a),
         Command::Inspect(a) => inspect::inspect(&a),
+        Command::Tune(a) => tune::tune(&a),
         Command::Bench(a) => bench::bench(&a),
         Command::Generate(a) => generate::generate(&a),
     }

@@ -58,9 +58,9 @@ const ENVIRONMENT: &str = "SIFTFS_LOG filters the log, such as `debug` or `siftf
 
 const RINGS: &str = "Linux 6.14 and later can hand requests over by io_uring, to a thread on the processor of \
      the program that asks, which need not wake another one. It is switched off until root says otherwise, with \
-     `echo 1 > /sys/module/fuse/parameters/enable_uring`; mounts from then on use it (requests=auto). A file \
-     in /etc/modprobe.d with the line `options fuse enable_uring=1` makes that last; where fuse is part of the \
-     kernel, `fuse.enable_uring=1` on its command line does. Nothing needs it. siftfs-status(8) says \
+     `siftfs tune on` (siftfs-tune(8)); mounts from then on use it (requests=auto). It sets \
+     /sys/module/fuse/parameters/enable_uring, and makes that last by a file in /etc/modprobe.d; where fuse is \
+     part of the kernel, it says what the kernel's command line needs. Nothing needs it. siftfs-status(8) says \
      which way requests come, and why.";
 const SCHEDULING: &str = "A program that waits for a request waits for a thread of the daemon. With \
      priority=realtime these threads, and no others of the daemon, come before every program that is not \

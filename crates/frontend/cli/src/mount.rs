@@ -5,13 +5,15 @@ use crate::client::{Daemon as Client, ends_abandoned};
 use crate::control::socket_path;
 use crate::daemon::{Daemon, Report};
 use crate::failure::{Failure, Outcome, USAGE};
+use crate::limits;
 use crate::logging;
+use crate::memory::{self, Arranged};
 use crate::output::{complain, say};
 use crate::progress::Display;
 use crate::volume::warn_of_volatile;
-use crate::{closing, notify, options, remount};
+use crate::{closing, notify, options, remount, tune};
 use serde::{Deserialize, Serialize};
-use siftfs_fuse::{detach_dead, says_dead, top_mount};
+use siftfs_fuse::{Requests, detach_dead, says_dead, top_mount};
 use siftfs_placement::{Address, BytePlace};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -41,6 +43,9 @@ enum Message {
     Volatile {
         place: String,
     },
+    Warning {
+        text: String,
+    },
     Ready {
         pid: u32,
     },
@@ -55,8 +60,7 @@ pub fn mount(a: &Mount) -> Outcome {
     if remount::is_asked(&a.options) {
         return remount::remount(a);
     }
-    let parsed = options::parse(&a.options, a.sloppy);
-    let mut options = parsed.map_err(|e| Failure::plain(e).with_code(USAGE))?;
+    let (mut options, memory) = surroundings(a).map_err(|e| Failure::plain(e).with_code(USAGE))?;
     options.open.late_forgets = LATE_FORGETS;
     let given = &mut options.service;
     given.address = a.service.clone().or(given.address.take()).map(absolute).transpose()?;
@@ -75,11 +79,15 @@ pub fn mount(a: &Mount) -> Outcome {
     let area = a.parts.record_area.as_ref().or(options.open.record_area_at.as_ref());
     options.open.record_area_at = area.map(absolute_place).transpose()?;
     let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
+    let taken = &options.open;
+    limits::check_memory(taken.page_cache + 2 * taken.meta_cache + taken.replay.memory)?;
+    limits::check_files(taken.log.as_deref().into_iter().chain([&*volume]))?;
     let dir = mount_point(&a.dir)?;
     if !a.daemon_child {
+        limits::left().iter().for_each(complain);
         closing::wait_closed(&volume)?;
     }
-    let daemon = Daemon { volume, dir, options, shown: a.options.join(",") };
+    let daemon = Daemon { volume, dir, options, shown: a.options.join(","), memory };
     if a.daemon_child {
         // The daemon's standard error is not shown: the parent reports what went wrong.
         start_log(a, &daemon.options).inspect_err(|f| {
@@ -93,6 +101,19 @@ pub fn mount(a: &Mount) -> Outcome {
         return daemon.run(&mut report);
     }
     spawn(a, &daemon)
+}
+
+/// The options, and how the process that is to be the daemon stands to the kernel's memory.
+fn surroundings(a: &Mount) -> Result<(options::Options, Arranged), String> {
+    let options = options::parse(&a.options, a.sloppy)?;
+    if a.fake || !(a.daemon_child || a.foreground) {
+        return Ok((options, Arranged::default()));
+    }
+    let memory = memory::arrange(options.daemon.memory_group);
+    match memory.limit {
+        Some(limit) => Ok((options::parse_within(limit, &a.options, a.sloppy)?, memory)),
+        None => Ok((options, memory)),
+    }
 }
 
 /// The daemon leaves the directory that a relative path starts from.
@@ -217,6 +238,9 @@ fn spawn(a: &Mount, daemon: &Daemon) -> Outcome {
         let (volume, dir) = (daemon.volume.display(), daemon.dir.display());
         say(format_args!("siftfs: {volume} mounted on {dir}"))?;
     }
+    if !a.helper && daemon.options.mount.requests == Requests::Auto {
+        tune::hint();
+    }
     Ok(code)
 }
 
@@ -229,6 +253,7 @@ fn relay(child: &mut Child, volume: &Path) -> Outcome {
         match serde_json::from_str(&line) {
             Ok(Message::Progress { what, done, total }) => display.update(&what, done, total),
             Ok(Message::Volatile { place }) => warn_of_volatile(&place),
+            Ok(Message::Warning { text }) => warn(volume, &text),
             Ok(Message::Ready { .. }) => return Ok(0),
             Ok(Message::Failed { code, message }) => {
                 let _ = child.wait();
@@ -244,6 +269,10 @@ fn relay(child: &mut Child, volume: &Path) -> Outcome {
             }
         }
     }
+}
+
+fn warn(volume: &Path, text: &str) {
+    complain(format_args!("{}: {text}", volume.display()));
 }
 
 fn ended(status: ExitStatus) -> String {
@@ -290,6 +319,10 @@ impl Report for Pipe {
         send(&Message::Volatile { place: place.into() });
     }
 
+    fn warning(&mut self, _: &Path, text: &str) {
+        send(&Message::Warning { text: text.into() });
+    }
+
     fn ready(&mut self) {
         send(&Message::Ready { pid: std::process::id() });
         self.ready = true;
@@ -310,6 +343,10 @@ impl Report for Terminal {
 
     fn volatile(&mut self, place: &str) {
         warn_of_volatile(place);
+    }
+
+    fn warning(&mut self, volume: &Path, text: &str) {
+        warn(volume, text);
     }
 
     fn ready(&mut self) {

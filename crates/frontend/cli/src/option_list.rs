@@ -80,6 +80,12 @@ pub const OPTIONS: &[MountOption] = &[
         "memory that a checkpoint of this process may take, at least 64M; a `siftfs device` \
          process has its own --memory",
     ),
+    option(
+        "memory_group=MODE",
+        "auto",
+        "the memory control group that the daemon is in: own, stay (that of the program that mounts), or \
+         auto (own where the kernel could let it wait for its own mount)",
+    ),
     option("log=PATH", "searched for", "where the log is, if not with the volume"),
     option(
         "record_area=PLACE",

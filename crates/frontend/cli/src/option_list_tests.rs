@@ -11,6 +11,7 @@ fn every_option_of_the_list_is_taken() {
             "NAME" => format!("{name}=x"),
             "ADDRESS" if name == "service" => format!("{name}=unix:/tmp/x"),
             "MODE" if name == "write_cache" => format!("{name}=writeback"),
+            "MODE" if name == "memory_group" => format!("{name}=own"),
             "MODE" => format!("{name}=auto"),
             "HOW" => format!("{name}=nice"),
             "ADDRESS" => format!("{name}=127.0.0.1:9000"),

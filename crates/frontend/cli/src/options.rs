@@ -1,6 +1,7 @@
 //! `-o` options.
 
 use crate::logging::{Format, Level};
+use crate::memory::Place;
 use crate::metrics_server::Address;
 use crate::size::parse_size;
 use clap::ValueEnum;
@@ -67,6 +68,8 @@ pub struct DaemonOptions {
     pub log_level: Option<Level>,
     /// Where the log goes.
     pub log_file: Option<PathBuf>,
+    /// Whose memory it takes.
+    pub memory_group: Place,
 }
 
 /// Options that fstab and mount(8) use and a helper does not see a meaning in.
@@ -115,6 +118,20 @@ pub fn parse(lists: &[String], sloppy: bool) -> Result<Options, String> {
     // The daemon handles SIGXCPU, which that needs.
     let mount = MountOptions { priority: Priority::Nice, ..MountOptions::default() };
     parse_onto(Options { mount, ..Options::default() }, lists, sloppy)
+}
+
+/// As [`parse`], for a daemon that may take `limit` bytes together with other programs: what is not
+/// said is no more than a part of that.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_within(limit: u64, lists: &[String], sloppy: bool) -> Result<Options, String> {
+    let mut o = parse(&[], false)?;
+    let part = |of: u64, least: u64, usual: u64| (limit / of).max(least).min(usual);
+    o.open.page_cache = part(4, MIN_CACHE, o.open.page_cache);
+    o.open.meta_cache = part(16, MIN_CACHE, o.open.meta_cache);
+    o.open.replay.memory = part(4, MIN_MEMORY, o.open.replay.memory);
+    parse_onto(o, lists, sloppy)
 }
 
 /// As [`parse`]; what is not named stays as it is in `o`.
@@ -229,6 +246,7 @@ fn set_value(o: &mut Options, name: &str, value: &str) -> Result<bool, String> {
             o.open.replay.memory = parse_memory(value).map_err(|e| format!("{name}={e}"))?;
         }
         "metrics" => o.daemon.metrics = Some(Address::parse(value)?),
+        "memory_group" => o.daemon.memory_group = value.parse()?,
         "log_format" => {
             o.daemon.log_format = match value {
                 "text" => Format::Text,
@@ -322,9 +340,12 @@ fn milliseconds(value: &str) -> Result<u64, String> {
     }
 }
 
+/// Smallest of each cache, in bytes.
+const MIN_CACHE: u64 = 8 << 20;
+
 fn cache_size(name: &str, value: &str) -> Result<u64, String> {
     match parse_size(value).map_err(|e| format!("{name}={value}: {e}"))? {
-        n if n >= 8 << 20 => Ok(n),
+        n if n >= MIN_CACHE => Ok(n),
         _ => Err(format!("{name}={value}: at least 8M")),
     }
 }

@@ -23,6 +23,7 @@ pub fn text(s: &Status) -> String {
         lines.push(("options", s.options.clone()));
     }
     lines.push(("state", state(s)));
+    lines.extend(s.warnings.iter().map(|text| ("warning", text.clone())));
     lines.push(("service", service(r)));
     lines.push(("processor", processor(r)));
     lines.push(("requests", reasons(&s.requests, str::to_string)));

@@ -1,12 +1,12 @@
 //! Commands on a volume that is not mounted.
 
 use crate::args::{Adopt, Mkfs, NewRecordArea, Parts, Recover, Release};
-use crate::closing;
 use crate::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
 use crate::output::{complain, say};
 use crate::private::warn_of_open_file;
 use crate::progress::Display;
 use crate::size::show_size;
+use crate::{closing, limits};
 use siftfs_base::Error;
 use siftfs_placement::{BytePlace, Discarded, Media, MkfsOptions, MkfsReport, OpenOptions};
 use std::path::Path;
@@ -126,6 +126,7 @@ fn show_made(
 
 /// `siftfs release`.
 pub fn release(a: &Release) -> Outcome {
+    limits::check_files([&*a.volume].into_iter().chain(a.parts.log.as_deref()))?;
     closing::wait_closed(&a.volume)?;
     let mut display = Display::new();
     let result = siftfs_placement::release(&a.volume, &open_options(&a.parts), &mut |w, d, t| {
@@ -157,6 +158,7 @@ pub fn open_options(parts: &Parts) -> OpenOptions {
 
 /// `siftfs recover`.
 pub fn recover(a: &Recover) -> Outcome {
+    limits::check_files([&*a.volume].into_iter().chain(a.parts.log.as_deref()))?;
     closing::wait_closed(&a.volume)?;
     closing::end_abandoned(&a.volume);
     if a.discard_log {

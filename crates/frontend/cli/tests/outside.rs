@@ -20,6 +20,10 @@ mod modes;
 mod place;
 #[path = "outside/remounts.rs"]
 mod remounts;
+#[path = "../../fuse/tests/support/rings.rs"]
+mod rings;
+#[path = "outside/surroundings.rs"]
+mod surroundings;
 #[path = "outside/times.rs"]
 mod times;
 #[path = "outside/umounts.rs"]

@@ -97,6 +97,49 @@ fn rings_that_are_not_there() {
         .fails(2, &["requests=both", "auto, ring, device"]);
 }
 
+/// `siftfs tune` switches the rings on and off, for mounts from then on. A mount by hand on a
+/// terminal says that they are off; one of a script says nothing.
+#[test]
+fn rings_are_switched_on_and_off() {
+    let s = Setup::new();
+    let conf = "/etc/modprobe.d/siftfs.conf";
+    let before = fs::read(conf).ok();
+    let mount = format!("{SIFTFS} mount {} {}", s.volume(), s.dir());
+    let typescript = s.tmp.path().join("typescript");
+    let on_terminal = || run("script", &["-qec", &mount, typescript.to_str().unwrap()]).ok().out;
+    let now = || {
+        let json = siftfs(&["tune", "--json"]).ok().out;
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        json["rings"]["now"].as_bool()
+    };
+    rings::offering(false, || {
+        if !rings::has_rings() {
+            siftfs(&["tune", "on"]).fails(1, &["no FUSE over io_uring"]);
+            assert_eq!(now(), None);
+            return;
+        }
+        assert!(on_terminal().contains("`siftfs tune on`"));
+        assert_eq!(now(), Some(false));
+        let why = request_loop(&s).1;
+        assert!(why.contains("`siftfs tune on`"), "{why}");
+        s.umount();
+        let silent = run(SIFTFS, &["mount", s.volume(), s.dir()]).ok();
+        assert_eq!((silent.out, silent.err), (String::new(), String::new()));
+        s.umount();
+        siftfs(&["tune", "on"]).ok();
+        assert_eq!(now(), Some(true));
+        assert!(!on_terminal().contains("tune"));
+        assert_eq!(request_loop(&s).0, "ring");
+        s.umount();
+        siftfs(&["tune", "--off"]).ok();
+        assert_eq!(now(), Some(false));
+    });
+    if let Some(text) = before {
+        fs::write(conf, text).unwrap();
+    }
+    s.assert_plain_ext4();
+}
+
 /// What callers get whose requests are on their way when the daemon is killed: what is taken for
 /// the answer of a dead mount, so that a mount or an unmount that comes in that moment does its
 /// work.

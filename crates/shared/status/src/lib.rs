@@ -50,6 +50,8 @@ pub struct Status {
     pub requests: BTreeMap<String, u64>,
     /// How these requests come.
     pub request_loop: RequestLoop,
+    /// What of the mount is not as it should be, and what to do, for people.
+    pub warnings: Vec<String>,
     /// What the Runtime says, and through it the Service.
     pub runtime: RuntimeStatus,
 }

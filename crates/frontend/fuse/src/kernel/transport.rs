@@ -126,7 +126,9 @@ impl Transport {
 /// Why the kernel's INIT did not offer rings.
 fn not_offered() -> String {
     match std::fs::read_to_string(PARAMETER) {
-        Ok(_) => format!("rings are switched off in the kernel (echo 1 > {PARAMETER})"),
+        Ok(_) => {
+            format!("rings are switched off in the kernel (`siftfs tune on` sets {PARAMETER})")
+        }
         Err(_) => "this kernel has no FUSE over io_uring".to_string(),
     }
 }
