@@ -3,61 +3,29 @@
 // Both fail loudly when the reader has gone; `output` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod allocator;
-mod args;
-mod bench;
-mod cgroup;
-mod client;
-mod closing;
+mod command;
 mod control;
-mod control_server;
 mod daemon;
-mod descriptor;
-mod device;
-mod e2fsck;
-mod failure;
-mod fsck;
-mod fsck_helper;
-mod generate;
 mod helper;
-mod human;
-mod inspect;
-mod limits;
-mod live;
-mod logging;
-mod manual;
-mod memory;
-mod metrics;
-mod metrics_server;
-mod mount;
-mod notify;
-mod option_list;
 mod options;
-mod output;
-mod private;
-mod processors;
-mod progress;
-mod publish;
-mod remount;
-mod size;
-mod status_text;
-mod top;
-mod tune;
-mod umount;
-mod utab;
-mod volume;
+mod show;
 
-use args::{Cli, Command};
 use clap::Parser;
-use failure::{Failure, Outcome};
-use helper::{Call, Role};
+use command::{
+    bench, device, fsck, generate, inspect, live, mount, publish, top, tune, umount, volume,
+};
+use daemon::limits;
+use helper::called::{self, Call, Role};
+use options::args::{Cli, Command};
+use show::failure::{self, Failure, Outcome};
+use show::output;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     failure::install_panic_hook();
     let given: Vec<_> = std::env::args_os().collect();
     let role = Role::of(&given);
-    let code = match helper::understand(given).and_then(|call| start(&call)) {
+    let code = match called::understand(given).and_then(|call| start(&call)) {
         Ok(code) => role.exit_status(code),
         Err(Failure { code, message }) => {
             output::complain(limits::explained(message));
@@ -69,7 +37,7 @@ fn main() -> ExitCode {
 
 fn start(call: &Call) -> Outcome {
     if let Some(namespace) = &call.namespace {
-        helper::enter_namespace(namespace)?;
+        called::enter_namespace(namespace)?;
     }
     match Cli::try_parse_from(&call.arguments) {
         Ok(cli) => {

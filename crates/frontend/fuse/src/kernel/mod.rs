@@ -10,6 +10,7 @@
 
 pub(crate) mod abi;
 pub(crate) mod bounds;
+pub(crate) mod convert;
 pub(crate) mod counts;
 mod device;
 pub(crate) mod handler;

@@ -3,7 +3,7 @@
 use super::abi::{self, OutHeader};
 use super::readers::answering;
 use super::ring::desk::{Desk, nothing};
-use crate::convert::{kind_bits, node};
+use crate::kernel::convert::{kind_bits, node};
 use siftfs_base::{Error, Result, Timestamp};
 use siftfs_proto::{Attr, Blocks, DirEntry, Handle, StatFs};
 use std::io::IoSlice;

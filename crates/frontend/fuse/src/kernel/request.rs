@@ -417,7 +417,7 @@ fn set_attr(s: &abi::SetAttrIn) -> SetAttr {
     let atime = time(s.atime, s.atime_nsec);
     let mtime = time(s.mtime, s.mtime_nsec);
     SetAttr {
-        perm: has(abi::FATTR_MODE).then(|| crate::convert::perm_of_mode(s.mode)),
+        perm: has(abi::FATTR_MODE).then(|| crate::kernel::convert::perm_of_mode(s.mode)),
         uid: has(abi::FATTR_UID).then_some(s.uid),
         gid: has(abi::FATTR_GID).then_some(s.gid),
         size: has(abi::FATTR_SIZE).then_some(s.size),

@@ -1,8 +1,8 @@
 use super::*;
-use crate::adapter::Adapter;
 use crate::kernel::abi::OutHeader;
 use crate::kernel::testing::{message_from, n32, n64, pair};
-use crate::server::{Agreed, Server};
+use crate::serve::adapter::Adapter;
+use crate::serve::server::{Agreed, Server};
 use proptest::prelude::*;
 use siftfs_proto::SessionId;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -16,8 +16,8 @@ fn schedule() -> Arc<Schedule> {
 }
 
 /// No mount: nothing of it is written back here.
-fn no_mount() -> crate::mountinfo::MountEntry {
-    crate::mountinfo::MountEntry {
+fn no_mount() -> crate::mount::mountinfo::MountEntry {
+    crate::mount::mountinfo::MountEntry {
         id: 0,
         parent: 0,
         major: 0,

@@ -14,7 +14,7 @@ use super::abi;
 use super::handler::{Dispatch, Handler};
 use super::reply::Way;
 use super::request::header;
-use crate::own_mount::start_apart;
+use crate::pages::own_mount::start_apart;
 use desk::Desk;
 use entry::{Entry, Event};
 use queue::Queue;

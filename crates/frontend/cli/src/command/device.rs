@@ -1,0 +1,116 @@
+//! `siftfs device`: the background work of a volume, in a process of its own.
+
+use crate::command::volume::open_options;
+use crate::daemon::allocator::one_heap;
+use crate::daemon::cgroup;
+use crate::daemon::limits;
+use crate::daemon::logging::{self, Format};
+use crate::daemon::memory::{self, Place};
+use crate::daemon::notify;
+use crate::daemon::processors;
+use crate::options::args::Device;
+use crate::show::failure::{Failure, Outcome};
+use crate::show::output;
+use siftfs_base::Error;
+use siftfs_placement::{
+    Listener, Replay, Server, ServerOptions, TransportOptions, open_media_for_service,
+};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How often a server without a connection polls for a signal.
+const POLL: Duration = Duration::from_millis(100);
+/// Connections at once; what a mount needs is one.
+const CONNECTIONS: usize = 16;
+
+/// `siftfs device`. Returns 0 after SIGTERM, SIGINT or SIGHUP.
+pub fn device(a: &Device) -> Outcome {
+    one_heap();
+    let memory = memory::arrange(Place::Auto);
+    let format = if a.json { Format::Json } else { Format::Text };
+    logging::start(a.log_file.as_deref(), a.log_file.is_none(), a.log_level, format)?;
+    let about = |e: Error| Failure::about(&a.volume, e);
+    let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
+    limits::check_files([&*volume].into_iter().chain(a.parts.log.as_deref()))?;
+    limits::left().iter().for_each(output::complain);
+    memory.log();
+    memory.warning.iter().for_each(output::complain);
+    let options = open_options(&a.parts);
+    // A wrong volume is said now, and not to the first host.
+    let view = open_media_for_service(&volume, &options).and_then(|media| media.read_to_write());
+    let uuid = siftfs_log::show_uuid(&view.map_err(about)?.header.volume);
+    if let Some(list) = &a.cpus {
+        processors::pin(list)?;
+    }
+    let quota = a.cpu_quota.map(cgroup::limit).transpose()?;
+    let ending = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        flag::register(signal, ending.clone()).map_err(Failure::plain)?;
+    }
+    let transport =
+        TransportOptions { spin: Duration::from_micros(a.spin), ..TransportOptions::default() };
+    let listener = Listener::bind(&a.listen, &transport).map_err(Failure::plain)?;
+    let open = move || open_media_for_service(&volume, &options);
+    let replay = Replay { mode: a.replay, memory: a.memory };
+    let serving = ServerOptions { replay, ..ServerOptions::default() };
+    let server = Arc::new(Server::new(Box::new(open), serving));
+    announce(a, &uuid, &listener)?;
+    serve(&server, &listener, &ending);
+    tracing::info!("ended");
+    drop((quota, memory));
+    Ok(0)
+}
+
+fn announce(a: &Device, uuid: &str, listener: &Listener) -> Result<(), Failure> {
+    let address = listener.address().to_string();
+    let volume = a.volume.display().to_string();
+    tracing::info!(volume, uuid, address, "listening");
+    if a.json {
+        let pid = std::process::id();
+        let line = serde_json::json!({
+            "listening": address, "volume": volume, "uuid": uuid, "pid": pid,
+        });
+        output::say(line)?;
+    } else {
+        output::say(format!("{volume}: device process of volume {uuid}, listening at {address}"))?;
+    }
+    notify::ready();
+    Ok(())
+}
+
+/// Until a signal: one thread per connection. All of them have ended when this returns.
+fn serve(server: &Arc<Server>, listener: &Listener, ending: &AtomicBool) {
+    let mut sessions: Vec<JoinHandle<()>> = Vec::new();
+    while !ending.load(Ordering::Acquire) {
+        sessions.retain(|session| !session.is_finished());
+        let end = match listener.accept(Some(POLL)) {
+            Ok(Some(end)) => end,
+            Ok(None) => continue,
+            Err(error) => {
+                server.turned_away(&error);
+                continue;
+            }
+        };
+        if sessions.len() >= CONNECTIONS {
+            let why = format!("{}: too many connections, at most {CONNECTIONS}", end.peer);
+            server.turned_away(&Error::Refused(why));
+            continue;
+        }
+        let server = server.clone();
+        let session = move || server.session(end);
+        match thread::Builder::new().name("siftfs-session".into()).spawn(session) {
+            Ok(session) => sessions.push(session),
+            Err(error) => tracing::error!(%error, "no thread for a connection"),
+        }
+    }
+    server.stop();
+    for session in sessions {
+        if session.join().is_err() {
+            tracing::error!("a session ended with a failed assertion");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+use super::*;
+
+#[test]
+fn a_page_for_every_command() {
+    let pages = pages();
+    let text = |name: &str| {
+        let page = pages.iter().find(|p| p.name == name).unwrap_or_else(|| panic!("no {name}"));
+        String::from_utf8(page.text.clone()).unwrap()
+    };
+    let commands = Cli::command();
+    for command in commands.get_subcommands().filter(|c| !c.is_hide_set()) {
+        let page = text(&format!("siftfs-{}.8", command.get_name()));
+        assert!(page.contains(".SH \"EXIT STATUS\""), "{page}");
+        for argument in command.get_arguments().filter(|a| !a.is_hide_set()) {
+            let Some(long) = argument.get_long() else { continue };
+            let escaped = long.replace('-', "\\-");
+            assert!(page.contains(&escaped), "{long} is not in {page}");
+        }
+    }
+    assert!(!pages.iter().any(|p| p.name.contains("generate")));
+    for name in ["siftfs-mount.8", "mount.siftfs.8"] {
+        let page = text(name);
+        for o in OPTIONS {
+            assert!(page.contains(&o.usage.replace('-', "\\-")), "{} is not in {name}", o.usage);
+        }
+    }
+}
+
+#[test]
+fn statuses_of_the_pages_are_those_of_the_program() {
+    use crate::helper::called::Role;
+    use crate::show::failure::{CORRECTED, DAMAGED, FAILED, OPERATIONAL, USAGE};
+    let has = |rows: Statuses, role: Role, code: u8| {
+        let status = role.exit_status(code).to_string();
+        assert!(rows.iter().any(|(s, _)| *s == status), "{role:?} {status}");
+    };
+    for code in [0, USAGE, FAILED] {
+        has(COMMAND, Role::Command, code);
+        has(HELPER, Role::Helper, code);
+    }
+    for code in [0, USAGE, DAMAGED, OPERATIONAL] {
+        has(CHECK, Role::Check, code);
+        has(REPAIR, Role::Check, code);
+    }
+    has(REPAIR, Role::Check, CORRECTED);
+}

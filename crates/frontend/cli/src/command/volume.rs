@@ -1,0 +1,222 @@
+//! Commands on a volume that is not mounted.
+
+use crate::command::closing;
+use crate::daemon::limits;
+use crate::daemon::private::warn_of_open_file;
+use crate::options::args::{Adopt, Mkfs, NewRecordArea, Parts, Recover, Release};
+use crate::options::size::show_size;
+use crate::show::failure::{DAMAGED, Failure, OPERATIONAL, Outcome};
+use crate::show::output::{complain, print_json, say};
+use crate::show::progress::Display;
+use siftfs_base::Error;
+use siftfs_placement::{BytePlace, Discarded, Media, MkfsOptions, MkfsReport, OpenOptions};
+use std::path::Path;
+
+/// `siftfs mkfs`.
+pub fn mkfs(a: &Mkfs) -> Outcome {
+    let options = MkfsOptions {
+        size: a.size,
+        log_size: a.log_size,
+        label: a.label.clone(),
+        lanes: a.lanes,
+        journal_data: a.journal_data,
+        log: a.log.clone(),
+        record_area_at: a.area.record_area.clone(),
+        record_area: a.area.record_area_size,
+        reserve: a.reserve,
+        force: a.force,
+    };
+    let mut display = Display::new();
+    let progress = &mut |w: &str, d, t| display.update(w, d, t);
+    let result = siftfs_placement::mkfs(&a.volume, &options, progress);
+    drop(display);
+    let report = result.map_err(|e| Failure::about(&a.volume, e))?;
+    warn_of_files(&a.volume, a.log.as_deref(), &a.area);
+    show_made(&a.volume, a.log.as_deref(), "volume", &report, a.json)
+}
+
+/// `siftfs adopt`.
+pub fn adopt(a: &Adopt) -> Outcome {
+    let options = MkfsOptions {
+        log_size: a.log_size,
+        lanes: a.lanes,
+        journal_data: a.journal_data,
+        record_area_at: a.area.record_area.clone(),
+        record_area: a.area.record_area_size,
+        force: a.force,
+        ..MkfsOptions::default()
+    };
+    let mut display = Display::new();
+    let result = siftfs_placement::adopt(&a.volume, &a.log, &options, &mut |w, d, t| {
+        display.update(w, d, t);
+    });
+    drop(display);
+    let report = result.map_err(|e| Failure::about(&a.volume, e))?;
+    warn_of_files(&a.volume, Some(&a.log), &a.area);
+    show_made(&a.volume, Some(&a.log), "adopted as volume", &report, a.json)
+}
+
+/// Warns of files that everybody may open.
+fn warn_of_files(volume: &Path, log: Option<&Path>, area: &NewRecordArea) {
+    let area = area.record_area.as_ref().and_then(BytePlace::path);
+    [Some(volume), log, area].into_iter().flatten().for_each(warn_of_open_file);
+}
+
+/// What is said of a record area that promises nothing.
+pub fn warn_of_volatile(place: &str) {
+    complain(format_args!(
+        "{place}: the record area is in memory that a power cut empties: it loses what was fsynced \
+         there, and then the volume is opened only by `siftfs recover --discard-log`. For tests and \
+         measurements"
+    ));
+}
+
+/// The devices, for a check.
+pub fn devices(media: &Media) -> siftfs_fsck::Devices<'_> {
+    let (log, bytes) = (media.log.as_deref(), media.bytes.as_deref());
+    siftfs_fsck::Devices { area: &*media.area, log, bytes }
+}
+
+/// Warns of a sparse file that may come to need more room than there is.
+fn warn_of_shortage(volume: &Path, report: &MkfsReport) {
+    let Some(short) = report.shortage else { return };
+    complain(format_args!(
+        "{}: the file may come to need {} more, and the file system that it lies on has {} free: when that \
+         is full, the volume stops until it is mounted again. --reserve takes all of it at once",
+        volume.display(),
+        show_size(short.missing_bytes),
+        show_size(short.free_bytes)
+    ));
+}
+
+fn show_made(
+    volume: &Path,
+    log: Option<&Path>,
+    what: &str,
+    report: &MkfsReport,
+    json: bool,
+) -> Outcome {
+    if let Some(area) = report.record_area.as_ref().filter(|area| !area.persistent) {
+        warn_of_volatile(&area.place);
+    }
+    warn_of_shortage(volume, report);
+    if json {
+        print_json(report)?;
+        return Ok(0);
+    }
+    let mut place = log.map_or(String::new(), |l| format!("; the log is {}", l.display()));
+    if let Some(area) = &report.record_area {
+        let (at, bytes) = (&area.place, show_size(area.bytes));
+        place.push_str(&format!("; the record area is {at} ({bytes}, {})", area.promise));
+    }
+    if report.reserved {
+        place.push_str("; its blocks are reserved");
+    }
+    say(format_args!(
+        "{}: {what} {}: ext4 area {}, journal {} ({}), staging {} in {} lane(s){place}",
+        volume.display(),
+        report.uuid,
+        show_size(report.area_bytes),
+        show_size(report.journal_bytes),
+        report.journal_data,
+        show_size(report.staging_bytes),
+        report.lanes
+    ))?;
+    Ok(0)
+}
+
+/// `siftfs release`.
+pub fn release(a: &Release) -> Outcome {
+    limits::check_files([&*a.volume].into_iter().chain(a.parts.log.as_deref()))?;
+    closing::wait_closed(&a.volume)?;
+    let mut display = Display::new();
+    let result = siftfs_placement::release(&a.volume, &open_options(&a.parts), &mut |w, d, t| {
+        display.update(w, d, t);
+    });
+    drop(display);
+    let report = result.map_err(|e| Failure::about(&a.volume, e))?;
+    if a.json {
+        print_json(&report)?;
+    } else {
+        let first = if report.recovered { "recovered and " } else { "" };
+        let what = if report.external_log {
+            "its log's file or device is free"
+        } else {
+            "the space behind the file system is free (resize2fs can give it that)"
+        };
+        let volume = a.volume.display();
+        let area = if report.record_area { "; so is its record area's place" } else { "" };
+        say(format_args!("{volume}: {first}released: it is plain ext4, and {what}{area}"))?;
+    }
+    Ok(0)
+}
+
+/// How a volume is opened whose parts are perhaps elsewhere.
+pub fn open_options(parts: &Parts) -> OpenOptions {
+    let Parts { log, record_area } = parts.clone();
+    OpenOptions { log, record_area_at: record_area, ..OpenOptions::default() }
+}
+
+/// `siftfs recover`.
+pub fn recover(a: &Recover) -> Outcome {
+    limits::check_files([&*a.volume].into_iter().chain(a.parts.log.as_deref()))?;
+    closing::wait_closed(&a.volume)?;
+    closing::end_abandoned(&a.volume);
+    if a.discard_log {
+        return discard_log(a);
+    }
+    let mut display = Display::new();
+    let result = siftfs_placement::recover(&a.volume, &open_options(&a.parts), &mut |w, d, t| {
+        display.update(w, d, t);
+    });
+    drop(display);
+    let report = result.map_err(|e| failure(&a.volume, &e))?;
+    if a.json {
+        print_json(&report)?;
+    } else if report.clean {
+        let volume = a.volume.display();
+        say(format_args!("{volume}: clean, nothing to recover; it is plain ext4"))?;
+    } else {
+        say(format_args!(
+            "{}: recovered: {} journal transactions replayed, {} of {} staged transactions \
+             applied, {} orphans removed; it is plain ext4 now",
+            a.volume.display(),
+            report.replayed_transactions,
+            report.staged_applied,
+            report.staged_found,
+            report.orphans
+        ))?;
+    }
+    Ok(0)
+}
+
+/// `siftfs recover --discard-log`.
+fn discard_log(a: &Recover) -> Outcome {
+    let what = siftfs_placement::discard_log(&a.volume, &open_options(&a.parts))
+        .map_err(|e| failure(&a.volume, &e))?;
+    if a.json {
+        print_json(&serde_json::json!({ "discarded_log": true, "log": what }))?;
+        return Ok(0);
+    }
+    let left = match what {
+        Discarded::Emptied => "",
+        Discarded::Forgotten => {
+            " It has no log any more; after that, `siftfs adopt` can give it a new one."
+        }
+    };
+    say(format_args!(
+        "{0}: THE LOG WAS GIVEN UP. What was fsynced since the last checkpoint may be lost, and the \
+         file system may be inconsistent: run `e2fsck -f {0}` before anything else.{left}",
+        a.volume.display()
+    ))?;
+    Ok(0)
+}
+
+/// A failure with fsck(8)'s exit status: damage is not the same as a check that could not be made.
+pub fn failure(volume: &Path, e: &Error) -> Failure {
+    let code = match e {
+        Error::Corrupt { .. } | Error::Incompatible(_) => DAMAGED,
+        _ => OPERATIONAL,
+    };
+    Failure::about(volume, e).with_code(code)
+}

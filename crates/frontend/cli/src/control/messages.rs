@@ -1,0 +1,142 @@
+//! How commands speak with the daemon of a mount: JSON documents, each behind its length, on a
+//! unix socket named after the mount's device number, so that it can be found even when the
+//! mount itself is busy or dead, and after the volume.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use siftfs_fuse::MountEntry;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Version of these messages; both sides refuse another one.
+pub const VERSION: u32 = 3;
+/// Largest message in bytes.
+const MAX_MESSAGE: u32 = 4 << 20;
+const DIRECTORY: &str = "/run/siftfs";
+
+/// What a command asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// The status document.
+    Status,
+    /// Which files are open for writing: a list of node id and generation.
+    Writers,
+    /// Make everything durable.
+    Sync,
+    /// Bring everything into the area.
+    Checkpoint,
+    /// Give the space of all free blocks back.
+    Trim,
+    /// Answer at once with a [`Left`], with others as time goes by, and in the end, when the volume
+    /// is closed, with something else. The first answer says that the last will come, however soon
+    /// the mount goes. The caller is about to take the mount away.
+    WaitClosed,
+    /// As [`Op::WaitClosed`], for a command that waits for another one to take the mount away.
+    Watch,
+    /// Change options of the mount.
+    Remount(Change),
+}
+
+/// Options that change while a volume is mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// As `-o` has them.
+    pub options: Vec<String>,
+    /// mount(8) says all of the kernel's options: one that it does not name is off.
+    pub complete: bool,
+    /// Say whether that can be done, and change nothing.
+    pub only_check: bool,
+}
+
+/// How much is still to be done before the volume is closed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// About so many bytes are not in the area yet.
+    pub left_bytes: u64,
+    /// The process that the daemon waits for, in words for people.
+    #[serde(default)]
+    pub waiting: Option<String>,
+    /// Does the kernel still have the mount, anywhere? If not, the volume is being closed.
+    #[serde(default)]
+    pub mounted: Option<bool>,
+    /// Is a command about to take the mount away?
+    #[serde(default)]
+    pub leaving: bool,
+}
+
+/// A command's message.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Ask {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What is asked.
+    pub op: Op,
+}
+
+/// The daemon's answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What failed; `None` when nothing did.
+    pub error: Option<String>,
+    /// The document asked for.
+    #[serde(default)]
+    pub value: serde_json::Value,
+}
+
+/// The directory of all sockets.
+pub fn directory() -> PathBuf {
+    PathBuf::from(DIRECTORY)
+}
+
+/// The socket of a mount.
+pub fn socket_path(mount: &MountEntry) -> PathBuf {
+    directory().join(format!("{}-{}.sock", mount.major, mount.minor))
+}
+
+/// The second name of a mount's socket, after the volume: it is found there when the mount has gone
+/// and the daemon still closes the volume.
+///
+/// # Errors
+/// The volume's metadata cannot be read.
+pub fn volume_socket_path(volume: &Path) -> io::Result<PathBuf> {
+    let meta = std::fs::metadata(volume)?;
+    let name = match meta.file_type().is_block_device() {
+        true => format!("block-{}.sock", meta.rdev()),
+        false => format!("file-{}-{}.sock", meta.dev(), meta.ino()),
+    };
+    Ok(directory().join(name))
+}
+
+/// Sends one message.
+pub fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let body = serde_json::to_vec(message)?;
+    let len = u32::try_from(body.len()).ok().filter(|n| *n <= MAX_MESSAGE);
+    let len = len.ok_or_else(|| io::Error::other("message too long"))?;
+    let mut all = len.to_le_bytes().to_vec();
+    all.extend_from_slice(&body);
+    to.write_all(&all)?;
+    to.flush()
+}
+
+/// Receives one message; an announced length is not believed before the bytes are there.
+pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
+    let mut len = [0; 4];
+    from.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len);
+    if len > MAX_MESSAGE {
+        return Err(io::Error::other("message too long"));
+    }
+    let mut body = Vec::new();
+    from.take(u64::from(len)).read_to_end(&mut body)?;
+    if body.len() as u64 != u64::from(len) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_slice(&body)?)
+}
+
+#[cfg(test)]
+#[path = "messages_tests.rs"]
+mod tests;

@@ -1,0 +1,51 @@
+use super::*;
+use crate::options::mount::parse;
+
+/// The list says nothing that the parser does not take, and has what it names as a default.
+#[test]
+fn every_option_of_the_list_is_taken() {
+    for usage in OPTIONS.iter().flat_map(|o| o.usage.split(", ")) {
+        let (name, value) = usage.split_once('=').unwrap_or((usage, ""));
+        let example = match value {
+            "" => name.to_string(),
+            "NAME" => format!("{name}=x"),
+            "ADDRESS" if name == "service" => format!("{name}=unix:/tmp/x"),
+            "MODE" if name == "write_cache" => format!("{name}=writeback"),
+            "MODE" if name == "memory_group" => format!("{name}=own"),
+            "MODE" => format!("{name}=auto"),
+            "HOW" => format!("{name}=nice"),
+            "ADDRESS" => format!("{name}=127.0.0.1:9000"),
+            "PATH" => format!("{name}=/tmp/x"),
+            "LEVEL" => format!("{name}=warn"),
+            "FORMAT" => format!("{name}=json"),
+            "SWITCH" | "WHEN" => format!("{name}=off"),
+            "SIZE" => format!("{name}=64M"),
+            _ => format!("{name}=7"),
+        };
+        parse(std::slice::from_ref(&example), false).unwrap_or_else(|e| panic!("{example}: {e}"));
+        // mount(8) passes `user=NAME` on, which is anyone's name; the path of a log or a
+        // record area may be any.
+        let any = parse(&[format!("{name}=\u{7f},")], false).is_ok();
+        assert_eq!(any, ["user", "log", "record_area"].contains(&name), "{name}");
+    }
+    for o in OPTIONS {
+        let opposite = ["rw", "suid", "dev", "exec", "async"].contains(&o.default);
+        assert!(!opposite || parse(&[o.default.into()], false).is_ok(), "{}", o.default);
+    }
+}
+
+#[test]
+fn the_help_has_every_option() {
+    let help = help();
+    assert!(OPTIONS.iter().all(|o| help.contains(o.usage) && help.contains(o.meaning)));
+    assert!(help.lines().count() >= OPTIONS.len() + 2);
+}
+
+/// The manual's table of options is this list.
+#[test]
+fn the_manual_has_every_option() {
+    let manual = include_str!("../../../../../docs/manual.md");
+    for name in OPTIONS.iter().flat_map(|o| o.usage.split(", ")) {
+        assert!(manual.contains(&format!("`{name}`")), "`{name}` is not in the manual");
+    }
+}

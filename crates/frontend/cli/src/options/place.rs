@@ -1,0 +1,31 @@
+//! Paths as a user gives them, and as a daemon needs them, which leaves the directory that a
+//! relative path starts from.
+
+use crate::show::failure::Failure;
+use siftfs_fuse::says_dead;
+use siftfs_placement::BytePlace;
+use std::path::{Path, PathBuf};
+
+/// The place of a record area, by a path that holds everywhere.
+///
+/// # Errors
+/// The path is not there.
+pub fn absolute_place(place: &BytePlace) -> Result<BytePlace, Failure> {
+    let full = |path: &Path| path.canonicalize().map_err(|e| Failure::about(path, e));
+    Ok(match place {
+        BytePlace::Path(path) => BytePlace::Path(full(path)?),
+        BytePlace::Volatile(path) => BytePlace::Volatile(full(path)?),
+        BytePlace::Pmr(address) => BytePlace::Pmr(*address),
+    })
+}
+
+/// An absolute path without links, also when the last part is a dead mount.
+pub fn resolve(path: &Path) -> std::io::Result<PathBuf> {
+    path.canonicalize().or_else(|e| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if says_dead(&e) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            Ok(parent.canonicalize()?.join(name))
+        }
+        _ => Err(e),
+    })
+}

@@ -1,0 +1,378 @@
+//! The status document for people.
+
+use crate::options::size::show_size;
+use crate::show::human::{count, duration, fill, latency, rate};
+use siftfs_status::{
+    CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, Memory, RecordArea,
+    RuntimeStatus, Status, Urgency,
+};
+use std::collections::BTreeMap;
+
+/// What `siftfs status` prints.
+pub fn text(s: &Status) -> String {
+    let r = &s.runtime;
+    let mut lines = vec![
+        ("volume", s.volume.clone()),
+        ("mounted on", format!("{}, for {}", s.dir, duration(s.uptime_s))),
+        ("daemon", format!("siftfs {}, pid {}", s.version, s.pid)),
+    ];
+    if let Some(log) = &s.log {
+        lines.insert(1, ("log", log.clone()));
+    }
+    if !s.options.is_empty() {
+        lines.push(("options", s.options.clone()));
+    }
+    lines.push(("state", state(s)));
+    lines.extend(s.warnings.iter().map(|text| ("warning", text.clone())));
+    lines.push(("service", service(r)));
+    lines.push(("processor", processor(r)));
+    lines.push(("requests", reasons(&s.requests, str::to_string)));
+    lines.push(("", request_loop(s)));
+    for device in &r.devices {
+        lines.push(("storage", storage(device)));
+        lines.push(("", format!("{}: {}", device.durable_write, device.why)));
+    }
+    lines.push(("fsync", fsync(s)));
+    lines.push(("", together(&r.group)));
+    let (used, all) = r.staging();
+    lines.push(("staging", fill(used, all)));
+    if let Some(area) = &r.log.record_area {
+        lines.push(("record area", record_area(area)));
+        lines.push(("", dispatched(&r.runtime.dispatch)));
+    }
+    let repeats = if r.log.journal_data == "copy" { ", staged data repeated" } else { "" };
+    let journal = fill(r.log.journal_used, r.log.journal_bytes);
+    lines.push(("journal", format!("{journal}{repeats}")));
+    lines.push((
+        "",
+        format!("{} transactions not in the ext4 area yet", count(r.unreclaimed_transactions)),
+    ));
+    lines.push(("checkpoint", checkpoint(s)));
+    if r.service.checkpoint_last.batch > 0 {
+        lines.push(("", replayed(&r.service.checkpoint_last)));
+        lines.push(("", phases(&r.service.checkpoint_last)));
+    }
+    if let Some(line) = discard(&r.discard) {
+        lines.push(("discard", line));
+    }
+    lines.push(("full commits", reasons(&r.runtime.full_commits, why_full_commit)));
+    lines.push(("waits", reasons(&r.runtime.stalls, str::to_string)));
+    lines.push(("unsynced", unsynced(r)));
+    lines.extend(operations(r).map(|line| ("operations", line)));
+    lines.push(("cache", cache(r)));
+    if let Some(memory) = memory(&r.memory) {
+        lines.push(("memory", memory));
+    }
+    lines.push(("foreground", io(&r.storage.sum(|o| o.foreground))));
+    lines.push(("background", io(&r.storage.sum(|o| o.background))));
+    let mut out = String::new();
+    for (title, line) in lines {
+        out.push_str(&format!("{title:<13} {line}\n"));
+    }
+    out
+}
+
+/// Does the volume serve? If not: why, since when, and what to do.
+fn state(s: &Status) -> String {
+    let Some(why) = &s.runtime.failed else { return "serving".into() };
+    let since = s
+        .runtime
+        .failed_s
+        .map_or_else(String::new, |at| format!(" {} ago", duration((s.time_s - at).max(0.0))));
+    let indent = " ".repeat(14);
+    let remedy = s.runtime.remedy.as_deref().unwrap_or("unmount it, and mount it again to recover");
+    format!("FAILED{since}: {why}\n{indent}changes and fsyncs get EIO; {remedy}")
+}
+
+/// How requests come, and why.
+fn request_loop(s: &Status) -> String {
+    let l = &s.request_loop;
+    match &*l.kind {
+        "ring" => {
+            let (queues, threads) = (count(l.queues), count(l.threads));
+            format!("by {queues} rings with {threads} threads: {}", l.why)
+        }
+        _ => format!("over /dev/fuse: {}", l.why),
+    }
+}
+
+/// Which process does the background work, or which one is waited for.
+fn service(r: &RuntimeStatus) -> String {
+    let Some(l) = &r.link.remote else { return "in this process".into() };
+    let mut line = match (l.connected, l.fallback) {
+        (true, true) => format!("in this process, in place of the one at {}", l.address),
+        (true, false) => format!("{}, {} messages", l.peer, count(l.messages)),
+        (false, _) => {
+            let since = l.away_s.map_or_else(String::new, |s| format!(" for {}", duration(s)));
+            let why = l.trouble.as_deref().unwrap_or("it has not answered yet");
+            format!("WAITING{since} for the device process at {}: {why}", l.address)
+        }
+    };
+    let device = r.service.device.as_ref().map_or(0, |d| d.refusals);
+    for (n, what) in [
+        (l.losses, "lost"),
+        (l.takeovers, "taken over here"),
+        (l.refusals, "refused there"),
+        (l.objections, "answers refused here"),
+        (device, "refused by it in all"),
+    ] {
+        if n > 0 {
+            line.push_str(&format!("; {} {what}", count(n)));
+        }
+    }
+    line
+}
+
+/// Processor time of the two sides.
+fn processor(r: &RuntimeStatus) -> String {
+    let spent = |us: u64| latency(us as f64 * 1e3);
+    let mount = format!("{} here", spent(r.link.host_cpu_us));
+    // In this process's own place its time is in the first figure.
+    let elsewhere = r.link.remote.as_ref().is_some_and(|l| !l.fallback);
+    match &r.service.device {
+        Some(d) if elsewhere => format!("{mount}, {} in the device process", spent(d.cpu_us)),
+        _ => mount,
+    }
+}
+
+/// What one checkpoint replayed of what it found.
+fn replayed(c: &CheckpointReport) -> String {
+    format!(
+        "{}, {}: {} of {} tags, {} of {} blocks, {} of {} inode updates; {} windows, {} reads ({})",
+        c.mode(),
+        c.trigger.unwrap_or(Urgency::Background).name(),
+        count(c.surviving_tags),
+        count(c.raw_tags),
+        count(c.surviving_blocks),
+        count(c.raw_blocks),
+        count(c.surviving_inodes),
+        count(c.raw_inodes),
+        count(c.windows),
+        count(c.reads),
+        show_size(c.read_bytes),
+    )
+}
+
+/// Where a checkpoint's time went, and what the checkpoint gave back.
+fn phases(c: &CheckpointReport) -> String {
+    let took = |ns: u64| latency(ns as f64);
+    format!(
+        "index {}, read {}, write {}, flush {}; {} of staging and {} of journal given back",
+        took(c.index_nanos),
+        took(c.read_nanos),
+        took(c.write_nanos),
+        took(c.flush_nanos),
+        show_size(c.staging_credits),
+        show_size(c.journal_credits)
+    )
+}
+
+/// A record area, and what it promises.
+fn record_area(a: &RecordArea) -> String {
+    let kind = if a.persistent { "persistent" } else { "VOLATILE, a power cut loses it" };
+    format!("{}; {}: {kind} ({})", fill(a.used, a.bytes), a.place, a.promise)
+}
+
+/// Where fsyncs' records went.
+fn dispatched(d: &Dispatch) -> String {
+    let percent = |part: u64, whole: u64| match whole {
+        0 => "-".to_string(),
+        _ => format!("{:.0} %", part as f64 * 100.0 / whole as f64),
+    };
+    let (here, all) = (&d.record_area, &d.all);
+    format!(
+        "{} of {} fsyncs ({}), {} of their pages dirty ({} of all fsyncs' pages); elsewhere: {}",
+        count(here.records),
+        count(all.records),
+        percent(here.records, all.records),
+        percent(here.dirty_bytes, here.page_bytes),
+        percent(all.dirty_bytes, all.page_bytes),
+        reasons(&d.elsewhere, str::to_string)
+    )
+}
+
+/// A device, and what its disk says of its cache.
+fn storage(d: &DeviceInfo) -> String {
+    if d.persistent.is_some() {
+        return format!("{}: {}", d.path, d.kind);
+    }
+    let cache = match (d.volatile_cache, d.fua) {
+        (Some(true), Some(true)) => "volatile cache, FUA",
+        (Some(true), _) => "volatile cache, no FUA",
+        (Some(false), _) => "no volatile cache",
+        (None, _) => "cache unknown",
+    };
+    let direct = if d.direct { "direct I/O" } else { "through the page cache" };
+    let uring = if d.uring { ", io_uring" } else { "" };
+    format!("{}: {}, {cache}, {direct}{uring}", d.path, d.kind)
+}
+
+/// How fsyncs that come together are made durable.
+fn together(g: &Group) -> String {
+    let way = |way: &str| match way {
+        "parallel" => "durable writes in parallel",
+        _ => "a shared flush",
+    };
+    let mut line = format!("together: {}, by {}", way(&g.way), g.by);
+    let took = |ns: Option<u64>| ns.map_or_else(|| "-".into(), |ns| latency(ns as f64));
+    for c in &g.measured {
+        let (shared, parallel) = (took(c.shared_ns), took(c.parallel_ns));
+        line.push_str(&format!(
+            "; {} callers: {} (shared {shared}, parallel {parallel})",
+            c.callers, c.way
+        ));
+    }
+    line
+}
+
+fn fsync(s: &Status) -> String {
+    let l = &s.runtime.fsync_latency;
+    if l.count == 0 {
+        return "none yet".into();
+    }
+    format!(
+        "{} since the mount ({}); half within {}, 99 % within {}, slowest {}",
+        count(l.count),
+        rate(l.count, s.uptime_s),
+        latency(l.p50_ns as f64),
+        latency(l.p99_ns as f64),
+        latency(l.max_ns as f64)
+    )
+}
+
+fn checkpoint(s: &Status) -> String {
+    let c = &s.runtime.service;
+    let all = c.checkpoints_background.saturating_add(c.checkpoints_emergency);
+    if all == 0 {
+        return "none yet".into();
+    }
+    let last = &c.checkpoint_last;
+    format!(
+        "last {} ago: {} transactions, {} blocks, {} written in {}; {} in all, {} waited for",
+        duration(s.time_s - c.checkpoint_last_s as f64),
+        count(last.batch),
+        count(last.surviving_blocks),
+        show_size(last.write_bytes),
+        latency(last.nanos as f64),
+        count(all),
+        count(c.checkpoints_emergency)
+    )
+}
+
+/// Events by reason, the most frequent first.
+fn reasons(map: &BTreeMap<String, u64>, name: fn(&str) -> String) -> String {
+    let mut all: Vec<_> = map.iter().filter(|(_, n)| **n > 0).collect();
+    if all.is_empty() {
+        return "none".into();
+    }
+    all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+    let parts: Vec<_> =
+        all.iter().map(|(why, n)| format!("{} {}", count(**n), name(why))).collect();
+    parts.join(", ")
+}
+
+/// Why an fsync had to wait for a background transaction.
+fn why_full_commit(reason: &str) -> String {
+    match reason {
+        "DirectoryMove" => "for a moved directory",
+        "ClosureTooLarge" => "for too many connected operations",
+        "UnknownAncestors" => "for permission changes above an unknown path",
+        "TooMuchData" => "for more data than one record takes",
+        other => other,
+    }
+    .to_string()
+}
+
+fn unsynced(r: &RuntimeStatus) -> String {
+    let p = &r.pending;
+    format!(
+        "{} of data, {} name operations, {} metadata blocks",
+        show_size(r.cache.dirty_bytes),
+        count(p.name_operations),
+        count(p.metadata_blocks)
+    )
+}
+
+/// What programs have begun and not ended; nothing if there is nothing.
+fn operations(r: &RuntimeStatus) -> Option<String> {
+    let o = &r.operations;
+    if o.tickets == 0 && o.sections == 0 {
+        return None;
+    }
+    let (tickets, sections, bytes) =
+        (count(o.tickets), count(o.sections), show_size(o.section_bytes));
+    let line = format!("tickets not durable: {tickets}; atomic sections: {sections} ({bytes})");
+    Some(match o.void_sections {
+        0 => line,
+        void => format!("{line}, {} of them void", count(void)),
+    })
+}
+
+/// Where the process's memory is, the largest structures first; small ones are left out.
+fn memory(m: &Memory) -> Option<String> {
+    const SMALL: u64 = 64 << 10;
+    // Neither every daemon nor every kernel says how much it is.
+    if m.resident == 0 {
+        return None;
+    }
+    let mut parts = m.structures().to_vec();
+    parts.retain(|(_, bytes)| *bytes >= SMALL);
+    parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let mut line = format!("{} resident", show_size(m.resident));
+    for (name, bytes) in parts {
+        line.push_str(&format!(", {name} {}", show_size(bytes)));
+    }
+    Some(format!("{line}; {} of the heap are free", show_size(m.heap_free)))
+}
+
+fn cache(r: &RuntimeStatus) -> String {
+    let bytes = |blocks: u64| show_size(blocks.saturating_mul(4096));
+    format!(
+        "{} of {} pages, {} metadata, {} inodes",
+        bytes(r.cache.pages),
+        bytes(r.cache.page_limit),
+        bytes(r.cache.metadata_blocks),
+        count(r.cache.inodes)
+    )
+}
+
+/// What becomes of freed space; `None` where the storage cannot take it back.
+fn discard(d: &Discard) -> Option<String> {
+    let size = |blocks: u64| show_size(blocks.saturating_mul(4096));
+    if d.unit_bytes == 0 {
+        return None;
+    }
+    let when = if d.online { "online" } else { "off" };
+    let waiting = d.waiting_blocks.saturating_add(d.asked_blocks);
+    let mut line = format!("{when}, {} given back, {} to come", size(d.blocks), size(waiting));
+    if d.failed > 0 {
+        line.push_str(&format!(", {} ERRORS", count(d.failed)));
+    }
+    Some(line)
+}
+
+fn io(io: &IoCounts) -> String {
+    let mut line = format!(
+        "{} writes ({}), {} flushes, {} reads ({})",
+        count(io.writes),
+        show_size(io.write_bytes),
+        count(io.flushes),
+        count(io.reads),
+        show_size(io.read_bytes)
+    );
+    if io.discards > 0 {
+        line.push_str(&format!(
+            ", {} discards ({})",
+            count(io.discards),
+            show_size(io.discard_bytes)
+        ));
+    }
+    if io.errors > 0 {
+        line.push_str(&format!(", {} ERRORS", count(io.errors)));
+    }
+    line
+}
+
+#[cfg(test)]
+#[path = "status_text_tests.rs"]
+mod tests;

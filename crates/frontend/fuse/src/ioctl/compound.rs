@@ -1,0 +1,359 @@
+//! The ioctl that carries out a compound: the caller's descriptors in its argument, what the kernel
+//! holds of the files before it, and what it must forget before the answer.
+
+use crate::ioctl::descriptors::{Descriptors, Opened};
+use crate::ioctl::view::{Purpose, View};
+use crate::kernel::convert::unexpected;
+use crate::mount::mountinfo::MountEntry;
+use crate::pages::invalidator::Then;
+use crate::pages::names::Last;
+use crate::pages::opener::Want;
+use crate::pages::own_mount::{NewTime, Reset, Size};
+use crate::serve::caller;
+use crate::serve::kernel_times::{Turn, Untold};
+use crate::serve::open_files::Owed;
+use crate::serve::server::Server;
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_proto::compound::{
+    Access, Compound, Compounded, FileArg, Step, StepNr, Value, Wanted, WrittenFile,
+};
+use siftfs_proto::ioctl::compound::{self as asked, ANSWER_HEAD, Answer, File};
+use siftfs_proto::{
+    Attr, Completion, Credentials, FileKind, Handle, Level, Reply, Request, SetAttr, SetTime,
+};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+const O_ACCMODE: u32 = libc::O_ACCMODE.cast_unsigned();
+const O_APPEND: u32 = libc::O_APPEND.cast_unsigned();
+/// Bytes that say how long a result is.
+const RESULT_LEN: usize = size_of::<u32>();
+
+/// How often a program is looked at that may have ended, and the pause after each look.
+const LOOKS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A compound before the kernel's pages of its files are written.
+struct Prepared {
+    compound: Compound,
+    /// The steps whose results are part of the answer.
+    wanted: Vec<StepNr>,
+    /// Files of which the kernel may hold dirty pages.
+    files: BTreeSet<InodeNr>,
+    /// What was opened for the caller's descriptors.
+    opened: BTreeMap<u32, Descriptor>,
+}
+
+/// What a descriptor of the caller's stands for.
+struct Descriptor {
+    handle: Handle,
+    flags: u32,
+    view: View,
+}
+
+/// What the caller has open, and the mount through which it calls.
+type Caller<'a> = (&'a Descriptors<'a>, &'a View);
+
+/// What the kernel has to hear of a compound that was carried out.
+struct Changed {
+    names: Vec<(InodeNr, Vec<u8>)>,
+    files: Vec<InodeNr>,
+    written: Vec<WrittenFile>,
+    /// Files whose size the kernel is to take, and with the writeback cache their times.
+    stale: Vec<Stale>,
+}
+
+/// A file that the kernel knows as it was before a compound.
+enum Stale {
+    /// Its size is another one.
+    Size(InodeNr),
+    /// Its times are others, and perhaps its size is.
+    Times(Untold),
+}
+
+impl Server {
+    /// Carries out a compound on the directory `base`. Other callers see what it changed, and the
+    /// kernel has forgotten what it knew of it, before `answer` is called.
+    pub(crate) fn compound(
+        self: &Arc<Self>,
+        cred: &Credentials,
+        mount: &MountEntry,
+        base: InodeNr,
+        buffer: &[u8],
+        answer: Completion,
+    ) {
+        let answer = match self.calls.enter(cred.uid) {
+            Ok(place) => place.until(answer),
+            Err(e) => return answer(Err(e)),
+        };
+        let caller = match self.decided_here(cred) {
+            Ok(caller) => Credentials { umask: caller::umask(cred.pid), ..caller },
+            Err(e) => return answer(Err(e)),
+        };
+        let prepared = match self.prepare_compound(&caller, (mount, base), buffer) {
+            Ok(Ok(prepared)) => prepared,
+            Ok(Err((step, errno))) => {
+                let refused = Compounded::Refused { step, errno };
+                return answer(Ok(Reply::Data(Answer::of(&refused, &[]).encode())));
+            }
+            Err(e) => return answer(Err(e)),
+        };
+        let files = prepared.files.iter().copied().collect();
+        let server = self.clone();
+        let last = move |written: bool| {
+            if !written {
+                server.close_all(&prepared.opened);
+                return answer(Err(errno(libc::EBUSY)));
+            }
+            match server.carry_out_compound(&caller, prepared) {
+                Err(e) => answer(Err(e)),
+                Ok((bytes, changed)) => {
+                    server.tell_kernel(changed, Box::new(move || answer(Ok(Reply::Data(bytes)))));
+                }
+            }
+        };
+        self.when_all_written(files, Want::Write, Box::new(last));
+    }
+
+    /// Reads the argument, and opens what it names by descriptors. A descriptor that is none, or
+    /// not of this mount, refuses the first step that names it.
+    fn prepare_compound(
+        &self,
+        cred: &Credentials,
+        (mount, base): (&MountEntry, InodeNr),
+        buffer: &[u8],
+    ) -> Result<std::result::Result<Prepared, (StepNr, i32)>> {
+        let directory = self.entry(cred, Request::GetAttr { ino: base })?;
+        if directory.kind != FileKind::Directory {
+            return Err(errno(libc::ENOTDIR));
+        }
+        let open = Descriptors::of(cred, mount)?;
+        let view = open.view(base)?;
+        let asked::Compound { steps, level } = asked::Compound::decode(buffer)?;
+        let numbered = (0..).map(StepNr).zip(&steps);
+        let wanted: Vec<_> = numbered.filter(|(_, s)| s.1).map(|(step, _)| step).collect();
+        let heads = wanted.len() * RESULT_LEN + ANSWER_HEAD;
+        let most = buffer.len().checked_sub(heads).ok_or(errno(libc::EMSGSIZE))?;
+        let most = u32::try_from(most).map_err(|_| errno(libc::EINVAL))?;
+        let rights = caller::rights(cred);
+        let results = Wanted::Some { steps: wanted.clone(), most };
+        let compound = Compound { base, steps: Vec::new(), level, rights, wanted: results };
+        let (files, opened) = (BTreeSet::new(), BTreeMap::new());
+        let mut prepared = Prepared { compound, wanted, files, opened };
+        for (step, (asked, _)) in (0..).map(StepNr).zip(steps) {
+            match self.prepare_step((&open, &view), asked, &mut prepared) {
+                Ok(step) => prepared.compound.steps.push(step),
+                Err(e) => {
+                    self.close_all(&prepared.opened);
+                    return Ok(Err((step, e.errno())));
+                }
+            }
+        }
+        if self.owes(&prepared.opened) {
+            prepared.compound.level = Level::Durable;
+        }
+        Ok(Ok(prepared))
+    }
+
+    /// Must what is written through one of these descriptors be durable with the call?
+    fn owes(&self, opened: &BTreeMap<u32, Descriptor>) -> bool {
+        let owed = |flags: u32| self.owed(flags) != Owed::Nothing;
+        let writes = |d: &Descriptor| crate::serve::open_files::writes(d.flags) && owed(d.flags);
+        owed(0) || opened.values().any(writes)
+    }
+
+    fn prepare_step(
+        &self,
+        caller: Caller<'_>,
+        step: asked::Step,
+        prepared: &mut Prepared,
+    ) -> Result<Step> {
+        use asked::Step as A;
+        caller.1.may_step(&step)?;
+        if let A::Lookup { path } | A::Open { path, .. } | A::Rename { from: path, .. } = &step {
+            // Whether the caller may follow the path the Runtime decides.
+            prepared.files.extend(self.file_at(prepared.compound.base, path));
+        }
+        let purpose = Purpose::of(&step);
+        step.with_files(|file, placed| self.file_of(caller, (file, purpose), prepared, placed))
+    }
+
+    /// The file of a step, opened as the caller's descriptor is. Nothing is written at a place
+    /// through one that appends: write(2) would put the bytes where the step does not say.
+    fn file_of(
+        &self,
+        (open, view): Caller<'_>,
+        (file, purpose): (File, Purpose),
+        prepared: &mut Prepared,
+        placed: bool,
+    ) -> Result<FileArg> {
+        let number = match file {
+            File::Step(step) => return Ok(FileArg::Step(step)),
+            File::Descriptor(number) => number,
+        };
+        if let Entry::Vacant(place) = prepared.opened.entry(number) {
+            let known = |flags| access_of(flags).is_some();
+            let Opened { ino, flags, view } = open.opened(number, known)?;
+            let access = access_of(flags).ok_or(errno(libc::EBADF))?;
+            let open = Request::Open { ino, access, truncate: false, kill_priv: false };
+            let handle = self.opened(&Credentials::default(), open)?;
+            place.insert(Descriptor { handle, flags, view });
+            prepared.files.insert(ino);
+        }
+        let found = prepared.opened.get(&number);
+        found.map_or(Ok(()), |d| view.may_use(&d.view, purpose))?;
+        match found {
+            Some(d) if !placed || d.flags & O_APPEND == 0 => Ok(FileArg::Open(d.handle)),
+            _ => Err(errno(libc::EBADF)),
+        }
+    }
+
+    fn close_all(&self, opened: &BTreeMap<u32, Descriptor>) {
+        let handles: Vec<_> = opened.values().map(|d| d.handle).collect();
+        self.give_back(&handles);
+    }
+
+    fn carry_out_compound(
+        &self,
+        cred: &Credentials,
+        prepared: Prepared,
+    ) -> Result<(Vec<u8>, Changed)> {
+        let Prepared { mut compound, wanted, files, opened } = prepared;
+        compound.rights.running = self.running_of(&files);
+        let sets = compound.steps.iter().any(|step| matches!(step, Step::SetAttributes { .. }));
+        let turn = self.kernel_times.turn(files.into_iter().filter(|_| self.writes_back()));
+        let result = self.call(cred, Request::Compound(Box::new(compound)));
+        self.close_all(&opened);
+        let Reply::Compounded(compounded) = result? else { return Err(unexpected("compounded")) };
+        let bytes = Answer::of(&compounded, &wanted).encode();
+        let (values, names, files, written) = match compounded {
+            Compounded::Refused { .. } => Default::default(),
+            Compounded::Done { values, names, files, written } => (values, names, files, written),
+        };
+        // The answer has a file's number; a program opens it by its name.
+        let handle = |value: &Value| match value {
+            Value::File { handle, .. } => *handle,
+            _ => None,
+        };
+        self.give_back(&values.iter().filter_map(handle).collect::<Vec<_>>());
+        let stale = self.stale(&turn, &written, sets.then_some(&files));
+        Ok((bytes, Changed { names, files, written, stale }))
+    }
+
+    /// The files that the kernel knows as they were, of those that were written, or whose
+    /// attributes were perhaps set.
+    fn stale(
+        &self,
+        turn: &Turn,
+        written: &[WrittenFile],
+        set: Option<&Vec<InodeNr>>,
+    ) -> Vec<Stale> {
+        if self.writes_back() {
+            let all = written.iter().map(|w| w.ino).chain(set.into_iter().flatten().copied());
+            let all: BTreeSet<_> = all.collect();
+            return all.into_iter().map(|ino| Stale::Times(turn.changed(ino))).collect();
+        }
+        let sized = written.iter().filter(|w| w.resized || w.grown);
+        sized.map(|w| Stale::Size(w.ino)).collect()
+    }
+
+    /// Those of the files from which a program runs. One that has just ended is told of a moment
+    /// later.
+    fn running_of(&self, files: &BTreeSet<InodeNr>) -> Vec<InodeNr> {
+        for _ in 0..LOOKS {
+            if self.open_files.running(files).is_empty() {
+                return Vec::new();
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.open_files.running(files)
+    }
+
+    /// The kernel drops its pages of the files that were written, takes their sizes, and forgets
+    /// attributes and names; then follows `then`.
+    fn tell_kernel(self: &Arc<Self>, changed: Changed, then: Then) {
+        let Changed { names, files, written, stale } = changed;
+        written.iter().filter(|w| w.resized).for_each(|w| self.sections.resized(w.ino));
+        if names.is_empty() && files.is_empty() {
+            return then();
+        }
+        let teller = self.clone();
+        let forget: Then = Box::new(move || teller.forget_names(names, files, then));
+        let server = self.clone();
+        let refresh: Then = match stale.is_empty() {
+            true => forget,
+            false => Box::new(move || server.refresh(stale, forget)),
+        };
+        let drop_pages = |then: Then, file: WrittenFile| -> Then {
+            let server = self.clone();
+            Box::new(move || server.pages(file.ino, Want::Drop, then))
+        };
+        written.into_iter().fold(refresh, drop_pages)();
+    }
+
+    /// Has the kernel take the sizes of files from us, and their times if those are its own: it
+    /// asks for neither by itself. On a thread of its own, because it may wait for a file's lock,
+    /// whose holder may wait for pages.
+    fn refresh(self: &Arc<Self>, stale: Vec<Stale>, then: Then) {
+        let server = self.clone();
+        let last = Last::new(then);
+        let body = move || {
+            for file in stale {
+                let (ino, told) = match file {
+                    Stale::Size(ino) => (ino, server.tell_size(ino)),
+                    Stale::Times(untold) => (untold.ino, server.tell_times(untold)),
+                };
+                if let Err(error) = told {
+                    tracing::error!(%error, ino, "the kernel may show a file's size as it was");
+                }
+            }
+            drop(last);
+        };
+        if let Err(error) = std::thread::Builder::new().name("siftfs-sizes".into()).spawn(body) {
+            tracing::error!(%error, "no thread: the kernel may show files' sizes as they were");
+        }
+    }
+}
+
+impl Server {
+    /// The attributes of a file that the kernel is to have; `None` if it is gone.
+    fn shown(&self, ino: InodeNr) -> Option<Attr> {
+        let mut attr = self.entry(&Credentials::default(), Request::GetAttr { ino }).ok()?;
+        self.sections.show_attr(&mut attr);
+        Some(attr)
+    }
+
+    fn tell_size(&self, ino: InodeNr) -> Result<()> {
+        let Some(attr) = self.shown(ino) else { return Ok(()) };
+        self.sections.refresh(&attr, Size::Asked, None).map(drop)
+    }
+
+    /// Size and times, which are the kernel's own.
+    fn tell_times(&self, untold: Untold) -> Result<()> {
+        let ino = untold.ino;
+        let telling = untold.tell();
+        let Some(attr) = self.shown(ino) else { return Ok(()) };
+        let time = NewTime { mtime: attr.mtime, taken: telling.taken() };
+        let reset = self.sections.refresh(&attr, Size::Ours(attr.size), Some(time))?;
+        if let Reset::Times { mtime, ctime } = reset
+            && let Some(_turn) = telling.answered()
+        {
+            let mtime = Some(SetTime::At(mtime));
+            let set = SetAttr { mtime, ctime: Some(ctime), ..SetAttr::default() };
+            self.entry(&Credentials::default(), Request::SetAttr { ino, set })?;
+        }
+        Ok(())
+    }
+}
+
+/// What a descriptor with these flags may be used for.
+fn access_of(flags: u32) -> Option<Access> {
+    match (flags & O_ACCMODE).cast_signed() {
+        libc::O_RDONLY => Some(Access::Read),
+        libc::O_WRONLY => Some(Access::Write),
+        libc::O_RDWR => Some(Access::Both),
+        _ => None,
+    }
+}

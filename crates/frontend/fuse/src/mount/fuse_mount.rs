@@ -1,0 +1,347 @@
+//! Mounting and unmounting with the kernel's own calls.
+//!
+//! Our own mount(2) call instead of a helper program: the subtype and the flags are ours to
+//! choose, and a bare umount(2) ends the session.
+
+use crate::kernel::MAX_IO;
+use crate::kernel::counts::Counts;
+use crate::kernel::priority::{Priority, Schedule};
+use crate::kernel::session::{Session, Wanted};
+use crate::kernel::transport::{RequestLoop, Requests, State};
+use crate::mount::mountinfo::{MountEntry, top_mount};
+use crate::mount::switch::Switch;
+use crate::pages::expiry::{Expiry, Prepared, WriteBack};
+use crate::pages::writers::Writers;
+use crate::serve::adapter::Adapter;
+use crate::serve::server::{Agreed, Server};
+use rustix::mount::{MountFlags, UnmountFlags};
+use siftfs_proto::{Credentials, FileService, Request, SessionId};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// How a volume is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// What the mount table shows as the source.
+    pub source: PathBuf,
+    /// `Some("siftfs")` gives the type `fuse.siftfs`, `None` plain `fuse`.
+    pub subtype: Option<String>,
+    /// Let every user in (permissions are still checked by the kernel).
+    pub allow_other: bool,
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Ignore setuid, setgid and file capabilities.
+    pub nosuid: bool,
+    /// Ignore device files.
+    pub nodev: bool,
+    /// Refuse to execute.
+    pub noexec: bool,
+    /// Every write as if the file were opened with O_SYNC.
+    pub sync: bool,
+    /// Access times are not kept.
+    pub noatime: bool,
+    /// Threads that stay ready to read a request; while requests take long there are more.
+    pub threads: usize,
+    /// How the kernel's requests shall come.
+    pub requests: Requests,
+    /// How soon the threads that carry requests out get a processor.
+    pub priority: Priority,
+    /// Where write(2) leaves data.
+    pub write_cache: WriteCache,
+    /// Its bind mounts may map users to others (idmapped mounts). For most requests the kernel then
+    /// does not say who the caller is.
+    pub idmap: bool,
+    /// In [`WriteCache::Writeback`], the kernel's dirty pages of open files are asked for so often.
+    pub write_back_every: Duration,
+    /// SiftFS's own operations are there: publish, compounds, tickets, atomic sections.
+    pub operations: bool,
+}
+
+/// Where write(2) leaves data: `docs/design/kernel-cache.md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteCache {
+    /// With the server: each call is a request.
+    #[default]
+    Writethrough,
+    /// In the kernel's page cache, until fsync, close, memory or age sends it on.
+    Writeback,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            source: PathBuf::from("siftfs"),
+            subtype: Some("siftfs".into()),
+            allow_other: rustix::process::geteuid().is_root(),
+            read_only: false,
+            nosuid: false,
+            nodev: false,
+            noexec: false,
+            sync: false,
+            noatime: false,
+            threads: 2,
+            requests: Requests::Auto,
+            priority: Priority::default(),
+            write_cache: WriteCache::default(),
+            idmap: false,
+            write_back_every: Duration::from_millis(2500),
+            operations: true,
+        }
+    }
+}
+
+/// A mounted volume; nothing is answered before [`FuseMount::serve`].
+pub struct FuseMount {
+    session: Session,
+    server: Arc<Server>,
+    threads: usize,
+    schedule: Arc<Schedule>,
+    entry: MountEntry,
+    expiry: Prepared,
+}
+
+impl FuseMount {
+    /// Mounts `service` on `dir`, an absolute path without symbolic links. When this returns,
+    /// kernel and server have agreed on the protocol; requests wait until [`FuseMount::serve`].
+    pub fn new(
+        service: Arc<dyn FileService>,
+        session: SessionId,
+        dir: &Path,
+        options: &MountOptions,
+    ) -> io::Result<Self> {
+        let threads = options.threads.clamp(1, 64);
+        let device = open_device()?;
+        kernel_mount(&device, dir, options)?;
+        let writeback = options.write_cache == WriteCache::Writeback;
+        let wanted = Wanted { requests: options.requests, writeback, idmap: options.idmap };
+        let made = Session::start(device, wanted).and_then(|kernel| {
+            let agreed = Agreed {
+                acls: kernel.has_acls(),
+                writeback: kernel.has_writeback(),
+                settled: kernel.settles_pages(),
+                no_opendir: kernel.has_no_opendir(),
+                idmap: options.idmap,
+            };
+            let server = Server::new(service, session, agreed).with_sync(options.sync);
+            let server = server.with_operations(options.operations);
+            let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
+            let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
+            read_ahead(&entry);
+            let (server, schedule) = (Arc::new(server), Arc::new(Schedule::new(options.priority)));
+            let expiry = Prepared::new(options.write_back_every);
+            Ok(Self { session: kernel, server, threads, schedule, entry, expiry })
+        });
+        if made.is_err() {
+            let _ = detach(dir);
+        }
+        made
+    }
+
+    /// The mount as the kernel lists it; its device number identifies it.
+    pub fn entry(&self) -> &MountEntry {
+        &self.entry
+    }
+
+    /// The files open for writing, also while the mount is served.
+    pub fn writers(&self) -> Writers {
+        Writers::new(self.server.clone())
+    }
+
+    /// Changes [`MountOptions::write_back_every`], also while the mount is served.
+    pub fn write_back(&self) -> WriteBack {
+        self.expiry.handle()
+    }
+
+    /// Changes [`MountOptions::operations`], also while the mount is served.
+    pub fn operations(&self) -> Switch {
+        self.server.operations.clone()
+    }
+
+    /// What the kernel agreed to.
+    pub fn write_cache(&self) -> WriteCache {
+        match self.server.writes_back() {
+            true => WriteCache::Writeback,
+            false => WriteCache::Writethrough,
+        }
+    }
+
+    /// How many requests the kernel sends, also while the mount is served.
+    pub fn traffic(&self) -> Traffic {
+        Traffic { counts: self.session.counts(), transport: self.session.transport() }
+    }
+
+    /// To be set when this process gets SIGXCPU: its realtime threads computed for too long.
+    pub fn overtime(&self) -> Arc<AtomicBool> {
+        self.schedule.overtime()
+    }
+
+    /// Answers requests until the mount is gone (umount(2), or an aborted connection).
+    ///
+    /// # Errors
+    /// When the kernel connection fails for another reason.
+    pub fn serve(self) -> io::Result<()> {
+        self.server.start_invalidator(self.session.notifier(), &self.entry)?;
+        let expiry = self
+            .server
+            .writes_back()
+            .then(|| Expiry::start(self.entry.clone(), self.server.clone(), self.expiry));
+        let server = self.server.clone();
+        let adapter = Adapter::new(self.server, self.entry.clone());
+        let place = &self.entry.mount_point;
+        let served = self.session.run((self.threads, self.schedule), place, &Arc::new(adapter));
+        drop(expiry);
+        // The mount's tickets go with it.
+        if let Err(error) = server.done(&Credentials::default(), Request::EndSession) {
+            tracing::warn!(%error, "the session could not be ended");
+        }
+        served
+    }
+}
+
+/// The requests that the kernel sends to a mount.
+#[derive(Clone)]
+pub struct Traffic {
+    counts: Arc<Counts>,
+    transport: Arc<State>,
+}
+
+impl Traffic {
+    /// Requests since the mount by the name of their kind (`lookup`, `write`), those being carried
+    /// out among them; a kind that never came is not in it.
+    pub fn by_name(&self) -> BTreeMap<&'static str, u64> {
+        self.counts.by_name()
+    }
+
+    /// How they come.
+    pub fn request_loop(&self) -> RequestLoop {
+        self.transport.report()
+    }
+}
+
+/// Lets the kernel read ahead as much as one request carries: its default of 128 KiB makes a cold
+/// stream wait for each round trip. Without the right to set it, the default stays.
+fn read_ahead(entry: &MountEntry) {
+    let path = format!("/sys/class/bdi/{}:{}/read_ahead_kb", entry.major, entry.minor);
+    if let Err(error) = std::fs::write(&path, (MAX_IO / 1024).to_string()) {
+        tracing::info!(%error, path, "read-ahead stays at the kernel's default");
+    }
+}
+
+fn open_device() -> io::Result<OwnedFd> {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    file.map(OwnedFd::from).map_err(|e| match e.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
+            io::Error::new(e.kind(), "no /dev/fuse: load the kernel's fuse module (modprobe fuse)")
+        }
+        _ => io::Error::new(e.kind(), format!("cannot open /dev/fuse: {e}")),
+    })
+}
+
+/// The mount's own flags. Access times are the Runtime's, not the kernel's: here they are to be
+/// seen in the table of mounts.
+fn kernel_flags(o: &MountOptions) -> MountFlags {
+    // Access times of directories are not kept.
+    let mut flags = MountFlags::NODIRATIME;
+    flags.set(MountFlags::RDONLY, o.read_only);
+    flags.set(MountFlags::NOSUID, o.nosuid);
+    flags.set(MountFlags::NODEV, o.nodev);
+    flags.set(MountFlags::NOEXEC, o.noexec);
+    flags.set(MountFlags::SYNCHRONOUS, o.sync);
+    flags.set(MountFlags::NOATIME, o.noatime);
+    flags.set(MountFlags::RELATIME, !o.noatime);
+    flags
+}
+
+/// Gives the mount on `dir` the flags that `o` says; nothing else of `o` is used. A file system
+/// that becomes read-only becomes so for all its mounts.
+///
+/// # Errors
+/// `EBUSY` while a file is open for writing and `o` says read-only, or a removed file is still
+/// open.
+pub fn remount(dir: &Path, o: &MountOptions) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(dir, kernel_flags(o), "")?)
+}
+
+fn kernel_mount(device: &OwnedFd, dir: &Path, o: &MountOptions) -> io::Result<()> {
+    let flags = kernel_flags(o);
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    if o.allow_other {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data)?;
+    let fs_type = match &o.subtype {
+        Some(s) => format!("fuse.{s}"),
+        None => "fuse".to_string(),
+    };
+    rustix::mount::mount(&o.source, dir, fs_type.as_str(), flags, data.as_c_str()).map_err(|e| {
+        let hint = if e == rustix::io::Errno::PERM { " (mounting needs root)" } else { "" };
+        io::Error::new(io::Error::from(e).kind(), format!("mount on {}: {e}{hint}", dir.display()))
+    })
+}
+
+/// umount(2) of exactly this directory.
+///
+/// # Errors
+/// `EBUSY` while a process has a file open or its working directory in the mount.
+pub fn unmount(dir: &Path) -> io::Result<()> {
+    Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW)?)
+}
+
+/// Takes the mount out of the tree at once; it ends when the last open file is closed.
+pub fn detach(dir: &Path) -> io::Result<()> {
+    Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?)
+}
+
+/// How long a file system may take to say that it is there.
+const STATFS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Does this error say that a mount's server has died? A request that was on its way at that moment
+/// ends with `ECONNABORTED`, or in a ring with `ECANCELED`, and every later one with `ENOTCONN`.
+pub fn says_dead(e: &io::Error) -> bool {
+    let errors = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
+    e.raw_os_error().is_some_and(|n| errors.contains(&n))
+}
+
+/// Is the server of the mount on `dir` dead (the kernel answers `ENOTCONN`)? Asks with statfs(2),
+/// which, unlike stat(2), never comes from a cache. While the kernel still takes the connection of
+/// a killed server apart, it takes the question first and answers later (see [`says_dead`]). A
+/// server that does not answer is not dead.
+pub fn is_dead(dir: &Path) -> bool {
+    statfs(dir).is_some_and(|asked| asked.is_err_and(|e| says_dead(&e)))
+}
+
+/// Does the mount on `dir` give no answer at all?
+pub fn is_silent(dir: &Path) -> bool {
+    statfs(dir).is_none()
+}
+
+fn statfs(dir: &Path) -> Option<io::Result<()>> {
+    let (told, heard) = mpsc::channel();
+    let dir = dir.to_path_buf();
+    // Not waited for: a server that is stopped lets its callers wait as long as they live.
+    std::thread::spawn(move || {
+        let _ = told.send(rustix::fs::statfs(&dir).map(drop).map_err(io::Error::from));
+    });
+    heard.recv_timeout(STATFS_PATIENCE).ok()
+}
+
+/// Detaches FUSE mounts on `dir` whose server is dead. Returns how many there were.
+pub fn detach_dead(dir: &Path) -> io::Result<usize> {
+    let mut found = 0;
+    while top_mount(dir)?.is_some_and(|m| m.is_fuse()) && is_dead(dir) {
+        detach(dir)?;
+        found += 1;
+    }
+    Ok(found)
+}

@@ -1,0 +1,349 @@
+//! The daemon's own calls on its own mount.
+//!
+//! Each of them waits for requests that the same process serves. Two things must hold then.
+//!
+//! **Other threads serve them.** A call is made by a thread of its own, never by one that carries
+//! a request out.
+//!
+//! **The daemon can be killed.** A thread that waits for pages in the kernel cannot be interrupted,
+//! nor can one whose request has been read, and a killed process keeps its descriptors until its
+//! last thread has gone: with `/dev/fuse` among them the connection would live on, and the thread,
+//! and every program on the mount, would wait for ever. So the thread has a table of descriptors of
+//! its own, with nothing of the daemon's in it ([`start_apart`]): when the others die, `/dev/fuse`
+//! is closed, and the wait ends. Memory must hold no descriptor either: `kernel/ring/uring.rs`.
+//!
+//! An open file of the mount makes umount(2) fail with EBUSY. So the root is opened through a mount
+//! of its own: a detached copy (open_tree(2)), which no other process sees and which ends with the
+//! descriptor. A umount(2) meanwhile succeeds, and the session ends when the descriptor is closed.
+
+#![allow(unsafe_code)] // unshare(2) and close_range(2) have no safe wrappers
+
+use crate::mount::mountinfo::{MountEntry, mounts_of};
+use crate::pages::handles::open_node;
+use rustix::fs::{
+    AtFlags, Mode, OFlags, StatxFlags, StatxTimestamp, Timespec, Timestamps, openat, statx,
+};
+use rustix::mount::{OpenTreeFlags, open_tree};
+use siftfs_base::Timestamp;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How often the kernel is asked for a size that it does not take.
+const ASKED: u32 = 8;
+
+/// The calling thread, which has opened nothing yet, loses the process's descriptors. Only those
+/// of standard input, output and error stay: what the thread opens must not take their place.
+fn keep_nothing() -> io::Result<()> {
+    // SAFETY: unshare(2) with this flag gives the thread a copy of the table, and close_range(2)
+    // closes what is in that copy alone. The thread owns no descriptor and uses none it knows of.
+    let done = unsafe {
+        libc::unshare(libc::CLONE_FILES) == 0 && libc::close_range(3, libc::c_uint::MAX, 0) == 0
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Starts a thread that has none of the process's descriptors. `work` must own none: closed there,
+/// it would stay open here. It is told if they could not be taken away, and must not call then.
+///
+/// # Errors
+/// No thread can be started.
+pub(crate) fn start_apart(
+    name: &str,
+    work: impl FnOnce(io::Result<()>) + Send + 'static,
+) -> io::Result<()> {
+    let body = move || work(keep_nothing());
+    std::thread::Builder::new().name(name.into()).spawn(body).map(drop)
+}
+
+/// Makes a call that may wait for the process's own mount, on a thread that has none of its
+/// descriptors (`work` must own none), and waits for it.
+///
+/// # Errors
+/// No such thread can be had, and those of the call.
+pub fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (tell, told) = channel();
+    start_apart("siftfs-apart", move |alone| {
+        // A daemon that ends does not wait for the result.
+        let _ = tell.send(alone.and_then(|()| work()));
+    })?;
+    told.recv().map_err(|_| io::Error::other("the thread ended without a word"))?
+}
+
+/// The root of the mount, for the calling thread; `None` if it is not to be reached any more.
+pub(crate) fn open_root(entry: &MountEntry) -> io::Result<Option<OwnedFd>> {
+    // In most cases it is where it was.
+    if let Ok(Some(root)) = open_mount(entry) {
+        return Ok(Some(root));
+    }
+    let mut mounts = mounts_of(entry)?;
+    mounts.sort_by_key(|m| m.id != entry.id);
+    let mut result = Ok(None);
+    for mount in mounts {
+        match open_mount(&mount) {
+            Ok(Some(root)) => return Ok(Some(root)),
+            Ok(None) => {}
+            Err(e) => result = Err(e),
+        }
+    }
+    result
+}
+
+fn open_mount(mount: &MountEntry) -> io::Result<Option<OwnedFd>> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(rustix::fs::CWD, &mount.mount_point, flags)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat(&tree, ".", flags, Mode::empty())?;
+    // Whatever covers the mount point by now is not ours to write back.
+    let device = rustix::fs::fstat(&root)?.st_dev;
+    let ours = (rustix::fs::major(device), rustix::fs::minor(device)) == (mount.major, mount.minor);
+    Ok(ours.then_some(root))
+}
+
+/// Has the kernel send the dirty pages and times of every file of the mount. What could not be
+/// written is the WRITE requests' to know: syncfs(2) tells it after it has done its work, and tells
+/// of losses that are older than the call.
+///
+/// # Errors
+/// The mount could not be opened, or no thread started.
+pub(crate) fn sync(entry: &MountEntry) -> io::Result<()> {
+    let entry = entry.clone();
+    apart(move || {
+        if let Some(root) = open_root(&entry)? {
+            let _ = rustix::fs::syncfs(&root);
+        }
+        Ok(())
+    })
+}
+
+/// A syncfs(2) of the mount that is under way.
+pub struct Syncing(Receiver<()>);
+
+impl Syncing {
+    /// Begins one. When this returns, the mount is open for it, and can be detached.
+    ///
+    /// # Errors
+    /// The mount could not be opened, or no thread started.
+    pub fn start(entry: &MountEntry) -> io::Result<Self> {
+        let (opened, is_open) = channel();
+        let (end, ended) = channel();
+        let entry = entry.clone();
+        start_apart("siftfs-sync", move |alone| {
+            let root = alone.and_then(|()| open_root(&entry));
+            let (root, told) = match root {
+                Ok(root) => (root, Ok(())),
+                Err(e) => (None, Err(e)),
+            };
+            let _ = opened.send(told);
+            if let Some(root) = root {
+                let _ = rustix::fs::syncfs(&root);
+            }
+            drop(end);
+        })?;
+        is_open.recv().map_err(|_| io::Error::other("the thread ended without a word"))??;
+        Ok(Self(ended))
+    }
+
+    /// Has the kernel sent everything, or failed to?
+    pub fn is_over(&self) -> bool {
+        self.0.try_recv() == Err(TryRecvError::Disconnected)
+    }
+}
+
+/// A file whose pages have been written back, and that is still open. While a RENAME is carried out
+/// the kernel holds the file's lock, which closing it wants: so it is closed after the answer, by
+/// the thread that opened it, when this is dropped.
+pub(crate) struct Written {
+    _close: Sender<()>,
+}
+
+/// Has the kernel send the dirty pages of a file, and waits for them. Of what could not be written
+/// the WRITE requests know, and an older loss is no error of this call.
+///
+/// # Errors
+/// The file could not be opened, no thread started, or the kernel did not send all of the pages.
+pub(crate) fn write_back(entry: &MountEntry, node: u64, generation: u32) -> io::Result<Written> {
+    let (close, closed) = channel();
+    let (tell, told) = channel();
+    let entry = entry.clone();
+    start_apart("siftfs-sync", move |alone| {
+        wait_written(alone, (&entry, node, generation), &tell, &closed);
+    })?;
+    let result = told.recv().map_err(|_| io::Error::other("the thread ended without a word"))?;
+    result.map(|()| Written { _close: close })
+}
+
+fn wait_written(
+    alone: io::Result<()>,
+    (entry, node, generation): (&MountEntry, u64, u32),
+    tell: &Sender<io::Result<()>>,
+    closed: &Receiver<()>,
+) {
+    let file = alone.and_then(|()| match open_root(entry)? {
+        Some(root) => open_node(&root, node, generation),
+        None => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+    });
+    let (file, result) = match file {
+        Ok(file) => {
+            forget_losses(&file);
+            let result = write_pages(&file);
+            (Some(file), result)
+        }
+        Err(e) => (None, Err(e)),
+    };
+    let _ = tell.send(result);
+    // Ends when the other end is dropped.
+    let _ = closed.recv();
+    drop(file);
+}
+
+/// The threads that have the kernel drop what it has of a file, by the numbers that the kernel's
+/// requests have.
+#[derive(Default)]
+pub(crate) struct Resetting(Mutex<Vec<u32>>);
+
+impl Resetting {
+    fn list(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is thread `pid` one of them?
+    pub(crate) fn has(&self, pid: u32) -> bool {
+        pid != 0 && self.list().contains(&pid)
+    }
+}
+
+/// How the kernel gets a file's size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Size {
+    /// It asks for it.
+    Asked,
+    /// It owns it: it is made to set it to this.
+    Ours(u64),
+}
+
+/// A time of change that a kernel is to take that owns the times.
+pub(crate) struct NewTime {
+    pub(crate) mtime: Timestamp,
+    /// Called when it has taken it, and sends no older times any more.
+    pub(crate) taken: Box<dyn FnOnce() + Send>,
+}
+
+/// What became of a file that was to be reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reset {
+    /// The mount has no place where it could be opened.
+    NoPlace,
+    /// It is, or the kernel does not know it any more.
+    Done,
+    /// It is, and after the kernel had taken the time its own times were these.
+    Times { mtime: Timestamp, ctime: Timestamp },
+}
+
+/// Has the kernel drop all pages of a file and take its size from the server. The thread that does
+/// it is in `resetting` meanwhile: its OPEN is to be answered without FOPEN_KEEP_CACHE, its SETATTR
+/// by the attributes as they are. With a time the kernel is made to take that one, and then asked
+/// which it has.
+///
+/// # Errors
+/// No such thread can be had, and those of the calls.
+pub(crate) fn reset(
+    entry: &MountEntry,
+    (node, generation): (u64, u32),
+    (size, time): (Size, Option<NewTime>),
+    resetting: Arc<Resetting>,
+) -> io::Result<Reset> {
+    let entry = entry.clone();
+    apart(move || {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        resetting.list().push(thread);
+        let done = reset_here(&entry, (node, generation), (size, time));
+        resetting.list().retain(|other| *other != thread);
+        done
+    })
+}
+
+fn reset_here(
+    entry: &MountEntry,
+    (node, generation): (u64, u32),
+    (size, time): (Size, Option<NewTime>),
+) -> io::Result<Reset> {
+    let Some(root) = open_root(entry)? else { return Ok(Reset::NoPlace) };
+    let file = match open_node(&root, node, generation) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => {
+            return Ok(Reset::Done);
+        }
+        other => other?,
+    };
+    let known = |sync| -> io::Result<u64> {
+        let flags = AtFlags::EMPTY_PATH | sync;
+        Ok(statx(&file, "", flags, StatxFlags::SIZE)?.stx_size)
+    };
+    match size {
+        // An answer that another request's overtook does not count.
+        Size::Asked => {
+            for _ in 0..ASKED {
+                if known(AtFlags::STATX_FORCE_SYNC)? == known(AtFlags::STATX_DONT_SYNC)? {
+                    break;
+                }
+            }
+        }
+        Size::Ours(size) if known(AtFlags::STATX_DONT_SYNC)? != size => truncate(&file, size)?,
+        Size::Ours(_) => {}
+    }
+    match time {
+        None => Ok(Reset::Done),
+        Some(time) => set_time(&file, time),
+    }
+}
+
+/// Has a kernel that owns the times take one, and asks it for those that it has then.
+fn set_time(file: &OwnedFd, NewTime { mtime, taken }: NewTime) -> io::Result<Reset> {
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let last_modification = Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() };
+    rustix::fs::futimens(file, &Timestamps { last_access, last_modification })?;
+    // close(2) waits until older times that the kernel was sending have come, and then takes the
+    // file's lock, which a utimensat(2) holds until its times are here and there.
+    drop(file.try_clone()?);
+    taken();
+    drop(file.try_clone()?);
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = statx(file, "", flags, StatxFlags::MTIME | StatxFlags::CTIME)?;
+    let time = |t: StatxTimestamp| Timestamp { sec: t.tv_sec, nsec: t.tv_nsec };
+    Ok(Reset::Times { mtime: time(stat.stx_mtime), ctime: time(stat.stx_ctime) })
+}
+
+/// Sets the size of a file that is open for reading.
+fn truncate(file: &OwnedFd, size: u64) -> io::Result<()> {
+    let path = CString::new(format!("/proc/thread-self/fd/{}", file.as_raw_fd()))?;
+    let size = libc::off_t::try_from(size).map_err(io::Error::other)?;
+    // SAFETY: the path ends with NUL and lives as long as the call.
+    match unsafe { libc::truncate(path.as_ptr(), size) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// After this the open file is told of losses that are newer than this call, and of no others: a
+/// file that is opened is told of one that no program has been told of, however old.
+fn forget_losses(file: &OwnedFd) {
+    // SAFETY: no memory is passed.
+    let _ =
+        unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
+}
+
+/// Has the kernel send the dirty pages of an open file, and waits for them.
+pub(crate) fn write_pages(file: &OwnedFd) -> io::Result<()> {
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: no memory is passed.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

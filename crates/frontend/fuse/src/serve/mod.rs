@@ -1,0 +1,21 @@
+//! Carries out what the kernel asks for: requests of the kernel's protocol become requests of the
+//! file protocol.
+//!
+//! `adapter` takes an operation apart and calls `server`, where the decisions are; `server` knows
+//! no structure of the kernel's. `open_files` knows the files that programs have open,
+//! `privileges` who loses set-id bits and capabilities and when, `kernel_times` which times of the
+//! kernel's are newer than ours.
+
+pub(crate) mod adapter;
+pub(crate) mod caller;
+pub(crate) mod calls;
+mod copied_up;
+mod file_flags;
+pub(crate) mod gate;
+mod idmap;
+pub(crate) mod kernel_times;
+pub(crate) mod open_files;
+pub(crate) mod privileges;
+pub(crate) mod server;
+mod stale;
+pub(crate) mod timers;

@@ -1,0 +1,574 @@
+//! Decisions between the kernel's requests and the file protocol's.
+
+use crate::ioctl::section_table::Sections;
+use crate::kernel::MAX_IO;
+use crate::kernel::convert::{node, unexpected};
+use crate::kernel::notify::Notifier;
+use crate::mount::mountinfo::MountEntry;
+use crate::mount::switch::Switch;
+use crate::pages::invalidator::Invalidator;
+use crate::pages::own_mount::{self, Written};
+use crate::serve::caller;
+use crate::serve::calls::Calls;
+use crate::serve::copied_up::CopiedUp;
+use crate::serve::kernel_times::KernelTimes;
+use crate::serve::open_files::{Closed, OpenFiles, Owed};
+use crate::serve::privileges::Announced;
+use crate::serve::timers::Timers;
+use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_proto::compound::Access;
+use siftfs_proto::{
+    Allocate, Attr, Completion, Credentials, DirEntry, FileService, Handle, MAX_FILE_SIZE, Reply,
+    Request, Seek, SessionId, SetAttr, WriteData,
+};
+use std::io;
+use std::sync::Arc;
+
+/// Names asked for at a time: the kernel's buffer is at least a page, and each entry costs more
+/// of it than its name. Entries that do not fit are asked for again.
+const DIR_BYTES: u32 = 2048;
+const DIR_PLUS_BYTES: u32 = 512;
+/// Bytes of data that one copy request moves at most, so that it does not keep its reader long.
+const COPY_BYTES: u64 = 16 << 20;
+
+/// One mount's requests.
+pub(crate) struct Server {
+    service: Arc<dyn FileService>,
+    session: SessionId,
+    pub(crate) agreed: Agreed,
+    /// The mount itself asks for synchronous writes.
+    synchronous: bool,
+    pub(crate) open_files: Arc<OpenFiles>,
+    pub(crate) announced: Announced,
+    pub(crate) copied_up: CopiedUp,
+    pub(crate) invalidator: Arc<Invalidator>,
+    /// Calls that wait for the kernel.
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) timers: Timers,
+    pub(crate) sections: Sections,
+    pub(crate) operations: Switch,
+    /// Of files whose times the kernel owns.
+    pub(crate) kernel_times: Arc<KernelTimes>,
+}
+
+/// What the kernel agreed to at the mount.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Agreed {
+    /// The kernel checks permissions by access control lists.
+    pub(crate) acls: bool,
+    /// The kernel keeps written pages back, and owns the size and times of files.
+    pub(crate) writeback: bool,
+    /// The kernel calls a page written when the server has it, and not before.
+    pub(crate) settled: bool,
+    /// The kernel does without OPENDIR when it is answered ENOSYS.
+    pub(crate) no_opendir: bool,
+    /// Mounts may map users to others: of most requests nobody knows whose they are.
+    pub(crate) idmap: bool,
+}
+
+impl Server {
+    pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId, agreed: Agreed) -> Self {
+        Self {
+            service,
+            session,
+            agreed,
+            synchronous: false,
+            open_files: Arc::new(OpenFiles::new(agreed.writeback)),
+            announced: Announced::default(),
+            copied_up: CopiedUp::default(),
+            invalidator: Arc::default(),
+            calls: Arc::default(),
+            timers: Timers::default(),
+            sections: Sections::default(),
+            operations: Switch::new(true),
+            kernel_times: Arc::default(),
+        }
+    }
+
+    /// As if every file were opened with O_SYNC, if `synchronous`.
+    pub(crate) fn with_sync(self, synchronous: bool) -> Self {
+        Self { synchronous, ..self }
+    }
+
+    /// Are SiftFS's own operations there?
+    pub(crate) fn with_operations(self, on: bool) -> Self {
+        Self { operations: Switch::new(on), ..self }
+    }
+
+    /// From here on the kernel can be asked for what it caches on the mount `entry`.
+    ///
+    /// # Errors
+    /// When a thread that asks cannot be started.
+    pub(crate) fn start_invalidator(
+        &self,
+        notifier: Notifier,
+        entry: &MountEntry,
+    ) -> io::Result<()> {
+        self.sections.serve(entry);
+        self.invalidator.start(notifier, entry.clone(), self.open_files.clone())
+    }
+
+    /// Does the kernel keep written pages back?
+    pub(crate) fn writes_back(&self) -> bool {
+        self.agreed.writeback
+    }
+
+    /// Does the kernel do without OPENDIR?
+    pub(crate) fn has_no_opendir(&self) -> bool {
+        self.agreed.no_opendir
+    }
+
+    pub(crate) fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
+        self.service.call(self.session, cred, req)
+    }
+
+    /// As [`Server::call`], with the answer on whatever thread has it.
+    pub(crate) fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
+        self.service.submit(self.session, cred, req, done);
+    }
+
+    pub(crate) fn done(&self, cred: &Credentials, req: Request) -> Result<()> {
+        match self.call(cred, req)? {
+            Reply::Done => Ok(()),
+            _ => Err(unexpected("done")),
+        }
+    }
+
+    pub(crate) fn entry(&self, cred: &Credentials, req: Request) -> Result<Attr> {
+        match self.call(cred, req)? {
+            Reply::Entry(a) | Reply::Attr(a) => Ok(a),
+            _ => Err(unexpected("attributes")),
+        }
+    }
+
+    pub(crate) fn opened(&self, cred: &Credentials, req: Request) -> Result<Handle> {
+        match self.call(cred, req)? {
+            Reply::Opened { handle } => Ok(handle),
+            _ => Err(unexpected("opened")),
+        }
+    }
+
+    pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
+        let Closed { last, let_go } = self.open_files.closed(handle);
+        if let Some(ino) = last {
+            self.closed(ino);
+        }
+        if let Some(ino) = let_go {
+            self.let_go(ino);
+        }
+        self.done(cred, Request::Release { handle })
+    }
+
+    /// A change of a file's data, which moves its times unless the kernel owns them: with the
+    /// writeback cache it moves its own with every write, fallocate, copy and truncation and sends
+    /// them if they changed. A time of ours would stay beside an unchanged one of the kernel's.
+    pub(crate) fn timed(&self, change: Request) -> Request {
+        if self.agreed.writeback { Request::Untimed(Box::new(change)) } else { change }
+    }
+
+    /// Attributes of every file that is open for writing, each once.
+    pub(crate) fn open_for_writing(&self) -> Vec<Attr> {
+        let cred = Credentials::default();
+        let attr = |ino| self.entry(&cred, Request::GetAttr { ino }).ok();
+        self.open_files.inodes().into_iter().filter_map(attr).collect()
+    }
+
+    pub(crate) fn data(&self, cred: &Credentials, req: Request) -> Result<Vec<u8>> {
+        self.call(cred, req)?.data()
+    }
+
+    /// fsync(2), on the reader's own thread, which costs no hand-over: another reads meanwhile.
+    pub(crate) fn fsync(&self, cred: &Credentials, ino: InodeNr, datasync: bool, done: Completion) {
+        self.submit(cred, Request::Fsync { ino, datasync }, done);
+    }
+
+    /// read(2), on the reader's own thread, which may read ahead once it has answered.
+    pub(crate) fn read(
+        &self,
+        cred: &Credentials,
+        (ino, handle): (InodeNr, Handle),
+        (offset, size): (u64, u32),
+        direct: bool,
+        done: Completion,
+    ) {
+        let len = size.min(MAX_IO);
+        if !direct {
+            self.open_files.note_cached(ino, offset, u64::from(len));
+        }
+        if let Some(read) = self.read_section(cred, (ino, handle), (offset, len), direct) {
+            return done(read);
+        }
+        self.submit(cred, Request::Read { file: ino.into(), offset, len }, done);
+    }
+
+    /// Opens a file, and truncates it if the flags say so.
+    pub(crate) fn open(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        flags: u32,
+        kill_priv: bool,
+    ) -> Result<Handle> {
+        let truncate = flags & libc::O_TRUNC.cast_unsigned() != 0;
+        let (write, kill_priv) = (crate::serve::open_files::writes(flags), kill_priv && truncate);
+        let (mut bits, mut setgid) = (false, None);
+        if kill_priv {
+            let attr = self.entry(cred, Request::GetAttr { ino })?;
+            bits = caller::has_bits(cred, &attr);
+            setgid = caller::takes_setgid(cred, &attr).then_some(attr);
+        }
+        if write && (truncate || flags & libc::O_APPEND.cast_unsigned() == 0) {
+            self.refuse_append_only(cred, ino)?;
+        }
+        if truncate {
+            self.sections.resized(ino);
+        }
+        // The kernel reads a page before it writes a part of it, also for a program that may only
+        // write.
+        let access = if write { Access::Both } else { Access::Read };
+        let request = Request::Open { ino, access, truncate, kill_priv };
+        let handle = self.opened(cred, if truncate { self.timed(request) } else { request })?;
+        self.open_files.opened(&self.opener(cred), handle, ino, flags);
+        if let Some(attr) = setgid {
+            let set = SetAttr { kill_setgid: true, ..SetAttr::default() };
+            if let Err(e) = self.take_away(cred, &attr, set) {
+                let _ = self.release(cred, handle);
+                return Err(e);
+            }
+        }
+        if bits {
+            self.told(ino);
+        }
+        Ok(handle)
+    }
+
+    /// Writes pages of the kernel's cache; returns their length.
+    pub(crate) fn write_pages(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        offset: u64,
+        data: WriteData,
+    ) -> Result<u32> {
+        let account = self.open_files.account(ino);
+        let cred = account.as_ref().unwrap_or(cred);
+        if self.agreed.writeback {
+            self.carry_out_with_pages(cred, ino)?;
+        }
+        if let Some(len) = self.take_pages(cred, ino, offset, &data) {
+            return Ok(len);
+        }
+        let times = !self.agreed.writeback;
+        match self.call(cred, Request::WriteBack { file: ino.into(), offset, data, times })? {
+            Reply::Written { len } => Ok(len),
+            _ => Err(unexpected("written")),
+        }
+    }
+
+    /// Has the kernel send the dirty pages of a file, and waits for them. The file is closed when
+    /// what is returned is dropped.
+    ///
+    /// # Errors
+    /// Why pages could not be written, or not be asked for: a rename fails then, and the old file
+    /// stays rather than giving way to half of the new one.
+    pub(crate) fn write_back(&self, entry: &MountEntry, ino: InodeNr) -> Result<Written> {
+        let attr = self.entry(&Credentials::default(), Request::GetAttr { ino })?;
+        let before = self.open_files.lost(ino).map_or(0, |l| l.times);
+        let written = own_mount::write_back(entry, node(ino), attr.generation);
+        match self.open_files.lost(ino) {
+            Some(lost) if lost.times != before => Err(lost.error),
+            _ => written.map_err(|e| {
+                tracing::warn!(ino, error = %e, "a file's dirty pages could not be asked for");
+                errno(e.raw_os_error().unwrap_or(libc::EIO))
+            }),
+        }
+    }
+
+    /// The inode number behind a name, without a reference that would have to be given back.
+    pub(crate) fn number_of(
+        &self,
+        cred: &Credentials,
+        parent: InodeNr,
+        name: &[u8],
+    ) -> Option<InodeNr> {
+        let found = self.entry(cred, Request::Lookup { parent, name: name.to_vec() }).ok()?;
+        self.forget(cred, found.ino, 1);
+        Some(found.ino)
+    }
+
+    /// Writes `data`, all of it unless the largest size comes in between; returns how much.
+    pub(crate) fn write(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        offset: u64,
+        data: WriteData,
+        kill_priv: bool,
+    ) -> Result<u32> {
+        self.carry_out_announced(cred, ino)?;
+        let write = Request::Write { file: ino.into(), offset, data, append: false, kill_priv };
+        match self.call(&self.payer(cred, ino), self.timed(write))? {
+            Reply::Written { len } => Ok(len),
+            _ => Err(unexpected("written")),
+        }
+    }
+
+    pub(crate) fn owed(&self, flags: u32) -> Owed {
+        if self.synchronous { Owed::All } else { Owed::by(flags) }
+    }
+
+    /// After a change of `ino` that the kernel sends no FSYNC for, through `handle`: what its flags
+    /// promise.
+    fn pay(&self, cred: &Credentials, ino: InodeNr, handle: Handle) -> Result<()> {
+        match self.owed(self.open_files.flags(handle)) {
+            Owed::Nothing => Ok(()),
+            owed => self.done(cred, Request::Fsync { ino, datasync: owed == Owed::Data }),
+        }
+    }
+
+    /// fallocate(2).
+    pub(crate) fn allocate(
+        &self,
+        cred: &Credentials,
+        (ino, handle): (InodeNr, Handle),
+        mode: Allocate,
+        (offset, len): (u64, u64),
+    ) -> Result<()> {
+        self.before_change(cred, ino)?;
+        let allocate = Request::Allocate { file: ino.into(), mode, offset, len };
+        self.done(&self.payer(cred, ino), self.timed(allocate))?;
+        self.pay(cred, ino, handle)
+    }
+
+    /// lseek(2) for data or a hole.
+    pub(crate) fn seek(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        offset: u64,
+        whence: Seek,
+    ) -> Result<u64> {
+        if i64::try_from(offset).is_err() {
+            return Err(errno(libc::ENXIO));
+        }
+        match self.call(cred, Request::Seek { file: ino.into(), offset, whence })? {
+            Reply::Offset(at) => Ok(at),
+            _ => Err(unexpected("offset")),
+        }
+    }
+
+    /// copy_file_range(2): as far as the source goes and [`COPY_BYTES`] of data at most; returns
+    /// how far it came. Holes stay holes. The kernel holds both files' locks, has written back what
+    /// it cached of them and drops what it cached of the target afterwards.
+    pub(crate) fn copy(&self, cred: &Credentials, r: &CopyRange) -> Result<u32> {
+        self.before_change(cred, r.to)?;
+        let size = self.entry(cred, Request::GetAttr { ino: r.from })?.size;
+        let room = MAX_FILE_SIZE.checked_sub(r.to_offset).filter(|room| *room > 0);
+        let len = r.len.min(u64::from(u32::MAX)).min(room.ok_or(errno(libc::EFBIG))?);
+        let asked = r.offset.checked_add(len).ok_or(errno(libc::EOVERFLOW))?;
+        // The kernel asks for nothing beyond the end that it knows. Its writeback cache may hold
+        // the bytes between our end and its own, but none of this range: that is a hole.
+        let ends_later = self.agreed.writeback && self.open_files.may_be_dirty(r.from);
+        let end = if ends_later { asked } else { size.min(asked) };
+        let (mut at, mut data) = (r.offset, 0);
+        while at < end && data < COPY_BYTES {
+            match self.copy_piece(cred, r, at, end) {
+                Ok((next, bytes)) => (at, data) = (next, data + bytes),
+                // What was copied counts; the caller comes back for the error.
+                Err(_) if at > r.offset => break,
+                Err(e) => return Err(e),
+            }
+        }
+        if at > r.offset {
+            self.pay(cred, r.to, r.to_handle)?;
+        }
+        u32::try_from(at.saturating_sub(r.offset)).map_err(|_| errno(libc::EIO))
+    }
+
+    /// Copies the hole or some of the data at `at`; returns where it ends and its bytes of data.
+    fn copy_piece(
+        &self,
+        cred: &Credentials,
+        r: &CopyRange,
+        at: u64,
+        end: u64,
+    ) -> Result<(u64, u64)> {
+        let to = r.to_offset + (at - r.offset);
+        let data = match self.seek(cred, r.from, at, Seek::Data) {
+            Err(Error::Posix(libc::ENXIO)) => end,
+            other => other?.min(end),
+        };
+        if data > at {
+            self.copy_hole(cred, r.to, to, data - at)?;
+            return Ok((data, 0));
+        }
+        let hole = self.seek(cred, r.from, at, Seek::Hole)?.min(end);
+        let len = u32::try_from(hole.saturating_sub(at)).unwrap_or(u32::MAX).min(MAX_IO);
+        let bytes = self.data(cred, Request::Read { file: r.from.into(), offset: at, len })?;
+        if bytes.is_empty() {
+            return Err(errno(libc::EIO));
+        }
+        let written = self.write(cred, r.to, to, bytes.into(), false)?;
+        Ok((at + u64::from(written), u64::from(written)))
+    }
+
+    fn copy_hole(&self, cred: &Credentials, ino: InodeNr, offset: u64, len: u64) -> Result<()> {
+        let size = self.entry(cred, Request::GetAttr { ino })?.size;
+        if offset < size {
+            let (mode, len) = (Allocate::PunchHole, len.min(size - offset));
+            self.done(cred, self.timed(Request::Allocate { file: ino.into(), mode, offset, len }))?;
+        }
+        if offset + len > size {
+            let set = SetAttr { size: Some(offset + len), ..SetAttr::default() };
+            self.entry(cred, self.timed(Request::SetAttr { ino, set }))?;
+        }
+        Ok(())
+    }
+
+    /// Fills a directory buffer: `add` returns false, and takes nothing, when it is full.
+    pub(crate) fn read_dir(
+        &self,
+        cred: &Credentials,
+        dir: DirCursor,
+        add: &mut dyn FnMut(&DirEntry) -> bool,
+    ) -> Result<()> {
+        let DirCursor { dir, mut cookie, plus } = dir;
+        let opened = match dir {
+            Dir::Open(handle) => OpenDir { server: self, handle, close: false },
+            Dir::Node(ino) => {
+                let handle = self.opened(cred, Request::OpenDir { ino })?;
+                OpenDir { server: self, handle, close: true }
+            }
+        };
+        let handle = opened.handle;
+        let max_bytes = if plus { DIR_PLUS_BYTES } else { DIR_BYTES };
+        let mut any = false;
+        loop {
+            let req = Request::ReadDir { handle, cookie, max_bytes, plus };
+            let entries = match self.call(cred, req) {
+                Ok(Reply::Dir(entries)) => entries,
+                Ok(_) => return Err(unexpected("directory entries")),
+                // What was read counts; the kernel comes back for the error.
+                Err(_) if any => return Ok(()),
+                Err(e) => return Err(e),
+            };
+            if entries.is_empty() {
+                return Ok(());
+            }
+            for (i, entry) in entries.iter().enumerate() {
+                if !add(entry) {
+                    self.forget_entries(cred, entries.get(i..).unwrap_or_default());
+                    return Ok(());
+                }
+                any = true;
+                cookie = entry.cookie;
+            }
+        }
+    }
+
+    /// Gives back the references of entries that the kernel never saw.
+    fn forget_entries(&self, cred: &Credentials, entries: &[DirEntry]) {
+        for e in entries {
+            if e.attr.is_some() && e.name != b"." && e.name != b".." {
+                self.forget(cred, e.ino, 1);
+            }
+        }
+    }
+
+    pub(crate) fn forget(&self, cred: &Credentials, ino: InodeNr, count: u64) {
+        if let Err(error) = self.call(cred, Request::Forget { ino, count }) {
+            tracing::warn!(ino, count, %error, "forget failed");
+        }
+    }
+
+    /// Of the names that begin with `system.` the two of access control lists are known, if the
+    /// kernel enforces them. Others get EOPNOTSUPP: to accept a list that is not enforced would
+    /// mislead.
+    pub(crate) fn check_xattr_name(&self, name: &[u8]) -> Result<()> {
+        let acl = name == b"system.posix_acl_access" || name == b"system.posix_acl_default";
+        if name.starts_with(b"system.") && !(acl && self.agreed.acls) {
+            return Err(errno(libc::EOPNOTSUPP));
+        }
+        Ok(())
+    }
+
+    /// The value of an extended attribute.
+    pub(crate) fn get_xattr(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        name: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        self.check_xattr_name(&name)?;
+        self.data(cred, Request::GetXattr { ino, name })
+    }
+
+    /// Names as listxattr(2) returns them: each ended by NUL, `trusted.` for root only.
+    pub(crate) fn list_xattr(&self, cred: &Credentials, ino: InodeNr) -> Result<Vec<u8>> {
+        let Reply::Names(names) = self.call(cred, Request::ListXattr { ino })? else {
+            return Err(unexpected("names"));
+        };
+        let mut out = Vec::new();
+        let trusted = self.sees_trusted(cred);
+        for name in names {
+            let hidden = name.starts_with(b"trusted.") && !trusted;
+            if !hidden && self.check_xattr_name(&name).is_ok() {
+                out.extend_from_slice(&name);
+                out.push(0);
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// What copy_file_range(2) copies.
+pub(crate) struct CopyRange {
+    pub(crate) from: InodeNr,
+    pub(crate) offset: u64,
+    pub(crate) to: InodeNr,
+    pub(crate) to_handle: Handle,
+    pub(crate) to_offset: u64,
+    /// Bytes at most.
+    pub(crate) len: u64,
+}
+
+/// Where a directory is being read.
+pub(crate) struct DirCursor {
+    pub(crate) dir: Dir,
+    /// Cookie of the last entry seen; 0 at the start.
+    pub(crate) cookie: u64,
+    /// With attributes.
+    pub(crate) plus: bool,
+}
+
+/// The directory that is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Dir {
+    /// The kernel opened it.
+    Open(Handle),
+    /// The kernel does without OPENDIR. It holds the inode as long as a program has it open.
+    Node(InodeNr),
+}
+
+/// A directory's handle, for one request or for longer.
+struct OpenDir<'a> {
+    server: &'a Server,
+    handle: Handle,
+    close: bool,
+}
+
+impl Drop for OpenDir<'_> {
+    fn drop(&mut self) {
+        let handle = self.handle;
+        if self.close
+            && let Err(error) =
+                self.server.done(&Credentials::default(), Request::Release { handle })
+        {
+            tracing::warn!(%error, "a directory's handle could not be given back");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;
