@@ -589,15 +589,15 @@ impl State {
         let mut untyped = Vec::new();
         let mut bytes = 0usize;
         let node = self.inodes.get(&ino).expect("just loaded");
-        let per_entry = if plus { 152 } else { 24 };
         self.fs.dir_iterate(&mut self.meta, &node.inode, cookie, &mut |e| {
             // Entries with one hash share a cookie: they go into one answer together.
-            let cost = (e.name.len() + per_entry) * (e.tied + 1);
+            let size = DirEntry::size(e.name.len(), plus);
+            let cost = size * (e.tied + 1);
             let tied_to_last = entries.last().is_some_and(|l| l.cookie == e.cookie);
             if !entries.is_empty() && !tied_to_last && bytes + cost > max_bytes as usize {
                 return false;
             }
-            bytes += e.name.len() + per_entry;
+            bytes += size;
             let kind = kind_of_entry(e.ftype);
             if kind.is_none() {
                 untyped.push(entries.len());

@@ -55,6 +55,9 @@ fn blocks(bytes: u64) -> usize {
     usize::try_from(bytes / BLOCK_BYTES).unwrap_or(usize::MAX).max(256)
 }
 
+/// Blocks read at once where those beside a block are likely to be read next (128 KiB).
+const CLUSTER: u64 = 32;
+
 impl MetaCache {
     /// Sets the bound in bytes, kept to from the next shrinking on.
     pub fn set_limit(&mut self, bytes: u64) {
@@ -126,6 +129,27 @@ impl MetaCache {
         Ok(cached)
     }
 
+    /// Reads `nr`, and with it those blocks beside it that the storage has newest.
+    fn load_cluster(&mut self, nr: BlockNr, around: BlockRun) -> Result<()> {
+        let first = (nr / CLUSTER * CLUSTER).max(around.start);
+        let end = (nr / CLUSTER * CLUSTER + CLUSTER).min(around.end());
+        let absent = |b: &BlockNr| !self.blocks.contains_key(b) && !self.images.contains_key(b);
+        let before = (first..nr).rev().take_while(absent).count() as u64;
+        let behind = (nr..end).take_while(absent).count() as u64;
+        if behind == 0 {
+            return Ok(());
+        }
+        let mut bytes = vec![0; ((before + behind) as usize) * BLOCK_SIZE];
+        let start = nr - before;
+        self.readers.area.read(Origin::Foreground, start * BLOCK_BYTES, &mut bytes)?;
+        for (nr, data) in (start..).zip(bytes.chunks_exact(BLOCK_SIZE)) {
+            let mut fresh = SharedBlock::zeroed();
+            fresh.make_mut().copy_from_slice(data);
+            self.put(nr, fresh);
+        }
+        Ok(())
+    }
+
     fn put(&mut self, nr: BlockNr, data: SharedBlock) {
         if self.blocks.insert(nr, Cached { data, verified: false, referenced: true }).is_none() {
             self.order.push(nr);
@@ -187,6 +211,14 @@ impl BlockStore for MetaCache {
         Ok(&self.load(nr)?.data)
     }
 
+    fn read_ahead(&mut self, nr: BlockNr, around: BlockRun) -> Result<&[u8; BLOCK_SIZE]> {
+        if !self.blocks.contains_key(&nr) {
+            // If it fails, the block may be readable all the same.
+            let _ = self.load_cluster(nr, around);
+        }
+        self.read(nr)
+    }
+
     fn modify(&mut self, nr: BlockNr) -> Result<&mut [u8; BLOCK_SIZE]> {
         self.load(nr)?;
         self.mutations += 1;
@@ -230,3 +262,7 @@ impl BlockStore for MetaCache {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "meta_cache_tests.rs"]
+mod tests;

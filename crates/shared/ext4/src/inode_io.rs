@@ -1,6 +1,6 @@
 //! Inode records in the inode tables.
 
-use siftfs_base::{BLOCK_SIZE, BlockNr, InodeNr, Result, Timestamp, corrupt};
+use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, InodeNr, Result, Timestamp, corrupt};
 use zerocopy::FromBytes;
 
 use crate::csum;
@@ -37,7 +37,11 @@ impl Fs {
     /// impossible fields.
     pub fn read_inode(&self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<Inode> {
         let (block, at) = self.inode_place(ino)?;
-        let raw = store.read(block)?.get(at..at + self.geo.inode_size).expect(WHOLE);
+        let (group, _) = self.geo.locate_inode(ino)?;
+        let start = group::at(&self.groups, group).inode_table;
+        let table = BlockRun { start, len: self.geo.table_blocks() };
+        let raw = store.read_ahead(block, table)?;
+        let raw = raw.get(at..at + self.geo.inode_size).expect(WHOLE);
         let bad = |detail: &str| corrupt(format!("inode {ino}"), detail);
         let (known, _) = RawInode::ref_from_prefix(raw).map_err(|_| bad("short record"))?;
         let has_hi = known.i_extra_isize.get() >= 4;

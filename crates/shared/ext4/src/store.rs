@@ -8,6 +8,12 @@ use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Result};
 pub trait BlockStore {
     /// The block's newest content.
     fn read(&mut self, nr: BlockNr) -> Result<&[u8; BLOCK_SIZE]>;
+    /// As [`BlockStore::read`]. The blocks of `around`, of which `nr` is one, are metadata as well
+    /// and likely to be read next: those near it may be read with it.
+    fn read_ahead(&mut self, nr: BlockNr, around: BlockRun) -> Result<&[u8; BLOCK_SIZE]> {
+        debug_assert!((around.start..around.end()).contains(&nr), "{nr} is not in {around:?}");
+        self.read(nr)
+    }
     /// The block's newest content, to be changed; the block joins the running transaction.
     fn modify(&mut self, nr: BlockNr) -> Result<&mut [u8; BLOCK_SIZE]>;
     /// A newly allocated metadata block, all zeroes, read from nowhere; joins the transaction.

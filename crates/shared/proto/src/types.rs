@@ -290,6 +290,17 @@ pub struct DirEntry {
     pub attr: Option<Attr>,
 }
 
+impl DirEntry {
+    /// Bytes of `max_bytes` that an entry with a name of `name` bytes takes; with `plus` its
+    /// attributes, too. They are those that it takes of a buffer of the kernel's (FUSE), so that an
+    /// answer fits what it was asked for.
+    pub fn size(name: usize, plus: bool) -> usize {
+        const HEAD: usize = 24;
+        const ATTRIBUTES: usize = 128;
+        (HEAD + name).next_multiple_of(8) + if plus { ATTRIBUTES } else { 0 }
+    }
+}
+
 /// statfs(2), in blocks of `block_size` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct StatFs {

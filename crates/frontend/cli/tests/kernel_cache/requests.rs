@@ -1,7 +1,7 @@
 //! What common programs cost in requests. Each number is a bound that a change must not cross
 //! unseen, with the kernel's reason for what is left.
 
-use crate::support::{Setup, run};
+use crate::support::{Setup, run, siftfs};
 use crate::{counted, mount, requests_of, writeback};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -39,6 +39,34 @@ fn a_walk_asks_for_no_file_by_itself() {
     let second = requests_of(&s, &kinds, walk);
     assert!(second.iter().sum::<u64>() <= 10 && second[3..] == [0; 3], "{second:?}");
     assert_eq!(requests_of(&s, &kinds, walk), [0; 6]);
+    s.umount();
+}
+
+/// The names of a large directory cost few requests. Attributes come with the first of them, so that
+/// a program that reads to the end first looks at those for nothing, and with more of them for one
+/// that looks at each as it comes.
+#[test]
+fn names_of_a_large_directory_come_without_attributes() {
+    const FILES: u64 = 6_000;
+    let s = Setup::empty();
+    siftfs(&["mkfs", s.volume(), "--size", "512M"]).ok();
+    mount(&s, "");
+    std::fs::create_dir(s.path("d")).unwrap();
+    (0..FILES).for_each(|i| drop(File::create(s.path("d").join(format!("name {i}"))).unwrap()));
+    s.umount();
+    let kinds = ["readdir", "readdirplus", "lookup", "getattr"];
+    let list = || std::fs::read_dir(s.path("d")).unwrap().map(|e| e.unwrap());
+    mount(&s, "");
+    let names = requests_of(&s, &kinds, || assert_eq!(list().count() as u64, FILES));
+    assert!((1..=4).contains(&names[0]) && names[1] == 1, "{names:?}");
+    assert!(names[2] + names[3] <= 4, "{names:?}");
+    let look = |entries: Vec<std::fs::DirEntry>| entries.iter().for_each(|e| drop(e.metadata()));
+    let first = requests_of(&s, &kinds, || look(list().take(1_000).collect()));
+    assert!(first.iter().sum::<u64>() <= 4, "{first:?}");
+    s.umount();
+    mount(&s, "");
+    let each = requests_of(&s, &kinds, || list().for_each(|e| drop(e.metadata().unwrap())));
+    assert!(each[1] >= 4 && each[0] == 0 && each[2] + each[3] <= 4, "{each:?}");
     s.umount();
 }
 
@@ -136,7 +164,9 @@ fn a_new_file_is_six_requests() {
         assert_eq!(sent[0], 100, "{sent:?}");
         assert!(sent[1] <= 100 && sent[2] <= 100, "{sent:?}");
         assert_eq!(sent[3..5], [100, 100], "{sent:?}");
-        assert_eq!(sent[5..7], [flushes, 0], "{sent:?}");
+        // A child that another test starts meanwhile closes its copy of the descriptor.
+        let copies = if flushes == 0 { 0 } else { 5 };
+        assert!((flushes..=flushes + copies).contains(&sent[5]) && sent[6] == 0, "{sent:?}");
         s.umount();
     }
 }

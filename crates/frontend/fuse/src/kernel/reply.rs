@@ -5,7 +5,7 @@ use super::readers::answering;
 use super::ring::desk::{Desk, nothing};
 use crate::kernel::convert::{kind_bits, node};
 use siftfs_base::{Error, Result, Timestamp};
-use siftfs_proto::{Attr, Blocks, DirEntry, Handle, StatFs};
+use siftfs_proto::{Attr, Blocks, DirEntry, FileKind, Handle, StatFs};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -230,6 +230,11 @@ impl DirBuffer {
         Self { bytes: Vec::with_capacity(limit), limit, plus }
     }
 
+    /// Bytes left.
+    pub(crate) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.bytes.len())
+    }
+
     /// Appends an entry; false, and nothing happens, if it has no room.
     pub(crate) fn add(&mut self, e: &DirEntry) -> bool {
         const HEAD: usize = size_of::<abi::Dirent>();
@@ -240,6 +245,7 @@ impl DirBuffer {
         if end > self.limit {
             return false;
         }
+        debug_assert_eq!(before + len, DirEntry::size(e.name.len(), self.plus));
         if self.plus {
             // "." and ".." come without attributes: the kernel reads their numbers only.
             let entry = e.attr.as_ref().map_or_else(abi::EntryOut::new_zeroed, entry);
@@ -259,6 +265,22 @@ impl DirBuffer {
     }
 }
 
+/// What stat(2) calls the preferred size of reads, in bytes. The C library reads a directory by as
+/// much at a time, but not less than 32 KiB; the kernel then asks for as many entries at once. The
+/// first time it asks for their attributes as well, so that programs that read a directory to its
+/// end before they look at its entries find them known. Those cost more than the names, so that a
+/// large directory has them for its first thousand entries alone.
+fn block_size(a: &Attr) -> u32 {
+    const BLOCK: u32 = 4096;
+    match a.kind {
+        FileKind::Directory if a.size > u64::from(LARGE_DIRECTORY) => 16 * LARGE_DIRECTORY,
+        _ => BLOCK,
+    }
+}
+
+/// A directory of more bytes has more entries with attributes than the usual 32 KiB hold.
+const LARGE_DIRECTORY: u32 = 16 << 10;
+
 fn attr(a: &Attr) -> abi::Attr {
     abi::Attr {
         ino: node(a.ino),
@@ -275,7 +297,7 @@ fn attr(a: &Attr) -> abi::Attr {
         uid: a.uid,
         gid: a.gid,
         rdev: a.rdev,
-        block_size: 4096,
+        block_size: block_size(a),
         flags: 0,
     }
 }
@@ -303,7 +325,7 @@ fn statx(a: &Attr) -> abi::StatxOut {
     abi::StatxOut {
         attr_valid: VALID,
         mask: abi::STATX_BASIC_AND_BTIME,
-        block_size: 4096,
+        block_size: block_size(a),
         nlink: a.nlink,
         uid: a.uid,
         gid: a.gid,

@@ -21,10 +21,8 @@ use zerocopy::FromZeros;
 
 /// What we want from the kernel, each only where it has it. Not among them, on purpose: POSIX and
 /// flock locks (the kernel keeps both, interruptibly), automatic invalidation (the kernel's cache
-/// cannot be stale), and READDIRPLUS_AUTO (programs that walk a tree read a directory to its end
-/// before they stat(2) its entries, so the kernel's guess costs a LOOKUP per entry). The writeback
-/// cache is wanted where the mount's options say so.
-const WANTED: [(&str, u32); 14] = [
+/// cannot be stale). The writeback cache is wanted where the mount's options say so.
+const WANTED: [(&str, u32); 15] = [
     ("ASYNC_READ", abi::FUSE_ASYNC_READ),
     // File handles are opened after their inode left the kernel's memory, by LOOKUP of ".".
     ("EXPORT_SUPPORT", abi::FUSE_EXPORT_SUPPORT),
@@ -32,6 +30,9 @@ const WANTED: [(&str, u32); 14] = [
     ("ATOMIC_O_TRUNC", abi::FUSE_ATOMIC_O_TRUNC),
     ("PARALLEL_DIROPS", abi::FUSE_PARALLEL_DIROPS),
     ("DO_READDIRPLUS", abi::FUSE_DO_READDIRPLUS),
+    // Attributes come with a directory's first entries (`reply::block_size` says how many), and
+    // with further ones when a program looks at those.
+    ("READDIRPLUS_AUTO", abi::FUSE_READDIRPLUS_AUTO),
     ("ASYNC_DIO", abi::FUSE_ASYNC_DIO),
     ("CACHE_SYMLINKS", abi::FUSE_CACHE_SYMLINKS),
     ("EXPLICIT_INVAL_DATA", abi::FUSE_EXPLICIT_INVAL_DATA),

@@ -298,7 +298,7 @@ impl Adapter {
                     0 => Dir::Node(inode(node)?),
                     handle => Dir::Open(Handle(handle)),
                 };
-                let cursor = DirCursor { dir, cookie, plus };
+                let cursor = DirCursor { dir, cookie, plus, room: buffer.room() };
                 let sections = &self.server.sections;
                 let add = &mut |e: &DirEntry| sections.show_entry(e, |e| buffer.add(e));
                 self.server.read_dir(cred, cursor, add)?;

@@ -24,10 +24,13 @@ use siftfs_proto::{
 use std::io;
 use std::sync::Arc;
 
-/// Names asked for at a time: the kernel's buffer is at least a page, and each entry costs more
-/// of it than its name. Entries that do not fit are asked for again.
-const DIR_BYTES: u32 = 2048;
-const DIR_PLUS_BYTES: u32 = 512;
+/// Most bytes of entries asked for at a time ([`DirEntry::size`]): nobody else has the file system
+/// while they are read.
+const DIR_BYTES: u32 = 32 << 10;
+/// The same of entries with attributes, whose inodes may have to be read first.
+const DIR_PLUS_BYTES: u32 = 8 << 10;
+/// Longest name, in bytes.
+const MAX_NAME: usize = 255;
 /// Bytes of data that one copy request moves at most, so that it does not keep its reader long.
 const COPY_BYTES: u64 = 16 << 20;
 
@@ -432,7 +435,7 @@ impl Server {
         dir: DirCursor,
         add: &mut dyn FnMut(&DirEntry) -> bool,
     ) -> Result<()> {
-        let DirCursor { dir, mut cookie, plus } = dir;
+        let DirCursor { dir, mut cookie, plus, mut room } = dir;
         let opened = match dir {
             Dir::Open(handle) => OpenDir { server: self, handle, close: false },
             Dir::Node(ino) => {
@@ -441,9 +444,11 @@ impl Server {
             }
         };
         let handle = opened.handle;
-        let max_bytes = if plus { DIR_PLUS_BYTES } else { DIR_BYTES };
+        let most = if plus { DIR_PLUS_BYTES } else { DIR_BYTES };
         let mut any = false;
-        loop {
+        // Less than that holds few names, if any.
+        while !any || room >= DirEntry::size(MAX_NAME, plus) {
+            let max_bytes = u32::try_from(room).unwrap_or(most).min(most);
             let req = Request::ReadDir { handle, cookie, max_bytes, plus };
             let entries = match self.call(cred, req) {
                 Ok(Reply::Dir(entries)) => entries,
@@ -462,8 +467,10 @@ impl Server {
                 }
                 any = true;
                 cookie = entry.cookie;
+                room = room.saturating_sub(DirEntry::size(entry.name.len(), plus));
             }
         }
+        Ok(())
     }
 
     /// Gives back the references of entries that the kernel never saw.
@@ -539,6 +546,8 @@ pub(crate) struct DirCursor {
     pub(crate) cookie: u64,
     /// With attributes.
     pub(crate) plus: bool,
+    /// Bytes of the answer ([`DirEntry::size`]).
+    pub(crate) room: usize,
 }
 
 /// The directory that is read.

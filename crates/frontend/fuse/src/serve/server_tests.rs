@@ -91,7 +91,7 @@ fn a_full_directory_buffer_gives_references_back() {
     for _ in 0..20 {
         let before = got.len();
         let mut room = 3;
-        let cursor = DirCursor { dir: Dir::Open(Handle(1)), cookie, plus: true };
+        let cursor = DirCursor { dir: Dir::Open(Handle(1)), cookie, plus: true, room: 1 << 20 };
         server
             .read_dir(&user(0), cursor, &mut |e| {
                 if room == 0 {

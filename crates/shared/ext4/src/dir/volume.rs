@@ -1,6 +1,6 @@
 //! Directories of a volume: [`Dir`] over an inode's extents.
 
-use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, InodeNr, Result, corrupt, errno};
+use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, InodeNr, Result, corrupt, errno};
 
 use super::{Dir, DirBlocks, DirCtx, DirEntry, Found, HashVersion, INSERT_WORST_CASE, InsertCost};
 use crate::extent::Mapping;
@@ -33,6 +33,8 @@ struct FsBlocks<'a> {
     store: &'a mut dyn BlockStore,
     /// (first logical block, blocks, first physical block).
     known: Vec<(u64, u64, BlockNr)>,
+    /// The whole directory is likely to be read.
+    listing: bool,
 }
 
 impl<'a> FsBlocks<'a> {
@@ -45,13 +47,19 @@ impl<'a> FsBlocks<'a> {
             let detail = format!("a directory of {} bytes", inode.size);
             return Err(corrupt(format!("inode {}", inode.ino), detail));
         }
-        Ok(Self { access, store, known: Vec::with_capacity(REMEMBERED) })
+        Ok(Self { access, store, known: Vec::with_capacity(REMEMBERED), listing: false })
     }
 
     fn place(&mut self, lblk: u64) -> Result<BlockNr> {
+        Ok(self.run(lblk)?.0)
+    }
+
+    /// The place of a block, and the run from the first block that was asked for of those that lie
+    /// side by side with it.
+    fn run(&mut self, lblk: u64) -> Result<(BlockNr, BlockRun)> {
         for (first, len, start) in &self.known {
             if (*first..first + len).contains(&lblk) {
-                return Ok(start + (lblk - first));
+                return Ok((start + (lblk - first), BlockRun { start: *start, len: *len }));
             }
         }
         let (fs, inode) = self.access.parts();
@@ -68,7 +76,7 @@ impl<'a> FsBlocks<'a> {
                     self.known.remove(0);
                 }
                 self.known.push((lblk, len, pblk));
-                Ok(pblk)
+                Ok((pblk, BlockRun { start: pblk, len }))
             }
             Mapping::Mapped { .. } => Err(bad("was never written")),
             Mapping::Hole { .. } => Err(bad("is a hole")),
@@ -82,8 +90,8 @@ impl DirBlocks for FsBlocks<'_> {
     }
 
     fn read(&mut self, lblk: u64) -> Result<&[u8; BLOCK_SIZE]> {
-        let nr = self.place(lblk)?;
-        self.store.read(nr)
+        let (nr, run) = self.run(lblk)?;
+        if self.listing { self.store.read_ahead(nr, run) } else { self.store.read(nr) }
     }
 
     fn modify(&mut self, lblk: u64) -> Result<&mut [u8; BLOCK_SIZE]> {
@@ -256,7 +264,10 @@ impl Fs {
         cookie: u64,
         f: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        self.with_dir(store, dir, |mut d| d.iterate(cookie, f))
+        let mut ctx = self.dir_ctx(dir)?;
+        let mut blocks = FsBlocks::new(Access::Look(self, dir), store)?;
+        blocks.listing = true;
+        Dir::new(&mut ctx, &mut blocks).iterate(cookie, f)
     }
 
     /// What one [`Fs::dir_insert`] into this directory may cost at worst: `appended` counts
