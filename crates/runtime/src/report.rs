@@ -83,6 +83,7 @@ impl Runtime {
             failed: failure.as_ref().map(|(error, _)| error.to_string()),
             failed_s: failure.as_ref().map(|(_, at)| at.sec as f64 + f64::from(at.nsec) / 1e9),
             remedy: failure.map(|_| REMEDY.into()),
+            no_room: self.counters.room().report(),
             lsn: st.staging.last_drawn().0,
             durable_lsn: self.seq.durable().0,
             transaction: st.ledger.last_cut().0,

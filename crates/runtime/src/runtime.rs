@@ -20,6 +20,7 @@ use crate::state::heap::Trimmer;
 use crate::state::lane::Lane;
 use crate::state::meta_cache::MetaCache;
 use crate::state::page_cache::PageCache;
+use crate::state::questions::Questions;
 use crate::state::sections::Sections;
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{Inodes, Ledger, Readers, Running, Staging, State, Time};
@@ -44,6 +45,11 @@ pub trait ServiceLink: Send + Sync {
     /// what cannot be said at once is not said. `now` is [`Clock::mono_ns`].
     fn expect_urgent(&self, now: u64) {
         let _ = now;
+    }
+    /// Is the Service's process away for longer than it may, and cannot be replaced? Never waits. A
+    /// change of it is told by [`Runtime::look_again`].
+    fn is_overdue(&self) -> bool {
+        false
     }
     /// Where the Service is and how the connection to it fares, for the status report.
     fn describe(&self) -> Link;
@@ -231,7 +237,26 @@ impl Runtime {
             tracing::error!(%error, "the volume stops: an update could not be made durable");
         }
         self.seq.fail(error);
+        self.counters.room().give_up();
         self.progress.tell(self.lock());
+    }
+
+    /// Something outside of the state changed that callers may wait for: they look again.
+    pub fn look_again(&self) {
+        self.progress.tell(self.lock());
+    }
+
+    /// What needs the background's help is told so, and does not wait without an end, while that
+    /// waits for room below, or for a device process that neither answers nor gives its place up.
+    /// What needs no help goes on, and nothing is latched.
+    ///
+    /// # Errors
+    /// ENOSPC, ETIMEDOUT.
+    pub(crate) fn check_help(&self) -> Result<()> {
+        if self.counters.room().is_short() {
+            return Err(errno(libc::ENOSPC));
+        }
+        if self.link.is_overdue() { Err(errno(libc::ETIMEDOUT)) } else { Ok(()) }
     }
 
     /// The latched failure, if there is one.
@@ -350,8 +375,17 @@ impl Runtime {
     pub(crate) fn service_statistics(&self) -> Result<siftfs_wire::ServiceStatistics> {
         // The answer carries no id: one question at a time.
         let _asking = relock(self.asking.lock());
+        let room = self.counters.room();
+        if room.is_short() {
+            return Ok(self.lock().ledger.questions.last_statistics());
+        }
         self.link.send(ToService::Statistics)?;
-        self.wait_until(|st| st.ledger.questions.take_statistics())
+        self.wait_until(|st| {
+            let questions = &mut st.ledger.questions;
+            // A Service that waits for room answers afterwards.
+            let last = |questions: &Questions| questions.last_statistics();
+            questions.take_statistics().or_else(|| room.is_short().then(|| last(questions)))
+        })
     }
 
     /// About how many bytes are still to be brought into the area: dirty pages, and lanes and

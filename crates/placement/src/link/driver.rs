@@ -38,6 +38,13 @@ impl Sink {
         runtime.map_or(Ok(()), |runtime| runtime.on_service(message))
     }
 
+    /// Callers that wait for the Service look again.
+    pub fn look_again(&self) {
+        if let Some(runtime) = self.runtime.get().and_then(Weak::upgrade) {
+            runtime.look_again();
+        }
+    }
+
     /// Has the Runtime latched a failure, or gone?
     pub fn has_failed(&self) -> bool {
         let runtime = self.runtime.get().and_then(Weak::upgrade);
@@ -187,6 +194,13 @@ impl ServiceLink for Driver {
             // Its bulk goes through the device that sees the small steps.
             Kind::Inline(_) | Kind::Thread { .. } => {}
             Kind::Remote(remote) => remote.expect_urgent(now),
+        }
+    }
+
+    fn is_overdue(&self) -> bool {
+        match &self.kind {
+            Kind::Inline(_) | Kind::Thread { .. } => false,
+            Kind::Remote(remote) => remote.is_overdue(),
         }
     }
 

@@ -86,6 +86,8 @@ pub(crate) struct Remote {
     thread: Mutex<Option<JoinHandle<()>>>,
     messages: AtomicU64,
     hints: Hints,
+    /// The device process has been away for as long as it may, and keeps its place.
+    overdue: AtomicBool,
 }
 
 /// Why a connection ended.
@@ -139,6 +141,7 @@ impl Remote {
             thread: Mutex::new(None),
             messages: AtomicU64::new(0),
             hints: Hints::default(),
+            overdue: AtomicBool::new(false),
         }
     }
 
@@ -244,6 +247,7 @@ impl Remote {
                     Ok(found) => found,
                     Err(error) => {
                         self.note_away(&error.to_string());
+                        self.note_overdue();
                         if self.closing.load(Ordering::Acquire) {
                             break;
                         }
@@ -476,6 +480,7 @@ impl Remote {
     fn note_here(&self, end: &HostEnd, fallback: bool) {
         let mut state = lock(&self.state);
         state.refused = false;
+        self.overdue.store(false, Ordering::Release);
         let waited = state.away_since.take().map_or(Duration::ZERO, |since| since.elapsed());
         state.sender = Some(end.sender.clone());
         let story = &mut state.story;
@@ -511,6 +516,22 @@ impl Remote {
         }
     }
 
+    /// Callers that wait are told once this process wanted to take over and could not. A volume
+    /// that is being closed waits all the same: there is nobody to tell.
+    fn note_overdue(&self) {
+        let state = lock(&self.state);
+        let overdue = state.refused && !state.leaving;
+        drop(state);
+        if self.overdue.swap(overdue, Ordering::AcqRel) != overdue {
+            self.sink.look_again();
+        }
+    }
+
+    /// See [`siftfs_runtime::ServiceLink::is_overdue`].
+    pub fn is_overdue(&self) -> bool {
+        self.overdue.load(Ordering::Acquire)
+    }
+
     fn pause(&self, time: Duration) {
         let state = lock(&self.state);
         if !self.quitting() && !self.closing.load(Ordering::Acquire) {
@@ -526,6 +547,7 @@ impl Remote {
         state.fallback = Some(state.fallback.map_or(patience, |f| f.min(patience)));
         (state.leaving, state.absent) = (true, absent);
         drop(state);
+        self.overdue.store(false, Ordering::Release);
         self.changed.notify_all();
         if let Some(text) = self.waiting() {
             tracing::warn!("{text}");
@@ -590,6 +612,8 @@ impl Remote {
             peer: story.peer.clone(),
             connected: story.connected,
             fallback: story.connected && story.fallback,
+            fallback_after_s: state.fallback.map(|patience| patience.as_secs_f64()),
+            overdue: self.is_overdue(),
             away_s: state.away_since.map(|since| since.elapsed().as_secs_f64()),
             trouble: story.trouble.clone(),
             greetings: story.greetings,

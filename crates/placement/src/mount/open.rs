@@ -271,6 +271,12 @@ impl Volume {
             counters: storage.counters().clone(),
         })?);
         driver.attach(&runtime);
+        let waiter = Arc::downgrade(&runtime);
+        storage.counters().room().on_change(move || {
+            if let Some(runtime) = waiter.upgrade() {
+                runtime.look_again();
+            }
+        });
         driver.greet(ToService::Hello { version: PROTOCOL_VERSION, volume, epoch })?;
         let host = Arc::new(Mutex::new(host));
         Ok(Pair { runtime, driver, host, key, area: storage.area_reader()? })

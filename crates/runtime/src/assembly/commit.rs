@@ -54,6 +54,8 @@ impl Runtime {
         push: &Push,
         origin: Origin,
     ) -> Result<Commit> {
+        // One is in flight at a time, also if the thread that submitted it had to leave.
+        self.wait_for_help(|st| st.committed(st.ledger.last_cut()))?;
         for _ in 0..MAX_ROUNDS {
             self.seq.check()?;
             let st = self.lock();
@@ -157,13 +159,14 @@ impl Runtime {
     }
 
     /// Hands a transaction to the Service and waits until its commit is durable. The caller holds
-    /// the assembly lock or is recovery.
+    /// the assembly lock or is recovery. An error that is not latched leaves it in flight: the next
+    /// commit waits for it first.
     fn submit(&self, txn: siftfs_log::Transaction, origin: Origin) -> Result<Committed> {
         let seq = txn.seq;
         let waited = origin == Origin::Foreground;
         self.lock().ledger.submitted(seq);
         self.link.send(ToService::Submit { txn: Box::new(txn), waited })?;
-        self.wait_until(|st| st.committed(seq))
+        self.wait_for_help(|st| st.committed(seq))
     }
 
     /// Commits until nothing that was not durable at the call (of `only`, if given) is left behind.
@@ -173,6 +176,7 @@ impl Runtime {
         let mut targets: BTreeSet<InodeNr> = asked.inodes().collect();
         let mut before = u64::MAX;
         for _ in 0..MAX_ROUNDS {
+            self.check_help()?;
             let Commit { left, durable } = self.commit_for(push, Origin::Foreground)?;
             targets.retain(|ino| left.contains(ino));
             if targets.is_empty() {

@@ -84,7 +84,7 @@ impl Runtime {
         st.release(free);
         let last = st.discards.last();
         drop(st);
-        self.wait_until(|st| (!st.discards.is_open(last)).then_some(()))
+        self.wait_for_help(|st| (!st.discards.is_open(last)).then_some(()))
     }
 
     /// Gives everything back that waits, as far as that is done soon. Nothing is under way
@@ -97,7 +97,7 @@ impl Runtime {
             }
             self.discard_some()?;
             let last = self.lock().discards.last();
-            self.wait_until(|st| (!st.discards.is_open(last)).then_some(()))?;
+            self.wait_for_help(|st| (!st.discards.is_open(last)).then_some(()))?;
         }
         self.end_discards()
     }
@@ -163,6 +163,7 @@ impl Runtime {
         let (mut at, mut total) = (first, Trimmed::default());
         while at < end {
             self.seq.check()?;
+            self.check_help()?;
             let found = self.lock().hold_for_trim((at, end), least.max(1))?;
             let Some(Found { request, next }) = found else {
                 total.incomplete = true;

@@ -17,6 +17,7 @@ const LOOK: Duration = Duration::from_millis(1);
 impl Runtime {
     /// Makes the progress that an operation asked for, on the calling thread.
     pub(crate) fn make_progress(&self, need: Need) -> Result<()> {
+        self.check_help()?;
         self.lock().stats.stalled(need);
         match need {
             Need::Commit => self.await_cut(),
@@ -40,7 +41,7 @@ impl Runtime {
             let last = st.ledger.last_cut();
             (last != full || !st.running.is_assembling()).then_some(last)
         };
-        if self.wait_until(cut)? != full {
+        if self.wait_for_help(cut)? != full {
             return Ok(());
         }
         let assembly = self.assembly_lock();
@@ -117,7 +118,9 @@ impl Runtime {
             };
             self.ask(upto, urgency, id)?;
         }
-        self.wait_until(|st| (st.ledger.last_reclaimed() > before || !under_way(st)).then_some(()))
+        self.wait_for_help(|st| {
+            (st.ledger.last_reclaimed() > before || !under_way(st)).then_some(())
+        })
     }
 
     /// Checkpoints and reclaims everything journaled now.
@@ -125,7 +128,7 @@ impl Runtime {
         let start = self.clock.mono_ns();
         let id = self.checkpoint_id();
         self.ask(TxnSeq(u64::MAX), urgency, id)?;
-        let report = self.wait_until(|st| st.ledger.questions.take_report(id))?;
+        let report = self.wait_for_help(|st| st.ledger.questions.take_report(id))?;
         self.latency.checkpoint.record(self.clock.mono_ns().saturating_sub(start));
         Ok(report)
     }
@@ -138,6 +141,13 @@ impl Runtime {
     /// Asks the Service for a checkpoint of what is journaled up to `upto`.
     pub(crate) fn ask(&self, upto: TxnSeq, urgency: Urgency, id: u64) -> Result<()> {
         self.link.send(ToService::Checkpoint { id, upto, urgency })
+    }
+
+    /// As [`Runtime::wait_until`], as long as there is help: see [`Runtime::check_help`]. What was
+    /// asked for may still come.
+    pub(crate) fn wait_for_help<T>(&self, ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+        let check = || self.seq.check().and_then(|()| self.check_help());
+        self.progress.wait_until(self.lock(), check, ready)
     }
 
     /// Waits for what a message of the Service brings, or a latched failure.

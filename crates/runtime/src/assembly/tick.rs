@@ -4,7 +4,7 @@ use crate::locks::relock;
 use crate::runtime::Runtime;
 use crate::state::State;
 use crate::state::running::Push;
-use siftfs_base::{Result, TxnSeq};
+use siftfs_base::{Error, Result, TxnSeq};
 use siftfs_wire::Urgency;
 use std::time::Duration;
 
@@ -19,7 +19,18 @@ impl Runtime {
     /// One round of background work that is due: what callers poll for is made durable, records of
     /// other tickets are written, aged state is journaled, and a checkpoint is asked for when
     /// staging or journal pass the low watermark.
+    ///
+    /// # Errors
+    /// The latched failure.
     pub fn tick(&self) -> Result<()> {
+        match self.round() {
+            // There is no help now. The next round tries again.
+            Err(Error::Posix(libc::ENOSPC | libc::ETIMEDOUT)) => self.check(),
+            other => other,
+        }
+    }
+
+    fn round(&self) -> Result<()> {
         self.meet_demand()?;
         let (commit, reclaim) = {
             let mut st = self.lock();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use siftfs_status::{IoCounts, OriginCounts, RegionCounts};
 
-use crate::{Origin, RegionKind};
+use crate::{Origin, RegionKind, Room};
 
 /// Atomic counts of one region kind and origin.
 #[derive(Default)]
@@ -26,9 +26,15 @@ struct Cell {
 #[derive(Default)]
 pub struct Counters {
     cells: [[Cell; 3]; 4],
+    room: Room,
 }
 
 impl Counters {
+    /// Where the background's writes through these regions wait for room below.
+    pub fn room(&self) -> &Room {
+        &self.room
+    }
+
     fn cell(&self, kind: RegionKind, origin: Origin) -> &Cell {
         &self.cells[kind as usize][origin as usize]
     }

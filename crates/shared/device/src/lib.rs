@@ -12,6 +12,7 @@ mod mem;
 mod part;
 mod process_device;
 mod region;
+mod room;
 mod storage;
 
 pub use api::*;
@@ -28,6 +29,7 @@ pub use mem::MemDevice;
 pub use part::{Divisible, Part};
 pub use process_device::{ProcessDevice, SharedDevice};
 pub use region::{Region, URGENT_MAX};
+pub use room::Room;
 pub use siftfs_status::{DeviceInfo, IoCounts, OriginCounts, RegionCounts};
 pub use storage::{
     AreaReader, AreaWriter, HeaderWriter, JournalReader, JournalWriter, RegionDesc, RegionReader,

@@ -83,6 +83,17 @@ impl Region {
         result
     }
 
+    /// Does a write that may need a new block below, and waits until there is room for it. Lanes
+    /// were written once when they were made, and a caller waits for theirs; recovery, mount and
+    /// unmount say at once what is wrong.
+    fn with_room(&self, origin: Origin, write: impl FnMut() -> Result<()>) -> Result<()> {
+        let mut write = write;
+        if origin == Origin::Admin || self.kind == RegionKind::Staging {
+            return self.noted(origin, write());
+        }
+        self.counters.room().wait_for(|| self.noted(origin, write()))
+    }
+
     /// Fills `buf` from `offset`.
     pub fn read(&self, origin: Origin, offset: u64, buf: &mut [u8]) -> Result<()> {
         check_bounds("read", self.len, offset, buf.len())?;
@@ -95,7 +106,7 @@ impl Region {
         check_bounds("write", self.len, offset, data.len())?;
         self.counters.write(self.kind, origin, 1, data.len() as u64);
         let write = || self.device.write(self.offset + offset, data, false);
-        self.noted(origin, self.urgent(origin, data.len(), write))
+        self.with_room(origin, || self.urgent(origin, data.len(), write))
     }
 
     /// Writes `data` at `offset`, durable when it returns; says nothing of other writes.
@@ -181,6 +192,6 @@ impl Region {
             .iter()
             .map(|op| WriteOp { offset: self.offset + op.offset, data: op.data })
             .collect();
-        self.noted(origin, self.device.write_batch(&moved))
+        self.with_room(origin, || self.device.write_batch(&moved))
     }
 }

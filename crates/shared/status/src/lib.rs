@@ -19,7 +19,7 @@ pub use latency::Distribution;
 pub use link::{Link, Remote};
 pub use runtime::{
     Cache, Credits, Crowd, Discard, Dispatch, Dispatched, Group, Kept, Lane, LogSpace, Memory,
-    Operations, Pages, Pending, Queues, RecordArea, RuntimeCounts, RuntimeStatus, Trimmed,
+    NoRoom, Operations, Pages, Pending, Queues, RecordArea, RuntimeCounts, RuntimeStatus, Trimmed,
 };
 pub use service::{CheckpointReport, DeviceStatistics, ServiceStatistics, Urgency};
 

@@ -28,6 +28,12 @@ pub struct Remote {
     pub connected: bool,
     /// And it is the mount's own.
     pub fallback: bool,
+    /// Seconds after which the mount's own process does it in the place of one that is away; none if
+    /// never.
+    pub fallback_after_s: Option<f64>,
+    /// These have passed, and the process that is away keeps its place: what needs it gets
+    /// ETIMEDOUT.
+    pub overdue: bool,
     /// Seconds for which no process has done it; none while one does.
     pub away_s: Option<f64>,
     /// Why no process does it, for people.

@@ -15,6 +15,8 @@ pub struct RuntimeStatus {
     pub failed_s: Option<f64>,
     /// What to do about it, for people.
     pub remedy: Option<String>,
+    /// The storage below is full, and background work waits for room; it goes on by itself.
+    pub no_room: Option<NoRoom>,
     /// Newest LSN drawn, by name operations and staged transactions.
     pub lsn: u64,
     /// Every staged transaction up to this LSN is durable.
@@ -75,6 +77,18 @@ impl RuntimeStatus {
         let sum = |of: fn(&Lane) -> u64| self.log.lanes.iter().map(of).fold(0, u64::saturating_add);
         (sum(|l| l.used), sum(|l| l.bytes))
     }
+}
+
+/// A wait for room below.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NoRoom {
+    /// What was tried, and what the storage answered.
+    pub why: String,
+    /// Seconds since the wait began.
+    pub for_s: f64,
+    /// Number of tries since then.
+    pub tries: u64,
 }
 
 /// The Runtime's counters.

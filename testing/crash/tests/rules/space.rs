@@ -3,8 +3,10 @@
 use super::{bytes, every_recovery};
 use siftfs_base::{Error, Timestamp};
 use siftfs_crash::{Back, Bench, Layout, VolumeKind};
-use siftfs_device::{Cut, OpKind, OpRecord};
+use siftfs_device::{Cut, Fault, OpClass, OpKind, OpRecord};
+use siftfs_model::Control;
 use siftfs_proto::{Allocate, Reply, Request, SetAttr, SetTime};
+use std::sync::Arc;
 
 pub(super) fn free_bytes(b: &Bench) -> u64 {
     match b.call(Request::StatFs) {
@@ -487,4 +489,68 @@ fn r05_what_is_staged_keeps_its_space() {
         let content = b.read("b")[..taken as usize].to_vec();
         every_recovery(b, |back| assert!(back.bytes("b")[..taken as usize] == content, "way {i}"));
     }
+}
+
+/// R21, beside it: a write of the background's that finds no room below is no failed flush. It is
+/// tried again; small fsyncs go on, what needs the background gets ENOSPC, and nothing is latched.
+///
+/// Seen to fail when a region does not wait: the checkpoint fails and the volume stops.
+#[test]
+fn r21_no_room_below_is_waited_out() {
+    for errno in [libc::ENOSPC, libc::EDQUOT] {
+        let b = Arc::new(Bench::new(VolumeKind::SMALL));
+        let area = Layout::of(VolumeKind::SMALL).area;
+        let mut files: Vec<(String, u64)> = (0..6).map(|i| (format!("f{i}"), i)).collect();
+        for (name, i) in &files {
+            b.durable(name, &bytes(*i, 5000));
+        }
+        b.commit(true);
+        let fault = b.device.inject(Fault::fail(OpClass::Write, errno).within(area.clone()));
+        let other = b.clone();
+        let checkpoint = std::thread::spawn(move || other.driver.checkpoint());
+        // The second try comes when the wait has begun.
+        while b.device.fired(fault) < 2 {
+            std::thread::yield_now();
+        }
+        assert!(b.status().no_room.is_some());
+        b.durable("g", &bytes(9, 3000));
+        files.push(("g".into(), 9));
+        b.create("large");
+        b.write("large", 0, &bytes(5, 600 << 10));
+        let error = b.try_fsync("large").expect_err("more than a record takes");
+        assert_eq!(error, Error::Posix(libc::ENOSPC));
+        while b.status().no_room.is_none_or(|wait| wait.tries < 3) {
+            std::thread::yield_now();
+        }
+        assert!(b.status().failed.is_none() && b.device.fired(fault) >= 3);
+        b.device.remove(fault);
+        checkpoint.join().expect("no panic").expect("there is room again");
+        assert!(b.status().no_room.is_none());
+        b.fsync("large");
+        b.commit(true);
+        b.checkpoint();
+        let b = Arc::into_inner(b).expect("the other thread has ended");
+        let back = Back::from(&b.crash(Cut::LoseAll));
+        for (name, i) in &files {
+            let len = if name == "g" { 3000 } else { 5000 };
+            assert!(back.bytes(name) == bytes(*i, len), "{name}");
+        }
+        assert!(back.bytes("large") == bytes(5, 600 << 10));
+    }
+}
+
+/// A flush that fails for want of space has lost what it was to make durable: it latches.
+#[test]
+fn r21_a_flush_without_room_latches() {
+    let b = Bench::new(VolumeKind::SMALL);
+    b.durable("f", &bytes(1, 5000));
+    b.create("g");
+    b.write("g", 0, &bytes(2, 5000));
+    b.device.inject(Fault::fail(OpClass::Flush, libc::ENOSPC).once());
+    b.driver.commit(true).expect_err("its flush failed");
+    b.try_fsync("g").expect_err("and is not tried again");
+    let status = b.status();
+    assert!(status.failed.is_some() && status.no_room.is_none(), "{:?}", status.failed);
+    let back = Back::from(&b.crash(Cut::LoseAll));
+    assert!(back.bytes("f") == bytes(1, 5000));
 }

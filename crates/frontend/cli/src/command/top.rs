@@ -64,7 +64,8 @@ fn foreground(before: &Status, now: &Status, seconds: f64, lines: &mut Vec<Line>
     let (b, n) = (&before.runtime, &now.runtime);
     let since = n.failed_s.map_or(0.0, |at| (now.time_s - at).max(0.0));
     let failed = |why: &String| format!("FAILED {} ago: {why}", duration(since));
-    let state = n.failed.as_ref().map_or("serving".to_string(), failed);
+    let serving = if n.no_room.is_some() { "WAITING FOR ROOM" } else { "serving" };
+    let state = n.failed.as_ref().map_or(serving.to_string(), failed);
     let waited = |s: &Status| s.runtime.storage.sum(|o| o.foreground);
     let fg = |of: fn(&IoCounts) -> u64| {
         rate(of(&waited(now)).saturating_sub(of(&waited(before))), seconds)

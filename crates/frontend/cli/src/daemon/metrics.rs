@@ -61,6 +61,8 @@ pub fn page(s: &Status) -> String {
     p.one("siftfs_uptime_seconds", "gauge", "Time since the mount.", s.uptime_s);
     let failed = f64::from(u8::from(s.runtime.failed.is_some()));
     p.one("siftfs_failed", "gauge", "1 after a failed write or flush: changes get EIO.", failed);
+    let short = f64::from(u8::from(s.runtime.no_room.is_some()));
+    p.one("siftfs_no_room", "gauge", "1 while background work waits for room below.", short);
     if let Some(at) = s.runtime.failed_s {
         p.one("siftfs_failed_time_seconds", "gauge", "When that came, since 1970.", at);
     }

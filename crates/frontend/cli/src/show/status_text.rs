@@ -74,12 +74,21 @@ pub fn text(s: &Status) -> String {
 
 /// Does the volume serve? If not: why, since when, and what to do.
 fn state(s: &Status) -> String {
-    let Some(why) = &s.runtime.failed else { return "serving".into() };
+    let indent = " ".repeat(14);
+    let Some(why) = &s.runtime.failed else {
+        let Some(n) = &s.runtime.no_room else { return "serving".into() };
+        return format!(
+            "WAITING FOR ROOM for {}, {} tries: {}\n{indent}the storage below is full: what needs \
+             background work gets ENOSPC; make room, and it goes on by itself",
+            duration(n.for_s),
+            count(n.tries),
+            n.why
+        );
+    };
     let since = s
         .runtime
         .failed_s
         .map_or_else(String::new, |at| format!(" {} ago", duration((s.time_s - at).max(0.0))));
-    let indent = " ".repeat(14);
     let remedy = s.runtime.remedy.as_deref().unwrap_or("unmount it, and mount it again to recover");
     format!("FAILED{since}: {why}\n{indent}changes and fsyncs get EIO; {remedy}")
 }
@@ -105,7 +114,12 @@ fn service(r: &RuntimeStatus) -> String {
         (false, _) => {
             let since = l.away_s.map_or_else(String::new, |s| format!(" for {}", duration(s)));
             let why = l.trouble.as_deref().unwrap_or("it has not answered yet");
-            format!("WAITING{since} for the device process at {}: {why}", l.address)
+            let then = match (l.overdue, l.fallback_after_s) {
+                (true, _) => "; what needs it gets ETIMEDOUT".into(),
+                (false, Some(s)) => format!("; taken over here after {}", duration(s)),
+                (false, None) => String::new(),
+            };
+            format!("WAITING{since} for the device process at {}: {why}{then}", l.address)
         }
     };
     let device = r.service.device.as_ref().map_or(0, |d| d.refusals);

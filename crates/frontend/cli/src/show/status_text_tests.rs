@@ -44,6 +44,13 @@ fn a_volume_that_has_stopped() {
     assert!(text.contains("changes and fsyncs get EIO; see to the storage\n"), "{text}");
 }
 
+#[test]
+fn a_volume_that_waits_for_room() {
+    let text =
+        text(&status(r#"{"runtime":{"no_room":{"why":"write: ENOSPC","for_s":12,"tries":1500}}}"#));
+    assert!(text.contains("WAITING FOR ROOM for 12 s, 1,500 tries: write: ENOSPC\n"), "{text}");
+}
+
 /// Tickets and sections have a line while there are any.
 #[test]
 fn what_programs_have_begun() {

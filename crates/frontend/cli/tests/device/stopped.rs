@@ -1,7 +1,7 @@
 //! A device process that does not run and has not ended, or that is gone when the volume is closed.
 
 use crate::support::{SIFTFS, Setup, siftfs};
-use crate::{Device, address, await_that, has, link, mount, mount_log, put};
+use crate::{Device, address, await_that, has, link, mount, mount_log, put, status};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -32,6 +32,7 @@ fn one_that_is_stopped_is_named_and_waited_for() {
     // The log has room.
     put(&setup, "meanwhile");
     device.signal(Signal::CONT);
+    await_that("it serves again", || link(&setup)["connected"] == true);
     siftfs(&["checkpoint", setup.dir()]).ok();
     put(&setup, "after");
     let now = link(&setup);
@@ -49,6 +50,45 @@ fn one_that_is_stopped_is_named_and_waited_for() {
     setup.assert_plain_ext4();
     setup.mount("ro");
     has(&setup, &["before", "meanwhile", "after"]);
+    setup.umount();
+}
+
+/// With a fallback, what needs a device process that is stopped does not wait for it without an end:
+/// it is told, as is who calls later, and nothing is lost or latched.
+#[test]
+fn one_that_is_stopped_is_not_waited_for_without_end() {
+    let setup = Setup::new();
+    let device = Device::start(&setup, &[]);
+    mount(&setup, &["--service-fallback=1"]).ok();
+    put(&setup, "before");
+    siftfs(&["checkpoint", setup.dir()]).ok();
+    device.stop();
+    // One that waits already, and holds what assembly needs.
+    fs::write(setup.path("large"), vec![7; 3 << 20]).unwrap();
+    let large = fs::File::open(setup.path("large")).unwrap();
+    let waiting = std::thread::spawn(move || large.sync_all());
+    await_that("the takeover is refused", || link(&setup)["overdue"] == true);
+    let told = waiting.join().unwrap().expect_err("nobody journals it");
+    assert_eq!(told.raw_os_error(), Some(libc::ETIMEDOUT), "{told}");
+    // And one that comes now.
+    let synced = siftfs(&["sync", setup.dir()]);
+    assert!(synced.code == 1 && synced.err.contains("timed out"), "{synced:?}");
+    let now = link(&setup);
+    assert_eq!((&now["fallback_after_s"], &now["takeovers"]), (&1.0.into(), &0.into()), "{now}");
+    let text = siftfs(&["status", setup.dir()]).ok().out;
+    assert!(text.contains("what needs it gets ETIMEDOUT"), "{text}");
+    put(&setup, "meanwhile");
+    device.signal(Signal::CONT);
+    await_that("it serves again", || link(&setup)["connected"] == true);
+    siftfs(&["sync", setup.dir()]).ok();
+    put(&setup, "after");
+    assert!(status(&setup)["runtime"]["failed"].is_null());
+    setup.umount();
+    assert_eq!(device.end(Signal::TERM), 0);
+    setup.assert_plain_ext4();
+    setup.mount("ro");
+    has(&setup, &["before", "meanwhile", "after"]);
+    assert!(fs::read(setup.path("large")).unwrap() == vec![7; 3 << 20]);
     setup.umount();
 }
 

@@ -1,13 +1,14 @@
 //! Volumes in files on a small file system that has less room than they may come to need.
 
 use crate::support::{Setup, run, siftfs};
-use rustix::fs::{CWD, Mode, OFlags, fsync, openat};
+use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, fsync, openat};
 use rustix::io::{Errno, pwrite};
 use serde_json::Value;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// An ext4 of its own in a file, mounted by the kernel; taken away at the end.
 pub struct SmallDisk {
@@ -98,6 +99,72 @@ fn durable(s: &Setup, i: u64) -> Result<(), Errno> {
 fn runtime(s: &Setup) -> Value {
     let status = siftfs(&["status", s.dir(), "--json"]).ok();
     serde_json::from_str::<Value>(&status.out).unwrap()["runtime"].clone()
+}
+
+/// The file system below fills up under a sparse volume: small fsyncs go on, status says what is
+/// waited for, what needs room gets ENOSPC, and with room again everything goes on by itself.
+#[test]
+fn the_file_system_below_is_full_for_a_while() {
+    let disk = SmallDisk::new("96M");
+    let s = disk.setup();
+    siftfs(&["mkfs", s.volume(), "--size", "256M", "--log-size", "24M"]).ok();
+    s.mount("");
+    let mut kept = Vec::new();
+    let mut keep = |s: &Setup, i: u64| {
+        let done = durable(s, i);
+        done.map(|()| kept.push(i))
+    };
+    keep(&s, 0).unwrap();
+    // All that is left below goes to another file.
+    let filler = disk.dir.path().join("filler");
+    let f = open(&filler).unwrap();
+    let mut at = 0;
+    for piece in [1 << 20, 4096] {
+        while fallocate(&f, FallocateFlags::empty(), at, piece).is_ok() {
+            at += piece;
+        }
+    }
+    drop(f);
+    // Until the background comes to a block that the volume's file has not.
+    let mut i = 1;
+    while runtime(&s)["no_room"].is_null() {
+        match keep(&s, i) {
+            Ok(()) | Err(Errno::NOSPC) => {}
+            Err(e) => panic!("fsync {i}: {e}"),
+        }
+        i += 1;
+        assert!(i < 20_000, "the file system below is never full");
+    }
+    let text = siftfs(&["status", s.dir()]).ok().out;
+    assert!(text.contains("WAITING FOR ROOM") && text.contains("No space left"), "{text}");
+    // What needs no background work is made durable all the same, or says what is missing.
+    let mut refused = None;
+    for more in i..i + 20_000 {
+        if let Err(e) = keep(&s, more) {
+            refused = Some(e);
+            break;
+        }
+    }
+    assert_eq!(refused, Some(Errno::NOSPC), "the log has an end");
+    let synced = siftfs(&["sync", s.dir()]);
+    assert!(synced.code == 1 && synced.err.contains("No space left"), "{synced:?}");
+    assert!(runtime(&s)["failed"].is_null(), "nothing is latched");
+    fs::remove_file(&filler).unwrap();
+    while !runtime(&s)["no_room"].is_null() {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    keep(&s, 50_000).unwrap();
+    siftfs(&["sync", s.dir()]).ok();
+    assert!(runtime(&s)["failed"].is_null());
+    let daemon = s.daemon();
+    daemon.signal(rustix::process::Signal::KILL);
+    daemon.wait();
+    s.mount("");
+    for i in &kept {
+        assert!(fs::read(s.path(&format!("f{i}"))).unwrap() == page(*i), "f{i}");
+    }
+    s.umount();
+    s.assert_plain_ext4();
 }
 
 /// A volume's file is cut shorter below the mount: no fsync succeeds any more, and status says why.
