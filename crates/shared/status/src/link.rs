@@ -28,8 +28,8 @@ pub struct Remote {
     pub connected: bool,
     /// And it is the mount's own.
     pub fallback: bool,
-    /// Seconds after which the mount's own process does it in the place of one that is away; none if
-    /// never.
+    /// Seconds after which the mount's own process does it in the place of one that is away; none
+    /// if never.
     pub fallback_after_s: Option<f64>,
     /// These have passed, and the process that is away keeps its place: what needs it gets
     /// ETIMEDOUT.

@@ -53,8 +53,8 @@ fn one_that_is_stopped_is_named_and_waited_for() {
     setup.umount();
 }
 
-/// With a fallback, what needs a device process that is stopped does not wait for it without an end:
-/// it is told, as is who calls later, and nothing is lost or latched.
+/// With a fallback, what needs a device process that is stopped does not wait without an end: it is
+/// told, and so is what calls later. Nothing is lost or latched.
 #[test]
 fn one_that_is_stopped_is_not_waited_for_without_end() {
     let setup = Setup::new();
