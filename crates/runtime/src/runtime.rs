@@ -20,7 +20,6 @@ use crate::state::heap::Trimmer;
 use crate::state::lane::Lane;
 use crate::state::meta_cache::MetaCache;
 use crate::state::page_cache::PageCache;
-use crate::state::questions::Questions;
 use crate::state::sections::Sections;
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{Inodes, Ledger, Readers, Running, Staging, State, Time};
@@ -237,8 +236,13 @@ impl Runtime {
             tracing::error!(%error, "the volume stops: an update could not be made durable");
         }
         self.seq.fail(error);
-        self.counters.room().give_up();
+        self.wait_for_no_room();
         self.progress.tell(self.lock());
+    }
+
+    /// The background waits for room below no more: a write that finds none fails.
+    pub fn wait_for_no_room(&self) {
+        self.counters.room().give_up();
     }
 
     /// Something outside of the state changed that callers may wait for: they look again.
@@ -375,16 +379,15 @@ impl Runtime {
     pub(crate) fn service_statistics(&self) -> Result<siftfs_wire::ServiceStatistics> {
         // The answer carries no id: one question at a time.
         let _asking = relock(self.asking.lock());
-        let room = self.counters.room();
-        if room.is_short() {
+        if self.check_help().is_err() {
             return Ok(self.lock().ledger.questions.last_statistics());
         }
         self.link.send(ToService::Statistics)?;
         self.wait_until(|st| {
             let questions = &mut st.ledger.questions;
-            // A Service that waits for room answers afterwards.
-            let last = |questions: &Questions| questions.last_statistics();
-            questions.take_statistics().or_else(|| room.is_short().then(|| last(questions)))
+            let answer = questions.take_statistics();
+            // A Service that waits, or is away, answers afterwards.
+            answer.or_else(|| self.check_help().is_err().then(|| questions.last_statistics()))
         })
     }
 

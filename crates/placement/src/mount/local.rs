@@ -194,10 +194,10 @@ impl LocalVolume {
         if !self.remounter.is_marked() {
             return self.pair.driver.stop();
         }
-        self.pair.runtime.make_writable()?;
         let runtime = self.pair.runtime.clone();
+        let closed = runtime.make_writable().and_then(|()| close_pair(self.pair, self.clock.now()));
         // A Service that waits for room would keep the volume: it ends, and the next mount goes on.
-        close_pair(self.pair, self.clock.now()).inspect_err(|error| runtime.fail(error))?;
+        closed.inspect_err(|error| runtime.fail(error))?;
         // The header says clean; clearing the marker is what recovery would do now.
         let mut volume = Volume::read(self.media, true)?;
         volume.recover(&self.clock, &self.opts, &mut |_, _, _| {})?;

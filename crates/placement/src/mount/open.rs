@@ -448,7 +448,10 @@ fn config_of(opts: &OpenOptions, key: EpochKey) -> Config {
 pub fn close_pair(pair: Pair, now: Timestamp) -> Result<()> {
     pair.runtime.settle()?;
     let (heads, lsn) = pair.runtime.log_position();
+    // Nothing is left to write that a Service without room for it could wait for.
+    pair.runtime.wait_for_no_room();
     pair.driver.stop()?;
+    pair.runtime.check()?;
     let plain = marker::final_super(&pair.area, now)?;
     let mut host = pair.host.lock().unwrap_or_else(PoisonError::into_inner);
     let old = host.newest().clone();

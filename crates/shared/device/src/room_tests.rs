@@ -11,7 +11,9 @@ fn error(errno: i32) -> Error {
 fn want_of_space_is_waited_out() {
     let (room, told) = (Room::default(), Arc::new(AtomicU64::new(0)));
     let count = told.clone();
-    room.on_change(move || drop(count.fetch_add(1, Ordering::SeqCst)));
+    room.on_change(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
     let mut tries = 0;
     let done = room.wait_for(|| {
         tries += 1;

@@ -3,10 +3,9 @@
 use super::{bytes, every_recovery};
 use siftfs_base::{Error, Timestamp};
 use siftfs_crash::{Back, Bench, Layout, VolumeKind};
-use siftfs_device::{Cut, Fault, OpClass, OpKind, OpRecord};
+use siftfs_device::{Cut, Fault, FaultId, OpClass, OpKind, OpRecord};
 use siftfs_model::Control;
 use siftfs_proto::{Allocate, Reply, Request, SetAttr, SetTime};
-use std::sync::Arc;
 
 pub(super) fn free_bytes(b: &Bench) -> u64 {
     match b.call(Request::StatFs) {
@@ -498,7 +497,7 @@ fn r05_what_is_staged_keeps_its_space() {
 #[test]
 fn r21_no_room_below_is_waited_out() {
     for errno in [libc::ENOSPC, libc::EDQUOT] {
-        let b = Arc::new(Bench::new(VolumeKind::SMALL));
+        let b = Bench::new(VolumeKind::SMALL);
         let area = Layout::of(VolumeKind::SMALL).area;
         let mut files: Vec<(String, u64)> = (0..6).map(|i| (format!("f{i}"), i)).collect();
         for (name, i) in &files {
@@ -506,36 +505,46 @@ fn r21_no_room_below_is_waited_out() {
         }
         b.commit(true);
         let fault = b.device.inject(Fault::fail(OpClass::Write, errno).within(area.clone()));
-        let other = b.clone();
-        let checkpoint = std::thread::spawn(move || other.driver.checkpoint());
-        // The second try comes when the wait has begun.
-        while b.device.fired(fault) < 2 {
-            std::thread::yield_now();
-        }
-        assert!(b.status().no_room.is_some());
-        b.durable("g", &bytes(9, 3000));
-        files.push(("g".into(), 9));
-        b.create("large");
-        b.write("large", 0, &bytes(5, 600 << 10));
-        let error = b.try_fsync("large").expect_err("more than a record takes");
-        assert_eq!(error, Error::Posix(libc::ENOSPC));
-        while b.status().no_room.is_none_or(|wait| wait.tries < 3) {
-            std::thread::yield_now();
-        }
-        assert!(b.status().failed.is_none() && b.device.fired(fault) >= 3);
-        b.device.remove(fault);
-        checkpoint.join().expect("no panic").expect("there is room again");
+        std::thread::scope(|scope| {
+            let room = RoomAgain(&b, fault);
+            let checkpoint = scope.spawn(|| b.driver.checkpoint());
+            // The second try comes when the wait has begun.
+            while b.device.fired(fault) < 2 {
+                std::thread::yield_now();
+            }
+            assert!(b.status().no_room.is_some());
+            b.durable("g", &bytes(9, 3000));
+            files.push(("g".into(), 9));
+            b.create("large");
+            b.write("large", 0, &bytes(5, 600 << 10));
+            let error = b.try_fsync("large").expect_err("more than a record takes");
+            assert_eq!(error, Error::Posix(libc::ENOSPC));
+            while b.status().no_room.is_none_or(|wait| wait.tries < 3) {
+                std::thread::yield_now();
+            }
+            assert!(b.status().failed.is_none() && b.device.fired(fault) >= 3);
+            drop(room);
+            checkpoint.join().expect("no panic").expect("there is room again");
+        });
         assert!(b.status().no_room.is_none());
         b.fsync("large");
         b.commit(true);
         b.checkpoint();
-        let b = Arc::into_inner(b).expect("the other thread has ended");
         let back = Back::from(&b.crash(Cut::LoseAll));
         for (name, i) in &files {
             let len = if name == "g" { 3000 } else { 5000 };
             assert!(back.bytes(name) == bytes(*i, len), "{name}");
         }
         assert!(back.bytes("large") == bytes(5, 600 << 10));
+    }
+}
+
+/// Ends a want of space when it goes, so that a test that fails leaves no thread waiting.
+struct RoomAgain<'a>(&'a Bench, FaultId);
+
+impl Drop for RoomAgain<'_> {
+    fn drop(&mut self) {
+        self.0.device.remove(self.1);
     }
 }
 

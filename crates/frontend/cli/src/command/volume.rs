@@ -82,7 +82,8 @@ fn warn_of_shortage(volume: &Path, report: &MkfsReport) {
     let Some(short) = report.shortage else { return };
     complain(format_args!(
         "{}: the file may come to need {} more, and the file system that it lies on has {} free: when that \
-         is full, the volume stops until it is mounted again. --reserve takes all of it at once",
+         is full, what needs more of it fails until there is room (ENOSPC), an unmount too. --reserve takes all \
+         of it at once",
         volume.display(),
         show_size(short.missing_bytes),
         show_size(short.free_bytes)

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// An ext4 of its own in a file, mounted by the kernel; taken away at the end.
@@ -26,6 +26,19 @@ impl SmallDisk {
             .ok();
         run("mount", &["-o", "loop", path, disk.dir.path().to_str().unwrap()]).ok();
         disk
+    }
+
+    /// Gives all that is left to another file.
+    fn fill(&self) -> PathBuf {
+        let filler = self.dir.path().join("filler");
+        let f = open(&filler).unwrap();
+        let mut at = 0;
+        for piece in [1 << 20, 4096] {
+            while fallocate(&f, FallocateFlags::empty(), at, piece).is_ok() {
+                at += piece;
+            }
+        }
+        filler
     }
 
     /// No volume yet, and a directory to mount one on.
@@ -115,16 +128,7 @@ fn the_file_system_below_is_full_for_a_while() {
         done.map(|()| kept.push(i))
     };
     keep(&s, 0).unwrap();
-    // All that is left below goes to another file.
-    let filler = disk.dir.path().join("filler");
-    let f = open(&filler).unwrap();
-    let mut at = 0;
-    for piece in [1 << 20, 4096] {
-        while fallocate(&f, FallocateFlags::empty(), at, piece).is_ok() {
-            at += piece;
-        }
-    }
-    drop(f);
+    let filler = disk.fill();
     // Until the background comes to a block that the volume's file has not.
     let mut i = 1;
     while runtime(&s)["no_room"].is_null() {
@@ -165,6 +169,45 @@ fn the_file_system_below_is_full_for_a_while() {
     }
     s.umount();
     s.assert_plain_ext4();
+}
+
+/// The last unmount finds no room below for what was acknowledged. It ends, and says what to do;
+/// with room again, recovery or the next mount brings all of it. The background may have begun to
+/// wait for room before, or not.
+#[test]
+fn an_unmount_without_room_below() {
+    for (waiting, mounted_again) in [(false, false), (false, true), (true, false), (true, true)] {
+        let disk = SmallDisk::new("96M");
+        let s = disk.setup();
+        siftfs(&["mkfs", s.volume(), "--size", "256M", "--log-size", "24M"]).ok();
+        s.mount("");
+        let filler = disk.fill();
+        let mut kept = Vec::new();
+        while kept.len() < 200 || waiting && runtime(&s)["no_room"].is_null() {
+            match durable(&s, kept.len() as u64) {
+                Ok(()) => kept.push(kept.len() as u64),
+                Err(e) => assert!(e == Errno::NOSPC && waiting, "{e}"),
+            }
+        }
+        let daemon = s.daemon();
+        let ended = siftfs(&["umount", s.dir()]);
+        let said = ["No space left", "siftfs recover"].iter().all(|word| ended.err.contains(word));
+        assert!(ended.code == 1 && said, "waiting {waiting}: {ended:?}");
+        daemon.wait();
+        let full = siftfs(&["recover", s.volume()]);
+        assert!(full.code != 0 && full.err.contains("No space left"), "{full:?}");
+        fs::remove_file(&filler).unwrap();
+        if !mounted_again {
+            siftfs(&["recover", s.volume()]).ok();
+            s.assert_plain_ext4();
+        }
+        s.mount("");
+        for i in &kept {
+            assert!(fs::read(s.path(&format!("f{i}"))).unwrap() == page(*i), "f{i}");
+        }
+        s.umount();
+        s.assert_plain_ext4();
+    }
 }
 
 /// A volume's file is cut shorter below the mount: no fsync succeeds any more, and status says why.
