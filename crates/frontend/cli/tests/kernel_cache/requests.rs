@@ -42,9 +42,9 @@ fn a_walk_asks_for_no_file_by_itself() {
     s.umount();
 }
 
-/// The names of a large directory cost few requests. Attributes come with the first of them, so that
-/// a program that reads to the end first looks at those for nothing, and with more of them for one
-/// that looks at each as it comes.
+/// The names of a large directory cost few requests. Attributes come with the first of them, so
+/// that a program that reads to the end first looks at those for nothing, and with more of them for
+/// one that looks at each as it comes.
 #[test]
 fn names_of_a_large_directory_come_without_attributes() {
     const FILES: u64 = 6_000;
