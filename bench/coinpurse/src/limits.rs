@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use siftfs::{OpenOptions, Result, Threads, Volume};
 use siftfs_base::{Rng, SystemClock};
 use siftfs_placement::{LocalVolume, Media};
+use siftfs_rig::fresh::{fresh, refresh};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,10 +40,11 @@ fn overwrites(
     time: Duration,
     rng: &mut Rng,
 ) -> Result<Vec<f64>> {
+    let mut data = vec![0; bytes];
     let (start, mut times) = (Instant::now(), Vec::new());
     while start.elapsed() < time {
         let one = Instant::now();
-        file.write_at(rng.below(FILE / 4096) * 4096, &vec![7; bytes])?;
+        file.write_at(rng.below(FILE / 4096) * 4096, refresh(&mut data))?;
         file.sync_all()?;
         times.push(one.elapsed().as_secs_f64() * 1e6);
     }
@@ -60,10 +62,10 @@ fn beside(file: &siftfs::File, bulk: &siftfs::File, time: Duration, rng: &mut Rn
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| -> Result<()> {
-            let data = vec![9; BULK];
+            let mut data = vec![0; BULK];
             let mut n = 0;
             while !stop.load(Ordering::Relaxed) {
-                bulk.write_at(n % 64 * BULK as u64, &data)?;
+                bulk.write_at(n % 64 * BULK as u64, refresh(&mut data))?;
                 bulk.sync_all()?;
                 n += 1;
             }
@@ -150,7 +152,7 @@ fn recovery(disk: &Path, memory: &Path) -> Result<Value> {
     let mut rng = Rng::new(4);
     loop {
         for _ in 0..6 {
-            file.write_at(rng.below(FILE / 4096) * 4096, &[7; 2000])?;
+            file.write_at(rng.below(FILE / 4096) * 4096, &fresh::<2000>())?;
         }
         file.sync_all()?;
         let status = volume.status()?.runtime;

@@ -5,6 +5,7 @@ use siftfs::{OpenOptions, Result, Threads, Volume};
 use siftfs_base::{Error, Rng, SystemClock};
 use siftfs_device::{ByteDevice, ByteOptions, BytePlace, Device, FileOptions, open_exclusive};
 use siftfs_placement::{LocalVolume, Media, MkfsOptions, mkfs_on};
+use siftfs_rig::fresh::fresh;
 use siftfs_rig::place::Failed;
 use siftfs_status::Dispatch;
 use std::fs::{self, File};
@@ -241,11 +242,11 @@ impl System {
     fn write(&mut self, offset: u64) -> Result<()> {
         match &self.place {
             Place::Files { mounted: Mounted { dir, .. }, file: Some(file) } => {
-                let written = file.write_all_at(&[7; BYTES], offset);
+                let written = file.write_all_at(&fresh::<BYTES>(), offset);
                 written.and_then(|()| file.sync_all()).map_err(io(dir))
             }
             Place::Volume { file: Some(file), .. } => {
-                file.write_at(offset, &[7; BYTES])?;
+                file.write_at(offset, &fresh::<BYTES>())?;
                 file.sync_all()
             }
             _ => Err(Error::Refused("no file is open".into())),

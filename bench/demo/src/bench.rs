@@ -1,6 +1,7 @@
 //! fsync latencies on SiftFS and on the kernel's ext4, in turns.
 
 use crate::report::{Row, Table};
+use siftfs_rig::fresh::fresh;
 use siftfs_rig::place::{Place, Result, failed, step};
 use siftfs_rig::volume::Volume;
 use std::fs::{self, File};
@@ -18,16 +19,16 @@ type Work = fn(&Path, &[File; 2], u64) -> io::Result<()>;
 
 const WORKLOADS: [(&str, Work); 3] = [
     ("overwrite 4 KiB + fsync", |_, files, n| {
-        files[0].write_all_at(&[n.to_le_bytes()[0]; 4096], n % 64 * 4096)?;
+        files[0].write_all_at(&fresh::<4096>(), n % 64 * 4096)?;
         files[0].sync_all()
     }),
     ("append 512 bytes + fsync", |_, files, n| {
-        files[1].write_all_at(&[n.to_le_bytes()[0]; 512], n * 512)?;
+        files[1].write_all_at(&fresh::<512>(), n * 512)?;
         files[1].sync_all()
     }),
     ("create + write 4 KiB + fsync", |dir, _, n| {
         let file = File::create_new(dir.join(format!("new-{n}")))?;
-        file.write_all_at(&[7; 4096], 0)?;
+        file.write_all_at(&fresh::<4096>(), 0)?;
         file.sync_all()
     }),
 ];

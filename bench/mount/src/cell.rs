@@ -9,6 +9,7 @@ use crate::programs::Program;
 use crate::rows::{Job, Kind};
 use crate::system::{BLOCK, Floor, Handle, Mode, System, any_block};
 use crate::{pressure, tree, varmail};
+use siftfs_rig::fresh::{fresh, refresh};
 use siftfs_rig::place::{Result, failed};
 use std::fs::File;
 use std::io::{self, Write};
@@ -92,11 +93,11 @@ fn beside_loops(program: Program, area: &WorkArea, time: Duration) -> io::Result
 /// Pieces of a new file until it is whole or the time is over, and one fsync.
 fn buffered(area: &WorkArea, piece: usize, limit: Duration) -> io::Result<Measured> {
     let mut file = File::create_new(area.dir.join("buffered"))?;
-    let data = vec![b'b'; piece];
+    let mut data = vec![0; piece];
     area.count(|| {
         let (start, mut written) = (Instant::now(), 0);
         while written < BUFFERED_BYTES / piece as u64 && start.elapsed() < limit {
-            file.write_all(&data)?;
+            file.write_all(refresh(&mut data))?;
             written += 1;
         }
         file.sync_all()?;
@@ -168,7 +169,7 @@ fn overwrite_together(files: &[Box<dyn Handle>], time: Duration) -> io::Result<M
         let mut n = 0;
         while start.elapsed() < time {
             let at = (thread * blocks + n % blocks) * BLOCK as u64;
-            file.write_at(at, &[n.to_le_bytes()[0]; BLOCK])?;
+            file.write_at(at, &fresh::<BLOCK>())?;
             file.sync()?;
             n += 1;
         }
@@ -187,10 +188,10 @@ fn overwrite_together(files: &[Box<dyn Handle>], time: Duration) -> io::Result<M
 }
 
 fn write_file(system: &dyn System, path: &str, bytes: u64) -> io::Result<()> {
-    let chunk = vec![5; CHUNK];
+    let mut chunk = vec![0; CHUNK];
     let file = system.open(path, Mode::Create)?;
     for at in (0..bytes).step_by(CHUNK) {
-        file.write_at(at, &chunk)?;
+        file.write_at(at, refresh(&mut chunk))?;
     }
     file.sync()
 }

@@ -33,6 +33,7 @@ use options::Args;
 use report::Report;
 use rows::JOBS;
 use siftfs_rig::place::{Failed, Place, Result, failed};
+use siftfs_rig::rings::{Offer, has_rings};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -69,6 +70,7 @@ fn run(args: &Args) -> Result<()> {
     let needed = NEEDED + NEEDED_EACH * (plan.configs.len() as u64 - 1);
     let place = Place::new("siftfs-bench", needed, args.dir.as_deref())?;
     let before = machine::before();
+    let _rings = has_rings().then(Offer::new).transpose()?;
     let comparison = run::compare(&place, &plan)?;
     let report = Report::new(machine::describe(&before, &plan, &comparison)?, &comparison);
     drop(place);

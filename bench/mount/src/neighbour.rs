@@ -3,6 +3,7 @@
 use crate::area::CHUNK;
 use crate::helper::Helper;
 use crate::system::{BLOCK, Mode, Mounted, System, any_block};
+use siftfs_rig::fresh::{fresh, refresh};
 use siftfs_rig::place::{Result, arg, failed};
 use std::io::{self, Read};
 use std::path::Path;
@@ -44,10 +45,10 @@ impl Neighbour {
 
 fn stream(system: &dyn System, dir: &str, bytes: u64, go_on: impl Fn() -> bool) -> io::Result<()> {
     let file = system.open(&format!("{dir}/neighbour"), Mode::Create)?;
-    let chunk = vec![9; CHUNK];
+    let mut chunk = vec![0; CHUNK];
     let mut at = 0;
     while go_on() {
-        file.write_at(at, &chunk)?;
+        file.write_at(at, refresh(&mut chunk))?;
         at = (at + CHUNK as u64) % bytes;
     }
     Ok(())
@@ -57,7 +58,7 @@ fn scatter(system: &dyn System, dir: &str, bytes: u64, go_on: impl Fn() -> bool)
     let file = system.open(&format!("{dir}/neighbour"), Mode::Create)?;
     let mut random = 1u64;
     while go_on() {
-        file.write_at(any_block(&mut random, bytes), &[9; BLOCK])?;
+        file.write_at(any_block(&mut random, bytes), &fresh::<BLOCK>())?;
     }
     Ok(())
 }
@@ -67,7 +68,9 @@ fn litter(system: &dyn System, dir: &str, go_on: impl Fn() -> bool) -> io::Resul
     while go_on() {
         system.make_dir(&many)?;
         for i in (0..FILES).take_while(|_| go_on()) {
-            system.open(&format!("{many}/{i}"), Mode::Create)?.write_at(0, &[9; FILE_BYTES])?;
+            system
+                .open(&format!("{many}/{i}"), Mode::Create)?
+                .write_at(0, &fresh::<FILE_BYTES>())?;
         }
         system.remove_all(&many)?;
     }

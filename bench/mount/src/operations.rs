@@ -1,6 +1,7 @@
 //! Single operations, each of which ends with something durable, written once for every system.
 
 use crate::system::{BLOCK, Handle, Mode, System};
+use siftfs_rig::fresh::fresh;
 use std::io;
 
 /// An operation of a row on files prepared beforehand; `n` counts from 0.
@@ -42,41 +43,37 @@ impl<'s> Files<'s> {
     }
 }
 
-fn block(n: u64) -> [u8; BLOCK] {
-    [n.to_le_bytes()[0]; BLOCK]
-}
-
 fn place(n: u64) -> u64 {
     n % FULL_BLOCKS * BLOCK as u64
 }
 
 /// One block of a file whose blocks are all there, then fsync.
 pub fn overwrite(files: &Files, n: u64) -> io::Result<()> {
-    files.full.write_at(place(n), &block(n))?;
+    files.full.write_at(place(n), &fresh::<BLOCK>())?;
     files.full.sync()
 }
 
 /// 512 bytes more, then fsync.
 pub fn append_512(files: &Files, n: u64) -> io::Result<()> {
-    files.growing.write_at(n * 512, &block(n)[..512])?;
+    files.growing.write_at(n * 512, &fresh::<BLOCK>()[..512])?;
     files.growing.sync()
 }
 
 /// One block more, then fsync.
 pub fn append_4k(files: &Files, n: u64) -> io::Result<()> {
-    files.growing.write_at(n * BLOCK as u64, &block(n))?;
+    files.growing.write_at(n * BLOCK as u64, &fresh::<BLOCK>())?;
     files.growing.sync()
 }
 
-fn new_file(files: &Files, path: &str, n: u64) -> io::Result<()> {
+fn new_file(files: &Files, path: &str) -> io::Result<()> {
     let file = files.system.open(path, Mode::Create)?;
-    file.write_at(0, &block(n))?;
+    file.write_at(0, &fresh::<BLOCK>())?;
     file.sync()
 }
 
 /// A new file of one block, then its fsync.
 pub fn create(files: &Files, n: u64) -> io::Result<()> {
-    new_file(files, &format!("{}/new-{n}", files.dir), n)
+    new_file(files, &format!("{}/new-{n}", files.dir))
 }
 
 /// [`create`], then fsync of the directory.
@@ -86,9 +83,9 @@ pub fn create_and_directory(files: &Files, n: u64) -> io::Result<()> {
 }
 
 /// A new file, its fsync, rename over another, fsync of the directory.
-pub fn replace(files: &Files, n: u64) -> io::Result<()> {
+pub fn replace(files: &Files, _: u64) -> io::Result<()> {
     let temporary = format!("{}/temporary", files.dir);
-    new_file(files, &temporary, n)?;
+    new_file(files, &temporary)?;
     files.system.rename(&temporary, &format!("{}/target", files.dir))?;
     files.system.sync_dir(files.dir)
 }
@@ -97,16 +94,16 @@ pub fn replace(files: &Files, n: u64) -> io::Result<()> {
 const PUBLISHED: u64 = 16;
 
 /// Sixteen new files of one block, all durable under the names of sixteen others.
-pub fn publish_16(files: &Files, n: u64) -> io::Result<()> {
+pub fn publish_16(files: &Files, _: u64) -> io::Result<()> {
     let path = |name: &str, i| format!("{}/{name}-{i}", files.dir);
     let names: Vec<_> = (0..PUBLISHED).map(|i| (path("new", i), path("published", i))).collect();
     for (new, _) in &names {
-        files.system.open(new, Mode::Create)?.write_at(0, &block(n))?;
+        files.system.open(new, Mode::Create)?.write_at(0, &fresh::<BLOCK>())?;
     }
     files.system.publish(files.dir, &names)
 }
 
 /// One block to a file opened with O_DSYNC.
 pub fn write_durable(files: &Files, n: u64) -> io::Result<()> {
-    files.durable.write_at(place(n), &block(n))
+    files.durable.write_at(place(n), &fresh::<BLOCK>())
 }

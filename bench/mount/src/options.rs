@@ -7,11 +7,14 @@ use crate::run::{Config, EMBEDDED, EXT4, FLOOR, Plan};
 use crate::tree;
 use clap::Parser;
 use siftfs_rig::place::{Failed, Result};
+use siftfs_rig::rings::has_rings;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The name of SiftFS's mount where no configuration is given.
 pub const DEFAULT: &str = "siftfs";
+/// The name of a second one there, whose requests come over `/dev/fuse`, where the kernel has rings.
+const DEVICE: &str = "device";
 
 /// Measures SiftFS beside ext4.
 #[derive(Parser)]
@@ -32,7 +35,8 @@ pub struct Args {
     /// Size of the large file of the stream rows, in MiB
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1024))]
     stream_mib: u64,
-    /// Mount options of SiftFS's one configuration, as after `mount -o`
+    /// Mount options of SiftFS's one configuration, as after `mount -o`; without it and without
+    /// `--config` there are two: with the default options and rings, and with requests=device
     #[arg(long, conflicts_with = "configs")]
     siftfs_options: Option<String>,
     /// A configuration of SiftFS, NAME=OPTIONS, such as `ring=requests=ring,write_cache=writeback`,
@@ -126,8 +130,13 @@ impl Args {
         if !self.configs.is_empty() {
             return self.configs.clone();
         }
-        let options = self.siftfs_options.clone().unwrap_or_default();
-        vec![Config { name: DEFAULT.to_owned(), options }]
+        let config =
+            |name: &str, options: &str| Config { name: name.into(), options: options.into() };
+        match &self.siftfs_options {
+            Some(options) => vec![config(DEFAULT, options)],
+            None if has_rings() => vec![config(DEFAULT, ""), config(DEVICE, "requests=device")],
+            None => vec![config(DEFAULT, "")],
+        }
     }
 
     /// Whether the run is the one whose results are kept: all rows, of the default, in full.

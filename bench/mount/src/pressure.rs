@@ -4,6 +4,7 @@
 use crate::area::{CHUNK, Measured, WorkArea, rate};
 use crate::row::{Metric, Row};
 use siftfs_pressure::load::{Background, Load, Seen, Shape, Target};
+use siftfs_rig::fresh::refresh;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -39,9 +40,9 @@ pub fn measure(area: &WorkArea, interval: u64, time: Duration) -> io::Result<Vec
     for (name, bytes, hot) in Shape::of_paper(SCALE).files() {
         let path = area.dir.join(name);
         let mut file = File::create_new(&path)?;
-        let piece = vec![3; CHUNK];
+        let mut piece = vec![0; CHUNK];
         for _ in 0..bytes / CHUNK as u64 {
-            file.write_all(&piece)?;
+            file.write_all(refresh(&mut piece))?;
         }
         file.sync_all()?;
         let file = OpenOptions::new().read(true).write(true).open(&path)?;

@@ -5,6 +5,7 @@
 
 use crate::area::{Measured, WorkArea, per_second, rate, until};
 use siftfs_rig::fillsync;
+use siftfs_rig::fresh::{fresh, refresh};
 use siftfs_rig::place::{Failed, Place, Result, failed};
 use siftfs_rig::program::{run_for, run_whole};
 use std::fs::{self, File};
@@ -132,13 +133,12 @@ fn sqlite(
 
 fn log(area: &WorkArea, time: Duration) -> io::Result<Measured> {
     let mut file = File::create_new(area.dir.join("log"))?;
-    let record = [b'r'; RECORD];
-    file.write_all(&record)?;
+    file.write_all(&fresh::<RECORD>())?;
     file.sync_all()?;
     area.settle()?;
     area.count(|| {
         until(time, |_| {
-            file.write_all(&record)?;
+            file.write_all(&fresh::<RECORD>())?;
             file.sync_data()
         })
     })
@@ -160,11 +160,11 @@ fn mail(area: &WorkArea, time: Duration) -> io::Result<Measured> {
     fs::create_dir(&tmp)?;
     fs::create_dir(&new)?;
     area.settle()?;
-    let message = vec![b'm'; 16 << 10];
+    let mut message = vec![0; 16 << 10];
     area.count(|| {
         until(time, |n| {
             let name = format!("{n}.message");
-            write_synced(&tmp.join(&name), &message[..message_size(n)])?;
+            write_synced(&tmp.join(&name), refresh(&mut message[..message_size(n)]))?;
             fs::rename(tmp.join(&name), new.join(&name))?;
             File::open(&new)?.sync_all()
         })
@@ -181,12 +181,12 @@ fn objects(area: &WorkArea, time: Duration) -> io::Result<Measured> {
         fs::create_dir(area.dir.join(format!("{fan:02x}")))?;
     }
     area.settle()?;
-    let object = vec![b'o'; 8 << 10];
+    let mut object = vec![0; 8 << 10];
     area.count(|| {
         until(time, |n| {
             let dir = area.dir.join(format!("{:02x}", n % FANS));
             let temporary = dir.join("tmp_obj");
-            write_synced(&temporary, &object[..object_size(n)])?;
+            write_synced(&temporary, refresh(&mut object[..object_size(n)]))?;
             fs::rename(&temporary, dir.join(format!("{n:038x}")))
         })
     })

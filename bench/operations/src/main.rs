@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use siftfs::{File, Result, Volume};
 use siftfs_base::{Error, Rng};
 use siftfs_placement::{MkfsOptions, mkfs};
+use siftfs_rig::fresh::fresh;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -110,11 +111,11 @@ fn single_read(b: &mut Bench, i: u64) -> Result<()> {
 }
 
 fn open_write(b: &mut Bench, i: u64) -> Result<()> {
-    b.volume.open_write(&path(i), 0, &[7; BLOCK]).map(drop)
+    b.volume.open_write(&path(i), 0, &fresh::<BLOCK>()).map(drop)
 }
 
 fn single_write(b: &mut Bench, i: u64) -> Result<()> {
-    b.volume.open_file(&path(i))?.write_at(0, &[7; BLOCK])
+    b.volume.open_file(&path(i))?.write_at(0, &fresh::<BLOCK>())
 }
 
 fn nothing(_: &mut Bench, _: u64) -> Result<()> {
@@ -127,18 +128,18 @@ fn opened(b: &mut Bench, i: u64) -> Result<()> {
 }
 
 fn write_close(b: &mut Bench, _: u64) -> Result<()> {
-    b.file.take().map_or(Ok(()), |file| b.volume.write_close(file, 0, &[7; BLOCK]))
+    b.file.take().map_or(Ok(()), |file| b.volume.write_close(file, 0, &fresh::<BLOCK>()))
 }
 
 fn single_close(b: &mut Bench, _: u64) -> Result<()> {
-    b.file.take().map_or(Ok(()), |file| file.write_at(0, &[7; BLOCK]))
+    b.file.take().map_or(Ok(()), |file| file.write_at(0, &fresh::<BLOCK>()))
 }
 
 fn section(b: &mut Bench, _: u64) -> Result<()> {
     let file = b.volume.open_file("/blocks")?;
     let section = file.section()?;
     for _ in 0..PAGES {
-        section.write_at(b.rng.below(BLOCKS) * BLOCK as u64, &[7; BLOCK])?;
+        section.write_at(b.rng.below(BLOCKS) * BLOCK as u64, &fresh::<BLOCK>())?;
     }
     section.commit()
 }
@@ -151,7 +152,7 @@ fn tickets(b: &mut Bench, i: u64) -> Result<()> {
     let file = b.volume.open_file("/blocks")?;
     let mut last = None;
     for n in 0..IN_FLIGHT {
-        file.write_at((i * IN_FLIGHT + n) % BLOCKS * BLOCK as u64, &[7; BLOCK])?;
+        file.write_at((i * IN_FLIGHT + n) % BLOCKS * BLOCK as u64, &fresh::<BLOCK>())?;
         last = Some(file.stage()?);
     }
     last.map_or(Ok(()), |ticket| ticket.wait())
@@ -160,7 +161,7 @@ fn tickets(b: &mut Bench, i: u64) -> Result<()> {
 fn fsyncs(b: &mut Bench, i: u64) -> Result<()> {
     let file = b.volume.open_file("/blocks")?;
     for n in 0..IN_FLIGHT {
-        file.write_at((i * IN_FLIGHT + n) % BLOCKS * BLOCK as u64, &[7; BLOCK])?;
+        file.write_at((i * IN_FLIGHT + n) % BLOCKS * BLOCK as u64, &fresh::<BLOCK>())?;
         file.sync_all()?;
     }
     Ok(())

@@ -7,6 +7,7 @@ pub mod descriptors;
 pub mod device;
 pub mod ext4;
 pub mod fillsync;
+pub mod fresh;
 pub mod hostile;
 pub mod place;
 pub mod program;
