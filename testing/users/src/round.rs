@@ -61,6 +61,7 @@ impl<'p> Grounds<'p> {
             arg(&volume.dir)?,
         ])?;
         drop(offered);
+        let before = free(&volume.dir)?;
         let watch = Arc::new(Watch::default());
         let stage = Stage::new(&volume.dir, &self.place.path("own"), &watch, options.crowd);
         let stage = stage.map_err(failed("the round's directories"))?;
@@ -87,8 +88,15 @@ impl<'p> Grounds<'p> {
         if !findings.is_empty() {
             return Err(Failed(findings.join("\n")));
         }
+        drop(stage);
+        clear(&volume.dir).map_err(failed("removing what the users left"))?;
+        volume.siftfs(&["checkpoint", arg(&volume.dir)?])?;
+        let after = free(&volume.dir)?;
         volume.siftfs(&["umount", arg(&volume.dir)?])?;
         volume.siftfs(&["fsck", arg(&volume.image)?])?;
+        if after + SPARE < before {
+            return Err(Failed(format!("of {before} free bytes only {after} came back")));
+        }
         self.check()
     }
 
@@ -112,6 +120,30 @@ impl<'p> Grounds<'p> {
         }
         Err(Failed(format!("e2fsck:\n{}", String::from_utf8_lossy(&out.stdout))))
     }
+}
+
+/// Bytes that a round may leave taken: directories that have grown.
+const SPARE: u64 = 1 << 20;
+
+/// Free bytes of the mount.
+fn free(dir: &Path) -> Result<u64> {
+    let space = rustix::fs::statvfs(dir).map_err(|e| Failed(format!("statfs: {e}")))?;
+    Ok(space.f_bfree * space.f_frsize)
+}
+
+/// Removes everything but what mkfs made.
+fn clear(dir: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name() == "lost+found" {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => std::fs::remove_dir_all(entry.path())?,
+            false => std::fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
 }
 
 /// Waits for the round's end or for a finding; says which calls are stuck.

@@ -2,7 +2,7 @@
 //! umount(8) and fsck(8) call.
 
 use crate::options::args::Cli;
-use crate::options::option_list::{OPTIONS, OTHERS};
+use crate::options::table::{OTHERS, options};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
@@ -158,7 +158,7 @@ fn see_also(roff: &mut Roff, title: &str) {
 
 fn mount_options(roff: &mut Roff) {
     roff.control("SH", ["MOUNT OPTIONS"]);
-    for o in OPTIONS {
+    for o in options() {
         roff.control("TP", []);
         roff.text([bold(o.usage)]);
         roff.text([roman(format!("{} (default: {})", o.meaning, o.default))]);

@@ -20,7 +20,7 @@ fn a_page_for_every_command() {
     assert!(!pages.iter().any(|p| p.name.contains("generate")));
     for name in ["siftfs-mount.8", "mount.siftfs.8"] {
         let page = text(name);
-        for o in OPTIONS {
+        for o in options() {
             assert!(page.contains(&o.usage.replace('-', "\\-")), "{} is not in {name}", o.usage);
         }
     }

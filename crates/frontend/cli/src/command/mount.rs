@@ -13,6 +13,7 @@ use crate::daemon::notify;
 use crate::daemon::serve::{Daemon, Report};
 use crate::options::args::Mount;
 use crate::options::mount as mount_options;
+use crate::options::parsed::Options;
 use crate::options::place::{absolute_place, resolve};
 use crate::show::failure::{Failure, Outcome, USAGE};
 use crate::show::output::{complain, say};
@@ -109,7 +110,7 @@ pub fn mount(a: &Mount) -> Outcome {
 }
 
 /// The options, and how the process that is to be the daemon stands to the kernel's memory.
-fn surroundings(a: &Mount) -> Result<(mount_options::Options, Arranged), String> {
+fn surroundings(a: &Mount) -> Result<(Options, Arranged), String> {
     let options = mount_options::parse(&a.options, a.sloppy)?;
     if a.fake || !(a.daemon_child || a.foreground) {
         return Ok((options, Arranged::default()));
@@ -133,7 +134,7 @@ fn absolute(address: Address) -> Result<Address, Failure> {
 }
 
 /// What the command line says about the log counts more than what the options say.
-fn start_log(a: &Mount, options: &mount_options::Options) -> Result<(), Failure> {
+fn start_log(a: &Mount, options: &Options) -> Result<(), Failure> {
     let o = &options.daemon;
     let file = a.log_file.as_deref().or(o.log_file.as_deref());
     logging::start(file, a.foreground, a.log_level.or(o.log_level), o.log_format)

@@ -180,78 +180,82 @@ fn background(p: &mut Page, s: &Status) {
     );
 }
 
+/// A value of a label, and its number in a report.
+type Field = (&'static str, fn(&CheckpointReport) -> f64);
+/// What of it, the label, the help and the values.
+type Family = (&'static str, &'static str, &'static str, &'static [Field]);
+/// What is counted of checkpoints.
+const FAMILIES: [Family; 11] = [
+    ("transactions", "", "Background transactions checkpointed.", &[("", |c| c.batch as f64)]),
+    (
+        "batches",
+        "mode",
+        "Ready-prefix batches built, by mode; ordered replay builds none.",
+        &[("coalesce", |c| c.coalesced_batches as f64), ("light", |c| c.light_batches as f64)],
+    ),
+    (
+        "tags",
+        "kind",
+        "Tags and images found in the journal, and what was left of them to be replayed.",
+        &[("raw", |c| c.raw_tags as f64), ("surviving", |c| c.surviving_tags as f64)],
+    ),
+    (
+        "blocks",
+        "kind",
+        "Blocks that they name, and blocks replayed into the ext4 area.",
+        &[("raw", |c| c.raw_blocks as f64), ("surviving", |c| c.surviving_blocks as f64)],
+    ),
+    (
+        "images",
+        "kind",
+        "Metadata blocks among them.",
+        &[("raw", |c| c.raw_images as f64), ("surviving", |c| c.surviving_images as f64)],
+    ),
+    (
+        "inodes",
+        "kind",
+        "Updates of inodes found, and inodes replayed.",
+        &[("raw", |c| c.raw_inodes as f64), ("surviving", |c| c.surviving_inodes as f64)],
+    ),
+    (
+        "io",
+        "kind",
+        "I/Os issued.",
+        &[
+            ("read", |c| c.reads as f64),
+            ("write", |c| c.writes as f64),
+            ("flush", |c| c.flushes as f64),
+        ],
+    ),
+    (
+        "io_bytes",
+        "kind",
+        "Bytes of them.",
+        &[("read", |c| c.read_bytes as f64), ("write", |c| c.write_bytes as f64)],
+    ),
+    ("windows", "", "Read windows used.", &[("", |c| c.windows as f64)]),
+    (
+        "credit_bytes",
+        "region",
+        "Log space returned.",
+        &[("journal", |c| c.journal_credits as f64), ("staging", |c| c.staging_credits as f64)],
+    ),
+    (
+        "seconds",
+        "phase",
+        "Time spent in steps: by phase, and all of it.",
+        &[
+            ("index", |c| c.index_nanos as f64 / 1e9),
+            ("read", |c| c.read_nanos as f64 / 1e9),
+            ("write", |c| c.write_nanos as f64 / 1e9),
+            ("flush", |c| c.flush_nanos as f64 / 1e9),
+            ("all", |c| c.nanos as f64 / 1e9),
+        ],
+    ),
+];
+
 /// What checkpoints found and did: the sum of all, and the last one by itself.
 fn checkpoints(p: &mut Page, s: &Status) {
-    type Field = (&'static str, fn(&CheckpointReport) -> f64);
-    type Family = (&'static str, &'static str, &'static str, &'static [Field]);
-    const FAMILIES: [Family; 11] = [
-        ("transactions", "", "Background transactions checkpointed.", &[("", |c| c.batch as f64)]),
-        (
-            "batches",
-            "mode",
-            "Ready-prefix batches built, by mode; ordered replay builds none.",
-            &[("coalesce", |c| c.coalesced_batches as f64), ("light", |c| c.light_batches as f64)],
-        ),
-        (
-            "tags",
-            "kind",
-            "Tags and images found in the journal, and what was left of them to be replayed.",
-            &[("raw", |c| c.raw_tags as f64), ("surviving", |c| c.surviving_tags as f64)],
-        ),
-        (
-            "blocks",
-            "kind",
-            "Blocks that they name, and blocks replayed into the ext4 area.",
-            &[("raw", |c| c.raw_blocks as f64), ("surviving", |c| c.surviving_blocks as f64)],
-        ),
-        (
-            "images",
-            "kind",
-            "Metadata blocks among them.",
-            &[("raw", |c| c.raw_images as f64), ("surviving", |c| c.surviving_images as f64)],
-        ),
-        (
-            "inodes",
-            "kind",
-            "Updates of inodes found, and inodes replayed.",
-            &[("raw", |c| c.raw_inodes as f64), ("surviving", |c| c.surviving_inodes as f64)],
-        ),
-        (
-            "io",
-            "kind",
-            "I/Os issued.",
-            &[
-                ("read", |c| c.reads as f64),
-                ("write", |c| c.writes as f64),
-                ("flush", |c| c.flushes as f64),
-            ],
-        ),
-        (
-            "io_bytes",
-            "kind",
-            "Bytes of them.",
-            &[("read", |c| c.read_bytes as f64), ("write", |c| c.write_bytes as f64)],
-        ),
-        ("windows", "", "Read windows used.", &[("", |c| c.windows as f64)]),
-        (
-            "credit_bytes",
-            "region",
-            "Log space returned.",
-            &[("journal", |c| c.journal_credits as f64), ("staging", |c| c.staging_credits as f64)],
-        ),
-        (
-            "seconds",
-            "phase",
-            "Time spent in steps: by phase, and all of it.",
-            &[
-                ("index", |c| c.index_nanos as f64 / 1e9),
-                ("read", |c| c.read_nanos as f64 / 1e9),
-                ("write", |c| c.write_nanos as f64 / 1e9),
-                ("flush", |c| c.flush_nanos as f64 / 1e9),
-                ("all", |c| c.nanos as f64 / 1e9),
-            ],
-        ),
-    ];
     let c = &s.runtime.service;
     for (what, label, help, fields) in FAMILIES {
         let last = format!("Of the last checkpoint: {}{}", help[..1].to_lowercase(), &help[1..]);

@@ -7,7 +7,7 @@ use crate::daemon::memory::Arranged;
 use crate::daemon::metrics_server::{self, Address, Listener};
 use crate::daemon::settings::Settings;
 use crate::daemon::utab;
-use crate::options::mount::Options;
+use crate::options::parsed::Options;
 use crate::show::failure::{Failure, Outcome};
 use siftfs_fuse::{
     FuseMount, Gate, MountEntry, MountOptions, Syncing, apart, detach, mounts_of, top_mount,

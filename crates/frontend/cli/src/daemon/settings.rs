@@ -2,7 +2,8 @@
 
 use crate::control::messages::Change;
 use crate::daemon::logging;
-use crate::options::mount::{self, Options};
+use crate::options::mount;
+use crate::options::parsed::Options;
 use crate::options::place::absolute_place;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

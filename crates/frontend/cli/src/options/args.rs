@@ -215,7 +215,7 @@ pub struct Status {
 
 /// `siftfs mount`.
 #[derive(Args)]
-#[command(after_help = crate::options::option_list::help())]
+#[command(after_help = crate::options::table::help())]
 pub struct Mount {
     /// The volume
     pub volume: PathBuf,
@@ -284,11 +284,11 @@ pub struct Device {
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub replay: siftfs_placement::ReplayMode,
     /// Memory that a checkpoint may take, at least 64M
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::options::mount::parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::options::given::parse_memory)]
     pub memory: u64,
     /// How long to spin for a host's message before sleeping, in microseconds; 0 never spins
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 20,
-          value_parser = clap::value_parser!(u64).range(0..=crate::options::mount::MAX_SPIN))]
+          value_parser = clap::value_parser!(u64).range(0..=crate::options::given::MAX_SPIN))]
     pub spin: u64,
     /// Where messages are written; default: standard error
     #[arg(long, value_name = "FILE")]

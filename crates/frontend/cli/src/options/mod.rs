@@ -1,7 +1,9 @@
 //! What a user can say: the command line and `-o`.
 
 pub mod args;
+pub mod given;
 pub mod mount;
-pub mod option_list;
+pub mod parsed;
 pub mod place;
 pub mod size;
+pub mod table;

@@ -1,4 +1,7 @@
 use super::*;
+use siftfs_fuse::Requests;
+use siftfs_placement::TransportOptions;
+use std::time::Duration;
 
 fn parsed(list: &str) -> Result<Options, String> {
     parse(&[list.to_string()], false)

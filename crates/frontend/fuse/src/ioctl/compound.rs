@@ -3,7 +3,6 @@
 
 use crate::ioctl::descriptors::{Descriptors, Opened};
 use crate::ioctl::view::{Purpose, View};
-use crate::kernel::convert::unexpected;
 use crate::mount::mountinfo::MountEntry;
 use crate::pages::invalidator::Then;
 use crate::pages::names::Last;
@@ -226,7 +225,7 @@ impl Server {
         let turn = self.kernel_times.turn(files.into_iter().filter(|_| self.writes_back()));
         let result = self.call(cred, Request::Compound(Box::new(compound)));
         self.close_all(&opened);
-        let Reply::Compounded(compounded) = result? else { return Err(unexpected("compounded")) };
+        let compounded = result?.compounded()?;
         let bytes = Answer::of(&compounded, &wanted).encode();
         let (values, names, files, written) = match compounded {
             Compounded::Refused { .. } => Default::default(),

@@ -2,7 +2,6 @@
 //! carries out all others.
 
 use crate::ioctl::sections;
-use crate::kernel::convert::unexpected;
 use crate::serve::server::Server;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::commands::{BARRIER, NO_TIMEOUT, POLL, STAGE, WAIT};
@@ -44,18 +43,14 @@ fn wait(input: &[u8]) -> Result<(Ticket, Option<Duration>)> {
 fn number(reply: Reply) -> Result<Reply> {
     let number = match reply {
         Reply::Ticket(Ticket(number)) => number,
-        Reply::Durable(durable) => u64::from(durable),
-        _ => return Err(unexpected("a number")),
+        other => u64::from(other.durable()?),
     };
     Ok(Reply::Data(U64::new(number).as_bytes().to_vec()))
 }
 
 /// The answer to one that gives back nothing.
 fn nothing(reply: Reply) -> Result<Reply> {
-    match reply {
-        Reply::Done => Ok(Reply::Data(Vec::new())),
-        _ => Err(unexpected("done")),
-    }
+    reply.done().map(|()| Reply::Data(Vec::new()))
 }
 
 impl Server {

@@ -3,7 +3,6 @@
 
 use crate::ioctl::descriptors::{Descriptors, Opened};
 use crate::ioctl::view::View;
-use crate::kernel::convert::unexpected;
 use crate::mount::mountinfo::MountEntry;
 use crate::pages::invalidator::Name;
 use crate::pages::opener::Want;
@@ -153,10 +152,7 @@ impl Server {
         let rights = caller::rights(cred);
         let result = self.call(cred, Request::Publish { base, entries, level, rights });
         self.give_back(&opened);
-        match result? {
-            Reply::Published { names, files } => Ok((names, files)),
-            _ => Err(unexpected("published")),
-        }
+        result?.published()
     }
 
     /// Closes what was opened for descriptors of a caller's.

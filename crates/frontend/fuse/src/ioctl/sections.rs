@@ -110,14 +110,10 @@ impl Server {
                 return answer(Err(errno(libc::EBUSY)));
             };
             let started = server.call(&caller, Request::SectionStart { file: ino.into() });
-            let result = started.and_then(|reply| match reply {
-                Reply::Section(id) => {
-                    place.started(id);
-                    Ok(Reply::Data(Vec::new()))
-                }
-                _ => Err(crate::kernel::convert::unexpected("section")),
-            });
-            answer(result);
+            answer(started.and_then(Reply::section).map(|id| {
+                place.started(id);
+                Reply::Data(Vec::new())
+            }));
         };
         self.sections.starters().insert(handle);
         self.when_written_again(ino, Box::new(start));
@@ -316,12 +312,11 @@ impl Server {
         }
         let end = offset.saturating_add(data.len() as u64);
         let write = Request::SectionWrite { section, offset, data: data.clone() };
-        match self.call(cred, write) {
-            Ok(Reply::Written { len }) => {
+        match self.call(cred, write).and_then(Reply::written) {
+            Ok(len) => {
                 self.sections.wrote(ino, section, end);
                 Ok((len, true))
             }
-            Ok(_) => Err(crate::kernel::convert::unexpected("written")),
             // It ended meanwhile.
             Err(Error::Posix(libc::EINVAL)) => {
                 Ok((self.write(cred, ino, offset, data, false)?, false))

@@ -1,6 +1,5 @@
 //! fstrim(8): FITRIM, which the kernel passes on like any other ioctl(2).
 
-use crate::kernel::convert::unexpected;
 use crate::serve::caller::administers;
 use crate::serve::server::Server;
 use siftfs_base::{Result, errno};
@@ -24,12 +23,8 @@ impl Server {
             return Err(errno(libc::EPERM));
         }
         let TrimRange { start, len, least } = range;
-        match self.call(cred, Request::Trim { start, len, least })? {
-            Reply::Trimmed(done) => {
-                let range = TrimRange { len: done.bytes, ..range };
-                Ok(Reply::Data(range.as_bytes().to_vec()))
-            }
-            _ => Err(unexpected("trimmed")),
-        }
+        let done = self.call(cred, Request::Trim { start, len, least })?.trimmed()?;
+        let range = TrimRange { len: done.bytes, ..range };
+        Ok(Reply::Data(range.as_bytes().to_vec()))
     }
 }

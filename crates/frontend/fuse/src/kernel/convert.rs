@@ -1,6 +1,6 @@
 //! Numbers as the kernel's FUSE protocol has them, and as the file protocol has them.
 
-use siftfs_base::{Error, InodeNr, Result, errno};
+use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::{Allocate, FileKind, ROOT_INO, RenameMode, Seek, XattrMode};
 
 /// The kernel's name for the root directory.
@@ -98,12 +98,6 @@ pub(crate) fn xattr_mode(flags: u32) -> Result<XattrMode> {
         Ok(libc::XATTR_REPLACE) => Ok(XattrMode::Replace),
         _ => Err(errno(libc::EINVAL)),
     }
-}
-
-/// A reply of the wrong kind is a defect of the service; the caller sees an I/O error.
-pub(crate) fn unexpected(what: &'static str) -> Error {
-    tracing::error!(what, "the service answered with a reply of another kind");
-    errno(libc::EIO)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The kernel's operations become requests of the file protocol, and their results answers.
 
 use crate::kernel::convert::{
-    allocate_mode, inode, kind_of_mode, perm_of_mode, rename_mode, seek, unexpected, xattr_mode,
+    allocate_mode, inode, kind_of_mode, perm_of_mode, rename_mode, seek, xattr_mode,
 };
 use crate::kernel::handler::Handler;
 use crate::kernel::reply::{Answer, DirBuffer, Flush, Token};
@@ -37,103 +37,119 @@ impl Handler for Adapter {
                 list.iter().for_each(|(node, count)| self.forget(&cred, node, count));
                 token.none();
             }
-            Operation::Fsync { datasync } => match inode(node) {
+            Operation::Release { handle } => self.release(cred, node, Handle(handle), token),
+            op if self.is_answered_later(node, &op) => match inode(node) {
                 Err(e) => token.send(Err(e)),
-                Ok(ino) => {
-                    let done = Box::new(move |result: Result<Reply>| {
-                        token.send(result.map(|_| Answer::Done));
-                    });
-                    self.server.fsync(&cred, ino, datasync, done);
-                }
-            },
-            Operation::Read { handle, offset, size, direct } => match inode(node) {
-                Err(e) => token.send(Err(e)),
-                Ok(ino) => {
-                    let (file, part) = ((ino, Handle(handle)), (offset, size));
-                    self.server.read(&cred, file, part, direct, token_for_data(token));
-                }
-            },
-            Operation::Flush => match inode(node) {
-                Err(e) => token.send(Err(e)),
-                Ok(ino) => {
-                    let then = Box::new(move || token.send(Ok(Answer::Done)));
-                    self.server.flush(ino, cred.pid, then);
-                }
-            },
-            Operation::Release { handle } => {
-                let (server, handle) = (self.server.clone(), Handle(handle));
-                let release = move || {
-                    if let Ok(ino) = inode(node) {
-                        server.release_sections(ino, handle);
-                    }
-                    token.send(done(server.release(&cred, handle)));
-                };
-                match inode(node) {
-                    Ok(ino) if self.server.sections.has(ino, handle) => {
-                        self.server.end_section(ino, handle, Box::new(release));
-                    }
-                    _ => release(),
-                }
-            }
-            Operation::Write { handle, offset, data, kill_priv, flags, direct: true, .. } => {
-                let data = WriteData::copy_of(offset, data);
-                let handle = Handle(handle);
-                let written = inode(node).and_then(|ino| {
-                    let file = (ino, handle);
-                    let (len, in_section) =
-                        self.server.write_by(&cred, file, offset, data, kill_priv)?;
-                    // A section is made durable by its commit, whatever the descriptor says.
-                    let flags = if in_section { 0 } else { flags };
-                    Ok(DirectWrite { ino, handle, offset, len, flags })
-                });
-                match written {
-                    Err(e) => token.send(Err(e)),
-                    Ok(write) => {
-                        let len = write.len;
-                        let answer = Box::new(move |result: Result<Reply>| {
-                            token.send(result.map(|_| Answer::Written(len)));
-                        });
-                        self.server.finish_direct(&cred, write, answer);
-                    }
-                }
-            }
-            Operation::Ioctl { handle, command, input } => match inode(node) {
-                Err(e) => token.send(Err(e)),
-                Ok(ino) => {
-                    let answer = Box::new(move |result: Result<Reply>| {
-                        token.send(result.and_then(|reply| match reply {
-                            Reply::Data(bytes) => Ok(Answer::Ioctl(bytes)),
-                            _ => Err(unexpected("data")),
-                        }));
-                    });
-                    self.ioctl(&cred, (ino, Handle(handle)), (command, input), answer);
-                }
-            },
-            Operation::Seek { offset, whence } => {
-                match inode(node).and_then(|ino| Ok((ino, seek(whence)?))) {
-                    Err(e) => token.send(Err(e)),
-                    Ok((ino, whence)) => {
-                        let answer = token_for_offset(token);
-                        self.server.seek_written(&cred, (ino, offset), whence, answer);
-                    }
-                }
-            }
-            Operation::SetAttr { set } if self.dates_pages(node, &set) => match inode(node) {
-                Err(e) => token.send(Err(e)),
-                Ok(ino) => {
-                    let server = self.server.clone();
-                    // Without room to wait it is done at once: a page may come later.
-                    let set = move |_| {
-                        let done = server.set_attr(&cred, ino, set).map(Answer::Attr);
-                        send(&server, done, token);
-                    };
-                    self.server.when_written(ino, Box::new(set));
-                }
+                Ok(ino) => self.answer_later(cred, ino, op, token),
             },
             op => match self.names_dirty(&cred, node, &op) {
                 Some((dirty, request)) => self.write_back_first(cred, dirty, request, token),
                 None => send(&self.server, self.carry_out(&cred, node, op), token),
             },
+        }
+    }
+}
+
+/// Requests that are answered when something else has been done.
+impl Adapter {
+    fn is_answered_later(&self, node: u64, op: &Operation<'_>) -> bool {
+        match op {
+            Operation::Fsync { .. }
+            | Operation::Read { .. }
+            | Operation::Flush
+            | Operation::Write { direct: true, .. }
+            | Operation::Ioctl { .. }
+            | Operation::Seek { .. } => true,
+            Operation::SetAttr { set } => self.dates_pages(node, set),
+            _ => false,
+        }
+    }
+
+    /// Carries out one of those, of a file that the kernel knows.
+    fn answer_later(&self, cred: Credentials, ino: InodeNr, op: Operation<'_>, token: Token) {
+        match op {
+            Operation::Fsync { datasync } => {
+                let answer = Box::new(move |result: Result<Reply>| {
+                    token.send(result.map(|_| Answer::Done));
+                });
+                self.server.fsync(&cred, ino, datasync, answer);
+            }
+            Operation::Read { handle, offset, size, direct } => {
+                let (file, part) = ((ino, Handle(handle)), (offset, size));
+                self.server.read(&cred, file, part, direct, token_for_data(token));
+            }
+            Operation::Flush => {
+                let then = Box::new(move || token.send(Ok(Answer::Done)));
+                self.server.flush(ino, cred.pid, then);
+            }
+            Operation::Write { handle, offset, data, kill_priv, flags, .. } => {
+                let data = WriteData::copy_of(offset, data);
+                let file = (ino, Handle(handle));
+                self.write_direct(&cred, file, (offset, data), (kill_priv, flags), token);
+            }
+            Operation::Ioctl { handle, command, input } => {
+                let answer = Box::new(move |result: Result<Reply>| {
+                    token.send(result.and_then(Reply::data).map(Answer::Ioctl));
+                });
+                self.ioctl(&cred, (ino, Handle(handle)), (command, input), answer);
+            }
+            Operation::Seek { offset, whence } => match seek(whence) {
+                Err(e) => token.send(Err(e)),
+                Ok(whence) => {
+                    let answer = token_for_offset(token);
+                    self.server.seek_written(&cred, (ino, offset), whence, answer);
+                }
+            },
+            Operation::SetAttr { set } => {
+                let server = self.server.clone();
+                // Without room to wait it is done at once: a page may come later.
+                let set = move |_| {
+                    let done = server.set_attr(&cred, ino, set).map(Answer::Attr);
+                    send(&server, done, token);
+                };
+                self.server.when_written(ino, Box::new(set));
+            }
+            _ => unreachable!("all others are answered at once"),
+        }
+    }
+
+    /// WRITE past the kernel's cache.
+    fn write_direct(
+        &self,
+        cred: &Credentials,
+        (ino, handle): (InodeNr, Handle),
+        (offset, data): (u64, WriteData),
+        (kill_priv, flags): (bool, u32),
+        token: Token,
+    ) {
+        let written = self.server.write_by(cred, (ino, handle), offset, data, kill_priv);
+        let (len, in_section) = match written {
+            Err(e) => return token.send(Err(e)),
+            Ok(written) => written,
+        };
+        // A section is made durable by its commit, whatever the descriptor says.
+        let flags = if in_section { 0 } else { flags };
+        let answer = Box::new(move |result: Result<Reply>| {
+            token.send(result.map(|_| Answer::Written(len)));
+        });
+        let write = DirectWrite { ino, handle, offset, len, flags };
+        self.server.finish_direct(cred, write, answer);
+    }
+
+    /// RELEASE: a section of the handle ends first.
+    fn release(&self, cred: Credentials, node: u64, handle: Handle, token: Token) {
+        let server = self.server.clone();
+        let release = move || {
+            if let Ok(ino) = inode(node) {
+                server.release_sections(ino, handle);
+            }
+            token.send(done(server.release(&cred, handle)));
+        };
+        match inode(node) {
+            Ok(ino) if self.server.sections.has(ino, handle) => {
+                self.server.end_section(ino, handle, Box::new(release));
+            }
+            _ => release(),
         }
     }
 }
@@ -152,9 +168,8 @@ fn send(server: &Server, mut result: Result<Answer>, token: Token) {
 fn token_for_data(token: Token) -> Completion {
     Box::new(move |result: Result<Reply>| {
         token.send(result.and_then(|reply| match reply {
-            Reply::Data(bytes) => Ok(Answer::Data(bytes)),
             Reply::Blocks(blocks) => Ok(Answer::Blocks(blocks)),
-            _ => Err(unexpected("data")),
+            other => other.data().map(Answer::Data),
         }));
     })
 }
@@ -162,10 +177,7 @@ fn token_for_data(token: Token) -> Completion {
 /// Answers lseek(2).
 fn token_for_offset(token: Token) -> Completion {
     Box::new(move |result: Result<Reply>| {
-        token.send(result.and_then(|reply| match reply {
-            Reply::Offset(at) => Ok(Answer::Offset(at)),
-            _ => Err(unexpected("offset")),
-        }));
+        token.send(result.and_then(Reply::offset).map(Answer::Offset));
     })
 }
 
@@ -265,8 +277,7 @@ impl Adapter {
             let result = result.and_then(|_| server.call(&cred, request));
             token.send(result.and_then(|reply| match reply {
                 Reply::Entry(attr) => Ok(Answer::Entry(attr)),
-                Reply::Done => Ok(Answer::Done),
-                _ => Err(unexpected("done")),
+                other => other.done().map(|()| Answer::Done),
             }));
             // The answer lets the kernel close the files.
             drop((written, place));
@@ -304,10 +315,7 @@ impl Adapter {
                 self.server.read_dir(cred, cursor, add)?;
                 Ok(buffer.done())
             }
-            O::StatFs => match self.server.call(cred, Request::StatFs)? {
-                Reply::Statfs(s) => Ok(Answer::Statfs(s)),
-                _ => Err(unexpected("statfs")),
-            },
+            O::StatFs => self.server.call(cred, Request::StatFs)?.space().map(Answer::Statfs),
             O::Destroy => Ok(Answer::Done),
             // For most of these it also means: never ask again.
             O::Unknown { opcode } => {
@@ -433,9 +441,7 @@ impl Adapter {
     }
 
     fn created(&self, cred: &Credentials, request: Request, flags: u32) -> Result<Answer> {
-        let Reply::Created { attr, handle } = self.server.call(cred, request)? else {
-            return Err(unexpected("created"));
-        };
+        let (attr, handle) = self.server.call(cred, request)?.created()?;
         self.server.open_files.opened(&self.server.opener(cred), handle, attr.ino, flags);
         Ok(Answer::Created(attr, handle, flush(flags)))
     }

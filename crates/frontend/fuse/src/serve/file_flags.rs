@@ -1,7 +1,6 @@
 //! chattr(1) and lsattr(1): the kernel's requests for inode flags, in both of its forms.
 
 use crate::kernel::abi::FsXattr;
-use crate::kernel::convert::unexpected;
 use crate::serve::server::Server;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::{Completion, Credentials, Reply, Request, flags};
@@ -38,10 +37,7 @@ fn to_xflags(flags: u32) -> u32 {
 
 impl Server {
     fn file_flags(&self, cred: &Credentials, ino: InodeNr) -> Result<u32> {
-        match self.call(cred, Request::GetFlags { ino })? {
-            Reply::Flags(flags) => Ok(flags),
-            _ => Err(unexpected("flags")),
-        }
+        self.call(cred, Request::GetFlags { ino })?.flags()
     }
 
     /// The caller opens `ino` to write, but not to append.

@@ -2,7 +2,7 @@
 
 use crate::ioctl::section_table::Sections;
 use crate::kernel::MAX_IO;
-use crate::kernel::convert::{node, unexpected};
+use crate::kernel::convert::node;
 use crate::kernel::notify::Notifier;
 use crate::mount::mountinfo::MountEntry;
 use crate::mount::switch::Switch;
@@ -131,24 +131,15 @@ impl Server {
     }
 
     pub(crate) fn done(&self, cred: &Credentials, req: Request) -> Result<()> {
-        match self.call(cred, req)? {
-            Reply::Done => Ok(()),
-            _ => Err(unexpected("done")),
-        }
+        self.call(cred, req)?.done()
     }
 
     pub(crate) fn entry(&self, cred: &Credentials, req: Request) -> Result<Attr> {
-        match self.call(cred, req)? {
-            Reply::Entry(a) | Reply::Attr(a) => Ok(a),
-            _ => Err(unexpected("attributes")),
-        }
+        self.call(cred, req)?.attr()
     }
 
     pub(crate) fn opened(&self, cred: &Credentials, req: Request) -> Result<Handle> {
-        match self.call(cred, req)? {
-            Reply::Opened { handle } => Ok(handle),
-            _ => Err(unexpected("opened")),
-        }
+        self.call(cred, req)?.opened()
     }
 
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
@@ -262,10 +253,7 @@ impl Server {
             return Ok(len);
         }
         let times = !self.agreed.writeback;
-        match self.call(cred, Request::WriteBack { file: ino.into(), offset, data, times })? {
-            Reply::Written { len } => Ok(len),
-            _ => Err(unexpected("written")),
-        }
+        self.call(cred, Request::WriteBack { file: ino.into(), offset, data, times })?.written()
     }
 
     /// Has the kernel send the dirty pages of a file, and waits for them. The file is closed when
@@ -310,10 +298,7 @@ impl Server {
     ) -> Result<u32> {
         self.carry_out_announced(cred, ino)?;
         let write = Request::Write { file: ino.into(), offset, data, append: false, kill_priv };
-        match self.call(&self.payer(cred, ino), self.timed(write))? {
-            Reply::Written { len } => Ok(len),
-            _ => Err(unexpected("written")),
-        }
+        self.call(&self.payer(cred, ino), self.timed(write))?.written()
     }
 
     pub(crate) fn owed(&self, flags: u32) -> Owed {
@@ -354,10 +339,7 @@ impl Server {
         if i64::try_from(offset).is_err() {
             return Err(errno(libc::ENXIO));
         }
-        match self.call(cred, Request::Seek { file: ino.into(), offset, whence })? {
-            Reply::Offset(at) => Ok(at),
-            _ => Err(unexpected("offset")),
-        }
+        self.call(cred, Request::Seek { file: ino.into(), offset, whence })?.offset()
     }
 
     /// copy_file_range(2): as far as the source goes and [`COPY_BYTES`] of data at most; returns
@@ -450,9 +432,8 @@ impl Server {
         while !any || room >= DirEntry::size(MAX_NAME, plus) {
             let max_bytes = u32::try_from(room).unwrap_or(most).min(most);
             let req = Request::ReadDir { handle, cookie, max_bytes, plus };
-            let entries = match self.call(cred, req) {
-                Ok(Reply::Dir(entries)) => entries,
-                Ok(_) => return Err(unexpected("directory entries")),
+            let entries = match self.call(cred, req).and_then(Reply::entries) {
+                Ok(entries) => entries,
                 // What was read counts; the kernel comes back for the error.
                 Err(_) if any => return Ok(()),
                 Err(e) => return Err(e),
@@ -512,9 +493,7 @@ impl Server {
 
     /// Names as listxattr(2) returns them: each ended by NUL, `trusted.` for root only.
     pub(crate) fn list_xattr(&self, cred: &Credentials, ino: InodeNr) -> Result<Vec<u8>> {
-        let Reply::Names(names) = self.call(cred, Request::ListXattr { ino })? else {
-            return Err(unexpected("names"));
-        };
+        let names = self.call(cred, Request::ListXattr { ino })?.names()?;
         let mut out = Vec::new();
         let trusted = self.sees_trusted(cred);
         for name in names {

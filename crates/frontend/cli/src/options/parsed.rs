@@ -1,0 +1,71 @@
+//! What `-o` can say, once it is understood.
+
+use crate::daemon::logging::{Format, Level};
+use crate::daemon::memory::Place;
+use crate::daemon::metrics_server::Address;
+use siftfs_fuse::MountOptions;
+use siftfs_placement::{
+    Address as ServiceAddress, Dial, OpenOptions, ServicePlace, TransportOptions,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything that `-o` can say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// For the kernel.
+    pub mount: MountOptions,
+    /// For the volume.
+    pub open: OpenOptions,
+    /// For the daemon.
+    pub daemon: DaemonOptions,
+    /// For the process that does the background work.
+    pub service: ServiceOptions,
+}
+
+/// Which process does the background work.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServiceOptions {
+    /// Where that process listens; `None`: the daemon itself does it.
+    pub address: Option<ServiceAddress>,
+    /// How long it may be away before the daemon does.
+    pub fallback: Option<Duration>,
+    /// What the connection may cost.
+    pub transport: TransportOptions,
+}
+
+impl ServiceOptions {
+    /// As a volume is opened with.
+    ///
+    /// # Errors
+    /// A message that says what does not go together.
+    pub fn place(&self, read_only: bool) -> Result<Option<ServicePlace>, String> {
+        let Some(address) = &self.address else {
+            return match self.fallback {
+                Some(_) => Err("service-fallback without a service: say --service ADDRESS".into()),
+                None => Ok(None),
+            };
+        };
+        if read_only {
+            return Err("a read-only mount has no background work: leave the service out".into());
+        }
+        let dial = Dial { address: address.clone(), options: self.transport.clone() };
+        Ok(Some(ServicePlace { connector: Arc::new(dial), fallback: self.fallback }))
+    }
+}
+
+/// What `-o` says about the daemon itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DaemonOptions {
+    /// Where metrics are served.
+    pub metrics: Option<Address>,
+    /// How the log is written.
+    pub log_format: Format,
+    /// What the log holds.
+    pub log_level: Option<Level>,
+    /// Where the log goes.
+    pub log_file: Option<PathBuf>,
+    /// Whose memory it takes.
+    pub memory_group: Place,
+}

@@ -1,0 +1,80 @@
+//! Options for the daemon, and for the process that does the background work.
+
+use super::{MountOption, value};
+use crate::daemon::logging::{Format, Level};
+use crate::daemon::metrics_server::Address;
+use crate::options::given::MAX_SPIN;
+use clap::ValueEnum;
+use std::time::Duration;
+
+pub const OPTIONS: &[MountOption] = &[
+    value(
+        "memory_group=MODE",
+        "auto",
+        "the memory control group that the daemon is in: own, stay (that of the program \
+         that mounts), or auto (own where the kernel could let it wait for its own \
+         mount)",
+        |o, v| v.value.parse().map(|place| o.daemon.memory_group = place),
+    ),
+    value(
+        "metrics=ADDRESS",
+        "off",
+        "serve Prometheus' text format at 127.0.0.1:PORT or on a unix socket's path",
+        |o, v| Address::parse(v.value).map(|place| o.daemon.metrics = Some(place)),
+    ),
+    value("log_file=PATH", "nowhere", "where the daemon writes its log", |o, v| {
+        if !v.value.starts_with('/') {
+            return Err(format!("log_file={}: not an absolute path", v.value));
+        }
+        o.daemon.log_file = Some(v.value.into());
+        Ok(())
+    }),
+    value(
+        "log_level=LEVEL",
+        "info",
+        "what the log holds: error, warn, info, debug or trace",
+        |o, v| {
+            let words = Level::value_variants().iter().map(|level| (level.name(), *level));
+            let words: Vec<_> = words.collect();
+            v.one_of(&words).map(|level| o.daemon.log_level = Some(level))
+        },
+    ),
+    value("log_format=FORMAT", "text", "text, or json: one document per line", |o, v| {
+        v.one_of(&[("text", Format::Text), ("json", Format::Json)])
+            .map(|format| o.daemon.log_format = format)
+    }),
+    value(
+        "service=ADDRESS",
+        "the mount itself",
+        "the `siftfs device` process that does the background work: unix:PATH or \
+         tcp:HOST:PORT",
+        |o, v| v.parsed().map(|address| o.service.address = Some(address)),
+    ),
+    value(
+        "service_fallback=SECONDS",
+        "off",
+        "when that process has been away for so long, the mount does the work until it \
+         is back",
+        |o, v| {
+            o.service.fallback = Some(Duration::from_secs(v.number(0, 86_400)?));
+            Ok(())
+        },
+    ),
+    value(
+        "service_spin=MICROSECONDS",
+        "20",
+        "how long to spin for that process's answer before sleeping, at most 10000; 0 \
+         never spins",
+        |o, v| {
+            o.service.transport.spin = Duration::from_micros(v.number(0, MAX_SPIN)?);
+            Ok(())
+        },
+    ),
+    value(
+        "service_memory=SIZE",
+        "16M",
+        "memory shared with that process through a unix address, at most 1G; 0: all \
+         through the socket",
+        |o, v| v.arena().map(|bytes| o.service.transport.shared_memory = bytes),
+    ),
+];
