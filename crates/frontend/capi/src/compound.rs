@@ -436,7 +436,7 @@ fn attributes(set: &Attributes) -> io::Result<NewAttributes> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siftfs_compound_close(compound: *mut Compound, step: c_int) -> c_int {
     // SAFETY: the header asks for the compound.
-    unsafe { add(compound, || Ok(Step::Close { step: step_nr(step)? })) }
+    unsafe { add(compound, || Ok(Step::Close { file: File::Step(step_nr(step)?) })) }
 }
 
 /// `siftfs_compound_want`.

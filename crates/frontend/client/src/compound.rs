@@ -8,7 +8,8 @@ use siftfs_proto::ioctl::compound::{ANSWER_HEAD, Answer, Compound as Argument, F
 pub use siftfs_proto::steps::{
     BytesOperand, BytesStep, Coming, FileStep, NumberOperand, NumberStep,
 };
-use siftfs_proto::steps::{Operand, kind, new_list};
+use siftfs_proto::steps::{List, Operand};
+use std::collections::BTreeSet;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -48,10 +49,9 @@ const RESULT_LEN: usize = size_of::<u32>();
 #[must_use = "nothing happens before `run`"]
 pub struct Compound<'f> {
     dir: BorrowedFd<'f>,
-    id: u64,
-    steps: Vec<(Step, bool)>,
-    /// An operand is the result of another compound's step.
-    foreign: bool,
+    list: List<File>,
+    /// The steps whose results are wanted.
+    wanted: BTreeSet<u32>,
 }
 
 /// The file of a step: an open one, or one that an earlier step finds.
@@ -64,6 +64,12 @@ impl<'f, T: AsFd> From<&'f T> for FileOperand<'f> {
     }
 }
 
+impl From<FileOperand<'_>> for Operand<File> {
+    fn from(file: FileOperand<'_>) -> Self {
+        file.0
+    }
+}
+
 impl From<FileStep> for FileOperand<'_> {
     fn from(step: FileStep) -> Self {
         Self(Operand::of(step, File::Step), PhantomData)
@@ -73,203 +79,19 @@ impl From<FileStep> for FileOperand<'_> {
 impl<'f> Compound<'f> {
     /// Begins a list of steps, whose paths begin at this directory of the mount.
     pub fn on(dir: &'f impl AsFd) -> Self {
-        Self { dir: dir.as_fd(), id: new_list(), steps: Vec::new(), foreign: false }
-    }
-
-    fn take<T>(&mut self, operand: Operand<T>) -> T {
-        let arg = operand.for_list(self.id);
-        self.foreign |= arg.is_err();
-        arg.unwrap_or_else(|foreign| foreign)
-    }
-
-    fn add<T>(&mut self, step: Step) -> Coming<T> {
-        let coming = Coming::new(self.id, self.steps.len());
-        self.steps.push((step, false));
-        coming
-    }
-
-    fn done(&mut self, step: Step) -> &mut Self {
-        let _: Coming<kind::Nothing> = self.add(step);
-        self
+        Self { dir: dir.as_fd(), list: List::default(), wanted: BTreeSet::new() }
     }
 
     /// Has the results bring that of this step.
     pub fn want<T>(&mut self, step: Coming<T>) -> &mut Self {
-        match step.number_in(self.id).and_then(|n| self.steps.get_mut(n.0 as usize)) {
-            Some((_, wanted)) => *wanted = true,
-            None => self.foreign = true,
+        match step.number_in(self.list.id) {
+            Some(StepNr(number)) => drop(self.wanted.insert(number)),
+            None => self.list.foreign = true,
         }
         self
     }
 
-    /// Finds a file.
-    pub fn lookup(&mut self, path: impl AsRef<Path>) -> FileStep {
-        self.add(Step::Lookup { path: path_of(path) })
-    }
-
-    /// Opens a regular file, for the steps that follow.
-    pub fn open(&mut self, path: impl AsRef<Path>, access: Access) -> FileStep {
-        self.add(Step::Open { path: path_of(path), access, truncate: false })
-    }
-
-    /// Opens a regular file to read and write, which is empty then.
-    pub fn open_truncated(&mut self, path: impl AsRef<Path>) -> FileStep {
-        self.add(Step::Open { path: path_of(path), access: Access::Both, truncate: true })
-    }
-
-    /// Creates a regular file, which must not exist, and opens it to read and write, for the steps
-    /// that follow.
-    pub fn create(&mut self, path: impl AsRef<Path>, perm: u16) -> FileStep {
-        self.add(Step::Create { path: path_of(path), perm })
-    }
-
-    /// Reads up to `len` bytes; fewer only at the end of the file.
-    pub fn read(
-        &mut self,
-        file: impl Into<FileOperand<'f>>,
-        offset: impl Into<NumberOperand>,
-        len: u32,
-    ) -> BytesStep {
-        let (file, offset) = (self.take(file.into().0), self.take(offset.into()));
-        self.add(Step::Read { file, offset, len })
-    }
-
-    /// Writes; the result is the number of bytes.
-    pub fn write(
-        &mut self,
-        file: impl Into<FileOperand<'f>>,
-        offset: impl Into<NumberOperand>,
-        data: impl Into<BytesOperand>,
-    ) -> NumberStep {
-        let (file, offset) = (self.take(file.into().0), self.take(offset.into()));
-        let data = self.take(data.into());
-        self.add(Step::Write { file, offset, data })
-    }
-
-    /// Writes at the end of the file; the result is where that was.
-    pub fn append(
-        &mut self,
-        file: impl Into<FileOperand<'f>>,
-        data: impl Into<BytesOperand>,
-    ) -> NumberStep {
-        let (file, data) = (self.take(file.into().0), self.take(data.into()));
-        self.add(Step::Append { file, data })
-    }
-
-    /// A checksum.
-    pub fn checksum(&mut self, kind: Checksum, data: impl Into<BytesOperand>) -> NumberStep {
-        let data = self.take(data.into());
-        self.add(Step::Checksum { kind, data })
-    }
-
-    /// Compresses.
-    pub fn compress(&mut self, codec: Codec, data: impl Into<BytesOperand>) -> BytesStep {
-        let data = self.take(data.into());
-        self.add(Step::Compress { codec, data })
-    }
-
-    /// Decompresses to at most `most` bytes; `EOVERFLOW` if they are more, `EILSEQ` if it is not
-    /// one frame.
-    pub fn decompress(
-        &mut self,
-        codec: Codec,
-        data: impl Into<BytesOperand>,
-        most: u32,
-    ) -> BytesStep {
-        let data = self.take(data.into());
-        self.add(Step::Decompress { codec, data, most })
-    }
-
-    /// Puts bytes in the place of as many that are there; the result is those.
-    pub fn patch(
-        &mut self,
-        file: impl Into<FileOperand<'f>>,
-        offset: impl Into<NumberOperand>,
-        data: impl Into<BytesOperand>,
-    ) -> BytesStep {
-        let (file, offset) = (self.take(file.into().0), self.take(offset.into()));
-        let data = self.take(data.into());
-        self.add(Step::Patch { file, offset, data })
-    }
-
-    /// Adds to a little-endian number in the file, and wraps; the result is what was there.
-    pub fn add_to(
-        &mut self,
-        file: impl Into<FileOperand<'f>>,
-        offset: impl Into<NumberOperand>,
-        width: Width,
-        addend: impl Into<NumberOperand>,
-    ) -> NumberStep {
-        let (file, offset) = (self.take(file.into().0), self.take(offset.into()));
-        let addend = self.take(addend.into());
-        self.add(Step::Add { file, offset, width, addend })
-    }
-
-    /// Puts `new` in the place of `expected`, which are as many bytes. `ECANCELED` if those are not
-    /// there.
-    pub fn compare_and_set(
-        &mut self,
-        file: impl Into<FileOperand<'f>>,
-        offset: impl Into<NumberOperand>,
-        expected: impl Into<BytesOperand>,
-        new: impl Into<BytesOperand>,
-    ) -> &mut Self {
-        let (file, offset) = (self.take(file.into().0), self.take(offset.into()));
-        let (expected, new) = (self.take(expected.into()), self.take(new.into()));
-        self.done(Step::CompareAndSet { file, offset, expected, new })
-    }
-
-    /// Gives a file another name, which no file has.
-    pub fn rename(&mut self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> &mut Self {
-        self.done(Step::Rename { from: path_of(from), to: path_of(to), replace: false })
-    }
-
-    /// Gives a file another name, in place of the file that has it, if there is one.
-    pub fn replace(&mut self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> &mut Self {
-        self.done(Step::Rename { from: path_of(from), to: path_of(to), replace: true })
-    }
-
-    /// Gives a file one more name.
-    pub fn link(&mut self, file: impl Into<FileOperand<'f>>, to: impl AsRef<Path>) -> &mut Self {
-        let file = self.take(file.into().0);
-        self.done(Step::Link { file, to: path_of(to) })
-    }
-
-    /// Takes a name away.
-    pub fn unlink(&mut self, path: impl AsRef<Path>) -> &mut Self {
-        self.done(Step::Unlink { path: path_of(path) })
-    }
-
-    /// Sets the size of a file.
-    pub fn set_len(
-        &mut self,
-        file: impl Into<FileOperand<'f>>,
-        size: impl Into<NumberOperand>,
-    ) -> &mut Self {
-        let (file, size) = (self.take(file.into().0), self.take(size.into()));
-        self.done(Step::SetSize { file, size })
-    }
-
-    /// Changes attributes.
-    pub fn set_attributes(
-        &mut self,
-        file: impl Into<FileOperand<'f>>,
-        set: NewAttributes,
-    ) -> &mut Self {
-        let file = self.take(file.into().0);
-        self.done(Step::SetAttributes { file, set })
-    }
-
-    /// Closes what an earlier step opened.
-    pub fn close(&mut self, file: FileStep) -> &mut Self {
-        match file.number_in(self.id) {
-            Some(step) => self.done(Step::Close { step }),
-            None => {
-                self.foreign = true;
-                self
-            }
-        }
-    }
+    siftfs_proto::step_methods!(FileOperand<'f>, impl AsRef<Path>, path_of);
 
     /// Carries the steps out. Other programs see all changes on return, and how much a crash shows
     /// the level says: all of them or none.
@@ -280,11 +102,13 @@ impl<'f> Compound<'f> {
     /// and `E2BIG` for results and steps that are too long. Nothing has changed then either.
     /// `EINTR` if a signal came, and it may or may not have happened; `EIO` if the storage failed.
     pub fn run(self, level: Level) -> Result<Results, CompoundError> {
-        let Self { dir, id, steps, foreign } = self;
+        let Self { dir, list: List { id, steps, foreign }, wanted } = self;
         if foreign {
             return Err(CompoundError::Failed(io::Error::from_raw_os_error(libc::EINVAL)));
         }
-        let wanted = steps.iter().map(|(_, wanted)| *wanted).collect();
+        let wanted: Vec<bool> =
+            (0..).zip(&steps).map(|(number, _)| wanted.contains(&number)).collect();
+        let steps = steps.into_iter().zip(wanted.iter().copied()).collect();
         let values = carry_out(dir, &Argument { steps, level })?;
         Ok(Results { id, wanted, values })
     }

@@ -5,10 +5,10 @@ use siftfs_base::errno;
 use siftfs_proto::compound::{self as asked, FileArg, Step, StepNr, Value, Wanted};
 pub use siftfs_proto::compound::{Access, Checksum, Codec, NewAttributes, Width};
 use siftfs_proto::ioctl::compound as ioctl;
+use siftfs_proto::steps::List;
 pub use siftfs_proto::steps::{
     BytesOperand, BytesStep, Coming, FileOperand, FileStep, NumberOperand, NumberStep, Operand,
 };
-use siftfs_proto::steps::{kind, new_list};
 use siftfs_proto::{Level, ROOT_INO, Request, Rights};
 
 /// Steps that are to be carried out together: other callers, and a crash, see all that they change
@@ -34,10 +34,7 @@ use siftfs_proto::{Level, ROOT_INO, Request, Rights};
 #[must_use = "nothing happens before `visible`, `atomic` or `durable`"]
 pub struct Compound<'v> {
     volume: &'v Volume,
-    id: u64,
-    steps: Vec<Step>,
-    /// An operand is the result of another compound's step.
-    foreign: bool,
+    list: List<FileArg>,
 }
 
 impl From<&File> for FileOperand {
@@ -48,188 +45,10 @@ impl From<&File> for FileOperand {
 
 impl<'v> Compound<'v> {
     pub(crate) fn new(volume: &'v Volume) -> Self {
-        Self { volume, id: new_list(), steps: Vec::new(), foreign: false }
+        Self { volume, list: List::default() }
     }
 
-    fn take<T>(&mut self, operand: Operand<T>) -> T {
-        let arg = operand.for_list(self.id);
-        self.foreign |= arg.is_err();
-        arg.unwrap_or_else(|foreign| foreign)
-    }
-
-    fn add<T>(&mut self, step: Step) -> Coming<T> {
-        let coming = Coming::new(self.id, self.steps.len());
-        self.steps.push(step);
-        coming
-    }
-
-    fn done(&mut self, step: Step) -> &mut Self {
-        let _: Coming<kind::Nothing> = self.add(step);
-        self
-    }
-
-    /// Finds a file.
-    pub fn lookup(&mut self, path: &str) -> FileStep {
-        self.add(Step::Lookup { path: below_root(path) })
-    }
-
-    /// Opens a regular file.
-    pub fn open(&mut self, path: &str, access: Access) -> FileStep {
-        self.add(Step::Open { path: below_root(path), access, truncate: false })
-    }
-
-    /// Opens a regular file to read and write, which is empty then.
-    pub fn open_truncated(&mut self, path: &str) -> FileStep {
-        self.add(Step::Open { path: below_root(path), access: Access::Both, truncate: true })
-    }
-
-    /// Creates a regular file, which must not exist, and opens it to read and write.
-    pub fn create(&mut self, path: &str, perm: u16) -> FileStep {
-        self.add(Step::Create { path: below_root(path), perm })
-    }
-
-    /// Reads up to `len` bytes; fewer only at the end of the file.
-    pub fn read(
-        &mut self,
-        file: impl Into<FileOperand>,
-        offset: impl Into<NumberOperand>,
-        len: u32,
-    ) -> BytesStep {
-        let (file, offset) = (self.take(file.into()), self.take(offset.into()));
-        self.add(Step::Read { file, offset, len })
-    }
-
-    /// Writes; the result is the number of bytes.
-    pub fn write(
-        &mut self,
-        file: impl Into<FileOperand>,
-        offset: impl Into<NumberOperand>,
-        data: impl Into<BytesOperand>,
-    ) -> NumberStep {
-        let (file, offset) = (self.take(file.into()), self.take(offset.into()));
-        let data = self.take(data.into());
-        self.add(Step::Write { file, offset, data })
-    }
-
-    /// Writes at the end of the file; the result is where that was.
-    pub fn append(
-        &mut self,
-        file: impl Into<FileOperand>,
-        data: impl Into<BytesOperand>,
-    ) -> NumberStep {
-        let (file, data) = (self.take(file.into()), self.take(data.into()));
-        self.add(Step::Append { file, data })
-    }
-
-    /// A checksum.
-    pub fn checksum(&mut self, kind: Checksum, data: impl Into<BytesOperand>) -> NumberStep {
-        let data = self.take(data.into());
-        self.add(Step::Checksum { kind, data })
-    }
-
-    /// Compresses.
-    pub fn compress(&mut self, codec: Codec, data: impl Into<BytesOperand>) -> BytesStep {
-        let data = self.take(data.into());
-        self.add(Step::Compress { codec, data })
-    }
-
-    /// Decompresses to at most `most` bytes; `EOVERFLOW` if they are more, `EILSEQ` if it is not
-    /// one frame.
-    pub fn decompress(
-        &mut self,
-        codec: Codec,
-        data: impl Into<BytesOperand>,
-        most: u32,
-    ) -> BytesStep {
-        let data = self.take(data.into());
-        self.add(Step::Decompress { codec, data, most })
-    }
-
-    /// Puts bytes in the place of as many that are there; the result is those.
-    pub fn patch(
-        &mut self,
-        file: impl Into<FileOperand>,
-        offset: impl Into<NumberOperand>,
-        data: impl Into<BytesOperand>,
-    ) -> BytesStep {
-        let (file, offset) = (self.take(file.into()), self.take(offset.into()));
-        let data = self.take(data.into());
-        self.add(Step::Patch { file, offset, data })
-    }
-
-    /// Adds to a little-endian number in the file, and wraps; the result is what was there.
-    pub fn add_to(
-        &mut self,
-        file: impl Into<FileOperand>,
-        offset: impl Into<NumberOperand>,
-        width: Width,
-        addend: impl Into<NumberOperand>,
-    ) -> NumberStep {
-        let (file, offset) = (self.take(file.into()), self.take(offset.into()));
-        let addend = self.take(addend.into());
-        self.add(Step::Add { file, offset, width, addend })
-    }
-
-    /// Puts `new` in the place of `expected`, which are as many bytes. `ECANCELED` if those are not
-    /// there.
-    pub fn compare_and_set(
-        &mut self,
-        file: impl Into<FileOperand>,
-        offset: impl Into<NumberOperand>,
-        expected: impl Into<BytesOperand>,
-        new: impl Into<BytesOperand>,
-    ) -> &mut Self {
-        let (file, offset) = (self.take(file.into()), self.take(offset.into()));
-        let (expected, new) = (self.take(expected.into()), self.take(new.into()));
-        self.done(Step::CompareAndSet { file, offset, expected, new })
-    }
-
-    /// Gives a file another name, which no file has.
-    pub fn rename(&mut self, from: &str, to: &str) -> &mut Self {
-        self.done(Step::Rename { from: below_root(from), to: below_root(to), replace: false })
-    }
-
-    /// Gives a file another name, in place of the file that has it, if there is one.
-    pub fn replace(&mut self, from: &str, to: &str) -> &mut Self {
-        self.done(Step::Rename { from: below_root(from), to: below_root(to), replace: true })
-    }
-
-    /// Gives a file one more name.
-    pub fn link(&mut self, file: impl Into<FileOperand>, to: &str) -> &mut Self {
-        let file = self.take(file.into());
-        self.done(Step::Link { file, to: below_root(to) })
-    }
-
-    /// Takes a name away.
-    pub fn unlink(&mut self, path: &str) -> &mut Self {
-        self.done(Step::Unlink { path: below_root(path) })
-    }
-
-    /// Sets the size of a file.
-    pub fn set_len(
-        &mut self,
-        file: impl Into<FileOperand>,
-        size: impl Into<NumberOperand>,
-    ) -> &mut Self {
-        let (file, size) = (self.take(file.into()), self.take(size.into()));
-        self.done(Step::SetSize { file, size })
-    }
-
-    /// Changes attributes.
-    pub fn set_attributes(
-        &mut self,
-        file: impl Into<FileOperand>,
-        set: NewAttributes,
-    ) -> &mut Self {
-        let file = self.take(file.into());
-        self.done(Step::SetAttributes { file, set })
-    }
-
-    /// Closes what an earlier step opened.
-    pub fn close(&mut self, file: FileStep) -> &mut Self {
-        let file = self.take(file.into());
-        self.done(Step::Close { file })
-    }
+    siftfs_proto::step_methods!(FileOperand, &str, below_root);
 
     /// Other callers see all changes on return. A crash shows all of them or none.
     ///
@@ -257,7 +76,7 @@ impl<'v> Compound<'v> {
     }
 
     fn carry_out(self, level: Level) -> std::result::Result<Results, CompoundError> {
-        let Self { volume, id, steps, foreign } = self;
+        let Self { volume, list: List { id, steps, foreign } } = self;
         if foreign {
             return Err(errno(libc::EINVAL).into());
         }
@@ -459,7 +278,7 @@ impl Volume {
     pub fn write_close(&self, file: File, offset: u64, data: &[u8]) -> Result<()> {
         let mut steps = self.compound();
         steps.write(&file, offset, data);
-        steps.done(Step::Close { file: FileArg::Open(file.handle()) });
+        steps.list.add_silent(Step::Close { file: FileArg::Open(file.handle()) });
         let result = steps.visible();
         match result {
             Ok(_) => {

@@ -127,10 +127,10 @@ pub struct NewAttributes {
     pub mtime: Option<SetTime>,
 }
 
-/// One step. Paths are relative to the compound's directory, of names with `/` between; no symbolic
+/// One step; `F` names a file. Paths are relative to the compound's directory, of names with `/` between; no symbolic
 /// link in them is followed, and directories are only walked through.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Step<F = FileArg> {
     /// Find a file. Result: the file.
     Lookup {
         /// Its name.
@@ -156,7 +156,7 @@ pub enum Step {
     /// Read. Result: the bytes, fewer only at the end of the file.
     Read {
         /// The file.
-        file: FileArg,
+        file: F,
         /// First byte.
         offset: NumberArg,
         /// Bytes at most.
@@ -165,7 +165,7 @@ pub enum Step {
     /// Write. Result: the number of bytes.
     Write {
         /// The file.
-        file: FileArg,
+        file: F,
         /// First byte.
         offset: NumberArg,
         /// The bytes.
@@ -174,7 +174,7 @@ pub enum Step {
     /// Write at the end of the file. Result: where that was.
     Append {
         /// The file.
-        file: FileArg,
+        file: F,
         /// The bytes.
         data: BytesArg,
     },
@@ -206,7 +206,7 @@ pub enum Step {
     /// were there.
     Patch {
         /// The file.
-        file: FileArg,
+        file: F,
         /// First byte.
         offset: NumberArg,
         /// The bytes.
@@ -215,7 +215,7 @@ pub enum Step {
     /// Add to a number in the file; it wraps. Result: the number that was there.
     Add {
         /// The file.
-        file: FileArg,
+        file: F,
         /// Its first byte.
         offset: NumberArg,
         /// Its width.
@@ -226,7 +226,7 @@ pub enum Step {
     /// Put bytes in the place of others. `ECANCELED` if those are not there. Result: none.
     CompareAndSet {
         /// The file.
-        file: FileArg,
+        file: F,
         /// First byte.
         offset: NumberArg,
         /// What must be there.
@@ -246,7 +246,7 @@ pub enum Step {
     /// Give a file one more name. Result: none.
     Link {
         /// The file.
-        file: FileArg,
+        file: F,
         /// The name it gets.
         to: Vec<u8>,
     },
@@ -258,21 +258,21 @@ pub enum Step {
     /// Set the size. Result: none.
     SetSize {
         /// The file.
-        file: FileArg,
+        file: F,
         /// In bytes.
         size: NumberArg,
     },
     /// Change attributes. Result: none.
     SetAttributes {
         /// The file.
-        file: FileArg,
+        file: F,
         /// Which.
         set: NewAttributes,
     },
     /// Close what the session, or an earlier step, opened. Result: none.
     Close {
         /// The file.
-        file: FileArg,
+        file: F,
     },
 }
 

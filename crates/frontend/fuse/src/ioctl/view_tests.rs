@@ -105,7 +105,7 @@ fn steps_that_change() {
         Step::Checksum { kind: Checksum::Xxh3, data: data() },
         Step::Compress { codec: Codec::Zstd, data: data() },
         Step::Decompress { codec: Codec::Zstd, data: data(), most: 1 },
-        Step::Close { step: StepNr(0) },
+        Step::Close { file: File::Step(StepNr(0)) },
     ];
     for step in other.iter().chain(&by(descriptor)) {
         assert_eq!(refusal(ro.may_step(step)), 0, "{step:?}");

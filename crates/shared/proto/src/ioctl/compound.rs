@@ -28,29 +28,8 @@ pub enum File {
     Step(StepNr),
 }
 
-/// A step, as [`crate::compound::Step`] has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // they are those of the step that it stands for
-pub enum Step {
-    Lookup { path: Vec<u8> },
-    Open { path: Vec<u8>, access: Access, truncate: bool },
-    Create { path: Vec<u8>, perm: u16 },
-    Read { file: File, offset: NumberArg, len: u32 },
-    Write { file: File, offset: NumberArg, data: BytesArg },
-    Append { file: File, data: BytesArg },
-    Checksum { kind: Checksum, data: BytesArg },
-    Compress { codec: Codec, data: BytesArg },
-    Decompress { codec: Codec, data: BytesArg, most: u32 },
-    Patch { file: File, offset: NumberArg, data: BytesArg },
-    Add { file: File, offset: NumberArg, width: Width, addend: NumberArg },
-    CompareAndSet { file: File, offset: NumberArg, expected: BytesArg, new: BytesArg },
-    Rename { from: Vec<u8>, to: Vec<u8>, replace: bool },
-    Link { file: File, to: Vec<u8> },
-    Unlink { path: Vec<u8> },
-    SetSize { file: File, size: NumberArg },
-    SetAttributes { file: File, set: NewAttributes },
-    Close { step: StepNr },
-}
+/// A step, as a program on a mount has it: it closes nothing but what an earlier step opened.
+pub type Step = compound::Step<File>;
 
 impl Step {
     /// The step as the Runtime carries it out. `file` finds the files that it names; it is told
@@ -89,7 +68,8 @@ impl Step {
             Self::Unlink { path } => S::Unlink { path },
             Self::SetSize { file: f, size } => S::SetSize { file: file(f, false)?, size },
             Self::SetAttributes { file: f, set } => S::SetAttributes { file: file(f, false)?, set },
-            Self::Close { step } => S::Close { file: FileArg::Step(step) },
+            Self::Close { file: File::Step(step) } => S::Close { file: FileArg::Step(step) },
+            Self::Close { file: File::Descriptor(_) } => return Err(errno(libc::EINVAL)),
         })
     }
 }
@@ -290,7 +270,8 @@ fn encode_step(step: &Step, wanted: bool, out: &mut Vec<u8>) -> Result<()> {
         Step::Link { file, to } => w.file(file)?.path(to),
         Step::SetSize { file, size } => w.file(file)?.number(size),
         Step::SetAttributes { file, set } => w.file(file)?.attributes(set),
-        Step::Close { step } => w.u32(step.0),
+        Step::Close { file: File::Step(step) } => w.u32(step.0),
+        Step::Close { file: File::Descriptor(_) } => return Err(errno(libc::EINVAL)),
     }
     .map(drop)
 }
@@ -350,7 +331,7 @@ fn decode_step(rest: &mut Rest<'_>) -> Result<(Step, bool)> {
         15 => Step::Unlink { path: rest.path()? },
         16 => Step::SetSize { file: rest.file()?, size: rest.number_arg()? },
         17 => Step::SetAttributes { file: rest.file()?, set: rest.attributes()? },
-        18 => Step::Close { step: StepNr(rest.u32()?) },
+        18 => Step::Close { file: File::Step(StepNr(rest.u32()?)) },
         _ => return Err(errno(libc::EINVAL)),
     };
     Ok((step, flags & WANTED != 0))

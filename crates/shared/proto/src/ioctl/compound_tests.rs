@@ -33,7 +33,7 @@ fn every_step() -> Vec<(Step, bool)> {
         Step::Unlink { path },
         Step::SetSize { file, size: number_of },
         Step::SetAttributes { file, set },
-        Step::Close { step: StepNr(1) },
+        Step::Close { file: File::Step(StepNr(1)) },
     ];
     (0..).zip(steps).map(|(i, step)| (step, i % 2 == 0)).collect()
 }
