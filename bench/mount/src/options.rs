@@ -13,7 +13,8 @@ use std::time::Duration;
 
 /// The name of SiftFS's mount where no configuration is given.
 pub const DEFAULT: &str = "siftfs";
-/// The name of a second one there, whose requests come over `/dev/fuse`, where the kernel has rings.
+/// The name of a second one there, whose requests come over `/dev/fuse`, where the kernel has
+/// rings.
 const DEVICE: &str = "device";
 
 /// Measures SiftFS beside ext4.

@@ -192,6 +192,7 @@ impl LocalVolume {
             background.stop(&self.pair.runtime);
         }
         if !self.remounter.is_marked() {
+            self.pair.runtime.wait_for_no_room();
             return self.pair.driver.stop();
         }
         let runtime = self.pair.runtime.clone();

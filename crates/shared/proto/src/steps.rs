@@ -229,8 +229,8 @@ macro_rules! step_methods {
             })
         }
 
-        /// Creates a regular file, which must not exist, and opens it to read and write, for the steps
-        /// that follow.
+        /// Creates a regular file, which must not exist, and opens it to read and write, for the
+        /// steps that follow.
         pub fn create(&mut self, path: $path, perm: u16) -> $crate::steps::FileStep {
             self.list.add($crate::compound::Step::Create { path: $path_of(path), perm })
         }
@@ -290,8 +290,8 @@ macro_rules! step_methods {
             self.list.add($crate::compound::Step::Compress { codec, data })
         }
 
-        /// Decompresses to at most `most` bytes; `EOVERFLOW` if they are more, `EILSEQ` if it is not
-        /// one frame.
+        /// Decompresses to at most `most` bytes; `EOVERFLOW` if they are more, `EILSEQ` if it is
+        /// not one frame.
         pub fn decompress(
             &mut self,
             codec: $crate::compound::Codec,
@@ -329,8 +329,8 @@ macro_rules! step_methods {
             self.list.add($crate::compound::Step::Add { file, offset, width, addend })
         }
 
-        /// Puts `new` in the place of `expected`, which are as many bytes. `ECANCELED` if those are not
-        /// there.
+        /// Puts `new` in the place of `expected`, which are as many bytes. `ECANCELED` if those are
+        /// not there.
         pub fn compare_and_set(
             &mut self,
             file: impl Into<$file>,

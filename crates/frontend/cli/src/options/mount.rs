@@ -1,5 +1,5 @@
-//! Understands `-o`: the options of the table, and the words of mount(8)'s that mean nothing here or
-//! cannot be kept to.
+//! Understands `-o`: the options of the table, and the words of mount(8)'s that mean nothing here
+//! or cannot be kept to.
 
 use crate::options::given::{Given, MIN_CACHE};
 use crate::options::parsed::Options;
