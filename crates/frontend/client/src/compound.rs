@@ -2,13 +2,14 @@
 
 use crate::call::ioctl;
 use siftfs_proto::Level;
+use siftfs_proto::builder::List;
 pub use siftfs_proto::compound::{Access, Checksum, Codec, NewAttributes, Width};
 use siftfs_proto::compound::{BytesArg, StepNr};
 use siftfs_proto::ioctl::compound::{ANSWER_HEAD, Answer, Compound as Argument, File, Step};
+use siftfs_proto::steps::Operand;
 pub use siftfs_proto::steps::{
     BytesOperand, BytesStep, Coming, FileStep, NumberOperand, NumberStep,
 };
-use siftfs_proto::steps::{List, Operand};
 use std::collections::BTreeSet;
 use std::io;
 use std::marker::PhantomData;

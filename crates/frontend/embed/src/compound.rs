@@ -2,10 +2,10 @@
 
 use crate::{Error, File, Result, Volume, below_root};
 use siftfs_base::errno;
+use siftfs_proto::builder::List;
 use siftfs_proto::compound::{self as asked, FileArg, Step, StepNr, Value, Wanted};
 pub use siftfs_proto::compound::{Access, Checksum, Codec, NewAttributes, Width};
 use siftfs_proto::ioctl::compound as ioctl;
-use siftfs_proto::steps::List;
 pub use siftfs_proto::steps::{
     BytesOperand, BytesStep, Coming, FileOperand, FileStep, NumberOperand, NumberStep, Operand,
 };

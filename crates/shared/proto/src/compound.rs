@@ -127,8 +127,8 @@ pub struct NewAttributes {
     pub mtime: Option<SetTime>,
 }
 
-/// One step; `F` names a file. Paths are relative to the compound's directory, of names with `/` between; no symbolic
-/// link in them is followed, and directories are only walked through.
+/// One step; `F` names a file. Paths are relative to the compound's directory, of names with `/`
+/// between; no symbolic link in them is followed, and directories are only walked through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<F = FileArg> {
     /// Find a file. Result: the file.
