@@ -97,9 +97,9 @@ pub enum Request {
     Seek { file: Target, offset: u64, whence: Seek },
     /// Open a directory to read it. Reply: `Opened`.
     OpenDir { ino: InodeNr },
-    /// Entries after `cookie` (0: from the start), `max_bytes` of them ([`DirEntry::size`]), but
-    /// one at least, and all that share its cookie; with `plus` each entry carries attributes and
-    /// counts one reference except `.` and `..`. Reply: `Dir`.
+    /// Entries after `cookie` (0: from the start), `max_bytes` of them ([`crate::DirEntry::size`]),
+    /// but one at least, and all that share its cookie; with `plus` each entry carries attributes
+    /// and counts one reference except `.` and `..`. Reply: `Dir`.
     ReadDir { handle: Handle, cookie: u64, max_bytes: u32, plus: bool },
     /// The value of an extended attribute. Names are whole, such as `user.x`. Reply: `Data`.
     GetXattr { ino: InodeNr, name: Vec<u8> },
