@@ -52,10 +52,7 @@ impl Runtime {
     pub fn apply(&self, found: FoundRecord) -> Result<bool> {
         let (lsn, lane) = (found.record.lsn, usize::from(found.record.lane.0));
         let end = found.record.pos + u64::from(found.record.len);
-        let full = {
-            let st = self.lock();
-            st.transaction_blocks() * 4 > st.max_transaction_blocks()
-        };
+        let full = self.lock().is_beyond(4);
         if full {
             self.commit(&Push::All)?;
             self.checkpoint(Urgency::Emergency)?;

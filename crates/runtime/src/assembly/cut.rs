@@ -11,6 +11,7 @@ use crate::assembly::push::{Progress, STEP_BLOCKS};
 use crate::staging::sequencer::{Flushed, Sequencer};
 use crate::staging::unwritten::Staged;
 use crate::state::recovery::RecoveryCut;
+use crate::state::room::journal_room;
 use crate::state::running::Push;
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{State, TxnInfo};
@@ -130,7 +131,7 @@ impl State {
     pub fn begin_assembly(&mut self, push: &Push) -> Step<Assembly> {
         let bound = self.max_transaction_blocks().max(self.transaction_blocks());
         let bound = bound as u64 * BLOCK_BYTES;
-        if self.ledger.journal_used() + 2 * bound > self.ledger.journal_len() {
+        if self.ledger.journal_used() + journal_room(bound) > self.ledger.journal_len() {
             return Err(Stop::Needs(Need::Log));
         }
         self.running.begin_assembly();
@@ -298,7 +299,7 @@ impl State {
             freed: snapshot.drops,
             freed_inodes: taken.freed_inodes,
             ops_cut: cut.ops_cut,
-            journal_bytes: journal_bytes * 2,
+            journal_bytes: journal_room(journal_bytes),
             lane_upto: txn.lane_upto.clone(),
         };
         self.ledger.cut(seq, info);

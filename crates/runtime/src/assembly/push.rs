@@ -10,6 +10,7 @@ use crate::staging::unwritten::Staged;
 use crate::state::State;
 use crate::state::node::Node;
 use crate::state::overlay::Part;
+use crate::state::room::PATH_BLOCKS;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Blocks, Bytes, InodeNr, RangeSet, Result};
 use siftfs_ext4::Mapping;
@@ -184,7 +185,7 @@ impl State {
         for (s, e) in self.direct_blocks(ino, u64::MAX)?.iter() {
             blocks.remove(s, e);
         }
-        if self.spendable() < blocks.total() + 2 {
+        if self.spendable() < blocks.total() + PATH_BLOCKS {
             return Ok(false);
         }
         for (s, e) in blocks.iter() {
@@ -198,14 +199,14 @@ impl State {
 
     /// Bytes of pushed overwrites that one record carries.
     fn record_max(&self) -> u64 {
-        (self.staging.max_record() / 2).min(RECORD_MAX).min(self.most_staged() / 2)
+        self.half_record().min(RECORD_MAX)
     }
 
     /// Cuts ranges of an inode into parts that one record, and the running transaction, can hold.
     /// Ranges that extend the file are cut at sizes that it had, where what lies between two of
     /// them fits a record.
     fn record_sized(&self, ino: InodeNr, ranges: &RangeSet<Bytes>) -> Vec<RangeSet<Bytes>> {
-        let most_ranges = (self.max_transaction_blocks() / 4).max(1);
+        let most_ranges = self.quarter_of_transaction().max(1);
         let mut parts = Parts::new(self.record_max(), most_ranges);
         let node = self.node(ino);
         if ranges.max_end().is_none_or(|end| end <= node.inode.size) {
@@ -365,7 +366,7 @@ impl State {
         let node = self.node(ino);
         let age = self.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
         let overdue = u128::from(age) >= 2 * self.config.commit_age.as_nanos();
-        if node.push_next || overdue { 0 } else { self.max_transaction_blocks() / 4 }
+        if node.push_next || overdue { 0 } else { self.quarter_of_transaction() }
     }
 
     /// Pushing stops before `block`. Blocks come in order, so all below it is as durable as the

@@ -101,7 +101,7 @@ impl State {
         self.staging.is_cut_due()
             || self.running.overlay.ranges() >= CUT_RANGES
             || self.running.data.bytes() > self.dirty_limit() / 2 && !nowhere
-            || self.transaction_blocks() * 2 > self.max_transaction_blocks()
+            || self.is_beyond(2)
     }
 
     /// Low watermark of staging or journal passed, something to reclaim, and no checkpoint asked

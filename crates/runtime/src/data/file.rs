@@ -3,6 +3,7 @@
 use crate::data::ranges::block_up;
 use crate::state::State;
 use crate::state::overlay::Source;
+use crate::state::room::with_tree;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{
     BLOCK_BYTES, BLOCK_SIZE, Bytes, InodeNr, RangeSet, Result, SharedBlock, Timestamp, errno,
@@ -232,8 +233,7 @@ impl State {
     /// Are `blocks` blocks free for this caller? Reserved blocks as ext4 has them.
     pub fn check_space(&mut self, blocks: u64, privileged: bool) -> Step<()> {
         let held_back = if privileged { 0 } else { self.fs.reserved_blocks() };
-        // One extent block per 340 extents at worst-case fragmentation, and some for the path.
-        let need = blocks + blocks / 128 + 2 + held_back;
+        let need = with_tree(blocks) + held_back;
         if self.spendable() < need { Err(self.shortage()) } else { Ok(()) }
     }
 

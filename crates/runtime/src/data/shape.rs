@@ -4,6 +4,7 @@
 use crate::data::file::MAX_FILE_SIZE;
 use crate::data::ranges::block_up;
 use crate::state::overlay::Overlay;
+use crate::state::room::{EVICT_BLOCKS, FREED_EXTENT_BLOCKS, PATH_BLOCKS};
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{Recovery, State};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Result, Timestamp, errno};
@@ -12,12 +13,8 @@ use siftfs_proto::Allocate;
 
 /// Extents removed at most in one step of a long truncation.
 const REMOVE_STEP: usize = 4096;
-/// Images that freeing one extent may add: two bitmaps and two descriptor blocks.
-const REMOVE_IMAGES: usize = 4;
 /// Preallocations an inode remembers for its next staged transaction; then a commit clears them.
 const MAX_ALLOCS: usize = 1024;
-/// Images an eviction step may add besides the extents' own check.
-const OP_EVICT: usize = 16;
 
 impl State {
     /// Sets the size. A truncation too large for one transaction asks for progress in the
@@ -132,8 +129,8 @@ impl State {
         loop {
             let tree = self.fs.worst_case_touched(&self.node(ino).inode)?;
             let tree = 16 + usize::try_from(tree).unwrap_or(usize::MAX);
-            self.room_in_transaction(tree + REMOVE_IMAGES)?;
-            let step = self.room().saturating_sub(tree) / REMOVE_IMAGES;
+            self.room_in_transaction(tree + FREED_EXTENT_BLOCKS)?;
+            let step = self.room().saturating_sub(tree) / FREED_EXTENT_BLOCKS;
             let node = self.inodes.get_mut(&ino).expect("loaded before use");
             let step = step.clamp(1, REMOVE_STEP).min(left);
             let removed = self.fs.remove(&mut self.meta, &mut node.inode, first, end, step)?;
@@ -153,7 +150,7 @@ impl State {
 
     /// `[start, end)` reads as zero; whole blocks lose their home.
     pub fn punch(&mut self, ino: InodeNr, start: u64, end: u64) -> Step<()> {
-        self.begin(2)?;
+        self.begin(PATH_BLOCKS)?;
         self.clear_pages(ino, start, end);
         let (first, last) = (block_up(start), end / BLOCK_BYTES);
         let node = self.node_mut(ino);
@@ -235,7 +232,7 @@ impl State {
         if end > MAX_FILE_SIZE {
             return Err(errno(libc::EFBIG).into());
         }
-        self.begin(2)?;
+        self.begin(PATH_BLOCKS)?;
         let keep =
             matches!(mode, Allocate::KeepSize | Allocate::ZeroRangeKeepSize | Allocate::PunchHole);
         match mode {
@@ -361,7 +358,7 @@ impl State {
     }
 
     fn evict(&mut self, ino: InodeNr) -> Step<()> {
-        self.room_in_transaction(OP_EVICT)?;
+        self.room_in_transaction(EVICT_BLOCKS)?;
         if self.node(ino).inode.nlink > 0 {
             return self.finish_truncation(ino);
         }

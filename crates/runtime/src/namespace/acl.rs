@@ -3,6 +3,7 @@
 
 use crate::namespace::kinds::kind_of;
 use crate::state::State;
+use crate::state::room::ATTRIBUTE_SPACE;
 use crate::state::step::Step;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_ext4::xattr::{Acl, SetMode};
@@ -56,7 +57,7 @@ impl State {
         if name == DEFAULT && kind != FileKind::Directory {
             return Err(errno(libc::EACCES).into());
         }
-        self.begin(2)?;
+        self.begin(ATTRIBUTE_SPACE)?;
         if name == DEFAULT {
             return Ok(self.put_xattr(ino, name, value, SetMode::Any)?);
         }
@@ -82,7 +83,7 @@ impl State {
     /// Removes one of the lists; the mode stays as it is. One that is not there is none to remove.
     pub fn remove_acl(&mut self, ino: InodeNr, name: &[u8]) -> Step<()> {
         self.load(ino)?;
-        self.begin(2)?;
+        self.begin(ATTRIBUTE_SPACE)?;
         Ok(self.drop_acl(ino, name)?)
     }
 

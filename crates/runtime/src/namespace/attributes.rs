@@ -2,6 +2,7 @@
 
 use crate::namespace::kinds::kind_of;
 use crate::state::State;
+use crate::state::room::ATTRIBUTE_SPACE;
 use crate::state::step::Step;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_ext4::format::S_IFMT;
@@ -57,7 +58,7 @@ impl State {
             Some(perm) => self.acl_of_mode(ino, perm)?,
             None => None,
         };
-        self.begin(if acl.is_some() { 2 } else { 0 })?;
+        self.begin(if acl.is_some() { ATTRIBUTE_SPACE } else { 0 })?;
         if let Some(acl) = acl {
             self.put_xattr(ino, crate::namespace::acl::ACCESS, &acl, SetMode::Any)?;
         }
@@ -191,7 +192,7 @@ impl State {
         mode: XattrMode,
     ) -> Step<()> {
         self.load(ino)?;
-        self.begin(2)?;
+        self.begin(ATTRIBUTE_SPACE)?;
         let mode = match mode {
             XattrMode::Set => SetMode::Any,
             XattrMode::Create => SetMode::Create,
@@ -217,7 +218,7 @@ impl State {
     /// removexattr; ENODATA when absent.
     pub fn remove_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Step<()> {
         self.load(ino)?;
-        self.begin(2)?;
+        self.begin(ATTRIBUTE_SPACE)?;
         Ok(self.drop_xattr(ino, name)?)
     }
 

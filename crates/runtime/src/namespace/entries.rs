@@ -1,8 +1,9 @@
 //! Operations on names: what live requests and recovery both call.
 
 use crate::namespace::kinds::entry_type;
+use crate::state::State;
+use crate::state::room::{OP_BLOCKS, create_space};
 use crate::state::step::Step;
-use crate::state::{OP_BLOCKS, State};
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
 use siftfs_ext4::Inode;
 use siftfs_ext4::format::{S_IFDIR, S_IFLNK, S_IFMT};
@@ -130,7 +131,7 @@ impl State {
             return Err(errno(libc::EMLINK).into());
         }
         self.fs.xattrs_fit(new.mode, new.xattrs)?;
-        self.begin_insert(dir, if new.xattrs.is_empty() { 2 } else { 3 })?;
+        self.begin_insert(dir, create_space(!new.xattrs.is_empty()))?;
         if new.number.is_none() && self.fs.available_inodes() == 0 {
             return Err(self.shortage());
         }

@@ -1,8 +1,9 @@
 //! Renaming: over another name, exchanging two, leaving a new file at the old name (a whiteout).
 
 use crate::namespace::entries::{NewInode, check_name};
+use crate::state::State;
+use crate::state::room::{NAMES_SPACE, OP_BLOCKS};
 use crate::state::step::{Need, Step, Stop};
-use crate::state::{OP_BLOCKS, State};
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
 use siftfs_log::NameOpKind;
 use siftfs_proto::RenameMode;
@@ -52,7 +53,7 @@ impl State {
         self.require_live_dir(to.0)?;
         self.fs.xattrs_fit(new.mode, new.xattrs)?;
         // The room for the second half is checked before the first.
-        let mut blocks = 4;
+        let mut blocks = NAMES_SPACE;
         let mut images = 2 * OP_BLOCKS;
         for dir in [from.0, to.0] {
             let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
@@ -145,7 +146,7 @@ impl State {
     /// What is renamed over another file takes its data along into the next cut (rule R20); more
     /// than a cut takes at once is pushed before.
     fn little_unsynced(&mut self, ino: InodeNr) -> Step<()> {
-        let much = self.node(ino).data.running().total() > self.staging.max_record() / 2;
+        let much = self.node(ino).data.running().total() > self.most_replacing();
         if self.is_replaying() || !much && self.running.replacing() < MAX_REPLACING {
             self.running.replaced();
             return Ok(());

@@ -4,9 +4,10 @@
 use crate::namespace::access::{CHANGE, Caller, SEARCH};
 use crate::operations::{ROUNDS, ends_with_slash, is_plain};
 use crate::runtime::Runtime;
+use crate::state::State;
+use crate::state::room::{EMPTY_BLOCKS, NAMES_SPACE, OP_BLOCKS, PUBLISH_BLOCKS};
 use crate::state::running::Push;
 use crate::state::step::{Step, Stop};
-use crate::state::{EMPTY_BLOCKS, OP_BLOCKS, State};
 use siftfs_base::{InodeNr, Lsn, Result, Timestamp, corrupt, errno};
 use siftfs_device::Origin;
 use siftfs_proto::{
@@ -17,10 +18,6 @@ use std::collections::BTreeSet;
 /// Most entries of a publish. Each may have to take its file's creation along, and one record
 /// carries twice as many operations.
 const ENTRIES_MAX: usize = 64;
-/// Journal blocks that one entry changes besides those of its new name and of the directories'
-/// inodes: the inodes of the file and of the one that it replaces, the directory block of the old
-/// name, and a neighbour in the list of orphans.
-const ENTRY_BLOCKS: usize = 4;
 
 /// A name in a directory.
 type Name = (InodeNr, Vec<u8>);
@@ -260,8 +257,7 @@ impl State {
             bytes += data.total();
             ranges += data.iter().count();
         }
-        let most_bytes = (self.staging.max_record() / 2).min(self.most_staged() / 2);
-        if bytes > most_bytes || ranges > self.max_transaction_blocks() / 8 {
+        if bytes > self.half_record() || ranges > self.eighth_of_transaction() {
             let dirty = changes.iter().filter(|c| !unsynced(c).is_empty());
             return Ok(Some(Tried::Sync(dirty.map(|c| c.file).collect())));
         }
@@ -270,10 +266,10 @@ impl State {
 
     /// Room in the running transaction, and space, for all entries at their worst.
     fn reserve_group(&mut self, changes: &[Change]) -> Step<()> {
-        let (mut blocks, mut images, mut spare) = (4, OP_BLOCKS, 0);
+        let (mut blocks, mut images, mut spare) = (NAMES_SPACE, OP_BLOCKS, 0);
         for change in changes {
             let cost = self.fs.dir_insert_cost(&self.node(change.to.0).inode)?;
-            images += ENTRY_BLOCKS;
+            images += PUBLISH_BLOCKS;
             if change.displaced.is_some() && change.from.is_some() {
                 // The entry is changed where it is; but each rename asks for room to insert one.
                 images += 1;

@@ -15,6 +15,7 @@ use crate::staging::sequencer::{Sequencer, Writer};
 use crate::staging::unwritten::Staged;
 use crate::state::State;
 use crate::state::names::Unstageable;
+use crate::state::room::{SECTION_BLOCKS, head_bytes, with_path};
 use crate::state::sections::Section;
 use crate::state::shadow::Shadow;
 use crate::state::step::{Need, Step, Stop};
@@ -22,13 +23,6 @@ use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, errn
 use siftfs_device::Origin;
 use siftfs_proto::compound::Access;
 use siftfs_proto::{Credentials, Reply, SectionId, SessionId, Target, WriteData};
-
-/// Bytes of a record's head beside its ranges: the header, the inode, and a name or two.
-const HEAD_BYTES: u64 = 1024;
-/// Bytes of a record's head for each range, and for the gap before it.
-const RANGE_BYTES: u64 = 96;
-/// Blocks of the running transaction that each file of a commit may add beside its record's.
-const MORE_BLOCKS: usize = 8;
 
 /// A commit that a caller asked for.
 pub struct Commit<'a> {
@@ -215,14 +209,13 @@ impl State {
         self.load(ino)?;
         let written = one_per_page(written);
         let (count, bytes) = (written.ranges(), written.total());
-        let head = HEAD_BYTES + count as u64 * RANGE_BYTES + bytes.div_ceil(BLOCK_BYTES) * 4;
-        let record = (block_up(head) + block_up(bytes)) * BLOCK_BYTES;
+        let record = (block_up(head_bytes(count, bytes)) + block_up(bytes)) * BLOCK_BYTES;
         let lane = self.staging.lane_of(ino);
         let blocks = self.range_blocks(count, bytes) + self.inode_blocks(ino, count);
         Ok(record <= self.staging.lanes()[lane].max_record()
             && count <= self.most_ranges()
             && bytes <= self.most_staged()
-            && blocks + MORE_BLOCKS <= self.max_transaction_blocks() / 2)
+            && blocks + SECTION_BLOCKS <= self.half_transaction())
     }
 
     fn read_section(
@@ -284,8 +277,7 @@ impl State {
             self.load_whole(*ino)?;
             let first = written.iter().next().expect("not empty").0;
             self.may_write(*ino, first)?;
-            let homeless = self.homeless_blocks(*ino, written)?;
-            blocks += if homeless > 0 { homeless + 2 } else { 0 };
+            blocks += with_path(self.homeless_blocks(*ino, written)?);
             for (start, end) in written.iter() {
                 for edge in [start, end] {
                     if edge % BLOCK_BYTES != 0 {
@@ -300,7 +292,7 @@ impl State {
             Err(Unstageable::TooMuchData) => return self.too_much(files).map(Checked::Not),
             Err(reason) => return Ok(Checked::Not(Tried::Unstageable(reason, files))),
         };
-        if !self.has_room(&draft, MORE_BLOCKS * files.len())? {
+        if !self.has_room(&draft, SECTION_BLOCKS * files.len())? {
             return self.too_much(files).map(Checked::Not);
         }
         if blocks > 0 {

@@ -7,13 +7,14 @@ use crate::staging::capture::{Capture, Selection};
 use crate::staging::encode::{Encoded, Plan, Range};
 use crate::staging::sequencer::{Flushed, Sequencer, Writer};
 use crate::staging::unwritten::Staged;
+use crate::state::State;
 use crate::state::buffers::is_bulk;
 use crate::state::generations::Generations;
 use crate::state::lane::{Place, RecordRef};
 use crate::state::names::{self, Unstageable};
 use crate::state::overlay::Source;
+use crate::state::room::{EMPTY_BLOCKS, NEW_INODE_BLOCKS};
 use crate::state::step::{Need, Step, Stop};
-use crate::state::{EMPTY_BLOCKS, State};
 use siftfs_base::{Error, InodeNr, Lsn};
 use siftfs_log::{Item, LaneMedium, RecordLayout};
 use std::sync::Arc;
@@ -34,9 +35,6 @@ pub enum Outcome {
 
 /// Inodes whose permissions a record of nothing else carries; their xattrs go along.
 const PERMS_PER_RECORD: usize = 8;
-
-/// Blocks that a new inode's data may add to the running transaction: itself, and its first tree.
-const NEW_INODE_BLOCKS: usize = 2;
 
 /// What a record will have of inodes that do not exist yet, and of operations that come.
 #[derive(Default)]
@@ -115,7 +113,7 @@ impl State {
         };
         let kept = match selection {
             Selection::Only(_) => self.kept_from_push(ino),
-            _ => self.kept_from(&draft),
+            _ => self.kept_from(draft.bulk),
         };
         if !self.room_for_ranges(&draft.capture, kept)? {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
@@ -193,25 +191,15 @@ impl State {
             blocks += self.inode_blocks(ino, ranges);
         }
         let most = self.max_transaction_blocks();
-        if blocks > most / 2 || blocks + more + EMPTY_BLOCKS > most {
+        if blocks > self.half_transaction() || blocks + more + EMPTY_BLOCKS > most {
             return Ok(Err(Unstageable::TooMuchData));
         }
         let bulk = is_bulk(layout.len.into());
         let draft = Draft { capture, layout, lane, bulk };
-        blocks += self.kept_from(&draft);
+        blocks += self.kept_from(draft.bulk);
         self.room_in_transaction(blocks + more)?;
         self.place(&draft)?;
         Ok(Ok((draft.len(), blocks)))
-    }
-
-    /// Ranges of data that one record carries at most.
-    pub fn most_ranges(&self) -> usize {
-        self.max_transaction_blocks() / 4 + 1
-    }
-
-    /// Blocks of the running transaction that a caller's record leaves free.
-    fn kept_from(&self, draft: &Draft) -> usize {
-        if draft.bulk { self.max_transaction_blocks() / 4 } else { 0 }
     }
 
     /// The record's place in its lane, where bulk leaves the last quarter free.
@@ -230,7 +218,7 @@ impl State {
     /// transaction has it. Nothing is taken: under the same hold of the lock
     /// [`State::stage_draft`] finds the same room.
     pub fn has_room(&mut self, draft: &Draft, more: usize) -> Step<bool> {
-        let kept = self.kept_from(draft) + more;
+        let kept = self.kept_from(draft.bulk) + more;
         if !self.room_for_ranges(&draft.capture, kept)? {
             return Ok(false);
         }
@@ -290,22 +278,10 @@ impl State {
             let ranges = capture.data.iter().filter(|range| range.ino == ino).count();
             blocks += self.inode_blocks(ino, ranges);
         }
-        if blocks > self.max_transaction_blocks() / 2 {
+        if blocks > self.half_transaction() {
             return Ok(false);
         }
         self.room_in_transaction(blocks + kept).map(|()| true)
-    }
-
-    /// Blocks of the running transaction that so many staged ranges and their bytes add at worst.
-    pub fn range_blocks(&self, ranges: usize, bytes: u64) -> usize {
-        ranges / 24 + 2 + self.repeated_blocks(bytes)
-    }
-
-    /// ... and an inode of which so many ranges are staged: one that is loaded.
-    pub fn inode_blocks(&self, ino: InodeNr, ranges: usize) -> usize {
-        let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
-        let blocks = usize::try_from(tree).unwrap_or(usize::MAX).saturating_add(2);
-        if tree > 1 { blocks.saturating_add(ranges) } else { blocks }
     }
 
     /// Fixes the record's place, encodes it, and makes it the source of what it captured.

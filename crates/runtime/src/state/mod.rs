@@ -1,8 +1,8 @@
 //! Everything under the Runtime's state lock, and the bookkeeping all operations share.
 
 pub mod buffers;
+pub mod caches;
 pub mod discards;
-pub mod eviction;
 pub mod fills;
 pub mod generations;
 pub mod heap;
@@ -10,18 +10,17 @@ pub mod inodes;
 pub mod lane;
 pub mod ledger;
 pub mod memory;
-pub mod meta_cache;
 pub mod names;
 pub mod node;
 pub mod nodes;
 pub mod overlay;
 pub mod overlay_debt;
-pub mod page_cache;
 pub mod permissions;
 pub mod pushed;
 pub mod questions;
 pub mod recovery;
 pub mod report;
+pub mod room;
 pub mod running;
 pub mod sections;
 pub mod shadow;
@@ -39,17 +38,16 @@ pub use self::running::Running;
 pub use self::staging::Staging;
 pub use self::time::Time;
 use crate::config::Config;
+use crate::state::caches::meta_cache::MetaCache;
+use crate::state::caches::page_cache::PageCache;
 use crate::state::discards::Discards;
-use crate::state::meta_cache::MetaCache;
 use crate::state::names::{NameLog, Traits};
 use crate::state::node::Node;
-use crate::state::page_cache::PageCache;
 use crate::state::sections::Sections;
-use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, Result, Timestamp, errno};
 use siftfs_device::{AreaReader, JournalReader, StagingReader};
 use siftfs_ext4::{Fs, Mapping};
-use siftfs_log::{JournalData, NameOp, NameOpKind};
+use siftfs_log::{NameOp, NameOpKind};
 
 /// Where the Runtime reads outside its caches.
 pub struct Readers {
@@ -60,22 +58,6 @@ pub struct Readers {
     /// The lanes.
     pub lanes: Vec<StagingReader>,
 }
-
-/// Blocks one operation may add to the running transaction at worst, besides what a directory
-/// insert costs: inodes, bitmaps, descriptors, a new directory's block, the superblock.
-pub const OP_BLOCKS: usize = 24;
-
-/// Blocks of a transaction in which nothing has been changed yet, at most.
-pub const EMPTY_BLOCKS: usize = 24;
-
-/// Block groups whose bitmaps and descriptors are few beside what a transaction takes.
-const FEW_GROUPS: usize = 16;
-
-/// Name operations remembered for staged transactions at most; then a commit clears them.
-const MAX_PENDING_NAMES: usize = 65_536;
-
-/// Free blocks that delayed data may never reserve: room for the metadata of what is reserved.
-pub const SPACE_SLACK: u64 = 32;
 
 /// Everything under the Runtime's state lock.
 pub struct State {
@@ -123,93 +105,6 @@ impl State {
         self.time.now()
     }
 
-    /// Called before a mutating operation changes anything: is there room in the running
-    /// transaction, and are `blocks` blocks of space free for metadata?
-    pub fn begin(&mut self, blocks: u64) -> Step<()> {
-        self.begin_with(blocks, OP_BLOCKS)
-    }
-
-    /// As `begin`, for an operation that inserts a name into `dir`.
-    pub fn begin_insert(&mut self, dir: InodeNr, blocks: u64) -> Step<()> {
-        let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
-        self.begin_with(blocks + u64::from(cost.appended), OP_BLOCKS + cost.dirtied as usize)
-    }
-
-    /// As `begin`, for so many operations on names of which there must not be a part alone.
-    pub fn begin_many(&mut self, blocks: u64, images: usize, names: usize) -> Step<()> {
-        if self.names.len() + names > MAX_PENDING_NAMES && !self.is_replaying() {
-            return Err(Stop::Needs(Need::Commit));
-        }
-        self.begin_with(blocks, images)
-    }
-
-    fn begin_with(&mut self, blocks: u64, images: usize) -> Step<()> {
-        if self.names.len() > MAX_PENDING_NAMES && !self.is_replaying() {
-            return Err(Stop::Needs(Need::Commit));
-        }
-        self.room_in_transaction(images)?;
-        if blocks > 0 && self.spendable() < blocks {
-            return Err(self.shortage());
-        }
-        Ok(())
-    }
-
-    /// Does the running transaction take `blocks` more images? (rule R10)
-    pub fn room_in_transaction(&mut self, blocks: usize) -> Step<()> {
-        // Recovery checks this between records: one record is applied whole or not at all.
-        if self.is_replaying() {
-            return Ok(());
-        }
-        if self.transaction_blocks() + blocks > self.max_transaction_blocks() {
-            return Err(Stop::Needs(Need::Commit));
-        }
-        Ok(())
-    }
-
-    /// Most name operations of one staged transaction: recovery must find room for them too.
-    pub fn closure_max(&self) -> usize {
-        (self.max_transaction_blocks() / 8).clamp(8, crate::state::names::CLOSURE_MAX)
-    }
-
-    /// Images that the running transaction still has room for.
-    pub fn room(&self) -> usize {
-        self.max_transaction_blocks().saturating_sub(self.transaction_blocks())
-    }
-
-    /// Upper bound of the running transaction's journal blocks if it were cut now.
-    pub fn transaction_blocks(&self) -> usize {
-        self.meta.dirty_len()
-            + self.running.inodes_owed()
-            + self.running.overlay.blocks(self.groups())
-            + self.repeated_blocks(self.running.overlay.bytes())
-            + 16
-    }
-
-    /// Journal blocks that a transaction needs to repeat so many staged bytes, their checksums
-    /// included: none where it refers to them.
-    pub fn repeated_blocks(&self, bytes: u64) -> usize {
-        if self.ledger.journal_data() == JournalData::Ref {
-            return 0;
-        }
-        let blocks = bytes.div_ceil(BLOCK_BYTES);
-        usize::try_from(blocks + blocks / 1024 + 1).unwrap_or(usize::MAX)
-    }
-
-    /// Bytes of data that one staged record carries at most: a transaction that repeats them must
-    /// have room for it, whatever else is in it.
-    pub fn most_staged(&self) -> u64 {
-        match self.ledger.journal_data() {
-            JournalData::Ref => u64::MAX,
-            JournalData::Copy => (self.max_transaction_blocks() / 2) as u64 * BLOCK_BYTES,
-        }
-    }
-
-    /// Block groups: each has a bitmap that an allocation may change, and part of a descriptor
-    /// block.
-    pub fn groups(&self) -> usize {
-        usize::try_from(self.fs.block_count() / (8 * BLOCK_BYTES) + 1).unwrap_or(usize::MAX)
-    }
-
     /// The inode's extent tree changed.
     pub fn note_tree(&mut self, ino: InodeNr) {
         if self.fs.worst_case_touched(&self.node(ino).inode).is_ok_and(|t| t > 1) {
@@ -226,7 +121,7 @@ impl State {
             let node = self.inodes.get_mut(&ino).expect("just loaded");
             let blocks = self.fs.tree_blocks(&mut self.meta, &node.inode)?;
             let blocks = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(2);
-            if blocks > self.max_transaction_blocks() / 2 {
+            if blocks > self.half_transaction() {
                 continue;
             }
             if self.room_in_transaction(blocks).is_err() {
@@ -247,7 +142,7 @@ impl State {
     pub fn note_overlay(&mut self, ino: InodeNr, (start, end): (u64, u64), bytes: u64) {
         self.running.overlay.note(ino, bytes);
         // Where a range can cost no more than a few blocks in all, looking costs more.
-        let look = self.groups() > FEW_GROUPS || self.tree_touched(ino) > 1;
+        let look = self.groups() > room::FEW_GROUPS || self.tree_touched(ino) > 1;
         let (first, end) = (start / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
         if !look || !self.has_home(ino, first, end) {
             self.note_homeless(ino, end - first);
@@ -260,12 +155,6 @@ impl State {
         let tree = self.tree_touched(ino);
         let blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
         self.running.overlay.note_homeless(ino, tree, blocks);
-    }
-
-    /// Most blocks of the inode's extent tree that a home for one range changes.
-    fn tree_touched(&self, ino: InodeNr) -> usize {
-        let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
-        usize::try_from(tree).unwrap_or(usize::MAX)
     }
 
     /// Is every block of `[first, end)` mapped and written? Where the mapping cannot be read, no:
@@ -298,26 +187,6 @@ impl State {
             .collect::<Vec<u64>>();
         for blocks in blocks {
             self.note_homeless(ino, blocks);
-        }
-    }
-
-    /// A transaction closes before it outgrows a quarter of the journal.
-    pub fn max_transaction_blocks(&self) -> usize {
-        usize::try_from(self.ledger.journal_len() / BLOCK_BYTES / 4).unwrap_or(usize::MAX).min(4096)
-    }
-
-    /// Blocks that may be allocated or reserved: free in the last durable state, not promised.
-    pub fn spendable(&self) -> u64 {
-        let reserved = self.running.data.reserved();
-        self.fs.available_blocks().saturating_sub(reserved + reserved / 64 + SPACE_SLACK)
-    }
-
-    /// What to answer when space is short: background progress may help once (rule R5).
-    pub fn shortage(&self) -> Stop {
-        if !self.running.is_shortage_final() && !self.is_replaying() {
-            Stop::Needs(Need::Space)
-        } else {
-            errno(libc::ENOSPC).into()
         }
     }
 
@@ -431,16 +300,6 @@ impl State {
         let Self { inodes, pages, running, config, .. } = self;
         let busy = |ino| running.owes_inode(ino);
         inodes.shrink(config.max_nodes, busy, |ino| pages.remove_range(ino, 0, u64::MAX));
-    }
-
-    /// Share in use of a lane or of the running transaction, whichever is fuller. A full record
-    /// area holds no caller up: the next record goes elsewhere.
-    pub fn fill(&self, lane: usize) -> f64 {
-        let transaction = self.transaction_blocks() as f64 / self.max_transaction_blocks() as f64;
-        if self.staging.record_area() == Some(lane) {
-            return transaction;
-        }
-        self.staging.lanes()[lane].fill().max(transaction)
     }
 
     /// Share of staging or journal in use, whichever is more, in percent.

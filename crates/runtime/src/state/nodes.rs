@@ -1,7 +1,7 @@
 //! The inodes in memory, each in memory of its own: what is forgotten is given back, and the table
 //! holds no more than numbers and pointers.
 
-use crate::state::eviction::{EvictionOrder, Fate};
+use crate::state::caches::eviction::{EvictionOrder, Fate};
 use crate::state::node::Node;
 use ahash::HashMap;
 use siftfs_base::InodeNr;

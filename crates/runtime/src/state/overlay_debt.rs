@@ -1,6 +1,7 @@
 //! What the running transaction owes of the overlays: ranges that are staged or zeroed, and that no
 //! transaction has journaled.
 
+use crate::state::room::tag_blocks;
 use siftfs_base::InodeNr;
 use std::collections::BTreeSet;
 
@@ -87,7 +88,7 @@ impl OverlayDebt {
     /// `groups` block groups. What overwrites blocks that have a home costs its tags alone. What it
     /// costs to repeat [`OverlayDebt::bytes`] comes on top.
     pub fn blocks(&self, groups: usize) -> usize {
-        self.home_blocks(groups) + self.ranges / 24
+        self.home_blocks(groups) + tag_blocks(self.ranges)
     }
 
     /// Those of them that homes may change: of the trees, bitmaps and descriptors.

@@ -6,9 +6,10 @@ use crate::operations::compound::file::{File, FileNr};
 use crate::operations::compound::plan::{Change, Name, Plan};
 use crate::staging::capture::{Coming, Selection};
 use crate::staging::stage::Extra;
+use crate::state::State;
 use crate::state::names::Unstageable;
+use crate::state::room::*;
 use crate::state::step::Step;
-use crate::state::{EMPTY_BLOCKS, OP_BLOCKS, State};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, Result, Timestamp, errno};
 use siftfs_ext4::Mapping;
 use siftfs_log::{Item, NameOp, NameOpKind};
@@ -16,19 +17,6 @@ use siftfs_proto::compound::WrittenFile;
 use siftfs_proto::{ROOT_INO, SetAttr};
 use std::collections::BTreeSet;
 
-/// Blocks of a new inode: itself, its bitmap, a descriptor, and three of its attributes.
-const CREATE_BLOCKS: usize = 3;
-const CREATE_XATTR_BLOCKS: usize = 3;
-/// Blocks of a name besides its directory's: the inodes of the file and of the one that it
-/// replaces, the old name's directory block and inode, and a neighbour in the list of orphans.
-const NAME_BLOCKS: usize = 5;
-/// Blocks of a change of attributes: the inode, and its list.
-const ATTRIBUTE_BLOCKS: usize = 3;
-/// Blocks that freeing an extent changes, and those of any truncation.
-const EXTENT_BLOCKS: usize = 4;
-const TRUNCATE_BLOCKS: usize = 20;
-/// Blocks of the running transaction that each file may add beside its record's.
-const FILE_BLOCKS: usize = 3;
 /// Extents that a compound may free of one file.
 const MOST_EXTENTS: usize = 64;
 
@@ -120,7 +108,7 @@ impl State {
     /// What is renamed over another file takes its data along (rule R20): the files that have too
     /// much of it.
     fn heavy(&self, plan: &Plan<'_>) -> Vec<InodeNr> {
-        let most = self.staging.max_record() / 2;
+        let most = self.most_replacing();
         let replaces = plan.changes.iter().filter_map(|change| match change {
             Change::Rename { file, displaced: Some(_), .. } => plan.files[*file].ino,
             _ => None,
@@ -138,7 +126,7 @@ impl State {
     }
 
     fn needs_of(&mut self, plan: &Plan<'_>) -> Step<Needs> {
-        let mut needs = Needs { images: OP_BLOCKS, blocks: 4, ..Needs::default() };
+        let mut needs = Needs { images: OP_BLOCKS, blocks: NAMES_SPACE, ..Needs::default() };
         let mut dearest = 0;
         for change in &plan.changes {
             needs.names += 1;
@@ -148,7 +136,7 @@ impl State {
                     needs.images += CREATE_BLOCKS;
                     let made = plan.files[*file].made.as_ref().expect("the steps made it");
                     if !made.xattrs.is_empty() {
-                        needs.blocks += 1;
+                        needs.blocks += XATTR_SPACE;
                         needs.images += CREATE_XATTR_BLOCKS;
                     }
                     (to, true)
@@ -178,13 +166,13 @@ impl State {
         needs.images += dearest;
         for file in plan.files.iter().filter(|f| f.changed()) {
             needs.images += FILE_BLOCKS + file.attributes.len() * ATTRIBUTE_BLOCKS;
-            needs.blocks += 2 * u64::from(!file.attributes.is_empty());
+            needs.blocks += ATTRIBUTE_SPACE * u64::from(!file.attributes.is_empty());
             needs.blocks += self.homeless_of(file)?;
             if let Some(ino) = file.ino.filter(|_| file.resized) {
                 let tree = usize::try_from(self.fs.worst_case_touched(&self.node(ino).inode)?);
                 let extents = self.extents_behind(ino, block_up(file.kept))?;
                 let extents = extents.ok_or_else(|| errno(libc::E2BIG))?;
-                needs.images += TRUNCATE_BLOCKS + tree.unwrap_or(0) + extents * EXTENT_BLOCKS;
+                needs.images += TRUNCATE_BLOCKS + tree.unwrap_or(0) + extents * FREED_EXTENT_BLOCKS;
             }
         }
         Ok(needs)
@@ -204,7 +192,7 @@ impl State {
                 blocks += homeless.iter().map(|(start, end)| end - start).sum::<u64>();
             }
         }
-        Ok(if blocks > 0 { blocks + 2 } else { 0 })
+        Ok(with_path(blocks))
     }
 
     /// Extents from a block on; `None` if they are too many for one step.

@@ -2,7 +2,7 @@
 //! newest copy of a block in the journal until the area has it (rule R11).
 
 use crate::state::Readers;
-use crate::state::eviction::{EvictionOrder, Fate, most};
+use crate::state::caches::eviction::{EvictionOrder, Fate, most};
 use ahash::HashMap;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Result, SharedBlock, TxnSeq};
 use siftfs_device::Origin;

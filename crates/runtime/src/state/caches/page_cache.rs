@@ -2,7 +2,7 @@
 //! A page in the cache is always complete and current; which of its bytes are dirty is the
 //! inode's business.
 
-use crate::state::eviction::{EvictionOrder, Fate, most};
+use crate::state::caches::eviction::{EvictionOrder, Fate, most};
 use siftfs_base::{BLOCK_SIZE, InodeNr, SharedBlock};
 use std::collections::BTreeMap;
 
