@@ -26,8 +26,8 @@ const MOST_BLOCKS: usize = 4096;
 
 /// Ranges whose entries in the journal's descriptor fill a block. The entries of one range are a
 /// record (32 bytes), a zero tag and a copy tag (16 and 24), a freed and a direct run (16 each),
-/// and a checksum (4) at most: 108 bytes. There is room for 170: the rest is a reserve for a range that
-/// has more than one tag.
+/// and a checksum (4) at most: 108 bytes. There is room for 170: the rest is a reserve for a range
+/// that has more than one tag.
 const RANGES_PER_BLOCK: usize = 24;
 
 /// Blocks that the first range of a record adds beside [`tag_blocks`]: the part of a block that the
