@@ -153,7 +153,7 @@ fn row(bytes: u64, name: &str, runs: &[Run]) -> (String, Value) {
     (text, json)
 }
 
-/// Of files of several sizes, with tags and with physical ranges in turn, in so many rounds.
+/// Of files of several sizes, with tags and with physical ranges in turn, in this many rounds.
 pub fn measure(disk: &Path, memory: &Path, rounds: u32, time: Duration) -> Result<Output> {
     let mut text = String::from(
         "us each  how       caller and assembly      assembly  Service      all transactions   tags physical\n",

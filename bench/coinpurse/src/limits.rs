@@ -33,7 +33,7 @@ fn prepare(volume: &Volume) -> Result<siftfs::File> {
     Ok(file)
 }
 
-/// Times of overwrites of so many bytes with an fsync each, in microseconds, ascending.
+/// Times of overwrites of this many bytes with an fsync each, in microseconds, ascending.
 fn overwrites(
     file: &siftfs::File,
     bytes: usize,

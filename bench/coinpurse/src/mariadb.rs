@@ -77,7 +77,7 @@ impl Server {
         run("sysbench", &[&usual[..], more].concat())
     }
 
-    /// Inserts by so many threads for so long, and ends the server; rows, and seconds.
+    /// Inserts by this many threads for so long, and ends the server; rows, and seconds.
     pub fn insert(self, threads: u64, time: Duration) -> Result<(u64, f64)> {
         let seconds = time.as_secs_f64().ceil().max(1.0);
         let threads = format!("--threads={threads}");

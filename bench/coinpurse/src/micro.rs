@@ -42,7 +42,7 @@ fn system(side: Side, through: Through, site: &Site<'_>) -> Result<System> {
     }
 }
 
-/// Measures all systems in turn, so many rounds, each operation for so long.
+/// Measures all systems in turn, this many rounds, each operation for so long.
 pub fn figure_5(through: Through, site: &Site<'_>, rounds: u32, time: Duration) -> Result<Output> {
     let systems = Side::ALL.iter().map(|side| system(*side, through, site));
     let mut systems = systems.collect::<Result<Vec<_>>>()?;

@@ -21,11 +21,11 @@ const SHORT: Duration = Duration::from_secs(120);
 /// A program of figure 6.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Program {
-    /// filebench's Varmail, in kind, by so many threads.
+    /// filebench's Varmail, in kind, by this many threads.
     Varmail(u64),
-    /// sysbench's oltp_insert on MariaDB, by so many threads.
+    /// sysbench's oltp_insert on MariaDB, by this many threads.
     OltpInsert(u64),
-    /// RocksDB's fillsync with values of so many bytes.
+    /// RocksDB's fillsync with values of this many bytes.
     Fillsync(usize),
     /// Mobibench in kind: SQLite's inserts, WAL and synchronous=FULL.
     SqliteInsert,

@@ -131,7 +131,7 @@ pub fn told(Failed(message): Failed) -> Error {
     Error::Refused(message)
 }
 
-/// A file of so many zeros, all of them written: no later write has to allocate below.
+/// A file of this many zeros, all of them written: no later write has to allocate below.
 fn fill(path: &Path, len: u64) -> Result<()> {
     let mut file = File::create(path).map_err(io(path))?;
     for _ in 0..len >> 20 {
@@ -140,7 +140,7 @@ fn fill(path: &Path, len: u64) -> Result<()> {
     file.sync_all().map_err(io(path))
 }
 
-/// A new volume in a file, with a record area of so many bytes in memory if there is to be one.
+/// A new volume in a file, with a record area of this many bytes in memory if there is to be one.
 pub fn media(disk: &Path, memory: &Path, name: &str, area: Option<u64>) -> Result<Media> {
     media_with(disk, memory, name, area, Duration::ZERO)
 }

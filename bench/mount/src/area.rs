@@ -97,12 +97,12 @@ pub fn until(
     Ok(rate(operations, start.elapsed()))
 }
 
-/// The rate of so many operations in so much time.
+/// The rate of this many operations in so much time.
 pub fn rate(operations: u64, time: Duration) -> Measured {
     per_second(operations, time.as_secs_f64())
 }
 
-/// The rate of so many operations in so many seconds.
+/// The rate of this many operations in this many seconds.
 pub fn per_second(operations: u64, seconds: f64) -> Measured {
     Measured { rate: operations as f64 / seconds, operations, ..Measured::default() }
 }

@@ -25,11 +25,11 @@ const READ_BATCH: u64 = 256;
 const LEAD: Duration = Duration::from_millis(300);
 /// Bytes of a file that is written in small pieces.
 const BUFFERED_BYTES: u64 = 32 << 20;
-/// A cell of fixed size is stopped after so many times the time of the others.
+/// A cell of fixed size is stopped after this many times the time of the others.
 const PATIENCE: u32 = 3;
 /// The window of the pressure workload is at least so long: fsyncs of the background are rare.
 const PRESSURE: Duration = Duration::from_secs(1);
-/// A program of the tree is stopped after so many times the time of the others.
+/// A program of the tree is stopped after this many times the time of the others.
 const TREE_PATIENCE: u32 = 15;
 
 /// How much.

@@ -158,7 +158,7 @@ impl Requests {
     }
 }
 
-/// Everything that is counted. What a system does not have is none.
+/// Everything that is counted. A system that lacks a counter has `None`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Counts {
     /// At SiftFS's storage backend.

@@ -17,7 +17,7 @@ const FILE_BYTES: usize = 2000;
 /// What the neighbour does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Neighbour {
-    /// Writes a large file, from its begin again after so many bytes.
+    /// Writes a large file, from its begin again after this many bytes.
     Stream,
     /// Writes blocks of a sparse file in no order.
     Scatter,

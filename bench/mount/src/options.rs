@@ -30,7 +30,7 @@ pub struct Args {
     /// Seconds per row, system and round [default: 1, quick 0.4]
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
-    /// Begins no round that would end after so many minutes [default: 25, quick 6]
+    /// Begins no round that would end after this many minutes [default: 25, quick 6]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1440))]
     minutes: Option<u16>,
     /// Size of the large file of the stream rows, in MiB

@@ -28,7 +28,7 @@ pub enum Kind {
         /// One file for all.
         shared: bool,
     },
-    /// A new file written in pieces of so many bytes, with one fsync at the end.
+    /// A new file written in pieces of this many bytes, with one fsync at the end.
     Buffered(usize),
     /// Everything with a tree of 18,500 files ([`tree::ROWS`]).
     Tree,

@@ -51,7 +51,7 @@ pub struct Plan {
     pub configs: Vec<Config>,
     /// Systems that are not to be measured.
     pub without: Vec<String>,
-    /// In every so many rounds those systems are measured that no target is about: other file
+    /// In one round of this many those systems are measured that no target is about: other file
     /// systems, and direct writes.
     pub others_every: usize,
     /// Parts of the tree.
@@ -107,7 +107,7 @@ pub struct Comparison {
 
 struct Named {
     name: String,
-    /// The system is measured in every so many rounds.
+    /// The system is measured in one round of this many.
     every: usize,
     system: Box<dyn System>,
 }

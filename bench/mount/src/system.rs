@@ -217,8 +217,8 @@ const FLOOR_BLOCKS: u64 = 16 << 10;
 /// The floor file's alignment, and the unit of its writes, in bytes.
 pub const BLOCK: usize = 4096;
 
-/// Where the next block of a file of so many bytes is, in no order. Any full-period generator will
-/// do.
+/// Where the next block of a file of this many bytes is, in no order. Any full-period generator
+/// will do.
 pub fn any_block(random: &mut u64, bytes: u64) -> u64 {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     (*random >> 33) % (bytes / BLOCK as u64) * BLOCK as u64

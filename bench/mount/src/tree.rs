@@ -42,7 +42,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Writes one with so many parts.
+    /// Writes one with this many parts.
     pub fn generate(place: &Place, parts: usize) -> Result<Self> {
         let root = place.path("tree");
         let mut random = Random(1);

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Direct I/O wants memory that begins at a block.
 const ALIGNED: usize = 4096;
 
-/// Makes a file of so many zeros, all of them written.
+/// Makes a file of this many zeros, all of them written.
 ///
 /// # Errors
 /// When it cannot be made or written.
@@ -42,7 +42,7 @@ impl Floor {
         Ok(Self { file: file.into(), len, at: 0, memory: vec![7; ALIGNED + (1 << 20)] })
     }
 
-    /// One write of so many bytes, durable on return.
+    /// One write of this many bytes, durable on return.
     ///
     /// # Errors
     /// As write(2).

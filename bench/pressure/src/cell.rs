@@ -300,7 +300,7 @@ impl Open<'_> {
         }
     }
 
-    /// The daemon's process id; embedded there is none.
+    /// The daemon's process id; `None` for an embedded volume.
     fn daemon(&self) -> Result<Option<u32>> {
         let Self::Mounted(volume) = self else { return Ok(None) };
         volume.status().map(|status| Some(status.pid))

@@ -13,7 +13,7 @@ const INODES: u64 = 1;
 const BITMAP: u64 = 2;
 /// First block of file data.
 const DATA: u64 = 64;
-/// A prime larger than any number of blocks: steps of so many meet each block once.
+/// A prime larger than any number of blocks: steps of this many meet each block once.
 const SCATTER: u64 = 2_654_435_761;
 const MIB: u64 = 1 << 20;
 
@@ -35,7 +35,7 @@ pub enum Kind {
 
 /// Images of a hoard's even rounds.
 const IMAGES: u64 = 256;
-/// Tags of its odd rounds, of so many bytes, with as many between two.
+/// Tags of its odd rounds, of this many bytes, with as many between two.
 const TAGS: u64 = 4096;
 const TAG: u64 = 256;
 

@@ -33,7 +33,7 @@ enum What {
         dir: PathBuf,
         #[arg(default_value_t = 6)]
         rounds: u64,
-        /// Backlogs are so many times as long
+        /// Backlogs are this many times as long
         #[arg(default_value_t = 1)]
         scale: u64,
         /// Only this one
@@ -44,7 +44,7 @@ enum What {
     Memory {
         /// Directory for the file that is the volume
         dir: PathBuf,
-        /// The backlog is so many times as long
+        /// The backlog is this many times as long
         #[arg(default_value_t = 4)]
         scale: u64,
         /// Budgets in MiB

@@ -17,7 +17,7 @@ const KEEP_BUF: usize = 1 << 20;
 const JOURNAL_READ: u64 = 1 << 20;
 /// Read window of `ordered`: the longest staged record.
 pub(crate) const ORDERED_WINDOW: u64 = siftfs_log::MAX_RECORD_LEN;
-/// A transaction in a batch takes at most so many times its journal record, which holds 24 bytes
+/// A transaction in a batch takes at most this many times its journal record, which holds 24 bytes
 /// per tag.
 const GROWTH: u64 = 4;
 
@@ -335,7 +335,7 @@ impl Service {
         Ok(JournalRead { buf, entries })
     }
 
-    /// A buffer for so many journal bytes; for a long one the window's memory is given back.
+    /// A buffer for this many journal bytes; for a long one the window's memory is given back.
     fn journal_buf(&mut self, len: u64) -> AlignedBuf {
         if len > KEEP_BUF as u64 && !self.replay.is_open() {
             self.replay.release();

@@ -96,7 +96,7 @@ fn what_is_reported_is_durable() {
     assert_eq!(welcomed(&d.take_over(&lost).unwrap()).0, txn.seq.0 - 1, "it was in the cache");
 }
 
-/// Without its commit block a transaction is none: its host sends it again.
+/// A transaction without its commit block is ignored: its host sends it again.
 #[test]
 fn an_uncommitted_transaction_is_dropped_and_may_come_again() {
     let (_, dev) = fault();

@@ -5,7 +5,7 @@ use siftfs_base::BLOCK_BYTES;
 use siftfs_log::Transaction;
 use std::collections::HashSet;
 
-/// One block in so many is noted.
+/// One block in this many is noted.
 const ONE_IN: u64 = 64;
 /// Notes that a judgement needs.
 const ENOUGH: usize = 64;
@@ -13,7 +13,7 @@ const ENOUGH: usize = 64;
 const MOST: usize = 1 << 16;
 /// Blocks of one transaction that are checked, at most: it may free a whole disk.
 const MOST_BLOCKS: u64 = 1 << 18;
-/// A backlog is worth an interval map if one in so many of its blocks will be dead.
+/// A backlog is worth an interval map if one in this many of its blocks will be dead.
 const DEAD: usize = 16;
 /// Marks a block that was freed.
 const FREED: u64 = 1 << 63;

@@ -295,8 +295,7 @@ impl Service {
         self.latch(done);
     }
 
-    /// Small durable steps of the host come to the lanes' storage for so long; a longer time than
-    /// the host may say is cut to what it may say.
+    /// Expects the host's small durable writes for `ms`, capped at [`EXPECT_URGENT_MAX_MS`].
     fn expect_urgent(&self, ms: u32) {
         let time = Duration::from_millis(ms.min(EXPECT_URGENT_MAX_MS).into());
         self.parts.lanes.iter().for_each(|lane| lane.expect_urgent(time));

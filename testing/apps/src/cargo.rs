@@ -64,7 +64,8 @@ fn values(at: &Site) -> Result<String> {
     Ok(at.run("sample", guarded::<&str>(arg(&program)?, &[]))?.trim().to_string())
 }
 
-/// What the program must print after so many changes: each change gives the next module its number.
+/// What the program must print after this many changes: each change gives the next module its
+/// number.
 fn expected(changes: u64) -> String {
     let value = |m: u64| (1..=changes).rev().find(|n| n % MODULES == m).unwrap_or(0);
     format!("{:?}", (0..MODULES).map(value).collect::<Vec<_>>())

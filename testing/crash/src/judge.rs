@@ -66,7 +66,7 @@ fn walk_unguarded(image: &Image) -> Result<Tree, String> {
 }
 
 /// What `siftfs fsck` calls an error in header, lanes, journal or marker. What a cut leaves and
-/// recovery puts right is none, a torn superblock included.
+/// recovery puts right is no error, a torn superblock included.
 fn fsck(image: &Image) -> Result<(), String> {
     let media = mem_media(image).1;
     let found = guarded(|| Ok(siftfs_fsck::check_on(devices(&media))))?;

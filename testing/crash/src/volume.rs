@@ -132,8 +132,8 @@ pub fn commits_unseen() -> bool {
     MOST_FREED.get().is_some_and(|extents| *extents < usize::MAX)
 }
 
-/// Has each transaction free so many extents of a file at most, on all volumes of this process and
-/// before the first is opened.
+/// Has each transaction free this many extents of a file at most, on all volumes of this process
+/// and before the first is opened.
 pub fn free_at_most(extents: usize) {
     let chosen = MOST_FREED.get_or_init(|| extents);
     assert_eq!(*chosen, extents, "a volume was opened before");

@@ -72,6 +72,10 @@ fn compare<K: Ord + std::fmt::Debug>(
     assert!(within.is_empty(), "{what}, within the bound: take them off the list: {within:#?}");
 }
 
+/// Idioms that a reader has to read twice, and how many comments still have each.
+const IDIOMS: [(&str, usize); 4] =
+    [("so many", 0), ("as many", 44), ("that is none", 3), ("whoever", 12)];
+
 /// The `src` of every crate.
 fn crates(sources: &[Source]) -> Vec<&str> {
     let ends = ["/src/lib.rs", "/src/main.rs"];
@@ -151,4 +155,24 @@ fn lines_of_comments_end() {
         }
     }
     assert!(long.is_empty(), "comments of more than {COLUMNS} columns: {long:#?}");
+}
+
+#[test]
+fn comments_are_read_once() {
+    let mut found = BTreeMap::new();
+    for source in all() {
+        for line in source.text.lines().filter_map(comment) {
+            let words: Vec<_> = line.split(|c: char| !c.is_alphanumeric()).collect();
+            let line = format!(" {} ", words.join(" ").to_lowercase());
+            let has = |idiom: &str| line.contains(&format!(" {idiom} "));
+            for (idiom, _) in IDIOMS.iter().filter(|(idiom, _)| has(idiom)) {
+                *found.entry(*idiom).or_insert(0) += 1;
+            }
+        }
+    }
+    for (idiom, most) in IDIOMS {
+        let here = found.get(idiom).copied().unwrap_or(0);
+        assert!(here <= most, "`{idiom}`: {here} comments, and {most} were left: say it plainly");
+        assert!(here == most, "`{idiom}`: {here} comments are left: lower the number, {most}");
+    }
 }

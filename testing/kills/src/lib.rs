@@ -40,7 +40,7 @@ const NEEDED: u64 = 2 << 30;
 /// How long it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// A run of so many rounds.
+    /// A run of this many rounds.
     Rounds(u64),
     /// A run of as many rounds as begin in this time.
     Time(Duration),

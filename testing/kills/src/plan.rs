@@ -50,7 +50,7 @@ pub struct Mount {
     pub options: String,
 }
 
-/// When something happens: after so many calls, or so much time, whichever comes first.
+/// When something happens: after this many calls, or so much time, whichever comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
     /// Calls of the load.
@@ -62,15 +62,15 @@ pub struct When {
 /// What becomes of the device process while the host goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incident {
-    /// SIGKILL; another one after so many milliseconds.
+    /// SIGKILL; another one after this many milliseconds.
     Kill(u64),
-    /// SIGKILL, and again when its successor is so many milliseconds old.
+    /// SIGKILL, and again when its successor is this many milliseconds old.
     Twice(u64),
     /// SIGTERM: it hands over.
     Term(u64),
-    /// SIGSTOP, and SIGKILL after so many milliseconds.
+    /// SIGSTOP, and SIGKILL after this many milliseconds.
     Stop(u64),
-    /// SIGKILL, and no device process is there for so many milliseconds.
+    /// SIGKILL, and no device process is there for this many milliseconds.
     Away(u64),
 }
 
@@ -81,13 +81,13 @@ pub enum End {
     Unmount,
     /// SIGKILL of the host while the load runs.
     Host,
-    /// SIGKILL of the host, and after so many milliseconds of the device process.
+    /// SIGKILL of the host, and after this many milliseconds of the device process.
     HostThenDevice(u64),
     /// The other way round.
     DeviceThenHost(u64),
-    /// SIGKILL of the host when a new device process is so many milliseconds old.
+    /// SIGKILL of the host when a new device process is this many milliseconds old.
     Takeover(u64),
-    /// SIGKILL of the host so many milliseconds into an unmount.
+    /// SIGKILL of the host this many milliseconds into an unmount.
     HostInUnmount(u64),
     /// SIGKILL of the device process then: the unmount goes on.
     DeviceInUnmount(u64),
@@ -96,7 +96,7 @@ pub enum End {
 /// How a volume whose host died is brought back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// Before it succeeds: attempts that are killed after so many milliseconds.
+    /// Before it succeeds: attempts that are killed after this many milliseconds.
     pub killed: Vec<u64>,
     /// By `siftfs recover` and the kernel's ext4, not by a mount.
     pub offline: bool,

@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering;
 
 /// Files that a worker holds open at most.
 const OPEN_MAX: usize = 24;
-/// With so many inodes a worker makes no more: the numbers below [`FIRST_INO`] are for those that a
-/// round begins with.
+/// With this many inodes a worker makes no more: the numbers below [`FIRST_INO`] are for those that
+/// a round begins with.
 const FULL: usize = 900;
 
 /// Which inode of the volume is which of the model. stat(2) shows no generation, so each birth of a

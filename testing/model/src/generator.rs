@@ -89,7 +89,7 @@ pub struct Generator {
 /// Inodes are staged, and then perhaps there is a wait, for the last of them or for a barrier.
 #[derive(Clone, Copy)]
 enum Burst {
-    /// So many are still to be staged.
+    /// This many are still to be staged.
     Stage(u64),
     /// For the ticket of the operation before.
     Wait,

@@ -23,7 +23,7 @@ pub(crate) fn value(list: &[(u16, u16, u32)]) -> Vec<u8> {
     out
 }
 
-/// The list that a value says, or the errno for what is none.
+/// The list that a value says, or the errno for bytes that are no list.
 fn list(value: &[u8]) -> Result<List, i32> {
     let (version, rest) = value.split_first_chunk::<4>().ok_or(libc::EINVAL)?;
     if *version != [2, 0, 0, 0] {

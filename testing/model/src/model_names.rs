@@ -329,7 +329,7 @@ impl Model {
         }
     }
 
-    /// A directory replaces only an empty directory, anything else only what is none.
+    /// A directory replaces only an empty directory, anything else only what is no directory.
     fn check_replace(&self, moved_dir: bool, old: InodeNr) -> Step<()> {
         let old = self.get(old)?;
         match (moved_dir, old.is_dir()) {

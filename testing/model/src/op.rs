@@ -31,7 +31,7 @@ pub enum Action {
     },
     /// A checkpoint of everything journaled.
     Checkpoint,
-    /// The clock moves on by so many nanoseconds.
+    /// The clock moves on by this many nanoseconds.
     Advance(u64),
 }
 

@@ -263,7 +263,7 @@ pub enum Journaling {
 /// Steps of a checkpoint (rule R11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replaying {
-    /// So many writes of the replay are done.
+    /// This many writes of the replay are done.
     Writes(u8),
     /// The tail record is to be written.
     Tail,
@@ -479,7 +479,7 @@ pub struct Host {
     pub link: Option<u8>,
     /// `Welcome` was received.
     pub greeted: bool,
-    /// Of what is kept, in order, so many messages are sent on this connection.
+    /// Of what is kept, in order, this many messages are sent on this connection.
     pub sent: u8,
     /// Checkpoints asked for and not done: background, emergency.
     pub asked: [bool; 2],

@@ -76,7 +76,8 @@ fn a_failed_flush_loses_every_selection() {
     assert!(left.contains(&(0, 7)) && left.contains(&(3, 0)) && left.contains(&(5, 7)));
 }
 
-/// A lane ends at the first position that holds no record of its own; an older lap's is none.
+/// A lane ends at the first position that holds no record of its own; a record of an older lap does
+/// not count.
 #[test]
 fn a_lane_ends_where_its_chain_does() {
     let mut storage = volume();

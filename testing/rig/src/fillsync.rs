@@ -9,7 +9,7 @@ use std::time::Duration;
 /// What db_bench may take beside its time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Works in `dir` for so long, at least a second, with values of so many bytes; how many writes,
+/// Works in `dir` for so long, at least a second, with values of this many bytes; how many writes,
 /// and seconds.
 pub fn run(dir: &Path, value_bytes: usize, time: Duration) -> io::Result<(u64, f64)> {
     let mut bench = Command::new("db_bench");

@@ -34,7 +34,7 @@ pub fn refresh(bytes: &mut [u8]) -> &[u8] {
     bytes
 }
 
-/// So many new bytes.
+/// This many new bytes.
 pub fn fresh<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     refresh(&mut bytes);

@@ -1,5 +1,5 @@
-//! Volumes that are none, or not whole, or in use, as a script meets them: one message that says
-//! what is wrong and what to do, and the exit status of the manual's table.
+//! Files that are no volumes, damaged volumes, and volumes in use, as a script meets them: one
+//! message that says what is wrong and what to do, and the exit status of the manual's table.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod support;

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// back.
 ///
 /// # Panics
-/// If the argument has another size, which would be ours to fear.
+/// If the argument has another size: the kernel would access memory outside the buffer.
 pub(crate) fn ioctl(on: BorrowedFd<'_>, command: u32, argument: &mut [u8]) -> io::Result<()> {
     assert_eq!(argument.len() as u32, size(command), "the argument is as long as the command says");
     // SAFETY: the kernel reads and writes as many bytes as the command's size bits have, which are

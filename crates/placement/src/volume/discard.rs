@@ -54,8 +54,8 @@ pub fn discard_log(media: Media, clock: &Arc<dyn Clock>) -> Result<Discarded> {
     }
 }
 
-/// A log that is whole but for its record area is none any more, before the marker goes: else the
-/// volume would be half of one, which misses its area.
+/// Invalidates a log whose record area is lost, before the marker is cleared. Otherwise half a
+/// volume would remain, which misses its area.
 fn forget_log(media: &Media) -> Result<()> {
     let Ok(view) = read_media(&*media.area, media.log.as_deref()) else { return Ok(()) };
     if let Some(bytes) = &media.bytes {

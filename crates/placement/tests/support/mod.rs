@@ -13,7 +13,7 @@ pub struct World {
 }
 
 impl World {
-    /// A freshly made volume of 24 MiB with so many lanes.
+    /// A freshly made volume of 24 MiB with this many lanes.
     pub fn new(lanes: u16) -> Self {
         let dev = Arc::new(MemDevice::new(24 << 20));
         let any: Arc<dyn Device> = dev.clone();

@@ -21,8 +21,8 @@ const AHEAD_FIRST: u64 = 128;
 const AHEAD_PART: u64 = 4;
 /// Bytes of one read: several are in flight.
 const READ_BYTES: usize = 512 << 10;
-/// A sequential read may be out of its turn by so many of its own lengths: the kernel's reads come
-/// on several threads.
+/// A sequential read may be out of its turn by this many of its own lengths: the kernel's reads
+/// come on several threads.
 const NEAR: u64 = 2;
 
 impl FillPlan {

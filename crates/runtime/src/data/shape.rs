@@ -301,7 +301,7 @@ impl State {
         self.check_blocks(ino, (begin, stop), blocks, privileged)
     }
 
-    /// Are so many blocks free beside those that are reserved for `[first, end)`?
+    /// Are this many blocks free beside those that are reserved for `[first, end)`?
     fn check_blocks(
         &mut self,
         ino: InodeNr,

@@ -49,7 +49,7 @@ impl Caller<'_> {
     /// Has it the rights `wanted` to the file?
     ///
     /// # Errors
-    /// EACCES if not; EINVAL for a list that is none.
+    /// EACCES if not; EINVAL for bytes that are no list.
     pub fn may(&self, guard: &Guard, wanted: u16) -> Result<()> {
         if self.rights.overrides_access {
             return Ok(());

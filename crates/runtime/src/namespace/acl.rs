@@ -80,7 +80,7 @@ impl State {
         Ok(())
     }
 
-    /// Removes one of the lists; the mode stays as it is. One that is not there is none to remove.
+    /// Removes one of the lists; the mode stays as it is. A missing list is no error.
     pub fn remove_acl(&mut self, ino: InodeNr, name: &[u8]) -> Step<()> {
         self.load(ino)?;
         self.begin(ATTRIBUTE_SPACE)?;

@@ -93,8 +93,8 @@ impl Runtime {
         }
     }
 
-    /// Stages what the inode owes, and leaves the record to whoever needs something durable next.
-    /// What cannot be staged is durable when this returns, as after fsync.
+    /// Stages what the inode owes, and leaves the record to the next caller who needs something
+    /// durable. What cannot be staged is durable when this returns, as after fsync.
     pub(crate) fn stage_for_ticket(&self, ino: InodeNr, datasync: bool) -> Result<Begun> {
         // Under the lock: a thread that waits for it may come as soon as that is free.
         let queue = |staged: Staged| {

@@ -1,5 +1,5 @@
 //! Records of tickets that are published and that nobody has written yet: their callers do not wait
-//! for storage, so they are written together, by whoever needs something durable next.
+//! for storage, so they are written together, by the next caller who needs something durable.
 //!
 //! What keeps every waiter from waiting for ever: a record that is published is either in here, or
 //! in the hands of a thread that does nothing but write it. It comes in here under the lock under

@@ -199,7 +199,7 @@ pub struct Measured {
     pub parallel_ns: Option<u64>,
 }
 
-/// Index of the crowd for so many callers (two at least).
+/// Index of the crowd for this many callers (two at least).
 fn crowd_of(callers: usize) -> usize {
     let index = (callers - 1).ilog2() as usize;
     index.min(CROWDS - 1)

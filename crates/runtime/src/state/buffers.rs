@@ -4,7 +4,7 @@ use crate::locks::relock;
 use siftfs_device::{AlignedBuf, URGENT_MAX};
 use std::sync::Mutex;
 
-/// Is a record of so many bytes bulk? Then it leaves the last quarter of the lane and of the
+/// Is a record of this many bytes bulk? Then it leaves the last quarter of the lane and of the
 /// running transaction to small ones, and its caller pauses for them.
 pub fn is_bulk(len: u64) -> bool {
     len > URGENT_MAX as u64

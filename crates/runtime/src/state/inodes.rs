@@ -132,7 +132,7 @@ impl Inodes {
     ) {
         let Self { nodes, evicted_staged, .. } = self;
         // More than an operation brings in, so that the bound is reached again after a while in
-        // which most of them were busy; not so many that one operation waits for them.
+        // which most of them were busy; but few enough that no operation waits long.
         let most = 8 + nodes.len().saturating_sub(limit).min(512);
         let idle = |ino, node: &Node| !busy(ino) && node.evictable();
         nodes.sweep(limit, most, idle, |ino, node| {

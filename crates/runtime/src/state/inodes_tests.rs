@@ -7,7 +7,7 @@ use siftfs_ext4::testing::fresh_inode;
 const ONE: SessionId = SessionId(1);
 const TWO: SessionId = SessionId(2);
 
-/// An inode in memory with so many names.
+/// An inode in memory with this many names.
 fn add(inodes: &mut Inodes, ino: InodeNr, nlink: u32) {
     let mut inode = fresh_inode(ino, S_IFREG | 0o644);
     inode.nlink = nlink;

@@ -149,8 +149,8 @@ impl State {
         }
     }
 
-    /// Notes that a range which waits for the next transaction, of so many blocks, has some without
-    /// a home.
+    /// Notes that a range of `blocks` blocks, which waits for the next transaction, has unmapped
+    /// ones.
     fn note_homeless(&mut self, ino: InodeNr, blocks: u64) {
         let tree = self.tree_touched(ino);
         let blocks = usize::try_from(blocks).unwrap_or(usize::MAX);

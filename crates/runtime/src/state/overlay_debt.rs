@@ -56,8 +56,8 @@ impl OverlayDebt {
         self.physical_inodes.iter().copied()
     }
 
-    /// A range that was noted, of so many `blocks`, has some without a home. One for it changes
-    /// `tree_blocks` blocks of the extent tree at most, the inode, a bitmap and its descriptor.
+    /// A noted range of `blocks` blocks has unmapped ones. Mapping it changes at most `tree_blocks`
+    /// blocks of the extent tree, the inode, a bitmap and its descriptor.
     pub fn note_homeless(&mut self, ino: InodeNr, tree_blocks: usize, blocks: usize) {
         self.homeless_blocks += blocks;
         if self.homeless_inodes.insert(ino) {

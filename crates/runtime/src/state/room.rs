@@ -52,12 +52,12 @@ const CLOSURE_MIN: usize = 8;
 /// Free blocks that delayed data may never reserve: room for the metadata of what is reserved.
 const SPACE_SLACK: u64 = 32;
 
-/// One block in so many that are reserved is kept for the extent trees of them all. At the worst
+/// One block in this many that are reserved is kept for the extent trees of them all. At the worst
 /// fragmentation each block is an extent, and an extent block has 340 of them: the rest is for
 /// blocks that are not full.
 const TREE_PART: u64 = 64;
 
-/// One block in so many that an operation asks for is kept for its extent tree. At the worst
+/// One block in this many that an operation asks for is kept for its extent tree. At the worst
 /// fragmentation each block is an extent, and an extent block has 340 of them.
 const OWN_TREE_PART: u64 = 128;
 
@@ -126,13 +126,13 @@ const RANGE_BYTES: u64 = 96;
 /// Bytes of a record's head for each block of data: its checksum.
 const SUM_BYTES: u64 = 4;
 
-/// Bytes of the head of a record with so many ranges, at most.
+/// Bytes of the head of a record with this many ranges, at most.
 pub fn head_bytes(ranges: usize, bytes: u64) -> u64 {
     HEAD_BYTES + ranges as u64 * RANGE_BYTES + bytes.div_ceil(BLOCK_BYTES) * SUM_BYTES
 }
 
-/// Room in the journal for a record of so many bytes: it is not cut at the ring's end, and the gap
-/// there before it is shorter than itself.
+/// Room in the journal for a record of this many bytes: it is not cut at the ring's end, and the
+/// gap there before it is shorter than itself.
 pub fn journal_room(bytes: u64) -> u64 {
     2 * bytes
 }
@@ -142,17 +142,17 @@ pub fn create_space(attributes: bool) -> u64 {
     if attributes { CREATE_SPACE + XATTR_SPACE } else { CREATE_SPACE }
 }
 
-/// So many blocks of data, and those that map them if they are in one place.
+/// This many blocks of data, and those that map them if they are in one place.
 pub fn with_path(blocks: u64) -> u64 {
     if blocks > 0 { blocks + PATH_BLOCKS } else { 0 }
 }
 
-/// So many blocks of data, and those that map them at the worst fragmentation.
+/// This many blocks of data, and those that map them at the worst fragmentation.
 pub fn with_tree(blocks: u64) -> u64 {
     blocks + blocks / OWN_TREE_PART + PATH_BLOCKS
 }
 
-/// Journal blocks that the entries of so many ranges take in a descriptor.
+/// Journal blocks that the entries of this many ranges take in a descriptor.
 pub fn tag_blocks(ranges: usize) -> usize {
     ranges / RANGES_PER_BLOCK
 }
@@ -170,7 +170,7 @@ impl State {
         self.begin_with(blocks + u64::from(cost.appended), OP_BLOCKS + cost.dirtied as usize)
     }
 
-    /// As `begin`, for so many operations on names of which there must not be a part alone.
+    /// As `begin`, for this many operations on names of which there must not be a part alone.
     pub fn begin_many(&mut self, blocks: u64, images: usize, names: usize) -> Step<()> {
         if self.names.len() + names > MAX_PENDING_NAMES && !self.is_replaying() {
             return Err(Stop::Needs(Need::Commit));
@@ -220,7 +220,7 @@ impl State {
             + CUT_BLOCKS
     }
 
-    /// Journal blocks that a transaction needs to repeat so many staged bytes, their checksums
+    /// Journal blocks that a transaction needs to repeat this many staged bytes, their checksums
     /// included: none where it refers to them.
     pub fn repeated_blocks(&self, bytes: u64) -> usize {
         if self.ledger.journal_data() == JournalData::Ref {
@@ -262,7 +262,7 @@ impl State {
         self.max_transaction_blocks() / 8
     }
 
-    /// Is more than one part in so many of a transaction in use?
+    /// Is more than one part in this many of a transaction in use?
     pub fn is_beyond(&self, parts: usize) -> bool {
         self.transaction_blocks() * parts > self.max_transaction_blocks()
     }
@@ -318,12 +318,12 @@ impl State {
         if bulk { self.quarter_of_transaction() } else { 0 }
     }
 
-    /// Blocks of the running transaction that so many staged ranges and their bytes add at worst.
+    /// Blocks of the running transaction that this many staged ranges and their bytes add at worst.
     pub fn range_blocks(&self, ranges: usize, bytes: u64) -> usize {
         tag_blocks(ranges) + RANGE_EDGES + self.repeated_blocks(bytes)
     }
 
-    /// ... and an inode of which so many ranges are staged: one that is loaded.
+    /// ... and an inode of which this many ranges are staged: one that is loaded.
     pub fn inode_blocks(&self, ino: InodeNr, ranges: usize) -> usize {
         let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
         let blocks = usize::try_from(tree).unwrap_or(usize::MAX).saturating_add(2);

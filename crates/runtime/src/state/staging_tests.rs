@@ -9,7 +9,7 @@ fn staging(lanes: usize) -> Staging {
     Staging::new(vec![Lane::new(LEN, 0); lanes], Lsn(5), Arc::default())
 }
 
-/// Stages a record of so many blocks; returns what it says of the one before it.
+/// Stages a record of this many blocks; returns what it says of the one before it.
 fn stage(staging: &mut Staging, lane: u16, blocks: u64) -> RecordParams {
     let lsn = staging.draw();
     let index = usize::from(lane);

@@ -36,7 +36,7 @@ impl RuntimeStats {
         count(pages, kept);
     }
 
-    /// It goes there, with so many bytes in all, and with so many physical ranges.
+    /// It goes there, with this many bytes in all, and with this many physical ranges.
     pub(crate) fn compact(&mut self, bytes: u64, pages: u64, record: u32, physical: usize) {
         self.0.dispatch.physical += physical as u64;
         self.0.dispatch.record_area.add(bytes, pages);

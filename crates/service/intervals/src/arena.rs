@@ -39,7 +39,7 @@ fn place(nr: u32) -> (usize, usize) {
     (chunk as usize, (at - (FIRST << chunk)) as usize)
 }
 
-/// Bytes of the pages that a chunk of so many bytes is made of.
+/// Bytes of the pages that a chunk of this many bytes is made of.
 fn page(chunk: usize) -> usize {
     // Where a part of a large page is little beside the whole.
     if chunk < 2 * LARGE { SMALL } else { LARGE }

@@ -42,7 +42,7 @@ impl Rng {
         items.get(i)
     }
 
-    /// So many bytes.
+    /// This many bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         std::iter::repeat_with(|| self.bits() as u8).take(len).collect()
     }

@@ -10,8 +10,7 @@ use crate::{
     check_bounds, io_error,
 };
 
-/// Bytes of a record up to which its caller's write goes before bulk: one that carries more takes
-/// long itself, and is bulk.
+/// Largest record, in bytes, that is written ahead of bulk. Larger ones count as bulk.
 pub const URGENT_MAX: usize = 64 << 10;
 
 /// A window of a device. Offsets are relative to its start; an I/O that leaves it is refused

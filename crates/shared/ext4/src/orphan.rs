@@ -9,7 +9,7 @@ use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
-/// Neighbours of an inode on the list; 0 is none.
+/// Neighbours of an inode on the list; 0 means no neighbour.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Links {
     /// Nearer to the head.

@@ -469,7 +469,7 @@ fn time(t: &Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// An inode number; 0 is none.
+/// An inode number; 0 means no inode.
 fn inode_number(n: u32) -> Result<()> {
     if n == 0 {
         return Err(corrupt(WHAT, "inode number 0"));

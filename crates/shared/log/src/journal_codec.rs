@@ -46,7 +46,7 @@ const FLAG_COPY: u32 = 1;
 /// ... a digest stands behind the lanes' positions.
 const FLAG_DIGEST: u32 = 2;
 
-/// Sizes of a record with so many entries; `None` if no record may have them.
+/// Sizes of a record with this many entries; `None` if no record may have them.
 pub(crate) fn sizes(c: &Counts) -> Option<JournalLayout> {
     if c.data > MAX_JOURNAL_RECORD {
         return None;

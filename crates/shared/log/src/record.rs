@@ -77,7 +77,7 @@ impl RawRecord {
 }
 
 impl LaneMedium {
-    /// Records begin and end at multiples of so many bytes.
+    /// Records begin and end at multiples of this many bytes.
     pub fn unit(self) -> u64 {
         match self {
             Self::Block => BLOCK_BYTES,

@@ -103,7 +103,7 @@ fn what_one_record_cannot_hold_is_refused() {
     assert!(RecordLayout::new(&many, 1).is_none());
 }
 
-/// R8: another epoch's nonce, epoch, position or lane, and the record is none.
+/// R8: another epoch's nonce, epoch, position or lane, and the record is invalid.
 #[test]
 fn r08_a_record_of_another_key_or_place_is_none() {
     let bytes = encode(&[data_item(0, 3)], &[b"abc"]);

@@ -309,7 +309,7 @@ pub struct Compound {
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// There is none.
+    /// The step has no result.
     None,
     /// A file, and the handle if it is still open.
     File {

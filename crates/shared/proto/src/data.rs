@@ -2,7 +2,7 @@
 
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, SharedBlock};
 
-/// From so many bytes on, data that is read travels as blocks: what is copied once goes by
+/// From this many bytes on, data that is read travels as blocks: what is copied once goes by
 /// reference from there on, and no buffer of this size has to be made for it.
 const MANY: usize = 64 << 10;
 
@@ -88,7 +88,7 @@ impl Blocks {
         Self { blocks, skip, len }
     }
 
-    /// Is a read of so many bytes answered by blocks?
+    /// Is a read of this many bytes answered by blocks?
     pub fn serves(len: usize) -> bool {
         len >= MANY
     }

@@ -164,7 +164,7 @@ impl Pages {
 }
 
 /// Bytes of file data in records, with what each range costs in them and in the journal, if a
-/// page's dirty bytes were tracked by so many ranges.
+/// page's dirty bytes were tracked by this many ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kept {
@@ -211,7 +211,7 @@ pub struct Group {
     pub measured: Vec<Crowd>,
 }
 
-/// What was measured with so many callers.
+/// What was measured with this many callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Crowd {

@@ -31,7 +31,7 @@ pub(crate) trait SendPipe: Send + 'static {
     fn write(&mut self, from: &[IoSlice<'_>]) -> Result<usize>;
     /// Sleeps until more may fit, at most `timeout`.
     fn wait(&mut self, timeout: Duration) -> Result<()>;
-    /// Whether a frame of so many bytes, [`AT_ONCE`] at most, fits now.
+    /// Whether a frame of this many bytes, [`AT_ONCE`] at most, fits now.
     fn has_room(&self, bytes: usize) -> bool;
     /// Copies the first of `blocks` to where the peer finds them, and names their slots.
     fn lend(&mut self, blocks: &[SharedBlock]) -> Result<Vec<u32>>;

@@ -89,7 +89,7 @@ impl Greeting<'_> {
     /// The Runtime's part: makes the memory and passes it on.
     ///
     /// # Errors
-    /// There is none, or the Service does not accept it.
+    /// No memory is shared, or the Service does not accept it.
     pub fn give_memory(&self, slots: u32) -> Result<Shared> {
         let made = Mapping::create(slots).and_then(|(memory, fd)| {
             let (ours, theirs) = Bells::pair().map_err(|e| self.failed(&e))?;

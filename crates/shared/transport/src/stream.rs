@@ -9,7 +9,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Small frames are read through a buffer of so many bytes, several in one call.
+/// Small frames are read through a buffer of this many bytes, several in one call.
 const BUFFER: usize = 64 << 10;
 
 fn failed(peer: &str, e: rustix::io::Errno) -> Error {

@@ -51,7 +51,7 @@ pub struct HeaderView {
     pub service: ServiceRecord,
     /// Condition of the two copies; at least one serves.
     pub copies: [CopyState; 2],
-    /// The area's superblock, unless it is none.
+    /// The area's superblock; `None` if its bytes are no superblock.
     pub area: Option<AreaSuper>,
     /// Slot that holds the newest host record.
     pub(crate) host_slot: usize,

@@ -21,7 +21,7 @@ pub struct LaneRecord {
 pub enum ScanData {
     /// Nothing: heads are what is asked for, and data is verified by what reads it later.
     Skip,
-    /// Verifies it: a record whose data does not hold is none.
+    /// Verifies the record: it is invalid if the checksum of its data is wrong.
     Verify,
     /// ... and keeps it.
     Keep,

@@ -161,7 +161,7 @@ fn r08_a_recorded_end_is_kept() {
     assert!(scan(&dev, 0, 2 * RING).is_err());
 }
 
-/// A record of this lane in all but its key is none.
+/// A record with the key of another lane is invalid, however much else fits.
 fn none_under(key: LogKey) {
     let dev = device();
     let mut a = Appender::new(&dev, 0);

@@ -88,7 +88,7 @@ impl Media {
     pub fn claim(&self, role: Role, patience: Duration) -> Result<()> {
         for (done, device) in self.devices().enumerate() {
             device.claim(role, patience).inspect_err(|_| {
-                // A part of a role is none; the first cause is what counts.
+                // Some of a role's locks are as good as no lock; the first error is returned.
                 self.devices().take(done).for_each(|device| drop(device.unclaim(role)));
             })?;
         }

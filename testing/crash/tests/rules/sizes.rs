@@ -121,7 +121,7 @@ fn l1_pages_written_back_run_by_run() {
     });
 }
 
-/// A file of many extents, and others of which so many were changed since the last commit.
+/// A file of many extents, and others of which this many were changed since the last commit.
 fn almost_full(changed: usize) -> Bench {
     let b = Bench::new(VolumeKind::SMALL);
     b.create("f");

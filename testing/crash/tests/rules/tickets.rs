@@ -167,7 +167,7 @@ fn r11_a_page_stays_until_its_ticket_is_written() {
     b.stop();
 }
 
-/// Whoever polls makes it durable soon: by the background, or by the thread that polls when the
+/// A poll makes it durable soon: by the background, or by the thread that polls when the
 /// background has something else to do. A poll of a durable ticket says so as often as one likes.
 ///
 /// Seen to fail when a poll asks for nothing, and when it waits for the background alone.
@@ -354,7 +354,7 @@ fn an_unmount_takes_tickets_along() {
     assert_eq!(prefix(&b.close(), "unmounted"), 4);
 }
 
-/// So many tickets may be open that are not durable, and no more; what is durable makes room.
+/// This many tickets may be open that are not durable, and no more; what is durable makes room.
 ///
 /// Seen to fail when there is no bound.
 #[test]

@@ -73,7 +73,7 @@ impl Silent {
 
 impl Drop for Silent {
     fn drop(&mut self) {
-        // Ends the connection first, whoever waits for it.
+        // Ends the connection first, whatever waits for it.
         let _ = unmount(&self.dir, UnmountFlags::FORCE);
         let _ = unmount(&self.dir, UnmountFlags::DETACH);
         if let Some(server) = self.server.take() {

@@ -18,7 +18,7 @@ pub fn play(stage: &Arc<Stage>) -> io::Result<()> {
         let calls = own.calls(format!("caller {n} of the crowd"));
         let name = format!("c{n}");
         while !own.is_over() {
-            // Refused for want of room is an answer; no answer is none.
+            // A refusal for want of room is an answer; silence is a finding.
             let made = calls.call("a compound that makes a file", || make(&place, &name));
             if made.is_ok() {
                 let _ = calls.call("a compound that removes a file", || remove(&place, &name));

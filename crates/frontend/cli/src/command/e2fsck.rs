@@ -102,7 +102,7 @@ pub enum Progress<'a> {
 /// further.
 ///
 /// # Errors
-/// It is not installed, or the descriptor for its progress is none.
+/// It is not installed, or its progress descriptor is invalid.
 pub fn run(
     volume: &Path,
     flags: &str,

@@ -22,8 +22,8 @@ const ENDING: Duration = Duration::from_secs(30);
 const TAKEN_APART: Duration = Duration::from_secs(5);
 /// How long the rest of a message may take once it has begun to come.
 const MESSAGE: Duration = Duration::from_secs(10);
-/// A daemon that does not answer is reported as stopped when it was seen stopped in so many seconds
-/// in succession.
+/// A daemon that does not answer is reported as stopped when it was seen stopped in this many
+/// seconds in succession.
 const STOPPED_SECONDS: u32 = 3;
 
 /// A connection to a mount's daemon.

@@ -52,7 +52,7 @@ pub struct Change {
 /// How much is still to be done before the volume is closed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// About so many bytes are not in the area yet.
+    /// About this many bytes are not in the area yet.
     pub left_bytes: u64,
     /// The process that the daemon waits for, in words for people.
     #[serde(default)]

@@ -18,7 +18,7 @@ struct Limit {
     name: &'static str,
     flag: char,
     what: &'static str,
-    /// A limit from here on is none.
+    /// A limit of this size or more counts as unlimited.
     enough: u64,
 }
 

@@ -80,7 +80,7 @@ fn uid(meta: &std::fs::Metadata) -> u32 {
     std::os::unix::fs::MetadataExt::uid(meta)
 }
 
-/// Descriptors that are none, another mount's, or opened for something else.
+/// Descriptors that are closed, of another mount, or opened for something else.
 #[test]
 fn descriptors() {
     let s = mounted("writethrough");

@@ -22,7 +22,7 @@ fn keep_connection(daemon: &Process) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).unwrap()) }
 }
 
-/// The mount's daemon is dead, and its connection is not: whoever asks the mount waits.
+/// The mount's daemon is dead, and its connection is not: every program that asks the mount waits.
 fn abandoned(rings: bool) -> (Setup, crate::support::Connection, OwnedFd) {
     let (setup, connection) = mounted("64M", rings);
     let daemon = setup.daemon();

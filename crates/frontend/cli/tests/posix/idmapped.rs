@@ -284,7 +284,7 @@ fn none_of_our_operations_through_a_mapped_mount() {
     s.assert_plain_ext4();
 }
 
-/// Without the option there is none, and no caller is unknown.
+/// Without the option no mount is idmapped, and every caller is known.
 #[test]
 fn without_the_option() {
     let s = Setup::new();

@@ -98,7 +98,7 @@ impl File {
             if n == 0 {
                 return out;
             }
-            // SAFETY: so many bytes were read.
+            // SAFETY: this many bytes were read.
             out.extend_from_slice(unsafe { std::slice::from_raw_parts(pages.0, n as usize) });
         }
     }

@@ -22,7 +22,7 @@ enum Reader {
 
 const READERS: [Reader; 2] = [Reader::Mapped, Reader::Unmapped];
 
-/// Rounds of a test, with all caches and readers together: so many every day, so many in a long
+/// Rounds of a test, with all caches and readers together: this many every day, this many in a long
 /// run. A quarter of them for each pair.
 struct Rounds(u64, u64);
 
@@ -74,8 +74,9 @@ fn sections(path: &std::ffi::CStr, commits: bool, tell: i32) -> i32 {
     6
 }
 
-/// A program is killed at any moment in a section. Whoever then gets its lock finds, by read(2), by
-/// a mapping, in the file's size, what the last commit left: the same as past the kernel's cache.
+/// A program is killed at any moment in a section. The program that then gets its lock finds, by
+/// read(2), by a mapping, in the file's size, what the last commit left: the same as past the
+/// kernel's cache.
 fn killed(cache: &str, kind: Reader, commits: bool, rounds: u64) {
     let s = mounted(cache);
     let path = std::ffi::CString::new(s.path("f").to_str().unwrap()).unwrap();

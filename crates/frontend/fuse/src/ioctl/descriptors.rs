@@ -14,7 +14,7 @@ use std::time::Duration;
 const LOOKS: u32 = 400;
 /// The pause after each look, but for the first ones.
 const PAUSE: Duration = Duration::from_millis(1);
-/// So many first looks have no pause.
+/// This many first looks have no pause.
 const AT_ONCE: u32 = 20;
 
 /// What a caller has open. Its thread waits for our answer; what its other threads do to a
@@ -68,7 +68,7 @@ impl<'a> Descriptors<'a> {
     /// The file of the mount that is open as `number`, with flags that `may` accepts.
     ///
     /// # Errors
-    /// EBADF if there is none, or it is not open so; EXDEV if it is a file of another mount;
+    /// EBADF if the descriptor is closed, or not open so; EXDEV if it is a file of another mount;
     /// EOPNOTSUPP for a mount that maps ids.
     pub(crate) fn opened(&self, number: u32, may: impl Fn(u32) -> bool) -> Result<Opened> {
         let (node, flags, id) = self.described(number).ok_or(errno(libc::EBADF))?;

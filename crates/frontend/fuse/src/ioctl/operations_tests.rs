@@ -116,7 +116,8 @@ fn operations_become_requests() {
     }
 }
 
-/// A wait keeps no thread, and is answered by whoever comes first: the storage or the time.
+/// A wait keeps no thread, and is answered by the storage or by the time limit, the earlier of
+/// both.
 #[test]
 fn a_wait_is_answered_once_and_in_time() {
     let p = Place::new();

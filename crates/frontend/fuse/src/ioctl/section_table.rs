@@ -97,7 +97,7 @@ impl Section {
         }
     }
 
-    /// No more of the kernel's pages came than so many, and none is on its way.
+    /// No more of the kernel's pages came than this many, and none is on its way.
     pub(crate) fn is_quiet(&self, arrived: u64) -> bool {
         self.arriving == 0 && self.arrived == arrived
     }

@@ -21,9 +21,9 @@ const UNANSWERED: [u32; 2] = [abi::FORGET, abi::BATCH_FORGET];
 
 /// What came of one attempt to read a request.
 pub(super) enum Next {
-    /// A message of so many bytes.
+    /// A message of this many bytes.
     Message(usize),
-    /// There is none now, on a descriptor that does not wait.
+    /// No request waits, and the descriptor is non-blocking.
     Nothing,
     /// The mount is gone.
     End,

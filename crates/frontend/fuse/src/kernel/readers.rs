@@ -19,7 +19,7 @@ pub(crate) const MOST: usize = 128;
 pub(crate) struct Readers {
     /// Threads that are reading, or on their way to it.
     free: AtomicUsize,
-    /// So many threads stay free when nothing is to be done.
+    /// This many threads stay free when nothing is to be done.
     keep: usize,
     sleepers: Mutex<Sleepers>,
     wake: Condvar,

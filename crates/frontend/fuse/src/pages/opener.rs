@@ -91,8 +91,8 @@ impl Pages {
         Ok(Self { orders, done })
     }
 
-    /// Returns when the kernel has done what is wanted of each; what it could not be asked for is
-    /// given back, with a file that is gone not among it.
+    /// Waits until the kernel has done what is wanted of each target. Returns the targets that
+    /// could not be processed; deleted files count as done.
     pub(crate) fn carry_out(&self, targets: Vec<Target>) -> Vec<Target> {
         match self.orders.send(targets.clone()) {
             Ok(()) => self.done.recv().unwrap_or(targets),

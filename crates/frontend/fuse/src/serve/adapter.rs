@@ -304,7 +304,7 @@ impl Adapter {
             }
             O::ReadDir { handle, cookie, size, plus } => {
                 let mut buffer = DirBuffer::new(size, plus);
-                // A handle of 0 is none: our own begin with 1.
+                // A handle of 0 means that the directory was not opened: handles begin with 1.
                 let dir = match handle {
                     0 => Dir::Node(inode(node)?),
                     handle => Dir::Open(Handle(handle)),

@@ -144,7 +144,7 @@ pub(crate) fn is_running(process: u32) -> bool {
     status(process, "State:").is_some_and(|state| !state.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Rights in a user namespace of its own are none here.
+/// Is the process in our user namespace? Capabilities in another one count for nothing here.
 fn same_user_namespace(pid: u32) -> bool {
     let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
     let theirs = of(&pid.to_string());

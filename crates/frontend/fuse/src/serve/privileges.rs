@@ -135,10 +135,11 @@ impl Server {
         Ok(attr)
     }
 
-    /// A SETATTR without a field: chown(path, -1, -1), or a write is announced. By the file's owner
-    /// either takes the privileges away. Of others a chown is refused, and what they announce is
-    /// done with their write. While the file is not open for writing it is a chown; else it may be
-    /// either, and succeeds without a change. Directories keep their bits.
+    /// A SETATTR without a field: chown(path, -1, -1), or the announcement of a write. If the
+    /// caller owns the file, either clears set-id bits and capabilities. For other callers chown
+    /// fails, and an announced write clears the bits when it arrives. While the file is not open
+    /// for writing the request is a chown; otherwise it may be either, and succeeds without a
+    /// change. Directories keep their bits.
     fn set_nothing(
         &self,
         cred: &Credentials,

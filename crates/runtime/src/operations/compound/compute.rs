@@ -32,7 +32,7 @@ pub enum Task {
     Sum(Checksum),
     /// Compress.
     Compress(Codec),
-    /// Decompress to at most so many bytes.
+    /// Decompress to at most this many bytes.
     Decompress(Codec, u32),
 }
 

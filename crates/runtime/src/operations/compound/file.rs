@@ -37,7 +37,7 @@ pub struct File {
     pub can_link: bool,
     /// In bytes, for the steps.
     pub size: u64,
-    /// So many bytes of the volume's file are still the file's, but for `shadow`.
+    /// This many bytes of the volume's file are still the file's, but for `shadow`.
     pub kept: u64,
     pub shadow: Shadow,
     /// Its size was set.
@@ -67,7 +67,7 @@ impl File {
             resized: false,
             written: false,
             attributes: Vec::new(),
-            // Whoever may not keep them loses them; what is not there is no loss.
+            // A caller who may not keep them loses them; a file without them loses nothing.
             capable: true,
         }
     }
@@ -244,7 +244,7 @@ impl<'a> Plan<'a> {
         self.file(st, arg, READ | WRITE)
     }
 
-    /// So many bytes of a file that has them.
+    /// This many bytes of a file that has them.
     fn there(
         &mut self,
         st: &mut State,

@@ -27,7 +27,7 @@ impl Sequencer {
     }
 
     /// The proof that a record of the record area is durable, with all that it needs, whatever is
-    /// in flight elsewhere: `None` if it is not yet, or is none.
+    /// in flight elsewhere: `None` if it is not durable yet, or no such record.
     pub fn alone(&self, lsn: Lsn) -> Option<Flushed> {
         let st = self.lock();
         let (upto, alone) = (st.durable(), st.records.is_durable_alone(lsn));

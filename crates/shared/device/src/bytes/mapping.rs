@@ -131,7 +131,8 @@ impl Mapping {
     /// Starts to write back the lines of a range. [`lines::fence`] waits for them.
     pub fn write_back(&self, at: usize, len: usize, how: Option<LineFlush>) {
         let Some(how) = how.filter(|_| len > 0) else { return };
-        // SAFETY: the bytes are mapped, and whoever made a `LineFlush` asked the processor for it.
+        // SAFETY: the bytes are mapped, and the code that made the `LineFlush` has asked the
+        // processor for it.
         unsafe { lines::write_back(how, self.place(at, len), len) };
     }
 

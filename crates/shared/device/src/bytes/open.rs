@@ -72,7 +72,7 @@ fn open_node(path: &Path, meta: &Metadata, options: ByteOptions) -> Result<File>
     Ok(file)
 }
 
-/// The usable length of so many bytes: whole records.
+/// The usable length of this many bytes: whole records.
 fn usable(path: &Path, size: u64) -> Result<usize> {
     let len = size - size % RECORD_UNIT;
     if len < MIN_SIZE {

@@ -31,7 +31,7 @@ impl fmt::Display for PciAddress {
     }
 }
 
-/// A hexadecimal number of so many digits.
+/// A hexadecimal number of this many digits.
 fn hex(text: &str, digits: std::ops::RangeInclusive<usize>, most: u32) -> Option<u32> {
     let known = digits.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
     known.then(|| u32::from_str_radix(text, 16).ok())?.filter(|n| *n <= most)

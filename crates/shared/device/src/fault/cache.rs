@@ -38,7 +38,7 @@ pub enum Fate {
     Keep,
     /// No unit survives.
     Lose,
-    /// The first so many units survive.
+    /// This many units survive, the first ones.
     Prefix(usize),
     /// Each unit survives or not by itself, as the seed says. Where the device is addressed by
     /// bytes, the seed also says whether whole cache lines of 64 bytes do, or words.

@@ -11,7 +11,7 @@ pub enum OpClass {
     Read,
     /// Writes, with `fua` or without.
     Write,
-    /// Flushes; a write with `fua` is none.
+    /// Flushes; a write with `fua` does not count as one.
     Flush,
     /// Discards.
     Discard,

@@ -189,7 +189,7 @@ impl FileDevice {
         let Some(below) = &self.below else { return Ok(()) };
         let backing = Path::new(&below.path);
         lock(&below.file, backing, role, below.hold, until).map_err(|e| {
-            // Half a role is none.
+            // Half of the locks of a role are given back.
             let _ = locks::unlock(&self.file, role);
             let (path, backing) = (self.path.display(), backing.display());
             Error::Refused(format!("{path} is a loop device over {backing}, and {e}"))

@@ -189,10 +189,10 @@ impl Answer {
         }
     }
 
-    /// Reads an answer with so many results.
+    /// Reads an answer with this many results.
     ///
     /// # Errors
-    /// EINVAL if it is none.
+    /// EINVAL if the bytes are no answer.
     pub fn decode(buffer: &[u8], wanted: usize) -> Result<Self> {
         let mut rest = Rest(buffer);
         let (refused, why) = (rest.u32()?, i32::from_le_bytes(rest.number()?));

@@ -196,7 +196,7 @@ impl RawHeader {
 /// What a [`Source`] has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
-    /// So many bytes were read; at least one.
+    /// This many bytes were read; at least one.
     Bytes(usize),
     /// Nothing is there now.
     Nothing,

@@ -259,7 +259,7 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// Starts so many threads for the next requests; false if one could not be had.
+    /// Starts this many threads for the next requests; false if one could not be had.
     fn cover(&self, missing: usize) -> bool {
         // Each of them is counted, so each has to be tried.
         (0..missing).fold(true, |all, _| match another(&self.shared, &self.queue, None) {

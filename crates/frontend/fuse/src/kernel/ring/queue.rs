@@ -29,9 +29,9 @@ const PARKED: usize = HELD_BACK + CALLS + OTHERS;
 pub(super) struct Queue {
     /// The queue's number, which is that of its processor.
     pub(super) id: u16,
-    /// So many threads shall wait for a request.
+    /// This many threads shall wait for a request.
     spare: usize,
-    /// So many threads the queue may have that are not parked.
+    /// This many threads the queue may have that are not parked.
     most: usize,
     /// Threads whose entry waits for a request, or is about to.
     idle: AtomicUsize,
