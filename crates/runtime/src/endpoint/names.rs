@@ -1,0 +1,194 @@
+//! Requests about names: they find, make, move and remove entries of directories.
+
+use crate::namespace::entries::NewInode;
+use crate::namespace::kinds::{kind_of, mode_of};
+use crate::runtime::Runtime;
+use crate::state::State;
+use crate::state::step::Step;
+use siftfs_base::{BLOCK_BYTES, InodeNr, Result, Timestamp, errno};
+use siftfs_proto::compound::Access;
+use siftfs_proto::{Credentials, FileKind, RenameMode, Reply, Request, SessionId};
+
+/// Longest symbolic link target in bytes: one block with its terminator.
+const TARGET_MAX: usize = BLOCK_BYTES as usize - 1;
+
+impl Runtime {
+    /// Carries out a request about names.
+    pub(super) fn call_names(
+        &self,
+        session: SessionId,
+        cred: &Credentials,
+        req: Request,
+    ) -> Result<Reply> {
+        use Request as R;
+        match req {
+            R::Lookup { parent, name } => self.look_up(parent, &name),
+            R::Forget { ino, count } => self.forget(ino, count),
+            R::ReadLink { ino } => self.read_link(ino),
+            R::MakeNode { parent, name, kind, perm, rdev } => {
+                self.make(cred, parent, &name, mode_of(kind) | perm & 0o7777, rdev, &[])
+            }
+            R::MakeDir { parent, name, perm } => {
+                let mode = mode_of(FileKind::Directory) | perm & 0o7777;
+                self.make(cred, parent, &name, mode, 0, &[])
+            }
+            R::Symlink { parent, name, target } => self.symlink(cred, parent, &name, &target),
+            R::Link { ino, parent, name } => self.mutate(|st| {
+                let time = st.now();
+                st.may_link(ino, parent)?;
+                st.link(ino, parent, &name, time)?;
+                Ok(st.entry(ino)?)
+            }),
+            R::Unlink { parent, name } => self.mutate(|st| {
+                let time = st.now();
+                st.may_remove(cred, parent, &name)?;
+                st.may_take(parent, &name)?;
+                st.unlink(parent, &name, time).map(|_| Reply::Done)
+            }),
+            R::RemoveDir { parent, name } => self.mutate(|st| {
+                let time = st.now();
+                st.may_remove(cred, parent, &name)?;
+                st.may_take(parent, &name)?;
+                st.remove_dir(parent, &name, time).map(|_| Reply::Done)
+            }),
+            R::Rename { parent, name, new_parent, new_name, mode } => self.mutate(|st| {
+                let time = st.now();
+                st.may_rename(cred, (parent, &name), (new_parent, &new_name))?;
+                let (from, to) = ((parent, &*name), (new_parent, &*new_name));
+                st.may_move(from, to)?;
+                match mode {
+                    RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
+                        st.rename_leaving_whiteout(cred, from, to, mode, time)?;
+                    }
+                    _ => st.rename(from, to, mode, time)?,
+                }
+                Ok(Reply::Done)
+            }),
+            R::Create { parent, name, perm } => {
+                self.create_open(session, cred, parent, &name, perm)
+            }
+            R::TmpFile { parent, perm, exclusive } => {
+                self.create_unnamed(session, cred, parent, (perm, exclusive))
+            }
+            other => unreachable!("a request of another kind: {other:?}"),
+        }
+    }
+
+    fn look_up(&self, parent: InodeNr, name: &[u8]) -> Result<Reply> {
+        self.query(|st| {
+            let ino = match name {
+                b"." => parent,
+                b".." => st.parent_of_dir(parent)?,
+                _ => st.lookup_node(parent, name)?,
+            };
+            st.entry(ino)
+        })
+    }
+
+    fn forget(&self, ino: InodeNr, count: u64) -> Result<Reply> {
+        let orphan = {
+            let mut st = self.lock();
+            st.inodes.forget(ino, count);
+            st.inodes.has_to_free()
+        };
+        if orphan { self.run_evictions() } else { Ok(Reply::Done) }
+    }
+
+    fn read_link(&self, ino: InodeNr) -> Result<Reply> {
+        self.query(|st| {
+            st.load(ino)?;
+            let node = st.inodes.get(&ino).expect("just loaded");
+            if !node.inode.is_symlink() {
+                return Err(errno(libc::EINVAL));
+            }
+            st.fs.symlink_read(&mut st.meta, &node.inode).map(Reply::Data)
+        })
+    }
+
+    fn make(
+        &self,
+        cred: &Credentials,
+        parent: InodeNr,
+        name: &[u8],
+        mode: u16,
+        rdev: u32,
+        target: &[u8],
+    ) -> Result<Reply> {
+        self.mutate(|st| {
+            let ino = st.make(cred, parent, name, mode, rdev, target)?;
+            Ok(st.entry(ino)?)
+        })
+    }
+
+    fn symlink(
+        &self,
+        cred: &Credentials,
+        parent: InodeNr,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Reply> {
+        if target.is_empty() {
+            return Err(errno(libc::ENOENT));
+        }
+        if target.len() > TARGET_MAX || target.contains(&0) {
+            return Err(errno(libc::ENAMETOOLONG));
+        }
+        self.make(cred, parent, name, mode_of(FileKind::Symlink) | 0o777, 0, target)
+    }
+
+    fn create_open(
+        &self,
+        session: SessionId,
+        cred: &Credentials,
+        parent: InodeNr,
+        name: &[u8],
+        perm: u16,
+    ) -> Result<Reply> {
+        self.mutate(|st| {
+            let mode = mode_of(FileKind::Regular) | perm & 0o7777;
+            let ino = st.make(cred, parent, name, mode, 0, &[])?;
+            let handle = st.open(ino, session, Access::Both);
+            let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
+            Ok(Reply::Created { attr, handle })
+        })
+    }
+}
+
+impl State {
+    fn make(
+        &mut self,
+        cred: &Credentials,
+        parent: InodeNr,
+        name: &[u8],
+        mode: u16,
+        rdev: u32,
+        target: &[u8],
+    ) -> Step<InodeNr> {
+        self.load_dir(parent)?;
+        self.may_insert(parent)?;
+        let is_dir = kind_of(mode) == FileKind::Directory;
+        let (mode, gid) = self.inherit(parent, mode, cred.gid, is_dir);
+        let (mode, xattrs) = self.inherit_acls(parent, mode, cred.umask)?;
+        let time = self.now();
+        let uid = cred.uid;
+        let new = NewInode { number: None, mode, uid, gid, rdev, target, xattrs: &xattrs };
+        self.create(parent, name, &new, time)
+    }
+
+    fn rename_leaving_whiteout(
+        &mut self,
+        cred: &Credentials,
+        from: (InodeNr, &[u8]),
+        to: (InodeNr, &[u8]),
+        mode: RenameMode,
+        time: Timestamp,
+    ) -> Step<()> {
+        self.load_dir(from.0)?;
+        let whiteout = mode_of(FileKind::CharDevice);
+        let (whiteout, gid) = self.inherit(from.0, whiteout, cred.gid, false);
+        let (whiteout, xattrs) = self.inherit_acls(from.0, whiteout, cred.umask)?;
+        let (uid, xattrs) = (cred.uid, xattrs.as_slice());
+        let new = NewInode { number: None, mode: whiteout, uid, gid, rdev: 0, target: &[], xattrs };
+        self.rename_and_create(from, to, mode, &new, time)
+    }
+}
