@@ -45,7 +45,6 @@ const LONG_FILES: &[(&str, usize)] = &[
 /// Functions longer than [`SCREEN`]: file, name and lines.
 const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
     ("crates/frontend/fuse/tests/support/mod.rs", "call", 174),
-    ("crates/runtime/src/staging/closure.rs", "pending_permissions", 81),
     ("testing/kills/src/calls.rs", "call", 96),
     ("testing/model/src/lockstep.rs", "translate", 84),
     ("testing/model/src/model_data.rs", "exec_data", 76),

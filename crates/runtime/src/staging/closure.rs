@@ -133,43 +133,57 @@ impl State {
         }
         let mut seen: BTreeSet<InodeNr> = inodes.iter().copied().collect();
         seen.extend(found.iter().copied());
-        for start in dirs {
-            let mut dir = start;
-            let mut path = BTreeSet::new();
-            loop {
-                if seen.insert(dir) && pending(self, &dir) {
-                    found.push(dir);
-                }
-                if dir == siftfs_proto::ROOT_INO {
-                    break;
-                }
-                if !path.insert(dir) {
-                    return Err(siftfs_base::corrupt("directory tree", "the parents form a loop"));
-                }
-                // A directory that was left and removed meanwhile guards nothing any more.
-                match self.load(dir) {
-                    Err(Error::Posix(libc::ESTALE)) => break,
-                    other => other?,
-                }
-                if self.node(dir).inode.nlink == 0 {
-                    break;
-                }
-                dir = self.parent_of_dir(dir)?;
-            }
+        for dir in dirs {
+            self.find_pending_above(dir, &mut seen, &mut found)?;
         }
-        // What has no name any more guards nothing, and recovery may not find it. Nor does what was
-        // freed while its change was on its way.
+        self.still_named(found).map(Ok)
+    }
+
+    /// Adds `dir` and the directories above it to `seen`, and to `found` those of them that were
+    /// not seen and have a pending permission change.
+    fn find_pending_above(
+        &mut self,
+        mut dir: InodeNr,
+        seen: &mut BTreeSet<InodeNr>,
+        found: &mut Vec<InodeNr>,
+    ) -> Result<()> {
+        let mut path = BTreeSet::new();
+        loop {
+            if seen.insert(dir) && self.running.permissions.is_pending(dir) {
+                found.push(dir);
+            }
+            if dir == siftfs_proto::ROOT_INO {
+                return Ok(());
+            }
+            if !path.insert(dir) {
+                return Err(siftfs_base::corrupt("directory tree", "the parents form a loop"));
+            }
+            // A directory that was left and removed meanwhile guards nothing any more.
+            match self.load(dir) {
+                Err(Error::Posix(libc::ESTALE)) => return Ok(()),
+                other => other?,
+            }
+            if self.node(dir).inode.nlink == 0 {
+                return Ok(());
+            }
+            dir = self.parent_of_dir(dir)?;
+        }
+    }
+
+    /// Those of the inodes that have a name. The others guard nothing, and recovery may not find
+    /// them. Nor do inodes guard anything that were freed while their change was on its way.
+    fn still_named(&mut self, inodes: Vec<InodeNr>) -> Result<Vec<InodeNr>> {
         let mut named = Vec::new();
-        for i in found {
-            match self.load(i) {
+        for ino in inodes {
+            match self.load(ino) {
                 Err(Error::Posix(libc::ESTALE)) => continue,
                 other => other?,
             }
-            if self.node(i).inode.nlink > 0 {
-                named.push(i);
+            if self.node(ino).inode.nlink > 0 {
+                named.push(ino);
             }
         }
-        Ok(Ok(named))
+        Ok(named)
     }
 
     /// Inodes with a permission change that is not durable and that may be above a durable name.

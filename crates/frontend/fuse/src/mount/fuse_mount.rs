@@ -23,7 +23,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a volume is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -326,14 +326,30 @@ pub fn is_silent(dir: &Path) -> bool {
     statfs(dir).is_none()
 }
 
+/// What statfs(2) says; `None` if it says nothing. A ring that goes with its daemon ends the
+/// request that it was given, which says nothing of the connection: then it is asked again.
 fn statfs(dir: &Path) -> Option<io::Result<()>> {
+    let until = Instant::now() + STATFS_PATIENCE;
+    loop {
+        let answer = statfs_within(dir, until.saturating_duration_since(Instant::now()));
+        let of_a_ring = |e: &io::Error| e.raw_os_error() == Some(libc::ECANCELED);
+        match answer {
+            Some(Err(e)) if of_a_ring(&e) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn statfs_within(dir: &Path, patience: Duration) -> Option<io::Result<()>> {
     let (told, heard) = mpsc::channel();
     let dir = dir.to_path_buf();
     // Not waited for: a server that is stopped lets its callers wait as long as they live.
     std::thread::spawn(move || {
         let _ = told.send(rustix::fs::statfs(&dir).map(drop).map_err(io::Error::from));
     });
-    heard.recv_timeout(STATFS_PATIENCE).ok()
+    heard.recv_timeout(patience).ok()
 }
 
 /// Detaches FUSE mounts on `dir` whose server is dead. Returns how many there were.
