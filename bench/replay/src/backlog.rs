@@ -35,7 +35,7 @@ pub enum Kind {
 
 /// Images of a hoard's even rounds.
 const IMAGES: u64 = 256;
-/// Tags of its odd rounds, of this many bytes, with as many between two.
+/// Tags of its odd rounds, of this many bytes, with gaps of the same length between them.
 const TAGS: u64 = 4096;
 const TAG: u64 = 256;
 

@@ -37,7 +37,7 @@ const RANGE_EDGES: usize = 2;
 /// Checksums, of 4 bytes for each block of data that the journal repeats, in one block.
 const SUMS_PER_BLOCK: u64 = BLOCK_BYTES / 4;
 
-/// Blocks of a group: as many as its bitmap, of one block, has bits.
+/// Blocks of a group: its bitmap, of one block, has a bit for each.
 const GROUP_BLOCKS: u64 = 8 * BLOCK_BYTES;
 
 /// Block groups whose bitmaps and descriptors are few beside what a transaction takes.

@@ -150,7 +150,7 @@ macro_rules! step_methods {
             self.list.add($crate::compound::Step::Decompress { codec, data, most })
         }
 
-        /// Puts bytes in the place of as many that are there; the result is those.
+        /// Overwrites bytes of the file without growing it; the result is the old bytes.
         pub fn patch(
             &mut self,
             file: impl Into<$file>,

@@ -265,11 +265,11 @@ impl DirBuffer {
     }
 }
 
-/// What stat(2) calls the preferred size of reads, in bytes. The C library reads a directory by as
-/// much at a time, but not less than 32 KiB; the kernel then asks for as many entries at once. The
-/// first time it asks for their attributes as well, so that programs that read a directory to its
-/// end before they look at its entries find them known. Those cost more than the names, so that a
-/// large directory has them for its first thousand entries alone.
+/// What stat(2) calls the preferred size of reads, in bytes. The C library reads a directory with a
+/// buffer of this size, of 32 KiB at least, and the kernel asks the daemon for a buffer's entries
+/// at a time. The first time it asks for their attributes as well, so that programs that read a
+/// directory to its end before they look at its entries find them known. Those cost more than the
+/// names, so that a large directory has them for its first thousand entries alone.
 fn block_size(a: &Attr) -> u32 {
     const BLOCK: u32 = 4096;
     match a.kind {

@@ -25,8 +25,8 @@ const CAP_SETFCAP: u32 = 31;
 /// Whether files are protected against links by users who may not write them: 0 if not.
 const PROTECTED_HARDLINKS: &str = "/proc/sys/fs/protected_hardlinks";
 
-/// Does a change by this caller, who has no right to keep the bits, take setgid away although the
-/// group may not execute? It does unless the caller is in the file's group.
+/// Does a change by this caller clear setgid of a file whose group may not execute it? It does
+/// unless the caller is in the file's group or may keep set-id bits.
 pub(crate) fn takes_setgid(cred: &Credentials, attr: &Attr) -> bool {
     let alone = attr.perm & (S_ISGID | S_IXGRP) == S_ISGID && attr.kind != FileKind::Directory;
     alone && !in_group(cred, attr.gid) && !capable(cred, CAP_FSETID)

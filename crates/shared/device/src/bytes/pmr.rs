@@ -222,7 +222,7 @@ fn decode_memory(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The size of a BAR, which has at least this many bytes, and whose file has as many.
+/// The size of a BAR, which has at least this many bytes, and whose file has the same size.
 fn bar_file(dir: &Path, bar: u32, file: &File, path: &Path, least: u64) -> Result<u64> {
     let shown = path.display();
     let table = dir.join("resource");
