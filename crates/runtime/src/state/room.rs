@@ -256,8 +256,8 @@ impl State {
         self.max_transaction_blocks() / 4
     }
 
-    /// An eighth of a transaction: what the names of one record, or the ranges that a group takes
-    /// along, may be. Their blocks are several times as many.
+    /// An eighth of a transaction: the most names of one record, or ranges that a group takes
+    /// along. Each of them changes several blocks.
     pub fn eighth_of_transaction(&self) -> usize {
         self.max_transaction_blocks() / 8
     }
