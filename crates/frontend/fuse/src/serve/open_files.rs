@@ -274,6 +274,14 @@ impl OpenFiles {
         std::mem::take(&mut lost.untold).then(|| lost.error.clone())
     }
 
+    /// `ino` is empty. Whatever was lost of it is not in it any more, so that no write(2) is to be
+    /// told. fsync(2) is told by the kernel all the same.
+    pub(crate) fn emptied(&self, ino: InodeNr) {
+        if let Some(lost) = self.table().files.get_mut(&ino).and_then(|f| f.lost.as_mut()) {
+            lost.untold = false;
+        }
+    }
+
     /// What of this file could not be written while it has been open.
     pub(crate) fn lost(&self, ino: InodeNr) -> Option<Lost> {
         self.table().files.get(&ino)?.lost.clone()

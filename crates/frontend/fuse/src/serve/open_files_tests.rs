@@ -75,6 +75,21 @@ fn lost_pages_are_known_while_the_file_is_open() {
     assert_eq!(files.lost(INO), None);
 }
 
+/// A write(2) to a file that was emptied has nothing to do with what was lost before. What is lost
+/// later is told again.
+#[test]
+fn an_empty_file_has_lost_nothing() {
+    let files = OpenFiles::new(true);
+    files.emptied(INO);
+    open(&files, 1, O_WRONLY);
+    assert!(files.failed(INO, &errno(libc::ENOSPC)));
+    files.emptied(INO);
+    assert_eq!(files.tell(INO), None);
+    assert_eq!(files.lost(INO).map(|l| l.times), Some(1), "a sync of ours still counts it");
+    assert!(files.failed(INO, &errno(libc::EIO)), "the kernel is made to ask again");
+    assert_eq!(files.tell(INO), Some(errno(libc::EIO)));
+}
+
 #[test]
 fn direct_writers_are_told_what_was_cached_beside_them() {
     let files = OpenFiles::new(false);

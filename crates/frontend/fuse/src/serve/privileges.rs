@@ -127,8 +127,12 @@ impl Server {
             set.kill_setgid = takes_setgid(cred, &attr);
             self.announced.take(cred.pid, ino);
         }
+        let emptied = set.size == Some(0);
         let set = Request::SetAttr { ino, set };
         let attr = self.entry(cred, if left_out { self.timed(set) } else { set })?;
+        if emptied {
+            self.open_files.emptied(ino);
+        }
         if chmod && attr.kind == FileKind::Regular {
             self.copied_up.note_mode(cred, ino);
         }
