@@ -2,6 +2,8 @@
 //! live requests run (rules R1, R2, R18).
 
 use crate::runtime::Runtime;
+use crate::state::Log;
+use crate::state::Tree;
 use crate::state::lane::RecordRef;
 use crate::state::overlay::Source;
 use crate::state::recovery::{Made, RecoveryCut};
@@ -44,7 +46,7 @@ impl Runtime {
     /// Enters recovery: what is applied from here on is already durable in the lanes.
     pub fn begin_recovery(&self, base: RecoveryCut) {
         let mut st = self.lock();
-        st.recovery = Some(Recovery::new(base));
+        st.metadata.log.recovery = Some(Recovery::new(base));
     }
 
     /// Applies one staged transaction; records come in LSN order. Returns false if the base
@@ -52,13 +54,13 @@ impl Runtime {
     pub fn apply(&self, found: FoundRecord) -> Result<bool> {
         let (lsn, lane) = (found.record.lsn, usize::from(found.record.lane.0));
         let end = found.record.pos + u64::from(found.record.len);
-        let full = self.lock().is_beyond(4);
+        let full = self.lock().metadata.is_beyond(4);
         if full {
             self.commit(&Push::All)?;
             self.checkpoint(Urgency::Emergency)?;
         }
         let mut st = self.lock();
-        let cut = st.recovering().cut().clone();
+        let cut = st.metadata.log.recovering().cut().clone();
         let newer = lsn > cut.staged_cut;
         if newer {
             let data = found.items.iter().map(|item| match item {
@@ -66,7 +68,7 @@ impl Runtime {
                 _ => 0,
             });
             // No mount of this volume stages more (rule R10).
-            if data.sum::<u64>() > st.most_staged() {
+            if data.sum::<u64>() > st.metadata.log.most_staged() {
                 let what = format!("staged transaction {}", lsn.0);
                 return Err(corrupt(what, "it carries more data than the journal can repeat"));
             }
@@ -76,8 +78,8 @@ impl Runtime {
                     .map_err(|stop| explain(stop.into_error(), lsn))?;
             }
         }
-        st.recovering().applied(lsn, lane, end);
-        st.staging.draw_above(lsn);
+        st.metadata.log.recovering().applied(lsn, lane, end);
+        st.metadata.log.staging.draw_above(lsn);
         Ok(newer)
     }
 
@@ -86,9 +88,9 @@ impl Runtime {
     pub fn finish_recovery(&self, floor: Lsn) -> Result<u64> {
         let orphans = {
             let mut st = self.lock();
-            let upto = st.staging.draw_above(floor);
-            st.recovering().all_applied(upto);
-            st.inodes.unnamed_orphans() as u64
+            let upto = st.metadata.log.staging.draw_above(floor);
+            st.metadata.log.recovering().all_applied(upto);
+            st.metadata.tree.inodes.unnamed_orphans() as u64
         };
         self.settle()?;
         Ok(orphans)
@@ -105,58 +107,48 @@ fn explain(e: Error, lsn: Lsn) -> Error {
     }
 }
 
-impl State {
+impl Log {
     fn recovering(&mut self) -> &mut Recovery {
         self.recovery.as_mut().expect("begin_recovery comes first")
     }
+}
 
+impl State {
     fn apply_item(&mut self, item: &Item, record: &Arc<RecordRef>, ops_cut: Lsn) -> Step<()> {
         match item {
             Item::NameOp(op) if op.lsn <= ops_cut => Ok(()),
             Item::NameOp(op) => self.apply_name_op(op),
             Item::Inode(i) => self.apply_inode(i),
             Item::Data { ino, generation, offset, len, data_offset, .. } => {
-                self.expect(*ino, *generation)?;
+                self.metadata.tree.expect(*ino, *generation)?;
                 Ok(self.apply_data(*ino, *offset, u64::from(*len), record, *data_offset)?)
             }
             Item::Zero { ino, generation, offset, len } => {
-                self.expect(*ino, *generation)?;
+                self.metadata.tree.expect(*ino, *generation)?;
                 self.punch(*ino, *offset, offset.saturating_add(*len))
             }
             Item::Truncate { ino, generation, size } => {
-                self.expect(*ino, *generation)?;
-                let (time, now) = (self.node(*ino).inode.mtime, self.node(*ino).size);
+                self.metadata.tree.expect(*ino, *generation)?;
+                let (time, now) =
+                    (self.metadata.tree.node(*ino).inode.mtime, self.metadata.tree.node(*ino).size);
                 match size.cmp(&now) {
                     Ordering::Less => self.set_size(*ino, *size, time),
                     // The transaction in which a long truncation began is the base.
-                    Ordering::Equal => self.free_behind_end(*ino),
+                    Ordering::Equal => self.metadata.free_behind_end(*ino),
                     Ordering::Greater => Ok(()),
                 }
             }
             Item::Allocate { ino, generation, offset, len, keep_size } => {
-                self.expect(*ino, *generation)?;
+                self.metadata.tree.expect(*ino, *generation)?;
                 let mode = if *keep_size { Allocate::KeepSize } else { Allocate::Grow };
-                let time = self.node(*ino).inode.mtime;
+                let time = self.metadata.tree.node(*ino).inode.mtime;
                 self.allocate(*ino, mode, *offset, *len, true, time)
             }
             Item::Xattrs { ino, generation, list } => {
-                self.expect(*ino, *generation)?;
-                self.replace_xattrs(*ino, list)
+                self.metadata.tree.expect(*ino, *generation)?;
+                self.metadata.replace_xattrs(*ino, list)
             }
         }
-    }
-
-    /// The inode must be the one the record meant.
-    fn expect(&mut self, ino: InodeNr, generation: u32) -> Result<()> {
-        self.load(ino)?;
-        let found = self.node(ino).inode.generation;
-        if found != generation {
-            return Err(corrupt(
-                format!("inode {ino}"),
-                format!("generation {found}, the record speaks of {generation}"),
-            ));
-        }
-        Ok(())
     }
 
     fn apply_data(
@@ -170,23 +162,23 @@ impl State {
         let end = offset.checked_add(len).ok_or_else(|| corrupt("staged data", "beyond 2^64"))?;
         self.zero_gap(ino, offset)?;
         let source = Source::Staged { record: record.clone(), offset: data_offset };
-        let node = self.node_mut(ino);
+        let node = self.metadata.tree.node_mut(ino);
         node.overlay.insert(offset, end, source);
         node.size = node.size.max(end);
         node.inode.size = node.size;
-        self.note_overlay(ino, (offset, end), len);
-        self.mark_inode(ino);
+        self.metadata.note_overlay(ino, (offset, end), len);
+        self.metadata.log.mark_inode(ino);
         Ok(())
     }
 
     fn apply_inode(&mut self, item: &InodeItem) -> Step<()> {
-        self.expect(item.ino, item.generation)?;
+        self.metadata.tree.expect(item.ino, item.generation)?;
         if let Some(size) = item.size
-            && size != self.node(item.ino).size
+            && size != self.metadata.tree.node(item.ino).size
         {
             self.set_size(item.ino, size, item.mtime)?;
         }
-        let inode = &mut self.node_mut(item.ino).inode;
+        let inode = &mut self.metadata.tree.node_mut(item.ino).inode;
         let mode = u16::try_from(item.mode).map_err(|_| corrupt("inode mode", "too large"))?;
         if mode & S_IFMT != inode.mode & S_IFMT {
             return Err(
@@ -196,7 +188,7 @@ impl State {
         inode.mode = mode;
         (inode.uid, inode.gid) = (item.uid, item.gid);
         (inode.atime, inode.mtime, inode.ctime) = (item.atime, item.mtime, item.ctime);
-        self.mark_inode(item.ino);
+        self.metadata.log.mark_inode(item.ino);
         Ok(())
     }
 
@@ -204,24 +196,24 @@ impl State {
     /// at once: the next operation, at the same time. No program saw that name, so the directory's
     /// times stay.
     fn apply_name_op(&mut self, op: &NameOp) -> Step<()> {
-        let made = self.recovering().take_made();
+        let made = self.metadata.log.recovering().take_made();
         match &op.kind {
             NameOpKind::Create { dir, name, ino, .. } => {
-                self.load(*dir)?;
-                let inode = &self.node(*dir).inode;
+                self.metadata.tree.load(*dir)?;
+                let inode = &self.metadata.tree.node(*dir).inode;
                 let times = (inode.mtime, inode.ctime);
                 let made = Made::new(op, (*dir, name.clone(), *ino), times);
                 self.change_names(op)?;
-                self.recovering().made(made);
+                self.metadata.log.recovering().made(made);
                 Ok(())
             }
             NameOpKind::Unlink { dir, name, ino } => {
                 self.change_names(op)?;
                 let bound = (*dir, name.clone(), *ino);
                 if let Some(times) = made.and_then(|made| made.undone_by(op, &bound)) {
-                    let inode = &mut self.node_mut(*dir).inode;
+                    let inode = &mut self.metadata.tree.node_mut(*dir).inode;
                     (inode.mtime, inode.ctime) = times;
-                    self.mark_inode(*dir);
+                    self.metadata.log.mark_inode(*dir);
                 }
                 Ok(())
             }
@@ -243,32 +235,47 @@ impl State {
                     // They come in an item of their own.
                     xattrs: &[],
                 };
-                self.create(*dir, name, &new, time).map(drop)
+                self.metadata.create(*dir, name, &new, time).map(drop)
             }
-            NameOpKind::Link { dir, name, ino } => self.link(*ino, *dir, name, time),
+            NameOpKind::Link { dir, name, ino } => self.metadata.link(*ino, *dir, name, time),
             NameOpKind::Unlink { dir, name, ino } => {
-                self.bound(*dir, name, *ino)?;
+                self.metadata.tree.bound(*dir, name, *ino)?;
                 self.unlink(*dir, name, time).map(drop)
             }
             NameOpKind::RemoveDir { dir, name, ino } => {
-                self.bound(*dir, name, *ino)?;
-                self.remove_dir(*dir, name, time).map(drop)
+                self.metadata.tree.bound(*dir, name, *ino)?;
+                self.metadata.remove_dir(*dir, name, time).map(drop)
             }
             NameOpKind::Rename { dir, name, new_dir, new_name, ino, displaced } => {
-                self.bound(*dir, name, *ino)?;
+                self.metadata.tree.bound(*dir, name, *ino)?;
                 if *displaced != 0 {
-                    self.bound(*new_dir, new_name, *displaced)?;
+                    self.metadata.tree.bound(*new_dir, new_name, *displaced)?;
                 }
                 let mode =
                     if *displaced == 0 { RenameMode::NoReplace } else { RenameMode::Replace };
                 self.rename((*dir, name), (*new_dir, new_name), mode, time)
             }
             NameOpKind::Exchange { dir, name, ino, other_dir, other_name, other_ino } => {
-                self.bound(*dir, name, *ino)?;
-                self.bound(*other_dir, other_name, *other_ino)?;
+                self.metadata.tree.bound(*dir, name, *ino)?;
+                self.metadata.tree.bound(*other_dir, other_name, *other_ino)?;
                 self.rename((*dir, name), (*other_dir, other_name), RenameMode::Exchange, time)
             }
         }
+    }
+}
+
+impl Tree {
+    /// The inode must be the one the record meant.
+    fn expect(&mut self, ino: InodeNr, generation: u32) -> Result<()> {
+        self.load(ino)?;
+        let found = self.node(ino).inode.generation;
+        if found != generation {
+            return Err(corrupt(
+                format!("inode {ino}"),
+                format!("generation {found}, the record speaks of {generation}"),
+            ));
+        }
+        Ok(())
     }
 
     /// The name must be bound to the inode the record meant.

@@ -47,7 +47,7 @@ impl Runtime {
 
     /// The log, and what its record area promises.
     fn log_space(&self, st: &State) -> LogSpace {
-        let mut log = st.log_space();
+        let mut log = st.metadata.log.log_space();
         log.record_area = self.record_area.map(|lane| {
             let (device, ring) = (self.lanes[lane].describe(), &log.lanes[lane]);
             RecordArea {
@@ -70,7 +70,9 @@ impl Runtime {
     pub(crate) fn status(&self) -> Result<RuntimeStatus> {
         let service = match self.service_statistics() {
             Ok(statistics) => statistics,
-            Err(_) if self.check().is_err() => self.lock().ledger.questions.last_statistics(),
+            Err(_) if self.check().is_err() => {
+                self.lock().metadata.log.ledger.questions.last_statistics()
+            }
             Err(error) => return Err(error),
         };
         let failure = self.seq.failure();
@@ -84,11 +86,11 @@ impl Runtime {
             failed_s: failure.as_ref().map(|(_, at)| at.sec as f64 + f64::from(at.nsec) / 1e9),
             remedy: failure.map(|_| REMEDY.into()),
             no_room: self.counters.room().report(),
-            lsn: st.staging.last_drawn().0,
+            lsn: st.metadata.log.staging.last_drawn().0,
             durable_lsn: self.seq.durable().0,
-            transaction: st.ledger.last_cut().0,
-            reclaimed_transaction: st.ledger.last_reclaimed().0,
-            unreclaimed_transactions: st.ledger.len() as u64,
+            transaction: st.metadata.log.ledger.last_cut().0,
+            reclaimed_transaction: st.metadata.log.ledger.last_reclaimed().0,
+            unreclaimed_transactions: st.metadata.log.ledger.len() as u64,
             runtime: st.stats.counts(),
             service,
             link: self.link_status(),
@@ -102,12 +104,12 @@ impl Runtime {
             devices: self.devices(),
             group: group(&self.seq.ways()),
             queues: Queues { records_in_flight: in_flight as u64, fsyncs_waiting: waiting as u64 },
-            credits: st.credits(),
+            credits: st.metadata.credits(),
             discard: st.discards.report(),
             log: self.log_space(&st),
             cache: st.cache(),
             memory: st.memory_report(buffers),
-            pending: st.pending(),
+            pending: st.metadata.pending(),
             operations: self.operations(tickets, &st),
         })
     }

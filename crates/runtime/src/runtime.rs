@@ -22,7 +22,7 @@ use crate::state::heap::Trimmer;
 use crate::state::lane::Lane;
 use crate::state::sections::Sections;
 use crate::state::step::{Need, Step, Stop};
-use crate::state::{Inodes, Ledger, Readers, Running, Staging, State, Time};
+use crate::state::{Inodes, Ledger, Log, Metadata, Readers, Running, Staging, State, Time, Tree};
 use siftfs_base::{Clock, Error, InodeNr, Lsn, Result, Timestamp, TxnSeq, errno};
 use siftfs_device::{Counters, StagingWriter};
 use siftfs_ext4::Fs;
@@ -146,22 +146,24 @@ impl Runtime {
         let start = Timestamp { sec: fs.write_time(), nsec: 0 };
         let time = Time::new(parts.clock.clone(), start);
         let allowance = Allowance::default();
-        let state = State {
-            fs,
-            meta,
-            pages,
-            names: Default::default(),
-            fills: Default::default(),
-            discards: Discards::new(parts.config.discard),
+        let discard = parts.config.discard;
+        let log = Log {
             config: parts.config,
-            stats: Default::default(),
-            inodes: Inodes::new(orphans),
             running: Running::default(),
+            names: Default::default(),
             ledger: Ledger::new(parts.txn_seq, parts.journal_len, parts.journal_data),
             staging: Staging::new(lanes, parts.lsn_floor, record_buffers.clone()),
-            sections: Sections::new(allowance.clone()),
             time,
             recovery: None,
+        };
+        let tree = Tree { fs, meta, inodes: Inodes::new(orphans) };
+        let state = State {
+            metadata: Metadata { tree, log },
+            pages,
+            fills: Default::default(),
+            stats: Default::default(),
+            discards: Discards::new(discard),
+            sections: Sections::new(allowance.clone()),
         };
         Ok(Self {
             state: FairMutex::new(state, parts.clock.clone()),
@@ -304,13 +306,13 @@ impl Runtime {
     ) -> Step<T> {
         self.seq.check()?;
         let mut st = self.lock();
-        if st.config.read_only {
+        if st.metadata.log.config.read_only {
             return Err(errno(libc::EROFS).into());
         }
-        st.running.begin_operation(space_tried);
-        let before = st.meta.mutations();
+        st.metadata.log.running.begin_operation(space_tried);
+        let before = st.metadata.tree.meta.mutations();
         let result = op(&mut st).and_then(|value| st.run_evictions().map(|()| value));
-        let changed = st.meta.mutations() != before;
+        let changed = st.metadata.tree.meta.mutations() != before;
         self.leave(st);
         // An operation that failed half-way left cached metadata behind that is not one operation's
         // effect: it must never reach the journal.
@@ -342,11 +344,11 @@ impl Runtime {
         match message {
             FromService::Welcome { .. } | FromService::Bye => {}
             FromService::Journaled { seq, bytes, image_pos } => {
-                st.on_journaled(seq, bytes, image_pos)?;
+                st.metadata.on_journaled(seq, bytes, image_pos)?;
             }
             FromService::Reclaimed { seq, lane_tails, .. } => st.on_reclaimed(seq, &lane_tails)?,
             FromService::CheckpointDone { id, urgency, report } => {
-                st.ledger.questions.checkpointed(id, urgency, report);
+                st.metadata.log.ledger.questions.checkpointed(id, urgency, report);
             }
             FromService::Discarded { id, blocks, failed, unsupported } => {
                 st.on_discarded(id, (blocks, failed), unsupported)?;
@@ -354,7 +356,7 @@ impl Runtime {
                     self.wake();
                 }
             }
-            FromService::Statistics(s) => st.ledger.questions.counted(*s),
+            FromService::Statistics(s) => st.metadata.log.ledger.questions.counted(*s),
             FromService::Failed { error } => {
                 drop(st);
                 self.fail(&error);
@@ -380,11 +382,11 @@ impl Runtime {
         // The answer carries no id: one question at a time.
         let _asking = relock(self.asking.lock());
         if self.check_help().is_err() {
-            return Ok(self.lock().ledger.questions.last_statistics());
+            return Ok(self.lock().metadata.log.ledger.questions.last_statistics());
         }
         self.link.send(ToService::Statistics)?;
         self.wait_until(|st| {
-            let questions = &mut st.ledger.questions;
+            let questions = &mut st.metadata.log.ledger.questions;
             let answer = questions.take_statistics();
             // A Service that waits, or is away, answers afterwards.
             answer.or_else(|| self.check_help().is_err().then(|| questions.last_statistics()))
@@ -396,17 +398,19 @@ impl Runtime {
     /// [`Runtime::settle`] runs.
     pub fn backlog(&self) -> u64 {
         let st = self.lock();
-        st.running.data.bytes() + st.ledger.journal_used() + st.staging.used()
+        st.metadata.log.running.data.bytes()
+            + st.metadata.log.ledger.journal_used()
+            + st.metadata.log.staging.used()
     }
 
     /// Heads of the lanes and the last LSN drawn.
     pub fn log_position(&self) -> (Vec<u64>, Lsn) {
         let st = self.lock();
-        (st.staging.heads(), st.staging.last_drawn())
+        (st.metadata.log.staging.heads(), st.metadata.log.staging.last_drawn())
     }
 
     /// The superblock as the area has it once everything is settled.
     pub fn superblock(&self) -> [u8; 1024] {
-        self.lock().fs.super_image()
+        self.lock().metadata.tree.fs.super_image()
     }
 }

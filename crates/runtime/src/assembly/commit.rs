@@ -55,19 +55,22 @@ impl Runtime {
         origin: Origin,
     ) -> Result<Commit> {
         // One is in flight at a time, also if the thread that submitted it had to leave.
-        self.wait_for_help(|st| st.committed(st.ledger.last_cut()))?;
+        self.wait_for_help(|st| st.metadata.log.committed(st.metadata.log.ledger.last_cut()))?;
         for _ in 0..MAX_ROUNDS {
             self.seq.check()?;
             let st = self.lock();
-            if st.config.read_only || !st.has_work(push) {
-                let durable = st.committed(st.ledger.last_cut()).ok_or_else(|| {
-                    let seq = st.ledger.last_cut().0;
-                    Error::Latched(format!("transaction {seq} is not durable"))
-                })?;
+            if st.metadata.log.config.read_only || !st.has_work(push) {
+                let durable =
+                    st.metadata.log.committed(st.metadata.log.ledger.last_cut()).ok_or_else(
+                        || {
+                            let seq = st.metadata.log.ledger.last_cut().0;
+                            Error::Latched(format!("transaction {seq} is not durable"))
+                        },
+                    )?;
                 return Ok(Commit { left: BTreeSet::new(), durable });
             }
-            let unreclaimed = !st.ledger.is_empty();
-            let seq = st.next_txn();
+            let unreclaimed = !st.metadata.log.ledger.is_empty();
+            let seq = st.metadata.log.next_txn();
             drop(st);
             let start = self.clock.mono_ns();
             // Pages of records that are not written stay in the cache, while this pushes others.
@@ -97,7 +100,7 @@ impl Runtime {
     fn assemble(&self, seq: TxnSeq, push: &Push, origin: Origin) -> Step<Cut> {
         let result = self.assemble_stages(seq, push, origin);
         let mut st = self.lock();
-        st.running.end_assembly();
+        st.metadata.log.running.end_assembly();
         self.progress.tell(st);
         result
     }
@@ -164,15 +167,15 @@ impl Runtime {
     fn submit(&self, txn: siftfs_log::Transaction, origin: Origin) -> Result<Committed> {
         let seq = txn.seq;
         let waited = origin == Origin::Foreground;
-        self.lock().ledger.submitted(seq);
+        self.lock().metadata.log.ledger.submitted(seq);
         self.link.send(ToService::Submit { txn: Box::new(txn), waited })?;
-        self.wait_for_help(|st| st.committed(seq))
+        self.wait_for_help(|st| st.metadata.log.committed(seq))
     }
 
     /// Commits until nothing that was not durable at the call (of `only`, if given) is left behind.
     /// A round that leaves as much as the one before needs log space first.
     pub(crate) fn commit_all(&self, push: &Push, only: Option<InodeNr>) -> Result<Settled> {
-        let asked = self.lock().asked(only);
+        let asked = self.lock().metadata.asked(only);
         let mut targets: BTreeSet<InodeNr> = asked.inodes().collect();
         let mut before = u64::MAX;
         for _ in 0..MAX_ROUNDS {
@@ -180,9 +183,9 @@ impl Runtime {
             let Commit { left, durable } = self.commit_for(push, Origin::Foreground)?;
             targets.retain(|ino| left.contains(ino));
             if targets.is_empty() {
-                return Ok(self.lock().settled(&asked, durable));
+                return Ok(self.lock().metadata.settled(&asked, durable));
             }
-            let dirty = self.lock().running.data.bytes();
+            let dirty = self.lock().metadata.log.running.data.bytes();
             if dirty >= before {
                 self.checkpoint(Urgency::Emergency)?;
             }
@@ -198,16 +201,16 @@ impl Runtime {
 
     /// Everything final and in the area: the log is empty afterwards. For unmount.
     pub fn settle(&self) -> Result<()> {
-        self.lock().inodes.forget_all();
+        self.lock().metadata.tree.inodes.forget_all();
         for _ in 0..MAX_ROUNDS {
             self.commit_all(&Push::All, None)?;
             self.checkpoint(Urgency::Emergency)?;
             self.finish_discards()?;
             let mut st = self.lock();
-            if st.tidy_trees()?
+            if st.metadata.tidy_trees()?
                 && !st.has_work(&Push::All)
-                && st.ledger.is_empty()
-                && st.inodes.orphans() == 0
+                && st.metadata.log.ledger.is_empty()
+                && st.metadata.tree.inodes.orphans() == 0
                 && st.discards.is_idle()
             {
                 return Ok(());

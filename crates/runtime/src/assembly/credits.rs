@@ -4,16 +4,17 @@
 //! cannot be true (it acknowledges what was not sent, gives back more than was taken) is refused,
 //! and changes nothing.
 
+use crate::state::Metadata;
 use crate::state::State;
 use siftfs_base::{Result, TxnSeq};
 
-impl State {
+impl Metadata {
     /// The transaction's commit is durable: what it took is durable now.
     ///
     /// # Errors
     /// Refused if it was not submitted, or its record cannot lie there.
     pub fn on_journaled(&mut self, seq: TxnSeq, bytes: u64, image_pos: u64) -> Result<()> {
-        if self.ledger.is_news(seq, bytes, image_pos)? {
+        if self.log.ledger.is_news(seq, bytes, image_pos)? {
             self.now_journaled(seq, Some((bytes, image_pos)));
         }
         Ok(())
@@ -22,36 +23,41 @@ impl State {
     /// Marks a transaction as journaled. `place` has its bytes and the position of its images in
     /// the journal; without it, everything up to the transaction is in the area already.
     fn now_journaled(&mut self, seq: TxnSeq, place: Option<(u64, u64)>) {
-        let (images, cut) = self.ledger.journaled(seq, place.map(|(bytes, _)| bytes));
+        let (images, cut) = self.log.ledger.journaled(seq, place.map(|(bytes, _)| bytes));
         if let Some((_, image_pos)) = place {
-            self.meta.journaled(seq, &images, image_pos);
+            self.tree.meta.journaled(seq, &images, image_pos);
         }
-        self.names.journaled(cut);
-        self.running.journaled(&mut self.inodes);
+        self.log.names.journaled(cut);
+        self.log.running.journaled(&mut self.tree.inodes);
     }
+}
 
+impl State {
     /// Credits: everything up to `seq` is in the area. A transaction whose `Journaled` was lost
     /// with the Service that sent it is durable too.
     ///
     /// # Errors
     /// Refused if something up to there was not submitted, or more is given back than was taken.
     pub fn on_reclaimed(&mut self, seq: TxnSeq, lane_tails: &[u64]) -> Result<()> {
-        let unanswered = self.ledger.unanswered(seq)?;
-        self.staging.check_credits(lane_tails, self.ledger.lane_upto(seq))?;
+        let unanswered = self.metadata.log.ledger.unanswered(seq)?;
+        self.metadata
+            .log
+            .staging
+            .check_credits(lane_tails, self.metadata.log.ledger.lane_upto(seq))?;
         for seq in unanswered {
-            self.now_journaled(seq, None);
+            self.metadata.now_journaled(seq, None);
         }
-        for info in self.ledger.reclaimed(seq) {
-            self.inodes.reclaimed(&info.overlays, seq);
+        for info in self.metadata.log.ledger.reclaimed(seq) {
+            self.metadata.tree.inodes.reclaimed(&info.overlays, seq);
             for run in info.freed {
                 self.reclaim_blocks(run);
             }
             for ino in info.freed_inodes {
-                self.fs.release_inode(ino);
+                self.metadata.tree.fs.release_inode(ino);
             }
         }
-        self.meta.reclaimed(seq);
-        self.staging.reclaimed(lane_tails);
+        self.metadata.tree.meta.reclaimed(seq);
+        self.metadata.log.staging.reclaimed(lane_tails);
         Ok(())
     }
 }

@@ -10,6 +10,8 @@ use crate::assembly::locate::Tags;
 use crate::assembly::push::{Progress, STEP_BLOCKS};
 use crate::staging::sequencer::{Flushed, Sequencer};
 use crate::staging::unwritten::Staged;
+use crate::state::Log;
+use crate::state::Metadata;
 use crate::state::recovery::RecoveryCut;
 use crate::state::room::journal_room;
 use crate::state::running::Push;
@@ -96,22 +98,34 @@ impl Cut {
 }
 
 impl State {
+    /// Inodes whose data is to be pushed. First come those whose rename or truncation must not be
+    /// exposed without their data, then the oldest, so that no inode waits for ever.
+    fn due(&self, wanted: impl Fn(&State, InodeNr) -> bool) -> Vec<InodeNr> {
+        let mut due: Vec<InodeNr> =
+            self.metadata.log.running.data.inodes().filter(|i| wanted(self, *i)).collect();
+        due.sort_by_key(|i| {
+            (!self.metadata.tree.node(*i).push_next, self.metadata.tree.node(*i).dirty_since)
+        });
+        due
+    }
+
     /// Is there anything a transaction would carry?
     pub fn has_work(&self, push: &Push) -> bool {
-        self.meta.has_changes()
-            || self.running.inodes_owed() > 0
-            || !self.running.overlay.is_empty()
-            || self.inodes.has_to_free()
-            || self.staging.is_uncut()
-            || self.running.data.inodes().any(|i| self.is_due(i, push))
+        self.metadata.tree.meta.has_changes()
+            || self.metadata.log.running.inodes_owed() > 0
+            || !self.metadata.log.running.overlay.is_empty()
+            || self.metadata.tree.inodes.has_to_free()
+            || self.metadata.log.staging.is_uncut()
+            || self.metadata.log.running.data.inodes().any(|i| self.is_due(i, push))
     }
 
     /// Must the next transaction push this inode's data?
     fn is_due(&self, ino: InodeNr, push: &Push) -> bool {
-        let Some(node) = self.inodes.get(&ino) else { return false };
-        let age = self.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
-        let aged = u128::from(age) >= self.config.commit_age.as_nanos();
-        let pressed = self.running.data.bytes() > self.dirty_limit() / 2;
+        let Some(node) = self.metadata.tree.inodes.get(&ino) else { return false };
+        let age =
+            self.metadata.log.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
+        let aged = u128::from(age) >= self.metadata.log.config.commit_age.as_nanos();
+        let pressed = self.metadata.log.running.data.bytes() > self.dirty_limit() / 2;
         // No fsync owes the bytes of a dead file: only full memory pushes them.
         if node.is_dead() {
             return pressed;
@@ -122,38 +136,27 @@ impl State {
         aged || pressed || node.push_next || push.asks_for(ino)
     }
 
-    /// Sequence number of the transaction under assembly.
-    pub fn next_txn(&self) -> TxnSeq {
-        TxnSeq(self.ledger.last_cut().0 + 1)
-    }
-
     /// Begins a transaction's assembly. Nothing is in flight when this is called.
     pub fn begin_assembly(&mut self, push: &Push) -> Step<Assembly> {
-        let bound = self.max_transaction_blocks().max(self.transaction_blocks());
+        let bound =
+            self.metadata.log.max_transaction_blocks().max(self.metadata.transaction_blocks());
         let bound = bound as u64 * BLOCK_BYTES;
-        if self.ledger.journal_used() + journal_room(bound) > self.ledger.journal_len() {
+        if self.metadata.log.ledger.journal_used() + journal_room(bound)
+            > self.metadata.log.ledger.journal_len()
+        {
             return Err(Stop::Needs(Need::Log));
         }
-        self.running.begin_assembly();
+        self.metadata.log.running.begin_assembly();
         self.run_evictions()?;
         let due = self.due(|st, ino| st.is_due(ino, push));
         let mut queue = VecDeque::with_capacity(due.len());
         for ino in due {
-            let node = self.node_mut(ino);
+            let node = self.metadata.tree.node_mut(ino);
             node.unseen = Some(node.data.running().clone());
             queue.push_back(ToPush { ino, ranges: node.data.running().clone(), steps: 0 });
         }
         let (left, out) = (BTreeSet::new(), Handoff::default());
         Ok(Assembly { queue, homeless: None, changed: 0, left, out })
-    }
-
-    /// Inodes whose data is to be pushed. First come those whose rename or truncation must not be
-    /// exposed without their data, then the oldest, so that no inode waits for ever.
-    fn due(&self, wanted: impl Fn(&Self, InodeNr) -> bool) -> Vec<InodeNr> {
-        let mut due: Vec<InodeNr> =
-            self.running.data.inodes().filter(|i| wanted(self, *i)).collect();
-        due.sort_by_key(|i| (!self.node(*i).push_next, self.node(*i).dirty_since));
-        due
     }
 
     /// Runs one step of fetch or locate; false when the cut is next.
@@ -170,7 +173,7 @@ impl State {
                 a.left.insert(ino);
             }
             a.queue.pop_front();
-            if let Some(node) = self.inodes.get_mut(&ino) {
+            if let Some(node) = self.metadata.tree.inodes.get_mut(&ino) {
                 node.unseen = None;
             }
             if a.out.is_full() || files == STEP_FILES {
@@ -180,50 +183,34 @@ impl State {
         if !a.out.is_empty() {
             return Ok(true);
         }
-        let overlays = &self.running.overlay;
+        let overlays = &self.metadata.log.running.overlay;
         let homeless =
             a.homeless.get_or_insert_with(|| overlays.inodes().map(|ino| (ino, 0)).collect());
         let Some((ino, from)) = homeless.pop_front() else { return Ok(false) };
-        if let Some(next) = self.bounded_home_step(ino, from, &mut a.changed)? {
+        if let Some(next) = self.metadata.bounded_home_step(ino, from, &mut a.changed)? {
             homeless.push_front((ino, next));
         }
         Ok(true)
-    }
-
-    /// A step of giving homes, which changes no more metadata than ranges that were counted as
-    /// homeless can (rule R10).
-    fn bounded_home_step(
-        &mut self,
-        ino: InodeNr,
-        from: u64,
-        changed: &mut usize,
-    ) -> Result<Option<u64>> {
-        let before = self.meta.dirty_len();
-        let next = self.home_step(ino, from)?;
-        *changed += self.meta.dirty_len().saturating_sub(before);
-        let most = self.running.overlay.most_for_homes(self.groups());
-        assert!(*changed <= most, "homes changed {changed} blocks, and {most} were counted");
-        Ok(next)
     }
 
     /// Makes the cut. What may find no room comes first: once a range is tagged, nothing asks for
     /// another round.
     pub fn cut(&mut self, seq: &Sequencer, a: &mut Assembly) -> Step<Cut> {
         let mut left = std::mem::take(&mut a.left);
-        let due = self.due(|st, ino| st.node(ino).push_next);
+        let due = self.due(|st, ino| st.metadata.tree.node(ino).push_next);
         for ino in &due {
             left.remove(ino);
         }
         let elsewhere = self.stage_overwrites(seq, &due, &mut left, &mut a.out.staged)?;
-        let overlays: Vec<InodeNr> = self.running.overlay.inodes().collect();
+        let overlays: Vec<InodeNr> = self.metadata.log.running.overlay.inodes().collect();
         for ino in &overlays {
             let mut from = Some(0);
             while let Some(block) = from {
-                from = self.bounded_home_step(*ino, block, &mut a.changed)?;
+                from = self.metadata.bounded_home_step(*ino, block, &mut a.changed)?;
             }
         }
         for ino in elsewhere {
-            if !self.move_home(ino)? {
+            if !self.metadata.move_home(ino)? {
                 tracing::warn!(ino, "no space to write replaced data before its new name");
                 left.insert(ino);
             }
@@ -237,45 +224,28 @@ impl State {
         }
         let mut tags = Tags::default();
         for ino in &overlays {
-            self.tag(*ino, self.next_txn(), &mut tags)?;
+            self.metadata.tree.tag(*ino, self.metadata.log.next_txn(), &mut tags)?;
         }
-        self.running.overlay.tagged();
-        self.write_back_inodes()?;
+        self.metadata.log.running.overlay.tagged();
+        self.metadata.write_back_inodes()?;
         let txn = self.merge(tags, overlays);
         Ok(Cut { durable: seq.published(), txn, left })
     }
 
-    /// Writes dirty inodes and the superblock into their cached blocks.
-    fn write_back_inodes(&mut self) -> Result<()> {
-        for ino in self.running.in_flight() {
-            if let Some(node) = self.inodes.get_mut(ino) {
-                node.inode.size = node.inode.size.max(std::mem::take(&mut node.pushed_size));
-            }
-        }
-        for ino in self.running.take_inodes() {
-            if let Some(node) = self.inodes.get_mut(&ino) {
-                // With no dirty byte left (truncated, punched), nothing is ahead of its data.
-                if node.inode.is_reg() && node.data.running().is_empty() {
-                    node.inode.size = node.size;
-                }
-                self.fs.write_inode(&mut self.meta, &node.inode)?;
-            }
-        }
-        self.fs.sync_super(&mut self.meta)
-    }
-
     /// Takes the snapshot and starts the next running transaction.
     fn merge(&mut self, tags: Tags, overlays: Vec<InodeNr>) -> Transaction {
-        let seq = self.next_txn();
-        let snapshot = self.meta.snapshot(seq);
-        let drawn = self.staging.last_drawn();
-        let lane_upto = self.staging.heads();
+        let seq = self.metadata.log.next_txn();
+        let snapshot = self.metadata.tree.meta.snapshot(seq);
+        let drawn = self.metadata.log.staging.last_drawn();
+        let lane_upto = self.metadata.log.staging.heads();
         let live = RecoveryCut { ops_cut: drawn, staged_cut: drawn, lane_upto };
-        let cut = self.recovery.as_ref().map_or(live, |recovery| recovery.cut().clone());
-        let digest = self.staging.cut(self.running.overlay.physical());
+        let cut =
+            self.metadata.log.recovery.as_ref().map_or(live, |recovery| recovery.cut().clone());
+        let digest = self.metadata.log.staging.cut(self.metadata.log.running.overlay.physical());
         let mut overlays: BTreeSet<InodeNr> = overlays.into_iter().collect();
-        overlays.extend(self.running.overlay.physical_inodes());
-        let taken = self.running.cut(&mut self.inodes, &self.time);
+        overlays.extend(self.metadata.log.running.overlay.physical_inodes());
+        let taken =
+            self.metadata.log.running.cut(&mut self.metadata.tree.inodes, &self.metadata.log.time);
         let pushed_bytes = taken.pushed.bytes() as u64;
         let txn = Transaction {
             seq,
@@ -291,7 +261,7 @@ impl State {
             direct: taken.pushed.into_runs(),
             drops: snapshot.drops.clone(),
         };
-        let journal_bytes = siftfs_log::encoded_len(&txn, self.ledger.journal_data())
+        let journal_bytes = siftfs_log::encoded_len(&txn, self.metadata.log.ledger.journal_data())
             .expect("bounded by room_in_transaction");
         let info = TxnInfo {
             images: snapshot.blocks,
@@ -302,8 +272,52 @@ impl State {
             journal_bytes: journal_room(journal_bytes),
             lane_upto: txn.lane_upto.clone(),
         };
-        self.ledger.cut(seq, info);
+        self.metadata.log.ledger.cut(seq, info);
         self.stats.cut(&txn, pushed_bytes);
         txn
+    }
+}
+
+impl Log {
+    /// Sequence number of the transaction under assembly.
+    pub fn next_txn(&self) -> TxnSeq {
+        TxnSeq(self.ledger.last_cut().0 + 1)
+    }
+}
+
+impl Metadata {
+    /// A step of giving homes, which changes no more metadata than ranges that were counted as
+    /// homeless can (rule R10).
+    fn bounded_home_step(
+        &mut self,
+        ino: InodeNr,
+        from: u64,
+        changed: &mut usize,
+    ) -> Result<Option<u64>> {
+        let before = self.tree.meta.dirty_len();
+        let next = self.home_step(ino, from)?;
+        *changed += self.tree.meta.dirty_len().saturating_sub(before);
+        let most = self.log.running.overlay.most_for_homes(self.tree.groups());
+        assert!(*changed <= most, "homes changed {changed} blocks, and {most} were counted");
+        Ok(next)
+    }
+
+    /// Writes dirty inodes and the superblock into their cached blocks.
+    fn write_back_inodes(&mut self) -> Result<()> {
+        for ino in self.log.running.in_flight() {
+            if let Some(node) = self.tree.inodes.get_mut(ino) {
+                node.inode.size = node.inode.size.max(std::mem::take(&mut node.pushed_size));
+            }
+        }
+        for ino in self.log.running.take_inodes() {
+            if let Some(node) = self.tree.inodes.get_mut(&ino) {
+                // With no dirty byte left (truncated, punched), nothing is ahead of its data.
+                if node.inode.is_reg() && node.data.running().is_empty() {
+                    node.inode.size = node.size;
+                }
+                self.tree.fs.write_inode(&mut self.tree.meta, &node.inode)?;
+            }
+        }
+        self.tree.fs.sync_super(&mut self.tree.meta)
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::runtime::Runtime;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::discards::{MOST_BLOCKS, inner};
 use siftfs_base::{BLOCK_BYTES, BlockNr, BlockRun, Result, errno};
 use siftfs_status::Trimmed;
@@ -21,12 +22,8 @@ impl State {
     /// Blocks whose transaction is reclaimed may be allocated again, or wait for their discard.
     pub(crate) fn reclaim_blocks(&mut self, run: BlockRun) {
         if !self.discards.take(run) {
-            self.fs.release_blocks(run);
+            self.metadata.tree.fs.release_blocks(run);
         }
-    }
-
-    fn release(&mut self, runs: Vec<BlockRun>) {
-        runs.into_iter().for_each(|run| self.fs.release_blocks(run));
     }
 
     /// The Service has ended a discard: its blocks may be allocated again.
@@ -40,11 +37,17 @@ impl State {
         unsupported: bool,
     ) -> Result<()> {
         let ended = self.discards.ended(id, blocks, failed, unsupported)?;
-        self.release(ended.free);
+        self.metadata.tree.release(ended.free);
         if ended.refused {
             tracing::warn!("the storage cannot give space back: discard is off");
         }
         Ok(())
+    }
+}
+
+impl Tree {
+    fn release(&mut self, runs: Vec<BlockRun>) {
+        runs.into_iter().for_each(|run| self.fs.release_blocks(run));
     }
 }
 
@@ -66,7 +69,7 @@ impl Runtime {
             st.discards.forget_shortage(now);
             let (request, small) = st.discards.next();
             let more = !small.is_empty();
-            st.release(small);
+            st.metadata.tree.release(small);
             drop(st);
             match request {
                 Some((id, runs)) => return self.link.send(ToService::Discard { id, runs }),
@@ -81,7 +84,7 @@ impl Runtime {
     pub(crate) fn end_discards(&self) -> Result<()> {
         let mut st = self.lock();
         let free = st.discards.run_short(self.clock.mono_ns());
-        st.release(free);
+        st.metadata.tree.release(free);
         let last = st.discards.last();
         drop(st);
         self.wait_for_help(|st| (!st.discards.is_open(last)).then_some(()))
@@ -120,16 +123,21 @@ impl State {
         (at, end): (BlockNr, BlockNr),
         least: u64,
     ) -> Result<Option<Found>> {
-        if self.config.read_only {
+        if self.metadata.log.config.read_only {
             return Err(errno(libc::EROFS));
         }
         let Some(unit) = self.discards.unit() else { return Err(errno(libc::EOPNOTSUPP)) };
-        let most = (self.spendable() / 2).min(MOST_BLOCKS);
+        let most = (self.metadata.spendable() / 2).min(MOST_BLOCKS);
         if self.discards.is_short() || most < least.max(unit) {
             return Ok(None);
         }
         let bounds = (most, DISCARD_MAX_RUNS);
-        let (held, next) = self.fs.hold_free(&mut self.meta, at, least.max(unit), bounds)?;
+        let (held, next) = self.metadata.tree.fs.hold_free(
+            &mut self.metadata.tree.meta,
+            at,
+            least.max(unit),
+            bounds,
+        )?;
         let (mut whole, mut asked) = (Vec::new(), Vec::new());
         for run in held {
             let inside = BlockRun { len: run.end().min(end).saturating_sub(run.start), ..run };
@@ -138,7 +146,7 @@ impl State {
                     asked.push(inner);
                     whole.push(run);
                 }
-                None => self.fs.release_blocks(run),
+                None => self.metadata.tree.fs.release_blocks(run),
             }
         }
         let request = (!asked.is_empty()).then(|| (self.discards.depart(whole, true), asked));
@@ -154,7 +162,7 @@ impl Runtime {
     /// # Errors
     /// EINVAL for a range or a least length that no volume of this size has; EOPNOTSUPP; EROFS.
     pub(crate) fn trim(&self, start: u64, len: u64, least: u64) -> Result<Trimmed> {
-        let blocks = self.lock().fs.block_count();
+        let blocks = self.lock().metadata.tree.fs.block_count();
         let (first, least) = (start.div_ceil(BLOCK_BYTES), least.div_ceil(BLOCK_BYTES));
         let end = (start.saturating_add(len) / BLOCK_BYTES).min(blocks);
         if len < BLOCK_BYTES || first >= blocks || least > GROUP_BLOCKS {

@@ -1,7 +1,9 @@
 //! Assembly's second stage, locate: staged ranges get their homes in the area, and the tags that
 //! say which staged bytes belong where.
 
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::lane::RecordRef;
 use crate::state::overlay::Part;
 use crate::state::overlay::Source;
@@ -26,21 +28,68 @@ pub struct Tags {
     pub copies: Vec<CopyTag>,
 }
 
-impl State {
+impl Metadata {
     /// Gives homes to the inode's unjournaled overlay ranges from block `from` on, as far as one
     /// step goes. Returns the block to continue at, if there is more. The cut repeats this for what
     /// changed meanwhile, which makes the cut a little longer and has no other effect.
     pub fn home_step(&mut self, ino: InodeNr, from: u64) -> Result<Option<u64>> {
-        if !self.inodes.contains(ino) {
+        if !self.tree.inodes.contains(ino) {
             return Ok(None);
         }
-        let runs: Vec<(u64, u64)> = self.unjournaled_blocks(ino, from).iter().collect();
+        let runs: Vec<(u64, u64)> = self.tree.unjournaled_blocks(ino, from).iter().collect();
         for &(start, end) in runs.iter().take(STEP_RUNS) {
             self.give_home(ino, start, end)?;
         }
         Ok(runs.get(STEP_RUNS).map(|(start, _)| *start))
     }
 
+    /// After this, every file block of `[first, end)` that overlay bytes touch is mapped and
+    /// written; bytes of a new block that nothing covers are zero ranges of the overlay (rule R13).
+    fn give_home(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<()> {
+        let mut block = first;
+        while block < end {
+            let node = self.tree.inodes.get(&ino).expect("checked by the caller");
+            let rest = end - block;
+            let fresh = match self.tree.fs.map(&mut self.tree.meta, &node.inode, block, rest)? {
+                Mapping::Mapped { len, unwritten: false, .. } => {
+                    block += len.clamp(1, rest);
+                    continue;
+                }
+                Mapping::Mapped { len, unwritten: true, .. } => {
+                    let len = len.clamp(1, rest);
+                    let node = self.tree.inodes.get_mut(&ino).expect("checked by the caller");
+                    self.tree.fs.mark_written(&mut self.tree.meta, &mut node.inode, block, len)?;
+                    len
+                }
+                Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, rest))?.len,
+            };
+            self.tree.note_tree(ino);
+            self.remapped(ino);
+            let node = self.tree.node_mut(ino);
+            let (start, stop) = (block * BLOCK_BYTES, (block + fresh) * BLOCK_BYTES);
+            let mut covered = RangeSet::<Bytes>::new();
+            for part in node.overlay.overlapping(start, stop) {
+                covered.insert(part.start, part.end);
+            }
+            for (s, e) in covered.gaps(start, stop) {
+                node.overlay.insert(s, e, Source::Zero);
+            }
+            self.log.mark_inode(ino);
+            block += fresh;
+        }
+        Ok(())
+    }
+
+    pub fn allocate_written(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
+        let run = self.tree.allocate_run(ino, block, want)?;
+        let node = self.tree.inodes.get_mut(&ino).expect("checked by the caller");
+        self.tree.fs.insert(&mut self.tree.meta, &mut node.inode, block, run, false)?;
+        self.unreserve(ino, block, block + run.len);
+        Ok(run)
+    }
+}
+
+impl Tree {
     /// File blocks from `from` on that the inode's unjournaled overlay ranges touch: a step's runs
     /// of them, and the beginning of one more. A step that looked at all of them would make an
     /// assembly quadratic.
@@ -66,51 +115,6 @@ impl State {
         }
         self.node_mut(ino).overlay.mark_journaled(seq);
         Ok(())
-    }
-
-    /// After this, every file block of `[first, end)` that overlay bytes touch is mapped and
-    /// written; bytes of a new block that nothing covers are zero ranges of the overlay (rule R13).
-    fn give_home(&mut self, ino: InodeNr, first: u64, end: u64) -> Result<()> {
-        let mut block = first;
-        while block < end {
-            let node = self.inodes.get(&ino).expect("checked by the caller");
-            let rest = end - block;
-            let fresh = match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
-                Mapping::Mapped { len, unwritten: false, .. } => {
-                    block += len.clamp(1, rest);
-                    continue;
-                }
-                Mapping::Mapped { len, unwritten: true, .. } => {
-                    let len = len.clamp(1, rest);
-                    let node = self.inodes.get_mut(&ino).expect("checked by the caller");
-                    self.fs.mark_written(&mut self.meta, &mut node.inode, block, len)?;
-                    len
-                }
-                Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, rest))?.len,
-            };
-            self.note_tree(ino);
-            self.remapped(ino);
-            let node = self.node_mut(ino);
-            let (start, stop) = (block * BLOCK_BYTES, (block + fresh) * BLOCK_BYTES);
-            let mut covered = RangeSet::<Bytes>::new();
-            for part in node.overlay.overlapping(start, stop) {
-                covered.insert(part.start, part.end);
-            }
-            for (s, e) in covered.gaps(start, stop) {
-                node.overlay.insert(s, e, Source::Zero);
-            }
-            self.mark_inode(ino);
-            block += fresh;
-        }
-        Ok(())
-    }
-
-    pub fn allocate_written(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
-        let run = self.allocate_run(ino, block, want)?;
-        let node = self.inodes.get_mut(&ino).expect("checked by the caller");
-        self.fs.insert(&mut self.meta, &mut node.inode, block, run, false)?;
-        self.unreserve(ino, block, block + run.len);
-        Ok(run)
     }
 
     /// Tags for one overlay range, one per contiguous run of area blocks.

@@ -36,16 +36,16 @@ impl Runtime {
     /// Makes room in the running transaction. If another thread is assembling it, waits for the
     /// cut; else journals it. The room is there at the cut, before what was cut is in the journal.
     fn await_cut(&self) -> Result<()> {
-        let full = self.lock().ledger.last_cut();
+        let full = self.lock().metadata.log.ledger.last_cut();
         let cut = |st: &mut State| {
-            let last = st.ledger.last_cut();
-            (last != full || !st.running.is_assembling()).then_some(last)
+            let last = st.metadata.log.ledger.last_cut();
+            (last != full || !st.metadata.log.running.is_assembling()).then_some(last)
         };
         if self.wait_for_help(cut)? != full {
             return Ok(());
         }
         let assembly = self.assembly_lock();
-        if self.lock().ledger.last_cut() != full {
+        if self.lock().metadata.log.ledger.last_cut() != full {
             return Ok(());
         }
         self.commit_under(&assembly, &Push::Aged, Origin::Foreground).map(drop)
@@ -54,15 +54,16 @@ impl Runtime {
     /// Makes room for unsynced data: one transaction takes what it can of it, unless another thread
     /// has made one meanwhile. If it leaves as much as there was, it needs log space first.
     fn await_push(&self) -> Result<()> {
-        let now = |st: &State| (st.ledger.last_cut(), st.running.data.bytes());
+        let now =
+            |st: &State| (st.metadata.log.ledger.last_cut(), st.metadata.log.running.data.bytes());
         let (seq, dirty) = now(&self.lock());
         let assembly = self.assembly_lock();
-        if self.lock().ledger.last_cut() != seq {
+        if self.lock().metadata.log.ledger.last_cut() != seq {
             return Ok(());
         }
         self.commit_under(&assembly, &Push::All, Origin::Foreground)?;
         drop(assembly);
-        if self.lock().running.data.bytes() >= dirty {
+        if self.lock().metadata.log.running.data.bytes() >= dirty {
             self.checkpoint(Urgency::Emergency)?;
         }
         Ok(())
@@ -71,10 +72,10 @@ impl Runtime {
     /// Waits, for [`crate::Config::late_forgets`] at most, for the kernel's FORGETs of removed
     /// files that have no open handle. After its FORGET a file's blocks can be freed.
     fn await_forgets(&self) {
-        let (start, longest) = (self.clock.mono_ns(), self.lock().config.late_forgets);
+        let (start, longest) = (self.clock.mono_ns(), self.lock().metadata.log.config.late_forgets);
         for _ in 0..longest.as_nanos().div_ceil(LOOK.as_nanos()) {
             let passed = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
-            if passed >= longest || !self.lock().inodes.is_forget_due() {
+            if passed >= longest || !self.lock().metadata.tree.inodes.is_forget_due() {
                 return;
             }
             self.clock.sleep(LOOK);
@@ -84,10 +85,10 @@ impl Runtime {
     /// Waits until some credits have come back. If no transaction is journaled that could return
     /// them, journals one first.
     fn await_credits(&self, urgency: Urgency) -> Result<()> {
-        if self.lock().ledger.oldest_journaled().is_none() {
+        if self.lock().metadata.log.ledger.oldest_journaled().is_none() {
             let assembly = self.assembly_lock();
             // The thread that had the lock before may have journaled something.
-            if self.lock().ledger.oldest_journaled().is_none() {
+            if self.lock().metadata.log.ledger.oldest_journaled().is_none() {
                 self.commit_under(&assembly, &Push::Aged, Origin::Foreground)?;
             }
         }
@@ -99,15 +100,15 @@ impl Runtime {
     /// time, however many callers wait. Returns at once if nothing is journaled.
     pub(crate) fn await_checkpoint(&self, urgency: Urgency) -> Result<()> {
         let mut st = self.lock();
-        let Some(oldest) = st.ledger.oldest_journaled() else { return Ok(()) };
-        let before = st.ledger.last_reclaimed();
-        let under_way = |st: &State| st.ledger.questions.is_open(urgency);
+        let Some(oldest) = st.metadata.log.ledger.oldest_journaled() else { return Ok(()) };
+        let before = st.metadata.log.ledger.last_reclaimed();
+        let under_way = |st: &State| st.metadata.log.ledger.questions.is_open(urgency);
         let ask = !under_way(&st);
         let id = self.checkpoint_id();
         if ask {
             match urgency {
-                Urgency::Background => st.ledger.questions.ask_background(),
-                Urgency::Emergency => st.ledger.questions.ask_for_credits(id),
+                Urgency::Background => st.metadata.log.ledger.questions.ask_background(),
+                Urgency::Emergency => st.metadata.log.ledger.questions.ask_for_credits(id),
             }
         }
         drop(st);
@@ -119,7 +120,7 @@ impl Runtime {
             self.ask(upto, urgency, id)?;
         }
         self.wait_for_help(|st| {
-            (st.ledger.last_reclaimed() > before || !under_way(st)).then_some(())
+            (st.metadata.log.ledger.last_reclaimed() > before || !under_way(st)).then_some(())
         })
     }
 
@@ -128,7 +129,7 @@ impl Runtime {
         let start = self.clock.mono_ns();
         let id = self.checkpoint_id();
         self.ask(TxnSeq(u64::MAX), urgency, id)?;
-        let report = self.wait_for_help(|st| st.ledger.questions.take_report(id))?;
+        let report = self.wait_for_help(|st| st.metadata.log.ledger.questions.take_report(id))?;
         self.latency.checkpoint.record(self.clock.mono_ns().saturating_sub(start));
         Ok(report)
     }

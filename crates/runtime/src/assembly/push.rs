@@ -7,7 +7,10 @@ use crate::staging::capture::Selection;
 use crate::staging::sequencer::{Sequencer, Writer};
 use crate::staging::stage::Outcome;
 use crate::staging::unwritten::Staged;
+use crate::state::Log;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::node::Node;
 use crate::state::overlay::Part;
 use crate::state::room::PATH_BLOCKS;
@@ -62,7 +65,7 @@ impl State {
         owed: &mut ToPush,
         out: &mut Handoff,
     ) -> Step<Progress> {
-        let Some(node) = self.inodes.get(&owed.ino) else { return Ok(Progress::All) };
+        let Some(node) = self.metadata.tree.inodes.get(&owed.ino) else { return Ok(Progress::All) };
         // Bytes that were dirty before and are clean now are owed no more, dirtied again or not.
         if owed.steps.is_multiple_of(STEPS_COMPARED) {
             owed.ranges = owed.ranges.intersection(node.data.running());
@@ -75,13 +78,15 @@ impl State {
             return Ok(Progress::NoRoom);
         }
         // None if the number has become another file's meanwhile.
-        let node = self.node_mut(owed.ino);
+        let node = self.metadata.tree.node_mut(owed.ino);
         let mut unseen = node.unseen.take().unwrap_or_else(|| node.data.running().clone());
-        let (overwrites, seen) = self.overwrites(owed.ino, &unseen, RECORD_MAX, STEP_LOOKS)?;
-        let Some(part) = self.record_sized(owed.ino, &overwrites).into_iter().next() else {
+        let (overwrites, seen) =
+            self.metadata.overwrites(owed.ino, &unseen, RECORD_MAX, STEP_LOOKS)?;
+        let Some(part) = self.metadata.record_sized(owed.ino, &overwrites).into_iter().next()
+        else {
             unseen.remove(0, seen);
             let all = unseen.is_empty();
-            self.node_mut(owed.ino).unseen = Some(unseen);
+            self.metadata.tree.node_mut(owed.ino).unseen = Some(unseen);
             return match all {
                 false => Ok(Progress::More),
                 true => Ok(self.push_direct(owed.ino, out.room(), out)?),
@@ -93,9 +98,9 @@ impl State {
         for (start, end) in pages_of(&part).iter() {
             unseen.insert(start * BLOCK_BYTES, end * BLOCK_BYTES);
         }
-        self.node_mut(owed.ino).unseen = Some(unseen);
+        self.metadata.tree.node_mut(owed.ino).unseen = Some(unseen);
         // A record of its own cannot name a file that only this transaction creates.
-        if self.names.creates(owed.ino) {
+        if self.metadata.log.names.creates(owed.ino) {
             return Ok(Progress::NoRoom);
         }
         let done = self.stage_permissions(seq, &mut out.staged);
@@ -118,12 +123,16 @@ impl State {
     ) -> Step<Vec<InodeNr>> {
         let mut elsewhere = Vec::new();
         for &ino in due {
-            let (overwrites, _) =
-                self.overwrites(ino, &self.node(ino).data.running().clone(), u64::MAX, usize::MAX)?;
+            let (overwrites, _) = self.metadata.overwrites(
+                ino,
+                &self.metadata.tree.node(ino).data.running().clone(),
+                u64::MAX,
+                usize::MAX,
+            )?;
             if overwrites.is_empty() {
                 continue;
             }
-            let done = if self.names.creates(ino) {
+            let done = if self.metadata.log.names.creates(ino) {
                 Err(Stop::Needs(Need::Commit))
             } else {
                 self.stage_permissions(seq, staged)
@@ -131,7 +140,7 @@ impl State {
             match done.and_then(|()| self.stage_parts(seq, ino, &overwrites, staged)) {
                 Ok(true) => {}
                 Ok(false) | Err(Stop::Needs(_)) => {
-                    if self.node(ino).push_next {
+                    if self.metadata.tree.node(ino).push_next {
                         elsewhere.push(ino);
                     } else {
                         left.insert(ino);
@@ -151,7 +160,7 @@ impl State {
         overwrites: &RangeSet<Bytes>,
         staged: &mut Vec<Staged>,
     ) -> Step<bool> {
-        for part in self.record_sized(ino, overwrites) {
+        for part in self.metadata.record_sized(ino, overwrites) {
             if !self.stage_part(seq, ino, &part, staged)? {
                 return Ok(false);
             }
@@ -177,38 +186,94 @@ impl State {
         Ok(true)
     }
 
+    /// Pushes at most `most` blocks of the inode's data that may be written in place. What of it
+    /// has to be staged was staged before, or has found no room.
+    pub fn push_direct(&mut self, ino: InodeNr, most: u64, out: &mut Handoff) -> Result<Progress> {
+        if !self.metadata.tree.inodes.contains(ino) {
+            return Ok(Progress::All);
+        }
+        let mut left = most;
+        for (start, end) in self.metadata.tree.direct_blocks(ino, most)?.iter() {
+            let mut block = start;
+            while block < end {
+                let room = self.metadata.direct_room(ino);
+                if room == 0 {
+                    self.metadata.reached(ino, block, left < most);
+                    return Ok(Progress::NoRoom);
+                }
+                let want = (end - block).min(room).min(STEP_BLOCKS);
+                let run = self.metadata.direct_home(ino, block, want)?;
+                self.hand_direct(ino, block, run, out);
+                block += run.len;
+                left -= run.len;
+            }
+            if left == 0 {
+                self.metadata.reached(ino, block, true);
+                return Ok(Progress::More);
+            }
+        }
+        let node = self.metadata.tree.node_mut(ino);
+        if !node.data.running().is_empty() {
+            return Ok(Progress::NoRoom);
+        }
+        node.pushed_size = node.size;
+        self.metadata.log.mark_inode(ino);
+        Ok(Progress::All)
+    }
+
+    /// The pages of one run leave with this step; the cache keeps them until the transaction is
+    /// durable.
+    fn hand_direct(&mut self, ino: InodeNr, block: u64, run: BlockRun, out: &mut Handoff) {
+        let page = |i| self.pages.peek(ino, i).expect("dirty pages stay cached").data.clone();
+        let data: Vec<_> = (block..block + run.len).map(page).collect();
+        let (start, end) = (block * BLOCK_BYTES, (block + run.len) * BLOCK_BYTES);
+        let node = self.metadata.tree.node_mut(ino);
+        node.sent.insert(block, block + run.len);
+        node.data.send(start, end);
+        self.metadata.forget_dirty(ino, start, end);
+        let joins = |last: &&mut DirectRun| {
+            last.run.end() == run.start && last.run.len + run.len <= STEP_BLOCKS
+        };
+        let last = out.direct.last_mut().filter(joins);
+        self.metadata.log.running.push(ino, run, last.is_some());
+        match last {
+            Some(last) => {
+                last.run.len += run.len;
+                last.data.extend(data);
+            }
+            None => out.direct.push(DirectRun { run, data }),
+        }
+    }
+}
+
+impl Metadata {
     /// Overwrites that found no room in a lane but must be in this cut lose their old home: their
     /// blocks, complete in the cache, go straight to new ones (rule R20), and the old ones are
     /// freed by the same transaction. False if there is no space for that.
     pub fn move_home(&mut self, ino: InodeNr) -> Result<bool> {
-        let mut blocks = pages_of(self.node(ino).data.running());
-        for (s, e) in self.direct_blocks(ino, u64::MAX)?.iter() {
+        let mut blocks = pages_of(self.tree.node(ino).data.running());
+        for (s, e) in self.tree.direct_blocks(ino, u64::MAX)?.iter() {
             blocks.remove(s, e);
         }
         if self.spendable() < blocks.total() + PATH_BLOCKS {
             return Ok(false);
         }
         for (s, e) in blocks.iter() {
-            self.node_mut(ino).overlay.remove(s * BLOCK_BYTES, e * BLOCK_BYTES);
-            let node = self.inodes.get_mut(&ino).expect("checked by the caller");
-            while !self.fs.remove(&mut self.meta, &mut node.inode, s, e, 1024)?.done {}
+            self.tree.node_mut(ino).overlay.remove(s * BLOCK_BYTES, e * BLOCK_BYTES);
+            let node = self.tree.inodes.get_mut(&ino).expect("checked by the caller");
+            while !self.tree.fs.remove(&mut self.tree.meta, &mut node.inode, s, e, 1024)?.done {}
             self.remapped(ino);
         }
         Ok(true)
-    }
-
-    /// Bytes of pushed overwrites that one record carries.
-    fn record_max(&self) -> u64 {
-        self.half_record().min(RECORD_MAX)
     }
 
     /// Cuts ranges of an inode into parts that one record, and the running transaction, can hold.
     /// Ranges that extend the file are cut at sizes that it had, where what lies between two of
     /// them fits a record.
     fn record_sized(&self, ino: InodeNr, ranges: &RangeSet<Bytes>) -> Vec<RangeSet<Bytes>> {
-        let most_ranges = self.quarter_of_transaction().max(1);
-        let mut parts = Parts::new(self.record_max(), most_ranges);
-        let node = self.node(ino);
+        let most_ranges = self.log.quarter_of_transaction().max(1);
+        let mut parts = Parts::new(self.log.record_max(), most_ranges);
+        let node = self.tree.node(ino);
         if ranges.max_end().is_none_or(|end| end <= node.inode.size) {
             parts.add(ranges);
             return parts.finish();
@@ -236,7 +301,7 @@ impl State {
     ) -> Result<(RangeSet<Bytes>, u64)> {
         let (mut out, mut seen) = (RangeSet::new(), u64::MAX);
         let (mut room, mut looks) = (most, looks);
-        let node = self.inodes.get(&ino).expect("dirty inodes stay in memory");
+        let node = self.tree.inodes.get(&ino).expect("dirty inodes stay in memory");
         let dirty =
             among.iter().flat_map(|(start, end)| node.data.running().overlapping(start, end));
         'dirty: for (start, end) in dirty {
@@ -247,11 +312,15 @@ impl State {
                     break 'dirty;
                 }
                 looks -= 1;
-                let (direct, len) =
-                    match self.fs.map(&mut self.meta, &node.inode, block, last - block)? {
-                        Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
-                        Mapping::Hole { len } => (true, len),
-                    };
+                let (direct, len) = match self.tree.fs.map(
+                    &mut self.tree.meta,
+                    &node.inode,
+                    block,
+                    last - block,
+                )? {
+                    Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
+                    Mapping::Hole { len } => (true, len),
+                };
                 let stop = block + len.clamp(1, last - block);
                 let here = (start.max(block * BLOCK_BYTES), end.min(stop * BLOCK_BYTES));
                 if direct {
@@ -264,7 +333,7 @@ impl State {
                 block = stop;
             }
         }
-        let node = self.node(ino);
+        let node = self.tree.node(ino);
         let from = node.inode.size / BLOCK_BYTES * BLOCK_BYTES;
         if let Some(end) = out.max_end().filter(|end| *end > node.inode.size) {
             let both =
@@ -272,7 +341,7 @@ impl State {
             // Up to a size that the file had, if a record has room for that.
             let whole = node.sizes.from(end, node.size);
             let bytes: u64 = both(whole).map(|(s, e)| e - s).sum();
-            let to = if bytes <= self.record_max() / 8 * 7 { whole } else { end };
+            let to = if bytes <= self.log.record_max() / 8 * 7 { whole } else { end };
             for (s, e) in both(to) {
                 out.insert(s, e);
             }
@@ -280,6 +349,62 @@ impl State {
         Ok((one_per_page(out), seen))
     }
 
+    /// Blocks of the inode's data that this transaction still takes.
+    fn direct_room(&mut self, ino: InodeNr) -> u64 {
+        let must = self.tree.node(ino).push_next;
+        if !must && self.room_in_transaction(16 + self.kept_from_push(ino)).is_err() {
+            return 0;
+        }
+        let most = if must { MUST_MAX } else { DIRECT_MAX };
+        (most.saturating_sub(self.log.running.pushed_bytes()) / BLOCK_SIZE) as u64
+    }
+
+    /// Blocks of the running transaction that pushing this inode's data leaves to callers, which
+    /// would have to wait for its cut: none if the data must not stay behind, or has waited for
+    /// twice the commit interval because callers had filled every transaction so far.
+    pub fn kept_from_push(&self, ino: InodeNr) -> usize {
+        let node = self.tree.node(ino);
+        let age = self.log.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
+        let overdue = u128::from(age) >= 2 * self.log.config.commit_age.as_nanos();
+        if node.push_next || overdue { 0 } else { self.log.quarter_of_transaction() }
+    }
+
+    /// Pushing stops before `block`. Blocks come in order, so all below it is as durable as the
+    /// transaction.
+    fn reached(&mut self, ino: InodeNr, block: u64, progress: bool) {
+        if progress {
+            let node = self.tree.node_mut(ino);
+            node.pushed_size = node.pushed_size.max(node.size.min(block * BLOCK_BYTES));
+            self.log.mark_inode(ino);
+        }
+    }
+
+    fn direct_home(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
+        let node = self.tree.inodes.get(&ino).expect("checked by the caller");
+        let run = match self.tree.fs.map(&mut self.tree.meta, &node.inode, block, want)? {
+            Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, want))?,
+            Mapping::Mapped { pblk, len, unwritten } => {
+                assert!(unwritten, "written blocks are staged, not pushed");
+                let len = len.clamp(1, want);
+                let node = self.tree.inodes.get_mut(&ino).expect("checked by the caller");
+                self.tree.fs.mark_written(&mut self.tree.meta, &mut node.inode, block, len)?;
+                BlockRun { start: pblk, len }
+            }
+        };
+        self.remapped(ino);
+        self.tree.note_tree(ino);
+        Ok(run)
+    }
+}
+
+impl Log {
+    /// Bytes of pushed overwrites that one record carries.
+    fn record_max(&self) -> u64 {
+        self.half_record().min(RECORD_MAX)
+    }
+}
+
+impl Tree {
     /// The inode's first dirty file blocks whose data may go straight to the area, `most` of them:
     /// no record names the block, and it has no home or an unwritten one.
     fn direct_blocks(&mut self, ino: InodeNr, most: u64) -> Result<RangeSet<Blocks>> {
@@ -312,112 +437,6 @@ impl State {
             }
         }
         Ok(out)
-    }
-
-    /// Pushes at most `most` blocks of the inode's data that may be written in place. What of it
-    /// has to be staged was staged before, or has found no room.
-    pub fn push_direct(&mut self, ino: InodeNr, most: u64, out: &mut Handoff) -> Result<Progress> {
-        if !self.inodes.contains(ino) {
-            return Ok(Progress::All);
-        }
-        let mut left = most;
-        for (start, end) in self.direct_blocks(ino, most)?.iter() {
-            let mut block = start;
-            while block < end {
-                let room = self.direct_room(ino);
-                if room == 0 {
-                    self.reached(ino, block, left < most);
-                    return Ok(Progress::NoRoom);
-                }
-                let want = (end - block).min(room).min(STEP_BLOCKS);
-                let run = self.direct_home(ino, block, want)?;
-                self.hand_direct(ino, block, run, out);
-                block += run.len;
-                left -= run.len;
-            }
-            if left == 0 {
-                self.reached(ino, block, true);
-                return Ok(Progress::More);
-            }
-        }
-        let node = self.node_mut(ino);
-        if !node.data.running().is_empty() {
-            return Ok(Progress::NoRoom);
-        }
-        node.pushed_size = node.size;
-        self.mark_inode(ino);
-        Ok(Progress::All)
-    }
-
-    /// Blocks of the inode's data that this transaction still takes.
-    fn direct_room(&mut self, ino: InodeNr) -> u64 {
-        let must = self.node(ino).push_next;
-        if !must && self.room_in_transaction(16 + self.kept_from_push(ino)).is_err() {
-            return 0;
-        }
-        let most = if must { MUST_MAX } else { DIRECT_MAX };
-        (most.saturating_sub(self.running.pushed_bytes()) / BLOCK_SIZE) as u64
-    }
-
-    /// Blocks of the running transaction that pushing this inode's data leaves to callers, which
-    /// would have to wait for its cut: none if the data must not stay behind, or has waited for
-    /// twice the commit interval because callers had filled every transaction so far.
-    pub fn kept_from_push(&self, ino: InodeNr) -> usize {
-        let node = self.node(ino);
-        let age = self.time.mono_ns().saturating_sub(node.dirty_since.unwrap_or(u64::MAX));
-        let overdue = u128::from(age) >= 2 * self.config.commit_age.as_nanos();
-        if node.push_next || overdue { 0 } else { self.quarter_of_transaction() }
-    }
-
-    /// Pushing stops before `block`. Blocks come in order, so all below it is as durable as the
-    /// transaction.
-    fn reached(&mut self, ino: InodeNr, block: u64, progress: bool) {
-        if progress {
-            let node = self.node_mut(ino);
-            node.pushed_size = node.pushed_size.max(node.size.min(block * BLOCK_BYTES));
-            self.mark_inode(ino);
-        }
-    }
-
-    fn direct_home(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
-        let node = self.inodes.get(&ino).expect("checked by the caller");
-        let run = match self.fs.map(&mut self.meta, &node.inode, block, want)? {
-            Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, want))?,
-            Mapping::Mapped { pblk, len, unwritten } => {
-                assert!(unwritten, "written blocks are staged, not pushed");
-                let len = len.clamp(1, want);
-                let node = self.inodes.get_mut(&ino).expect("checked by the caller");
-                self.fs.mark_written(&mut self.meta, &mut node.inode, block, len)?;
-                BlockRun { start: pblk, len }
-            }
-        };
-        self.remapped(ino);
-        self.note_tree(ino);
-        Ok(run)
-    }
-
-    /// The pages of one run leave with this step; the cache keeps them until the transaction is
-    /// durable.
-    fn hand_direct(&mut self, ino: InodeNr, block: u64, run: BlockRun, out: &mut Handoff) {
-        let page = |i| self.pages.peek(ino, i).expect("dirty pages stay cached").data.clone();
-        let data: Vec<_> = (block..block + run.len).map(page).collect();
-        let (start, end) = (block * BLOCK_BYTES, (block + run.len) * BLOCK_BYTES);
-        let node = self.node_mut(ino);
-        node.sent.insert(block, block + run.len);
-        node.data.send(start, end);
-        self.forget_dirty(ino, start, end);
-        let joins = |last: &&mut DirectRun| {
-            last.run.end() == run.start && last.run.len + run.len <= STEP_BLOCKS
-        };
-        let last = out.direct.last_mut().filter(joins);
-        self.running.push(ino, run, last.is_some());
-        match last {
-            Some(last) => {
-                last.run.len += run.len;
-                last.data.extend(data);
-            }
-            None => out.direct.push(DirectRun { run, data }),
-        }
     }
 }
 

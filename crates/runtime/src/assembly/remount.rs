@@ -35,16 +35,17 @@ impl Runtime {
     /// next request.
     pub fn tune(&self, new: &Tuning) {
         let mut st = self.lock();
-        st.config.commit_age = new.commit_age;
-        st.config.low_watermark = new.low_watermark;
-        st.config.noatime = new.noatime;
-        let online = new.discard.unwrap_or(st.config.discard.online);
+        st.metadata.log.config.commit_age = new.commit_age;
+        st.metadata.log.config.low_watermark = new.low_watermark;
+        st.metadata.log.config.noatime = new.noatime;
+        let online = new.discard.unwrap_or(st.metadata.log.config.discard.online);
         st.discards.set_online(online);
-        st.config.record_area = new.record_area;
-        (st.config.page_cache, st.config.meta_cache) = (new.page_cache, new.meta_cache);
+        st.metadata.log.config.record_area = new.record_area;
+        (st.metadata.log.config.page_cache, st.metadata.log.config.meta_cache) =
+            (new.page_cache, new.meta_cache);
         st.pages.set_limit(new.page_cache);
-        st.meta.set_limit(new.meta_cache);
-        st.config.group_wait = new.group_wait;
+        st.metadata.tree.meta.set_limit(new.meta_cache);
+        st.metadata.log.config.group_wait = new.group_wait;
         st.shrink_caches(self.seq.oldest_unwritten());
         drop(st);
         self.seq.set_wait(new.group_wait);
@@ -65,9 +66,9 @@ impl Runtime {
             // No other thread makes a transaction meanwhile.
             let _assembly = self.assembly_lock();
             let mut st = self.lock();
-            let idle = st.ledger.is_empty() && st.discards.is_idle();
+            let idle = st.metadata.log.ledger.is_empty() && st.discards.is_idle();
             if idle && !st.has_work(&Push::All) {
-                st.config.read_only = true;
+                st.metadata.log.config.read_only = true;
                 return Ok(());
             }
         }
@@ -76,16 +77,16 @@ impl Runtime {
 
     /// How old unsynced state may become.
     pub fn commit_age(&self) -> Duration {
-        self.lock().config.commit_age
+        self.lock().metadata.log.config.commit_age
     }
 
     /// The superblock on storage says since `now` that the volume is in use, as `marked` does: so
     /// does every copy that is written from here on (rule R15).
     pub fn note_marked(&self, marked: &[u8; 1024], now: Timestamp) {
         let mut st = self.lock();
-        st.fs.set_mount_time(now);
-        st.fs.set_marker(true);
-        st.fs.set_own_bytes(&own_bytes(marked));
+        st.metadata.tree.fs.set_mount_time(now);
+        st.metadata.tree.fs.set_marker(true);
+        st.metadata.tree.fs.set_own_bytes(&own_bytes(marked));
     }
 
     /// Takes changes again.
@@ -94,7 +95,7 @@ impl Runtime {
     /// A latched failure (rule R21): only opening the volume again mends it.
     pub fn make_writable(&self) -> Result<()> {
         self.seq.check()?;
-        self.lock().config.read_only = false;
+        self.lock().metadata.log.config.read_only = false;
         Ok(())
     }
 }

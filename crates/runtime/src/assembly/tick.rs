@@ -2,6 +2,7 @@
 
 use crate::locks::relock;
 use crate::runtime::Runtime;
+use crate::state::Log;
 use crate::state::State;
 use crate::state::running::Push;
 use siftfs_base::{Error, Result, TxnSeq};
@@ -34,9 +35,9 @@ impl Runtime {
         self.meet_demand()?;
         let (commit, reclaim) = {
             let mut st = self.lock();
-            let reclaim = st.reclaim_due();
+            let reclaim = st.metadata.log.reclaim_due();
             if reclaim {
-                st.ledger.questions.ask_background();
+                st.metadata.log.ledger.questions.ask_background();
             }
             (st.commit_due(), reclaim)
         };
@@ -66,9 +67,12 @@ impl Runtime {
     pub(crate) fn give_back_memory(&self) {
         for _ in 0..ROUNDS {
             let mut st = self.lock();
-            let before = (st.inodes.len(), st.pages.len(), st.meta.len());
+            let before =
+                (st.metadata.tree.inodes.len(), st.pages.len(), st.metadata.tree.meta.len());
             st.shrink_caches(self.seq.oldest_unwritten());
-            if before == (st.inodes.len(), st.pages.len(), st.meta.len()) {
+            if before
+                == (st.metadata.tree.inodes.len(), st.pages.len(), st.metadata.tree.meta.len())
+            {
                 break;
             }
         }
@@ -79,12 +83,13 @@ impl Runtime {
 impl State {
     /// Is something old enough, or staged long enough, to be journaled?
     fn commit_due(&self) -> bool {
-        let now = self.time.mono_ns();
-        let old =
-            |since: u64| u128::from(now.saturating_sub(since)) >= self.config.commit_age.as_nanos();
-        let aged = self.running.unjournaled_since().is_some_and(old)
+        let now = self.metadata.log.time.mono_ns();
+        let old = |since: u64| {
+            u128::from(now.saturating_sub(since)) >= self.metadata.log.config.commit_age.as_nanos()
+        };
+        let aged = self.metadata.log.running.unjournaled_since().is_some_and(old)
             // A file without a name does not age: every check would find it here again.
-            || self.running.data.inodes().filter_map(|i| self.inodes.get(&i)).any(|n| {
+            || self.metadata.log.running.data.inodes().filter_map(|i| self.metadata.tree.inodes.get(&i)).any(|n| {
                 n.inode.nlink > 0 && n.dirty_since.is_some_and(old)
             });
         aged || self.commit_early()
@@ -96,23 +101,25 @@ impl State {
     /// 128 blocks) fifteen new files reach half of it, whatever the timer says.
     fn commit_early(&self) -> bool {
         // With the lanes full of what a checkpoint is about to free, there is nowhere to push to.
-        let reclaiming = self.ledger.questions.is_open(Urgency::Background);
-        let nowhere = reclaiming && self.staging.is_crowded();
-        self.staging.is_cut_due()
-            || self.running.overlay.ranges() >= CUT_RANGES
-            || self.running.data.bytes() > self.dirty_limit() / 2 && !nowhere
-            || self.is_beyond(2)
+        let reclaiming = self.metadata.log.ledger.questions.is_open(Urgency::Background);
+        let nowhere = reclaiming && self.metadata.log.staging.is_crowded();
+        self.metadata.log.staging.is_cut_due()
+            || self.metadata.log.running.overlay.ranges() >= CUT_RANGES
+            || self.metadata.log.running.data.bytes() > self.dirty_limit() / 2 && !nowhere
+            || self.metadata.is_beyond(2)
     }
 
+    pub(crate) fn should_wake(&self) -> bool {
+        self.commit_early() || self.metadata.log.reclaim_due()
+    }
+}
+
+impl Log {
     /// Low watermark of staging or journal passed, something to reclaim, and no checkpoint asked
     /// for.
     pub(crate) fn reclaim_due(&self) -> bool {
         !self.ledger.questions.is_open(Urgency::Background)
             && self.ledger.has_journaled()
             && self.log_fill_percent() + self.config.low_watermark > 100
-    }
-
-    pub(crate) fn should_wake(&self) -> bool {
-        self.commit_early() || self.reclaim_due()
     }
 }

@@ -90,7 +90,7 @@ impl State {
         let most = AHEAD_MAX.min(self.pages.limit() as u64 / 8);
         let len = pages.end - pages.start;
         let (near, first) = (NEAR * len, (AHEAD_PART * len).min(AHEAD_FIRST).min(most));
-        let s = &mut self.node_mut(ino).sequence;
+        let s = &mut self.metadata.tree.node_mut(ino).sequence;
         if pages.start == 0 {
             *s = Sequence { next: pages.end, ahead: first, done: 0 };
         } else if s.next == 0 || pages.start.abs_diff(s.next) > near {
@@ -103,7 +103,7 @@ impl State {
 
     /// The next pages to read ahead, if it is time to.
     pub fn ahead(&mut self, ino: InodeNr) -> Result<Option<FillPlan>> {
-        let Some(node) = self.inodes.get(&ino) else { return Ok(None) };
+        let Some(node) = self.metadata.tree.inodes.get(&ino) else { return Ok(None) };
         let s = node.sequence;
         let from = s.done.max(s.next);
         let end = (s.next + s.ahead).min(node.size.div_ceil(BLOCK_BYTES));
@@ -111,7 +111,7 @@ impl State {
         if from >= end || from - s.next > s.ahead / 2 {
             return Ok(None);
         }
-        self.node_mut(ino).sequence.done = end.min(from + FILL_PAGES);
+        self.metadata.tree.node_mut(ino).sequence.done = end.min(from + FILL_PAGES);
         match self.missing(ino, from..end, 0) {
             Err(Stop::Read(plan)) => Ok(Some(plan)),
             Ok(()) | Err(Stop::Wait(..)) => Ok(None),
@@ -128,7 +128,7 @@ impl State {
         if self.fills.meets(ino, &(start..start + 1)) {
             return Err(Stop::Wait(ino, start..start + 1));
         }
-        let node = self.inodes.get(&ino).expect("loaded before use");
+        let node = self.metadata.tree.inodes.get(&ino).expect("loaded before use");
         let last = node.size.div_ceil(BLOCK_BYTES).min(pages.end + ahead).max(pages.end);
         let end = last.min(start + FILL_PAGES);
         let other = |i: &u64| self.pages.contains(ino, *i) || self.fills.meets(ino, &(*i..*i + 1));
@@ -143,7 +143,12 @@ impl State {
         };
         let mut block = start;
         while block < stop {
-            let len = match self.fs.map(&mut self.meta, &node.inode, block, stop - block)? {
+            let len = match self.metadata.tree.fs.map(
+                &mut self.metadata.tree.meta,
+                &node.inode,
+                block,
+                stop - block,
+            )? {
                 Mapping::Mapped { pblk, len, unwritten: false } => {
                     let len = len.min(stop - block);
                     plan.push_read(pblk * BLOCK_BYTES, (block - start) * BLOCK_BYTES, len);
@@ -161,7 +166,7 @@ impl State {
     /// the operation plans again.
     pub fn finish_fill(&mut self, plan: &FillPlan, pages: Vec<SharedBlock>) {
         let (from, to) = (plan.first * BLOCK_BYTES, (plan.first + plan.count) * BLOCK_BYTES);
-        let Some(node) = self.inodes.get(&plan.ino) else { return };
+        let Some(node) = self.metadata.tree.inodes.get(&plan.ino) else { return };
         if node.map_version != plan.map_version {
             return;
         }

@@ -5,6 +5,7 @@
 
 use crate::data::file::{Input, MAX_FILE_SIZE};
 use crate::data::ranges::pages_of;
+use crate::state::Metadata;
 use crate::state::State;
 use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, errno};
@@ -38,27 +39,27 @@ impl State {
         if !changed.is_empty() {
             self.room_for_dirty(ino)?;
             self.plan_tail(ino, end)?;
-            self.room_in_transaction(8)?;
+            self.metadata.room_in_transaction(8)?;
             for (first, last) in pages_of(&changed).iter() {
-                self.reserve(ino, first, last, privileged)?;
+                self.metadata.reserve(ino, first, last, privileged)?;
             }
             self.zero_gap(ino, offset)?;
             self.put(ino, offset, data);
             for (start, stop) in changed.iter() {
                 self.note_dirty(ino, start, stop);
             }
-            let node = self.node_mut(ino);
+            let node = self.metadata.tree.node_mut(ino);
             node.size = node.size.max(end);
-            self.mark_delta(ino);
+            self.metadata.mark_delta(ino);
         }
         match time {
             Some(time) => {
-                let node = self.node_mut(ino);
+                let node = self.metadata.tree.node_mut(ino);
                 (node.inode.mtime, node.inode.ctime) = (time, time);
                 node.delta.running_mut().times = true;
-                self.mark_delta(ino);
+                self.metadata.mark_delta(ino);
             }
-            None => self.note_held_back(ino),
+            None => self.metadata.note_held_back(ino),
         }
         Ok(())
     }
@@ -70,7 +71,7 @@ impl State {
         offset: u64,
         data: &Input<'_>,
     ) -> Result<RangeSet<Bytes>> {
-        let size = self.node(ino).size;
+        let size = self.metadata.tree.node(ino).size;
         let mut changed = RangeSet::new();
         let (mut is_data, mut known) = (false, offset);
         let mut at = 0;
@@ -81,8 +82,11 @@ impl State {
             at += block.len();
             if start >= known {
                 // Zeros in a hole are data that needs a home, though they read alike.
-                (is_data, known) =
-                    if start < size { self.data_at(ino, start, size)? } else { (false, u64::MAX) };
+                (is_data, known) = if start < size {
+                    self.metadata.tree.data_at(ino, start, size)?
+                } else {
+                    (false, u64::MAX)
+                };
             }
             let page = if is_data { self.pages.peek(ino, start / BLOCK_BYTES) } else { None };
             let Some(page) = page else {
@@ -108,19 +112,21 @@ impl State {
         if end.is_multiple_of(BLOCK_BYTES) {
             return Ok(());
         }
-        if end >= self.node(ino).size && !self.pages.contains(ino, index) {
+        if end >= self.metadata.tree.node(ino).size && !self.pages.contains(ino, index) {
             self.pages.insert(ino, index, siftfs_base::SharedBlock::zeroed());
             return Ok(());
         }
         self.plan_edge(ino, index)
     }
+}
 
+impl Metadata {
     /// The kernel has had the inode's dirty bytes for a while, up to half of the commit interval by
     /// what the Frontend asks for: they are as old as that here.
     fn note_held_back(&mut self, ino: InodeNr) {
-        let half = u64::try_from(self.config.commit_age.as_nanos() / 2).unwrap_or(u64::MAX);
-        let since = self.time.mono_ns().saturating_sub(half);
-        let node = self.node_mut(ino);
+        let half = u64::try_from(self.log.config.commit_age.as_nanos() / 2).unwrap_or(u64::MAX);
+        let since = self.log.time.mono_ns().saturating_sub(half);
+        let node = self.tree.node_mut(ino);
         node.dirty_since = node.dirty_since.map(|s| s.min(since));
     }
 }

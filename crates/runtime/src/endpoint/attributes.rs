@@ -10,26 +10,30 @@ impl Runtime {
     pub(super) fn call_attributes(&self, req: Request) -> Result<Reply> {
         use Request as R;
         match req {
-            R::GetAttr { ino } => self.query(|st| st.attr(ino)).map(Reply::Attr),
+            R::GetAttr { ino } => self.query(|st| st.metadata.tree.attr(ino)).map(Reply::Attr),
             R::SetAttr { ino, set } => self.set_attr(ino, &set, true),
-            R::GetXattr { ino, name } => self.query(|st| st.get_xattr(ino, &name)).map(Reply::Data),
-            R::ListXattr { ino } => self.query(|st| st.list_xattrs(ino)).map(Reply::Names),
+            R::GetXattr { ino, name } => {
+                self.query(|st| st.metadata.tree.get_xattr(ino, &name)).map(Reply::Data)
+            }
+            R::ListXattr { ino } => {
+                self.query(|st| st.metadata.tree.list_xattrs(ino)).map(Reply::Names)
+            }
             R::SetXattr { ino, name, value, kill_setgid, .. } if is_acl(&name) => {
                 self.mutate(|st| {
-                    st.may_set_xattr(ino, &name, false)?;
-                    st.set_acl(ino, &name, &value, kill_setgid).map(|()| Reply::Done)
+                    st.metadata.tree.may_set_xattr(ino, &name, false)?;
+                    st.metadata.set_acl(ino, &name, &value, kill_setgid).map(|()| Reply::Done)
                 })
             }
             R::SetXattr { ino, name, value, mode, .. } => self.mutate(|st| {
-                st.may_set_xattr(ino, &name, false)?;
-                st.set_xattr(ino, &name, &value, mode).map(|()| Reply::Done)
+                st.metadata.tree.may_set_xattr(ino, &name, false)?;
+                st.metadata.set_xattr(ino, &name, &value, mode).map(|()| Reply::Done)
             }),
             R::RemoveXattr { ino, name } if is_acl(&name) => self.mutate(|st| {
-                st.may_set_xattr(ino, &name, true)?;
-                st.remove_acl(ino, &name).map(|()| Reply::Done)
+                st.metadata.tree.may_set_xattr(ino, &name, true)?;
+                st.metadata.remove_acl(ino, &name).map(|()| Reply::Done)
             }),
             R::RemoveXattr { ino, name } => self.remove_xattr(ino, &name, true),
-            R::GetFlags { ino } => self.query(|st| st.flags(ino)).map(Reply::Flags),
+            R::GetFlags { ino } => self.query(|st| st.metadata.tree.flags(ino)).map(Reply::Flags),
             R::SetFlags { ino, flags } => self.change_flags(ino, flags).map(|()| Reply::Done),
             other => unreachable!("a request of another kind: {other:?}"),
         }
@@ -37,17 +41,17 @@ impl Runtime {
 
     pub(super) fn set_attr(&self, ino: InodeNr, set: &SetAttr, times: bool) -> Result<Reply> {
         let attr = self.mutate(|st| {
-            st.may_set_attr(ino, set)?;
+            st.metadata.tree.may_set_attr(ino, set)?;
             st.timed(ino, times, |st| st.set_attr(ino, set))?;
-            Ok(st.attr(ino)?)
+            Ok(st.metadata.tree.attr(ino)?)
         });
         attr.map(Reply::Attr)
     }
 
     pub(super) fn remove_xattr(&self, ino: InodeNr, name: &[u8], times: bool) -> Result<Reply> {
         self.mutate(|st| {
-            st.may_set_xattr(ino, name, true)?;
-            st.timed(ino, times, |st| st.remove_xattr(ino, name)).map(|()| Reply::Done)
+            st.metadata.tree.may_set_xattr(ino, name, true)?;
+            st.timed(ino, times, |st| st.metadata.remove_xattr(ino, name)).map(|()| Reply::Done)
         })
     }
 }

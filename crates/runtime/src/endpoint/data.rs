@@ -5,6 +5,7 @@ use crate::namespace::acl::is_acl;
 use crate::namespace::kinds::kind_of_entry;
 use crate::runtime::Runtime;
 use crate::state::State;
+use crate::state::Tree;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
@@ -41,14 +42,14 @@ impl Runtime {
             R::Seek { file, offset, whence } => {
                 let file = (session, file);
                 let sought = self.query(|st| {
-                    let ino = st.target(file, Access::Read)?;
-                    st.seek(ino, offset, whence)
+                    let ino = st.metadata.tree.target(file, Access::Read)?;
+                    st.metadata.tree.seek(ino, offset, whence)
                 });
                 sought.map(Reply::Offset)
             }
             R::OpenDir { ino } => self.open_dir(session, ino),
             R::ReadDir { handle, cookie, max_bytes, plus } => self
-                .query(|st| st.read_dir((session, handle), cookie, max_bytes, plus))
+                .query(|st| st.metadata.tree.read_dir((session, handle), cookie, max_bytes, plus))
                 .map(Reply::Dir),
             other => unreachable!("a request of another kind: {other:?}"),
         }
@@ -80,8 +81,8 @@ impl Runtime {
 
     fn open_dir(&self, session: SessionId, ino: InodeNr) -> Result<Reply> {
         self.query(|st| {
-            st.load_dir(ino)?;
-            Ok(Reply::Opened { handle: st.open(ino, session, Access::Read) })
+            st.metadata.tree.load_dir(ino)?;
+            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, session, Access::Read) })
         })
     }
 
@@ -95,35 +96,35 @@ impl Runtime {
         let write = access.writes();
         if !truncate {
             return self.query(|st| {
-                if write && st.config.read_only {
+                if write && st.metadata.log.config.read_only {
                     return Err(errno(libc::EROFS));
                 }
-                st.load(ino)?;
-                if st.node(ino).inode.is_dir() {
+                st.metadata.tree.load(ino)?;
+                if st.metadata.tree.node(ino).inode.is_dir() {
                     return Err(errno(libc::EISDIR));
                 }
-                st.may_open(ino, write, false)?;
-                Ok(Reply::Opened { handle: st.open(ino, session, access) })
+                st.metadata.tree.may_open(ino, write, false)?;
+                Ok(Reply::Opened { handle: st.metadata.tree.open(ino, session, access) })
             });
         }
         self.mutate(|st| {
-            let time = st.now();
-            st.may_open(ino, write, true)?;
+            let time = st.metadata.log.now();
+            st.metadata.tree.may_open(ino, write, true)?;
             st.timed(ino, times, |st| {
                 st.set_size(ino, 0, time)?;
-                if kill { st.kill_privileges(ino) } else { Ok(()) }
+                if kill { st.metadata.kill_privileges(ino) } else { Ok(()) }
             })?;
-            Ok(Reply::Opened { handle: st.open(ino, session, access) })
+            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, session, access) })
         })
     }
 
     fn release(&self, session: SessionId, handle: Handle) -> Result<Reply> {
         let orphan = {
             let mut st = self.lock();
-            if !st.inodes.close(handle.0, session) {
+            if !st.metadata.tree.inodes.close(handle.0, session) {
                 return Err(errno(libc::EBADF));
             }
-            st.inodes.has_to_free()
+            st.metadata.tree.inodes.has_to_free()
         };
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
     }
@@ -131,7 +132,7 @@ impl Runtime {
     fn read_data(&self, file: (SessionId, Target), offset: u64, len: u32) -> Result<Reply> {
         self.drive(libc::EIO, || {
             self.query_step(|st| {
-                let ino = st.target(file, Access::Read)?;
+                let ino = st.metadata.tree.target(file, Access::Read)?;
                 st.read(ino, offset, len)
             })
         })
@@ -147,11 +148,11 @@ impl Runtime {
     ) -> Result<Reply> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         self.mutate(|st| {
-            let ino = st.target(file, Access::Write)?;
-            st.load(ino)?;
-            let time = st.now();
-            let at = offset.unwrap_or(st.node(ino).size);
-            st.may_write(ino, at)?;
+            let ino = st.metadata.tree.target(file, Access::Write)?;
+            st.metadata.tree.load(ino)?;
+            let time = st.metadata.log.now();
+            let at = offset.unwrap_or(st.metadata.tree.node(ino).size);
+            st.metadata.tree.may_write(ino, at)?;
             // Writes up to the largest file size; a caller that comes back for the rest gets EFBIG.
             match MAX_FILE_SIZE.checked_sub(at) {
                 None | Some(0) if !data.is_empty() => return Err(errno(libc::EFBIG).into()),
@@ -159,9 +160,9 @@ impl Runtime {
             }
             // First, so that an operation that must be tried again has not written yet.
             if kill_priv {
-                st.timed(ino, times, |st| st.kill_privileges(ino))?;
+                st.timed(ino, times, |st| st.metadata.kill_privileges(ino))?;
             }
-            let privileged = st.privileged(cred);
+            let privileged = st.metadata.tree.privileged(cred);
             st.timed(ino, times, |st| st.write(ino, at, Input::of(&mut data), privileged, time))
         })?;
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
@@ -185,9 +186,9 @@ impl Runtime {
         let fits = data.len() as u64 <= room;
         data.truncate(room);
         self.mutate(|st| {
-            let time = times.then(|| st.now());
-            let privileged = st.privileged(cred);
-            let ino = st.target(file, Access::Write)?;
+            let time = times.then(|| st.metadata.log.now());
+            let privileged = st.metadata.tree.privileged(cred);
+            let ino = st.metadata.tree.target(file, Access::Write)?;
             st.write_back(ino, offset, Input::of(&mut data), privileged, time)
         })?;
         if fits { Ok(Reply::Written { len }) } else { Err(errno(libc::EFBIG)) }
@@ -209,10 +210,10 @@ impl Runtime {
         loop {
             let stop = if zero { end.min((at / PIECE + 1) * PIECE) } else { end };
             self.mutate(|st| {
-                let time = st.now();
-                let ino = st.target(file, Access::Write)?;
-                st.may_allocate(ino, mode)?;
-                let privileged = st.privileged(cred);
+                let time = st.metadata.log.now();
+                let ino = st.metadata.tree.target(file, Access::Write)?;
+                st.metadata.tree.may_allocate(ino, mode)?;
+                let privileged = st.metadata.tree.privileged(cred);
                 st.timed(ino, times, |st| st.allocate(ino, mode, at, stop - at, privileged, time))
             })?;
             at = stop;
@@ -223,7 +224,7 @@ impl Runtime {
     }
 }
 
-impl State {
+impl Tree {
     fn read_dir(
         &mut self,
         (session, handle): (SessionId, Handle),

@@ -9,6 +9,7 @@ mod operations;
 use crate::runtime::Runtime;
 use crate::staging::proof::Durable;
 use crate::state::State;
+use crate::state::Tree;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
@@ -63,7 +64,7 @@ impl FileService for Runtime {
             | R::Wait { .. }
             | R::SyncAll => self.call_durability(session, req),
             R::EndSession => self.end_session(session),
-            R::StatFs => self.query(|st| Ok(Reply::Statfs(st.stat_fs()))),
+            R::StatFs => self.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
             R::Checkpoint => self.checkpoint_all().map(|report| Reply::Checkpoint(report.into())),
             R::Trim { start, len, least } => self.trim(start, len, least).map(Reply::Trimmed),
             R::Status => self.status().map(|status| Reply::Status(Box::new(status))),
@@ -84,7 +85,7 @@ impl FileService for Runtime {
         if let Some(file) = read {
             // Not reported: a read that asks for these pages fails again and reports it.
             let plan = self.query(|st| {
-                let ino = st.target((session, file), Access::Read)?;
+                let ino = st.metadata.tree.target((session, file), Access::Read)?;
                 st.ahead(ino)
             });
             let _ = plan.and_then(|plan| plan.map_or(Ok(false), |plan| self.fill_ahead(&plan)));
@@ -133,14 +134,14 @@ impl Runtime {
         let orphan = {
             let mut st = self.lock();
             st.sections.end_all(session);
-            st.inodes.close_all(session);
-            st.inodes.has_to_free()
+            st.metadata.tree.inodes.close_all(session);
+            st.metadata.tree.inodes.has_to_free()
         };
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
     }
 }
 
-impl State {
+impl Tree {
     /// An `Entry` reply counts one reference for `Forget`.
     pub(crate) fn entry(&mut self, ino: InodeNr) -> Result<Reply> {
         let attr = self.attr(ino)?;

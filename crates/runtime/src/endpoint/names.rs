@@ -3,6 +3,7 @@
 use crate::namespace::entries::NewInode;
 use crate::namespace::kinds::{kind_of, mode_of};
 use crate::runtime::Runtime;
+use crate::state::Metadata;
 use crate::state::State;
 use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, InodeNr, Result, Timestamp, errno};
@@ -34,28 +35,28 @@ impl Runtime {
             }
             R::Symlink { parent, name, target } => self.symlink(cred, parent, &name, &target),
             R::Link { ino, parent, name } => self.mutate(|st| {
-                let time = st.now();
-                st.may_link(ino, parent)?;
-                st.link(ino, parent, &name, time)?;
-                Ok(st.entry(ino)?)
+                let time = st.metadata.log.now();
+                st.metadata.tree.may_link(ino, parent)?;
+                st.metadata.link(ino, parent, &name, time)?;
+                Ok(st.metadata.tree.entry(ino)?)
             }),
             R::Unlink { parent, name } => self.mutate(|st| {
-                let time = st.now();
-                st.may_remove(cred, parent, &name)?;
-                st.may_take(parent, &name)?;
+                let time = st.metadata.log.now();
+                st.metadata.tree.may_remove(cred, parent, &name)?;
+                st.metadata.tree.may_take(parent, &name)?;
                 st.unlink(parent, &name, time).map(|_| Reply::Done)
             }),
             R::RemoveDir { parent, name } => self.mutate(|st| {
-                let time = st.now();
-                st.may_remove(cred, parent, &name)?;
-                st.may_take(parent, &name)?;
-                st.remove_dir(parent, &name, time).map(|_| Reply::Done)
+                let time = st.metadata.log.now();
+                st.metadata.tree.may_remove(cred, parent, &name)?;
+                st.metadata.tree.may_take(parent, &name)?;
+                st.metadata.remove_dir(parent, &name, time).map(|_| Reply::Done)
             }),
             R::Rename { parent, name, new_parent, new_name, mode } => self.mutate(|st| {
-                let time = st.now();
-                st.may_rename(cred, (parent, &name), (new_parent, &new_name))?;
+                let time = st.metadata.log.now();
+                st.metadata.tree.may_rename(cred, (parent, &name), (new_parent, &new_name))?;
                 let (from, to) = ((parent, &*name), (new_parent, &*new_name));
-                st.may_move(from, to)?;
+                st.metadata.tree.may_move(from, to)?;
                 match mode {
                     RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
                         st.rename_leaving_whiteout(cred, from, to, mode, time)?;
@@ -78,30 +79,34 @@ impl Runtime {
         self.query(|st| {
             let ino = match name {
                 b"." => parent,
-                b".." => st.parent_of_dir(parent)?,
-                _ => st.lookup_node(parent, name)?,
+                b".." => st.metadata.tree.parent_of_dir(parent)?,
+                _ => st.metadata.tree.lookup_node(parent, name)?,
             };
-            st.entry(ino)
+            st.metadata.tree.entry(ino)
         })
     }
 
     fn forget(&self, ino: InodeNr, count: u64) -> Result<Reply> {
         let orphan = {
             let mut st = self.lock();
-            st.inodes.forget(ino, count);
-            st.inodes.has_to_free()
+            st.metadata.tree.inodes.forget(ino, count);
+            st.metadata.tree.inodes.has_to_free()
         };
         if orphan { self.run_evictions() } else { Ok(Reply::Done) }
     }
 
     fn read_link(&self, ino: InodeNr) -> Result<Reply> {
         self.query(|st| {
-            st.load(ino)?;
-            let node = st.inodes.get(&ino).expect("just loaded");
+            st.metadata.tree.load(ino)?;
+            let node = st.metadata.tree.inodes.get(&ino).expect("just loaded");
             if !node.inode.is_symlink() {
                 return Err(errno(libc::EINVAL));
             }
-            st.fs.symlink_read(&mut st.meta, &node.inode).map(Reply::Data)
+            st.metadata
+                .tree
+                .fs
+                .symlink_read(&mut st.metadata.tree.meta, &node.inode)
+                .map(Reply::Data)
         })
     }
 
@@ -115,8 +120,8 @@ impl Runtime {
         target: &[u8],
     ) -> Result<Reply> {
         self.mutate(|st| {
-            let ino = st.make(cred, parent, name, mode, rdev, target)?;
-            Ok(st.entry(ino)?)
+            let ino = st.metadata.make(cred, parent, name, mode, rdev, target)?;
+            Ok(st.metadata.tree.entry(ino)?)
         })
     }
 
@@ -146,15 +151,17 @@ impl Runtime {
     ) -> Result<Reply> {
         self.mutate(|st| {
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
-            let ino = st.make(cred, parent, name, mode, 0, &[])?;
-            let handle = st.open(ino, session, Access::Both);
-            let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
+            let ino = st.metadata.make(cred, parent, name, mode, 0, &[])?;
+            let handle = st.metadata.tree.open(ino, session, Access::Both);
+            let Reply::Entry(attr) = st.metadata.tree.entry(ino)? else {
+                unreachable!("entry answers Entry")
+            };
             Ok(Reply::Created { attr, handle })
         })
     }
 }
 
-impl State {
+impl Metadata {
     fn make(
         &mut self,
         cred: &Credentials,
@@ -164,17 +171,19 @@ impl State {
         rdev: u32,
         target: &[u8],
     ) -> Step<InodeNr> {
-        self.load_dir(parent)?;
-        self.may_insert(parent)?;
+        self.tree.load_dir(parent)?;
+        self.tree.may_insert(parent)?;
         let is_dir = kind_of(mode) == FileKind::Directory;
-        let (mode, gid) = self.inherit(parent, mode, cred.gid, is_dir);
-        let (mode, xattrs) = self.inherit_acls(parent, mode, cred.umask)?;
-        let time = self.now();
+        let (mode, gid) = self.tree.inherit(parent, mode, cred.gid, is_dir);
+        let (mode, xattrs) = self.tree.inherit_acls(parent, mode, cred.umask)?;
+        let time = self.log.now();
         let uid = cred.uid;
         let new = NewInode { number: None, mode, uid, gid, rdev, target, xattrs: &xattrs };
         self.create(parent, name, &new, time)
     }
+}
 
+impl State {
     fn rename_leaving_whiteout(
         &mut self,
         cred: &Credentials,
@@ -183,10 +192,10 @@ impl State {
         mode: RenameMode,
         time: Timestamp,
     ) -> Step<()> {
-        self.load_dir(from.0)?;
+        self.metadata.tree.load_dir(from.0)?;
         let whiteout = mode_of(FileKind::CharDevice);
-        let (whiteout, gid) = self.inherit(from.0, whiteout, cred.gid, false);
-        let (whiteout, xattrs) = self.inherit_acls(from.0, whiteout, cred.umask)?;
+        let (whiteout, gid) = self.metadata.tree.inherit(from.0, whiteout, cred.gid, false);
+        let (whiteout, xattrs) = self.metadata.tree.inherit_acls(from.0, whiteout, cred.umask)?;
         let (uid, xattrs) = (cred.uid, xattrs.as_slice());
         let new = NewInode { number: None, mode: whiteout, uid, gid, rdev: 0, target: &[], xattrs };
         self.rename_and_create(from, to, mode, &new, time)

@@ -63,7 +63,7 @@ impl Runtime {
         sections: &[SectionId],
         (durable, times): (bool, bool),
     ) -> Result<Reply> {
-        let privileged = self.lock().privileged(cred);
+        let privileged = self.lock().metadata.tree.privileged(cred);
         let commit = Commit { session, sections, durable, times, privileged };
         self.commit_sections(&commit).map(|()| Reply::Done)
     }

@@ -4,6 +4,7 @@
 use crate::namespace::acl::ACCESS;
 use crate::namespace::kinds::kind_of;
 use crate::state::State;
+use crate::state::Tree;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_ext4::xattr::{Acl, AclTag};
 use siftfs_proto::{Credentials, FileKind, Rights};
@@ -110,7 +111,7 @@ impl Caller<'_> {
     }
 }
 
-impl State {
+impl Tree {
     /// Has the caller the right `wanted` to this directory?
     ///
     /// # Errors
@@ -134,7 +135,7 @@ impl State {
         Ok(Guard { acl, ..self.guard_without_list(ino) })
     }
 
-    /// As [`State::guard`], for a caller whom no list keeps from anything.
+    /// As [`Tree::guard`], for a caller whom no list keeps from anything.
     pub fn guard_without_list(&self, ino: InodeNr) -> Guard {
         let inode = &self.node(ino).inode;
         Guard { mode: inode.mode, uid: inode.uid, gid: inode.gid, acl: None }

@@ -2,7 +2,9 @@
 //! it, and what new files inherit.
 
 use crate::namespace::kinds::kind_of;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::room::ATTRIBUTE_SPACE;
 use crate::state::step::Step;
 use siftfs_base::{Error, InodeNr, Result, errno};
@@ -25,7 +27,7 @@ pub fn is_acl(name: &[u8]) -> bool {
 /// Extended attributes of an inode to be made.
 pub type Inherited = Vec<(Vec<u8>, Vec<u8>)>;
 
-impl State {
+impl Tree {
     fn acl(&mut self, ino: InodeNr, name: &[u8]) -> Result<Option<Acl>> {
         match self.get_xattr(ino, name) {
             Ok(value) => Acl::from_xattr(&value).map(Some),
@@ -34,68 +36,8 @@ impl State {
         }
     }
 
-    /// Sets one of the lists, `name`, to `value` (Linux's form). An access list becomes the mode's
-    /// permission bits too, and is not kept if they say all of it; `kill_setgid` takes setgid away
-    /// then.
-    ///
-    /// # Errors
-    /// EINVAL or EOPNOTSUPP for a value that is no list; EOPNOTSUPP for a symbolic link; EACCES for
-    /// a default list of anything but a directory; ENOSPC if the attributes do not fit.
-    pub fn set_acl(
-        &mut self,
-        ino: InodeNr,
-        name: &[u8],
-        value: &[u8],
-        kill_setgid: bool,
-    ) -> Step<()> {
-        let acl = Acl::from_xattr(value)?;
-        self.load(ino)?;
-        let kind = kind_of(self.node(ino).inode.mode);
-        if kind == FileKind::Symlink {
-            return Err(errno(libc::EOPNOTSUPP).into());
-        }
-        if name == DEFAULT && kind != FileKind::Directory {
-            return Err(errno(libc::EACCES).into());
-        }
-        self.begin(ATTRIBUTE_SPACE)?;
-        if name == DEFAULT {
-            return Ok(self.put_xattr(ino, name, value, SetMode::Any)?);
-        }
-        if acl.is_minimal() {
-            self.drop_acl(ino, name)?;
-        } else {
-            self.put_xattr(ino, name, value, SetMode::Any)?;
-        }
-        let now = self.now();
-        let node = self.node_mut(ino);
-        node.inode.mode = node.inode.mode & !PERMISSIONS | acl.mode();
-        if kill_setgid {
-            node.inode.mode &= !S_ISGID;
-        }
-        node.inode.ctime = now;
-        node.delta.running_mut().attrs = true;
-        node.delta.running_mut().times = true;
-        self.mark_perms(ino);
-        self.mark_delta(ino);
-        Ok(())
-    }
-
-    /// Removes one of the lists; the mode stays as it is. A missing list is no error.
-    pub fn remove_acl(&mut self, ino: InodeNr, name: &[u8]) -> Step<()> {
-        self.load(ino)?;
-        self.begin(ATTRIBUTE_SPACE)?;
-        Ok(self.drop_acl(ino, name)?)
-    }
-
-    fn drop_acl(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
-        match self.drop_xattr(ino, name) {
-            Err(Error::Posix(libc::ENODATA)) => Ok(()),
-            other => other,
-        }
-    }
-
     /// The access list that goes with new permission bits, if there is one: for
-    /// [`State::put_xattr`].
+    /// [`Metadata::put_xattr`].
     pub fn acl_of_mode(&mut self, ino: InodeNr, perm: u16) -> Result<Option<Vec<u8>>> {
         if kind_of(self.node(ino).inode.mode) == FileKind::Symlink {
             return Ok(None);
@@ -138,5 +80,67 @@ impl State {
             lists.push((DEFAULT.to_vec(), default.to_xattr()));
         }
         Ok((mode, lists))
+    }
+}
+
+impl Metadata {
+    /// Sets one of the lists, `name`, to `value` (Linux's form). An access list becomes the mode's
+    /// permission bits too, and is not kept if they say all of it; `kill_setgid` takes setgid away
+    /// then.
+    ///
+    /// # Errors
+    /// EINVAL or EOPNOTSUPP for a value that is no list; EOPNOTSUPP for a symbolic link; EACCES for
+    /// a default list of anything but a directory; ENOSPC if the attributes do not fit.
+    pub fn set_acl(
+        &mut self,
+        ino: InodeNr,
+        name: &[u8],
+        value: &[u8],
+        kill_setgid: bool,
+    ) -> Step<()> {
+        let acl = Acl::from_xattr(value)?;
+        self.tree.load(ino)?;
+        let kind = kind_of(self.tree.node(ino).inode.mode);
+        if kind == FileKind::Symlink {
+            return Err(errno(libc::EOPNOTSUPP).into());
+        }
+        if name == DEFAULT && kind != FileKind::Directory {
+            return Err(errno(libc::EACCES).into());
+        }
+        self.begin(ATTRIBUTE_SPACE)?;
+        if name == DEFAULT {
+            return Ok(self.put_xattr(ino, name, value, SetMode::Any)?);
+        }
+        if acl.is_minimal() {
+            self.drop_acl(ino, name)?;
+        } else {
+            self.put_xattr(ino, name, value, SetMode::Any)?;
+        }
+        let now = self.log.now();
+        let node = self.tree.node_mut(ino);
+        node.inode.mode = node.inode.mode & !PERMISSIONS | acl.mode();
+        if kill_setgid {
+            node.inode.mode &= !S_ISGID;
+        }
+        node.inode.ctime = now;
+        node.delta.running_mut().attrs = true;
+        node.delta.running_mut().times = true;
+        self.log.mark_perms(ino);
+        self.mark_delta(ino);
+        Ok(())
+    }
+
+    /// Removes one of the lists; the mode stays as it is. A missing list is no error.
+    pub fn remove_acl(&mut self, ino: InodeNr, name: &[u8]) -> Step<()> {
+        self.tree.load(ino)?;
+        self.begin(ATTRIBUTE_SPACE)?;
+        Ok(self.drop_acl(ino, name)?)
+    }
+
+    fn drop_acl(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
+        match self.drop_xattr(ino, name) {
+            Err(Error::Posix(libc::ENODATA)) => Ok(()),
+            other => other,
+        }
     }
 }

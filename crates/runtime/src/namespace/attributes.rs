@@ -1,7 +1,9 @@
 //! Attributes and extended attributes.
 
 use crate::namespace::kinds::kind_of;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::room::ATTRIBUTE_SPACE;
 use crate::state::step::Step;
 use siftfs_base::{InodeNr, Result, errno};
@@ -15,7 +17,7 @@ const S_ISVTX: u16 = 0o1000;
 const S_IXGRP: u16 = 0o0010;
 const CAPABILITY: &[u8] = b"security.capability";
 
-impl State {
+impl Tree {
     /// The inode's attributes as an application sees them.
     pub fn attr(&mut self, ino: InodeNr) -> Result<Attr> {
         self.load(ino)?;
@@ -41,64 +43,6 @@ impl State {
         })
     }
 
-    /// setattr: chmod, chown, truncate, utimes, and the kill-privilege rules.
-    pub fn set_attr(&mut self, ino: InodeNr, set: &SetAttr) -> Step<Attr> {
-        self.load(ino)?;
-        if self.has_times(ino, set) {
-            return Ok(self.attr(ino)?);
-        }
-        let now = self.now();
-        if let Some(size) = set.size {
-            if self.node(ino).inode.is_dir() {
-                return Err(errno(libc::EISDIR).into());
-            }
-            self.set_size(ino, size, now)?;
-        }
-        let acl = match set.perm {
-            Some(perm) => self.acl_of_mode(ino, perm)?,
-            None => None,
-        };
-        self.begin(if acl.is_some() { ATTRIBUTE_SPACE } else { 0 })?;
-        if let Some(acl) = acl {
-            self.put_xattr(ino, crate::namespace::acl::ACCESS, &acl, SetMode::Any)?;
-        }
-        if set.kill_priv {
-            self.kill_privileges(ino)?;
-        }
-        let chown = set.uid.is_some() || set.gid.is_some();
-        if chown && !set.keep_priv && !self.node(ino).inode.is_dir() {
-            self.kill_privileges(ino)?;
-        }
-        let setgid = set.kill_setgid && !self.node(ino).inode.is_dir();
-        let inode = &mut self.node_mut(ino).inode;
-        if setgid {
-            inode.mode &= !S_ISGID;
-        }
-        if let Some(perm) = set.perm {
-            inode.mode = inode.mode & S_IFMT | perm & 0o7777;
-        }
-        inode.uid = set.uid.unwrap_or(inode.uid);
-        inode.gid = set.gid.unwrap_or(inode.gid);
-        let at = |t: SetTime| match t {
-            SetTime::Now => now,
-            SetTime::At(t) => inode.storable_time(t),
-        };
-        let (atime, mtime) = (set.atime.map(at), set.mtime.map(at));
-        let ctime = set.ctime.map(|t| inode.storable_time(t));
-        inode.atime = atime.unwrap_or(inode.atime);
-        inode.mtime = mtime.unwrap_or(inode.mtime);
-        inode.ctime = ctime.unwrap_or(now);
-        let perms = set.perm.is_some() || chown || set.kill_priv || setgid;
-        let delta = self.node_mut(ino).delta.running_mut();
-        delta.attrs |= perms;
-        delta.times = true;
-        if perms {
-            self.mark_perms(ino);
-        }
-        self.mark_delta(ino);
-        Ok(self.attr(ino)?)
-    }
-
     /// Does `set` say nothing but the times that the inode has? The kernel that owns them sends
     /// them more often than they change, and what changes nothing must not make an fsync write.
     fn has_times(&self, ino: InodeNr, set: &SetAttr) -> bool {
@@ -110,63 +54,11 @@ impl State {
             && inode.storable_time(ctime) == inode.ctime
     }
 
-    /// A change of the data of `ino`. Without `times` its mtime and ctime stay what they are: the
-    /// kernel owns them then, and sends its own if the change moved them.
-    pub fn timed<T>(
-        &mut self,
-        ino: InodeNr,
-        times: bool,
-        change: impl FnOnce(&mut Self) -> Step<T>,
-    ) -> Step<T> {
-        if times {
-            return change(self);
-        }
-        self.load(ino)?;
-        let inode = &self.node(ino).inode;
-        let old = (inode.mtime, inode.ctime);
-        let changed = change(self);
-        let inode = &mut self.node_mut(ino).inode;
-        (inode.mtime, inode.ctime) = old;
-        changed
-    }
-
-    /// Clears setuid, setgid (if group-executable) and the file's capabilities.
-    pub fn kill_privileges(&mut self, ino: InodeNr) -> Step<()> {
-        self.load(ino)?;
-        let inode = &mut self.node_mut(ino).inode;
-        let mut kill = inode.mode & S_ISUID;
-        if inode.mode & S_IXGRP != 0 {
-            kill |= inode.mode & S_ISGID;
-        }
-        if kill != 0 {
-            inode.mode &= !kill;
-            self.node_mut(ino).delta.running_mut().attrs = true;
-            self.mark_perms(ino);
-            self.mark_delta(ino);
-        }
-        if self.has_capabilities(ino)? {
-            self.remove_xattr(ino, CAPABILITY)?;
-        }
-        Ok(())
-    }
-
     /// Is it a file with capabilities? It is loaded.
     pub fn has_capabilities(&mut self, ino: InodeNr) -> Result<bool> {
         let node = self.inodes.get(&ino).expect("loaded before use");
         Ok(node.inode.is_reg()
             && self.fs.xattr_list(&mut self.meta, &node.inode)?.iter().any(|n| n == CAPABILITY))
-    }
-
-    fn xattrs_changed(&mut self, ino: InodeNr, name: &[u8]) {
-        let now = self.now();
-        let node = self.node_mut(ino);
-        node.inode.ctime = now;
-        node.delta.running_mut().xattrs = true;
-        node.delta.running_mut().times = true;
-        if name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_") {
-            self.mark_perms(ino);
-        }
-        self.mark_delta(ino);
     }
 
     /// getxattr; ENODATA when absent.
@@ -183,81 +75,6 @@ impl State {
         self.fs.xattr_list(&mut self.meta, &node.inode)
     }
 
-    /// setxattr, of anything but an access control list ([`State::set_acl`]).
-    pub fn set_xattr(
-        &mut self,
-        ino: InodeNr,
-        name: &[u8],
-        value: &[u8],
-        mode: XattrMode,
-    ) -> Step<()> {
-        self.load(ino)?;
-        self.begin(ATTRIBUTE_SPACE)?;
-        let mode = match mode {
-            XattrMode::Set => SetMode::Any,
-            XattrMode::Create => SetMode::Create,
-            XattrMode::Replace => SetMode::Replace,
-        };
-        Ok(self.put_xattr(ino, name, value, mode)?)
-    }
-
-    /// Sets an attribute, whatever its name; the caller has called `begin`.
-    pub fn put_xattr(
-        &mut self,
-        ino: InodeNr,
-        name: &[u8],
-        value: &[u8],
-        mode: SetMode,
-    ) -> Result<()> {
-        let node = self.inodes.get_mut(&ino).expect("loaded before use");
-        self.fs.xattr_set(&mut self.meta, &mut node.inode, name, value, mode)?;
-        self.xattrs_changed(ino, name);
-        Ok(())
-    }
-
-    /// removexattr; ENODATA when absent.
-    pub fn remove_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Step<()> {
-        self.load(ino)?;
-        self.begin(ATTRIBUTE_SPACE)?;
-        Ok(self.drop_xattr(ino, name)?)
-    }
-
-    /// Removes an attribute, whatever its name; the caller has called `begin`.
-    pub fn drop_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
-        let node = self.inodes.get_mut(&ino).expect("loaded before use");
-        self.fs.xattr_remove(&mut self.meta, &mut node.inode, name)?;
-        self.xattrs_changed(ino, name);
-        Ok(())
-    }
-
-    /// The inode has exactly these extended attributes afterwards (recovery).
-    pub fn replace_xattrs(&mut self, ino: InodeNr, list: &[(Vec<u8>, Vec<u8>)]) -> Step<()> {
-        for name in self.list_xattrs(ino)? {
-            if !list.iter().any(|(n, _)| *n == name) {
-                self.remove_xattr(ino, &name)?;
-            }
-        }
-        for (name, value) in list {
-            self.set_xattr(ino, name, value, XattrMode::Set)?;
-        }
-        Ok(())
-    }
-
-    /// statfs as ext4 answers it: overhead is not counted as blocks.
-    pub fn stat_fs(&self) -> StatFs {
-        let blocks = self.fs.block_count() - self.fs.overhead_blocks();
-        let free = self.fs.free_blocks().saturating_sub(self.running.data.reserved());
-        StatFs {
-            block_size: 4096,
-            blocks,
-            free,
-            available: free.saturating_sub(self.fs.reserved_blocks()),
-            files: u64::from(self.fs.inode_count()),
-            files_free: self.fs.free_inodes(),
-            name_max: 255,
-        }
-    }
-
     /// In a sticky directory, only root, its owner and the file's owner may remove or rename a
     /// name (EPERM); a name that is not there is for the operation itself to judge.
     pub fn may_remove(&mut self, cred: &Credentials, dir: InodeNr, name: &[u8]) -> Result<()> {
@@ -271,7 +88,7 @@ impl State {
         if self.node(ino).inode.uid == cred.uid { Ok(()) } else { Err(errno(libc::EPERM)) }
     }
 
-    /// [`State::may_remove`] at both ends, unless they are one file, where a rename does nothing.
+    /// [`Tree::may_remove`] at both ends, unless they are one file, where a rename does nothing.
     pub fn may_rename(
         &mut self,
         cred: &Credentials,
@@ -297,5 +114,194 @@ impl State {
         }
         let mode = if is_dir { mode | S_ISGID } else { mode };
         (mode, parent.gid)
+    }
+}
+
+impl State {
+    /// A change of the data of `ino`. Without `times` its mtime and ctime stay what they are: the
+    /// kernel owns them then, and sends its own if the change moved them.
+    pub fn timed<T>(
+        &mut self,
+        ino: InodeNr,
+        times: bool,
+        change: impl FnOnce(&mut Self) -> Step<T>,
+    ) -> Step<T> {
+        if times {
+            return change(self);
+        }
+        self.metadata.tree.load(ino)?;
+        let inode = &self.metadata.tree.node(ino).inode;
+        let old = (inode.mtime, inode.ctime);
+        let changed = change(self);
+        let inode = &mut self.metadata.tree.node_mut(ino).inode;
+        (inode.mtime, inode.ctime) = old;
+        changed
+    }
+
+    /// setattr: chmod, chown, truncate, utimes, and the kill-privilege rules.
+    pub fn set_attr(&mut self, ino: InodeNr, set: &SetAttr) -> Step<Attr> {
+        self.metadata.tree.load(ino)?;
+        if self.metadata.tree.has_times(ino, set) {
+            return Ok(self.metadata.tree.attr(ino)?);
+        }
+        let now = self.metadata.log.now();
+        if let Some(size) = set.size {
+            if self.metadata.tree.node(ino).inode.is_dir() {
+                return Err(errno(libc::EISDIR).into());
+            }
+            self.set_size(ino, size, now)?;
+        }
+        let acl = match set.perm {
+            Some(perm) => self.metadata.tree.acl_of_mode(ino, perm)?,
+            None => None,
+        };
+        self.metadata.begin(if acl.is_some() { ATTRIBUTE_SPACE } else { 0 })?;
+        if let Some(acl) = acl {
+            self.metadata.put_xattr(ino, crate::namespace::acl::ACCESS, &acl, SetMode::Any)?;
+        }
+        if set.kill_priv {
+            self.metadata.kill_privileges(ino)?;
+        }
+        let chown = set.uid.is_some() || set.gid.is_some();
+        if chown && !set.keep_priv && !self.metadata.tree.node(ino).inode.is_dir() {
+            self.metadata.kill_privileges(ino)?;
+        }
+        let setgid = set.kill_setgid && !self.metadata.tree.node(ino).inode.is_dir();
+        let inode = &mut self.metadata.tree.node_mut(ino).inode;
+        if setgid {
+            inode.mode &= !S_ISGID;
+        }
+        if let Some(perm) = set.perm {
+            inode.mode = inode.mode & S_IFMT | perm & 0o7777;
+        }
+        inode.uid = set.uid.unwrap_or(inode.uid);
+        inode.gid = set.gid.unwrap_or(inode.gid);
+        let at = |t: SetTime| match t {
+            SetTime::Now => now,
+            SetTime::At(t) => inode.storable_time(t),
+        };
+        let (atime, mtime) = (set.atime.map(at), set.mtime.map(at));
+        let ctime = set.ctime.map(|t| inode.storable_time(t));
+        inode.atime = atime.unwrap_or(inode.atime);
+        inode.mtime = mtime.unwrap_or(inode.mtime);
+        inode.ctime = ctime.unwrap_or(now);
+        let perms = set.perm.is_some() || chown || set.kill_priv || setgid;
+        let delta = self.metadata.tree.node_mut(ino).delta.running_mut();
+        delta.attrs |= perms;
+        delta.times = true;
+        if perms {
+            self.metadata.log.mark_perms(ino);
+        }
+        self.metadata.mark_delta(ino);
+        Ok(self.metadata.tree.attr(ino)?)
+    }
+}
+
+impl Metadata {
+    /// Clears setuid, setgid (if group-executable) and the file's capabilities.
+    pub fn kill_privileges(&mut self, ino: InodeNr) -> Step<()> {
+        self.tree.load(ino)?;
+        let inode = &mut self.tree.node_mut(ino).inode;
+        let mut kill = inode.mode & S_ISUID;
+        if inode.mode & S_IXGRP != 0 {
+            kill |= inode.mode & S_ISGID;
+        }
+        if kill != 0 {
+            inode.mode &= !kill;
+            self.tree.node_mut(ino).delta.running_mut().attrs = true;
+            self.log.mark_perms(ino);
+            self.mark_delta(ino);
+        }
+        if self.tree.has_capabilities(ino)? {
+            self.remove_xattr(ino, CAPABILITY)?;
+        }
+        Ok(())
+    }
+
+    fn xattrs_changed(&mut self, ino: InodeNr, name: &[u8]) {
+        let now = self.log.now();
+        let node = self.tree.node_mut(ino);
+        node.inode.ctime = now;
+        node.delta.running_mut().xattrs = true;
+        node.delta.running_mut().times = true;
+        if name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_") {
+            self.log.mark_perms(ino);
+        }
+        self.mark_delta(ino);
+    }
+
+    /// setxattr, of anything but an access control list ([`Metadata::set_acl`]).
+    pub fn set_xattr(
+        &mut self,
+        ino: InodeNr,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Step<()> {
+        self.tree.load(ino)?;
+        self.begin(ATTRIBUTE_SPACE)?;
+        let mode = match mode {
+            XattrMode::Set => SetMode::Any,
+            XattrMode::Create => SetMode::Create,
+            XattrMode::Replace => SetMode::Replace,
+        };
+        Ok(self.put_xattr(ino, name, value, mode)?)
+    }
+
+    /// Sets an attribute, whatever its name; the caller has called `begin`.
+    pub fn put_xattr(
+        &mut self,
+        ino: InodeNr,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+    ) -> Result<()> {
+        let node = self.tree.inodes.get_mut(&ino).expect("loaded before use");
+        self.tree.fs.xattr_set(&mut self.tree.meta, &mut node.inode, name, value, mode)?;
+        self.xattrs_changed(ino, name);
+        Ok(())
+    }
+
+    /// removexattr; ENODATA when absent.
+    pub fn remove_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Step<()> {
+        self.tree.load(ino)?;
+        self.begin(ATTRIBUTE_SPACE)?;
+        Ok(self.drop_xattr(ino, name)?)
+    }
+
+    /// Removes an attribute, whatever its name; the caller has called `begin`.
+    pub fn drop_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<()> {
+        let node = self.tree.inodes.get_mut(&ino).expect("loaded before use");
+        self.tree.fs.xattr_remove(&mut self.tree.meta, &mut node.inode, name)?;
+        self.xattrs_changed(ino, name);
+        Ok(())
+    }
+
+    /// The inode has exactly these extended attributes afterwards (recovery).
+    pub fn replace_xattrs(&mut self, ino: InodeNr, list: &[(Vec<u8>, Vec<u8>)]) -> Step<()> {
+        for name in self.tree.list_xattrs(ino)? {
+            if !list.iter().any(|(n, _)| *n == name) {
+                self.remove_xattr(ino, &name)?;
+            }
+        }
+        for (name, value) in list {
+            self.set_xattr(ino, name, value, XattrMode::Set)?;
+        }
+        Ok(())
+    }
+
+    /// statfs as ext4 answers it: overhead is not counted as blocks.
+    pub fn stat_fs(&self) -> StatFs {
+        let blocks = self.tree.fs.block_count() - self.tree.fs.overhead_blocks();
+        let free = self.tree.fs.free_blocks().saturating_sub(self.log.running.data.reserved());
+        StatFs {
+            block_size: 4096,
+            blocks,
+            free,
+            available: free.saturating_sub(self.tree.fs.reserved_blocks()),
+            files: u64::from(self.tree.fs.inode_count()),
+            files_free: self.tree.fs.free_inodes(),
+            name_max: 255,
+        }
     }
 }

@@ -4,7 +4,9 @@
 //! functions, and carries out what was done before a file became immutable.
 
 use crate::runtime::Runtime;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::step::Step;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::{Allocate, SetAttr, SetTime, flags};
@@ -12,7 +14,7 @@ use siftfs_proto::{Allocate, SetAttr, SetTime, flags};
 /// A request refused by either kind.
 const FIXED: u32 = flags::IMMUTABLE | flags::APPEND;
 
-impl State {
+impl Tree {
     /// `EPERM` if `ino` has one of these flags.
     fn refuse(&mut self, ino: InodeNr, flags: u32) -> Result<()> {
         self.load(ino)?;
@@ -100,17 +102,19 @@ impl State {
         self.load(ino)?;
         Ok(self.node(ino).inode.flags & flags::VISIBLE)
     }
+}
 
+impl Metadata {
     /// Sets flags; true if one changed. Those that cannot be set stay as they are when they are
     /// given as they are, as chattr(1) does, and are refused else (`EOPNOTSUPP`).
     pub fn set_flags(&mut self, ino: InodeNr, wanted: u32) -> Step<bool> {
-        let old = self.flags(ino)?;
+        let old = self.tree.flags(ino)?;
         let changed = old ^ wanted;
         let fixed = !(flags::SETTABLE | flags::KEPT);
         if changed & fixed & flags::MODIFIABLE != 0 || wanted & !flags::VISIBLE != 0 {
             return Err(errno(libc::EOPNOTSUPP).into());
         }
-        let inode = &self.node(ino).inode;
+        let inode = &self.tree.node(ino).inode;
         let other = !inode.is_reg() && !inode.is_dir();
         if other && wanted & FIXED != 0 {
             return Err(errno(libc::EOPNOTSUPP).into());
@@ -123,11 +127,11 @@ impl State {
             return Ok(false);
         }
         self.begin(0)?;
-        let now = self.now();
-        let node = self.node_mut(ino);
+        let now = self.log.now();
+        let node = self.tree.node_mut(ino);
         node.inode.flags ^= changed;
         node.inode.ctime = now;
-        self.mark_inode(ino);
+        self.log.mark_inode(ino);
         Ok(true)
     }
 }
@@ -139,7 +143,7 @@ impl Runtime {
     /// `EOPNOTSUPP`, `EPERM` (of an immutable file only that flag changes), and what a full commit
     /// says.
     pub fn change_flags(&self, ino: InodeNr, wanted: u32) -> Result<()> {
-        if self.mutate(|st| st.set_flags(ino, wanted))? {
+        if self.mutate(|st| st.metadata.set_flags(ino, wanted))? {
             let _journaled = self.full_commit(ino)?;
         }
         Ok(())

@@ -1,7 +1,10 @@
 //! Renaming: over another name, exchanging two, leaving a new file at the old name (a whiteout).
 
 use crate::namespace::entries::{NewInode, check_name};
+use crate::state::Log;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::room::{NAMES_SPACE, OP_BLOCKS};
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
@@ -23,17 +26,19 @@ impl State {
         check_name(from.1).map_err(|_| errno(libc::EBUSY))?;
         check_name(to.1)
             .map_err(|e| if e.errno() == libc::EEXIST { errno(libc::EBUSY) } else { e })?;
-        self.require_live_dir(from.0)?;
-        self.require_live_dir(to.0)?;
-        let ino = self.lookup_node(from.0, from.1)?;
-        let target = self.lookup(to.0, to.1)?;
+        self.metadata.tree.require_live_dir(from.0)?;
+        self.metadata.tree.require_live_dir(to.0)?;
+        let ino = self.metadata.tree.lookup_node(from.0, from.1)?;
+        let target = self.metadata.tree.lookup(to.0, to.1)?;
         match (mode, target) {
             (RenameMode::NoReplace | RenameMode::WhiteoutNoReplace, Some(_)) => {
                 Err(errno(libc::EEXIST).into())
             }
             (RenameMode::Exchange, None) => Err(errno(libc::ENOENT).into()),
             (_, Some(t)) if t == ino => Ok(()),
-            (RenameMode::Exchange, Some(other)) => self.exchange(from, ino, to, other, time),
+            (RenameMode::Exchange, Some(other)) => {
+                self.metadata.exchange(from, ino, to, other, time)
+            }
             (_, target) => self.rename_replace(from, ino, to, target, time),
         }
     }
@@ -49,28 +54,85 @@ impl State {
         new: &NewInode<'_>,
         time: Timestamp,
     ) -> Step<()> {
-        self.require_live_dir(from.0)?;
-        self.require_live_dir(to.0)?;
-        self.fs.xattrs_fit(new.mode, new.xattrs)?;
+        self.metadata.tree.require_live_dir(from.0)?;
+        self.metadata.tree.require_live_dir(to.0)?;
+        self.metadata.tree.fs.xattrs_fit(new.mode, new.xattrs)?;
         // The room for the second half is checked before the first.
         let mut blocks = NAMES_SPACE;
         let mut images = 2 * OP_BLOCKS;
         for dir in [from.0, to.0] {
-            let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
+            let cost =
+                self.metadata.tree.fs.dir_insert_cost(&self.metadata.tree.node(dir).inode)?;
             blocks += u64::from(cost.appended);
             images += cost.dirtied as usize;
         }
-        self.begin_many(blocks, images, 2)?;
-        if self.fs.available_inodes() == 0 {
-            return Err(self.shortage());
+        self.metadata.begin_many(blocks, images, 2)?;
+        if self.metadata.tree.fs.available_inodes() == 0 {
+            return Err(self.metadata.log.shortage());
         }
         self.rename(from, to, mode, time)?;
-        if self.lookup(from.0, from.1)?.is_none() {
-            self.create(from.0, from.1, new, time)?;
+        if self.metadata.tree.lookup(from.0, from.1)?.is_none() {
+            self.metadata.create(from.0, from.1, new, time)?;
         }
         Ok(())
     }
 
+    fn rename_replace(
+        &mut self,
+        from: (InodeNr, &[u8]),
+        ino: InodeNr,
+        to: (InodeNr, &[u8]),
+        target: Option<InodeNr>,
+        time: Timestamp,
+    ) -> Step<()> {
+        let is_dir = self.metadata.tree.node(ino).inode.is_dir();
+        if is_dir && from.0 != to.0 && self.metadata.tree.is_below(ino, to.0)? {
+            return Err(errno(libc::EINVAL).into());
+        }
+        if let Some(t) = target {
+            self.metadata.tree.check_displaced(is_dir, t)?;
+            self.metadata.little_unsynced(ino)?;
+        } else if is_dir && from.0 != to.0 && !self.metadata.tree.node(to.0).inode.can_link() {
+            return Err(errno(libc::EMLINK).into());
+        }
+        self.metadata.begin_insert(to.0, 0)?;
+        match target {
+            Some(_) => self.metadata.tree.replace_entry(to.0, to.1, ino)?,
+            None => self.metadata.tree.insert_entry(to.0, to.1, ino)?,
+        }
+        self.metadata.tree.remove_entry(from.0, from.1)?;
+        if is_dir && from.0 != to.0 {
+            self.metadata.tree.move_dotdot(ino, from.0, to.0)?;
+        }
+        if let Some(t) = target {
+            if is_dir {
+                self.metadata.tree.node_mut(to.0).inode.dec_nlink()?;
+                self.metadata.kill_dir(t, time)?;
+            } else {
+                self.drop_link(t, time)?;
+                self.metadata.tree.node_mut(ino).push_next = true;
+            }
+        }
+        let node = self.metadata.tree.node_mut(ino);
+        node.inode.ctime = time;
+        node.parent = (is_dir || node.inode.nlink == 1).then_some(to.0);
+        self.metadata.log.mark_inode(ino);
+        self.metadata.dir_changed(from.0, time);
+        self.metadata.dir_changed(to.0, time);
+        let kind = NameOpKind::Rename {
+            dir: from.0,
+            name: from.1.to_vec(),
+            new_dir: to.0,
+            new_name: to.1.to_vec(),
+            ino,
+            displaced: target.unwrap_or(0),
+        };
+        self.metadata.log_name_op(time, kind, is_dir);
+        Ok(())
+    }
+}
+
+impl Tree {
     /// Would `dir` come to lie below `ino`?
     fn is_below(&mut self, ino: InodeNr, mut dir: InodeNr) -> Result<bool> {
         let mut depth = 0u32;
@@ -87,80 +149,6 @@ impl State {
                 return Err(siftfs_base::corrupt("directory tree", "the parents form a loop"));
             }
         }
-    }
-
-    fn rename_replace(
-        &mut self,
-        from: (InodeNr, &[u8]),
-        ino: InodeNr,
-        to: (InodeNr, &[u8]),
-        target: Option<InodeNr>,
-        time: Timestamp,
-    ) -> Step<()> {
-        let is_dir = self.node(ino).inode.is_dir();
-        if is_dir && from.0 != to.0 && self.is_below(ino, to.0)? {
-            return Err(errno(libc::EINVAL).into());
-        }
-        if let Some(t) = target {
-            self.check_displaced(is_dir, t)?;
-            self.little_unsynced(ino)?;
-        } else if is_dir && from.0 != to.0 && !self.node(to.0).inode.can_link() {
-            return Err(errno(libc::EMLINK).into());
-        }
-        self.begin_insert(to.0, 0)?;
-        match target {
-            Some(_) => self.replace_entry(to.0, to.1, ino)?,
-            None => self.insert_entry(to.0, to.1, ino)?,
-        }
-        self.remove_entry(from.0, from.1)?;
-        if is_dir && from.0 != to.0 {
-            self.move_dotdot(ino, from.0, to.0)?;
-        }
-        if let Some(t) = target {
-            if is_dir {
-                self.node_mut(to.0).inode.dec_nlink()?;
-                self.kill_dir(t, time)?;
-            } else {
-                self.drop_link(t, time)?;
-                self.node_mut(ino).push_next = true;
-            }
-        }
-        let node = self.node_mut(ino);
-        node.inode.ctime = time;
-        node.parent = (is_dir || node.inode.nlink == 1).then_some(to.0);
-        self.mark_inode(ino);
-        self.dir_changed(from.0, time);
-        self.dir_changed(to.0, time);
-        let kind = NameOpKind::Rename {
-            dir: from.0,
-            name: from.1.to_vec(),
-            new_dir: to.0,
-            new_name: to.1.to_vec(),
-            ino,
-            displaced: target.unwrap_or(0),
-        };
-        self.log_name_op(time, kind, is_dir);
-        Ok(())
-    }
-
-    /// What is renamed over another file takes its data along into the next cut (rule R20); more
-    /// than a cut takes at once is pushed before.
-    fn little_unsynced(&mut self, ino: InodeNr) -> Step<()> {
-        let much = self.node(ino).data.running().total() > self.most_replacing();
-        if self.is_replaying() || !much && self.running.replacing() < MAX_REPLACING {
-            self.running.replaced();
-            return Ok(());
-        }
-        self.node_mut(ino).push_next = true;
-        Err(Stop::Needs(Need::Commit))
-    }
-
-    /// Do that many renames over other files, each with little unsynced data, go into the next cut?
-    pub fn room_for_replacing(&self, renames: usize) -> Step<()> {
-        if self.running.replacing() + renames > MAX_REPLACING {
-            return Err(Stop::Needs(Need::Commit));
-        }
-        Ok(())
     }
 
     fn check_displaced(&mut self, is_dir: bool, target: InodeNr) -> Result<()> {
@@ -181,6 +169,20 @@ impl State {
         self.node_mut(new).inode.inc_nlink();
         Ok(())
     }
+}
+
+impl Metadata {
+    /// What is renamed over another file takes its data along into the next cut (rule R20); more
+    /// than a cut takes at once is pushed before.
+    fn little_unsynced(&mut self, ino: InodeNr) -> Step<()> {
+        let much = self.tree.node(ino).data.running().total() > self.log.most_replacing();
+        if self.log.is_replaying() || !much && self.log.running.replacing() < MAX_REPLACING {
+            self.log.running.replaced();
+            return Ok(());
+        }
+        self.tree.node_mut(ino).push_next = true;
+        Err(Stop::Needs(Need::Commit))
+    }
 
     fn exchange(
         &mut self,
@@ -190,27 +192,28 @@ impl State {
         b_ino: InodeNr,
         time: Timestamp,
     ) -> Step<()> {
-        self.load(b_ino)?;
-        let (a_dir, b_dir) = (self.node(a_ino).inode.is_dir(), self.node(b_ino).inode.is_dir());
-        if a_dir && self.is_below(a_ino, b.0)? || b_dir && self.is_below(b_ino, a.0)? {
+        self.tree.load(b_ino)?;
+        let (a_dir, b_dir) =
+            (self.tree.node(a_ino).inode.is_dir(), self.tree.node(b_ino).inode.is_dir());
+        if a_dir && self.tree.is_below(a_ino, b.0)? || b_dir && self.tree.is_below(b_ino, a.0)? {
             return Err(errno(libc::EINVAL).into());
         }
         self.begin(0)?;
-        self.replace_entry(a.0, a.1, b_ino)?;
-        self.replace_entry(b.0, b.1, a_ino)?;
+        self.tree.replace_entry(a.0, a.1, b_ino)?;
+        self.tree.replace_entry(b.0, b.1, a_ino)?;
         if a.0 != b.0 {
             if a_dir {
-                self.move_dotdot(a_ino, a.0, b.0)?;
+                self.tree.move_dotdot(a_ino, a.0, b.0)?;
             }
             if b_dir {
-                self.move_dotdot(b_ino, b.0, a.0)?;
+                self.tree.move_dotdot(b_ino, b.0, a.0)?;
             }
         }
         for (ino, parent) in [(a_ino, b.0), (b_ino, a.0)] {
-            let node = self.node_mut(ino);
+            let node = self.tree.node_mut(ino);
             node.inode.ctime = time;
             node.parent = (node.inode.is_dir() || node.inode.nlink == 1).then_some(parent);
-            self.mark_inode(ino);
+            self.log.mark_inode(ino);
         }
         self.dir_changed(a.0, time);
         self.dir_changed(b.0, time);
@@ -223,6 +226,16 @@ impl State {
             other_ino: b_ino,
         };
         self.log_name_op(time, kind, a_dir || b_dir);
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Do that many renames over other files, each with little unsynced data, go into the next cut?
+    pub fn room_for_replacing(&self, renames: usize) -> Step<()> {
+        if self.running.replacing() + renames > MAX_REPLACING {
+            return Err(Stop::Needs(Need::Commit));
+        }
         Ok(())
     }
 }

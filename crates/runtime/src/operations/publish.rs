@@ -4,7 +4,9 @@
 use crate::namespace::access::{CHANGE, Caller, SEARCH};
 use crate::operations::{ROUNDS, ends_with_slash, is_plain};
 use crate::runtime::Runtime;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::room::{EMPTY_BLOCKS, NAMES_SPACE, OP_BLOCKS, PUBLISH_BLOCKS};
 use crate::state::running::Push;
 use crate::state::step::{Step, Stop};
@@ -102,18 +104,18 @@ impl State {
         }
         let changes: Vec<Change> = entries
             .iter()
-            .map(|e| self.resolve(caller, (session, base), e))
+            .map(|e| self.metadata.tree.resolve(caller, (session, base), e))
             .collect::<Result<_>>()?;
         let names: Vec<Name> =
             changes.iter().flat_map(|c| c.from.iter().chain([&c.to])).cloned().collect();
         if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
             return Err(errno(libc::EINVAL).into());
         }
-        if let Some(first) = self.in_the_way(&changes, &names)? {
+        if let Some(first) = self.metadata.in_the_way(&changes, &names)? {
             return Ok(first);
         }
-        self.reserve_group(&changes)?;
-        let time = self.now();
+        self.metadata.reserve_group(&changes)?;
+        let time = self.metadata.log.now();
         // Every check is behind: what stops now is our own mistake, and half a group must not stay.
         self.apply_group(&changes, time).map_err(|stop| match stop {
             Stop::Failed(error) => Stop::Failed(error),
@@ -126,6 +128,35 @@ impl State {
         Ok(Tried::Applied { file, names, files })
     }
 
+    fn apply_group(&mut self, changes: &[Change], time: Timestamp) -> Step<()> {
+        let before = self.metadata.log.staging.last_drawn();
+        for Change { from, file, to, displaced } in changes {
+            let target = (to.0, &*to.1);
+            match (from, displaced) {
+                (Some(from), _) => {
+                    self.rename((from.0, &from.1), target, RenameMode::Replace, time)?;
+                }
+                (None, Some(old)) if old == file => continue,
+                (None, displaced) => {
+                    if displaced.is_some() {
+                        self.unlink(to.0, &to.1, time)?;
+                    }
+                    self.metadata.link(*file, to.0, &to.1, time)?;
+                }
+            }
+            // With the next cut, as for a rename over another file (rule R20).
+            self.metadata.tree.node_mut(*file).push_next = true;
+        }
+        // None, if every name was its file's already.
+        let last = self.metadata.log.staging.last_drawn();
+        if last > before {
+            self.metadata.log.names.group(Lsn(before.0 + 1), last);
+        }
+        Ok(())
+    }
+}
+
+impl Tree {
     /// Finds what an entry names, and checks what the caller may do.
     fn resolve(
         &mut self,
@@ -231,33 +262,35 @@ impl State {
             }
         }
     }
+}
 
+impl Metadata {
     /// What would keep the group out of one record (rule R25).
     fn in_the_way(&mut self, changes: &[Change], names: &[Name]) -> Result<Option<Tried>> {
         let files: Vec<InodeNr> =
             changes.iter().flat_map(|c| [Some(c.file), c.displaced]).flatten().collect();
-        let most = self.closure_max();
+        let most = self.log.closure_max();
         // An unnamed file that replaces another is two operations.
         let own = changes.len() + changes.iter().filter(|c| c.from.is_none()).count();
         if own > most {
             return Err(errno(libc::E2BIG));
         }
         let dirs: Vec<InodeNr> = names.iter().map(|(dir, _)| *dir).collect();
-        if self.names.closure_of(&files, names, most - own).is_err() || self.any_moved(dirs)? {
+        if self.log.names.closure_of(&files, names, most - own).is_err() || self.any_moved(dirs)? {
             return Ok(Some(Tried::Commit));
         }
         // Of a file with several names it is not known which directories guard it.
-        let many = |c: &Change| self.node(c.file).inode.nlink > 1;
-        if self.has_many_guards() && changes.iter().any(many) {
+        let many = |c: &Change| self.tree.node(c.file).inode.nlink > 1;
+        if self.log.has_many_guards() && changes.iter().any(many) {
             return Ok(Some(Tried::Commit));
         }
-        let unsynced = |c: &Change| self.node(c.file).undurable();
+        let unsynced = |c: &Change| self.tree.node(c.file).undurable();
         let (mut bytes, mut ranges) = (0, 0);
         for data in changes.iter().map(unsynced) {
             bytes += data.total();
             ranges += data.iter().count();
         }
-        if bytes > self.half_record() || ranges > self.eighth_of_transaction() {
+        if bytes > self.log.half_record() || ranges > self.log.eighth_of_transaction() {
             let dirty = changes.iter().filter(|c| !unsynced(c).is_empty());
             return Ok(Some(Tried::Sync(dirty.map(|c| c.file).collect())));
         }
@@ -268,7 +301,7 @@ impl State {
     fn reserve_group(&mut self, changes: &[Change]) -> Step<()> {
         let (mut blocks, mut images, mut spare) = (NAMES_SPACE, OP_BLOCKS, 0);
         for change in changes {
-            let cost = self.fs.dir_insert_cost(&self.node(change.to.0).inode)?;
+            let cost = self.tree.fs.dir_insert_cost(&self.tree.node(change.to.0).inode)?;
             images += PUBLISH_BLOCKS;
             if change.displaced.is_some() && change.from.is_some() {
                 // The entry is changed where it is; but each rename asks for room to insert one.
@@ -281,37 +314,10 @@ impl State {
         }
         let dirs = changes.iter().flat_map(|c| c.from.iter().chain([&c.to])).map(|name| name.0);
         images += spare + dirs.collect::<BTreeSet<_>>().len();
-        if images + EMPTY_BLOCKS > self.max_transaction_blocks() {
+        if images + EMPTY_BLOCKS > self.log.max_transaction_blocks() {
             return Err(errno(libc::E2BIG).into());
         }
-        self.room_for_replacing(changes.len())?;
+        self.log.room_for_replacing(changes.len())?;
         self.begin_many(blocks, images, 2 * changes.len())
-    }
-
-    fn apply_group(&mut self, changes: &[Change], time: Timestamp) -> Step<()> {
-        let before = self.staging.last_drawn();
-        for Change { from, file, to, displaced } in changes {
-            let target = (to.0, &*to.1);
-            match (from, displaced) {
-                (Some(from), _) => {
-                    self.rename((from.0, &from.1), target, RenameMode::Replace, time)?;
-                }
-                (None, Some(old)) if old == file => continue,
-                (None, displaced) => {
-                    if displaced.is_some() {
-                        self.unlink(to.0, &to.1, time)?;
-                    }
-                    self.link(*file, to.0, &to.1, time)?;
-                }
-            }
-            // With the next cut, as for a rename over another file (rule R20).
-            self.node_mut(*file).push_next = true;
-        }
-        // None, if every name was its file's already.
-        let last = self.staging.last_drawn();
-        if last > before {
-            self.names.group(Lsn(before.0 + 1), last);
-        }
-        Ok(())
     }
 }

@@ -13,7 +13,9 @@ use crate::staging::capture::{Coming, Selection};
 use crate::staging::pause::Pause;
 use crate::staging::sequencer::{Sequencer, Writer};
 use crate::staging::unwritten::Staged;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::names::Unstageable;
 use crate::state::room::{SECTION_BLOCKS, head_bytes, with_path};
 use crate::state::sections::Section;
@@ -71,12 +73,12 @@ impl Runtime {
     ) -> Result<SectionId> {
         self.seq.check()?;
         let mut st = self.lock();
-        if st.config.read_only {
+        if st.metadata.log.config.read_only {
             return Err(errno(libc::EROFS));
         }
-        let ino = st.target((session, file), Access::Both)?;
-        st.load_regular(ino)?;
-        if st.node(ino).is_dead() {
+        let ino = st.metadata.tree.target((session, file), Access::Both)?;
+        st.metadata.tree.load_regular(ino)?;
+        if st.metadata.tree.node(ino).is_dead() {
             return Err(errno(libc::ENOENT));
         }
         st.sections.start((session, cred.uid), ino)
@@ -165,10 +167,10 @@ impl Runtime {
         self.drive(libc::EAGAIN, || {
             self.seq.check()?;
             let mut st = self.lock();
-            if st.config.read_only {
+            if st.metadata.log.config.read_only {
                 return Err(errno(libc::EROFS).into());
             }
-            st.running.begin_operation(space_tried);
+            st.metadata.log.running.begin_operation(space_tried);
             let tried = st.commit_sections(&self.seq, commit);
             space_tried |= matches!(tried, Err(Stop::Needs(Need::Space)));
             self.leave(st);
@@ -198,24 +200,10 @@ impl State {
         let before = pages_of(&written).total();
         written.insert(offset, end);
         let pages = self.sections.pages() as u64 + pages_of(&written).total() - before;
-        if pages > self.pages.limit() as u64 / 2 || !self.fits_a_record(ino, written)? {
+        if pages > self.pages.limit() as u64 / 2 || !self.metadata.fits_a_record(ino, written)? {
             return Err(errno(libc::EFBIG));
         }
         self.sections.write(session, id, offset, data)
-    }
-
-    /// Does one record take a file's changes of these ranges, if nothing else is to be in it?
-    fn fits_a_record(&mut self, ino: InodeNr, written: RangeSet<Bytes>) -> Result<bool> {
-        self.load(ino)?;
-        let written = one_per_page(written);
-        let (count, bytes) = (written.ranges(), written.total());
-        let record = (block_up(head_bytes(count, bytes)) + block_up(bytes)) * BLOCK_BYTES;
-        let lane = self.staging.lane_of(ino);
-        let blocks = self.range_blocks(count, bytes) + self.inode_blocks(ino, count);
-        Ok(record <= self.staging.lanes()[lane].max_record()
-            && count <= self.most_ranges()
-            && bytes <= self.most_staged()
-            && blocks + SECTION_BLOCKS <= self.half_transaction())
     }
 
     fn read_section(
@@ -229,7 +217,8 @@ impl State {
         let (ino, last) = (section.ino(), section.written().max_end().unwrap_or(0));
         let read = self.read(ino, offset, len)?;
         let mut out = read.data().expect("a read is answered by data");
-        let end = self.node(ino).size.max(last).min(offset.saturating_add(u64::from(len)));
+        let end =
+            self.metadata.tree.node(ino).size.max(last).min(offset.saturating_add(u64::from(len)));
         out.resize(usize::try_from(end.saturating_sub(offset)).unwrap_or(0), 0);
         self.sections.get(session, id)?.shadow().lay_over(offset, &mut out);
         Ok(out)
@@ -242,13 +231,13 @@ impl State {
             Checked::Not(tried) => return Ok(tried),
         };
         // From here on nothing can fail (rule R25).
-        let time = self.now();
+        let time = self.metadata.log.now();
         let end = |st: &mut Self, id| st.sections.end(commit.session, id).expect("checked before");
         let ended: Vec<Section> = commit.sections.iter().map(|id| end(self, *id)).collect();
         for section in ended.iter().filter(|s| !s.written().is_empty()) {
             self.apply_shadow(section.ino(), section.shadow(), commit.times.then_some(time));
         }
-        let draft = self.draft(&files, false, &Selection::All);
+        let draft = self.metadata.draft(&files, false, &Selection::All);
         let Ok(Ok(Some(draft))) = draft else { panic!("sections that were checked are staged") };
         assert!(draft.len() <= longest, "a record is as long as the check said, or shorter");
         let (lane, len) = (draft.lane(), draft.len());
@@ -258,9 +247,9 @@ impl State {
             if commit.durable { Writer::Caller } else { Writer::Background },
         );
         for ino in files {
-            self.node_mut(ino).fsynced = true;
+            self.metadata.tree.node_mut(ino).fsynced = true;
         }
-        Ok(Tried::Staged(staged, Pause::at(self.fill(lane), len)))
+        Ok(Tried::Staged(staged, Pause::at(self.metadata.fill(lane), len)))
     }
 
     /// May the sections be applied, and staged in one record? Nothing changes.
@@ -276,8 +265,8 @@ impl State {
         for (ino, written) in &coming.bytes {
             self.load_whole(*ino)?;
             let first = written.iter().next().expect("not empty").0;
-            self.may_write(*ino, first)?;
-            blocks += with_path(self.homeless_blocks(*ino, written)?);
+            self.metadata.tree.may_write(*ino, first)?;
+            blocks += with_path(self.metadata.tree.homeless_blocks(*ino, written)?);
             for (start, end) in written.iter() {
                 for edge in [start, end] {
                     if edge % BLOCK_BYTES != 0 {
@@ -286,17 +275,19 @@ impl State {
                 }
             }
         }
-        let draft = match self.draft(&files, false, &Selection::With(&coming))? {
+        let draft = match self.metadata.draft(&files, false, &Selection::With(&coming))? {
             Ok(Some(draft)) => draft,
             Ok(None) => panic!("there are bytes to stage"),
-            Err(Unstageable::TooMuchData) => return self.too_much(files).map(Checked::Not),
+            Err(Unstageable::TooMuchData) => {
+                return self.metadata.too_much(files).map(Checked::Not);
+            }
             Err(reason) => return Ok(Checked::Not(Tried::Unstageable(reason, files))),
         };
-        if !self.has_room(&draft, SECTION_BLOCKS * files.len())? {
-            return self.too_much(files).map(Checked::Not);
+        if !self.metadata.has_room(&draft, SECTION_BLOCKS * files.len())? {
+            return self.metadata.too_much(files).map(Checked::Not);
         }
         if blocks > 0 {
-            self.check_space(blocks, commit.privileged)?;
+            self.metadata.check_space(blocks, commit.privileged)?;
         }
         Ok(Checked::Ready(files, draft.len()))
     }
@@ -320,37 +311,14 @@ impl State {
         Ok((!coming.bytes.is_empty()).then_some(coming))
     }
 
-    fn homeless_blocks(&mut self, ino: InodeNr, written: &RangeSet<Bytes>) -> Result<u64> {
-        let mut blocks = 0;
-        for (first, end) in pages_of(written).iter() {
-            blocks += self.homeless(ino, first, end)?.iter().map(|(s, e)| e - s).sum::<u64>();
-        }
-        Ok(blocks)
-    }
-
-    /// One record does not take it all: what of the files is not durable goes before, if there is
-    /// anything.
-    fn too_much(&self, files: Vec<InodeNr>) -> Step<Tried> {
-        let unsynced = |ino: &InodeNr| !self.node(*ino).is_durable();
-        let dirty: Vec<InodeNr> = files.iter().copied().filter(unsynced).collect();
-        if !dirty.is_empty() {
-            return Ok(Tried::Unsynced(dirty));
-        }
-        // The permissions of others were in that record, too.
-        if !self.running.permissions.is_empty() {
-            return Ok(Tried::Unstageable(Unstageable::TooMuchData, files));
-        }
-        Err(errno(libc::EFBIG).into())
-    }
-
     /// The bytes beside the file become the file's, as if they had been written now.
     ///
     /// # Panics
     /// If that cannot be: the check was another one's.
     pub fn apply_shadow(&mut self, ino: InodeNr, shadow: &Shadow, time: Option<Timestamp>) {
         for (first, end) in pages_of(shadow.written()).iter() {
-            let wanted = self.homeless(ino, first, end).expect("mapped by the check");
-            self.keep_space(ino, &wanted);
+            let wanted = self.metadata.tree.homeless(ino, first, end).expect("mapped by the check");
+            self.metadata.keep_space(ino, &wanted);
         }
         for (start, end) in shadow.written().iter() {
             self.zero_gap(ino, start).expect("mapped by the check");
@@ -361,14 +329,55 @@ impl State {
                 }
             }
             self.note_dirty(ino, start, end);
-            let node = self.node_mut(ino);
+            let node = self.metadata.tree.node_mut(ino);
             node.size = node.size.max(end);
         }
-        let node = self.node_mut(ino);
+        let node = self.metadata.tree.node_mut(ino);
         if let Some(time) = time {
             (node.inode.mtime, node.inode.ctime) = (time, time);
             node.delta.running_mut().times = true;
         }
-        self.mark_delta(ino);
+        self.metadata.mark_delta(ino);
+    }
+}
+
+impl Metadata {
+    /// Does one record take a file's changes of these ranges, if nothing else is to be in it?
+    fn fits_a_record(&mut self, ino: InodeNr, written: RangeSet<Bytes>) -> Result<bool> {
+        self.tree.load(ino)?;
+        let written = one_per_page(written);
+        let (count, bytes) = (written.ranges(), written.total());
+        let record = (block_up(head_bytes(count, bytes)) + block_up(bytes)) * BLOCK_BYTES;
+        let lane = self.log.staging.lane_of(ino);
+        let blocks = self.log.range_blocks(count, bytes) + self.tree.inode_blocks(ino, count);
+        Ok(record <= self.log.staging.lanes()[lane].max_record()
+            && count <= self.log.most_ranges()
+            && bytes <= self.log.most_staged()
+            && blocks + SECTION_BLOCKS <= self.log.half_transaction())
+    }
+
+    /// One record does not take it all: what of the files is not durable goes before, if there is
+    /// anything.
+    fn too_much(&self, files: Vec<InodeNr>) -> Step<Tried> {
+        let unsynced = |ino: &InodeNr| !self.tree.node(*ino).is_durable();
+        let dirty: Vec<InodeNr> = files.iter().copied().filter(unsynced).collect();
+        if !dirty.is_empty() {
+            return Ok(Tried::Unsynced(dirty));
+        }
+        // The permissions of others were in that record, too.
+        if !self.log.running.permissions.is_empty() {
+            return Ok(Tried::Unstageable(Unstageable::TooMuchData, files));
+        }
+        Err(errno(libc::EFBIG).into())
+    }
+}
+
+impl Tree {
+    fn homeless_blocks(&mut self, ino: InodeNr, written: &RangeSet<Bytes>) -> Result<u64> {
+        let mut blocks = 0;
+        for (first, end) in pages_of(written).iter() {
+            blocks += self.homeless(ino, first, end)?.iter().map(|(s, e)| e - s).sum::<u64>();
+        }
+        Ok(blocks)
     }
 }

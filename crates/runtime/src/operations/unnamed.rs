@@ -16,18 +16,20 @@ impl Runtime {
         (perm, exclusive): (u16, bool),
     ) -> Result<Reply> {
         self.mutate(|st| {
-            st.load_dir(parent)?;
-            st.may_insert(parent)?;
+            st.metadata.tree.load_dir(parent)?;
+            st.metadata.tree.may_insert(parent)?;
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
-            let (mode, gid) = st.inherit(parent, mode, cred.gid, false);
-            let (mode, xattrs) = st.inherit_acls(parent, mode, cred.umask)?;
-            let time = st.now();
+            let (mode, gid) = st.metadata.tree.inherit(parent, mode, cred.gid, false);
+            let (mode, xattrs) = st.metadata.tree.inherit_acls(parent, mode, cred.umask)?;
+            let time = st.metadata.log.now();
             let (uid, xattrs) = (cred.uid, xattrs.as_slice());
             let new = NewInode { number: None, mode, uid, gid, rdev: 0, target: &[], xattrs };
             let ino = st.create_unnamed(parent, &new, time)?;
-            st.node_mut(ino).linkable = !exclusive;
-            let handle = st.open(ino, session, Access::Both);
-            let Reply::Entry(attr) = st.entry(ino)? else { unreachable!("entry answers Entry") };
+            st.metadata.tree.node_mut(ino).linkable = !exclusive;
+            let handle = st.metadata.tree.open(ino, session, Access::Both);
+            let Reply::Entry(attr) = st.metadata.tree.entry(ino)? else {
+                unreachable!("entry answers Entry")
+            };
             Ok(Reply::Created { attr, handle })
         })
     }

@@ -2,7 +2,9 @@
 
 use crate::data::ranges::one_per_page;
 use crate::staging::encode::Range;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::names::Unstageable;
 use crate::state::node::Delta;
 use siftfs_base::{Bytes, InodeNr, Lsn, RangeSet, Result};
@@ -50,7 +52,7 @@ pub struct Capture {
     pub perms: Vec<InodeNr>,
 }
 
-impl State {
+impl Metadata {
     /// Is there anything that one staged transaction of `inodes` would carry? They are loaded.
     pub fn capture(
         &mut self,
@@ -60,8 +62,10 @@ impl State {
     ) -> Result<std::result::Result<Option<Capture>, Unstageable>> {
         let whole = !matches!(selection, Selection::Only(_));
         let owes = |ino: &InodeNr| match selection {
-            Selection::All => self.owes(*ino, datasync),
-            Selection::With(coming) => coming.bytes.contains_key(ino) || self.owes(*ino, datasync),
+            Selection::All => self.tree.owes(*ino, datasync),
+            Selection::With(coming) => {
+                coming.bytes.contains_key(ino) || self.tree.owes(*ino, datasync)
+            }
             Selection::Only(ranges) => !ranges.is_empty(),
         };
         let own = inodes.iter().any(owes);
@@ -97,7 +101,7 @@ impl State {
             }
         };
         // An fsync does not owe the bytes of a dead file, but memory may have to be freed of them.
-        let owed = |ino: &InodeNr| !(whole && self.node(*ino).is_dead());
+        let owed = |ino: &InodeNr| !(whole && self.tree.node(*ino).is_dead());
         let owed: Vec<InodeNr> = inodes.iter().copied().filter(owed).collect();
         if ops.is_empty() && perms.is_empty() && (owed.is_empty() || !own) {
             return Ok(Ok(None));
@@ -105,29 +109,21 @@ impl State {
         let mut capture = Capture::default();
         self.capture_names(inodes, &ops, &perms, &mut capture)?;
         for other in self.replacing(inodes, &ops) {
-            self.capture_whole(other, &Selection::All, &mut capture)?;
+            self.tree.capture_whole(other, &Selection::All, &mut capture)?;
         }
         for ino in owed {
-            self.capture_whole(ino, selection, &mut capture)?;
+            self.tree.capture_whole(ino, selection, &mut capture)?;
         }
         for i in perms {
             if !capture.whole.contains(&i) {
-                let item = self.inode_item(i, None);
+                let item = self.tree.inode_item(i, None);
                 capture.items.push(Item::Inode(item));
-                self.capture_xattrs(i, &mut capture)?;
+                self.tree.capture_xattrs(i, &mut capture)?;
             }
             capture.perms.push(i);
         }
         capture.ops = ops;
         Ok(Ok(Some(capture)))
-    }
-
-    /// Has the inode itself anything that an fsync makes durable?
-    fn owes(&self, ino: InodeNr, datasync: bool) -> bool {
-        let node = self.node(ino);
-        let quiet = |d: &Delta| if datasync { d.is_empty_for_datasync() } else { d.is_empty() };
-        let changed = node.delta.each().into_iter().any(|delta| !quiet(delta));
-        changed || node.data.each().iter().any(|bytes| !bytes.is_empty())
     }
 
     /// The closure's operations in order, and the attributes of what they created if they changed.
@@ -140,7 +136,7 @@ impl State {
         capture: &mut Capture,
     ) -> Result<()> {
         let mut created = Vec::new();
-        for op in ops.iter().filter_map(|l| self.names.get(*l)) {
+        for op in ops.iter().filter_map(|l| self.log.names.get(*l)) {
             if let NameOpKind::Create { ino: made, .. } = op.kind
                 && !inodes.contains(&made)
                 && !perms.contains(&made)
@@ -150,17 +146,27 @@ impl State {
             capture.items.push(Item::NameOp(op.clone()));
         }
         for made in created {
-            let Some(node) = self.inodes.get(&made).filter(|n| n.inode.nlink > 0) else {
+            let Some(node) = self.tree.inodes.get(&made).filter(|n| n.inode.nlink > 0) else {
                 continue;
             };
             if node.whole_delta().attrs {
-                let item = self.inode_item(made, None);
+                let item = self.tree.inode_item(made, None);
                 capture.items.push(Item::Inode(item));
             }
             // Access control lists it inherited: without them its mode would grant too much.
-            self.capture_xattrs(made, capture)?;
+            self.tree.capture_xattrs(made, capture)?;
         }
         Ok(())
+    }
+}
+
+impl Tree {
+    /// Has the inode itself anything that an fsync makes durable?
+    fn owes(&self, ino: InodeNr, datasync: bool) -> bool {
+        let node = self.node(ino);
+        let quiet = |d: &Delta| if datasync { d.is_empty_for_datasync() } else { d.is_empty() };
+        let changed = node.delta.each().into_iter().any(|delta| !quiet(delta));
+        changed || node.data.each().iter().any(|bytes| !bytes.is_empty())
     }
 
     /// Ranges, sizes, data, xattrs and attributes of one inode.

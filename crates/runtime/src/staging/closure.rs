@@ -1,7 +1,10 @@
 //! What an fsync must take along that is not its inode's own: name operations (rule R2) and pending
 //! permission changes (rule R17).
 
+use crate::state::Log;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::names::{self, Unstageable};
 use siftfs_base::{Error, InodeNr, Lsn, Result};
 use siftfs_log::NameOpKind;
@@ -11,7 +14,7 @@ use std::collections::BTreeSet;
 /// ancestors are not known. For more, a full commit is cheaper.
 const MOST_GUARDS: usize = 32;
 
-impl State {
+impl Metadata {
     /// The name operations of an fsync. If there is anything to make durable, what publishes
     /// files goes along: on its own it costs no fsync a write.
     pub fn closure(
@@ -19,12 +22,12 @@ impl State {
         inodes: &[InodeNr],
         own: bool,
     ) -> Result<std::result::Result<BTreeSet<Lsn>, Unstageable>> {
-        let most = self.closure_max();
+        let most = self.log.closure_max();
         let asked: Vec<(InodeNr, bool)> =
-            inodes.iter().map(|ino| (*ino, self.node(*ino).inode.is_dir())).collect();
-        let mut ops = self.names.closure(&asked, false, most);
-        if self.names.publishes() && ops.as_ref().is_ok_and(|ops| own || !ops.is_empty()) {
-            ops = self.names.closure(&asked, true, most);
+            inodes.iter().map(|ino| (*ino, self.tree.node(*ino).inode.is_dir())).collect();
+        let mut ops = self.log.names.closure(&asked, false, most);
+        if self.log.names.publishes() && ops.as_ref().is_ok_and(|ops| own || !ops.is_empty()) {
+            ops = self.log.names.closure(&asked, true, most);
         }
         match ops {
             Ok(ops) if self.moved_above(&ops)? => Ok(Err(Unstageable::DirectoryMove)),
@@ -32,7 +35,7 @@ impl State {
         }
     }
 
-    /// As [`State::closure`], when `own` operations on `names` are about to be made: what they must
+    /// As [`Metadata::closure`], when `own` operations on `names` are about to be made: what they must
     /// take along.
     pub fn closure_with(
         &mut self,
@@ -40,8 +43,8 @@ impl State {
         names: &[(InodeNr, Vec<u8>)],
         own: usize,
     ) -> Result<std::result::Result<BTreeSet<Lsn>, Unstageable>> {
-        let most = self.closure_max().saturating_sub(own);
-        let ops = match self.names.closure_of(inodes, names, most) {
+        let most = self.log.closure_max().saturating_sub(own);
+        let ops = match self.log.names.closure_of(inodes, names, most) {
             Ok(ops) => ops,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -56,7 +59,7 @@ impl State {
     /// caller saw it, however far up the move was (rule R2).
     fn moved_above(&mut self, ops: &BTreeSet<Lsn>) -> Result<bool> {
         let mut dirs: Vec<InodeNr> = Vec::new();
-        for op in ops.iter().filter_map(|l| self.names.get(*l)) {
+        for op in ops.iter().filter_map(|l| self.log.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
         }
         self.any_moved(dirs)
@@ -69,16 +72,16 @@ impl State {
             if !seen.insert(dir) {
                 continue;
             }
-            if self.names.moves(dir) {
+            if self.log.names.moves(dir) {
                 return Ok(true);
             }
-            match self.load(dir) {
+            match self.tree.load(dir) {
                 // A directory that was left and removed meanwhile leads nowhere.
                 Err(Error::Posix(libc::ESTALE)) => {}
                 other => {
                     other?;
-                    if self.node(dir).inode.nlink > 0 {
-                        dirs.push(self.parent_of_dir(dir)?);
+                    if self.tree.node(dir).inode.nlink > 0 {
+                        dirs.push(self.tree.parent_of_dir(dir)?);
                     }
                 }
             }
@@ -98,20 +101,20 @@ impl State {
         every: bool,
     ) -> Result<std::result::Result<Vec<InodeNr>, Unstageable>> {
         let mut found = Vec::new();
-        if self.running.permissions.is_empty() {
+        if self.log.running.permissions.is_empty() {
             return Ok(Ok(found));
         }
-        let pending = |st: &State, i: &InodeNr| st.running.permissions.is_pending(*i);
+        let pending = |log: &Log, i: &InodeNr| log.running.permissions.is_pending(*i);
         let mut dirs: BTreeSet<InodeNr> = more.iter().copied().collect();
-        for op in ops.iter().filter_map(|l| self.names.get(*l)) {
+        for op in ops.iter().filter_map(|l| self.log.names.get(*l)) {
             dirs.extend(names::keys(op).iter().map(|(dir, _)| *dir));
             // A name must not show its file with access that was taken away before.
             let named = names::inodes(op).into_iter();
-            found.extend(named.filter(|i| !inodes.contains(i) && pending(self, i)));
+            found.extend(named.filter(|i| !inodes.contains(i) && pending(&self.log, i)));
         }
         let mut unknown = every;
         for ino in inodes {
-            let node = self.node(*ino);
+            let node = self.tree.node(*ino);
             if node.inode.is_dir() {
                 dirs.insert(*ino);
             } else if let Some(parent) = node.parent {
@@ -119,12 +122,12 @@ impl State {
             } else if node.inode.nlink > 0 {
                 unknown = true;
             }
-            if pending(self, ino) {
+            if pending(&self.log, ino) {
                 found.push(*ino);
             }
         }
         if unknown {
-            let guards = self.guards().filter(|i| !inodes.contains(i) && !found.contains(i));
+            let guards = self.log.guards().filter(|i| !inodes.contains(i) && !found.contains(i));
             let guards: Vec<InodeNr> = guards.take(MOST_GUARDS + 1).collect();
             if guards.len() > MOST_GUARDS {
                 return Ok(Err(Unstageable::UnknownAncestors));
@@ -136,7 +139,7 @@ impl State {
         for dir in dirs {
             self.find_pending_above(dir, &mut seen, &mut found)?;
         }
-        self.still_named(found).map(Ok)
+        self.tree.still_named(found).map(Ok)
     }
 
     /// Adds `dir` and the directories above it to `seen`, and to `found` those of them that were
@@ -149,7 +152,7 @@ impl State {
     ) -> Result<()> {
         let mut path = BTreeSet::new();
         loop {
-            if seen.insert(dir) && self.running.permissions.is_pending(dir) {
+            if seen.insert(dir) && self.log.running.permissions.is_pending(dir) {
                 found.push(dir);
             }
             if dir == siftfs_proto::ROOT_INO {
@@ -159,17 +162,40 @@ impl State {
                 return Err(siftfs_base::corrupt("directory tree", "the parents form a loop"));
             }
             // A directory that was left and removed meanwhile guards nothing any more.
-            match self.load(dir) {
+            match self.tree.load(dir) {
                 Err(Error::Posix(libc::ESTALE)) => return Ok(()),
                 other => other?,
             }
-            if self.node(dir).inode.nlink == 0 {
+            if self.tree.node(dir).inode.nlink == 0 {
                 return Ok(());
             }
-            dir = self.parent_of_dir(dir)?;
+            dir = self.tree.parent_of_dir(dir)?;
         }
     }
 
+    /// Inodes that the closure renames over others, or names in a group: their data goes along
+    /// (rule R20).
+    pub fn replacing(&self, inodes: &[InodeNr], ops: &BTreeSet<Lsn>) -> Vec<InodeNr> {
+        let moved: BTreeSet<InodeNr> = ops
+            .iter()
+            .filter_map(|l| self.log.names.get(*l))
+            .filter_map(|op| match op.kind {
+                NameOpKind::Rename { ino, displaced, .. } if displaced != 0 => Some(ino),
+                NameOpKind::Rename { ino, .. } | NameOpKind::Link { ino, .. } => {
+                    self.log.names.is_grouped(op.lsn).then_some(ino)
+                }
+                _ => None,
+            })
+            .filter(|i| !inodes.contains(i))
+            .collect();
+        let live = |i: &InodeNr| {
+            self.tree.inodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0)
+        };
+        moved.into_iter().filter(live).collect()
+    }
+}
+
+impl Tree {
     /// Those of the inodes that have a name. The others guard nothing, and recovery may not find
     /// them. Nor do inodes guard anything that were freed while their change was on its way.
     fn still_named(&mut self, inodes: Vec<InodeNr>) -> Result<Vec<InodeNr>> {
@@ -185,7 +211,9 @@ impl State {
         }
         Ok(named)
     }
+}
 
+impl Log {
     /// Inodes with a permission change that is not durable and that may be above a durable name.
     /// What a pending operation creates is above none; above a name that the closure brings, it is
     /// found there.
@@ -196,25 +224,5 @@ impl State {
     /// Are they too many for the record of a file whose ancestors are not known?
     pub fn has_many_guards(&self) -> bool {
         self.guards().nth(MOST_GUARDS).is_some()
-    }
-
-    /// Inodes that the closure renames over others, or names in a group: their data goes along
-    /// (rule R20).
-    pub fn replacing(&self, inodes: &[InodeNr], ops: &BTreeSet<Lsn>) -> Vec<InodeNr> {
-        let moved: BTreeSet<InodeNr> = ops
-            .iter()
-            .filter_map(|l| self.names.get(*l))
-            .filter_map(|op| match op.kind {
-                NameOpKind::Rename { ino, displaced, .. } if displaced != 0 => Some(ino),
-                NameOpKind::Rename { ino, .. } | NameOpKind::Link { ino, .. } => {
-                    self.names.is_grouped(op.lsn).then_some(ino)
-                }
-                _ => None,
-            })
-            .filter(|i| !inodes.contains(i))
-            .collect();
-        let live =
-            |i: &InodeNr| self.inodes.get(i).is_some_and(|n| n.inode.is_reg() && n.inode.nlink > 0);
-        moved.into_iter().filter(live).collect()
     }
 }

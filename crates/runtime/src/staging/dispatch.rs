@@ -5,6 +5,7 @@ use crate::staging::capture::Capture;
 use crate::staging::encode::Range;
 use crate::staging::sequencer::Sequencer;
 use crate::staging::stage::Draft;
+use crate::state::Metadata;
 use crate::state::State;
 use crate::state::names;
 use crate::state::staging::Elsewhere;
@@ -28,13 +29,13 @@ pub fn page_bytes(capture: &Capture) -> u64 {
 impl State {
     /// Moves a caller's record to the record area, if it belongs there and has room at once.
     pub fn dispatch(&mut self, seq: &Sequencer, mut draft: Draft) -> Draft {
-        let Some(area) = self.staging.record_area() else { return draft };
+        let Some(area) = self.metadata.log.staging.record_area() else { return draft };
         let pages = page_bytes(&draft.capture);
         let mut tracked = self.track(&draft.capture);
         let capture = tracked.as_mut().unwrap_or(&mut draft.capture);
         let bytes = capture.data_len;
         self.stats.considered(bytes, pages);
-        match self.compact_layout(seq, area, capture, pages) {
+        match self.metadata.compact_layout(seq, area, capture, pages) {
             Ok(layout) => {
                 let physical = capture.data.iter().filter(|range| range.home.is_some()).count();
                 self.stats.compact(bytes, pages, layout.len, physical);
@@ -48,7 +49,9 @@ impl State {
             }
         }
     }
+}
 
+impl Metadata {
     fn compact_layout(
         &mut self,
         seq: &Sequencer,
@@ -56,7 +59,7 @@ impl State {
         capture: &mut Capture,
         pages: u64,
     ) -> Result<RecordLayout, Elsewhere> {
-        let limits = self.config.record_area;
+        let limits = self.log.config.record_area;
         let bytes = capture.data_len;
         if limits.most == 0 {
             return Err(Elsewhere::Off);
@@ -67,18 +70,18 @@ impl State {
         if bytes * 100 > pages * u64::from(limits.percent) {
             return Err(Elsewhere::Share);
         }
-        if limits.physical && self.ledger.journal_data() == JournalData::Ref {
+        if limits.physical && self.log.ledger.journal_data() == JournalData::Ref {
             capture.set_homes(|range| self.home_of(range));
         }
-        let lane = &self.staging.lanes()[area];
+        let lane = &self.log.staging.lanes()[area];
         let layout = RecordLayout::on(LaneMedium::Bytes, &capture.items, bytes)
-            .filter(|_| capture.data.len() <= self.most_ranges())
+            .filter(|_| capture.data.len() <= self.log.most_ranges())
             .filter(|layout| u64::from(layout.len) <= lane.max_record())
             .ok_or(Elsewhere::Size)?;
         if lane.place(u64::from(layout.len)).is_none() {
             return Err(Elsewhere::Full);
         }
-        if !seq.stands_alone(self.staging.last_ordered(), self.needed(capture)) {
+        if !seq.stands_alone(self.log.staging.last_ordered(), self.needed(capture)) {
             return Err(Elsewhere::Order);
         }
         Ok(layout)
@@ -88,13 +91,13 @@ impl State {
     /// way does not change the file's mapping, in which its blocks are written ones, one behind the
     /// other.
     fn home_of(&mut self, range: &Range) -> Option<u64> {
-        let node = self.inodes.get(&range.ino)?;
-        if node.mapped_in >= self.next_txn() {
+        let node = self.tree.inodes.get(&range.ino)?;
+        if node.mapped_in >= self.log.next_txn() {
             return None;
         }
         let first = range.start / BLOCK_BYTES;
         let blocks = range.end.div_ceil(BLOCK_BYTES) - first;
-        match self.fs.map(&mut self.meta, &node.inode, first, blocks) {
+        match self.tree.fs.map(&mut self.tree.meta, &node.inode, first, blocks) {
             Ok(Mapping::Mapped { pblk, len, unwritten: false }) if len >= blocks => {
                 Some(pblk * BLOCK_BYTES + range.start % BLOCK_BYTES)
             }
@@ -107,12 +110,12 @@ impl State {
     fn needed(&self, capture: &Capture) -> BTreeSet<Lsn> {
         let mut inodes: BTreeSet<InodeNr> = capture.whole.iter().copied().collect();
         inodes.extend(&capture.perms);
-        for op in capture.ops.iter().filter_map(|lsn| self.names.get(*lsn)) {
+        for op in capture.ops.iter().filter_map(|lsn| self.log.names.get(*lsn)) {
             inodes.extend(names::inodes(op));
             inodes.extend(names::keys(op).iter().map(|(dir, _)| *dir));
         }
-        let newest = |ino: &InodeNr| self.inodes.get(ino).map(|node| node.staged);
-        let gone = [self.inodes.evicted_staged(), self.running.permissions.last_staged()];
+        let newest = |ino: &InodeNr| self.tree.inodes.get(ino).map(|node| node.staged);
+        let gone = [self.tree.inodes.evicted_staged(), self.log.running.permissions.last_staged()];
         inodes.iter().filter_map(newest).chain(gone).collect()
     }
 }

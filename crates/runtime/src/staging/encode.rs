@@ -6,6 +6,7 @@
 //! with another reference to it makes a copy of its own, so the same memory is the same bytes (rule
 //! R19).
 
+use crate::state::Log;
 use crate::state::State;
 use crate::state::buffers::RecordBuffers;
 use siftfs_base::{BLOCK_BYTES, InodeNr, LaneId, SharedBlock};
@@ -73,17 +74,19 @@ impl Encoded {
     }
 }
 
-impl State {
+impl Log {
     /// Encodes records of a lane.
     pub fn builder(&self, lane: usize) -> RecordBuilder {
         let lane = LaneId(u16::try_from(lane).expect("at most 16 lanes"));
         RecordBuilder { key: self.config.key.lane(lane), lane }
     }
+}
 
+impl State {
     /// References to the pages of `ranges`.
     pub fn plan(&self, ranges: Vec<Range>, layout: RecordLayout, lane: usize) -> Plan {
         let pieces = self.pieces(&ranges).map(|(page, s, e)| (page.clone(), s, e)).collect();
-        Plan { pieces, ranges, layout, builder: self.builder(lane) }
+        Plan { pieces, ranges, layout, builder: self.metadata.log.builder(lane) }
     }
 
     /// Is a record of these ranges what was encoded?

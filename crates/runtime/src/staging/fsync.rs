@@ -170,7 +170,7 @@ impl Runtime {
                 Outcome::FullCommit(reason) => Tried::FullCommit(reason),
                 Outcome::Staged(staged) => {
                     let len = staged.buf.len() as u64;
-                    let pause = Pause::at(st.fill(staged.lane), len);
+                    let pause = Pause::at(st.metadata.fill(staged.lane), len);
                     let placed = place(staged);
                     drop(st);
                     self.note_wait(since, is_bulk(len));

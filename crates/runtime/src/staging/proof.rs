@@ -2,6 +2,8 @@
 //! alone, from what the storage or the Service said.
 
 use crate::staging::sequencer::Flushed;
+use crate::state::Log;
+use crate::state::Metadata;
 use crate::state::State;
 use siftfs_base::{InodeNr, Lsn, TxnSeq};
 
@@ -18,7 +20,7 @@ pub enum Durable {
 }
 
 /// Proof that every background journal transaction up to one is durable: the Service has said so.
-/// Only [`State::committed`] makes one:
+/// Only [`Log::committed`] makes one:
 ///
 /// ```compile_fail,E0451
 /// use siftfs_base::TxnSeq;
@@ -52,7 +54,7 @@ impl Asked {
 }
 
 /// Proof that all that a caller asked for is in durable transactions. A [`Committed`] says what the
-/// Service has; this says that nothing of what was asked for is anywhere else. [`State::settled`]
+/// Service has; this says that nothing of what was asked for is anywhere else. [`Metadata::settled`]
 /// alone makes one:
 ///
 /// ```compile_fail,E0451
@@ -72,16 +74,16 @@ impl Settled {
     }
 }
 
-impl State {
+impl Metadata {
     /// What is not durable now of `only`, or of everything, and is owed to a caller that asks for
     /// it.
     pub fn asked(&self, only: Option<InodeNr>) -> Asked {
         let one = only.into_iter();
-        let all = only.is_none().then(|| self.running.data.inodes()).into_iter().flatten();
-        let owed = |ino| Some((ino, self.inodes.get(&ino).filter(|n| !n.is_dead())?.changed));
+        let all = only.is_none().then(|| self.log.running.data.inodes()).into_iter().flatten();
+        let owed = |ino| Some((ino, self.tree.inodes.get(&ino).filter(|n| !n.is_dead())?.changed));
         Asked {
             inodes: one.chain(all).filter_map(owed).collect(),
-            names: self.staging.last_drawn(),
+            names: self.log.staging.last_drawn(),
         }
     }
 
@@ -94,15 +96,17 @@ impl State {
         for (ino, changed) in &asked.inodes {
             // One that is not in memory any more had nothing left; one that was changed meanwhile
             // may.
-            let Some(node) = self.inodes.get(ino) else { continue };
+            let Some(node) = self.tree.inodes.get(ino) else { continue };
             let settled = node.is_dead() || node.changed != *changed || node.is_durable();
             assert!(settled, "inode {ino} is acknowledged after its data is durable");
         }
-        let pending = self.names.oldest().is_some_and(|lsn| lsn <= asked.names);
+        let pending = self.log.names.oldest().is_some_and(|lsn| lsn <= asked.names);
         assert!(!pending, "name operations are acknowledged after they are durable");
         Settled { committed }
     }
+}
 
+impl Log {
     /// The proof that the transaction is durable, once its `Journaled` or credits for it have come.
     /// Transactions are made durable in order.
     pub fn committed(&self, seq: TxnSeq) -> Option<Committed> {

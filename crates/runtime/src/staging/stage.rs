@@ -7,6 +7,8 @@ use crate::staging::capture::{Capture, Selection};
 use crate::staging::encode::{Encoded, Plan, Range};
 use crate::staging::sequencer::{Flushed, Sequencer, Writer};
 use crate::staging::unwritten::Staged;
+use crate::state::Log;
+use crate::state::Metadata;
 use crate::state::State;
 use crate::state::buffers::is_bulk;
 use crate::state::generations::Generations;
@@ -88,18 +90,18 @@ impl State {
         selection: &Selection<'_>,
         encoded: Option<Encoded>,
     ) -> Step<Outcome> {
-        self.load(ino)?;
+        self.metadata.tree.load(ino)?;
         if matches!(selection, Selection::All) {
-            self.node_mut(ino).fsynced = true;
+            self.metadata.tree.node_mut(ino).fsynced = true;
         }
-        let draft = match self.draft(&[ino], datasync, selection)? {
+        let draft = match self.metadata.draft(&[ino], datasync, selection)? {
             Ok(Some(draft)) => draft,
             Ok(None) => {
                 // Another inode's record may carry the permission change of a directory above (R12,
                 // R17).
-                let others = self.inodes.evicted_staged();
-                let others = others.max(self.running.permissions.last_staged());
-                let own = self.node(ino).staged;
+                let others = self.metadata.tree.inodes.evicted_staged();
+                let others = others.max(self.metadata.log.running.permissions.last_staged());
+                let own = self.metadata.tree.node(ino).staged;
                 // All that came before a record of the record area and that counts for it was
                 // durable when it was published.
                 let alone = if own >= others { seq.alone(own) } else { None };
@@ -112,13 +114,13 @@ impl State {
             _ => draft,
         };
         let kept = match selection {
-            Selection::Only(_) => self.kept_from_push(ino),
-            _ => self.kept_from(draft.bulk),
+            Selection::Only(_) => self.metadata.kept_from_push(ino),
+            _ => self.metadata.log.kept_from(draft.bulk),
         };
-        if !self.room_for_ranges(&draft.capture, kept)? {
+        if !self.metadata.room_for_ranges(&draft.capture, kept)? {
             return Ok(Outcome::FullCommit(Unstageable::TooMuchData));
         }
-        let place = self.place(&draft)?;
+        let place = self.metadata.log.place(&draft)?;
         if draft.bulk && encoded.is_none() && matches!(selection, Selection::All) {
             let Draft { capture, layout, lane, .. } = draft;
             return Ok(Outcome::Plan(self.plan(capture.data, layout, lane)));
@@ -127,6 +129,91 @@ impl State {
         Ok(Outcome::Staged(self.publish((seq, writer), capture, &layout, place, lane, encoded)))
     }
 
+    /// Stages what `inodes` owe in one record, for which [`Metadata::has_room`] has found room.
+    ///
+    /// # Panics
+    /// If there is no room: the check was another one's.
+    pub fn stage_draft(&mut self, seq: &Sequencer, draft: Draft, writer: Writer) -> Staged {
+        let Ok(place) = self.metadata.log.place(&draft) else {
+            panic!("room was found under this lock")
+        };
+        let Draft { capture, layout, lane, .. } = draft;
+        let staged = self.publish((seq, writer), capture, &layout, place, lane, None);
+        self.metadata.log.staging.note_ordered(staged.published.lsn());
+        staged
+    }
+
+    /// Stages every pending permission change of what exists in the last durable state, before data
+    /// is pushed whose records may be durable when the transaction is not (rule R17). Records
+    /// that are in `out` when an error comes must be written all the same.
+    pub fn stage_permissions(&mut self, seq: &Sequencer, out: &mut Vec<Staged>) -> Step<()> {
+        let pending = self.metadata.log.running.permissions.pending();
+        let pending: Vec<InodeNr> =
+            pending.filter(|i| !self.metadata.log.names.creates(*i)).collect();
+        for some in pending.chunks(PERMS_PER_RECORD) {
+            let mut capture = Capture::default();
+            for &ino in some {
+                match self.metadata.tree.load(ino) {
+                    Err(Error::Posix(libc::ESTALE)) => continue,
+                    other => other?,
+                }
+                if self.metadata.tree.node(ino).inode.nlink > 0 {
+                    let item = self.metadata.tree.inode_item(ino, None);
+                    capture.items.push(Item::Inode(item));
+                    self.metadata.tree.capture_xattrs(ino, &mut capture)?;
+                    capture.perms.push(ino);
+                }
+            }
+            if capture.items.is_empty() {
+                continue;
+            }
+            let layout = RecordLayout::new(&capture.items, 0).expect("a few inodes fit a record");
+            let place = self.metadata.log.staging.lanes()[0].place(u64::from(layout.len));
+            let place = place.ok_or(Stop::Needs(Need::Log))?;
+            let seq = (seq, Writer::Background);
+            out.push(self.publish(seq, capture, &layout, place, 0, None));
+        }
+        Ok(())
+    }
+
+    /// Fixes the record's place, encodes it, and makes it the source of what it captured.
+    fn publish(
+        &mut self,
+        (seq, writer): (&Sequencer, Writer),
+        capture: Capture,
+        layout: &RecordLayout,
+        place: Place,
+        lane_index: usize,
+        encoded: Option<Encoded>,
+    ) -> Staged {
+        let lsn = self.metadata.log.staging.draw();
+        let durable_lsn = seq.durable();
+        let builder = self.metadata.log.builder(lane_index);
+        let params = self.metadata.log.staging.next_record(lane_index, &place, lsn, durable_lsn);
+        // A write to a page meanwhile makes what was encoded stale.
+        let encoded = encoded.filter(|e| self.still_holds(e, &capture.data, layout));
+        let encoded = encoded.unwrap_or_else(|| {
+            self.plan(capture.data.clone(), *layout, lane_index)
+                .encode(self.metadata.log.staging.record_buffers())
+        });
+        let mut buf = encoded.into_buf();
+        let crc = builder.encode_head(&params, layout, &capture.items, &mut buf);
+        let (offset, record) =
+            self.metadata.log.staging.fix(place, builder.lane, lsn, crc, layout.data_offset);
+        let compact = layout.medium == LaneMedium::Bytes;
+        let many = !capture.ops.is_empty() || !capture.perms.is_empty() || capture.whole.len() > 1;
+        if !compact && (many || writer == Writer::Ticket) {
+            self.metadata.log.staging.note_ordered(lsn);
+        }
+        let published =
+            if compact { seq.publish_compact(&record) } else { seq.publish(&record, writer) };
+        self.metadata.captured(&capture, &Arc::new(record));
+        self.stats.staged(layout, &capture.items);
+        Staged { published, lane: lane_index, offset, buf }
+    }
+}
+
+impl Metadata {
     /// What one record of `inodes`, which are loaded, would be. It lies in the first one's lane.
     pub fn draft(
         &mut self,
@@ -134,10 +221,10 @@ impl State {
         datasync: bool,
         selection: &Selection<'_>,
     ) -> Step<Drafted> {
-        self.draft_in(self.staging.lane_of(inodes[0]), inodes, datasync, selection)
+        self.draft_in(self.log.staging.lane_of(inodes[0]), inodes, datasync, selection)
     }
 
-    /// As [`State::draft`], of a record in `lane`.
+    /// As [`Metadata::draft`], of a record in `lane`.
     pub fn draft_in(
         &mut self,
         lane: usize,
@@ -151,13 +238,13 @@ impl State {
             Err(reason) => return Ok(Err(reason)),
         };
         let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
-            .filter(|_| capture.data.len() <= self.most_ranges())
-            .filter(|l| u64::from(l.len) <= self.staging.lanes()[lane].max_record())
+            .filter(|_| capture.data.len() <= self.log.most_ranges())
+            .filter(|l| u64::from(l.len) <= self.log.staging.lanes()[lane].max_record())
         else {
             return Ok(Err(Unstageable::TooMuchData));
         };
         let bulk = match selection {
-            Selection::Only(_) => !self.node(inodes[0]).push_next,
+            Selection::Only(_) => !self.tree.node(inodes[0]).push_next,
             _ => is_bulk(layout.len.into()),
         };
         Ok(Ok(Some(Draft { capture, layout, lane, bulk })))
@@ -182,35 +269,24 @@ impl State {
         let ranges = capture.data.len() + extra.ranges;
         let bytes = capture.data_len + extra.bytes;
         let layout = RecordLayout::new(&capture.items, bytes)
-            .filter(|_| ranges <= self.most_ranges() && bytes <= self.most_staged())
-            .filter(|l| u64::from(l.len) <= self.staging.lanes()[lane].max_record());
+            .filter(|_| ranges <= self.log.most_ranges() && bytes <= self.log.most_staged())
+            .filter(|l| u64::from(l.len) <= self.log.staging.lanes()[lane].max_record());
         let Some(layout) = layout else { return Ok(Err(Unstageable::TooMuchData)) };
-        let mut blocks = self.range_blocks(ranges, bytes) + extra.files * NEW_INODE_BLOCKS;
+        let mut blocks = self.log.range_blocks(ranges, bytes) + extra.files * NEW_INODE_BLOCKS;
         for &ino in &capture.whole {
             let ranges = capture.data.iter().filter(|range| range.ino == ino).count();
-            blocks += self.inode_blocks(ino, ranges);
+            blocks += self.tree.inode_blocks(ino, ranges);
         }
-        let most = self.max_transaction_blocks();
-        if blocks > self.half_transaction() || blocks + more + EMPTY_BLOCKS > most {
+        let most = self.log.max_transaction_blocks();
+        if blocks > self.log.half_transaction() || blocks + more + EMPTY_BLOCKS > most {
             return Ok(Err(Unstageable::TooMuchData));
         }
         let bulk = is_bulk(layout.len.into());
         let draft = Draft { capture, layout, lane, bulk };
-        blocks += self.kept_from(draft.bulk);
+        blocks += self.log.kept_from(draft.bulk);
         self.room_in_transaction(blocks + more)?;
-        self.place(&draft)?;
+        self.log.place(&draft)?;
         Ok(Ok((draft.len(), blocks)))
-    }
-
-    /// The record's place in its lane, where bulk leaves the last quarter free.
-    fn place(&self, draft: &Draft) -> Step<Place> {
-        let lane = &self.staging.lanes()[draft.lane];
-        let place = lane.place(draft.len());
-        let place = match draft.bulk {
-            true => place.filter(|place| !lane.would_crowd(place.end())),
-            false => place,
-        };
-        place.ok_or(Stop::Needs(if draft.bulk { Need::Credits } else { Need::Log }))
     }
 
     /// Is there room for such a record, in its lane and in the running transaction, when the
@@ -218,118 +294,39 @@ impl State {
     /// transaction has it. Nothing is taken: under the same hold of the lock
     /// [`State::stage_draft`] finds the same room.
     pub fn has_room(&mut self, draft: &Draft, more: usize) -> Step<bool> {
-        let kept = self.kept_from(draft.bulk) + more;
+        let kept = self.log.kept_from(draft.bulk) + more;
         if !self.room_for_ranges(&draft.capture, kept)? {
             return Ok(false);
         }
-        self.place(draft).map(|_| true)
-    }
-
-    /// Stages what `inodes` owe in one record, for which [`State::has_room`] has found room.
-    ///
-    /// # Panics
-    /// If there is no room: the check was another one's.
-    pub fn stage_draft(&mut self, seq: &Sequencer, draft: Draft, writer: Writer) -> Staged {
-        let Ok(place) = self.place(&draft) else { panic!("room was found under this lock") };
-        let Draft { capture, layout, lane, .. } = draft;
-        let staged = self.publish((seq, writer), capture, &layout, place, lane, None);
-        self.staging.note_ordered(staged.published.lsn());
-        staged
-    }
-
-    /// Stages every pending permission change of what exists in the last durable state, before data
-    /// is pushed whose records may be durable when the transaction is not (rule R17). Records
-    /// that are in `out` when an error comes must be written all the same.
-    pub fn stage_permissions(&mut self, seq: &Sequencer, out: &mut Vec<Staged>) -> Step<()> {
-        let pending = self.running.permissions.pending();
-        let pending: Vec<InodeNr> = pending.filter(|i| !self.names.creates(*i)).collect();
-        for some in pending.chunks(PERMS_PER_RECORD) {
-            let mut capture = Capture::default();
-            for &ino in some {
-                match self.load(ino) {
-                    Err(Error::Posix(libc::ESTALE)) => continue,
-                    other => other?,
-                }
-                if self.node(ino).inode.nlink > 0 {
-                    let item = self.inode_item(ino, None);
-                    capture.items.push(Item::Inode(item));
-                    self.capture_xattrs(ino, &mut capture)?;
-                    capture.perms.push(ino);
-                }
-            }
-            if capture.items.is_empty() {
-                continue;
-            }
-            let layout = RecordLayout::new(&capture.items, 0).expect("a few inodes fit a record");
-            let place = self.staging.lanes()[0].place(u64::from(layout.len));
-            let place = place.ok_or(Stop::Needs(Need::Log))?;
-            let seq = (seq, Writer::Background);
-            out.push(self.publish(seq, capture, &layout, place, 0, None));
-        }
-        Ok(())
+        self.log.place(draft).map(|_| true)
     }
 
     /// What is staged now must find room in the next transaction (rule R10); false if not even an
     /// empty one holds it. Bulk leaves its last quarter, `kept`, to small fsyncs and to writes,
     /// which would have to wait until the transaction before it is in the journal.
     fn room_for_ranges(&mut self, capture: &Capture, kept: usize) -> Step<bool> {
-        let mut blocks = self.range_blocks(capture.data.len(), capture.data_len);
+        let mut blocks = self.log.range_blocks(capture.data.len(), capture.data_len);
         for &ino in &capture.whole {
             let ranges = capture.data.iter().filter(|range| range.ino == ino).count();
-            blocks += self.inode_blocks(ino, ranges);
+            blocks += self.tree.inode_blocks(ino, ranges);
         }
-        if blocks > self.half_transaction() {
+        if blocks > self.log.half_transaction() {
             return Ok(false);
         }
         self.room_in_transaction(blocks + kept).map(|()| true)
     }
 
-    /// Fixes the record's place, encodes it, and makes it the source of what it captured.
-    fn publish(
-        &mut self,
-        (seq, writer): (&Sequencer, Writer),
-        capture: Capture,
-        layout: &RecordLayout,
-        place: Place,
-        lane_index: usize,
-        encoded: Option<Encoded>,
-    ) -> Staged {
-        let lsn = self.staging.draw();
-        let durable_lsn = seq.durable();
-        let builder = self.builder(lane_index);
-        let params = self.staging.next_record(lane_index, &place, lsn, durable_lsn);
-        // A write to a page meanwhile makes what was encoded stale.
-        let encoded = encoded.filter(|e| self.still_holds(e, &capture.data, layout));
-        let encoded = encoded.unwrap_or_else(|| {
-            self.plan(capture.data.clone(), *layout, lane_index)
-                .encode(self.staging.record_buffers())
-        });
-        let mut buf = encoded.into_buf();
-        let crc = builder.encode_head(&params, layout, &capture.items, &mut buf);
-        let (offset, record) = self.staging.fix(place, builder.lane, lsn, crc, layout.data_offset);
-        let compact = layout.medium == LaneMedium::Bytes;
-        let many = !capture.ops.is_empty() || !capture.perms.is_empty() || capture.whole.len() > 1;
-        if !compact && (many || writer == Writer::Ticket) {
-            self.staging.note_ordered(lsn);
-        }
-        let published =
-            if compact { seq.publish_compact(&record) } else { seq.publish(&record, writer) };
-        self.captured(&capture, &Arc::new(record));
-        self.stats.staged(layout, &capture.items);
-        Staged { published, lane: lane_index, offset, buf }
-    }
-
     /// What the record carries is no longer pending; its ranges lie in the lane.
     fn captured(&mut self, capture: &Capture, record: &Arc<RecordRef>) {
-        let txn = self.next_txn();
+        let txn = self.log.next_txn();
         for &Range { ino, start, end, data_offset: offset, home } in &capture.data {
             self.forget_dirty(ino, start, end);
             let source = Source::Staged { record: record.clone(), offset };
-            let node = self.node_mut(ino);
+            let node = self.tree.node_mut(ino);
             node.data.each_mut().into_iter().for_each(|bytes| bytes.remove(start, end));
             if home.is_some() {
                 node.overlay.insert_physical(start, end, source, txn);
-                self.running.overlay.note_physical(ino);
+                self.log.running.overlay.note_physical(ino);
             } else {
                 node.overlay.insert(start, end, source);
                 self.note_overlay(ino, (start, end), end - start);
@@ -340,27 +337,40 @@ impl State {
                 Item::Inode(i) if i.ino == ino => i.size,
                 _ => None,
             });
-            let node = self.node_mut(ino);
+            let node = self.tree.node_mut(ino);
             node.delta = Generations::default();
             if let Some(size) = size {
                 node.inode.size = size;
             }
             node.staged = record.lsn;
-            self.mark_inode(ino);
+            self.log.mark_inode(ino);
         }
-        self.running.permissions.staged(&capture.perms, record.lsn);
+        self.log.running.permissions.staged(&capture.perms, record.lsn);
         for ino in &capture.perms {
-            self.inodes.staged(*ino, record.lsn);
+            self.tree.inodes.staged(*ino, record.lsn);
         }
         for lsn in &capture.ops {
-            if let Some(op) = self.names.get(*lsn) {
+            if let Some(op) = self.log.names.get(*lsn) {
                 let mut touched = names::inodes(op);
                 touched.extend(names::keys(op).iter().map(|(dir, _)| *dir));
                 for ino in touched {
-                    self.inodes.staged(ino, record.lsn);
+                    self.tree.inodes.staged(ino, record.lsn);
                 }
             }
-            self.names.remove(*lsn);
+            self.log.names.remove(*lsn);
         }
+    }
+}
+
+impl Log {
+    /// The record's place in its lane, where bulk leaves the last quarter free.
+    fn place(&self, draft: &Draft) -> Step<Place> {
+        let lane = &self.staging.lanes()[draft.lane];
+        let place = lane.place(draft.len());
+        let place = match draft.bulk {
+            true => place.filter(|place| !lane.would_crowd(place.end())),
+            false => place,
+        };
+        place.ok_or(Stop::Needs(if draft.bulk { Need::Credits } else { Need::Log }))
     }
 }

@@ -89,7 +89,7 @@ impl State {
         }
         let (mut tracked, mut ranges) = (BTreeMap::new(), 0);
         for ino in &capture.whole {
-            let exact = self.node(*ino).undurable();
+            let exact = self.metadata.tree.node(*ino).undurable();
             if !exact.is_empty() {
                 self.stats.tracked(|pages, sums| count(&exact, pages, sums));
                 let merged = merged_by_cost(&exact);

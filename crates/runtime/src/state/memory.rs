@@ -1,6 +1,7 @@
 //! Where the memory of a Runtime is: bytes per structure, as far as they can be counted, for the
 //! status report.
 
+use crate::state::Metadata;
 use crate::state::{State, heap};
 use siftfs_base::{BLOCK_BYTES, RangeSet};
 use siftfs_status::Memory;
@@ -13,41 +14,43 @@ impl State {
     /// Bytes by structure; `buffers` are the Runtime's.
     pub fn memory_report(&self, buffers: u64) -> Memory {
         let (heap_used, heap_free) = heap::usage();
-        let (lookups, handles) = self.inodes.reference_bytes();
+        let (lookups, handles) = self.metadata.tree.inodes.reference_bytes();
         Memory {
             resident: resident(),
             heap_used,
             heap_free,
             pages: self.pages.bytes(),
-            metadata: self.meta.bytes(),
-            inodes: self.inodes.node_bytes(),
+            metadata: self.metadata.tree.meta.bytes(),
+            inodes: self.metadata.tree.inodes.node_bytes(),
             lookups,
             handles,
-            names: self.names.bytes(),
-            unsynced: self.unsynced_bytes() + self.sections.bytes(),
+            names: self.metadata.log.names.bytes(),
+            unsynced: self.metadata.unsynced_bytes() + self.sections.bytes(),
             quarantine: self.quarantine_bytes(),
             buffers,
         }
     }
 
+    /// What was freed and must wait, and what transactions that are not reclaimed remember.
+    fn quarantine_bytes(&self) -> u64 {
+        let held = self.metadata.tree.fs.quarantined_blocks().ranges() + self.discards.ranges();
+        let held = held as u64 * (ENTRY + 16);
+        held + self.metadata.log.ledger.bytes()
+    }
+}
+
+impl Metadata {
     /// What inodes keep of ranges that are not in the area: dirty, staged, journaled.
     fn unsynced_bytes(&self) -> u64 {
         let mut inodes: BTreeSet<_> =
-            self.running.data.inodes().chain(self.running.overlay.inodes()).collect();
-        inodes.extend(self.ledger.overlays());
-        let entries = inodes.iter().filter_map(|ino| self.inodes.get(ino)).map(|node| {
+            self.log.running.data.inodes().chain(self.log.running.overlay.inodes()).collect();
+        inodes.extend(self.log.ledger.overlays());
+        let entries = inodes.iter().filter_map(|ino| self.tree.inodes.get(ino)).map(|node| {
             let ranges =
                 node.data.each().map(RangeSet::ranges).iter().sum::<usize>() + node.sent.ranges();
             node.overlay.bytes() + ranges as u64 * (ENTRY + 16) + node.sizes.bytes()
         });
         entries.sum()
-    }
-
-    /// What was freed and must wait, and what transactions that are not reclaimed remember.
-    fn quarantine_bytes(&self) -> u64 {
-        let held = self.fs.quarantined_blocks().ranges() + self.discards.ranges();
-        let held = held as u64 * (ENTRY + 16);
-        held + self.ledger.bytes()
     }
 }
 

@@ -2,7 +2,10 @@
 //! transaction, of a staged record, and of the free space. Each number stands here once, and says
 //! where it comes from.
 
+use crate::state::Log;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::names::CLOSURE_MAX;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, InodeNr, errno};
@@ -157,7 +160,7 @@ pub fn tag_blocks(ranges: usize) -> usize {
     ranges / RANGES_PER_BLOCK
 }
 
-impl State {
+impl Metadata {
     /// Called before a mutating operation changes anything: is there room in the running
     /// transaction, and are `blocks` blocks of space free for metadata?
     pub fn begin(&mut self, blocks: u64) -> Step<()> {
@@ -166,25 +169,25 @@ impl State {
 
     /// As `begin`, for an operation that inserts a name into `dir`.
     pub fn begin_insert(&mut self, dir: InodeNr, blocks: u64) -> Step<()> {
-        let cost = self.fs.dir_insert_cost(&self.node(dir).inode)?;
+        let cost = self.tree.fs.dir_insert_cost(&self.tree.node(dir).inode)?;
         self.begin_with(blocks + u64::from(cost.appended), OP_BLOCKS + cost.dirtied as usize)
     }
 
     /// As `begin`, for this many operations on names of which there must not be a part alone.
     pub fn begin_many(&mut self, blocks: u64, images: usize, names: usize) -> Step<()> {
-        if self.names.len() + names > MAX_PENDING_NAMES && !self.is_replaying() {
+        if self.log.names.len() + names > MAX_PENDING_NAMES && !self.log.is_replaying() {
             return Err(Stop::Needs(Need::Commit));
         }
         self.begin_with(blocks, images)
     }
 
     fn begin_with(&mut self, blocks: u64, images: usize) -> Step<()> {
-        if self.names.len() > MAX_PENDING_NAMES && !self.is_replaying() {
+        if self.log.names.len() > MAX_PENDING_NAMES && !self.log.is_replaying() {
             return Err(Stop::Needs(Need::Commit));
         }
         self.room_in_transaction(images)?;
         if blocks > 0 && self.spendable() < blocks {
-            return Err(self.shortage());
+            return Err(self.log.shortage());
         }
         Ok(())
     }
@@ -192,32 +195,59 @@ impl State {
     /// Does the running transaction take `blocks` more images? (rule R10)
     pub fn room_in_transaction(&mut self, blocks: usize) -> Step<()> {
         // Recovery checks this between records: one record is applied whole or not at all.
-        if self.is_replaying() {
+        if self.log.is_replaying() {
             return Ok(());
         }
-        if self.transaction_blocks() + blocks > self.max_transaction_blocks() {
+        if self.transaction_blocks() + blocks > self.log.max_transaction_blocks() {
             return Err(Stop::Needs(Need::Commit));
         }
         Ok(())
     }
 
-    /// Most name operations of one staged transaction: recovery must find room for them too.
-    pub fn closure_max(&self) -> usize {
-        self.eighth_of_transaction().clamp(CLOSURE_MIN, CLOSURE_MAX)
-    }
-
     /// Images that the running transaction still has room for.
     pub fn room(&self) -> usize {
-        self.max_transaction_blocks().saturating_sub(self.transaction_blocks())
+        self.log.max_transaction_blocks().saturating_sub(self.transaction_blocks())
     }
 
     /// Upper bound of the running transaction's journal blocks if it were cut now.
     pub fn transaction_blocks(&self) -> usize {
-        self.meta.dirty_len()
-            + self.running.inodes_owed()
-            + self.running.overlay.blocks(self.groups())
-            + self.repeated_blocks(self.running.overlay.bytes())
+        self.tree.meta.dirty_len()
+            + self.log.running.inodes_owed()
+            + self.log.running.overlay.blocks(self.tree.groups())
+            + self.log.repeated_blocks(self.log.running.overlay.bytes())
             + CUT_BLOCKS
+    }
+
+    /// Is more than one part in this many of a transaction in use?
+    pub fn is_beyond(&self, parts: usize) -> bool {
+        self.transaction_blocks() * parts > self.log.max_transaction_blocks()
+    }
+
+    /// Blocks that may be allocated or reserved: free in the last durable state, not promised.
+    pub fn spendable(&self) -> u64 {
+        let reserved = self.log.running.data.reserved();
+        self.tree
+            .fs
+            .available_blocks()
+            .saturating_sub(reserved + reserved / TREE_PART + SPACE_SLACK)
+    }
+
+    /// Share in use of a lane or of the running transaction, whichever is fuller. A full record
+    /// area holds no caller up: the next record goes elsewhere.
+    pub fn fill(&self, lane: usize) -> f64 {
+        let transaction =
+            self.transaction_blocks() as f64 / self.log.max_transaction_blocks() as f64;
+        if self.log.staging.record_area() == Some(lane) {
+            return transaction;
+        }
+        self.log.staging.lanes()[lane].fill().max(transaction)
+    }
+}
+
+impl Log {
+    /// Most name operations of one staged transaction: recovery must find room for them too.
+    pub fn closure_max(&self) -> usize {
+        self.eighth_of_transaction().clamp(CLOSURE_MIN, CLOSURE_MAX)
     }
 
     /// Journal blocks that a transaction needs to repeat this many staged bytes, their checksums
@@ -239,12 +269,6 @@ impl State {
         }
     }
 
-    /// Block groups: each has a bitmap that an allocation may change, and part of a descriptor
-    /// block.
-    pub fn groups(&self) -> usize {
-        usize::try_from(self.fs.block_count() / GROUP_BLOCKS + 1).unwrap_or(usize::MAX)
-    }
-
     /// Half of a transaction: what one record, or the tidying of one tree, may add to an empty one.
     /// The other half is for what the running transaction has anyway.
     pub fn half_transaction(&self) -> usize {
@@ -260,11 +284,6 @@ impl State {
     /// along. Each of them changes several blocks.
     pub fn eighth_of_transaction(&self) -> usize {
         self.max_transaction_blocks() / 8
-    }
-
-    /// Is more than one part in this many of a transaction in use?
-    pub fn is_beyond(&self, parts: usize) -> bool {
-        self.transaction_blocks() * parts > self.max_transaction_blocks()
     }
 
     /// Bytes of data that a file which is renamed over another one takes along into the next cut
@@ -287,12 +306,6 @@ impl State {
         usize::try_from(quarter).unwrap_or(usize::MAX).min(MOST_BLOCKS)
     }
 
-    /// Blocks that may be allocated or reserved: free in the last durable state, not promised.
-    pub fn spendable(&self) -> u64 {
-        let reserved = self.running.data.reserved();
-        self.fs.available_blocks().saturating_sub(reserved + reserved / TREE_PART + SPACE_SLACK)
-    }
-
     /// What to answer when space is short: background progress may help once (rule R5).
     pub fn shortage(&self) -> Stop {
         if !self.running.is_shortage_final() && !self.is_replaying() {
@@ -300,12 +313,6 @@ impl State {
         } else {
             errno(libc::ENOSPC).into()
         }
-    }
-
-    /// Most blocks of the inode's extent tree that a home for one range changes.
-    pub fn tree_touched(&self, ino: InodeNr) -> usize {
-        let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
-        usize::try_from(tree).unwrap_or(usize::MAX)
     }
 
     /// Ranges of data that one record carries at most.
@@ -322,21 +329,25 @@ impl State {
     pub fn range_blocks(&self, ranges: usize, bytes: u64) -> usize {
         tag_blocks(ranges) + RANGE_EDGES + self.repeated_blocks(bytes)
     }
+}
+
+impl Tree {
+    /// Block groups: each has a bitmap that an allocation may change, and part of a descriptor
+    /// block.
+    pub fn groups(&self) -> usize {
+        usize::try_from(self.fs.block_count() / GROUP_BLOCKS + 1).unwrap_or(usize::MAX)
+    }
+
+    /// Most blocks of the inode's extent tree that a home for one range changes.
+    pub fn tree_touched(&self, ino: InodeNr) -> usize {
+        let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
+        usize::try_from(tree).unwrap_or(usize::MAX)
+    }
 
     /// ... and an inode of which this many ranges are staged: one that is loaded.
     pub fn inode_blocks(&self, ino: InodeNr, ranges: usize) -> usize {
         let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
         let blocks = usize::try_from(tree).unwrap_or(usize::MAX).saturating_add(2);
         if tree > 1 { blocks.saturating_add(ranges) } else { blocks }
-    }
-
-    /// Share in use of a lane or of the running transaction, whichever is fuller. A full record
-    /// area holds no caller up: the next record goes elsewhere.
-    pub fn fill(&self, lane: usize) -> f64 {
-        let transaction = self.transaction_blocks() as f64 / self.max_transaction_blocks() as f64;
-        if self.staging.record_area() == Some(lane) {
-            return transaction;
-        }
-        self.staging.lanes()[lane].fill().max(transaction)
     }
 }

@@ -7,6 +7,7 @@ use crate::operations::compound::check::in_order;
 use crate::operations::compound::file::File;
 use crate::operations::compound::plan::{Change, Outcome, Plan, Use};
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::step::{Step, Stop};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Timestamp, corrupt};
 use siftfs_proto::RenameMode;
@@ -23,7 +24,7 @@ impl State {
     }
 
     fn apply_changes(&mut self, plan: &mut Plan<'_>) -> Step<()> {
-        let time = self.now();
+        let time = self.metadata.log.now();
         for change in std::mem::take(&mut plan.changes) {
             self.apply_name(plan, &change, time)?;
             plan.changes.push(change);
@@ -50,11 +51,11 @@ impl State {
                     target: &[],
                     xattrs: &made.xattrs,
                 };
-                file.ino = Some(self.create(*dir, name, &new, time)?);
+                file.ino = Some(self.metadata.create(*dir, name, &new, time)?);
             }
             Change::Link(nr, (dir, name)) => {
                 let ino = plan.files[*nr].ino.expect("made before it is linked");
-                self.link(ino, *dir, name, time)?;
+                self.metadata.link(ino, *dir, name, time)?;
             }
             Change::Unlink((dir, name)) => {
                 self.unlink(*dir, name, time)?;
@@ -69,7 +70,7 @@ impl State {
 
     fn apply_file(&mut self, file: &File, time: Timestamp) -> Step<()> {
         let ino = file.ino.expect("made by now");
-        if file.resized && file.kept < self.node(ino).size {
+        if file.resized && file.kept < self.metadata.tree.node(ino).size {
             self.set_size(ino, file.kept, time)?;
         }
         if !file.shadow.written().is_empty() {
@@ -79,10 +80,10 @@ impl State {
         if file.resized {
             self.set_size(ino, file.size, time)?;
         } else if file.written {
-            let node = self.node_mut(ino);
+            let node = self.metadata.tree.node_mut(ino);
             (node.inode.mtime, node.inode.ctime) = (time, time);
             node.delta.running_mut().times = true;
-            self.mark_delta(ino);
+            self.metadata.mark_delta(ino);
         }
         for set in in_order(&file.attributes) {
             self.set_attr(ino, set)?;
@@ -101,7 +102,9 @@ impl State {
         }
         Ok(())
     }
+}
 
+impl Tree {
     /// Opens and closes what the steps opened and closed, and gives their results.
     pub fn answer_compound(&mut self, plan: Plan<'_>) -> Vec<Value> {
         for handle in &plan.closed {

@@ -6,7 +6,9 @@ use crate::operations::compound::file::{File, FileNr};
 use crate::operations::compound::plan::{Change, Name, Plan};
 use crate::staging::capture::{Coming, Selection};
 use crate::staging::stage::Extra;
+use crate::state::Metadata;
 use crate::state::State;
+use crate::state::Tree;
 use crate::state::names::Unstageable;
 use crate::state::room::*;
 use crate::state::step::Step;
@@ -63,27 +65,27 @@ impl State {
                 self.finish_shrinking(ino)?;
             }
         }
-        let needs = self.needs_of(plan)?;
-        let heavy = self.heavy(plan);
+        let needs = self.metadata.tree.needs_of(plan)?;
+        let heavy = self.metadata.heavy(plan);
         if !heavy.is_empty() {
             return Ok(Checked::Sync(heavy));
         }
         self.fill_edges(plan)?;
-        let mut ready = Ready { lane: self.staging.lane_of(plan.base), longest: 0 };
+        let mut ready = Ready { lane: self.metadata.log.staging.lane_of(plan.base), longest: 0 };
         let mut images = needs.images;
         if staged {
-            match self.check_record(plan, &files, &names, images, ready.lane)? {
+            match self.metadata.check_record(plan, &files, &names, images, ready.lane)? {
                 Ok((longest, blocks)) => {
                     ready.longest = longest;
                     images += blocks;
                 }
                 Err(Unstageable::TooMuchData) => {
-                    let files = self.unsynced(files);
+                    let files = self.metadata.tree.unsynced(files);
                     if !files.is_empty() {
                         return Ok(Checked::Sync(files));
                     }
                     // The permissions of others were in that record, too.
-                    if !self.running.permissions.is_empty() {
+                    if !self.metadata.log.running.permissions.is_empty() {
                         return Ok(Checked::Commit(Unstageable::TooMuchData));
                     }
                     return Err(errno(libc::E2BIG).into());
@@ -91,31 +93,77 @@ impl State {
                 Err(reason) => return Ok(Checked::Commit(reason)),
             }
         }
-        if images + EMPTY_BLOCKS > self.max_transaction_blocks() {
+        if images + EMPTY_BLOCKS > self.metadata.log.max_transaction_blocks() {
             return Err(errno(libc::E2BIG).into());
         }
-        self.room_for_replacing(needs.replacing)?;
-        self.begin_many(needs.blocks, images, needs.names)?;
-        if self.fs.available_inodes() < needs.inodes {
-            return Err(self.shortage());
+        self.metadata.log.room_for_replacing(needs.replacing)?;
+        self.metadata.begin_many(needs.blocks, images, needs.names)?;
+        if self.metadata.tree.fs.available_inodes() < needs.inodes {
+            return Err(self.metadata.log.shortage());
         }
         if needs.blocks > 0 {
-            self.check_space(needs.blocks, privileged)?;
+            self.metadata.check_space(needs.blocks, privileged)?;
         }
         Ok(Checked::Ready(ready))
     }
 
+    /// Pages that are changed in part are brought into the cache.
+    fn fill_edges(&mut self, plan: &Plan<'_>) -> Step<()> {
+        for file in &plan.files {
+            let Some(ino) = file.ino else { continue };
+            for (start, end) in file.shadow.written().iter() {
+                for edge in [start, end] {
+                    if edge % BLOCK_BYTES != 0 && edge / BLOCK_BYTES * BLOCK_BYTES < file.kept {
+                        self.plan_edge(ino, edge / BLOCK_BYTES)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Metadata {
     /// What is renamed over another file takes its data along (rule R20): the files that have too
     /// much of it.
     fn heavy(&self, plan: &Plan<'_>) -> Vec<InodeNr> {
-        let most = self.most_replacing();
+        let most = self.log.most_replacing();
         let replaces = plan.changes.iter().filter_map(|change| match change {
             Change::Rename { file, displaced: Some(_), .. } => plan.files[*file].ino,
             _ => None,
         });
-        replaces.filter(|ino| self.node(*ino).data.running().total() > most).collect()
+        replaces.filter(|ino| self.tree.node(*ino).data.running().total() > most).collect()
     }
 
+    /// The longest that one record of it all may be, and the blocks that it adds to the running
+    /// transaction.
+    fn check_record(
+        &mut self,
+        plan: &Plan<'_>,
+        files: &[InodeNr],
+        names: &[Name],
+        more: usize,
+        lane: usize,
+    ) -> Step<std::result::Result<(u64, usize), Unstageable>> {
+        let mut coming = Coming { names: names.to_vec(), ..Coming::default() };
+        for file in &plan.files {
+            if let Some(ino) = file.ino.filter(|ino| files.contains(ino)) {
+                coming.bytes.insert(ino, file.shadow.written().clone());
+            }
+        }
+        // Which directories guard a file with several names is not known.
+        let lost = |c: &Change| matches!(c, Change::Link(..) | Change::Unlink(_));
+        coming.hides_ancestors = plan.changes.iter().any(lost);
+        if self.log.closure_max() < plan.changes.len() {
+            return Err(errno(libc::E2BIG).into());
+        }
+        coming.own = plan.changes.len();
+        let extra = self.tree.extra_of(plan, files)?;
+        self.room_for_coming(lane, files, &Selection::With(&coming), &extra, more)
+    }
+}
+
+impl Tree {
     /// Those of which an fsync takes something out of the way: nothing of a file without a name.
     fn unsynced(&self, mut files: Vec<InodeNr>) -> Vec<InodeNr> {
         files.retain(|ino| {
@@ -216,48 +264,6 @@ impl State {
         Ok(Some(extents))
     }
 
-    /// Pages that are changed in part are brought into the cache.
-    fn fill_edges(&mut self, plan: &Plan<'_>) -> Step<()> {
-        for file in &plan.files {
-            let Some(ino) = file.ino else { continue };
-            for (start, end) in file.shadow.written().iter() {
-                for edge in [start, end] {
-                    if edge % BLOCK_BYTES != 0 && edge / BLOCK_BYTES * BLOCK_BYTES < file.kept {
-                        self.plan_edge(ino, edge / BLOCK_BYTES)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The longest that one record of it all may be, and the blocks that it adds to the running
-    /// transaction.
-    fn check_record(
-        &mut self,
-        plan: &Plan<'_>,
-        files: &[InodeNr],
-        names: &[Name],
-        more: usize,
-        lane: usize,
-    ) -> Step<std::result::Result<(u64, usize), Unstageable>> {
-        let mut coming = Coming { names: names.to_vec(), ..Coming::default() };
-        for file in &plan.files {
-            if let Some(ino) = file.ino.filter(|ino| files.contains(ino)) {
-                coming.bytes.insert(ino, file.shadow.written().clone());
-            }
-        }
-        // Which directories guard a file with several names is not known.
-        let lost = |c: &Change| matches!(c, Change::Link(..) | Change::Unlink(_));
-        coming.hides_ancestors = plan.changes.iter().any(lost);
-        if self.closure_max() < plan.changes.len() {
-            return Err(errno(libc::E2BIG).into());
-        }
-        coming.own = plan.changes.len();
-        let extra = self.extra_of(plan, files)?;
-        self.room_for_coming(lane, files, &Selection::With(&coming), &extra, more)
-    }
-
     /// What the record has beside what it would have if only the bytes were written.
     fn extra_of(&mut self, plan: &Plan<'_>, files: &[InodeNr]) -> Result<Extra> {
         let mut extra = Extra::default();
@@ -330,7 +336,7 @@ pub fn files_of(plan: &Plan<'_>) -> Vec<InodeNr> {
 pub fn written_of(plan: &Plan<'_>, st: &State) -> Vec<WrittenFile> {
     let written = |file: &File| {
         let ino = file.ino.filter(|_| file.written || file.resized)?;
-        let (resized, grown) = (file.resized, file.size > st.node(ino).size);
+        let (resized, grown) = (file.resized, file.size > st.metadata.tree.node(ino).size);
         Some(WrittenFile { ino, resized, grown })
     };
     plan.files.iter().filter_map(written).collect()

@@ -169,7 +169,8 @@ impl<'a> Plan<'a> {
             let kill_setgid = !self.caller.is_in(file.guard.gid);
             let kill = SetAttr { kill_priv: true, kill_setgid, ..SetAttr::default() };
             let ino = file.ino;
-            let had = !bits && ino.map_or(Ok(false), |ino| st.has_capabilities(ino))?;
+            let had =
+                !bits && ino.map_or(Ok(false), |ino| st.metadata.tree.has_capabilities(ino))?;
             if bits || had {
                 let file = &mut self.files[nr];
                 file.guard.mode = without_privileges(file.guard.mode, kill_setgid);
@@ -288,7 +289,7 @@ impl Plan<'_> {
             set.perm = Some(perm);
             file.guard.mode = file.guard.mode & !0o7777 | perm;
             file.guard.acl = match &file.guard.acl {
-                Some(list) => Some(st.list_of_mode(list, perm)?),
+                Some(list) => Some(st.metadata.tree.list_of_mode(list, perm)?),
                 None => None,
             };
         }

@@ -18,6 +18,7 @@ use crate::runtime::Runtime;
 use crate::staging::pause::Pause;
 use crate::staging::sequencer::Writer;
 use crate::staging::unwritten::Staged;
+use crate::state::Metadata;
 use crate::state::State;
 use crate::state::names::Unstageable;
 use crate::state::running::Push;
@@ -115,7 +116,7 @@ impl Runtime {
         self.drive(libc::EAGAIN, || {
             self.seq.check()?;
             let mut st = self.lock();
-            st.running.begin_operation(space_tried);
+            st.metadata.log.running.begin_operation(space_tried);
             let mut applying = false;
             let tried = self.try_compound((&mut st, &mut applying), caller, compound, memo);
             space_tried |= matches!(tried, Err(Stop::Needs(Need::Space)));
@@ -146,17 +147,17 @@ impl Runtime {
         }
         if plan.changing == 0 {
             let (names, files, written) = (Vec::new(), Vec::new(), Vec::new());
-            let values = st.answer_compound(plan);
-            let orphan = st.inodes.has_to_free();
+            let values = st.metadata.tree.answer_compound(plan);
+            let orphan = st.metadata.tree.inodes.has_to_free();
             let done = Compounded::Done { values, names, files, written };
             return Ok(Tried::Done(done, None, orphan));
         }
-        if st.config.read_only {
+        if st.metadata.log.config.read_only {
             return Err(errno(libc::EROFS).into());
         }
         // One change alone is as whole as it is by itself.
         let staged = plan.changing > 1 || compound.level != Level::Visible;
-        let ready = match st.check_compound(&plan, staged, st.privileged(cred))? {
+        let ready = match st.check_compound(&plan, staged, st.metadata.tree.privileged(cred))? {
             Checked::Ready(ready) => ready,
             Checked::Sync(files) => return Ok(Tried::Sync(files)),
             Checked::Commit(reason) => return Ok(Tried::Commit(reason)),
@@ -167,8 +168,8 @@ impl Runtime {
         let files = files_of(&plan);
         let placed = staged.then(|| self.stage_compound(st, &files, &ready, compound.level));
         let names = names_of(&plan);
-        let values = st.answer_compound(plan);
-        let orphan = st.inodes.has_to_free();
+        let values = st.metadata.tree.answer_compound(plan);
+        let orphan = st.metadata.tree.inodes.has_to_free();
         let done = Compounded::Done { values, names, files, written };
         Ok(Tried::Done(done, placed.flatten(), orphan))
     }
@@ -181,16 +182,16 @@ impl Runtime {
         ready: &Ready,
         level: Level,
     ) -> Option<Placed> {
-        let draft = st.draft_compound(ready.lane, files);
+        let draft = st.metadata.draft_compound(ready.lane, files);
         let draft = draft?;
         assert!(draft.len() <= ready.longest, "a record is as long as the check said, or shorter");
         let len = draft.len();
         let durable = level == Level::Durable;
         let writer = if durable { Writer::Caller } else { Writer::Ticket };
         let staged = st.stage_draft(&self.seq, draft, writer);
-        let pause = Pause::at(st.fill(ready.lane), len);
+        let pause = Pause::at(st.metadata.fill(ready.lane), len);
         for ino in files {
-            st.node_mut(*ino).fsynced = true;
+            st.metadata.tree.node_mut(*ino).fsynced = true;
         }
         if durable {
             return Some(Placed::Here(staged, pause));
@@ -218,7 +219,7 @@ impl Runtime {
     }
 }
 
-impl State {
+impl Metadata {
     /// What a compound changed, as one record; `None` if nothing of it is to be staged.
     fn draft_compound(
         &mut self,

@@ -23,11 +23,11 @@ impl Plan<'_> {
         let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         let Some(mut last) = names.next() else { return refused(libc::EINVAL) };
         let mut dir = self.base;
-        st.may_access(self.caller, dir, SEARCH)?;
+        st.metadata.tree.may_access(self.caller, dir, SEARCH)?;
         for next in names {
             is_plain(last)?;
             dir = self.step_into(st, dir, last)?;
-            st.may_access(self.caller, dir, SEARCH)?;
+            st.metadata.tree.may_access(self.caller, dir, SEARCH)?;
             last = next;
         }
         is_plain(last)?;
@@ -44,8 +44,8 @@ impl Plan<'_> {
             Some(None) => return refused(libc::ENOENT),
             Some(Some(file)) => self.files[*file].kind(),
             None => {
-                let ino = st.lookup_node(dir, name)?;
-                match st.node(ino).inode.is_symlink() {
+                let ino = st.metadata.tree.lookup_node(dir, name)?;
+                match st.metadata.tree.node(ino).inode.is_symlink() {
                     true => FileKind::Symlink,
                     false => return Ok(ino),
                 }
@@ -59,10 +59,10 @@ impl Plan<'_> {
         if let Some(file) = self.names.get(name) {
             return Ok(*file);
         }
-        match st.lookup(name.0, &name.1)? {
+        match st.metadata.tree.lookup(name.0, &name.1)? {
             None => Ok(None),
             Some(ino) => {
-                st.load_named(ino, name.0)?;
+                st.metadata.tree.load_named(ino, name.0)?;
                 self.of_inode(st, ino).map(Some)
             }
         }
@@ -122,9 +122,9 @@ impl Plan<'_> {
         self.may_insert_into(st, name.0)?;
         let cred = self.caller.cred;
         let mode = mode_of(FileKind::Regular) | perm & 0o7777;
-        let (mode, gid) = st.inherit(name.0, mode, cred.gid, false);
-        let (mode, xattrs) = st.inherit_acls(name.0, mode, cred.umask)?;
-        st.fs.xattrs_fit(mode, &xattrs)?;
+        let (mode, gid) = st.metadata.tree.inherit(name.0, mode, cred.gid, false);
+        let (mode, xattrs) = st.metadata.tree.inherit_acls(name.0, mode, cred.umask)?;
+        st.metadata.tree.fs.xattrs_fit(mode, &xattrs)?;
         let acl = xattrs.iter().find(|(name, _)| name == crate::namespace::acl::ACCESS);
         let acl = acl.map(|(_, list)| list.clone());
         let guard = Guard { mode, uid: cred.uid, gid, acl };
@@ -140,15 +140,15 @@ impl Plan<'_> {
     fn bound_at_all(&mut self, st: &mut State, name: &Name) -> Tried<bool> {
         match self.names.get(name) {
             Some(file) => Ok(file.is_some()),
-            None => Ok(st.lookup(name.0, &name.1)?.is_some()),
+            None => Ok(st.metadata.tree.lookup(name.0, &name.1)?.is_some()),
         }
     }
 
     /// May the caller make names in the directory?
     fn may_insert_into(&mut self, st: &mut State, dir: InodeNr) -> Tried<()> {
-        st.may_access(self.caller, dir, CHANGE)?;
-        st.require_live_dir(dir)?;
-        Ok(st.may_insert(dir)?)
+        st.metadata.tree.may_access(self.caller, dir, CHANGE)?;
+        st.metadata.tree.require_live_dir(dir)?;
+        Ok(st.metadata.tree.may_insert(dir)?)
     }
 
     /// May the caller take this name of the file away? Sticky directories, and flags.
@@ -163,8 +163,8 @@ impl Plan<'_> {
         dir: InodeNr,
         (guard, flags): (&Guard, u32),
     ) -> Tried<()> {
-        st.may_access(self.caller, dir, CHANGE)?;
-        let inode = &st.node(dir).inode;
+        st.metadata.tree.may_access(self.caller, dir, CHANGE)?;
+        let inode = &st.metadata.tree.node(dir).inode;
         let uid = self.caller.cred.uid;
         let sticky = inode.mode & S_ISVTX != 0 && inode.uid != uid;
         if sticky && !self.caller.owns(guard) || (inode.flags | flags) & FIXED != 0 {
@@ -179,14 +179,14 @@ impl Plan<'_> {
         if self.names.contains_key(name) {
             return Ok(());
         }
-        let Some(ino) = st.lookup(name.0, &name.1)? else { return Ok(()) };
-        st.load(ino)?;
-        let inode = &st.node(ino).inode;
+        let Some(ino) = st.metadata.tree.lookup(name.0, &name.1)? else { return Ok(()) };
+        st.metadata.tree.load(ino)?;
+        let inode = &st.metadata.tree.node(ino).inode;
         if !inode.is_dir() {
             return Ok(());
         }
         let flags = inode.flags;
-        let guard = st.guard_without_list(ino);
+        let guard = st.metadata.tree.guard_without_list(ino);
         self.may_take_from(st, name.0, (&guard, flags))?;
         refused(libc::EISDIR)
     }

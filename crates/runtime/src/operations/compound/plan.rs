@@ -149,7 +149,7 @@ impl<'a> Plan<'a> {
             outcomes: Vec::with_capacity(compound.steps.len()),
             closed: BTreeSet::new(),
             room: MOST_RESULTS.min(cache),
-            writable: st.staging.max_record().min(st.most_staged()),
+            writable: st.metadata.log.staging.max_record().min(st.metadata.log.most_staged()),
         }
     }
 
@@ -282,16 +282,16 @@ impl<'a> Plan<'a> {
         if let Some(file) = self.by_inode.get(&ino) {
             return Ok(*file);
         }
-        st.load(ino)?;
-        if st.node(ino).inode.is_dir() {
+        st.metadata.tree.load(ino)?;
+        if st.metadata.tree.node(ino).inode.is_dir() {
             return refused(libc::EISDIR);
         }
         // No list decides anything for a caller that may do everything.
         let guard: Guard = match self.caller.rights.overrides_access {
-            true => st.guard_without_list(ino),
-            false => st.guard(ino)?,
+            true => st.metadata.tree.guard_without_list(ino),
+            false => st.metadata.tree.guard(ino)?,
         };
-        self.files.push(File::of(st.node(ino), ino, guard));
+        self.files.push(File::of(st.metadata.tree.node(ino), ino, guard));
         self.by_inode.insert(ino, self.files.len() - 1);
         Ok(self.files.len() - 1)
     }
@@ -300,7 +300,7 @@ impl<'a> Plan<'a> {
     pub fn file(&mut self, st: &mut State, arg: &FileArg, wanted: u16) -> Tried<FileNr> {
         let (file, access) = match arg {
             FileArg::Open(handle) => {
-                let opened = st.inodes.opened(handle.0, self.session);
+                let opened = st.metadata.tree.inodes.opened(handle.0, self.session);
                 let opened = opened.filter(|_| !self.closed.contains(&handle.0));
                 let Some(opened) = opened else { return refused(libc::EBADF) };
                 (self.of_inode(st, opened.ino)?, Use::Open(opened.access))
@@ -337,7 +337,7 @@ impl<'a> Plan<'a> {
     fn close(&mut self, st: &State, arg: &FileArg) -> Tried<Outcome> {
         match arg {
             FileArg::Open(Handle(handle)) => {
-                let is_open = st.inodes.opened(*handle, self.session).is_some();
+                let is_open = st.metadata.tree.inodes.opened(*handle, self.session).is_some();
                 if !is_open || !self.closed.insert(*handle) {
                     return refused(libc::EBADF);
                 }
