@@ -4,11 +4,11 @@
 use crate::runtime::Runtime;
 use crate::state::Log;
 use crate::state::Tree;
-use crate::state::lane::RecordRef;
-use crate::state::overlay::Source;
-use crate::state::recovery::{Made, RecoveryCut};
-use crate::state::running::Push;
+use crate::state::log::lane::RecordRef;
+use crate::state::log::recovery::{Made, RecoveryCut};
+use crate::state::log::running::Push;
 use crate::state::step::Step;
+use crate::state::tree::overlay::Source;
 use crate::state::{Recovery, State};
 use siftfs_base::{Error, InodeNr, Lsn, Result, corrupt};
 use siftfs_ext4::format::S_IFMT;

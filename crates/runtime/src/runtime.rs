@@ -19,7 +19,7 @@ use crate::state::caches::page_cache::PageCache;
 use crate::state::discards::Discards;
 use crate::state::fills::FillPlan;
 use crate::state::heap::Trimmer;
-use crate::state::lane::Lane;
+use crate::state::log::lane::Lane;
 use crate::state::sections::Sections;
 use crate::state::step::{Need, Step, Stop};
 use crate::state::{Inodes, Ledger, Log, Metadata, Readers, Running, Staging, State, Time, Tree};

@@ -26,7 +26,7 @@ pub fn functions(text: &str) -> Vec<Function> {
 }
 
 /// The name of the function that begins on this line.
-fn name_of(line: &str) -> Option<String> {
+pub(crate) fn name_of(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     let word = words.find(|word| !BEFORE.contains(word))?;
     if word != "fn" {

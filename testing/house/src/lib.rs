@@ -3,4 +3,5 @@
 
 pub mod functions;
 pub mod imports;
+pub mod methods;
 pub mod sources;

@@ -4,6 +4,7 @@
 
 use siftfs_house::functions::functions;
 use siftfs_house::imports::Imports;
+use siftfs_house::methods::methods;
 use siftfs_house::sources::{Source, below, comment};
 use std::collections::BTreeMap;
 
@@ -27,12 +28,8 @@ const CIRCLES: &[(&str, usize)] = &[];
 const FOLDER: usize = 18;
 
 /// Folders with more, and how many.
-const LARGE_FOLDERS: &[(&str, usize)] = &[
-    ("bench/mount/src", 25),
-    ("crates/runtime/src/state", 30),
-    ("crates/service/src", 22),
-    ("testing/model/src", 32),
-];
+const LARGE_FOLDERS: &[(&str, usize)] =
+    &[("bench/mount/src", 25), ("crates/service/src", 22), ("testing/model/src", 32)];
 
 /// Files longer than [`LINES`], with their lines.
 const LONG_FILES: &[(&str, usize)] = &[
@@ -51,6 +48,17 @@ const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
     ("testing/model/src/scripts.rs", "choose", 75),
     ("testing/model/src/scripts.rs", "request", 120),
     ("testing/protocol/src/model.rs", "apply", 73),
+];
+
+/// Most methods of a type. Who reads a signature then knows what may change.
+const METHODS: usize = 100;
+
+/// Types with more methods: crate, name and how many.
+const WIDE_TYPES: &[(&str, &str, usize)] = &[
+    ("crates/shared/ext4/src", "Fs", 141),
+    ("crates/frontend/fuse/src", "Server", 114),
+    ("crates/runtime/src", "Runtime", 132),
+    ("testing/protocol/src", "State", 130),
 ];
 
 fn all() -> Vec<Source> {
@@ -117,6 +125,23 @@ fn functions_fit_a_screen() {
     let list =
         LONG_FUNCTIONS.iter().map(|(file, name, n)| ((file.to_string(), name.to_string()), *n));
     compare("functions that no screen shows", found, list.collect());
+}
+
+#[test]
+fn types_are_narrow() {
+    let sources = all();
+    let (mut found, mut count) = (BTreeMap::new(), 0);
+    for root in crates(&sources) {
+        let inside = |s: &&Source| s.path.starts_with(root) && !s.path.ends_with("_tests.rs");
+        for name in sources.iter().filter(inside).flat_map(|s| methods(&s.text)) {
+            count += 1;
+            *found.entry((root, name)).or_default() += 1;
+        }
+    }
+    assert!(count > 3000, "the sources were read: {count} methods");
+    found.retain(|_, methods| *methods > METHODS);
+    let list = WIDE_TYPES.iter().map(|(root, name, n)| ((*root, name.to_string()), *n));
+    compare("types of many methods", found, list.collect());
 }
 
 #[test]

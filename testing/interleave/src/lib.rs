@@ -9,7 +9,7 @@
 #[path = "../../../crates/runtime/src/locks/gate.rs"]
 pub mod gate;
 #[cfg(not(test))]
-#[path = "../../../crates/runtime/src/state/lane.rs"]
+#[path = "../../../crates/runtime/src/state/log/lane.rs"]
 pub mod lane;
 #[cfg(not(test))]
 #[path = "../../../crates/runtime/src/staging/records.rs"]
@@ -45,5 +45,8 @@ pub mod staging {
 /// The product's `state`.
 #[cfg(not(test))]
 pub mod state {
-    pub use crate::lane;
+    /// The product's `state::log`.
+    pub mod log {
+        pub use crate::lane;
+    }
 }

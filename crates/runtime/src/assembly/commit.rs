@@ -6,7 +6,7 @@ use crate::locks::relock;
 use crate::runtime::{MAX_ROUNDS, Runtime};
 use crate::staging::proof::{Committed, Durable, Settled};
 use crate::state::State;
-use crate::state::running::Push;
+use crate::state::log::running::Push;
 use crate::state::step::{Step, Stop};
 use siftfs_base::{Error, InodeNr, Lsn, Result, TxnSeq, errno};
 use siftfs_device::Origin;

@@ -2,11 +2,10 @@
 //! say which staged bytes belong where.
 
 use crate::state::Metadata;
-use crate::state::State;
 use crate::state::Tree;
-use crate::state::lane::RecordRef;
-use crate::state::overlay::Part;
-use crate::state::overlay::Source;
+use crate::state::log::lane::RecordRef;
+use crate::state::tree::overlay::Part;
+use crate::state::tree::overlay::Source;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Blocks, Bytes, InodeNr, RangeSet, Result, TxnSeq};
 use siftfs_ext4::Mapping;
 use siftfs_log::{CopyTag, ZeroTag};

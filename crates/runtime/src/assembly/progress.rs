@@ -3,7 +3,7 @@
 
 use crate::runtime::Runtime;
 use crate::state::State;
-use crate::state::running::Push;
+use crate::state::log::running::Push;
 use crate::state::step::Need;
 use siftfs_base::{Result, TxnSeq};
 use siftfs_device::Origin;

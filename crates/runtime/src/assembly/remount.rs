@@ -2,7 +2,7 @@
 
 use crate::config::Compact;
 use crate::runtime::{MAX_ROUNDS, Runtime};
-use crate::state::running::Push;
+use crate::state::log::running::Push;
 use siftfs_base::{Result, Timestamp, errno};
 use siftfs_ext4::own_bytes;
 use siftfs_wire::Urgency;

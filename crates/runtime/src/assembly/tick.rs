@@ -4,7 +4,7 @@ use crate::locks::relock;
 use crate::runtime::Runtime;
 use crate::state::Log;
 use crate::state::State;
-use crate::state::running::Push;
+use crate::state::log::running::Push;
 use siftfs_base::{Error, Result, TxnSeq};
 use siftfs_wire::Urgency;
 use std::time::Duration;

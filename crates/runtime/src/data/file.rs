@@ -4,9 +4,9 @@ use crate::data::ranges::block_up;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
-use crate::state::overlay::Source;
 use crate::state::room::with_tree;
 use crate::state::step::{Need, Step, Stop};
+use crate::state::tree::overlay::Source;
 use siftfs_base::{
     BLOCK_BYTES, BLOCK_SIZE, Bytes, InodeNr, RangeSet, Result, SharedBlock, Timestamp, errno,
 };

@@ -3,8 +3,8 @@
 
 use crate::data::staged_reads;
 use crate::state::fills::FillPlan;
-use crate::state::node::Sequence;
 use crate::state::step::{Step, Stop};
+use crate::state::tree::node::Sequence;
 use crate::state::{Readers, State};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, InodeNr, Result, SharedBlock};
 use siftfs_device::{AlignedBuf, Origin, ReadOp};

@@ -3,7 +3,7 @@
 //! used.
 
 use crate::state::Readers;
-use crate::state::overlay::{Overlay, Part, Source};
+use crate::state::tree::overlay::{Overlay, Part, Source};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result, SharedBlock};
 use siftfs_device::{AlignedBuf, Origin, ReadOp, StagingReader};
 

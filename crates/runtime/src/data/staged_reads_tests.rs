@@ -1,5 +1,5 @@
 use super::*;
-use crate::state::lane::Lane;
+use crate::state::log::lane::Lane;
 use siftfs_base::{LaneId, Lsn};
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn no_read_and_no_round_is_longer_than_it_may_be() {
     }
 }
 
-fn record(lane: &mut Lane, lsn: u64) -> Arc<crate::state::lane::RecordRef> {
+fn record(lane: &mut Lane, lsn: u64) -> Arc<crate::state::log::lane::RecordRef> {
     let place = lane.place(4096).unwrap();
     Arc::new(lane.fix(place, LaneId(0), Lsn(lsn), 0, 64))
 }

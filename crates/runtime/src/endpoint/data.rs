@@ -4,7 +4,6 @@ use crate::data::file::Input;
 use crate::namespace::acl::is_acl;
 use crate::namespace::kinds::kind_of_entry;
 use crate::runtime::Runtime;
-use crate::state::State;
 use crate::state::Tree;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;

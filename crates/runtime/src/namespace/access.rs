@@ -3,7 +3,6 @@
 
 use crate::namespace::acl::ACCESS;
 use crate::namespace::kinds::kind_of;
-use crate::state::State;
 use crate::state::Tree;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_ext4::xattr::{Acl, AclTag};

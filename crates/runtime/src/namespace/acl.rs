@@ -3,7 +3,6 @@
 
 use crate::namespace::kinds::kind_of;
 use crate::state::Metadata;
-use crate::state::State;
 use crate::state::Tree;
 use crate::state::room::ATTRIBUTE_SPACE;
 use crate::state::step::Step;

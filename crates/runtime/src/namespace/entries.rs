@@ -199,7 +199,7 @@ impl Metadata {
             self.tree.fs.xattr_set(&mut self.tree.meta, &mut inode, name, value, SetMode::Any)?;
         }
         let version = self.tree.inodes.next_version();
-        let mut node = crate::state::node::Node::new(inode, version);
+        let mut node = crate::state::tree::node::Node::new(inode, version);
         node.parent = Some(dir);
         self.tree.inodes.add(ino, node);
         self.tree.insert_entry(dir, name, ino)?;

@@ -5,7 +5,6 @@
 
 use crate::runtime::Runtime;
 use crate::state::Metadata;
-use crate::state::State;
 use crate::state::Tree;
 use crate::state::step::Step;
 use siftfs_base::{InodeNr, Result, errno};

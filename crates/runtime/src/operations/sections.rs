@@ -16,7 +16,7 @@ use crate::staging::unwritten::Staged;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
-use crate::state::names::Unstageable;
+use crate::state::log::names::Unstageable;
 use crate::state::room::{SECTION_BLOCKS, head_bytes, with_path};
 use crate::state::sections::Section;
 use crate::state::shadow::Shadow;

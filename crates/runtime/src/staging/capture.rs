@@ -3,10 +3,9 @@
 use crate::data::ranges::one_per_page;
 use crate::staging::encode::Range;
 use crate::state::Metadata;
-use crate::state::State;
 use crate::state::Tree;
-use crate::state::names::Unstageable;
-use crate::state::node::Delta;
+use crate::state::log::names::Unstageable;
+use crate::state::tree::node::Delta;
 use siftfs_base::{Bytes, InodeNr, Lsn, RangeSet, Result};
 use siftfs_log::{InodeItem, Item, NameOpKind};
 use std::collections::{BTreeMap, BTreeSet};

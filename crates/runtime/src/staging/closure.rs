@@ -3,9 +3,8 @@
 
 use crate::state::Log;
 use crate::state::Metadata;
-use crate::state::State;
 use crate::state::Tree;
-use crate::state::names::{self, Unstageable};
+use crate::state::log::names::{self, Unstageable};
 use siftfs_base::{Error, InodeNr, Lsn, Result};
 use siftfs_log::NameOpKind;
 use std::collections::BTreeSet;
@@ -35,8 +34,8 @@ impl Metadata {
         }
     }
 
-    /// As [`Metadata::closure`], when `own` operations on `names` are about to be made: what they must
-    /// take along.
+    /// As [`Metadata::closure`], when `own` operations on `names` are about to be made: what they
+    /// must take along.
     pub fn closure_with(
         &mut self,
         inodes: &[InodeNr],

@@ -4,7 +4,6 @@
 use crate::staging::sequencer::Flushed;
 use crate::state::Log;
 use crate::state::Metadata;
-use crate::state::State;
 use siftfs_base::{InodeNr, Lsn, TxnSeq};
 
 /// Why a caller may be told that what it did is durable. There is no other way to make one than to
@@ -40,7 +39,7 @@ impl Committed {
 
 /// What a caller that asked for a full commit waits for, as it was at the call.
 pub struct Asked {
-    /// Inodes that were not durable, and [`crate::state::node::Node::changed`] of each.
+    /// Inodes that were not durable, and [`crate::state::tree::node::Node::changed`] of each.
     inodes: Vec<(InodeNr, u64)>,
     /// Name operations up to here.
     names: Lsn,
@@ -54,8 +53,8 @@ impl Asked {
 }
 
 /// Proof that all that a caller asked for is in durable transactions. A [`Committed`] says what the
-/// Service has; this says that nothing of what was asked for is anywhere else. [`Metadata::settled`]
-/// alone makes one:
+/// Service has; this says that nothing of what was asked for is anywhere else.
+/// [`Metadata::settled`] alone makes one:
 ///
 /// ```compile_fail,E0451
 /// fn forged(committed: siftfs_runtime::Committed) -> siftfs_runtime::Settled {

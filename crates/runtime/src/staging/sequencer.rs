@@ -20,7 +20,7 @@ mod gather;
 use crate::locks::sync::{Condvar, Mutex, MutexGuard, ThreadId};
 use crate::staging::records::{LaneSet, Records};
 use crate::staging::ways::{Group, Way, Ways, WaysReport};
-use crate::state::lane::RecordRef;
+use crate::state::log::lane::RecordRef;
 use siftfs_base::{Clock, Error, Lsn, Result, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::state::lane::Lane;
+use crate::state::log::lane::Lane;
 use siftfs_base::{LaneId, SystemClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

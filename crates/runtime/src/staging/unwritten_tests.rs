@@ -1,6 +1,6 @@
 use super::*;
 use crate::staging::sequencer::Writer;
-use crate::state::lane::Lane;
+use crate::state::log::lane::Lane;
 use siftfs_base::LaneId;
 
 const LANES: u64 = 4 << 20;

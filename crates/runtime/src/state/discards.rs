@@ -1,7 +1,7 @@
 //! Freed blocks whose space goes back to the storage: from their transaction's reclamation to the
 //! end of their discard they stay in quarantine (rule R5, `docs/design/discard.md`).
 
-use crate::state::ledger::refused;
+use crate::state::log::ledger::refused;
 use siftfs_base::{BLOCK_BYTES, BlockRun, Blocks, RangeSet, Result};
 use siftfs_status::{Discard, Trimmed};
 use siftfs_wire::DISCARD_MAX_RUNS;

@@ -1,6 +1,6 @@
 //! Fills of the page cache: what is to be read, and what is being read.
 
-use crate::state::overlay::Part;
+use crate::state::tree::overlay::Part;
 use siftfs_base::InodeNr;
 use std::ops::Range;
 

@@ -4,9 +4,8 @@
 
 use crate::state::Log;
 use crate::state::Metadata;
-use crate::state::State;
 use crate::state::Tree;
-use crate::state::names::CLOSURE_MAX;
+use crate::state::log::names::CLOSURE_MAX;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, InodeNr, errno};
 use siftfs_log::JournalData;

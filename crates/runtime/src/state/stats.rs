@@ -1,7 +1,7 @@
 //! Counts of the Runtime that claims rest on, for the status report.
 
-use crate::state::names::Unstageable;
-use crate::state::staging::Elsewhere;
+use crate::state::log::names::Unstageable;
+use crate::state::log::staging::Elsewhere;
 use crate::state::step::Need;
 use siftfs_log::Transaction;
 use siftfs_log::{Item, RecordLayout};

@@ -3,7 +3,8 @@
 use siftfs_base::{BLOCK_BYTES, InodeNr};
 use std::collections::BTreeSet;
 
-/// Unsynced data of all inodes together. [`crate::state::node::Node`] has the same of one inode.
+/// Unsynced data of all inodes together. [`crate::state::tree::node::Node`] has the same of one
+/// inode.
 #[derive(Default)]
 pub struct Unsynced {
     /// Inodes with dirty bytes.

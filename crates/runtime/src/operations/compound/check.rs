@@ -9,7 +9,7 @@ use crate::staging::stage::Extra;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
-use crate::state::names::Unstageable;
+use crate::state::log::names::Unstageable;
 use crate::state::room::*;
 use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, InodeNr, Lsn, Result, Timestamp, errno};

@@ -2,7 +2,7 @@
 //! (rule R44).
 
 use super::{FOR_OTHERS, Flushed, Published, Sequencer, State, WriteMode, Writer, latched};
-use crate::state::lane::RecordRef;
+use crate::state::log::lane::RecordRef;
 use siftfs_base::{Lsn, Result};
 
 impl Sequencer {

@@ -182,7 +182,7 @@ impl MetaCache {
     /// The area holds everything up to `seq`.
     pub fn reclaimed(&mut self, seq: TxnSeq) {
         self.images.retain(|_, image| image.seq > seq);
-        crate::state::nodes::give_back(&mut self.images);
+        crate::state::tree::nodes::give_back(&mut self.images);
     }
 
     /// Evicts clean blocks until the cache is within its bound, or enough were checked for one

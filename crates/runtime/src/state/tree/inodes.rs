@@ -1,7 +1,7 @@
 //! Which inodes are in memory, and why.
 
-use crate::state::node::Node;
-use crate::state::nodes::{Nodes, give_back};
+use crate::state::tree::node::Node;
+use crate::state::tree::nodes::{Nodes, give_back};
 use ahash::HashMap;
 use siftfs_base::{InodeNr, Lsn, TxnSeq};
 use siftfs_proto::SessionId;

@@ -1,8 +1,8 @@
 //! What is staged, and where.
 
 use crate::state::buffers::RecordBuffers;
-use crate::state::lane::{Lane, Place, RecordRef};
-use crate::state::ledger::refused;
+use crate::state::log::lane::{Lane, Place, RecordRef};
+use crate::state::log::ledger::refused;
 use siftfs_base::{InodeNr, LaneId, Lsn, Result};
 use siftfs_log::{Digest, LaneMedium, RecordParams};
 use std::sync::Arc;

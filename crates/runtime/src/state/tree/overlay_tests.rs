@@ -1,5 +1,5 @@
 use super::*;
-use crate::state::lane::Lane;
+use crate::state::log::lane::Lane;
 use siftfs_base::{BLOCK_BYTES, LaneId, Lsn};
 
 fn record(lsn: u64) -> Arc<RecordRef> {

@@ -7,7 +7,7 @@
 //! empty for the operation to be possible. What *publishes* a file, giving another name to bytes
 //! that an fsync made durable before, goes along with the next record of any fsync.
 
-use crate::state::nodes::give_back;
+use crate::state::tree::nodes::give_back;
 use ahash::HashMap;
 use siftfs_base::{InodeNr, Lsn};
 use siftfs_log::{NameOp, NameOpKind};

@@ -1,10 +1,10 @@
 //! What the running transaction takes along.
 
-use crate::state::inodes::Inodes;
-use crate::state::overlay_debt::OverlayDebt;
-use crate::state::permissions::Permissions;
-use crate::state::pushed::Pushed;
-use crate::state::time::Time;
+use crate::state::log::overlay_debt::OverlayDebt;
+use crate::state::log::permissions::Permissions;
+use crate::state::log::pushed::Pushed;
+use crate::state::log::time::Time;
+use crate::state::tree::inodes::Inodes;
 use crate::state::unsynced::Unsynced;
 use siftfs_base::{BlockRun, InodeNr};
 use std::collections::BTreeSet;

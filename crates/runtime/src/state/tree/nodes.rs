@@ -2,7 +2,7 @@
 //! holds no more than numbers and pointers.
 
 use crate::state::caches::eviction::{EvictionOrder, Fate};
-use crate::state::node::Node;
+use crate::state::tree::node::Node;
 use ahash::HashMap;
 use siftfs_base::InodeNr;
 

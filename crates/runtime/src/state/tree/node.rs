@@ -1,9 +1,9 @@
 //! An inode in memory: its ext4 form as the next transaction will journal it, what the
 //! application sees beyond that, and what is not durable yet.
 
-use crate::state::generations::Generations;
-use crate::state::overlay::{Overlay, Source};
-use crate::state::sizes::Sizes;
+use crate::state::tree::generations::Generations;
+use crate::state::tree::overlay::{Overlay, Source};
+use crate::state::tree::sizes::Sizes;
 use siftfs_base::{BLOCK_BYTES, Blocks, Bytes, InodeNr, Lsn, RangeSet, TxnSeq};
 use siftfs_ext4::Inode;
 

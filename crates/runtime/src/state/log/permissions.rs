@@ -1,6 +1,6 @@
 //! Permission changes that are not durable (rule R17).
 
-use crate::state::generations::Generations;
+use crate::state::tree::generations::Generations;
 use siftfs_base::{InodeNr, Lsn};
 use std::collections::BTreeSet;
 

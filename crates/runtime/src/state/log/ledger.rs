@@ -1,6 +1,6 @@
 //! Transactions that are not reclaimed, and what each of them keeps until then.
 
-use crate::state::questions::Questions;
+use crate::state::log::questions::Questions;
 use siftfs_base::{BLOCK_BYTES, BlockNr, BlockRun, Error, InodeNr, Lsn, Result, TxnSeq};
 use siftfs_log::JournalData;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! An inode's overlay: where the newest *staged or journaled* bytes lie while the area does not
 //! hold them yet (rule R11). Byte ranges of the file map to bytes of a staged record, or to zeroes.
 
-use crate::state::lane::RecordRef;
+use crate::state::log::lane::RecordRef;
 use siftfs_base::TxnSeq;
 use std::collections::BTreeMap;
 use std::sync::Arc;
