@@ -101,7 +101,10 @@ fn an_fsync_carries_the_list() {
         let v = world.crash(v);
         assert_eq!((lookup(&v, ROOT, "f").perm, get(&v, f, ACCESS)), (0o760, Some(list(7, 6))));
         let perm = Some(0o640);
-        attr(call(&v, Request::SetAttr { ino: f, set: SetAttr { perm, ..SetAttr::default() } }));
+        attr(call(
+            &v,
+            Request::SetAttr { ino: f, set: SetAttr { perm, ..SetAttr::default() }, times: true },
+        ));
         assert_eq!(get(&v, f, ACCESS).expect("a list")[12..14], [2, 0], "a named user");
         fsync(&v, f);
         let v = world.crash(v);
@@ -110,7 +113,8 @@ fn an_fsync_carries_the_list() {
             (lookup(&v, ROOT, "f").perm, masked[28..32].to_vec()),
             (0o640, vec![16, 0, 4, 0])
         );
-        call(&v, Request::RemoveXattr { ino: f, name: ACCESS.to_vec() }).expect("removexattr");
+        call(&v, Request::RemoveXattr { ino: f, name: ACCESS.to_vec(), times: true })
+            .expect("removexattr");
         fsync(&v, f);
         let v = world.crash(v);
         assert_eq!((lookup(&v, ROOT, "f").perm, get(&v, f, ACCESS)), (0o640, None));
@@ -139,6 +143,7 @@ fn a_list_of_a_directory_above_is_not_overtaken() {
             data: secret.clone().into(),
             append,
             kill_priv,
+            times: true,
         },
     )
     .expect("write");
@@ -167,7 +172,7 @@ fn a_new_name_does_not_overtake_permissions() {
             set(&v, f, ACCESS, &list(0, 7));
         } else {
             let set = SetAttr { perm: Some(0o600), ..SetAttr::default() };
-            attr(call(&v, Request::SetAttr { ino: f, set }));
+            attr(call(&v, Request::SetAttr { ino: f, set, times: true }));
         }
         let (mode, name) = (RenameMode::Replace, b"f".to_vec());
         let new_name = name.clone();

@@ -62,6 +62,7 @@ fn a_sound_volume_has_no_findings_at_any_time() {
                 data: data.into(),
                 append: false,
                 kill_priv: false,
+                times: true,
             };
             call(&v, write);
             call(&v, Request::Fsync { ino, datasync: false });

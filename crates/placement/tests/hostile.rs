@@ -116,6 +116,7 @@ fn file(v: &LocalVolume, name: &str) {
             data: data.into(),
             append: false,
             kill_priv: false,
+            times: true,
         },
     );
     call(v, Request::Fsync { ino, datasync: false });

@@ -33,8 +33,14 @@ fn file(v: &LocalVolume, parent: u32, name: String, len: usize) -> u32 {
     for at in (0..len).step_by(MIB as usize) {
         let data = vec![1; (len - at).min(MIB as usize)].into();
         let (ino, offset) = (attr.ino, at as u64);
-        let write =
-            Request::Write { file: ino.into(), offset, data, append: false, kill_priv: false };
+        let write = Request::Write {
+            file: ino.into(),
+            offset,
+            data,
+            append: false,
+            kill_priv: false,
+            times: true,
+        };
         call(v, write).expect("write");
     }
     call(v, Request::Release { handle }).expect("release");

@@ -44,7 +44,17 @@ fn unnamed(v: &LocalVolume) -> (u32, Handle) {
 
 fn write(v: &LocalVolume, ino: u32, data: &[u8]) {
     let (data, append, kill_priv) = (data.to_vec(), false, false);
-    done(v, Request::Write { file: ino.into(), offset: 0, data: data.into(), append, kill_priv });
+    done(
+        v,
+        Request::Write {
+            file: ino.into(),
+            offset: 0,
+            data: data.into(),
+            append,
+            kill_priv,
+            times: true,
+        },
+    );
 }
 
 fn read(v: &LocalVolume, ino: u32) -> Vec<u8> {

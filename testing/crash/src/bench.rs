@@ -140,6 +140,7 @@ impl Bench {
             access: Access::Both,
             truncate: false,
             kill_priv: false,
+            times: true,
         }) {
             Ok(Reply::Opened { handle }) => handle,
             other => panic!("open {path}: {other:?}"),
@@ -173,6 +174,7 @@ impl Bench {
             data,
             append: false,
             kill_priv: false,
+            times: true,
         })
         .map(|_| ())
     }
@@ -188,8 +190,14 @@ impl Bench {
     /// Appends.
     pub fn append(&self, path: &str, data: &[u8]) {
         let (ino, data) = (self.ino(path), data.to_vec().into());
-        let req =
-            Request::Write { file: ino.into(), offset: 0, data, append: true, kill_priv: false };
+        let req = Request::Write {
+            file: ino.into(),
+            offset: 0,
+            data,
+            append: true,
+            kill_priv: false,
+            times: true,
+        };
         self.done("append", req);
     }
 
@@ -205,7 +213,7 @@ impl Bench {
 
     /// Sets attributes.
     pub fn set(&self, path: &str, set: SetAttr) {
-        self.done("setattr", Request::SetAttr { ino: self.ino(path), set });
+        self.done("setattr", Request::SetAttr { ino: self.ino(path), set, times: true });
     }
 
     /// Sets an extended attribute.
@@ -231,7 +239,7 @@ impl Bench {
         len: u64,
     ) -> Result<(), Error> {
         let file = self.ino(path).into();
-        self.call(Request::Allocate { file, mode, offset, len }).map(|_| ())
+        self.call(Request::Allocate { file, mode, offset, len, times: true }).map(|_| ())
     }
 
     /// A hard link.

@@ -389,7 +389,14 @@ fn append(service: &dyn FileService, ino: u32, data: Vec<u8>) {
     let data = data.into();
     call(
         service,
-        Request::Write { file: ino.into(), offset: 0, data, append: true, kill_priv: false },
+        Request::Write {
+            file: ino.into(),
+            offset: 0,
+            data,
+            append: true,
+            kill_priv: false,
+            times: true,
+        },
     );
 }
 

@@ -194,7 +194,14 @@ fn scattered_pages_are_looked_at_in_steps() {
     for i in 0..pages {
         let data = pattern(i, 0, 4096).into();
         let (ino, offset) = (attr.ino, i * 8192);
-        call(Request::Write { file: ino.into(), offset, data, append: false, kill_priv: false });
+        call(Request::Write {
+            file: ino.into(),
+            offset,
+            data,
+            append: false,
+            kill_priv: false,
+            times: true,
+        });
     }
     let holds = || status(&*service).assembly_lock_hold.count;
     let before = holds();

@@ -41,7 +41,6 @@ const LONG_FILES: &[(&str, usize)] = &[
 
 /// Functions longer than [`SCREEN`]: file, name and lines.
 const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
-    ("crates/frontend/fuse/tests/support/mod.rs", "call", 174),
     ("testing/kills/src/calls.rs", "call", 96),
     ("testing/model/src/lockstep.rs", "translate", 84),
     ("testing/model/src/model_data.rs", "exec_data", 76),

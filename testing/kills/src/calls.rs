@@ -197,7 +197,7 @@ impl Place {
             Request::Forget { .. } => Call::Nothing,
             Request::GetAttr { ino } if *ino == ROOT_INO => return None,
             Request::GetAttr { ino } => Call::Stat(named(*ino)?),
-            Request::SetAttr { ino, set } => match set.size {
+            Request::SetAttr { ino, set, .. } => match set.size {
                 Some(size) => Call::Resize(file(*ino)?, size),
                 None => Call::SetAttr(named(*ino)?, set.clone()),
             },
@@ -259,7 +259,7 @@ impl Place {
                 }
                 _ => return None,
             },
-            Request::Allocate { file: of, mode, offset, len } => {
+            Request::Allocate { file: of, mode, offset, len, .. } => {
                 Call::Allocate(data(of)?, *mode, *offset, *len)
             }
             Request::Seek { file: of, offset, whence } => Call::Seek(data(of)?, *offset, *whence),
@@ -268,7 +268,7 @@ impl Place {
             Request::SetXattr { ino, name, value, mode, .. } => {
                 Call::SetXattr(attributed(*ino)?, name.clone(), value.clone(), *mode)
             }
-            Request::RemoveXattr { ino, name } => {
+            Request::RemoveXattr { ino, name, .. } => {
                 Call::RemoveXattr(attributed(*ino)?, name.clone())
             }
             Request::SyncAll => Call::Command("sync"),
@@ -291,11 +291,11 @@ impl Place {
 /// one, and so whatever is synced there owes them (rule R17); on the volume it lies beside it.
 fn guards_what_is_shared(request: &Request) -> bool {
     match request {
-        Request::SetAttr { ino: ROOT_INO, set } => {
+        Request::SetAttr { ino: ROOT_INO, set, .. } => {
             set.perm.is_some() || set.uid.is_some() || set.gid.is_some()
         }
         Request::SetXattr { ino: ROOT_INO, name, .. }
-        | Request::RemoveXattr { ino: ROOT_INO, name } => {
+        | Request::RemoveXattr { ino: ROOT_INO, name, .. } => {
             [b"system.".as_slice(), b"security."].iter().any(|kind| name.starts_with(kind))
         }
         _ => false,
@@ -307,12 +307,13 @@ fn guards_what_is_shared(request: &Request) -> bool {
 fn fit(model: &Model, mut request: Request) -> Option<Request> {
     // Programs write; what the kernel makes of it is its own.
     if let Request::WriteBack { file, offset, data, .. } = request {
-        request = Request::Write { file, offset, data, append: false, kill_priv: false };
+        request =
+            Request::Write { file, offset, data, append: false, kill_priv: false, times: true };
     }
     match &mut request {
         Request::Write { kill_priv, .. } | Request::Open { kill_priv, .. } => *kill_priv = false,
         Request::SetXattr { kill_setgid, .. } => *kill_setgid = false,
-        Request::SetAttr { ino, set } => {
+        Request::SetAttr { ino, set, .. } => {
             let kind = model.node(*ino)?.kind;
             let chown = set.uid.is_some() || set.gid.is_some();
             set.kill_priv = chown && kind == FileKind::Regular;

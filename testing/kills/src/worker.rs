@@ -451,7 +451,7 @@ impl Worker {
 /// request ends with the page. If that makes the file longer, the size may come back (clause L1).
 /// Answers that request, and the whole.
 fn divided(model: &Model, request: &Request, how: How) -> Option<[Request; 2]> {
-    let Request::Write { file, offset, data, append, kill_priv } = request else { return None };
+    let Request::Write { file, offset, data, append, kill_priv, .. } = request else { return None };
     let size = model.node(model.target(*file).ok()?)?.content.size();
     let offset = if *append { size } else { *offset };
     let (page_end, end) = (offset.next_multiple_of(4096), offset + data.len() as u64);
@@ -470,6 +470,7 @@ fn divided(model: &Model, request: &Request, how: How) -> Option<[Request; 2]> {
         data: WriteData::copy_of(offset, &bytes[..len]),
         append: false,
         kill_priv: *kill_priv,
+        times: true,
     };
     Some([part((page_end - offset) as usize), part(bytes.len())])
 }

@@ -61,6 +61,7 @@ impl Bench {
                 data: data.to_vec().into(),
                 append: false,
                 kill_priv: false,
+                times: true,
             },
         );
         self.step(3, Request::Fsync { ino, datasync: false });
@@ -126,7 +127,14 @@ fn lost_bytes_are_seen_and_unsynced_ones_may_be_lost() {
     let data: WriteData = b"unsynced".to_vec().into();
     bench.step(
         4,
-        Request::Write { file: ino.into(), offset: 0, data, append: false, kill_priv: false },
+        Request::Write {
+            file: ino.into(),
+            offset: 0,
+            data,
+            append: false,
+            kill_priv: false,
+            times: true,
+        },
     );
     assert_eq!(bench.verdict(), Vec::<String>::new());
     fs::write(&path, b"acknowledged").expect("write");
@@ -147,7 +155,10 @@ fn bytes_that_a_kernel_kept_back_are_zero_in_a_file_that_grew() {
         for (id, offset, len) in [(4, 4096, 1), (5, 108_504, 9000)] {
             let data: WriteData = vec![9; len].into();
             let file = ino.into();
-            bench.step(id, Request::Write { file, offset, data, append: false, kill_priv: false });
+            bench.step(
+                id,
+                Request::Write { file, offset, data, append: false, kill_priv: false, times: true },
+            );
         }
         if synced {
             bench.step(6, Request::Fsync { ino, datasync: false });
@@ -177,7 +188,14 @@ fn a_size_inside_a_write_is_seen() {
         let data: WriteData = vec![9; 9000].into();
         bench.step_by(
             4,
-            Request::Write { file: ino.into(), offset, data, append, kill_priv: false },
+            Request::Write {
+                file: ino.into(),
+                offset,
+                data,
+                append,
+                kill_priv: false,
+                times: true,
+            },
             how,
         );
         assert_eq!(bench.verdict(), Vec::<String>::new());

@@ -396,7 +396,14 @@ impl Generator {
                 };
                 let data = pattern(u64::from(self.next), offset, len);
                 let data = WriteData::copy_of(offset, &data);
-                Request::Write { file: ino.into(), offset, data, append: false, kill_priv }
+                Request::Write {
+                    file: ino.into(),
+                    offset,
+                    data,
+                    append: false,
+                    kill_priv,
+                    times: true,
+                }
             }
             48..62 => {
                 let len = if self.rng.chance(50) { 512 } else { self.rng.between(1, 5000) };
@@ -407,6 +414,7 @@ impl Generator {
                     data: data.into(),
                     append: true,
                     kill_priv,
+                    times: true,
                 }
             }
             62..78 => {
@@ -419,6 +427,7 @@ impl Generator {
                 Request::SetAttr {
                     ino,
                     set: SetAttr { size: Some(to), kill_priv, ..SetAttr::default() },
+                    times: true,
                 }
             }
             78..92 => {
@@ -435,6 +444,7 @@ impl Generator {
                     mode,
                     offset: self.offset(),
                     len: self.rng.below(20_000),
+                    times: true,
                 }
             }
             92..96 => Request::Open {
@@ -442,6 +452,7 @@ impl Generator {
                 access: Access::Both,
                 truncate: self.rng.chance(50),
                 kill_priv: false,
+                times: true,
             },
             _ => return self.release(model),
         })
@@ -477,14 +488,14 @@ impl Generator {
                 set.atime = self.rng.chance(50).then_some(SetTime::At(Timestamp { sec, nsec: 7 }));
             }
         }
-        Some(Request::SetAttr { ino, set })
+        Some(Request::SetAttr { ino, set, times: true })
     }
 
     /// An access control list: set, mostly a good one, or removed.
     fn acl_op(&mut self, ino: InodeNr) -> Option<Request> {
         let name = self.rng.pick(&[ACCESS, DEFAULT])?.to_vec();
         if self.rng.chance(25) {
-            return Some(Request::RemoveXattr { ino, name });
+            return Some(Request::RemoveXattr { ino, name, times: true });
         }
         let none = u32::MAX;
         let perm = |g: &mut Self| u16::try_from(g.rng.below(8)).unwrap_or(0);
@@ -514,7 +525,7 @@ impl Generator {
         }
         let name = self.rng.pick(&XATTRS)?.to_vec();
         if self.rng.chance(25) {
-            return Some(Request::RemoveXattr { ino, name });
+            return Some(Request::RemoveXattr { ino, name, times: true });
         }
         let modes = [XattrMode::Set, XattrMode::Set, XattrMode::Create, XattrMode::Replace];
         let mode = *self.rng.pick(&modes)?;

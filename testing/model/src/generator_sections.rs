@@ -84,7 +84,14 @@ impl Generator {
         let len = self.rng.between(1, 5);
         let data = pattern(u64::from(self.next), offset, len);
         let data = WriteData::copy_of(offset, &data);
-        Request::Write { file: ino.into(), offset, data, append: false, kill_priv: false }
+        Request::Write {
+            file: ino.into(),
+            offset,
+            data,
+            append: false,
+            kill_priv: false,
+            times: true,
+        }
     }
 
     /// One section, or several; now and then one twice.
@@ -103,7 +110,7 @@ impl Generator {
         if self.rng.chance(2) {
             sections.push(SectionId(id));
         }
-        let commit = Request::SectionCommit { sections, durable: self.rng.chance(60) };
-        Some(if self.rng.chance(15) { Request::Untimed(Box::new(commit)) } else { commit })
+        let (durable, times) = (self.rng.chance(60), !self.rng.chance(15));
+        Some(Request::SectionCommit { sections, durable, times })
     }
 }

@@ -252,7 +252,6 @@ impl<'a> Lockstep<'a> {
                 there(&mut compound.base)?;
                 self.translate_steps(&mut compound.steps)?;
             }
-            Request::Untimed(change) => **change = self.translate(change)?,
             Request::Poll { ticket } | Request::Wait { ticket, .. } => {
                 *ticket = *self.tickets.get(&ticket.0)?;
             }

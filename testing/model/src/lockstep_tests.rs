@@ -52,13 +52,14 @@ struct Wrong(ModelService);
 
 impl FileService for Wrong {
     fn call(&self, s: SessionId, cred: &Credentials, req: Request) -> Result<Reply, Error> {
-        let Request::Write { file, offset, data, append, kill_priv } = req else {
+        let Request::Write { file, offset, data, append, kill_priv, times } = req else {
             return self.0.call(s, cred, req);
         };
         let len = u32::try_from(data.len()).expect("short");
         let data = data.into_bytes();
         let data = data[..data.len() / 2].to_vec().into();
-        self.0.call(s, cred, Request::Write { file, offset, data, append, kill_priv })?;
+        let half = Request::Write { file, offset, data, append, kill_priv, times };
+        self.0.call(s, cred, half)?;
         Ok(Reply::Written { len })
     }
 }

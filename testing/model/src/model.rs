@@ -262,7 +262,6 @@ impl Model {
             | Request::Stage { .. }
             | Request::Allocate { .. }
             | Request::Seek { .. } => self.exec_data(req, fresh, fx),
-            Request::Untimed(change) => self.exec_untimed(change, fresh, fx),
             Request::GetAttr { .. }
             | Request::SetAttr { .. }
             | Request::GetXattr { .. }

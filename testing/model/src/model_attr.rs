@@ -17,7 +17,7 @@ impl Model {
     pub(crate) fn exec_attr(&mut self, req: &Request, fx: &mut Effects) -> Outcome {
         match req {
             Request::GetAttr { ino } => Ok(Reply::Attr(self.get(*ino)?.attr(*ino))),
-            Request::SetAttr { ino, set } => self.set_attr(*ino, set, fx),
+            Request::SetAttr { ino, set, .. } => self.set_attr(*ino, set, fx),
             Request::GetXattr { ino, name } => {
                 let value = self.get(*ino)?.xattrs.get(name).ok_or(libc::ENODATA)?;
                 Ok(Reply::Data(value.clone()))
@@ -41,7 +41,7 @@ impl Model {
                 fx.nodes.push(*ino);
                 Ok(Reply::Done)
             }
-            Request::RemoveXattr { ino, name } => {
+            Request::RemoveXattr { ino, name, .. } => {
                 let old = self.get_mut(*ino)?.xattrs.remove(name);
                 if old.is_none() && !is_acl(name) {
                     return Err(libc::ENODATA);

@@ -38,7 +38,7 @@ impl Run<'_> {
                     return Err(libc::EFBIG);
                 }
                 let set = SetAttr { size: Some(size), ..SetAttr::default() };
-                self.model.exec_attr(&Request::SetAttr { ino, set }, &mut self.fx)?;
+                self.model.exec_attr(&Request::SetAttr { ino, set, times: true }, &mut self.fx)?;
                 self.bytes_were_changed(ino)?;
                 Ok(Held::None)
             }
@@ -55,8 +55,14 @@ impl Run<'_> {
             return Ok(());
         }
         let data = WriteData::copy_of(offset, data);
-        let req =
-            Request::Write { file: ino.into(), offset, data, append: false, kill_priv: false };
+        let req = Request::Write {
+            file: ino.into(),
+            offset,
+            data,
+            append: false,
+            kill_priv: false,
+            times: true,
+        };
         self.model.exec_data(&req, self.fresh, &mut self.fx)?;
         self.bytes_were_changed(ino)
     }
@@ -135,7 +141,7 @@ impl Run<'_> {
         let NewAttributes { uid, gid, atime, mtime, .. } = *new;
         let kill_setgid = (uid.is_some() || gid.is_some()) && !keeps_id;
         let set = SetAttr { perm, uid, gid, atime, mtime, kill_setgid, ..SetAttr::default() };
-        self.model.exec_attr(&Request::SetAttr { ino, set }, &mut self.fx)?;
+        self.model.exec_attr(&Request::SetAttr { ino, set, times: true }, &mut self.fx)?;
         self.changed(ino);
         Ok(Held::None)
     }

@@ -29,8 +29,25 @@ impl Model {
     }
 
     pub(crate) fn exec_data(&mut self, req: &Request, fresh: Fresh, fx: &mut Effects) -> Outcome {
+        let (ino, times) = match req {
+            Request::Open { ino, times, .. } => (*ino, *times),
+            Request::Write { file, times, .. }
+            | Request::WriteBack { file, times, .. }
+            | Request::Allocate { file, times, .. } => (self.target(*file)?, *times),
+            _ => return self.exec_timed(req, fresh, fx),
+        };
+        let mtime = self.regular(ino)?.mtime;
+        let outcome = self.exec_timed(req, fresh, fx)?;
+        if !times {
+            self.get_mut(ino)?.mtime = mtime;
+        }
+        Ok(outcome)
+    }
+
+    /// An operation that moves the times as the call does.
+    fn exec_timed(&mut self, req: &Request, fresh: Fresh, fx: &mut Effects) -> Outcome {
         match req {
-            Request::Open { ino, access, truncate, kill_priv } => {
+            Request::Open { ino, access, truncate, kill_priv, .. } => {
                 let node = self.regular(*ino)?;
                 node.opens += 1;
                 if *truncate {
@@ -61,7 +78,7 @@ impl Model {
                 node.atime = None;
                 Ok(Reply::Data(node.content.read(*offset, u64::from(*len))))
             }
-            Request::Write { file, offset, data, append, kill_priv } => {
+            Request::Write { file, offset, data, append, kill_priv, .. } => {
                 let ino = self.target(*file)?;
                 let node = self.regular(ino)?;
                 let size = node.content.size();
@@ -78,13 +95,11 @@ impl Model {
                 fx.nodes.push(ino);
                 Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
             }
-            Request::WriteBack { file, offset, data, times } => {
+            Request::WriteBack { file, offset, data, .. } => {
                 let ino = self.target(*file)?;
                 let node = self.regular(ino)?;
                 node.content.write(*offset, &data.clone().into_bytes());
-                if *times {
-                    node.mtime = None;
-                }
+                node.mtime = None;
                 // Which of the bytes count as changed depends on what is cached: the generator
                 // sends no pages of files with sections.
                 self.bytes_changed(ino, *offset, *offset + data.len() as u64);
@@ -95,7 +110,7 @@ impl Model {
             Request::Stage { ino, .. } => {
                 self.get(*ino).map(|_| Reply::Ticket(Ticket(fresh.handle)))
             }
-            Request::Allocate { file, mode, offset, len } => {
+            Request::Allocate { file, mode, offset, len, .. } => {
                 self.allocate(self.target(*file)?, *mode, *offset, *len, fx)
             }
             Request::Seek { file, offset, whence } => {
@@ -103,27 +118,6 @@ impl Model {
             }
             other => unreachable!("not a data operation: {other:?}"),
         }
-    }
-
-    /// A change whose times the kernel owns.
-    pub(crate) fn exec_untimed(
-        &mut self,
-        change: &Request,
-        fresh: Fresh,
-        fx: &mut Effects,
-    ) -> Outcome {
-        if let Request::SectionCommit { sections, .. } = change {
-            return self.commit_untimed(sections, fx);
-        }
-        let ino = match change {
-            Request::Open { ino, .. } => *ino,
-            Request::Write { file, .. } | Request::Allocate { file, .. } => self.target(*file)?,
-            _ => return Err(libc::EINVAL),
-        };
-        let mtime = self.regular(ino)?.mtime;
-        let outcome = self.exec_data(change, fresh, fx)?;
-        self.get_mut(ino)?.mtime = mtime;
-        Ok(outcome)
     }
 
     fn allocate(

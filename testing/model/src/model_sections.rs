@@ -64,7 +64,9 @@ impl Model {
                 section.lay_over(&mut content);
                 Ok(Reply::Data(content.read(*offset, u64::from(*len))))
             }
-            Request::SectionCommit { sections, .. } => self.commit_sections(sections, fx),
+            Request::SectionCommit { sections, times, .. } => {
+                self.commit_sections(sections, *times, fx)
+            }
             Request::SectionAbort { section } => {
                 self.section(*section)?;
                 self.sections.remove(&section.0);
@@ -96,7 +98,7 @@ impl Model {
         Ok(Reply::Section(SectionId(fresh.handle)))
     }
 
-    fn commit_sections(&mut self, ids: &[SectionId], fx: &mut Effects) -> Outcome {
+    fn commit_sections(&mut self, ids: &[SectionId], times: bool, fx: &mut Effects) -> Outcome {
         let mut seen = BTreeSet::new();
         for id in ids {
             let void = self.section(*id)?.void;
@@ -114,22 +116,14 @@ impl Model {
             }
             let node = self.get_mut(section.ino)?;
             section.lay_over(&mut node.content);
-            node.mtime = None;
+            if times {
+                node.mtime = None;
+            }
             fx.nodes.push(section.ino);
             let ranges = section.writes.iter().map(|(at, data)| (*at, at + data.len() as u64));
             fx.committed.push((section.ino, ranges.collect()));
         }
         Ok(Reply::Done)
-    }
-
-    /// A commit after which the times are what they were.
-    pub(crate) fn commit_untimed(&mut self, ids: &[SectionId], fx: &mut Effects) -> Outcome {
-        let times: Vec<_> = self.nodes.iter().map(|(ino, node)| (*ino, node.mtime)).collect();
-        let outcome = self.commit_sections(ids, fx)?;
-        for (ino, mtime) in times {
-            self.get_mut(ino)?.mtime = mtime;
-        }
-        Ok(outcome)
     }
 
     /// Bytes `[start, end)` of a file changed, and by no section's commit.

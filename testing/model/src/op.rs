@@ -82,7 +82,7 @@ fn show_request(f: &mut fmt::Formatter<'_>, req: &Request) -> fmt::Result {
         if name.len() > 24 { format!("{short}...({} bytes)", name.len()) } else { short }
     };
     match req {
-        Request::Write { file, offset, data, append, kill_priv } => {
+        Request::Write { file, offset, data, append, kill_priv, .. } => {
             let (len, kill) = (data.len(), if *kill_priv { " kill_priv" } else { "" });
             if *append {
                 write!(f, "append {file:?} {len} bytes{kill}")
@@ -117,7 +117,7 @@ fn show_request(f: &mut fmt::Formatter<'_>, req: &Request) -> fmt::Result {
         Request::SetXattr { ino, name, value, mode, .. } => {
             write!(f, "setxattr {ino} {} {} bytes {mode:?}", text(name), value.len())
         }
-        Request::RemoveXattr { ino, name } => write!(f, "removexattr {ino} {}", text(name)),
+        Request::RemoveXattr { ino, name, .. } => write!(f, "removexattr {ino} {}", text(name)),
         Request::Publish { base, entries, level, .. } => {
             write!(f, "publish in {base} {level:?}")?;
             entries.iter().try_for_each(|entry| {

@@ -295,7 +295,6 @@ impl Oracle {
     /// The operation that began last has returned without an error.
     pub fn returned(&mut self, op: &Op) {
         let action = match &op.action {
-            Action::Call(_, Request::Untimed(change)) => change,
             Action::Call(_, req) => req,
             Action::Commit { push } => return self.everything(*push),
             Action::Checkpoint | Action::Advance(_) => return,

@@ -40,8 +40,14 @@ impl Run {
 
     fn write(&mut self, ino: InodeNr, data: &[u8]) {
         let data = WriteData::copy_of(0, data);
-        let write =
-            Request::Write { file: ino.into(), offset: 0, data, append: false, kill_priv: false };
+        let write = Request::Write {
+            file: ino.into(),
+            offset: 0,
+            data,
+            append: false,
+            kill_priv: false,
+            times: true,
+        };
         self.step(write, true);
     }
 
@@ -79,7 +85,7 @@ fn two_files(durable: bool, returns: bool) -> (Run, InodeNr, Tree, Tree) {
     let f = run.file("f", &[1; 9000]);
     let g = run.file("g", &[1; 9000]);
     let sections = vec![run.section(f, &[10, 5000], &[2; 30]), run.section(g, &[7], &[3; 30])];
-    run.step(Request::SectionCommit { sections, durable }, returns);
+    run.step(Request::SectionCommit { sections, durable, times: true }, returns);
     let [before, after] = [2, 1].map(|back| run.trees[run.trees.len() - back].clone());
     (run, g, before, after)
 }
@@ -103,7 +109,7 @@ fn o11_every_range() {
     let mut run = Run::new();
     let f = run.file("f", &[1; 9000]);
     let section = run.section(f, &[10, 5000], &[2; 30]);
-    run.step(Request::SectionCommit { sections: vec![section], durable: true }, false);
+    run.step(Request::SectionCommit { sections: vec![section], durable: true, times: true }, false);
     let mut torn = run.trees[run.trees.len() - 2].clone();
     torn.nodes.get_mut(&f).expect("there").content.write(10, &[2; 30]);
     assert_eq!(run.judge(&torn).len(), 1, "{:?}", run.judge(&torn));

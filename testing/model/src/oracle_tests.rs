@@ -51,12 +51,13 @@ impl Run {
             data,
             append: false,
             kill_priv: false,
+            times: true,
         });
     }
 
     fn truncate(&mut self, ino: InodeNr, size: u64) {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.call(Request::SetAttr { ino, set });
+        self.call(Request::SetAttr { ino, set, times: true });
     }
 
     fn fsync(&mut self, ino: InodeNr) {
@@ -220,7 +221,7 @@ fn o3_ancestors_come_along() {
     assert_eq!(run.allowed(), [false, false, false, false, true, true]);
     // chmod of a directory above, then fsync of a file without a pending name (rule R17).
     let set = SetAttr { perm: Some(0o700), ..SetAttr::default() };
-    run.call(Request::SetAttr { ino: d, set });
+    run.call(Request::SetAttr { ino: d, set, times: true });
     run.write(f, 0, b"secret");
     run.fsync(f);
     assert_eq!(run.allowed()[4..], [false, false, false, true, true]);

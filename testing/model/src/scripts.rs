@@ -157,6 +157,7 @@ impl Script {
                     data: data.into(),
                     append: false,
                     kill_priv: false,
+                    times: true,
                 }
             }
             Step::Append(name, len) => {
@@ -168,11 +169,12 @@ impl Script {
                     data: data.into(),
                     append: true,
                     kill_priv: false,
+                    times: true,
                 }
             }
             Step::Truncate(name, size) => {
                 let set = SetAttr { size: Some(*size), ..SetAttr::default() };
-                Request::SetAttr { ino: file(name)?, set }
+                Request::SetAttr { ino: file(name)?, set, times: true }
             }
             Step::Fsync(name, datasync) => Request::Fsync { ino: file(name)?, datasync: *datasync },
             Step::Allocate(name, mode, offset, len) => Request::Allocate {
@@ -180,6 +182,7 @@ impl Script {
                 mode: *mode,
                 offset: *offset,
                 len: *len,
+                times: true,
             },
             Step::Rename(name, new_name) => {
                 file(name)?;
@@ -224,7 +227,7 @@ impl Script {
             }
             Step::ChmodDir(perm) => {
                 let set = SetAttr { perm: Some(*perm), ..SetAttr::default() };
-                Request::SetAttr { ino: parent, set }
+                Request::SetAttr { ino: parent, set, times: true }
             }
             Step::Unnamed(name) => {
                 let below = model.child(parent, name);
@@ -241,6 +244,7 @@ impl Script {
                     data: data.into(),
                     append: false,
                     kill_priv: false,
+                    times: true,
                 }
             }
             Step::FsyncUnnamed(datasync) => {

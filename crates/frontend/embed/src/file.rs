@@ -116,6 +116,7 @@ impl File {
             data,
             append,
             kill_priv: false,
+            times: true,
         };
         self.open.shared.call(req)?.written().map(drop)
     }
@@ -136,7 +137,7 @@ impl File {
     /// As [`File::write_at`].
     pub fn set_len(&self, size: u64) -> Result<()> {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.open.shared.call(Request::SetAttr { ino: self.open.ino, set }).map(drop)
+        self.open.shared.call(Request::SetAttr { ino: self.open.ino, set, times: true }).map(drop)
     }
 
     /// fsync: data, size, attributes and name are durable on return.

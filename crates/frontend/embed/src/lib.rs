@@ -213,7 +213,13 @@ impl Volume {
     /// file, `EROFS`.
     pub fn open_file(&self, path: &str) -> Result<File> {
         let ino = self.walk(path)?.ino;
-        let req = Request::Open { ino, access: Access::Both, truncate: false, kill_priv: false };
+        let req = Request::Open {
+            ino,
+            access: Access::Both,
+            truncate: false,
+            kill_priv: false,
+            times: true,
+        };
         let handle = self.shared.call(req)?.opened()?;
         Ok(File::new(self.shared.clone(), ino, handle))
     }
@@ -328,7 +334,7 @@ impl Volume {
     /// `Latched` after a failed write or flush.
     pub fn set_attr(&self, path: &str, set: SetAttr) -> Result<Attr> {
         let ino = self.walk(path)?.ino;
-        self.shared.call(Request::SetAttr { ino, set })?.attr()
+        self.shared.call(Request::SetAttr { ino, set, times: true })?.attr()
     }
 
     /// fsync of a directory: its entries are durable on return.

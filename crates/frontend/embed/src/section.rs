@@ -134,7 +134,7 @@ fn commit(mut sections: Vec<Section>, durable: bool) -> Result<()> {
         return Err(errno(libc::EXDEV));
     }
     let ids = sections.iter().map(|s| s.id).collect();
-    shared.call(Request::SectionCommit { sections: ids, durable })?;
+    shared.call(Request::SectionCommit { sections: ids, durable, times: true })?;
     sections.iter_mut().for_each(|s| s.ended = true);
     Ok(())
 }

@@ -1,137 +1,111 @@
 //! Requests about open files: their data, and the entries of open directories.
 
+use super::Call;
 use crate::data::file::Input;
-use crate::namespace::acl::is_acl;
 use crate::namespace::kinds::kind_of_entry;
-use crate::runtime::Runtime;
-use crate::state::Tree;
+use crate::state::{State, Tree};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Allocate, Attr, Credentials, DirEntry, FileKind, Handle, MAX_FILE_SIZE, ROOT_INO, Reply,
-    Request, SessionId, Target, WriteData,
+    Allocate, Attr, DirEntry, FileKind, Handle, MAX_FILE_SIZE, ROOT_INO, Reply, Request, SessionId,
+    Target, WriteData,
 };
 
-impl Runtime {
+impl Call<'_> {
     /// Carries out a request about an open file.
-    pub(super) fn call_data(
-        &self,
-        session: SessionId,
-        cred: &Credentials,
-        req: Request,
-    ) -> Result<Reply> {
+    pub(super) fn data(&self, req: Request) -> Result<Reply> {
         use Request as R;
         match req {
-            R::Open { ino, access, truncate, kill_priv } => {
-                self.open_file(session, ino, (access, truncate), (kill_priv, true))
+            R::Open { ino, access, truncate: false, .. } => self.open_file(ino, access),
+            R::Open { ino, access, truncate: true, kill_priv, times } => {
+                self.open_emptied(ino, access, kill_priv, times)
             }
-            R::Release { handle } => self.release(session, handle),
-            R::Read { file, offset, len } => self.read_data((session, file), offset, len),
-            R::Write { file, offset, data, append, kill_priv } => {
+            R::Release { handle } => self.release(handle),
+            R::Read { file, offset, len } => self.read_data(file, offset, len),
+            R::Write { file, offset, data, append, kill_priv, times } => {
                 let offset = (!append).then_some(offset);
-                self.write_data(cred, (session, file), offset, data, (kill_priv, true))
+                self.write_data(file, offset, data, (kill_priv, times))
             }
-            R::Untimed(change) => self.untimed(session, cred, *change),
             R::WriteBack { file, offset, data, times } => {
-                self.write_back(cred, (session, file), offset, data, times)
+                self.write_back(file, offset, data, times)
             }
-            R::Allocate { file, mode, offset, len } => {
-                self.allocate(cred, (session, file), mode, (offset, len), true)
+            R::Allocate { file, mode, offset, len, times } => {
+                self.allocate(file, mode, (offset, len), times)
             }
             R::Seek { file, offset, whence } => {
-                let file = (session, file);
-                let sought = self.query(|st| {
-                    let ino = st.metadata.tree.target(file, Access::Read)?;
+                let sought = self.runtime.query(|st| {
+                    let ino = st.metadata.tree.target((self.session, file), Access::Read)?;
                     st.metadata.tree.seek(ino, offset, whence)
                 });
                 sought.map(Reply::Offset)
             }
-            R::OpenDir { ino } => self.open_dir(session, ino),
-            R::ReadDir { handle, cookie, max_bytes, plus } => self
-                .query(|st| st.metadata.tree.read_dir((session, handle), cookie, max_bytes, plus))
-                .map(Reply::Dir),
+            R::OpenDir { ino } => self.open_dir(ino),
+            R::ReadDir { handle, cookie, max_bytes, plus } => {
+                let handle = (self.session, handle);
+                let read =
+                    |st: &mut State| st.metadata.tree.read_dir(handle, cookie, max_bytes, plus);
+                self.runtime.query(read).map(Reply::Dir)
+            }
             other => unreachable!("a request of another kind: {other:?}"),
         }
     }
 
-    /// A change of data by a kernel that owns the times.
-    fn untimed(&self, session: SessionId, cred: &Credentials, change: Request) -> Result<Reply> {
-        match change {
-            Request::Open { ino, access, truncate, kill_priv } => {
-                self.open_file(session, ino, (access, truncate), (kill_priv, false))
-            }
-            Request::Write { file, offset, data, append, kill_priv } => {
-                let offset = (!append).then_some(offset);
-                self.write_data(cred, (session, file), offset, data, (kill_priv, false))
-            }
-            Request::Allocate { file, mode, offset, len } => {
-                self.allocate(cred, (session, file), mode, (offset, len), false)
-            }
-            Request::SectionCommit { sections, durable } => {
-                self.commit_together(session, cred, &sections, (durable, false))
-            }
-            Request::SetAttr { ino, set } => self.set_attr(ino, &set, false),
-            Request::RemoveXattr { ino, name } if !is_acl(&name) => {
-                self.remove_xattr(ino, &name, false)
-            }
-            _ => Err(errno(libc::EINVAL)),
-        }
-    }
-
-    fn open_dir(&self, session: SessionId, ino: InodeNr) -> Result<Reply> {
-        self.query(|st| {
+    fn open_dir(&self, ino: InodeNr) -> Result<Reply> {
+        self.runtime.query(|st| {
             st.metadata.tree.load_dir(ino)?;
-            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, session, Access::Read) })
+            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session, Access::Read) })
         })
     }
 
-    fn open_file(
-        &self,
-        session: SessionId,
-        ino: InodeNr,
-        (access, truncate): (Access, bool),
-        (kill, times): (bool, bool),
-    ) -> Result<Reply> {
+    fn open_file(&self, ino: InodeNr, access: Access) -> Result<Reply> {
         let write = access.writes();
-        if !truncate {
-            return self.query(|st| {
-                if write && st.metadata.log.config.read_only {
-                    return Err(errno(libc::EROFS));
-                }
-                st.metadata.tree.load(ino)?;
-                if st.metadata.tree.node(ino).inode.is_dir() {
-                    return Err(errno(libc::EISDIR));
-                }
-                st.metadata.tree.may_open(ino, write, false)?;
-                Ok(Reply::Opened { handle: st.metadata.tree.open(ino, session, access) })
-            });
-        }
-        self.mutate(|st| {
+        self.runtime.query(|st| {
+            if write && st.metadata.log.config.read_only {
+                return Err(errno(libc::EROFS));
+            }
+            let tree = &mut st.metadata.tree;
+            tree.load(ino)?;
+            if tree.node(ino).inode.is_dir() {
+                return Err(errno(libc::EISDIR));
+            }
+            tree.may_open(ino, write, false)?;
+            Ok(Reply::Opened { handle: tree.open(ino, self.session, access) })
+        })
+    }
+
+    fn open_emptied(
+        &self,
+        ino: InodeNr,
+        access: Access,
+        kill_priv: bool,
+        times: bool,
+    ) -> Result<Reply> {
+        self.runtime.mutate(|st| {
             let time = st.metadata.log.now();
-            st.metadata.tree.may_open(ino, write, true)?;
+            st.metadata.tree.may_open(ino, access.writes(), true)?;
             st.timed(ino, times, |st| {
                 st.set_size(ino, 0, time)?;
-                if kill { st.metadata.kill_privileges(ino) } else { Ok(()) }
+                if kill_priv { st.metadata.kill_privileges(ino) } else { Ok(()) }
             })?;
-            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, session, access) })
+            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session, access) })
         })
     }
 
-    fn release(&self, session: SessionId, handle: Handle) -> Result<Reply> {
+    fn release(&self, handle: Handle) -> Result<Reply> {
         let orphan = {
-            let mut st = self.lock();
-            if !st.metadata.tree.inodes.close(handle.0, session) {
+            let mut st = self.runtime.lock();
+            if !st.metadata.tree.inodes.close(handle.0, self.session) {
                 return Err(errno(libc::EBADF));
             }
             st.metadata.tree.inodes.has_to_free()
         };
-        if orphan { self.run_evictions() } else { Ok(Reply::Done) }
+        if orphan { self.runtime.run_evictions() } else { Ok(Reply::Done) }
     }
 
-    fn read_data(&self, file: (SessionId, Target), offset: u64, len: u32) -> Result<Reply> {
-        self.drive(libc::EIO, || {
-            self.query_step(|st| {
-                let ino = st.metadata.tree.target(file, Access::Read)?;
+    fn read_data(&self, file: Target, offset: u64, len: u32) -> Result<Reply> {
+        self.runtime.drive(libc::EIO, || {
+            self.runtime.query_step(|st| {
+                let ino = st.metadata.tree.target((self.session, file), Access::Read)?;
                 st.read(ino, offset, len)
             })
         })
@@ -139,15 +113,14 @@ impl Runtime {
 
     fn write_data(
         &self,
-        cred: &Credentials,
-        file: (SessionId, Target),
+        file: Target,
         offset: Option<u64>,
         mut data: WriteData,
         (kill_priv, times): (bool, bool),
     ) -> Result<Reply> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
-        self.mutate(|st| {
-            let ino = st.metadata.tree.target(file, Access::Write)?;
+        self.runtime.mutate(|st| {
+            let ino = st.metadata.tree.target((self.session, file), Access::Write)?;
             st.metadata.tree.load(ino)?;
             let time = st.metadata.log.now();
             let at = offset.unwrap_or(st.metadata.tree.node(ino).size);
@@ -161,7 +134,7 @@ impl Runtime {
             if kill_priv {
                 st.timed(ino, times, |st| st.metadata.kill_privileges(ino))?;
             }
-            let privileged = st.metadata.tree.privileged(cred);
+            let privileged = st.metadata.tree.privileged(self.cred);
             st.timed(ino, times, |st| st.write(ino, at, Input::of(&mut data), privileged, time))
         })?;
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
@@ -171,8 +144,7 @@ impl Runtime {
     /// Pages of the kernel's cache.
     fn write_back(
         &self,
-        cred: &Credentials,
-        file: (SessionId, Target),
+        file: Target,
         offset: u64,
         mut data: WriteData,
         times: bool,
@@ -184,10 +156,10 @@ impl Runtime {
         let room = room.ok_or(errno(libc::EFBIG))?;
         let fits = data.len() as u64 <= room;
         data.truncate(room);
-        self.mutate(|st| {
+        self.runtime.mutate(|st| {
             let time = times.then(|| st.metadata.log.now());
-            let privileged = st.metadata.tree.privileged(cred);
-            let ino = st.metadata.tree.target(file, Access::Write)?;
+            let privileged = st.metadata.tree.privileged(self.cred);
+            let ino = st.metadata.tree.target((self.session, file), Access::Write)?;
             st.write_back(ino, offset, Input::of(&mut data), privileged, time)
         })?;
         if fits { Ok(Reply::Written { len }) } else { Err(errno(libc::EFBIG)) }
@@ -196,8 +168,7 @@ impl Runtime {
     /// fallocate(2), in pieces that a transaction holds: a piece that is tried again starts over.
     fn allocate(
         &self,
-        cred: &Credentials,
-        file: (SessionId, Target),
+        file: Target,
         mode: Allocate,
         (offset, len): (u64, u64),
         times: bool,
@@ -208,11 +179,11 @@ impl Runtime {
         let mut at = offset;
         loop {
             let stop = if zero { end.min((at / PIECE + 1) * PIECE) } else { end };
-            self.mutate(|st| {
+            self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
-                let ino = st.metadata.tree.target(file, Access::Write)?;
+                let ino = st.metadata.tree.target((self.session, file), Access::Write)?;
                 st.metadata.tree.may_allocate(ino, mode)?;
-                let privileged = st.metadata.tree.privileged(cred);
+                let privileged = st.metadata.tree.privileged(self.cred);
                 st.timed(ino, times, |st| st.allocate(ino, mode, at, stop - at, privileged, time))
             })?;
             at = stop;

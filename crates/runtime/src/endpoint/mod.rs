@@ -16,9 +16,17 @@ use siftfs_proto::{
     Completion, Credentials, FileService, Handle, Reply, Request, SessionId, Target,
 };
 
+/// One request of a session, while it is carried out for a caller.
+struct Call<'a> {
+    runtime: &'a Runtime,
+    session: SessionId,
+    cred: &'a Credentials,
+}
+
 impl FileService for Runtime {
     fn call(&self, session: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
         use Request as R;
+        let call = Call { runtime: self, session, cred };
         match req {
             R::Lookup { .. }
             | R::Forget { .. }
@@ -31,7 +39,7 @@ impl FileService for Runtime {
             | R::RemoveDir { .. }
             | R::Rename { .. }
             | R::Create { .. }
-            | R::TmpFile { .. } => self.call_names(session, cred, req),
+            | R::TmpFile { .. } => call.names(req),
             R::GetAttr { .. }
             | R::SetAttr { .. }
             | R::GetXattr { .. }
@@ -39,30 +47,29 @@ impl FileService for Runtime {
             | R::SetXattr { .. }
             | R::RemoveXattr { .. }
             | R::GetFlags { .. }
-            | R::SetFlags { .. } => self.call_attributes(req),
+            | R::SetFlags { .. } => call.attributes(req),
             R::Open { .. }
             | R::Release { .. }
             | R::Read { .. }
             | R::Write { .. }
-            | R::Untimed(_)
             | R::WriteBack { .. }
             | R::Allocate { .. }
             | R::Seek { .. }
             | R::OpenDir { .. }
-            | R::ReadDir { .. } => self.call_data(session, cred, req),
+            | R::ReadDir { .. } => call.data(req),
             R::Publish { .. }
             | R::SectionStart { .. }
             | R::SectionWrite { .. }
             | R::SectionRead { .. }
             | R::SectionCommit { .. }
             | R::SectionAbort { .. }
-            | R::Compound(_) => self.call_operations(session, cred, req),
+            | R::Compound(_) => call.operations(req),
             R::Fsync { .. }
             | R::Stage { .. }
             | R::Barrier
             | R::Poll { .. }
             | R::Wait { .. }
-            | R::SyncAll => self.call_durability(session, req),
+            | R::SyncAll => call.durability(req),
             R::EndSession => self.end_session(session),
             R::StatFs => self.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
             R::Checkpoint => self.checkpoint_all().map(|report| Reply::Checkpoint(report.into())),

@@ -1,58 +1,54 @@
 //! Requests about names: they find, make, move and remove entries of directories.
 
+use super::Call;
 use crate::namespace::entries::NewInode;
 use crate::namespace::kinds::{kind_of, mode_of};
-use crate::runtime::Runtime;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, InodeNr, Result, Timestamp, errno};
 use siftfs_proto::compound::Access;
-use siftfs_proto::{Credentials, FileKind, RenameMode, Reply, Request, SessionId};
+use siftfs_proto::{Credentials, FileKind, RenameMode, Reply, Request};
 
 /// Longest symbolic link target in bytes: one block with its terminator.
 const TARGET_MAX: usize = BLOCK_BYTES as usize - 1;
 
-impl Runtime {
+impl Call<'_> {
     /// Carries out a request about names.
-    pub(super) fn call_names(
-        &self,
-        session: SessionId,
-        cred: &Credentials,
-        req: Request,
-    ) -> Result<Reply> {
+    pub(super) fn names(&self, req: Request) -> Result<Reply> {
         use Request as R;
+        let Self { runtime: _, cred, .. } = *self;
         match req {
             R::Lookup { parent, name } => self.look_up(parent, &name),
             R::Forget { ino, count } => self.forget(ino, count),
             R::ReadLink { ino } => self.read_link(ino),
             R::MakeNode { parent, name, kind, perm, rdev } => {
-                self.make(cred, parent, &name, mode_of(kind) | perm & 0o7777, rdev, &[])
+                self.make(parent, &name, mode_of(kind) | perm & 0o7777, rdev, &[])
             }
             R::MakeDir { parent, name, perm } => {
                 let mode = mode_of(FileKind::Directory) | perm & 0o7777;
-                self.make(cred, parent, &name, mode, 0, &[])
+                self.make(parent, &name, mode, 0, &[])
             }
-            R::Symlink { parent, name, target } => self.symlink(cred, parent, &name, &target),
-            R::Link { ino, parent, name } => self.mutate(|st| {
+            R::Symlink { parent, name, target } => self.symlink(parent, &name, &target),
+            R::Link { ino, parent, name } => self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
                 st.metadata.tree.may_link(ino, parent)?;
                 st.metadata.link(ino, parent, &name, time)?;
                 Ok(st.metadata.tree.entry(ino)?)
             }),
-            R::Unlink { parent, name } => self.mutate(|st| {
+            R::Unlink { parent, name } => self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
                 st.metadata.tree.may_remove(cred, parent, &name)?;
                 st.metadata.tree.may_take(parent, &name)?;
                 st.unlink(parent, &name, time).map(|_| Reply::Done)
             }),
-            R::RemoveDir { parent, name } => self.mutate(|st| {
+            R::RemoveDir { parent, name } => self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
                 st.metadata.tree.may_remove(cred, parent, &name)?;
                 st.metadata.tree.may_take(parent, &name)?;
                 st.metadata.remove_dir(parent, &name, time).map(|_| Reply::Done)
             }),
-            R::Rename { parent, name, new_parent, new_name, mode } => self.mutate(|st| {
+            R::Rename { parent, name, new_parent, new_name, mode } => self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
                 st.metadata.tree.may_rename(cred, (parent, &name), (new_parent, &new_name))?;
                 let (from, to) = ((parent, &*name), (new_parent, &*new_name));
@@ -65,18 +61,14 @@ impl Runtime {
                 }
                 Ok(Reply::Done)
             }),
-            R::Create { parent, name, perm } => {
-                self.create_open(session, cred, parent, &name, perm)
-            }
-            R::TmpFile { parent, perm, exclusive } => {
-                self.create_unnamed(session, cred, parent, (perm, exclusive))
-            }
+            R::Create { parent, name, perm } => self.create_open(parent, &name, perm),
+            R::TmpFile { parent, perm, exclusive } => self.create_unnamed(parent, perm, exclusive),
             other => unreachable!("a request of another kind: {other:?}"),
         }
     }
 
     fn look_up(&self, parent: InodeNr, name: &[u8]) -> Result<Reply> {
-        self.query(|st| {
+        self.runtime.query(|st| {
             let ino = match name {
                 b"." => parent,
                 b".." => st.metadata.tree.parent_of_dir(parent)?,
@@ -88,71 +80,75 @@ impl Runtime {
 
     fn forget(&self, ino: InodeNr, count: u64) -> Result<Reply> {
         let orphan = {
-            let mut st = self.lock();
+            let mut st = self.runtime.lock();
             st.metadata.tree.inodes.forget(ino, count);
             st.metadata.tree.inodes.has_to_free()
         };
-        if orphan { self.run_evictions() } else { Ok(Reply::Done) }
+        if orphan { self.runtime.run_evictions() } else { Ok(Reply::Done) }
     }
 
     fn read_link(&self, ino: InodeNr) -> Result<Reply> {
-        self.query(|st| {
-            st.metadata.tree.load(ino)?;
-            let node = st.metadata.tree.inodes.get(&ino).expect("just loaded");
+        self.runtime.query(|st| {
+            let tree = &mut st.metadata.tree;
+            tree.load(ino)?;
+            let node = tree.inodes.get(&ino).expect("just loaded");
             if !node.inode.is_symlink() {
                 return Err(errno(libc::EINVAL));
             }
-            st.metadata
-                .tree
-                .fs
-                .symlink_read(&mut st.metadata.tree.meta, &node.inode)
-                .map(Reply::Data)
+            tree.fs.symlink_read(&mut tree.meta, &node.inode).map(Reply::Data)
         })
     }
 
     fn make(
         &self,
-        cred: &Credentials,
         parent: InodeNr,
         name: &[u8],
         mode: u16,
         rdev: u32,
         target: &[u8],
     ) -> Result<Reply> {
-        self.mutate(|st| {
-            let ino = st.metadata.make(cred, parent, name, mode, rdev, target)?;
+        self.runtime.mutate(|st| {
+            let ino = st.metadata.make(self.cred, parent, name, mode, rdev, target)?;
             Ok(st.metadata.tree.entry(ino)?)
         })
     }
 
-    fn symlink(
-        &self,
-        cred: &Credentials,
-        parent: InodeNr,
-        name: &[u8],
-        target: &[u8],
-    ) -> Result<Reply> {
+    fn symlink(&self, parent: InodeNr, name: &[u8], target: &[u8]) -> Result<Reply> {
         if target.is_empty() {
             return Err(errno(libc::ENOENT));
         }
         if target.len() > TARGET_MAX || target.contains(&0) {
             return Err(errno(libc::ENAMETOOLONG));
         }
-        self.make(cred, parent, name, mode_of(FileKind::Symlink) | 0o777, 0, target)
+        self.make(parent, name, mode_of(FileKind::Symlink) | 0o777, 0, target)
     }
 
-    fn create_open(
-        &self,
-        session: SessionId,
-        cred: &Credentials,
-        parent: InodeNr,
-        name: &[u8],
-        perm: u16,
-    ) -> Result<Reply> {
-        self.mutate(|st| {
+    fn create_open(&self, parent: InodeNr, name: &[u8], perm: u16) -> Result<Reply> {
+        self.runtime.mutate(|st| {
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
-            let ino = st.metadata.make(cred, parent, name, mode, 0, &[])?;
-            let handle = st.metadata.tree.open(ino, session, Access::Both);
+            let ino = st.metadata.make(self.cred, parent, name, mode, 0, &[])?;
+            let handle = st.metadata.tree.open(ino, self.session, Access::Both);
+            let Reply::Entry(attr) = st.metadata.tree.entry(ino)? else {
+                unreachable!("entry answers Entry")
+            };
+            Ok(Reply::Created { attr, handle })
+        })
+    }
+
+    /// A file without a name (O_TMPFILE).
+    fn create_unnamed(&self, parent: InodeNr, perm: u16, exclusive: bool) -> Result<Reply> {
+        self.runtime.mutate(|st| {
+            st.metadata.tree.load_dir(parent)?;
+            st.metadata.tree.may_insert(parent)?;
+            let mode = mode_of(FileKind::Regular) | perm & 0o7777;
+            let (mode, gid) = st.metadata.tree.inherit(parent, mode, self.cred.gid, false);
+            let (mode, xattrs) = st.metadata.tree.inherit_acls(parent, mode, self.cred.umask)?;
+            let time = st.metadata.log.now();
+            let (uid, xattrs) = (self.cred.uid, xattrs.as_slice());
+            let new = NewInode { number: None, mode, uid, gid, rdev: 0, target: &[], xattrs };
+            let ino = st.create_unnamed(parent, &new, time)?;
+            st.metadata.tree.node_mut(ino).linkable = !exclusive;
+            let handle = st.metadata.tree.open(ino, self.session, Access::Both);
             let Reply::Entry(attr) = st.metadata.tree.entry(ino)? else {
                 unreachable!("entry answers Entry")
             };

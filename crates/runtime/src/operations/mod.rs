@@ -3,7 +3,6 @@
 pub mod compound;
 pub mod publish;
 pub mod sections;
-pub mod unnamed;
 
 use crate::namespace::entries::check_name;
 use siftfs_base::{Result, errno};

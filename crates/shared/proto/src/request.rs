@@ -13,6 +13,9 @@ use std::time::Duration;
 /// Every request may also be refused with an errno of the call that it stands for. A change is in
 /// memory when its reply comes, and durable as its variant says; after a failed flush every change
 /// is `EIO`.
+///
+/// A change with `times` moves mtime and ctime as the call does. Without, both stay: a kernel owns
+/// them that keeps back what is written, and sends them itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // of the fields, which are the calls' arguments
 pub enum Request {
@@ -24,7 +27,7 @@ pub enum Request {
     GetAttr { ino: InodeNr },
     /// Change attributes, as chmod(2), chown(2), truncate(2) and utimensat(2). Not durable before a
     /// sync. Reply: `Attr`.
-    SetAttr { ino: InodeNr, set: SetAttr },
+    SetAttr { ino: InodeNr, set: SetAttr, times: bool },
     /// The target of a symbolic link. Reply: `Data`.
     ReadLink { ino: InodeNr },
     /// Make a node that is neither a directory nor a symbolic link. The umask comes with the
@@ -55,22 +58,17 @@ pub enum Request {
     /// where it would be: it gives what a new file inherits. Reply: `Created`.
     TmpFile { parent: InodeNr, perm: u16, exclusive: bool },
     /// Open a regular file; truncates to 0 when asked. Reply: `Opened`.
-    Open { ino: InodeNr, access: Access, truncate: bool, kill_priv: bool },
+    Open { ino: InodeNr, access: Access, truncate: bool, kill_priv: bool, times: bool },
     /// Close a handle of either kind. Reply: `Done`.
     Release { handle: Handle },
     /// Up to `len` bytes; short only at end of file. Reply: `Data`, or `Blocks` for many.
     Read { file: Target, offset: u64, len: u32 },
     /// Write `data`, all of it unless it crosses [`crate::MAX_FILE_SIZE`]: then up to there.
     /// `append` puts it at the end of file whatever `offset` says. Reply: `Written`.
-    Write { file: Target, offset: u64, data: WriteData, append: bool, kill_priv: bool },
+    Write { file: Target, offset: u64, data: WriteData, append: bool, kill_priv: bool, times: bool },
     /// Write pages that the kernel's cache held, or their begin if the file ends in the last one:
-    /// what they say that the file says already is not written again. With `times` this is a
-    /// change like `Write`; without, the kernel owns the times and sends them. Reply: `Written`.
+    /// what they say that the file says already is not written again. Reply: `Written`.
     WriteBack { file: Target, offset: u64, data: WriteData, times: bool },
-    /// A `Write`, `Allocate`, `Open`, `SectionCommit`, `SetAttr` or `RemoveXattr` (but of an access
-    /// control list) that leaves mtime and ctime as they are: the kernel owns them and sends them.
-    /// Reply: as without.
-    Untimed(Box<Request>),
     /// Durable on return: data, size, name and everything recovery needs (crash model). Files
     /// and directories. `datasync` may leave times out. Reply: `Done`.
     Fsync { ino: InodeNr, datasync: bool },
@@ -92,7 +90,7 @@ pub enum Request {
     /// The session is over: its tickets mean nothing any more, and its sections end. Reply: `Done`.
     EndSession,
     /// fallocate(2). Reply: `Done`.
-    Allocate { file: Target, mode: Allocate, offset: u64, len: u64 },
+    Allocate { file: Target, mode: Allocate, offset: u64, len: u64, times: bool },
     /// lseek(2) for data or a hole. Reply: `Offset`, or ENXIO.
     Seek { file: Target, offset: u64, whence: Seek },
     /// Open a directory to read it. Reply: `Opened`.
@@ -109,8 +107,8 @@ pub enum Request {
     /// bits too; `kill_setgid` then clears setgid, as for a caller that is not in the file's group
     /// and has no CAP_FSETID. `mode` does not count for access control lists. Reply: `Done`.
     SetXattr { ino: InodeNr, name: Vec<u8>, value: Vec<u8>, mode: XattrMode, kill_setgid: bool },
-    /// Remove an extended attribute. Reply: `Done`.
-    RemoveXattr { ino: InodeNr, name: Vec<u8> },
+    /// Remove an extended attribute. An access control list goes with `times` alone. Reply: `Done`.
+    RemoveXattr { ino: InodeNr, name: Vec<u8>, times: bool },
     /// The inode's flags, as [`crate::flags`] has them. Reply: `Flags`.
     GetFlags { ino: InodeNr },
     /// Set the inode's flags, which are durable on return. `EOPNOTSUPP` for flags that cannot be
@@ -133,7 +131,7 @@ pub enum Request {
     /// With `durable` it is durable on return, else ordered before all that is staged later.
     /// `ECANCELED` if one of them is void (rule R27), `EFBIG` if they are too much together,
     /// `ENOSPC`, `EAGAIN`: nothing is applied then, and the sections stay. Reply: `Done`.
-    SectionCommit { sections: Vec<SectionId>, durable: bool },
+    SectionCommit { sections: Vec<SectionId>, durable: bool, times: bool },
     /// The section ends, and nothing of it was anywhere but in memory. Reply: `Done`.
     SectionAbort { section: SectionId },
     /// Steps whose changes are all made, or none: other callers, and a crash, never see a part. The

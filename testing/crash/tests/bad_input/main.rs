@@ -187,6 +187,7 @@ fn an_ext4_area_with_bad_checksums() {
                         data,
                         append: false,
                         kill_priv: false,
+                        times: true,
                     };
                     caller.call(req).and_then(|_| siftfs_model::Control::commit(&driver, true))
                 }

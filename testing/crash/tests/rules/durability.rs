@@ -167,6 +167,7 @@ fn r19_stable_buffers() {
                     data,
                     append: false,
                     kill_priv: false,
+                    times: true,
                 };
                 service.call(SessionId(1), &Credentials::default(), req).expect("write");
                 written.store(round, Ordering::SeqCst);

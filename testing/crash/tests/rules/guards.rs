@@ -47,7 +47,8 @@ fn write_section(b: &Bench) {
     };
     let data = WriteData::copy_of(0, b"secret");
     b.call(Request::SectionWrite { section, offset: 0, data }).expect("written");
-    b.call(Request::SectionCommit { sections: vec![section], durable: true }).expect("committed");
+    b.call(Request::SectionCommit { sections: vec![section], durable: true, times: true })
+        .expect("committed");
 }
 
 fn publish(b: &Bench) {

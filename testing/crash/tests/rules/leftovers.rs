@@ -22,7 +22,8 @@ fn write(b: &Bench, section: SectionId, offset: u64, len: u64) {
 }
 
 fn commit(b: &Bench, sections: &[SectionId]) -> Result<(), Error> {
-    b.call(Request::SectionCommit { sections: sections.to_vec(), durable: true }).map(drop)
+    b.call(Request::SectionCommit { sections: sections.to_vec(), durable: true, times: true })
+        .map(drop)
 }
 
 /// Each way in which a section ends without a commit writes nothing, at once and later: aborted,

@@ -45,7 +45,7 @@ fn commit(b: &Bench, sections: &[SectionId]) -> Result<(), Error> {
 }
 
 fn commit_as(b: &Bench, sections: &[SectionId], durable: bool) -> Result<(), Error> {
-    b.call(Request::SectionCommit { sections: sections.to_vec(), durable }).map(drop)
+    b.call(Request::SectionCommit { sections: sections.to_vec(), durable, times: true }).map(drop)
 }
 
 fn abort(b: &Bench, section: SectionId) {
@@ -367,8 +367,13 @@ fn r27_foreign_changes_void_a_section() {
         b.set("f", SetAttr { size: Some(size), ..SetAttr::default() });
     };
     let open = |b: &Bench, truncate| {
-        let req =
-            Request::Open { ino: b.ino("f"), access: Access::Both, truncate, kill_priv: false };
+        let req = Request::Open {
+            ino: b.ino("f"),
+            access: Access::Both,
+            truncate,
+            kill_priv: false,
+            times: true,
+        };
         b.call(req).expect("open");
     };
     let page = |b: &Bench, index: u64, data: Vec<u8>| {

@@ -211,8 +211,13 @@ fn r10_preallocation_is_refused_before_it_begins() {
     for blocks in free.saturating_sub(60)..free + 4 {
         let ino = b.create("a");
         for mode in [Allocate::Grow, Allocate::ZeroRange] {
-            let request =
-                Request::Allocate { file: ino.into(), mode, offset: 100, len: blocks * 4096 };
+            let request = Request::Allocate {
+                file: ino.into(),
+                mode,
+                offset: 100,
+                len: blocks * 4096,
+                times: true,
+            };
             let before = b.attr("a").blocks;
             match space(b.call(request)) {
                 true => fit += 1,

@@ -176,6 +176,7 @@ fn r25_an_unnamed_file_is_published_in_place_of_another() {
         data,
         append: false,
         kill_priv: false,
+        times: true,
     })
     .expect("written");
     b.create("second.tmp");

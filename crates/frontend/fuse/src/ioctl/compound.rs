@@ -196,7 +196,8 @@ impl Server {
             let known = |flags| access_of(flags).is_some();
             let Opened { ino, flags, view } = open.opened(number, known)?;
             let access = access_of(flags).ok_or(errno(libc::EBADF))?;
-            let open = Request::Open { ino, access, truncate: false, kill_priv: false };
+            let open =
+                Request::Open { ino, access, truncate: false, kill_priv: false, times: true };
             let handle = self.opened(&Credentials::default(), open)?;
             place.insert(Descriptor { handle, flags, view });
             prepared.files.insert(ino);
@@ -341,7 +342,7 @@ impl Server {
         {
             let mtime = Some(SetTime::At(mtime));
             let set = SetAttr { mtime, ctime: Some(ctime), ..SetAttr::default() };
-            self.entry(&Credentials::default(), Request::SetAttr { ino, set })?;
+            self.entry(&Credentials::default(), Request::SetAttr { ino, set, times: true })?;
         }
         Ok(())
     }

@@ -126,7 +126,8 @@ impl Server {
                 let Opened { ino, view: other, .. } = open.opened(number, open_files::writes)?;
                 view.may_link(&other)?;
                 let access = Access::Read;
-                let open = Request::Open { ino, access, truncate: false, kill_priv: false };
+                let open =
+                    Request::Open { ino, access, truncate: false, kill_priv: false, times: true };
                 let handle = self.opened(&Credentials::default(), open)?;
                 prepared.opened.push(handle);
                 prepared.files.insert(ino);

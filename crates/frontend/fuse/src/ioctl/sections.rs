@@ -145,11 +145,12 @@ impl Server {
         let commit = move |written: bool| {
             let failed = sections.iter().find_map(|(ino, _)| server.sections.failed(*ino));
             let ids = sections.iter().map(|(_, id)| *id).collect();
-            let commit = Request::SectionCommit { sections: ids, durable };
+            let times = server.moves_times();
+            let commit = Request::SectionCommit { sections: ids, durable, times };
             let committed = match failed {
                 _ if !written => Err(errno(libc::EAGAIN)),
                 Some(failed) => Err(errno(failed)),
-                None => server.done(&caller, server.timed(commit)),
+                None => server.done(&caller, commit),
             };
             if let Err(e) = committed {
                 return answer(Err(e));

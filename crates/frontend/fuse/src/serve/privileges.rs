@@ -128,8 +128,8 @@ impl Server {
             self.announced.take(cred.pid, ino);
         }
         let emptied = set.size == Some(0);
-        let set = Request::SetAttr { ino, set };
-        let attr = self.entry(cred, if left_out { self.timed(set) } else { set })?;
+        let times = !left_out || self.moves_times();
+        let attr = self.entry(cred, Request::SetAttr { ino, set, times })?;
         if emptied {
             self.open_files.emptied(ino);
         }
@@ -166,7 +166,7 @@ impl Server {
             set.kill_setgid = takes_setgid(cred, &attr);
         }
         if ctime.is_some() {
-            return self.entry(cred, Request::SetAttr { ino, set });
+            return self.entry(cred, Request::SetAttr { ino, set, times: true });
         }
         self.take_away(cred, &attr, set)
     }
@@ -174,8 +174,8 @@ impl Server {
     /// Takes privileges of a file away. A kernel that owns its times does not see that, and sends
     /// its ctime with the change of the data: until then it stays.
     pub(crate) fn take_away(&self, cred: &Credentials, attr: &Attr, set: SetAttr) -> Result<Attr> {
-        let set = Request::SetAttr { ino: attr.ino, set };
-        self.entry(cred, if attr.kind == FileKind::Regular { self.timed(set) } else { set })
+        let times = attr.kind != FileKind::Regular || self.moves_times();
+        self.entry(cred, Request::SetAttr { ino: attr.ino, set, times })
     }
 
     fn has_capabilities(&self, cred: &Credentials, attr: &Attr) -> Result<bool> {
@@ -204,7 +204,7 @@ impl Server {
                 return self.announce(cred, ino, false);
             }
         }
-        self.done(cred, Request::RemoveXattr { ino, name: name.to_vec() })
+        self.done(cred, Request::RemoveXattr { ino, name: name.to_vec(), times: true })
     }
 
     /// A change by a caller who does not own the file. It is carried out at once if this user has
@@ -249,8 +249,8 @@ impl Server {
         if self.announced.take_all(ino).is_none() {
             return Ok(());
         }
-        let remove = Request::RemoveXattr { ino, name: CAPABILITY.to_vec() };
-        match self.done(cred, self.timed(remove)) {
+        let (name, times) = (CAPABILITY.to_vec(), self.moves_times());
+        match self.done(cred, Request::RemoveXattr { ino, name, times }) {
             Err(Error::Posix(libc::ENODATA)) => Ok(()),
             other => other,
         }

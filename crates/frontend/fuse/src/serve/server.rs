@@ -153,11 +153,11 @@ impl Server {
         self.done(cred, Request::Release { handle })
     }
 
-    /// A change of a file's data, which moves its times unless the kernel owns them: with the
+    /// Does a change of a file's data move its times? Not if the kernel owns them: with the
     /// writeback cache it moves its own with every write, fallocate, copy and truncation and sends
     /// them if they changed. A time of ours would stay beside an unchanged one of the kernel's.
-    pub(crate) fn timed(&self, change: Request) -> Request {
-        if self.agreed.writeback { Request::Untimed(Box::new(change)) } else { change }
+    pub(crate) fn moves_times(&self) -> bool {
+        !self.agreed.writeback
     }
 
     /// Attributes of every file that is open for writing, each once.
@@ -220,8 +220,9 @@ impl Server {
         // The kernel reads a page before it writes a part of it, also for a program that may only
         // write.
         let access = if write { Access::Both } else { Access::Read };
-        let request = Request::Open { ino, access, truncate, kill_priv };
-        let handle = self.opened(cred, if truncate { self.timed(request) } else { request })?;
+        let times = self.moves_times();
+        let request = Request::Open { ino, access, truncate, kill_priv, times };
+        let handle = self.opened(cred, request)?;
         self.open_files.opened(&self.opener(cred), handle, ino, flags);
         if let Some(attr) = setgid {
             let set = SetAttr { kill_setgid: true, ..SetAttr::default() };
@@ -297,8 +298,9 @@ impl Server {
         kill_priv: bool,
     ) -> Result<u32> {
         self.carry_out_announced(cred, ino)?;
-        let write = Request::Write { file: ino.into(), offset, data, append: false, kill_priv };
-        self.call(&self.payer(cred, ino), self.timed(write))?.written()
+        let (file, append, times) = (ino.into(), false, self.moves_times());
+        let write = Request::Write { file, offset, data, append, kill_priv, times };
+        self.call(&self.payer(cred, ino), write)?.written()
     }
 
     pub(crate) fn owed(&self, flags: u32) -> Owed {
@@ -323,8 +325,9 @@ impl Server {
         (offset, len): (u64, u64),
     ) -> Result<()> {
         self.before_change(cred, ino)?;
-        let allocate = Request::Allocate { file: ino.into(), mode, offset, len };
-        self.done(&self.payer(cred, ino), self.timed(allocate))?;
+        let times = self.moves_times();
+        let allocate = Request::Allocate { file: ino.into(), mode, offset, len, times };
+        self.done(&self.payer(cred, ino), allocate)?;
         self.pay(cred, ino, handle)
     }
 
@@ -398,14 +401,14 @@ impl Server {
     }
 
     fn copy_hole(&self, cred: &Credentials, ino: InodeNr, offset: u64, len: u64) -> Result<()> {
-        let size = self.entry(cred, Request::GetAttr { ino })?.size;
+        let (size, times) = (self.entry(cred, Request::GetAttr { ino })?.size, self.moves_times());
         if offset < size {
             let (mode, len) = (Allocate::PunchHole, len.min(size - offset));
-            self.done(cred, self.timed(Request::Allocate { file: ino.into(), mode, offset, len }))?;
+            self.done(cred, Request::Allocate { file: ino.into(), mode, offset, len, times })?;
         }
         if offset + len > size {
             let set = SetAttr { size: Some(offset + len), ..SetAttr::default() };
-            self.entry(cred, self.timed(Request::SetAttr { ino, set }))?;
+            self.entry(cred, Request::SetAttr { ino, set, times })?;
         }
         Ok(())
     }

@@ -93,7 +93,7 @@ impl Service {
         let ino = self.run(move |file| write.send(file.write_all_at(b"y", 0)).unwrap());
         written.recv().unwrap().unwrap();
         let set = SetAttr { mtime: Some(SetTime::At(SET)), ..SetAttr::default() };
-        self.mem.call(session, cred, Request::SetAttr { ino, set })?;
+        self.mem.call(session, cred, Request::SetAttr { ino, set, times: true })?;
         if self.comes == Comes::BeforeItReturns {
             self.close(&self.listen());
         }

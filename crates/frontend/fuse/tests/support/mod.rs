@@ -282,143 +282,126 @@ impl State {
 
 impl FileService for Mem {
     fn call(&self, _: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
+        use Request as R;
         let now = self.clock.now();
-        let owner = (cred.uid, cred.gid);
-        let masked = |perm: u16| perm & !cred.umask;
         let mut s = self.state.lock().unwrap();
-        let (req, times) = match req {
-            Request::Untimed(change) => (*change, false),
-            req => (req, true),
-        };
         s.log.push(name_of(&req));
         match req {
-            Request::Untimed(_) => Err(errno(libc::EINVAL)),
+            R::Lookup { .. }
+            | R::Forget { .. }
+            | R::ReadLink { .. }
+            | R::MakeNode { .. }
+            | R::MakeDir { .. }
+            | R::Symlink { .. }
+            | R::Link { .. }
+            | R::Unlink { .. }
+            | R::RemoveDir { .. }
+            | R::Rename { .. }
+            | R::Create { .. }
+            | R::TmpFile { .. } => s.call_names(cred, now, req),
+            R::GetAttr { .. }
+            | R::SetAttr { .. }
+            | R::GetXattr { .. }
+            | R::ListXattr { .. }
+            | R::SetXattr { .. }
+            | R::RemoveXattr { .. }
+            | R::GetFlags { .. } => s.call_attributes(now, req),
+            R::Open { .. }
+            | R::OpenDir { .. }
+            | R::Release { .. }
+            | R::Read { .. }
+            | R::Write { .. }
+            | R::WriteBack { .. }
+            | R::Allocate { .. }
+            | R::Seek { .. }
+            | R::ReadDir { .. } => s.call_data(now, req),
+            other => call_other(&other),
+        }
+    }
+}
+
+impl State {
+    fn call_names(&mut self, cred: &Credentials, now: Timestamp, req: Request) -> Result<Reply> {
+        let owner = (cred.uid, cred.gid);
+        let masked = |perm: u16| perm & !cred.umask;
+        match req {
             Request::Lookup { parent, name } => {
-                let ino = s.find(parent, &name)?;
-                let n = s.get(ino)?;
+                let ino = self.find(parent, &name)?;
+                let n = self.get(ino)?;
                 n.lookups += 1;
                 Ok(Reply::Entry(n.attr.clone()))
             }
             Request::Forget { ino, count } => {
-                let n = s.get(ino)?;
+                let n = self.get(ino)?;
                 n.lookups = n.lookups.checked_sub(count).expect("more forgets than lookups");
-                s.drop_unused(ino);
+                self.drop_unused(ino);
                 Ok(Reply::Done)
             }
-            Request::GetAttr { ino } => Ok(Reply::Attr(s.get(ino)?.attr.clone())),
-            Request::SetAttr { ino, set } => {
-                s.timed(ino, times, |s| s.set_attr(ino, &set, now))?;
-                Ok(Reply::Attr(s.get(ino)?.attr.clone()))
-            }
-            Request::ReadLink { ino } => Ok(Reply::Data(s.get(ino)?.data.clone())),
+            Request::ReadLink { ino } => Ok(Reply::Data(self.get(ino)?.data.clone())),
             Request::MakeNode { parent, name, kind, perm, rdev } => {
                 let mut n = node(0, kind, masked(perm), owner, now);
                 n.attr.rdev = rdev;
-                s.add(parent, &name, n).map(Reply::Entry)
+                self.add(parent, &name, n).map(Reply::Entry)
             }
             Request::MakeDir { parent, name, perm } => {
                 let n = node(0, FileKind::Directory, masked(perm), owner, now);
-                s.add(parent, &name, n).map(Reply::Entry)
+                self.add(parent, &name, n).map(Reply::Entry)
             }
             Request::Symlink { parent, name, target } => {
                 let mut n = node(0, FileKind::Symlink, 0o777, owner, now);
                 n.attr.size = target.len() as u64;
                 n.data = target;
-                s.add(parent, &name, n).map(Reply::Entry)
+                self.add(parent, &name, n).map(Reply::Entry)
             }
             Request::Link { ino, parent, name } => {
-                s.get(parent)?.names.insert(name, ino);
-                let n = s.get(ino)?;
+                self.get(parent)?.names.insert(name, ino);
+                let n = self.get(ino)?;
                 n.attr.nlink += 1;
                 n.lookups += 1;
                 Ok(Reply::Entry(n.attr.clone()))
             }
             Request::Unlink { parent, name } | Request::RemoveDir { parent, name } => {
-                s.remove(parent, &name, now).map(|()| Reply::Done)
+                self.remove(parent, &name, now).map(|()| Reply::Done)
             }
             Request::Rename { parent, name, new_parent, new_name, mode } => {
-                s.rename((parent, &name, new_parent, &new_name), mode).map(|()| Reply::Done)
+                self.rename((parent, &name, new_parent, &new_name), mode).map(|()| Reply::Done)
             }
             Request::Create { parent, name, perm } => {
                 let n = node(0, FileKind::Regular, masked(perm), owner, now);
-                let attr = s.add(parent, &name, n)?;
-                let handle = s.open(attr.ino)?;
+                let attr = self.add(parent, &name, n)?;
+                let handle = self.open(attr.ino)?;
                 Ok(Reply::Created { attr, handle })
             }
             Request::TmpFile { parent, perm, .. } => {
-                s.get(parent)?;
-                let mut n = node(s.next_ino, FileKind::Regular, masked(perm), owner, now);
-                s.next_ino += 1;
+                self.get(parent)?;
+                let mut n = node(self.next_ino, FileKind::Regular, masked(perm), owner, now);
+                self.next_ino += 1;
                 (n.attr.nlink, n.lookups) = (0, 1);
                 let attr = n.attr.clone();
-                s.nodes.insert(attr.ino, n);
-                let handle = s.open(attr.ino)?;
+                self.nodes.insert(attr.ino, n);
+                let handle = self.open(attr.ino)?;
                 Ok(Reply::Created { attr, handle })
             }
-            Request::Open { ino, truncate, kill_priv, .. } => {
-                if truncate {
-                    s.timed(ino, times, |s| s.resize(ino, 0, now))?;
-                }
-                if kill_priv {
-                    s.kill(ino)?;
-                }
-                s.open(ino).map(|handle| Reply::Opened { handle })
-            }
-            Request::OpenDir { ino } => s.open(ino).map(|handle| Reply::Opened { handle }),
-            Request::Release { handle } => {
-                let ino = s.handles.remove(&handle.0).ok_or(errno(libc::EBADF))?;
-                s.get(ino)?.opens -= 1;
-                s.drop_unused(ino);
-                Ok(Reply::Done)
-            }
-            Request::Read { file, offset, len } => {
-                let ino = s.target(file)?;
-                let data = &s.get(ino)?.data;
-                let start = (offset as usize).min(data.len());
-                let end = (start + len as usize).min(data.len());
-                Ok(Reply::Data(data[start..end].to_vec()))
-            }
-            Request::Write { file, offset, data, append, kill_priv } => {
-                let ino = s.target(file)?;
-                assert!(!append);
-                if kill_priv {
-                    s.kill(ino)?;
-                }
-                s.timed(ino, times, |s| s.write(ino, offset, &data.into_bytes(), now))
-            }
-            Request::WriteBack { file, offset, data, times } => {
-                let ino = s.target(file)?;
-                s.timed(ino, times, |s| s.write(ino, offset, &data.into_bytes(), now))
-            }
-            Request::Fsync { .. } | Request::Wait { .. } | Request::EndSession => Ok(Reply::Done),
-            Request::Stage { .. } | Request::Barrier => Ok(Reply::Ticket(Ticket(7))),
-            Request::Poll { .. } => Ok(Reply::Durable(true)),
-            Request::Allocate { file, mode, offset, len } => {
-                let ino = s.target(file)?;
-                s.timed(ino, times, |s| s.allocate(ino, mode, (offset, len), now))
-                    .map(|()| Reply::Done)
-            }
-            Request::Seek { file, offset, whence } => {
-                let ino = s.target(file)?;
-                let size = s.get(ino)?.attr.size;
-                match whence {
-                    _ if offset >= size => Err(errno(libc::ENXIO)),
-                    Seek::Data => Ok(Reply::Offset(offset)),
-                    Seek::Hole => Ok(Reply::Offset(size)),
-                }
-            }
-            Request::ReadDir { handle, cookie, plus, .. } => {
-                s.read_dir(handle, cookie, plus).map(Reply::Dir)
+            other => unreachable!("not about names: {other:?}"),
+        }
+    }
+
+    fn call_attributes(&mut self, now: Timestamp, req: Request) -> Result<Reply> {
+        match req {
+            Request::GetAttr { ino } => Ok(Reply::Attr(self.get(ino)?.attr.clone())),
+            Request::SetAttr { ino, set, times } => {
+                self.timed(ino, times, |s| s.set_attr(ino, &set, now))?;
+                Ok(Reply::Attr(self.get(ino)?.attr.clone()))
             }
             Request::GetXattr { ino, name } => {
-                let value = s.get(ino)?.xattrs.get(&name).cloned();
+                let value = self.get(ino)?.xattrs.get(&name).cloned();
                 value.map(Reply::Data).ok_or(errno(libc::ENODATA))
             }
             Request::ListXattr { ino } => {
-                Ok(Reply::Names(s.get(ino)?.xattrs.keys().cloned().collect()))
+                Ok(Reply::Names(self.get(ino)?.xattrs.keys().cloned().collect()))
             }
             Request::SetXattr { ino, name, value, mode, .. } => {
-                let x = &mut s.get(ino)?.xattrs;
+                let x = &mut self.get(ino)?.xattrs;
                 match (mode, x.contains_key(&name)) {
                     (XattrMode::Create, true) => Err(errno(libc::EEXIST)),
                     (XattrMode::Replace, false) => Err(errno(libc::ENODATA)),
@@ -428,32 +411,100 @@ impl FileService for Mem {
                     }
                 }
             }
-            Request::RemoveXattr { ino, name } => {
-                let old = s.get(ino)?.xattrs.remove(&name);
+            Request::RemoveXattr { ino, name, .. } => {
+                let old = self.get(ino)?.xattrs.remove(&name);
                 old.map(|_| Reply::Done).ok_or(errno(libc::ENODATA))
             }
             Request::GetFlags { .. } => Ok(Reply::Flags(0)),
-            Request::SetFlags { .. }
-            | Request::Compound(_)
-            | Request::Publish { .. }
-            | Request::SectionStart { .. }
-            | Request::SectionWrite { .. }
-            | Request::SectionRead { .. }
-            | Request::SectionCommit { .. }
-            | Request::SectionAbort { .. } => Err(errno(libc::EOPNOTSUPP)),
-            Request::StatFs => Ok(Reply::Statfs(StatFs {
-                block_size: 4096,
-                blocks: 1000,
-                free: 900,
-                available: 850,
-                files: 500,
-                files_free: 400,
-                name_max: 255,
-            })),
-            Request::SyncAll | Request::Trim { .. } => Ok(Reply::Done),
-            Request::Checkpoint => Ok(Reply::Checkpoint(Box::default())),
-            Request::Status => Ok(Reply::Status(Box::default())),
+            other => unreachable!("not about attributes: {other:?}"),
         }
+    }
+
+    fn call_data(&mut self, now: Timestamp, req: Request) -> Result<Reply> {
+        match req {
+            Request::Open { ino, truncate, kill_priv, times, .. } => {
+                if truncate {
+                    self.timed(ino, times, |s| s.resize(ino, 0, now))?;
+                }
+                if kill_priv {
+                    self.kill(ino)?;
+                }
+                self.open(ino).map(|handle| Reply::Opened { handle })
+            }
+            Request::OpenDir { ino } => self.open(ino).map(|handle| Reply::Opened { handle }),
+            Request::Release { handle } => {
+                let ino = self.handles.remove(&handle.0).ok_or(errno(libc::EBADF))?;
+                self.get(ino)?.opens -= 1;
+                self.drop_unused(ino);
+                Ok(Reply::Done)
+            }
+            Request::Read { file, offset, len } => {
+                let ino = self.target(file)?;
+                let data = &self.get(ino)?.data;
+                let start = (offset as usize).min(data.len());
+                let end = (start + len as usize).min(data.len());
+                Ok(Reply::Data(data[start..end].to_vec()))
+            }
+            Request::Write { file, offset, data, append, kill_priv, times } => {
+                let ino = self.target(file)?;
+                assert!(!append);
+                if kill_priv {
+                    self.kill(ino)?;
+                }
+                self.timed(ino, times, |s| s.write(ino, offset, &data.into_bytes(), now))
+            }
+            Request::WriteBack { file, offset, data, times } => {
+                let ino = self.target(file)?;
+                self.timed(ino, times, |s| s.write(ino, offset, &data.into_bytes(), now))
+            }
+            Request::Allocate { file, mode, offset, len, times } => {
+                let ino = self.target(file)?;
+                self.timed(ino, times, |s| s.allocate(ino, mode, (offset, len), now))
+                    .map(|()| Reply::Done)
+            }
+            Request::Seek { file, offset, whence } => {
+                let ino = self.target(file)?;
+                let size = self.get(ino)?.attr.size;
+                match whence {
+                    _ if offset >= size => Err(errno(libc::ENXIO)),
+                    Seek::Data => Ok(Reply::Offset(offset)),
+                    Seek::Hole => Ok(Reply::Offset(size)),
+                }
+            }
+            Request::ReadDir { handle, cookie, plus, .. } => {
+                self.read_dir(handle, cookie, plus).map(Reply::Dir)
+            }
+            other => unreachable!("not about data: {other:?}"),
+        }
+    }
+}
+
+fn call_other(req: &Request) -> Result<Reply> {
+    match req {
+        Request::Fsync { .. } | Request::Wait { .. } | Request::EndSession => Ok(Reply::Done),
+        Request::Stage { .. } | Request::Barrier => Ok(Reply::Ticket(Ticket(7))),
+        Request::Poll { .. } => Ok(Reply::Durable(true)),
+        Request::SetFlags { .. }
+        | Request::Compound(_)
+        | Request::Publish { .. }
+        | Request::SectionStart { .. }
+        | Request::SectionWrite { .. }
+        | Request::SectionRead { .. }
+        | Request::SectionCommit { .. }
+        | Request::SectionAbort { .. } => Err(errno(libc::EOPNOTSUPP)),
+        Request::StatFs => Ok(Reply::Statfs(StatFs {
+            block_size: 4096,
+            blocks: 1000,
+            free: 900,
+            available: 850,
+            files: 500,
+            files_free: 400,
+            name_max: 255,
+        })),
+        Request::SyncAll | Request::Trim { .. } => Ok(Reply::Done),
+        Request::Checkpoint => Ok(Reply::Checkpoint(Box::default())),
+        Request::Status => Ok(Reply::Status(Box::default())),
+        other => unreachable!("of another kind: {other:?}"),
     }
 }
 
