@@ -177,6 +177,6 @@ impl Chain {
         let header = self.ring.header(c, pos, self.id, &self.key, &self.what)?;
         let bytes = self.ring.read(c, pos, u64::from(header.layout.len), &self.what)?;
         let record = decode_record(&bytes, &self.key, self.id, pos, self.ring.max_record());
-        record.ok()?.ok().map(|(head, _)| head)
+        record.ok().map(|(head, _)| head)
     }
 }

@@ -5,7 +5,7 @@ use crate::{Check, Volume};
 use siftfs_base::BLOCK_SIZE;
 use siftfs_log::{
     Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, OPEN_END, SERVICE_SLOTS, ServiceRecord,
-    StaticHeader,
+    StaticHeader, if_valid,
 };
 
 type Block = [u8; BLOCK_SIZE];
@@ -20,8 +20,8 @@ fn block<T>(
     let bytes = c.read(offset, BLOCK_SIZE, what)?;
     let mut b = [0; BLOCK_SIZE];
     b.copy_from_slice(&bytes);
-    match decode(&b) {
-        Ok(found) => found.ok(),
+    match if_valid(decode(&b)) {
+        Ok(found) => found,
         Err(e) => {
             c.failed("header.content", what, &e);
             None

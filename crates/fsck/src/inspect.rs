@@ -8,9 +8,9 @@ use serde::Serialize;
 use siftfs_base::BLOCK_SIZE;
 use siftfs_device::Device;
 use siftfs_log::{
-    Checked, Digest, HOST_SLOTS, HostRecord, HostState, Item, JournalHeader, LaneEntry, LaneMedium,
-    NameOpKind, OPEN_END, RecordAreaHeader, RecordHead, SERVICE_SLOTS, ServiceRecord, StaticHeader,
-    Transaction, show_uuid,
+    Checked, DecodeError, Digest, HOST_SLOTS, HostRecord, HostState, Item, JournalHeader,
+    LaneEntry, LaneMedium, NameOpKind, OPEN_END, RecordAreaHeader, RecordHead, SERVICE_SLOTS,
+    ServiceRecord, StaticHeader, Transaction, show_uuid,
 };
 use std::collections::BTreeMap;
 
@@ -446,20 +446,20 @@ fn slots(dev: &dyn Device, header: &StaticHeader) -> Vec<SlotView> {
         let mut look =
             |name, offset, decode: &dyn Fn(&[u8; BLOCK_SIZE]) -> Checked<Option<u64>>| {
                 let mut block = [0; BLOCK_SIZE];
-                let read = dev.read(offset, &mut block).and_then(|()| decode(&block));
-                let (seq, invalid) = match read {
-                    Ok(Ok(seq)) => (seq, None),
-                    Ok(Err(why)) => (None, Some(why.0.to_string())),
-                    Err(e) => (None, Some(e.to_string())),
+                let read = dev.read(offset, &mut block).map_err(DecodeError::from);
+                let (seq, invalid) = match read.and_then(|()| decode(&block)) {
+                    Ok(seq) => (seq, None),
+                    Err(DecodeError::Invalid(why)) => (None, Some(why.0.to_string())),
+                    Err(DecodeError::Stop(e)) => (None, Some(e.to_string())),
                 };
                 all.push(SlotView { copy, name, offset, seq, invalid });
             };
-        look("static", base, &|b| Ok(StaticHeader::decode(b)?.map(|_| None)));
+        look("static", base, &|b| StaticHeader::decode(b).map(|_| None));
         for (name, at) in ["host A", "host B"].into_iter().zip(HOST_SLOTS) {
-            look(name, base + at, &|b| Ok(HostRecord::decode(b)?.map(|r| Some(r.seq))));
+            look(name, base + at, &|b| HostRecord::decode(b).map(|r| Some(r.seq)));
         }
         for (name, at) in ["service A", "service B"].into_iter().zip(SERVICE_SLOTS) {
-            look(name, base + at, &|b| Ok(ServiceRecord::decode(b)?.map(|r| Some(r.seq))));
+            look(name, base + at, &|b| ServiceRecord::decode(b).map(|r| Some(r.seq)));
         }
     }
     all

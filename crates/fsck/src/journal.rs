@@ -6,7 +6,7 @@ use siftfs_base::{BLOCK_BYTES, Lsn, TxnSeq};
 use siftfs_log::Transaction;
 use siftfs_log::{
     Descriptor, HostState, JournalHeader, LaneMedium, decode_journal_record, decode_record,
-    max_journal_record,
+    if_valid, max_journal_record,
 };
 
 const WHAT: &str = "journal";
@@ -59,8 +59,8 @@ fn descriptor_at(c: &mut Check<'_>, v: &Volume, ring: &Ring, pos: u64) -> Option
     let block = ring.start(c, pos, WHAT)?;
     let header = JournalHeader::peek(&block, key, pos, max_journal_record(ring.len)).ok()?;
     let bytes = ring.read(c, pos, u64::from(header.layout.descriptor_len), WHAT)?;
-    match Descriptor::decode(header, key, &bytes) {
-        Ok(d) => d.ok(),
+    match if_valid(Descriptor::decode(header, key, &bytes)) {
+        Ok(descriptor) => descriptor,
         Err(e) => {
             c.failed("journal.content", &format!("journal record at position {pos}"), &e);
             None
@@ -87,9 +87,7 @@ fn next_record(
             continue;
         }
         let Some(bytes) = ring.read(c, pos, h.layout.len, WHAT) else { continue };
-        if let Ok(Ok(record)) =
-            decode_journal_record(&bytes, &v.host.journal_key.journal(), pos, max)
-        {
+        if let Ok(record) = decode_journal_record(&bytes, &v.host.journal_key.journal(), pos, max) {
             let data = bytes.get(h.layout.data()).unwrap_or_default().to_vec();
             let (txn, crc) = (record.descriptor.txn, record.commit_crc);
             return Some(Committed { txn, header: h, crc, data });
@@ -158,7 +156,7 @@ fn check_staged(c: &mut Check<'_>, v: &Volume, txn: &Transaction, data: &[u8], n
         let key = &v.host.lane_key.lane(s.lane);
         let found = bytes.as_ref().map(|b| decode_record(b, key, s.lane, s.pos, u64::from(s.len)));
         let staged = match &found {
-            Some(Ok(Ok((head, staged))))
+            Some(Ok((head, staged)))
                 if head.header.crc == s.crc && head.header.params.lsn == s.lsn =>
             {
                 *staged

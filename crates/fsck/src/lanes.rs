@@ -5,7 +5,8 @@ use crate::ring::Ring;
 use crate::{Check, Volume};
 use siftfs_base::{LaneId, Lsn};
 use siftfs_log::{
-    HostState, LaneMedium, LogKey, OPEN_END, RecordHead, RecordHeader, RecordParams, decode_record,
+    DecodeError, HostState, LaneMedium, LogKey, OPEN_END, RecordHead, RecordHeader, RecordParams,
+    decode_record,
 };
 
 /// One lane being read.
@@ -173,14 +174,14 @@ impl Lane<'_> {
         let bytes = self.ring.read(c, pos, u64::from(header.layout.len), &self.what)?;
         let max = self.ring.max_record();
         match decode_record(&bytes, &self.key, self.id, pos, max) {
-            Ok(Ok((head, _))) => Some(head),
-            Ok(Err(_)) => {
+            Ok((head, _)) => Some(head),
+            Err(DecodeError::Invalid(_)) => {
                 let head_ok = header.verify_head(&self.key, &bytes);
                 let next = header.params.prev_end == self.end;
                 self.torn = (head_ok && next).then_some(header.params.lsn).or(self.torn);
                 None
             }
-            Err(e) => {
+            Err(DecodeError::Stop(e)) => {
                 c.failed("lane.item", &format!("{} at position {pos}", self.what), &e);
                 None
             }

@@ -3,7 +3,9 @@
 use crate::inspect::RecordAreaView;
 use crate::superblock::Super;
 use crate::{Check, Volume};
-use siftfs_log::{HostState, LaneEntry, RECORD_AREA_SLOTS, RecordAreaHeader, show_uuid};
+use siftfs_log::{
+    DecodeError, HostState, LaneEntry, RECORD_AREA_SLOTS, RecordAreaHeader, show_uuid,
+};
 
 /// Checks the area that the header names.
 pub(crate) fn check(c: &mut Check<'_>, v: &Volume, primary: Option<&Super>) {
@@ -59,12 +61,12 @@ fn newest(c: &mut Check<'_>) -> Option<RecordAreaHeader> {
         let what = format!("slot {slot} of the record area's header");
         let bytes = c.read_bytes(at, 64, &what)?;
         match RecordAreaHeader::decode(bytes.as_slice().try_into().ok()?) {
-            Ok(Ok(header)) if newest.is_none_or(|other| header.seq > other.seq) => {
+            Ok(header) if newest.is_none_or(|other| header.seq > other.seq) => {
                 newest = Some(header);
             }
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) => bad += 1,
-            Err(e) => c.failed("area.header", &what, &e),
+            Ok(_) => {}
+            Err(DecodeError::Invalid(_)) => bad += 1,
+            Err(DecodeError::Stop(e)) => c.failed("area.header", &what, &e),
         }
     }
     if newest.is_some() && bad > 0 {

@@ -3,12 +3,10 @@
 use crate::batch::{Batch, Committed, TxnEnd};
 use crate::mode::{Budget, ReplayMode};
 use crate::reuse;
-use crate::service::{Journaled, Service};
+use crate::service::{Journaled, Replaying, Service};
 use siftfs_base::{BLOCK_BYTES, Result, TxnSeq, corrupt};
 use siftfs_device::{AlignedBuf, ReadOp};
-use siftfs_log::{
-    COPY_TAG_BYTES, Checked, JournalRecord, LogKey, ServiceRecord, decode_journal_head,
-};
+use siftfs_log::{COPY_TAG_BYTES, JournalRecord, LogKey, ServiceRecord, decode_journal_head};
 use siftfs_wire::{CheckpointReport, FromService, Urgency};
 
 /// A reading buffer longer than this is given back after a step.
@@ -53,8 +51,8 @@ impl JournalRead {
             let (commit, more) = more.split_at(BLOCK_BYTES as usize);
             rest = more;
             let what = || format!("journal record of transaction {}", e.seq.0);
-            let record: Checked<_> = decode_journal_head(head, commit, key, e.pos, e.len);
-            let record = record?.map_err(|i| i.into_error(what()))?;
+            let record = decode_journal_head(head, commit, key, e.pos, e.len);
+            let record = record.map_err(|e| e.into_error(what()))?;
             let h = &record.descriptor.header;
             let same = h.seq == e.seq && h.layout.len == e.len && h.layout.data_offset == e.head;
             match same {
@@ -183,8 +181,8 @@ impl Service {
                     batch.add(&self.options.inode_tables, &committed, *part, report);
                     map = batch.seal();
                     report.index_nanos += self.options.clock.mono_ns().saturating_sub(start);
-                    let (mut io, replay) = self.io(report)?;
-                    replay.0.run(&mut io, replay.1, &mut batch, ORDERED_WINDOW)?;
+                    let Replaying { mut io, replay, clock } = self.replaying(report)?;
+                    replay.run(&mut io, clock, &mut batch, ORDERED_WINDOW)?;
                     start = self.options.clock.mono_ns();
                 }
             }
@@ -372,8 +370,8 @@ impl Service {
             if !self.replay.is_open() {
                 self.replay.open(batch, window, limit);
             }
-            let (mut io, replay) = self.io(report)?;
-            replay.0.advance(&mut io, replay.1, batch, limit)?;
+            let Replaying { mut io, replay, clock } = self.replaying(report)?;
+            replay.advance(&mut io, clock, batch, limit)?;
         }
         let more = batch.cursor < batch.pieces.len();
         let enough = waited || self.replay.volatile() >= window;

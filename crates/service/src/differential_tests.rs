@@ -254,8 +254,7 @@ fn r13_damaged_staged_data_is_not_journaled_again() {
     let lane = &header(JournalData::Copy).lanes[usize::from(s.lane.0)];
     let mut record = vec![0; s.len as usize];
     dev.read(lane.offset + s.pos % LANE, &mut record).unwrap();
-    let (head, _) =
-        decode_record(&record, &KEY.lane(s.lane), s.lane, s.pos, s.len.into()).unwrap().unwrap();
+    let (head, _) = decode_record(&record, &KEY.lane(s.lane), s.lane, s.pos, s.len.into()).unwrap();
     let byte = (head.header.layout.data_offset + at) as usize;
     record[byte] ^= 1;
     dev.write(lane.offset + s.pos % LANE, &record, true).unwrap();

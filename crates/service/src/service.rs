@@ -196,6 +196,16 @@ pub struct Service {
     latched: Option<Error>,
 }
 
+/// What a replay needs.
+pub(crate) struct Replaying<'a> {
+    /// Where it reads and writes.
+    pub(crate) io: Io<'a>,
+    /// The replay itself.
+    pub(crate) replay: &'a mut Replay,
+    /// What it measures its steps with.
+    pub(crate) clock: &'a dyn Clock,
+}
+
 impl Service {
     /// A Service over a volume's regions. It journals once [`Service::begin_epoch`] was called;
     /// a journal that may not be empty is first replayed by [`Service::replay_committed`].
@@ -385,11 +395,11 @@ impl Service {
         };
     }
 
-    /// What a replay needs, borrowed apart: where it reads and writes; itself and its clock.
-    pub(crate) fn io<'a>(
+    /// What a replay needs, borrowed apart from the rest.
+    pub(crate) fn replaying<'a>(
         &'a mut self,
         report: &'a mut CheckpointReport,
-    ) -> Result<(Io<'a>, (&'a mut Replay, &'a dyn Clock))> {
+    ) -> Result<Replaying<'a>> {
         let lane_key = self.greeted_keys()?.lanes;
         let io = Io {
             area: &self.parts.area,
@@ -399,7 +409,7 @@ impl Service {
             origin: self.origin,
             report,
         };
-        Ok((io, (&mut self.replay, &*self.options.clock)))
+        Ok(Replaying { io, replay: &mut self.replay, clock: &*self.options.clock })
     }
 
     /// Writes a service record, durable on return.

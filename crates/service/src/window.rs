@@ -516,7 +516,7 @@ fn checked_head(
     header: RecordHeader,
     bytes: &[u8],
 ) -> Result<RecordHead> {
-    let head = RecordHead::decode(header, key, bytes)?.map_err(|i| i.into_error(name(s)))?;
+    let head = RecordHead::decode(header, key, bytes).map_err(|e| e.into_error(name(s)))?;
     if header.crc != s.crc || header.params.lsn != s.lsn || header.layout.len != s.len {
         return Err(corrupt(name(s), "not the record that was journaled"));
     }

@@ -165,7 +165,7 @@ impl Split {
             let mut slots = RECORD_AREA_SLOTS.iter().map(|slot| image.bytes(at + slot, 64));
             slots.any(|slot| {
                 let slot = slot.as_slice().try_into().expect("64 bytes");
-                matches!(RecordAreaHeader::decode(slot), Ok(Ok(_)))
+                RecordAreaHeader::decode(slot).is_ok()
             })
         };
         let bytes = at.filter(|at| is_slot(*at));

@@ -285,11 +285,20 @@ fn the_kernel_and_we_exclude_each_other() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "the kernel does not mount it (needs root): {said}");
     let opened = LocalVolume::open(&path, &OpenOptions::default(), quiet);
+    // As a program that looks at new devices: the loop device goes when it lets go, and not before.
+    let name = Command::new("losetup").args(["-n", "-O", "NAME", "-j"]).arg(&path).output();
+    let name = String::from_utf8(name.expect("losetup runs").stdout).expect("a name");
+    let seen = fs::File::open(name.trim()).expect("the loop device");
+    let looks = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        drop(seen);
+    });
     assert!(unmount());
     let Err(error) = opened else { panic!("opened what the kernel has mounted") };
     assert!(error.to_string().len() > 25, "{error}");
     println!("{error}");
     let volume = LocalVolume::open(&path, &OpenOptions::default(), quiet).expect("free again");
+    looks.join().expect("it looked");
     if mount().status.success() {
         assert!(unmount());
         panic!("the kernel mounted what is open here");

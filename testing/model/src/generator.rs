@@ -315,8 +315,11 @@ impl Generator {
         let unnamed =
             model.handles().filter(|(_, ino)| model.node(*ino).is_some_and(|n| n.linkable));
         let unnamed: Vec<u64> = unnamed.map(|(handle, _)| handle).collect();
-        let source = match self.rng.pick(&unnamed) {
-            Some(handle) if self.rng.chance(50) => PublishSource::Open(Handle(*handle)),
+        // Files with names, too: what one entry replaces, another one may name.
+        let opened: Vec<u64> = model.handles().map(|(handle, _)| handle).collect();
+        let source = match (self.rng.pick(&unnamed), self.rng.pick(&opened)) {
+            (Some(handle), _) if self.rng.chance(50) => PublishSource::Open(Handle(*handle)),
+            (_, Some(handle)) if self.rng.chance(25) => PublishSource::Open(Handle(*handle)),
             _ => PublishSource::Path(self.path_in(model, base)),
         };
         Some(PublishEntry { source, to: self.path_in(model, base), replace })

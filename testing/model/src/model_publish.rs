@@ -3,7 +3,7 @@
 use crate::model::{Effects, Model, Outcome};
 use siftfs_base::InodeNr;
 use siftfs_proto::{Credentials, FileKind, PublishEntry, PublishSource, RenameMode, Reply, Rights};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 type Name = (InodeNr, Vec<u8>);
 
@@ -15,7 +15,38 @@ struct Change {
     displaced: Option<InodeNr>,
 }
 
+/// A file that one change replaces gets the name that another one gives it first.
+fn in_order(changes: &[Change]) -> impl Iterator<Item = &Change> {
+    let replaced: BTreeSet<InodeNr> = changes.iter().filter_map(|c| c.displaced).collect();
+    let keeps = move |c: &&Change| c.from.is_none() && replaced.contains(&c.file);
+    let (first, then): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(keeps);
+    first.into_iter().chain(then)
+}
+
 impl Model {
+    /// Nothing gets a name that has lost its last one to another change.
+    fn count_links(&self, changes: &[Change]) -> Result<(), i32> {
+        let mut links: BTreeMap<InodeNr, u32> = BTreeMap::new();
+        for Change { from, file, displaced, .. } in in_order(changes) {
+            if *displaced == Some(*file) {
+                continue;
+            }
+            if let Some(old) = displaced {
+                let count = links.entry(*old).or_insert(self.get(*old)?.nlink);
+                *count = count.saturating_sub(1);
+            }
+            if from.is_none() {
+                let node = self.get(*file)?;
+                let count = links.entry(*file).or_insert(node.nlink);
+                if *count == 0 && !node.linkable {
+                    return Err(libc::ENOENT);
+                }
+                *count += 1;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn publish(
         &mut self,
         cred: &Credentials,
@@ -35,8 +66,9 @@ impl Model {
         if names().collect::<BTreeSet<_>>().len() < names().count() {
             return Err(libc::EINVAL);
         }
+        self.count_links(&changes)?;
         let root = Credentials::default();
-        for Change { from, file, to, displaced } in &changes {
+        for Change { from, file, to, displaced } in in_order(&changes) {
             match from {
                 Some(from) => {
                     let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));

@@ -94,7 +94,7 @@ fn header(file: &File) -> StaticHeader {
     let size = file.metadata().unwrap().len();
     let mut block = [0; BLOCK];
     file.read_exact_at(&mut block, size - HEADER_LEN).unwrap();
-    StaticHeader::decode(&block).unwrap().unwrap_or_else(|e| panic!("{e:?}"))
+    StaticHeader::decode(&block).unwrap_or_else(|e| panic!("{e:?}"))
 }
 
 /// Sets or clears the marker in the primary superblock, checksum made right.

@@ -84,7 +84,7 @@ fn header_at(file: &File, offset: u64, uuid: &[u8; 16]) -> bool {
         return false;
     }
     matches!(StaticHeader::decode(&block),
-        Ok(Ok(h)) if h.external_log() && h.volume == *uuid && h.header_offsets.contains(&offset))
+        Ok(h) if h.external_log() && h.volume == *uuid && h.header_offsets.contains(&offset))
 }
 
 /// Every block device that has a size; optical and floppy drives aside, which would spin up.

@@ -1,16 +1,12 @@
 //! Operations that change several things together (`docs/design/operations.md`).
 
 pub mod compound;
+pub mod group;
 pub mod publish;
 pub mod sections;
 
 use crate::namespace::entries::check_name;
 use siftfs_base::{Result, errno};
-
-/// How often what keeps such an operation out of one record is cleared, without the lock, before
-/// the caller is told to come back later. Others may bring it back each time: a round is lost only
-/// if they do so in the moment between the commit and the next try.
-const ROUNDS: u32 = 64;
 
 /// Does the path say that it is a directory's? No file has such a name.
 fn ends_with_slash(path: &[u8]) -> bool {

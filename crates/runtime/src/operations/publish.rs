@@ -2,20 +2,22 @@
 //! `docs/design/operations.md`): check, apply, and, if the caller asks for it, stage.
 
 use crate::namespace::access::{CHANGE, Caller, SEARCH};
-use crate::operations::{ROUNDS, ends_with_slash, is_plain};
+use crate::operations::group::{Checked, Group, Hindrance};
+use crate::operations::{ends_with_slash, is_plain};
 use crate::runtime::Runtime;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
-use crate::state::log::running::Push;
+use crate::state::log::names::Unstageable;
 use crate::state::room::{EMPTY_BLOCKS, NAMES_SPACE, OP_BLOCKS, PUBLISH_BLOCKS};
-use crate::state::step::{Step, Stop};
-use siftfs_base::{InodeNr, Lsn, Result, Timestamp, corrupt, errno};
-use siftfs_device::Origin;
+use crate::state::step::Step;
+use siftfs_base::{InodeNr, Lsn, Result, Timestamp, errno};
+use siftfs_ext4::LINK_MAX;
 use siftfs_proto::{
     Credentials, FileKind, Level, PublishEntry, PublishSource, RenameMode, Reply, Rights, SessionId,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
 /// Most entries of a publish. Each may have to take its file's creation along, and one record
 /// carries twice as many operations.
@@ -34,20 +36,23 @@ struct Change {
     displaced: Option<InodeNr>,
 }
 
-/// What one try came to.
-enum Tried {
-    /// The group is applied.
-    Applied {
-        /// A file that has another name now: its fsync carries the group.
-        file: InodeNr,
-        names: Vec<Name>,
-        /// Files that got a name, and files that lost one.
-        files: Vec<InodeNr>,
-    },
-    /// Names or permissions above would keep the group out of a record: commit them first.
-    Commit,
-    /// The files have more unsynced data than a record takes: sync them first.
-    Sync(Vec<InodeNr>),
+/// A publish, and whose it is.
+struct Publish<'a> {
+    session: SessionId,
+    caller: Caller<'a>,
+    base: InodeNr,
+    entries: &'a [PublishEntry],
+}
+
+/// A publish that is applied.
+struct Published {
+    /// A file that has another name now: its fsync carries the group.
+    file: InodeNr,
+    names: Vec<Name>,
+    /// Files that got a name, and files that lost one.
+    files: Vec<InodeNr>,
+    /// Is there an inode to free?
+    orphan: bool,
 }
 
 impl Runtime {
@@ -66,71 +71,87 @@ impl Runtime {
         level: Level,
     ) -> Result<Reply> {
         let caller = Caller { cred: caller.0, rights: caller.1 };
-        let entries = (session, entries);
-        for _ in 0..ROUNDS {
-            match self.mutate(|st| st.try_publish(caller, base, entries))? {
-                Tried::Applied { file, names, files } => {
-                    match level {
-                        Level::Visible => {}
-                        Level::Atomic => self.stage_for_ticket(file, false).map(|_| ())?,
-                        Level::Durable => drop(self.fsync(file, false)?),
-                    }
-                    return Ok(Reply::Published { names, files });
-                }
-                Tried::Commit => drop(self.commit_for(&Push::Aged, Origin::Foreground)?),
-                Tried::Sync(files) => {
-                    for file in files {
-                        drop(self.fsync(file, false)?);
-                    }
-                }
-            }
+        let done = self.drive_group(&mut Publish { session, caller, base, entries })?;
+        let Published { file, names, files, orphan } = done;
+        match level {
+            Level::Visible => {}
+            Level::Atomic => self.stage_for_ticket(file, false).map(|_| ())?,
+            Level::Durable => drop(self.fsync(file, false)?),
         }
-        Err(errno(libc::EAGAIN))
+        if orphan {
+            self.run_evictions()?;
+        }
+        Ok(Reply::Published { names, files })
     }
 }
 
-impl State {
-    fn try_publish(
-        &mut self,
-        caller: Caller<'_>,
-        base: InodeNr,
-        (session, entries): (SessionId, &[PublishEntry]),
-    ) -> Step<Tried> {
-        if entries.is_empty() {
+impl Group for Publish<'_> {
+    const NAME: &'static str = "publish";
+    type Ready<'a>
+        = Vec<Change>
+    where
+        Self: 'a;
+    type Done = Published;
+    type Job = Infallible;
+
+    fn check(&self, st: &mut State) -> std::result::Result<Checked<Self, Vec<Change>>, Hindrance> {
+        if st.metadata.log.config.read_only {
+            return Err(errno(libc::EROFS).into());
+        }
+        if self.entries.is_empty() {
             return Err(errno(libc::EINVAL).into());
         }
-        if entries.len() > ENTRIES_MAX {
+        if self.entries.len() > ENTRIES_MAX {
             return Err(errno(libc::E2BIG).into());
         }
-        let changes: Vec<Change> = entries
-            .iter()
-            .map(|e| self.metadata.tree.resolve(caller, (session, base), e))
-            .collect::<Result<_>>()?;
-        let names: Vec<Name> =
-            changes.iter().flat_map(|c| c.from.iter().chain([&c.to])).cloned().collect();
+        let tree = &mut st.metadata.tree;
+        let resolved =
+            self.entries.iter().map(|e| tree.resolve(self.caller, (self.session, self.base), e));
+        let changes: Vec<Change> = resolved.collect::<Result<_>>()?;
+        let names = names_of(&changes);
         if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
             return Err(errno(libc::EINVAL).into());
         }
-        if let Some(first) = self.metadata.in_the_way(&changes, &names)? {
-            return Ok(first);
-        }
-        self.metadata.reserve_group(&changes)?;
-        let time = self.metadata.log.now();
-        // Every check is behind: what stops now is our own mistake, and half a group must not stay.
-        self.apply_group(&changes, time).map_err(|stop| match stop {
-            Stop::Failed(error) => Stop::Failed(error),
-            _ => corrupt("publish", "a step that was checked needs more than was reserved").into(),
-        })?;
+        tree.count_links(&changes)?;
+        st.metadata.in_the_way(&changes, &names)?;
+        st.metadata.reserve_group(&changes)?;
+        Ok(Checked::Ready(changes))
+    }
+
+    fn apply(&self, st: &mut State, changes: Vec<Change>) -> Step<Published> {
+        let time = st.metadata.log.now();
+        st.apply_group(&changes, time)?;
         let changed = |c: &&Change| c.displaced != Some(c.file);
         let file = changes.iter().find(changed).unwrap_or(&changes[0]).file;
         let files =
             changes.iter().flat_map(|c| std::iter::once(c.file).chain(c.displaced)).collect();
-        Ok(Tried::Applied { file, names, files })
+        let orphan = st.metadata.tree.inodes.has_to_free();
+        Ok(Published { file, names: names_of(&changes), files, orphan })
     }
 
+    fn compute(&mut self, job: Infallible) {
+        match job {}
+    }
+}
+
+/// The changes as they are made one after the other: first those that give a name to a file that
+/// another one replaces, so that the file keeps one wherever its entry stands.
+fn in_order(changes: &[Change]) -> impl Iterator<Item = &Change> {
+    let replaced: BTreeSet<InodeNr> = changes.iter().filter_map(|c| c.displaced).collect();
+    let keeps = move |c: &&Change| c.from.is_none() && replaced.contains(&c.file);
+    let (first, then): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(keeps);
+    first.into_iter().chain(then)
+}
+
+/// All names that the changes take or give.
+fn names_of(changes: &[Change]) -> Vec<Name> {
+    changes.iter().flat_map(|c| c.from.iter().chain([&c.to])).cloned().collect()
+}
+
+impl State {
     fn apply_group(&mut self, changes: &[Change], time: Timestamp) -> Step<()> {
         let before = self.metadata.log.staging.last_drawn();
-        for Change { from, file, to, displaced } in changes {
+        for Change { from, file, to, displaced } in in_order(changes) {
             let target = (to.0, &*to.1);
             match (from, displaced) {
                 (Some(from), _) => {
@@ -241,6 +262,33 @@ impl Tree {
         Ok((dir, last.to_vec()))
     }
 
+    /// Counts the links of each file as the changes are made: an entry may take the last name of a
+    /// file that a later one names, or the last link that it can have.
+    fn count_links(&self, changes: &[Change]) -> Result<()> {
+        let mut links: BTreeMap<InodeNr, u32> = BTreeMap::new();
+        for Change { from, file, displaced, .. } in in_order(changes) {
+            if displaced.is_some_and(|ino| ino == *file) {
+                continue;
+            }
+            if let Some(old) = displaced {
+                let count = links.entry(*old).or_insert(self.node(*old).inode.nlink);
+                *count = count.saturating_sub(1);
+            }
+            if from.is_none() {
+                let node = self.node(*file);
+                let count = links.entry(*file).or_insert(node.inode.nlink);
+                if *count == 0 && !node.linkable {
+                    return Err(errno(libc::ENOENT));
+                }
+                if *count >= LINK_MAX {
+                    return Err(errno(libc::EMLINK));
+                }
+                *count += 1;
+            }
+        }
+        Ok(())
+    }
+
     /// Sticky directories, and flags of files and directories.
     fn may_change(&mut self, caller: Caller<'_>, change: &Change) -> Result<()> {
         let Change { from, file, to, displaced } = change;
@@ -250,13 +298,6 @@ impl Tree {
         match from {
             Some(from) => self.may_move((from.0, &from.1), (to.0, &to.1)),
             None => {
-                let node = self.node(*file);
-                if node.is_dead() {
-                    return Err(errno(libc::ENOENT));
-                }
-                if !node.inode.can_link() {
-                    return Err(errno(libc::EMLINK));
-                }
                 self.may_link(*file, to.0)?;
                 if displaced.is_some() { self.may_take(to.0, &to.1) } else { Ok(()) }
             }
@@ -266,23 +307,30 @@ impl Tree {
 
 impl Metadata {
     /// What would keep the group out of one record (rule R25).
-    fn in_the_way(&mut self, changes: &[Change], names: &[Name]) -> Result<Option<Tried>> {
+    fn in_the_way(
+        &mut self,
+        changes: &[Change],
+        names: &[Name],
+    ) -> std::result::Result<(), Hindrance> {
         let files: Vec<InodeNr> =
             changes.iter().flat_map(|c| [Some(c.file), c.displaced]).flatten().collect();
         let most = self.log.closure_max();
         // An unnamed file that replaces another is two operations.
         let own = changes.len() + changes.iter().filter(|c| c.from.is_none()).count();
         if own > most {
-            return Err(errno(libc::E2BIG));
+            return Err(errno(libc::E2BIG).into());
         }
         let dirs: Vec<InodeNr> = names.iter().map(|(dir, _)| *dir).collect();
-        if self.log.names.closure_of(&files, names, most - own).is_err() || self.any_moved(dirs)? {
-            return Ok(Some(Tried::Commit));
+        if let Err(reason) = self.log.names.closure_of(&files, names, most - own) {
+            return Err(Hindrance::Pending(reason));
+        }
+        if self.any_moved(dirs)? {
+            return Err(Hindrance::Pending(Unstageable::DirectoryMove));
         }
         // Of a file with several names it is not known which directories guard it.
         let many = |c: &Change| self.tree.node(c.file).inode.nlink > 1;
         if self.log.has_many_guards() && changes.iter().any(many) {
-            return Ok(Some(Tried::Commit));
+            return Err(Hindrance::Pending(Unstageable::UnknownAncestors));
         }
         let unsynced = |c: &Change| self.tree.node(c.file).undurable();
         let (mut bytes, mut ranges) = (0, 0);
@@ -292,9 +340,9 @@ impl Metadata {
         }
         if bytes > self.log.half_record() || ranges > self.log.eighth_of_transaction() {
             let dirty = changes.iter().filter(|c| !unsynced(c).is_empty());
-            return Ok(Some(Tried::Sync(dirty.map(|c| c.file).collect())));
+            return Err(Hindrance::Unsynced(dirty.map(|c| c.file).collect()));
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Room in the running transaction, and space, for all entries at their worst.

@@ -7,9 +7,10 @@
 
 use crate::data::file::{Input, MAX_FILE_SIZE};
 use crate::data::ranges::{block_up, one_per_page, pages_of};
-use crate::operations::ROUNDS;
+use crate::operations::group::{Checked, Group, Hindrance};
 use crate::runtime::Runtime;
 use crate::staging::capture::{Coming, Selection};
+use crate::staging::not_staged::NotStaged;
 use crate::staging::pause::Pause;
 use crate::staging::sequencer::{Sequencer, Writer};
 use crate::staging::unwritten::Staged;
@@ -18,13 +19,13 @@ use crate::state::State;
 use crate::state::Tree;
 use crate::state::log::names::Unstageable;
 use crate::state::room::{SECTION_BLOCKS, head_bytes, with_path};
-use crate::state::sections::Section;
 use crate::state::shadow::Shadow;
-use crate::state::step::{Need, Step, Stop};
-use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, errno};
+use crate::state::step::Step;
+use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, corrupt, errno};
 use siftfs_device::Origin;
 use siftfs_proto::compound::Access;
 use siftfs_proto::{Credentials, Reply, SectionId, SessionId, Target, WriteData};
+use std::convert::Infallible;
 
 /// A commit that a caller asked for.
 pub struct Commit<'a> {
@@ -38,25 +39,6 @@ pub struct Commit<'a> {
     pub times: bool,
     /// The caller may use the blocks that are held back for root.
     pub privileged: bool,
-}
-
-/// What a try came to.
-enum Tried {
-    /// The sections were empty.
-    Nothing,
-    /// Applied and staged.
-    Staged(Staged, Pause),
-    /// Unsynced data of these files keeps the sections out of a record.
-    Unsynced(Vec<InodeNr>),
-    /// Only a background transaction brings this out of the way.
-    Unstageable(Unstageable, Vec<InodeNr>),
-}
-
-/// What the check of a commit found.
-enum Checked {
-    /// It can be applied: the files, and the longest that the record will be.
-    Ready(Vec<InodeNr>, u64),
-    Not(Tried),
 }
 
 impl Runtime {
@@ -139,43 +121,56 @@ impl Runtime {
     /// `EROFS`; `EAGAIN` if what kept them out of a record came back again and again. Nothing was
     /// applied then, and the sections stay. After a failure of the storage, `EIO`.
     pub fn commit_sections(&self, commit: &Commit<'_>) -> Result<()> {
-        for _ in 0..ROUNDS {
-            match self.drive_commit(commit)? {
-                Tried::Nothing => return Ok(()),
-                Tried::Staged(staged, pause) if commit.durable => {
-                    return self.make_durable(staged, pause).map(drop);
-                }
-                Tried::Staged(staged, _) => return self.write_staged(staged, Origin::Foreground),
-                Tried::Unsynced(files) => {
-                    for ino in files {
-                        let _durable = self.fsync(ino, false)?;
-                    }
-                }
-                Tried::Unstageable(reason, files) => {
-                    self.lock().stats.full_commit(reason);
-                    for ino in files {
-                        let _journaled = self.full_commit(ino)?;
-                    }
-                }
-            }
+        match self.drive_group(&mut CommitSections { seq: &self.seq, commit })? {
+            None => Ok(()),
+            Some((staged, pause)) if commit.durable => self.make_durable(staged, pause).map(drop),
+            Some((staged, _)) => self.write_staged(staged, Origin::Foreground),
         }
-        Err(errno(libc::EAGAIN))
+    }
+}
+
+/// The commit of sections as a group.
+struct CommitSections<'a> {
+    seq: &'a Sequencer,
+    commit: &'a Commit<'a>,
+}
+
+/// A commit that can be applied.
+struct Ready {
+    files: Vec<InodeNr>,
+    /// The longest that the record will be, in bytes.
+    longest: u64,
+}
+
+impl Group for CommitSections<'_> {
+    const NAME: &'static str = "commit of sections";
+    type Ready<'a>
+        = Ready
+    where
+        Self: 'a;
+    /// The record, unless the sections were empty.
+    type Done = Option<(Staged, Pause)>;
+    type Job = Infallible;
+
+    fn check(&self, st: &mut State) -> std::result::Result<Checked<Self, Ready>, Hindrance> {
+        if st.metadata.log.config.read_only {
+            return Err(errno(libc::EROFS).into());
+        }
+        let Some(coming) = st.coming(self.commit)? else {
+            for id in self.commit.sections {
+                drop(st.sections.end(self.commit.session, *id)?);
+            }
+            return Ok(Checked::Answer(None));
+        };
+        st.check_sections(self.commit, &coming).map(Checked::Ready)
     }
 
-    fn drive_commit(&self, commit: &Commit<'_>) -> Result<Tried> {
-        let mut space_tried = false;
-        self.drive(libc::EAGAIN, || {
-            self.seq.check()?;
-            let mut st = self.lock();
-            if st.metadata.log.config.read_only {
-                return Err(errno(libc::EROFS).into());
-            }
-            st.metadata.log.running.begin_operation(space_tried);
-            let tried = st.commit_sections(&self.seq, commit);
-            space_tried |= matches!(tried, Err(Stop::Needs(Need::Space)));
-            self.leave(st);
-            tried
-        })
+    fn apply(&self, st: &mut State, ready: Ready) -> Step<Self::Done> {
+        st.apply_sections(self.seq, self.commit, &ready).map(Some)
+    }
+
+    fn compute(&mut self, job: Infallible) {
+        match job {}
     }
 }
 
@@ -224,42 +219,39 @@ impl State {
         Ok(out)
     }
 
-    /// One try: check, apply, stage.
-    fn commit_sections(&mut self, seq: &Sequencer, commit: &Commit<'_>) -> Step<Tried> {
-        let (files, longest) = match self.check_sections(commit)? {
-            Checked::Ready(files, longest) => (files, longest),
-            Checked::Not(tried) => return Ok(tried),
-        };
-        // From here on nothing can fail (rule R25).
+    /// Applies and stages; nothing of it can fail (rule R25).
+    fn apply_sections(
+        &mut self,
+        seq: &Sequencer,
+        commit: &Commit<'_>,
+        Ready { files, longest }: &Ready,
+    ) -> Step<(Staged, Pause)> {
         let time = self.metadata.log.now();
-        let end = |st: &mut Self, id| st.sections.end(commit.session, id).expect("checked before");
-        let ended: Vec<Section> = commit.sections.iter().map(|id| end(self, *id)).collect();
-        for section in ended.iter().filter(|s| !s.written().is_empty()) {
-            self.apply_shadow(section.ino(), section.shadow(), commit.times.then_some(time));
+        for id in commit.sections {
+            let section = self.sections.end(commit.session, *id)?;
+            if !section.written().is_empty() {
+                self.apply_shadow(section.ino(), section.shadow(), commit.times.then_some(time));
+            }
         }
-        let draft = self.metadata.draft(&files, false, &Selection::All);
-        let Ok(Ok(Some(draft))) = draft else { panic!("sections that were checked are staged") };
-        assert!(draft.len() <= longest, "a record is as long as the check said, or shorter");
+        let Ok(Some(draft)) = self.metadata.draft(files, false, &Selection::All) else {
+            return Err(corrupt(CommitSections::NAME, "what was checked is not staged").into());
+        };
+        assert!(draft.len() <= *longest, "a record is as long as the check said, or shorter");
         let (lane, len) = (draft.lane(), draft.len());
-        let staged = self.stage_draft(
-            seq,
-            draft,
-            if commit.durable { Writer::Caller } else { Writer::Background },
-        );
+        let writer = if commit.durable { Writer::Caller } else { Writer::Background };
+        let staged = self.stage_draft(seq, draft, writer);
         for ino in files {
-            self.metadata.tree.node_mut(ino).fsynced = true;
+            self.metadata.tree.node_mut(*ino).fsynced = true;
         }
-        Ok(Tried::Staged(staged, Pause::at(self.metadata.fill(lane), len)))
+        Ok((staged, Pause::at(self.metadata.fill(lane), len)))
     }
 
     /// May the sections be applied, and staged in one record? Nothing changes.
-    fn check_sections(&mut self, commit: &Commit<'_>) -> Step<Checked> {
-        let Some(coming) = self.coming(commit)? else {
-            for id in commit.sections {
-                drop(self.sections.end(commit.session, *id)?);
-            }
-            return Ok(Checked::Not(Tried::Nothing));
-        };
+    fn check_sections(
+        &mut self,
+        commit: &Commit<'_>,
+        coming: &Coming,
+    ) -> std::result::Result<Ready, Hindrance> {
         let files: Vec<InodeNr> = coming.bytes.keys().copied().collect();
         let mut blocks = 0;
         for (ino, written) in &coming.bytes {
@@ -275,21 +267,21 @@ impl State {
                 }
             }
         }
-        let draft = match self.metadata.draft(&files, false, &Selection::With(&coming))? {
+        let draft = match self.metadata.draft(&files, false, &Selection::With(coming)) {
             Ok(Some(draft)) => draft,
             Ok(None) => panic!("there are bytes to stage"),
-            Err(Unstageable::TooMuchData) => {
-                return self.metadata.too_much(files).map(Checked::Not);
+            Err(NotStaged::Unstageable(Unstageable::TooMuchData)) => {
+                return Err(self.metadata.too_much(files));
             }
-            Err(reason) => return Ok(Checked::Not(Tried::Unstageable(reason, files))),
+            Err(other) => return Err(other.into()),
         };
         if !self.metadata.has_room(&draft, SECTION_BLOCKS * files.len())? {
-            return self.metadata.too_much(files).map(Checked::Not);
+            return Err(self.metadata.too_much(files));
         }
         if blocks > 0 {
             self.metadata.check_space(blocks, commit.privileged)?;
         }
-        Ok(Checked::Ready(files, draft.len()))
+        Ok(Ready { files, longest: draft.len() })
     }
 
     /// The bytes that the sections bring, by file; `None` if there are none.
@@ -358,17 +350,16 @@ impl Metadata {
 
     /// One record does not take it all: what of the files is not durable goes before, if there is
     /// anything.
-    fn too_much(&self, files: Vec<InodeNr>) -> Step<Tried> {
-        let unsynced = |ino: &InodeNr| !self.tree.node(*ino).is_durable();
-        let dirty: Vec<InodeNr> = files.iter().copied().filter(unsynced).collect();
-        if !dirty.is_empty() {
-            return Ok(Tried::Unsynced(dirty));
+    fn too_much(&self, mut files: Vec<InodeNr>) -> Hindrance {
+        files.retain(|ino| !self.tree.node(*ino).is_durable());
+        if !files.is_empty() {
+            return Hindrance::Unsynced(files);
         }
         // The permissions of others were in that record, too.
         if !self.log.running.permissions.is_empty() {
-            return Ok(Tried::Unstageable(Unstageable::TooMuchData, files));
+            return Hindrance::Pending(Unstageable::TooMuchData);
         }
-        Err(errno(libc::EFBIG).into())
+        errno(libc::EFBIG).into()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::data::ranges::one_per_page;
 use crate::staging::encode::Range;
+use crate::staging::not_staged::Drafting;
 use crate::state::Metadata;
 use crate::state::Tree;
-use crate::state::log::names::Unstageable;
 use crate::state::tree::node::Delta;
 use siftfs_base::{Bytes, InodeNr, Lsn, RangeSet, Result};
 use siftfs_log::{InodeItem, Item, NameOpKind};
@@ -58,7 +58,7 @@ impl Metadata {
         inodes: &[InodeNr],
         datasync: bool,
         selection: &Selection<'_>,
-    ) -> Result<std::result::Result<Option<Capture>, Unstageable>> {
+    ) -> Drafting<Option<Capture>> {
         let whole = !matches!(selection, Selection::Only(_));
         let owes = |ino: &InodeNr| match selection {
             Selection::All => self.tree.owes(*ino, datasync),
@@ -73,15 +73,9 @@ impl Metadata {
         let ops = match selection {
             Selection::Only(_) => BTreeSet::new(),
             Selection::With(coming) if !coming.names.is_empty() => {
-                match self.closure_with(inodes, &coming.names, coming.own)? {
-                    Ok(ops) => ops,
-                    Err(reason) => return Ok(Err(reason)),
-                }
+                self.closure_with(inodes, &coming.names, coming.own)?
             }
-            Selection::All | Selection::With(_) => match self.closure(inodes, own)? {
-                Ok(ops) => ops,
-                Err(reason) => return Ok(Err(reason)),
-            },
+            Selection::All | Selection::With(_) => self.closure(inodes, own)?,
         };
         let (dirs, every): (Vec<InodeNr>, bool) = match selection {
             Selection::With(coming) => {
@@ -93,17 +87,14 @@ impl Metadata {
             // They went ahead in records of their own.
             Selection::Only(_) => Vec::new(),
             Selection::All | Selection::With(_) => {
-                match self.pending_permissions(inodes, &dirs, &ops, every)? {
-                    Ok(perms) => perms,
-                    Err(reason) => return Ok(Err(reason)),
-                }
+                self.pending_permissions(inodes, &dirs, &ops, every)?
             }
         };
         // An fsync does not owe the bytes of a dead file, but memory may have to be freed of them.
         let owed = |ino: &InodeNr| !(whole && self.tree.node(*ino).is_dead());
         let owed: Vec<InodeNr> = inodes.iter().copied().filter(owed).collect();
         if ops.is_empty() && perms.is_empty() && (owed.is_empty() || !own) {
-            return Ok(Ok(None));
+            return Ok(None);
         }
         let mut capture = Capture::default();
         self.capture_names(inodes, &ops, &perms, &mut capture)?;
@@ -122,7 +113,7 @@ impl Metadata {
             capture.perms.push(i);
         }
         capture.ops = ops;
-        Ok(Ok(Some(capture)))
+        Ok(Some(capture))
     }
 
     /// The closure's operations in order, and the attributes of what they created if they changed.

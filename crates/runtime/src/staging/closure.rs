@@ -1,6 +1,7 @@
 //! What an fsync must take along that is not its inode's own: name operations (rule R2) and pending
 //! permission changes (rule R17).
 
+use crate::staging::not_staged::Drafting;
 use crate::state::Log;
 use crate::state::Metadata;
 use crate::state::Tree;
@@ -16,11 +17,7 @@ const MOST_GUARDS: usize = 32;
 impl Metadata {
     /// The name operations of an fsync. If there is anything to make durable, what publishes
     /// files goes along: on its own it costs no fsync a write.
-    pub fn closure(
-        &mut self,
-        inodes: &[InodeNr],
-        own: bool,
-    ) -> Result<std::result::Result<BTreeSet<Lsn>, Unstageable>> {
+    pub fn closure(&mut self, inodes: &[InodeNr], own: bool) -> Drafting<BTreeSet<Lsn>> {
         let most = self.log.closure_max();
         let asked: Vec<(InodeNr, bool)> =
             inodes.iter().map(|ino| (*ino, self.tree.node(*ino).inode.is_dir())).collect();
@@ -28,10 +25,11 @@ impl Metadata {
         if self.log.names.publishes() && ops.as_ref().is_ok_and(|ops| own || !ops.is_empty()) {
             ops = self.log.names.closure(&asked, true, most);
         }
-        match ops {
-            Ok(ops) if self.moved_above(&ops)? => Ok(Err(Unstageable::DirectoryMove)),
-            other => Ok(other),
+        let ops = ops?;
+        if self.moved_above(&ops)? {
+            return Err(Unstageable::DirectoryMove.into());
         }
+        Ok(ops)
     }
 
     /// As [`Metadata::closure`], when `own` operations on `names` are about to be made: what they
@@ -41,17 +39,14 @@ impl Metadata {
         inodes: &[InodeNr],
         names: &[(InodeNr, Vec<u8>)],
         own: usize,
-    ) -> Result<std::result::Result<BTreeSet<Lsn>, Unstageable>> {
+    ) -> Drafting<BTreeSet<Lsn>> {
         let most = self.log.closure_max().saturating_sub(own);
-        let ops = match self.log.names.closure_of(inodes, names, most) {
-            Ok(ops) => ops,
-            Err(reason) => return Ok(Err(reason)),
-        };
+        let ops = self.log.names.closure_of(inodes, names, most)?;
         let dirs = names.iter().map(|(dir, _)| *dir).collect();
         if self.moved_above(&ops)? || self.any_moved(dirs)? {
-            return Ok(Err(Unstageable::DirectoryMove));
+            return Err(Unstageable::DirectoryMove.into());
         }
-        Ok(Ok(ops))
+        Ok(ops)
     }
 
     /// Was a directory moved anywhere above a name of `ops`? The name is to be found where the
@@ -98,10 +93,10 @@ impl Metadata {
         more: &[InodeNr],
         ops: &BTreeSet<Lsn>,
         every: bool,
-    ) -> Result<std::result::Result<Vec<InodeNr>, Unstageable>> {
+    ) -> Drafting<Vec<InodeNr>> {
         let mut found = Vec::new();
         if self.log.running.permissions.is_empty() {
-            return Ok(Ok(found));
+            return Ok(found);
         }
         let pending = |log: &Log, i: &InodeNr| log.running.permissions.is_pending(*i);
         let mut dirs: BTreeSet<InodeNr> = more.iter().copied().collect();
@@ -129,7 +124,7 @@ impl Metadata {
             let guards = self.log.guards().filter(|i| !inodes.contains(i) && !found.contains(i));
             let guards: Vec<InodeNr> = guards.take(MOST_GUARDS + 1).collect();
             if guards.len() > MOST_GUARDS {
-                return Ok(Err(Unstageable::UnknownAncestors));
+                return Err(Unstageable::UnknownAncestors.into());
             }
             found.extend(guards);
         }
@@ -138,7 +133,7 @@ impl Metadata {
         for dir in dirs {
             self.find_pending_above(dir, &mut seen, &mut found)?;
         }
-        self.tree.still_named(found).map(Ok)
+        Ok(self.tree.still_named(found)?)
     }
 
     /// Adds `dir` and the directories above it to `seen`, and to `found` those of them that were

@@ -5,6 +5,7 @@ pub mod closure;
 pub mod dispatch;
 pub mod encode;
 pub mod fsync;
+pub mod not_staged;
 pub mod pause;
 pub mod proof;
 pub mod records;

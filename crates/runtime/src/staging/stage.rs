@@ -5,6 +5,7 @@
 
 use crate::staging::capture::{Capture, Selection};
 use crate::staging::encode::{Encoded, Plan, Range};
+use crate::staging::not_staged::{Drafting, NotStaged};
 use crate::staging::sequencer::{Flushed, Sequencer, Writer};
 use crate::staging::unwritten::Staged;
 use crate::state::Log;
@@ -75,9 +76,6 @@ impl Draft {
     }
 }
 
-/// What one record of some inodes would be: nothing at all, or not possible.
-pub type Drafted = Result<Option<Draft>, Unstageable>;
-
 impl State {
     /// Stages what `ino` owes. Publishes the record: from here on the captured ranges lie in the
     /// lane, and the record must be written, by `writer`. `encoded` is the result of an
@@ -94,7 +92,7 @@ impl State {
         if matches!(selection, Selection::All) {
             self.metadata.tree.node_mut(ino).fsynced = true;
         }
-        let draft = match self.metadata.draft(&[ino], datasync, selection)? {
+        let draft = match self.metadata.draft(&[ino], datasync, selection) {
             Ok(Some(draft)) => draft,
             Ok(None) => {
                 // Another inode's record may carry the permission change of a directory above (R12,
@@ -107,7 +105,8 @@ impl State {
                 let alone = if own >= others { seq.alone(own) } else { None };
                 return Ok(alone.map_or(Outcome::Nothing(own.max(others)), Outcome::Durable));
             }
-            Err(reason) => return Ok(Outcome::FullCommit(reason)),
+            Err(NotStaged::Unstageable(reason)) => return Ok(Outcome::FullCommit(reason)),
+            Err(NotStaged::Stop(stop)) => return Err(stop),
         };
         let draft = match (selection, writer) {
             (Selection::All, Writer::Caller) => self.dispatch(seq, draft),
@@ -214,13 +213,14 @@ impl State {
 }
 
 impl Metadata {
-    /// What one record of `inodes`, which are loaded, would be. It lies in the first one's lane.
+    /// What one record of `inodes`, which are loaded, would be; `None` if there is nothing to stage.
+    /// It lies in the first one's lane.
     pub fn draft(
         &mut self,
         inodes: &[InodeNr],
         datasync: bool,
         selection: &Selection<'_>,
-    ) -> Step<Drafted> {
+    ) -> Drafting<Option<Draft>> {
         self.draft_in(self.log.staging.lane_of(inodes[0]), inodes, datasync, selection)
     }
 
@@ -231,23 +231,19 @@ impl Metadata {
         inodes: &[InodeNr],
         datasync: bool,
         selection: &Selection<'_>,
-    ) -> Step<Drafted> {
-        let capture = match self.capture(inodes, datasync, selection)? {
-            Ok(Some(capture)) => capture,
-            Ok(None) => return Ok(Ok(None)),
-            Err(reason) => return Ok(Err(reason)),
-        };
+    ) -> Drafting<Option<Draft>> {
+        let Some(capture) = self.capture(inodes, datasync, selection)? else { return Ok(None) };
         let Some(layout) = RecordLayout::new(&capture.items, capture.data_len)
             .filter(|_| capture.data.len() <= self.log.most_ranges())
             .filter(|l| u64::from(l.len) <= self.log.staging.lanes()[lane].max_record())
         else {
-            return Ok(Err(Unstageable::TooMuchData));
+            return Err(Unstageable::TooMuchData.into());
         };
         let bulk = match selection {
             Selection::Only(_) => !self.tree.node(inodes[0]).push_next,
             _ => is_bulk(layout.len.into()),
         };
-        Ok(Ok(Some(Draft { capture, layout, lane, bulk })))
+        Ok(Some(Draft { capture, layout, lane, bulk }))
     }
 
     /// One record of `inodes` with what is coming, and of `extra`, in `lane`: how long it may be in
@@ -260,18 +256,15 @@ impl Metadata {
         selection: &Selection<'_>,
         extra: &Extra,
         more: usize,
-    ) -> Step<Result<(u64, usize), Unstageable>> {
-        let mut capture = match self.capture(inodes, false, selection)? {
-            Ok(capture) => capture.unwrap_or_default(),
-            Err(reason) => return Ok(Err(reason)),
-        };
+    ) -> Drafting<(u64, usize)> {
+        let mut capture = self.capture(inodes, false, selection)?.unwrap_or_default();
         capture.items.extend(extra.items.iter().cloned());
         let ranges = capture.data.len() + extra.ranges;
         let bytes = capture.data_len + extra.bytes;
         let layout = RecordLayout::new(&capture.items, bytes)
             .filter(|_| ranges <= self.log.most_ranges() && bytes <= self.log.most_staged())
             .filter(|l| u64::from(l.len) <= self.log.staging.lanes()[lane].max_record());
-        let Some(layout) = layout else { return Ok(Err(Unstageable::TooMuchData)) };
+        let layout = layout.ok_or(Unstageable::TooMuchData)?;
         let mut blocks = self.log.range_blocks(ranges, bytes) + extra.files * NEW_INODE_BLOCKS;
         for &ino in &capture.whole {
             let ranges = capture.data.iter().filter(|range| range.ino == ino).count();
@@ -279,14 +272,14 @@ impl Metadata {
         }
         let most = self.log.max_transaction_blocks();
         if blocks > self.log.half_transaction() || blocks + more + EMPTY_BLOCKS > most {
-            return Ok(Err(Unstageable::TooMuchData));
+            return Err(Unstageable::TooMuchData.into());
         }
         let bulk = is_bulk(layout.len.into());
         let draft = Draft { capture, layout, lane, bulk };
         blocks += self.log.kept_from(draft.bulk);
         self.room_in_transaction(blocks + more)?;
         self.log.place(&draft)?;
-        Ok(Ok((draft.len(), blocks)))
+        Ok((draft.len(), blocks))
     }
 
     /// Is there room for such a record, in its lane and in the running transaction, when the

@@ -264,13 +264,13 @@ fn open_block<'a, T>(
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned,
 {
-    let Ok(raw) = T::ref_from_bytes(block) else { return Ok(Err(Invalid("wrong size"))) };
+    let Ok(raw) = T::ref_from_bytes(block) else { return Err(Invalid("wrong size").into()) };
     if block[..8] != *magic {
-        return Ok(Err(Invalid("no magic number")));
+        return Err(Invalid("no magic number").into());
     }
     let (body, crc) = block.split_at(BLOCK_SIZE - 4);
     if crc != crate::checksum(0, body).to_le_bytes() {
-        return Ok(Err(Invalid("checksum mismatch")));
+        return Err(Invalid("checksum mismatch").into());
     }
     let found = version(raw);
     if found != FORMAT_VERSION {
@@ -280,9 +280,10 @@ where
         };
         return Err(Error::Incompatible(format!(
             "log format version {found}; this build knows {FORMAT_VERSION}{what_to_do}"
-        )));
+        ))
+        .into());
     }
-    Ok(Ok(raw))
+    Ok(raw)
 }
 
 /// The block's bytes with the checksum in its last four.
@@ -292,15 +293,6 @@ fn seal<T: IntoBytes + Immutable>(raw: &T) -> Box<[u8; BLOCK_SIZE]> {
     let (body, crc) = block.split_last_chunk_mut().expect("a block is longer than a checksum");
     *crc = crate::checksum(0, body).to_le_bytes();
     block
-}
-
-macro_rules! check {
-    ($e:expr) => {
-        match $e? {
-            Ok(raw) => raw,
-            Err(invalid) => return Ok(Err(invalid)),
-        }
-    };
 }
 
 impl StaticHeader {
@@ -379,11 +371,11 @@ impl StaticHeader {
     /// Decodes and checks the static part: version, features, and a geometry in which no two
     /// regions overlap.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
-        let raw = check!(open_block::<RawStatic>(block, &STATIC_MAGIC, |r| r.version.get()));
+        let raw = open_block::<RawStatic>(block, &STATIC_MAGIC, |r| r.version.get())?;
         check_features(raw.incompat.get())?;
         let count = raw.lane_count.get() as usize;
         let Some(rows) = raw.lanes.get(..count) else {
-            return Err(corrupt("header", format!("{count} lanes")));
+            return Err(corrupt("header", format!("{count} lanes")).into());
         };
         let mut lanes = Vec::with_capacity(count);
         for (i, row) in rows.iter().enumerate() {
@@ -403,7 +395,7 @@ impl StaticHeader {
             lanes,
         };
         header.check()?;
-        Ok(Ok(header))
+        Ok(header)
     }
 
     /// Unknown features that forbid writing, or 0.
@@ -543,14 +535,14 @@ impl HostRecord {
     /// Decodes and checks a host slot.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
         const WHAT: &str = "host record";
-        let raw = check!(open_block::<RawHost>(block, &HOST_MAGIC, |r| r.version.get()));
+        let raw = open_block::<RawHost>(block, &HOST_MAGIC, |r| r.version.get())?;
         let state = match raw.state.get() {
             1 => HostState::Clean,
             2 => HostState::Mounted,
             3 => HostState::Recovering,
-            s => return Err(Error::Incompatible(format!("host state {s}"))),
+            s => return Err(Error::Incompatible(format!("host state {s}")).into()),
         };
-        Ok(Ok(Self {
+        Ok(Self {
             seq: raw.seq.get(),
             state,
             key: key(raw.epoch, raw.nonce),
@@ -561,7 +553,7 @@ impl HostRecord {
             lane_ends: lanes_vec(&raw.lane_ends, raw.lane_count.get(), WHAT)?,
             lane_heads: lanes_vec(&raw.lane_heads, raw.lane_count.get(), WHAT)?,
             superblock: Box::new(raw.superblock),
-        }))
+        })
     }
 }
 
@@ -588,7 +580,7 @@ impl ServiceRecord {
 
     /// Decodes and checks a service slot.
     pub fn decode(block: &[u8; BLOCK_SIZE]) -> Checked<Self> {
-        let raw = check!(open_block::<RawService>(block, &SERVICE_MAGIC, |r| r.version.get()));
+        let raw = open_block::<RawService>(block, &SERVICE_MAGIC, |r| r.version.get())?;
         let record = Self {
             seq: raw.seq.get(),
             epoch: Epoch(raw.epoch.get()),
@@ -599,7 +591,7 @@ impl ServiceRecord {
             lane_tails: lanes_vec(&raw.lane_tails, raw.lane_count.get(), SERVICE)?,
         };
         record.check()?;
-        Ok(Ok(record))
+        Ok(record)
     }
 
     /// What a service record must be, whether it is about to be written or was read.

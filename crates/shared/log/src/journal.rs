@@ -350,13 +350,13 @@ impl Descriptor {
     /// Verifies and decodes a descriptor; `bytes` starts with it.
     pub fn decode(header: JournalHeader, key: &LogKey, bytes: &[u8]) -> Checked<Self> {
         let Some(bytes) = bytes.get(..header.layout.descriptor_len as usize) else {
-            return Ok(Err(Invalid("shorter than its descriptor")));
+            return Err(Invalid("shorter than its descriptor").into());
         };
         let sealed = bytes
             .split_first_chunk()
             .is_some_and(|(fixed, entries)| head_crc(key, fixed, entries) == header.crc);
         if !sealed {
-            return Ok(Err(Invalid("checksum mismatch")));
+            return Err(Invalid("checksum mismatch").into());
         }
         let (raw, body) = crate::take::<RawDescriptor>(bytes, WHAT)?;
         // Not the journal's end: what follows is durable as well.
@@ -365,15 +365,16 @@ impl Descriptor {
                 "journal record of version {} with flags {:#x}; this build knows version {VERSION}",
                 raw.version.get(),
                 raw.flags.get()
-            )));
+            ))
+            .into());
         }
         let (txn, image_crcs, data) = decode_body(raw, key, &header.counts, body)?;
         check_transaction(&txn)?;
         if Counts::of(&txn, header.layout.form).is_none_or(|c| c.data != header.counts.data) {
-            return Err(corrupt(WHAT, "its data is not as long as its copy tags"));
+            return Err(corrupt(WHAT, "its data is not as long as its copy tags").into());
         }
         check_place(&header.params)?;
-        Ok(Ok(Self { header, txn, data, image_crcs, key: *key }))
+        Ok(Self { header, txn, data, image_crcs, key: *key })
     }
 
     /// Verifies image `index`, one block.
@@ -387,11 +388,11 @@ impl Descriptor {
     /// Incompatible if it is this transaction's, of a version that this build does not know.
     pub fn verify_commit(&self, block: &[u8]) -> Checked<u32> {
         let Ok(raw) = RawCommit::ref_from_bytes(block) else {
-            return Ok(Err(Invalid("no commit block")));
+            return Err(Invalid("no commit block").into());
         };
         let (body, _) = block.split_last_chunk::<4>().unwrap_or((block, &[0; 4]));
         if self.key.crc(body) != raw.crc.get() || raw.magic != COMMIT_MAGIC {
-            return Ok(Err(Invalid("no valid commit block")));
+            return Err(Invalid("no valid commit block").into());
         }
         let h = &self.header;
         let same = raw.epoch.get() == self.key.epoch.0
@@ -400,13 +401,14 @@ impl Descriptor {
             && raw.total_len.get() == h.layout.len
             && raw.descriptor_crc.get() == h.crc;
         if !same {
-            return Ok(Err(Invalid("commit block of another transaction")));
+            return Err(Invalid("commit block of another transaction").into());
         }
         match raw.version.get() {
-            VERSION => Ok(Ok(raw.crc.get())),
+            VERSION => Ok(raw.crc.get()),
             other => Err(Error::Incompatible(format!(
                 "commit block of version {other}; this build knows version {VERSION}"
-            ))),
+            ))
+            .into()),
         }
     }
 }
@@ -429,21 +431,18 @@ pub fn decode_journal_record<'a>(
     pos: u64,
     max_len: u64,
 ) -> Checked<JournalRecord<'a>> {
-    let layout = match JournalHeader::peek(bytes, key, pos, max_len) {
-        Ok(h) => h.layout,
-        Err(invalid) => return Ok(Err(invalid)),
-    };
+    let layout = JournalHeader::peek(bytes, key, pos, max_len)?.layout;
     let Some(bytes) = bytes.get(..layout.len as usize) else {
-        return Ok(Err(Invalid("shorter than its record")));
+        return Err(Invalid("shorter than its record").into());
     };
     let (head, rest) = bytes.split_at(layout.data_offset as usize);
     let (data, commit) = rest.split_at(rest.len() - BLOCK_SIZE);
     let record = decode_journal_head(head, commit, key, pos, max_len)?;
     let data = data.get(..layout.data_len as usize).unwrap_or_default();
-    Ok(match record {
-        Ok(r) if !r.descriptor.data.verify_data(data) => Err(Invalid("data checksum mismatch")),
-        other => other,
-    })
+    if !record.descriptor.data.verify_data(data) {
+        return Err(Invalid("data checksum mismatch").into());
+    }
+    Ok(record)
 }
 
 /// Decodes and verifies a record without its data section: `head` is its descriptor and its images,
@@ -456,26 +455,18 @@ pub fn decode_journal_head<'a>(
     pos: u64,
     max_len: u64,
 ) -> Checked<JournalRecord<'a>> {
-    let header = match JournalHeader::peek(head, key, pos, max_len) {
-        Ok(h) => h,
-        Err(invalid) => return Ok(Err(invalid)),
-    };
-    let descriptor = match Descriptor::decode(header, key, head)? {
-        Ok(d) => d,
-        Err(invalid) => return Ok(Err(invalid)),
-    };
+    let header = JournalHeader::peek(head, key, pos, max_len)?;
+    let descriptor = Descriptor::decode(header, key, head)?;
     let images = header.layout.descriptor_len as usize..header.layout.data_offset as usize;
     let Some(images) = head.get(images) else {
-        return Ok(Err(Invalid("shorter than its record")));
+        return Err(Invalid("shorter than its record").into());
     };
     let mut blocks = images.chunks_exact(BLOCK_SIZE).enumerate();
     if !blocks.all(|(i, b)| descriptor.verify_image(i, b)) {
-        return Ok(Err(Invalid("image checksum mismatch")));
+        return Err(Invalid("image checksum mismatch").into());
     }
-    match descriptor.verify_commit(commit)? {
-        Ok(commit_crc) => Ok(Ok(JournalRecord { descriptor, images, commit_crc })),
-        Err(invalid) => Ok(Err(invalid)),
-    }
+    let commit_crc = descriptor.verify_commit(commit)?;
+    Ok(JournalRecord { descriptor, images, commit_crc })
 }
 
 #[cfg(test)]

@@ -95,9 +95,51 @@ impl Invalid {
     }
 }
 
-/// `Ok(Ok(_))`: valid. `Ok(Err(_))`: not a valid record. `Err(_)`: validly checksummed, but not
-/// understood or breaking the format; a reader must stop.
-pub type Checked<T> = Result<std::result::Result<T, Invalid>>;
+/// Why bytes were not decoded.
+#[derive(Clone, PartialEq, Debug)]
+pub enum DecodeError {
+    /// They are not a valid record.
+    Invalid(Invalid),
+    /// They are validly checksummed, and not understood or breaking the format: a reader must stop.
+    Stop(Error),
+}
+
+impl From<Invalid> for DecodeError {
+    fn from(why: Invalid) -> Self {
+        Self::Invalid(why)
+    }
+}
+
+impl From<Error> for DecodeError {
+    fn from(error: Error) -> Self {
+        Self::Stop(error)
+    }
+}
+
+impl DecodeError {
+    /// The error of a reader that needs a valid record of `what`.
+    pub fn into_error(self, what: impl Into<String>) -> Error {
+        match self {
+            Self::Invalid(why) => why.into_error(what),
+            Self::Stop(error) => error,
+        }
+    }
+}
+
+/// The result of decoding.
+pub type Checked<T> = std::result::Result<T, DecodeError>;
+
+/// What was decoded; `None` if it is not a valid record.
+///
+/// # Errors
+/// A reader must stop.
+pub fn if_valid<T>(decoded: Checked<T>) -> Result<Option<T>> {
+    match decoded {
+        Ok(value) => Ok(Some(value)),
+        Err(DecodeError::Invalid(_)) => Ok(None),
+        Err(DecodeError::Stop(error)) => Err(error),
+    }
+}
 
 /// Position of the first byte of the lap after the one `pos` lies in.
 ///

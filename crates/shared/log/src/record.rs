@@ -430,7 +430,7 @@ impl RecordHead {
     /// Verifies and decodes a record's head. `head` starts with the record.
     pub fn decode(header: RecordHeader, key: &LogKey, head: &[u8]) -> Checked<Self> {
         if !header.verify_head(key, head) {
-            return Ok(Err(Invalid("checksum mismatch")));
+            return Err(Invalid("checksum mismatch").into());
         }
         let (raw, rest) = crate::take::<RawRecord>(head, "staged record")?;
         // Not the lane's end: what follows is acknowledged as well.
@@ -443,7 +443,7 @@ impl RecordHead {
                 raw.version.get(),
                 raw.flags.get(),
                 raw.owner.get()
-            )));
+            )).into());
         }
         let (items, sums) = crate::split(rest, header.layout.items_len as usize, "staged record")?;
         let items = item_codec::decode_all(items, header.items_count)?;
@@ -452,7 +452,7 @@ impl RecordHead {
         let sums = DataSums::new(key, header.layout.data_len, sums)
             .ok_or_else(|| corrupt("staged record", "fewer checksums than chunks of data"))?;
         check(&header.params, &header.layout, &items)?;
-        Ok(Ok(Self { header, items, sums }))
+        Ok(Self { header, items, sums })
     }
 
     /// Checksums of the data section.
@@ -505,19 +505,13 @@ pub fn decode_record<'a>(
     pos: u64,
     max_len: u64,
 ) -> Checked<(RecordHead, &'a [u8])> {
-    let header = match RecordHeader::peek(bytes, key, lane, pos, max_len) {
-        Ok(h) => h,
-        Err(invalid) => return Ok(Err(invalid)),
-    };
-    let head = match RecordHead::decode(header, key, bytes)? {
-        Ok(h) => h,
-        Err(invalid) => return Ok(Err(invalid)),
-    };
+    let header = RecordHeader::peek(bytes, key, lane, pos, max_len)?;
+    let head = RecordHead::decode(header, key, bytes)?;
     let start = header.layout.data_offset as usize;
     let data = bytes.get(start..start + header.layout.data_len as usize);
     match data {
-        Some(d) if head.verify_data(d) => Ok(Ok((head, d))),
-        _ => Ok(Err(Invalid("data checksum mismatch"))),
+        Some(d) if head.verify_data(d) => Ok((head, d)),
+        _ => Err(Invalid("data checksum mismatch").into()),
     }
 }
 

@@ -72,24 +72,24 @@ impl RecordAreaHeader {
     /// # Errors
     /// Incompatible if it is of a newer version.
     pub fn decode(slot: &[u8; LEN]) -> Checked<Self> {
-        let Ok(raw) = Raw::ref_from_bytes(slot) else { return Ok(Err(Invalid("wrong size"))) };
+        let Ok(raw) = Raw::ref_from_bytes(slot) else { return Err(Invalid("wrong size").into()) };
         if raw.magic != MAGIC {
-            return Ok(Err(Invalid("no magic number")));
+            return Err(Invalid("no magic number").into());
         }
         let sum = slot.split_last_chunk::<4>().map(|(body, _)| checksum(0, body));
         if sum != Some(raw.crc.get()) {
-            return Ok(Err(Invalid("checksum mismatch")));
+            return Err(Invalid("checksum mismatch").into());
         }
         match raw.version.get() {
             FORMAT_VERSION => {}
             found => {
                 let what =
                     format!("record area of version {found}; this build knows {FORMAT_VERSION}");
-                return Err(Error::Incompatible(what));
+                return Err(Error::Incompatible(what).into());
             }
         }
         let (seq, len) = (raw.seq.get(), raw.len.get());
-        Ok(Ok(Self { seq, volume: raw.volume, epoch: Epoch(raw.epoch.get()), len }))
+        Ok(Self { seq, volume: raw.volume, epoch: Epoch(raw.epoch.get()), len })
     }
 }
 

@@ -1,11 +1,12 @@
 use super::*;
+use crate::DecodeError;
 
 const HEADER: RecordAreaHeader =
     RecordAreaHeader { seq: 7, volume: [9; 16], epoch: Epoch(3), len: 1 << 20 };
 
 #[test]
 fn what_is_written_is_read() {
-    assert_eq!(RecordAreaHeader::decode(&HEADER.encode()).unwrap(), Ok(HEADER));
+    assert_eq!(RecordAreaHeader::decode(&HEADER.encode()), Ok(HEADER));
 }
 
 #[test]
@@ -13,7 +14,8 @@ fn every_changed_byte_is_seen() {
     for at in 0..LEN {
         let mut slot = HEADER.encode();
         slot[at] ^= 1;
-        assert!(RecordAreaHeader::decode(&slot).unwrap().is_err(), "byte {at}");
+        let found = RecordAreaHeader::decode(&slot);
+        assert!(matches!(found, Err(DecodeError::Invalid(_))), "byte {at}: {found:?}");
     }
 }
 
@@ -23,7 +25,10 @@ fn a_newer_version_is_incompatible() {
     slot[8] = FORMAT_VERSION as u8 + 1;
     let sum = checksum(0, &slot[..60]).to_le_bytes();
     slot[60..].copy_from_slice(&sum);
-    assert!(matches!(RecordAreaHeader::decode(&slot), Err(Error::Incompatible(_))));
+    assert!(matches!(
+        RecordAreaHeader::decode(&slot),
+        Err(DecodeError::Stop(Error::Incompatible(_)))
+    ));
 }
 
 #[test]

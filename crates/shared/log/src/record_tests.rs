@@ -1,4 +1,5 @@
 use super::*;
+use crate::DecodeError;
 use crate::item_codec::tests::any_item;
 use proptest::prelude::*;
 use siftfs_base::Epoch;
@@ -40,7 +41,7 @@ fn decode(bytes: &[u8]) -> Checked<(RecordHead, &[u8])> {
 }
 
 fn valid(bytes: &[u8]) -> bool {
-    matches!(decode(bytes), Ok(Ok(_)))
+    decode(bytes).is_ok()
 }
 
 proptest! {
@@ -55,7 +56,7 @@ proptest! {
         }
         let (a, b) = data.split_at(cut.index(data.len() + 1));
         let bytes = encode(&items, &[a, b]);
-        let (head, got) = decode(&bytes).unwrap().unwrap();
+        let (head, got) = decode(&bytes).unwrap();
         prop_assert_eq!(&head.items, &items);
         prop_assert_eq!(got, &data[..]);
         prop_assert_eq!(head.header.params, params());
@@ -108,9 +109,8 @@ fn what_one_record_cannot_hold_is_refused() {
 fn r08_a_record_of_another_key_or_place_is_none() {
     let bytes = encode(&[data_item(0, 3)], &[b"abc"]);
     assert!(valid(&bytes));
-    let with = |key: LogKey, lane, pos| {
-        matches!(decode_record(&bytes, &key, lane, pos, MAX_RECORD_LEN), Ok(Ok(_)))
-    };
+    let with =
+        |key: LogKey, lane, pos| decode_record(&bytes, &key, lane, pos, MAX_RECORD_LEN).is_ok();
     assert!(!with(LogKey { nonce: 1, ..KEY }, LANE, 16384));
     assert!(!with(LogKey { epoch: Epoch(8), ..KEY }, LANE, 16384));
     assert!(!with(KEY, LaneId(0), 16384));
@@ -167,7 +167,7 @@ fn a_refused_item_has_no_layout() {
 fn parts_verify_alone() {
     let data: Vec<u8> = (0..10_000u32).map(|i| (i / 7) as u8).collect();
     let bytes = encode(&[data_item(0, 10_000)], &[&data]);
-    let (head, _) = decode(&bytes).unwrap().unwrap();
+    let (head, _) = decode(&bytes).unwrap();
     assert!(head.verify_part(4096, &data[4096..8192]));
     assert!(head.verify_part(8192, &data[8192..]));
     assert!(!head.verify_part(0, &data[4096..8192]));
@@ -193,9 +193,12 @@ fn what_is_not_known_is_incompatible() {
             assert!(at == 56, "{at}: a known record has its own lengths");
             continue;
         };
-        assert!(known || matches!(decode(&bytes), Ok(Err(_))), "{at}: not sealed");
+        assert!(
+            known || matches!(decode(&bytes), Err(DecodeError::Invalid(_))),
+            "{at}: not sealed"
+        );
         RecordHeader::reseal(&KEY, &mut bytes[..h.head_len()]);
-        let refused = matches!(decode(&bytes), Err(Error::Incompatible(_)));
+        let refused = matches!(decode(&bytes), Err(DecodeError::Stop(Error::Incompatible(_))));
         assert_eq!(refused, !known, "byte {at} is {value}");
     }
 }
@@ -248,5 +251,8 @@ fn places_are_those_of_the_specification() {
 fn a_record_of_another_owner_is_incompatible() {
     let bytes = resealed(encode(&[data_item(0, 3)], &[b"abc"]), 88, &7u64.to_le_bytes());
     let error = decode(&bytes).unwrap_err();
-    assert!(matches!(&error, Error::Incompatible(text) if text.contains("owner 7")), "{error}");
+    assert!(
+        matches!(&error, DecodeError::Stop(Error::Incompatible(text)) if text.contains("owner 7")),
+        "{error:?}"
+    );
 }

@@ -6,7 +6,7 @@ use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Error, Result, corrupt};
 use siftfs_device::{Device, RegionDesc, RegionKind};
 use siftfs_log::{
     Checked, HEADER_LEN, HOST_SLOTS, HostRecord, HostState, Invalid, LaneMedium, SERVICE_SLOTS,
-    STATIC_OFFSET, ServiceRecord, StaticHeader, show_uuid,
+    STATIC_OFFSET, ServiceRecord, StaticHeader, if_valid, show_uuid,
 };
 
 /// Index of the host record's region descriptors (two slots in each copy).
@@ -87,11 +87,10 @@ fn static_at(dev: &dyn Device, offset: u64) -> Checked<StaticHeader> {
     if !offset.is_multiple_of(BLOCK_BYTES)
         || offset.checked_add(HEADER_LEN).is_none_or(|e| e > dev.size())
     {
-        return Ok(Err(Invalid("lies outside the device")));
+        return Err(Invalid("lies outside the device").into());
     }
-    Ok(StaticHeader::decode(&*read_block(dev, offset + STATIC_OFFSET)?)?.and_then(|h| {
-        if h.header_offsets.contains(&offset) { Ok(h) } else { Err(Invalid("moved")) }
-    }))
+    let header = StaticHeader::decode(&*read_block(dev, offset + STATIC_OFFSET)?)?;
+    if header.header_offsets.contains(&offset) { Ok(header) } else { Err(Invalid("moved").into()) }
 }
 
 fn read_super(dev: &dyn Device, area: u64) -> Result<Option<AreaSuper>> {
@@ -112,7 +111,7 @@ pub(crate) fn super_at(dev: &dyn Device, at: u64) -> Result<Option<AreaSuper>> {
 fn static_in(dev: &dyn Device, places: &[Option<u64>]) -> Result<Option<StaticHeader>> {
     let mut found: Option<StaticHeader> = None;
     for offset in places.iter().flatten() {
-        if let Ok(header) = static_at(dev, *offset)? {
+        if let Some(header) = if_valid(static_at(dev, *offset))? {
             match &found {
                 Some(first) if *first != header => {
                     return Err(corrupt("header", "its two copies describe different volumes"));
@@ -248,7 +247,7 @@ fn newest<T: Clone>(
     for copy in blocks {
         for slot in 0..2 {
             let Some(block) = copy.get(first + slot) else { continue };
-            if let Ok(record) = decode(block)?
+            if let Some(record) = if_valid(decode(block))?
                 && best.as_ref().is_none_or(|(b, _)| seq(&record) > seq(b))
             {
                 best = Some((record, slot));
@@ -301,7 +300,7 @@ fn view(
 }
 
 fn older_host<'a>(mut copies: impl Iterator<Item = &'a Block> + Clone) -> OlderHost {
-    if copies.clone().any(|block| matches!(HostRecord::decode(block), Ok(Ok(_)))) {
+    if copies.clone().any(|block| HostRecord::decode(block).is_ok()) {
         OlderHost::Record
     } else if copies.all(|block| block.iter().all(|byte| *byte == 0)) {
         OlderHost::Blank

@@ -4,8 +4,8 @@ use crate::ring::{ReadCounts, RingReader};
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Result, TxnSeq, corrupt};
 use siftfs_device::{Origin, RegionReader};
 use siftfs_log::{
-    Descriptor, JournalHeader, JournalRecord, LogKey, decode_journal_record, max_journal_record,
-    next_lap,
+    Descriptor, JournalHeader, JournalRecord, LogKey, decode_journal_record, if_valid,
+    max_journal_record, next_lap,
 };
 
 /// Where the journal ended.
@@ -80,8 +80,8 @@ impl JournalScanner {
         let block = self.ring.get(pos, BLOCK_SIZE)?;
         let header = JournalHeader::peek(block, &key, pos, max).map_err(|i| i.into_error(WHAT))?;
         let bytes = self.ring.get(pos, header.layout.len as usize)?;
-        let record = decode_journal_record(bytes, &key, pos, max)?;
-        let record = record.map_err(|i| i.into_error(WHAT))?;
+        let record = decode_journal_record(bytes, &key, pos, max);
+        let record = record.map_err(|e| e.into_error(WHAT))?;
         self.end.pos = header.end();
         self.end.last_crc = record.commit_crc;
         self.end.next_seq = TxnSeq(header.seq.0 + 1);
@@ -130,7 +130,7 @@ impl JournalScanner {
             && data
                 .get(..h.layout.data_len as usize)
                 .is_some_and(|d| descriptor.data.verify_data(d))
-            && descriptor.verify_commit(commit)?.is_ok();
+            && if_valid(descriptor.verify_commit(commit))?.is_some();
         if valid {
             self.ring.counts.record_bytes += h.layout.len;
         }
@@ -149,7 +149,7 @@ impl JournalScanner {
             return Ok(None);
         }
         let bytes = self.ring.get(pos, header.layout.descriptor_len as usize)?;
-        Ok(Descriptor::decode(header, &key, bytes)?.ok())
+        if_valid(Descriptor::decode(header, &key, bytes))
     }
 
     fn judge_end(&mut self) -> Result<()> {

@@ -4,7 +4,7 @@ use crate::ring::{ReadCounts, RingReader};
 use siftfs_base::{BLOCK_BYTES, LaneId, Lsn, Result, corrupt};
 use siftfs_device::{Origin, RegionReader};
 use siftfs_log::{
-    Checked, LaneMedium, LogKey, OPEN_END, RECORD_HEADER_LEN, RecordHead, RecordHeader, next_lap,
+    LaneMedium, LogKey, OPEN_END, RECORD_HEADER_LEN, RecordHead, RecordHeader, if_valid, next_lap,
 };
 
 /// A valid record: its items, and its data where asked for.
@@ -207,8 +207,7 @@ impl LaneScanner {
             return Ok(None);
         }
         let bytes = self.ring.get(pos, header.head_len())?;
-        let head: Checked<RecordHead> = RecordHead::decode(header, &key, bytes);
-        Ok(head?.ok())
+        if_valid(RecordHead::decode(header, &key, bytes))
     }
 
     fn data_holds(&mut self, head: &RecordHead) -> Result<bool> {

@@ -29,7 +29,7 @@ impl<'d> RecordArea<'d> {
                 continue;
             }
             device.read(at, &mut bytes)?;
-            if let Ok(header) = RecordAreaHeader::decode(&bytes)?
+            if let Some(header) = siftfs_log::if_valid(RecordAreaHeader::decode(&bytes))?
                 && newest.is_none_or(|(other, _)| header.seq > other.seq)
             {
                 newest = Some((header, slot));

@@ -37,7 +37,7 @@ impl Newest {
     fn forged(&self, own: &LogKey, key: LogKey) -> Image {
         let (lane, len) = (self.lane, self.op.len);
         let record = self.image.bytes(self.op.offset, len);
-        let decoded = decode_record(&record, own, lane, self.pos, len as u64).unwrap();
+        let decoded = decode_record(&record, own, lane, self.pos, len as u64);
         let (head, data) = decoded.expect("the lane's own record");
         let mut forged = vec![0; len];
         let builder = RecordBuilder { key, lane };

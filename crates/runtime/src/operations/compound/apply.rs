@@ -8,22 +8,14 @@ use crate::operations::compound::file::File;
 use crate::operations::compound::plan::{Change, Outcome, Plan, Use};
 use crate::state::State;
 use crate::state::Tree;
-use crate::state::step::{Step, Stop};
-use siftfs_base::{BLOCK_BYTES, InodeNr, Timestamp, corrupt};
+use crate::state::step::Step;
+use siftfs_base::{BLOCK_BYTES, InodeNr, Timestamp};
 use siftfs_proto::RenameMode;
 use siftfs_proto::compound::Value;
 
 impl State {
     /// Applies the plan.
     pub fn apply_compound(&mut self, plan: &mut Plan<'_>) -> Step<()> {
-        let applied = self.apply_changes(plan);
-        applied.map_err(|stop| match stop {
-            Stop::Failed(error) => Stop::Failed(error),
-            _ => corrupt("compound", "a step that was checked needs more than was reserved").into(),
-        })
-    }
-
-    fn apply_changes(&mut self, plan: &mut Plan<'_>) -> Step<()> {
         let time = self.metadata.log.now();
         for change in std::mem::take(&mut plan.changes) {
             self.apply_name(plan, &change, time)?;

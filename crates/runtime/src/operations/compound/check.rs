@@ -4,7 +4,9 @@
 use crate::data::ranges::{block_up, one_per_page, pages_of};
 use crate::operations::compound::file::{File, FileNr};
 use crate::operations::compound::plan::{Change, Name, Plan};
+use crate::operations::group::Hindrance;
 use crate::staging::capture::{Coming, Selection};
+use crate::staging::not_staged::{Drafting, NotStaged};
 use crate::staging::stage::Extra;
 use crate::state::Metadata;
 use crate::state::State;
@@ -21,16 +23,6 @@ use std::collections::BTreeSet;
 
 /// Extents that a compound may free of one file.
 const MOST_EXTENTS: usize = 64;
-
-/// What the check found.
-pub enum Checked {
-    /// It can be applied.
-    Ready(Ready),
-    /// Unsynced data of these files keeps it out of a record.
-    Sync(Vec<InodeNr>),
-    /// Only a background transaction brings this out of the way.
-    Commit(Unstageable),
-}
 
 /// What the applied changes will be staged with.
 pub struct Ready {
@@ -57,7 +49,7 @@ impl State {
         plan: &Plan<'_>,
         staged: bool,
         privileged: bool,
-    ) -> Step<Checked> {
+    ) -> std::result::Result<Ready, Hindrance> {
         let names = names_of(plan);
         let files = files_of(plan);
         for file in plan.files.iter().filter(|file| file.changed()) {
@@ -68,29 +60,29 @@ impl State {
         let needs = self.metadata.tree.needs_of(plan)?;
         let heavy = self.metadata.heavy(plan);
         if !heavy.is_empty() {
-            return Ok(Checked::Sync(heavy));
+            return Err(Hindrance::Unsynced(heavy));
         }
         self.fill_edges(plan)?;
         let mut ready = Ready { lane: self.metadata.log.staging.lane_of(plan.base), longest: 0 };
         let mut images = needs.images;
         if staged {
-            match self.metadata.check_record(plan, &files, &names, images, ready.lane)? {
+            match self.metadata.check_record(plan, &files, &names, images, ready.lane) {
                 Ok((longest, blocks)) => {
                     ready.longest = longest;
                     images += blocks;
                 }
-                Err(Unstageable::TooMuchData) => {
+                Err(NotStaged::Unstageable(Unstageable::TooMuchData)) => {
                     let files = self.metadata.tree.unsynced(files);
                     if !files.is_empty() {
-                        return Ok(Checked::Sync(files));
+                        return Err(Hindrance::Unsynced(files));
                     }
                     // The permissions of others were in that record, too.
                     if !self.metadata.log.running.permissions.is_empty() {
-                        return Ok(Checked::Commit(Unstageable::TooMuchData));
+                        return Err(Hindrance::Pending(Unstageable::TooMuchData));
                     }
                     return Err(errno(libc::E2BIG).into());
                 }
-                Err(reason) => return Ok(Checked::Commit(reason)),
+                Err(other) => return Err(other.into()),
             }
         }
         if images + EMPTY_BLOCKS > self.metadata.log.max_transaction_blocks() {
@@ -99,12 +91,12 @@ impl State {
         self.metadata.log.room_for_replacing(needs.replacing)?;
         self.metadata.begin_many(needs.blocks, images, needs.names)?;
         if self.metadata.tree.fs.available_inodes() < needs.inodes {
-            return Err(self.metadata.log.shortage());
+            return Err(self.metadata.log.shortage().into());
         }
         if needs.blocks > 0 {
             self.metadata.check_space(needs.blocks, privileged)?;
         }
-        Ok(Checked::Ready(ready))
+        Ok(ready)
     }
 
     /// Pages that are changed in part are brought into the cache.
@@ -144,7 +136,7 @@ impl Metadata {
         names: &[Name],
         more: usize,
         lane: usize,
-    ) -> Step<std::result::Result<(u64, usize), Unstageable>> {
+    ) -> Drafting<(u64, usize)> {
         let mut coming = Coming { names: names.to_vec(), ..Coming::default() };
         for file in &plan.files {
             if let Some(ino) = file.ino.filter(|ino| files.contains(ino)) {

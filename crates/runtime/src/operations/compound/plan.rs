@@ -85,6 +85,8 @@ pub enum Halt {
     Stop(Stop),
     /// This is to be computed without the lock first.
     Compute(Job),
+    /// The step is refused with this errno.
+    Refused(StepNr, i32),
 }
 
 impl<T: Into<Stop>> From<T> for Halt {
@@ -154,22 +156,17 @@ impl<'a> Plan<'a> {
     }
 
     /// Carries out all steps on the view; or tells which of them is refused, and why.
-    pub fn run(
-        &mut self,
-        st: &mut State,
-        compound: &'a Compound,
-    ) -> Tried<Result<(), (StepNr, i32)>> {
+    pub fn run(&mut self, st: &mut State, compound: &'a Compound) -> Tried<()> {
         for (number, step) in (0..).zip(&compound.steps) {
             match self.step(st, step) {
                 Ok(outcome) => self.outcomes.push(outcome),
                 Err(Halt::Stop(Stop::Failed(Error::Posix(errno)))) => {
-                    return Ok(Err((StepNr(number), errno)));
+                    return Err(Halt::Refused(StepNr(number), errno));
                 }
                 Err(other) => return Err(other),
             }
         }
-        self.keep_wanted(&compound.wanted)?;
-        Ok(Ok(()))
+        self.keep_wanted(&compound.wanted)
     }
 
     /// Forgets the results that the caller does not want, and closes what it could not.

@@ -206,13 +206,20 @@ impl FileDevice {
     }
 }
 
-/// Refuses a regular file that an attached loop device has behind it.
+/// Refuses a regular file that an attached loop device has behind it. One that is about to go, as
+/// after the umount(8) of what `mount -o loop` has mounted, is waited for.
 pub(crate) fn refuse_loop(file: &File, path: &Path) -> Result<()> {
-    let regular = file.metadata().is_ok_and(|m| m.is_file());
-    match users::loop_over(file).filter(|_| regular) {
-        Some(device) => Err(behind_loop(path, &device)),
-        None => Ok(()),
+    if !file.metadata().is_ok_and(|m| m.is_file()) {
+        return Ok(());
     }
+    let until = Instant::now() + PATIENCE;
+    while let Some(device) = users::loop_over(file) {
+        if Instant::now() >= until || !users::loop_goes(&device) {
+            return Err(behind_loop(path, &device));
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 /// Takes a role's byte of an open file, waiting for another holder until then.

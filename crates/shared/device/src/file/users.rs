@@ -24,6 +24,15 @@ pub(super) fn loop_over(file: &File) -> Option<PathBuf> {
     loop_in(Path::new("/sys/block"), file)
 }
 
+/// Does this loop device detach itself once nothing has it open, and is it mounted nowhere here? The
+/// kernel does so a moment after the last close, which may be another program's.
+pub(super) fn loop_goes(device: &Path) -> bool {
+    let name = device.file_name().unwrap_or_default();
+    let autoclear = Path::new("/sys/block").join(name).join("loop/autoclear");
+    fs::read_to_string(autoclear).is_ok_and(|set| set.trim() == "1")
+        && mount_point_of(device).is_none()
+}
+
 fn loop_in(block: &Path, file: &File) -> Option<PathBuf> {
     let wanted = Identity::of_open(file)?;
     let devices: Vec<PathBuf> = fs::read_dir(block).ok()?.flatten().map(|e| e.path()).collect();
