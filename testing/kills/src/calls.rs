@@ -4,19 +4,17 @@
 //! [`SHARED`] is one that all workers have, in which each sees only the names that begin with its
 //! own prefix.
 
+use crate::posix::{attr_of, file_type, flags_of, get_xattr, list_xattrs, set_attr};
 use crate::unnamed;
 use crate::ways::{self, How};
-use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat,
-    Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags,
-};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::{Errno, ReadWriteFlags};
-use siftfs_base::{InodeNr, Timestamp};
+use siftfs_base::InodeNr;
 use siftfs_client::{Entry, Publish, Source};
 use siftfs_model::{Model, Op};
 use siftfs_proto::{
-    Allocate, Attr, FileKind, Handle, Level, PublishEntry, PublishSource, ROOT_INO, RenameMode,
-    Reply, Request, Seek, SetAttr, SetTime, XattrMode,
+    Allocate, FileKind, Handle, Level, PublishEntry, PublishSource, ROOT_INO, RenameMode, Reply,
+    Request, Seek, SetAttr, XattrMode,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -32,9 +30,6 @@ pub const SHARED: InodeNr = 3;
 pub const SHARED_NAME: &[u8] = b"shared";
 /// Longest name in it, the prefix not included.
 const SHARED_NAME_MAX: usize = 200;
-/// Longest value of an attribute that is read.
-const XATTR_MAX: usize = 1 << 16;
-
 /// Where a worker's model lies.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -182,23 +177,13 @@ impl Place {
 
     fn call(&self, model: &Model, request: &mut Request) -> Option<Call> {
         let named = |ino: InodeNr| if ino == SHARED { None } else { self.path(model, ino) };
-        let file = |ino: InodeNr| {
-            let regular = model.node(ino)?.kind == FileKind::Regular;
-            if regular { self.target(model, ino) } else { None }
-        };
-        let data = |of: &siftfs_proto::Target| file(model.target(*of).ok()?);
-        let attributed = |ino: InodeNr| {
-            let kind = model.node(ino)?.kind;
-            let has = matches!(kind, FileKind::Regular | FileKind::Directory);
-            if has { named(ino) } else { None }
-        };
         Some(match request {
             Request::Lookup { parent, name } => Call::Lookup(self.name(model, *parent, name)?),
             Request::Forget { .. } => Call::Nothing,
             Request::GetAttr { ino } if *ino == ROOT_INO => return None,
             Request::GetAttr { ino } => Call::Stat(named(*ino)?),
             Request::SetAttr { ino, set, .. } => match set.size {
-                Some(size) => Call::Resize(file(*ino)?, size),
+                Some(size) => Call::Resize(self.file(model, *ino)?, size),
                 None => Call::SetAttr(named(*ino)?, set.clone()),
             },
             Request::ReadLink { ino } => Call::ReadLink(named(*ino)?),
@@ -244,6 +229,22 @@ impl Place {
             Request::Create { parent, name, perm } => {
                 Call::Create(self.name(model, *parent, name)?, *perm)
             }
+            Request::SyncAll => Call::Command("sync"),
+            Request::Checkpoint => Call::Command("checkpoint"),
+            other => self.call_for_data(model, other)?,
+        })
+    }
+
+    /// A call on the data or the attributes of a file.
+    fn call_for_data(&self, model: &Model, request: &Request) -> Option<Call> {
+        let file = |ino: InodeNr| self.file(model, ino);
+        let data = |of: &siftfs_proto::Target| file(model.target(*of).ok()?);
+        let attributed = |ino: InodeNr| {
+            let kind = model.node(ino)?.kind;
+            let has = matches!(kind, FileKind::Regular | FileKind::Directory);
+            if has && ino != SHARED { self.path(model, ino) } else { None }
+        };
+        Some(match request {
             Request::Open { ino, truncate, .. } => match file(*ino)? {
                 Target::Path(path) => Call::Open(path, *truncate),
                 Target::Handle(_) => return None,
@@ -271,10 +272,13 @@ impl Place {
             Request::RemoveXattr { ino, name, .. } => {
                 Call::RemoveXattr(attributed(*ino)?, name.clone())
             }
-            Request::SyncAll => Call::Command("sync"),
-            Request::Checkpoint => Call::Command("checkpoint"),
             _ => return None,
         })
+    }
+
+    fn file(&self, model: &Model, ino: InodeNr) -> Option<Target> {
+        let regular = model.node(ino)?.kind == FileKind::Regular;
+        if regular { self.target(model, ino) } else { None }
     }
 
     /// The path of a name; `None` for that of the shared directory, and for one too long in it.
@@ -590,107 +594,4 @@ fn command(place: &Place, name: &str) -> Result<Reply, Refused> {
     }
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     Err(Refused::Command(format!("siftfs {name}: {}: {said}", out.status)))
-}
-
-fn set_attr(path: &Path, set: &SetAttr) -> Result<Reply, Errno> {
-    if let Some(perm) = set.perm {
-        rustix::fs::chmod(path, Mode::from_raw_mode(perm.into()))?;
-    }
-    if set.uid.is_some() || set.gid.is_some() {
-        let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
-        rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
-    }
-    if set.mtime.is_some() || set.atime.is_some() {
-        let times =
-            Timestamps { last_access: timespec(set.atime), last_modification: timespec(set.mtime) };
-        rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-    }
-    rustix::fs::lstat(path).map(|s| Reply::Attr(attr_of(&s)))
-}
-
-fn timespec(time: Option<SetTime>) -> Timespec {
-    match time {
-        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        Some(SetTime::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
-        Some(SetTime::At(t)) => Timespec { tv_sec: t.sec, tv_nsec: t.nsec.into() },
-    }
-}
-
-fn flags_of(mode: Allocate) -> FallocateFlags {
-    let keep = FallocateFlags::KEEP_SIZE;
-    match mode {
-        Allocate::Grow => FallocateFlags::empty(),
-        Allocate::KeepSize => keep,
-        Allocate::PunchHole => FallocateFlags::PUNCH_HOLE | keep,
-        Allocate::ZeroRange => FallocateFlags::ZERO_RANGE,
-        Allocate::ZeroRangeKeepSize => FallocateFlags::ZERO_RANGE | keep,
-    }
-}
-
-fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::Regular => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::CharDevice => FileType::CharacterDevice,
-        FileKind::BlockDevice => FileType::BlockDevice,
-        FileKind::Fifo => FileType::Fifo,
-        FileKind::Socket => FileType::Socket,
-    }
-}
-
-fn kind_of(mode: u32) -> FileKind {
-    match FileType::from_raw_mode(mode) {
-        FileType::Directory => FileKind::Directory,
-        FileType::Symlink => FileKind::Symlink,
-        FileType::CharacterDevice => FileKind::CharDevice,
-        FileType::BlockDevice => FileKind::BlockDevice,
-        FileType::Fifo => FileKind::Fifo,
-        FileType::Socket => FileKind::Socket,
-        _ => FileKind::Regular,
-    }
-}
-
-/// What stat(2) shows. A number that no inode of a volume can have becomes 0; generation and
-/// creation time are not shown and 0.
-pub fn attr_of(stat: &Stat) -> Attr {
-    let time = |sec: i64, nsec: u64| Timestamp { sec, nsec: u32::try_from(nsec).unwrap_or(0) };
-    Attr {
-        ino: u32::try_from(stat.st_ino).unwrap_or(0),
-        generation: 0,
-        kind: kind_of(stat.st_mode),
-        perm: (stat.st_mode & 0o7777) as u16,
-        nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        rdev: u32::try_from(stat.st_rdev).unwrap_or(u32::MAX),
-        size: u64::try_from(stat.st_size).unwrap_or(0),
-        blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
-        atime: time(stat.st_atime, stat.st_atime_nsec),
-        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
-        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
-        crtime: Timestamp::default(),
-    }
-}
-
-/// The value of an attribute.
-///
-/// # Errors
-/// The kernel's.
-pub fn get_xattr(path: &Path, name: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut buf = vec![0u8; XATTR_MAX];
-    let len = rustix::fs::lgetxattr(path, name, &mut buf[..])?;
-    buf.truncate(len);
-    Ok(buf)
-}
-
-/// The names of all attributes.
-///
-/// # Errors
-/// The kernel's.
-pub fn list_xattrs(path: &Path) -> Result<Vec<Vec<u8>>, Errno> {
-    let mut buf = vec![0u8; XATTR_MAX];
-    let len = rustix::fs::llistxattr(path, &mut buf[..])?;
-    buf.truncate(len);
-    Ok(buf.split(|b| *b == 0).filter(|n| !n.is_empty()).map(<[u8]>::to_vec).collect())
 }

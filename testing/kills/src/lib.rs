@@ -16,6 +16,7 @@ pub mod calls;
 pub mod damage;
 pub mod ledger;
 pub mod plan;
+mod posix;
 pub mod process;
 pub mod round;
 pub mod signals;

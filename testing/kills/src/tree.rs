@@ -1,6 +1,7 @@
 //! The tree of one worker as programs see it, through a mount of SiftFS or of the kernel's ext4.
 
-use crate::calls::{Place, SHARED_NAME, attr_of, get_xattr, list_xattrs};
+use crate::calls::{Place, SHARED_NAME};
+use crate::posix::{attr_of, get_xattr, list_xattrs};
 use siftfs_base::InodeNr;
 use siftfs_model::{Content, PAGE, Seen, Tree};
 use siftfs_proto::{FileKind, ROOT_INO};

@@ -1,6 +1,7 @@
 //! Files without a name: made in a directory, worked on by their handle, named later or never.
 
-use crate::calls::{Refused, attr_of, entry};
+use crate::calls::{Refused, entry};
+use crate::posix::attr_of;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use siftfs_proto::{Attr, Reply};
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -399,26 +399,14 @@ impl Generator {
                 };
                 let data = pattern(u64::from(self.next), offset, len);
                 let data = WriteData::copy_of(offset, &data);
-                Request::Write {
-                    file: ino.into(),
-                    offset,
-                    data,
-                    append: false,
-                    kill_priv,
-                    times: true,
-                }
+                let (file, append, times) = (ino.into(), false, true);
+                Request::Write { file, offset, data, append, kill_priv, times }
             }
             48..62 => {
                 let len = if self.rng.chance(50) { 512 } else { self.rng.between(1, 5000) };
-                let data = pattern(u64::from(self.next), size, len);
-                Request::Write {
-                    file: ino.into(),
-                    offset: 0,
-                    data: data.into(),
-                    append: true,
-                    kill_priv,
-                    times: true,
-                }
+                let data = pattern(u64::from(self.next), size, len).into();
+                let (file, append, times) = (ino.into(), true, true);
+                Request::Write { file, offset: 0, data, append, kill_priv, times }
             }
             62..78 => {
                 let to = match self.rng.below(4) {

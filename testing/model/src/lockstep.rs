@@ -237,20 +237,31 @@ impl<'a> Lockstep<'a> {
                 Target::Inode(ino) => there(ino)?,
                 Target::Open(handle) => *handle = *self.handles.get(&handle.0)?,
             },
+            Request::Publish { base, .. } => {
+                there(base)?;
+                self.translate_numbers(&mut req)?;
+            }
+            Request::Compound(compound) => {
+                there(&mut compound.base)?;
+                self.translate_steps(&mut compound.steps)?;
+            }
+            other => self.translate_numbers(other)?,
+        }
+        Some(req)
+    }
+
+    /// Handles, tickets and sections.
+    fn translate_numbers(&self, req: &mut Request) -> Option<()> {
+        match req {
             Request::Release { handle } | Request::ReadDir { handle, .. } => {
                 *handle = *self.handles.get(&handle.0)?;
             }
-            Request::Publish { base, entries, .. } => {
-                there(base)?;
+            Request::Publish { entries, .. } => {
                 for entry in entries {
                     if let PublishSource::Open(handle) = &mut entry.source {
                         *handle = *self.handles.get(&handle.0)?;
                     }
                 }
-            }
-            Request::Compound(compound) => {
-                there(&mut compound.base)?;
-                self.translate_steps(&mut compound.steps)?;
             }
             Request::Poll { ticket } | Request::Wait { ticket, .. } => {
                 *ticket = *self.tickets.get(&ticket.0)?;
@@ -263,15 +274,9 @@ impl<'a> Lockstep<'a> {
                     *section = *self.sections.get(&section.0)?;
                 }
             }
-            Request::StatFs
-            | Request::SyncAll
-            | Request::Barrier
-            | Request::EndSession
-            | Request::Checkpoint
-            | Request::Trim { .. }
-            | Request::Status => {}
+            _ => {}
         }
-        Some(req)
+        Some(())
     }
 
     /// Walks the service's tree and compares all of it.

@@ -47,26 +47,7 @@ impl Model {
     /// An operation that moves the times as the call does.
     fn exec_timed(&mut self, req: &Request, fresh: Fresh, fx: &mut Effects) -> Outcome {
         match req {
-            Request::Open { ino, access, truncate, kill_priv, .. } => {
-                let node = self.regular(*ino)?;
-                node.opens += 1;
-                if *truncate {
-                    node.content.resize(0);
-                    node.mtime = None;
-                    if *kill_priv {
-                        kill_privileges(node);
-                    }
-                    fx.nodes.push(*ino);
-                }
-                if *truncate {
-                    self.size_was_set(*ino);
-                }
-                self.handles.insert(fresh.handle, *ino);
-                if *access != Access::Both {
-                    self.accesses.insert(fresh.handle, *access);
-                }
-                Ok(Reply::Opened { handle: Handle(fresh.handle) })
-            }
+            Request::Open { .. } => self.open(req, fresh, fx),
             Request::Release { handle } => {
                 let ino = self.handles.remove(&handle.0).ok_or(libc::EBADF)?;
                 self.get_mut(ino)?.opens -= 1;
@@ -118,6 +99,30 @@ impl Model {
             }
             other => unreachable!("not a data operation: {other:?}"),
         }
+    }
+
+    fn open(&mut self, req: &Request, fresh: Fresh, fx: &mut Effects) -> Outcome {
+        let Request::Open { ino, access, truncate, kill_priv, .. } = req else {
+            unreachable!("not an open: {req:?}")
+        };
+        let node = self.regular(*ino)?;
+        node.opens += 1;
+        if *truncate {
+            node.content.resize(0);
+            node.mtime = None;
+            if *kill_priv {
+                kill_privileges(node);
+            }
+            fx.nodes.push(*ino);
+        }
+        if *truncate {
+            self.size_was_set(*ino);
+        }
+        self.handles.insert(fresh.handle, *ino);
+        if *access != Access::Both {
+            self.accesses.insert(fresh.handle, *access);
+        }
+        Ok(Reply::Opened { handle: Handle(fresh.handle) })
     }
 
     fn allocate(

@@ -48,71 +48,7 @@ impl Script {
         if rng.chance(30) {
             return Self { dir, steps: full_commit(rng, a, b, data) };
         }
-        let mut steps = match rng.below(7) {
-            // A new version of a file, as editors and databases write it.
-            0 => vec![
-                Step::Create(a.clone()),
-                Step::Write(a.clone(), 0, len),
-                Step::Fsync(a.clone(), data),
-                Step::Rename(a, b),
-                Step::FsyncDir,
-            ],
-            // The same by a program that trusts rename to order the data.
-            1 => vec![
-                Step::Create(a.clone()),
-                Step::Write(a.clone(), 0, len),
-                Step::Rename(a, b.clone()),
-                Step::Fsync(b, data),
-            ],
-            // A log: appends, each made durable.
-            2 => vec![
-                Step::Create(a.clone()),
-                Step::Append(a.clone(), 512),
-                Step::Fsync(a.clone(), true),
-                Step::Append(a.clone(), len),
-                Step::Fsync(a.clone(), true),
-                Step::Append(a.clone(), 100),
-                Step::Fsync(a, data),
-            ],
-            // A journal that is made, used, emptied and removed.
-            3 => vec![
-                Step::Create(a.clone()),
-                Step::Write(a.clone(), 0, len),
-                Step::Fsync(a.clone(), data),
-                Step::Write(b.clone(), 4096, len),
-                Step::Fsync(b, true),
-                Step::Truncate(a.clone(), 0),
-                Step::Fsync(a.clone(), data),
-                Step::Unlink(a),
-            ],
-            // Shrinking and growing again must not bring old bytes back.
-            4 => vec![
-                Step::Write(a.clone(), 0, len),
-                Step::Fsync(a.clone(), data),
-                Step::Truncate(a.clone(), len / 3),
-                Step::Truncate(a.clone(), len + 3000),
-                Step::Write(a.clone(), len + 100, 50),
-                Step::Fsync(a, data),
-            ],
-            // Preallocated space, written in part.
-            5 => vec![
-                Step::Create(a.clone()),
-                Step::Allocate(a.clone(), Allocate::KeepSize, 0, 40_000),
-                Step::Write(a.clone(), 5000, len),
-                Step::Fsync(a.clone(), data),
-                Step::Allocate(a.clone(), Allocate::PunchHole, 4096, 4096),
-                Step::Fsync(a, data),
-            ],
-            // Two files trade places.
-            _ => vec![
-                Step::Create(a.clone()),
-                Step::Write(a.clone(), 0, len),
-                Step::Fsync(a.clone(), data),
-                Step::Rename(b.clone(), a),
-                Step::FsyncDir,
-                Step::Append(b, 10),
-            ],
-        };
+        let mut steps = usual(rng.below(7), len, a, b, data);
         steps.reverse();
         Self { dir, steps }
     }
@@ -135,10 +71,7 @@ impl Script {
     }
 
     fn request(&self, model: &Model, step: &Step, id: u64) -> Option<Request> {
-        let file = |name: &[u8]| -> Option<InodeNr> {
-            let ino = model.child(self.dir, name)?;
-            (model.node(ino)?.kind == siftfs_proto::FileKind::Regular).then_some(ino)
-        };
+        let file = |name: &[u8]| self.file(model, name);
         let parent = self.dir;
         model.node(parent).filter(|d| d.nlink > 0)?;
         Some(match step {
@@ -184,10 +117,18 @@ impl Script {
                 len: *len,
                 times: true,
             },
+            other => self.request_for_names(model, other, id)?,
+        })
+    }
+
+    /// A request of a step that is about names.
+    fn request_for_names(&self, model: &Model, step: &Step, id: u64) -> Option<Request> {
+        let parent = self.dir;
+        Some(match step {
             Step::Rename(name, new_name) => {
-                file(name)?;
+                self.file(model, name)?;
                 if model.child(parent, new_name).is_some() {
-                    file(new_name)?;
+                    self.file(model, new_name)?;
                 }
                 Request::Rename {
                     parent,
@@ -198,7 +139,7 @@ impl Script {
                 }
             }
             Step::Unlink(name) => {
-                file(name)?;
+                self.file(model, name)?;
                 Request::Unlink { parent, name: name.clone() }
             }
             Step::FsyncDir => Request::Fsync { ino: parent, datasync: false },
@@ -223,12 +164,20 @@ impl Script {
                 }
             }
             Step::Link(name, new_name) => {
-                Request::Link { ino: file(name)?, parent, name: new_name.clone() }
+                Request::Link { ino: self.file(model, name)?, parent, name: new_name.clone() }
             }
             Step::ChmodDir(perm) => {
                 let set = SetAttr { perm: Some(*perm), ..SetAttr::default() };
                 Request::SetAttr { ino: parent, set, times: true }
             }
+            other => self.request_without_a_name(model, other, id)?,
+        })
+    }
+
+    /// A request of a step that is about the file without a name.
+    fn request_without_a_name(&self, model: &Model, step: &Step, id: u64) -> Option<Request> {
+        let parent = self.dir;
+        Some(match step {
             Step::Unnamed(name) => {
                 let below = model.child(parent, name);
                 let is_dir = |i: &InodeNr| model.node(*i).is_some_and(|n| n.is_dir());
@@ -256,7 +205,83 @@ impl Script {
                 }
                 Request::Link { ino: self.unnamed(model)?, parent, name: name.clone() }
             }
+            other => unreachable!("a step about names or data: {other:?}"),
         })
+    }
+
+    /// The regular file of this name.
+    fn file(&self, model: &Model, name: &[u8]) -> Option<InodeNr> {
+        let ino = model.child(self.dir, name)?;
+        (model.node(ino)?.kind == siftfs_proto::FileKind::Regular).then_some(ino)
+    }
+}
+
+/// What programs usually do with a file or two, in seven kinds.
+fn usual(kind: u64, len: u64, a: Vec<u8>, b: Vec<u8>, data: bool) -> Vec<Step> {
+    match kind {
+        // A new version of a file, as editors and databases write it.
+        0 => vec![
+            Step::Create(a.clone()),
+            Step::Write(a.clone(), 0, len),
+            Step::Fsync(a.clone(), data),
+            Step::Rename(a, b),
+            Step::FsyncDir,
+        ],
+        // The same by a program that trusts rename to order the data.
+        1 => vec![
+            Step::Create(a.clone()),
+            Step::Write(a.clone(), 0, len),
+            Step::Rename(a, b.clone()),
+            Step::Fsync(b, data),
+        ],
+        // A log: appends, each made durable.
+        2 => vec![
+            Step::Create(a.clone()),
+            Step::Append(a.clone(), 512),
+            Step::Fsync(a.clone(), true),
+            Step::Append(a.clone(), len),
+            Step::Fsync(a.clone(), true),
+            Step::Append(a.clone(), 100),
+            Step::Fsync(a, data),
+        ],
+        // A journal that is made, used, emptied and removed.
+        3 => vec![
+            Step::Create(a.clone()),
+            Step::Write(a.clone(), 0, len),
+            Step::Fsync(a.clone(), data),
+            Step::Write(b.clone(), 4096, len),
+            Step::Fsync(b, true),
+            Step::Truncate(a.clone(), 0),
+            Step::Fsync(a.clone(), data),
+            Step::Unlink(a),
+        ],
+        // Shrinking and growing again must not bring old bytes back.
+        4 => vec![
+            Step::Write(a.clone(), 0, len),
+            Step::Fsync(a.clone(), data),
+            Step::Truncate(a.clone(), len / 3),
+            Step::Truncate(a.clone(), len + 3000),
+            Step::Write(a.clone(), len + 100, 50),
+            Step::Fsync(a, data),
+        ],
+        // Preallocated space, written in part.
+        5 => vec![
+            Step::Create(a.clone()),
+            Step::Allocate(a.clone(), Allocate::KeepSize, 0, 40_000),
+            Step::Write(a.clone(), 5000, len),
+            Step::Fsync(a.clone(), data),
+            Step::Allocate(a.clone(), Allocate::PunchHole, 4096, 4096),
+            Step::Fsync(a, data),
+        ],
+        // Two files trade places.
+        _ => vec![
+            Step::Create(a.clone()),
+            Step::Write(a.clone(), 0, len),
+            Step::Fsync(a.clone(), data),
+            Step::Rename(b.clone(), a),
+            Step::FsyncDir,
+            Step::Append(b, 10),
+        ],
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Mutation, Step};
 use crate::state::{
-    AREA, Block, Client, Copy, DIRECT, FILES, File, FromService, Host, HostState, Inode, LOCAL,
-    NONE, Phase, Published, Record, Source, State, ToService, Txn, value,
+    AREA, Block, Client, Copy, DIRECT, FILES, File, Host, Inode, NONE, Phase, Published, Record,
+    Source, State, ToService, Txn, value,
 };
 
 /// What a host starts on.
@@ -95,12 +95,12 @@ impl Host {
         }
     }
 
-    fn free_block(&self) -> Option<usize> {
+    pub(crate) fn free_block(&self) -> Option<usize> {
         self.blocks.iter().position(|b| *b == Block::Free)
     }
 
     /// Blocks that may be allocated and that no data waits for (rule R5).
-    fn spendable(&self) -> usize {
+    pub(crate) fn spendable(&self) -> usize {
         let free = self.blocks.iter().filter(|b| **b == Block::Free).count();
         let reserved = self.files.iter().filter(|f| f.live && f.home == NONE).count();
         let held = self.held.iter().filter(|seq| **seq != 0).count();
@@ -114,13 +114,13 @@ impl Host {
     }
 
     /// Will a commit and a checkpoint free a block? If not, the file system is full.
-    fn frees_soon(&self) -> bool {
+    pub(crate) fn frees_soon(&self) -> bool {
         self.blocks.iter().any(|b| matches!(b, Block::Freed | Block::Quarantined(_)))
             || !self.has_discarded()
             || self.held != [0; FILES]
     }
 
-    fn lane_full(&self, config: &Config, file: usize) -> bool {
+    pub(crate) fn lane_full(&self, config: &Config, file: usize) -> bool {
         self.is_full(config, config.lane_of(file))
     }
 
@@ -133,12 +133,12 @@ impl Host {
     }
 
     /// Is everything that a transaction up to these positions contains flushed (rule R4)?
-    fn flushed(&self, txn: &Txn) -> bool {
+    pub(crate) fn flushed(&self, txn: &Txn) -> bool {
         self.records.iter().all(|p| p.durable || p.record.pos >= txn.upto[usize::from(p.lane)])
     }
 
     /// Messages about what is kept, in order.
-    fn outgoing(&self) -> Vec<ToService> {
+    pub(crate) fn outgoing(&self) -> Vec<ToService> {
         let direct = |seq: u8, (block, value): (u8, u8)| ToService::Direct { seq, block, value };
         let mut messages = Vec::new();
         for txn in &self.kept {
@@ -166,7 +166,7 @@ impl Host {
 }
 
 /// Does a planted fault acknowledge what is written only: in the area, or on the disk?
-fn early_in(config: &Config) -> Option<bool> {
+pub(crate) fn early_in(config: &Config) -> Option<bool> {
     match config.mutation {
         Some(Mutation::AckBeforeFlush) => Some(false),
         Some(Mutation::AckBeforePersist) => Some(true),
@@ -175,7 +175,7 @@ fn early_in(config: &Config) -> Option<bool> {
 }
 
 /// Messages that a transaction takes.
-fn messages(txn: &Txn) -> usize {
+pub(crate) fn messages(txn: &Txn) -> usize {
     1 + txn.direct.iter().flatten().count()
 }
 
@@ -451,7 +451,7 @@ impl State {
         host.pushed.push((file.home, value(f, file.op)));
     }
 
-    fn wants_cut(&self) -> bool {
+    pub(crate) fn wants_cut(&self) -> bool {
         let host = &self.host;
         host.heads != host.cut_heads
             || host.names_pending
@@ -502,206 +502,12 @@ impl State {
         host.names_pending = false;
         host.kept.push(txn);
     }
-
-    pub(crate) fn next_message(&self, config: &Config) -> Option<ToService> {
-        let host = &self.host;
-        let to = &self.processes[usize::from(host.link?)];
-        if !host.greeted || to.inbox.len() >= config.queue {
-            return None;
-        }
-        let next = host.outgoing().get(usize::from(host.sent)).copied()?;
-        let early = config.has(Mutation::SubmitBeforeFlush);
-        match next {
-            ToService::Submit(txn) if !early && !host.flushed(&txn) => None,
-            _ => Some(next),
-        }
-    }
-
-    pub(crate) fn send(&mut self, message: ToService) {
-        let link = self.host.link.expect("linked");
-        self.processes[usize::from(link)].inbox.push(message);
-    }
-
-    pub(crate) fn may_ask(&self, config: &Config, emergency: bool) -> bool {
-        let host = &self.host;
-        let Some(link) = host.link else { return false };
-        let wanted = match emergency {
-            true => self.starved(config) && !config.has(Mutation::NoEmergency),
-            false => config.background || config.unmount && self.programs_done(config),
-        };
-        wanted
-            && host.phase == Phase::Running
-            && host.greeted
-            && !host.asked[usize::from(emergency)]
-            && host.reclaimed < host.journaled
-            && self.processes[usize::from(link)].inbox.len() < config.queue
-    }
-
-    pub(crate) fn receive(&mut self, config: &Config) {
-        let link = usize::from(self.host.link.expect("linked"));
-        match self.processes[link].outbox.remove(0) {
-            FromService::Welcome { journaled } => self.welcome(config, journaled),
-            FromService::Journaled { seq } => self.journaled(config, seq),
-            FromService::Reclaimed { seq, tails } => {
-                if !config.has(Mutation::WelcomeIsNoAnswer) {
-                    self.journaled(config, seq);
-                }
-                self.reclaimed(config, seq, tails);
-            }
-            FromService::Failed => {
-                self.disconnect(config);
-                self.host.phase = Phase::Latched;
-            }
-            FromService::Discarded { block } => self.host.discarded(block),
-            FromService::Done { emergency } => self.host.asked[usize::from(emergency)] = false,
-            FromService::Bye => {
-                self.disconnect(config);
-                if config.has(Mutation::ByeIsTheLock) {
-                    self.host.phase = Phase::CleanWrite;
-                    self.lock = Some(0);
-                }
-            }
-        }
-    }
-
-    fn welcome(&mut self, config: &Config, journaled: u8) {
-        self.host.greeted = true;
-        match config.mutation {
-            Some(Mutation::ResendJournaled) => {}
-            Some(Mutation::WelcomeIsNoAnswer) => {
-                let known = self.host.kept.iter().filter(|t| t.seq <= journaled);
-                let messages: usize = known.map(messages).sum();
-                self.host.sent = u8::try_from(messages).expect("few");
-            }
-            _ => self.journaled(config, journaled),
-        }
-    }
-
-    /// Everything up to `seq` is durable in the journal. May be told twice.
-    fn journaled(&mut self, config: &Config, seq: u8) {
-        let host = &mut self.host;
-        let first = host.kept.iter().position(|t| t.seq > seq).unwrap_or(host.kept.len());
-        let rest = host.kept.split_off(first);
-        for txn in std::mem::replace(&mut host.kept, rest) {
-            host.sent = host.sent.saturating_sub(u8::try_from(messages(&txn)).expect("few"));
-            for (f, inode) in txn.image.iter().enumerate() {
-                host.files[f].journaled = host.files[f].journaled.max(inode.op);
-                self.ghost.floor[f] = self.ghost.floor[f].max(inode.op);
-            }
-            if config.has(Mutation::ForgetIndexAtJournaled) {
-                for p in &mut host.records {
-                    p.indexed &= p.record.pos >= txn.upto[usize::from(p.lane)];
-                }
-            }
-        }
-        host.journaled = host.journaled.max(seq);
-        for held in &mut host.held {
-            *held = if *held > seq { *held } else { 0 };
-        }
-        if config.has(Mutation::ReuseAtJournaled) {
-            host.release(config, seq);
-        }
-    }
-
-    /// Credits: monotone, clamped to what was handed out.
-    fn reclaimed(&mut self, config: &Config, seq: u8, tails: [u8; 2]) {
-        let host = &mut self.host;
-        host.reclaimed = host.reclaimed.max(seq.min(host.seq));
-        for (lane, tail) in tails.into_iter().enumerate() {
-            host.tails[lane] = host.tails[lane].max(tail.min(host.heads[lane]));
-        }
-        let tails = host.tails;
-        host.records.retain(|p| p.record.pos >= tails[usize::from(p.lane)]);
-        host.release(config, host.reclaimed);
-    }
-
-    pub(crate) fn disconnect(&mut self, config: &Config) {
-        if let Some(link) = self.host.link {
-            let process = &mut self.processes[usize::from(link)];
-            process.connected = false;
-            process.outbox.clear();
-        }
-        self.host.unlink(config);
-    }
-
-    pub(crate) fn may_connect(&self, process: usize) -> bool {
-        self.host.phase == Phase::Running
-            && self.host.link.is_none()
-            && self.processes[process].is_ready()
-    }
-
-    pub(crate) fn connect(&mut self, process: usize) {
-        let hello = ToService::Hello { key: self.host.key };
-        self.processes[process].connected = true;
-        self.processes[process].inbox.push(hello);
-        self.host.link = Some(u8::try_from(process).expect("few processes"));
-    }
-
-    pub(crate) fn may_give_back(&self) -> bool {
-        self.host.link == Some(0)
-            && self.host.phase == Phase::Running
-            && self.processes[LOCAL].is_idle()
-            && self.processes.iter().skip(1).any(|p| p.is_ready())
-    }
-
-    pub(crate) fn give_back(&mut self, config: &Config) {
-        self.disconnect(config);
-        self.processes[LOCAL] = Default::default();
-        self.lock = None;
-    }
-
-    /// Everything is journaled and checkpointed, and the device knows.
-    pub(crate) fn may_leave(&self, config: &Config) -> bool {
-        let host = &self.host;
-        let ready = config.unmount
-            && self.programs_done(config)
-            && host.phase == Phase::Running
-            && host.greeted;
-        let settled = !self.wants_cut()
-            && host.kept.is_empty()
-            && host.reclaimed == host.seq
-            && host.has_discarded()
-            && host.asked == [false; 2]
-            && self.unsettled(config).next().is_none();
-        ready && (settled || config.has(Mutation::CleanTooEarly) && host.kept.is_empty())
-    }
-
-    /// The host may write *clean* itself once no process runs the Service.
-    pub(crate) fn may_finish_leaving(&self) -> bool {
-        match self.host.phase {
-            Phase::Leaving => self.host.link.is_none() && self.lock.is_none(),
-            Phase::CleanWrite | Phase::CleanFlush => true,
-            _ => false,
-        }
-    }
-
-    pub(crate) fn finish_leaving(&mut self) {
-        match self.host.phase {
-            Phase::Leaving => {
-                self.lock = Some(0);
-                self.host.phase = Phase::CleanWrite;
-            }
-            Phase::CleanWrite => {
-                let record = *self.storage.host.visible();
-                self.storage
-                    .host
-                    .write(crate::state::HostRecord { state: HostState::Clean, ..record });
-                self.host.phase = Phase::CleanFlush;
-            }
-            _ => {
-                self.storage.host.flush();
-                self.lock = None;
-                self.host_lock = None;
-                self.host.phase = Phase::Unmounted;
-            }
-        }
-    }
 }
 
 impl File {
     /// The block that a record of the file overwrites, if it is physical: the newest cut maps it,
     /// and the running transaction maps no other.
-    fn overwritten(&self, config: &Config, in_area: bool) -> u8 {
+    pub(crate) fn overwritten(&self, config: &Config, in_area: bool) -> u8 {
         let mapped = self.home == self.cut_home;
         if config.physical && in_area && self.live && mapped { self.home } else { NONE }
     }
@@ -710,7 +516,7 @@ impl File {
 impl Host {
     /// The running transaction's copy for a file whose newest state lies in a record; gives the
     /// file a block if it has none.
-    fn give_home(&mut self, f: usize) -> Option<Copy> {
+    pub(crate) fn give_home(&mut self, f: usize) -> Option<Copy> {
         let source = self.files[f].source;
         self.files[f].source = Source::Metadata;
         let Source::Record { lane, lsn } = source else { return None };

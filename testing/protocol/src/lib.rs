@@ -14,6 +14,7 @@ mod discard;
 mod failing;
 pub mod graph;
 mod host;
+mod host_link;
 mod hosts;
 pub mod judge;
 pub mod model;

@@ -261,6 +261,20 @@ impl Protocol {
             Action::Empty(p) => s.empty(usize::from(p)),
             Action::Notice(p) => s.notice(usize::from(p)),
             Action::LetGo(p) => s.let_go(usize::from(p)),
+            Action::Stall => {
+                s.ghost.stalls += 1;
+                s.pass_turn();
+            }
+            Action::Wake => s.pass_turn(),
+            Action::GiveUp => s.host_ends(config),
+            fault => self.apply_fault(s, fault),
+        }
+    }
+
+    /// What breaks, or dies.
+    fn apply_fault(&self, s: &mut State, fault: Action) {
+        let config = &self.config;
+        match fault {
             Action::HostDies => {
                 s.ghost.faults[0] += 1;
                 s.host_ends(config);
@@ -281,12 +295,7 @@ impl Protocol {
                 s.ghost.faults[4] += 1;
                 s.flush_fails(config, flush, choice);
             }
-            Action::Stall => {
-                s.ghost.stalls += 1;
-                s.pass_turn();
-            }
-            Action::Wake => s.pass_turn(),
-            Action::GiveUp => s.host_ends(config),
+            other => unreachable!("no fault: {other:?}"),
         }
     }
 }

@@ -47,5 +47,7 @@ mod synchronous;
 mod tickets;
 #[path = "posix/told.rs"]
 mod told;
+#[path = "posix/unnamed.rs"]
+mod unnamed;
 #[path = "posix/written_back.rs"]
 mod written_back;

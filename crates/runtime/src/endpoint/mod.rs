@@ -17,10 +17,13 @@ use siftfs_proto::{
 };
 
 /// One request of a session, while it is carried out for a caller.
-struct Call<'a> {
-    runtime: &'a Runtime,
-    session: SessionId,
-    cred: &'a Credentials,
+pub(crate) struct Call<'a> {
+    /// What carries it out.
+    pub(crate) runtime: &'a Runtime,
+    /// Whose handles, sections and tickets it may name.
+    pub(crate) session: SessionId,
+    /// The caller.
+    pub(crate) cred: &'a Credentials,
 }
 
 impl FileService for Runtime {
@@ -70,7 +73,7 @@ impl FileService for Runtime {
             | R::Poll { .. }
             | R::Wait { .. }
             | R::SyncAll => call.durability(req),
-            R::EndSession => self.end_session(session),
+            R::EndSession => call.end_session(),
             R::StatFs => self.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
             R::Checkpoint => self.checkpoint_all().map(|report| Reply::Checkpoint(report.into())),
             R::Trim { start, len, least } => self.trim(start, len, least).map(Reply::Trimmed),
@@ -133,18 +136,21 @@ impl Runtime {
             Err(e) => Err(e),
         }
     }
+}
 
+impl Call<'_> {
     /// What belongs to the session goes with it: its tickets mean nothing any more, its sections
     /// are aborted, its handles closed.
-    fn end_session(&self, session: SessionId) -> Result<Reply> {
-        self.sessions.end(session);
+    fn end_session(&self) -> Result<Reply> {
+        let Self { runtime, session, .. } = *self;
+        runtime.sessions.end(session);
         let orphan = {
-            let mut st = self.lock();
+            let mut st = runtime.lock();
             st.sections.end_all(session);
             st.metadata.tree.inodes.close_all(session);
             st.metadata.tree.inodes.has_to_free()
         };
-        if orphan { self.run_evictions() } else { Ok(Reply::Done) }
+        if orphan { runtime.run_evictions() } else { Ok(Reply::Done) }
     }
 }
 

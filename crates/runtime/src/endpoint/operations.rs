@@ -9,29 +9,18 @@ impl Call<'_> {
     /// Carries out one of SiftFS's own operations.
     pub(super) fn operations(&self, req: Request) -> Result<Reply> {
         use Request as R;
-        let Self { runtime, session, cred } = *self;
         match req {
             R::Publish { base, entries, level, rights } => {
-                runtime.publish(session, (cred, &rights), base, &entries, level)
+                self.publish(&rights, base, &entries, level)
             }
-            R::SectionStart { file } => {
-                runtime.start_section(session, cred, file).map(Reply::Section)
-            }
-            R::SectionWrite { section, offset, data } => {
-                runtime.write_section(session, section, offset, &data)
-            }
-            R::SectionRead { section, offset, len } => {
-                runtime.read_section(session, section, offset, len)
-            }
+            R::SectionStart { file } => self.start_section(file).map(Reply::Section),
+            R::SectionWrite { section, offset, data } => self.write_section(section, offset, &data),
+            R::SectionRead { section, offset, len } => self.read_section(section, offset, len),
             R::SectionCommit { sections, durable, times } => {
                 self.commit_together(&sections, durable, times)
             }
-            R::SectionAbort { section } => {
-                runtime.abort_section(session, section).map(|()| Reply::Done)
-            }
-            R::Compound(compound) => {
-                runtime.compound(session, cred, &compound).map(Reply::Compounded)
-            }
+            R::SectionAbort { section } => self.abort_section(section).map(|()| Reply::Done),
+            R::Compound(compound) => self.compound(&compound).map(Reply::Compounded),
             other => unreachable!("a request of another kind: {other:?}"),
         }
     }
@@ -60,6 +49,6 @@ impl Call<'_> {
         let Self { runtime, session, cred } = *self;
         let privileged = runtime.lock().metadata.tree.privileged(cred);
         let commit = Commit { session, sections, durable, times, privileged };
-        runtime.commit_sections(&commit).map(|()| Reply::Done)
+        self.commit_sections(&commit).map(|()| Reply::Done)
     }
 }

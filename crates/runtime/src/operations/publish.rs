@@ -1,10 +1,10 @@
 //! Publish: the names of several files change together, in one group ("The group" in
 //! `docs/design/operations.md`): check, apply, and, if the caller asks for it, stage.
 
+use crate::endpoint::Call;
 use crate::namespace::access::{CHANGE, Caller, SEARCH};
 use crate::operations::group::{Checked, Group, Hindrance};
 use crate::operations::{ends_with_slash, is_plain};
-use crate::runtime::Runtime;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
@@ -14,7 +14,7 @@ use crate::state::step::Step;
 use siftfs_base::{InodeNr, Lsn, Result, Timestamp, errno};
 use siftfs_ext4::LINK_MAX;
 use siftfs_proto::{
-    Credentials, FileKind, Level, PublishEntry, PublishSource, RenameMode, Reply, Rights, SessionId,
+    FileKind, Level, PublishEntry, PublishSource, RenameMode, Reply, Rights, SessionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -55,7 +55,7 @@ struct Published {
     orphan: bool,
 }
 
-impl Runtime {
+impl Call<'_> {
     /// Gives files new names, all of them or none, also after a crash. See [`Level`] for what else
     /// has happened when it returns.
     ///
@@ -64,22 +64,22 @@ impl Runtime {
     /// could not be made durable (EIO).
     pub(crate) fn publish(
         &self,
-        session: SessionId,
-        caller: (&Credentials, &Rights),
+        rights: &Rights,
         base: InodeNr,
         entries: &[PublishEntry],
         level: Level,
     ) -> Result<Reply> {
-        let caller = Caller { cred: caller.0, rights: caller.1 };
-        let done = self.drive_group(&mut Publish { session, caller, base, entries })?;
+        let Self { runtime, session, cred } = *self;
+        let caller = Caller { cred, rights };
+        let done = runtime.drive_group(&mut Publish { session, caller, base, entries })?;
         let Published { file, names, files, orphan } = done;
         match level {
             Level::Visible => {}
-            Level::Atomic => self.stage_for_ticket(file, false).map(|_| ())?,
-            Level::Durable => drop(self.fsync(file, false)?),
+            Level::Atomic => runtime.stage_for_ticket(file, false).map(|_| ())?,
+            Level::Durable => drop(runtime.fsync(file, false)?),
         }
         if orphan {
-            self.run_evictions()?;
+            runtime.run_evictions()?;
         }
         Ok(Reply::Published { names, files })
     }
@@ -298,6 +298,13 @@ impl Tree {
         match from {
             Some(from) => self.may_move((from.0, &from.1), (to.0, &to.1)),
             None => {
+                let node = self.node(*file);
+                if node.is_dead() {
+                    return Err(errno(libc::ENOENT));
+                }
+                if !node.inode.can_link() {
+                    return Err(errno(libc::EMLINK));
+                }
                 self.may_link(*file, to.0)?;
                 if displaced.is_some() { self.may_take(to.0, &to.1) } else { Ok(()) }
             }

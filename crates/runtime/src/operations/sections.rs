@@ -7,8 +7,8 @@
 
 use crate::data::file::{Input, MAX_FILE_SIZE};
 use crate::data::ranges::{block_up, one_per_page, pages_of};
+use crate::endpoint::Call;
 use crate::operations::group::{Checked, Group, Hindrance};
-use crate::runtime::Runtime;
 use crate::staging::capture::{Coming, Selection};
 use crate::staging::not_staged::NotStaged;
 use crate::staging::pause::Pause;
@@ -24,7 +24,7 @@ use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, corrupt, errno};
 use siftfs_device::Origin;
 use siftfs_proto::compound::Access;
-use siftfs_proto::{Credentials, Reply, SectionId, SessionId, Target, WriteData};
+use siftfs_proto::{Reply, SectionId, SessionId, Target, WriteData};
 use std::convert::Infallible;
 
 /// A commit that a caller asked for.
@@ -41,29 +41,24 @@ pub struct Commit<'a> {
     pub privileged: bool,
 }
 
-impl Runtime {
+impl Call<'_> {
     /// Starts a section on a file.
     ///
     /// # Errors
     /// `EBUSY` if the file has one, `EMFILE` if there are too many, `ENOENT` for a file that has no
     /// name and never will, `EROFS`, `EBADF` for a handle that may not read and write.
-    pub fn start_section(
-        &self,
-        session: SessionId,
-        cred: &Credentials,
-        file: Target,
-    ) -> Result<SectionId> {
-        self.seq.check()?;
-        let mut st = self.lock();
+    pub(crate) fn start_section(&self, file: Target) -> Result<SectionId> {
+        self.runtime.seq.check()?;
+        let mut st = self.runtime.lock();
         if st.metadata.log.config.read_only {
             return Err(errno(libc::EROFS));
         }
-        let ino = st.metadata.tree.target((session, file), Access::Both)?;
+        let ino = st.metadata.tree.target((self.session, file), Access::Both)?;
         st.metadata.tree.load_regular(ino)?;
         if st.metadata.tree.node(ino).is_dead() {
             return Err(errno(libc::ENOENT));
         }
-        st.sections.start((session, cred.uid), ino)
+        st.sections.start((self.session, self.cred.uid), ino)
     }
 
     /// Writes into a section. Nothing of it reaches storage.
@@ -72,16 +67,15 @@ impl Runtime {
     /// `EINVAL` for a section that is not this session's, `EFBIG` if it would outgrow one record or
     /// the largest file, all sections half of the page cache, or its user the memory that it may
     /// have; it stays as it was then.
-    pub fn write_section(
+    pub(crate) fn write_section(
         &self,
-        session: SessionId,
         id: SectionId,
         offset: u64,
         data: &WriteData,
     ) -> Result<Reply> {
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
-        self.seq.check()?;
-        self.lock().write_section(session, id, offset, data)?;
+        self.runtime.seq.check()?;
+        self.runtime.lock().write_section(self.session, id, offset, data)?;
         Ok(Reply::Written { len })
     }
 
@@ -89,28 +83,22 @@ impl Runtime {
     ///
     /// # Errors
     /// `EINVAL` for a section that is not this session's, and those of a read.
-    pub fn read_section(
-        &self,
-        session: SessionId,
-        id: SectionId,
-        offset: u64,
-        len: u32,
-    ) -> Result<Reply> {
+    pub(crate) fn read_section(&self, id: SectionId, offset: u64, len: u32) -> Result<Reply> {
         let read = || {
-            let mut st = self.lock();
-            let result = st.read_section(session, id, offset, len);
-            st.shrink_caches(self.seq.oldest_unwritten());
+            let mut st = self.runtime.lock();
+            let result = st.read_section(self.session, id, offset, len);
+            st.shrink_caches(self.runtime.seq.oldest_unwritten());
             result
         };
-        self.drive(libc::EIO, read).map(Reply::Data)
+        self.runtime.drive(libc::EIO, read).map(Reply::Data)
     }
 
     /// Ends a section without a trace.
     ///
     /// # Errors
     /// `EINVAL` for a section that is not this session's.
-    pub fn abort_section(&self, session: SessionId, id: SectionId) -> Result<()> {
-        self.lock().sections.end(session, id).map(drop)
+    pub(crate) fn abort_section(&self, id: SectionId) -> Result<()> {
+        self.runtime.lock().sections.end(self.session, id).map(drop)
     }
 
     /// Applies sections and stages them in one record.
@@ -120,11 +108,13 @@ impl Runtime {
     /// one record does not take them together, `EPERM` for a file that became immutable, `ENOSPC`,
     /// `EROFS`; `EAGAIN` if what kept them out of a record came back again and again. Nothing was
     /// applied then, and the sections stay. After a failure of the storage, `EIO`.
-    pub fn commit_sections(&self, commit: &Commit<'_>) -> Result<()> {
-        match self.drive_group(&mut CommitSections { seq: &self.seq, commit })? {
+    pub(crate) fn commit_sections(&self, commit: &Commit<'_>) -> Result<()> {
+        match self.runtime.drive_group(&mut CommitSections { seq: &self.runtime.seq, commit })? {
             None => Ok(()),
-            Some((staged, pause)) if commit.durable => self.make_durable(staged, pause).map(drop),
-            Some((staged, _)) => self.write_staged(staged, Origin::Foreground),
+            Some((staged, pause)) if commit.durable => {
+                self.runtime.make_durable(staged, pause).map(drop)
+            }
+            Some((staged, _)) => self.runtime.write_staged(staged, Origin::Foreground),
         }
     }
 }

@@ -213,8 +213,8 @@ impl State {
 }
 
 impl Metadata {
-    /// What one record of `inodes`, which are loaded, would be; `None` if there is nothing to stage.
-    /// It lies in the first one's lane.
+    /// What one record of `inodes`, which are loaded, would be; `None` if there is nothing to
+    /// stage. It lies in the first one's lane.
     pub fn draft(
         &mut self,
         inodes: &[InodeNr],

@@ -367,14 +367,8 @@ fn r27_foreign_changes_void_a_section() {
         b.set("f", SetAttr { size: Some(size), ..SetAttr::default() });
     };
     let open = |b: &Bench, truncate| {
-        let req = Request::Open {
-            ino: b.ino("f"),
-            access: Access::Both,
-            truncate,
-            kill_priv: false,
-            times: true,
-        };
-        b.call(req).expect("open");
+        let (ino, access, kill_priv, times) = (b.ino("f"), Access::Both, false, true);
+        b.call(Request::Open { ino, access, truncate, kill_priv, times }).expect("open");
     };
     let page = |b: &Bench, index: u64, data: Vec<u8>| {
         let (ino, offset) = (b.ino("f"), index * PAGE);

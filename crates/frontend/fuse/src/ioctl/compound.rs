@@ -87,7 +87,7 @@ impl Server {
             Ok(place) => place.until(answer),
             Err(e) => return answer(Err(e)),
         };
-        let caller = match self.decided_here(cred) {
+        let caller = match self.agreed.decided_here(cred) {
             Ok(caller) => Credentials { umask: caller::umask(cred.pid), ..caller },
             Err(e) => return answer(Err(e)),
         };
@@ -223,7 +223,7 @@ impl Server {
         let Prepared { mut compound, wanted, files, opened } = prepared;
         compound.rights.running = self.running_of(&files);
         let sets = compound.steps.iter().any(|step| matches!(step, Step::SetAttributes { .. }));
-        let turn = self.kernel_times.turn(files.into_iter().filter(|_| self.writes_back()));
+        let turn = self.kernel_times.turn(files.into_iter().filter(|_| self.agreed.writeback));
         let result = self.call(cred, Request::Compound(Box::new(compound)));
         self.close_all(&opened);
         let compounded = result?.compounded()?;
@@ -250,7 +250,7 @@ impl Server {
         written: &[WrittenFile],
         set: Option<&Vec<InodeNr>>,
     ) -> Vec<Stale> {
-        if self.writes_back() {
+        if self.agreed.writeback {
             let all = written.iter().map(|w| w.ino).chain(set.into_iter().flatten().copied());
             let all: BTreeSet<_> = all.collect();
             return all.into_iter().map(|ino| Stale::Times(turn.changed(ino))).collect();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::serve::server::Agreed;
+use crate::serve::agreed::Agreed;
 use siftfs_proto::{FileService, SessionId};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;

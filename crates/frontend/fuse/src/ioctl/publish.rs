@@ -33,7 +33,7 @@ impl Server {
             Ok(place) => place.until(answer),
             Err(e) => return answer(Err(e)),
         };
-        let prepared = self.decided_here(cred).and_then(|caller| {
+        let prepared = self.agreed.decided_here(cred).and_then(|caller| {
             self.prepare(&caller, mount, base, argument).map(|request| (caller, request))
         });
         let (caller, request) = match prepared {

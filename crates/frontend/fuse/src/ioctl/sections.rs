@@ -145,7 +145,7 @@ impl Server {
         let commit = move |written: bool| {
             let failed = sections.iter().find_map(|(ino, _)| server.sections.failed(*ino));
             let ids = sections.iter().map(|(_, id)| *id).collect();
-            let times = server.moves_times();
+            let times = server.agreed.moves_times();
             let commit = Request::SectionCommit { sections: ids, durable, times };
             let committed = match failed {
                 _ if !written => Err(errno(libc::EAGAIN)),
@@ -161,7 +161,7 @@ impl Server {
             }
             then();
         };
-        match self.writes_back() {
+        match self.agreed.writeback {
             true => self.when_all_written(files, Want::Keep, Box::new(commit)),
             false => commit(true),
         }
@@ -173,7 +173,7 @@ impl Server {
         // If another thread ends it meanwhile, that is what takes it out.
         let removed = self.sections.remove_committed(ino, id);
         let (stale, told) = removed.map_or((false, true), |s| (s.stale, s.told));
-        if !stale && !told && !self.writes_back() {
+        if !stale && !told && !self.agreed.writeback {
             return then;
         }
         let server = self.clone();
@@ -206,7 +206,7 @@ impl Server {
     /// `handle` of `ino` is being released.
     pub(crate) fn release_sections(&self, ino: InodeNr, handle: Handle) {
         if self.sections.starters().remove(&handle) {
-            self.let_go(ino);
+            self.invalidator.let_go(ino);
         }
     }
 
@@ -218,7 +218,7 @@ impl Server {
             Err(then) => return then(),
         };
         let mut ending = Ending { server: self.clone(), ino, id, section: None };
-        if !known && !self.writes_back() {
+        if !known && !self.agreed.writeback {
             return drop(ending);
         }
         let body = move || {
@@ -239,7 +239,7 @@ impl Server {
         for _ in 0..ROUNDS {
             let (before, _) = self.sections.arrived(ino);
             let attr = self.entry(&Credentials::default(), Request::GetAttr { ino }).ok()?;
-            let size = if self.writes_back() { Size::Ours(attr.size) } else { Size::Asked };
+            let size = if self.agreed.writeback { Size::Ours(attr.size) } else { Size::Asked };
             let reset = match self.sections.place() {
                 Some((entry, resetting)) => {
                     let file = (node(ino), attr.generation);

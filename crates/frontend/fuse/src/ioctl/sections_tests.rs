@@ -1,7 +1,7 @@
 use super::*;
 use crate::ioctl::section_table::takes_locks;
 use crate::kernel::reply::Answer;
-use crate::serve::server::Agreed;
+use crate::serve::agreed::Agreed;
 use siftfs_base::Timestamp;
 use siftfs_proto::{Attr, DirEntry, FileService, SessionId};
 use std::process::Command;

@@ -13,7 +13,8 @@ use crate::mount::switch::Switch;
 use crate::pages::expiry::{Expiry, Prepared, WriteBack};
 use crate::pages::writers::Writers;
 use crate::serve::adapter::Adapter;
-use crate::serve::server::{Agreed, Server};
+use crate::serve::agreed::Agreed;
+use crate::serve::server::Server;
 use rustix::mount::{MountFlags, UnmountFlags};
 use siftfs_proto::{Credentials, FileService, Request, SessionId};
 use std::collections::BTreeMap;
@@ -165,7 +166,7 @@ impl FuseMount {
 
     /// What the kernel agreed to.
     pub fn write_cache(&self) -> WriteCache {
-        match self.server.writes_back() {
+        match self.server.agreed.writeback {
             true => WriteCache::Writeback,
             false => WriteCache::Writethrough,
         }
@@ -189,7 +190,8 @@ impl FuseMount {
         self.server.start_invalidator(self.session.notifier(), &self.entry)?;
         let expiry = self
             .server
-            .writes_back()
+            .agreed
+            .writeback
             .then(|| Expiry::start(self.entry.clone(), self.server.clone(), self.expiry));
         let server = self.server.clone();
         let adapter = Adapter::new(self.server, self.entry.clone());

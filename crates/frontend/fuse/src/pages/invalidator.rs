@@ -91,6 +91,12 @@ impl Invalidator {
         }
     }
 
+    /// Nobody asks for the pages of `ino` so often any more.
+    pub(crate) fn let_go(&self, ino: InodeNr) {
+        let target = Target { node: node(ino), generation: 0, want: Want::Close };
+        self.pages(target, Box::new(|| {}));
+    }
+
     /// Has the kernel ask for the attributes of a file before it uses them again, before this
     /// returns. Only while a request about the file is not answered: an inode that the kernel is
     /// just freeing it would wait for. It takes no lock that an operation holds and looks at no

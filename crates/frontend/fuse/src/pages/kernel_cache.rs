@@ -24,11 +24,6 @@ pub(crate) struct DirectWrite {
 }
 
 impl Server {
-    /// The kernel is about to write through its cache.
-    pub(crate) fn note_cached(&self, ino: InodeNr, offset: u64, len: u64) {
-        self.open_files.note_cached(ino, offset, len);
-    }
-
     /// After a write past the kernel's cache, before it is answered. After an asynchronous write
     /// the kernel neither sends FSYNC nor drops what was read into its cache meanwhile. After
     /// others it does both, and then finds nothing to do. The kernel does not tell us which of the
@@ -114,7 +109,7 @@ impl Server {
         let seek = move |written: bool| {
             // Another program may have closed it meanwhile.
             if written && !server.open_files.keep(ino) {
-                server.let_go(ino);
+                server.invalidator.let_go(ino);
             }
             let found = server.seek(&caller, ino, offset, whence);
             let size = || server.entry(&caller, Request::GetAttr { ino }).map(|attr| attr.size);
@@ -178,12 +173,6 @@ impl Server {
         self.when(ino, Want::Keep, then);
     }
 
-    /// Nobody asks for the pages of `ino` so often any more.
-    pub(crate) fn let_go(&self, ino: InodeNr) {
-        let target = Target { node: node(ino), generation: 0, want: Want::Close };
-        self.invalidator.pages(target, Box::new(|| {}));
-    }
-
     /// As [`Server::when_written`], with the kernel asked as `want` says.
     pub(crate) fn when(
         self: &Arc<Self>,
@@ -236,18 +225,5 @@ impl Server {
             Box::new(move || invalidator.forget_attributes(ino, then))
         };
         self.open_files.sealed().into_iter().fold(answer, forget)();
-    }
-
-    /// GETATTR with a handle, under the writeback cache: a write(2) to `ino` comes next. (fstat(2)
-    /// and reads ask without one, or not at all.)
-    ///
-    /// # Errors
-    /// Why that write is to be refused.
-    pub(crate) fn refuse_write(&self, ino: InodeNr) -> Result<()> {
-        match self.open_files.tell(ino) {
-            Some(error) => Err(error),
-            None if self.open_files.is_sealed(ino) => Err(errno(libc::EPERM)),
-            None => Ok(()),
-        }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Adapter {
 
 impl Handler for Adapter {
     fn handle(&self, message: Message<'_>, token: Token) {
-        let (node, cred, op) = self.server.checked(message);
+        let (node, cred, op) = self.server.agreed.checked(message);
         match op {
             Operation::Forget { count } => {
                 self.forget(&cred, node, count);
@@ -218,7 +218,7 @@ impl Adapter {
     /// sent them, and while it changes a size it sends none.)
     fn dates_pages(&self, node: u64, set: &SetAttr) -> bool {
         let mapped = |ino| self.server.open_files.may_be_dirty(ino);
-        let dates = set.mtime.is_some() && set.size.is_none() && !self.server.writes_back();
+        let dates = set.mtime.is_some() && set.size.is_none() && !self.server.agreed.writeback;
         dates && inode(node).is_ok_and(mapped)
     }
 
@@ -231,7 +231,7 @@ impl Adapter {
         node: u64,
         op: &Operation<'_>,
     ) -> Option<(Vec<InodeNr>, Request)> {
-        if !self.server.writes_back() || !self.server.open_files.any() {
+        if !self.server.agreed.writeback || !self.server.open_files.any() {
             return None;
         }
         let parent = inode(node).ok()?;
@@ -366,8 +366,8 @@ impl Adapter {
                 }
             }
             O::GetAttr { by_handle } => {
-                if by_handle && server.writes_back() {
-                    server.refuse_write(ino)?;
+                if by_handle && server.agreed.writeback {
+                    server.open_files.refuse_write(ino)?;
                 }
                 server.entry(cred, Request::GetAttr { ino }).map(Answer::Attr)
             }
@@ -442,7 +442,7 @@ impl Adapter {
 
     fn created(&self, cred: &Credentials, request: Request, flags: u32) -> Result<Answer> {
         let (attr, handle) = self.server.call(cred, request)?.created()?;
-        self.server.open_files.opened(&self.server.opener(cred), handle, attr.ino, flags);
+        self.server.open_files.opened(&self.server.agreed.opener(cred), handle, attr.ino, flags);
         Ok(Answer::Created(attr, handle, flush(flags)))
     }
 
@@ -455,7 +455,7 @@ impl Adapter {
             // it holds the inode's lock, no other thread writes, and a large direct append arrives
             // as several requests in any order.
             O::Write { handle, offset, data, kill_priv, cached, .. } => {
-                server.note_cached(ino, offset, data.len() as u64);
+                server.open_files.note_cached(ino, offset, data.len() as u64);
                 let data = WriteData::copy_of(offset, data);
                 if cached {
                     let written = server.write_pages(cred, ino, offset, data);
@@ -474,7 +474,7 @@ impl Adapter {
                 })
             }
             // The kernel then opens directories without asking, and caches what it reads of them.
-            O::OpenDir if server.has_no_opendir() => Err(errno(libc::ENOSYS)),
+            O::OpenDir if server.agreed.no_opendir => Err(errno(libc::ENOSYS)),
             O::OpenDir => server.opened(cred, Request::OpenDir { ino }).map(Answer::OpenedDir),
             O::Allocate { handle, offset, len, mode } => {
                 let mode = allocate_mode(mode)?;
@@ -498,12 +498,12 @@ impl Adapter {
         use Operation as O;
         match op {
             O::GetXattr { name, size } => {
-                self.server.note_question(cred, name);
+                self.server.copied_up.note_question(cred, name);
                 xattr(self.server.get_xattr(cred, ino, name.to_vec())?, size)
             }
             O::ListXattr { size } => xattr(self.server.list_xattr(cred, ino)?, size),
             O::SetXattr { name, value, flags, kill_setgid } => {
-                self.server.check_xattr_name(name)?;
+                self.server.agreed.check_xattr_name(name)?;
                 let (name, value, mode) = (name.to_vec(), value.to_vec(), xattr_mode(flags)?);
                 let request = Request::SetXattr { ino, name, value, mode, kill_setgid };
                 done(self.server.done(cred, request))

@@ -10,6 +10,7 @@
 //! thread asked for, of these three, was the mode of the same file. Whatever is not known for sure
 //! is a chown(2).
 
+use crate::serve::privileges::CAPABILITY;
 use siftfs_base::InodeNr;
 use siftfs_proto::{Credentials, SetAttr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,8 +41,12 @@ impl CopiedUp {
         }
     }
 
-    /// The caller asks for a file's capabilities.
-    pub(crate) fn note_question(&self, cred: &Credentials) {
+    /// getxattr(2), or the kernel's own question before it changes an owner or data: the caller
+    /// may ask for a file's capabilities.
+    pub(crate) fn note_question(&self, cred: &Credentials, name: &[u8]) {
+        if name != CAPABILITY {
+            return;
+        }
         let place = self.place(cred.pid);
         let noted = place.load(Ordering::SeqCst);
         if noted >> 32 == u64::from(cred.pid) {

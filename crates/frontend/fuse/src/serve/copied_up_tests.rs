@@ -24,7 +24,7 @@ fn a_mode_and_then_the_owner() {
 fn what_chown_sends() {
     let all = CopiedUp::default();
     all.note_mode(&by(7), 20);
-    all.note_question(&by(7));
+    all.note_question(&by(7), CAPABILITY);
     assert!(!all.gets_owner(&by(7), 20, &owner()), "it has asked for capabilities");
     let none = SetAttr::default();
     for other in [
@@ -50,7 +50,7 @@ fn what_is_not_known_is_a_chown() {
     assert!(!all.gets_owner(&by(0), 20, &owner()));
     let same_place = 7 + u32::try_from(PLACES).unwrap();
     all.note_mode(&by(7), 20);
-    all.note_question(&by(same_place));
+    all.note_question(&by(same_place), CAPABILITY);
     assert!(all.gets_owner(&by(7), 20, &owner()), "another's question");
     all.note_mode(&by(7), 20);
     all.note_mode(&by(same_place), 20);

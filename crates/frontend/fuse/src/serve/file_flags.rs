@@ -71,7 +71,7 @@ impl Server {
                 Err(e) => answer(Err(e)),
                 Ok(()) => {
                     // It has another ctime, and the kernel does not see that.
-                    server.told(ino);
+                    server.invalidator.forget_now(ino);
                     let done = Box::new(move || answer(Ok(Reply::Data(Vec::new()))));
                     server.seal(ino, wanted & flags::IMMUTABLE != 0, done);
                 }

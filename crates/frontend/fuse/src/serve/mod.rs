@@ -7,12 +7,12 @@
 //! kernel's are newer than ours.
 
 pub(crate) mod adapter;
+pub(crate) mod agreed;
 pub(crate) mod caller;
 pub(crate) mod calls;
 mod copied_up;
 mod file_flags;
 pub(crate) mod gate;
-mod idmap;
 pub(crate) mod kernel_times;
 pub(crate) mod open_files;
 pub(crate) mod privileges;

@@ -6,7 +6,7 @@
 //! so RELEASE comes after the last munmap(2).
 
 use crate::serve::stale::Cached;
-use siftfs_base::{Error, InodeNr};
+use siftfs_base::{Error, InodeNr, errno};
 use siftfs_proto::{Credentials, Handle};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -272,6 +272,19 @@ impl OpenFiles {
         let mut table = self.table();
         let lost = table.files.get_mut(&ino)?.lost.as_mut()?;
         std::mem::take(&mut lost.untold).then(|| lost.error.clone())
+    }
+
+    /// GETATTR with a handle, under the writeback cache: a write(2) to `ino` comes next. (fstat(2)
+    /// and reads ask without one, or not at all.)
+    ///
+    /// # Errors
+    /// Why that write is to be refused.
+    pub(crate) fn refuse_write(&self, ino: InodeNr) -> Result<(), Error> {
+        match self.tell(ino) {
+            Some(error) => Err(error),
+            None if self.is_sealed(ino) => Err(errno(libc::EPERM)),
+            None => Ok(()),
+        }
     }
 
     /// `ino` is empty. Whatever was lost of it is not in it any more, so that no write(2) is to be

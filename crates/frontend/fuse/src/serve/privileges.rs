@@ -102,12 +102,12 @@ impl Server {
         if set.size.is_some() {
             self.sections.resized(ino);
         }
-        let turn = match self.writes_back() && set.ctime.is_some() {
+        let turn = match self.agreed.writeback && set.ctime.is_some() {
             true => self.kernel_times.sent(ino),
             false => None,
         };
         // Times of the kernel's that may be older than ours.
-        let left_out = self.writes_back() && set.ctime.is_some() && turn.is_none();
+        let left_out = self.agreed.writeback && set.ctime.is_some() && turn.is_none();
         if (SetAttr { ctime: None, ..set.clone() }) == SetAttr::default() {
             return self.set_nothing(cred, ino, set.ctime.filter(|_| !left_out));
         }
@@ -128,7 +128,7 @@ impl Server {
             self.announced.take(cred.pid, ino);
         }
         let emptied = set.size == Some(0);
-        let times = !left_out || self.moves_times();
+        let times = !left_out || self.agreed.moves_times();
         let attr = self.entry(cred, Request::SetAttr { ino, set, times })?;
         if emptied {
             self.open_files.emptied(ino);
@@ -174,7 +174,7 @@ impl Server {
     /// Takes privileges of a file away. A kernel that owns its times does not see that, and sends
     /// its ctime with the change of the data: until then it stays.
     pub(crate) fn take_away(&self, cred: &Credentials, attr: &Attr, set: SetAttr) -> Result<Attr> {
-        let times = attr.kind != FileKind::Regular || self.moves_times();
+        let times = attr.kind != FileKind::Regular || self.agreed.moves_times();
         self.entry(cred, Request::SetAttr { ino: attr.ino, set, times })
     }
 
@@ -187,17 +187,10 @@ impl Server {
         }
     }
 
-    /// getxattr(2), or the kernel's own question before it changes an owner or data.
-    pub(crate) fn note_question(&self, cred: &Credentials, name: &[u8]) {
-        if name == CAPABILITY {
-            self.copied_up.note_question(cred);
-        }
-    }
-
     /// removexattr(2). The kernel also sends the removal of a file's capabilities before a write or
     /// a chown, in the name of any user: what does not own the file announces it.
     pub(crate) fn remove_xattr(&self, cred: &Credentials, ino: InodeNr, name: &[u8]) -> Result<()> {
-        self.check_xattr_name(name)?;
+        self.agreed.check_xattr_name(name)?;
         if name == CAPABILITY {
             let attr = self.entry(cred, Request::GetAttr { ino })?;
             if !owns(cred, &attr) && !may_set_capabilities(cred) {
@@ -215,7 +208,7 @@ impl Server {
     /// ([`Self::carry_out_with_pages`]).
     fn announce(&self, cred: &Credentials, ino: InodeNr, setgid: bool) -> Result<()> {
         self.announced.note(cred.pid, ino, setgid)?;
-        if self.user(cred).is_some_and(|uid| self.open_files.is_opened_by(ino, uid)) {
+        if self.agreed.user(cred).is_some_and(|uid| self.open_files.is_opened_by(ino, uid)) {
             return self.carry_out_announced(cred, ino);
         }
         Ok(())
@@ -249,7 +242,7 @@ impl Server {
         if self.announced.take_all(ino).is_none() {
             return Ok(());
         }
-        let (name, times) = (CAPABILITY.to_vec(), self.moves_times());
+        let (name, times) = (CAPABILITY.to_vec(), self.agreed.moves_times());
         match self.done(cred, Request::RemoveXattr { ino, name, times }) {
             Err(Error::Posix(libc::ENODATA)) => Ok(()),
             other => other,
@@ -269,20 +262,8 @@ impl Server {
         }
         let set = SetAttr { kill_priv: true, kill_setgid, ..SetAttr::default() };
         self.take_away(cred, &attr, set)?;
-        self.told(ino);
-        Ok(())
-    }
-
-    /// Attributes of `ino` have changed by a request whose answer does not bring them: the kernel
-    /// asks for them before it uses them again. By the thread that carries the request out, before
-    /// it is answered: until then the kernel keeps the inode, and so waits for nothing here.
-    pub(crate) fn told(&self, ino: InodeNr) {
         self.invalidator.forget_now(ino);
-    }
-
-    /// The last descriptor that could write `ino` is closed: what was announced was no write.
-    pub(crate) fn closed(&self, ino: InodeNr) {
-        self.announced.take_all(ino);
+        Ok(())
     }
 }
 

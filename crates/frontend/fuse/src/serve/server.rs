@@ -8,6 +8,7 @@ use crate::mount::mountinfo::MountEntry;
 use crate::mount::switch::Switch;
 use crate::pages::invalidator::Invalidator;
 use crate::pages::own_mount::{self, Written};
+use crate::serve::agreed::Agreed;
 use crate::serve::caller;
 use crate::serve::calls::Calls;
 use crate::serve::copied_up::CopiedUp;
@@ -54,21 +55,6 @@ pub(crate) struct Server {
     pub(crate) kernel_times: Arc<KernelTimes>,
 }
 
-/// What the kernel agreed to at the mount.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Agreed {
-    /// The kernel checks permissions by access control lists.
-    pub(crate) acls: bool,
-    /// The kernel keeps written pages back, and owns the size and times of files.
-    pub(crate) writeback: bool,
-    /// The kernel calls a page written when the server has it, and not before.
-    pub(crate) settled: bool,
-    /// The kernel does without OPENDIR when it is answered ENOSYS.
-    pub(crate) no_opendir: bool,
-    /// Mounts may map users to others: of most requests nobody knows whose they are.
-    pub(crate) idmap: bool,
-}
-
 impl Server {
     pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId, agreed: Agreed) -> Self {
         Self {
@@ -111,16 +97,6 @@ impl Server {
         self.invalidator.start(notifier, entry.clone(), self.open_files.clone())
     }
 
-    /// Does the kernel keep written pages back?
-    pub(crate) fn writes_back(&self) -> bool {
-        self.agreed.writeback
-    }
-
-    /// Does the kernel do without OPENDIR?
-    pub(crate) fn has_no_opendir(&self) -> bool {
-        self.agreed.no_opendir
-    }
-
     pub(crate) fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
         self.service.call(self.session, cred, req)
     }
@@ -145,19 +121,13 @@ impl Server {
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
         let Closed { last, let_go } = self.open_files.closed(handle);
         if let Some(ino) = last {
-            self.closed(ino);
+            // What was announced was no write.
+            self.announced.take_all(ino);
         }
         if let Some(ino) = let_go {
-            self.let_go(ino);
+            self.invalidator.let_go(ino);
         }
         self.done(cred, Request::Release { handle })
-    }
-
-    /// Does a change of a file's data move its times? Not if the kernel owns them: with the
-    /// writeback cache it moves its own with every write, fallocate, copy and truncation and sends
-    /// them if they changed. A time of ours would stay beside an unchanged one of the kernel's.
-    pub(crate) fn moves_times(&self) -> bool {
-        !self.agreed.writeback
     }
 
     /// Attributes of every file that is open for writing, each once.
@@ -220,10 +190,10 @@ impl Server {
         // The kernel reads a page before it writes a part of it, also for a program that may only
         // write.
         let access = if write { Access::Both } else { Access::Read };
-        let times = self.moves_times();
+        let times = self.agreed.moves_times();
         let request = Request::Open { ino, access, truncate, kill_priv, times };
         let handle = self.opened(cred, request)?;
-        self.open_files.opened(&self.opener(cred), handle, ino, flags);
+        self.open_files.opened(&self.agreed.opener(cred), handle, ino, flags);
         if let Some(attr) = setgid {
             let set = SetAttr { kill_setgid: true, ..SetAttr::default() };
             if let Err(e) = self.take_away(cred, &attr, set) {
@@ -232,7 +202,7 @@ impl Server {
             }
         }
         if bits {
-            self.told(ino);
+            self.invalidator.forget_now(ino);
         }
         Ok(handle)
     }
@@ -288,6 +258,12 @@ impl Server {
         Some(found.ino)
     }
 
+    /// On whose account a write to `ino` takes its blocks.
+    pub(crate) fn payer(&self, cred: &Credentials, ino: InodeNr) -> Credentials {
+        let account = if self.agreed.idmap { self.open_files.account(ino) } else { None };
+        account.unwrap_or_else(|| cred.clone())
+    }
+
     /// Writes `data`, all of it unless the largest size comes in between; returns how much.
     pub(crate) fn write(
         &self,
@@ -298,7 +274,7 @@ impl Server {
         kill_priv: bool,
     ) -> Result<u32> {
         self.carry_out_announced(cred, ino)?;
-        let (file, append, times) = (ino.into(), false, self.moves_times());
+        let (file, append, times) = (ino.into(), false, self.agreed.moves_times());
         let write = Request::Write { file, offset, data, append, kill_priv, times };
         self.call(&self.payer(cred, ino), write)?.written()
     }
@@ -325,7 +301,7 @@ impl Server {
         (offset, len): (u64, u64),
     ) -> Result<()> {
         self.before_change(cred, ino)?;
-        let times = self.moves_times();
+        let times = self.agreed.moves_times();
         let allocate = Request::Allocate { file: ino.into(), mode, offset, len, times };
         self.done(&self.payer(cred, ino), allocate)?;
         self.pay(cred, ino, handle)
@@ -401,7 +377,8 @@ impl Server {
     }
 
     fn copy_hole(&self, cred: &Credentials, ino: InodeNr, offset: u64, len: u64) -> Result<()> {
-        let (size, times) = (self.entry(cred, Request::GetAttr { ino })?.size, self.moves_times());
+        let (size, times) =
+            (self.entry(cred, Request::GetAttr { ino })?.size, self.agreed.moves_times());
         if offset < size {
             let (mode, len) = (Allocate::PunchHole, len.min(size - offset));
             self.done(cred, Request::Allocate { file: ino.into(), mode, offset, len, times })?;
@@ -472,17 +449,6 @@ impl Server {
         }
     }
 
-    /// Of the names that begin with `system.` the two of access control lists are known, if the
-    /// kernel enforces them. Others get EOPNOTSUPP: to accept a list that is not enforced would
-    /// mislead.
-    pub(crate) fn check_xattr_name(&self, name: &[u8]) -> Result<()> {
-        let acl = name == b"system.posix_acl_access" || name == b"system.posix_acl_default";
-        if name.starts_with(b"system.") && !(acl && self.agreed.acls) {
-            return Err(errno(libc::EOPNOTSUPP));
-        }
-        Ok(())
-    }
-
     /// The value of an extended attribute.
     pub(crate) fn get_xattr(
         &self,
@@ -490,7 +456,7 @@ impl Server {
         ino: InodeNr,
         name: Vec<u8>,
     ) -> Result<Vec<u8>> {
-        self.check_xattr_name(&name)?;
+        self.agreed.check_xattr_name(&name)?;
         self.data(cred, Request::GetXattr { ino, name })
     }
 
@@ -498,10 +464,10 @@ impl Server {
     pub(crate) fn list_xattr(&self, cred: &Credentials, ino: InodeNr) -> Result<Vec<u8>> {
         let names = self.call(cred, Request::ListXattr { ino })?.names()?;
         let mut out = Vec::new();
-        let trusted = self.sees_trusted(cred);
+        let trusted = self.agreed.sees_trusted(cred);
         for name in names {
             let hidden = name.starts_with(b"trusted.") && !trusted;
-            if !hidden && self.check_xattr_name(&name).is_ok() {
+            if !hidden && self.agreed.check_xattr_name(&name).is_ok() {
                 out.extend_from_slice(&name);
                 out.push(0);
             }

@@ -156,9 +156,9 @@ fn xattr_namespaces() {
     let (_, server) = server_with(FileKind::Regular, true);
     let all = b"user.a\0system.posix_acl_access\0";
     assert_eq!(server.list_xattr(&user(7), 11).unwrap(), all);
-    assert_eq!(server.check_xattr_name(b"system.posix_acl_default"), Ok(()));
+    assert_eq!(server.agreed.check_xattr_name(b"system.posix_acl_default"), Ok(()));
     for other in [&b"system.richacl"[..], b"system.data", b"system."] {
-        assert_eq!(server.check_xattr_name(other), Err(errno(libc::EOPNOTSUPP)));
+        assert_eq!(server.agreed.check_xattr_name(other), Err(errno(libc::EOPNOTSUPP)));
     }
 }
 

@@ -13,6 +13,7 @@ mod names;
 mod need;
 mod plan;
 
+use crate::endpoint::Call;
 use crate::operations::group::{Checked, Group, Hindrance};
 use crate::runtime::Runtime;
 use crate::staging::capture::Selection;
@@ -65,7 +66,7 @@ enum Placed {
     Queued(Lsn, bool, Pause),
 }
 
-impl Runtime {
+impl Call<'_> {
     /// Carries out a compound.
     ///
     /// # Errors
@@ -73,22 +74,18 @@ impl Runtime {
     /// `ENOSPC`, `EROFS`; `EAGAIN` if what kept them out of a record came back again and again, or
     /// there was no memory left for callers.
     /// Nothing was changed then. After a failure of the storage, `EIO`.
-    pub(crate) fn compound(
-        &self,
-        session: SessionId,
-        cred: &Credentials,
-        compound: &Compound,
-    ) -> Result<Compounded> {
+    pub(crate) fn compound(&self, compound: &Compound) -> Result<Compounded> {
+        let Self { runtime, session, cred } = *self;
         if compound.steps.is_empty() {
             return Err(errno(libc::EINVAL));
         }
         if compound.steps.len() > MOST_STEPS {
             return Err(errno(libc::E2BIG));
         }
-        let mut charge = self.allowance.wait(cred.uid, need::of(compound))?;
+        let mut charge = runtime.allowance.wait(cred.uid, need::of(compound))?;
         let memo = Memo::default();
-        let mut steps = Steps { runtime: self, session, cred, compound, memo };
-        let Answered { answer, placed, orphan } = self.drive_group(&mut steps)?;
+        let mut steps = Steps { runtime, session, cred, compound, memo };
+        let Answered { answer, placed, orphan } = runtime.drive_group(&mut steps)?;
         // Only the results are left, for as long as the storage takes.
         drop(steps);
         charge.shrink_to(answer.bytes());
@@ -100,17 +97,17 @@ impl Runtime {
         match placed {
             None => {}
             Some(Placed::Here(staged, pause)) => {
-                self.make_durable(staged, pause).map(drop)?;
+                self.runtime.make_durable(staged, pause).map(drop)?;
             }
             Some(Placed::Queued(lsn, full, pause)) => {
-                let start = self.clock.mono_ns();
+                let start = self.runtime.clock.mono_ns();
                 if full {
-                    self.write_out(lsn, Origin::Foreground);
+                    self.runtime.write_out(lsn, Origin::Foreground);
                 }
-                self.pause(pause, None, start);
+                self.runtime.pause(pause, None, start);
             }
         }
-        if orphan { self.run_evictions().map(drop) } else { Ok(()) }
+        if orphan { self.runtime.run_evictions().map(drop) } else { Ok(()) }
     }
 }
 

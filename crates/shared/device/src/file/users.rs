@@ -24,8 +24,8 @@ pub(super) fn loop_over(file: &File) -> Option<PathBuf> {
     loop_in(Path::new("/sys/block"), file)
 }
 
-/// Does this loop device detach itself once nothing has it open, and is it mounted nowhere here? The
-/// kernel does so a moment after the last close, which may be another program's.
+/// Does this loop device detach itself once nothing has it open, and is it mounted nowhere here?
+/// The kernel does so a moment after the last close, which may be another program's.
 pub(super) fn loop_goes(device: &Path) -> bool {
     let name = device.file_name().unwrap_or_default();
     let autoclear = Path::new("/sys/block").join(name).join("loop/autoclear");
