@@ -143,7 +143,7 @@ impl Runtime {
         let pages = PageCache::new(parts.config.page_cache);
         let record_buffers = Arc::new(RecordBuffers::default());
         // Clocks step back; inode times of this volume must not run ahead of the superblock's.
-        let start = Timestamp { sec: fs.write_time(), nsec: 0 };
+        let start = Timestamp { sec: fs.superblock.write_time(), nsec: 0 };
         let time = Time::new(parts.clock.clone(), start);
         let allowance = Allowance::default();
         let discard = parts.config.discard;

@@ -48,7 +48,7 @@ impl Replay {
 /// will mend them: then inodes are not counted.
 fn inode_tables(area: &RegionReader) -> InodeTables {
     match marker::look(area) {
-        Ok(fs) => InodeTables { runs: fs.inode_tables(), inode_size: fs.inode_size() },
+        Ok(fs) => InodeTables { runs: fs.inode_tables(), inode_size: fs.layout.inode_size() },
         Err(error) => {
             tracing::warn!(%error, "checkpoint reports will not count inodes");
             InodeTables::default()

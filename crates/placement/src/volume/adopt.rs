@@ -103,7 +103,7 @@ fn adoptable(area: &Arc<dyn Device>) -> Result<u64> {
     let reader = storage.area_reader()?;
     let fs = marker::look(&reader)?;
     refuse_unclean(&fs)?;
-    if fs.own_bytes() != [0; LINK_LEN] {
+    if fs.superblock.own_bytes() != [0; LINK_LEN] {
         return Err(Error::Incompatible(
             "bytes 0x3d0 to 0x3fb of the superblock, where a log is named, are in use by something \
              else"
@@ -114,7 +114,7 @@ fn adoptable(area: &Arc<dyn Device>) -> Result<u64> {
 }
 
 fn refuse_unclean(fs: &Fs) -> Result<()> {
-    match fs.unclean() {
+    match fs.superblock.unclean() {
         None => Ok(()),
         Some(why) => Err(Error::Refused(format!("the file system {why}"))),
     }

@@ -60,8 +60,8 @@ pub fn look(area: &RegionReader) -> Result<Fs> {
 /// The superblock as it will stand when the volume is plain ext4 again.
 pub fn final_super(area: &RegionReader, now: Timestamp) -> Result<SuperBytes> {
     let mut fs = look(area)?;
-    fs.set_write_time(now);
-    fs.set_marker(false);
+    fs.superblock.set_write_time(now);
+    fs.superblock.set_marker(false);
     Ok(fs.super_image())
 }
 
@@ -75,12 +75,12 @@ pub fn marked_super(
     link: Option<AreaLink>,
 ) -> Result<SuperBytes> {
     let mut fs = look(area)?;
-    if let Some(why) = fs.unclean() {
+    if let Some(why) = fs.superblock.unclean() {
         return Err(Error::Refused(format!("the file system {why}")));
     }
-    fs.set_mount_time(now);
-    fs.set_marker(true);
-    fs.set_own_bytes(&link_bytes(link));
+    fs.superblock.set_mount_time(now);
+    fs.superblock.set_marker(true);
+    fs.superblock.set_own_bytes(&link_bytes(link));
     Ok(fs.super_image())
 }
 
@@ -108,9 +108,9 @@ pub fn clear(area: &SuperblockWriter, primary: &SuperBytes) -> Result<()> {
 /// Gives every backup the marker and the link of `primary`. One that a crash tore is made anew.
 fn mark_backups(area: &SuperblockWriter, primary: &SuperBytes) -> Result<()> {
     let mut fs = look(area)?;
-    fs.set_marker(has_marker(primary));
-    fs.set_own_bytes(&own_bytes(primary));
-    for block in fs.backup_superblocks() {
+    fs.superblock.set_marker(has_marker(primary));
+    fs.superblock.set_own_bytes(&own_bytes(primary));
+    for block in fs.layout.backup_superblocks() {
         let mut bytes = [0u8; 1024];
         area.read(Origin::Admin, block * BLOCK_BYTES, &mut bytes)?;
         if check_super(&bytes).is_err() {

@@ -162,7 +162,7 @@ impl Runtime {
     /// # Errors
     /// EINVAL for a range or a least length that no volume of this size has; EOPNOTSUPP; EROFS.
     pub(crate) fn trim(&self, start: u64, len: u64, least: u64) -> Result<Trimmed> {
-        let blocks = self.lock().metadata.tree.fs.block_count();
+        let blocks = self.lock().metadata.tree.fs.layout.block_count();
         let (first, least) = (start.div_ceil(BLOCK_BYTES), least.div_ceil(BLOCK_BYTES));
         let end = (start.saturating_add(len) / BLOCK_BYTES).min(blocks);
         if len < BLOCK_BYTES || first >= blocks || least > GROUP_BLOCKS {

@@ -49,19 +49,27 @@ impl Metadata {
         while block < end {
             let node = self.tree.inodes.get(&ino).expect("checked by the caller");
             let rest = end - block;
-            let fresh = match self.tree.fs.map(&mut self.tree.meta, &node.inode, block, rest)? {
-                Mapping::Mapped { len, unwritten: false, .. } => {
-                    block += len.clamp(1, rest);
-                    continue;
-                }
-                Mapping::Mapped { len, unwritten: true, .. } => {
-                    let len = len.clamp(1, rest);
-                    let node = self.tree.inodes.get_mut(&ino).expect("checked by the caller");
-                    self.tree.fs.mark_written(&mut self.tree.meta, &mut node.inode, block, len)?;
-                    len
-                }
-                Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, rest))?.len,
-            };
+            let fresh =
+                match self.tree.fs.layout.map(&mut self.tree.meta, &node.inode, block, rest)? {
+                    Mapping::Mapped { len, unwritten: false, .. } => {
+                        block += len.clamp(1, rest);
+                        continue;
+                    }
+                    Mapping::Mapped { len, unwritten: true, .. } => {
+                        let len = len.clamp(1, rest);
+                        let node = self.tree.inodes.get_mut(&ino).expect("checked by the caller");
+                        self.tree.fs.mark_written(
+                            &mut self.tree.meta,
+                            &mut node.inode,
+                            block,
+                            len,
+                        )?;
+                        len
+                    }
+                    Mapping::Hole { len } => {
+                        self.allocate_written(ino, block, len.clamp(1, rest))?.len
+                    }
+                };
             self.tree.note_tree(ino);
             self.remapped(ino);
             let node = self.tree.node_mut(ino);
@@ -131,7 +139,7 @@ impl Tree {
             let rest = end.div_ceil(BLOCK_BYTES) - block;
             let node = self.inodes.get(&ino).expect("checked by the caller");
             let Mapping::Mapped { pblk, len, unwritten: false } =
-                self.fs.map(&mut self.meta, &node.inode, block, rest)?
+                self.fs.layout.map(&mut self.meta, &node.inode, block, rest)?
             else {
                 panic!("inode {ino}: overlay byte {at} was given a home");
             };

@@ -312,7 +312,7 @@ impl Metadata {
                     break 'dirty;
                 }
                 looks -= 1;
-                let (direct, len) = match self.tree.fs.map(
+                let (direct, len) = match self.tree.fs.layout.map(
                     &mut self.tree.meta,
                     &node.inode,
                     block,
@@ -381,7 +381,7 @@ impl Metadata {
 
     fn direct_home(&mut self, ino: InodeNr, block: u64, want: u64) -> Result<BlockRun> {
         let node = self.tree.inodes.get(&ino).expect("checked by the caller");
-        let run = match self.tree.fs.map(&mut self.tree.meta, &node.inode, block, want)? {
+        let run = match self.tree.fs.layout.map(&mut self.tree.meta, &node.inode, block, want)? {
             Mapping::Hole { len } => self.allocate_written(ino, block, len.clamp(1, want))?,
             Mapping::Mapped { pblk, len, unwritten } => {
                 assert!(unwritten, "written blocks are staged, not pushed");
@@ -415,10 +415,11 @@ impl Tree {
             let (mut block, end) = (done.max(start / BLOCK_BYTES), end.div_ceil(BLOCK_BYTES));
             while block < end && found < most {
                 let want = (end - block).min(most - found);
-                let (direct, len) = match self.fs.map(&mut self.meta, &node.inode, block, want)? {
-                    Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
-                    Mapping::Hole { len } => (true, len),
-                };
+                let (direct, len) =
+                    match self.fs.layout.map(&mut self.meta, &node.inode, block, want)? {
+                        Mapping::Mapped { unwritten, len, .. } => (unwritten, len),
+                        Mapping::Hole { len } => (true, len),
+                    };
                 let stop = block + len.clamp(1, want);
                 if direct {
                     let mut blocks = RangeSet::new();

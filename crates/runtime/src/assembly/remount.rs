@@ -84,9 +84,9 @@ impl Runtime {
     /// does every copy that is written from here on (rule R15).
     pub fn note_marked(&self, marked: &[u8; 1024], now: Timestamp) {
         let mut st = self.lock();
-        st.metadata.tree.fs.set_mount_time(now);
-        st.metadata.tree.fs.set_marker(true);
-        st.metadata.tree.fs.set_own_bytes(&own_bytes(marked));
+        st.metadata.tree.fs.superblock.set_mount_time(now);
+        st.metadata.tree.fs.superblock.set_marker(true);
+        st.metadata.tree.fs.superblock.set_own_bytes(&own_bytes(marked));
     }
 
     /// Takes changes again.

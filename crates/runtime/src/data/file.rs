@@ -72,7 +72,7 @@ impl Tree {
             let mut block = gap_start;
             while block < gap_end {
                 let rest = gap_end - block;
-                let len = match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
+                let len = match self.fs.layout.map(&mut self.meta, &node.inode, block, rest)? {
                     Mapping::Hole { len } => {
                         let len = len.clamp(1, rest);
                         wanted.push((block, block + len));
@@ -123,7 +123,7 @@ impl Tree {
             return Ok((true, end));
         }
         let rest = block_up(size) - block;
-        match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
+        match self.fs.layout.map(&mut self.meta, &node.inode, block, rest)? {
             Mapping::Mapped { unwritten: false, len, .. } => {
                 Ok((true, (block + len.clamp(1, rest)) * BLOCK_BYTES))
             }
@@ -276,8 +276,12 @@ impl State {
         }
         let node = self.metadata.tree.inodes.get_mut(&ino).expect("loaded before use");
         node.overlay.remove(start, end);
-        let mapped =
-            self.metadata.tree.fs.map(&mut self.metadata.tree.meta, &node.inode, block, 1)?;
+        let mapped = self.metadata.tree.fs.layout.map(
+            &mut self.metadata.tree.meta,
+            &node.inode,
+            block,
+            1,
+        )?;
         if matches!(mapped, Mapping::Mapped { unwritten: false, .. }) {
             node.overlay.insert(start, end, Source::Zero);
             node.delta.running_mut().zeros.insert(start, end);

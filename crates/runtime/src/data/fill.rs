@@ -143,7 +143,7 @@ impl State {
         };
         let mut block = start;
         while block < stop {
-            let len = match self.metadata.tree.fs.map(
+            let len = match self.metadata.tree.fs.layout.map(
                 &mut self.metadata.tree.meta,
                 &node.inode,
                 block,

@@ -265,7 +265,7 @@ impl Metadata {
         let mut left =
             if self.log.is_replaying() { usize::MAX } else { self.log.config.most_freed.max(1) };
         loop {
-            let tree = self.tree.fs.worst_case_touched(&self.tree.node(ino).inode)?;
+            let tree = self.tree.fs.layout.worst_case_touched(&self.tree.node(ino).inode)?;
             let tree = 16 + usize::try_from(tree).unwrap_or(usize::MAX);
             self.room_in_transaction(tree + FREED_EXTENT_BLOCKS)?;
             let step = self.room().saturating_sub(tree) / FREED_EXTENT_BLOCKS;
@@ -293,7 +293,7 @@ impl Metadata {
         let mut block = first;
         while block < end {
             let node = self.tree.inodes.get(&ino).expect("loaded before use");
-            match self.tree.fs.map(&mut self.tree.meta, &node.inode, block, end - block)? {
+            match self.tree.fs.layout.map(&mut self.tree.meta, &node.inode, block, end - block)? {
                 Mapping::Mapped { len, .. } => block += len.max(1),
                 Mapping::Hole { len } => {
                     let want = len.clamp(1, end - block);
@@ -371,10 +371,10 @@ impl Tree {
         want: u64,
     ) -> Result<siftfs_base::BlockRun> {
         let node = self.inodes.get(&ino).expect("loaded before use");
-        let mut goal = self.fs.goal_for_inode(ino);
+        let mut goal = self.fs.layout.goal_for_inode(ino);
         if block > 0
             && let Mapping::Mapped { pblk, .. } =
-                self.fs.map(&mut self.meta, &node.inode, block - 1, 1)?
+                self.fs.layout.map(&mut self.meta, &node.inode, block - 1, 1)?
         {
             goal = pblk + 1;
         }
@@ -387,7 +387,7 @@ impl Tree {
         while block < end {
             let rest = end - block;
             let node = self.inodes.get(&ino).expect("loaded before use");
-            let len = match self.fs.map(&mut self.meta, &node.inode, block, rest)? {
+            let len = match self.fs.layout.map(&mut self.meta, &node.inode, block, rest)? {
                 Mapping::Hole { len } => {
                     holes += len.clamp(1, rest);
                     len

@@ -164,7 +164,7 @@ impl Tree {
 
     /// May this caller use the blocks that are held back for root?
     pub(crate) fn privileged(&self, cred: &Credentials) -> bool {
-        let (uid, gid) = self.fs.reserved_ids();
+        let (uid, gid) = self.fs.superblock.reserved_ids();
         cred.uid == 0 || cred.uid == uid || gid != 0 && cred.gid == gid
     }
 

@@ -95,7 +95,7 @@ impl Call<'_> {
             if !node.inode.is_symlink() {
                 return Err(errno(libc::EINVAL));
             }
-            tree.fs.symlink_read(&mut tree.meta, &node.inode).map(Reply::Data)
+            tree.fs.layout.symlink_read(&mut tree.meta, &node.inode).map(Reply::Data)
         })
     }
 

@@ -58,21 +58,26 @@ impl Tree {
     pub fn has_capabilities(&mut self, ino: InodeNr) -> Result<bool> {
         let node = self.inodes.get(&ino).expect("loaded before use");
         Ok(node.inode.is_reg()
-            && self.fs.xattr_list(&mut self.meta, &node.inode)?.iter().any(|n| n == CAPABILITY))
+            && self
+                .fs
+                .layout
+                .xattr_list(&mut self.meta, &node.inode)?
+                .iter()
+                .any(|n| n == CAPABILITY))
     }
 
     /// getxattr; ENODATA when absent.
     pub fn get_xattr(&mut self, ino: InodeNr, name: &[u8]) -> Result<Vec<u8>> {
         self.load(ino)?;
         let node = self.inodes.get(&ino).expect("just loaded");
-        self.fs.xattr_get(&mut self.meta, &node.inode, name)
+        self.fs.layout.xattr_get(&mut self.meta, &node.inode, name)
     }
 
     /// listxattr.
     pub fn list_xattrs(&mut self, ino: InodeNr) -> Result<Vec<Vec<u8>>> {
         self.load(ino)?;
         let node = self.inodes.get(&ino).expect("just loaded");
-        self.fs.xattr_list(&mut self.meta, &node.inode)
+        self.fs.layout.xattr_list(&mut self.meta, &node.inode)
     }
 
     /// In a sticky directory, only root, its owner and the file's owner may remove or rename a
@@ -292,14 +297,14 @@ impl Metadata {
 
     /// statfs as ext4 answers it: overhead is not counted as blocks.
     pub fn stat_fs(&self) -> StatFs {
-        let blocks = self.tree.fs.block_count() - self.tree.fs.overhead_blocks();
+        let blocks = self.tree.fs.layout.block_count() - self.tree.fs.layout.overhead_blocks();
         let free = self.tree.fs.free_blocks().saturating_sub(self.log.running.data.reserved());
         StatFs {
             block_size: 4096,
             blocks,
             free,
             available: free.saturating_sub(self.tree.fs.reserved_blocks()),
-            files: u64::from(self.tree.fs.inode_count()),
+            files: u64::from(self.tree.fs.layout.inode_count()),
             files_free: self.tree.fs.free_inodes(),
             name_max: 255,
         }

@@ -340,7 +340,8 @@ impl State {
     ) -> Step<InodeNr> {
         self.metadata.tree.require_live_dir(dir)?;
         // Both halves or none: the room for the second is checked before the first.
-        let cost = self.metadata.tree.fs.dir_insert_cost(&self.metadata.tree.node(dir).inode)?;
+        let cost =
+            self.metadata.tree.fs.layout.dir_insert_cost(&self.metadata.tree.node(dir).inode)?;
         self.metadata.room_in_transaction(2 * OP_BLOCKS + cost.dirtied as usize)?;
         let name = self.metadata.unused_name(dir)?;
         let inode = &self.metadata.tree.node(dir).inode;

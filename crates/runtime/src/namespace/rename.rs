@@ -61,8 +61,12 @@ impl State {
         let mut blocks = NAMES_SPACE;
         let mut images = 2 * OP_BLOCKS;
         for dir in [from.0, to.0] {
-            let cost =
-                self.metadata.tree.fs.dir_insert_cost(&self.metadata.tree.node(dir).inode)?;
+            let cost = self
+                .metadata
+                .tree
+                .fs
+                .layout
+                .dir_insert_cost(&self.metadata.tree.node(dir).inode)?;
             blocks += u64::from(cost.appended);
             images += cost.dirtied as usize;
         }

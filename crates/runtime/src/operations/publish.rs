@@ -356,7 +356,7 @@ impl Metadata {
     fn reserve_group(&mut self, changes: &[Change]) -> Step<()> {
         let (mut blocks, mut images, mut spare) = (NAMES_SPACE, OP_BLOCKS, 0);
         for change in changes {
-            let cost = self.tree.fs.dir_insert_cost(&self.tree.node(change.to.0).inode)?;
+            let cost = self.tree.fs.layout.dir_insert_cost(&self.tree.node(change.to.0).inode)?;
             images += PUBLISH_BLOCKS;
             if change.displaced.is_some() && change.from.is_some() {
                 // The entry is changed where it is; but each rename asks for room to insert one.

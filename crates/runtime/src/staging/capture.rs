@@ -214,8 +214,8 @@ impl Tree {
     pub fn whole_xattrs(&mut self, ino: InodeNr) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let node = self.inodes.get(&ino).expect("loaded before use");
         let mut list = Vec::new();
-        for name in self.fs.xattr_list(&mut self.meta, &node.inode)? {
-            let value = self.fs.xattr_get(&mut self.meta, &node.inode, &name)?;
+        for name in self.fs.layout.xattr_list(&mut self.meta, &node.inode)? {
+            let value = self.fs.layout.xattr_get(&mut self.meta, &node.inode, &name)?;
             list.push((name, value));
         }
         Ok(list)

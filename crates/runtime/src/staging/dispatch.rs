@@ -97,7 +97,7 @@ impl Metadata {
         }
         let first = range.start / BLOCK_BYTES;
         let blocks = range.end.div_ceil(BLOCK_BYTES) - first;
-        match self.tree.fs.map(&mut self.tree.meta, &node.inode, first, blocks) {
+        match self.tree.fs.layout.map(&mut self.tree.meta, &node.inode, first, blocks) {
             Ok(Mapping::Mapped { pblk, len, unwritten: false }) if len >= blocks => {
                 Some(pblk * BLOCK_BYTES + range.start % BLOCK_BYTES)
             }

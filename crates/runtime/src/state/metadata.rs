@@ -24,7 +24,7 @@ impl Metadata {
                 continue;
             }
             let node = self.tree.inodes.get_mut(&ino).expect("just loaded");
-            let blocks = self.tree.fs.tree_blocks(&mut self.tree.meta, &node.inode)?;
+            let blocks = self.tree.fs.layout.tree_blocks(&mut self.tree.meta, &node.inode)?;
             let blocks = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(2);
             if blocks > self.log.half_transaction() {
                 continue;

@@ -168,7 +168,7 @@ impl Metadata {
 
     /// As `begin`, for an operation that inserts a name into `dir`.
     pub fn begin_insert(&mut self, dir: InodeNr, blocks: u64) -> Step<()> {
-        let cost = self.tree.fs.dir_insert_cost(&self.tree.node(dir).inode)?;
+        let cost = self.tree.fs.layout.dir_insert_cost(&self.tree.node(dir).inode)?;
         self.begin_with(blocks + u64::from(cost.appended), OP_BLOCKS + cost.dirtied as usize)
     }
 
@@ -334,18 +334,18 @@ impl Tree {
     /// Block groups: each has a bitmap that an allocation may change, and part of a descriptor
     /// block.
     pub fn groups(&self) -> usize {
-        usize::try_from(self.fs.block_count() / GROUP_BLOCKS + 1).unwrap_or(usize::MAX)
+        usize::try_from(self.fs.layout.block_count() / GROUP_BLOCKS + 1).unwrap_or(usize::MAX)
     }
 
     /// Most blocks of the inode's extent tree that a home for one range changes.
     pub fn tree_touched(&self, ino: InodeNr) -> usize {
-        let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
+        let tree = self.fs.layout.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
         usize::try_from(tree).unwrap_or(usize::MAX)
     }
 
     /// ... and an inode of which this many ranges are staged: one that is loaded.
     pub fn inode_blocks(&self, ino: InodeNr, ranges: usize) -> usize {
-        let tree = self.fs.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
+        let tree = self.fs.layout.worst_case_touched(&self.node(ino).inode).unwrap_or(1);
         let blocks = usize::try_from(tree).unwrap_or(usize::MAX).saturating_add(2);
         if tree > 1 { blocks.saturating_add(ranges) } else { blocks }
     }

@@ -15,7 +15,7 @@ const BASE: &str = "none,filetype,ext_attr,dir_index,extent,sparse_super,large_f
 fn use_volume(image: &Image) {
     let mut store = image.load();
     let mut fs = Fs::open(&mut store).unwrap();
-    assert!(fs.is_clean());
+    assert!(fs.superblock.is_clean());
     let mut rng = siftfs_base::Rng::new(8);
     // The orphan file of some volumes comes before the files.
     let empty = |i: &crate::Inode| i.is_reg() && i.size == 0;
@@ -26,7 +26,7 @@ fn use_volume(image: &Image) {
     let name = image.name_of(files[0].ino);
     for mut inode in files {
         for i in 0..1200u64 {
-            let goal = rng.below(fs.block_count());
+            let goal = rng.below(fs.layout.block_count());
             let run = fs.alloc_blocks(&mut store, goal, 1 + i % 3).unwrap();
             fs.insert(&mut store, &mut inode, i * 5, run, i % 2 == 0).unwrap();
         }
@@ -90,7 +90,7 @@ fn block_maps_are_read() {
     assert!(!inode.has_extents());
     let mut found = Vec::new();
     let mut at = 0;
-    while let Some(r) = fs.next_mapped(&mut store, &inode, at, u64::MAX).unwrap() {
+    while let Some(r) = fs.layout.next_mapped(&mut store, &inode, at, u64::MAX).unwrap() {
         for i in 0..r.run.len {
             let byte = (r.lblk + i) as u8 | 1;
             assert!(store.read(r.run.start + i).unwrap().iter().all(|b| *b == byte));
@@ -99,7 +99,7 @@ fn block_maps_are_read() {
         at = r.lblk + r.run.len;
     }
     assert_eq!(found, blocks());
-    let far = fs.map(&mut store, &inode, 1 << 31, 10).unwrap();
+    let far = fs.layout.map(&mut store, &inode, 1 << 31, 10).unwrap();
     assert_eq!(far, Mapping::Hole { len: 10 });
 }
 
@@ -152,5 +152,5 @@ fn other_contents_are_refused() {
         crate::testing::MemStore::from_bytes(&std::fs::read(&image.file).unwrap()[..4096]);
     assert!(Fs::open(&mut short).is_err());
     let run = BlockRun { start: 3, len: 0 };
-    assert!(Fs::open(&mut image.load()).unwrap().check_run(run, || "x".into()).is_err());
+    assert!(Fs::open(&mut image.load()).unwrap().layout.check_run(run, || "x".into()).is_err());
 }

@@ -5,7 +5,7 @@ use siftfs_base::{BLOCK_SIZE, BlockNr, BlockRun, Blocks, Result, corrupt, errno}
 use crate::bits::{self, Bitmap};
 use crate::csum;
 use crate::format::*;
-use crate::fs::Fs;
+use crate::fs::{Fs, Layout};
 use crate::group;
 use crate::store::BlockStore;
 
@@ -31,9 +31,9 @@ impl Fs {
         want: u64,
     ) -> Result<BlockRun> {
         assert!(want > 0, "an allocation of no blocks");
-        let want = want.min(u64::from(self.geo.blocks_per_group)) as u32;
-        let goal = if goal < self.geo.block_count { goal } else { 0 };
-        let (home, bit) = self.geo.locate(goal);
+        let want = want.min(u64::from(self.layout.geo.blocks_per_group)) as u32;
+        let goal = if goal < self.layout.geo.block_count { goal } else { 0 };
+        let (home, bit) = self.layout.geo.locate(goal);
         let mut best: Option<(u32, Found)> = None;
         if group::at(&self.groups, home).blocks() > 0 {
             let found = self.search_group(store, home, bit, want)?;
@@ -72,8 +72,8 @@ impl Fs {
     /// inode. Errors: `Corrupt` if a block is already free or belongs to the volume's own
     /// structures; nothing is changed then.
     pub fn free_run(&mut self, store: &mut dyn BlockStore, run: BlockRun) -> Result<()> {
-        self.check_run(run, || "freed run".into())?;
-        let pieces = self.by_group(run);
+        self.layout.check_run(run, || "freed run".into())?;
+        let pieces = self.layout.by_group(run);
         for &(group, bit, len) in &pieces {
             let map = self.block_bitmap(store, group)?;
             if bits::next_zero(map.get(store)?, bit, bit + len) != bit + len {
@@ -85,12 +85,13 @@ impl Fs {
             let g = group::at_mut(&mut self.groups, group);
             let map = store.modify(g.block_bitmap)?;
             bits::fill(map, bit, bit + len, false);
-            g.block_csum = csum::bitmap_csum(self.geo.seed, map, self.geo.blocks_per_group);
+            g.block_csum =
+                csum::bitmap_csum(self.layout.geo.seed, map, self.layout.geo.blocks_per_group);
             g.free_blocks += len;
             g.held_blocks += len;
             self.free_blocks += u64::from(len);
             self.held_blocks += u64::from(len);
-            g.store(&self.geo, group, store)?;
+            g.store(&self.layout.geo, group, store)?;
         }
         assert!(!self.held.overlaps(run.start, run.end()), "a used block was in quarantine");
         self.held.insert(run.start, run.end());
@@ -103,11 +104,11 @@ impl Fs {
         let parts: Vec<_> = self.held.overlapping(run.start, run.end()).collect();
         for (start, end) in parts {
             self.held.remove(start, end);
-            for (group, bit, len) in self.by_group(BlockRun { start, len: end - start }) {
+            for (group, bit, len) in self.layout.by_group(BlockRun { start, len: end - start }) {
                 let g = group::at_mut(&mut self.groups, group);
                 g.held_blocks -= len;
                 g.block_hint = g.block_hint.min(bit);
-                g.longest = self.geo.blocks_in_group(group);
+                g.longest = self.layout.geo.blocks_in_group(group);
                 self.held_blocks -= u64::from(len);
                 self.with_blocks.insert(group);
             }
@@ -128,12 +129,12 @@ impl Fs {
         least: u64,
         (most, runs): (u64, usize),
     ) -> Result<(Vec<BlockRun>, BlockNr)> {
-        if from >= self.geo.block_count {
-            return Ok((Vec::new(), self.geo.block_count));
+        if from >= self.layout.geo.block_count {
+            return Ok((Vec::new(), self.layout.geo.block_count));
         }
-        let (group, bit) = self.geo.locate(from);
-        let start = self.geo.group_start(group);
-        let end = self.geo.blocks_in_group(group);
+        let (group, bit) = self.layout.geo.locate(from);
+        let start = self.layout.geo.group_start(group);
+        let end = self.layout.geo.blocks_in_group(group);
         let mut held = Vec::new();
         let (mut at, mut left, least) = (bit, most, least.max(1));
         if group::at(&self.groups, group).blocks() > 0 {
@@ -168,25 +169,12 @@ impl Fs {
         &self.held
     }
 
-    /// The run cut at group boundaries: (group, first bit, length).
-    fn by_group(&self, run: BlockRun) -> Vec<(u32, u32, u32)> {
-        let mut out = Vec::new();
-        let mut at = run.start;
-        while at < run.end() {
-            let (group, bit) = self.geo.locate(at);
-            let len = (run.end() - at).min(u64::from(self.geo.blocks_per_group - bit)) as u32;
-            out.push((group, bit, len));
-            at += u64::from(len);
-        }
-        out
-    }
-
     /// Marks a run in one group used.
     fn claim(&mut self, store: &mut dyn BlockStore, group: u32, found: Found) -> Result<BlockRun> {
         let Found { bit, len } = found;
         let mut fresh = None;
         if group::at(&self.groups, group).has(BG_BLOCK_UNINIT) {
-            fresh = Some(self.initial_block_bitmap(group));
+            fresh = Some(self.layout.initial_block_bitmap(group));
         }
         let g = group::at_mut(&mut self.groups, group);
         let map = match fresh {
@@ -200,7 +188,8 @@ impl Fs {
         };
         assert!(bits::next_one(map, bit, bit + len) == bit + len, "claimed blocks are in use");
         bits::fill(map, bit, bit + len, true);
-        g.block_csum = csum::bitmap_csum(self.geo.seed, map, self.geo.blocks_per_group);
+        g.block_csum =
+            csum::bitmap_csum(self.layout.geo.seed, map, self.layout.geo.blocks_per_group);
         g.free_blocks -= len;
         self.free_blocks -= u64::from(len);
         if g.block_hint >= bit {
@@ -209,9 +198,12 @@ impl Fs {
         if g.blocks() == 0 {
             self.with_blocks.remove(&group);
         }
-        g.store(&self.geo, group, store)?;
+        g.store(&self.layout.geo, group, store)?;
         store.set_verified(g.block_bitmap);
-        Ok(BlockRun { start: self.geo.group_start(group) + u64::from(bit), len: u64::from(len) })
+        Ok(BlockRun {
+            start: self.layout.geo.group_start(group) + u64::from(bit),
+            len: u64::from(len),
+        })
     }
 
     /// The best run of up to `want` blocks in a group: the one that starts at `from`, else the
@@ -225,7 +217,7 @@ impl Fs {
     ) -> Result<Found> {
         let image = self.block_bitmap(store, group)?;
         let map = image.get(store)?;
-        let end = self.geo.blocks_in_group(group);
+        let end = self.layout.geo.blocks_in_group(group);
         let hint = group::at(&self.groups, group).block_hint;
         let at = self.next_run(map, group, from.max(hint), end, want);
         if from <= hint && at.len > 0 {
@@ -272,7 +264,7 @@ impl Fs {
 
     /// Next run of clear, unquarantined bits from `from` on, cut at `want`; length 0 if none.
     fn next_run(&self, map: &Bitmap, group: u32, from: u32, end: u32, want: u32) -> Found {
-        let start = self.geo.group_start(group);
+        let start = self.layout.geo.group_start(group);
         let mut at = from;
         loop {
             let bit = bits::next_zero(map, at, end);
@@ -293,8 +285,8 @@ impl Fs {
     pub(crate) fn block_bitmap(&self, store: &mut dyn BlockStore, group: u32) -> Result<Image> {
         let g = group::at(&self.groups, group);
         if g.has(BG_BLOCK_UNINIT) {
-            let map = self.initial_block_bitmap(group);
-            let end = self.geo.blocks_in_group(group);
+            let map = self.layout.initial_block_bitmap(group);
+            let end = self.layout.geo.blocks_in_group(group);
             if bits::count_zeros(&map, end) != g.free_blocks {
                 let what = format!("group descriptor {group}");
                 return Err(corrupt(what, "free blocks of an uninitialised group"));
@@ -312,26 +304,43 @@ impl Fs {
     fn check_block_bitmap(&self, group: u32, map: &Bitmap) -> Result<()> {
         let g = group::at(&self.groups, group);
         let bad = |detail: &str| Err(corrupt(format!("block bitmap of group {group}"), detail));
-        let mut want = csum::bitmap_csum(self.geo.seed, map, self.geo.blocks_per_group);
-        if self.geo.desc_size == 32 {
+        let mut want =
+            csum::bitmap_csum(self.layout.geo.seed, map, self.layout.geo.blocks_per_group);
+        if self.layout.geo.desc_size == 32 {
             want &= 0xFFFF;
         }
-        let have = if self.geo.desc_size == 32 { g.block_csum & 0xFFFF } else { g.block_csum };
+        let have =
+            if self.layout.geo.desc_size == 32 { g.block_csum & 0xFFFF } else { g.block_csum };
         if want != have {
             return bad("checksum");
         }
-        let end = self.geo.blocks_in_group(group);
+        let end = self.layout.geo.blocks_in_group(group);
         if bits::count_zeros(map, end) != g.free_blocks {
             return bad("free blocks differ from the descriptor");
         }
-        let start = self.geo.group_start(group);
-        for (s, e) in self.system.overlapping(start, start + u64::from(end)) {
+        let start = self.layout.geo.group_start(group);
+        for (s, e) in self.layout.system.overlapping(start, start + u64::from(end)) {
             let (s, e) = ((s - start) as u32, (e - start) as u32);
             if bits::next_zero(map, s, e) != e {
                 return bad("the volume's own blocks are marked free");
             }
         }
         Ok(())
+    }
+}
+
+impl Layout {
+    /// The run cut at group boundaries: (group, first bit, length).
+    fn by_group(&self, run: BlockRun) -> Vec<(u32, u32, u32)> {
+        let mut out = Vec::new();
+        let mut at = run.start;
+        while at < run.end() {
+            let (group, bit) = self.geo.locate(at);
+            let len = (run.end() - at).min(u64::from(self.geo.blocks_per_group - bit)) as u32;
+            out.push((group, bit, len));
+            at += u64::from(len);
+        }
+        out
     }
 
     /// What a never-written bitmap says: the volume's own blocks and the padding behind a short

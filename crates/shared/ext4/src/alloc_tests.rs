@@ -14,12 +14,12 @@ fn open(mib: u64) -> (Image, MemStore, Fs) {
 /// Blocks a naive reader of the bitmaps finds free.
 fn free_by_bitmap(fs: &Fs, store: &mut MemStore) -> BTreeSet<u64> {
     let mut free = BTreeSet::new();
-    for group in 0..fs.geo.group_count {
+    for group in 0..fs.layout.geo.group_count {
         let image = fs.block_bitmap(store, group).unwrap();
         let map = image.get(store).unwrap();
-        for bit in 0..fs.geo.blocks_in_group(group) {
+        for bit in 0..fs.layout.geo.blocks_in_group(group) {
             if map[bit as usize / 8] >> (bit % 8) & 1 == 0 {
-                free.insert(fs.geo.group_start(group) + u64::from(bit));
+                free.insert(fs.layout.geo.group_start(group) + u64::from(bit));
             }
         }
     }
@@ -37,7 +37,7 @@ fn random_history_agrees_with_a_set() {
     for round in 0..6000 {
         match rng.below(10) {
             0..5 => {
-                let (goal, bits) = (rng.below(fs.block_count()), rng.below(14));
+                let (goal, bits) = (rng.below(fs.layout.block_count()), rng.below(14));
                 let want = 1 + rng.below(1 << bits);
                 match fs.alloc_blocks(&mut store, goal, want) {
                     Ok(run) => {
@@ -114,12 +114,12 @@ fn own_structures_are_never_freed() {
     let (_image, mut store, mut fs) = open(64);
     let before = fs.free_blocks();
     for (start, len) in
-        [(0, 1), (1, 1), (fs.block_count() - 1, 2), (u64::MAX, 1), (5, u64::MAX), (9, 0)]
+        [(0, 1), (1, 1), (fs.layout.block_count() - 1, 2), (u64::MAX, 1), (5, u64::MAX), (9, 0)]
     {
         assert!(fs.free_run(&mut store, BlockRun { start, len }).is_err(), "{start}+{len}");
     }
     assert_eq!(fs.free_blocks(), before);
-    assert!(!fs.is_data_block(0) && fs.is_data_block(fs.block_count() - 1));
+    assert!(!fs.layout.is_data_block(0) && fs.layout.is_data_block(fs.layout.block_count() - 1));
 }
 
 /// An allocation reads a bounded number of bitmaps, however many groups are full or fragmented.
@@ -168,7 +168,7 @@ fn free_blocks_are_held_and_released() {
     let (_, mut store, mut fs) = open(300);
     let mut rng = siftfs_base::Rng::new(5);
     for _ in 0..200 {
-        let (goal, want) = (rng.below(fs.block_count()), 1 + rng.below(300));
+        let (goal, want) = (rng.below(fs.layout.block_count()), 1 + rng.below(300));
         let run = fs.alloc_blocks(&mut store, goal, want).unwrap();
         if rng.below(2) == 0 {
             fs.free_run(&mut store, run).unwrap();
@@ -183,7 +183,7 @@ fn free_blocks_are_held_and_released() {
     let available = fs.available_blocks();
     assert_eq!(available, free.len() as u64);
     let (mut at, mut held) = (0, Vec::new());
-    while at < fs.block_count() {
+    while at < fs.layout.block_count() {
         let bounds = (1 + rng.below(5000), 1 + rng.below(4) as usize);
         let (runs, next) = fs.hold_free(&mut store, at, 1, bounds).unwrap();
         assert!(next > at && runs.len() <= bounds.1);
@@ -209,7 +209,7 @@ fn free_blocks_are_held_and_released() {
 #[test]
 fn short_runs_are_not_held() {
     let (_, mut store, mut fs) = open(300);
-    let end = fs.block_count();
+    let end = fs.layout.block_count();
     while fs.available_blocks() > 0 {
         let run = fs.alloc_blocks(&mut store, 0, 64).unwrap();
         if run.len == 64 {

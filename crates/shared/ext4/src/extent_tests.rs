@@ -30,10 +30,10 @@ impl Volume {
 
     /// Where `lblk` would lie if the extent before it went on, else the inode's group.
     fn goal(&mut self, inode: &Inode, lblk: u64) -> u64 {
-        let before = lblk.checked_sub(1).map(|l| self.fs.map(&mut self.store, inode, l, 1));
+        let before = lblk.checked_sub(1).map(|l| self.fs.layout.map(&mut self.store, inode, l, 1));
         match before.map(Result::unwrap) {
             Some(Mapping::Mapped { pblk, .. }) => pblk + 1,
-            _ => self.fs.goal_for_inode(inode.ino),
+            _ => self.fs.layout.goal_for_inode(inode.ino),
         }
     }
 
@@ -65,7 +65,9 @@ impl Volume {
 
     fn compare(&mut self, inode: &Inode, model: &Model) {
         let (mut at, mut seen) = (0, 0);
-        while let Some(r) = self.fs.next_mapped(&mut self.store, inode, at, u64::MAX).unwrap() {
+        while let Some(r) =
+            self.fs.layout.next_mapped(&mut self.store, inode, at, u64::MAX).unwrap()
+        {
             for i in 0..r.run.len {
                 let want = Some(&(r.run.start + i, r.unwritten));
                 assert_eq!(model.get(&(r.lblk + i)), want, "block {}", r.lblk + i);
@@ -74,7 +76,7 @@ impl Volume {
             at = r.lblk + r.run.len;
         }
         assert_eq!(seen, model.len() as u64);
-        let tree = self.fs.tree_blocks(&mut self.store, inode).unwrap();
+        let tree = self.fs.layout.tree_blocks(&mut self.store, inode).unwrap();
         assert_eq!(inode.blocks, (seen + tree) * 8);
     }
 
@@ -130,7 +132,7 @@ fn random_history_agrees_with_a_map() {
         }
         v.cut(&mut inode, &mut model, 0, u64::MAX, 7);
         assert_eq!(inode.blocks, 0);
-        assert_eq!(v.fs.root(&inode).unwrap().0.depth, 0);
+        assert_eq!(v.fs.layout.root(&inode).unwrap().0.depth, 0);
         v.save(&mut inode, &model);
         v.image.check();
     }
@@ -159,7 +161,7 @@ fn deep_trees_stay_tight() {
         v.compare(&inode, &model);
         v.save(&mut inode, &model);
         v.image.check();
-        assert_eq!(v.fs.root(&inode).unwrap().0.depth, 2);
+        assert_eq!(v.fs.layout.root(&inode).unwrap().0.depth, 2);
         for i in 0..1500 {
             let at = rng.below(9000);
             v.cut(&mut inode, &mut model, at, at + 1 + rng.below(4), 9);
@@ -200,8 +202,8 @@ fn longest_extents() {
         libc::EFBIG
     );
     v.fs.insert(&mut v.store, &mut inode, far - 1, run, false).unwrap();
-    assert_eq!(v.fs.map(&mut v.store, &inode, far - 1, 9).unwrap().len(), 1);
-    assert_eq!(v.fs.map(&mut v.store, &inode, far, 9).unwrap(), Mapping::Hole { len: 9 });
+    assert_eq!(v.fs.layout.map(&mut v.store, &inode, far - 1, 9).unwrap().len(), 1);
+    assert_eq!(v.fs.layout.map(&mut v.store, &inode, far, 9).unwrap(), Mapping::Hole { len: 9 });
     assert!(v.fs.remove(&mut v.store, &mut inode, 200_000, u64::MAX, 9).unwrap().done);
 }
 
@@ -222,8 +224,8 @@ fn mistakes_are_errors() {
     inode.i_block = [0; 60];
     inode.i_block[..4].copy_from_slice(&(run.start as u32).to_le_bytes());
     let mapped = Mapping::Mapped { pblk: run.start, len: 1, unwritten: false };
-    assert_eq!(v.fs.map(&mut v.store, &inode, 0, 5).unwrap(), mapped);
-    assert_eq!(v.fs.map(&mut v.store, &inode, 1, 5).unwrap(), Mapping::Hole { len: 5 });
+    assert_eq!(v.fs.layout.map(&mut v.store, &inode, 0, 5).unwrap(), mapped);
+    assert_eq!(v.fs.layout.map(&mut v.store, &inode, 1, 5).unwrap(), Mapping::Hole { len: 5 });
     let text = v.fs.insert(&mut v.store, &mut inode, 9, run, false).unwrap_err().to_string();
     assert!(text.contains("block map"), "{text}");
 }
@@ -252,14 +254,14 @@ fn worst_case_is_one() {
     let (mut inode, mut model, mut rng) = (v.file(0), Model::new(), siftfs_base::Rng::new(77));
     for _ in 0..60 {
         let (base, n) = (rng.below(1 << 30), 1 + rng.below(600));
-        let bound = v.fs.worst_case_blocks(&inode, n).unwrap();
-        let before = v.fs.tree_blocks(&mut v.store, &inode).unwrap();
+        let bound = v.fs.layout.worst_case_blocks(&inode, n).unwrap();
+        let before = v.fs.layout.tree_blocks(&mut v.store, &inode).unwrap();
         for i in 0..n {
             if !model.contains_key(&(base + i * 2)) {
                 v.put(&mut inode, &mut model, base + i * 2, 1, i % 2 == 0);
             }
         }
-        let took = v.fs.tree_blocks(&mut v.store, &inode).unwrap() - before.min(1 << 40);
+        let took = v.fs.layout.tree_blocks(&mut v.store, &inode).unwrap() - before.min(1 << 40);
         assert!(took <= bound, "{took} blocks for {n} extents, bound {bound}");
     }
 }
@@ -352,7 +354,7 @@ fn kernel_agrees() {
     let fs = Fs::open(&mut store).unwrap();
     let inode = fs.read_inode(&mut store, FIRST_FILE + 2).unwrap();
     for at in 0..6000u64 {
-        match fs.map(&mut store, &inode, at, 1).unwrap() {
+        match fs.layout.map(&mut store, &inode, at, 1).unwrap() {
             Mapping::Mapped { pblk, unwritten: false, .. } => {
                 assert!(at % 2 == 0 && (at / 2) % 3 != 0);
                 assert!(store.read(pblk).unwrap().iter().all(|b| *b == (at / 2) as u8 | 1));

@@ -35,7 +35,7 @@ fn exercise(store: &mut MemStore, rng: &mut siftfs_base::Rng) {
         let Ok(mut inode) = fs.read_inode(store, ino) else { continue };
         let mut at = 0;
         for _ in 0..5000 {
-            match fs.next_mapped(store, &inode, at, u64::MAX) {
+            match fs.layout.next_mapped(store, &inode, at, u64::MAX) {
                 Ok(Some(r)) => at = r.lblk + r.run.len,
                 _ => break,
             }
@@ -91,7 +91,7 @@ fn flipped_bytes_under_valid_checksums_never_panic() {
     let (clean, blocks) = victim();
     let seed = {
         let mut store = clean.clone();
-        Fs::open(&mut store).unwrap().csum_seed()
+        Fs::open(&mut store).unwrap().layout.csum_seed()
     };
     let mut rng = siftfs_base::Rng::new(1234);
     for _ in 0..6000 {

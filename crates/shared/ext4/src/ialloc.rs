@@ -6,7 +6,7 @@ use crate::alloc::Image;
 use crate::bits::{self, Bitmap};
 use crate::csum;
 use crate::format::*;
-use crate::fs::Fs;
+use crate::fs::{Fs, Layout};
 use crate::group;
 use crate::store::BlockStore;
 
@@ -30,7 +30,7 @@ impl Fs {
         parent: InodeNr,
         is_dir: bool,
     ) -> Result<InodeNr> {
-        let (home, _) = self.geo.locate_inode(parent)?;
+        let (home, _) = self.layout.geo.locate_inode(parent)?;
         let first = if is_dir { self.dir_group(parent, home) } else { home };
         loop {
             let mut after = self.with_inodes.range(first..).chain(self.with_inodes.range(..first));
@@ -39,7 +39,7 @@ impl Fs {
             };
             match self.find_inode(store, group)? {
                 Some(index) => {
-                    let ino = group * self.geo.inodes_per_group + index + 1;
+                    let ino = group * self.layout.geo.inodes_per_group + index + 1;
                     self.claim_inode(store, group, index, is_dir)?;
                     return Ok(ino);
                 }
@@ -59,7 +59,7 @@ impl Fs {
         ino: InodeNr,
         is_dir: bool,
     ) -> Result<()> {
-        let (group, index) = self.locate_plain(ino)?;
+        let (group, index) = self.layout.locate_plain(ino)?;
         if self.held_inos.contains(&ino) {
             return Err(errno(libc::EBUSY));
         }
@@ -79,7 +79,7 @@ impl Fs {
         ino: InodeNr,
         is_dir: bool,
     ) -> Result<()> {
-        let (group, index) = self.locate_plain(ino)?;
+        let (group, index) = self.layout.locate_plain(ino)?;
         assert!(!self.is_orphan(ino), "inode {ino} is freed while on the orphan list");
         if !self.inode_in_use(store, ino)? {
             return Err(corrupt(format!("inode {ino}"), "to be freed, but not in use"));
@@ -91,13 +91,14 @@ impl Fs {
         }
         let map = store.modify(g.inode_bitmap)?;
         bits::fill(map, index, index + 1, false);
-        g.inode_csum = csum::bitmap_csum(self.geo.seed, map, self.geo.inodes_per_group);
+        g.inode_csum =
+            csum::bitmap_csum(self.layout.geo.seed, map, self.layout.geo.inodes_per_group);
         g.free_inodes += 1;
         g.used_dirs -= u32::from(is_dir);
         g.held_inodes += 1;
         self.free_inodes += 1;
         assert!(self.held_inos.insert(ino), "a used inode was in quarantine");
-        g.store(&self.geo, group, store)
+        g.store(&self.layout.geo, group, store)
     }
 
     /// Ends the quarantine of a number, if it is in it.
@@ -105,7 +106,7 @@ impl Fs {
         if !self.held_inos.remove(&ino) {
             return;
         }
-        let Ok((group, index)) = self.geo.locate_inode(ino) else {
+        let Ok((group, index)) = self.layout.geo.locate_inode(ino) else {
             unreachable!("only checked numbers are in quarantine")
         };
         let g = group::at_mut(&mut self.groups, group);
@@ -116,7 +117,7 @@ impl Fs {
 
     /// Is the number in use, by the bitmap?
     pub fn inode_in_use(&mut self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<bool> {
-        let (group, index) = self.geo.locate_inode(ino)?;
+        let (group, index) = self.layout.geo.locate_inode(ino)?;
         if group::at(&self.groups, group).has(BG_INODE_UNINIT) {
             return Ok(false);
         }
@@ -124,20 +125,12 @@ impl Fs {
         Ok(bits::test(image.get(store)?, index))
     }
 
-    /// A number that may be allocated and freed: in range and not reserved.
-    fn locate_plain(&self, ino: InodeNr) -> Result<(u32, u32)> {
-        if ino < self.geo.first_ino {
-            return Err(corrupt(format!("inode number {ino}"), "reserved"));
-        }
-        self.geo.locate_inode(ino)
-    }
-
     /// First allocatable index of a group.
     fn find_inode(&mut self, store: &mut dyn BlockStore, group: u32) -> Result<Option<u32>> {
-        let ipg = self.geo.inodes_per_group;
+        let ipg = self.layout.geo.inodes_per_group;
         let image = self.inode_bitmap(store, group)?;
         let map = image.get(store)?;
-        let reserved = if group == 0 { self.geo.first_ino - 1 } else { 0 };
+        let reserved = if group == 0 { self.layout.geo.first_ino - 1 } else { 0 };
         let mut index = group::at(&self.groups, group).inode_hint.max(reserved);
         loop {
             index = bits::next_zero(map, index, ipg);
@@ -159,7 +152,7 @@ impl Fs {
         index: u32,
         is_dir: bool,
     ) -> Result<()> {
-        let ipg = self.geo.inodes_per_group;
+        let ipg = self.layout.geo.inodes_per_group;
         self.zero_skipped_records(store, group, index)?;
         let g = group::at_mut(&mut self.groups, group);
         let map = if g.has(BG_INODE_UNINIT) {
@@ -172,7 +165,7 @@ impl Fs {
         };
         assert!(!bits::test(map, index), "a claimed inode is in use");
         bits::fill(map, index, index + 1, true);
-        g.inode_csum = csum::bitmap_csum(self.geo.seed, map, ipg);
+        g.inode_csum = csum::bitmap_csum(self.layout.geo.seed, map, ipg);
         g.free_inodes -= 1;
         g.used_dirs += u32::from(is_dir);
         g.itable_unused = g.itable_unused.min(ipg - (index + 1));
@@ -180,7 +173,7 @@ impl Fs {
         if g.inodes() == 0 {
             self.with_inodes.remove(&group);
         }
-        g.store(&self.geo, group, store)?;
+        g.store(&self.layout.geo, group, store)?;
         store.set_verified(g.inode_bitmap);
         Ok(())
     }
@@ -194,11 +187,11 @@ impl Fs {
         index: u32,
     ) -> Result<()> {
         let g = group::at(&self.groups, group);
-        let used = self.geo.inodes_per_group - g.itable_unused;
+        let used = self.layout.geo.inodes_per_group - g.itable_unused;
         if g.has(BG_INODE_ZEROED) || index < used {
             return Ok(());
         }
-        let size = self.geo.inode_size;
+        let size = self.layout.geo.inode_size;
         let per_block = (BLOCK_SIZE / size) as u32;
         for i in used..=index {
             let block = store.modify(g.inode_table + u64::from(i / per_block))?;
@@ -224,10 +217,10 @@ impl Fs {
 
     fn check_inode_bitmap(&self, group: u32, map: &Bitmap) -> Result<()> {
         let g = group::at(&self.groups, group);
-        let ipg = self.geo.inodes_per_group;
+        let ipg = self.layout.geo.inodes_per_group;
         let bad = |detail: &str| Err(corrupt(format!("inode bitmap of group {group}"), detail));
-        let mask = if self.geo.desc_size == 32 { 0xFFFF } else { !0 };
-        if csum::bitmap_csum(self.geo.seed, map, ipg) & mask != g.inode_csum & mask {
+        let mask = if self.layout.geo.desc_size == 32 { 0xFFFF } else { !0 };
+        if csum::bitmap_csum(self.layout.geo.seed, map, ipg) & mask != g.inode_csum & mask {
             return bad("checksum");
         }
         if bits::count_zeros(map, ipg) != g.free_inodes {
@@ -236,7 +229,10 @@ impl Fs {
         if bits::next_one(map, ipg - g.itable_unused, ipg) != ipg {
             return bad("an inode is in use in the unused part of the table");
         }
-        if group == 0 && bits::next_zero(map, 0, self.geo.first_ino - 1) != self.geo.first_ino - 1 {
+        if group == 0
+            && bits::next_zero(map, 0, self.layout.geo.first_ino - 1)
+                != self.layout.geo.first_ino - 1
+        {
             return bad("a reserved inode is free");
         }
         Ok(())
@@ -244,7 +240,7 @@ impl Fs {
 
     /// Where a new directory goes.
     fn dir_group(&mut self, parent: InodeNr, home: u32) -> u32 {
-        let groups = u64::from(self.geo.group_count);
+        let groups = u64::from(self.layout.geo.group_count);
         let roomy = |nr: u32| {
             let g = group::at(&self.groups, nr);
             u64::from(g.inodes()) >= self.available_inodes() / groups / 2
@@ -254,7 +250,7 @@ impl Fs {
             let near = self.with_inodes.range(home..).chain(self.with_inodes.range(..home));
             return near.take(DIR_GROUPS_TRIED).copied().find(|g| roomy(*g)).unwrap_or(home);
         }
-        let from = self.dir_cursor % self.geo.group_count;
+        let from = self.dir_cursor % self.layout.geo.group_count;
         let spread = self.with_inodes.range(from..).chain(self.with_inodes.range(..from));
         let best = spread
             .take(DIR_GROUPS_TRIED)
@@ -263,6 +259,16 @@ impl Fs {
             .unwrap_or(home);
         self.dir_cursor = best.wrapping_add(1);
         best
+    }
+}
+
+impl Layout {
+    /// A number that may be allocated and freed: in range and not reserved.
+    fn locate_plain(&self, ino: InodeNr) -> Result<(u32, u32)> {
+        if ino < self.geo.first_ino {
+            return Err(corrupt(format!("inode number {ino}"), "reserved"));
+        }
+        self.geo.locate_inode(ino)
     }
 }
 

@@ -80,12 +80,12 @@ fn recovery_takes_the_very_number() {
     let mut store = image.load();
     let mut fs = Fs::open(&mut store).unwrap();
     // In a group whose bitmap was never written.
-    let ino = fs.inode_count() - 7;
+    let ino = fs.layout.inode_count() - 7;
     assert!(!fs.inode_in_use(&mut store, ino).unwrap());
     fs.alloc_inode_at(&mut store, ino, false).unwrap();
     assert!(fs.inode_in_use(&mut store, ino).unwrap());
     assert!(fs.alloc_inode_at(&mut store, ino, false).is_err());
-    for bad in [0, 1, 2, 10, fs.inode_count() + 1] {
+    for bad in [0, 1, 2, 10, fs.layout.inode_count() + 1] {
         assert!(fs.alloc_inode_at(&mut store, bad, false).is_err());
         assert!(fs.free_inode(&mut store, bad, false).is_err());
     }
@@ -116,10 +116,11 @@ fn inode_tables_hold_all_inodes() {
     let fs = Fs::open(&mut image.load()).unwrap();
     let runs = fs.inode_tables();
     let bytes: u64 = runs.iter().map(|r| r.len * siftfs_base::BLOCK_BYTES).sum();
-    assert_eq!(bytes, u64::from(fs.inode_count()) * fs.inode_size() as u64);
+    assert_eq!(bytes, u64::from(fs.layout.inode_count()) * fs.layout.inode_size() as u64);
     assert!(runs.windows(2).all(|w| w[0].end() < w[1].start), "{runs:?}");
     for group in &fs.groups {
-        let (first, last) = (group.inode_table, group.inode_table + fs.geo.table_blocks() - 1);
+        let (first, last) =
+            (group.inode_table, group.inode_table + fs.layout.geo.table_blocks() - 1);
         assert!(runs.iter().any(|r| r.start <= first && last < r.end()), "{first}");
     }
 }

@@ -24,10 +24,10 @@ fn put(into: &mut [u8], at: usize, bytes: &[u8]) {
 impl Fs {
     /// (block, byte offset) of a record.
     pub(crate) fn inode_place(&self, ino: InodeNr) -> Result<(BlockNr, usize)> {
-        let (group, index) = self.geo.locate_inode(ino)?;
-        let per_block = (BLOCK_SIZE / self.geo.inode_size) as u32;
+        let (group, index) = self.layout.geo.locate_inode(ino)?;
+        let per_block = (BLOCK_SIZE / self.layout.geo.inode_size) as u32;
         let table = group::at(&self.groups, group).inode_table;
-        let at = (index % per_block) as usize * self.geo.inode_size;
+        let at = (index % per_block) as usize * self.layout.geo.inode_size;
         Ok((table + u64::from(index / per_block), at))
     }
 
@@ -37,17 +37,19 @@ impl Fs {
     /// impossible fields.
     pub fn read_inode(&self, store: &mut dyn BlockStore, ino: InodeNr) -> Result<Inode> {
         let (block, at) = self.inode_place(ino)?;
-        let (group, _) = self.geo.locate_inode(ino)?;
+        let (group, _) = self.layout.geo.locate_inode(ino)?;
         let start = group::at(&self.groups, group).inode_table;
-        let table = BlockRun { start, len: self.geo.table_blocks() };
+        let table = BlockRun { start, len: self.layout.geo.table_blocks() };
         let raw = store.read_ahead(block, table)?;
-        let raw = raw.get(at..at + self.geo.inode_size).expect(WHOLE);
+        let raw = raw.get(at..at + self.layout.geo.inode_size).expect(WHOLE);
         let bad = |detail: &str| corrupt(format!("inode {ino}"), detail);
         let (known, _) = RawInode::ref_from_prefix(raw).map_err(|_| bad("short record"))?;
         let has_hi = known.i_extra_isize.get() >= 4;
         let have = u32::from(known.i_checksum_lo.get())
             | if has_hi { u32::from(known.i_checksum_hi.get()) << 16 } else { 0 };
-        if have != csum::inode_csum(self.geo.seed, ino, known.i_generation.get(), raw, has_hi) {
+        if have
+            != csum::inode_csum(self.layout.geo.seed, ino, known.i_generation.get(), raw, has_hi)
+        {
             return Err(bad("checksum"));
         }
         let mut inode = Inode::parse(ino, raw)?;
@@ -57,7 +59,7 @@ impl Fs {
         if inode.flags & REFUSED_FLAGS != 0 {
             return Err(bad("encrypted or inline data, which the volume's features exclude"));
         }
-        if inode.file_acl != 0 && !self.is_data_block(inode.file_acl) {
+        if inode.file_acl != 0 && !self.layout.is_data_block(inode.file_acl) {
             return Err(bad("extended attribute block outside the data zone"));
         }
         Ok(inode)
@@ -67,12 +69,12 @@ impl Fs {
     pub fn write_inode(&self, store: &mut dyn BlockStore, inode: &Inode) -> Result<()> {
         let (block, at) = self.inode_place(inode.ino)?;
         let mut raw = inode.encode();
-        assert_eq!(raw.len(), self.geo.inode_size, "a record of another volume");
+        assert_eq!(raw.len(), self.layout.geo.inode_size, "a record of another volume");
         if let Some(next) = self.orphan_next(inode.ino) {
             put(&mut raw, I_DTIME, &next.to_le_bytes());
         }
         let has_hi = inode.extra_isize() >= 4;
-        let sum = csum::inode_csum(self.geo.seed, inode.ino, inode.generation, &raw, has_hi);
+        let sum = csum::inode_csum(self.layout.geo.seed, inode.ino, inode.generation, &raw, has_hi);
         let [a, b, c, d] = sum.to_le_bytes();
         put(&mut raw, I_CHECKSUM_LO, &[a, b]);
         if has_hi {
@@ -85,10 +87,10 @@ impl Fs {
     /// A fresh inode in memory for a number from [`Fs::alloc_inode`]: no links, no data, all
     /// times `now`; regular files and directories get an empty extent root.
     pub fn new_inode(&self, ino: InodeNr, generation: u32, mode: u16, now: Timestamp) -> Inode {
-        let want = self.super_block().s_want_extra_isize.get();
-        let room = (self.geo.inode_size - INODE_BASE) as u16;
+        let want = self.superblock.super_block().s_want_extra_isize.get();
+        let room = (self.layout.geo.inode_size - INODE_BASE) as u16;
         let extra = want.clamp(INODE_EXTRA as u16, room) & !3;
-        let mut inode = Inode::fresh(ino, mode, now, self.geo.inode_size, extra);
+        let mut inode = Inode::fresh(ino, mode, now, self.layout.geo.inode_size, extra);
         inode.generation = generation;
         inode
     }

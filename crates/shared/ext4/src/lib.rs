@@ -29,7 +29,7 @@ pub mod testing;
 pub mod xattr;
 
 pub use extent::*;
-pub use fs::Fs;
+pub use fs::{Fs, Layout, Super};
 pub use ialloc::ROOT_INO;
 pub use inode::*;
 pub use profile::{MKE2FS_ARGS, MKE2FS_CONF};

@@ -26,9 +26,12 @@ impl Fs {
     /// not in use.
     pub fn read_orphans(&mut self, store: &mut dyn BlockStore) -> Result<Vec<InodeNr>> {
         let (mut list, mut seen) = (Vec::new(), BTreeSet::new());
-        let mut at = self.super_block().s_last_orphan.get();
+        let mut at = self.superblock.super_block().s_last_orphan.get();
         while at != 0 {
-            if at < self.geo.first_ino || !seen.insert(at) || !self.inode_in_use(store, at)? {
+            if at < self.layout.geo.first_ino
+                || !seen.insert(at)
+                || !self.inode_in_use(store, at)?
+            {
                 let detail = format!("inode {at} is reserved, free or on it twice");
                 return Err(corrupt("orphan list", detail));
             }
@@ -64,13 +67,13 @@ impl Fs {
         if self.is_orphan(inode.ino) {
             return self.write_inode(store, inode);
         }
-        let head = self.super_block().s_last_orphan.get();
+        let head = self.superblock.super_block().s_last_orphan.get();
         let map = self.orphans.get_or_insert_with(BTreeMap::new);
         map.insert(inode.ino, Links { prev: 0, next: head });
         if let Some(old) = map.get_mut(&head) {
             old.prev = inode.ino;
         }
-        self.set_last_orphan(inode.ino);
+        self.superblock.set_last_orphan(inode.ino);
         self.write_inode(store, inode)
     }
 
@@ -90,7 +93,7 @@ impl Fs {
             Some(links)
         });
         match removed {
-            Some(Links { prev: 0, next }) => self.set_last_orphan(next),
+            Some(Links { prev: 0, next }) => self.superblock.set_last_orphan(next),
             Some(Links { prev, .. }) => {
                 // The record as it stands; only its link, which write_inode supplies, changes.
                 let before = self.read_inode(store, prev)?;

@@ -4,7 +4,7 @@ use siftfs_base::{InodeNr, Result, Timestamp, corrupt};
 
 use crate::csum;
 use crate::format::*;
-use crate::fs::Fs;
+use crate::fs::{Fs, Super};
 use crate::profile::{self, INCOMPAT_SIFTFS};
 use crate::store::BlockStore;
 
@@ -64,15 +64,10 @@ fn split_time(t: Timestamp) -> (u32, u8) {
     ((sec & 0xFFFF_FFFF) as u32, (sec >> 32) as u8)
 }
 
-impl Fs {
+impl Super {
     fn change_super(&mut self, change: impl FnOnce(&mut Superblock)) {
         change(super_mut(&mut self.sb));
         self.sb_dirty = true;
-    }
-
-    fn counts(&self) -> (u64, u32) {
-        let inodes = u32::try_from(self.free_inodes).unwrap_or(u32::MAX);
-        (self.free_blocks, inodes)
     }
 
     fn stored_counts(&self) -> (u64, u32) {
@@ -80,49 +75,6 @@ impl Fs {
         let hi = u64::from(sb.s_free_blocks_count_hi.get()) << 32;
         let lo = u64::from(sb.s_free_blocks_count_lo.get());
         (lo | hi, sb.s_free_inodes_count.get())
-    }
-
-    fn update_counts(&mut self) {
-        if self.counts() == self.stored_counts() {
-            return;
-        }
-        let (blocks, inodes) = self.counts();
-        self.change_super(|sb| {
-            sb.s_free_blocks_count_lo = ((blocks & 0xFFFF_FFFF) as u32).into();
-            sb.s_free_blocks_count_hi = ((blocks >> 32) as u32).into();
-            sb.s_free_inodes_count = inodes.into();
-        });
-    }
-
-    /// Writes the superblock with the present free counts to block 0, if anything in it changed.
-    /// Called when a transaction is assembled, before its images are taken.
-    pub fn sync_super(&mut self, store: &mut dyn BlockStore) -> Result<()> {
-        self.update_counts();
-        if !self.sb_dirty {
-            return Ok(());
-        }
-        csum::set_super_csum(&mut self.sb);
-        let block = store.modify(0)?;
-        block[SUPER_OFFSET..SUPER_OFFSET + SUPER_SIZE].copy_from_slice(&self.sb[..]);
-        self.sb_dirty = false;
-        Ok(())
-    }
-
-    /// The primary superblock as [`Fs::sync_super`] would write it, checksum included.
-    pub fn super_image(&mut self) -> [u8; SUPER_SIZE] {
-        self.update_counts();
-        csum::set_super_csum(&mut self.sb);
-        *self.sb
-    }
-
-    /// The copy for the backup whose group starts at `block` (see
-    /// [`Fs::backup_superblocks`]): the primary's image with the group's number.
-    pub fn backup_image(&mut self, block: u64) -> [u8; SUPER_SIZE] {
-        let mut image = self.super_image();
-        let group = block / u64::from(self.geo.blocks_per_group);
-        super_mut(&mut image).s_block_group_nr = ((group & 0xFFFF) as u16).into();
-        csum::set_super_csum(&mut image);
-        image
     }
 
     /// Is the marker of rule R15 set in the image?
@@ -210,6 +162,56 @@ impl Fs {
             sb.s_wtime = lo.into();
             sb.s_wtime_hi = hi;
         });
+    }
+}
+
+impl Fs {
+    fn counts(&self) -> (u64, u32) {
+        let inodes = u32::try_from(self.free_inodes).unwrap_or(u32::MAX);
+        (self.free_blocks, inodes)
+    }
+
+    fn update_counts(&mut self) {
+        if self.counts() == self.superblock.stored_counts() {
+            return;
+        }
+        let (blocks, inodes) = self.counts();
+        self.superblock.change_super(|sb| {
+            sb.s_free_blocks_count_lo = ((blocks & 0xFFFF_FFFF) as u32).into();
+            sb.s_free_blocks_count_hi = ((blocks >> 32) as u32).into();
+            sb.s_free_inodes_count = inodes.into();
+        });
+    }
+
+    /// Writes the superblock with the present free counts to block 0, if anything in it changed.
+    /// Called when a transaction is assembled, before its images are taken.
+    pub fn sync_super(&mut self, store: &mut dyn BlockStore) -> Result<()> {
+        self.update_counts();
+        if !self.superblock.sb_dirty {
+            return Ok(());
+        }
+        csum::set_super_csum(&mut self.superblock.sb);
+        let block = store.modify(0)?;
+        block[SUPER_OFFSET..SUPER_OFFSET + SUPER_SIZE].copy_from_slice(&self.superblock.sb[..]);
+        self.superblock.sb_dirty = false;
+        Ok(())
+    }
+
+    /// The primary superblock as [`Fs::sync_super`] would write it, checksum included.
+    pub fn super_image(&mut self) -> [u8; SUPER_SIZE] {
+        self.update_counts();
+        csum::set_super_csum(&mut self.superblock.sb);
+        *self.superblock.sb
+    }
+
+    /// The copy for the backup whose group starts at `block` (see
+    /// [`Fs::backup_superblocks`]): the primary's image with the group's number.
+    pub fn backup_image(&mut self, block: u64) -> [u8; SUPER_SIZE] {
+        let mut image = self.super_image();
+        let group = block / u64::from(self.layout.geo.blocks_per_group);
+        super_mut(&mut image).s_block_group_nr = ((group & 0xFFFF) as u16).into();
+        csum::set_super_csum(&mut image);
+        image
     }
 }
 

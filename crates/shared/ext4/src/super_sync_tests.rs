@@ -8,7 +8,7 @@ fn marker_keeps_e2fsck_away_and_leaves_no_trace() {
     let image = Image::make(600);
     let mut store = image.load();
     let mut fs = Fs::open(&mut store).unwrap();
-    let backups = fs.backup_superblocks();
+    let backups = fs.layout.backup_superblocks();
     assert_eq!(backups, [32768, 98304]);
     for on in [true, false] {
         for nr in &backups {
@@ -17,17 +17,17 @@ fn marker_keeps_e2fsck_away_and_leaves_no_trace() {
             check_super(&copy).unwrap();
             set_marker(&mut copy, on);
             check_super(&copy).unwrap();
-            assert_eq!((has_marker(&copy), super_uuid(&copy)), (on, fs.uuid()));
-            assert_eq!(super_block_count(&copy), fs.block_count());
+            assert_eq!((has_marker(&copy), super_uuid(&copy)), (on, fs.superblock.uuid()));
+            assert_eq!(super_block_count(&copy), fs.layout.block_count());
             store.modify(*nr).unwrap()[..SUPER_SIZE].copy_from_slice(&copy);
         }
-        fs.set_marker(on);
+        fs.superblock.set_marker(on);
         image.save(&mut fs, &mut store);
         if on {
             let mut fsck = std::process::Command::new("/usr/sbin/e2fsck");
             let out = fsck.arg("-fn").arg(&image.file).output().unwrap();
             assert!(!out.status.success());
-            assert!(Fs::open(&mut store).unwrap().marker());
+            assert!(Fs::open(&mut store).unwrap().superblock.marker());
         }
     }
     image.check();
@@ -38,14 +38,14 @@ fn images_and_times() {
     let image = Image::make(300);
     let mut store = image.load();
     let mut fs = Fs::open(&mut store).unwrap();
-    assert!(fs.is_clean());
+    assert!(fs.superblock.is_clean());
     fs.sync_super(&mut store).unwrap();
     assert!(store.dirty.is_empty(), "nothing changed yet");
-    fs.set_mount_time(Timestamp { sec: (1 << 32) + 7, nsec: 0 });
-    fs.set_write_time(Timestamp { sec: (1 << 32) + 9, nsec: 0 });
-    let sb = fs.super_block();
+    fs.superblock.set_mount_time(Timestamp { sec: (1 << 32) + 7, nsec: 0 });
+    fs.superblock.set_write_time(Timestamp { sec: (1 << 32) + 9, nsec: 0 });
+    let sb = fs.superblock.super_block();
     assert_eq!((sb.s_mtime.get(), sb.s_mtime_hi), (7, 1));
-    assert_eq!(fs.write_time(), (1 << 32) + 9);
+    assert_eq!(fs.superblock.write_time(), (1 << 32) + 9);
     let picture = fs.super_image();
     fs.sync_super(&mut store).unwrap();
     assert_eq!(store.read(0).unwrap()[SUPER_OFFSET..SUPER_OFFSET + SUPER_SIZE], picture);
@@ -56,7 +56,7 @@ fn images_and_times() {
     check_super(&backup).unwrap();
     assert_eq!(super_ref(&backup).s_block_group_nr.get(), 1);
     // Copies may stand anywhere in their groups' first block: write them all.
-    for nr in fs.backup_superblocks() {
+    for nr in fs.layout.backup_superblocks() {
         let copy = fs.backup_image(nr);
         store.modify(nr).unwrap()[..SUPER_SIZE].copy_from_slice(&copy);
     }
@@ -70,6 +70,6 @@ fn reserved_blocks_are_mke2fs_five_percent() {
     let mut store = image.load();
     let fs = Fs::open(&mut store).unwrap();
     assert_eq!(fs.reserved_blocks(), 3840);
-    assert_eq!(fs.reserved_ids(), (0, 0));
-    assert_eq!(fs.overhead_blocks() + fs.free_blocks() + 5, fs.block_count());
+    assert_eq!(fs.superblock.reserved_ids(), (0, 0));
+    assert_eq!(fs.layout.overhead_blocks() + fs.free_blocks() + 5, fs.layout.block_count());
 }

@@ -3,7 +3,7 @@
 use siftfs_base::{BLOCK_SIZE, Result, corrupt, errno};
 
 use crate::extent::Mapping;
-use crate::fs::Fs;
+use crate::fs::{Fs, Layout};
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
@@ -25,7 +25,7 @@ impl Fs {
             return Ok(());
         }
         inode.init_extents();
-        let goal = self.goal_for_inode(inode.ino);
+        let goal = self.layout.goal_for_inode(inode.ino);
         let run = self.alloc_blocks(store, goal, 1)?;
         self.insert(store, inode, 0, run, false)?;
         if let Some(bytes) = store.create(run.start)?.get_mut(..target.len()) {
@@ -34,7 +34,9 @@ impl Fs {
         inode.size = target.len() as u64;
         Ok(())
     }
+}
 
+impl Layout {
     /// The target of a symbolic link.
     pub fn symlink_read(&self, store: &mut dyn BlockStore, inode: &Inode) -> Result<Vec<u8>> {
         if let Some(target) = inode.fast_symlink() {

@@ -196,7 +196,7 @@ impl Tree {
                 }
             };
             // What replaces an entry asks for room to insert one all the same.
-            let cost = self.fs.dir_insert_cost(&self.node(to.0).inode)?;
+            let cost = self.fs.layout.dir_insert_cost(&self.node(to.0).inode)?;
             dearest = dearest.max(cost.dirtied as usize);
             if inserts {
                 needs.images += cost.dirtied as usize;
@@ -209,7 +209,8 @@ impl Tree {
             needs.blocks += ATTRIBUTE_SPACE * u64::from(!file.attributes.is_empty());
             needs.blocks += self.homeless_of(file)?;
             if let Some(ino) = file.ino.filter(|_| file.resized) {
-                let tree = usize::try_from(self.fs.worst_case_touched(&self.node(ino).inode)?);
+                let tree =
+                    usize::try_from(self.fs.layout.worst_case_touched(&self.node(ino).inode)?);
                 let extents = self.extents_behind(ino, block_up(file.kept))?;
                 let extents = extents.ok_or_else(|| errno(libc::E2BIG))?;
                 needs.images += TRUNCATE_BLOCKS + tree.unwrap_or(0) + extents * FREED_EXTENT_BLOCKS;
@@ -241,7 +242,7 @@ impl Tree {
         let end = siftfs_proto::MAX_FILE_SIZE / BLOCK_BYTES;
         while block < end {
             let node = self.inodes.get(&ino).expect("loaded before use");
-            let len = match self.fs.map(&mut self.meta, &node.inode, block, end - block)? {
+            let len = match self.fs.layout.map(&mut self.meta, &node.inode, block, end - block)? {
                 Mapping::Hole { len } => len,
                 Mapping::Mapped { len, .. } => {
                     extents += 1;

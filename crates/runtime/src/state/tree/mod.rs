@@ -28,7 +28,7 @@ pub struct Tree {
 impl Tree {
     /// The inode's extent tree changed.
     pub fn note_tree(&mut self, ino: InodeNr) {
-        if self.fs.worst_case_touched(&self.node(ino).inode).is_ok_and(|t| t > 1) {
+        if self.fs.layout.worst_case_touched(&self.node(ino).inode).is_ok_and(|t| t > 1) {
             self.inodes.note_untidy(ino);
         }
     }
@@ -39,7 +39,7 @@ impl Tree {
         let mut block = first;
         while block < end {
             let node = self.inodes.get(&ino).expect("loaded before use");
-            match self.fs.map(&mut self.meta, &node.inode, block, end - block) {
+            match self.fs.layout.map(&mut self.meta, &node.inode, block, end - block) {
                 Ok(Mapping::Mapped { len, unwritten: false, .. }) => block += len.max(1),
                 _ => return false,
             }

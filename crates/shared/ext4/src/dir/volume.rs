@@ -5,7 +5,7 @@ use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, InodeNr, Result, c
 use super::{Dir, DirBlocks, DirCtx, DirEntry, Found, HashVersion, INSERT_WORST_CASE, InsertCost};
 use crate::extent::Mapping;
 use crate::format::FL_INDEX;
-use crate::fs::Fs;
+use crate::fs::{Fs, Layout};
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
@@ -70,7 +70,7 @@ impl<'a> FsBlocks<'a> {
         if lblk >= count {
             return Err(bad("is beyond the directory's end"));
         }
-        match fs.map(self.store, inode, lblk, count - lblk)? {
+        match fs.layout.map(self.store, inode, lblk, count - lblk)? {
             Mapping::Mapped { pblk, len, unwritten: false } => {
                 if self.known.len() == REMEMBERED {
                     self.known.remove(0);
@@ -106,14 +106,14 @@ impl DirBlocks for FsBlocks<'_> {
             Some(last) => self.place(last)? + 1,
             None => {
                 let (fs, inode) = self.access.parts();
-                fs.goal_for_inode(inode.ino)
+                fs.layout.goal_for_inode(inode.ino)
             }
         };
         let Access::Grow(fs, inode) = &mut self.access else {
             unreachable!("only insertions append, and they may grow the directory");
         };
         // The block is only taken if its place in the tree can be recorded.
-        if fs.available_blocks() < 1 + fs.worst_case_blocks(inode, 1)? {
+        if fs.available_blocks() < 1 + fs.layout.worst_case_blocks(inode, 1)? {
             return Err(errno(libc::ENOSPC));
         }
         let run = fs.alloc_blocks(self.store, goal, 1)?;
@@ -143,16 +143,16 @@ impl DirBlocks for FsBlocks<'_> {
 /// those of [`super::ftype`]. All errors of [`Dir`]'s operations apply; ENOTDIR besides.
 impl Fs {
     fn dir_ctx(&self, inode: &Inode) -> Result<DirCtx> {
-        let kind = HashVersion::from_disk(self.def_hash_version(), false)?.kind;
+        let kind = HashVersion::from_disk(self.superblock.def_hash_version(), false)?.kind;
         Ok(DirCtx {
             ino: inode.ino,
             generation: inode.generation,
-            csum_seed: Some(self.csum_seed()),
-            hash_seed: self.hash_seed(),
-            hash_version: HashVersion { kind, unsigned: self.unsigned_hash() },
-            dir_index: self.has_dir_index(),
+            csum_seed: Some(self.layout.csum_seed()),
+            hash_seed: self.superblock.hash_seed(),
+            hash_version: HashVersion { kind, unsigned: self.superblock.unsigned_hash() },
+            dir_index: self.superblock.has_dir_index(),
             filetype: true,
-            indexed: inode.flags & FL_INDEX != 0 && self.has_dir_index(),
+            indexed: inode.flags & FL_INDEX != 0 && self.superblock.has_dir_index(),
         })
     }
 
@@ -269,7 +269,9 @@ impl Fs {
         blocks.listing = true;
         Dir::new(&mut ctx, &mut blocks).iterate(cookie, f)
     }
+}
 
+impl Layout {
     /// What one [`Fs::dir_insert`] into this directory may cost at worst: `appended` counts
     /// every block it may allocate, its extent tree's included, and `dirtied` every metadata
     /// block it may change, bitmaps, group descriptors and the inode's block included.

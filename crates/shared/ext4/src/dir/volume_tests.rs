@@ -167,7 +167,7 @@ fn every_hash_is_the_kernels() {
             tool("tune2fs", &["-E", &format!("hash_alg={alg}")], &image.file);
             tool("debugfs", &["-w", "-R", &format!("set_super_value flags {flags}")], &image.file);
             let v = Volume::of(image);
-            assert_eq!(v.fs.unsigned_hash(), flags == "2");
+            assert_eq!(v.fs.superblock.unsigned_hash(), flags == "2");
             history(v, 1500, 900, 200);
         }
     }
@@ -178,7 +178,7 @@ fn without_an_index_all_blocks_are_searched() {
     let args: Vec<String> = MKE2FS_ARGS.iter().map(|a| a.replace("dir_index,", "")).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let v = Volume::of(Image::make_with(64, &args));
-    assert!(!v.fs.has_dir_index());
+    assert!(!v.fs.superblock.has_dir_index());
     history(v, 900, 300, 240);
 }
 

@@ -9,7 +9,7 @@ use super::map::{MAX_FILE_BLOCKS, position};
 use super::node::{Entry, Extent, Header, Place, child, first_key, index, key};
 use super::pack::{Family, REACH, even, full};
 use crate::format::*;
-use crate::fs::Fs;
+use crate::fs::{Fs, Layout};
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
@@ -49,7 +49,7 @@ impl Path {
     }
 }
 
-impl Fs {
+impl Layout {
     /// Entries of a node.
     fn load(&self, store: &mut dyn BlockStore, inode: &Inode, step: &Step) -> Result<Vec<Entry>> {
         Ok(match step.place {
@@ -87,118 +87,6 @@ impl Fs {
             step = Step { place, first, depth, pos: None };
             leaf = self.load(store, inode, &step)?;
         }
-    }
-
-    /// Replaces entries `range` of the leaf by `new` and settles the tree. The path is stale
-    /// afterwards.
-    pub(super) fn edit_leaf(
-        &mut self,
-        store: &mut dyn BlockStore,
-        inode: &mut Inode,
-        path: &Path,
-        range: Range<usize>,
-        new: &[Entry],
-    ) -> Result<()> {
-        self.splice(store, inode, &path.steps, range, new)?;
-        self.collapse(store, inode)
-    }
-
-    /// Replaces entries of the last node of `steps`.
-    fn splice(
-        &mut self,
-        store: &mut dyn BlockStore,
-        inode: &mut Inode,
-        steps: &[Step],
-        range: Range<usize>,
-        new: &[Entry],
-    ) -> Result<()> {
-        let Some((step, parents)) = steps.split_last() else { unreachable!("a way has a root") };
-        let mut all = self.load(store, inode, step)?;
-        let (before, at_end) = (all.len(), range.end == all.len());
-        all.splice(range, new.iter().copied());
-        let Some(nr) = step.place else {
-            return self.put_root(store, inode, step.depth, &all);
-        };
-        if all.len() > NODE_ENTRIES {
-            return self.spread(store, inode, parents, step, all, at_end);
-        }
-        if all.len() < before && self.merge(store, inode, parents, step, &all)? {
-            return Ok(());
-        }
-        let Some(first) = all.first().map(key) else {
-            let pos = parent_pos(parents);
-            self.free_tree_block(store, inode, nr)?;
-            return self.splice(store, inode, parents, pos..pos + 1, &[]);
-        };
-        self.put_node(store, inode, step.place, step.depth, &all, false)?;
-        if first != step.first {
-            let pos = parent_pos(parents);
-            self.splice(store, inode, parents, pos..pos + 1, &[index(first, nr)])?;
-        }
-        Ok(())
-    }
-
-    /// Writes the root, or pushes its entries down into a block if they are too many.
-    fn put_root(
-        &mut self,
-        store: &mut dyn BlockStore,
-        inode: &mut Inode,
-        depth: u16,
-        all: &[Entry],
-    ) -> Result<()> {
-        if all.len() <= ROOT_ENTRIES {
-            let depth = if all.is_empty() { 0 } else { depth };
-            return self.put_node(store, inode, None, depth, all, false);
-        }
-        assert!(depth < MAX_DEPTH, "an extent tree of inode {} grew too deep", inode.ino);
-        let nr = self.alloc_tree_block(store, inode)?;
-        self.put_node(store, inode, Some(nr), depth, all, true)?;
-        let entry = index(first_key(all), nr);
-        self.put_node(store, inode, None, depth + 1, &[entry], false)
-    }
-
-    /// `all` is too much for the node: shares with the nearest neighbour that has room, else
-    /// splits. Appending leaves full nodes behind.
-    fn spread(
-        &mut self,
-        store: &mut dyn BlockStore,
-        inode: &mut Inode,
-        parents: &[Step],
-        step: &Step,
-        all: Vec<Entry>,
-        at_end: bool,
-    ) -> Result<()> {
-        let family = self.family(store, inode, parents, step)?;
-        if let Some((range, total)) = family.share(all.len()) {
-            let merged = self.gather(store, inode, &family, &range, &all)?;
-            let last = at_end && range.end == family.pos + 1;
-            let counts = if last { full(total) } else { even(total, range.len()) };
-            return self.replace(store, inode, parents, &family, range, &merged, &counts);
-        }
-        let counts =
-            if at_end { vec![NODE_ENTRIES, all.len() - NODE_ENTRIES] } else { even(all.len(), 2) };
-        let range = family.pos..family.pos + 1;
-        self.replace(store, inode, parents, &family, range, &all, &counts)
-    }
-
-    /// The node shrank to `all`: takes a node out if its neighbourhood fits one fewer. False if
-    /// not, and nothing was done.
-    fn merge(
-        &mut self,
-        store: &mut dyn BlockStore,
-        inode: &mut Inode,
-        parents: &[Step],
-        step: &Step,
-        all: &[Entry],
-    ) -> Result<bool> {
-        let family = self.family(store, inode, parents, step)?;
-        let Some((range, total)) = family.shrink(all.len()) else {
-            return Ok(false);
-        };
-        let merged = self.gather(store, inode, &family, &range, all)?;
-        let counts = even(total, total.div_ceil(NODE_ENTRIES));
-        self.replace(store, inode, parents, &family, range, &merged, &counts)?;
-        Ok(true)
     }
 
     /// All nodes under the parent of `step`, with their sizes.
@@ -242,6 +130,120 @@ impl Fs {
         }
         Ok(out)
     }
+}
+
+impl Fs {
+    /// Replaces entries `range` of the leaf by `new` and settles the tree. The path is stale
+    /// afterwards.
+    pub(super) fn edit_leaf(
+        &mut self,
+        store: &mut dyn BlockStore,
+        inode: &mut Inode,
+        path: &Path,
+        range: Range<usize>,
+        new: &[Entry],
+    ) -> Result<()> {
+        self.splice(store, inode, &path.steps, range, new)?;
+        self.collapse(store, inode)
+    }
+
+    /// Replaces entries of the last node of `steps`.
+    fn splice(
+        &mut self,
+        store: &mut dyn BlockStore,
+        inode: &mut Inode,
+        steps: &[Step],
+        range: Range<usize>,
+        new: &[Entry],
+    ) -> Result<()> {
+        let Some((step, parents)) = steps.split_last() else { unreachable!("a way has a root") };
+        let mut all = self.layout.load(store, inode, step)?;
+        let (before, at_end) = (all.len(), range.end == all.len());
+        all.splice(range, new.iter().copied());
+        let Some(nr) = step.place else {
+            return self.put_root(store, inode, step.depth, &all);
+        };
+        if all.len() > NODE_ENTRIES {
+            return self.spread(store, inode, parents, step, all, at_end);
+        }
+        if all.len() < before && self.merge(store, inode, parents, step, &all)? {
+            return Ok(());
+        }
+        let Some(first) = all.first().map(key) else {
+            let pos = parent_pos(parents);
+            self.free_tree_block(store, inode, nr)?;
+            return self.splice(store, inode, parents, pos..pos + 1, &[]);
+        };
+        self.layout.put_node(store, inode, step.place, step.depth, &all, false)?;
+        if first != step.first {
+            let pos = parent_pos(parents);
+            self.splice(store, inode, parents, pos..pos + 1, &[index(first, nr)])?;
+        }
+        Ok(())
+    }
+
+    /// Writes the root, or pushes its entries down into a block if they are too many.
+    fn put_root(
+        &mut self,
+        store: &mut dyn BlockStore,
+        inode: &mut Inode,
+        depth: u16,
+        all: &[Entry],
+    ) -> Result<()> {
+        if all.len() <= ROOT_ENTRIES {
+            let depth = if all.is_empty() { 0 } else { depth };
+            return self.layout.put_node(store, inode, None, depth, all, false);
+        }
+        assert!(depth < MAX_DEPTH, "an extent tree of inode {} grew too deep", inode.ino);
+        let nr = self.alloc_tree_block(store, inode)?;
+        self.layout.put_node(store, inode, Some(nr), depth, all, true)?;
+        let entry = index(first_key(all), nr);
+        self.layout.put_node(store, inode, None, depth + 1, &[entry], false)
+    }
+
+    /// `all` is too much for the node: shares with the nearest neighbour that has room, else
+    /// splits. Appending leaves full nodes behind.
+    fn spread(
+        &mut self,
+        store: &mut dyn BlockStore,
+        inode: &mut Inode,
+        parents: &[Step],
+        step: &Step,
+        all: Vec<Entry>,
+        at_end: bool,
+    ) -> Result<()> {
+        let family = self.layout.family(store, inode, parents, step)?;
+        if let Some((range, total)) = family.share(all.len()) {
+            let merged = self.layout.gather(store, inode, &family, &range, &all)?;
+            let last = at_end && range.end == family.pos + 1;
+            let counts = if last { full(total) } else { even(total, range.len()) };
+            return self.replace(store, inode, parents, &family, range, &merged, &counts);
+        }
+        let counts =
+            if at_end { vec![NODE_ENTRIES, all.len() - NODE_ENTRIES] } else { even(all.len(), 2) };
+        let range = family.pos..family.pos + 1;
+        self.replace(store, inode, parents, &family, range, &all, &counts)
+    }
+
+    /// The node shrank to `all`: takes a node out if its neighbourhood fits one fewer. False if
+    /// not, and nothing was done.
+    fn merge(
+        &mut self,
+        store: &mut dyn BlockStore,
+        inode: &mut Inode,
+        parents: &[Step],
+        step: &Step,
+        all: &[Entry],
+    ) -> Result<bool> {
+        let family = self.layout.family(store, inode, parents, step)?;
+        let Some((range, total)) = family.shrink(all.len()) else {
+            return Ok(false);
+        };
+        let merged = self.layout.gather(store, inode, &family, &range, all)?;
+        let counts = even(total, total.div_ceil(NODE_ENTRIES));
+        self.replace(store, inode, parents, &family, range, &merged, &counts)?;
+        Ok(true)
+    }
 
     /// Writes `all` into nodes of the given sizes in place of the members in `range`, and the
     /// parent's entries for them.
@@ -265,7 +267,7 @@ impl Fs {
                 Some(nr) => (nr, false),
                 None => (self.alloc_tree_block(store, inode)?, true),
             };
-            self.put_node(store, inode, Some(nr), family.depth, part, new)?;
+            self.layout.put_node(store, inode, Some(nr), family.depth, part, new)?;
             entries.push(index(first_key(part), nr));
         }
         assert!(rest.is_empty(), "entries left over");
@@ -278,18 +280,18 @@ impl Fs {
     /// Takes levels out whose entries fit the root.
     fn collapse(&mut self, store: &mut dyn BlockStore, inode: &mut Inode) -> Result<()> {
         loop {
-            let (head, all) = self.root(inode)?;
+            let (head, all) = self.layout.root(inode)?;
             let [only] = all else { return Ok(()) };
             if head.depth == 0 {
                 return Ok(());
             }
             let nr = child(only);
-            let (below, entries) = self.node(store, inode, nr, head.depth - 1, key(only))?;
+            let (below, entries) = self.layout.node(store, inode, nr, head.depth - 1, key(only))?;
             if below.entries > ROOT_ENTRIES {
                 return Ok(());
             }
             let entries = entries.to_vec();
-            self.put_node(store, inode, None, below.depth, &entries, false)?;
+            self.layout.put_node(store, inode, None, below.depth, &entries, false)?;
             self.free_tree_block(store, inode, nr)?;
         }
     }
@@ -299,7 +301,7 @@ impl Fs {
         store: &mut dyn BlockStore,
         inode: &mut Inode,
     ) -> Result<BlockNr> {
-        let run = self.alloc_blocks(store, self.goal_for_inode(inode.ino), 1)?;
+        let run = self.alloc_blocks(store, self.layout.goal_for_inode(inode.ino), 1)?;
         inode.blocks += UNITS;
         Ok(run.start)
     }
@@ -318,7 +320,7 @@ impl Fs {
     /// EFBIG if the tree cannot grow, ENOSPC unless a change of one leaf of this tree can have all
     /// the blocks it may need.
     pub(super) fn reserve_for_edit(&self, inode: &Inode) -> Result<()> {
-        let (Header { depth, entries }, _) = self.root(inode)?;
+        let (Header { depth, entries }, _) = self.layout.root(inode)?;
         if depth == MAX_DEPTH && entries + 1 >= ROOT_ENTRIES {
             return Err(errno(libc::EFBIG));
         }

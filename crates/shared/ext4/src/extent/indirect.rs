@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
 use super::map::Mapping;
-use crate::fs::Fs;
+use crate::fs::Layout;
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
@@ -18,7 +18,7 @@ fn pointers(bytes: &[u8]) -> &[U32] {
     <[U32]>::ref_from_bytes(bytes).unwrap_or(&[])
 }
 
-impl Fs {
+impl Layout {
     /// [`Fs::map`] of an inode without an extent tree.
     pub(super) fn map_indirect(
         &self,

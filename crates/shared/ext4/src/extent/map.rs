@@ -3,7 +3,7 @@
 use siftfs_base::{BlockNr, BlockRun, Result};
 
 use super::node::{Entry, Extent, child, key};
-use crate::fs::Fs;
+use crate::fs::Layout;
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
@@ -58,7 +58,7 @@ pub(super) fn position(all: &[Entry], lblk: u32) -> Option<usize> {
     all.partition_point(|e| key(e) <= lblk).checked_sub(1)
 }
 
-impl Fs {
+impl Layout {
     /// What lies at logical block `lblk`, for at most `max` blocks. A hole may be reported in
     /// several pieces. Works on block maps of older files too.
     ///

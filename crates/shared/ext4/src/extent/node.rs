@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::csum;
 use crate::format::*;
-use crate::fs::Fs;
+use crate::fs::Layout;
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
@@ -147,7 +147,7 @@ pub(super) fn entries(bytes: &[u8], header: Header) -> &[Entry] {
 /// Where a node lies: `None` is the root in the inode.
 pub(super) type Place = Option<BlockNr>;
 
-impl Fs {
+impl Layout {
     /// Checks the entries of a node: order, overlap, places.
     fn check_entries(&self, inode: &Inode, header: Header, all: &[Entry]) -> Result<()> {
         let mut floor = 0u64;

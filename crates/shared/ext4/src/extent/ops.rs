@@ -6,7 +6,7 @@ use super::edit::{Path, UNITS};
 use super::map::MAX_FILE_BLOCKS;
 use super::node::{Entry, Extent};
 use crate::format::*;
-use crate::fs::Fs;
+use crate::fs::{Fs, Layout};
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
@@ -51,7 +51,7 @@ impl Fs {
         run: BlockRun,
         unwritten: bool,
     ) -> Result<()> {
-        self.check_run(run, || format!("extent for inode {}", inode.ino))?;
+        self.layout.check_run(run, || format!("extent for inode {}", inode.ino))?;
         if lblk.saturating_add(run.len) > MAX_FILE_BLOCKS {
             return Err(errno(libc::EFBIG));
         }
@@ -79,7 +79,7 @@ impl Fs {
         piece: Extent,
     ) -> Result<()> {
         self.reserve_for_edit(inode)?;
-        let path = self.descend(store, inode, piece.lblk)?;
+        let path = self.layout.descend(store, inode, piece.lblk)?;
         let at = path.pos().map_or(0, |p| p + 1);
         let prev = path.pos().map(|p| path.extent(p));
         let next = path.leaf.get(at).map(Extent::decode);
@@ -116,7 +116,8 @@ impl Fs {
         let hole = |inode: &Inode| bad(inode, "a hole cannot become written");
         let (mut at, end) = (lblk, lblk.saturating_add(len));
         while at < end {
-            let found = self.next_mapped(store, inode, at, end)?.ok_or_else(|| hole(inode))?;
+            let found =
+                self.layout.next_mapped(store, inode, at, end)?.ok_or_else(|| hole(inode))?;
             if found.lblk > at {
                 return Err(hole(inode));
             }
@@ -137,7 +138,7 @@ impl Fs {
         to: u64,
     ) -> Result<()> {
         self.reserve_for_edit(inode)?;
-        let path = self.descend(store, inode, from as u32)?;
+        let path = self.layout.descend(store, inode, from as u32)?;
         let Some(pos) = path.pos() else { return Err(bad(inode, "an extent vanished")) };
         let old = path.extent(pos);
         let (mut list, mut range) = (Vec::new(), pos..pos + 1);
@@ -199,7 +200,7 @@ impl Fs {
         max: usize,
         runs: &mut Vec<BlockRun>,
     ) -> Result<LeafStep> {
-        let path = self.descend(store, inode, (end - 1) as u32)?;
+        let path = self.layout.descend(store, inode, (end - 1) as u32)?;
         let Some(last) = path.pos() else {
             return Ok(LeafStep { extents: 0, before: start });
         };
@@ -249,7 +250,9 @@ impl Fs {
             None => path.leaf.first().map_or(start, |e| u64::from(super::node::key(e)).max(start)),
         }
     }
+}
 
+impl Layout {
     /// Tree blocks that inserting `extents` extents into one contiguous logical range may allocate,
     /// whatever the shape of the tree then; sum it over ranges.
     pub fn worst_case_blocks(&self, inode: &Inode, extents: u64) -> Result<u64> {

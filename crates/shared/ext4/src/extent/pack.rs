@@ -12,7 +12,7 @@ use siftfs_base::{BlockNr, Result};
 
 use super::node::{Entry, child, first_key, index, key};
 use crate::format::*;
-use crate::fs::Fs;
+use crate::fs::{Fs, Layout};
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
@@ -121,7 +121,7 @@ impl Fs {
     /// [`Fs::tree_blocks`]); trees of more than a million extents are left alone. The caller
     /// writes the inode.
     pub fn tidy(&mut self, store: &mut dyn BlockStore, inode: &mut Inode) -> Result<bool> {
-        let Some(whole) = self.whole_tree(store, inode)? else {
+        let Some(whole) = self.layout.whole_tree(store, inode)? else {
             return Ok(false);
         };
         if !whole.loose() {
@@ -136,19 +136,21 @@ impl Fs {
                 rest = tail;
                 // A packed tree needs no more blocks at any level than the loose one had.
                 let Some(nr) = free.pop() else { unreachable!("packing needs no new block") };
-                self.put_node(store, inode, Some(nr), depth, part, false)?;
+                self.layout.put_node(store, inode, Some(nr), depth, part, false)?;
                 above.push(index(first_key(part), nr));
             }
             entries = above;
             depth += 1;
         }
-        self.put_node(store, inode, None, depth, &entries, false)?;
+        self.layout.put_node(store, inode, None, depth, &entries, false)?;
         for nr in free {
             self.free_tree_block(store, inode, nr)?;
         }
         Ok(true)
     }
+}
 
+impl Layout {
     /// Number of tree blocks outside the inode, by reading every node above the leaves.
     pub fn tree_blocks(&self, store: &mut dyn BlockStore, inode: &Inode) -> Result<u64> {
         let (head, all) = self.root(inode)?;

@@ -6,7 +6,7 @@ use super::encode::{encode_block, lay_out, references, set_references};
 use super::name::{ACL_ACCESS, ACL_DEFAULT, full_name, split_name};
 use super::parse::{check_block, parse_block, parse_inode};
 use super::{Acl, Xattr};
-use crate::fs::Fs;
+use crate::fs::{Fs, Layout};
 use crate::inode::Inode;
 use crate::store::BlockStore;
 
@@ -44,7 +44,7 @@ fn stored(index: u8, value: &[u8]) -> Result<Vec<u8>> {
 /// access control lists, Linux's form). The permission to see or change an attribute, the mode that
 /// goes with an access control list, and times are the caller's. Where they take `&mut Inode`, the
 /// caller writes it; after an error it is as it was.
-impl Fs {
+impl Layout {
     /// All attributes of an inode as stored, the inode's own first.
     ///
     /// Errors: `Corrupt` for bad bytes, `Incompatible` for values in inodes of their own.
@@ -100,7 +100,9 @@ impl Fs {
         let all = self.xattrs(store, inode)?;
         Ok(all.iter().filter_map(|x| full_name(x.index, &x.name)).collect())
     }
+}
 
+impl Fs {
     /// Sets an attribute. EEXIST or ENODATA as `mode` says; ENOSPC if the attributes do not
     /// fit the inode and one block, or the volume is full; EINVAL for an access control list
     /// that is none.
@@ -114,7 +116,7 @@ impl Fs {
     ) -> Result<()> {
         let (index, rest) = split_name(name)?;
         let value = stored(index, value)?;
-        let mut all = self.xattrs(store, inode)?;
+        let mut all = self.layout.xattrs(store, inode)?;
         match (all.iter_mut().find(|x| x.index == index && x.name == rest), mode) {
             (Some(_), SetMode::Create) => return Err(errno(libc::EEXIST)),
             (None, SetMode::Replace) => return Err(errno(libc::ENODATA)),
@@ -135,7 +137,7 @@ impl Fs {
             let (index, rest) = split_name(name)?;
             all.push(Xattr { index, name: rest.to_vec(), value: stored(index, value)? });
         }
-        let fresh = self.new_inode(self.geo.first_ino, 1, mode, Timestamp::default());
+        let fresh = self.new_inode(self.layout.geo.first_ino, 1, mode, Timestamp::default());
         lay_out(&all, fresh.xattr_area().len()).map(drop)
     }
 
@@ -147,7 +149,7 @@ impl Fs {
         name: &[u8],
     ) -> Result<()> {
         let (index, rest) = split_name(name)?;
-        let mut all = self.xattrs(store, inode)?;
+        let mut all = self.layout.xattrs(store, inode)?;
         let before = all.len();
         all.retain(|x| x.index != index || x.name != rest);
         if all.len() == before {
@@ -168,7 +170,7 @@ impl Fs {
         all: &[Xattr],
     ) -> Result<()> {
         let layout = lay_out(all, inode.xattr_area().len())?;
-        let mut old = self.block_xattrs(store, inode)?;
+        let mut old = self.layout.block_xattrs(store, inode)?;
         old.sort_by(|a, b| super::encode::sort_key(a).cmp(&super::encode::sort_key(b)));
         if layout.block != old {
             if layout.block.is_empty() {
@@ -188,15 +190,15 @@ impl Fs {
         inode: &mut Inode,
         list: &[Xattr],
     ) -> Result<()> {
-        if let Some((nr, seed)) = self.attribute_block(inode)?
+        if let Some((nr, seed)) = self.layout.attribute_block(inode)?
             && references(store.read(nr)?) == 1
         {
             *store.modify(nr)? = encode_block(list, nr, seed);
             return Ok(());
         }
-        let run = self.alloc_blocks(store, self.goal_for_inode(inode.ino), 1)?;
+        let run = self.alloc_blocks(store, self.layout.goal_for_inode(inode.ino), 1)?;
         let nr = run.start;
-        *store.create(nr)? = encode_block(list, nr, Some(self.csum_seed()));
+        *store.create(nr)? = encode_block(list, nr, Some(self.layout.csum_seed()));
         store.set_verified(nr);
         if let Err(e) = self.drop_block(store, inode) {
             self.free_run(store, run)?;
@@ -209,7 +211,7 @@ impl Fs {
 
     /// Takes the inode's reference off its attribute block, and frees the block with its last.
     fn drop_block(&mut self, store: &mut dyn BlockStore, inode: &mut Inode) -> Result<()> {
-        let Some((nr, seed)) = self.attribute_block(inode)? else {
+        let Some((nr, seed)) = self.layout.attribute_block(inode)? else {
             return Ok(());
         };
         let block = store.read(nr)?;

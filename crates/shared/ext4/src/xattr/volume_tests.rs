@@ -44,7 +44,7 @@ impl Volume {
     }
 
     fn get(&mut self, file: usize, name: &[u8]) -> Result<Vec<u8>> {
-        self.fs.xattr_get(&mut self.store, &self.files[file], name)
+        self.fs.layout.xattr_get(&mut self.store, &self.files[file], name)
     }
 
     fn check(&mut self) {
@@ -170,7 +170,7 @@ fn what_the_kernel_writes_we_read_and_change() {
         for (name, value) in &values {
             assert_eq!(&v.get(file, name.as_bytes()).unwrap(), value);
         }
-        assert_eq!(v.fs.xattr_list(&mut v.store, &v.files[file]).unwrap().len(), 4);
+        assert_eq!(v.fs.layout.xattr_list(&mut v.store, &v.files[file]).unwrap().len(), 4);
     }
     assert_eq!(v.get(2, b"system.posix_acl_access").unwrap(), acl().to_xattr());
     assert_eq!(v.get(3, b"user.small"), Err(errno(libc::ENODATA)));
