@@ -11,7 +11,9 @@ use crate::state::Log;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
-use crate::state::room::PATH_BLOCKS;
+use crate::state::room::{
+    DIRECT_MAX, MUST_MAX, PATH_BLOCKS, PUSHED_RANGE_BYTES, RECORD_MAX, WHOLE_EIGHTHS,
+};
 use crate::state::step::{Need, Step, Stop};
 use crate::state::tree::node::Node;
 use crate::state::tree::overlay::Part;
@@ -19,16 +21,6 @@ use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockRun, Blocks, Bytes, InodeNr, Ran
 use siftfs_ext4::Mapping;
 use siftfs_wire::DirectRun;
 use std::collections::BTreeSet;
-
-/// Bytes one transaction writes straight to the area at most.
-const DIRECT_MAX: usize = 16 << 20;
-
-/// ... and with what must not stay behind (rule R20; `little_unsynced` bounds that).
-const MUST_MAX: usize = 4 * DIRECT_MAX;
-
-/// Bytes of pushed overwrites that one record carries: an fsync whose record comes next waits for
-/// the state lock while this one is encoded, and for its write (rule R3).
-const RECORD_MAX: u64 = 256 << 10;
 
 /// Blocks of one direct run at most, and of one step.
 pub const STEP_BLOCKS: u64 = 256;
@@ -341,7 +333,7 @@ impl Metadata {
             // Up to a size that the file had, if a record has room for that.
             let whole = node.sizes.from(end, node.size);
             let bytes: u64 = both(whole).map(|(s, e)| e - s).sum();
-            let to = if bytes <= self.log.record_max() / 8 * 7 { whole } else { end };
+            let to = if bytes <= self.log.record_max() / 8 * WHOLE_EIGHTHS { whole } else { end };
             for (s, e) in both(to) {
                 out.insert(s, e);
             }
@@ -452,9 +444,6 @@ struct Parts {
     room: u64,
 }
 
-/// What a range costs besides its bytes: an item and perhaps a checksum.
-const RANGE_COST: u64 = 64;
-
 impl Parts {
     fn new(max: u64, most_ranges: usize) -> Self {
         Self { max, most_ranges, done: Vec::new(), part: RangeSet::new(), room: max }
@@ -462,7 +451,7 @@ impl Parts {
 
     /// Do all of these fit the part that is being filled?
     fn has_room(&self, ranges: &RangeSet<Bytes>) -> bool {
-        ranges.total() + ranges.ranges() as u64 * RANGE_COST < self.room
+        ranges.total() + ranges.ranges() as u64 * PUSHED_RANGE_BYTES < self.room
             && self.part.ranges() + ranges.ranges() < self.most_ranges
     }
 
@@ -481,7 +470,7 @@ impl Parts {
                 let take = (end - at).min(self.room);
                 self.part.insert(at, at + take);
                 at += take;
-                self.room = (self.room - take).saturating_sub(RANGE_COST);
+                self.room = (self.room - take).saturating_sub(PUSHED_RANGE_BYTES);
                 if self.room == 0 || self.part.ranges() >= self.most_ranges {
                     self.close();
                 }

@@ -5,13 +5,10 @@ use crate::runtime::Runtime;
 use crate::state::Log;
 use crate::state::State;
 use crate::state::log::running::Push;
+use crate::state::room::CUT_RANGES;
 use siftfs_base::{Error, Result, TxnSeq};
 use siftfs_wire::Urgency;
 use std::time::Duration;
-
-/// Staged ranges after which a commit does not wait any longer: the cut tags each of them under the
-/// state lock, and their credits come back together.
-const CUT_RANGES: usize = 4096;
 
 /// Most rounds of eviction in one tick.
 const ROUNDS: usize = 64;

@@ -4,7 +4,7 @@ use crate::data::ranges::block_up;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
-use crate::state::room::with_tree;
+use crate::state::room::{DIRTY_PART, LITTLE_PART, STREAM_QUARTERS, with_tree};
 use crate::state::step::{Need, Step, Stop};
 use crate::state::tree::overlay::Source;
 use siftfs_base::{
@@ -13,10 +13,6 @@ use siftfs_base::{
 use siftfs_ext4::Mapping;
 pub use siftfs_proto::MAX_FILE_SIZE;
 use siftfs_proto::{Blocks, Reply, Seek, WriteData};
-
-/// An inode has little dirty data if its dirty pages are at most this part of the limit: 1 MiB of
-/// 128.
-const LITTLE_PART: u64 = 128;
 
 /// Data to be written.
 pub enum Input<'a> {
@@ -223,7 +219,7 @@ impl State {
     pub fn room_for_dirty(&self, ino: InodeNr) -> Step<()> {
         let limit = self.dirty_limit();
         let little = self.metadata.tree.node(ino).dirty_pages * BLOCK_BYTES <= limit / LITTLE_PART;
-        let most = if little { limit } else { limit / 4 * 3 };
+        let most = if little { limit } else { limit / 4 * STREAM_QUARTERS };
         if self.metadata.log.running.data.bytes() > most {
             return Err(Stop::Needs(Need::Push));
         }
@@ -232,7 +228,7 @@ impl State {
 
     /// Dirty bytes beyond which writers wait for the background.
     pub fn dirty_limit(&self) -> u64 {
-        (self.pages.limit() as u64 / 2) * BLOCK_BYTES
+        self.pages.limit() as u64 / DIRTY_PART * BLOCK_BYTES
     }
 
     pub fn plan_edge(&mut self, ino: InodeNr, index: u64) -> Step<()> {

@@ -5,18 +5,13 @@ use crate::data::file::MAX_FILE_SIZE;
 use crate::data::ranges::block_up;
 use crate::state::Metadata;
 use crate::state::Tree;
-use crate::state::room::{EVICT_BLOCKS, FREED_EXTENT_BLOCKS, PATH_BLOCKS};
+use crate::state::room::{EVICT_BLOCKS, FREED_EXTENT_BLOCKS, MAX_ALLOCS, PATH_BLOCKS, REMOVE_STEP};
 use crate::state::step::{Need, Step, Stop};
 use crate::state::tree::overlay::Overlay;
 use crate::state::{Recovery, State};
 use siftfs_base::{BLOCK_BYTES, InodeNr, Result, Timestamp, errno};
 use siftfs_ext4::Mapping;
 use siftfs_proto::Allocate;
-
-/// Extents removed at most in one step of a long truncation.
-const REMOVE_STEP: usize = 4096;
-/// Preallocations an inode remembers for its next staged transaction; then a commit clears them.
-const MAX_ALLOCS: usize = 1024;
 
 impl State {
     /// Sets the size. A truncation too large for one transaction asks for progress in the

@@ -3,6 +3,7 @@
 use super::Call;
 use crate::data::file::Input;
 use crate::namespace::kinds::kind_of_entry;
+use crate::state::room::ALLOCATE_PIECE;
 use crate::state::{State, Tree};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
@@ -173,12 +174,11 @@ impl Call<'_> {
         (offset, len): (u64, u64),
         times: bool,
     ) -> Result<Reply> {
-        const PIECE: u64 = 64 << 20;
         let zero = matches!(mode, Allocate::ZeroRange | Allocate::ZeroRangeKeepSize);
         let end = offset.checked_add(len).ok_or_else(|| errno(libc::EFBIG))?;
         let mut at = offset;
         loop {
-            let stop = if zero { end.min((at / PIECE + 1) * PIECE) } else { end };
+            let stop = if zero { end.min((at / ALLOCATE_PIECE + 1) * ALLOCATE_PIECE) } else { end };
             self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
                 let ino = st.metadata.tree.target((self.session, file), Access::Write)?;

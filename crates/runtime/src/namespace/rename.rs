@@ -5,14 +5,11 @@ use crate::state::Log;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
-use crate::state::room::{NAMES_SPACE, OP_BLOCKS};
+use crate::state::room::{MAX_REPLACING, NAMES_SPACE, OP_BLOCKS};
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{InodeNr, Result, Timestamp, errno};
 use siftfs_log::NameOpKind;
 use siftfs_proto::RenameMode;
-
-/// Renames over other files that one cut takes the data of.
-const MAX_REPLACING: usize = 256;
 
 impl State {
     /// Renames; the reply names nothing, the displaced inode is dealt with here.

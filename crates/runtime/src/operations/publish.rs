@@ -9,7 +9,7 @@ use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
 use crate::state::log::names::Unstageable;
-use crate::state::room::{EMPTY_BLOCKS, NAMES_SPACE, OP_BLOCKS, PUBLISH_BLOCKS};
+use crate::state::room::{EMPTY_BLOCKS, ENTRIES_MAX, NAMES_SPACE, OP_BLOCKS, PUBLISH_BLOCKS};
 use crate::state::step::Step;
 use siftfs_base::{InodeNr, Lsn, Result, Timestamp, errno};
 use siftfs_ext4::LINK_MAX;
@@ -18,10 +18,6 @@ use siftfs_proto::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-
-/// Most entries of a publish. Each may have to take its file's creation along, and one record
-/// carries twice as many operations.
-const ENTRIES_MAX: usize = 64;
 
 /// A name in a directory.
 type Name = (InodeNr, Vec<u8>);

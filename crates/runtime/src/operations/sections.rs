@@ -18,7 +18,7 @@ use crate::state::Metadata;
 use crate::state::State;
 use crate::state::Tree;
 use crate::state::log::names::Unstageable;
-use crate::state::room::{SECTION_BLOCKS, head_bytes, with_path};
+use crate::state::room::{SECTION_BLOCKS, SECTIONS_PART, head_bytes, with_path};
 use crate::state::shadow::Shadow;
 use crate::state::step::Step;
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, corrupt, errno};
@@ -185,7 +185,9 @@ impl State {
         let before = pages_of(&written).total();
         written.insert(offset, end);
         let pages = self.sections.pages() as u64 + pages_of(&written).total() - before;
-        if pages > self.pages.limit() as u64 / 2 || !self.metadata.fits_a_record(ino, written)? {
+        if pages > self.pages.limit() as u64 / SECTIONS_PART
+            || !self.metadata.fits_a_record(ino, written)?
+        {
             return Err(errno(libc::EFBIG));
         }
         self.sections.write(session, id, offset, data)

@@ -6,13 +6,10 @@ use crate::state::Log;
 use crate::state::Metadata;
 use crate::state::Tree;
 use crate::state::log::names::{self, Unstageable};
+use crate::state::room::MOST_GUARDS;
 use siftfs_base::{Error, InodeNr, Lsn, Result};
 use siftfs_log::NameOpKind;
 use std::collections::BTreeSet;
-
-/// Permission changes that a record takes along because one of them may be above a file whose
-/// ancestors are not known. For more, a full commit is cheaper.
-const MOST_GUARDS: usize = 32;
 
 impl Metadata {
     /// The name operations of an fsync. If there is anything to make durable, what publishes

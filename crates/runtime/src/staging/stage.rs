@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::state::buffers::is_bulk;
 use crate::state::log::lane::{Place, RecordRef};
 use crate::state::log::names::{self, Unstageable};
-use crate::state::room::{EMPTY_BLOCKS, NEW_INODE_BLOCKS};
+use crate::state::room::{EMPTY_BLOCKS, NEW_INODE_BLOCKS, PERMS_PER_RECORD};
 use crate::state::step::{Need, Step, Stop};
 use crate::state::tree::generations::Generations;
 use crate::state::tree::overlay::Source;
@@ -35,9 +35,6 @@ pub enum Outcome {
     /// The record could not be made self-contained: a full commit is needed.
     FullCommit(Unstageable),
 }
-
-/// Inodes whose permissions a record of nothing else carries; their xattrs go along.
-const PERMS_PER_RECORD: usize = 8;
 
 /// What a record will have of inodes that do not exist yet, and of operations that come.
 #[derive(Default)]

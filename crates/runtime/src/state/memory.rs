@@ -2,13 +2,11 @@
 //! status report.
 
 use crate::state::Metadata;
+use crate::state::costs::RANGE;
 use crate::state::{State, heap};
 use siftfs_base::{BLOCK_BYTES, RangeSet};
 use siftfs_status::Memory;
 use std::collections::BTreeSet;
-
-/// What an entry of a tree or of a hash table costs beside its own bytes, about.
-const ENTRY: u64 = 24;
 
 impl State {
     /// Bytes by structure; `buffers` are the Runtime's.
@@ -34,7 +32,7 @@ impl State {
     /// What was freed and must wait, and what transactions that are not reclaimed remember.
     fn quarantine_bytes(&self) -> u64 {
         let held = self.metadata.tree.fs.quarantined_blocks().ranges() + self.discards.ranges();
-        let held = held as u64 * (ENTRY + 16);
+        let held = held as u64 * RANGE;
         held + self.metadata.log.ledger.bytes()
     }
 }
@@ -48,7 +46,7 @@ impl Metadata {
         let entries = inodes.iter().filter_map(|ino| self.tree.inodes.get(ino)).map(|node| {
             let ranges =
                 node.data.each().map(RangeSet::ranges).iter().sum::<usize>() + node.sent.ranges();
-            node.overlay.bytes() + ranges as u64 * (ENTRY + 16) + node.sizes.bytes()
+            node.overlay.bytes() + ranges as u64 * RANGE + node.sizes.bytes()
         });
         entries.sum()
     }

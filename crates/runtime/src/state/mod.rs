@@ -2,6 +2,7 @@
 
 pub mod buffers;
 pub mod caches;
+pub mod costs;
 pub mod discards;
 pub mod fills;
 pub mod heap;

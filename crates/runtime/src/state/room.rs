@@ -5,7 +5,6 @@
 use crate::state::Log;
 use crate::state::Metadata;
 use crate::state::Tree;
-use crate::state::log::names::CLOSURE_MAX;
 use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, InodeNr, errno};
 use siftfs_log::JournalData;
@@ -118,6 +117,70 @@ pub const FILE_BLOCKS: usize = 3;
 /// Blocks of the running transaction that each file of a commit of sections may add beside its
 /// record's.
 pub const SECTION_BLOCKS: usize = 8;
+
+/// Staged ranges after which a commit does not wait any longer: the cut tags each of them under the
+/// state lock, and their credits come back together.
+pub const CUT_RANGES: usize = 4096;
+
+/// Bytes one transaction writes straight to the area at most.
+pub const DIRECT_MAX: usize = 16 << 20;
+
+/// ... and with what must not stay behind (rule R20; `little_unsynced` bounds that).
+pub const MUST_MAX: usize = 4 * DIRECT_MAX;
+
+/// Bytes of pushed overwrites that one record carries: an fsync whose record comes next waits for
+/// the state lock while this one is encoded, and for its write (rule R3).
+pub const RECORD_MAX: u64 = 256 << 10;
+
+/// Renames over other files that one cut takes the data of.
+pub const MAX_REPLACING: usize = 256;
+
+/// Extents removed at most in one step of a long truncation.
+pub const REMOVE_STEP: usize = 4096;
+
+/// Preallocations an inode remembers for its next staged transaction; then a commit clears them.
+pub const MAX_ALLOCS: usize = 1024;
+
+/// Extents that a compound may free of one file.
+pub const MOST_EXTENTS: usize = 64;
+
+/// Inodes whose permissions a record of nothing else carries; their xattrs go along.
+pub const PERMS_PER_RECORD: usize = 8;
+
+/// Permission changes that a record takes along because one of them may be above a file whose
+/// ancestors are not known. For more, a full commit is cheaper.
+pub const MOST_GUARDS: usize = 32;
+
+/// Most entries of a publish. Each may have to take its file's creation along, and one record
+/// carries twice as many operations.
+pub const ENTRIES_MAX: usize = 64;
+
+/// Most operations one staged transaction carries, however large the journal; a larger closure
+/// becomes a full commit.
+const CLOSURE_MAX: usize = 128;
+
+/// Bytes that a range of a pushed record takes beside its own: an item, and perhaps a checksum.
+pub const PUSHED_RANGE_BYTES: u64 = 64;
+
+/// Eighths of a pushed record up to which a file's data is taken whole, beyond the size that its
+/// inode has.
+pub const WHOLE_EIGHTHS: u64 = 7;
+
+/// Bytes that fallocate(2) zeroes in one operation.
+pub const ALLOCATE_PIECE: u64 = 64 << 20;
+
+/// An inode has little dirty data if its dirty pages are at most this part of the limit: 1 MiB of
+/// 128.
+pub const LITTLE_PART: u64 = 128;
+
+/// One page in this many of the page cache may be dirty; then writers wait for the background.
+pub const DIRTY_PART: u64 = 2;
+
+/// Quarters of that up to which a file with much dirty data may add to it.
+pub const STREAM_QUARTERS: u64 = 3;
+
+/// One page in this many of the page cache may be the sections', all together.
+pub const SECTIONS_PART: u64 = 2;
 
 /// Bytes of a section's record's head beside its ranges: the header, the inode, and a name or two.
 const HEAD_BYTES: u64 = 1024;

@@ -7,6 +7,7 @@
 //! 3. *Ended.* [`Sections::end`] took it out: to be applied, or to be forgotten.
 
 use crate::locks::allowance::{Allowance, Charge};
+use crate::state::costs;
 use crate::state::shadow::Shadow;
 use ahash::HashMap;
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, errno};
@@ -15,7 +16,7 @@ use siftfs_status::Operations;
 use std::collections::BTreeMap;
 
 /// What a page of a section costs, about.
-const PAGE: u64 = BLOCK_BYTES + 64;
+const PAGE: u64 = BLOCK_BYTES + costs::PAGE as u64;
 /// Most sections at a time.
 pub const MOST_SECTIONS: usize = 1024;
 

@@ -1,6 +1,7 @@
 //! Bytes that were written to a file and are not the file's yet: those of a section, or of a
 //! compound.
 
+use crate::state::costs;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, Bytes, RangeSet, SharedBlock};
 use siftfs_proto::WriteData;
 use std::collections::BTreeMap;
@@ -33,7 +34,8 @@ impl Shadow {
 
     /// Memory in bytes, about.
     pub fn bytes(&self) -> u64 {
-        (self.pages.len() * (BLOCK_SIZE + 64) + self.written.ranges() * 40) as u64
+        (self.pages.len() * (BLOCK_SIZE + costs::PAGE)) as u64
+            + self.written.ranges() as u64 * costs::RANGE
     }
 
     /// Bytes `[start, end)`, which were written, page by page: where each piece begins in the file,

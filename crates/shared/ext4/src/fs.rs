@@ -54,7 +54,8 @@ impl Fs {
     ///
     /// Errors: `Incompatible` for features and sizes outside the profile, `Corrupt` for bad
     /// checksums, counts or overlapping metadata. The marker (rule R15) and `s_state` are not
-    /// judged here; see [`Fs::marker`] and [`Fs::is_clean`].
+    /// judged here; see [`Super::marker`](crate::Super::marker) and
+    /// [`Super::is_clean`](crate::Super::is_clean).
     pub fn open(store: &mut dyn BlockStore) -> Result<Self> {
         let mut sb = Box::new([0; SUPER_SIZE]);
         sb.copy_from_slice(&store.read(0)?[SUPER_OFFSET..SUPER_OFFSET + SUPER_SIZE]);

@@ -110,7 +110,8 @@ impl Super {
         self.unclean().is_none()
     }
 
-    /// Why [`Fs::is_clean`] is false, and what to do; completes "the file system ...".
+    /// Why [`Super::is_clean`](crate::Super::is_clean) is false, and what to do; completes "the
+    /// file system ...".
     pub fn unclean(&self) -> Option<&'static str> {
         let sb = self.super_block();
         let state = sb.s_state.get();
@@ -205,7 +206,8 @@ impl Fs {
     }
 
     /// The copy for the backup whose group starts at `block` (see
-    /// [`Fs::backup_superblocks`]): the primary's image with the group's number.
+    /// [`Layout::backup_superblocks`](crate::Layout::backup_superblocks)): the primary's image with
+    /// the group's number.
     pub fn backup_image(&mut self, block: u64) -> [u8; SUPER_SIZE] {
         let mut image = self.super_image();
         let group = block / u64::from(self.layout.geo.blocks_per_group);

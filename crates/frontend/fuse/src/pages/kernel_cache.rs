@@ -164,7 +164,8 @@ impl Server {
     }
 
     /// As [`Server::when_written`], before each of many short operations on `ino`.
-    /// [`Server::let_go`] follows when they are over.
+    /// [`Invalidator::let_go`](crate::pages::invalidator::Invalidator::let_go) follows when they
+    /// are over.
     pub(crate) fn when_written_again(
         self: &Arc<Self>,
         ino: InodeNr,
@@ -198,7 +199,8 @@ impl Server {
     /// Pages that the kernel sent could not be written. It tells fsync(2) and close(2), but
     /// write(2) only fills its cache: a program that writes until the disk is full would go on for
     /// ever. So the kernel is made to ask for the attributes that it checks before a write, and the
-    /// answer is the error ([`Server::refuse_write`]).
+    /// answer is the error
+    /// ([`OpenFiles::refuse_write`](crate::serve::open_files::OpenFiles::refuse_write)).
     pub(crate) fn lost_pages(&self, ino: InodeNr, error: &Error) {
         if self.open_files.failed(ino, error) && self.agreed.writeback {
             self.invalidator.forget_attributes(ino, Box::new(|| {}));

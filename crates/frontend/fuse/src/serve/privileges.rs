@@ -4,12 +4,13 @@
 //! truncation and OPEN carry a flag. Before a write, fallocate(2) or copy_file_range(2) it also
 //! sends a removal of the capabilities, and a SETATTR of nothing: an *announcement*. But the kernel
 //! sends the same for chown(path, -1, -1) by any user, which ext4 refuses to all but the owner. So
-//! what a caller announces that neither owns the file nor has it open for writing (it was passed
-//! a descriptor) is carried out with the change itself, when that comes from the same thread.
+//! what a caller announces that neither owns the file nor has it open for writing (it was passed a
+//! descriptor) is carried out with the change itself, when that comes from the same thread.
 //!
 //! The kernel executes a file by the mode that it knows. The answer of SETATTR tells it, and so an
-//! announcement is carried out at once where that can be. The answers of all other requests do
-//! not: the kernel is told to forget the mode before they are sent ([`Server::told`]).
+//! announcement is carried out at once where that can be. The answers of all other requests do not:
+//! the kernel is told to forget the mode before they are sent
+//! ([`Invalidator::forget_now`](crate::pages::invalidator::Invalidator::forget_now)).
 
 use crate::serve::caller::{
     any_bits, has_bits, keeps_bits, may_set_capabilities, owns, takes_setgid,

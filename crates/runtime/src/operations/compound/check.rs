@@ -21,9 +21,6 @@ use siftfs_proto::compound::WrittenFile;
 use siftfs_proto::{ROOT_INO, SetAttr};
 use std::collections::BTreeSet;
 
-/// Extents that a compound may free of one file.
-const MOST_EXTENTS: usize = 64;
-
 /// What the applied changes will be staged with.
 pub struct Ready {
     pub lane: usize,

@@ -2,11 +2,12 @@
 //! from, and what is written before it is applied.
 
 use crate::operations::compound::compute::{MOST_WORK, WINDOW};
+use crate::state::costs;
 use siftfs_base::BLOCK_SIZE;
 use siftfs_proto::compound::{BytesArg, Codec, Compound, MOST_RESULTS, Step};
 
 /// What a page of a shadow costs, about.
-const PAGE: u64 = BLOCK_SIZE as u64 + 64;
+const PAGE: u64 = (BLOCK_SIZE + costs::PAGE) as u64;
 /// What a compressed result may have more than its input, beside a part of that.
 const FRAME: u64 = 1 << 10;
 /// A number's bytes.

@@ -3,6 +3,7 @@
 
 use crate::state::Readers;
 use crate::state::caches::eviction::{EvictionOrder, Fate, most};
+use crate::state::costs;
 use ahash::HashMap;
 use siftfs_base::{BLOCK_BYTES, BLOCK_SIZE, BlockNr, BlockRun, Result, SharedBlock, TxnSeq};
 use siftfs_device::Origin;
@@ -95,10 +96,10 @@ impl MetaCache {
 
     /// Memory in bytes.
     pub fn bytes(&self) -> u64 {
-        let blocks = self.blocks.len() * (BLOCK_SIZE + 16);
+        let blocks = self.blocks.len() * (BLOCK_SIZE + costs::BLOCK);
         let table = self.blocks.capacity() * size_of::<(BlockNr, Cached)>();
         let images = self.images.capacity() * size_of::<(BlockNr, Image)>();
-        (blocks + table + images + self.dirty.len() * 32) as u64 + self.order.bytes()
+        (blocks + table + images + self.dirty.len() * costs::NUMBER) as u64 + self.order.bytes()
     }
 
     /// Changes ever made.

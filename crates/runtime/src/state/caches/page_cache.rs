@@ -3,6 +3,7 @@
 //! inode's business.
 
 use crate::state::caches::eviction::{EvictionOrder, Fate, most};
+use crate::state::costs;
 use siftfs_base::{BLOCK_SIZE, InodeNr, SharedBlock};
 use std::collections::BTreeMap;
 
@@ -65,8 +66,8 @@ impl PageCache {
 
     /// Memory in bytes.
     pub fn bytes(&self) -> u64 {
-        let chunks = self.chunks.len() * (size_of::<Chunk>() + 64);
-        (self.len * (BLOCK_SIZE + 16) + chunks) as u64 + self.order.bytes()
+        let chunks = self.chunks.len() * (size_of::<Chunk>() + costs::PAGE);
+        (self.len * (BLOCK_SIZE + costs::BLOCK) + chunks) as u64 + self.order.bytes()
     }
 
     fn page_mut(&mut self, ino: InodeNr, index: u64) -> Option<&mut Page> {

@@ -231,11 +231,13 @@ impl Ledger {
 
     /// Memory in bytes of what the transactions keep.
     pub fn bytes(&self) -> u64 {
+        fn of<T>(list: &Vec<T>) -> usize {
+            list.capacity() * size_of::<T>()
+        }
         let remembered = self.txns.values().map(|Entry { info, .. }| {
-            (info.images.capacity() * 8 + info.overlays.capacity() * 4) as u64
-                + (info.freed.capacity() * 16 + info.freed_inodes.capacity() * 4) as u64
+            of(&info.images) + of(&info.overlays) + of(&info.freed) + of(&info.freed_inodes)
         });
-        remembered.sum()
+        remembered.sum::<usize>() as u64
     }
 }
 

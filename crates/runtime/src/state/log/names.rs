@@ -7,15 +7,12 @@
 //! empty for the operation to be possible. What *publishes* a file, giving another name to bytes
 //! that an fsync made durable before, goes along with the next record of any fsync.
 
+use crate::state::costs;
 use crate::state::tree::nodes::give_back;
 use ahash::HashMap;
 use siftfs_base::{InodeNr, Lsn};
 use siftfs_log::{NameOp, NameOpKind};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Most operations one staged transaction carries, however large the journal; a larger closure
-/// becomes a full commit.
-pub const CLOSURE_MAX: usize = 128;
 
 /// Why a closure cannot be staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
@@ -154,7 +151,7 @@ impl NameLog {
         let indices = self.by_inode.capacity() * size_of::<(InodeNr, BTreeSet<Lsn>)>()
             + self.by_key.capacity() * size_of::<(Key, BTreeSet<Lsn>)>()
             + self.by_dir.capacity() * size_of::<(InodeNr, BTreeSet<Lsn>)>();
-        (self.ops.len() * (size_of::<Pending>() + 400) + indices) as u64
+        (self.ops.len() * (size_of::<Pending>() + costs::OPERATION) + indices) as u64
     }
 
     /// The oldest pending operation.

@@ -15,7 +15,7 @@ use siftfs_ext4::{Fs, Mapping};
 use siftfs_log::NameOpKind;
 
 /// The files and directories as they are now. Nothing in here knows of logs: who changes something
-/// notes in the [`Log`] what it is owed.
+/// notes in the [`Log`](crate::state::Log) what it is owed.
 pub struct Tree {
     /// The ext4 layer.
     pub fs: Fs,

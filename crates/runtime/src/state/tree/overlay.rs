@@ -1,6 +1,7 @@
 //! An inode's overlay: where the newest *staged or journaled* bytes lie while the area does not
 //! hold them yet (rule R11). Byte ranges of the file map to bytes of a staged record, or to zeroes.
 
+use crate::state::costs;
 use crate::state::log::lane::RecordRef;
 use siftfs_base::TxnSeq;
 use std::collections::BTreeMap;
@@ -71,7 +72,7 @@ impl Overlay {
 
     /// Memory in bytes, about; the records that it names are counted once per entry.
     pub fn bytes(&self) -> u64 {
-        let entry = size_of::<(u64, Entry)>() + size_of::<RecordRef>() + 40;
+        let entry = size_of::<(u64, Entry)>() + size_of::<RecordRef>() + costs::RANGE as usize;
         (self.map.len() * entry) as u64
     }
 

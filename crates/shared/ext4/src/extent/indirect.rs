@@ -19,7 +19,7 @@ fn pointers(bytes: &[u8]) -> &[U32] {
 }
 
 impl Layout {
-    /// [`Fs::map`] of an inode without an extent tree.
+    /// [`Layout::map`](crate::Layout::map) of an inode without an extent tree.
     pub(super) fn map_indirect(
         &self,
         store: &mut dyn BlockStore,

@@ -118,8 +118,8 @@ impl Whole {
 impl Fs {
     /// Packs the tree if it is loose enough for e2fsck to remark on it; says whether it did.
     /// Rewrites every tree block then, so it belongs in a transaction with room for them (see
-    /// [`Fs::tree_blocks`]); trees of more than a million extents are left alone. The caller
-    /// writes the inode.
+    /// [`Layout::tree_blocks`](crate::Layout::tree_blocks)); trees of more than a million extents
+    /// are left alone. The caller writes the inode.
     pub fn tidy(&mut self, store: &mut dyn BlockStore, inode: &mut Inode) -> Result<bool> {
         let Some(whole) = self.layout.whole_tree(store, inode)? else {
             return Ok(false);
