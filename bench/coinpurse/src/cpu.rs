@@ -110,7 +110,8 @@ fn overwrites(
 }
 
 impl Run {
-    /// What is asked of the host whoever has the Service: the caller's thread and assembly's.
+    /// Processor time that the host needs wherever the Service runs: the caller's thread, and
+    /// assembly's.
     fn host(&self) -> f64 {
         self.all() - self.of("siftfs-service")
     }

@@ -172,8 +172,8 @@ fn check_staged(c: &mut Check<'_>, v: &Volume, txn: &Transaction, data: &[u8], n
     }
 }
 
-/// Are the bytes that the copy tags of one staged record name, those of all tags being one behind
-/// the other in `data`, the record's?
+/// Does `data` repeat the staged record's bytes? `data` has the bytes of all copy tags, one after
+/// the other; those tags that name `source` are compared.
 fn repeats(txn: &Transaction, source: u32, staged: &[u8], data: &[u8]) -> bool {
     let mut rest = data;
     txn.copies.iter().all(|tag| {

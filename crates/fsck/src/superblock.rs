@@ -207,7 +207,7 @@ pub(crate) fn check_marker(c: &mut Check<'_>, v: &Volume, primary: Option<&Super
             ),
         }
     }
-    // What a torn one says of the marker may be of its old half.
+    // A torn superblock may have the marker of its old half.
     let Some(primary) = primary.filter(|p| p.checksum_ok()) else { return };
     let untouched = siftfs_base::crc32c(&primary.bytes[..1020]) == v.host.area_crc;
     let held = held || dirty && has_traces(c, v, v.host.key.epoch.0);

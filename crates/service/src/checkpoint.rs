@@ -348,9 +348,9 @@ impl Service {
         }
     }
 
-    /// Reads or writes a part of a window; behind a long window or several short ones, returns what
-    /// is reclaimable. When a caller waits for credits, that is behind the next window, and it is a
-    /// small one.
+    /// Reads or writes a part of a window. After a long window, or several short ones, reclaims
+    /// what they wrote. If a caller waits for credits, the windows are small, and each is reclaimed
+    /// alone.
     fn replay_step(
         &mut self,
         batch: &mut Batch,

@@ -65,9 +65,9 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Opens a window over the batch's next pieces, of at most `limit` bytes of staged records
-    /// unless a single one is longer; of `short` where more would not make the writes any fewer.
-    /// Reads nothing yet.
+    /// Opens a window over the batch's next pieces. It covers at most `limit` bytes of staged
+    /// records, unless a single record is longer; and `short` bytes where a longer window would not
+    /// save writes. Reads nothing yet.
     pub fn plan(&mut self, batch: &mut Batch, limit: u64, short: u64) {
         self.close();
         if self.ahead == 0 {

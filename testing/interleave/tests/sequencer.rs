@@ -347,7 +347,7 @@ fn r03_who_left_beside_the_background() {
 }
 
 /// Tickets beside fsyncs, of callers that wait and of callers that go away, and beside the
-/// background: whoever waits first writes what no thread has written.
+/// background: the first waiter writes what no thread has written.
 #[test]
 fn r03_tickets_in_every_order() {
     every_order(&[stages, stages], Volume::shared, all_succeed);

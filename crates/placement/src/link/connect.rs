@@ -54,8 +54,8 @@ const INQUIRY: Duration = Duration::from_secs(10);
 /// Asks a device process whether it would serve the volume, before this host writes anything.
 ///
 /// # Errors
-/// Refused in the device process's words. An answer that does not come is none: the Hello will
-/// tell.
+/// Refused in the device process's words. If no answer comes, this succeeds: the Hello will be
+/// refused, if it has to be.
 pub(crate) fn inquire(mut end: HostEnd, volume: [u8; 16]) -> Result<()> {
     let question = ToService::Inquire { version: PROTOCOL_VERSION, volume };
     let asked = end.sender.send(question).and_then(|()| end.receiver.recv(Some(INQUIRY)));
@@ -97,7 +97,7 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        // Without leftovers: the Service that comes next does them.
+        // It leaves unfinished work: the next Service finishes it.
         self.server.stop();
         if self.thread.take().is_some_and(|t| t.join().is_err()) {
             tracing::error!("the Service's thread ended with a failed assertion");

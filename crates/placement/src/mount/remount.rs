@@ -79,8 +79,7 @@ impl Remounter {
                         .into(),
                 ));
             }
-            // Another set of regions than the Service's, which has never been sent anything to
-            // write.
+            // The Service has regions of its own; it was never sent anything to write.
             let storage = volume.storage()?;
             let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
             let now = self.clock.now();

@@ -46,7 +46,7 @@ impl Volume {
                 self.check_torn_at_the_end(&storage)?;
             }
             tracing::warn!("the superblock was torn; restored from the header");
-            // With the marker even under a clean header: the backups may still carry it, and
+            // The marker is set even under a clean header: the backups may still have it, and
             // clearing takes the primary last.
             let mut whole = host.superblock.clone();
             set_marker(&mut whole, true);

@@ -84,7 +84,8 @@ impl Tree {
             (Some(SetTime::Now), Some(SetTime::At(mtime))) if set.ctime == Some(mtime) => {
                 self.refuse(ino, flags::IMMUTABLE)
             }
-            // With mtime and ctime the kernel writes back its own times: no program's utimes(2).
+            // mtime together with ctime: the kernel writes its own times back. No program's
+            // utimes(2) sends both.
             (None, Some(_)) if set.ctime.is_some() => Ok(()),
             _ => self.refuse(ino, FIXED),
         }

@@ -1,6 +1,6 @@
 //! fsync: one staged transaction, written and flushed ("Foreground: fsync" in
-//! `docs/design/persistence-path.md`). And the same for a ticket: staged, and written by whoever
-//! needs something durable next (`docs/design/operations.md`).
+//! `docs/design/persistence-path.md`). A ticket is staged in the same way; the next caller that
+//! needs something durable writes its record (`docs/design/operations.md`).
 
 use crate::runtime::Runtime;
 use crate::staging::capture::Selection;

@@ -75,8 +75,8 @@ fn r26_ends_without_a_commit_write_nothing() {
     }
 }
 
-/// A file that never had a name goes with its last handle, and its section with it: whoever gets
-/// the number next may have a section.
+/// A file that never had a name goes with its last handle, and its section with it: the file
+/// that gets the number next may have a section.
 ///
 /// Seen to fail when the end of a file is told to nobody.
 #[test]

@@ -16,8 +16,8 @@ const USER: u32 = 67_001;
 const OLD: [u8; 5000] = [b'o'; 5000];
 
 /// A file with an open section is read and listed at once, and an abort leaves what was there. (The
-/// kernel's cache may show the section's bytes before that; whoever heeds the owner's lock never
-/// sees them.)
+/// kernel's cache may show the section's bytes before that; a program that heeds the owner's lock
+/// never sees them.)
 pub fn play(stage: &Arc<Stage>, mut rng: Rng) -> io::Result<()> {
     let dir = stage.directory(&stage.fresh("sections"), USER, 0o755)?;
     let calls = stage.calls("a reader of files with open sections");

@@ -107,7 +107,7 @@ fn nothing_changes_by(dir: &File) {
     assert_eq!(named(dir, Source::Path("a".into()), "new"), libc::EROFS);
 }
 
-/// Through a read-only bind mount nothing changes, whoever asks; what was opened for writing
+/// Through a read-only bind mount nothing changes, also for root; what was opened for writing
 /// through another mount is written, and gets no name.
 #[test]
 fn a_read_only_view() {

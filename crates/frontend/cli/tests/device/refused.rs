@@ -68,8 +68,8 @@ fn logged(device: &Device, text: &str) {
     await_that(text, || device.log().contains(text));
 }
 
-/// A device process is sent the greetings of a host of another version, of one that is none, and of
-/// one that talks nonsense.
+/// A device process is sent the greetings of a host of another version, of a program that is no
+/// host, and of one that talks nonsense.
 #[test]
 fn a_device_process_refuses_other_versions_and_garbage() {
     let setup = Setup::new();

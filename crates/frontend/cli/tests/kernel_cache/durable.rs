@@ -251,8 +251,8 @@ fn filled_and_emptied(s: &crate::support::Setup) -> File {
     full
 }
 
-/// The kernel tells a loss to the first caller that asks, however old it is and whoever asks. The
-/// commands do their work all the same, and tell it then, once.
+/// The kernel reports a loss, however old, to the first caller that asks, also if that is one of
+/// our commands. They do their work all the same, and then report the loss, once.
 #[test]
 fn an_old_loss_keeps_no_command_from_its_work() {
     keep_descriptors();

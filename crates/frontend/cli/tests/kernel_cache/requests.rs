@@ -71,8 +71,8 @@ fn names_of_a_large_directory_come_without_attributes() {
     s.umount();
 }
 
-/// lseek(2) for data and holes in a file that is open to read and write is one request, whoever has
-/// it open, as long as nothing was stored. The first one has the daemon open the file, too, and
+/// lseek(2) for data and holes in a file that is open to read and write is one request, as long
+/// as nothing was stored through a mapping. The first one has the daemon open the file, too, and
 /// that ends with the program's last descriptor to write.
 #[test]
 fn seeks_in_a_file_in_use_ask_for_nothing_else() {

@@ -11,7 +11,7 @@ use std::path::Path;
 const MIB: u64 = 1 << 20;
 /// Bytes that are written and removed.
 const WRITTEN: u64 = 200 * MIB;
-/// What a volume's file may keep of them: metadata that is in use from then on.
+/// Bytes that the volume's file may keep allocated after the removal: metadata in use from then on.
 const KEPT: u64 = 8 * MIB;
 
 /// Bytes that the volume's file takes of the file system below.

@@ -17,7 +17,8 @@ fn with_fake(s: &Setup, name: &str, script: &str, args: &[&str]) -> Ran {
     Command::new(SIFTFS).args(args).env("PATH", path).output().unwrap().into()
 }
 
-/// e2fsck that goes in circles is ended, said once, and is damage where it had seen some.
+/// An e2fsck that goes in circles is ended, and reported once. If it had found damage before, the
+/// volume counts as damaged.
 #[test]
 fn a_loop_of_e2fsck_ends() {
     let s = Setup::new();

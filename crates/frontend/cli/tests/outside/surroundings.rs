@@ -179,7 +179,7 @@ with open(sys.argv[1], 'w+b') as f:
         m.flush()
 ";
 
-/// Waits for a job that a defect lets wait for ever. Whoever calls has a [`Connection`], whose end
+/// Waits for a job that a defect lets wait for ever. The caller has a [`Connection`], whose end
 /// ends the job.
 #[track_caller]
 fn wait_bounded(job: &mut Child) {

@@ -116,8 +116,8 @@ impl Server {
         self.when_all_written(files, Want::Write, Box::new(last));
     }
 
-    /// Reads the argument, and opens what it names by descriptors. A descriptor that is none, or
-    /// not of this mount, refuses the first step that names it.
+    /// Reads the argument, and opens what it names by descriptors. A descriptor that is not open,
+    /// or not of this mount, refuses the first step that names it.
     fn prepare_compound(
         &self,
         cred: &Credentials,

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often a caller is looked at that is on its way to wait for us, and has not come to it yet.
+/// How often we look whether the caller waits for us yet: it may still be on its way.
 const LOOKS: u32 = 400;
 /// The pause after each look, but for the first ones.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -2,8 +2,8 @@
 //!
 //! A section belongs to the open file that started it: what is written through that one goes into
 //! the section, and what is read through it shows the section. Pages that the kernel wrote to its
-//! cache and sends later name no writer, so those of the file go into the section as well, whoever
-//! wrote them.
+//! cache and sends later name no writer, so all pages of the file go into the section, also those
+//! that another program wrote.
 //!
 //! The kernel's cache has what the section's owner wrote, and shows it to every reader. Programs
 //! that take locks do not look as long as the owner has its lock. So a section ends before a lock

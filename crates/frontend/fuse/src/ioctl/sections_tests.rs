@@ -144,8 +144,9 @@ fn what_comes_behind_its_end_is_the_files() {
     assert_eq!(server.take_pages(&root(), INO, 0, &vec![1; 9].into()), None);
 }
 
-/// Pages of the kernel's are the section's whoever wrote them, are lost while it ends, and are
-/// never refused: one that has no room for them is not committed.
+/// Pages that the kernel sends belong to the section, also those that another program wrote. They
+/// are lost while the section ends, and never refused: a section without room for them is not
+/// committed.
 #[test]
 fn pages_of_the_kernel() {
     let (one, server) = started();

@@ -3,8 +3,8 @@
 //! cachestat(2) counts pages that are dirty or on their way. It reads the kernel's own marks, takes
 //! no lock and waits for nothing. But it wants the file open, and the daemon must not have files of
 //! its own mount open (`own_mount`). So a thread beside the one that opens files for their pages
-//! (`pages`), with the same table of descriptors, does nothing else: whoever asks it waits for two
-//! wake-ups and not for the kernel.
+//! (`pages`), with the same table of descriptors, does nothing else: a caller waits for two
+//! wake-ups, and never for the kernel.
 
 #![allow(unsafe_code)] // cachestat(2) has no wrapper
 

@@ -303,7 +303,7 @@ impl Tree {
     }
 }
 
-/// The files that the plan changes, or their names: those that are there yet.
+/// The existing files that the plan changes, or that it gives or takes names.
 pub fn files_of(plan: &Plan<'_>) -> Vec<InodeNr> {
     let mut touched: BTreeSet<FileNr> = plan.unlinked.iter().copied().collect();
     for change in &plan.changes {

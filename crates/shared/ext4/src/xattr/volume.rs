@@ -105,7 +105,7 @@ impl Layout {
 impl Fs {
     /// Sets an attribute. EEXIST or ENODATA as `mode` says; ENOSPC if the attributes do not
     /// fit the inode and one block, or the volume is full; EINVAL for an access control list
-    /// that is none.
+    /// that is malformed.
     pub fn xattr_set(
         &mut self,
         store: &mut dyn BlockStore,
