@@ -6,6 +6,7 @@
 //! durable. `docs/design/operations.md` says what each call
 //! promises. Every call may be made by several threads at once.
 
+#![warn(clippy::missing_errors_doc)]
 #![allow(unsafe_code)] // ioctl(2) has no safe wrapper
 
 mod call;

@@ -204,6 +204,9 @@ impl Volume {
     }
 
     /// Opens a file to read and write, and reads.
+    ///
+    /// # Errors
+    /// As of [`Compound::visible`], and those of the steps; nothing is open then.
     pub fn open_read(&self, path: &str, offset: u64, len: u32) -> Result<(File, Vec<u8>)> {
         let mut steps = self.compound();
         let file = steps.open(path, Access::Both);
@@ -213,6 +216,10 @@ impl Volume {
     }
 
     /// Opens a file to read and write, and writes.
+    ///
+    /// # Errors
+    /// As of [`Compound::visible`], and those of the steps; nothing has changed then. Not durable
+    /// before a sync.
     pub fn open_write(&self, path: &str, offset: u64, data: &[u8]) -> Result<File> {
         let mut steps = self.compound();
         let file = steps.open(path, Access::Both);
@@ -222,6 +229,9 @@ impl Volume {
 
     /// Writes, and puts the data's checksum at `sum_at` of another file, or of the same: durable
     /// together.
+    ///
+    /// # Errors
+    /// As of [`Compound::durable`], and those of the steps; nothing has changed then.
     pub fn checksum_and_write(
         &self,
         (file, offset): (&File, u64),
@@ -238,6 +248,9 @@ impl Volume {
     }
 
     /// Reads, and computes the checksum of what was read.
+    ///
+    /// # Errors
+    /// As of [`Compound::visible`], and those of the steps; nothing changes.
     pub fn read_and_checksum(
         &self,
         file: &File,
@@ -254,6 +267,10 @@ impl Volume {
     }
 
     /// Compresses, and writes one frame; its length.
+    ///
+    /// # Errors
+    /// As of [`Compound::visible`], and those of the steps; nothing has changed then. Not durable
+    /// before a sync.
     pub fn compress_and_write(
         &self,
         file: &File,
@@ -267,7 +284,11 @@ impl Volume {
         steps.visible()?.number(written).ok_or_else(|| errno(libc::EIO))
     }
 
-    /// Puts bytes in the place of as many that are there, and returns those.
+    /// Replaces bytes by `data`, and returns the old ones.
+    ///
+    /// # Errors
+    /// As of [`Compound::visible`], and those of the steps; nothing has changed then. Not durable
+    /// before a sync.
     pub fn read_modify_write(&self, file: &File, offset: u64, data: &[u8]) -> Result<Vec<u8>> {
         let mut steps = self.compound();
         let old = steps.patch(file, offset, data);
@@ -275,6 +296,10 @@ impl Volume {
     }
 
     /// Writes, and closes the file.
+    ///
+    /// # Errors
+    /// As of [`Compound::visible`], and those of the steps; nothing was written then. Not durable
+    /// before a sync.
     pub fn write_close(&self, file: File, offset: u64, data: &[u8]) -> Result<()> {
         let mut steps = self.compound();
         steps.write(&file, offset, data);

@@ -142,7 +142,8 @@ impl File {
 
     /// fsync: data, size, attributes and name are durable on return.
     ///
-    /// # Errors `ENOSPC` if dirty bytes do not fit any more; `Latched` (`EIO`) after a failed write
+    /// # Errors
+    /// `ENOSPC` if dirty bytes do not fit any more; `Latched` (`EIO`) after a failed write
     /// or flush: nothing more is promised then until the volume is opened again.
     pub fn sync_all(&self) -> Result<()> {
         self.open.shared.call(Request::Fsync { ino: self.open.ino, datasync: false }).map(drop)

@@ -29,6 +29,8 @@
 //! Durability is that of fsync on a mount (crash model, S1 to S3). Dropping a [`Volume`] without
 //! [`Volume::close`] is a crash: the next open recovers what was durable.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod compound;
 mod file;
 mod publish;
@@ -278,7 +280,8 @@ impl Volume {
     /// [`Volume::sync_dir`]. A file that gets another one's name keeps the bytes written before,
     /// also after a crash.
     ///
-    /// # Errors `ENOENT` or `ENOTDIR` for a path, `EEXIST`, `EISDIR`, `ENOTEMPTY` for the new name,
+    /// # Errors
+    /// `ENOENT` or `ENOTDIR` for a path, `EEXIST`, `EISDIR`, `ENOTEMPTY` for the new name,
     /// `EINVAL` for a directory moved below itself, `EPERM`, `ENOSPC`, `EROFS`; `Latched`.
     pub fn rename(&self, from: &str, to: &str, mode: RenameMode) -> Result<()> {
         let (parent, name) = self.parent(from)?;
@@ -296,7 +299,8 @@ impl Volume {
     /// what a file in directory `dir` does. Dropped without a name, it is gone; so it is after a
     /// crash.
     ///
-    /// # Errors As [`Volume::create`].
+    /// # Errors
+    /// As [`Volume::create`].
     pub fn create_unnamed(&self, dir: &str, perm: u16) -> Result<File> {
         let parent = self.walk(dir)?.ino;
         self.made(Request::TmpFile { parent, perm, exclusive: false })
@@ -305,7 +309,8 @@ impl Volume {
     /// All entries of a directory but `.` and `..`, in the directory's order. Takes memory for all
     /// of them.
     ///
-    /// # Errors `ENOENT` or `ENOTDIR` for the path; `Corrupt` for a damaged directory.
+    /// # Errors
+    /// `ENOENT` or `ENOTDIR` for the path; `Corrupt` for a damaged directory.
     pub fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
         let ino = self.walk(path)?.ino;
         let handle = self.shared.call(Request::OpenDir { ino })?.opened()?;
@@ -383,7 +388,8 @@ impl Volume {
     /// Journals and checkpoints everything: it is durable and in the area on return. The answer
     /// says what the checkpoint did.
     ///
-    /// # Errors As [`Volume::sync_dir`].
+    /// # Errors
+    /// As [`Volume::sync_dir`].
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
         self.shared.call(Request::Checkpoint)?.checkpointed()
     }
@@ -391,7 +397,8 @@ impl Volume {
     /// Counts, latencies and fill: the part `runtime` of what `siftfs status --json` shows, also of
     /// a volume that has stopped.
     ///
-    /// # Errors The Service cannot be asked although the volume serves.
+    /// # Errors
+    /// The Service cannot be asked although the volume serves.
     pub fn status(&self) -> Result<RuntimeStatus> {
         self.shared.call(Request::Status)?.status()
     }

@@ -64,6 +64,9 @@ impl Section {
 
     /// Up to `len` bytes from `offset` of the file as the commit will leave it; fewer only at its
     /// end.
+    ///
+    /// # Errors
+    /// `EIO` if the storage cannot be read.
     pub fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         while out.len() < len {
@@ -90,6 +93,9 @@ impl Section {
     }
 
     /// Forgets everything that was written. As dropping it, with the error.
+    ///
+    /// # Errors
+    /// `EINVAL` if the volume was closed meanwhile.
     pub fn abort(mut self) -> Result<()> {
         self.end()
     }
