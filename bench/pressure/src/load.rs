@@ -103,7 +103,7 @@ fn other(e: siftfs::Error) -> io::Error {
 pub struct Background {
     /// Writes between two fsyncs.
     pub interval: u64,
-    /// Bytes per second that one writer offers; `None`: as many as it can.
+    /// Bytes per second that one writer offers; `None`: all that it can.
     pub rate: Option<u64>,
 }
 

@@ -52,8 +52,8 @@ fn windows(batch: &mut Batch, limit: u64, short: u64) -> Vec<u64> {
     sizes
 }
 
-/// What lies in its places as it was staged is written in as many writes from short windows, also
-/// when several files grow side by side.
+/// What lies in its places as it was staged takes the same number of writes from short windows,
+/// also when several files grow side by side.
 #[test]
 fn a_window_that_orders_nothing_is_short() {
     let mut in_order = batch(32, LONG, |t, b| t * 256 + b);

@@ -226,7 +226,7 @@ fn a_hundred_thousand_names() {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// As many hard links of one file as ext4 allows; the next is refused, until one is removed.
+/// The most hard links of one file that ext4 allows; the next is refused, until one is removed.
 #[test]
 fn links_up_to_the_limit() {
     let b = Bench::new(VolumeKind { size: 128 << 20, log: 32 << 20, ..VolumeKind::SMALL });

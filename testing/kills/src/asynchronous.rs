@@ -104,7 +104,7 @@ impl Writes {
         Ok(Self { queue, pending: HashMap::new(), next: 0 })
     }
 
-    /// Submits a write, at most as many as the queue is deep; returns its number.
+    /// Submits a write, of which the queue takes its depth; returns its number.
     ///
     /// # Errors
     /// What the submission said; nothing is in flight then.

@@ -43,7 +43,7 @@ const NEEDED: u64 = 2 << 30;
 pub enum Length {
     /// A run of this many rounds.
     Rounds(u64),
-    /// A run of as many rounds as begin in this time.
+    /// A run whose last round begins within this time.
     Time(Duration),
 }
 

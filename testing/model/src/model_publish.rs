@@ -112,10 +112,8 @@ impl Model {
         if displaced.is_some() && !entry.replace {
             return Err(libc::EEXIST);
         }
-        for ino in [Some(file), displaced].into_iter().flatten() {
-            if self.get(ino)?.is_dir() {
-                return Err(libc::EISDIR);
-            }
+        if self.get(file)?.is_dir() {
+            return Err(libc::EISDIR);
         }
         if self.dir(to.0)?.nlink == 0 {
             return Err(libc::ENOENT);
@@ -131,6 +129,11 @@ impl Model {
         let node = self.get(file)?;
         if from.is_none() && node.nlink == 0 && !node.linkable {
             return Err(libc::ENOENT);
+        }
+        if let Some(old) = displaced
+            && self.get(old)?.is_dir()
+        {
+            return Err(libc::EISDIR);
         }
         Ok(Change { from, file, to, displaced })
     }

@@ -3,6 +3,7 @@
 
 use crate::config::{Config, Mutation};
 use crate::judge::Broken;
+use crate::state::Process;
 use crate::state::{Block, FromService, Host, Phase, State, Task, ToService};
 
 /// What a discarded block holds: nothing that any file has.
@@ -58,21 +59,23 @@ impl State {
         self.host.blocks[usize::from(block)] = next;
     }
 
-    /// Between any two steps of what else the Service does.
-    pub(crate) fn may_empty(&self, p: usize) -> bool {
-        let service = self.processes[p].service.as_ref();
-        service.is_some_and(|s| s.task != Task::Open && !s.discards.is_empty())
-    }
-
     /// The oldest discard is carried out, and answered.
     pub(crate) fn empty(&mut self, p: usize) {
         let service = self.processes[p].service.as_mut().expect("asked before");
         let block = service.discards.remove(0);
         let sent_ahead = service.direct.iter().any(|(to, _)| *to == block);
-        if sent_ahead || self.in_use(block) {
+        if sent_ahead || self.storage.in_use(block) {
             self.ghost.note(Broken::Early);
         }
         self.storage.blocks[usize::from(block)].write(UNDEFINED);
         self.processes[p].say(FromService::Discarded { block });
+    }
+}
+
+impl Process {
+    /// Between any two steps of what else the Service does.
+    pub(crate) fn may_empty(&self) -> bool {
+        let service = self.service.as_ref();
+        service.is_some_and(|s| s.task != Task::Open && !s.discards.is_empty())
     }
 }

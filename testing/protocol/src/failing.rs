@@ -4,6 +4,7 @@
 use crate::action::Flush;
 use crate::config::{Config, Mutation};
 use crate::judge::Broken;
+use crate::state::Ghost;
 use crate::state::{FromService, Journaling, LOCAL, Phase, Recovering, Replaying, State, Task};
 use crate::storage::{Failure, Regions};
 
@@ -17,7 +18,7 @@ impl State {
         match flush {
             Flush::Lanes => {
                 let running = self.host.phase == Phase::Running;
-                let any = running && self.unflushed(config);
+                let any = running && self.host.unflushed(config);
                 any.then_some(Regions { lanes: true, ..none })
             }
             Flush::Compact => {
@@ -38,7 +39,7 @@ impl State {
     fn service_flushes(&self, config: &Config, p: usize) -> Option<Regions> {
         let none = Regions::default();
         let service = self.processes[p].service.as_ref()?;
-        let recovering = self.recovers(p);
+        let recovering = self.host.recovers(p);
         let regions = match service.task {
             Task::Open => Regions {
                 journal: true,
@@ -84,7 +85,7 @@ impl State {
     }
 
     fn service_stops(&mut self, config: &Config, p: usize) {
-        if self.recovers(p) {
+        if self.host.recovers(p) {
             return self.host_ends(config);
         }
         let process = &mut self.processes[p];
@@ -107,21 +108,23 @@ impl State {
         }
     }
 
+    /// The host's process has ended.
+    pub(crate) fn forget_host_failure(&mut self) {
+        self.ghost.forget_failure(LOCAL);
+        self.ghost.failed &= !self.host_bit();
+    }
+}
+
+impl Ghost {
     /// The Service of this process promises something.
     pub(crate) fn service_promises(&mut self, p: usize) {
-        if self.ghost.failed & 1 << p != 0 {
-            self.ghost.note(Broken::Promised);
+        if self.failed & 1 << p != 0 {
+            self.note(Broken::Promised);
         }
     }
 
     /// This process opens a Service anew: what failed before is another one's.
     pub(crate) fn forget_failure(&mut self, p: usize) {
-        self.ghost.failed &= !(1 << p);
-    }
-
-    /// The host's process has ended.
-    pub(crate) fn forget_host_failure(&mut self) {
-        self.forget_failure(LOCAL);
-        self.ghost.failed &= !self.host_bit();
+        self.failed &= !(1 << p);
     }
 }

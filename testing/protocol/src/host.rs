@@ -195,24 +195,6 @@ impl State {
         self.clients.iter().zip(&config.programs).all(ended)
     }
 
-    /// Can this step run now? If not, it waits for credits.
-    pub(crate) fn has_room(&self, config: &Config, step: Step) -> bool {
-        let host = &self.host;
-        match step {
-            Step::Write(f) => {
-                host.files[usize::from(f)].live || host.spendable() > 0 || !host.frees_soon()
-            }
-            Step::Fsync(f) => {
-                let file = usize::from(f);
-                let entry = &host.files[file];
-                entry.journaled >= entry.op
-                    || host.record_of(file).is_some()
-                    || !host.lane_full(config, file)
-            }
-            Step::Unlink(_) => true,
-        }
-    }
-
     /// Is a client about to be told that the file system is full?
     pub(crate) fn finds_full(&self, config: &Config) -> bool {
         (0..self.clients.len()).any(|c| match self.step_of(config, c) {
@@ -226,10 +208,10 @@ impl State {
 
     /// Does a client, or the host itself, wait for credits?
     pub(crate) fn starved(&self, config: &Config) -> bool {
-        let waits = |c| self.step_of(config, c).is_some_and(|s| !self.has_room(config, s));
+        let waits = |c| self.step_of(config, c).is_some_and(|s| !self.host.has_room(config, s));
         (0..self.clients.len()).any(waits)
             || self.unsettled(config).any(|f| self.host.lane_full(config, f))
-            || self.wants_cut() && !self.journal_room(config)
+            || self.host.wants_cut() && !self.host.journal_room(config)
     }
 
     pub(crate) fn client(&mut self, config: &Config, client: usize) {
@@ -361,18 +343,6 @@ impl State {
         })
     }
 
-    pub(crate) fn may_settle(&self, config: &Config, f: usize) -> bool {
-        !self.host.lane_full(config, f)
-    }
-
-    pub(crate) fn place(&mut self, lsn: u8) {
-        let host = &mut self.host;
-        let at = host.records.iter_mut().find(|p| p.record.lsn == lsn).expect("published");
-        let lane = usize::from(at.lane);
-        at.record.pos = host.heads[lane];
-        host.heads[lane] += 1;
-    }
-
     pub(crate) fn write_record(&mut self, lsn: u8) {
         let published = self.host.records.iter_mut().find(|p| p.record.lsn == lsn);
         let published = published.expect("published");
@@ -387,12 +357,6 @@ impl State {
         for p in self.host.records.iter_mut().filter(|p| !p.is_compact(config)) {
             p.durable |= p.written || all;
         }
-    }
-
-    /// Is something written to the disk's lanes, and not flushed?
-    pub(crate) fn unflushed(&self, config: &Config) -> bool {
-        let lanes = self.host.records.iter().filter(|p| !p.is_compact(config));
-        lanes.into_iter().any(|p| p.written && !p.durable)
     }
 
     /// Rule R3: everything up to the number is durable; for a record of the area, in the area.
@@ -425,46 +389,6 @@ impl State {
         };
         *acked = (*acked).max(waits);
         self.clients[client] = Client { pc, waits: 0, op: 0, at: 0 };
-    }
-
-    /// Data without a home that no record carries may go straight to a new block (rule R20).
-    pub(crate) fn may_push(&self, config: &Config, f: usize) -> bool {
-        let host = &self.host;
-        let file = &host.files[f];
-        config.direct
-            && file.live
-            && file.home == NONE
-            && file.ready.op != file.op
-            && host.pushed.len() < DIRECT
-            && host.kept.len() < config.pipeline
-            && host.free_block().is_some()
-    }
-
-    pub(crate) fn push(&mut self, f: usize) {
-        let host = &mut self.host;
-        let block = host.free_block().expect("asked before");
-        host.blocks[block] = Block::Used;
-        let file = &mut host.files[f];
-        file.home = u8::try_from(block).expect("few blocks");
-        file.ready = Inode { op: file.op, live: true, block: file.home };
-        file.source = Source::Direct;
-        host.pushed.push((file.home, value(f, file.op)));
-    }
-
-    pub(crate) fn wants_cut(&self) -> bool {
-        let host = &self.host;
-        host.heads != host.cut_heads
-            || host.names_pending
-            || !host.pushed.is_empty()
-            || host.records.iter().any(|p| p.record.pos == NONE)
-    }
-
-    fn journal_room(&self, config: &Config) -> bool {
-        self.host.seq - self.host.reclaimed < config.journal_slots
-    }
-
-    pub(crate) fn may_cut(&self, config: &Config) -> bool {
-        self.wants_cut() && self.journal_room(config) && self.host.kept.len() < config.pipeline
     }
 
     /// The atomic cut (rule R1).
@@ -501,6 +425,84 @@ impl State {
         host.cut_heads = host.heads;
         host.names_pending = false;
         host.kept.push(txn);
+    }
+}
+
+impl Host {
+    /// Can this step run now? If not, it waits for credits.
+    pub(crate) fn has_room(&self, config: &Config, step: Step) -> bool {
+        let host = self;
+        match step {
+            Step::Write(f) => {
+                host.files[usize::from(f)].live || host.spendable() > 0 || !host.frees_soon()
+            }
+            Step::Fsync(f) => {
+                let file = usize::from(f);
+                let entry = &host.files[file];
+                entry.journaled >= entry.op
+                    || host.record_of(file).is_some()
+                    || !host.lane_full(config, file)
+            }
+            Step::Unlink(_) => true,
+        }
+    }
+
+    pub(crate) fn may_settle(&self, config: &Config, f: usize) -> bool {
+        !self.lane_full(config, f)
+    }
+
+    pub(crate) fn place(&mut self, lsn: u8) {
+        let host = self;
+        let at = host.records.iter_mut().find(|p| p.record.lsn == lsn).expect("published");
+        let lane = usize::from(at.lane);
+        at.record.pos = host.heads[lane];
+        host.heads[lane] += 1;
+    }
+
+    /// Is something written to the disk's lanes, and not flushed?
+    pub(crate) fn unflushed(&self, config: &Config) -> bool {
+        let lanes = self.records.iter().filter(|p| !p.is_compact(config));
+        lanes.into_iter().any(|p| p.written && !p.durable)
+    }
+
+    /// Data without a home that no record carries may go straight to a new block (rule R20).
+    pub(crate) fn may_push(&self, config: &Config, f: usize) -> bool {
+        let host = self;
+        let file = &host.files[f];
+        config.direct
+            && file.live
+            && file.home == NONE
+            && file.ready.op != file.op
+            && host.pushed.len() < DIRECT
+            && host.kept.len() < config.pipeline
+            && host.free_block().is_some()
+    }
+
+    pub(crate) fn push(&mut self, f: usize) {
+        let host = self;
+        let block = host.free_block().expect("asked before");
+        host.blocks[block] = Block::Used;
+        let file = &mut host.files[f];
+        file.home = u8::try_from(block).expect("few blocks");
+        file.ready = Inode { op: file.op, live: true, block: file.home };
+        file.source = Source::Direct;
+        host.pushed.push((file.home, value(f, file.op)));
+    }
+
+    pub(crate) fn wants_cut(&self) -> bool {
+        let host = self;
+        host.heads != host.cut_heads
+            || host.names_pending
+            || !host.pushed.is_empty()
+            || host.records.iter().any(|p| p.record.pos == NONE)
+    }
+
+    fn journal_room(&self, config: &Config) -> bool {
+        self.seq - self.reclaimed < config.journal_slots
+    }
+
+    pub(crate) fn may_cut(&self, config: &Config) -> bool {
+        self.wants_cut() && self.journal_room(config) && self.kept.len() < config.pipeline
     }
 }
 

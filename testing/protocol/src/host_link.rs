@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Mutation};
 use crate::host::messages;
+use crate::state::Host;
 use crate::state::{FromService, HostState, LOCAL, Phase, State, ToService};
 
 impl State {
@@ -48,7 +49,7 @@ impl State {
                 if !config.has(Mutation::WelcomeIsNoAnswer) {
                     self.journaled(config, seq);
                 }
-                self.reclaimed(config, seq, tails);
+                self.host.reclaimed(config, seq, tails);
             }
             FromService::Failed => {
                 self.disconnect(config);
@@ -105,18 +106,6 @@ impl State {
         }
     }
 
-    /// Credits: monotone, clamped to what was handed out.
-    fn reclaimed(&mut self, config: &Config, seq: u8, tails: [u8; 2]) {
-        let host = &mut self.host;
-        host.reclaimed = host.reclaimed.max(seq.min(host.seq));
-        for (lane, tail) in tails.into_iter().enumerate() {
-            host.tails[lane] = host.tails[lane].max(tail.min(host.heads[lane]));
-        }
-        let tails = host.tails;
-        host.records.retain(|p| p.record.pos >= tails[usize::from(p.lane)]);
-        host.release(config, host.reclaimed);
-    }
-
     pub(crate) fn disconnect(&mut self, config: &Config) {
         if let Some(link) = self.host.link {
             let process = &mut self.processes[usize::from(link)];
@@ -159,7 +148,7 @@ impl State {
             && self.programs_done(config)
             && host.phase == Phase::Running
             && host.greeted;
-        let settled = !self.wants_cut()
+        let settled = !self.host.wants_cut()
             && host.kept.is_empty()
             && host.reclaimed == host.seq
             && host.has_discarded()
@@ -197,5 +186,19 @@ impl State {
                 self.host.phase = Phase::Unmounted;
             }
         }
+    }
+}
+
+impl Host {
+    /// Credits: monotone, clamped to what was handed out.
+    fn reclaimed(&mut self, config: &Config, seq: u8, tails: [u8; 2]) {
+        let host = self;
+        host.reclaimed = host.reclaimed.max(seq.min(host.seq));
+        for (lane, tail) in tails.into_iter().enumerate() {
+            host.tails[lane] = host.tails[lane].max(tail.min(host.heads[lane]));
+        }
+        let tails = host.tails;
+        host.records.retain(|p| p.record.pos >= tails[usize::from(p.lane)]);
+        host.release(config, host.reclaimed);
     }
 }

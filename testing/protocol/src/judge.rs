@@ -2,6 +2,7 @@
 //! recovery brought back) are noted by the step in [`Ghost::broken`].
 
 use crate::model::Protocol;
+use crate::state::Host;
 use crate::state::{
     AREA, FILES, FromService, Ghost, HostState, Image, LANES, LOCAL, NONE, Phase, Published,
     Recovering, Service, State, Task, ToService, Txn, value,
@@ -122,41 +123,10 @@ impl State {
         }
     }
 
-    fn running(&self) -> bool {
-        matches!(self.host.phase, Phase::Running | Phase::Leaving)
-    }
-
     /// Everything that a client or a host was told is durable can be brought back from what is.
     fn durable_is_enough(&self) -> bool {
         let outcome = self.storage.outcome(View::Durable);
         outcome.is_some_and(|o| o.iter().zip(self.ghost.floor).all(|((op, _), floor)| *op >= floor))
-    }
-
-    fn transactions(&self) -> impl Iterator<Item = &Txn> {
-        let key = self.storage.host.durable.key;
-        let tail = self.storage.service.durable.seq;
-        let journal = self.storage.journal.iter().flat_map(|c| c.possible().flatten());
-        journal.filter(move |t| t.key == key && t.seq > tail)
-    }
-
-    fn published_are_fixed(&self) -> bool {
-        self.host.kept.iter().flat_map(|t| t.copies.iter().flatten()).all(|c| c.pos != NONE)
-    }
-
-    /// Rule R4: whatever journal record may survive, what it names is durable.
-    fn journaled_is_complete(&self) -> bool {
-        let key = self.storage.host.durable.lane_key;
-        let copied = self.transactions().flat_map(|t| t.copies.iter().flatten()).all(|copy| {
-            let slot = &self.storage.lane(usize::from(copy.lane), copy.pos).durable;
-            slot.is_some_and(|r| r.key == key && r.pos == copy.pos && r.lsn == copy.lsn)
-        });
-        let mut digested = self.transactions().flat_map(|t| t.from..t.upto[AREA]);
-        copied
-            && (!self.storage.has_area
-                || digested.all(|pos| {
-                    let slot = &self.storage.lane(AREA, pos).durable;
-                    slot.is_some_and(|r| r.key == key && r.pos == pos)
-                }))
     }
 
     /// Rule R3: nothing acknowledged has a hole below it.
@@ -167,13 +137,13 @@ impl State {
             let alone = if in_area { self.ghost.acked_alone } else { 0 };
             p.record.lsn > self.ghost.acked.max(alone) || *slot == Some(p.record)
         };
-        !self.running() || self.host.records.iter().all(durable)
+        !self.host.running() || self.host.records.iter().all(durable)
     }
 
     fn credits_are_durable(&self) -> bool {
         let record = &self.storage.service.durable;
         let host = &self.host;
-        !self.running()
+        !self.host.running()
             || host.reclaimed <= record.seq
                 && (0..LANES).all(|lane| host.tails[lane] <= record.tails[lane])
     }
@@ -189,26 +159,9 @@ impl State {
             })
     }
 
-    /// Rule R11: no tail that may survive is ahead of what of the area may survive.
-    fn tail_is_in_the_area(&self) -> bool {
-        let storage = &self.storage;
-        storage.service.possible().all(|record| {
-            (0..FILES).all(|f| {
-                let inode = record.image[f];
-                let data = |v: &u8| *v >= value(f, inode.op) && *v % 2 == value(f, 0);
-                let held = || {
-                    let block = storage.blocks.get(usize::from(inode.block));
-                    block.is_some_and(|block| block.possible().all(data))
-                };
-                storage.meta.possible().all(|image| image[f].op >= inode.op)
-                    && (!inode.live || held())
-            })
-        })
-    }
-
     /// A read outside the cache finds the newest state.
     fn reads_are_newest(&self) -> bool {
-        if !self.running() {
+        if !self.host.running() {
             return true;
         }
         self.host.files.iter().enumerate().all(|(f, file)| {
@@ -244,6 +197,58 @@ impl State {
             let data = || storage.blocks[usize::from(inode.block)].durable == value(f, inode.op);
             inode.op >= self.ghost.floor[f] && (!inode.live || data())
         }) && storage.outcome(View::Durable) == Some(image.map(|i| (i.op, i.live)))
+    }
+}
+
+impl Host {
+    fn running(&self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::Leaving)
+    }
+
+    fn published_are_fixed(&self) -> bool {
+        self.kept.iter().flat_map(|t| t.copies.iter().flatten()).all(|c| c.pos != NONE)
+    }
+}
+
+impl Storage {
+    fn transactions(&self) -> impl Iterator<Item = &Txn> {
+        let key = self.host.durable.key;
+        let tail = self.service.durable.seq;
+        let journal = self.journal.iter().flat_map(|c| c.possible().flatten());
+        journal.filter(move |t| t.key == key && t.seq > tail)
+    }
+
+    /// Rule R4: whatever journal record may survive, what it names is durable.
+    fn journaled_is_complete(&self) -> bool {
+        let key = self.host.durable.lane_key;
+        let copied = self.transactions().flat_map(|t| t.copies.iter().flatten()).all(|copy| {
+            let slot = &self.lane(usize::from(copy.lane), copy.pos).durable;
+            slot.is_some_and(|r| r.key == key && r.pos == copy.pos && r.lsn == copy.lsn)
+        });
+        let mut digested = self.transactions().flat_map(|t| t.from..t.upto[AREA]);
+        copied
+            && (!self.has_area
+                || digested.all(|pos| {
+                    let slot = &self.lane(AREA, pos).durable;
+                    slot.is_some_and(|r| r.key == key && r.pos == pos)
+                }))
+    }
+
+    /// Rule R11: no tail that may survive is ahead of what of the area may survive.
+    fn tail_is_in_the_area(&self) -> bool {
+        let storage = self;
+        storage.service.possible().all(|record| {
+            (0..FILES).all(|f| {
+                let inode = record.image[f];
+                let data = |v: &u8| *v >= value(f, inode.op) && *v % 2 == value(f, 0);
+                let held = || {
+                    let block = storage.blocks.get(usize::from(inode.block));
+                    block.is_some_and(|block| block.possible().all(data))
+                };
+                storage.meta.possible().all(|image| image[f].op >= inode.op)
+                    && (!inode.live || held())
+            })
+        })
     }
 }
 
@@ -298,15 +303,15 @@ pub fn properties() -> Vec<Property<Protocol>> {
     use names::*;
     vec![
         Property::always(COMPLETION, |_, s: &State| s.durable_is_enough()),
-        Property::always(PUBLISH, |_, s: &State| s.published_are_fixed()),
+        Property::always(PUBLISH, |_, s: &State| s.host.published_are_fixed()),
         Property::always(ELIGIBLE, |_, s: &State| s.ghost.holds(Broken::NotEligible)),
         Property::always(RECLAIM, |_, s: &State| s.credits_are_durable()),
         Property::always(R01, |_, s: &State| s.ghost.holds(Broken::NotOneCut)),
         Property::always(R03, |_, s: &State| s.no_hole()),
-        Property::always(R04, |_, s: &State| s.journaled_is_complete()),
+        Property::always(R04, |_, s: &State| s.storage.journaled_is_complete()),
         Property::always(R08, |_, s: &State| s.ghost.holds(Broken::OldRecord)),
         Property::always(R09, |_, s: &State| s.one_writer()),
-        Property::always(R11, |_, s: &State| s.tail_is_in_the_area()),
+        Property::always(R11, |_, s: &State| s.storage.tail_is_in_the_area()),
         Property::always(READS, |_, s: &State| s.reads_are_newest()),
         Property::always(R21, |_, s: &State| s.ghost.holds(Broken::Promised)),
         Property::always(R22, |_, s: &State| s.ghost.holds(Broken::Modes)),
@@ -407,13 +412,6 @@ impl State {
         self.processes.iter().any(|p| p.inbox.first().is_some_and(old))
     }
 
-    fn passed_on(&self) -> bool {
-        let of = |cell: &crate::storage::Cell<u8>, file: u8| {
-            cell.possible().any(|v| *v != 0 && v % 2 == file)
-        };
-        self.storage.blocks.iter().any(|b| of(b, 0) && of(b, 1))
-    }
-
     /// The Service says that it failed, and the transaction that it was given is not in the
     /// journal.
     fn lost_journal(&self) -> bool {
@@ -442,19 +440,28 @@ impl State {
         dropped && kept.iter().any(|r| usize::from(r.lane) == AREA)
     }
 
-    /// Does a journaled transaction digest a record; one over whose block it also copies?
-    fn digests(&self, copied: bool) -> bool {
-        let key = self.storage.host.visible().lane_key;
-        self.transactions().any(|t| {
-            let found = self.storage.digest(View::Visible, key, t.from, t.upto[AREA]);
-            let over = |dst: u8| t.copies.iter().flatten().any(|copy| copy.dst == dst);
-            found.iter().any(|digested| !copied || over(digested.dst))
-        })
-    }
-
     fn kept_over(&self) -> bool {
         let host = &self.host;
         host.greeted && !host.kept.is_empty() && host.sent == 0 && self.ghost.faults != [0; 5]
+    }
+}
+
+impl Storage {
+    fn passed_on(&self) -> bool {
+        let of = |cell: &crate::storage::Cell<u8>, file: u8| {
+            cell.possible().any(|v| *v != 0 && v % 2 == file)
+        };
+        self.blocks.iter().any(|b| of(b, 0) && of(b, 1))
+    }
+
+    /// Does a journaled transaction digest a record; one over whose block it also copies?
+    fn digests(&self, copied: bool) -> bool {
+        let key = self.host.visible().lane_key;
+        self.transactions().any(|t| {
+            let found = self.digest(View::Visible, key, t.from, t.upto[AREA]);
+            let over = |dst: u8| t.copies.iter().flatten().any(|copy| copy.dst == dst);
+            found.iter().any(|digested| !copied || over(digested.dst))
+        })
     }
 }
 
@@ -465,7 +472,7 @@ fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
     match landmark {
         STARVED => s.starved(model.config()),
         EMERGENCY => s.devices().any(|(_, d)| d.asked[1] != 0 && replays(d)),
-        PASSED_ON => s.passed_on(),
+        PASSED_ON => s.storage.passed_on(),
         UNMOUNTED => s.host.phase == Phase::Unmounted && s.ghost.faults != [0; 5],
         APPLIED => {
             let local = s.processes[LOCAL].service.as_ref();
@@ -492,7 +499,7 @@ fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
         FOUND_COMPACT => {
             let unpersisted = |c: &crate::storage::Cell<_>| !c.pending.is_empty();
             let area = s.storage.lanes.get(AREA).is_some_and(|l| l.iter().any(unpersisted));
-            s.recovers(LOCAL) && s.opening() && area
+            s.host.recovers(LOCAL) && s.opening() && area
         }
         CUT_AT_GAP => s.cuts_at_gap(),
         AREA_FULL => {
@@ -500,8 +507,8 @@ fn is_at(model: &Protocol, s: &State, landmark: &str) -> bool {
             let full = host.heads[AREA] - host.tails[AREA] >= model.config().lane_slots;
             host.phase == Phase::Running && full
         }
-        DIGESTED => s.digests(false),
-        OVER_DIGESTED => s.digests(true),
+        DIGESTED => s.storage.digests(false),
+        OVER_DIGESTED => s.storage.digests(true),
         DISCARDS => {
             s.devices().any(|(_, d)| !matches!(d.task, Task::Idle) && !d.discards.is_empty())
         }

@@ -110,14 +110,14 @@ impl Protocol {
         let config = &self.config;
         for (c, name) in (0..).zip(0..s.clients.len()) {
             let step = s.step_of(config, name);
-            out.extend(step.filter(|x| s.has_room(config, *x)).map(|_| Action::Client(c)));
+            out.extend(step.filter(|x| s.host.has_room(config, *x)).map(|_| Action::Client(c)));
             out.extend(s.may_compact(config, name).then_some(Action::Compact(c)));
             out.extend(s.may_return(config, name).then_some(Action::Return(c)));
         }
         for (f, file) in (0..).zip(0..FILES) {
-            out.extend(s.may_push(config, file).then_some(Action::Push(f)));
+            out.extend(s.host.may_push(config, file).then_some(Action::Push(f)));
             let unsettled = s.unsettled(config).any(|u| u == file);
-            out.extend((unsettled && s.may_settle(config, file)).then_some(Action::Settle(f)));
+            out.extend((unsettled && s.host.may_settle(config, file)).then_some(Action::Settle(f)));
         }
         for p in &s.host.records {
             let lane = usize::from(p.lane);
@@ -128,8 +128,8 @@ impl Protocol {
             }
             out.extend(s.may_persist(config, p).then_some(Action::Persist(p.record.lsn)));
         }
-        out.extend(s.unflushed(config).then_some(Action::FlushLanes));
-        out.extend(s.may_cut(config).then_some(Action::Cut));
+        out.extend(s.host.unflushed(config).then_some(Action::FlushLanes));
+        out.extend(s.host.may_cut(config).then_some(Action::Cut));
         out.extend(s.next_message(config).map(|_| Action::Send));
         for emergency in [false, true] {
             out.extend(s.may_ask(config, emergency).then_some(Action::Ask { emergency }));
@@ -156,11 +156,11 @@ impl Protocol {
     fn process(&self, s: &State, p: usize, out: &mut Vec<Action>) {
         let name = u8::try_from(p).expect("few processes");
         out.extend(s.may_serve(&self.config, p).then_some(Action::Serve(name)));
-        out.extend(s.may_work(p).then_some(Action::Work(name)));
-        out.extend(s.may_checkpoint(p).then_some(Action::Checkpoint(name)));
-        out.extend(s.may_empty(p).then_some(Action::Empty(name)));
-        out.extend(s.may_notice(p).then_some(Action::Notice(name)));
-        out.extend(s.may_let_go(p).then_some(Action::LetGo(name)));
+        out.extend(s.processes[p].may_work().then_some(Action::Work(name)));
+        out.extend(s.processes[p].may_checkpoint().then_some(Action::Checkpoint(name)));
+        out.extend(s.processes[p].may_empty().then_some(Action::Empty(name)));
+        out.extend((p != LOCAL && s.processes[p].may_notice()).then_some(Action::Notice(name)));
+        out.extend((p != LOCAL && s.processes[p].may_let_go()).then_some(Action::LetGo(name)));
     }
 
     fn faults(&self, s: &State, out: &mut Vec<Action>) {
@@ -202,7 +202,7 @@ impl Protocol {
         }
         s.stalled_loses(&self.config, p);
         s.processes[p] = Process::default();
-        s.forget_failure(p);
+        s.ghost.forget_failure(p);
         if s.lock.map(usize::from) == Some(p) {
             s.lock = None;
         }
@@ -225,11 +225,11 @@ impl Protocol {
             Action::Settle(f) => {
                 s.stage(config, usize::from(f));
             }
-            Action::Place(lsn) => s.place(lsn),
+            Action::Place(lsn) => s.host.place(lsn),
             Action::WriteRecord(lsn) => s.write_record(lsn),
             Action::FlushLanes => s.flush_lanes(config),
             Action::Persist(lsn) => s.persist(lsn),
-            Action::Push(f) => s.push(usize::from(f)),
+            Action::Push(f) => s.host.push(usize::from(f)),
             Action::Cut => s.cut(),
             Action::Send => {
                 let message = s.next_message(config).expect("asked before");
@@ -259,7 +259,7 @@ impl Protocol {
             Action::Work(p) => s.work(config, usize::from(p)),
             Action::Checkpoint(p) => s.checkpoint(config, usize::from(p)),
             Action::Empty(p) => s.empty(usize::from(p)),
-            Action::Notice(p) => s.notice(usize::from(p)),
+            Action::Notice(p) => s.processes[usize::from(p)].notice(),
             Action::LetGo(p) => s.let_go(usize::from(p)),
             Action::Stall => {
                 s.ghost.stalls += 1;

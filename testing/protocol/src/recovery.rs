@@ -4,10 +4,12 @@
 use crate::config::{Config, Mutation};
 use crate::host::Start;
 use crate::judge::Broken;
+use crate::state::Ghost;
 use crate::state::{
     AREA, Copy, DIRECT, FILES, Host, HostRecord, HostState, Image, Inode, Journaling, LOCAL, NONE,
     Phase, Process, Record, Recovering, Service, ServiceRecord, State, Task, Txn, value,
 };
+use crate::storage::Storage;
 use crate::storage::{Chains, View, mapped, well_founded};
 
 impl State {
@@ -35,7 +37,7 @@ impl State {
         let next = match step {
             Recovering::Replaying => self.open_epoch(config),
             Recovering::EpochFlush => self.apply_staged(config),
-            Recovering::Applying => self.empty_lanes(),
+            Recovering::Applying => self.storage.empty_lanes(),
             Recovering::TailFlush => {
                 self.storage.service.flush();
                 Recovering::Mount
@@ -110,7 +112,7 @@ impl State {
         let base = *self.storage.meta.visible();
         let txn = found.last().map(|last| {
             let cut = last.lsn.max(service.cut);
-            self.transaction(config, &found, base, service.seq + 1, cut, ends)
+            self.ghost.transaction(config, &found, base, service.seq + 1, cut, ends)
         });
         let local = self.processes[LOCAL].service.as_mut().expect("recovering");
         local.key = record.key;
@@ -120,6 +122,21 @@ impl State {
         Recovering::Applying
     }
 
+    /// The host runs on what recovery made.
+    fn mounted(&mut self) {
+        self.judge_recovery();
+        let record = *self.storage.service.visible();
+        let image = *self.storage.meta.visible();
+        let key = self.storage.host.visible().key;
+        self.host = Host::start(&Start { key, record, image, blocks: self.storage.blocks.len() });
+        self.processes[LOCAL] = Process::default();
+        self.lock = None;
+        self.ghost.mount += 1;
+        (self.ghost.acked, self.ghost.acked_alone) = (0, 0);
+    }
+}
+
+impl Ghost {
     fn transaction(
         &self,
         config: &Config,
@@ -132,7 +149,7 @@ impl State {
         let mut taken = mapped(&base);
         let mut txn = Txn {
             key: 0,
-            mount: self.ghost.mount,
+            mount: self.mount,
             seq,
             cut,
             upto,
@@ -164,28 +181,17 @@ impl State {
         txn.copies.iter_mut().for_each(|c| *c = c.filter(|c| c.dst != NONE));
         txn
     }
+}
 
+impl Storage {
     /// Everything staged is in the area: the lanes are empty from their ends on.
     fn empty_lanes(&mut self) -> Recovering {
-        let ends = self.storage.host.visible().ends;
-        let record = *self.storage.service.visible();
+        let ends = self.host.visible().ends;
+        let record = *self.service.visible();
         if record.tails == ends {
             return Recovering::Mount;
         }
-        self.storage.service.write(ServiceRecord { tails: ends, ..record });
+        self.service.write(ServiceRecord { tails: ends, ..record });
         Recovering::TailFlush
-    }
-
-    /// The host runs on what recovery made.
-    fn mounted(&mut self) {
-        self.judge_recovery();
-        let record = *self.storage.service.visible();
-        let image = *self.storage.meta.visible();
-        let key = self.storage.host.visible().key;
-        self.host = Host::start(&Start { key, record, image, blocks: self.storage.blocks.len() });
-        self.processes[LOCAL] = Process::default();
-        self.lock = None;
-        self.ghost.mount += 1;
-        (self.ghost.acked, self.ghost.acked_alone) = (0, 0);
     }
 }

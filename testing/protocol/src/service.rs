@@ -2,10 +2,12 @@
 
 use crate::config::{Config, Mutation, Replay};
 use crate::judge::Broken;
+use crate::state::Host;
 use crate::state::{
     AREA, BLOCKS, Copy, FromService, HostState, Image, Journaling, LOCAL, Phase, Process,
     Replaying, Service, ServiceRecord, State, Task, ToService, Txn, Value,
 };
+use crate::storage::Storage;
 use crate::storage::{View, mapped};
 
 /// One write of a replay.
@@ -26,6 +28,30 @@ impl Process {
     /// Has a Service that does nothing.
     pub(crate) fn is_idle(&self) -> bool {
         self.service.as_ref().is_some_and(|s| s.task == Task::Idle)
+    }
+
+    pub(crate) fn may_notice(&self) -> bool {
+        let open = self.service.as_ref().is_some_and(|s| !s.finishing);
+        !self.connected && (open || !self.inbox.is_empty())
+    }
+
+    /// The host has gone: nothing more is taken, what is committed is finished.
+    pub(crate) fn notice(&mut self) {
+        self.inbox.clear();
+        if let Some(service) = &mut self.service {
+            service.finishing = true;
+            service.asked = [0; 2];
+        }
+    }
+
+    pub(crate) fn may_let_go(&self) -> bool {
+        let service = self.service.as_ref();
+        let done = |s: &Service| s.finishing && s.task == Task::Idle && s.head == s.tail;
+        service.is_some_and(done)
+    }
+
+    fn service(&mut self) -> &mut Service {
+        self.service.as_mut().expect("open")
     }
 
     pub(crate) fn say(&mut self, message: FromService) {
@@ -66,10 +92,6 @@ impl Service {
 }
 
 impl State {
-    fn service(&mut self, p: usize) -> &mut Service {
-        self.processes[p].service.as_mut().expect("open")
-    }
-
     /// A message can be taken: at rest, or before the Service is open and while the lock is free.
     pub(crate) fn may_serve(&self, config: &Config, p: usize) -> bool {
         let process = &self.processes[p];
@@ -92,14 +114,14 @@ impl State {
             ToService::Direct { seq, block, value } => self.direct(p, seq, block, value),
             ToService::Submit(txn) => self.submit(config, p, txn),
             ToService::Checkpoint { emergency } => {
-                let service = self.service(p);
+                let service = self.processes[p].service();
                 if service.head == service.tail {
                     self.processes[p].say(FromService::Done { emergency });
                 } else {
                     service.asked[usize::from(emergency)] = service.head;
                 }
             }
-            ToService::Discard { block } => self.service(p).discards.push(block),
+            ToService::Discard { block } => self.processes[p].service().discards.push(block),
             ToService::Goodbye => {
                 self.let_go(p);
                 self.processes[p].say(FromService::Bye);
@@ -116,7 +138,7 @@ impl State {
             return self.refuse(p);
         }
         self.lock = Some(u8::try_from(p).expect("few processes"));
-        self.forget_failure(p);
+        self.ghost.forget_failure(p);
         self.processes[p].service = Some(Service::opening(key, key, false));
     }
 
@@ -129,32 +151,20 @@ impl State {
     }
 
     fn direct(&mut self, p: usize, seq: u8, block: u8, value: Value) {
-        let service = self.service(p);
+        let service = self.processes[p].service();
         if seq != service.head + 1 {
             return self.refuse(p);
         }
         service.direct.push((block, value));
-        if self.in_use(block) {
+        if self.storage.in_use(block) {
             self.ghost.note(Broken::Early);
         }
         self.ghost.direct[usize::from(block)] = seq;
         self.storage.blocks[usize::from(block)].write(value);
     }
 
-    /// Does anything that recovery or replay may need still name this block?
-    pub(crate) fn in_use(&self, block: u8) -> bool {
-        let storage = &self.storage;
-        let bit = 1 << block;
-        let key = storage.host.durable.key;
-        let tail = storage.service.durable.seq;
-        let replayed = mapped(&storage.service.durable.image) & bit != 0;
-        let journal = storage.journal.iter().filter_map(|c| c.visible().as_ref());
-        replayed
-            || journal.filter(|t| t.key == key && t.seq > tail).any(|t| mapped(&t.image) & bit != 0)
-    }
-
     fn submit(&mut self, config: &Config, p: usize, txn: Txn) {
-        let service = self.service(p);
+        let service = self.processes[p].service();
         let listed: Vec<_> = txn.direct.iter().flatten().copied().collect();
         let room = txn.seq.saturating_sub(service.tail) <= config.journal_slots;
         if txn.seq != service.head + 1 || listed != service.direct || !room {
@@ -167,12 +177,8 @@ impl State {
         service.task = Task::Journal { txn, step };
     }
 
-    pub(crate) fn may_work(&self, p: usize) -> bool {
-        self.processes[p].service.as_ref().is_some_and(|s| s.task != Task::Idle)
-    }
-
     pub(crate) fn work(&mut self, config: &Config, p: usize) {
-        match self.service(p).task {
+        match self.processes[p].service().task {
             Task::Idle => {}
             Task::Open => self.open(config, p),
             Task::Journal { txn, step } => self.journal(config, p, txn, step),
@@ -180,24 +186,19 @@ impl State {
         }
     }
 
-    /// Is this the host's own Service, opened by a recovery?
-    pub(crate) fn recovers(&self, p: usize) -> bool {
-        p == LOCAL && matches!(self.host.phase, Phase::Recover(_))
-    }
-
     /// One path for a mount, a takeover and a fallback: flush what a dead writer may have left
     /// unflushed, read, answer.
     fn open(&mut self, config: &Config, p: usize) {
         self.flush_found(config, p);
         let record = *self.storage.service.visible();
-        let key = self.service(p).key;
-        let recovering = self.recovers(p);
+        let key = self.processes[p].service().key;
+        let recovering = self.host.recovers(p);
         if recovering {
             self.host.found_tails = record.tails;
             self.note_owed();
         }
         let committed = self.storage.committed(View::Visible, key);
-        let service = self.service(p);
+        let service = self.processes[p].service();
         service.tail = record.seq;
         service.head = committed.last().map_or(record.seq, |t| t.seq);
         service.task = Task::Idle;
@@ -216,8 +217,8 @@ impl State {
     /// replayed or written on the strength of it before it is durable. A recovery flushes the
     /// lanes, too, and the host record that it reads.
     fn flush_found(&mut self, config: &Config, p: usize) {
-        let key = self.service(p).key;
-        let recovering = self.recovers(p);
+        let key = self.processes[p].service().key;
+        let recovering = self.host.recovers(p);
         let skipped = match config.mutation {
             Some(Mutation::RecoverWithoutFlush) => recovering,
             Some(Mutation::TakeoverWithoutFlush) => !recovering,
@@ -244,12 +245,12 @@ impl State {
         match step {
             Journaling::AreaFlush => {
                 self.storage.flush_area();
-                self.service(p).task = Task::Journal { txn, step: Journaling::Write };
+                self.processes[p].service().task = Task::Journal { txn, step: Journaling::Write };
             }
             Journaling::Write => {
-                txn.key = self.service(p).key;
+                txn.key = self.processes[p].service().key;
                 self.storage.journal_mut(txn.seq).write(Some(txn));
-                self.service(p).task = Task::Journal { txn, step: Journaling::Flush };
+                self.processes[p].service().task = Task::Journal { txn, step: Journaling::Flush };
                 if config.has(Mutation::ReplayBeforeCommit) {
                     self.committed(p, txn.seq);
                 }
@@ -262,21 +263,16 @@ impl State {
     }
 
     fn committed(&mut self, p: usize, seq: u8) {
-        let service = self.service(p);
+        let service = self.processes[p].service();
         service.head = seq;
         service.direct.clear();
         service.task = Task::Idle;
-        self.service_promises(p);
+        self.ghost.service_promises(p);
         self.processes[p].say(FromService::Journaled { seq });
     }
 
-    pub(crate) fn may_checkpoint(&self, p: usize) -> bool {
-        let service = self.processes[p].service.as_ref();
-        service.is_some_and(|s| s.task == Task::Idle && s.next_batch().is_some())
-    }
-
     pub(crate) fn checkpoint(&mut self, config: &Config, p: usize) {
-        let service = self.service(p);
+        let service = self.processes[p].service();
         let upto = service.next_batch().expect("asked before");
         service.task = Task::Replay { upto, step: Replaying::Writes(0) };
         self.compare_modes(config, p, upto);
@@ -301,7 +297,7 @@ impl State {
     fn digested(&self, config: &Config, p: usize, upto: u8) -> Vec<(Txn, Vec<Copy>)> {
         let batch = self.batch(p, upto);
         let lane_key = self.processes[p].service.as_ref().expect("open").lane_key;
-        let skipped = config.has(Mutation::ReplayWithoutDigest) && self.recovers(p);
+        let skipped = config.has(Mutation::ReplayWithoutDigest) && self.host.recovers(p);
         let digest = |txn: Txn| {
             let (mut from, mut to) = (txn.from, txn.upto[AREA]);
             match config.mutation {
@@ -346,7 +342,7 @@ impl State {
             Replaying::Writes(done) => {
                 let batch = self.batch(p, upto);
                 let plan = self.plan(config, p, upto);
-                self.service(p).task = match plan.get(usize::from(done)) {
+                self.processes[p].service().task = match plan.get(usize::from(done)) {
                     Some(write) => {
                         self.check_committed(&batch);
                         self.apply(p, *write);
@@ -364,7 +360,8 @@ impl State {
                 let last = self.batch(p, upto).pop().expect("a batch is not empty");
                 let (seq, cut, tails, image) = (last.seq, last.cut, last.upto, last.image);
                 self.storage.service.write(ServiceRecord { seq, cut, tails, image });
-                self.service(p).task = Task::Replay { upto, step: Replaying::TailFlush };
+                self.processes[p].service().task =
+                    Task::Replay { upto, step: Replaying::TailFlush };
                 if config.has(Mutation::CreditsBeforeTail) {
                     self.processes[p].say(FromService::Reclaimed { seq, tails });
                 }
@@ -379,8 +376,8 @@ impl State {
     /// Only now is the space given back (rule R11).
     fn reclaim(&mut self, p: usize, upto: u8) {
         let tails = self.storage.service.durable.tails;
-        self.service_promises(p);
-        let service = self.service(p);
+        self.ghost.service_promises(p);
+        let service = self.processes[p].service();
         service.tail = upto;
         service.task = Task::Idle;
         let mut done = [false; 2];
@@ -411,7 +408,7 @@ impl State {
         match write {
             Write::Meta(image) => self.storage.meta.write(image),
             Write::Copy { seq, copy } => {
-                let lane_key = self.service(p).lane_key;
+                let lane_key = self.processes[p].service().lane_key;
                 let source = self.storage.lane(usize::from(copy.lane), copy.pos).visible();
                 let valid = |r: &&crate::state::Record| {
                     r.key == lane_key && r.pos == copy.pos && r.lsn == copy.lsn
@@ -428,33 +425,43 @@ impl State {
         }
     }
 
-    pub(crate) fn may_notice(&self, p: usize) -> bool {
-        let process = &self.processes[p];
-        let open = process.service.as_ref().is_some_and(|s| !s.finishing);
-        p != LOCAL && !process.connected && (open || !process.inbox.is_empty())
-    }
-
-    /// The host has gone: nothing more is taken, what is committed is finished.
-    pub(crate) fn notice(&mut self, p: usize) {
-        let process = &mut self.processes[p];
-        process.inbox.clear();
-        if let Some(service) = &mut process.service {
-            service.finishing = true;
-            service.asked = [0; 2];
-        }
-    }
-
-    pub(crate) fn may_let_go(&self, p: usize) -> bool {
-        let service = self.processes[p].service.as_ref();
-        let done = |s: &Service| s.finishing && s.task == Task::Idle && s.head == s.tail;
-        p != LOCAL && service.is_some_and(done)
-    }
-
     pub(crate) fn let_go(&mut self, p: usize) {
         self.processes[p].service = None;
         if self.lock.map(usize::from) == Some(p) {
             self.lock = None;
         }
+    }
+}
+
+impl Storage {
+    /// Does anything that recovery or replay may need still name this block?
+    pub(crate) fn in_use(&self, block: u8) -> bool {
+        let storage = self;
+        let bit = 1 << block;
+        let key = storage.host.durable.key;
+        let tail = storage.service.durable.seq;
+        let replayed = mapped(&storage.service.durable.image) & bit != 0;
+        let journal = storage.journal.iter().filter_map(|c| c.visible().as_ref());
+        replayed
+            || journal.filter(|t| t.key == key && t.seq > tail).any(|t| mapped(&t.image) & bit != 0)
+    }
+}
+
+impl Process {
+    pub(crate) fn may_work(&self) -> bool {
+        self.service.as_ref().is_some_and(|s| s.task != Task::Idle)
+    }
+
+    pub(crate) fn may_checkpoint(&self) -> bool {
+        let service = self.service.as_ref();
+        service.is_some_and(|s| s.task == Task::Idle && s.next_batch().is_some())
+    }
+}
+
+impl Host {
+    /// Is this the host's own Service, opened by a recovery?
+    pub(crate) fn recovers(&self, p: usize) -> bool {
+        p == LOCAL && matches!(self.phase, Phase::Recover(_))
     }
 }
 

@@ -1,5 +1,6 @@
-//! Each property is broken by a fault planted in the protocol, and by as many steps as the shortest
-//! run to it takes nothing else breaks it. `SIFTFS_TRACE=1` with `--nocapture` prints the runs.
+//! Each property is broken by a fault planted in the protocol, and in the number of steps of the
+//! shortest run to it takes nothing else breaks it. `SIFTFS_TRACE=1` with `--nocapture` prints the
+//! runs.
 
 use siftfs_protocol::Mutation::{self, *};
 use siftfs_protocol::config::Step::{Fsync, Unlink, Write};

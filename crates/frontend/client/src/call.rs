@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// An ioctl whose argument has as many bytes as the command says: what it takes, and what it gives
+/// An ioctl whose argument has the length that the command says: what it takes, and what it gives
 /// back.
 ///
 /// # Panics

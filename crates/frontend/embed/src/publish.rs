@@ -55,8 +55,8 @@ impl<'v> Publish<'v> {
     /// Other callers see all of it on return. A crash shows all or nothing.
     ///
     /// # Errors
-    /// As of [`Publish`]; nothing has changed then, but for `EIO`, after which other callers may see
-    /// the new names, and a crash shows all of them or none.
+    /// As of [`Publish`]; nothing has changed then, but for `EIO`, after which other
+    /// callers may see the new names, and a crash shows all of them or none.
     pub fn visible(self) -> Result<()> {
         self.carry_out(Level::Visible)
     }
@@ -65,8 +65,8 @@ impl<'v> Publish<'v> {
     /// without it.
     ///
     /// # Errors
-    /// As of [`Publish::visible`]; nothing has changed then, but for `EIO`, after which other callers may see
-    /// the new names, and a crash shows all of them or none.
+    /// As of [`Publish::visible`]; nothing has changed then, but for `EIO`, after which
+    /// other callers may see the new names, and a crash shows all of them or none.
     pub fn atomic(self) -> Result<()> {
         self.carry_out(Level::Atomic)
     }
@@ -74,8 +74,8 @@ impl<'v> Publish<'v> {
     /// All of it is durable on return.
     ///
     /// # Errors
-    /// As of [`Publish::visible`]; nothing has changed then, but for `EIO`, after which other callers may see
-    /// the new names, and a crash shows all of them or none.
+    /// As of [`Publish::visible`]; nothing has changed then, but for `EIO`, after which
+    /// other callers may see the new names, and a crash shows all of them or none.
     pub fn durable(self) -> Result<()> {
         self.carry_out(Level::Durable)
     }

@@ -414,7 +414,8 @@ fn cut_at_gap(found: &mut Vec<FoundRecord>, base: Lsn, durable: Lsn) -> Result<(
     Ok(())
 }
 
-/// Inodes in memory are metadata, too: about as many bytes of them as of blocks, of 1 KiB each.
+/// Inodes in memory are metadata, too. They may take about the same memory as the blocks, at 1 KiB
+/// each.
 fn inodes_kept(meta_cache: u64) -> usize {
     usize::try_from(meta_cache >> 10).unwrap_or(usize::MAX).clamp(4096, 65_536)
 }

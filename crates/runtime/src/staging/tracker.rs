@@ -60,7 +60,7 @@ fn kept(parts: &Parts, most: usize) -> u64 {
     end - start - gaps[..out].iter().sum::<u64>() + (out as u64 + 1) * RANGE_COST
 }
 
-/// ... and with as many as pay.
+/// ... and with those ranges that cost less than they save.
 fn kept_by_cost(parts: &Parts) -> u64 {
     let (Some((start, _)), Some((_, end))) = (parts.first(), parts.last()) else { return 0 };
     let gaps = parts.windows(2).map(|two| two[1].0 - two[0].1);

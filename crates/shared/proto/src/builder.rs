@@ -177,7 +177,7 @@ macro_rules! step_methods {
             self.list.add($crate::compound::Step::Add { file, offset, width, addend })
         }
 
-        /// Puts `new` in the place of `expected`, which are as many bytes. `ECANCELED` if those are
+        /// Replaces `expected` by `new`, which has the same length. `ECANCELED` if those are
         /// not there.
         pub fn compare_and_set(
             &mut self,

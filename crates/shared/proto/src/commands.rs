@@ -41,7 +41,7 @@ const fn command(direction: u32, number: u8, size: usize) -> u32 {
 
 /// Number of the ioctl that commits sections together. Its size is the argument's.
 const COMMIT_ALL: u8 = 17;
-/// Most files of one commit, as many as a session has sections.
+/// Most files of one commit: the most sections of a session.
 const MOST: usize = 1024;
 /// Bytes of count and level, and of each descriptor.
 const FIELD: usize = size_of::<u32>();

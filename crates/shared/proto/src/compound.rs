@@ -202,7 +202,7 @@ pub enum Step<F = FileArg> {
         /// Bytes of the result at most.
         most: u32,
     },
-    /// Put bytes in the place of as many that are there: the file does not grow. Result: those that
+    /// Replace bytes that are there: the file does not grow. Result: those that
     /// were there.
     Patch {
         /// The file.
@@ -231,7 +231,7 @@ pub enum Step<F = FileArg> {
         offset: NumberArg,
         /// What must be there.
         expected: BytesArg,
-        /// What is there then, as many bytes.
+        /// What is there then, of the same length.
         new: BytesArg,
     },
     /// Give a file another name. Result: none.

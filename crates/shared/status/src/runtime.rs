@@ -174,7 +174,7 @@ pub struct Kept {
     pub three: u64,
     /// All of them.
     pub all: u64,
-    /// As many as pay: what the record area's records carry.
+    /// Ranges that cost less than they save: what the record area's records carry.
     pub by_cost: u64,
 }
 

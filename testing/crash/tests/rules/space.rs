@@ -234,7 +234,7 @@ fn r10_preallocation_is_refused_before_it_begins() {
     every_recovery(b, |back| assert!(back.bytes("big")[..4096] == bytes(1, 4096)));
 }
 
-/// Reads dirty inodes, because they move access times: as many as there are, and the running
+/// Reads dirty inodes, because they move access times: all of them, and the running
 /// transaction closes in time all the same.
 ///
 /// Seen to fail when a read moves the access time whatever the running transaction holds.

@@ -306,7 +306,7 @@ fn r25_sixteen_files_are_one_write() {
     });
 }
 
-/// As many as the smallest journal takes are applied, and stop nothing; one more is refused.
+/// The most that the smallest journal takes are applied, and stop nothing; one more is refused.
 ///
 /// Seen to fail when the worst case of an entry is taken for less than it is.
 #[test]

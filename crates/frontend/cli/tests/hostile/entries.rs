@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// A processor that every machine has: its queue alone gets all the calls.
 const PROCESSOR: usize = 0;
 
-/// In the long run as many as were seen to stop a mount, else as many as stopped one queue.
+/// In the long run the number that was seen to stop a mount, else the one that stopped one queue.
 fn many() -> usize {
     if is_long() { 3000 } else { 1200 }
 }
@@ -90,7 +90,7 @@ fn compounds_beside_plain_files_go_on() {
                         .and_then(|_| fs::remove_file(dir.join(format!("p{i}")))),
                 };
                 match result {
-                    // As many wait as may.
+                    // The most that may wait do.
                     Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => std::thread::yield_now(),
                     Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                         drop(callers::remove(&dir, &format!("c{i}")));

@@ -283,7 +283,7 @@ fn list(c: &mut Place, file: &str) {
     c.say(format!("{file}: {names:?}"));
 }
 
-/// As many extended attributes as fit, whatever order they come in.
+/// Extended attributes until no more fit, in any order.
 fn many_small(c: &mut Place) {
     c.file("many", b"");
     let none = XattrFlags::empty();

@@ -190,7 +190,7 @@ fn garbage_is_refused() {
     s.umount().ok();
 }
 
-/// An ioctl with any command, on as many bytes as its size says.
+/// An ioctl with any command, whose size says how long its argument is.
 #[allow(unsafe_code)]
 fn ioctl(fd: &OwnedFd, command: u32, bytes: &mut [u8]) -> Result<(), i32> {
     assert!(bytes.len() >= (command >> 16 & 0x3FFF) as usize);

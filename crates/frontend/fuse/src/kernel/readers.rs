@@ -1,4 +1,4 @@
-//! How many threads read requests: as many as are needed for one to be free.
+//! How many threads read requests: enough for one to be free.
 //!
 //! Each request is carried out on the thread that read it, which costs no hand-over. Some take
 //! long: an fsync, a write that waits for the background. So a thread that takes a request while no

@@ -14,7 +14,7 @@ fn one_request_at_a_time_needs_no_more() {
     assert_eq!(readers.lock().threads, 2);
 }
 
-/// As many threads are busy as can be: each that takes the last place brings another, up to the
+/// All threads that there can be are busy: each that takes the last place brings another, up to the
 /// bound.
 #[test]
 fn somebody_is_always_free_up_to_the_bound() {

@@ -21,7 +21,7 @@ const LEAST: usize = 8;
 /// Sections that there are, each of which may be ending, and requests with a time limit: 1,024 of
 /// each at most.
 const OTHERS: usize = 2 * 1024;
-/// Parked threads that do not count: as many as there can be answers that wait for requests of the
+/// Parked threads that do not count: one for each answer that may wait for requests of the
 /// kernel, or for something that a user decides. Whatever else is parked ends by itself.
 const PARKED: usize = HELD_BACK + CALLS + OTHERS;
 

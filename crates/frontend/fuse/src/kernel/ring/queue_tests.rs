@@ -23,8 +23,8 @@ fn one_client_needs_no_more_than_the_spare_ones() {
     assert_eq!(queue.threads(), 3);
 }
 
-/// As many threads have requests as may: threads wait as long as there may be more, and threads
-/// that are being started are not started twice.
+/// The most threads that may have requests have one: threads wait as long as there may be more, and
+/// threads that are being started are not started twice.
 #[test]
 fn threads_wait_up_to_the_bound() {
     let queue = queue(2, 2, 1);
