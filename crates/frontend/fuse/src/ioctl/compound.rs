@@ -12,7 +12,7 @@ use crate::serve::caller;
 use crate::serve::kernel_times::{Turn, Untold};
 use crate::serve::open_files::Owed;
 use crate::serve::server::Server;
-use siftfs_base::{InodeNr, Result, errno};
+use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::{
     Access, Compound, Compounded, FileArg, Step, StepNr, Value, Wanted, WrittenFile,
 };
@@ -55,6 +55,20 @@ struct Descriptor {
 /// What the caller has open, and the mount through which it calls.
 type Caller<'a> = (&'a Descriptors<'a>, &'a View);
 
+/// Why a compound is not carried out.
+enum NotPrepared {
+    /// A step is refused with this errno: the call succeeds, and says so.
+    Step(StepNr, i32),
+    /// The call fails.
+    Call(Error),
+}
+
+impl From<Error> for NotPrepared {
+    fn from(error: Error) -> Self {
+        Self::Call(error)
+    }
+}
+
 /// What the kernel has to hear of a compound that was carried out.
 struct Changed {
     names: Vec<(InodeNr, Vec<u8>)>,
@@ -92,12 +106,12 @@ impl Server {
             Err(e) => return answer(Err(e)),
         };
         let prepared = match self.prepare_compound(&caller, (mount, base), buffer) {
-            Ok(Ok(prepared)) => prepared,
-            Ok(Err((step, errno))) => {
+            Ok(prepared) => prepared,
+            Err(NotPrepared::Step(step, errno)) => {
                 let refused = Compounded::Refused { step, errno };
                 return answer(Ok(Reply::Data(Answer::of(&refused, &[]).encode())));
             }
-            Err(e) => return answer(Err(e)),
+            Err(NotPrepared::Call(e)) => return answer(Err(e)),
         };
         let files = prepared.files.iter().copied().collect();
         let server = self.clone();
@@ -123,10 +137,10 @@ impl Server {
         cred: &Credentials,
         (mount, base): (&MountEntry, InodeNr),
         buffer: &[u8],
-    ) -> Result<std::result::Result<Prepared, (StepNr, i32)>> {
+    ) -> std::result::Result<Prepared, NotPrepared> {
         let directory = self.entry(cred, Request::GetAttr { ino: base })?;
         if directory.kind != FileKind::Directory {
-            return Err(errno(libc::ENOTDIR));
+            return Err(errno(libc::ENOTDIR).into());
         }
         let open = Descriptors::of(cred, mount)?;
         let view = open.view(base)?;
@@ -146,14 +160,14 @@ impl Server {
                 Ok(step) => prepared.compound.steps.push(step),
                 Err(e) => {
                     self.close_all(&prepared.opened);
-                    return Ok(Err((step, e.errno())));
+                    return Err(NotPrepared::Step(step, e.errno()));
                 }
             }
         }
         if self.owes(&prepared.opened) {
             prepared.compound.level = Level::Durable;
         }
-        Ok(Ok(prepared))
+        Ok(prepared)
     }
 
     /// Must what is written through one of these descriptors be durable with the call?

@@ -2,7 +2,7 @@
 
 use super::abi;
 use super::handler::{Dispatch, Handler};
-use super::ring;
+use super::ring::{self, NotStarted};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -112,9 +112,10 @@ impl Transport {
         let Some(plan) = &self.plan else { return Ok(false) };
         // A report waits until it is known: requests may come before this returns.
         let mut known = self.state.lock();
-        match plan.start(device, dispatch, how, ends)? {
+        match plan.start(device, dispatch, how, ends) {
             Ok(queues) => known.queues = Some(queues),
-            Err(why) => {
+            Err(NotStarted::Failed(error)) => return Err(error),
+            Err(NotStarted::Refused(why)) => {
                 tracing::warn!(why, "no rings: requests come over the device");
                 (known.ring, known.why) = (false, why);
             }

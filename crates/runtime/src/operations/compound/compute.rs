@@ -2,7 +2,7 @@
 //! R28), and the more work it is, the less it is done under the state lock.
 
 use crate::operations::compound::plan::Data;
-use siftfs_base::{Result, crc32c, errno};
+use siftfs_base::{Error, Result, crc32c, errno};
 use siftfs_proto::compound::{Checksum, Codec, Width};
 use std::io::Read;
 use std::sync::Arc;
@@ -46,11 +46,27 @@ pub enum Computed {
 }
 
 /// A step's task, and its input.
+#[derive(Debug)]
 pub struct Job {
     /// The step.
     pub step: usize,
     pub task: Task,
     pub input: Arc<Vec<u8>>,
+}
+
+/// Why there is no result.
+#[derive(Debug)]
+pub enum NotComputed {
+    /// This must be done without the lock first.
+    Job(Job),
+    /// The step fails.
+    Failed(Error),
+}
+
+impl From<Error> for NotComputed {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// What was computed without the lock, by step.
@@ -107,15 +123,13 @@ impl Memo {
         step: usize,
         task: Task,
         input: Data<'_>,
-    ) -> std::result::Result<Result<Computed>, Job> {
-        if let Err(e) = budget.take(input.len()) {
-            return Ok(Err(e));
-        }
+    ) -> std::result::Result<Computed, NotComputed> {
+        budget.take(input.len())?;
         match self.known.get(&step) {
-            Some(known) if known.input[..] == *input => Ok(known.output.clone()),
-            _ if budget.allows(task, input.len()) => Ok(carry_out(task, &input)),
-            Some(known) if known.times >= PATIENCE => Ok(Err(errno(libc::EAGAIN))),
-            _ => Err(Job { step, task, input: input.shared() }),
+            Some(known) if known.input[..] == *input => Ok(known.output.clone()?),
+            _ if budget.allows(task, input.len()) => Ok(carry_out(task, &input)?),
+            Some(known) if known.times >= PATIENCE => Err(errno(libc::EAGAIN).into()),
+            _ => Err(NotComputed::Job(Job { step, task, input: input.shared() })),
         }
     }
 

@@ -5,7 +5,7 @@
 //! of it. [`super::apply`] makes it so.
 
 use crate::namespace::access::{Caller, Guard, READ, WRITE};
-use crate::operations::compound::compute::{Budget, Computed, Job, Memo, Task};
+use crate::operations::compound::compute::{Budget, Computed, Job, Memo, NotComputed, Task};
 use crate::operations::compound::file::{File, FileNr};
 use crate::state::State;
 use crate::state::step::Stop;
@@ -240,11 +240,10 @@ impl<'a> Plan<'a> {
     fn compute(&mut self, task: Task, data: &'a BytesArg) -> Tried<Outcome> {
         let (step, input) = (self.outcomes.len(), self.bytes(data)?);
         match self.memo.compute(&mut self.budget, step, task, input) {
-            Err(job) => Err(Halt::Compute(job)),
-            Ok(result) => match result? {
-                Computed::Number(value, width) => Ok(Outcome::Number(value, width)),
-                Computed::Bytes(bytes) => self.keep(bytes).map(Outcome::Bytes),
-            },
+            Err(NotComputed::Job(job)) => Err(Halt::Compute(job)),
+            Err(NotComputed::Failed(error)) => Err(error.into()),
+            Ok(Computed::Number(value, width)) => Ok(Outcome::Number(value, width)),
+            Ok(Computed::Bytes(bytes)) => self.keep(bytes).map(Outcome::Bytes),
         }
     }
 

@@ -98,24 +98,38 @@ impl Queues {
     }
 }
 
+/// Why no requests come by rings.
+#[derive(Debug)]
+pub(super) enum NotStarted {
+    /// The kernel does not take the rings, for this reason, and sends its requests to the device.
+    Refused(String),
+    /// Requests come in neither way.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl Plan {
     /// Starts a thread for each queue; `ends` takes how each thread ends. When it returns, the
-    /// kernel sends its requests to the rings; or it sends them all to `device`, and the answer
-    /// says why.
+    /// kernel sends its requests to the rings.
     ///
     /// # Errors
-    /// When it does neither.
+    /// [`NotStarted::Refused`], if the kernel sends all requests to `device` instead.
     pub(super) fn start<H: Handler>(
         &self,
         device: &Arc<OwnedFd>,
         dispatch: &Dispatch<H>,
         (spare, place): (usize, PathBuf),
         ends: &Sender<io::Result<()>>,
-    ) -> io::Result<Result<Queues, String>> {
+    ) -> Result<Queues, NotStarted> {
         let shared = Arc::new(Shared {
             device: device.clone(),
             dispatch: dispatch.clone(),
-            allowed: sched_getaffinity(None)?,
+            allowed: sched_getaffinity(None).map_err(io::Error::from)?,
             place,
             ends: ends.clone(),
         });
@@ -135,12 +149,12 @@ impl Plan {
         let started: io::Result<()> = queues.iter().try_for_each(start);
         drop(ready);
         match started.and_then(|()| registered.into_iter().collect()) {
-            Ok(()) => Ok(Ok(Queues(queues))),
+            Ok(()) => Ok(Queues(queues)),
             Err(error) => {
                 entry::refuse(device).map_err(|e| {
                     io::Error::other(format!("{error}; and requests cannot be had back: {e}"))
                 })?;
-                Ok(Err(error.to_string()))
+                Err(NotStarted::Refused(error.to_string()))
             }
         }
     }
