@@ -9,8 +9,12 @@ use crate::state::step::{Need, Step, Stop};
 use siftfs_base::{BLOCK_BYTES, InodeNr, errno};
 use siftfs_log::JournalData;
 
-/// Blocks one operation may add to the running transaction at worst, besides what a directory
-/// insert costs: inodes, bitmaps, descriptors, a new directory's block, the superblock.
+/// Blocks that one operation may add to the running transaction at worst, besides what a directory
+/// insert costs. A rename that replaces a file has most, 14: the inodes of both directories, of
+/// both files and of a neighbour in the list of orphans (5), the blocks of the old name and of the
+/// new one (2), a moved directory's entry of its parent (1), the inode bitmap and its descriptor
+/// (2), the block bitmap and descriptor of an attribute block that is given up (2), that block (1),
+/// and the superblock (1). The rest is a reserve.
 pub const OP_BLOCKS: usize = 24;
 
 /// Blocks of a transaction in which nothing has been changed yet, at most: [`CUT_BLOCKS`], a block
@@ -85,7 +89,9 @@ pub const XATTR_SPACE: u64 = 1;
 /// Images that freeing one extent may add: two bitmaps and two descriptor blocks.
 pub const FREED_EXTENT_BLOCKS: usize = 4;
 
-/// Images that an eviction step may add besides the extents' own check.
+/// Images that an eviction step may add besides the extents' own check: the inode, its bitmap and
+/// descriptor, its attribute block with bitmap and descriptor, a neighbour in the list of orphans
+/// and the superblock, which are 8. The rest is a reserve.
 pub const EVICT_BLOCKS: usize = 16;
 
 /// What one entry of a publish changes besides its new name's blocks and the directories' inodes:
@@ -108,14 +114,17 @@ pub const CREATE_XATTR_BLOCKS: usize = 3;
 pub const ATTRIBUTE_BLOCKS: usize = 3;
 
 /// Blocks that any truncation in a compound changes beside the extents that it frees
-/// ([`FREED_EXTENT_BLOCKS`]) and the tree's own.
+/// ([`FREED_EXTENT_BLOCKS`]) and the tree's own: an [`EVICT_BLOCKS`] step's, and the bitmap and
+/// descriptor of a block of the tree, twice.
 pub const TRUNCATE_BLOCKS: usize = 20;
 
-/// Blocks of the running transaction that each file of a compound may add beside its record's.
+/// Blocks of the running transaction that each file of a compound may add beside its record's: the
+/// inode, its attribute block, and a bitmap.
 pub const FILE_BLOCKS: usize = 3;
 
 /// Blocks of the running transaction that each file of a commit of sections may add beside its
-/// record's.
+/// record's: the inode, and for each edge of what was written a block of the tree with bitmap and
+/// descriptor (6). The rest is a reserve.
 pub const SECTION_BLOCKS: usize = 8;
 
 /// Staged ranges after which a commit does not wait any longer: the cut tags each of them under the
