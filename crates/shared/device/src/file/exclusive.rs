@@ -21,6 +21,8 @@ use crate::file::users;
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 /// The same for a device process, which ends its step first when another host comes.
 pub(crate) const STEP_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a loop device that detaches itself is waited for: what it holds is written first.
+const LOOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -212,7 +214,7 @@ pub(crate) fn refuse_loop(file: &File, path: &Path) -> Result<()> {
     if !file.metadata().is_ok_and(|m| m.is_file()) {
         return Ok(());
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LOOP_PATIENCE;
     while let Some(device) = users::loop_over(file) {
         if Instant::now() >= until || !users::loop_goes(&device) {
             return Err(behind_loop(path, &device));
