@@ -51,14 +51,7 @@ fn create(v: &LocalVolume, name: &str) -> u32 {
 fn write(v: &LocalVolume, ino: u32, offset: u64, data: &[u8]) {
     let len = data.len() as u32;
     let data = siftfs_proto::WriteData::copy_of(offset, data);
-    let req = Request::Write {
-        file: ino.into(),
-        offset,
-        data,
-        append: false,
-        kill_priv: false,
-        times: true,
-    };
+    let req = Request::write(ino, offset, data);
     assert_eq!(call(v, req), Reply::Written { len });
 }
 

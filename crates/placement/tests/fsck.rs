@@ -56,14 +56,7 @@ fn a_sound_volume_has_no_findings_at_any_time() {
                 panic!("create")
             };
             let (ino, data) = (attr.ino, vec![i as u8; 3000 + 100 * i as usize]);
-            let write = Request::Write {
-                file: ino.into(),
-                offset: 0,
-                data: data.into(),
-                append: false,
-                kill_priv: false,
-                times: true,
-            };
+            let write = Request::write(ino, 0, data);
             call(&v, write);
             call(&v, Request::Fsync { ino, datasync: false });
             call(&v, Request::Release { handle });

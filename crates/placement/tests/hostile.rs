@@ -108,17 +108,7 @@ fn file(v: &LocalVolume, name: &str) {
     let new = Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 };
     let Reply::Created { attr, handle } = call(v, new) else { panic!("not created") };
     let (ino, data) = (attr.ino, vec![7; 9000]);
-    call(
-        v,
-        Request::Write {
-            file: ino.into(),
-            offset: 0,
-            data: data.into(),
-            append: false,
-            kill_priv: false,
-            times: true,
-        },
-    );
+    call(v, Request::write(ino, 0, data));
     call(v, Request::Fsync { ino, datasync: false });
     call(v, Request::Release { handle });
     call(v, Request::Forget { ino, count: 1 });

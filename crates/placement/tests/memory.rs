@@ -31,16 +31,9 @@ fn file(v: &LocalVolume, parent: u32, name: String, len: usize) -> u32 {
     let made = call(v, Request::Create { parent, name: name.into_bytes(), perm: 0o644 });
     let Ok(Reply::Created { attr, handle }) = made else { panic!("{made:?}") };
     for at in (0..len).step_by(MIB as usize) {
-        let data = vec![1; (len - at).min(MIB as usize)].into();
+        let data = vec![1; (len - at).min(MIB as usize)];
         let (ino, offset) = (attr.ino, at as u64);
-        let write = Request::Write {
-            file: ino.into(),
-            offset,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        };
+        let write = Request::write(ino, offset, data);
         call(v, write).expect("write");
     }
     call(v, Request::Release { handle }).expect("release");

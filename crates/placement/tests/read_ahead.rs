@@ -25,14 +25,7 @@ fn cold(world: &World) -> (LocalVolume, u32) {
     for (offset, piece) in (0u64..).step_by(1 << 20).zip(bytes().chunks(1 << 20)) {
         let data = WriteData::copy_of(offset, piece);
         assert!(matches!(data, WriteData::Blocks(_)));
-        let write = Request::Write {
-            file: attr.ino.into(),
-            offset,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        };
+        let write = Request::write(attr.ino, offset, data);
         assert_eq!(call(&v, write), Reply::Written { len: 1 << 20 });
     }
     v.close().expect("close");

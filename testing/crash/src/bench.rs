@@ -168,15 +168,7 @@ impl Bench {
     pub fn try_write(&self, path: &str, offset: u64, data: &[u8]) -> Result<(), Error> {
         let ino = self.ino(path);
         let data = WriteData::copy_of(offset, data);
-        self.call(Request::Write {
-            file: ino.into(),
-            offset,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        })
-        .map(|_| ())
+        self.call(Request::write(ino, offset, data)).map(|_| ())
     }
 
     /// A new file of these bytes, written in pieces and not synced.

@@ -192,16 +192,9 @@ fn scattered_pages_are_looked_at_in_steps() {
     };
     let pages = 3000;
     for i in 0..pages {
-        let data = pattern(i, 0, 4096).into();
+        let data = pattern(i, 0, 4096);
         let (ino, offset) = (attr.ino, i * 8192);
-        call(Request::Write {
-            file: ino.into(),
-            offset,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        });
+        call(Request::write(ino, offset, data));
     }
     let holds = || status(&*service).assembly_lock_hold.count;
     let before = holds();

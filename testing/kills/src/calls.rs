@@ -311,8 +311,7 @@ fn guards_what_is_shared(request: &Request) -> bool {
 fn fit(model: &Model, mut request: Request) -> Option<Request> {
     // Programs write; what the kernel makes of it is its own.
     if let Request::WriteBack { file, offset, data, .. } = request {
-        request =
-            Request::Write { file, offset, data, append: false, kill_priv: false, times: true };
+        request = Request::write(file, offset, data);
     }
     match &mut request {
         Request::Write { kill_priv, .. } | Request::Open { kill_priv, .. } => *kill_priv = false,

@@ -53,17 +53,7 @@ impl Bench {
         let name = b"f".to_vec();
         self.step(1, Request::Create { parent: ROOT_INO, name, perm: 0o644 });
         let ino = FIRST_INO + 1;
-        self.step(
-            2,
-            Request::Write {
-                file: ino.into(),
-                offset: 0,
-                data: data.to_vec().into(),
-                append: false,
-                kill_priv: false,
-                times: true,
-            },
-        );
+        self.step(2, Request::write(ino, 0, data.to_vec()));
         self.step(3, Request::Fsync { ino, datasync: false });
         ino
     }
@@ -125,17 +115,7 @@ fn lost_bytes_are_seen_and_unsynced_ones_may_be_lost() {
     let ino = bench.durable(b"acknowledged");
     let path = bench.worker.place.own().join("f");
     let data: WriteData = b"unsynced".to_vec().into();
-    bench.step(
-        4,
-        Request::Write {
-            file: ino.into(),
-            offset: 0,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        },
-    );
+    bench.step(4, Request::write(ino, 0, data));
     assert_eq!(bench.verdict(), Vec::<String>::new());
     fs::write(&path, b"acknowledged").expect("write");
     assert_eq!(bench.verdict(), Vec::<String>::new(), "as before the write");
@@ -153,12 +133,7 @@ fn bytes_that_a_kernel_kept_back_are_zero_in_a_file_that_grew() {
         bench.worker.writes_read = writeback;
         let ino = bench.durable(b"");
         for (id, offset, len) in [(4, 4096, 1), (5, 108_504, 9000)] {
-            let data: WriteData = vec![9; len].into();
-            let file = ino.into();
-            bench.step(
-                id,
-                Request::Write { file, offset, data, append: false, kill_priv: false, times: true },
-            );
+            bench.step(id, Request::write(ino, offset, vec![9; len]));
         }
         if synced {
             bench.step(6, Request::Fsync { ino, datasync: false });

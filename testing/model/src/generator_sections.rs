@@ -84,14 +84,7 @@ impl Generator {
         let len = self.rng.between(1, 5);
         let data = pattern(u64::from(self.next), offset, len);
         let data = WriteData::copy_of(offset, &data);
-        Request::Write {
-            file: ino.into(),
-            offset,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        }
+        Request::write(ino, offset, data)
     }
 
     /// One section, or several; now and then one twice.

@@ -55,14 +55,7 @@ impl Run<'_> {
             return Ok(());
         }
         let data = WriteData::copy_of(offset, data);
-        let req = Request::Write {
-            file: ino.into(),
-            offset,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        };
+        let req = Request::write(ino, offset, data);
         self.model.exec_data(&req, self.fresh, &mut self.fx)?;
         self.bytes_were_changed(ino)
     }

@@ -92,14 +92,7 @@ fn writes_and_sizes() {
     let mut b = Bench::new();
     let f = b.file(ROOT_INO, "f");
     let data = vec![7; 100];
-    let write = Request::Write {
-        file: f.into(),
-        offset: 50,
-        data: data.into(),
-        append: false,
-        kill_priv: false,
-        times: true,
-    };
+    let write = Request::write(f, 50, data);
     assert_eq!(b.call(write), Ok(Reply::Written { len: 100 }));
     let cut = SetAttr { size: Some(60), ..SetAttr::default() };
     b.call(Request::SetAttr { ino: f, set: cut, times: true }).expect("truncate");

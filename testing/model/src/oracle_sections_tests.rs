@@ -40,14 +40,7 @@ impl Run {
 
     fn write(&mut self, ino: InodeNr, data: &[u8]) {
         let data = WriteData::copy_of(0, data);
-        let write = Request::Write {
-            file: ino.into(),
-            offset: 0,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        };
+        let write = Request::write(ino, 0, data);
         self.step(write, true);
     }
 

@@ -45,14 +45,7 @@ impl Run {
 
     fn write(&mut self, ino: InodeNr, offset: u64, data: &[u8]) {
         let data = siftfs_proto::WriteData::copy_of(offset, data);
-        self.call(Request::Write {
-            file: ino.into(),
-            offset,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        });
+        self.call(Request::write(ino, offset, data));
     }
 
     fn truncate(&mut self, ino: InodeNr, size: u64) {

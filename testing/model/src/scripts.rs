@@ -84,14 +84,7 @@ impl Script {
             Step::Write(name, offset, len) => {
                 let data = pattern(id, *offset, *len);
                 let (ino, offset) = (file(name)?, *offset);
-                Request::Write {
-                    file: ino.into(),
-                    offset,
-                    data: data.into(),
-                    append: false,
-                    kill_priv: false,
-                    times: true,
-                }
+                Request::write(ino, offset, data)
             }
             Step::Append(name, len) => {
                 let ino = file(name)?;
@@ -187,14 +180,7 @@ impl Script {
             Step::WriteUnnamed(offset, len) => {
                 let (ino, offset) = (self.unnamed(model)?, *offset);
                 let data = pattern(id, offset, *len);
-                Request::Write {
-                    file: ino.into(),
-                    offset,
-                    data: data.into(),
-                    append: false,
-                    kill_priv: false,
-                    times: true,
-                }
+                Request::write(ino, offset, data)
             }
             Step::FsyncUnnamed(datasync) => {
                 Request::Fsync { ino: self.unnamed(model)?, datasync: *datasync }

@@ -87,7 +87,7 @@ impl File {
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut at = offset;
         for piece in data.chunks(PIECE) {
-            self.write(at, piece, false)?;
+            self.carry_out(Request::write(self.open.handle, at, WriteData::copy_of(at, piece)))?;
             at += piece.len() as u64;
         }
         Ok(())
@@ -102,23 +102,19 @@ impl File {
         if data.len() > PIECE {
             return Err(siftfs_base::errno(libc::EINVAL));
         }
-        self.write(0, data, true)
-    }
-
-    fn write(&self, offset: u64, data: &[u8], append: bool) -> Result<()> {
-        let data = match append {
-            true => data.to_vec().into(),
-            false => WriteData::copy_of(offset, data),
-        };
-        let req = Request::Write {
-            file: self.open.handle.into(),
-            offset,
+        let (file, data) = (self.open.handle.into(), data.to_vec().into());
+        self.carry_out(Request::Write {
+            file,
+            offset: 0,
             data,
-            append,
+            append: true,
             kill_priv: false,
             times: true,
-        };
-        self.open.shared.call(req)?.written().map(drop)
+        })
+    }
+
+    fn carry_out(&self, write: Request) -> Result<()> {
+        self.open.shared.call(write)?.written().map(drop)
     }
 
     /// Starts an atomic section: what is written into it becomes the file's by

@@ -18,17 +18,7 @@ pub fn create(v: &LocalVolume, name: &str) -> u32 {
 /// Overwrites the file's first bytes, and syncs.
 pub fn write_synced(v: &LocalVolume, ino: u32, len: usize) {
     let data = WriteData::copy_of(0, &vec![7; len]);
-    call(
-        v,
-        Request::Write {
-            file: ino.into(),
-            offset: 0,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        },
-    );
+    call(v, Request::write(ino, 0, data));
     call(v, Request::Fsync { ino, datasync: false });
 }
 

@@ -152,3 +152,12 @@ pub enum Request {
     /// Counters and state. Reply: `Status`.
     Status,
 }
+
+impl Request {
+    /// pwrite(2) of all of `data`. The file keeps its set-id bits: the caller may do that, or has
+    /// taken them away.
+    pub fn write(file: impl Into<Target>, offset: u64, data: impl Into<WriteData>) -> Self {
+        let (file, data) = (file.into(), data.into());
+        Self::Write { file, offset, data, append: false, kill_priv: false, times: true }
+    }
+}

@@ -180,15 +180,8 @@ fn an_ext4_area_with_bad_checksums() {
             let used = caller.walk().and_then(|_| caller.call(req));
             let synced = used.and_then(|reply| match reply {
                 siftfs_proto::Reply::Created { attr, .. } => {
-                    let (ino, data) = (attr.ino, vec![1; 9000].into());
-                    let req = siftfs_proto::Request::Write {
-                        file: ino.into(),
-                        offset: 0,
-                        data,
-                        append: false,
-                        kill_priv: false,
-                        times: true,
-                    };
+                    let (ino, data) = (attr.ino, vec![1; 9000]);
+                    let req = siftfs_proto::Request::write(ino, 0, data);
                     caller.call(req).and_then(|_| siftfs_model::Control::commit(&driver, true))
                 }
                 other => panic!("{other:?}"),

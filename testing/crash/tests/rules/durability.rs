@@ -160,15 +160,8 @@ fn r19_stable_buffers() {
         let (service, stop, written) = (b.service.clone(), &stop, &written);
         scope.spawn(move || {
             for round in 2..=u8::MAX {
-                let data = vec![round; LEN as usize].into();
-                let req = Request::Write {
-                    file: ino.into(),
-                    offset: 0,
-                    data,
-                    append: false,
-                    kill_priv: false,
-                    times: true,
-                };
+                let data = vec![round; LEN as usize];
+                let req = Request::write(ino, 0, data);
                 service.call(SessionId(1), &Credentials::default(), req).expect("write");
                 written.store(round, Ordering::SeqCst);
                 if stop.load(Ordering::Relaxed) {

@@ -25,15 +25,8 @@ fn r18_a_late_record_of_an_unlinked_file_is_applied() {
     }
     // More than the share of the cache that may stay dirty: the next commit pushes it.
     for at in (0..len).step_by(100_000) {
-        let data = bytes(2, 100_000).into();
-        let req = Request::Write {
-            file: ino.into(),
-            offset: at,
-            data,
-            append: false,
-            kill_priv: false,
-            times: true,
-        };
+        let data = bytes(2, 100_000);
+        let req = Request::write(ino, at, data);
         b.call(req).expect("an open file can be written");
     }
     b.device.record_history();

@@ -170,16 +170,8 @@ fn r25_an_unnamed_file_is_published_in_place_of_another() {
     b.settle();
     let made = b.call(Request::TmpFile { parent: ROOT_INO, perm: 0o600, exclusive: false });
     let Ok(Reply::Created { attr, handle }) = made else { panic!("{made:?}") };
-    let data = b"new".to_vec().into();
-    b.call(Request::Write {
-        file: attr.ino.into(),
-        offset: 0,
-        data,
-        append: false,
-        kill_priv: false,
-        times: true,
-    })
-    .expect("written");
+    let data = b"new".to_vec();
+    b.call(Request::write(attr.ino, 0, data)).expect("written");
     b.create("second.tmp");
     let unnamed =
         PublishEntry { source: PublishSource::Open(handle), to: b"config".into(), replace: true };
