@@ -19,9 +19,9 @@ pub struct Config {
     pub group_wait: Duration,
     /// How the records of callers that sync at the same time are made durable.
     pub group: crate::staging::ways::Group,
-    /// How long an operation that finds no space waits until references to removed files without an
-    /// open handle have been given back. The kernel gives such a reference back (FORGET) after the
-    /// removal has returned, beside the requests that follow.
+    /// How long an operation that finds no space waits until references to removed files have been
+    /// given back. The kernel sends RELEASE after close(2) has returned, and FORGET after unlink(2)
+    /// has, beside the requests that follow.
     pub late_forgets: Duration,
     /// Extents of a file that one transaction frees at most. A truncation of more waits for the
     /// next one, as it does for room in the journal.

@@ -69,13 +69,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// Waits, for [`crate::Config::late_forgets`] at most, for the kernel's FORGETs of removed
-    /// files that have no open handle. After its FORGET a file's blocks can be freed.
+    /// Waits, for [`crate::Config::late_forgets`] at most, for the kernel's RELEASEs and FORGETs of
+    /// removed files, after which their blocks can be freed. Whether one is on its way cannot be
+    /// known: a program may keep a removed file open.
     fn await_forgets(&self) {
         let (start, longest) = (self.clock.mono_ns(), self.lock().metadata.log.config.late_forgets);
         for _ in 0..longest.as_nanos().div_ceil(LOOK.as_nanos()) {
             let passed = Duration::from_nanos(self.clock.mono_ns().saturating_sub(start));
-            if passed >= longest || !self.lock().metadata.tree.inodes.is_forget_due() {
+            if passed >= longest || !self.lock().metadata.tree.inodes.is_removed_in_use() {
                 return;
             }
             self.clock.sleep(LOOK);

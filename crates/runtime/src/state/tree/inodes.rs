@@ -238,10 +238,9 @@ impl Inodes {
         }
     }
 
-    /// Is there a removed file without an open handle that a lookup still refers to?
-    pub fn is_forget_due(&self) -> bool {
-        let open = |ino| self.nodes.get(ino).is_some_and(|node| node.opens > 0);
-        self.orphans.iter().any(|ino| self.lookups.contains_key(ino) && !open(ino))
+    /// Is there a removed file that a handle or a lookup still refers to?
+    pub fn is_removed_in_use(&self) -> bool {
+        self.orphans.iter().any(|ino| self.is_referenced(*ino))
     }
 }
 

@@ -33,11 +33,11 @@ fn an_unlinked_file_is_freed_when_its_last_reference_goes() {
     unlink(&mut inodes, 12);
     inodes.forget(12, 1);
     assert!(inodes.close(one, ONE) && !inodes.close(one, ONE) && inodes.opened(one, ONE).is_none());
-    assert!(!inodes.is_forget_due(), "a handle is open");
+    assert!(inodes.is_removed_in_use());
     assert!(inodes.close(two, ONE));
-    assert!(inodes.is_forget_due() && inodes.is_referenced(12) && !inodes.has_to_free());
+    assert!(inodes.is_removed_in_use() && inodes.is_referenced(12) && !inodes.has_to_free());
     inodes.forget(12, 1);
-    assert!(!inodes.is_referenced(12) && inodes.has_to_free());
+    assert!(!inodes.is_referenced(12) && !inodes.is_removed_in_use() && inodes.has_to_free());
     assert_eq!((inodes.next_to_free(), inodes.next_to_free()), (Some(12), None));
 }
 
