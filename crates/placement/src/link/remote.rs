@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(100);
 /// Pauses between tries to reach the device process: the first, and the longest.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+/// How long a takeover has to be refused before the other process counts as one that keeps its
+/// place. One that was just killed gives its lock back when its last I/O has ended.
+const DYING: Duration = Duration::from_secs(5);
 /// How long a Service may take from Hello to the end of its report; it reads the journal meanwhile.
 const GREETING: Duration = Duration::from_secs(120);
 /// How long the role is waited for when the Service has said Bye.
@@ -63,10 +66,15 @@ struct State {
     leaving: bool,
     /// The volume is being closed, and no process listened when that was last checked.
     absent: bool,
-    /// This process wanted to take over and could not.
-    refused: bool,
+    /// Since when this process has wanted to take over and could not.
+    refused: Option<Instant>,
     /// The thread has ended: no more messages are sent or delivered.
     ended: bool,
+}
+
+/// Does the other process keep its place, when takeovers have been refused `since`?
+fn keeps_its_place(since: Option<Instant>, now: Instant) -> bool {
+    since.is_some_and(|since| now.saturating_duration_since(since) >= DYING)
 }
 
 /// The host's end of a Service in another process.
@@ -124,7 +132,7 @@ impl Remote {
             fallback,
             leaving: false,
             absent: false,
-            refused: false,
+            refused: None,
             ended: false,
         };
         Self {
@@ -288,7 +296,7 @@ impl Remote {
         }
         let (end, local) = Local::start(self.media.clone(), self.replay)?;
         let end = self.greet(end).map_err(|own| {
-            lock(&self.state).refused = true;
+            lock(&self.state).refused.get_or_insert_with(Instant::now);
             Error::Refused(format!("{error}; and this process cannot take over: {own}"))
         })?;
         tracing::warn!(%error, "the background work is done in this process now");
@@ -479,7 +487,7 @@ impl Remote {
 
     fn note_here(&self, end: &HostEnd, fallback: bool) {
         let mut state = lock(&self.state);
-        state.refused = false;
+        state.refused = None;
         self.overdue.store(false, Ordering::Release);
         let waited = state.away_since.take().map_or(Duration::ZERO, |since| since.elapsed());
         state.sender = Some(end.sender.clone());
@@ -516,11 +524,11 @@ impl Remote {
         }
     }
 
-    /// Callers that wait are told once this process wanted to take over and could not. A volume
-    /// that is being closed waits all the same: there is nobody to tell.
+    /// Callers that wait are told once this process has wanted to take over for a while and could
+    /// not. A volume that is being closed waits all the same: there is nobody to tell.
     fn note_overdue(&self) {
         let state = lock(&self.state);
-        let overdue = state.refused && !state.leaving;
+        let overdue = keeps_its_place(state.refused, Instant::now()) && !state.leaving;
         drop(state);
         if self.overdue.swap(overdue, Ordering::AcqRel) != overdue {
             self.sink.look_again();
@@ -563,11 +571,11 @@ impl Remote {
             return None;
         }
         let (address, left) = (self.connector.address(), patience.saturating_sub(since.elapsed()));
-        if state.absent && !state.refused {
+        if state.absent && state.refused.is_none() {
             // This process does it now.
             return None;
         }
-        if !left.is_zero() && !state.refused {
+        if !left.is_zero() && state.refused.is_none() {
             let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
             return Some(format!("waiting up to {seconds} s for the device process at {address}"));
         }

@@ -52,8 +52,19 @@ fn a_lock_that_is_kept_is_named() {
     let remote = remote(true);
     remote.fall_back_within(Duration::ZERO);
     assert!(remote.is_due());
-    lock(&remote.state).refused = true;
+    lock(&remote.state).refused = Some(Instant::now());
     remote.note_away("in use by process 7");
     let text = remote.waiting().unwrap();
     assert!(text.contains("tcp:nowhere:1") && text.contains("in use by process 7"), "{text}");
+}
+
+/// A device process that was just killed holds its lock for a moment: nobody is told by then that
+/// it keeps its place.
+#[test]
+fn a_takeover_is_refused_for_a_while_before_callers_are_told() {
+    let start = Instant::now();
+    assert!(!keeps_its_place(None, start + 2 * DYING));
+    assert!(!keeps_its_place(Some(start), start));
+    assert!(!keeps_its_place(Some(start), start + DYING - Duration::from_millis(1)));
+    assert!(keeps_its_place(Some(start), start + DYING));
 }
