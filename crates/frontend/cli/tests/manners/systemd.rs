@@ -18,7 +18,8 @@ cat > "$T/boot" <<'B'
 set -eu
 # What others have mounted stays theirs: nothing of it is held here.
 for m in $(findmnt -rno TARGET,SOURCE,FSTYPE | awk '$2 ~ "^/dev/loop" || $3 ~ "^fuse" { print $1 }'); do
-    umount -i -l "$m"
+    # One that lay in another has gone with it.
+    umount -i -l "$m" || ! mountpoint -q "$m"
 done
 mkdir "$T/upper" "$T/work"
 mount -t overlay overlay -o "lowerdir=/etc,upperdir=$T/upper,workdir=$T/work" /etc
