@@ -37,7 +37,7 @@ const LONG_FILES: &[(&str, usize)] = &[];
 /// Functions longer than [`SCREEN`]: file, name and lines.
 const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
 
-/// Most methods of a type. Who reads a signature then knows what may change.
+/// Most methods of a type. A signature then tells its reader what may change.
 const METHODS: usize = 100;
 
 /// Types with more methods: crate, name and how many.
