@@ -35,7 +35,7 @@ fn open(media: Media, physical: bool) -> Result<Volume> {
     let mut options = OpenOptions::default();
     options.record_area.physical = physical;
     let local = LocalVolume::open_on(media, clock, &options, Threads::Real)?;
-    Ok(Volume::from_local(local))
+    Volume::from_local(local)
 }
 
 /// Each 512 bytes of the file are what they were filled with last: what was measured was real.

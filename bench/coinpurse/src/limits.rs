@@ -22,7 +22,7 @@ const LARGE: u64 = 64 << 20;
 
 fn open(media: Media, options: &OpenOptions, threads: Threads) -> Result<Volume> {
     let clock = Arc::new(SystemClock::default());
-    LocalVolume::open_on(media, clock, options, threads).map(Volume::from_local)
+    LocalVolume::open_on(media, clock, options, threads).and_then(Volume::from_local)
 }
 
 fn prepare(volume: &Volume) -> Result<siftfs::File> {

@@ -170,7 +170,7 @@ fn volume(side: Side, disk: &Path, memory: &Path) -> Result<Volume> {
     let media = media_with(disk, memory, side.word(), area, side.read_back())?;
     let clock = Arc::new(SystemClock::default());
     let local = LocalVolume::open_on(media, clock, &OpenOptions::default(), Threads::Real)?;
-    Ok(Volume::from_local(local))
+    Volume::from_local(local)
 }
 
 /// A path of a volume as one below the directory.

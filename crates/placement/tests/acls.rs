@@ -38,7 +38,7 @@ fn list(user: u16, mask: u16) -> Vec<u8> {
 
 fn call(v: &LocalVolume, req: Request) -> Result<Reply, Error> {
     let cred = Credentials { umask: 0o077, ..Credentials::default() };
-    v.endpoint().call(SessionId(1), &cred, req)
+    v.endpoint().call(&cred, req)
 }
 
 fn attr(reply: Result<Reply, Error>) -> Attr {
@@ -58,12 +58,12 @@ fn make_dir(v: &LocalVolume, parent: u32, name: &str) -> Attr {
 
 fn set(v: &LocalVolume, ino: u32, name: &[u8], value: &[u8]) {
     let (name, value, mode) = (name.to_vec(), value.to_vec(), XattrMode::Set);
-    let req = Request::SetXattr { ino, name, value, mode, kill_setgid: false };
+    let req = Request::SetXattr { file: ino.into(), name, value, mode, kill_setgid: false };
     assert_eq!(call(v, req).expect("setxattr"), Reply::Done);
 }
 
 fn get(v: &LocalVolume, ino: u32, name: &[u8]) -> Option<Vec<u8>> {
-    match call(v, Request::GetXattr { ino, name: name.to_vec() }) {
+    match call(v, Request::GetXattr { file: ino.into(), name: name.to_vec() }) {
         Ok(Reply::Data(value)) => Some(value),
         Err(Error::Posix(libc::ENODATA)) => None,
         other => panic!("{other:?}"),
@@ -75,7 +75,7 @@ fn lookup(v: &LocalVolume, parent: u32, name: &str) -> Attr {
 }
 
 fn fsync(v: &LocalVolume, ino: u32) {
-    call(v, Request::Fsync { ino, datasync: false }).expect("fsync");
+    call(v, Request::Fsync { file: ino.into(), datasync: false }).expect("fsync");
 }
 
 fn staged_only(v: &LocalVolume, what: &str) {
@@ -103,7 +103,11 @@ fn an_fsync_carries_the_list() {
         let perm = Some(0o640);
         attr(call(
             &v,
-            Request::SetAttr { ino: f, set: SetAttr { perm, ..SetAttr::default() }, times: true },
+            Request::SetAttr {
+                file: f.into(),
+                set: SetAttr { perm, ..SetAttr::default() },
+                times: true,
+            },
         ));
         assert_eq!(get(&v, f, ACCESS).expect("a list")[12..14], [2, 0], "a named user");
         fsync(&v, f);
@@ -113,7 +117,7 @@ fn an_fsync_carries_the_list() {
             (lookup(&v, ROOT, "f").perm, masked[28..32].to_vec()),
             (0o640, vec![16, 0, 4, 0])
         );
-        call(&v, Request::RemoveXattr { ino: f, name: ACCESS.to_vec(), times: true })
+        call(&v, Request::RemoveXattr { file: f.into(), name: ACCESS.to_vec(), times: true })
             .expect("removexattr");
         fsync(&v, f);
         let v = world.crash(v);
@@ -172,7 +176,7 @@ fn a_new_name_does_not_overtake_permissions() {
             set(&v, f, ACCESS, &list(0, 7));
         } else {
             let set = SetAttr { perm: Some(0o600), ..SetAttr::default() };
-            attr(call(&v, Request::SetAttr { ino: f, set, times: true }));
+            attr(call(&v, Request::SetAttr { file: f.into(), set, times: true }));
         }
         let (mode, name) = (RenameMode::Replace, b"f".to_vec());
         let new_name = name.clone();

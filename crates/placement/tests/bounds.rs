@@ -27,7 +27,7 @@ impl World {
 }
 
 fn call(v: &LocalVolume, req: Request) -> Reply {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("the request")
+    v.endpoint().call(&Credentials::default(), req).expect("the request")
 }
 
 fn status(v: &LocalVolume) -> RuntimeStatus {
@@ -160,7 +160,7 @@ fn many_staged_ranges_are_journaled_early() {
     let scattered = |times: u64| {
         for _ in 0..times {
             (0..256).for_each(|page| write(&v, f, page << 12, &[2; 100]));
-            call(&v, Request::Fsync { ino: f, datasync: false });
+            call(&v, Request::Fsync { file: f.into(), datasync: false });
         }
         v.tick().expect("tick");
     };

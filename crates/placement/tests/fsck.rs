@@ -4,11 +4,11 @@ use siftfs_base::{Clock, ManualClock};
 use siftfs_device::{Device, MemDevice};
 use siftfs_fsck::{Finding, Severity};
 use siftfs_placement::{LocalVolume, Media, MkfsOptions, OpenOptions, Threads, mkfs_on};
-use siftfs_proto::{Credentials, ROOT_INO, Reply, Request, SessionId};
+use siftfs_proto::{Credentials, ROOT_INO, Reply, Request};
 use std::sync::Arc;
 
 fn call(v: &LocalVolume, req: Request) -> Reply {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("call")
+    v.endpoint().call(&Credentials::default(), req).expect("call")
 }
 
 fn check(media: &Media) -> Vec<Finding> {
@@ -58,7 +58,7 @@ fn a_sound_volume_has_no_findings_at_any_time() {
             let (ino, data) = (attr.ino, vec![i as u8; 3000 + 100 * i as usize]);
             let write = Request::write(ino, 0, data);
             call(&v, write);
-            call(&v, Request::Fsync { ino, datasync: false });
+            call(&v, Request::Fsync { file: ino.into(), datasync: false });
             call(&v, Request::Release { handle });
             if i % 50 == 20 {
                 v.commit(i % 100 == 20).expect("commit");

@@ -11,7 +11,7 @@ use support::World;
 const ROOT: u32 = ROOT_INO;
 
 fn call(v: &LocalVolume, req: Request) -> Result<Reply, Error> {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req)
+    v.endpoint().call(&Credentials::default(), req)
 }
 
 fn create(v: &LocalVolume, name: &str) -> (u32, Handle) {

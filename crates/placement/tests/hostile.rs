@@ -101,7 +101,7 @@ impl Connector for Road {
 }
 
 fn call(v: &LocalVolume, req: Request) -> Reply {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("a call")
+    v.endpoint().call(&Credentials::default(), req).expect("a call")
 }
 
 fn file(v: &LocalVolume, name: &str) {
@@ -109,7 +109,7 @@ fn file(v: &LocalVolume, name: &str) {
     let Reply::Created { attr, handle } = call(v, new) else { panic!("not created") };
     let (ino, data) = (attr.ino, vec![7; 9000]);
     call(v, Request::write(ino, 0, data));
-    call(v, Request::Fsync { ino, datasync: false });
+    call(v, Request::Fsync { file: ino.into(), datasync: false });
     call(v, Request::Release { handle });
     call(v, Request::Forget { ino, count: 1 });
 }

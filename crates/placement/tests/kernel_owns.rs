@@ -22,11 +22,11 @@ fn volume() -> (LocalVolume, Arc<ManualClock>) {
 }
 
 fn try_call(v: &LocalVolume, req: Request) -> siftfs_base::Result<Reply> {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req)
+    v.endpoint().call(&Credentials::default(), req)
 }
 
 fn attr(v: &LocalVolume, ino: u32) -> Attr {
-    match call(v, Request::GetAttr { ino }) {
+    match call(v, Request::GetAttr { file: ino.into() }) {
         Reply::Attr(attr) => attr,
         other => panic!("{other:?}"),
     }
@@ -53,11 +53,15 @@ fn untimed_changes_leave_the_times() {
             allocate(Allocate::PunchHole, 0, 4096),
             allocate(Allocate::ZeroRange, 0, 30_000),
             Request::SetAttr {
-                ino,
+                file: ino.into(),
                 set: SetAttr { size: Some(50_000), ..SetAttr::default() },
                 times,
             },
-            Request::SetAttr { ino, set: SetAttr { kill_priv: true, ..SetAttr::default() }, times },
+            Request::SetAttr {
+                file: ino.into(),
+                set: SetAttr { kill_priv: true, ..SetAttr::default() },
+                times,
+            },
             Request::Open { ino, access: Access::Both, truncate: true, kill_priv: false, times },
         ]
     };
@@ -82,14 +86,20 @@ fn untimed_changes_leave_the_times() {
     }
     let name = b"user.a".to_vec();
     let (value, mode) = (b"1".to_vec(), XattrMode::Set);
-    call(&v, Request::SetXattr { ino, name: name.clone(), value, mode, kill_setgid: false });
+    call(
+        &v,
+        Request::SetXattr { file: ino.into(), name: name.clone(), value, mode, kill_setgid: false },
+    );
     clock.advance(1_000_000_000);
     let before = attr(&v, ino).ctime;
-    call(&v, Request::RemoveXattr { ino, name: name.clone(), times: false });
+    call(&v, Request::RemoveXattr { file: ino.into(), name: name.clone(), times: false });
     assert_eq!(attr(&v, ino).ctime, before);
-    assert_eq!(try_call(&v, Request::GetXattr { ino, name }).err(), Some(errno(libc::ENODATA)));
+    assert_eq!(
+        try_call(&v, Request::GetXattr { file: ino.into(), name }).err(),
+        Some(errno(libc::ENODATA))
+    );
     let acl = b"system.posix_acl_access".to_vec();
-    let list = Request::RemoveXattr { ino, name: acl, times: false };
+    let list = Request::RemoveXattr { file: ino.into(), name: acl, times: false };
     assert_eq!(try_call(&v, list).err(), Some(errno(libc::EINVAL)), "it changes the mode, too");
 }
 
@@ -119,12 +129,12 @@ fn pages_before_the_largest_size_are_kept() {
 fn an_append_only_file_is_touched_and_not_dated() {
     let (v, _) = volume();
     let ino = create(&v, "f");
-    call(&v, Request::SetFlags { ino, flags: flags::APPEND });
+    call(&v, Request::SetFlags { file: ino.into(), flags: flags::APPEND });
     let now = Timestamp { sec: 1_700_000_005, nsec: 4 };
     let set = |atime, mtime, ctime| {
         let (atime, mtime) = (Some(atime), Some(SetTime::At(mtime)));
         let set = SetAttr { atime, mtime, ctime, ..SetAttr::default() };
-        try_call(&v, Request::SetAttr { ino, set, times: true }).err()
+        try_call(&v, Request::SetAttr { file: ino.into(), set, times: true }).err()
     };
     let past = Timestamp { sec: 5, nsec: 5 };
     let refused = Some(errno(libc::EPERM));
@@ -133,6 +143,6 @@ fn an_append_only_file_is_touched_and_not_dated() {
     assert_eq!(set(SetTime::Now, past, Some(now)), refused);
     assert_eq!(set(SetTime::At(past), now, Some(now)), refused);
     assert_eq!(set(SetTime::Now, now, None), refused);
-    call(&v, Request::SetFlags { ino, flags: flags::IMMUTABLE });
+    call(&v, Request::SetFlags { file: ino.into(), flags: flags::IMMUTABLE });
     assert_eq!(set(SetTime::Now, now, Some(now)), refused);
 }

@@ -10,7 +10,7 @@ const ROOT: u32 = ROOT_INO;
 const MIB: u64 = 1 << 20;
 
 fn call(v: &LocalVolume, req: Request) -> Result<Reply, Error> {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req)
+    v.endpoint().call(&Credentials::default(), req)
 }
 
 /// The process's resident bytes, in MiB.

@@ -10,7 +10,7 @@ const LEN: usize = 4 << 20;
 const PIECE: u32 = 64 << 10;
 
 fn call(v: &LocalVolume, req: Request) -> Reply {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("the request")
+    v.endpoint().call(&Credentials::default(), req).expect("the request")
 }
 
 fn bytes() -> Vec<u8> {
@@ -37,7 +37,7 @@ fn read(v: &LocalVolume, ino: u32, offset: u64, len: u32) -> Vec<u8> {
     let (tell, told) = std::sync::mpsc::channel();
     let done = Box::new(move |reply| tell.send(reply).expect("somebody listens"));
     let request = Request::Read { file: ino.into(), offset, len };
-    v.endpoint().submit(SessionId(1), &Credentials::default(), request, done);
+    v.endpoint().submit(&Credentials::default(), request, done);
     let reply = told.recv().expect("answered").expect("read");
     assert_eq!(matches!(reply, Reply::Blocks(_)), len >= 64 << 10, "many bytes travel as blocks");
     reply.data().expect("data")

@@ -9,7 +9,7 @@ use support::World;
 const ROOT: u32 = ROOT_INO;
 
 fn call(v: &LocalVolume, req: Request) -> Result<Reply, siftfs_base::Error> {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req)
+    v.endpoint().call(&Credentials::default(), req)
 }
 
 fn create(v: &LocalVolume, parent: u32, name: &str) -> u32 {
@@ -47,7 +47,7 @@ fn lookup(v: &LocalVolume, parent: u32, name: &str) -> Option<Attr> {
 }
 
 fn fsync(v: &LocalVolume, ino: u32) {
-    call(v, Request::Fsync { ino, datasync: false }).expect("fsync");
+    call(v, Request::Fsync { file: ino.into(), datasync: false }).expect("fsync");
 }
 
 #[test]

@@ -23,7 +23,7 @@ impl World {
 }
 
 fn call(v: &LocalVolume, req: Request) -> Result<Reply, Error> {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req)
+    v.endpoint().call(&Credentials::default(), req)
 }
 
 fn done(v: &LocalVolume, req: Request) {
@@ -74,7 +74,7 @@ fn lookup(v: &LocalVolume, name: &str) -> Option<Attr> {
 }
 
 fn fsync(v: &LocalVolume, ino: u32) {
-    done(v, Request::Fsync { ino, datasync: false });
+    done(v, Request::Fsync { file: ino.into(), datasync: false });
 }
 
 fn link(v: &LocalVolume, ino: u32, name: &str) {
@@ -107,14 +107,18 @@ fn without_a_name_it_is_gone() {
     for (sync, commit) in [(false, false), (true, false), (false, true), (true, true)] {
         let world = World::new(MkfsOptions::default().lanes);
         let v = world.open();
-        let Ok(Reply::Attr(before)) = call(&v, Request::GetAttr { ino: ROOT }) else { panic!() };
+        let Ok(Reply::Attr(before)) = call(&v, Request::GetAttr { file: ROOT.into() }) else {
+            panic!()
+        };
         world.clock.advance(1_000_000_000);
         let (ino, handle) = unnamed(&v);
         let (second, _open) = unnamed(&v);
         write(&v, ino, b"never seen");
         write(&v, second, b"neither");
         assert_eq!(names(&v).len(), 3, "., .. and lost+found");
-        let Ok(Reply::Attr(after)) = call(&v, Request::GetAttr { ino: ROOT }) else { panic!() };
+        let Ok(Reply::Attr(after)) = call(&v, Request::GetAttr { file: ROOT.into() }) else {
+            panic!()
+        };
         assert_eq!((before.mtime, before.ctime), (after.mtime, after.ctime));
         if sync {
             fsync(&v, ino);
@@ -135,7 +139,7 @@ fn without_a_name_it_is_gone() {
 #[test]
 fn recovery_leaves_the_times_of_its_directory() {
     let times = |v: &LocalVolume| {
-        let Ok(Reply::Attr(a)) = call(v, Request::GetAttr { ino: ROOT }) else { panic!() };
+        let Ok(Reply::Attr(a)) = call(v, Request::GetAttr { file: ROOT.into() }) else { panic!() };
         (a.mtime, a.ctime)
     };
     for named in [false, true] {

@@ -31,6 +31,7 @@ mod state;
 pub use assembly::commit::Commit;
 pub use assembly::remount::Tuning;
 pub use config::{Compact, Config};
+pub use endpoint::Endpoint;
 pub use recover::FoundRecord;
 pub use runtime::{Parts, Runtime, ServiceLink};
 pub use staging::proof::{Committed, Durable, Settled};

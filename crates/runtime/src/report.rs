@@ -79,7 +79,7 @@ impl Runtime {
         let (in_flight, waiting) = self.seq.depths();
         let buffers =
             self.record_buffers.bytes() + self.fill_buffers.bytes() + self.unwritten.bytes();
-        let tickets = self.sessions.open(self.seq.durable()) as u64;
+        let tickets = self.sessions.open_tickets(self.seq.durable()) as u64;
         let st = self.lock();
         Ok(RuntimeStatus {
             failed: failure.as_ref().map(|(error, _)| error.to_string()),

@@ -8,8 +8,8 @@ use crate::locks::allowance::Allowance;
 use crate::locks::fair_mutex::FairMutex;
 use crate::locks::gate::{Alarm, Gate};
 use crate::locks::relock;
+use crate::session::Sessions;
 use crate::session::demand::Demand;
-use crate::session::table::Sessions;
 use crate::staging::pause::{BulkCallers, PauseDebt};
 use crate::staging::sequencer::Sequencer;
 use crate::staging::unwritten::Unwritten;
@@ -97,7 +97,7 @@ pub struct Runtime {
     pub(crate) unwritten: Unwritten,
     /// Memory for what callers write and compute beside the files.
     pub(crate) allowance: Allowance,
-    /// The sessions, and the tickets of each.
+    /// The open sessions, and the tickets of each.
     pub(crate) sessions: Sessions,
     /// What is wanted durable soon, and nobody waits for.
     pub(crate) demand: Demand,

@@ -11,7 +11,7 @@ use siftfs_placement::{Compact, OpenOptions};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, Credentials, FileService, Handle, ROOT_INO, RenameMode, Reply, Request,
-    SessionId, SetAttr, Ticket, WriteData, XattrMode,
+    SetAttr, Ticket, WriteData, XattrMode,
 };
 use siftfs_status::RuntimeStatus;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Bench {
 
     /// One request.
     pub fn call(&self, req: Request) -> Result<Reply, Error> {
-        self.service.call(SessionId(1), &Credentials::default(), req)
+        self.service.call(&Credentials::default(), req)
     }
 
     fn done(&self, what: &str, req: Request) {
@@ -205,14 +205,14 @@ impl Bench {
 
     /// Sets attributes.
     pub fn set(&self, path: &str, set: SetAttr) {
-        self.done("setattr", Request::SetAttr { ino: self.ino(path), set, times: true });
+        self.done("setattr", Request::SetAttr { file: self.ino(path).into(), set, times: true });
     }
 
     /// Sets an extended attribute.
     pub fn setxattr(&self, path: &str, name: &str, value: &[u8]) {
         let (name, value) = (name.into(), value.to_vec());
         let (ino, mode, kill_setgid) = (self.ino(path), XattrMode::Set, false);
-        let req = Request::SetXattr { ino, name, value, mode, kill_setgid };
+        let req = Request::SetXattr { file: ino.into(), name, value, mode, kill_setgid };
         self.done("setxattr", req);
     }
 
@@ -268,17 +268,17 @@ impl Bench {
 
     /// fsync; the error is the caller's.
     pub fn try_fsync(&self, path: &str) -> Result<(), Error> {
-        self.call(Request::Fsync { ino: self.ino(path), datasync: false }).map(|_| ())
+        self.call(Request::Fsync { file: self.ino(path).into(), datasync: false }).map(|_| ())
     }
 
     /// fdatasync.
     pub fn fdatasync(&self, path: &str) {
-        self.done("fdatasync", Request::Fsync { ino: self.ino(path), datasync: true });
+        self.done("fdatasync", Request::Fsync { file: self.ino(path).into(), datasync: true });
     }
 
     /// Stages a file or directory.
     pub fn stage(&self, path: &str) -> Ticket {
-        self.ticket(Request::Stage { ino: self.ino(path), datasync: false })
+        self.ticket(Request::Stage { file: self.ino(path).into(), datasync: false })
     }
 
     /// The ticket that a request draws.
@@ -400,7 +400,7 @@ impl Bench {
 
 /// The status report of a service.
 pub fn status(service: &dyn FileService) -> RuntimeStatus {
-    match service.call(SessionId(1), &Credentials::default(), Request::Status) {
+    match service.call(&Credentials::default(), Request::Status) {
         Ok(Reply::Status(status)) => *status,
         other => panic!("status: {other:?}"),
     }

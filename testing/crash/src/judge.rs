@@ -227,7 +227,7 @@ fn use_it(recovered: &Image) -> Result<(), String> {
 fn grows_by_zeros(caller: &Caller<'_>, ino: u32, size: u64) -> Result<(), String> {
     let set = siftfs_proto::SetAttr { size: Some(size + 9000), ..Default::default() };
     caller
-        .call(Request::SetAttr { ino, set, times: true })
+        .call(Request::SetAttr { file: ino.into(), set, times: true })
         .map_err(|e| format!("growing inode {ino}: {e}"))?;
     let tail = caller.read(ino, size, 9000).map_err(|e| format!("reading inode {ino}: {e}"))?;
     match tail.iter().position(|b| *b != 0) {

@@ -9,7 +9,7 @@ use siftfs_device::{Cut, FaultDevice, IoCounts, OpKind};
 use siftfs_model::pattern;
 use siftfs_placement::{LocalVolume, OpenOptions, Threads};
 use siftfs_proto::{
-    Credentials, FileService, ROOT_INO, Reply, Request, SessionId, SetAttr, SetTime, WriteData,
+    Credentials, FileService, ROOT_INO, Reply, Request, SetAttr, SetTime, WriteData,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -369,9 +369,7 @@ impl Live {
 
 fn call(service: &dyn FileService, req: Request) -> Reply {
     let shown = format!("{req:?}").chars().take(60).collect::<String>();
-    service
-        .call(SessionId(1), &Credentials::default(), req)
-        .unwrap_or_else(|e| panic!("{shown}: {e}"))
+    service.call(&Credentials::default(), req).unwrap_or_else(|e| panic!("{shown}: {e}"))
 }
 
 fn create(service: &dyn FileService, name: &str) -> u32 {
@@ -401,7 +399,7 @@ fn append(service: &dyn FileService, ino: u32, data: Vec<u8>) {
 }
 
 fn fsync(service: &dyn FileService, ino: u32) {
-    call(service, Request::Fsync { ino, datasync: false });
+    call(service, Request::Fsync { file: ino.into(), datasync: false });
 }
 
 /// The table again with commit timer and checkpointer at work all the time: what the foreground
@@ -443,7 +441,9 @@ fn a_poll_does_not_wait_for_the_commit_interval() {
     let mut longest = Duration::ZERO;
     for i in 0..50 {
         append(&*service, ino, pattern(i, 0, 4096));
-        let Reply::Ticket(ticket) = call(&*service, Request::Stage { ino, datasync: false }) else {
+        let Reply::Ticket(ticket) =
+            call(&*service, Request::Stage { file: ino.into(), datasync: false })
+        else {
             panic!("no ticket");
         };
         let start = Instant::now();

@@ -5,7 +5,7 @@ use siftfs_crash::{Back, Bench, Layout, VolumeKind, base_image_of, status};
 use siftfs_device::{Cut, Fault, FaultDevice, Gate, OpClass, OpKind};
 use siftfs_model::pattern;
 use siftfs_placement::{LocalVolume, OpenOptions, Threads};
-use siftfs_proto::{Allocate, Credentials, ROOT_INO, Reply, Request, SessionId};
+use siftfs_proto::{Allocate, Credentials, ROOT_INO, Reply, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -184,7 +184,7 @@ fn scattered_pages_are_looked_at_in_steps() {
     let opts = OpenOptions { page_cache: 64 << 20, ..OpenOptions::default() };
     let volume = LocalVolume::open_on(device, clock, &opts, Threads::None).expect("opens");
     let service = volume.endpoint();
-    let call = |req| service.call(SessionId(1), &Credentials::default(), req).expect("done");
+    let call = |req| service.call(&Credentials::default(), req).expect("done");
     let Reply::Created { attr, .. } =
         call(Request::Create { parent: ROOT_INO, name: b"f".into(), perm: 0o644 })
     else {

@@ -4,7 +4,7 @@
 use siftfs_crash::{Bench, Layout, VolumeKind};
 use siftfs_device::{Fault, Gate, OpClass};
 use siftfs_model::pattern;
-use siftfs_proto::{Credentials, Request, SessionId};
+use siftfs_proto::{Credentials, Request};
 use std::ops::Range;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ fn read_on_thread(b: &Bench) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let len = u32::try_from(PAGES * PAGE).unwrap();
         let req = Request::Read { file: ino.into(), offset: 0, len };
-        let reply = service.call(SessionId(1), &Credentials::default(), req).expect("read");
+        let reply = service.call(&Credentials::default(), req).expect("read");
         reply.data().expect("data")
     })
 }

@@ -35,7 +35,7 @@ const ROWS: [Row; 27] = [
         1,
     ),
     ("docs/limits.md", "steps, {} MiB of results", "@proto/src/compound.rs", "MOST_RESULTS", MIB),
-    ("docs/limits.md", "{} tickets of a mount", "session/table.rs", "MOST", 1),
+    ("docs/limits.md", "{} tickets of a mount", "session/ticket_table.rs", "MOST", 1),
     (
         "docs/limits.md",
         "of a mount have {} MiB of memory together",
@@ -46,7 +46,7 @@ const ROWS: [Row; 27] = [
     (
         "docs/design/operations.md",
         "At most {} of a session's tickets",
-        "session/table.rs",
+        "session/ticket_table.rs",
         "MOST",
         1,
     ),

@@ -177,14 +177,15 @@ impl Place {
 
     fn call(&self, model: &Model, request: &mut Request) -> Option<Call> {
         let named = |ino: InodeNr| if ino == SHARED { None } else { self.path(model, ino) };
+        let inode = |of: &siftfs_proto::Target| model.target(*of).ok();
         Some(match request {
             Request::Lookup { parent, name } => Call::Lookup(self.name(model, *parent, name)?),
             Request::Forget { .. } => Call::Nothing,
-            Request::GetAttr { ino } if *ino == ROOT_INO => return None,
-            Request::GetAttr { ino } => Call::Stat(named(*ino)?),
-            Request::SetAttr { ino, set, .. } => match set.size {
-                Some(size) => Call::Resize(self.file(model, *ino)?, size),
-                None => Call::SetAttr(named(*ino)?, set.clone()),
+            Request::GetAttr { file } if inode(file)? == ROOT_INO => return None,
+            Request::GetAttr { file } => Call::Stat(named(inode(file)?)?),
+            Request::SetAttr { file, set, .. } => match set.size {
+                Some(size) => Call::Resize(self.file(model, inode(file)?)?, size),
+                None => Call::SetAttr(named(inode(file)?)?, set.clone()),
             },
             Request::ReadLink { ino } => Call::ReadLink(named(*ino)?),
             Request::MakeNode { parent, name, kind, perm, rdev } => {
@@ -238,8 +239,10 @@ impl Place {
     /// A call on the data or the attributes of a file.
     fn call_for_data(&self, model: &Model, request: &Request) -> Option<Call> {
         let file = |ino: InodeNr| self.file(model, ino);
-        let data = |of: &siftfs_proto::Target| file(model.target(*of).ok()?);
-        let attributed = |ino: InodeNr| {
+        let inode = |of: &siftfs_proto::Target| model.target(*of).ok();
+        let data = |of| file(inode(of)?);
+        let attributed = |of| {
+            let ino = inode(of)?;
             let kind = model.node(ino)?.kind;
             let has = matches!(kind, FileKind::Regular | FileKind::Directory);
             if has && ino != SHARED { self.path(model, ino) } else { None }
@@ -254,9 +257,9 @@ impl Place {
             Request::Write { file: of, offset, data: bytes, append, .. } => {
                 Call::Write(data(of)?, *offset, bytes.clone().into_bytes(), *append)
             }
-            Request::Fsync { ino, datasync } => match model.node(*ino)?.kind {
+            Request::Fsync { file: of, datasync } => match model.node(inode(of)?)?.kind {
                 FileKind::Regular | FileKind::Directory => {
-                    Call::Fsync(self.target(model, *ino)?, *datasync)
+                    Call::Fsync(self.target(model, inode(of)?)?, *datasync)
                 }
                 _ => return None,
             },
@@ -264,13 +267,13 @@ impl Place {
                 Call::Allocate(data(of)?, *mode, *offset, *len)
             }
             Request::Seek { file: of, offset, whence } => Call::Seek(data(of)?, *offset, *whence),
-            Request::GetXattr { ino, name } => Call::GetXattr(attributed(*ino)?, name.clone()),
-            Request::ListXattr { ino } => Call::ListXattr(attributed(*ino)?),
-            Request::SetXattr { ino, name, value, mode, .. } => {
-                Call::SetXattr(attributed(*ino)?, name.clone(), value.clone(), *mode)
+            Request::GetXattr { file: of, name } => Call::GetXattr(attributed(of)?, name.clone()),
+            Request::ListXattr { file: of } => Call::ListXattr(attributed(of)?),
+            Request::SetXattr { file: of, name, value, mode, .. } => {
+                Call::SetXattr(attributed(of)?, name.clone(), value.clone(), *mode)
             }
-            Request::RemoveXattr { ino, name, .. } => {
-                Call::RemoveXattr(attributed(*ino)?, name.clone())
+            Request::RemoveXattr { file: of, name, .. } => {
+                Call::RemoveXattr(attributed(of)?, name.clone())
             }
             _ => return None,
         })
@@ -294,12 +297,14 @@ impl Place {
 /// Does it change the rights of the worker's own directory? In the model that is above the shared
 /// one, and so whatever is synced there owes them (rule R17); on the volume it lies beside it.
 fn guards_what_is_shared(request: &Request) -> bool {
+    let root = siftfs_proto::Target::Inode(ROOT_INO);
     match request {
-        Request::SetAttr { ino: ROOT_INO, set, .. } => {
+        Request::SetAttr { file: of, set, .. } if *of == root => {
             set.perm.is_some() || set.uid.is_some() || set.gid.is_some()
         }
-        Request::SetXattr { ino: ROOT_INO, name, .. }
-        | Request::RemoveXattr { ino: ROOT_INO, name, .. } => {
+        Request::SetXattr { file: of, name, .. } | Request::RemoveXattr { file: of, name, .. }
+            if *of == root =>
+        {
             [b"system.".as_slice(), b"security."].iter().any(|kind| name.starts_with(kind))
         }
         _ => false,
@@ -316,8 +321,8 @@ fn fit(model: &Model, mut request: Request) -> Option<Request> {
     match &mut request {
         Request::Write { kill_priv, .. } | Request::Open { kill_priv, .. } => *kill_priv = false,
         Request::SetXattr { kill_setgid, .. } => *kill_setgid = false,
-        Request::SetAttr { ino, set, .. } => {
-            let kind = model.node(*ino)?.kind;
+        Request::SetAttr { file, set, .. } => {
+            let kind = model.node(model.target(*file).ok()?)?.kind;
             let chown = set.uid.is_some() || set.gid.is_some();
             set.kill_priv = chown && kind == FileKind::Regular;
             let plain = [FileKind::Regular, FileKind::Directory, FileKind::Symlink];

@@ -328,7 +328,11 @@ impl Worker {
     /// kernel may hold other bytes of it back.
     fn promised(&mut self, op: &Op, promise: Promise, stays_open: bool) -> Promise {
         match op.request() {
-            Some(Request::Fsync { ino, .. }) => drop(self.held.remove(ino)),
+            Some(Request::Fsync { file, .. }) => {
+                if let Ok(ino) = self.oracle.model().target(*file) {
+                    self.held.remove(&ino);
+                }
+            }
             Some(Request::SyncAll | Request::Checkpoint) => self.held.clear(),
             Some(Request::Write { file, .. }) if self.writes_read => {
                 let Ok(ino) = self.oracle.model().target(*file) else { return promise };
@@ -354,7 +358,7 @@ impl Worker {
         if let (Some(Request::Write { file, .. }), true) = (op.request(), promise != Promise::None)
             && let Ok(ino) = self.oracle.model().target(*file)
         {
-            let request = Request::Fsync { ino, datasync: promise == Promise::Data };
+            let request = Request::Fsync { file: ino.into(), datasync: promise == Promise::Data };
             let sync = Op { id: op.id, action: Action::Call(self.cred.clone(), request) };
             let _outcome = self.oracle.begin(&sync);
             self.oracle.returned(&sync);

@@ -54,7 +54,7 @@ impl Bench {
         self.step(1, Request::Create { parent: ROOT_INO, name, perm: 0o644 });
         let ino = FIRST_INO + 1;
         self.step(2, Request::write(ino, 0, data.to_vec()));
-        self.step(3, Request::Fsync { ino, datasync: false });
+        self.step(3, Request::Fsync { file: ino.into(), datasync: false });
         ino
     }
 }
@@ -136,7 +136,7 @@ fn bytes_that_a_kernel_kept_back_are_zero_in_a_file_that_grew() {
             bench.step(id, Request::write(ino, offset, vec![9; len]));
         }
         if synced {
-            bench.step(6, Request::Fsync { ino, datasync: false });
+            bench.step(6, Request::Fsync { file: ino.into(), datasync: false });
         }
         assert_eq!(bench.verdict(), Vec::<String>::new());
         let path = bench.worker.place.own().join("f");
@@ -208,7 +208,7 @@ fn rights_of_the_own_directory_are_left_alone() {
     let changes = |name: &str| {
         let (name, value) = (name.as_bytes().to_vec(), vec![1, 2]);
         let (ino, mode) = (ROOT_INO, siftfs_proto::XattrMode::Set);
-        let request = Request::SetXattr { ino, name, value, mode, kill_setgid: false };
+        let request = Request::SetXattr { file: ino.into(), name, value, mode, kill_setgid: false };
         let op = Op { id: 1, action: Action::Call(Credentials::default(), request) };
         bench.worker.place.prepare(bench.worker.oracle.model(), &op).is_some()
     };

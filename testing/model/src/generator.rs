@@ -416,7 +416,7 @@ impl Generator {
                     _ => self.offset(),
                 };
                 Request::SetAttr {
-                    ino,
+                    file: ino.into(),
                     set: SetAttr { size: Some(to), kill_priv, ..SetAttr::default() },
                     times: true,
                 }
@@ -479,14 +479,14 @@ impl Generator {
                 set.atime = self.rng.chance(50).then_some(SetTime::At(Timestamp { sec, nsec: 7 }));
             }
         }
-        Some(Request::SetAttr { ino, set, times: true })
+        Some(Request::SetAttr { file: ino.into(), set, times: true })
     }
 
     /// An access control list: set, mostly a good one, or removed.
     fn acl_op(&mut self, ino: InodeNr) -> Option<Request> {
         let name = self.rng.pick(&[ACCESS, DEFAULT])?.to_vec();
         if self.rng.chance(25) {
-            return Some(Request::RemoveXattr { ino, name, times: true });
+            return Some(Request::RemoveXattr { file: ino.into(), name, times: true });
         }
         let none = u32::MAX;
         let perm = |g: &mut Self| u16::try_from(g.rng.below(8)).unwrap_or(0);
@@ -507,7 +507,7 @@ impl Generator {
             value.truncate(value.len() - 3);
         }
         let (mode, kill_setgid) = (XattrMode::Set, self.rng.chance(20));
-        Some(Request::SetXattr { ino, name, value, mode, kill_setgid })
+        Some(Request::SetXattr { file: ino.into(), name, value, mode, kill_setgid })
     }
 
     fn xattr_op(&mut self, ino: InodeNr) -> Option<Request> {
@@ -516,13 +516,13 @@ impl Generator {
         }
         let name = self.rng.pick(&XATTRS)?.to_vec();
         if self.rng.chance(25) {
-            return Some(Request::RemoveXattr { ino, name, times: true });
+            return Some(Request::RemoveXattr { file: ino.into(), name, times: true });
         }
         let modes = [XattrMode::Set, XattrMode::Set, XattrMode::Create, XattrMode::Replace];
         let mode = *self.rng.pick(&modes)?;
         let len = if self.rng.chance(70) { self.rng.below(40) } else { self.rng.below(700) };
         let value = pattern(u64::from(self.next), 0, len);
-        Some(Request::SetXattr { ino, name, value, mode, kill_setgid: false })
+        Some(Request::SetXattr { file: ino.into(), name, value, mode, kill_setgid: false })
     }
 
     fn sync_op(&mut self, model: &Model) -> Option<Request> {
@@ -532,7 +532,7 @@ impl Generator {
             3 => self.any(model)?,
             _ => self.file(model)?,
         };
-        Some(Request::Fsync { ino, datasync })
+        Some(Request::Fsync { file: ino.into(), datasync })
     }
 
     /// The next operation of a burst.
@@ -547,11 +547,11 @@ impl Generator {
                 _ => None,
             },
             Burst::Stage(left) => {
-                let Some(Request::Fsync { ino, datasync }) = self.sync_op(model) else {
+                let Some(Request::Fsync { file, datasync }) = self.sync_op(model) else {
                     return None;
                 };
                 self.burst = Some(Burst::Stage(left - 1));
-                Some(Request::Stage { ino, datasync })
+                Some(Request::Stage { file, datasync })
             }
             Burst::Wait => {
                 let ticket = Ticket(u64::from(self.next) - 1);
@@ -574,13 +574,13 @@ impl Generator {
         let ino = self.any(model)?;
         let kind = model.node(ino)?.kind;
         Some(match (self.rng.below(6), kind) {
-            (0, _) => Request::GetAttr { ino },
+            (0, _) => Request::GetAttr { file: ino.into() },
             (1, _) => Request::Lookup { parent: self.dir(model), name: self.name() },
             (2, FileKind::Regular | FileKind::Directory) => {
                 let names = [XATTRS[0], XATTRS[1], XATTRS[2], XATTRS[3], ACCESS, DEFAULT];
-                Request::GetXattr { ino, name: self.rng.pick(&names)?.to_vec() }
+                Request::GetXattr { file: ino.into(), name: self.rng.pick(&names)?.to_vec() }
             }
-            (3, FileKind::Regular | FileKind::Directory) => Request::ListXattr { ino },
+            (3, FileKind::Regular | FileKind::Directory) => Request::ListXattr { file: ino.into() },
             (4, FileKind::Regular) => {
                 let whence = if self.rng.chance(50) { Seek::Data } else { Seek::Hole };
                 Request::Seek { file: ino.into(), offset: self.offset(), whence }

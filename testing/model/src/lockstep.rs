@@ -6,8 +6,8 @@ use crate::op::{Action, Op};
 use crate::tree::{Caller, Seen, Tree};
 use siftfs_base::{Error, InodeNr};
 use siftfs_proto::{
-    Attr, Credentials, FileService, Handle, PublishSource, Reply, Request, SectionId, SessionId,
-    Target, Ticket,
+    Attr, Credentials, FileService, Handle, PublishSource, Reply, Request, SectionId, Target,
+    Ticket,
 };
 use std::collections::BTreeMap;
 
@@ -77,7 +77,6 @@ pub struct Lockstep<'a> {
     pub(crate) handles: BTreeMap<u64, Handle>,
     tickets: BTreeMap<u64, Ticket>,
     sections: BTreeMap<u64, SectionId>,
-    session: SessionId,
 }
 
 impl<'a> Lockstep<'a> {
@@ -90,8 +89,7 @@ impl<'a> Lockstep<'a> {
         }
         let model = Model::adopt(&tree);
         let (handles, tickets, sections) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let session = SessionId(1);
-        Ok(Self { service, control, model, ids, handles, tickets, sections, session })
+        Ok(Self { service, control, model, ids, handles, tickets, sections })
     }
 
     /// Carries out one operation on both; `Err` says how they differ. An operation on something
@@ -113,7 +111,7 @@ impl<'a> Lockstep<'a> {
         let Some(sent) = self.translate(req) else { return Ok(Err(libc::ESTALE)) };
         let before = self.model.clone();
         let (want, _) = self.model.exec(cred, req, op.fresh());
-        let found = self.service.call(self.session, cred, sent);
+        let found = self.service.call(cred, sent);
         self.judge(op, req, &before, &want, &found).map_err(|e| format!("{op:?}: {e}"))?;
         Ok(want)
     }
@@ -215,20 +213,21 @@ impl<'a> Lockstep<'a> {
                 there(new_parent)?;
             }
             Request::Forget { ino, .. }
-            | Request::GetAttr { ino }
-            | Request::SetAttr { ino, .. }
             | Request::ReadLink { ino }
             | Request::Open { ino, .. }
-            | Request::Fsync { ino, .. }
-            | Request::Stage { ino, .. }
-            | Request::OpenDir { ino }
-            | Request::GetXattr { ino, .. }
-            | Request::ListXattr { ino }
-            | Request::GetFlags { ino }
-            | Request::SetFlags { ino, .. }
-            | Request::SetXattr { ino, .. }
-            | Request::RemoveXattr { ino, .. } => there(ino)?,
-            Request::Read { file, .. }
+            | Request::Hold { ino }
+            | Request::OpenDir { ino } => there(ino)?,
+            Request::GetAttr { file }
+            | Request::SetAttr { file, .. }
+            | Request::Fsync { file, .. }
+            | Request::Stage { file, .. }
+            | Request::GetXattr { file, .. }
+            | Request::ListXattr { file }
+            | Request::GetFlags { file }
+            | Request::SetFlags { file, .. }
+            | Request::SetXattr { file, .. }
+            | Request::RemoveXattr { file, .. }
+            | Request::Read { file, .. }
             | Request::Write { file, .. }
             | Request::WriteBack { file, .. }
             | Request::SectionStart { file }

@@ -51,15 +51,15 @@ fn shrinking_keeps_what_fails() {
 struct Wrong(ModelService);
 
 impl FileService for Wrong {
-    fn call(&self, s: SessionId, cred: &Credentials, req: Request) -> Result<Reply, Error> {
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply, Error> {
         let Request::Write { file, offset, data, append, kill_priv, times } = req else {
-            return self.0.call(s, cred, req);
+            return self.0.call(cred, req);
         };
         let len = u32::try_from(data.len()).expect("short");
         let data = data.into_bytes();
         let data = data[..data.len() / 2].to_vec().into();
         let half = Request::Write { file, offset, data, append, kill_priv, times };
-        self.0.call(s, cred, half)?;
+        self.0.call(cred, half)?;
         Ok(Reply::Written { len })
     }
 }

@@ -254,6 +254,7 @@ impl Model {
             | Request::OpenDir { .. }
             | Request::ReadDir { .. } => self.exec_name(cred, req, fresh, fx),
             Request::Open { .. }
+            | Request::Hold { .. }
             | Request::Release { .. }
             | Request::Read { .. }
             | Request::Write { .. }

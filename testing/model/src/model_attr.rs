@@ -16,37 +16,44 @@ fn known(set: SetTime) -> KnownTime {
 impl Model {
     pub(crate) fn exec_attr(&mut self, req: &Request, fx: &mut Effects) -> Outcome {
         match req {
-            Request::GetAttr { ino } => Ok(Reply::Attr(self.get(*ino)?.attr(*ino))),
-            Request::SetAttr { ino, set, .. } => self.set_attr(*ino, set, fx),
-            Request::GetXattr { ino, name } => {
-                let value = self.get(*ino)?.xattrs.get(name).ok_or(libc::ENODATA)?;
+            Request::GetAttr { file } => {
+                let ino = self.target(*file)?;
+                Ok(Reply::Attr(self.get(ino)?.attr(ino)))
+            }
+            Request::SetAttr { file, set, .. } => self.set_attr(self.target(*file)?, set, fx),
+            Request::GetXattr { file, name } => {
+                let value = self.get(self.target(*file)?)?.xattrs.get(name).ok_or(libc::ENODATA)?;
                 Ok(Reply::Data(value.clone()))
             }
-            Request::ListXattr { ino } => {
-                Ok(Reply::Names(self.get(*ino)?.xattrs.keys().cloned().collect()))
+            Request::ListXattr { file } => {
+                let node = self.get(self.target(*file)?)?;
+                Ok(Reply::Names(node.xattrs.keys().cloned().collect()))
             }
-            Request::SetXattr { ino, name, value, kill_setgid, .. } if is_acl(name) => {
-                model_acl::set(self.get_mut(*ino)?, name, value, *kill_setgid)?;
-                fx.nodes.push(*ino);
+            Request::SetXattr { file, name, value, kill_setgid, .. } if is_acl(name) => {
+                let ino = self.target(*file)?;
+                model_acl::set(self.get_mut(ino)?, name, value, *kill_setgid)?;
+                fx.nodes.push(ino);
                 Ok(Reply::Done)
             }
-            Request::SetXattr { ino, name, value, mode, .. } => {
-                let there = self.get(*ino)?.xattrs.contains_key(name);
+            Request::SetXattr { file, name, value, mode, .. } => {
+                let ino = self.target(*file)?;
+                let there = self.get(ino)?.xattrs.contains_key(name);
                 match (mode, there) {
                     (XattrMode::Create, true) => return Err(libc::EEXIST),
                     (XattrMode::Replace, false) => return Err(libc::ENODATA),
                     _ => {}
                 }
-                self.get_mut(*ino)?.xattrs.insert(name.clone(), value.clone());
-                fx.nodes.push(*ino);
+                self.get_mut(ino)?.xattrs.insert(name.clone(), value.clone());
+                fx.nodes.push(ino);
                 Ok(Reply::Done)
             }
-            Request::RemoveXattr { ino, name, .. } => {
-                let old = self.get_mut(*ino)?.xattrs.remove(name);
+            Request::RemoveXattr { file, name, .. } => {
+                let ino = self.target(*file)?;
+                let old = self.get_mut(ino)?.xattrs.remove(name);
                 if old.is_none() && !is_acl(name) {
                     return Err(libc::ENODATA);
                 }
-                fx.nodes.push(*ino);
+                fx.nodes.push(ino);
                 Ok(Reply::Done)
             }
             other => unreachable!("not an attribute operation: {other:?}"),

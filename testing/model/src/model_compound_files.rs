@@ -38,7 +38,10 @@ impl Run<'_> {
                     return Err(libc::EFBIG);
                 }
                 let set = SetAttr { size: Some(size), ..SetAttr::default() };
-                self.model.exec_attr(&Request::SetAttr { ino, set, times: true }, &mut self.fx)?;
+                self.model.exec_attr(
+                    &Request::SetAttr { file: ino.into(), set, times: true },
+                    &mut self.fx,
+                )?;
                 self.bytes_were_changed(ino)?;
                 Ok(Held::None)
             }
@@ -134,7 +137,8 @@ impl Run<'_> {
         let NewAttributes { uid, gid, atime, mtime, .. } = *new;
         let kill_setgid = (uid.is_some() || gid.is_some()) && !keeps_id;
         let set = SetAttr { perm, uid, gid, atime, mtime, kill_setgid, ..SetAttr::default() };
-        self.model.exec_attr(&Request::SetAttr { ino, set, times: true }, &mut self.fx)?;
+        self.model
+            .exec_attr(&Request::SetAttr { file: ino.into(), set, times: true }, &mut self.fx)?;
         self.changed(ino);
         Ok(Held::None)
     }

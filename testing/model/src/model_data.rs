@@ -48,6 +48,11 @@ impl Model {
     fn exec_timed(&mut self, req: &Request, fresh: Fresh, fx: &mut Effects) -> Outcome {
         match req {
             Request::Open { .. } => self.open(req, fresh, fx),
+            Request::Hold { ino } => {
+                self.get_mut(*ino)?.opens += 1;
+                self.handles.insert(fresh.handle, *ino);
+                Ok(Reply::Opened { handle: Handle(fresh.handle) })
+            }
             Request::Release { handle } => {
                 let ino = self.handles.remove(&handle.0).ok_or(libc::EBADF)?;
                 self.get_mut(ino)?.opens -= 1;
@@ -87,9 +92,9 @@ impl Model {
                 fx.nodes.push(ino);
                 Ok(Reply::Written { len: u32::try_from(data.len()).map_err(|_| libc::EINVAL)? })
             }
-            Request::Fsync { ino, .. } => self.get(*ino).map(|_| Reply::Done),
-            Request::Stage { ino, .. } => {
-                self.get(*ino).map(|_| Reply::Ticket(Ticket(fresh.handle)))
+            Request::Fsync { file, .. } => self.get(self.target(*file)?).map(|_| Reply::Done),
+            Request::Stage { file, .. } => {
+                self.get(self.target(*file)?).map(|_| Reply::Ticket(Ticket(fresh.handle)))
             }
             Request::Allocate { file, mode, offset, len, .. } => {
                 self.allocate(self.target(*file)?, *mode, *offset, *len, fx)

@@ -95,9 +95,9 @@ fn writes_and_sizes() {
     let write = Request::write(f, 50, data);
     assert_eq!(b.call(write), Ok(Reply::Written { len: 100 }));
     let cut = SetAttr { size: Some(60), ..SetAttr::default() };
-    b.call(Request::SetAttr { ino: f, set: cut, times: true }).expect("truncate");
+    b.call(Request::SetAttr { file: f.into(), set: cut, times: true }).expect("truncate");
     let grow = SetAttr { size: Some(70), ..SetAttr::default() };
-    b.call(Request::SetAttr { ino: f, set: grow, times: true }).expect("truncate");
+    b.call(Request::SetAttr { file: f.into(), set: grow, times: true }).expect("truncate");
     let mut want = vec![0; 50];
     want.extend([7; 10]);
     want.extend([0; 10]);

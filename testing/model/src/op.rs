@@ -114,10 +114,10 @@ fn show_request(f: &mut fmt::Formatter<'_>, req: &Request) -> fmt::Result {
             write!(f, "rename {parent}/{} to {new_parent}/{}", text(name), text(new_name))?;
             write!(f, " {mode:?}")
         }
-        Request::SetXattr { ino, name, value, mode, .. } => {
-            write!(f, "setxattr {ino} {} {} bytes {mode:?}", text(name), value.len())
+        Request::SetXattr { file, name, value, mode, .. } => {
+            write!(f, "setxattr {file:?} {} {} bytes {mode:?}", text(name), value.len())
         }
-        Request::RemoveXattr { ino, name, .. } => write!(f, "removexattr {ino} {}", text(name)),
+        Request::RemoveXattr { file, name, .. } => write!(f, "rmxattr {file:?} {}", text(name)),
         Request::Publish { base, entries, level, .. } => {
             write!(f, "publish in {base} {level:?}")?;
             entries.iter().try_for_each(|entry| {

@@ -301,17 +301,22 @@ impl Oracle {
         };
         match action {
             Request::SyncAll | Request::Checkpoint => self.everything(true),
-            Request::Fsync { ino, datasync } => self.synced(*ino, *datasync),
+            Request::Fsync { file, datasync } => {
+                if let Ok(ino) = self.model().target(*file) {
+                    self.synced(ino, *datasync);
+                }
+            }
             Request::Publish { level: Level::Durable, .. } => self.published(),
             Request::Publish { level: Level::Atomic, .. } => {
                 self.group_of_now().into_iter().for_each(|ino| self.names_are_staged(ino));
             }
             Request::SectionCommit { durable, .. } => self.committed(*durable),
             Request::Compound(compound) => self.compounded(compound.level == Level::Durable),
-            Request::Stage { ino, datasync } => {
+            Request::Stage { file, datasync } => {
                 let ticket = op.fresh().handle;
-                self.names_are_staged(*ino);
-                self.staged.push(Staged { ticket, ino: *ino, datasync: *datasync });
+                let Ok(ino) = self.model().target(*file) else { return };
+                self.names_are_staged(ino);
+                self.staged.push(Staged { ticket, ino, datasync: *datasync });
             }
             Request::Wait { ticket, .. } => {
                 let own = self.staged.iter().copied().find(|staged| staged.ticket == ticket.0);

@@ -126,7 +126,7 @@ fn what_is_later_is_not_found_alone() {
     let alone = mixed(&mixed(&run.trees[3], &run.trees[1], "a"), &run.trees[1], "b");
     assert_eq!(run.clauses(&alone), ["O12"]);
     let later = run.trees[3].lookup("later").expect("it was made");
-    run.call(Request::Fsync { ino: later, datasync: false });
+    run.call(Request::Fsync { file: later.into(), datasync: false });
     assert_eq!(run.clauses(&run.trees[3]), [""; 0]);
     assert_ne!(run.clauses(&run.trees[1]), [""; 0]);
     assert_eq!(run.clauses(&alone), ["O12"]);

@@ -34,7 +34,7 @@ impl Run {
         let create = Request::Create { parent: ROOT_INO, name: name.into(), perm: 0o644 };
         let ino = self.step(create, true).fresh().ino;
         self.write(ino, data);
-        self.step(Request::Fsync { ino, datasync: false }, true);
+        self.step(Request::Fsync { file: ino.into(), datasync: false }, true);
         ino
     }
 
@@ -119,7 +119,7 @@ fn o11_in_order() {
     overwritten.nodes.get_mut(&g).expect("there").content.write(0, &[9; 100]);
     assert!(run.judge(&overwritten).is_empty(), "nothing is owed");
     let before_sync = run.oracle.clone();
-    run.step(Request::Fsync { ino: g, datasync: true }, true);
+    run.step(Request::Fsync { file: g.into(), datasync: true }, true);
     assert!(!run.judge(&mixed(&overwritten, &before, g)).is_empty(), "g is owed");
     assert!(!run.judge(&overwritten).is_empty(), "f comes before it");
     run.oracle = before_sync;

@@ -50,15 +50,15 @@ impl Run {
 
     fn truncate(&mut self, ino: InodeNr, size: u64) {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.call(Request::SetAttr { ino, set, times: true });
+        self.call(Request::SetAttr { file: ino.into(), set, times: true });
     }
 
     fn fsync(&mut self, ino: InodeNr) {
-        self.call(Request::Fsync { ino, datasync: false });
+        self.call(Request::Fsync { file: ino.into(), datasync: false });
     }
 
     fn stage(&mut self, ino: InodeNr) {
-        self.call(Request::Stage { ino, datasync: false });
+        self.call(Request::Stage { file: ino.into(), datasync: false });
     }
 
     /// Waits for the ticket of the operation before.
@@ -113,7 +113,7 @@ fn o1_fsync_forbids_what_was_before() {
     run.write(f, 0, b"two");
     assert_eq!(run.allowed(), [false, false, true, true, true]);
     // An fsync under way promises nothing yet.
-    run.step(Request::Fsync { ino: f, datasync: false }, false);
+    run.step(Request::Fsync { file: f.into(), datasync: false }, false);
     assert_eq!(run.allowed(), [false, false, true, true, true, true]);
 }
 
@@ -207,14 +207,14 @@ fn o2_a_displaced_file_is_not_lost() {
 fn o3_ancestors_come_along() {
     let mut run = Run::new();
     let d = run.mkdir(ROOT_INO, "d");
-    run.call(Request::Fsync { ino: d, datasync: false });
+    run.call(Request::Fsync { file: d.into(), datasync: false });
     run.rename((ROOT_INO, "d"), (ROOT_INO, "e"));
     let f = run.create(d, "f");
     run.fsync(f);
     assert_eq!(run.allowed(), [false, false, false, false, true, true]);
     // chmod of a directory above, then fsync of a file without a pending name (rule R17).
     let set = SetAttr { perm: Some(0o700), ..SetAttr::default() };
-    run.call(Request::SetAttr { ino: d, set, times: true });
+    run.call(Request::SetAttr { file: d.into(), set, times: true });
     run.write(f, 0, b"secret");
     run.fsync(f);
     assert_eq!(run.allowed()[4..], [false, false, false, true, true]);
@@ -227,7 +227,7 @@ fn o3_a_name_may_be_durable_by_a_commit_that_nobody_reports() {
     let mut run = Run::new();
     run.oracle = run.oracle.with_unreported_commits();
     let d = run.mkdir(ROOT_INO, "d");
-    run.call(Request::Fsync { ino: d, datasync: false });
+    run.call(Request::Fsync { file: d.into(), datasync: false });
     run.rename((ROOT_INO, "d"), (ROOT_INO, "e"));
     let f = run.create(d, "f");
     run.rename((ROOT_INO, "e"), (ROOT_INO, "g"));
@@ -257,7 +257,7 @@ fn o3_a_move_above_a_durable_name_is_its_directorys() {
     let mut old_bytes = unmoved.clone();
     old_bytes.nodes.get_mut(&f).expect("there").content.resize(0);
     assert!(!run.judge(&old_bytes).is_empty(), "the data is owed, under either path");
-    run.call(Request::Fsync { ino: d, datasync: false });
+    run.call(Request::Fsync { file: d.into(), datasync: false });
     assert!(!run.judge(&unmoved).is_empty(), "owed now");
 }
 

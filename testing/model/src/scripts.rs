@@ -100,9 +100,11 @@ impl Script {
             }
             Step::Truncate(name, size) => {
                 let set = SetAttr { size: Some(*size), ..SetAttr::default() };
-                Request::SetAttr { ino: file(name)?, set, times: true }
+                Request::SetAttr { file: (file(name)?).into(), set, times: true }
             }
-            Step::Fsync(name, datasync) => Request::Fsync { ino: file(name)?, datasync: *datasync },
+            Step::Fsync(name, datasync) => {
+                Request::Fsync { file: (file(name)?).into(), datasync: *datasync }
+            }
             Step::Allocate(name, mode, offset, len) => Request::Allocate {
                 file: (file(name)?).into(),
                 mode: *mode,
@@ -135,7 +137,7 @@ impl Script {
                 self.file(model, name)?;
                 Request::Unlink { parent, name: name.clone() }
             }
-            Step::FsyncDir => Request::Fsync { ino: parent, datasync: false },
+            Step::FsyncDir => Request::Fsync { file: parent.into(), datasync: false },
             Step::SyncAll => Request::SyncAll,
             Step::MakeDir(name) => {
                 if model.child(parent, name).is_some() {
@@ -161,7 +163,7 @@ impl Script {
             }
             Step::ChmodDir(perm) => {
                 let set = SetAttr { perm: Some(*perm), ..SetAttr::default() };
-                Request::SetAttr { ino: parent, set, times: true }
+                Request::SetAttr { file: parent.into(), set, times: true }
             }
             other => self.request_without_a_name(model, other, id)?,
         })
@@ -183,7 +185,7 @@ impl Script {
                 Request::write(ino, offset, data)
             }
             Step::FsyncUnnamed(datasync) => {
-                Request::Fsync { ino: self.unnamed(model)?, datasync: *datasync }
+                Request::Fsync { file: (self.unnamed(model)?).into(), datasync: *datasync }
             }
             Step::LinkUnnamed(name) => {
                 if model.child(parent, name).is_some() {

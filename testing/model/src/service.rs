@@ -2,7 +2,7 @@
 
 use crate::model::{Fresh, Model};
 use siftfs_base::{Error, InodeNr};
-use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
+use siftfs_proto::{Credentials, FileService, Reply, Request};
 use std::sync::Mutex;
 
 /// A [`Model`] behind the file protocol.
@@ -24,7 +24,7 @@ impl ModelService {
 }
 
 impl FileService for ModelService {
-    fn call(&self, _s: SessionId, cred: &Credentials, req: Request) -> Result<Reply, Error> {
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply, Error> {
         let mut state = self.state.lock().map_err(|_| Error::Latched("a test panicked".into()))?;
         state.1 += 1;
         let fresh = Fresh { ino: state.1, handle: u64::from(state.1) };

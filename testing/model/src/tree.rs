@@ -3,7 +3,7 @@
 use crate::content::Content;
 use siftfs_base::{Error, InodeNr};
 use siftfs_proto::{
-    Attr, Credentials, DirEntry, FileKind, FileService, ROOT_INO, Reply, Request, Seek, SessionId,
+    Attr, Credentials, DirEntry, FileKind, FileService, ROOT_INO, Reply, Request, Seek,
 };
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -72,8 +72,6 @@ impl Tree {
 pub struct Caller<'a> {
     /// The endpoint.
     pub service: &'a dyn FileService,
-    /// The session.
-    pub session: SessionId,
     /// On whose behalf.
     pub cred: Credentials,
 }
@@ -83,19 +81,19 @@ fn odd(what: &str, reply: &Reply) -> Error {
 }
 
 impl<'a> Caller<'a> {
-    /// Requests of session 1 as root.
+    /// Requests as root.
     pub fn root(service: &'a dyn FileService) -> Self {
-        Self { service, session: SessionId(1), cred: Credentials::default() }
+        Self { service, cred: Credentials::default() }
     }
 
     /// One request.
     pub fn call(&self, req: Request) -> Result<Reply, Error> {
-        self.service.call(self.session, &self.cred, req)
+        self.service.call(&self.cred, req)
     }
 
     /// Attributes of `ino`.
     pub fn attr(&self, ino: InodeNr) -> Result<Attr, Error> {
-        match self.call(Request::GetAttr { ino })? {
+        match self.call(Request::GetAttr { file: ino.into() })? {
             Reply::Attr(attr) => Ok(attr),
             other => Err(odd("getattr", &other)),
         }
@@ -143,13 +141,13 @@ impl<'a> Caller<'a> {
     }
 
     fn xattrs(&self, ino: InodeNr) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
-        let names = match self.call(Request::ListXattr { ino })? {
+        let names = match self.call(Request::ListXattr { file: ino.into() })? {
             Reply::Names(names) => names,
             other => return Err(odd("listxattr", &other)),
         };
         let mut out = BTreeMap::new();
         for name in names {
-            match self.call(Request::GetXattr { ino, name: name.clone() })? {
+            match self.call(Request::GetXattr { file: ino.into(), name: name.clone() })? {
                 Reply::Data(value) => out.insert(name, value),
                 other => return Err(odd("getxattr", &other)),
             };

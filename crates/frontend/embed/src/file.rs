@@ -49,7 +49,7 @@ impl File {
     /// # Errors
     /// What the storage reports.
     pub fn stat(&self) -> Result<Attr> {
-        self.open.shared.call(Request::GetAttr { ino: self.open.ino })?.attr()
+        self.open.shared.call(Request::GetAttr { file: self.open.handle.into() })?.attr()
     }
 
     /// Up to `len` bytes from `offset`; fewer only at the end of the file.
@@ -133,7 +133,10 @@ impl File {
     /// As [`File::write_at`].
     pub fn set_len(&self, size: u64) -> Result<()> {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.open.shared.call(Request::SetAttr { ino: self.open.ino, set, times: true }).map(drop)
+        self.open
+            .shared
+            .call(Request::SetAttr { file: self.open.handle.into(), set, times: true })
+            .map(drop)
     }
 
     /// fsync: data, size, attributes and name are durable on return.
@@ -142,7 +145,10 @@ impl File {
     /// `ENOSPC` if dirty bytes do not fit any more; `Latched` (`EIO`) after a failed write
     /// or flush: nothing more is promised then until the volume is opened again.
     pub fn sync_all(&self) -> Result<()> {
-        self.open.shared.call(Request::Fsync { ino: self.open.ino, datasync: false }).map(drop)
+        self.open
+            .shared
+            .call(Request::Fsync { file: self.open.handle.into(), datasync: false })
+            .map(drop)
     }
 
     /// fdatasync: as [`File::sync_all`], but times may be left out.
@@ -150,7 +156,10 @@ impl File {
     /// # Errors
     /// As [`File::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
-        self.open.shared.call(Request::Fsync { ino: self.open.ino, datasync: true }).map(drop)
+        self.open
+            .shared
+            .call(Request::Fsync { file: self.open.handle.into(), datasync: true })
+            .map(drop)
     }
 
     /// Stages what [`File::sync_all`] would make durable, without a wait for storage: what the file
@@ -178,7 +187,10 @@ impl File {
     /// # Errors
     /// `EAGAIN` when 65,536 tickets are not durable; those of [`File::sync_all`].
     pub fn stage(&self) -> Result<Ticket> {
-        Ticket::drawn(&self.open.shared, Request::Stage { ino: self.open.ino, datasync: false })
+        Ticket::drawn(
+            &self.open.shared,
+            Request::Stage { file: self.open.handle.into(), datasync: false },
+        )
     }
 }
 

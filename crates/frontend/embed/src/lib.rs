@@ -53,12 +53,10 @@ pub use ticket::Ticket;
 use siftfs_base::{Clock, InodeNr, errno};
 use siftfs_device::Device;
 use siftfs_placement::LocalVolume;
-use siftfs_proto::{FileService, ROOT_INO, Reply, Request, SessionId};
+use siftfs_proto::{FileService, Opening, ROOT_INO, Reply, Request, Target};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Session number of an embedding program's own calls.
-const SESSION: SessionId = SessionId(0);
 /// Bytes of names asked for in one directory request.
 const DIR_BYTES: u32 = 64 << 10;
 
@@ -70,12 +68,12 @@ struct Shared {
 
 impl Shared {
     fn call(&self, req: Request) -> Result<Reply> {
-        self.service.call(SESSION, &self.cred, req)
+        self.service.call(&self.cred, req)
     }
 
     /// As [`Shared::call`], with the answer on whatever thread has it.
     fn submit(&self, req: Request, done: impl FnOnce(Result<Reply>) + Send + 'static) {
-        self.service.submit(SESSION, &self.cred, req, Box::new(done));
+        self.service.submit(&self.cred, req, Box::new(done));
     }
 }
 
@@ -83,6 +81,28 @@ impl Shared {
 pub struct Volume {
     local: LocalVolume,
     shared: Arc<Shared>,
+}
+
+/// An inode that was looked up, and whose number may be named until this is dropped.
+struct Found {
+    /// None for the root, which needs no lookup.
+    shared: Option<Arc<Shared>>,
+    attr: Attr,
+}
+
+impl Found {
+    fn ino(&self) -> InodeNr {
+        self.attr.ino
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            // A session that has ended has forgotten everything.
+            let _ = shared.call(Request::Forget { ino: self.attr.ino, count: 1 });
+        }
+    }
 }
 
 /// An absolute path as one relative to the root.
@@ -113,7 +133,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::open`].
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self> {
-        Ok(Self::from_local(LocalVolume::open(path, options, &mut |_, _, _| {})?))
+        Self::from_local(LocalVolume::open(path, options, &mut |_, _, _| {})?)
     }
 
     /// Opens a volume on any device, with any clock; [`Threads::None`] runs everything on the
@@ -127,13 +147,17 @@ impl Volume {
         options: &OpenOptions,
         threads: Threads,
     ) -> Result<Self> {
-        Ok(Self::from_local(LocalVolume::open_on(device, clock, options, threads)?))
+        Self::from_local(LocalVolume::open_on(device, clock, options, threads)?)
     }
 
     /// A handle on a volume that is open already.
-    pub fn from_local(local: LocalVolume) -> Self {
-        let shared = Arc::new(Shared { service: local.endpoint(), cred: Credentials::default() });
-        Self { local, shared }
+    ///
+    /// # Errors
+    /// `ENFILE` if too many sessions are open on it.
+    pub fn from_local(local: LocalVolume) -> Result<Self> {
+        let service = local.session(Opening::owner())?;
+        let shared = Arc::new(Shared { service, cred: Credentials::default() });
+        Ok(Self { local, shared })
     }
 
     /// The endpoint itself, for requests this handle has no method for.
@@ -157,36 +181,45 @@ impl Volume {
     }
 
     /// Walks a path; each directory on the way is released again.
-    fn walk(&self, path: &str) -> Result<Attr> {
-        let mut attr = self.shared.call(Request::GetAttr { ino: ROOT_INO })?.attr()?;
+    fn walk(&self, path: &str) -> Result<Found> {
+        let attr = self.shared.call(Request::GetAttr { file: ROOT_INO.into() })?.attr()?;
+        let mut found = Found { shared: None, attr };
         for name in path.split('/').filter(|n| !n.is_empty()) {
-            attr = self.entry(Request::Lookup { parent: attr.ino, name: name.into() })?;
+            found = self.entry(Request::Lookup { parent: found.ino(), name: name.into() })?;
         }
-        Ok(attr)
+        Ok(found)
     }
 
-    /// A request answered by an entry, whose reference is given back: an open handle holds the
-    /// inode where that matters.
-    fn entry(&self, req: Request) -> Result<Attr> {
+    /// A request answered by an entry.
+    fn entry(&self, req: Request) -> Result<Found> {
         let attr = self.shared.call(req)?.attr()?;
-        self.shared.call(Request::Forget { ino: attr.ino, count: 1 })?;
-        Ok(attr)
+        Ok(Found { shared: Some(self.shared.clone()), attr })
     }
 
     fn done(&self, req: Request) -> Result<()> {
         self.shared.call(req)?.done()
     }
 
-    /// A request that makes a file, whose reference is given back as of [`Volume::entry`].
+    /// A request that makes a file. The open handle holds its inode.
     fn made(&self, req: Request) -> Result<File> {
         let (attr, handle) = self.shared.call(req)?.created()?;
-        self.shared.call(Request::Forget { ino: attr.ino, count: 1 })?;
-        Ok(File::new(self.shared.clone(), attr.ino, handle))
+        let ino = Found { shared: Some(self.shared.clone()), attr }.ino();
+        Ok(File::new(self.shared.clone(), ino, handle))
     }
 
-    fn parent<'p>(&self, path: &'p str) -> Result<(InodeNr, &'p str)> {
+    /// The directory of what a path names, and the name in it.
+    fn parent<'p>(&self, path: &'p str) -> Result<(Found, &'p str)> {
         let (dir, name) = split(path)?;
-        Ok((self.walk(dir)?.ino, name))
+        Ok((self.walk(dir)?, name))
+    }
+
+    /// Does something with what a path names, by a handle.
+    fn held<T>(&self, path: &str, act: impl FnOnce(Target) -> Result<T>) -> Result<T> {
+        let found = self.walk(path)?;
+        let handle = self.shared.call(Request::Hold { ino: found.ino() })?.opened()?;
+        let result = act(handle.into());
+        self.done(Request::Release { handle })?;
+        result
     }
 
     /// Attributes of what a path names. A symbolic link at its end is not followed.
@@ -194,7 +227,7 @@ impl Volume {
     /// # Errors
     /// `ENOENT` or `ENOTDIR` for the path; what the storage reports.
     pub fn stat(&self, path: &str) -> Result<Attr> {
-        self.walk(path)
+        Ok(self.walk(path)?.attr.clone())
     }
 
     /// Creates a regular file, which must not exist, and opens it to read and write. Its name is
@@ -204,8 +237,8 @@ impl Volume {
     /// `EEXIST`, `ENOENT` or `ENOTDIR` for the path, `ENAMETOOLONG`, `ENOSPC`, `EROFS`; `Latched`
     /// after a failed write or flush.
     pub fn create(&self, path: &str, perm: u16) -> Result<File> {
-        let (parent, name) = self.parent(path)?;
-        self.made(Request::Create { parent, name: name.into(), perm })
+        let (dir, name) = self.parent(path)?;
+        self.made(Request::Create { parent: dir.ino(), name: name.into(), perm })
     }
 
     /// Opens a regular file for reading and writing.
@@ -214,16 +247,16 @@ impl Volume {
     /// `ENOENT` or `ENOTDIR` for the path, `EISDIR` for a directory, `EPERM` for an immutable
     /// file, `EROFS`.
     pub fn open_file(&self, path: &str) -> Result<File> {
-        let ino = self.walk(path)?.ino;
+        let found = self.walk(path)?;
         let req = Request::Open {
-            ino,
+            ino: found.ino(),
             access: Access::Both,
             truncate: false,
             kill_priv: false,
             times: true,
         };
         let handle = self.shared.call(req)?.opened()?;
-        Ok(File::new(self.shared.clone(), ino, handle))
+        Ok(File::new(self.shared.clone(), found.ino(), handle))
     }
 
     /// Makes a directory. It is durable with [`Volume::sync_dir`] of it or of the directory above.
@@ -231,8 +264,9 @@ impl Volume {
     /// # Errors
     /// As [`Volume::create`], and `EMLINK` for too many directories in one.
     pub fn create_dir(&self, path: &str, perm: u16) -> Result<Attr> {
-        let (parent, name) = self.parent(path)?;
-        self.entry(Request::MakeDir { parent, name: name.into(), perm })
+        let (dir, name) = self.parent(path)?;
+        let made = self.entry(Request::MakeDir { parent: dir.ino(), name: name.into(), perm })?;
+        Ok(made.attr.clone())
     }
 
     /// Makes a symbolic link. It is durable with [`Volume::sync_dir`] of its directory.
@@ -241,8 +275,13 @@ impl Volume {
     /// As [`Volume::create`]; `ENOENT` for an empty target, `ENAMETOOLONG` for one of more than
     /// 4,095 bytes.
     pub fn symlink(&self, path: &str, target: &str) -> Result<Attr> {
-        let (parent, name) = self.parent(path)?;
-        self.entry(Request::Symlink { parent, name: name.into(), target: target.into() })
+        let (dir, name) = self.parent(path)?;
+        let made = self.entry(Request::Symlink {
+            parent: dir.ino(),
+            name: name.into(),
+            target: target.into(),
+        })?;
+        Ok(made.attr.clone())
     }
 
     /// Gives a file one more name, which is durable with the file's next sync or
@@ -251,9 +290,9 @@ impl Volume {
     /// # Errors
     /// As [`Volume::create`]; `EPERM` for a directory, `EMLINK` for more than 65,000 names.
     pub fn link(&self, existing: &str, path: &str) -> Result<Attr> {
-        let ino = self.walk(existing)?.ino;
-        let (parent, name) = self.parent(path)?;
-        self.entry(Request::Link { ino, parent, name: name.into() })
+        let (file, (dir, name)) = (self.walk(existing)?, self.parent(path)?);
+        let (ino, parent) = (file.ino(), dir.ino());
+        Ok(self.entry(Request::Link { ino, parent, name: name.into() })?.attr.clone())
     }
 
     /// Removes a name of anything but a directory. That is durable with [`Volume::sync_dir`] of the
@@ -263,8 +302,8 @@ impl Volume {
     /// `ENOENT` or `ENOTDIR` for the path, `EISDIR` for a directory, `EPERM` for an immutable or
     /// append-only file, `EROFS`; `Latched` after a failed write or flush.
     pub fn remove_file(&self, path: &str) -> Result<()> {
-        let (parent, name) = self.parent(path)?;
-        self.done(Request::Unlink { parent, name: name.into() })
+        let (dir, name) = self.parent(path)?;
+        self.done(Request::Unlink { parent: dir.ino(), name: name.into() })
     }
 
     /// Removes an empty directory. That is durable with [`Volume::sync_dir`] of the one above.
@@ -272,8 +311,8 @@ impl Volume {
     /// # Errors
     /// As [`Volume::remove_file`]; `ENOTEMPTY`, and `ENOTDIR` for what is no directory.
     pub fn remove_dir(&self, path: &str) -> Result<()> {
-        let (parent, name) = self.parent(path)?;
-        self.done(Request::RemoveDir { parent, name: name.into() })
+        let (dir, name) = self.parent(path)?;
+        self.done(Request::RemoveDir { parent: dir.ino(), name: name.into() })
     }
 
     /// Renames, as renameat2(2). It is durable with the file's next sync, or with
@@ -284,8 +323,8 @@ impl Volume {
     /// `ENOENT` or `ENOTDIR` for a path, `EEXIST`, `EISDIR`, `ENOTEMPTY` for the new name,
     /// `EINVAL` for a directory moved below itself, `EPERM`, `ENOSPC`, `EROFS`; `Latched`.
     pub fn rename(&self, from: &str, to: &str, mode: RenameMode) -> Result<()> {
-        let (parent, name) = self.parent(from)?;
-        let (new_parent, new_name) = self.parent(to)?;
+        let ((from, name), (to, new_name)) = (self.parent(from)?, self.parent(to)?);
+        let (parent, new_parent) = (from.ino(), to.ino());
         let (name, new_name) = (name.into(), new_name.into());
         self.done(Request::Rename { parent, name, new_parent, new_name, mode })
     }
@@ -302,8 +341,8 @@ impl Volume {
     /// # Errors
     /// As [`Volume::create`].
     pub fn create_unnamed(&self, dir: &str, perm: u16) -> Result<File> {
-        let parent = self.walk(dir)?.ino;
-        self.made(Request::TmpFile { parent, perm, exclusive: false })
+        let dir = self.walk(dir)?;
+        self.made(Request::TmpFile { parent: dir.ino(), perm, exclusive: false })
     }
 
     /// All entries of a directory but `.` and `..`, in the directory's order. Takes memory for all
@@ -312,8 +351,8 @@ impl Volume {
     /// # Errors
     /// `ENOENT` or `ENOTDIR` for the path; `Corrupt` for a damaged directory.
     pub fn read_dir(&self, path: &str) -> Result<Vec<DirEntry>> {
-        let ino = self.walk(path)?.ino;
-        let handle = self.shared.call(Request::OpenDir { ino })?.opened()?;
+        let dir = self.walk(path)?;
+        let handle = self.shared.call(Request::OpenDir { ino: dir.ino() })?.opened()?;
         let mut all = Vec::new();
         let mut cookie = 0;
         let result = loop {
@@ -338,8 +377,9 @@ impl Volume {
     /// `ENOENT` or `ENOTDIR` for the path, `EPERM`, `EFBIG` or `ENOSPC` for a size, `EROFS`;
     /// `Latched` after a failed write or flush.
     pub fn set_attr(&self, path: &str, set: SetAttr) -> Result<Attr> {
-        let ino = self.walk(path)?.ino;
-        self.shared.call(Request::SetAttr { ino, set, times: true })?.attr()
+        self.held(path, |file| {
+            self.shared.call(Request::SetAttr { file, set, times: true })?.attr()
+        })
     }
 
     /// fsync of a directory: its entries are durable on return.
@@ -348,8 +388,7 @@ impl Volume {
     /// `ENOENT` or `ENOTDIR` for the path; `Latched` (`EIO`) after a failed write or flush: nothing
     /// more is promised then until the volume is opened again.
     pub fn sync_dir(&self, path: &str) -> Result<()> {
-        let ino = self.walk(path)?.ino;
-        self.done(Request::Fsync { ino, datasync: false })
+        self.held(path, |file| self.done(Request::Fsync { file, datasync: false }))
     }
 
     /// A ticket of everything staged so far, by [`File::stage`], a sync or the background. What is

@@ -14,7 +14,6 @@ mod support;
 mod times;
 
 use siftfs_fuse::{FuseMount, MountOptions, Requests};
-use siftfs_proto::SessionId;
 use std::sync::Arc;
 use support::Mem;
 
@@ -32,7 +31,7 @@ fn mounting(mount: impl FnOnce() -> std::io::Result<FuseMount>) -> std::io::Resu
 fn chosen(offered: bool, requests: Requests) -> Result<(&'static str, String), String> {
     let dir = tempfile::tempdir().unwrap();
     let options = MountOptions { requests, ..MountOptions::default() };
-    let make = || FuseMount::new(Arc::new(Mem::new()), SessionId(1), dir.path(), &options);
+    let make = || FuseMount::new(Arc::new(Mem::new()), dir.path(), &options);
     let mount = rings::offering(offered, make).map_err(|e| e.to_string())?;
     let traffic = mount.traffic();
     let server = std::thread::spawn(move || mount.serve());

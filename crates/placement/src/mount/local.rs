@@ -10,8 +10,8 @@ use crate::volume::media::{Places, tell_storage};
 use siftfs_base::{Clock, Error, Result};
 use siftfs_device::Role;
 use siftfs_log::show_uuid;
-use siftfs_proto::FileService;
-use siftfs_runtime::{Push, Runtime};
+use siftfs_proto::{FileService, Opening};
+use siftfs_runtime::{Endpoint, Push, Runtime};
 use siftfs_transport::HostEnd;
 use siftfs_volume::Media;
 use siftfs_wire::Urgency;
@@ -35,6 +35,7 @@ pub struct LocalVolume {
     clock: Arc<dyn Clock>,
     opts: OpenOptions,
     pair: Pair,
+    endpoint: Arc<dyn FileService>,
     background: Option<Background>,
     remounter: Arc<Remounter>,
 }
@@ -118,7 +119,8 @@ impl LocalVolume {
         let unmarked = opts.read_only.then_some(Unmarked { volume, writable });
         let remounter = Arc::new(Remounter::new(&pair, clock.clone(), unmarked));
         let places = Places::default();
-        Ok(Self { media, places, clock, opts, pair, background, remounter })
+        let endpoint = Endpoint::open(&pair.runtime, Opening::kernel())?;
+        Ok(Self { media, places, clock, opts, pair, endpoint, background, remounter })
     }
 
     /// Where the log is, if on a file or device of its own that was opened by path.
@@ -132,9 +134,18 @@ impl LocalVolume {
         (described.persistent == Some(false)).then_some(described.path)
     }
 
-    /// The endpoint Frontends speak to.
+    /// A session of this process itself, which may name any inode and ask for anything. It is one
+    /// and the same as long as the volume is open.
     pub fn endpoint(&self) -> Arc<dyn FileService> {
-        self.pair.runtime.clone()
+        self.endpoint.clone()
+    }
+
+    /// Opens a session for a Frontend. It ends when it is dropped.
+    ///
+    /// # Errors
+    /// `ENFILE` if there are too many.
+    pub fn session(&self, opening: Opening) -> Result<Arc<dyn FileService>> {
+        Ok(Endpoint::open(&self.pair.runtime, opening)?)
     }
 
     /// Changes its settings, from any thread, until it is closed.

@@ -5,7 +5,7 @@ use siftfs_placement::LocalVolume;
 use siftfs_proto::*;
 
 pub fn call(v: &LocalVolume, req: Request) -> Reply {
-    v.endpoint().call(SessionId(1), &Credentials::default(), req).expect("the request")
+    v.endpoint().call(&Credentials::default(), req).expect("the request")
 }
 
 pub fn create(v: &LocalVolume, name: &str) -> u32 {
@@ -19,7 +19,7 @@ pub fn create(v: &LocalVolume, name: &str) -> u32 {
 pub fn write_synced(v: &LocalVolume, ino: u32, len: usize) {
     let data = WriteData::copy_of(0, &vec![7; len]);
     call(v, Request::write(ino, 0, data));
-    call(v, Request::Fsync { ino, datasync: false });
+    call(v, Request::Fsync { file: ino.into(), datasync: false });
 }
 
 pub fn status(v: &LocalVolume) -> Value {

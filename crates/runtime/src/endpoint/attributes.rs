@@ -10,38 +10,39 @@ impl Call<'_> {
     pub(super) fn attributes(&self, req: Request) -> Result<Reply> {
         use Request as R;
         match req {
-            R::GetAttr { ino } => {
+            R::GetAttr { file } => {
+                let ino = self.any_target(file)?;
                 self.runtime.query(|st| st.metadata.tree.attr(ino)).map(Reply::Attr)
             }
-            R::SetAttr { ino, set, times } => self.set_attr(ino, &set, times),
-            R::GetXattr { ino, name } => {
+            R::SetAttr { file, set, times } => self.set_attr(self.any_target(file)?, &set, times),
+            R::GetXattr { file, name } => {
+                let ino = self.any_target(file)?;
                 self.runtime.query(|st| st.metadata.tree.get_xattr(ino, &name)).map(Reply::Data)
             }
-            R::ListXattr { ino } => {
+            R::ListXattr { file } => {
+                let ino = self.any_target(file)?;
                 self.runtime.query(|st| st.metadata.tree.list_xattrs(ino)).map(Reply::Names)
             }
-            R::SetXattr { ino, name, value, kill_setgid, .. } if is_acl(&name) => {
+            R::SetXattr { file, name, value, mode, kill_setgid } => {
+                let ino = self.any_target(file)?;
                 self.runtime.mutate(|st| {
                     st.metadata.tree.may_set_xattr(ino, &name, false)?;
-                    st.metadata.set_acl(ino, &name, &value, kill_setgid).map(|()| Reply::Done)
+                    match is_acl(&name) {
+                        true => st.metadata.set_acl(ino, &name, &value, kill_setgid)?,
+                        false => st.metadata.set_xattr(ino, &name, &value, mode)?,
+                    }
+                    Ok(Reply::Done)
                 })
             }
-            R::SetXattr { ino, name, value, mode, .. } => self.runtime.mutate(|st| {
-                st.metadata.tree.may_set_xattr(ino, &name, false)?;
-                st.metadata.set_xattr(ino, &name, &value, mode).map(|()| Reply::Done)
-            }),
-            R::RemoveXattr { ino, name, times: true } if is_acl(&name) => {
-                self.runtime.mutate(|st| {
-                    st.metadata.tree.may_set_xattr(ino, &name, true)?;
-                    st.metadata.remove_acl(ino, &name).map(|()| Reply::Done)
-                })
+            R::RemoveXattr { file, name, times } => {
+                self.remove_xattr(self.any_target(file)?, &name, times)
             }
-            R::RemoveXattr { name, times: false, .. } if is_acl(&name) => Err(errno(libc::EINVAL)),
-            R::RemoveXattr { ino, name, times } => self.remove_xattr(ino, &name, times),
-            R::GetFlags { ino } => {
+            R::GetFlags { file } => {
+                let ino = self.any_target(file)?;
                 self.runtime.query(|st| st.metadata.tree.flags(ino)).map(Reply::Flags)
             }
-            R::SetFlags { ino, flags } => {
+            R::SetFlags { file, flags } => {
+                let ino = self.any_target(file)?;
                 self.runtime.change_flags(ino, flags).map(|()| Reply::Done)
             }
             other => unreachable!("a request of another kind: {other:?}"),
@@ -58,8 +59,14 @@ impl Call<'_> {
     }
 
     fn remove_xattr(&self, ino: InodeNr, name: &[u8], times: bool) -> Result<Reply> {
+        if is_acl(name) && !times {
+            return Err(errno(libc::EINVAL));
+        }
         self.runtime.mutate(|st| {
             st.metadata.tree.may_set_xattr(ino, name, true)?;
+            if is_acl(name) {
+                return st.metadata.remove_acl(ino, name).map(|()| Reply::Done);
+            }
             st.timed(ino, times, |st| st.metadata.remove_xattr(ino, name)).map(|()| Reply::Done)
         })
     }

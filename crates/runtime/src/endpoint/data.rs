@@ -4,12 +4,13 @@ use super::Call;
 use crate::data::file::Input;
 use crate::namespace::kinds::kind_of_entry;
 use crate::state::room::ALLOCATE_PIECE;
+use crate::state::tree::references::SessionId;
 use crate::state::{State, Tree};
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Allocate, Attr, DirEntry, FileKind, Handle, MAX_FILE_SIZE, ROOT_INO, Reply, Request, SessionId,
-    Target, WriteData,
+    Allocate, Attr, DirEntry, FileKind, Handle, MAX_FILE_SIZE, ROOT_INO, Reply, Request, Target,
+    WriteData,
 };
 
 impl Call<'_> {
@@ -21,6 +22,7 @@ impl Call<'_> {
             R::Open { ino, access, truncate: true, kill_priv, times } => {
                 self.open_emptied(ino, access, kill_priv, times)
             }
+            R::Hold { ino } => self.hold(ino),
             R::Release { handle } => self.release(handle),
             R::Read { file, offset, len } => self.read_data(file, offset, len),
             R::Write { file, offset, data, append, kill_priv, times } => {
@@ -35,14 +37,14 @@ impl Call<'_> {
             }
             R::Seek { file, offset, whence } => {
                 let sought = self.runtime.query(|st| {
-                    let ino = st.metadata.tree.target((self.session, file), Access::Read)?;
+                    let ino = st.metadata.tree.target((self.session.id, file), Access::Read)?;
                     st.metadata.tree.seek(ino, offset, whence)
                 });
                 sought.map(Reply::Offset)
             }
             R::OpenDir { ino } => self.open_dir(ino),
             R::ReadDir { handle, cookie, max_bytes, plus } => {
-                let handle = (self.session, handle);
+                let handle = (self.session.id, handle);
                 let read =
                     |st: &mut State| st.metadata.tree.read_dir(handle, cookie, max_bytes, plus);
                 self.runtime.query(read).map(Reply::Dir)
@@ -51,10 +53,18 @@ impl Call<'_> {
         }
     }
 
+    /// A handle that only names the inode.
+    fn hold(&self, ino: InodeNr) -> Result<Reply> {
+        self.runtime.query(|st| {
+            st.metadata.tree.load(ino)?;
+            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session.id, None) })
+        })
+    }
+
     fn open_dir(&self, ino: InodeNr) -> Result<Reply> {
         self.runtime.query(|st| {
             st.metadata.tree.load_dir(ino)?;
-            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session, Access::Read) })
+            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session.id, Access::Read) })
         })
     }
 
@@ -70,7 +80,7 @@ impl Call<'_> {
                 return Err(errno(libc::EISDIR));
             }
             tree.may_open(ino, write, false)?;
-            Ok(Reply::Opened { handle: tree.open(ino, self.session, access) })
+            Ok(Reply::Opened { handle: tree.open(ino, self.session.id, access) })
         })
     }
 
@@ -88,14 +98,14 @@ impl Call<'_> {
                 st.set_size(ino, 0, time)?;
                 if kill_priv { st.metadata.kill_privileges(ino) } else { Ok(()) }
             })?;
-            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session, access) })
+            Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session.id, access) })
         })
     }
 
     fn release(&self, handle: Handle) -> Result<Reply> {
         let orphan = {
             let mut st = self.runtime.lock();
-            if !st.metadata.tree.inodes.close(handle.0, self.session) {
+            if !st.metadata.tree.inodes.close(handle.0, self.session.id) {
                 return Err(errno(libc::EBADF));
             }
             st.metadata.tree.inodes.has_to_free()
@@ -106,7 +116,7 @@ impl Call<'_> {
     fn read_data(&self, file: Target, offset: u64, len: u32) -> Result<Reply> {
         self.runtime.drive(libc::EIO, || {
             self.runtime.query_step(|st| {
-                let ino = st.metadata.tree.target((self.session, file), Access::Read)?;
+                let ino = st.metadata.tree.target((self.session.id, file), Access::Read)?;
                 st.read(ino, offset, len)
             })
         })
@@ -121,7 +131,7 @@ impl Call<'_> {
     ) -> Result<Reply> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         self.runtime.mutate(|st| {
-            let ino = st.metadata.tree.target((self.session, file), Access::Write)?;
+            let ino = st.metadata.tree.target((self.session.id, file), Access::Write)?;
             st.metadata.tree.load(ino)?;
             let time = st.metadata.log.now();
             let at = offset.unwrap_or(st.metadata.tree.node(ino).size);
@@ -160,7 +170,7 @@ impl Call<'_> {
         self.runtime.mutate(|st| {
             let time = times.then(|| st.metadata.log.now());
             let privileged = st.metadata.tree.privileged(self.cred);
-            let ino = st.metadata.tree.target((self.session, file), Access::Write)?;
+            let ino = st.metadata.tree.target((self.session.id, file), Access::Write)?;
             st.write_back(ino, offset, Input::of(&mut data), privileged, time)
         })?;
         if fits { Ok(Reply::Written { len }) } else { Err(errno(libc::EFBIG)) }
@@ -181,7 +191,7 @@ impl Call<'_> {
             let stop = if zero { end.min((at / ALLOCATE_PIECE + 1) * ALLOCATE_PIECE) } else { end };
             self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
-                let ino = st.metadata.tree.target((self.session, file), Access::Write)?;
+                let ino = st.metadata.tree.target((self.session.id, file), Access::Write)?;
                 st.metadata.tree.may_allocate(ino, mode)?;
                 let privileged = st.metadata.tree.privileged(self.cred);
                 st.timed(ino, times, |st| st.allocate(ino, mode, at, stop - at, privileged, time))
@@ -202,7 +212,7 @@ impl Tree {
         max_bytes: u32,
         plus: bool,
     ) -> Result<Vec<DirEntry>> {
-        let opened = self.inodes.opened(handle.0, session);
+        let opened = self.inodes.references.opened(session, handle.0);
         let ino = opened.ok_or_else(|| errno(libc::EBADF))?.ino;
         self.load_dir(ino)?;
         let mut entries: Vec<DirEntry> = Vec::new();
@@ -240,7 +250,7 @@ impl Tree {
             }
             // Counted only when nothing can fail any more.
             for entry in entries.iter().filter(|e| e.attr.is_some()) {
-                self.inodes.looked_up(entry.ino);
+                self.inodes.references.looked_up(session, entry.ino);
             }
         }
         Ok(entries)

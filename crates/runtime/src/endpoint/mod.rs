@@ -1,35 +1,145 @@
 //! The Runtime's endpoint of the file protocol: each request becomes calls on the state. The
 //! requests of a kind have a file.
 
+mod admission;
 mod attributes;
 mod data;
 mod names;
 mod operations;
 
 use crate::runtime::Runtime;
+use crate::session::Session;
 use crate::staging::proof::Durable;
 use crate::state::State;
 use crate::state::Tree;
+use crate::state::tree::references::SessionId;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
-use siftfs_proto::{
-    Completion, Credentials, FileService, Handle, Reply, Request, SessionId, Target,
-};
+use siftfs_proto::{Completion, Credentials, FileService, Handle, Opening, Reply, Request, Target};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One session's end of the file protocol. The session ends with it.
+pub struct Endpoint {
+    runtime: Arc<Runtime>,
+    session: Arc<Session>,
+    ended: AtomicBool,
+}
 
 /// One request of a session, while it is carried out for a caller.
 pub(crate) struct Call<'a> {
     /// What carries it out.
     pub(crate) runtime: &'a Runtime,
     /// Whose handles, sections and tickets it may name.
-    pub(crate) session: SessionId,
-    /// The caller.
+    pub(crate) session: &'a Session,
+    /// With which ids it acts.
     pub(crate) cred: &'a Credentials,
 }
 
-impl FileService for Runtime {
-    fn call(&self, session: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
+impl Endpoint {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// `ENFILE` if there are too many.
+    pub fn open(runtime: &Arc<Runtime>, opening: Opening) -> Result<Arc<Self>> {
+        let session = runtime.sessions.begin(opening)?;
+        runtime.lock().metadata.tree.inodes.references.begin(session.id);
+        Ok(Arc::new(Self { runtime: runtime.clone(), session, ended: AtomicBool::new(false) }))
+    }
+
+    /// All that the session has goes with it. Returns whether a removed file is to be freed now;
+    /// the next change of the volume does so, too.
+    fn end(&self) -> bool {
+        if self.ended.swap(true, Ordering::SeqCst) {
+            return false;
+        }
+        let id = self.session.id;
+        self.runtime.sessions.end(id);
+        let mut st = self.runtime.lock();
+        st.sections.end_all(id);
+        st.metadata.tree.inodes.end_session(id);
+        st.metadata.tree.inodes.has_to_free()
+    }
+
+    fn end_session(&self) -> Result<Reply> {
+        if self.end() { self.runtime.run_evictions() } else { Ok(Reply::Done) }
+    }
+
+    /// Carries `act` out for a caller, if the session may ask for `req`.
+    fn carry_out<T>(
+        &self,
+        cred: &Credentials,
+        req: Request,
+        act: impl FnOnce(&Call<'_>, Request) -> Result<T>,
+    ) -> Result<T> {
+        if self.ended.load(Ordering::SeqCst) {
+            return Err(errno(libc::ESTALE));
+        }
+        let cred = &*self.session.acting(cred);
+        let call = Call { runtime: &self.runtime, session: &self.session, cred };
+        let _admitted = call.admit(&req)?;
+        act(&call, req)
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl FileService for Endpoint {
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
+        match req {
+            Request::EndSession => self.end_session(),
+            req => self.carry_out(cred, req, |call, req| call.carry_out(req)),
+        }
+    }
+
+    /// An fsync, or a wait for a ticket, whose flush another thread runs is answered by that one.
+    /// After a read has been answered, its thread reads ahead of a sequential reader.
+    fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
+        match req {
+            Request::Fsync { file, datasync } => {
+                let req = Request::Fsync { file, datasync };
+                match self.carry_out(cred, req, |call, _| call.any_target(file)) {
+                    Ok(ino) => self.runtime.fsync_then(ino, datasync, |result| {
+                        done(result.map(acknowledged));
+                    }),
+                    Err(e) => done(Err(e)),
+                }
+            }
+            Request::Wait { ticket, timeout: None } if !self.ended.load(Ordering::SeqCst) => {
+                self.runtime.wait_then(&self.session, ticket, |result| {
+                    done(result.map(acknowledged));
+                });
+            }
+            Request::Read { file, .. } => {
+                done(self.call(cred, req));
+                self.read_ahead(file);
+            }
+            req => done(self.call(cred, req)),
+        }
+    }
+}
+
+impl Endpoint {
+    fn read_ahead(&self, file: Target) {
+        let runtime = &self.runtime;
+        // Not reported: a read that asks for these pages fails again and reports it.
+        let plan = runtime.query(|st| {
+            let ino = st.metadata.tree.target((self.session.id, file), Access::Read)?;
+            st.ahead(ino)
+        });
+        let _ = plan.and_then(|plan| plan.map_or(Ok(false), |plan| runtime.fill_ahead(&plan)));
+    }
+}
+
+impl Call<'_> {
+    /// Carries out a request that the session may make.
+    fn carry_out(&self, req: Request) -> Result<Reply> {
         use Request as R;
-        let call = Call { runtime: self, session, cred };
+        let runtime = self.runtime;
         match req {
             R::Lookup { .. }
             | R::Forget { .. }
@@ -42,7 +152,7 @@ impl FileService for Runtime {
             | R::RemoveDir { .. }
             | R::Rename { .. }
             | R::Create { .. }
-            | R::TmpFile { .. } => call.names(req),
+            | R::TmpFile { .. } => self.names(req),
             R::GetAttr { .. }
             | R::SetAttr { .. }
             | R::GetXattr { .. }
@@ -50,8 +160,9 @@ impl FileService for Runtime {
             | R::SetXattr { .. }
             | R::RemoveXattr { .. }
             | R::GetFlags { .. }
-            | R::SetFlags { .. } => call.attributes(req),
+            | R::SetFlags { .. } => self.attributes(req),
             R::Open { .. }
+            | R::Hold { .. }
             | R::Release { .. }
             | R::Read { .. }
             | R::Write { .. }
@@ -59,46 +170,27 @@ impl FileService for Runtime {
             | R::Allocate { .. }
             | R::Seek { .. }
             | R::OpenDir { .. }
-            | R::ReadDir { .. } => call.data(req),
+            | R::ReadDir { .. } => self.data(req),
             R::Publish { .. }
             | R::SectionStart { .. }
             | R::SectionWrite { .. }
             | R::SectionRead { .. }
             | R::SectionCommit { .. }
             | R::SectionAbort { .. }
-            | R::Compound(_) => call.operations(req),
+            | R::Compound(_) => self.operations(req),
             R::Fsync { .. }
             | R::Stage { .. }
             | R::Barrier
             | R::Poll { .. }
             | R::Wait { .. }
-            | R::SyncAll => call.durability(req),
-            R::EndSession => call.end_session(),
-            R::StatFs => self.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
-            R::Checkpoint => self.checkpoint_all().map(|report| Reply::Checkpoint(report.into())),
-            R::Trim { start, len, least } => self.trim(start, len, least).map(Reply::Trimmed),
-            R::Status => self.status().map(|status| Reply::Status(Box::new(status))),
-        }
-    }
-
-    /// An fsync, or a wait for a ticket, whose flush another thread runs is answered by that one.
-    /// After a read has been answered, its thread reads ahead of a sequential reader.
-    fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
-        if let Request::Fsync { ino, datasync } = req {
-            return self.fsync_then(ino, datasync, |result| done(result.map(acknowledged)));
-        }
-        if let Request::Wait { ticket, timeout: None } = req {
-            return self.wait_then(session, ticket, |result| done(result.map(acknowledged)));
-        }
-        let read = if let Request::Read { file, .. } = req { Some(file) } else { None };
-        done(self.call(session, cred, req));
-        if let Some(file) = read {
-            // Not reported: a read that asks for these pages fails again and reports it.
-            let plan = self.query(|st| {
-                let ino = st.metadata.tree.target((session, file), Access::Read)?;
-                st.ahead(ino)
-            });
-            let _ = plan.and_then(|plan| plan.map_or(Ok(false), |plan| self.fill_ahead(&plan)));
+            | R::SyncAll => self.durability(req),
+            R::EndSession => unreachable!("a session ends without a call"),
+            R::StatFs => runtime.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
+            R::Checkpoint => {
+                runtime.checkpoint_all().map(|report| Reply::Checkpoint(report.into()))
+            }
+            R::Trim { start, len, least } => runtime.trim(start, len, least).map(Reply::Trimmed),
+            R::Status => runtime.status().map(|status| Reply::Status(Box::new(status))),
         }
     }
 }
@@ -139,26 +231,22 @@ impl Runtime {
 }
 
 impl Call<'_> {
-    /// What belongs to the session goes with it: its tickets mean nothing any more, its sections
-    /// are aborted, its handles closed.
-    fn end_session(&self) -> Result<Reply> {
-        let Self { runtime, session, .. } = *self;
-        runtime.sessions.end(session);
-        let orphan = {
-            let mut st = runtime.lock();
-            st.sections.end_all(session);
-            st.metadata.tree.inodes.close_all(session);
-            st.metadata.tree.inodes.has_to_free()
-        };
-        if orphan { runtime.run_evictions() } else { Ok(Reply::Done) }
+    /// The inode of a file, which the session may have open for anything.
+    pub(super) fn any_target(&self, file: Target) -> Result<InodeNr> {
+        match file {
+            Target::Inode(ino) => Ok(ino),
+            Target::Open(_) => self
+                .runtime
+                .query(|st| st.metadata.tree.target_for((self.session.id, file), |_| true)),
+        }
     }
 }
 
 impl Tree {
     /// An `Entry` reply counts one reference for `Forget`.
-    pub(crate) fn entry(&mut self, ino: InodeNr) -> Result<Reply> {
+    pub(crate) fn entry(&mut self, session: SessionId, ino: InodeNr) -> Result<Reply> {
         let attr = self.attr(ino)?;
-        self.inodes.looked_up(ino);
+        self.inodes.references.looked_up(session, ino);
         Ok(Reply::Entry(attr))
     }
 
@@ -171,22 +259,38 @@ impl Tree {
     /// The inode of a session's request for data that reads or writes it.
     pub(crate) fn target(
         &self,
-        (session, file): (SessionId, Target),
+        session_and_file: (SessionId, Target),
         wanted: Access,
+    ) -> Result<InodeNr> {
+        self.target_for(session_and_file, |access| {
+            let may = |access: Access| {
+                (access.reads() || !wanted.reads()) && (access.writes() || !wanted.writes())
+            };
+            access.is_some_and(may)
+        })
+    }
+
+    fn target_for(
+        &self,
+        (session, file): (SessionId, Target),
+        may: impl FnOnce(Option<Access>) -> bool,
     ) -> Result<InodeNr> {
         let handle = match file {
             Target::Inode(ino) => return Ok(ino),
             Target::Open(handle) => handle,
         };
-        let opened = self.inodes.opened(handle.0, session);
-        let may = |access: Access| {
-            (access.reads() || !wanted.reads()) && (access.writes() || !wanted.writes())
-        };
+        let opened = self.inodes.references.opened(session, handle.0);
         let opened = opened.filter(|opened| may(opened.access));
         opened.map(|opened| opened.ino).ok_or_else(|| errno(libc::EBADF))
     }
 
-    pub(crate) fn open(&mut self, ino: InodeNr, session: SessionId, access: Access) -> Handle {
-        Handle(self.inodes.open(ino, session, access))
+    /// Opens the inode for a session; without `access` it is only named by the handle.
+    pub(crate) fn open(
+        &mut self,
+        ino: InodeNr,
+        session: SessionId,
+        access: impl Into<Option<Access>>,
+    ) -> Handle {
+        Handle(self.inodes.open(ino, session, access.into()))
     }
 }

@@ -1,6 +1,7 @@
 //! Requests about names: they find, make, move and remove entries of directories.
 
 use super::Call;
+use crate::locks::relock;
 use crate::namespace::entries::NewInode;
 use crate::namespace::kinds::{kind_of, mode_of};
 use crate::state::Metadata;
@@ -34,7 +35,7 @@ impl Call<'_> {
                 let time = st.metadata.log.now();
                 st.metadata.tree.may_link(ino, parent)?;
                 st.metadata.link(ino, parent, &name, time)?;
-                Ok(st.metadata.tree.entry(ino)?)
+                Ok(st.metadata.tree.entry(self.session.id, ino)?)
             }),
             R::Unlink { parent, name } => self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
@@ -74,14 +75,19 @@ impl Call<'_> {
                 b".." => st.metadata.tree.parent_of_dir(parent)?,
                 _ => st.metadata.tree.lookup_node(parent, name)?,
             };
-            st.metadata.tree.entry(ino)
+            st.metadata.tree.entry(self.session.id, ino)
         })
     }
 
     fn forget(&self, ino: InodeNr, count: u64) -> Result<Reply> {
+        // No request names an inode meanwhile that this one gives up.
+        let _naming = match self.session.is_kernel() {
+            true => None,
+            false => Some(relock(self.session.naming.write())),
+        };
         let orphan = {
             let mut st = self.runtime.lock();
-            st.metadata.tree.inodes.forget(ino, count);
+            st.metadata.tree.inodes.forget(self.session.id, ino, count);
             st.metadata.tree.inodes.has_to_free()
         };
         if orphan { self.runtime.run_evictions() } else { Ok(Reply::Done) }
@@ -109,7 +115,7 @@ impl Call<'_> {
     ) -> Result<Reply> {
         self.runtime.mutate(|st| {
             let ino = st.metadata.make(self.cred, parent, name, mode, rdev, target)?;
-            Ok(st.metadata.tree.entry(ino)?)
+            Ok(st.metadata.tree.entry(self.session.id, ino)?)
         })
     }
 
@@ -127,8 +133,8 @@ impl Call<'_> {
         self.runtime.mutate(|st| {
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
             let ino = st.metadata.make(self.cred, parent, name, mode, 0, &[])?;
-            let handle = st.metadata.tree.open(ino, self.session, Access::Both);
-            let Reply::Entry(attr) = st.metadata.tree.entry(ino)? else {
+            let handle = st.metadata.tree.open(ino, self.session.id, Access::Both);
+            let Reply::Entry(attr) = st.metadata.tree.entry(self.session.id, ino)? else {
                 unreachable!("entry answers Entry")
             };
             Ok(Reply::Created { attr, handle })
@@ -148,8 +154,8 @@ impl Call<'_> {
             let new = NewInode { number: None, mode, uid, gid, rdev: 0, target: &[], xattrs };
             let ino = st.create_unnamed(parent, &new, time)?;
             st.metadata.tree.node_mut(ino).linkable = !exclusive;
-            let handle = st.metadata.tree.open(ino, self.session, Access::Both);
-            let Reply::Entry(attr) = st.metadata.tree.entry(ino)? else {
+            let handle = st.metadata.tree.open(ino, self.session.id, Access::Both);
+            let Reply::Entry(attr) = st.metadata.tree.entry(self.session.id, ino)? else {
                 unreachable!("entry answers Entry")
             };
             Ok(Reply::Created { attr, handle })

@@ -11,7 +11,7 @@ impl Call<'_> {
         use Request as R;
         match req {
             R::Publish { base, entries, level, rights } => {
-                self.publish(&rights, base, &entries, level)
+                self.publish(self.session.rights(&rights), base, &entries, level)
             }
             R::SectionStart { file } => self.start_section(file).map(Reply::Section),
             R::SectionWrite { section, offset, data } => self.write_section(section, offset, &data),
@@ -20,7 +20,12 @@ impl Call<'_> {
                 self.commit_together(&sections, durable, times)
             }
             R::SectionAbort { section } => self.abort_section(section).map(|()| Reply::Done),
-            R::Compound(compound) => self.compound(&compound).map(Reply::Compounded),
+            R::Compound(mut compound) => {
+                if !self.session.is_kernel() {
+                    compound.rights = self.session.rights(&compound.rights).clone();
+                }
+                self.compound(&compound).map(Reply::Compounded)
+            }
             other => unreachable!("a request of another kind: {other:?}"),
         }
     }
@@ -30,9 +35,11 @@ impl Call<'_> {
         use Request as R;
         let Self { runtime, session, .. } = *self;
         match req {
-            R::Fsync { ino, datasync } => runtime.fsync(ino, datasync).map(acknowledged),
-            R::Stage { ino, datasync } => {
-                runtime.draw_staged(session, ino, datasync).map(Reply::Ticket)
+            R::Fsync { file, datasync } => {
+                runtime.fsync(self.any_target(file)?, datasync).map(acknowledged)
+            }
+            R::Stage { file, datasync } => {
+                runtime.draw_staged(session, self.any_target(file)?, datasync).map(Reply::Ticket)
             }
             R::Barrier => runtime.draw_barrier(session).map(Reply::Ticket),
             R::Poll { ticket } => match runtime.poll(session, ticket)? {
@@ -48,7 +55,7 @@ impl Call<'_> {
     fn commit_together(&self, sections: &[SectionId], durable: bool, times: bool) -> Result<Reply> {
         let Self { runtime, session, cred } = *self;
         let privileged = runtime.lock().metadata.tree.privileged(cred);
-        let commit = Commit { session, sections, durable, times, privileged };
+        let commit = Commit { session: session.id, sections, durable, times, privileged };
         self.commit_sections(&commit).map(|()| Reply::Done)
     }
 }

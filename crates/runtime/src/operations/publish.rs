@@ -11,11 +11,10 @@ use crate::state::Tree;
 use crate::state::log::names::Unstageable;
 use crate::state::room::{EMPTY_BLOCKS, ENTRIES_MAX, NAMES_SPACE, OP_BLOCKS, PUBLISH_BLOCKS};
 use crate::state::step::Step;
+use crate::state::tree::references::SessionId;
 use siftfs_base::{InodeNr, Lsn, Result, Timestamp, errno};
 use siftfs_ext4::LINK_MAX;
-use siftfs_proto::{
-    FileKind, Level, PublishEntry, PublishSource, RenameMode, Reply, Rights, SessionId,
-};
+use siftfs_proto::{FileKind, Level, PublishEntry, PublishSource, RenameMode, Reply, Rights};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
@@ -67,7 +66,8 @@ impl Call<'_> {
     ) -> Result<Reply> {
         let Self { runtime, session, cred } = *self;
         let caller = Caller { cred, rights };
-        let done = runtime.drive_group(&mut Publish { session, caller, base, entries })?;
+        let done =
+            runtime.drive_group(&mut Publish { session: session.id, caller, base, entries })?;
         let Published { file, names, files, orphan } = done;
         match level {
             Level::Visible => {}
@@ -192,7 +192,7 @@ impl Tree {
         let to = self.walk(caller, base, &entry.to)?;
         let file = match (&entry.source, &from) {
             (PublishSource::Open(handle), _) => {
-                self.inodes.opened(handle.0, session).ok_or(errno(libc::EBADF))?.ino
+                self.inodes.references.opened(session, handle.0).ok_or(errno(libc::EBADF))?.ino
             }
             (_, Some((dir, name))) => self.lookup_node(*dir, name)?,
             _ => return Err(errno(libc::EINVAL)),

@@ -21,10 +21,11 @@ use crate::state::log::names::Unstageable;
 use crate::state::room::{SECTION_BLOCKS, SECTIONS_PART, head_bytes, with_path};
 use crate::state::shadow::Shadow;
 use crate::state::step::Step;
+use crate::state::tree::references::SessionId;
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, Timestamp, corrupt, errno};
 use siftfs_device::Origin;
 use siftfs_proto::compound::Access;
-use siftfs_proto::{Reply, SectionId, SessionId, Target, WriteData};
+use siftfs_proto::{Reply, SectionId, Target, WriteData};
 use std::convert::Infallible;
 
 /// A commit that a caller asked for.
@@ -53,12 +54,12 @@ impl Call<'_> {
         if st.metadata.log.config.read_only {
             return Err(errno(libc::EROFS));
         }
-        let ino = st.metadata.tree.target((self.session, file), Access::Both)?;
+        let ino = st.metadata.tree.target((self.session.id, file), Access::Both)?;
         st.metadata.tree.load_regular(ino)?;
         if st.metadata.tree.node(ino).is_dead() {
             return Err(errno(libc::ENOENT));
         }
-        st.sections.start((self.session, self.cred.uid), ino)
+        st.sections.start((self.session.id, self.cred.uid), ino)
     }
 
     /// Writes into a section. Nothing of it reaches storage.
@@ -75,7 +76,7 @@ impl Call<'_> {
     ) -> Result<Reply> {
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         self.runtime.seq.check()?;
-        self.runtime.lock().write_section(self.session, id, offset, data)?;
+        self.runtime.lock().write_section(self.session.id, id, offset, data)?;
         Ok(Reply::Written { len })
     }
 
@@ -86,7 +87,7 @@ impl Call<'_> {
     pub(crate) fn read_section(&self, id: SectionId, offset: u64, len: u32) -> Result<Reply> {
         let read = || {
             let mut st = self.runtime.lock();
-            let result = st.read_section(self.session, id, offset, len);
+            let result = st.read_section(self.session.id, id, offset, len);
             st.shrink_caches(self.runtime.seq.oldest_unwritten());
             result
         };
@@ -98,7 +99,7 @@ impl Call<'_> {
     /// # Errors
     /// `EINVAL` for a section that is not this session's.
     pub(crate) fn abort_section(&self, id: SectionId) -> Result<()> {
-        self.runtime.lock().sections.end(self.session, id).map(drop)
+        self.runtime.lock().sections.end(self.session.id, id).map(drop)
     }
 
     /// Applies sections and stages them in one record.

@@ -1,5 +1,8 @@
 //! Sessions: what belongs to one Frontend, and the requests that need it.
 
 pub mod demand;
-pub mod table;
+pub mod open;
+pub mod ticket_table;
 pub mod tickets;
+
+pub(crate) use open::{InFlight, Session, Sessions};

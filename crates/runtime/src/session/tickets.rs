@@ -1,12 +1,13 @@
 //! Tickets (`docs/design/operations.md`): stage now, learn later that it is durable.
 
 use crate::runtime::Runtime;
-use crate::session::table::DURABLE;
+use crate::session::Session;
+use crate::session::ticket_table::DURABLE;
 use crate::staging::fsync::Begun;
 use crate::staging::proof::Durable;
 use siftfs_base::{InodeNr, Lsn, Result, errno};
 use siftfs_device::Origin;
-use siftfs_proto::{SessionId, Ticket};
+use siftfs_proto::Ticket;
 use std::time::Duration;
 
 /// What has been asked for so long is made durable by the thread that asks: the background has
@@ -17,7 +18,7 @@ impl Runtime {
     /// Stages what an fsync of the inode would make durable.
     pub(crate) fn draw_staged(
         &self,
-        session: SessionId,
+        session: &Session,
         ino: InodeNr,
         datasync: bool,
     ) -> Result<Ticket> {
@@ -28,12 +29,12 @@ impl Runtime {
     }
 
     /// A ticket of everything staged so far.
-    pub(crate) fn draw_barrier(&self, session: SessionId) -> Result<Ticket> {
+    pub(crate) fn draw_barrier(&self, session: &Session) -> Result<Ticket> {
         self.draw(session, || self.seq.check().map(|()| self.seq.published()))
     }
 
-    fn draw(&self, session: SessionId, stage: impl FnOnce() -> Result<Lsn>) -> Result<Ticket> {
-        let (ticket, many) = self.sessions.draw(session, self.seq.durable(), stage)?;
+    fn draw(&self, session: &Session, stage: impl FnOnce() -> Result<Lsn>) -> Result<Ticket> {
+        let (ticket, many) = session.tickets.draw(self.seq.durable(), stage)?;
         if many {
             self.want(self.seq.published());
         }
@@ -53,8 +54,8 @@ impl Runtime {
     /// # Errors
     /// `EINVAL` if the session did not draw it; a latched failure that keeps it from ever becoming
     /// durable.
-    pub(crate) fn poll(&self, session: SessionId, ticket: Ticket) -> Result<Option<Durable>> {
-        let lsn = self.sessions.position(session, ticket)?;
+    pub(crate) fn poll(&self, session: &Session, ticket: Ticket) -> Result<Option<Durable>> {
+        let lsn = session.tickets.position(ticket)?;
         let mut proof = self.seq.proof(lsn)?;
         if proof.is_none() && self.want(lsn) >= PATIENCE {
             let all = self.demand.take().map_or(lsn, |wanted| wanted.max(lsn));
@@ -69,11 +70,11 @@ impl Runtime {
     /// As [`Runtime::poll`]; `ETIMEDOUT`.
     pub(crate) fn wait(
         &self,
-        session: SessionId,
+        session: &Session,
         ticket: Ticket,
         timeout: Option<Duration>,
     ) -> Result<Durable> {
-        let lsn = self.sessions.position(session, ticket)?;
+        let lsn = session.tickets.position(ticket)?;
         let proof = match timeout {
             None => return self.wait_durable(lsn, Origin::Foreground).map(Durable::Staged),
             Some(Duration::ZERO) => self.poll(session, ticket)?,
@@ -85,11 +86,11 @@ impl Runtime {
     /// As [`Runtime::wait`] without a timeout, for a caller that holds no lock and does not wait.
     pub(crate) fn wait_then(
         &self,
-        session: SessionId,
+        session: &Session,
         ticket: Ticket,
         done: impl FnOnce(Result<Durable>) + Send + 'static,
     ) {
-        match self.sessions.position(session, ticket) {
+        match session.tickets.position(ticket) {
             Err(e) => done(Err(e)),
             Ok(lsn) => self.when_durable(lsn, |proof| done(proof.map(Durable::Staged))),
         }

@@ -12,7 +12,7 @@ impl State {
     /// Bytes by structure; `buffers` are the Runtime's.
     pub fn memory_report(&self, buffers: u64) -> Memory {
         let (heap_used, heap_free) = heap::usage();
-        let (lookups, handles) = self.metadata.tree.inodes.reference_bytes();
+        let (lookups, handles) = self.metadata.tree.inodes.references.bytes();
         Memory {
             resident: resident(),
             heap_used,

@@ -9,9 +9,10 @@
 use crate::locks::allowance::{Allowance, Charge};
 use crate::state::costs;
 use crate::state::shadow::Shadow;
+use crate::state::tree::references::SessionId;
 use ahash::HashMap;
 use siftfs_base::{BLOCK_BYTES, Bytes, InodeNr, RangeSet, Result, errno};
-use siftfs_proto::{SectionId, SessionId, WriteData};
+use siftfs_proto::{SectionId, WriteData};
 use siftfs_status::Operations;
 use std::collections::BTreeMap;
 
@@ -133,6 +134,11 @@ impl Sections {
             self.of_file.remove(&section.ino);
         }
         Ok(section)
+    }
+
+    /// How many sections a session has.
+    pub fn count(&self, owner: SessionId) -> u64 {
+        self.open.values().filter(|section| section.owner == owner).count() as u64
     }
 
     /// The session is over, and its sections with it.

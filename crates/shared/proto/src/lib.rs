@@ -1,7 +1,8 @@
 //! The file protocol: what a Frontend may ask of a Runtime, as messages.
 //!
 //! FUSE, the embedded API and tests speak nothing else. Names are byte strings without `/` or
-//! NUL; inode 2 is the root directory. Calls may come from many threads and sessions.
+//! NUL; inode 2 is the root directory. Calls may come from many threads and sessions. A session is
+//! opened with an identity and limits ([`Opening`]), and all that it has ends with it.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
@@ -14,25 +15,27 @@ pub mod flags;
 pub mod ioctl;
 mod reply;
 mod request;
+mod session;
 pub mod steps;
 mod types;
 pub use data::*;
 pub use reply::*;
 pub use request::*;
+pub use session::*;
 pub use types::*;
 
 use siftfs_base::Error;
 
-/// A Runtime's endpoint for file-protocol messages.
+/// One session's end of the file protocol.
 pub trait FileService: Send + Sync {
     /// Carries out one request on the caller's thread; returns when it is done (for `Fsync`,
     /// when it is durable).
-    fn call(&self, session: SessionId, cred: &Credentials, req: Request) -> Result<Reply, Error>;
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply, Error>;
 
     /// As [`FileService::call`], with the answer delivered to `done`, possibly on another
     /// thread and later. A `Wait` with a timeout keeps the caller's thread: one without may not.
-    fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
-        done(self.call(session, cred, req));
+    fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
+        done(self.call(cred, req));
     }
 }
 

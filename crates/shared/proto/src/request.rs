@@ -23,11 +23,11 @@ pub enum Request {
     Lookup { parent: InodeNr, name: Vec<u8> },
     /// Give back `count` references that `Entry` replies counted. Reply: `Done`.
     Forget { ino: InodeNr, count: u64 },
-    /// The attributes of an inode. Reply: `Attr`.
-    GetAttr { ino: InodeNr },
+    /// The attributes of an inode, also of one that is only looked up. Reply: `Attr`.
+    GetAttr { file: Target },
     /// Change attributes, as chmod(2), chown(2), truncate(2) and utimensat(2). Not durable before a
     /// sync. Reply: `Attr`.
-    SetAttr { ino: InodeNr, set: SetAttr, times: bool },
+    SetAttr { file: Target, set: SetAttr, times: bool },
     /// The target of a symbolic link. Reply: `Data`.
     ReadLink { ino: InodeNr },
     /// Make a node that is neither a directory nor a symbolic link. The umask comes with the
@@ -59,7 +59,10 @@ pub enum Request {
     TmpFile { parent: InodeNr, perm: u16, exclusive: bool },
     /// Open a regular file; truncates to 0 when asked. Reply: `Opened`.
     Open { ino: InodeNr, access: Access, truncate: bool, kill_priv: bool, times: bool },
-    /// Close a handle of either kind. Reply: `Done`.
+    /// A handle that stands for an inode of any kind in requests about it, and may neither be read
+    /// nor written. Reply: `Opened`.
+    Hold { ino: InodeNr },
+    /// Close a handle of any kind. Reply: `Done`.
     Release { handle: Handle },
     /// Up to `len` bytes; short only at end of file. Reply: `Data`, or `Blocks` for many.
     Read { file: Target, offset: u64, len: u32 },
@@ -71,12 +74,12 @@ pub enum Request {
     WriteBack { file: Target, offset: u64, data: WriteData, times: bool },
     /// Durable on return: data, size, name and everything recovery needs (crash model). Files
     /// and directories. `datasync` may leave times out. Reply: `Done`.
-    Fsync { ino: InodeNr, datasync: bool },
+    Fsync { file: Target, datasync: bool },
     /// Stage what an `Fsync` would make durable, without a wait for storage: its place in the order
     /// of what is staged is fixed on return, and what is staged later is never durable without it.
     /// What cannot be staged is made durable at once. `EAGAIN` if too many of the session's tickets
     /// are not durable yet. Reply: `Ticket`.
-    Stage { ino: InodeNr, datasync: bool },
+    Stage { file: Target, datasync: bool },
     /// A ticket of everything staged so far. Errors and reply as of `Stage`.
     Barrier,
     /// Is everything up to a ticket durable? Makes that come soon. A durable ticket stays durable.
@@ -87,7 +90,8 @@ pub enum Request {
     /// the caller's own thread has begun by then is waited for). Other errors as of `Poll`. Reply:
     /// `Done`.
     Wait { ticket: Ticket, timeout: Option<Duration> },
-    /// The session is over: its tickets mean nothing any more, and its sections end. Reply: `Done`.
+    /// The session is over, and all that it has ends: handles, references, sections, tickets. Every
+    /// later request of it is `ESTALE`. Reply: `Done`.
     EndSession,
     /// fallocate(2). Reply: `Done`.
     Allocate { file: Target, mode: Allocate, offset: u64, len: u64, times: bool },
@@ -100,20 +104,20 @@ pub enum Request {
     /// and counts one reference except `.` and `..`. Reply: `Dir`.
     ReadDir { handle: Handle, cookie: u64, max_bytes: u32, plus: bool },
     /// The value of an extended attribute. Names are whole, such as `user.x`. Reply: `Data`.
-    GetXattr { ino: InodeNr, name: Vec<u8> },
+    GetXattr { file: Target, name: Vec<u8> },
     /// The names of all extended attributes. Reply: `Names`.
-    ListXattr { ino: InodeNr },
+    ListXattr { file: Target },
     /// An access control list (`system.posix_acl_access`, in Linux's form) changes the permission
     /// bits too; `kill_setgid` then clears setgid, as for a caller that is not in the file's group
     /// and has no CAP_FSETID. `mode` does not count for access control lists. Reply: `Done`.
-    SetXattr { ino: InodeNr, name: Vec<u8>, value: Vec<u8>, mode: XattrMode, kill_setgid: bool },
+    SetXattr { file: Target, name: Vec<u8>, value: Vec<u8>, mode: XattrMode, kill_setgid: bool },
     /// Remove an extended attribute. An access control list goes with `times` alone. Reply: `Done`.
-    RemoveXattr { ino: InodeNr, name: Vec<u8>, times: bool },
+    RemoveXattr { file: Target, name: Vec<u8>, times: bool },
     /// The inode's flags, as [`crate::flags`] has them. Reply: `Flags`.
-    GetFlags { ino: InodeNr },
+    GetFlags { file: Target },
     /// Set the inode's flags, which are durable on return. `EOPNOTSUPP` for flags that cannot be
     /// set, `EPERM` for any but the immutable one of an immutable file. Reply: `Done`.
-    SetFlags { ino: InodeNr, flags: u32 },
+    SetFlags { file: Target, flags: u32 },
     /// The names of several files change together: other callers, and a crash, see all of them or
     /// none. Paths begin at the directory `base`. The Runtime itself checks what the caller may do.
     /// Reply: `Published`.

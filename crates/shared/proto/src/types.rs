@@ -8,11 +8,7 @@ pub const ROOT_INO: InodeNr = 2;
 /// Largest file in bytes: ext4's 2^32 blocks of 4 KiB less one.
 pub const MAX_FILE_SIZE: u64 = (1 << 44) - 4096;
 
-/// A Frontend's session with the Runtime; open handles and tickets belong to it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SessionId(pub u32);
-
-/// An open file or directory, valid inside its session's Runtime.
+/// An open file or directory of one session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle(pub u64);
 

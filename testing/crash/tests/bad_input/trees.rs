@@ -207,7 +207,7 @@ fn an_fsync_below_directories_that_are_each_others_parents() {
             b.write("a/b/c/inside", 0, b"y");
             let synced = ["a/b/c/inside", "a/b/c"].map(|path| {
                 let ino = b.ino(path);
-                b.call(Request::Fsync { ino, datasync: false }).err()
+                b.call(Request::Fsync { file: ino.into(), datasync: false }).err()
             });
             synced.into_iter().flatten().collect()
         });

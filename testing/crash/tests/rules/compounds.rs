@@ -9,7 +9,7 @@ use siftfs_proto::compound::{
     Access, BytesArg, Checksum, Codec, Compound, Compounded, FileArg, NewAttributes, NumberArg,
     Step, StepNr, Wanted,
 };
-use siftfs_proto::{Credentials, Level, ROOT_INO, Reply, Request, Rights, SessionId};
+use siftfs_proto::{Credentials, Level, ROOT_INO, Reply, Request, Rights};
 
 fn compound(b: &Bench, steps: Vec<Step>, level: Level) -> Result<Compounded, Error> {
     let (base, rights, wanted) = (ROOT_INO, Rights::all(), Wanted::All);
@@ -255,7 +255,7 @@ fn r25_a_rename_that_does_nothing_asks_for_no_right() {
     let (base, rights, wanted) = (ROOT_INO, Rights::default(), Wanted::All);
     let compound = Compound { base, steps: vec![rename], level: Level::Visible, rights, wanted };
     let user = Credentials { uid: 1000, gid: 1000, ..Credentials::default() };
-    match b.service.call(SessionId(1), &user, Request::Compound(Box::new(compound))) {
+    match b.service.call(&user, Request::Compound(Box::new(compound))) {
         Ok(Reply::Compounded(Compounded::Done { names, .. })) => assert_eq!(names, []),
         other => panic!("{other:?}"),
     }

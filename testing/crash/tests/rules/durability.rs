@@ -3,7 +3,7 @@
 use super::{bytes, every_recovery, fsync_on_thread};
 use siftfs_crash::{Back, Bench, Layout, VolumeKind};
 use siftfs_device::{Cut, Fault, Gate, OpClass};
-use siftfs_proto::{Allocate, Credentials, Request, SessionId};
+use siftfs_proto::{Allocate, Credentials, Request};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -162,7 +162,7 @@ fn r19_stable_buffers() {
             for round in 2..=u8::MAX {
                 let data = vec![round; LEN as usize];
                 let req = Request::write(ino, 0, data);
-                service.call(SessionId(1), &Credentials::default(), req).expect("write");
+                service.call(&Credentials::default(), req).expect("write");
                 written.store(round, Ordering::SeqCst);
                 if stop.load(Ordering::Relaxed) {
                     return;

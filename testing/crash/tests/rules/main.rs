@@ -29,7 +29,7 @@ mod together;
 
 use siftfs_crash::{Back, Bench};
 use siftfs_device::Cut;
-use siftfs_proto::{Credentials, Request, SessionId};
+use siftfs_proto::{Credentials, Request};
 use std::thread::{self, JoinHandle};
 
 /// The images that a cut of `bench` now may leave, as far as these tests check them: both extremes
@@ -58,7 +58,7 @@ fn bytes(id: u64, len: u64) -> Vec<u8> {
 fn fsync_on_thread(b: &Bench, path: &str) -> JoinHandle<bool> {
     let (service, ino) = (b.service.clone(), b.ino(path));
     thread::spawn(move || {
-        let req = Request::Fsync { ino, datasync: false };
-        service.call(SessionId(1), &Credentials::default(), req).is_ok()
+        let req = Request::Fsync { file: ino.into(), datasync: false };
+        service.call(&Credentials::default(), req).is_ok()
     })
 }

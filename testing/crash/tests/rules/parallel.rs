@@ -4,7 +4,7 @@ use super::{bytes, images};
 use siftfs_base::Error;
 use siftfs_crash::{Back, Bench, Layout, VolumeKind};
 use siftfs_device::{Cut, Fault, Gate, Image, OpClass};
-use siftfs_proto::{Credentials, Reply, Request, SessionId};
+use siftfs_proto::{Credentials, Reply, Request};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -30,9 +30,9 @@ fn content(file: u64) -> Vec<u8> {
 /// An fsync whose caller goes away; the answer comes here.
 fn fsync_then(b: &Bench, file: u64) -> Receiver<Result<Reply, Error>> {
     let (tell, told) = channel();
-    let req = Request::Fsync { ino: b.ino(&name(file)), datasync: false };
+    let req = Request::Fsync { file: b.ino(&name(file)).into(), datasync: false };
     let done = Box::new(move |answer| tell.send(answer).expect("listens"));
-    b.service.submit(SessionId(1), &Credentials::default(), req, done);
+    b.service.submit(&Credentials::default(), req, done);
     told
 }
 

@@ -6,7 +6,7 @@ use siftfs_crash::{Back, Bench, Io, Layout, VolumeKind};
 use siftfs_device::{Cut, Fault, OpClass};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Allocate, Credentials, MAX_FILE_SIZE, Reply, Request, SectionId, SessionId, SetAttr, WriteData,
+    Allocate, Credentials, MAX_FILE_SIZE, Opening, Reply, Request, SectionId, SetAttr, WriteData,
 };
 
 const PAGE: u64 = 4096;
@@ -484,7 +484,8 @@ fn bounds_of_sections() {
     assert_eq!(try_start(&b, files[0]), Err(Error::Posix(libc::EBUSY)));
     assert_eq!(try_start(&b, files[1024]), Err(Error::Posix(libc::EMFILE)));
     let strange = Request::SectionAbort { section: sections[0] };
-    let other = b.service.call(SessionId(9), &Credentials::default(), strange);
+    let session = b.driver.volume.session(Opening::kernel()).expect("a session");
+    let other = session.call(&Credentials::default(), strange);
     assert_eq!(other, Err(Error::Posix(libc::EINVAL)), "another session's (R31)");
     assert_eq!(commit(&b, &[sections[0], sections[0]]), Err(Error::Posix(libc::EINVAL)));
     assert_eq!(commit(&b, &[SectionId(99_999)]), Err(Error::Posix(libc::EINVAL)));

@@ -3,7 +3,8 @@
 use super::{bytes, images};
 use siftfs_crash::{Back, Bench, Io, Layout, VolumeKind};
 use siftfs_device::{Cut, Fate, Fault, Gate, Image, OpClass};
-use siftfs_proto::{Credentials, Reply, Request, SessionId, Ticket};
+use siftfs_proto::{Credentials, FileService, Opening, Reply, Request, Ticket};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,7 @@ fn s5_tickets_keep_their_order() {
     let (service, last) = (b.service.clone(), tickets[3]);
     let waits = std::thread::spawn(move || {
         let req = Request::Wait { ticket: last, timeout: None };
-        service.call(SessionId(1), &Credentials::default(), req)
+        service.call(&Credentials::default(), req)
     });
     assert!(gate.wait_arrived(1, SOON), "all is written, nothing is flushed");
     let pending = b.device.pending();
@@ -232,7 +233,7 @@ fn a_wait_ends_in_time() {
     let ticket = b.stage("c");
     let req = Request::Wait { ticket, timeout: None };
     let done = Box::new(move |answer| tell.send(answer).expect("listens"));
-    b.service.submit(SessionId(1), &Credentials::default(), req, done);
+    b.service.submit(&Credentials::default(), req, done);
     assert_eq!(told.recv_timeout(SOON), Ok(Ok(Reply::Done)));
     assert_eq!(prefix(&b.crash(Cut::LoseAll), "waited for"), 3);
 }
@@ -257,7 +258,7 @@ fn r21_a_failed_ticket() {
         assert_eq!(errno(b.poll(ticket).map(drop)), Err(libc::EIO));
     }
     assert_eq!(b.poll(good), Ok(true));
-    let refused = [Request::Barrier, Request::Stage { ino: b.ino("d"), datasync: false }];
+    let refused = [Request::Barrier, Request::Stage { file: (b.ino("d")).into(), datasync: false }];
     for req in refused {
         assert_eq!(b.call(req).expect_err("refused").errno(), libc::EIO);
     }
@@ -271,37 +272,41 @@ fn r21_a_failed_ticket() {
 #[test]
 fn r31_a_ticket_belongs_to_its_session() {
     let b = four_files();
-    let by = |b: &Bench, session, ticket| {
-        let ask = |req| b.service.call(SessionId(session), &Credentials::default(), req);
-        let polled = ask(Request::Poll { ticket }).map_err(|e| e.errno());
-        let waited = ask(Request::Wait { ticket, timeout: None }).map_err(|e| e.errno());
-        (polled, waited)
+    let session = || b.driver.volume.session(Opening::kernel()).expect("a session");
+    let ask = |service: &Arc<dyn FileService>, req| {
+        service.call(&Credentials::default(), req).map_err(|e| e.errno())
     };
-    let other = |b: &Bench| {
-        let req = Request::Barrier;
-        match b.service.call(SessionId(2), &Credentials::default(), req) {
-            Ok(Reply::Ticket(ticket)) => ticket,
-            other => panic!("no ticket: {other:?}"),
-        }
+    let by = |service: &Arc<dyn FileService>, ticket| {
+        let polled = ask(service, Request::Poll { ticket });
+        (polled, ask(service, Request::Wait { ticket, timeout: None }))
     };
+    let drawn = |service: &Arc<dyn FileService>, req| match ask(service, req) {
+        Ok(Reply::Ticket(ticket)) => ticket,
+        other => panic!("no ticket: {other:?}"),
+    };
+    let stage = |name| Request::Stage { file: b.ino(name).into(), datasync: false };
     let unknown = (Err(libc::EINVAL), Err(libc::EINVAL));
-    let ticket = b.stage("a");
-    assert_eq!(by(&b, 2, ticket), unknown, "it has drawn none");
-    let theirs = other(&b);
-    assert_eq!(by(&b, 2, ticket), unknown);
-    assert_eq!(by(&b, 1, theirs), unknown);
+    let (own, other) = (session(), session());
+    let ticket = drawn(&own, stage("a"));
+    assert_eq!(by(&other, ticket), unknown, "it has drawn none");
+    let theirs = drawn(&other, Request::Barrier);
+    assert_eq!(by(&other, ticket), unknown);
+    assert_eq!(by(&own, theirs), unknown);
     for never in [ticket.0.wrapping_add(1), 0, 1, u64::MAX] {
-        assert_eq!(by(&b, 1, Ticket(never)), unknown);
+        assert_eq!(by(&own, Ticket(never)), unknown);
     }
-    assert_eq!(by(&b, 1, ticket), (Ok(Reply::Durable(false)), Ok(Reply::Done)));
-    b.call(Request::EndSession).expect("ends");
-    assert_eq!(by(&b, 1, ticket), unknown);
-    b.stage("b");
-    assert_eq!(by(&b, 1, ticket), unknown, "of the session before");
+    assert_eq!(by(&own, ticket), (Ok(Reply::Durable(false)), Ok(Reply::Done)));
+    assert_eq!(ask(&own, Request::EndSession), Ok(Reply::Done));
+    assert_eq!(by(&own, ticket), (Err(libc::ESTALE), Err(libc::ESTALE)));
+    assert_eq!(ask(&own, Request::EndSession), Ok(Reply::Done), "it has ended");
+    let next = session();
+    drawn(&next, stage("b"));
+    assert_eq!(by(&next, ticket), unknown, "of the session before");
+    drop((own, other, next));
     let image = b.crash(Cut::KeepAll);
     let b = Bench::on(image);
     b.ticket(Request::Barrier);
-    assert_eq!(by(&b, 1, ticket), unknown, "of the mount before");
+    assert_eq!(by(&b.service, ticket), unknown, "of the mount before");
     b.stop();
 }
 
@@ -364,7 +369,7 @@ fn open_tickets_are_bounded() {
     for _ in 1..65_536 {
         b.ticket(Request::Barrier);
     }
-    for req in [Request::Barrier, Request::Stage { ino: b.ino("b"), datasync: false }] {
+    for req in [Request::Barrier, Request::Stage { file: (b.ino("b")).into(), datasync: false }] {
         let io = b.io(|b| assert_eq!(b.call(req).expect_err("too many").errno(), libc::EAGAIN));
         assert_eq!(io, Io::default());
     }

@@ -5,7 +5,7 @@ use siftfs_base::Error;
 use siftfs_crash::{Bench, NOTHING_DONE, VolumeKind};
 use siftfs_proto::{
     Credentials, Handle, Level, PublishEntry, PublishSource, ROOT_INO, Reply, Request, Rights,
-    SessionId, XattrMode,
+    XattrMode,
 };
 
 fn named(from: &str, to: &str) -> PublishEntry {
@@ -242,7 +242,7 @@ fn r25_every_directory_is_checked_for_the_caller() {
         let (base, level) = (ROOT_INO, Level::Visible);
         let entries = vec![named(from, to)];
         let req = Request::Publish { base, entries, level, rights };
-        b.service.call(SessionId(1), &user, req).map(drop)
+        b.service.call(&user, req).map(drop)
     };
     let nothing = Rights::default;
     is(ask("open/file", "closed/new", nothing()), libc::EACCES);
@@ -272,7 +272,8 @@ fn r25_every_directory_is_checked_for_the_caller() {
         .concat();
     let (ino, name) = (b.ino("closed"), b"system.posix_acl_access".to_vec());
     let (mode, kill_setgid) = (XattrMode::Set, false);
-    b.call(Request::SetXattr { ino, name, value, mode, kill_setgid }).expect("a list is set");
+    b.call(Request::SetXattr { file: ino.into(), name, value, mode, kill_setgid })
+        .expect("a list is set");
     ask("closed/inner/new", "closed/named", nothing()).expect("the list names the user");
     b.stop();
 }

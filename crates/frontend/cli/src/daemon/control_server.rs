@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use serde_json::Value;
 use siftfs_base::{Error, Result as VolumeResult};
 use siftfs_fuse::{FuseMount, Traffic, Writers};
-use siftfs_proto::{Credentials, FileService, Reply, Request, SessionId};
+use siftfs_proto::{Credentials, FileService, Reply, Request};
 use siftfs_status::{RequestLoop, Status};
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -21,7 +21,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-const SESSION: SessionId = SessionId(2);
 /// Commands served at once.
 const MAX_CLIENTS: usize = 16;
 /// How long a client may take to say what it wants, and to take its answer.
@@ -284,7 +283,7 @@ impl Shared {
     }
 
     fn call(&self, request: Request) -> VolumeResult<Reply> {
-        self.service.call(SESSION, &Credentials::default(), request)
+        self.service.call(&Credentials::default(), request)
     }
 
     fn status(&self) -> Result<Status, String> {

@@ -14,7 +14,7 @@ use siftfs_fuse::{
     unmount,
 };
 use siftfs_placement::LocalVolume;
-use siftfs_proto::SessionId;
+use siftfs_proto::Opening;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -24,7 +24,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const FUSE_SESSION: SessionId = SessionId(1);
 /// After a signal and a lazy unmount: how long programs may go on with files they hold open.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -85,7 +84,7 @@ impl Daemon {
             tracing::warn!("{text}");
             report.warning(&self.volume, text);
         }
-        let gate = Arc::new(Gate::new(volume.endpoint()));
+        let gate = Gate::default();
         let started = self.start(&gate, &volume);
         let (mount, control) = match started {
             Ok(started) => started,
@@ -132,12 +131,13 @@ impl Daemon {
 
     fn start(
         &self,
-        gate: &Arc<Gate>,
+        gate: &Gate,
         open: &LocalVolume,
     ) -> Result<(FuseMount, ControlServer), Failure> {
         let options = MountOptions { source: self.volume.clone(), ..self.options.mount.clone() };
-        let mount = FuseMount::new(gate.clone(), FUSE_SESSION, &self.dir, &options)
-            .map_err(Failure::plain)?;
+        let session = open.session(Opening::kernel()).map_err(Failure::plain)?;
+        let mount =
+            FuseMount::new(gate.before(session), &self.dir, &options).map_err(Failure::plain)?;
         signal_hook::flag::register(SIGXCPU, mount.overtime()).map_err(Failure::plain)?;
         let settings = Settings::new(
             self.options.clone(),
@@ -158,7 +158,7 @@ impl Daemon {
             backlog: Box::new(open.backlog()),
             waiting: Box::new(open.waiting()),
         };
-        match ControlServer::start(&mount, gate.clone(), info) {
+        match ControlServer::start(&mount, gate.before(open.endpoint()), info) {
             Ok(control) => Ok((mount, control)),
             Err(e) => {
                 self.detach();

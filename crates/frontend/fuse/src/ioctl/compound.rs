@@ -138,7 +138,7 @@ impl Server {
         (mount, base): (&MountEntry, InodeNr),
         buffer: &[u8],
     ) -> std::result::Result<Prepared, NotPrepared> {
-        let directory = self.entry(cred, Request::GetAttr { ino: base })?;
+        let directory = self.entry(cred, Request::GetAttr { file: base.into() })?;
         if directory.kind != FileKind::Directory {
             return Err(errno(libc::ENOTDIR).into());
         }
@@ -334,7 +334,8 @@ impl Server {
 impl Server {
     /// The attributes of a file that the kernel is to have; `None` if it is gone.
     fn shown(&self, ino: InodeNr) -> Option<Attr> {
-        let mut attr = self.entry(&Credentials::default(), Request::GetAttr { ino }).ok()?;
+        let mut attr =
+            self.entry(&Credentials::default(), Request::GetAttr { file: ino.into() }).ok()?;
         self.sections.show_attr(&mut attr);
         Some(attr)
     }
@@ -356,7 +357,10 @@ impl Server {
         {
             let mtime = Some(SetTime::At(mtime));
             let set = SetAttr { mtime, ctime: Some(ctime), ..SetAttr::default() };
-            self.entry(&Credentials::default(), Request::SetAttr { ino, set, times: true })?;
+            self.entry(
+                &Credentials::default(),
+                Request::SetAttr { file: ino.into(), set, times: true },
+            )?;
         }
         Ok(())
     }

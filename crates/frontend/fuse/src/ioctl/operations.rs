@@ -94,7 +94,7 @@ impl Server {
                 // As fsync(2): what could not be written is not there to be staged.
                 (true, Some(error)) => Err(error),
                 (true, None) => {
-                    let req = Request::Stage { ino, datasync: false };
+                    let req = Request::Stage { file: ino.into(), datasync: false };
                     server.call(&caller, req).and_then(number)
                 }
             });

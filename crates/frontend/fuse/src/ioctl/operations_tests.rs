@@ -1,6 +1,6 @@
 use super::*;
 use crate::serve::agreed::Agreed;
-use siftfs_proto::{FileService, SessionId};
+use siftfs_proto::FileService;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
@@ -38,8 +38,7 @@ struct Fake {
 }
 
 impl FileService for Fake {
-    fn call(&self, session: SessionId, _: &Credentials, req: Request) -> Result<Reply> {
-        assert_eq!(session, SessionId(1));
+    fn call(&self, _: &Credentials, req: Request) -> Result<Reply> {
         self.seen.lock().unwrap().push(req.clone());
         match req {
             Request::Stage { .. } | Request::Barrier => Ok(Reply::Ticket(Ticket(0x0102_0304))),
@@ -50,8 +49,7 @@ impl FileService for Fake {
         }
     }
 
-    fn submit(&self, session: SessionId, _: &Credentials, req: Request, done: Completion) {
-        assert_eq!(session, SessionId(1));
+    fn submit(&self, _: &Credentials, req: Request, done: Completion) {
         self.seen.lock().unwrap().push(req);
         self.held.lock().unwrap().push(done);
     }
@@ -65,7 +63,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let fake = Arc::new(Fake::default());
-        let server = Server::new(fake.clone(), SessionId(1), Agreed::default());
+        let server = Server::new(fake.clone(), Agreed::default());
         Self { fake, server: Arc::new(server) }
     }
 
@@ -98,7 +96,7 @@ fn waiting(ticket: u64, timeout: u64) -> Vec<u8> {
 fn operations_become_requests() {
     let p = Place::new();
     assert_eq!(p.ask(STAGE, &[]), bytes(0x0102_0304));
-    assert_eq!(p.last(), Request::Stage { ino: 12, datasync: false });
+    assert_eq!(p.last(), Request::Stage { file: 12.into(), datasync: false });
     assert_eq!(p.ask(BARRIER, &[]), bytes(0x0102_0304));
     assert_eq!(p.last(), Request::Barrier);
     assert_eq!(p.ask(POLL, &9u64.to_le_bytes()), bytes(1));

@@ -75,12 +75,12 @@ impl Server {
             START => self.start_section(cred, (ino, handle), answer),
             COMMIT => self.commit_section(cred, (ino, handle), answer),
             ABORT => self.abort_section((ino, handle), answer),
-            _ => answer(self.entry(cred, Request::GetAttr { ino }).and_then(
-                |attr| match attr.kind {
+            _ => answer(self.entry(cred, Request::GetAttr { file: ino.into() }).and_then(|attr| {
+                match attr.kind {
                     FileKind::Regular => Ok(Reply::Data(ATOMIC_WRITE.as_bytes().to_vec())),
                     _ => Err(errno(libc::ENOTTY)),
-                },
-            )),
+                }
+            })),
         }
     }
 
@@ -94,7 +94,7 @@ impl Server {
         if !crate::serve::open_files::reads_and_writes(self.open_files.flags(handle)) {
             return answer(Err(errno(libc::EBADF)));
         }
-        match self.entry(cred, Request::GetAttr { ino }) {
+        match self.entry(cred, Request::GetAttr { file: ino.into() }) {
             Ok(attr) if owns(cred, &attr) => {}
             Ok(_) => return answer(Err(errno(libc::EACCES))),
             Err(e) => return answer(Err(e)),
@@ -238,7 +238,8 @@ impl Server {
     fn reset(&self, ino: InodeNr, id: SectionId) -> Option<Section> {
         for _ in 0..ROUNDS {
             let (before, _) = self.sections.arrived(ino);
-            let attr = self.entry(&Credentials::default(), Request::GetAttr { ino }).ok()?;
+            let attr =
+                self.entry(&Credentials::default(), Request::GetAttr { file: ino.into() }).ok()?;
             let size = if self.agreed.writeback { Size::Ours(attr.size) } else { Size::Asked };
             let reset = match self.sections.place() {
                 Some((entry, resetting)) => {

@@ -3,7 +3,7 @@ use crate::ioctl::section_table::takes_locks;
 use crate::kernel::reply::Answer;
 use crate::serve::agreed::Agreed;
 use siftfs_base::Timestamp;
-use siftfs_proto::{Attr, DirEntry, FileService, SessionId};
+use siftfs_proto::{Attr, DirEntry, FileService};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +59,7 @@ fn attr() -> Attr {
 }
 
 impl FileService for One {
-    fn call(&self, _: SessionId, _: &Credentials, req: Request) -> Result<Reply> {
+    fn call(&self, _: &Credentials, req: Request) -> Result<Reply> {
         let written = |data: &WriteData| Reply::Written { len: data.len() as u32 };
         match req {
             Request::GetAttr { .. } => Ok(Reply::Attr(attr())),
@@ -94,7 +94,7 @@ fn root() -> Credentials {
 /// A server, with a section that [`OWNER`] has started.
 fn started() -> (Arc<One>, Arc<Server>) {
     let one = Arc::new(One::default());
-    let server = Arc::new(Server::new(one.clone(), SessionId(1), Agreed::default()));
+    let server = Arc::new(Server::new(one.clone(), Agreed::default()));
     server.open_files.opened(&root(), OWNER, INO, 2);
     server.open_files.opened(&root(), OTHER, INO, 2);
     assert_eq!(ioctl(&server, OWNER, START), Ok(()));

@@ -5,7 +5,6 @@ use crate::serve::adapter::Adapter;
 use crate::serve::agreed::Agreed;
 use crate::serve::server::Server;
 use proptest::prelude::*;
-use siftfs_proto::SessionId;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 #[allow(dead_code)] // what counts is for the tests on a mount
@@ -66,8 +65,7 @@ impl Kernel {
         let (_, body) = receive(&end);
         let agreed = abi::InitOut::read_from_bytes(&body).unwrap();
         let mem = Arc::new(support::Mem::new());
-        let server =
-            Arc::new(Server::new(mem, SessionId(1), Agreed { acls: true, ..Agreed::default() }));
+        let server = Arc::new(Server::new(mem, Agreed { acls: true, ..Agreed::default() }));
         let adapter = Arc::new(Adapter::new(server, no_mount()));
         let server = Some(std::thread::spawn(move || {
             session.run((2, schedule()), Path::new("/"), &adapter)

@@ -16,7 +16,7 @@ use crate::serve::adapter::Adapter;
 use crate::serve::agreed::Agreed;
 use crate::serve::server::Server;
 use rustix::mount::{MountFlags, UnmountFlags};
-use siftfs_proto::{Credentials, FileService, Request, SessionId};
+use siftfs_proto::{Credentials, FileService, Request};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
@@ -112,7 +112,6 @@ impl FuseMount {
     /// kernel and server have agreed on the protocol; requests wait until [`FuseMount::serve`].
     pub fn new(
         service: Arc<dyn FileService>,
-        session: SessionId,
         dir: &Path,
         options: &MountOptions,
     ) -> io::Result<Self> {
@@ -129,7 +128,7 @@ impl FuseMount {
                 no_opendir: kernel.has_no_opendir(),
                 idmap: options.idmap,
             };
-            let server = Server::new(service, session, agreed).with_sync(options.sync);
+            let server = Server::new(service, agreed).with_sync(options.sync);
             let server = server.with_operations(options.operations);
             let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
             let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;

@@ -70,9 +70,10 @@ impl Server {
         for (dir, name) in names {
             dirs.entry(dir).or_default().insert(name);
         }
-        let known = |(dir, names)| {
+        let known = |(dir, names): (InodeNr, _)| {
             // Of a directory that is gone no name is looked up.
-            let attr = self.entry(&Credentials::default(), Request::GetAttr { ino: dir }).ok()?;
+            let attr =
+                self.entry(&Credentials::default(), Request::GetAttr { file: dir.into() }).ok()?;
             Some(Names { node: node(dir), generation: attr.generation, names })
         };
         self.invalidator.forget_names(dirs.into_iter().filter_map(known).collect(), files, then);
@@ -80,7 +81,7 @@ impl Server {
 
     /// Has the kernel do what is wanted of its pages of `ino`, and then calls `then`.
     pub(crate) fn pages(&self, ino: InodeNr, want: Want, then: Then) {
-        match self.entry(&Credentials::default(), Request::GetAttr { ino }) {
+        match self.entry(&Credentials::default(), Request::GetAttr { file: ino.into() }) {
             Ok(Attr { generation, .. }) => {
                 self.invalidator.pages(Target { node: node(ino), generation, want }, then);
             }
@@ -112,7 +113,9 @@ impl Server {
                 server.invalidator.let_go(ino);
             }
             let found = server.seek(&caller, ino, offset, whence);
-            let size = || server.entry(&caller, Request::GetAttr { ino }).map(|attr| attr.size);
+            let size = || {
+                server.entry(&caller, Request::GetAttr { file: ino.into() }).map(|attr| attr.size)
+            };
             answer(match (written, whence) {
                 (true, _) => found.map(Reply::Offset),
                 // All of it may be data: that is always an answer, if not the best.
@@ -148,7 +151,8 @@ impl Server {
             (Err(Error::Posix(libc::ENXIO)), _) => Part { offset, len: 0 },
             (Err(_), _) => return Some(found),
         };
-        let Attr { generation, .. } = self.entry(cred, Request::GetAttr { ino }).ok()?;
+        let Attr { generation, .. } =
+            self.entry(cred, Request::GetAttr { file: ino.into() }).ok()?;
         if !self.invalidator.is_sent((ino, generation), part) {
             return None;
         }

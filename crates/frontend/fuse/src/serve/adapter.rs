@@ -369,9 +369,11 @@ impl Adapter {
                 if by_handle && server.agreed.writeback {
                     server.open_files.refuse_write(ino)?;
                 }
-                server.entry(cred, Request::GetAttr { ino }).map(Answer::Attr)
+                server.entry(cred, Request::GetAttr { file: ino.into() }).map(Answer::Attr)
             }
-            O::Statx => server.entry(cred, Request::GetAttr { ino }).map(Answer::Statx),
+            O::Statx => {
+                server.entry(cred, Request::GetAttr { file: ino.into() }).map(Answer::Statx)
+            }
             O::SetAttr { set } => server.set_attr(cred, ino, set).map(Answer::Attr),
             O::ReadLink => server.data(cred, Request::ReadLink { ino }).map(Answer::Data),
             O::Symlink { name, target } => {
@@ -505,7 +507,8 @@ impl Adapter {
             O::SetXattr { name, value, flags, kill_setgid } => {
                 self.server.agreed.check_xattr_name(name)?;
                 let (name, value, mode) = (name.to_vec(), value.to_vec(), xattr_mode(flags)?);
-                let request = Request::SetXattr { ino, name, value, mode, kill_setgid };
+                let request =
+                    Request::SetXattr { file: ino.into(), name, value, mode, kill_setgid };
                 done(self.server.done(cred, request))
             }
             O::RemoveXattr { name } => done(self.server.remove_xattr(cred, ino, name)),

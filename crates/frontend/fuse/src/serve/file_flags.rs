@@ -37,7 +37,7 @@ fn to_xflags(flags: u32) -> u32 {
 
 impl Server {
     fn file_flags(&self, cred: &Credentials, ino: InodeNr) -> Result<u32> {
-        self.call(cred, Request::GetFlags { ino })?.flags()
+        self.call(cred, Request::GetFlags { file: ino.into() })?.flags()
     }
 
     /// The caller opens `ino` to write, but not to append.
@@ -66,7 +66,7 @@ impl Server {
             if !written {
                 return answer(Err(errno(libc::EBUSY)));
             }
-            let set = Request::SetFlags { ino, flags: wanted };
+            let set = Request::SetFlags { file: ino.into(), flags: wanted };
             match server.done(&caller, set) {
                 Err(e) => answer(Err(e)),
                 Ok(()) => {

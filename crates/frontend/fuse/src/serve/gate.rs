@@ -1,7 +1,7 @@
 //! A door in front of a [`FileService`] that can be closed for good.
 
 use siftfs_base::{Error, errno};
-use siftfs_proto::{Completion, Credentials, FileService, Reply, Request, SessionId};
+use siftfs_proto::{Completion, Credentials, FileService, Reply, Request};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -11,8 +11,14 @@ const CLOSED: u64 = 1 << 63;
 ///
 /// A volume may be closed only when no request is under way. A mount that was detached while
 /// programs still hold files open can send requests at any time, so the gate, not the mount,
-/// says when the last one has ended.
+/// says when the last one has ended. One gate stands before all sessions of a volume.
+#[derive(Default)]
 pub struct Gate {
+    state: Arc<State>,
+}
+
+/// A session behind a gate.
+struct Door {
     inner: Arc<dyn FileService>,
     state: Arc<State>,
 }
@@ -40,9 +46,9 @@ impl Drop for Pass {
 }
 
 impl Gate {
-    /// An open gate before `inner`.
-    pub fn new(inner: Arc<dyn FileService>) -> Self {
-        Self { inner, state: Arc::default() }
+    /// The session behind this gate.
+    pub fn before(&self, inner: Arc<dyn FileService>) -> Arc<dyn FileService> {
+        Arc::new(Door { inner, state: self.state.clone() })
     }
 
     /// Refuses every later request and returns when the last one under way has ended.
@@ -59,7 +65,9 @@ impl Gate {
             };
         }
     }
+}
 
+impl Door {
     fn enter(&self) -> Result<Pass, Error> {
         let before = self.state.count.fetch_add(1, Ordering::SeqCst);
         let pass = Pass(self.state.clone());
@@ -70,13 +78,13 @@ impl Gate {
     }
 }
 
-impl FileService for Gate {
-    fn call(&self, session: SessionId, cred: &Credentials, req: Request) -> Result<Reply, Error> {
+impl FileService for Door {
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply, Error> {
         let _pass = self.enter()?;
-        self.inner.call(session, cred, req)
+        self.inner.call(cred, req)
     }
 
-    fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
+    fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
         match self.enter() {
             Err(e) => done(Err(e)),
             Ok(pass) => {
@@ -84,7 +92,6 @@ impl FileService for Gate {
                 let pass = Arc::new(pass);
                 let answered = pass.clone();
                 self.inner.submit(
-                    session,
                     cred,
                     req,
                     Box::new(move |result| {

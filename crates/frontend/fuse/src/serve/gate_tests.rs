@@ -5,7 +5,7 @@ use std::time::Duration;
 struct Slow(AtomicBool);
 
 impl FileService for Slow {
-    fn call(&self, _: SessionId, _: &Credentials, _: Request) -> Result<Reply, Error> {
+    fn call(&self, _: &Credentials, _: Request) -> Result<Reply, Error> {
         std::thread::sleep(Duration::from_millis(50));
         self.0.store(true, Ordering::SeqCst);
         Ok(Reply::Done)
@@ -16,12 +16,11 @@ impl FileService for Slow {
 #[test]
 fn close_waits_and_then_refuses() {
     let slow = Arc::new(Slow(AtomicBool::new(false)));
-    let gate = Arc::new(Gate::new(slow.clone()));
+    let gate = Gate::default();
+    let door = gate.before(slow.clone());
     let caller = {
-        let gate = gate.clone();
-        std::thread::spawn(move || {
-            gate.call(SessionId(1), &Credentials::default(), Request::StatFs)
-        })
+        let door = door.clone();
+        std::thread::spawn(move || door.call(&Credentials::default(), Request::StatFs))
     };
     while gate.state.count.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
@@ -29,15 +28,10 @@ fn close_waits_and_then_refuses() {
     gate.close();
     assert!(slow.0.load(Ordering::SeqCst), "close returned before the request ended");
     assert_eq!(caller.join().unwrap(), Ok(Reply::Done));
-    let late = gate.call(SessionId(1), &Credentials::default(), Request::StatFs);
+    let late = door.call(&Credentials::default(), Request::StatFs);
     assert_eq!(late, Err(errno(libc::ENODEV)));
     let (tx, rx) = std::sync::mpsc::channel();
-    gate.submit(
-        SessionId(1),
-        &Credentials::default(),
-        Request::StatFs,
-        Box::new(move |r| tx.send(r).unwrap()),
-    );
+    door.submit(&Credentials::default(), Request::StatFs, Box::new(move |r| tx.send(r).unwrap()));
     assert_eq!(rx.recv().unwrap(), Err(errno(libc::ENODEV)));
     gate.close();
 }
@@ -46,11 +40,11 @@ fn close_waits_and_then_refuses() {
 struct GoesOn(AtomicBool);
 
 impl FileService for GoesOn {
-    fn call(&self, _: SessionId, _: &Credentials, _: Request) -> Result<Reply, Error> {
+    fn call(&self, _: &Credentials, _: Request) -> Result<Reply, Error> {
         Ok(Reply::Done)
     }
-    fn submit(&self, s: SessionId, cred: &Credentials, req: Request, done: Completion) {
-        done(self.call(s, cred, req));
+    fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
+        done(self.call(cred, req));
         std::thread::sleep(Duration::from_millis(50));
         self.0.store(true, Ordering::SeqCst);
     }
@@ -60,13 +54,14 @@ impl FileService for GoesOn {
 #[test]
 fn close_waits_for_what_goes_on_after_the_answer() {
     let service = Arc::new(GoesOn(AtomicBool::new(false)));
-    let gate = Arc::new(Gate::new(service.clone()));
+    let gate = Gate::default();
+    let door = gate.before(service.clone());
     let (tx, rx) = std::sync::mpsc::channel();
     let caller = {
-        let gate = gate.clone();
+        let door = door.clone();
         let done = Box::new(move |r| tx.send(r).unwrap());
         std::thread::spawn(move || {
-            gate.submit(SessionId(1), &Credentials::default(), Request::StatFs, done);
+            door.submit(&Credentials::default(), Request::StatFs, done);
         })
     };
     assert_eq!(rx.recv().unwrap(), Ok(Reply::Done));

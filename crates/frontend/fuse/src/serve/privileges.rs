@@ -98,7 +98,7 @@ impl Server {
     ) -> Result<Attr> {
         // A thread of ours has the kernel ask: nothing is to change.
         if self.sections.resets(cred.pid) {
-            return self.entry(cred, Request::GetAttr { ino });
+            return self.entry(cred, Request::GetAttr { file: ino.into() });
         }
         if set.size.is_some() {
             self.sections.resized(ino);
@@ -117,20 +117,20 @@ impl Server {
         if left_out {
             (set.mtime, set.ctime) = (None, None);
             if set == SetAttr::default() {
-                return self.entry(cred, Request::GetAttr { ino });
+                return self.entry(cred, Request::GetAttr { file: ino.into() });
             }
         }
         if self.copied_up.gets_owner(cred, ino, &set) {
             (set.kill_priv, set.keep_priv) = (false, true);
         }
         if set.kill_priv {
-            let attr = self.entry(cred, Request::GetAttr { ino })?;
+            let attr = self.entry(cred, Request::GetAttr { file: ino.into() })?;
             set.kill_setgid = takes_setgid(cred, &attr);
             self.announced.take(cred.pid, ino);
         }
         let emptied = set.size == Some(0);
         let times = !left_out || self.agreed.moves_times();
-        let attr = self.entry(cred, Request::SetAttr { ino, set, times })?;
+        let attr = self.entry(cred, Request::SetAttr { file: ino.into(), set, times })?;
         if emptied {
             self.open_files.emptied(ino);
         }
@@ -151,7 +151,7 @@ impl Server {
         ino: InodeNr,
         ctime: Option<Timestamp>,
     ) -> Result<Attr> {
-        let attr = self.entry(cred, Request::GetAttr { ino })?;
+        let attr = self.entry(cred, Request::GetAttr { file: ino.into() })?;
         let mut set = SetAttr { ctime, ..SetAttr::default() };
         if attr.kind != FileKind::Directory {
             let bits = has_bits(cred, &attr);
@@ -161,13 +161,13 @@ impl Server {
                     return Err(errno(libc::EPERM));
                 }
                 self.announce(cred, ino, takes_setgid(cred, &attr))?;
-                return self.entry(cred, Request::GetAttr { ino });
+                return self.entry(cred, Request::GetAttr { file: ino.into() });
             }
             set.kill_priv = true;
             set.kill_setgid = takes_setgid(cred, &attr);
         }
         if ctime.is_some() {
-            return self.entry(cred, Request::SetAttr { ino, set, times: true });
+            return self.entry(cred, Request::SetAttr { file: ino.into(), set, times: true });
         }
         self.take_away(cred, &attr, set)
     }
@@ -176,11 +176,11 @@ impl Server {
     /// its ctime with the change of the data: until then it stays.
     pub(crate) fn take_away(&self, cred: &Credentials, attr: &Attr, set: SetAttr) -> Result<Attr> {
         let times = attr.kind != FileKind::Regular || self.agreed.moves_times();
-        self.entry(cred, Request::SetAttr { ino: attr.ino, set, times })
+        self.entry(cred, Request::SetAttr { file: attr.ino.into(), set, times })
     }
 
     fn has_capabilities(&self, cred: &Credentials, attr: &Attr) -> Result<bool> {
-        let get = Request::GetXattr { ino: attr.ino, name: CAPABILITY.to_vec() };
+        let get = Request::GetXattr { file: attr.ino.into(), name: CAPABILITY.to_vec() };
         match self.data(cred, get) {
             Ok(_) => Ok(attr.kind == FileKind::Regular),
             Err(Error::Posix(libc::ENODATA)) => Ok(false),
@@ -193,12 +193,12 @@ impl Server {
     pub(crate) fn remove_xattr(&self, cred: &Credentials, ino: InodeNr, name: &[u8]) -> Result<()> {
         self.agreed.check_xattr_name(name)?;
         if name == CAPABILITY {
-            let attr = self.entry(cred, Request::GetAttr { ino })?;
+            let attr = self.entry(cred, Request::GetAttr { file: ino.into() })?;
             if !owns(cred, &attr) && !may_set_capabilities(cred) {
                 return self.announce(cred, ino, false);
             }
         }
-        self.done(cred, Request::RemoveXattr { ino, name: name.to_vec(), times: true })
+        self.done(cred, Request::RemoveXattr { file: ino.into(), name: name.to_vec(), times: true })
     }
 
     /// A change by a caller who does not own the file. It is carried out at once if this user has
@@ -228,7 +228,7 @@ impl Server {
     /// announced nothing (a compound has set them).
     pub(crate) fn before_change(&self, cred: &Credentials, ino: InodeNr) -> Result<()> {
         self.carry_out_announced(cred, ino)?;
-        let attr = self.entry(cred, Request::GetAttr { ino })?;
+        let attr = self.entry(cred, Request::GetAttr { file: ino.into() })?;
         if has_bits(cred, &attr) && !keeps_bits(cred) {
             self.kill_privileges(cred, ino, takes_setgid(cred, &attr))?;
         }
@@ -244,7 +244,7 @@ impl Server {
             return Ok(());
         }
         let (name, times) = (CAPABILITY.to_vec(), self.agreed.moves_times());
-        match self.done(cred, Request::RemoveXattr { ino, name, times }) {
+        match self.done(cred, Request::RemoveXattr { file: ino.into(), name, times }) {
             Err(Error::Posix(libc::ENODATA)) => Ok(()),
             other => other,
         }
@@ -257,7 +257,7 @@ impl Server {
         ino: InodeNr,
         kill_setgid: bool,
     ) -> Result<()> {
-        let attr = self.entry(cred, Request::GetAttr { ino })?;
+        let attr = self.entry(cred, Request::GetAttr { file: ino.into() })?;
         if !any_bits(&attr) && !self.has_capabilities(cred, &attr)? {
             return Ok(());
         }

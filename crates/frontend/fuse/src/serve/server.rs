@@ -20,7 +20,7 @@ use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
     Allocate, Attr, Completion, Credentials, DirEntry, FileService, Handle, MAX_FILE_SIZE, Reply,
-    Request, Seek, SessionId, SetAttr, WriteData,
+    Request, Seek, SetAttr, WriteData,
 };
 use std::io;
 use std::sync::Arc;
@@ -38,7 +38,6 @@ const COPY_BYTES: u64 = 16 << 20;
 /// One mount's requests.
 pub(crate) struct Server {
     service: Arc<dyn FileService>,
-    session: SessionId,
     pub(crate) agreed: Agreed,
     /// The mount itself asks for synchronous writes.
     synchronous: bool,
@@ -56,10 +55,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(service: Arc<dyn FileService>, session: SessionId, agreed: Agreed) -> Self {
+    pub(crate) fn new(service: Arc<dyn FileService>, agreed: Agreed) -> Self {
         Self {
             service,
-            session,
             agreed,
             synchronous: false,
             open_files: Arc::new(OpenFiles::new(agreed.writeback)),
@@ -98,12 +96,12 @@ impl Server {
     }
 
     pub(crate) fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
-        self.service.call(self.session, cred, req)
+        self.service.call(cred, req)
     }
 
     /// As [`Server::call`], with the answer on whatever thread has it.
     pub(crate) fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
-        self.service.submit(self.session, cred, req, done);
+        self.service.submit(cred, req, done);
     }
 
     pub(crate) fn done(&self, cred: &Credentials, req: Request) -> Result<()> {
@@ -133,7 +131,7 @@ impl Server {
     /// Attributes of every file that is open for writing, each once.
     pub(crate) fn open_for_writing(&self) -> Vec<Attr> {
         let cred = Credentials::default();
-        let attr = |ino| self.entry(&cred, Request::GetAttr { ino }).ok();
+        let attr = |ino: InodeNr| self.entry(&cred, Request::GetAttr { file: ino.into() }).ok();
         self.open_files.inodes().into_iter().filter_map(attr).collect()
     }
 
@@ -143,7 +141,7 @@ impl Server {
 
     /// fsync(2), on the reader's own thread, which costs no hand-over: another reads meanwhile.
     pub(crate) fn fsync(&self, cred: &Credentials, ino: InodeNr, datasync: bool, done: Completion) {
-        self.submit(cred, Request::Fsync { ino, datasync }, done);
+        self.submit(cred, Request::Fsync { file: ino.into(), datasync }, done);
     }
 
     /// read(2), on the reader's own thread, which may read ahead once it has answered.
@@ -177,7 +175,7 @@ impl Server {
         let (write, kill_priv) = (crate::serve::open_files::writes(flags), kill_priv && truncate);
         let (mut bits, mut setgid) = (false, None);
         if kill_priv {
-            let attr = self.entry(cred, Request::GetAttr { ino })?;
+            let attr = self.entry(cred, Request::GetAttr { file: ino.into() })?;
             bits = caller::has_bits(cred, &attr);
             setgid = caller::takes_setgid(cred, &attr).then_some(attr);
         }
@@ -234,7 +232,7 @@ impl Server {
     /// Why pages could not be written, or not be asked for: a rename fails then, and the old file
     /// stays rather than giving way to half of the new one.
     pub(crate) fn write_back(&self, entry: &MountEntry, ino: InodeNr) -> Result<Written> {
-        let attr = self.entry(&Credentials::default(), Request::GetAttr { ino })?;
+        let attr = self.entry(&Credentials::default(), Request::GetAttr { file: ino.into() })?;
         let before = self.open_files.lost(ino).map_or(0, |l| l.times);
         let written = own_mount::write_back(entry, node(ino), attr.generation);
         match self.open_files.lost(ino) {
@@ -288,7 +286,9 @@ impl Server {
     fn pay(&self, cred: &Credentials, ino: InodeNr, handle: Handle) -> Result<()> {
         match self.owed(self.open_files.flags(handle)) {
             Owed::Nothing => Ok(()),
-            owed => self.done(cred, Request::Fsync { ino, datasync: owed == Owed::Data }),
+            owed => {
+                self.done(cred, Request::Fsync { file: ino.into(), datasync: owed == Owed::Data })
+            }
         }
     }
 
@@ -326,7 +326,7 @@ impl Server {
     /// it cached of them and drops what it cached of the target afterwards.
     pub(crate) fn copy(&self, cred: &Credentials, r: &CopyRange) -> Result<u32> {
         self.before_change(cred, r.to)?;
-        let size = self.entry(cred, Request::GetAttr { ino: r.from })?.size;
+        let size = self.entry(cred, Request::GetAttr { file: r.from.into() })?.size;
         let room = MAX_FILE_SIZE.checked_sub(r.to_offset).filter(|room| *room > 0);
         let len = r.len.min(u64::from(u32::MAX)).min(room.ok_or(errno(libc::EFBIG))?);
         let asked = r.offset.checked_add(len).ok_or(errno(libc::EOVERFLOW))?;
@@ -377,15 +377,17 @@ impl Server {
     }
 
     fn copy_hole(&self, cred: &Credentials, ino: InodeNr, offset: u64, len: u64) -> Result<()> {
-        let (size, times) =
-            (self.entry(cred, Request::GetAttr { ino })?.size, self.agreed.moves_times());
+        let (size, times) = (
+            self.entry(cred, Request::GetAttr { file: ino.into() })?.size,
+            self.agreed.moves_times(),
+        );
         if offset < size {
             let (mode, len) = (Allocate::PunchHole, len.min(size - offset));
             self.done(cred, Request::Allocate { file: ino.into(), mode, offset, len, times })?;
         }
         if offset + len > size {
             let set = SetAttr { size: Some(offset + len), ..SetAttr::default() };
-            self.entry(cred, Request::SetAttr { ino, set, times })?;
+            self.entry(cred, Request::SetAttr { file: ino.into(), set, times })?;
         }
         Ok(())
     }
@@ -457,12 +459,12 @@ impl Server {
         name: Vec<u8>,
     ) -> Result<Vec<u8>> {
         self.agreed.check_xattr_name(&name)?;
-        self.data(cred, Request::GetXattr { ino, name })
+        self.data(cred, Request::GetXattr { file: ino.into(), name })
     }
 
     /// Names as listxattr(2) returns them: each ended by NUL, `trusted.` for root only.
     pub(crate) fn list_xattr(&self, cred: &Credentials, ino: InodeNr) -> Result<Vec<u8>> {
-        let names = self.call(cred, Request::ListXattr { ino })?.names()?;
+        let names = self.call(cred, Request::ListXattr { file: ino.into() })?.names()?;
         let mut out = Vec::new();
         let trusted = self.agreed.sees_trusted(cred);
         for name in names {

@@ -2,7 +2,7 @@ use super::*;
 use crate::pages::kernel_cache::DirectWrite;
 use crate::serve::privileges::CAPABILITY;
 use siftfs_base::Timestamp;
-use siftfs_proto::FileKind;
+use siftfs_proto::{FileKind, Target};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -36,7 +36,7 @@ fn attr(ino: InodeNr, kind: FileKind) -> Attr {
 }
 
 impl FileService for Fake {
-    fn call(&self, _: SessionId, _: &Credentials, req: Request) -> Result<Reply> {
+    fn call(&self, _: &Credentials, req: Request) -> Result<Reply> {
         self.seen.lock().unwrap().push(req.clone());
         match req {
             Request::ReadDir { cookie, plus, .. } => {
@@ -55,7 +55,8 @@ impl FileService for Fake {
                 b"trusted.b".to_vec(),
                 b"system.posix_acl_access".to_vec(),
             ])),
-            Request::GetAttr { ino } | Request::SetAttr { ino, .. } => {
+            Request::GetAttr { file } | Request::SetAttr { file, .. } => {
+                let Target::Inode(ino) = file else { panic!("the kernel names inodes") };
                 let perm = self.perm.load(Ordering::SeqCst);
                 Ok(Reply::Attr(Attr { perm, ..attr(ino, self.kind) }))
             }
@@ -72,8 +73,7 @@ fn server(kind: FileKind) -> (Arc<Fake>, Arc<Server>) {
 fn server_with(kind: FileKind, acls: bool) -> (Arc<Fake>, Arc<Server>) {
     let fake =
         Arc::new(Fake { kind, entries: 12, seen: Mutex::default(), perm: AtomicU16::new(0o644) });
-    let server =
-        Arc::new(Server::new(fake.clone(), SessionId(1), Agreed { acls, ..Agreed::default() }));
+    let server = Arc::new(Server::new(fake.clone(), Agreed { acls, ..Agreed::default() }));
     (fake, server)
 }
 

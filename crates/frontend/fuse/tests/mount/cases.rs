@@ -4,7 +4,6 @@
 use crate::support::Mem;
 use rustix::fs::{FallocateFlags, FileType, RenameFlags, SeekFrom, XattrFlags};
 use siftfs_fuse::{FuseMount, Gate, MountOptions, WriteCache, detach_dead, unmount};
-use siftfs_proto::SessionId;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -24,8 +23,8 @@ impl Mounted {
         let dir = tempfile::tempdir().unwrap();
         let mem = Arc::new(Mem::new());
         let options = MountOptions { subtype: subtype.map(Into::into), ..crate::options() };
-        let gate = Arc::new(Gate::new(mem.clone()));
-        let mount = crate::mounting(|| FuseMount::new(gate, SessionId(1), dir.path(), &options))
+        let door = Gate::default().before(mem.clone());
+        let mount = crate::mounting(|| FuseMount::new(door.clone(), dir.path(), &options))
             .expect("these tests need root and /dev/fuse");
         let server = Some(std::thread::spawn(move || mount.serve()));
         Self { mem, dir, server }
@@ -368,7 +367,7 @@ fn busy_and_dead_mounts() {
     // A mount that no daemon ever serves dies with its descriptor.
     let dir = tempfile::tempdir().unwrap();
     let (mem, options) = (Arc::new(Mem::new()), crate::options());
-    let mount = crate::mounting(|| FuseMount::new(mem, SessionId(1), dir.path(), &options));
+    let mount = crate::mounting(|| FuseMount::new(mem, dir.path(), &options));
     let mount = mount.unwrap();
     drop(mount);
     let dead = fs::metadata(dir.path()).unwrap_err();

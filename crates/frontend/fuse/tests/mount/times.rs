@@ -6,7 +6,7 @@ use siftfs_base::{InodeNr, Result, Timestamp};
 use siftfs_fuse::{FuseMount, MountOptions, WriteCache};
 use siftfs_proto::compound::{Compounded, NewAttributes, Value};
 use siftfs_proto::ioctl::compound::{Compound, File as Named, Step};
-use siftfs_proto::{Credentials, FileService, Level, Reply, Request, SessionId, SetAttr, SetTime};
+use siftfs_proto::{Credentials, FileService, Level, Reply, Request, SetAttr, SetTime};
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -93,13 +93,13 @@ impl Service {
         }
     }
 
-    fn compound(&self, session: SessionId, cred: &Credentials) -> Result<Reply> {
+    fn compound(&self, cred: &Credentials) -> Result<Reply> {
         // From here on the kernel has a time to send.
         let (write, written) = mpsc::channel();
         let ino = self.run(move |file| write.send(file.write_all_at(b"y", 0)).unwrap());
         written.recv().unwrap().unwrap();
         let set = SetAttr { mtime: Some(SetTime::At(SET)), ..SetAttr::default() };
-        self.mem.call(session, cred, Request::SetAttr { ino, set, times: true })?;
+        self.mem.call(cred, Request::SetAttr { file: ino.into(), set, times: true })?;
         if self.comes == Comes::BeforeItReturns {
             self.close(&self.listen());
         }
@@ -150,11 +150,11 @@ impl Service {
 }
 
 impl FileService for Service {
-    fn call(&self, session: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
         match &req {
-            Request::Compound(_) => return self.compound(session, cred),
+            Request::Compound(_) => return self.compound(cred),
             Request::SetAttr { .. } => {
-                let done = self.mem.call(session, cred, req);
+                let done = self.mem.call(cred, req);
                 self.say();
                 return done;
             }
@@ -168,7 +168,7 @@ impl FileService for Service {
             }
             _ => {}
         }
-        self.mem.call(session, cred, req)
+        self.mem.call(cred, req)
     }
 }
 
@@ -206,8 +206,8 @@ fn program(service: &Service, dir: &Path) -> (u32, Metadata, Result<Reply>, Meta
     let asked = service.asked.swap(0, Ordering::SeqCst);
     let shown = file.metadata().unwrap();
     file.sync_all().unwrap();
-    let get = Request::GetAttr { ino };
-    let stored = service.mem.call(SessionId(1), &Credentials::default(), get);
+    let get = Request::GetAttr { file: ino.into() };
+    let stored = service.mem.call(&Credentials::default(), get);
     // What is changed after that counts.
     file.write_all_at(b"z", 0).unwrap();
     file.sync_all().unwrap();
@@ -233,7 +233,7 @@ fn older_times_of_the_kernel_undo_nothing() {
         });
         let options =
             MountOptions { write_cache: WriteCache::Writeback, threads: 4, ..crate::options() };
-        let make = || FuseMount::new(service.clone(), SessionId(1), dir.path(), &options);
+        let make = || FuseMount::new(service.clone(), dir.path(), &options);
         let mount = crate::mounting(make).unwrap();
         let server = std::thread::spawn(move || mount.serve());
         let (of, at) = (service.clone(), dir.path().to_path_buf());

@@ -3,7 +3,7 @@
 use crate::support::Mem;
 use siftfs_base::Result;
 use siftfs_fuse::{FuseMount, detach, unmount};
-use siftfs_proto::{Completion, Credentials, FileService, Reply, Request, SessionId};
+use siftfs_proto::{Completion, Credentials, FileService, Reply, Request, Target};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -53,14 +53,15 @@ impl Held {
 struct Service(Arc<Held>);
 
 impl FileService for Service {
-    fn call(&self, session: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
-        self.0.mem.call(session, cred, req)
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
+        self.0.mem.call(cred, req)
     }
 
-    fn submit(&self, session: SessionId, cred: &Credentials, req: Request, done: Completion) {
-        let Request::Fsync { ino, .. } = req else {
-            return done(self.call(session, cred, req));
+    fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
+        let Request::Fsync { file, .. } = req else {
+            return done(self.call(cred, req));
         };
+        let Target::Inode(ino) = file else { panic!("the kernel names inodes") };
         if ino % 2 == 0 {
             self.0.wait();
             return done(Ok(Reply::Done));
@@ -85,7 +86,7 @@ fn setup() -> Setup {
     let dir = tempfile::tempdir().unwrap();
     let service = Arc::new(Service(held.clone()));
     let options = crate::options();
-    let make = || FuseMount::new(service, SessionId(1), dir.path(), &options);
+    let make = || FuseMount::new(service, dir.path(), &options);
     let mount = crate::mounting(make).unwrap();
     let server = std::thread::spawn(move || mount.serve());
     Setup { held, dir, server }

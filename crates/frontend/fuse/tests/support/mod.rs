@@ -81,6 +81,11 @@ fn node(ino: InodeNr, kind: FileKind, perm: u16, owner: (u32, u32), now: Timesta
 }
 
 impl State {
+    fn of(&mut self, file: Target) -> Result<&mut Node> {
+        let ino = self.target(file)?;
+        self.get(ino)
+    }
+
     fn target(&self, file: Target) -> Result<InodeNr> {
         match file {
             Target::Inode(ino) => Ok(ino),
@@ -281,7 +286,7 @@ impl State {
 }
 
 impl FileService for Mem {
-    fn call(&self, _: SessionId, cred: &Credentials, req: Request) -> Result<Reply> {
+    fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
         use Request as R;
         let now = self.clock.now();
         let mut s = self.state.lock().unwrap();
@@ -388,19 +393,21 @@ impl State {
 
     fn call_attributes(&mut self, now: Timestamp, req: Request) -> Result<Reply> {
         match req {
-            Request::GetAttr { ino } => Ok(Reply::Attr(self.get(ino)?.attr.clone())),
-            Request::SetAttr { ino, set, times } => {
+            Request::GetAttr { file } => Ok(Reply::Attr(self.of(file)?.attr.clone())),
+            Request::SetAttr { file, set, times } => {
+                let ino = self.target(file)?;
                 self.timed(ino, times, |s| s.set_attr(ino, &set, now))?;
                 Ok(Reply::Attr(self.get(ino)?.attr.clone()))
             }
-            Request::GetXattr { ino, name } => {
-                let value = self.get(ino)?.xattrs.get(&name).cloned();
+            Request::GetXattr { file, name } => {
+                let value = self.of(file)?.xattrs.get(&name).cloned();
                 value.map(Reply::Data).ok_or(errno(libc::ENODATA))
             }
-            Request::ListXattr { ino } => {
-                Ok(Reply::Names(self.get(ino)?.xattrs.keys().cloned().collect()))
+            Request::ListXattr { file } => {
+                Ok(Reply::Names(self.of(file)?.xattrs.keys().cloned().collect()))
             }
-            Request::SetXattr { ino, name, value, mode, .. } => {
+            Request::SetXattr { file, name, value, mode, .. } => {
+                let ino = self.target(file)?;
                 let x = &mut self.get(ino)?.xattrs;
                 match (mode, x.contains_key(&name)) {
                     (XattrMode::Create, true) => Err(errno(libc::EEXIST)),
@@ -411,8 +418,8 @@ impl State {
                     }
                 }
             }
-            Request::RemoveXattr { ino, name, .. } => {
-                let old = self.get(ino)?.xattrs.remove(&name);
+            Request::RemoveXattr { file, name, .. } => {
+                let old = self.of(file)?.xattrs.remove(&name);
                 old.map(|_| Reply::Done).ok_or(errno(libc::ENODATA))
             }
             Request::GetFlags { .. } => Ok(Reply::Flags(0)),

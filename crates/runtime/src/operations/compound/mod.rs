@@ -10,7 +10,7 @@ mod check;
 mod compute;
 mod file;
 mod names;
-mod need;
+pub mod need;
 mod plan;
 
 use crate::endpoint::Call;
@@ -24,13 +24,14 @@ use crate::staging::unwritten::Staged;
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::step::Step;
+use crate::state::tree::references::SessionId;
 use check::{Ready, files_of, names_of, written_of};
 use compute::{Job, Memo};
 use plan::{Halt, Plan};
 use siftfs_base::{InodeNr, Lsn, Result, corrupt, errno};
 use siftfs_device::Origin;
 use siftfs_proto::compound::{Compound, Compounded, MOST_STEPS, WrittenFile};
-use siftfs_proto::{Credentials, Level, SessionId};
+use siftfs_proto::{Credentials, Level};
 
 /// A compound, whose it is, and what was computed for it so far.
 struct Steps<'a> {
@@ -84,7 +85,7 @@ impl Call<'_> {
         }
         let mut charge = runtime.allowance.wait(cred.uid, need::of(compound))?;
         let memo = Memo::default();
-        let mut steps = Steps { runtime, session, cred, compound, memo };
+        let mut steps = Steps { runtime, session: session.id, cred, compound, memo };
         let Answered { answer, placed, orphan } = runtime.drive_group(&mut steps)?;
         // Only the results are left, for as long as the storage takes.
         drop(steps);

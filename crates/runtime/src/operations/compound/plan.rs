@@ -9,11 +9,12 @@ use crate::operations::compound::compute::{Budget, Computed, Job, Memo, NotCompu
 use crate::operations::compound::file::{File, FileNr};
 use crate::state::State;
 use crate::state::step::Stop;
+use crate::state::tree::references::SessionId;
 use siftfs_base::{Error, InodeNr, errno};
 use siftfs_proto::compound::{
     Access, BytesArg, Compound, FileArg, MOST_RESULTS, NumberArg, Step, StepNr, Wanted, Width,
 };
-use siftfs_proto::{Credentials, Handle, SessionId};
+use siftfs_proto::{Credentials, Handle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -296,10 +297,11 @@ impl<'a> Plan<'a> {
     pub fn file(&mut self, st: &mut State, arg: &FileArg, wanted: u16) -> Tried<FileNr> {
         let (file, access) = match arg {
             FileArg::Open(handle) => {
-                let opened = st.metadata.tree.inodes.opened(handle.0, self.session);
+                let opened = st.metadata.tree.inodes.references.opened(self.session, handle.0);
                 let opened = opened.filter(|_| !self.closed.contains(&handle.0));
                 let Some(opened) = opened else { return refused(libc::EBADF) };
-                (self.of_inode(st, opened.ino)?, Use::Open(opened.access))
+                let how = opened.access.map_or(Use::Found, Use::Open);
+                (self.of_inode(st, opened.ino)?, how)
             }
             FileArg::Step(step) => match self.outcome(*step)? {
                 Outcome::File(file, access) => (*file, *access),
@@ -333,7 +335,8 @@ impl<'a> Plan<'a> {
     fn close(&mut self, st: &State, arg: &FileArg) -> Tried<Outcome> {
         match arg {
             FileArg::Open(Handle(handle)) => {
-                let is_open = st.metadata.tree.inodes.opened(*handle, self.session).is_some();
+                let is_open =
+                    st.metadata.tree.inodes.references.opened(self.session, *handle).is_some();
                 if !is_open || !self.closed.insert(*handle) {
                     return refused(libc::EBADF);
                 }

@@ -1,23 +1,11 @@
 //! Which inodes are in memory, and why.
 
 use crate::state::tree::node::Node;
-use crate::state::tree::nodes::{Nodes, give_back};
-use ahash::HashMap;
+use crate::state::tree::nodes::Nodes;
+use crate::state::tree::references::{LetGo, References, SessionId};
 use siftfs_base::{InodeNr, Lsn, TxnSeq};
-use siftfs_proto::SessionId;
 use siftfs_proto::compound::Access;
 use std::collections::{BTreeSet, VecDeque};
-
-/// What an open handle stands for.
-#[derive(Clone, Copy)]
-pub struct Opened {
-    /// Its inode.
-    pub ino: InodeNr,
-    /// What it may be used for.
-    pub access: Access,
-    /// The session that it belongs to.
-    session: SessionId,
-}
 
 /// The inodes in memory, the references to them, and the inodes that are about to be freed.
 pub struct Inodes {
@@ -25,12 +13,8 @@ pub struct Inodes {
     nodes: Nodes,
     /// Last number given to a node's `map_version`.
     versions: u64,
-    /// References that the Frontend's lookups hold, by inode.
-    lookups: HashMap<InodeNr, u64>,
-    /// The open handles.
-    handles: HashMap<u64, Opened>,
-    /// Next handle number.
-    next_handle: u64,
+    /// What the sessions refer to.
+    pub references: References,
     /// Unlinked inodes not freed yet: those on the on-disk orphan list.
     orphans: BTreeSet<InodeNr>,
     /// Unlinked, unreferenced inodes whose blocks are still to be freed.
@@ -50,9 +34,7 @@ impl Inodes {
         Self {
             nodes: Nodes::default(),
             versions: 0,
-            lookups: HashMap::default(),
-            handles: HashMap::default(),
-            next_handle: 1,
+            references: References::default(),
             evict_queue: orphans.iter().copied().collect(),
             orphans,
             untidy: BTreeSet::new(),
@@ -155,81 +137,57 @@ impl Inodes {
     pub fn node_bytes(&self) -> u64 {
         self.nodes.bytes()
     }
-
-    /// Bytes of the tables of references: lookups, then handles.
-    pub fn reference_bytes(&self) -> (u64, u64) {
-        let lookups = self.lookups.capacity() * size_of::<(u32, u64)>();
-        let handles = self.handles.capacity() * size_of::<(u64, Opened)>();
-        (lookups as u64, handles as u64)
-    }
 }
 
 /// The references to inodes.
 impl Inodes {
-    /// Opens the inode for a session: the number of a handle that no other had in this mount.
+    /// Opens the inode for a session: the number of a handle that no other had in this mount. For a
+    /// session that has ended it stands for nothing.
     ///
     /// # Panics
     /// If the inode is not in memory.
-    pub fn open(&mut self, ino: InodeNr, session: SessionId, access: Access) -> u64 {
-        let handle = self.next_handle;
-        self.next_handle += 1;
-        self.handles.insert(handle, Opened { ino, access, session });
-        self.nodes.get_mut(&ino).expect("loaded before use").opens += 1;
+    pub fn open(&mut self, ino: InodeNr, session: SessionId, access: Option<Access>) -> u64 {
+        let node = self.nodes.get_mut(&ino).expect("loaded before use");
+        let (handle, open) = self.references.open(session, ino, access);
+        node.opens += u32::from(open);
         handle
-    }
-
-    /// What a session's open handle stands for; none if it is another session's (rule R31).
-    pub fn opened(&self, handle: u64, session: SessionId) -> Option<Opened> {
-        self.handles.get(&handle).filter(|opened| opened.session == session).copied()
     }
 
     /// Closes a session's handle; false if it has none such open.
     pub fn close(&mut self, handle: u64, session: SessionId) -> bool {
-        if self.opened(handle, session).is_none() {
-            return false;
-        }
-        let Some(Opened { ino, .. }) = self.handles.remove(&handle) else { return false };
+        let Some(ino) = self.references.close(session, handle) else { return false };
+        self.one_less(ino);
+        true
+    }
+
+    fn one_less(&mut self, ino: InodeNr) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.opens = node.opens.saturating_sub(1);
         }
         self.queue_if_unreferenced(ino);
-        true
     }
 
-    /// The session has ended: all of its handles are closed.
-    pub fn close_all(&mut self, session: SessionId) {
-        let of_session =
-            |(handle, opened): (&u64, &Opened)| (opened.session == session).then_some(*handle);
-        let handles: Vec<u64> = self.handles.iter().filter_map(of_session).collect();
-        for handle in handles {
-            self.close(handle, session);
-        }
-        give_back(&mut self.handles);
+    /// The session has ended, and refers to nothing any more.
+    pub fn end_session(&mut self, session: SessionId) {
+        let LetGo { handles, lookups } = self.references.end(session);
+        handles.into_iter().for_each(|ino| self.one_less(ino));
+        lookups.into_iter().for_each(|ino| self.queue_if_unreferenced(ino));
     }
 
-    /// An answer tells the Frontend of the inode: one reference more.
-    pub fn looked_up(&mut self, ino: InodeNr) {
-        *self.lookups.entry(ino).or_default() += 1;
-    }
-
-    /// The Frontend gives up `count` references to the inode.
-    pub fn forget(&mut self, ino: InodeNr, count: u64) {
-        let held = self.lookups.remove(&ino).unwrap_or(0).saturating_sub(count);
-        if held > 0 {
-            self.lookups.insert(ino, held);
-        }
-        give_back(&mut self.lookups);
+    /// The session gives up `count` of its lookups of the inode.
+    pub fn forget(&mut self, session: SessionId, ino: InodeNr, count: u64) {
+        self.references.forget(session, ino, count);
         self.queue_if_unreferenced(ino);
     }
 
     /// Does an open handle or a lookup refer to the inode?
     pub fn is_referenced(&self, ino: InodeNr) -> bool {
-        self.nodes.get(&ino).is_some_and(|node| node.opens > 0) || self.lookups.contains_key(&ino)
+        self.nodes.get(&ino).is_some_and(|node| node.opens > 0) || self.references.is_looked_up(ino)
     }
 
     /// Nobody refers to anything any more: every unlinked inode is to be freed.
     pub fn forget_all(&mut self) {
-        self.lookups.clear();
+        self.references.forget_all();
         for ino in &self.orphans {
             if let Some(node) = self.nodes.get_mut(ino) {
                 node.opens = 0;
@@ -276,7 +234,7 @@ impl Inodes {
     /// it.
     pub fn queue_if_unreferenced(&mut self, ino: InodeNr) {
         let Some(node) = self.nodes.get(&ino) else { return };
-        if node.inode.nlink == 0 && node.opens == 0 && !self.lookups.contains_key(&ino) {
+        if node.inode.nlink == 0 && node.opens == 0 && !self.references.is_looked_up(ino) {
             self.evict_queue.push_back(ino);
         }
     }

@@ -7,6 +7,13 @@ use siftfs_ext4::testing::fresh_inode;
 const ONE: SessionId = SessionId(1);
 const TWO: SessionId = SessionId(2);
 
+/// Two sessions, and no inode.
+fn empty() -> Inodes {
+    let mut inodes = Inodes::new(BTreeSet::new());
+    [ONE, TWO].into_iter().for_each(|session| inodes.references.begin(session));
+    inodes
+}
+
 /// An inode in memory with this many names.
 fn add(inodes: &mut Inodes, ino: InodeNr, nlink: u32) {
     let mut inode = fresh_inode(ino, S_IFREG | 0o644);
@@ -24,46 +31,58 @@ fn unlink(inodes: &mut Inodes, ino: InodeNr) {
 
 #[test]
 fn an_unlinked_file_is_freed_when_its_last_reference_goes() {
-    let mut inodes = Inodes::new(BTreeSet::new());
+    let mut inodes = empty();
     add(&mut inodes, 12, 1);
-    inodes.looked_up(12);
-    inodes.looked_up(12);
-    let (one, two) = (inodes.open(12, ONE, Access::Both), inodes.open(12, ONE, Access::Both));
-    assert!(one != two && inodes.opened(two, ONE).is_some_and(|opened| opened.ino == 12));
+    inodes.references.looked_up(ONE, 12);
+    inodes.references.looked_up(ONE, 12);
+    let (one, two) =
+        (inodes.open(12, ONE, Some(Access::Both)), inodes.open(12, ONE, Some(Access::Both)));
+    assert!(
+        one != two && inodes.references.opened(ONE, two).is_some_and(|opened| opened.ino == 12)
+    );
     unlink(&mut inodes, 12);
-    inodes.forget(12, 1);
-    assert!(inodes.close(one, ONE) && !inodes.close(one, ONE) && inodes.opened(one, ONE).is_none());
+    inodes.forget(ONE, 12, 1);
+    assert!(
+        inodes.close(one, ONE)
+            && !inodes.close(one, ONE)
+            && inodes.references.opened(ONE, one).is_none()
+    );
     assert!(inodes.is_removed_in_use());
     assert!(inodes.close(two, ONE));
     assert!(inodes.is_removed_in_use() && inodes.is_referenced(12) && !inodes.has_to_free());
-    inodes.forget(12, 1);
+    inodes.forget(ONE, 12, 1);
     assert!(!inodes.is_referenced(12) && !inodes.is_removed_in_use() && inodes.has_to_free());
     assert_eq!((inodes.next_to_free(), inodes.next_to_free()), (Some(12), None));
 }
 
 #[test]
 fn a_file_with_a_name_is_not_freed() {
-    let mut inodes = Inodes::new(BTreeSet::new());
+    let mut inodes = empty();
     add(&mut inodes, 12, 1);
-    let handle = inodes.open(12, ONE, Access::Both);
-    inodes.looked_up(12);
-    inodes.forget(12, 9);
+    let handle = inodes.open(12, ONE, Some(Access::Both));
+    inodes.references.looked_up(ONE, 12);
+    inodes.forget(ONE, 12, 9);
     assert!(inodes.close(handle, ONE) && !inodes.has_to_free());
 }
 
 /// Rule R31: a handle belongs to its session, and ends with it.
 #[test]
 fn r31_a_handle_belongs_to_its_session_and_ends_with_it() {
-    let mut inodes = Inodes::new(BTreeSet::new());
+    let mut inodes = empty();
     add(&mut inodes, 12, 1);
-    let handles = [ONE, ONE, TWO].map(|session| inodes.open(12, session, Access::Read));
-    assert!(inodes.opened(handles[0], TWO).is_none() && !inodes.close(handles[0], TWO));
-    assert!(inodes.opened(handles[0], ONE).is_some_and(|opened| opened.access == Access::Read));
+    let handles = [ONE, ONE, TWO].map(|session| inodes.open(12, session, Some(Access::Read)));
+    assert!(inodes.references.opened(TWO, handles[0]).is_none() && !inodes.close(handles[0], TWO));
+    assert!(
+        inodes
+            .references
+            .opened(ONE, handles[0])
+            .is_some_and(|opened| opened.access == Some(Access::Read))
+    );
     unlink(&mut inodes, 12);
-    inodes.close_all(ONE);
-    assert!(inodes.opened(handles[1], ONE).is_none() && !inodes.has_to_free());
-    assert!(inodes.opened(handles[2], TWO).is_some());
-    inodes.close_all(TWO);
+    inodes.end_session(ONE);
+    assert!(inodes.references.opened(ONE, handles[1]).is_none() && !inodes.has_to_free());
+    assert!(inodes.references.opened(TWO, handles[2]).is_some());
+    inodes.end_session(TWO);
     assert!(inodes.has_to_free(), "the last reference is gone");
 }
 
@@ -81,10 +100,10 @@ fn the_queue_skips_what_is_no_orphan_any_more() {
 
 #[test]
 fn at_unmount_no_reference_counts() {
-    let mut inodes = Inodes::new(BTreeSet::new());
+    let mut inodes = empty();
     add(&mut inodes, 12, 1);
-    inodes.open(12, ONE, Access::Both);
-    inodes.looked_up(12);
+    inodes.open(12, ONE, Some(Access::Both));
+    inodes.references.looked_up(ONE, 12);
     unlink(&mut inodes, 12);
     assert!(!inodes.has_to_free());
     inodes.forget_all();
@@ -103,12 +122,12 @@ fn orphans_that_recovery_found_a_name_for_are_not_counted() {
 /// What is busy stays; what goes is told of, and its newest record is remembered.
 #[test]
 fn idle_inodes_leave_memory() {
-    let mut inodes = Inodes::new(BTreeSet::new());
+    let mut inodes = empty();
     for ino in 12..22 {
         add(&mut inodes, ino, 1);
         inodes.staged(ino, Lsn(ino.into()));
     }
-    let handle = inodes.open(13, ONE, Access::Both);
+    let handle = inodes.open(13, ONE, Some(Access::Both));
     let mut gone = Vec::new();
     inodes.shrink(4, |ino| ino == 12, |ino| gone.push(ino));
     assert_eq!((inodes.len(), &gone[..]), (4, &[14, 15, 16, 17, 18, 19][..]));
@@ -122,7 +141,7 @@ fn idle_inodes_leave_memory() {
 /// What was read of the area before may not be the file's any more, in memory or not.
 #[test]
 fn reclamation_draws_new_versions() {
-    let mut inodes = Inodes::new(BTreeSet::new());
+    let mut inodes = empty();
     add(&mut inodes, 12, 1);
     let before = inodes.get(&12).unwrap().map_version;
     inodes.reclaimed(&[13, 12], TxnSeq(1));

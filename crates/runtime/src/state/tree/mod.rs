@@ -5,6 +5,7 @@ pub mod inodes;
 pub mod node;
 pub mod nodes;
 pub mod overlay;
+pub mod references;
 pub mod sizes;
 
 pub use self::inodes::Inodes;

@@ -1,4 +1,4 @@
-//! The tickets of each session: which position in the order of records each stands for.
+//! The tickets of one session: which position in the order of records each stands for.
 //!
 //! What is durable needs no entry: a ticket that its session drew, and that has none, is durable.
 //! So a ticket may be asked for as often as its caller likes, and what a program leaves behind that
@@ -6,28 +6,28 @@
 
 use crate::locks::relock;
 use siftfs_base::{Lsn, Result, errno};
-use siftfs_proto::{SessionId, Ticket};
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use siftfs_proto::Ticket;
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-/// Tickets of one session that are not durable, at most.
+/// Tickets of one session that are not durable, at most, whatever its limits say.
 const MOST: usize = 65_536;
 
 /// Everything up to here is durable from the start.
 pub const DURABLE: Lsn = Lsn(0);
 
-/// The sessions that have drawn a ticket. Its lock is taken alone, and nothing is done under it.
-#[derive(Default)]
-pub struct Sessions {
-    sessions: Mutex<HashMap<SessionId, Session>>,
+/// The tickets of one session. Its lock is taken alone, and nothing is done under it.
+pub struct Tickets {
+    numbers: Mutex<Numbers>,
 }
 
-/// The tickets of one session. Its `n`th ticket has the number `base + n`.
-struct Session {
+/// The `n`th ticket has the number `base + n`.
+struct Numbers {
     /// Drawn at random, so that another session's numbers, and those of this one's predecessor in
     /// an earlier mount, are not taken for its own.
     base: u64,
+    /// Tickets that are not durable, at most.
+    most: usize,
     drawn: u64,
     /// Tickets that are being drawn.
     coming: usize,
@@ -36,11 +36,7 @@ struct Session {
     open: VecDeque<(u64, Lsn)>,
 }
 
-impl Session {
-    fn new(base: u64) -> Self {
-        Self { base, drawn: 0, coming: 0, open: VecDeque::new() }
-    }
-
+impl Numbers {
     /// Begins to draw a ticket.
     ///
     /// # Errors
@@ -49,10 +45,10 @@ impl Session {
         while self.open.front().is_some_and(|(_, lsn)| *lsn <= durable) {
             self.open.pop_front();
         }
-        if self.open.len() + self.coming >= MOST {
+        if self.open.len() + self.coming >= self.most {
             self.open.retain(|(_, lsn)| *lsn > durable);
         }
-        if self.open.len() + self.coming >= MOST {
+        if self.open.len() + self.coming >= self.most {
             return Err(errno(libc::EAGAIN));
         }
         self.coming += 1;
@@ -79,9 +75,16 @@ impl Session {
     }
 }
 
-impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Session>> {
-        relock(self.sessions.lock())
+impl Tickets {
+    /// No ticket yet, with numbers from `base` on, and `most` at a time that are not durable.
+    pub fn new(base: u64, most: u64) -> Self {
+        let most = usize::try_from(most).unwrap_or(MOST).min(MOST);
+        let numbers = Numbers { base, most, drawn: 0, coming: 0, open: VecDeque::new() };
+        Self { numbers: Mutex::new(numbers) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Numbers> {
+        relock(self.numbers.lock())
     }
 
     /// Draws a ticket for the position that `stage` answers with. Everything up to `durable` is
@@ -89,52 +92,34 @@ impl Sessions {
     ///
     /// # Errors
     /// `EAGAIN` if too many of the session's tickets are not durable: `stage` has not been called
-    /// then. `EINVAL` if the session has ended meanwhile. Those of `stage`.
+    /// then. Those of `stage`.
     pub fn draw(
         &self,
-        session: SessionId,
         durable: Lsn,
         stage: impl FnOnce() -> Result<Lsn>,
     ) -> Result<(Ticket, bool)> {
-        let new = || Session::new(RandomState::new().hash_one(session.0));
-        let base = {
-            let mut sessions = self.lock();
-            let own = sessions.entry(session).or_insert_with(new);
-            own.begin(durable)?;
-            own.base
-        };
+        self.lock().begin(durable)?;
         let staged = stage();
-        let mut sessions = self.lock();
-        // Another one may have begun under this number meanwhile.
-        let own = sessions.get_mut(&session).filter(|own| own.base == base);
-        let own = own.ok_or_else(|| errno(libc::EINVAL))?;
-        own.coming -= 1;
-        let ticket = own.draw(staged?);
-        Ok((ticket, own.open.len() >= MOST / 2))
+        let mut numbers = self.lock();
+        numbers.coming -= 1;
+        let ticket = numbers.draw(staged?);
+        Ok((ticket, numbers.open.len() >= numbers.most / 2))
     }
 
-    /// The position of a session's ticket, [`DURABLE`] for one that is durable.
+    /// The position of a ticket, [`DURABLE`] for one that is durable.
     ///
     /// # Errors
     /// `EINVAL`: the session has not drawn it (rule R31).
-    pub fn position(&self, session: SessionId, ticket: Ticket) -> Result<Lsn> {
-        let position = self.lock().get(&session).and_then(|own| own.position(ticket));
-        position.ok_or_else(|| errno(libc::EINVAL))
+    pub fn position(&self, ticket: Ticket) -> Result<Lsn> {
+        self.lock().position(ticket).ok_or_else(|| errno(libc::EINVAL))
     }
 
-    /// How many tickets of all sessions are not durable, if everything up to `durable` is.
+    /// How many tickets are not durable, if everything up to `durable` is.
     pub fn open(&self, durable: Lsn) -> usize {
-        let sessions = self.lock();
-        let tickets = sessions.values().flat_map(|own| &own.open);
-        tickets.filter(|(_, lsn)| *lsn > durable).count()
-    }
-
-    /// The session's tickets mean nothing any more.
-    pub fn end(&self, session: SessionId) {
-        self.lock().remove(&session);
+        self.lock().open.iter().filter(|(_, lsn)| *lsn > durable).count()
     }
 }
 
 #[cfg(test)]
-#[path = "table_tests.rs"]
+#[path = "ticket_table_tests.rs"]
 mod tests;

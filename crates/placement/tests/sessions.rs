@@ -1,0 +1,292 @@
+//! Sessions: what each may name, ask for and have, and that all of it ends with the session.
+
+use siftfs_base::Error;
+use siftfs_placement::LocalVolume;
+use siftfs_proto::compound::{Access, Compound, Step, Wanted};
+use siftfs_proto::*;
+use std::sync::Arc;
+
+mod support;
+use support::World;
+
+const ROOT: u32 = ROOT_INO;
+
+type Session = Arc<dyn FileService>;
+
+fn ask(session: &Session, req: Request) -> Result<Reply, i32> {
+    session.call(&Credentials::default(), req).map_err(|e: Error| e.errno())
+}
+
+fn begin(v: &LocalVolume, opening: Opening) -> Session {
+    v.session(opening).expect("a session")
+}
+
+/// A session that may do everything to files, and nothing else.
+fn user(v: &LocalVolume, limits: Limits) -> Session {
+    begin(v, Opening { limits, ..Opening::user(0, 0, Rights::all()) })
+}
+
+fn create(session: &Session, name: &str) -> (u32, Handle) {
+    match ask(session, Request::Create { parent: ROOT, name: name.into(), perm: 0o644 }) {
+        Ok(Reply::Created { attr, handle }) => (attr.ino, handle),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn hold(session: &Session, ino: u32) -> Result<Handle, i32> {
+    ask(session, Request::Hold { ino }).map(|reply| match reply {
+        Reply::Opened { handle } => handle,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// Every request that names inodes `ino` and `dir` by number.
+fn by_number(ino: u32, dir: u32) -> Vec<Request> {
+    use Request as R;
+    let (file, name) = (Target::Inode(ino), b"n".to_vec());
+    let (set, times) = (SetAttr { perm: Some(0o777), ..SetAttr::default() }, true);
+    let compound = Compound { base: dir, ..one_step() };
+    vec![
+        R::Lookup { parent: dir, name: name.clone() },
+        R::GetAttr { file },
+        R::SetAttr { file, set, times },
+        R::ReadLink { ino },
+        R::MakeNode { parent: dir, name: name.clone(), kind: FileKind::Fifo, perm: 0, rdev: 0 },
+        R::MakeDir { parent: dir, name: name.clone(), perm: 0o755 },
+        R::Symlink { parent: dir, name: name.clone(), target: name.clone() },
+        R::Link { ino, parent: ROOT, name: name.clone() },
+        R::Unlink { parent: dir, name: name.clone() },
+        R::RemoveDir { parent: dir, name: name.clone() },
+        R::Rename {
+            parent: ROOT,
+            name: name.clone(),
+            new_parent: dir,
+            new_name: name.clone(),
+            mode: RenameMode::Replace,
+        },
+        R::Create { parent: dir, name: name.clone(), perm: 0o644 },
+        R::TmpFile { parent: dir, perm: 0o644, exclusive: false },
+        R::Open { ino, access: Access::Both, truncate: false, kill_priv: false, times },
+        R::Hold { ino },
+        R::OpenDir { ino: dir },
+        R::Read { file, offset: 0, len: 10 },
+        R::write(ino, 0, vec![1]),
+        R::WriteBack { file, offset: 0, data: vec![1].into(), times },
+        R::Fsync { file, datasync: false },
+        R::Stage { file, datasync: false },
+        R::Allocate { file, mode: Allocate::Grow, offset: 0, len: 1, times },
+        R::Seek { file, offset: 0, whence: Seek::Data },
+        R::GetXattr { file, name: b"user.x".to_vec() },
+        R::ListXattr { file },
+        R::SetXattr {
+            file,
+            name: b"user.x".to_vec(),
+            value: name.clone(),
+            mode: XattrMode::Set,
+            kill_setgid: false,
+        },
+        R::RemoveXattr { file, name: b"user.x".to_vec(), times },
+        R::GetFlags { file },
+        R::SetFlags { file, flags: 0 },
+        R::SectionStart { file },
+        R::Publish { base: dir, entries: Vec::new(), level: Level::Visible, rights: Rights::all() },
+        R::Compound(Box::new(compound)),
+    ]
+}
+
+/// A compound that makes the file `n` in the root.
+fn one_step() -> Compound {
+    let step = Step::Create { path: b"n".to_vec(), perm: 0o644 };
+    let (level, rights) = (Level::Visible, Rights::all());
+    Compound { base: ROOT, steps: vec![step], level, rights, wanted: Wanted::All }
+}
+
+/// Rule R31: the number of an inode is stale in a session that has not looked it up, even if
+/// another session has.
+///
+/// Seen to fail when lookups are counted for all sessions together.
+#[test]
+fn r31_numbers_that_were_not_looked_up_are_stale() {
+    let world = World::new(1);
+    let v = world.open();
+    let kernel = begin(&v, Opening::kernel());
+    let (ino, _) = create(&kernel, "f");
+    let made = ask(&kernel, Request::MakeDir { parent: ROOT, name: b"d".to_vec(), perm: 0o755 });
+    let Ok(Reply::Entry(Attr { ino: dir, .. })) = made else { panic!("{made:?}") };
+    let stranger = user(&v, Limits::NONE);
+    for req in by_number(ino, dir) {
+        let said = format!("{req:?}");
+        assert_eq!(ask(&stranger, req), Err(libc::ESTALE), "{said}");
+    }
+    // Looked up, it may be named, and opened; but data is for open files.
+    let lookup = |name: &str| Request::Lookup { parent: ROOT, name: name.into() };
+    assert!(ask(&stranger, lookup("f")).is_ok() && ask(&stranger, lookup("d")).is_ok());
+    let handle = hold(&stranger, ino).expect("it was looked up");
+    assert!(ask(&stranger, Request::GetAttr { file: ino.into() }).is_ok());
+    assert_eq!(ask(&stranger, Request::ListXattr { file: ino.into() }), Err(libc::ESTALE));
+    assert!(ask(&stranger, Request::ListXattr { file: handle.into() }).is_ok());
+    assert_eq!(
+        ask(&stranger, Request::Read { file: handle.into(), offset: 0, len: 1 }),
+        Err(libc::EBADF),
+        "a handle that only names the file"
+    );
+    // The session that forgets knows it no more, whatever others know.
+    assert!(ask(&stranger, Request::Forget { ino, count: 1 }).is_ok());
+    assert_eq!(hold(&stranger, ino), Err(libc::ESTALE));
+    assert!(ask(&stranger, Request::ListXattr { file: handle.into() }).is_ok());
+    drop((stranger, kernel));
+    v.close().expect("close");
+    world.e2fsck();
+}
+
+/// Only an administrator's session asks for what concerns everybody.
+#[test]
+fn r31_administration_is_for_administrators() {
+    let world = World::new(1);
+    let v = world.open();
+    let requests = || {
+        let trim = Request::Trim { start: 0, len: u64::MAX, least: 0 };
+        [Request::Status, Request::Checkpoint, Request::SyncAll, trim]
+    };
+    let session = user(&v, Limits::default());
+    for req in requests() {
+        let said = format!("{req:?}");
+        assert_eq!(ask(&session, req), Err(libc::EPERM), "{said}");
+    }
+    assert!(ask(&session, Request::StatFs).is_ok());
+    let owner = begin(&v, Opening::owner());
+    for req in requests() {
+        let said = format!("{req:?}");
+        assert_ne!(ask(&owner, req), Err(libc::EPERM), "{said}");
+    }
+    drop((session, owner));
+    v.close().expect("close");
+}
+
+/// A session has as much as its limits say, and another one notices nothing of that.
+#[test]
+fn a_session_has_no_more_than_it_may() {
+    let world = World::new(1);
+    let v = world.open();
+    let limits = Limits { handles: 3, inodes: 5, tickets: 2, sections: 1, bytes: 10_000 };
+    let (poor, other) = (user(&v, limits), user(&v, limits));
+    let [(a, first), (_, second), (_, third)] = ["a", "b", "c"].map(|name| create(&poor, name));
+    assert_eq!(hold(&poor, a), Err(libc::ENFILE));
+    let make = |name: &str| Request::MakeDir { parent: ROOT, name: name.into(), perm: 0o755 };
+    assert!(ask(&poor, make("d")).is_ok() && ask(&poor, make("e")).is_ok());
+    assert_eq!(ask(&poor, make("f")), Err(libc::ENFILE), "five were looked up");
+    let write = |len: usize| Request::write(first, 0, vec![7; len]);
+    assert!(ask(&poor, write(10_000)).is_ok());
+    assert_eq!(ask(&poor, write(10_001)), Err(libc::EAGAIN));
+    let start = |handle: Handle| Request::SectionStart { file: handle.into() };
+    let started = ask(&poor, start(first));
+    let Ok(Reply::Section(section)) = started else { panic!("{started:?}") };
+    assert_eq!(ask(&poor, start(second)), Err(libc::EAGAIN));
+    assert!(ask(&poor, Request::SectionAbort { section }).is_ok());
+    assert!(ask(&poor, start(second)).is_ok());
+    let stage = |handle: Handle| Request::Stage { file: handle.into(), datasync: false };
+    for handle in [first, third] {
+        assert!(ask(&poor, stage(handle)).is_ok());
+    }
+    assert!(ask(&poor, Request::write(third, 0, vec![1; 9])).is_ok());
+    assert_eq!(ask(&poor, stage(third)), Err(libc::EAGAIN));
+    let (_, handle) = create(&other, "g");
+    assert!(ask(&other, stage(handle)).is_ok() && ask(&other, start(handle)).is_ok());
+    // What is given back may be had again.
+    assert!(ask(&poor, Request::Release { handle: third }).is_ok());
+    assert!(ask(&poor, Request::Forget { ino: a, count: 1 }).is_ok());
+    create(&poor, "h");
+    drop((poor, other));
+    v.close().expect("close");
+    world.e2fsck();
+}
+
+/// Rule R31: when a session ends, a removed file that only it had open or looked up is freed, its
+/// sections let go of their files, and every later request of it is stale.
+#[test]
+fn r31_all_that_a_session_has_ends_with_it() {
+    let world = World::new(1);
+    let v = world.open();
+    let kernel = begin(&v, Opening::kernel());
+    let free = |session: &Session| match ask(session, Request::StatFs) {
+        Ok(Reply::Statfs(stat)) => stat.files_free,
+        other => panic!("{other:?}"),
+    };
+    let (kept, _) = create(&kernel, "kept");
+    assert!(ask(&kernel, Request::Checkpoint).is_ok());
+    let before = free(&kernel);
+    for by_drop in [false, true] {
+        let session = user(&v, Limits::NONE);
+        let (_, handle) = create(&session, "gone");
+        assert!(ask(&session, Request::write(handle, 0, vec![1; 100_000])).is_ok());
+        assert!(ask(&session, Request::Unlink { parent: ROOT, name: b"gone".to_vec() }).is_ok());
+        let found = ask(&session, Request::Lookup { parent: ROOT, name: b"kept".to_vec() });
+        assert!(found.is_ok());
+        let own = hold(&session, kept).expect("held");
+        let opened = ask(
+            &session,
+            Request::Open {
+                ino: kept,
+                access: Access::Both,
+                truncate: false,
+                kill_priv: false,
+                times: true,
+            },
+        );
+        let Ok(Reply::Opened { handle }) = opened else { panic!("{opened:?}") };
+        assert!(ask(&session, Request::SectionStart { file: handle.into() }).is_ok());
+        assert_eq!(
+            ask(&kernel, Request::SectionStart { file: kept.into() }),
+            Err(libc::EBUSY),
+            "the file has one"
+        );
+        if by_drop {
+            drop(session);
+        } else {
+            assert_eq!(ask(&session, Request::EndSession), Ok(Reply::Done));
+            for req in [Request::StatFs, Request::Release { handle: own }, Request::Barrier] {
+                assert_eq!(ask(&session, req), Err(libc::ESTALE));
+            }
+        }
+        let started = ask(&kernel, Request::SectionStart { file: kept.into() });
+        let Ok(Reply::Section(section)) = started else { panic!("{started:?}") };
+        assert!(ask(&kernel, Request::SectionAbort { section }).is_ok());
+        create(&kernel, &format!("f{by_drop}"));
+        assert!(ask(&kernel, Request::Checkpoint).is_ok());
+        let name = format!("f{by_drop}").into_bytes();
+        assert!(ask(&kernel, Request::Unlink { parent: ROOT, name }).is_ok());
+    }
+    drop(kernel);
+    let again = begin(&v, Opening::kernel());
+    assert!(ask(&again, Request::MakeDir { parent: ROOT, name: b"d".to_vec(), perm: 0 }).is_ok());
+    assert!(ask(&again, Request::RemoveDir { parent: ROOT, name: b"d".to_vec() }).is_ok());
+    drop(again);
+    let last = begin(&v, Opening::kernel());
+    assert!(ask(&last, Request::Checkpoint).is_ok());
+    assert_eq!(free(&last), before, "a removed file was not freed");
+    drop(last);
+    v.close().expect("close");
+    world.e2fsck();
+}
+
+/// What a user's session makes is the user's, whatever its requests claim.
+#[test]
+fn r31_requests_claim_nothing() {
+    let world = World::new(1);
+    let v = world.open();
+    let rights = Rights { overrides_access: true, ..Rights::default() };
+    let session = begin(&v, Opening::user(1000, 100, rights));
+    let root = Credentials { uid: 0, gid: 0, pid: 1, umask: 0o022 };
+    let create = Request::Create { parent: ROOT, name: b"f".to_vec(), perm: 0o666 };
+    let made = session.call(&root, create);
+    let Ok(Reply::Created { attr, .. }) = made else { panic!("{made:?}") };
+    assert_eq!((attr.uid, attr.gid, attr.perm), (1000, 100, 0o644));
+    let compound = Request::Compound(Box::new(one_step()));
+    let made = session.call(&root, compound);
+    assert!(matches!(made, Ok(Reply::Compounded(_))), "{made:?}");
+    let found = session.call(&root, Request::Lookup { parent: ROOT, name: b"n".to_vec() });
+    let Ok(Reply::Entry(attr)) = found else { panic!("{found:?}") };
+    assert_eq!((attr.uid, attr.gid), (1000, 100));
+    drop(session);
+    v.close().expect("close");
+}

@@ -1,0 +1,242 @@
+//! What a session may ask for at all: by its rights, by the inodes that it knows, and by how much
+//! it has already.
+
+use super::Call;
+use crate::session::InFlight;
+use siftfs_base::{InodeNr, Result, errno};
+use siftfs_proto::{Identity, Limits, ROOT_INO, Request, Target};
+use std::sync::{PoisonError, RwLockReadGuard};
+
+/// A request that may be carried out, until it is.
+pub(super) struct Admitted<'a> {
+    /// No inode that the request names is forgotten meanwhile.
+    _naming: Option<RwLockReadGuard<'a, ()>>,
+    _in_flight: Option<InFlight<'a>>,
+}
+
+/// What a request asks for that a session may have so much of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Wants {
+    handle: bool,
+    inode: bool,
+    section: bool,
+}
+
+impl Call<'_> {
+    /// May the session make this request? What is returned is kept until it is carried out.
+    ///
+    /// # Errors
+    /// `EPERM`: only an administrator's session may. `ESTALE`: it names an inode that the session
+    /// has not looked up (rule R31). `ENFILE`, `EAGAIN`: the session has as much as it may have.
+    pub(super) fn admit(&self, req: &Request) -> Result<Admitted<'_>> {
+        let opening = &self.session.opening;
+        if !opening.administrator && is_administration(req) {
+            return Err(errno(libc::EPERM));
+        }
+        let limited = opening.limits != Limits::NONE;
+        let in_flight = match limited {
+            true => Some(self.session.in_flight(bytes(req))?),
+            false => None,
+        };
+        if limited {
+            self.has_room(wants(req))?;
+        }
+        let naming = match opening.identity {
+            Identity::Kernel => None,
+            Identity::User { .. } => self.name(req)?,
+        };
+        Ok(Admitted { _naming: naming, _in_flight: in_flight })
+    }
+
+    fn has_room(&self, wants: Wants) -> Result<()> {
+        if wants == Wants::default() {
+            return Ok(());
+        }
+        let limits = &self.session.opening.limits;
+        let st = self.runtime.lock();
+        let held = st.metadata.tree.inodes.references.held(self.session.id);
+        let held = held.ok_or_else(|| errno(libc::ESTALE))?;
+        if wants.handle && held.handles >= limits.handles
+            || wants.inode && held.inodes >= limits.inodes
+        {
+            return Err(errno(libc::ENFILE));
+        }
+        if wants.section && st.sections.count(self.session.id) >= limits.sections {
+            return Err(errno(libc::EAGAIN));
+        }
+        Ok(())
+    }
+
+    /// Every inode that the request names is one that the session has looked up, and is not
+    /// forgotten until the answer. A bare number in place of an open file is the kernel's alone.
+    fn name(&self, req: &Request) -> Result<Option<RwLockReadGuard<'_, ()>>> {
+        let stale = || errno(libc::ESTALE);
+        if let Some(Target::Inode(_)) = target(req) {
+            return Err(stale());
+        }
+        let named = named(req);
+        if named == [None, None] {
+            return Ok(None);
+        }
+        let naming = self.session.naming.read().unwrap_or_else(PoisonError::into_inner);
+        let st = self.runtime.lock();
+        let references = &st.metadata.tree.inodes.references;
+        let known =
+            |ino: &InodeNr| *ino == ROOT_INO || references.has_looked_up(self.session.id, *ino);
+        match named.iter().flatten().all(known) {
+            true => Ok(Some(naming)),
+            false => Err(stale()),
+        }
+    }
+}
+
+/// What only an administrator's session may ask for.
+fn is_administration(req: &Request) -> bool {
+    matches!(req, Request::Status | Request::Checkpoint | Request::SyncAll | Request::Trim { .. })
+}
+
+/// The open file, or bare inode, of a request.
+fn target(req: &Request) -> Option<Target> {
+    use Request as R;
+    match req {
+        R::SetAttr { file, .. }
+        | R::Read { file, .. }
+        | R::Write { file, .. }
+        | R::WriteBack { file, .. }
+        | R::Fsync { file, .. }
+        | R::Stage { file, .. }
+        | R::Allocate { file, .. }
+        | R::Seek { file, .. }
+        | R::GetXattr { file, .. }
+        | R::ListXattr { file }
+        | R::SetXattr { file, .. }
+        | R::RemoveXattr { file, .. }
+        | R::GetFlags { file }
+        | R::SetFlags { file, .. }
+        | R::SectionStart { file } => Some(*file),
+        R::Lookup { .. }
+        | R::Forget { .. }
+        | R::GetAttr { .. }
+        | R::ReadLink { .. }
+        | R::MakeNode { .. }
+        | R::MakeDir { .. }
+        | R::Symlink { .. }
+        | R::Link { .. }
+        | R::Unlink { .. }
+        | R::RemoveDir { .. }
+        | R::Rename { .. }
+        | R::Create { .. }
+        | R::TmpFile { .. }
+        | R::Open { .. }
+        | R::Hold { .. }
+        | R::Release { .. }
+        | R::Barrier
+        | R::Poll { .. }
+        | R::Wait { .. }
+        | R::EndSession
+        | R::OpenDir { .. }
+        | R::ReadDir { .. }
+        | R::Publish { .. }
+        | R::SectionWrite { .. }
+        | R::SectionRead { .. }
+        | R::SectionCommit { .. }
+        | R::SectionAbort { .. }
+        | R::Compound(_)
+        | R::StatFs
+        | R::SyncAll
+        | R::Checkpoint
+        | R::Trim { .. }
+        | R::Status => None,
+    }
+}
+
+/// The inodes that a request names by number. A session can forget only what it has looked up, so
+/// FORGET needs no check.
+fn named(req: &Request) -> [Option<InodeNr>; 2] {
+    use Request as R;
+    match *req {
+        R::GetAttr { file: Target::Inode(ino) }
+        | R::ReadLink { ino }
+        | R::Open { ino, .. }
+        | R::Hold { ino }
+        | R::OpenDir { ino } => [Some(ino), None],
+        R::Lookup { parent, .. }
+        | R::MakeNode { parent, .. }
+        | R::MakeDir { parent, .. }
+        | R::Symlink { parent, .. }
+        | R::Unlink { parent, .. }
+        | R::RemoveDir { parent, .. }
+        | R::Create { parent, .. }
+        | R::TmpFile { parent, .. } => [Some(parent), None],
+        R::Link { ino, parent, .. } => [Some(ino), Some(parent)],
+        R::Rename { parent, new_parent, .. } => [Some(parent), Some(new_parent)],
+        R::Publish { base, .. } => [Some(base), None],
+        R::Compound(ref compound) => [Some(compound.base), None],
+        R::GetAttr { .. }
+        | R::Forget { .. }
+        | R::SetAttr { .. }
+        | R::Read { .. }
+        | R::Write { .. }
+        | R::WriteBack { .. }
+        | R::Fsync { .. }
+        | R::Stage { .. }
+        | R::Allocate { .. }
+        | R::Seek { .. }
+        | R::GetXattr { .. }
+        | R::ListXattr { .. }
+        | R::SetXattr { .. }
+        | R::RemoveXattr { .. }
+        | R::GetFlags { .. }
+        | R::SetFlags { .. }
+        | R::SectionStart { .. }
+        | R::Release { .. }
+        | R::Barrier
+        | R::Poll { .. }
+        | R::Wait { .. }
+        | R::EndSession
+        | R::ReadDir { .. }
+        | R::SectionWrite { .. }
+        | R::SectionRead { .. }
+        | R::SectionCommit { .. }
+        | R::SectionAbort { .. }
+        | R::StatFs
+        | R::SyncAll
+        | R::Checkpoint
+        | R::Trim { .. }
+        | R::Status => [None, None],
+    }
+}
+
+/// Bytes of data that a request carries or asks for.
+fn bytes(req: &Request) -> u64 {
+    use Request as R;
+    match req {
+        R::Write { data, .. } | R::WriteBack { data, .. } | R::SectionWrite { data, .. } => {
+            data.len() as u64
+        }
+        R::Read { len, .. } | R::SectionRead { len, .. } => u64::from(*len),
+        R::ReadDir { max_bytes, .. } => u64::from(*max_bytes),
+        R::SetXattr { value, .. } => value.len() as u64,
+        R::Compound(compound) => crate::operations::compound::need::of(compound),
+        _ => 0,
+    }
+}
+
+fn wants(req: &Request) -> Wants {
+    use Request as R;
+    let none = Wants::default();
+    match req {
+        R::Open { .. } | R::OpenDir { .. } | R::Hold { .. } => Wants { handle: true, ..none },
+        R::Create { .. } | R::TmpFile { .. } | R::Compound(_) => {
+            Wants { handle: true, inode: true, ..none }
+        }
+        R::Lookup { .. }
+        | R::MakeNode { .. }
+        | R::MakeDir { .. }
+        | R::Symlink { .. }
+        | R::Link { .. }
+        | R::ReadDir { plus: true, .. } => Wants { inode: true, ..none },
+        R::SectionStart { .. } => Wants { section: true, ..none },
+        _ => none,
+    }
+}

@@ -1,0 +1,250 @@
+//! Which inodes each session refers to: by its lookups and by its open handles.
+//!
+//! All of a session's references end with it. An answer for a session that has ended meanwhile
+//! leaves no reference behind.
+
+use crate::state::tree::nodes::give_back;
+use ahash::HashMap;
+use siftfs_base::InodeNr;
+use siftfs_proto::compound::Access;
+
+/// A session, by a number that was drawn at random.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SessionId(pub u64);
+
+/// What an open handle stands for.
+#[derive(Clone, Copy)]
+pub struct Opened {
+    /// Its inode.
+    pub ino: InodeNr,
+    /// What it may be used for; none if it only names the inode.
+    pub access: Option<Access>,
+    /// The session that it belongs to.
+    session: SessionId,
+}
+
+/// How much a session refers to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Open handles.
+    pub handles: u64,
+    /// Inodes that it has looked up.
+    pub inodes: u64,
+}
+
+/// The inodes to which a session that has ended referred.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct LetGo {
+    /// One for each handle.
+    pub handles: Vec<InodeNr>,
+    /// Each inode that was looked up once.
+    pub lookups: Vec<InodeNr>,
+}
+
+/// How many lookups of an inode each session holds.
+enum Lookups {
+    One(SessionId, u64),
+    More(Vec<(SessionId, u64)>),
+}
+
+impl Lookups {
+    fn of(&self, session: SessionId) -> u64 {
+        match self {
+            Self::One(own, count) if *own == session => *count,
+            Self::One(..) => 0,
+            Self::More(all) => all.iter().find(|(own, _)| *own == session).map_or(0, |(_, n)| *n),
+        }
+    }
+
+    /// One more of `session`; true if that is its first.
+    fn add(&mut self, session: SessionId) -> bool {
+        match self {
+            Self::One(own, count) if *own == session => {
+                *count += 1;
+                false
+            }
+            Self::One(own, count) => {
+                *self = Self::More(vec![(*own, *count), (session, 1)]);
+                true
+            }
+            Self::More(all) => match all.iter_mut().find(|(own, _)| *own == session) {
+                Some((_, count)) => {
+                    *count += 1;
+                    false
+                }
+                None => {
+                    all.push((session, 1));
+                    true
+                }
+            },
+        }
+    }
+
+    /// Those that are left without `count` of `session`.
+    fn without(self, session: SessionId, count: u64) -> Option<Self> {
+        match self {
+            Self::One(own, held) if own == session => {
+                let left = held.saturating_sub(count);
+                (left > 0).then_some(Self::One(own, left))
+            }
+            Self::One(..) => Some(self),
+            Self::More(mut all) => {
+                for (own, held) in all.iter_mut() {
+                    if *own == session {
+                        *held = held.saturating_sub(count);
+                    }
+                }
+                all.retain(|(_, held)| *held > 0);
+                match all.as_slice() {
+                    [] => None,
+                    [(own, held)] => Some(Self::One(*own, *held)),
+                    _ => Some(Self::More(all)),
+                }
+            }
+        }
+    }
+}
+
+/// The open sessions, and what each refers to.
+#[derive(Default)]
+pub struct References {
+    sessions: HashMap<SessionId, Held>,
+    lookups: HashMap<InodeNr, Lookups>,
+    handles: HashMap<u64, Opened>,
+    /// Number of the handle that was opened last.
+    last: u64,
+}
+
+impl References {
+    /// A session begins, without a reference.
+    pub fn begin(&mut self, session: SessionId) {
+        let before = self.sessions.insert(session, Held::default());
+        assert!(before.is_none(), "a session's number is drawn until it is new");
+    }
+
+    /// The session ends.
+    pub fn end(&mut self, session: SessionId) -> LetGo {
+        let mut let_go = LetGo::default();
+        let Some(held) = self.sessions.remove(&session) else { return let_go };
+        if held.handles > 0 {
+            self.handles.retain(|_, opened| {
+                let own = opened.session == session;
+                if own {
+                    let_go.handles.push(opened.ino);
+                }
+                !own
+            });
+            give_back(&mut self.handles);
+        }
+        if held.inodes > 0 {
+            let of_session = |(ino, held): (&InodeNr, &Lookups)| {
+                let count = held.of(session);
+                (count > 0).then_some((*ino, count))
+            };
+            let own: Vec<_> = self.lookups.iter().filter_map(of_session).collect();
+            for (ino, count) in own {
+                self.take(session, ino, count);
+                let_go.lookups.push(ino);
+            }
+            give_back(&mut self.lookups);
+        }
+        let_go
+    }
+
+    /// How much an open session refers to.
+    pub fn held(&self, session: SessionId) -> Option<Held> {
+        self.sessions.get(&session).copied()
+    }
+
+    /// An answer tells the session of the inode: one lookup more.
+    pub fn looked_up(&mut self, session: SessionId, ino: InodeNr) {
+        let Some(held) = self.sessions.get_mut(&session) else { return };
+        let first = match self.lookups.get_mut(&ino) {
+            Some(lookups) => lookups.add(session),
+            None => {
+                self.lookups.insert(ino, Lookups::One(session, 1));
+                true
+            }
+        };
+        held.inodes += u64::from(first);
+    }
+
+    /// The session gives up `count` of its lookups of the inode.
+    pub fn forget(&mut self, session: SessionId, ino: InodeNr, count: u64) {
+        self.take(session, ino, count);
+        give_back(&mut self.lookups);
+    }
+
+    fn take(&mut self, session: SessionId, ino: InodeNr, count: u64) {
+        let Some(lookups) = self.lookups.remove(&ino) else { return };
+        let before = lookups.of(session);
+        if let Some(left) = lookups.without(session, count) {
+            self.lookups.insert(ino, left);
+        }
+        let last = before > 0 && before <= count;
+        if let Some(held) = self.sessions.get_mut(&session).filter(|_| last) {
+            held.inodes -= 1;
+        }
+    }
+
+    /// Has the session looked the inode up?
+    pub fn has_looked_up(&self, session: SessionId, ino: InodeNr) -> bool {
+        self.lookups.get(&ino).is_some_and(|lookups| lookups.of(session) > 0)
+    }
+
+    /// Has any session looked the inode up?
+    pub fn is_looked_up(&self, ino: InodeNr) -> bool {
+        self.lookups.contains_key(&ino)
+    }
+
+    /// Opens a handle, whose number no other had in this mount; false if the session has ended, and
+    /// the number stands for nothing.
+    pub fn open(
+        &mut self,
+        session: SessionId,
+        ino: InodeNr,
+        access: Option<Access>,
+    ) -> (u64, bool) {
+        self.last += 1;
+        let held = self.sessions.get_mut(&session);
+        let open = held.is_some();
+        if let Some(held) = held {
+            held.handles += 1;
+            self.handles.insert(self.last, Opened { ino, access, session });
+        }
+        (self.last, open)
+    }
+
+    /// What a session's open handle stands for; none if it is another session's (rule R31).
+    pub fn opened(&self, session: SessionId, handle: u64) -> Option<Opened> {
+        self.handles.get(&handle).filter(|opened| opened.session == session).copied()
+    }
+
+    /// Closes a session's handle. Returns its inode.
+    pub fn close(&mut self, session: SessionId, handle: u64) -> Option<InodeNr> {
+        let Opened { ino, .. } = self.opened(session, handle)?;
+        self.handles.remove(&handle);
+        if let Some(held) = self.sessions.get_mut(&session) {
+            held.handles -= 1;
+        }
+        give_back(&mut self.handles);
+        Some(ino)
+    }
+
+    /// The volume is being closed: no session has looked anything up any more.
+    pub fn forget_all(&mut self) {
+        self.lookups.clear();
+        self.sessions.values_mut().for_each(|held| held.inodes = 0);
+    }
+
+    /// Bytes of the tables: lookups, then handles.
+    pub fn bytes(&self) -> (u64, u64) {
+        let lookups = self.lookups.capacity() * size_of::<(InodeNr, Lookups)>();
+        let handles = self.handles.capacity() * size_of::<(u64, Opened)>();
+        (lookups as u64, handles as u64)
+    }
+}
+
+#[cfg(test)]
+#[path = "references_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+//! Tests of what each session refers to.
+
+use super::*;
+
+const ONE: SessionId = SessionId(1);
+const TWO: SessionId = SessionId(2);
+const THREE: SessionId = SessionId(3);
+
+fn sessions() -> References {
+    let mut references = References::default();
+    [ONE, TWO, THREE].into_iter().for_each(|session| references.begin(session));
+    references
+}
+
+fn held(references: &References, session: SessionId) -> (u64, u64) {
+    let Held { handles, inodes } = references.held(session).unwrap();
+    (handles, inodes)
+}
+
+#[test]
+fn each_session_counts_its_own_lookups() {
+    let mut references = sessions();
+    for session in [ONE, ONE, TWO, THREE, TWO, ONE] {
+        references.looked_up(session, 12);
+    }
+    references.looked_up(ONE, 13);
+    assert_eq!((held(&references, ONE), held(&references, TWO)), ((0, 2), (0, 1)));
+    references.forget(ONE, 12, 2);
+    references.forget(TWO, 12, 99);
+    let knows = |references: &References| {
+        [ONE, TWO, THREE].map(|session| references.has_looked_up(session, 12))
+    };
+    assert_eq!(knows(&references), [true, false, true]);
+    references.forget(TWO, 12, 1);
+    references.forget(ONE, 12, 1);
+    assert_eq!((knows(&references), held(&references, ONE)), ([false, false, true], (0, 1)));
+    references.forget(THREE, 12, 1);
+    assert!(!references.is_looked_up(12) && references.is_looked_up(13));
+    assert_eq!(held(&references, THREE), (0, 0));
+}
+
+/// Rule R31: all that a session has ends with it, and nothing of another one.
+#[test]
+fn r31_what_a_session_has_ends_with_it() {
+    let mut references = sessions();
+    let handle = |references: &mut References, session, ino| references.open(session, ino, None).0;
+    let own = handle(&mut references, ONE, 12);
+    let other = handle(&mut references, TWO, 12);
+    handle(&mut references, ONE, 14);
+    for (session, ino) in [(ONE, 12), (TWO, 12), (ONE, 13), (ONE, 13)] {
+        references.looked_up(session, ino);
+    }
+    let LetGo { mut handles, mut lookups } = references.end(ONE);
+    handles.sort_unstable();
+    lookups.sort_unstable();
+    assert_eq!((handles, lookups), (vec![12, 14], vec![12, 13]));
+    assert!(references.opened(ONE, own).is_none() && references.opened(TWO, own).is_none());
+    assert!(references.opened(TWO, other).is_some_and(|opened| opened.ino == 12));
+    assert!(references.has_looked_up(TWO, 12) && !references.is_looked_up(13));
+    assert_eq!(references.end(ONE), LetGo::default());
+}
+
+/// An answer that comes after the end leaves nothing behind.
+#[test]
+fn a_session_that_has_ended_gets_nothing() {
+    let mut references = sessions();
+    references.end(ONE);
+    let (handle, open) = references.open(ONE, 12, None);
+    references.looked_up(ONE, 12);
+    assert!(!open && references.opened(ONE, handle).is_none() && !references.is_looked_up(12));
+    assert_eq!(references.held(ONE), None);
+}
