@@ -2,8 +2,11 @@
 
 use super::Call;
 use crate::namespace::acl::is_acl;
+use crate::namespace::unchecked::known_to;
+use crate::state::State;
 use siftfs_base::{InodeNr, Result, errno};
-use siftfs_proto::{Reply, Request, SetAttr};
+use siftfs_proto::compound::Access;
+use siftfs_proto::{Reply, Request, SetAttr, Target};
 
 impl Call<'_> {
     /// Carries out a request about attributes.
@@ -14,19 +17,26 @@ impl Call<'_> {
                 let ino = self.any_target(file)?;
                 self.runtime.query(|st| st.metadata.tree.attr(ino)).map(Reply::Attr)
             }
-            R::SetAttr { file, set, times } => self.set_attr(self.any_target(file)?, &set, times),
+            R::SetAttr { file, set, times } => self.set_attr(file, set, times),
             R::GetXattr { file, name } => {
                 let ino = self.any_target(file)?;
-                self.runtime.query(|st| st.metadata.tree.get_xattr(ino, &name)).map(Reply::Data)
+                let get = |st: &mut State| {
+                    self.who().may_get_xattr(&mut st.metadata.tree, ino, &name)?;
+                    st.metadata.tree.get_xattr(ino, &name)
+                };
+                self.runtime.query(get).map(Reply::Data)
             }
             R::ListXattr { file } => {
                 let ino = self.any_target(file)?;
-                self.runtime.query(|st| st.metadata.tree.list_xattrs(ino)).map(Reply::Names)
+                let names = self.runtime.query(|st| st.metadata.tree.list_xattrs(ino))?;
+                Ok(Reply::Names(known_to(self.who(), names)))
             }
             R::SetXattr { file, name, value, mode, kill_setgid } => {
                 let ino = self.any_target(file)?;
                 self.runtime.mutate(|st| {
                     st.metadata.tree.may_set_xattr(ino, &name, false)?;
+                    let taken = self.who().may_change_xattr(&mut st.metadata.tree, ino, &name)?;
+                    let kill_setgid = if self.session.is_kernel() { kill_setgid } else { taken };
                     match is_acl(&name) {
                         true => st.metadata.set_acl(ino, &name, &value, kill_setgid)?,
                         false => st.metadata.set_xattr(ino, &name, &value, mode)?,
@@ -43,16 +53,24 @@ impl Call<'_> {
             }
             R::SetFlags { file, flags } => {
                 let ino = self.any_target(file)?;
+                self.runtime.query(|st| self.who().may_flag(&mut st.metadata.tree, ino, flags))?;
                 self.runtime.change_flags(ino, flags).map(|()| Reply::Done)
             }
             other => unreachable!("a request of another kind: {other:?}"),
         }
     }
 
-    fn set_attr(&self, ino: InodeNr, set: &SetAttr, times: bool) -> Result<Reply> {
+    fn set_attr(&self, file: Target, set: SetAttr, times: bool) -> Result<Reply> {
         let attr = self.runtime.mutate(|st| {
-            st.metadata.tree.may_set_attr(ino, set)?;
-            st.timed(ino, times, |st| st.set_attr(ino, set))?;
+            let tree = &mut st.metadata.tree;
+            let ino = tree.target_for((self.session.id, file), |_| true)?;
+            let writable = tree.target((self.session.id, file), Access::Write).is_ok();
+            if set.size.is_none() {
+                tree.may_set_attr(ino, &set)?;
+            }
+            let set = self.who().may_set_by(tree, (ino, writable), set.clone())?;
+            tree.may_set_attr(ino, &set)?;
+            st.timed(ino, self.moves(times), |st| st.set_attr(ino, &set))?;
             Ok(st.metadata.tree.attr(ino)?)
         });
         attr.map(Reply::Attr)
@@ -63,11 +81,14 @@ impl Call<'_> {
             return Err(errno(libc::EINVAL));
         }
         self.runtime.mutate(|st| {
-            st.metadata.tree.may_set_xattr(ino, name, true)?;
+            // Capabilities that a kernel removes go with a write.
+            st.metadata.tree.may_set_xattr(ino, name, self.session.is_kernel())?;
+            self.who().may_change_xattr(&mut st.metadata.tree, ino, name)?;
             if is_acl(name) {
                 return st.metadata.remove_acl(ino, name).map(|()| Reply::Done);
             }
-            st.timed(ino, times, |st| st.metadata.remove_xattr(ino, name)).map(|()| Reply::Done)
+            st.timed(ino, self.moves(times), |st| st.metadata.remove_xattr(ino, name))
+                .map(|()| Reply::Done)
         })
     }
 }

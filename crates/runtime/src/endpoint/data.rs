@@ -2,8 +2,10 @@
 
 use super::Call;
 use crate::data::file::Input;
-use crate::namespace::kinds::kind_of_entry;
+use crate::namespace::kinds::{kind_of, kind_of_entry};
+use crate::namespace::unchecked::take_privileges;
 use crate::state::room::ALLOCATE_PIECE;
+use crate::state::step::Step;
 use crate::state::tree::references::SessionId;
 use crate::state::{State, Tree};
 use siftfs_base::{InodeNr, Result, errno};
@@ -45,8 +47,15 @@ impl Call<'_> {
             R::OpenDir { ino } => self.open_dir(ino),
             R::ReadDir { handle, cookie, max_bytes, plus } => {
                 let handle = (self.session.id, handle);
-                let read =
-                    |st: &mut State| st.metadata.tree.read_dir(handle, cookie, max_bytes, plus);
+                let read = |st: &mut State| {
+                    let tree = &mut st.metadata.tree;
+                    let opened = tree.inodes.references.opened(handle.0, handle.1.0);
+                    // The attributes of an entry are looked up in the directory.
+                    if let Some(dir) = opened.filter(|_| plus) {
+                        self.who().may_search(tree, dir.ino)?;
+                    }
+                    tree.read_dir(handle, cookie, max_bytes, plus)
+                };
                 self.runtime.query(read).map(Reply::Dir)
             }
             other => unreachable!("a request of another kind: {other:?}"),
@@ -64,6 +73,7 @@ impl Call<'_> {
     fn open_dir(&self, ino: InodeNr) -> Result<Reply> {
         self.runtime.query(|st| {
             st.metadata.tree.load_dir(ino)?;
+            self.who().may_list(&mut st.metadata.tree, ino)?;
             Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session.id, Access::Read) })
         })
     }
@@ -76,9 +86,8 @@ impl Call<'_> {
             }
             let tree = &mut st.metadata.tree;
             tree.load(ino)?;
-            if tree.node(ino).inode.is_dir() {
-                return Err(errno(libc::EISDIR));
-            }
+            tree.is_file(ino)?;
+            self.who().may_open_by(tree, ino, access, false)?;
             tree.may_open(ino, write, false)?;
             Ok(Reply::Opened { handle: tree.open(ino, self.session.id, access) })
         })
@@ -93,13 +102,25 @@ impl Call<'_> {
     ) -> Result<Reply> {
         self.runtime.mutate(|st| {
             let time = st.metadata.log.now();
+            st.metadata.tree.is_file(ino)?;
+            self.who().may_open_by(&mut st.metadata.tree, ino, access, true)?;
             st.metadata.tree.may_open(ino, access.writes(), true)?;
-            st.timed(ino, times, |st| {
+            st.timed(ino, self.moves(times), |st| {
                 st.set_size(ino, 0, time)?;
-                if kill_priv { st.metadata.kill_privileges(ino) } else { Ok(()) }
+                self.take_privileges(st, ino, kill_priv)
             })?;
             Ok(Reply::Opened { handle: st.metadata.tree.open(ino, self.session.id, access) })
         })
+    }
+
+    /// A change of the file's bytes takes set-id bits and capabilities away: as the kernel says, or
+    /// as the caller's rights say.
+    fn take_privileges(&self, st: &mut State, ino: InodeNr, asked: bool) -> Step<()> {
+        match self.who().0 {
+            None if asked => st.metadata.kill_privileges(ino),
+            None => Ok(()),
+            Some(caller) => take_privileges(&mut st.metadata, caller, ino),
+        }
     }
 
     fn release(&self, handle: Handle) -> Result<Reply> {
@@ -142,9 +163,8 @@ impl Call<'_> {
                 room => data.truncate(room.unwrap_or(0)),
             }
             // First, so that an operation that must be tried again has not written yet.
-            if kill_priv {
-                st.timed(ino, times, |st| st.metadata.kill_privileges(ino))?;
-            }
+            let times = self.moves(times);
+            st.timed(ino, times, |st| self.take_privileges(st, ino, kill_priv))?;
             let privileged = st.metadata.tree.privileged(self.cred);
             st.timed(ino, times, |st| st.write(ino, at, Input::of(&mut data), privileged, time))
         })?;
@@ -160,6 +180,9 @@ impl Call<'_> {
         mut data: WriteData,
         times: bool,
     ) -> Result<Reply> {
+        if !self.session.is_kernel() {
+            return Err(errno(libc::EPERM));
+        }
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         // The kernel joins pages of several write(2). Those up to the largest file size are kept;
         // if there are more, all of those calls get EFBIG.
@@ -194,6 +217,8 @@ impl Call<'_> {
                 let ino = st.metadata.tree.target((self.session.id, file), Access::Write)?;
                 st.metadata.tree.may_allocate(ino, mode)?;
                 let privileged = st.metadata.tree.privileged(self.cred);
+                let times = self.moves(times);
+                st.timed(ino, times, |st| self.take_privileges(st, ino, false))?;
                 st.timed(ino, times, |st| st.allocate(ino, mode, at, stop - at, privileged, time))
             })?;
             at = stop;
@@ -205,6 +230,17 @@ impl Call<'_> {
 }
 
 impl Tree {
+    /// Can the inode be opened to read and write its bytes?
+    fn is_file(&mut self, ino: InodeNr) -> Result<()> {
+        self.load(ino)?;
+        match kind_of(self.node(ino).inode.mode) {
+            FileKind::Regular => Ok(()),
+            FileKind::Directory => Err(errno(libc::EISDIR)),
+            FileKind::Symlink => Err(errno(libc::ELOOP)),
+            _ => Err(errno(libc::ENXIO)),
+        }
+    }
+
     fn read_dir(
         &mut self,
         (session, handle): (SessionId, Handle),

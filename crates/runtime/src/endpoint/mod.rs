@@ -7,6 +7,8 @@ mod data;
 mod names;
 mod operations;
 
+use crate::namespace::access::Caller;
+use crate::namespace::unchecked::Unchecked;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::staging::proof::Durable;
@@ -15,7 +17,9 @@ use crate::state::Tree;
 use crate::state::tree::references::SessionId;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
-use siftfs_proto::{Completion, Credentials, FileService, Handle, Opening, Reply, Request, Target};
+use siftfs_proto::{
+    Completion, Credentials, FileService, Handle, Identity, Opening, Reply, Request, Target,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -231,6 +235,20 @@ impl Runtime {
 }
 
 impl Call<'_> {
+    /// The caller, if nobody has checked yet what it may do.
+    pub(super) fn who(&self) -> Unchecked<'_> {
+        Unchecked(match &self.session.opening.identity {
+            Identity::Kernel => None,
+            Identity::User { rights, .. } => Some(Caller { cred: self.cred, rights }),
+        })
+    }
+
+    /// Do the times of a file move with a change of its data? They stay only for a kernel that owns
+    /// them.
+    pub(super) fn moves(&self, times: bool) -> bool {
+        times || !self.session.is_kernel()
+    }
+
     /// The inode of a file, which the session may have open for anything.
     pub(super) fn any_target(&self, file: Target) -> Result<InodeNr> {
         match file {

@@ -4,6 +4,7 @@ use super::Call;
 use crate::locks::relock;
 use crate::namespace::entries::NewInode;
 use crate::namespace::kinds::{kind_of, mode_of};
+use crate::namespace::unchecked::{New, Unchecked};
 use crate::state::Metadata;
 use crate::state::State;
 use crate::state::step::Step;
@@ -33,26 +34,33 @@ impl Call<'_> {
             R::Symlink { parent, name, target } => self.symlink(parent, &name, &target),
             R::Link { ino, parent, name } => self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
+                self.who().may_name(&mut st.metadata.tree, ino, (parent, &name))?;
                 st.metadata.tree.may_link(ino, parent)?;
                 st.metadata.link(ino, parent, &name, time)?;
                 Ok(st.metadata.tree.entry(self.session.id, ino)?)
             }),
             R::Unlink { parent, name } => self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
-                st.metadata.tree.may_remove(cred, parent, &name)?;
+                self.may_remove(st, parent, &name)?;
                 st.metadata.tree.may_take(parent, &name)?;
                 st.unlink(parent, &name, time).map(|_| Reply::Done)
             }),
             R::RemoveDir { parent, name } => self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
-                st.metadata.tree.may_remove(cred, parent, &name)?;
+                self.may_remove(st, parent, &name)?;
                 st.metadata.tree.may_take(parent, &name)?;
                 st.metadata.remove_dir(parent, &name, time).map(|_| Reply::Done)
             }),
             R::Rename { parent, name, new_parent, new_name, mode } => self.runtime.mutate(|st| {
                 let time = st.metadata.log.now();
-                st.metadata.tree.may_rename(cred, (parent, &name), (new_parent, &new_name))?;
                 let (from, to) = ((parent, &*name), (new_parent, &*new_name));
+                match self.who() {
+                    Unchecked(None) => st.metadata.tree.may_rename(cred, from, to)?,
+                    who if !who.may_rename_by(&mut st.metadata.tree, from, to, mode)? => {
+                        return Ok(Reply::Done);
+                    }
+                    _ => {}
+                }
                 st.metadata.tree.may_move(from, to)?;
                 match mode {
                     RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
@@ -68,8 +76,18 @@ impl Call<'_> {
         }
     }
 
+    /// May the name be taken away, as far as the directory's rights go? (The kernel has checked
+    /// all but the sticky bit of an overlay's directory.)
+    fn may_remove(&self, st: &mut State, parent: InodeNr, name: &[u8]) -> Result<()> {
+        match self.who() {
+            Unchecked(None) => st.metadata.tree.may_remove(self.cred, parent, name),
+            who => who.may_take_name(&mut st.metadata.tree, (parent, name)),
+        }
+    }
+
     fn look_up(&self, parent: InodeNr, name: &[u8]) -> Result<Reply> {
         self.runtime.query(|st| {
+            self.who().may_search(&mut st.metadata.tree, parent)?;
             let ino = match name {
                 b"." => parent,
                 b".." => st.metadata.tree.parent_of_dir(parent)?,
@@ -114,6 +132,8 @@ impl Call<'_> {
         target: &[u8],
     ) -> Result<Reply> {
         self.runtime.mutate(|st| {
+            self.who().may_make(&mut st.metadata.tree, (parent, name), New::of(mode, rdev))?;
+            let mode = self.who().mode_in(&mut st.metadata.tree, parent, mode)?;
             let ino = st.metadata.make(self.cred, parent, name, mode, rdev, target)?;
             Ok(st.metadata.tree.entry(self.session.id, ino)?)
         })
@@ -131,7 +151,9 @@ impl Call<'_> {
 
     fn create_open(&self, parent: InodeNr, name: &[u8], perm: u16) -> Result<Reply> {
         self.runtime.mutate(|st| {
+            self.who().may_make(&mut st.metadata.tree, (parent, name), New::Other)?;
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
+            let mode = self.who().mode_in(&mut st.metadata.tree, parent, mode)?;
             let ino = st.metadata.make(self.cred, parent, name, mode, 0, &[])?;
             let handle = st.metadata.tree.open(ino, self.session.id, Access::Both);
             let Reply::Entry(attr) = st.metadata.tree.entry(self.session.id, ino)? else {
@@ -145,8 +167,10 @@ impl Call<'_> {
     fn create_unnamed(&self, parent: InodeNr, perm: u16, exclusive: bool) -> Result<Reply> {
         self.runtime.mutate(|st| {
             st.metadata.tree.load_dir(parent)?;
+            self.who().may_make_unnamed(&mut st.metadata.tree, parent)?;
             st.metadata.tree.may_insert(parent)?;
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
+            let mode = self.who().mode_in(&mut st.metadata.tree, parent, mode)?;
             let (mode, gid) = st.metadata.tree.inherit(parent, mode, self.cred.gid, false);
             let (mode, xattrs) = st.metadata.tree.inherit_acls(parent, mode, self.cred.umask)?;
             let time = st.metadata.log.now();

@@ -17,7 +17,7 @@ impl Call<'_> {
             R::SectionWrite { section, offset, data } => self.write_section(section, offset, &data),
             R::SectionRead { section, offset, len } => self.read_section(section, offset, len),
             R::SectionCommit { sections, durable, times } => {
-                self.commit_together(&sections, durable, times)
+                self.commit_together(&sections, durable, self.moves(times))
             }
             R::SectionAbort { section } => self.abort_section(section).map(|()| Reply::Done),
             R::Compound(mut compound) => {

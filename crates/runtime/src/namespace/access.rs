@@ -6,12 +6,17 @@ use crate::namespace::kinds::kind_of;
 use crate::state::Tree;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_ext4::xattr::{Acl, AclTag};
-use siftfs_proto::{Credentials, FileKind, Rights};
+use siftfs_proto::compound::NewAttributes;
+use siftfs_proto::{Credentials, FileKind, Rights, SetAttr, SetTime};
 
 /// The right to look names up in a directory.
 pub const SEARCH: u16 = 1;
 /// The right to change names in a directory, which includes to look them up.
 pub const CHANGE: u16 = 3;
+
+const S_ISUID: u16 = 0o4000;
+const S_ISGID: u16 = 0o2000;
+const S_IXGRP: u16 = 0o0010;
 
 /// The right to read a file.
 pub const READ: u16 = 4;
@@ -51,17 +56,99 @@ impl Caller<'_> {
     /// # Errors
     /// EACCES if not; EINVAL for bytes that are no list.
     pub fn may(&self, guard: &Guard, wanted: u16) -> Result<()> {
-        if self.rights.overrides_access {
+        if self.may_always(kind_of(guard.mode), wanted) {
             return Ok(());
         }
         let &Guard { mode, uid, gid, ref acl } = guard;
         let granted = match acl {
             _ if uid == self.cred.uid => mode >> 6 & wanted == wanted,
-            Some(list) => self.granted_by(&Acl::from_xattr(list)?, gid, wanted),
-            None if self.is_in(gid) => mode >> 3 & wanted == wanted,
-            None => mode & wanted == wanted,
+            // With a mask that lets nothing through, Linux does not look at the list.
+            Some(list) if mode & 0o070 != 0 => {
+                self.granted_by(&Acl::from_xattr(list)?, gid, wanted)
+            }
+            _ if self.is_in(gid) => mode >> 3 & wanted == wanted,
+            _ => mode & wanted == wanted,
         };
         if granted { Ok(()) } else { Err(errno(libc::EACCES)) }
+    }
+
+    /// Has it these rights to every file of this kind?
+    fn may_always(&self, kind: FileKind, wanted: u16) -> bool {
+        let reads = if kind == FileKind::Directory { READ | SEARCH } else { READ };
+        self.rights.overrides_access || self.rights.reads_all && wanted & !reads == 0
+    }
+
+    /// May the caller change these attributes, as chmod(2), chown(2) and utimensat(2) have it? What
+    /// an immutable file refuses is not looked at.
+    ///
+    /// # Errors
+    /// EPERM or EACCES if not; EOPNOTSUPP for the mode of a symbolic link.
+    pub fn may_set(&self, guard: &Guard, new: &NewAttributes) -> Result<()> {
+        let owns = self.owns(guard);
+        if kind_of(guard.mode) == FileKind::Symlink && new.perm.is_some() {
+            return Err(errno(libc::EOPNOTSUPP));
+        }
+        let own_uid = self.cred.uid == guard.uid;
+        let own_group = |gid: u32| own_uid && (gid == guard.gid || self.is_in(gid));
+        let keeps = |uid: u32| own_uid && uid == guard.uid;
+        let chown = new.uid.is_none_or(keeps) && new.gid.is_none_or(own_group);
+        if !self.rights.gives_away && !chown || new.perm.is_some() && !owns {
+            return Err(errno(libc::EPERM));
+        }
+        // To take set-id bits away is a change of the mode.
+        let chown = new.uid.is_some() || new.gid.is_some();
+        if chown && !owns && self.loses_set_id(guard) {
+            return Err(errno(libc::EPERM));
+        }
+        let at = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
+        if (at(new.atime) || at(new.mtime)) && !owns {
+            return Err(errno(libc::EPERM));
+        }
+        match (new.atime.is_some() || new.mtime.is_some()) && !owns {
+            true => self.may(guard, WRITE),
+            false => Ok(()),
+        }
+    }
+
+    /// Does a new owner take set-id bits away?
+    fn loses_set_id(&self, guard: &Guard) -> bool {
+        let foreign = !self.rights.keeps_set_id && !self.is_in(guard.gid);
+        let setgid = guard.mode & S_ISGID != 0 && (guard.mode & S_IXGRP != 0 || foreign);
+        kind_of(guard.mode) != FileKind::Directory && (guard.mode & S_ISUID != 0 || setgid)
+    }
+
+    /// The mode of a file that the caller makes in a directory with this mode and group. It would
+    /// get the directory's group: an executable that gives that group's id to everybody is not the
+    /// caller's to make, unless it is in the group.
+    pub fn mode_in(&self, (dir_mode, dir_gid): (u16, u32), mode: u16) -> u16 {
+        let executable = mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP;
+        let foreign = !self.rights.keeps_set_id && !self.is_in(dir_gid);
+        let file = kind_of(mode) != FileKind::Directory;
+        if file && dir_mode & S_ISGID != 0 && executable && foreign {
+            mode & !S_ISGID
+        } else {
+            mode
+        }
+    }
+
+    /// The change that these new attributes are, with the set-id bits that the caller may not
+    /// leave.
+    pub fn setting(&self, guard: &Guard, new: &NewAttributes) -> SetAttr {
+        let &NewAttributes { perm, uid, gid, atime, mtime } = new;
+        let foreign = |gid: u32| !self.rights.keeps_set_id && !self.is_in(gid);
+        let chown = uid.is_some() || gid.is_some();
+        // Of a group that the caller is not in nobody gets the id by a new mode.
+        let setgid = if foreign(gid.unwrap_or(guard.gid)) { S_ISGID } else { 0 };
+        SetAttr {
+            perm: perm.map(|perm| perm & 0o7777 & !setgid),
+            uid,
+            gid,
+            atime,
+            mtime,
+            // As chown(2): setgid also where the group may not execute, unless it is the caller's.
+            kill_setgid: chown && foreign(guard.gid),
+            ..SetAttr::default()
+        }
     }
 
     /// May the caller give the file one more name? As Linux protects files against links that their
@@ -117,7 +204,7 @@ impl Tree {
     /// EACCES if not, ENOTDIR if it is no directory.
     pub fn may_access(&mut self, caller: Caller<'_>, dir: InodeNr, wanted: u16) -> Result<()> {
         self.load_dir(dir)?;
-        if caller.rights.overrides_access {
+        if caller.may_always(FileKind::Directory, wanted) {
             return Ok(());
         }
         let guard = self.guard(dir)?;

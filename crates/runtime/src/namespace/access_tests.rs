@@ -46,3 +46,17 @@ fn the_others_have_their_entry_without_the_mask() {
     assert!(caller_is_granted(8, 1, &[], &list(0, 0, 0, 0, 7)));
     assert!(!caller_is_granted(8, 1, &[3], &list(7, 7, 7, 7, 5)));
 }
+
+/// As Linux does, which looks at a list only if the group's bits of the mode, its mask, are not
+/// all zero.
+#[test]
+fn a_list_whose_mask_lets_nothing_through_is_not_looked_at() {
+    let cred = Credentials { uid: 7, gid: 1, ..Credentials::default() };
+    let rights = Rights::default();
+    let caller = Caller { cred: &cred, rights: &rights };
+    for (mode, mask, granted) in [(0o040_105, 0, true), (0o040_115, 1, false)] {
+        let acl = Some(list(6, 7, 7, mask, 5).to_xattr());
+        let guard = Guard { mode, uid: 1002, gid: OWNER_GROUP, acl };
+        assert_eq!(caller.may(&guard, READ | SEARCH).is_ok(), granted, "{mode:o}");
+    }
+}

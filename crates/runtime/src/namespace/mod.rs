@@ -7,3 +7,4 @@ pub mod entries;
 pub mod flags;
 pub mod kinds;
 pub mod rename;
+pub mod unchecked;

@@ -135,7 +135,7 @@ impl State {
 
 impl Tree {
     /// Would `dir` come to lie below `ino`?
-    fn is_below(&mut self, ino: InodeNr, mut dir: InodeNr) -> Result<bool> {
+    pub fn is_below(&mut self, ino: InodeNr, mut dir: InodeNr) -> Result<bool> {
         let mut depth = 0u32;
         loop {
             if dir == ino {

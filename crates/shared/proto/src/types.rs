@@ -200,20 +200,30 @@ pub enum Seek {
     Hole,
 }
 
-/// What the caller of a request that carries paths may do besides what mode and owner give it. The
-/// kernel has not checked those paths; the Runtime does.
+/// What a caller may do besides what mode and owner give it, where no kernel has checked that and
+/// the Runtime does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// CAP_DAC_OVERRIDE: every directory may be searched and changed.
+    /// CAP_DAC_OVERRIDE: every file may be read and written, every directory searched and changed.
     pub overrides_access: bool,
+    /// CAP_DAC_READ_SEARCH: every file may be read, and every directory searched.
+    pub reads_all: bool,
     /// CAP_FOWNER: another user's file may be taken out of a sticky directory, and changed.
     pub owns_all: bool,
     /// CAP_CHOWN: files may be given to others.
     pub gives_away: bool,
     /// CAP_FSETID: a change of a file leaves its set-id bits.
     pub keeps_set_id: bool,
+    /// CAP_MKNOD: device files may be made.
+    pub makes_devices: bool,
+    /// CAP_LINUX_IMMUTABLE: files may become immutable or append-only, and the reverse.
+    pub sets_fixed: bool,
+    /// CAP_SETFCAP: files may be given capabilities.
+    pub sets_capabilities: bool,
+    /// CAP_SYS_ADMIN: the attributes `trusted.` and `security.` may be seen and changed.
+    pub administers: bool,
     /// Any file may get one more name: the machine does not protect files against that
     /// (`fs.protected_hardlinks`).
     pub links_all: bool,
@@ -229,6 +239,11 @@ impl Rights {
         Self {
             groups: Vec::new(),
             overrides_access: true,
+            reads_all: true,
+            makes_devices: true,
+            sets_fixed: true,
+            sets_capabilities: true,
+            administers: true,
             owns_all: true,
             gives_away: true,
             keeps_set_id: true,

@@ -33,7 +33,9 @@ impl Dice {
     }
 
     fn dir(&mut self) -> &'static str {
-        self.pick(&["", "", "", "open/", "own/", "sticky/", "shared/", "closed/", "none/"])
+        self.pick(&[
+            "", "", "", "open/", "own/", "sticky/", "shared/", "common/", "closed/", "none/",
+        ])
     }
 
     /// A file's path, or that of no file.
@@ -330,6 +332,8 @@ fn fill(at: &Path) {
         ("own", OWNER, OWNER, 0o755),
         ("sticky", 0, 0, 0o1777),
         ("shared", OWNER, OWNER, 0o2775),
+        // Of a group that not all are in who may write there.
+        ("common", 0, 1500, 0o2777),
         ("closed", 0, 0, 0o700),
     ];
     let modes = [("a", OWNER, 0o644), ("b", 0, 0o4755), ("c", OWNER, 0o2664)];

@@ -12,15 +12,16 @@
 //!
 //! So a thread without the daemon's descriptors (`own_mount`) calls mknod(2) with the name. For
 //! that the kernel asks by LOOKUP whatever it knows, because the name must be new, and keeps the
-//! answer. If the name is free, the MKNOD that follows is known by the thread's number, and refused
-//! ([`Asked`]). The entries that the kernel has of a directory are those of an mtime: that thread
-//! has it ask for the directory's attributes.
+//! answer. The thread uses a copy of the mount that is read-only, so nothing is made if the name is
+//! free. Where there are no such copies, the MKNOD that follows is known by the thread's number,
+//! and refused ([`Asked`]). The entries that the kernel has of a directory are those of an mtime:
+//! that thread has it ask for the directory's attributes.
 
 use crate::kernel::notify::Notifier;
 use crate::kernel::request::Operation;
 use crate::mount::mountinfo::MountEntry;
 use crate::pages::handles::open_node;
-use crate::pages::own_mount::{open_root, start_apart};
+use crate::pages::own_mount::{open_root_to_look, start_apart};
 use rustix::fs::{AtFlags, FileType, Mode, StatxFlags, mknodat, statx};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -311,7 +312,7 @@ fn work(
 fn forget(entry: &MountEntry, asked: &Asked, order: Names) -> BTreeSet<Vec<u8>> {
     let Names { node, generation, mut names } = order;
     let generation = if node == ROOT { 0 } else { generation };
-    let dir = match open_root(entry) {
+    let dir = match open_root_to_look(entry) {
         Ok(Some(root)) => open_node(&root, node, generation),
         _ => return names,
     };

@@ -76,15 +76,19 @@ pub fn apart<T: Send + 'static>(
 
 /// The root of the mount, for the calling thread; `None` if it is not to be reached any more.
 pub(crate) fn open_root(entry: &MountEntry) -> io::Result<Option<OwnedFd>> {
+    open_root_by(entry, &|_| {})
+}
+
+fn open_root_by(entry: &MountEntry, prepare: &dyn Fn(&OwnedFd)) -> io::Result<Option<OwnedFd>> {
     // In most cases it is where it was.
-    if let Ok(Some(root)) = open_mount(entry) {
+    if let Ok(Some(root)) = open_mount(entry, prepare) {
         return Ok(Some(root));
     }
     let mut mounts = mounts_of(entry)?;
     mounts.sort_by_key(|m| m.id != entry.id);
     let mut result = Ok(None);
     for mount in mounts {
-        match open_mount(&mount) {
+        match open_mount(&mount, prepare) {
             Ok(Some(root)) => return Ok(Some(root)),
             Ok(None) => {}
             Err(e) => result = Err(e),
@@ -93,9 +97,43 @@ pub(crate) fn open_root(entry: &MountEntry) -> io::Result<Option<OwnedFd>> {
     result
 }
 
-fn open_mount(mount: &MountEntry) -> io::Result<Option<OwnedFd>> {
+/// As [`open_root`], through a copy on which nothing can be changed: a call that would make a name
+/// has the kernel look the name up, and fails with EROFS without a request. Before Linux 5.12 the
+/// copy is a plain one.
+pub(crate) fn open_root_to_look(entry: &MountEntry) -> io::Result<Option<OwnedFd>> {
+    open_root_by(entry, &|tree| {
+        if let Err(error) = make_read_only(tree) {
+            tracing::debug!(%error, "names that are free cost one more request each");
+        }
+    })
+}
+
+/// Makes a detached copy of a mount read-only.
+fn make_read_only(tree: &OwnedFd) -> io::Result<()> {
+    let wanted = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: the path is a string, and the kernel reads a structure of this size.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const wanted,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn open_mount(mount: &MountEntry, prepare: &dyn Fn(&OwnedFd)) -> io::Result<Option<OwnedFd>> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = open_tree(rustix::fs::CWD, &mount.mount_point, flags)?;
+    prepare(&tree);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(&tree, ".", flags, Mode::empty())?;
     // Whatever covers the mount point by now is not ours to write back.

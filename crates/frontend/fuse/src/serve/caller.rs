@@ -14,10 +14,16 @@ pub(crate) const UNKNOWN: u32 = u32::MAX;
 const CAP_CHOWN: u32 = 0;
 /// The right to go everywhere.
 const CAP_DAC_OVERRIDE: u32 = 1;
+/// The right to read everything, and to search every directory.
+const CAP_DAC_READ_SEARCH: u32 = 2;
 /// The right to change what one does not own.
 const CAP_FOWNER: u32 = 3;
 /// The right to keep set-id bits over a change.
 const CAP_FSETID: u32 = 4;
+/// The right to make files immutable.
+const CAP_LINUX_IMMUTABLE: u32 = 9;
+/// The right to make device files.
+const CAP_MKNOD: u32 = 27;
 /// The right to administer the system: to see `trusted.` attributes, to trim, and many more.
 const CAP_SYS_ADMIN: u32 = 21;
 /// The right to set and remove file capabilities.
@@ -83,6 +89,11 @@ pub(crate) fn rights(cred: &Credentials) -> Rights {
     Rights {
         groups: groups.split_whitespace().filter_map(|g| g.parse().ok()).collect(),
         overrides_access: capable(cred, CAP_DAC_OVERRIDE),
+        reads_all: capable(cred, CAP_DAC_READ_SEARCH),
+        makes_devices: capable(cred, CAP_MKNOD),
+        sets_fixed: capable(cred, CAP_LINUX_IMMUTABLE),
+        sets_capabilities: capable(cred, CAP_SETFCAP),
+        administers: capable(cred, CAP_SYS_ADMIN),
         owns_all: capable(cred, CAP_FOWNER),
         gives_away: capable(cred, CAP_CHOWN),
         keeps_set_id: capable(cred, CAP_FSETID),

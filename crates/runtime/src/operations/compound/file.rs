@@ -271,22 +271,13 @@ impl Plan<'_> {
         if *new == NewAttributes::default() {
             return Ok(Outcome::None);
         }
-        let chown = new.uid.is_some() || new.gid.is_some();
-        let owner = (new.uid.unwrap_or(file.guard.uid), new.gid.unwrap_or(file.guard.gid));
-        let mut set = SetAttr { uid: new.uid, gid: new.gid, ..SetAttr::default() };
-        (set.atime, set.mtime) = (new.atime, new.mtime);
-        if chown {
-            // As chown(2): setgid also where the group may not execute, unless it is the caller's.
-            let foreign = !caller.rights.keeps_set_id && !caller.is_in(file.guard.gid);
-            set.kill_setgid = foreign;
-            file.guard.mode = without_privileges(file.guard.mode, foreign);
-            (file.guard.uid, file.guard.gid) = owner;
+        let set = caller.setting(&file.guard, new);
+        if new.uid.is_some() || new.gid.is_some() {
+            file.guard.mode = without_privileges(file.guard.mode, set.kill_setgid);
+            file.guard.uid = new.uid.unwrap_or(file.guard.uid);
+            file.guard.gid = new.gid.unwrap_or(file.guard.gid);
         }
-        if let Some(perm) = new.perm {
-            // Of a group that the caller is not in nobody gets the id by this.
-            let foreign = !caller.rights.keeps_set_id && !caller.is_in(owner.1);
-            let perm = if foreign { perm & !S_ISGID } else { perm } & 0o7777;
-            set.perm = Some(perm);
+        if let Some(perm) = set.perm {
             file.guard.mode = file.guard.mode & !0o7777 | perm;
             file.guard.acl = match &file.guard.acl {
                 Some(list) => Some(st.metadata.tree.list_of_mode(list, perm)?),
@@ -300,25 +291,8 @@ impl Plan<'_> {
 
     /// As chmod(2), chown(2) and utimensat(2) have it.
     fn may_set(&self, nr: FileNr, new: &NewAttributes) -> Tried<()> {
-        let (caller, file) = (self.caller, &self.files[nr]);
-        let owns = caller.owns(&file.guard);
-        if file.kind() == FileKind::Symlink && new.perm.is_some() {
-            return refused(libc::EOPNOTSUPP);
-        }
-        let own_uid = caller.cred.uid == file.guard.uid;
-        let own_group = |gid: u32| own_uid && (gid == file.guard.gid || caller.is_in(gid));
-        let keeps = |uid: u32| own_uid && uid == file.guard.uid;
-        let chown = new.uid.is_none_or(keeps) && new.gid.is_none_or(own_group);
-        if !caller.rights.gives_away && !chown || new.perm.is_some() && !owns {
-            return refused(libc::EPERM);
-        }
-        let at = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
-        if (at(new.atime) || at(new.mtime)) && !owns {
-            return refused(libc::EPERM);
-        }
-        if (new.atime.is_some() || new.mtime.is_some()) && !owns {
-            caller.may(&file.guard, WRITE)?;
-        }
+        let file = &self.files[nr];
+        self.caller.may_set(&file.guard, new)?;
         let now = |time: Option<SetTime>| matches!(time, None | Some(SetTime::Now));
         let touch = new.perm.is_none() && new.uid.is_none() && new.gid.is_none();
         let fixed = if touch && now(new.atime) && now(new.mtime) {

@@ -2,6 +2,7 @@
 
 use crate::namespace::access::{CHANGE, Guard, READ, SEARCH, WRITE};
 use crate::namespace::kinds::mode_of;
+use crate::namespace::unchecked::Unchecked;
 use crate::operations::compound::file::{File, FileNr, Made};
 use crate::operations::compound::plan::{Change, Name, Outcome, Plan, Tried, Use, refused};
 use crate::operations::{ends_with_slash, is_plain};
@@ -122,6 +123,7 @@ impl Plan<'_> {
         self.may_insert_into(st, name.0)?;
         let cred = self.caller.cred;
         let mode = mode_of(FileKind::Regular) | perm & 0o7777;
+        let mode = Unchecked(Some(self.caller)).mode_in(&mut st.metadata.tree, name.0, mode)?;
         let (mode, gid) = st.metadata.tree.inherit(name.0, mode, cred.gid, false);
         let (mode, xattrs) = st.metadata.tree.inherit_acls(name.0, mode, cred.umask)?;
         st.metadata.tree.fs.xattrs_fit(mode, &xattrs)?;
