@@ -25,9 +25,24 @@ impl Asker<'_> {
         self.cred.uid == node.uid || self.rights.owns_all
     }
 
+    /// May it leave, or give, this group's id to a file?
+    pub(crate) fn lends(&self, gid: u32) -> bool {
+        self.rights.keeps_set_id || self.is_in(gid)
+    }
+
+    /// Does a new owner take set-id bits from the file?
+    pub(crate) fn takes_bits(&self, node: &Node) -> bool {
+        let setgid = node.perm & 0o2000 != 0 && (node.perm & 0o010 != 0 || !self.lends(node.gid));
+        !node.is_dir() && (node.perm & 0o4000 != 0 || setgid)
+    }
+
     /// EACCES unless all of `wanted` is granted.
     pub(crate) fn may(&self, node: &Node, wanted: u16) -> Result<(), i32> {
-        let by_list = || model_acl::grants(node, self.cred.uid, |gid| self.is_in(gid), wanted);
+        // Linux does not look at a list whose mask, the group's bits of the mode, is empty.
+        let by_list = || match node.perm & 0o070 {
+            0 => None,
+            _ => model_acl::grants(node, self.cred.uid, |gid| self.is_in(gid), wanted),
+        };
         let granted = if self.rights.overrides_access {
             true
         } else if self.cred.uid == node.uid {

@@ -131,8 +131,7 @@ impl Run<'_> {
         let asker = self.asker;
         let before = self.model.get(ino)?.gid;
         let gid = new.gid.unwrap_or(before);
-        let keeps_id = asker.rights.keeps_set_id || asker.is_in(before);
-        let gets_id = asker.rights.keeps_set_id || asker.is_in(gid);
+        let (keeps_id, gets_id) = (asker.lends(before), asker.lends(gid));
         let perm = new.perm.map(|perm| if gets_id { perm } else { perm & !0o2000 });
         let NewAttributes { uid, gid, atime, mtime, .. } = *new;
         let kill_setgid = (uid.is_some() || gid.is_some()) && !keeps_id;
@@ -157,6 +156,9 @@ impl Run<'_> {
         }
         if asker.owns(node) {
             return Ok(());
+        }
+        if (new.uid.is_some() || new.gid.is_some()) && asker.takes_bits(node) {
+            return Err(libc::EPERM);
         }
         let times = [new.atime, new.mtime];
         if new.perm.is_some() || times.iter().any(|t| matches!(t, Some(SetTime::At(_)))) {

@@ -105,6 +105,10 @@ impl Run<'_> {
             return Err(libc::EEXIST);
         }
         self.may_change(parent)?;
+        // A setgid directory gives its group, and an executable its group's id.
+        let dir = self.model.get(parent)?;
+        let foreign = dir.perm & 0o2000 != 0 && !self.asker.lends(dir.gid);
+        let perm = if foreign && perm & 0o2010 == 0o2010 { perm & !0o2000 } else { perm };
         let fresh: Fresh = self.next_fresh();
         let req = Request::Create { parent, name, perm };
         self.model.exec_name(self.asker.cred, &req, fresh, &mut self.fx)?;
