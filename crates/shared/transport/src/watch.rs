@@ -20,6 +20,8 @@ impl Watch {
         // Twice per heartbeat and often enough for the stall.
         let pause = link.tick / 2;
         let run = move || {
+            // A connection that has just begun has nothing to tend.
+            std::thread::park_timeout(pause);
             while !stopped.load(Ordering::Acquire) {
                 link.tend();
                 std::thread::park_timeout(pause);
