@@ -290,3 +290,31 @@ fn r31_requests_claim_nothing() {
     drop(session);
     v.close().expect("close");
 }
+
+/// A section's bytes take set-id bits away as a write does.
+#[test]
+fn a_section_leaves_no_set_id_bits() {
+    let world = World::new(1);
+    let v = world.open();
+    let kernel = begin(&v, Opening::kernel());
+    let (ino, _) = create(&kernel, "f");
+    let set = SetAttr { perm: Some(0o6777), ..SetAttr::default() };
+    assert!(ask(&kernel, Request::SetAttr { file: ino.into(), set, times: true }).is_ok());
+    let session = begin(&v, Opening::user(1000, 100, Rights::default()));
+    assert!(ask(&session, Request::Lookup { parent: ROOT, name: b"f".to_vec() }).is_ok());
+    let (access, truncate, kill_priv, times) = (Access::Both, false, false, true);
+    let opened = ask(&session, Request::Open { ino, access, truncate, kill_priv, times });
+    let Ok(Reply::Opened { handle }) = opened else { panic!("{opened:?}") };
+    let started = ask(&session, Request::SectionStart { file: handle.into() });
+    let Ok(Reply::Section(section)) = started else { panic!("{started:?}") };
+    let data = vec![7; 5000].into();
+    assert!(ask(&session, Request::SectionWrite { section, offset: 0, data }).is_ok());
+    let commit = Request::SectionCommit { sections: vec![section], durable: true, times };
+    assert_eq!(ask(&session, commit), Ok(Reply::Done));
+    let found = ask(&kernel, Request::GetAttr { file: ino.into() });
+    let Ok(Reply::Attr(attr)) = found else { panic!("{found:?}") };
+    assert_eq!((attr.perm, attr.size), (0o777, 5000));
+    drop((session, kernel));
+    v.close().expect("close");
+    world.e2fsck();
+}

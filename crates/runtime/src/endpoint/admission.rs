@@ -2,10 +2,12 @@
 //! it has already.
 
 use super::Call;
+use crate::locks::relock;
+use crate::operations::compound::need;
 use crate::session::InFlight;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::{Identity, Limits, ROOT_INO, Request, Target};
-use std::sync::{PoisonError, RwLockReadGuard};
+use std::sync::RwLockReadGuard;
 
 /// A request that may be carried out, until it is.
 pub(super) struct Admitted<'a> {
@@ -14,7 +16,7 @@ pub(super) struct Admitted<'a> {
     _in_flight: Option<InFlight<'a>>,
 }
 
-/// What a request asks for that a session may have so much of.
+/// What a request adds to that a session's limits bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Wants {
     handle: bool,
@@ -71,19 +73,19 @@ impl Call<'_> {
     /// forgotten until the answer. A bare number in place of an open file is the kernel's alone.
     fn name(&self, req: &Request) -> Result<Option<RwLockReadGuard<'_, ()>>> {
         let stale = || errno(libc::ESTALE);
-        if let Some(Target::Inode(_)) = target(req) {
+        let Named { file, inodes } = named(req);
+        if let Some(Target::Inode(_)) = file {
             return Err(stale());
         }
-        let named = named(req);
-        if named == [None, None] {
+        if inodes == [None, None] {
             return Ok(None);
         }
-        let naming = self.session.naming.read().unwrap_or_else(PoisonError::into_inner);
+        let naming = relock(self.session.naming.read());
         let st = self.runtime.lock();
         let references = &st.metadata.tree.inodes.references;
         let known =
             |ino: &InodeNr| *ino == ROOT_INO || references.has_looked_up(self.session.id, *ino);
-        match named.iter().flatten().all(known) {
+        match inodes.iter().flatten().all(known) {
             true => Ok(Some(naming)),
             false => Err(stale()),
         }
@@ -95,10 +97,32 @@ fn is_administration(req: &Request) -> bool {
     matches!(req, Request::Status | Request::Checkpoint | Request::SyncAll | Request::Trim { .. })
 }
 
-/// The open file, or bare inode, of a request.
-fn target(req: &Request) -> Option<Target> {
+/// What a request names: a file, which may be open, and inodes by their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Named {
+    file: Option<Target>,
+    inodes: [Option<InodeNr>; 2],
+}
+
+impl Named {
+    fn file(file: Target) -> Self {
+        Self { file: Some(file), ..Self::default() }
+    }
+
+    fn inode(ino: InodeNr) -> Self {
+        Self { inodes: [Some(ino), None], ..Self::default() }
+    }
+
+    fn both(one: InodeNr, other: InodeNr) -> Self {
+        Self { inodes: [Some(one), Some(other)], ..Self::default() }
+    }
+}
+
+/// What a request names. A session can forget only what it has looked up, so FORGET names nothing
+/// here. The attributes of an inode are told of one that is only looked up, too.
+fn named(req: &Request) -> Named {
     use Request as R;
-    match req {
+    match *req {
         R::SetAttr { file, .. }
         | R::Read { file, .. }
         | R::Write { file, .. }
@@ -113,53 +137,12 @@ fn target(req: &Request) -> Option<Target> {
         | R::RemoveXattr { file, .. }
         | R::GetFlags { file }
         | R::SetFlags { file, .. }
-        | R::SectionStart { file } => Some(*file),
-        R::Lookup { .. }
-        | R::Forget { .. }
-        | R::GetAttr { .. }
-        | R::ReadLink { .. }
-        | R::MakeNode { .. }
-        | R::MakeDir { .. }
-        | R::Symlink { .. }
-        | R::Link { .. }
-        | R::Unlink { .. }
-        | R::RemoveDir { .. }
-        | R::Rename { .. }
-        | R::Create { .. }
-        | R::TmpFile { .. }
-        | R::Open { .. }
-        | R::Hold { .. }
-        | R::Release { .. }
-        | R::Barrier
-        | R::Poll { .. }
-        | R::Wait { .. }
-        | R::EndSession
-        | R::OpenDir { .. }
-        | R::ReadDir { .. }
-        | R::Publish { .. }
-        | R::SectionWrite { .. }
-        | R::SectionRead { .. }
-        | R::SectionCommit { .. }
-        | R::SectionAbort { .. }
-        | R::Compound(_)
-        | R::StatFs
-        | R::SyncAll
-        | R::Checkpoint
-        | R::Trim { .. }
-        | R::Status => None,
-    }
-}
-
-/// The inodes that a request names by number. A session can forget only what it has looked up, so
-/// FORGET needs no check.
-fn named(req: &Request) -> [Option<InodeNr>; 2] {
-    use Request as R;
-    match *req {
+        | R::SectionStart { file } => Named::file(file),
         R::GetAttr { file: Target::Inode(ino) }
         | R::ReadLink { ino }
         | R::Open { ino, .. }
         | R::Hold { ino }
-        | R::OpenDir { ino } => [Some(ino), None],
+        | R::OpenDir { ino } => Named::inode(ino),
         R::Lookup { parent, .. }
         | R::MakeNode { parent, .. }
         | R::MakeDir { parent, .. }
@@ -167,28 +150,13 @@ fn named(req: &Request) -> [Option<InodeNr>; 2] {
         | R::Unlink { parent, .. }
         | R::RemoveDir { parent, .. }
         | R::Create { parent, .. }
-        | R::TmpFile { parent, .. } => [Some(parent), None],
-        R::Link { ino, parent, .. } => [Some(ino), Some(parent)],
-        R::Rename { parent, new_parent, .. } => [Some(parent), Some(new_parent)],
-        R::Publish { base, .. } => [Some(base), None],
-        R::Compound(ref compound) => [Some(compound.base), None],
-        R::GetAttr { .. }
+        | R::TmpFile { parent, .. } => Named::inode(parent),
+        R::Link { ino, parent, .. } => Named::both(ino, parent),
+        R::Rename { parent, new_parent, .. } => Named::both(parent, new_parent),
+        R::Publish { base, .. } => Named::inode(base),
+        R::Compound(ref compound) => Named::inode(compound.base),
+        R::GetAttr { file: Target::Open(_) }
         | R::Forget { .. }
-        | R::SetAttr { .. }
-        | R::Read { .. }
-        | R::Write { .. }
-        | R::WriteBack { .. }
-        | R::Fsync { .. }
-        | R::Stage { .. }
-        | R::Allocate { .. }
-        | R::Seek { .. }
-        | R::GetXattr { .. }
-        | R::ListXattr { .. }
-        | R::SetXattr { .. }
-        | R::RemoveXattr { .. }
-        | R::GetFlags { .. }
-        | R::SetFlags { .. }
-        | R::SectionStart { .. }
         | R::Release { .. }
         | R::Barrier
         | R::Poll { .. }
@@ -203,7 +171,7 @@ fn named(req: &Request) -> [Option<InodeNr>; 2] {
         | R::SyncAll
         | R::Checkpoint
         | R::Trim { .. }
-        | R::Status => [None, None],
+        | R::Status => Named::default(),
     }
 }
 
@@ -217,7 +185,7 @@ fn bytes(req: &Request) -> u64 {
         R::Read { len, .. } | R::SectionRead { len, .. } => u64::from(*len),
         R::ReadDir { max_bytes, .. } => u64::from(*max_bytes),
         R::SetXattr { value, .. } => value.len() as u64,
-        R::Compound(compound) => crate::operations::compound::need::of(compound),
+        R::Compound(compound) => need::of(compound),
         _ => 0,
     }
 }

@@ -7,6 +7,7 @@ mod data;
 mod names;
 mod operations;
 
+use crate::locks::relock;
 use crate::namespace::access::Caller;
 use crate::namespace::unchecked::Unchecked;
 use crate::runtime::Runtime;
@@ -57,6 +58,8 @@ impl Endpoint {
         if self.ended.swap(true, Ordering::SeqCst) {
             return false;
         }
+        // No request names an inode meanwhile that the session gives up.
+        let _naming = relock(self.session.naming.write());
         let id = self.session.id;
         self.runtime.sessions.end(id);
         let mut st = self.runtime.lock();
@@ -119,8 +122,12 @@ impl FileService for Endpoint {
                 });
             }
             Request::Read { file, .. } => {
-                done(self.call(cred, req));
-                self.read_ahead(file);
+                let read = self.call(cred, req);
+                let answered = read.is_ok();
+                done(read);
+                if answered {
+                    self.read_ahead(file);
+                }
             }
             req => done(self.call(cred, req)),
         }

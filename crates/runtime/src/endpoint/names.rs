@@ -76,8 +76,8 @@ impl Call<'_> {
         }
     }
 
-    /// May the name be taken away, as far as the directory's rights go? (The kernel has checked
-    /// all but the sticky bit of an overlay's directory.)
+    /// May the name be taken away, as far as the directory's rights go? The kernel has checked that
+    /// by the attributes that it knows; of its callers only the sticky bit is looked at once more.
     fn may_remove(&self, st: &mut State, parent: InodeNr, name: &[u8]) -> Result<()> {
         match self.who() {
             Unchecked(None) => st.metadata.tree.may_remove(self.cred, parent, name),

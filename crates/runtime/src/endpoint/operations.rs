@@ -1,6 +1,7 @@
 //! Requests for publish, atomic sections and compounds, and for durability.
 
 use super::{Call, acknowledged, durable};
+use crate::namespace::unchecked::take_privileges;
 use crate::operations::sections::Commit;
 use siftfs_base::Result;
 use siftfs_proto::{Reply, Request, SectionId};
@@ -54,6 +55,14 @@ impl Call<'_> {
 
     fn commit_together(&self, sections: &[SectionId], durable: bool, times: bool) -> Result<Reply> {
         let Self { runtime, session, cred } = *self;
+        if let Some(caller) = self.who().0 {
+            for section in sections {
+                runtime.mutate(|st| {
+                    let ino = st.sections.get(session.id, *section)?.ino();
+                    take_privileges(&mut st.metadata, caller, ino)
+                })?;
+            }
+        }
         let privileged = runtime.lock().metadata.tree.privileged(cred);
         let commit = Commit { session: session.id, sections, durable, times, privileged };
         self.commit_sections(&commit).map(|()| Reply::Done)

@@ -59,6 +59,10 @@ impl Call<'_> {
         if st.metadata.tree.node(ino).is_dead() {
             return Err(errno(libc::ENOENT));
         }
+        if st.metadata.tree.inodes.references.held(self.session.id).is_none() {
+            // It has ended meanwhile, and would leave the section behind.
+            return Err(errno(libc::ESTALE));
+        }
         st.sections.start((self.session.id, self.cred.uid), ino)
     }
 

@@ -84,7 +84,7 @@ impl Opening {
         Self { identity, administrator: true, limits: Limits::NONE }
     }
 
-    /// A session of one user, who is no administrator.
+    /// A session of one user. It may not ask for what an administrator may.
     pub fn user(uid: u32, gid: u32, rights: Rights) -> Self {
         let identity = Identity::User { uid, gid, rights };
         Self { identity, administrator: false, limits: Limits::default() }

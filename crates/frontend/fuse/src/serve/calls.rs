@@ -3,9 +3,8 @@
 //!
 //! A ring's request keeps its entry until it is answered (`kernel/ring`). So the calls that wait
 //! are bounded before they change anything, and the queues have more entries than that: a request
-//! that such a call waits for always finds one. A user can have as many of the places as he leaves
-//! free. So one user, who can make his own calls wait as long as he likes, leaves places for all
-//! others.
+//! that such a call waits for always finds one. A user gets a place only while more places are free
+//! than the user has. So a user whose own calls wait for ever leaves places for all other users.
 
 use crate::kernel::bounds::CALLS;
 use siftfs_base::{Result, errno};
