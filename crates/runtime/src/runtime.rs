@@ -8,8 +8,8 @@ use crate::locks::allowance::Allowance;
 use crate::locks::fair_mutex::FairMutex;
 use crate::locks::gate::{Alarm, Gate};
 use crate::locks::relock;
-use crate::session::Sessions;
 use crate::session::demand::Demand;
+use crate::session::{Doing, Sessions};
 use crate::staging::pause::{BulkCallers, PauseDebt};
 use crate::staging::sequencer::Sequencer;
 use crate::staging::unwritten::Unwritten;
@@ -154,6 +154,7 @@ impl Runtime {
             ledger: Ledger::new(parts.txn_seq, parts.journal_len, parts.journal_data),
             staging: Staging::new(lanes, parts.lsn_floor, record_buffers.clone()),
             time,
+            changes: Default::default(),
             recovery: None,
         };
         let tree = Tree { fs, meta, inodes: Inodes::new(orphans) };
@@ -163,6 +164,7 @@ impl Runtime {
             fills: Default::default(),
             stats: Default::default(),
             discards: Discards::new(discard),
+            sharing: Default::default(),
             sections: Sections::new(allowance.clone()),
         };
         Ok(Self {
@@ -290,10 +292,14 @@ impl Runtime {
     }
 
     /// Runs an operation that changes something, as often as it takes.
-    pub(crate) fn mutate<T>(&self, mut op: impl FnMut(&mut State) -> Step<T>) -> Result<T> {
+    pub(crate) fn mutate<T>(
+        &self,
+        doing: &Doing,
+        mut op: impl FnMut(&mut State) -> Step<T>,
+    ) -> Result<T> {
         let mut space_tried = false;
         self.drive(libc::ENOSPC, || {
-            let result = self.mutate_once(space_tried, &mut op);
+            let result = self.mutate_once(doing, space_tried, &mut op);
             space_tried |= matches!(result, Err(Stop::Needs(Need::Space)));
             result
         })
@@ -301,6 +307,7 @@ impl Runtime {
 
     fn mutate_once<T>(
         &self,
+        doing: &Doing,
         space_tried: bool,
         op: &mut impl FnMut(&mut State) -> Step<T>,
     ) -> Step<T> {
@@ -310,10 +317,13 @@ impl Runtime {
             return Err(errno(libc::EROFS).into());
         }
         st.metadata.log.running.begin_operation(space_tried);
+        st.begin_changes(doing.told());
         let before = st.metadata.tree.meta.mutations();
         let result = op(&mut st).and_then(|value| st.run_evictions().map(|()| value));
         let changed = st.metadata.tree.meta.mutations() != before;
+        let notices = st.end_changes(doing.told());
         self.leave(st);
+        doing.tell(notices);
         // An operation that failed half-way left cached metadata behind that is not one operation's
         // effect: it must never reach the journal.
         if let Err(Stop::Failed(error)) = &result

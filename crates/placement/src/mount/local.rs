@@ -10,7 +10,7 @@ use crate::volume::media::{Places, tell_storage};
 use siftfs_base::{Clock, Error, Result};
 use siftfs_device::Role;
 use siftfs_log::show_uuid;
-use siftfs_proto::{FileService, Opening};
+use siftfs_proto::{Cache, FileService, Opening};
 use siftfs_runtime::{Endpoint, Push, Runtime};
 use siftfs_transport::HostEnd;
 use siftfs_volume::Media;
@@ -146,6 +146,15 @@ impl LocalVolume {
     /// `ENFILE` if there are too many.
     pub fn session(&self, opening: Opening) -> Result<Arc<dyn FileService>> {
         Ok(Endpoint::open(&self.pair.runtime, opening)?)
+    }
+
+    /// Opens a session for a Frontend that caches: `cache` is told of what other sessions change.
+    /// It ends when it is dropped.
+    ///
+    /// # Errors
+    /// `ENFILE` if there are too many.
+    pub fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>> {
+        Ok(Endpoint::open_caching(&self.pair.runtime, opening, cache)?)
     }
 
     /// Changes its settings, from any thread, until it is closed.

@@ -26,6 +26,7 @@ impl State {
         }
         self.metadata.begin(0)?;
         self.sections.resized(ino);
+        self.metadata.changes_size(ino);
         let old = self.metadata.tree.node(ino).size;
         if size < old || self.metadata.tree.node(ino).trunc_pending {
             self.shrink_to(ino, size)?;
@@ -169,6 +170,7 @@ impl State {
         }
         if !keep && end > self.metadata.tree.node(ino).size {
             self.zero_gap(ino, end)?;
+            self.metadata.changes_size(ino);
             let node = self.metadata.tree.node_mut(ino);
             node.size = end;
             node.inode.size = end;

@@ -33,7 +33,7 @@ impl Call<'_> {
             }
             R::SetXattr { file, name, value, mode, kill_setgid } => {
                 let ino = self.any_target(file)?;
-                self.runtime.mutate(|st| {
+                self.runtime.mutate(&self.doing, |st| {
                     st.metadata.tree.may_set_xattr(ino, &name, false)?;
                     let taken = self.who().may_change_xattr(&mut st.metadata.tree, ino, &name)?;
                     let kill_setgid = if self.session.is_kernel() { kill_setgid } else { taken };
@@ -54,14 +54,26 @@ impl Call<'_> {
             R::SetFlags { file, flags } => {
                 let ino = self.any_target(file)?;
                 self.runtime.query(|st| self.who().may_flag(&mut st.metadata.tree, ino, flags))?;
-                self.runtime.change_flags(ino, flags).map(|()| Reply::Done)
+                self.change_flags(ino, flags).map(|()| Reply::Done)
             }
             other => unreachable!("a request of another kind: {other:?}"),
         }
     }
 
+    /// chattr(1). Staged records carry no flags: what changed is journaled when this returns.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`, `EPERM` (of an immutable file only that flag changes), and what a full commit
+    /// says.
+    fn change_flags(&self, ino: InodeNr, wanted: u32) -> Result<()> {
+        if self.runtime.mutate(&self.doing, |st| st.metadata.set_flags(ino, wanted))? {
+            let _journaled = self.runtime.full_commit(ino)?;
+        }
+        Ok(())
+    }
+
     fn set_attr(&self, file: Target, set: SetAttr, times: bool) -> Result<Reply> {
-        let attr = self.runtime.mutate(|st| {
+        let attr = self.runtime.mutate(&self.doing, |st| {
             let tree = &mut st.metadata.tree;
             let ino = tree.target_for((self.session.id, file), |_| true)?;
             let writable = tree.target((self.session.id, file), Access::Write).is_ok();
@@ -80,7 +92,7 @@ impl Call<'_> {
         if is_acl(name) && !times {
             return Err(errno(libc::EINVAL));
         }
-        self.runtime.mutate(|st| {
+        self.runtime.mutate(&self.doing, |st| {
             // Capabilities that a kernel removes go with a write.
             st.metadata.tree.may_set_xattr(ino, name, self.session.is_kernel())?;
             self.who().may_change_xattr(&mut st.metadata.tree, ino, name)?;

@@ -28,8 +28,7 @@ impl Call<'_> {
             R::Release { handle } => self.release(handle),
             R::Read { file, offset, len } => self.read_data(file, offset, len),
             R::Write { file, offset, data, append, kill_priv, times } => {
-                let offset = (!append).then_some(offset);
-                self.write_data(file, offset, data, (kill_priv, times))
+                self.write_data(file, (offset, append), data, (kill_priv, times))
             }
             R::WriteBack { file, offset, data, times } => {
                 self.write_back(file, offset, data, times)
@@ -100,7 +99,7 @@ impl Call<'_> {
         kill_priv: bool,
         times: bool,
     ) -> Result<Reply> {
-        self.runtime.mutate(|st| {
+        self.runtime.mutate(&self.doing, |st| {
             let time = st.metadata.log.now();
             st.metadata.tree.is_file(ino)?;
             self.who().may_open_by(&mut st.metadata.tree, ino, access, true)?;
@@ -146,16 +145,16 @@ impl Call<'_> {
     fn write_data(
         &self,
         file: Target,
-        offset: Option<u64>,
+        (offset, append): (u64, bool),
         mut data: WriteData,
         (kill_priv, times): (bool, bool),
     ) -> Result<Reply> {
         u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
-        self.runtime.mutate(|st| {
+        self.runtime.mutate(&self.doing, |st| {
             let ino = st.metadata.tree.target((self.session.id, file), Access::Write)?;
             st.metadata.tree.load(ino)?;
             let time = st.metadata.log.now();
-            let at = offset.unwrap_or(st.metadata.tree.node(ino).size);
+            let at = if append { self.end_for(st, ino, offset) } else { offset };
             st.metadata.tree.may_write(ino, at)?;
             // Writes up to the largest file size; a caller that comes back for the rest gets EFBIG.
             match MAX_FILE_SIZE.checked_sub(at) {
@@ -166,10 +165,25 @@ impl Call<'_> {
             let times = self.moves(times);
             st.timed(ino, times, |st| self.take_privileges(st, ino, kill_priv))?;
             let privileged = st.metadata.tree.privileged(self.cred);
-            st.timed(ino, times, |st| st.write(ino, at, Input::of(&mut data), privileged, time))
+            st.timed(ino, times, |st| st.write(ino, at, Input::of(&mut data), privileged, time))?;
+            if append && at != offset {
+                let ends = &mut st.metadata.tree.inodes.ends;
+                ends.moved(self.session.id, ino, offset, data.len() as u64);
+            }
+            Ok(())
         })?;
         let len = u32::try_from(data.len()).map_err(|_| errno(libc::EINVAL))?;
         Ok(Reply::Written { len })
+    }
+
+    /// Where an append goes. A kernel says by `offset` which end it believes in, and other offsets
+    /// are to be taken as they are.
+    fn end_for(&self, st: &mut State, ino: InodeNr, offset: u64) -> u64 {
+        let size = st.metadata.tree.node(ino).size;
+        match self.session.is_kernel() {
+            true => st.metadata.tree.inodes.ends.place(self.session.id, ino, offset, size),
+            false => size,
+        }
     }
 
     /// Pages of the kernel's cache.
@@ -190,7 +204,7 @@ impl Call<'_> {
         let room = room.ok_or(errno(libc::EFBIG))?;
         let fits = data.len() as u64 <= room;
         data.truncate(room);
-        self.runtime.mutate(|st| {
+        self.runtime.mutate(&self.doing, |st| {
             let time = times.then(|| st.metadata.log.now());
             let privileged = st.metadata.tree.privileged(self.cred);
             let ino = st.metadata.tree.target((self.session.id, file), Access::Write)?;
@@ -212,7 +226,7 @@ impl Call<'_> {
         let mut at = offset;
         loop {
             let stop = if zero { end.min((at / ALLOCATE_PIECE + 1) * ALLOCATE_PIECE) } else { end };
-            self.runtime.mutate(|st| {
+            self.runtime.mutate(&self.doing, |st| {
                 let time = st.metadata.log.now();
                 let ino = st.metadata.tree.target((self.session.id, file), Access::Write)?;
                 st.metadata.tree.may_allocate(ino, mode)?;

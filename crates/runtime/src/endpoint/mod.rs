@@ -11,7 +11,7 @@ use crate::locks::relock;
 use crate::namespace::access::Caller;
 use crate::namespace::unchecked::Unchecked;
 use crate::runtime::Runtime;
-use crate::session::Session;
+use crate::session::{Doing, Session};
 use crate::staging::proof::Durable;
 use crate::state::State;
 use crate::state::Tree;
@@ -19,7 +19,8 @@ use crate::state::tree::references::SessionId;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Completion, Credentials, FileService, Handle, Identity, Opening, Reply, Request, Target,
+    Cache, Completion, Credentials, FileService, Handle, Identity, Opening, Owed, Reply, Request,
+    Target,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,6 +40,8 @@ pub(crate) struct Call<'a> {
     pub(crate) session: &'a Session,
     /// With which ids it acts.
     pub(crate) cred: &'a Credentials,
+    /// What it changes.
+    pub(crate) doing: Doing,
 }
 
 impl Endpoint {
@@ -52,6 +55,20 @@ impl Endpoint {
         Ok(Arc::new(Self { runtime: runtime.clone(), session, ended: AtomicBool::new(false) }))
     }
 
+    /// Opens a session that caches: it is told of what other sessions change.
+    ///
+    /// # Errors
+    /// `ENFILE` if there are too many.
+    pub fn open_caching(
+        runtime: &Arc<Runtime>,
+        opening: Opening,
+        cache: Arc<dyn Cache>,
+    ) -> Result<Arc<Self>> {
+        let endpoint = Self::open(runtime, opening)?;
+        runtime.lock().sharing.begin(endpoint.session.id, cache);
+        Ok(endpoint)
+    }
+
     /// All that the session has goes with it. Returns whether a removed file is to be freed now;
     /// the next change of the volume does so, too.
     fn end(&self) -> bool {
@@ -63,6 +80,7 @@ impl Endpoint {
         let id = self.session.id;
         self.runtime.sessions.end(id);
         let mut st = self.runtime.lock();
+        st.sharing.end(id);
         st.sections.end_all(id);
         st.metadata.tree.inodes.end_session(id);
         st.metadata.tree.inodes.has_to_free()
@@ -78,14 +96,15 @@ impl Endpoint {
         cred: &Credentials,
         req: Request,
         act: impl FnOnce(&Call<'_>, Request) -> Result<T>,
-    ) -> Result<T> {
+    ) -> (Result<T>, Owed) {
         if self.ended.load(Ordering::SeqCst) {
-            return Err(errno(libc::ESTALE));
+            return (Err(errno(libc::ESTALE)), Owed::default());
         }
         let cred = &*self.session.acting(cred);
-        let call = Call { runtime: &self.runtime, session: &self.session, cred };
-        let _admitted = call.admit(&req)?;
-        act(&call, req)
+        let doing = Doing::of(self.session.id);
+        let call = Call { runtime: &self.runtime, session: &self.session, cred, doing };
+        let result = call.admit(&req).and_then(|_admitted| act(&call, req));
+        (result, call.doing.owed())
     }
 }
 
@@ -97,8 +116,14 @@ impl Drop for Endpoint {
 
 impl FileService for Endpoint {
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
+        let (result, owed) = self.call_owing(cred, req);
+        owed.wait();
+        result
+    }
+
+    fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply>, Owed) {
         match req {
-            Request::EndSession => self.end_session(),
+            Request::EndSession => (self.end_session(), Owed::default()),
             req => self.carry_out(cred, req, |call, req| call.carry_out(req)),
         }
     }
@@ -109,7 +134,7 @@ impl FileService for Endpoint {
         match req {
             Request::Fsync { file, datasync } => {
                 let req = Request::Fsync { file, datasync };
-                match self.carry_out(cred, req, |call, _| call.any_target(file)) {
+                match self.carry_out(cred, req, |call, _| call.any_target(file)).0 {
                     Ok(ino) => self.runtime.fsync_then(ino, datasync, |result| {
                         done(result.map(acknowledged));
                     }),
@@ -234,7 +259,7 @@ impl Runtime {
     }
 
     pub(crate) fn run_evictions(&self) -> Result<Reply> {
-        match self.mutate(|_| Ok(())) {
+        match self.mutate(&Doing::background(), |_| Ok(())) {
             Err(Error::Posix(libc::EROFS)) | Ok(()) => Ok(Reply::Done),
             Err(e) => Err(e),
         }

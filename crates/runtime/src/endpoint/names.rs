@@ -32,44 +32,46 @@ impl Call<'_> {
                 self.make(parent, &name, mode, 0, &[])
             }
             R::Symlink { parent, name, target } => self.symlink(parent, &name, &target),
-            R::Link { ino, parent, name } => self.runtime.mutate(|st| {
+            R::Link { ino, parent, name } => self.runtime.mutate(&self.doing, |st| {
                 let time = st.metadata.log.now();
                 self.who().may_name(&mut st.metadata.tree, ino, (parent, &name))?;
                 st.metadata.tree.may_link(ino, parent)?;
                 st.metadata.link(ino, parent, &name, time)?;
                 Ok(st.metadata.tree.entry(self.session.id, ino)?)
             }),
-            R::Unlink { parent, name } => self.runtime.mutate(|st| {
+            R::Unlink { parent, name } => self.runtime.mutate(&self.doing, |st| {
                 let time = st.metadata.log.now();
                 self.may_remove(st, parent, &name)?;
                 st.metadata.tree.may_take(parent, &name)?;
                 st.unlink(parent, &name, time).map(|_| Reply::Done)
             }),
-            R::RemoveDir { parent, name } => self.runtime.mutate(|st| {
+            R::RemoveDir { parent, name } => self.runtime.mutate(&self.doing, |st| {
                 let time = st.metadata.log.now();
                 self.may_remove(st, parent, &name)?;
                 st.metadata.tree.may_take(parent, &name)?;
                 st.metadata.remove_dir(parent, &name, time).map(|_| Reply::Done)
             }),
-            R::Rename { parent, name, new_parent, new_name, mode } => self.runtime.mutate(|st| {
-                let time = st.metadata.log.now();
-                let (from, to) = ((parent, &*name), (new_parent, &*new_name));
-                match self.who() {
-                    Unchecked(None) => st.metadata.tree.may_rename(cred, from, to)?,
-                    who if !who.may_rename_by(&mut st.metadata.tree, from, to, mode)? => {
-                        return Ok(Reply::Done);
+            R::Rename { parent, name, new_parent, new_name, mode } => {
+                self.runtime.mutate(&self.doing, |st| {
+                    let time = st.metadata.log.now();
+                    let (from, to) = ((parent, &*name), (new_parent, &*new_name));
+                    match self.who() {
+                        Unchecked(None) => st.metadata.tree.may_rename(cred, from, to)?,
+                        who if !who.may_rename_by(&mut st.metadata.tree, from, to, mode)? => {
+                            return Ok(Reply::Done);
+                        }
+                        _ => {}
                     }
-                    _ => {}
-                }
-                st.metadata.tree.may_move(from, to)?;
-                match mode {
-                    RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
-                        st.rename_leaving_whiteout(cred, from, to, mode, time)?;
+                    st.metadata.tree.may_move(from, to)?;
+                    match mode {
+                        RenameMode::Whiteout | RenameMode::WhiteoutNoReplace => {
+                            st.rename_leaving_whiteout(cred, from, to, mode, time)?;
+                        }
+                        _ => st.rename(from, to, mode, time)?,
                     }
-                    _ => st.rename(from, to, mode, time)?,
-                }
-                Ok(Reply::Done)
-            }),
+                    Ok(Reply::Done)
+                })
+            }
             R::Create { parent, name, perm } => self.create_open(parent, &name, perm),
             R::TmpFile { parent, perm, exclusive } => self.create_unnamed(parent, perm, exclusive),
             other => unreachable!("a request of another kind: {other:?}"),
@@ -131,7 +133,7 @@ impl Call<'_> {
         rdev: u32,
         target: &[u8],
     ) -> Result<Reply> {
-        self.runtime.mutate(|st| {
+        self.runtime.mutate(&self.doing, |st| {
             self.who().may_make(&mut st.metadata.tree, (parent, name), New::of(mode, rdev))?;
             let mode = self.who().mode_in(&mut st.metadata.tree, parent, mode)?;
             let ino = st.metadata.make(self.cred, parent, name, mode, rdev, target)?;
@@ -150,7 +152,7 @@ impl Call<'_> {
     }
 
     fn create_open(&self, parent: InodeNr, name: &[u8], perm: u16) -> Result<Reply> {
-        self.runtime.mutate(|st| {
+        self.runtime.mutate(&self.doing, |st| {
             self.who().may_make(&mut st.metadata.tree, (parent, name), New::Other)?;
             let mode = mode_of(FileKind::Regular) | perm & 0o7777;
             let mode = self.who().mode_in(&mut st.metadata.tree, parent, mode)?;
@@ -165,7 +167,7 @@ impl Call<'_> {
 
     /// A file without a name (O_TMPFILE).
     fn create_unnamed(&self, parent: InodeNr, perm: u16, exclusive: bool) -> Result<Reply> {
-        self.runtime.mutate(|st| {
+        self.runtime.mutate(&self.doing, |st| {
             st.metadata.tree.load_dir(parent)?;
             self.who().may_make_unnamed(&mut st.metadata.tree, parent)?;
             st.metadata.tree.may_insert(parent)?;

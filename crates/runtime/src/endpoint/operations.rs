@@ -54,10 +54,10 @@ impl Call<'_> {
     }
 
     fn commit_together(&self, sections: &[SectionId], durable: bool, times: bool) -> Result<Reply> {
-        let Self { runtime, session, cred } = *self;
+        let Self { runtime, session, cred, ref doing } = *self;
         if let Some(caller) = self.who().0 {
             for section in sections {
-                runtime.mutate(|st| {
+                runtime.mutate(doing, |st| {
                     let ino = st.sections.get(session.id, *section)?.ino();
                     take_privileges(&mut st.metadata, caller, ino)
                 })?;

@@ -3,7 +3,6 @@
 //! Requests are judged here, before they become calls on the state: recovery calls the same
 //! functions, and carries out what was done before a file became immutable.
 
-use crate::runtime::Runtime;
 use crate::state::Metadata;
 use crate::state::Tree;
 use crate::state::step::Step;
@@ -133,19 +132,5 @@ impl Metadata {
         node.inode.ctime = now;
         self.log.mark_inode(ino);
         Ok(true)
-    }
-}
-
-impl Runtime {
-    /// chattr(1). Staged records carry no flags: what changed is journaled when this returns.
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP`, `EPERM` (of an immutable file only that flag changes), and what a full commit
-    /// says.
-    pub fn change_flags(&self, ino: InodeNr, wanted: u32) -> Result<()> {
-        if self.mutate(|st| st.metadata.set_flags(ino, wanted))? {
-            let _journaled = self.full_commit(ino)?;
-        }
-        Ok(())
     }
 }

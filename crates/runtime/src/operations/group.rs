@@ -4,6 +4,7 @@
 //! again (rule R25).
 
 use crate::runtime::Runtime;
+use crate::session::Doing;
 use crate::staging::not_staged::NotStaged;
 use crate::state::State;
 use crate::state::log::names::Unstageable;
@@ -104,10 +105,10 @@ impl Runtime {
     /// # Errors
     /// Those of its check, after which nothing has changed; `EAGAIN` if what kept it out of a
     /// record came back again and again. After a failure of the storage, `EIO`.
-    pub(crate) fn drive_group<G: Group>(&self, group: &mut G) -> Result<G::Done> {
+    pub(crate) fn drive_group<G: Group>(&self, doing: &Doing, group: &mut G) -> Result<G::Done> {
         let mut rounds = 0;
         while rounds < ROUNDS {
-            match self.drive_try(group)? {
+            match self.drive_try(doing, group)? {
                 Tried::Done(done) => return Ok(done),
                 // A group has a bounded number of jobs.
                 Tried::Compute(job) => {
@@ -129,24 +130,32 @@ impl Runtime {
         Err(errno(libc::EAGAIN))
     }
 
-    fn drive_try<G: Group>(&self, group: &G) -> Result<Tried<G::Done, G::Job>> {
+    fn drive_try<G: Group>(&self, doing: &Doing, group: &G) -> Result<Tried<G::Done, G::Job>> {
         let mut space_tried = false;
         self.drive(libc::EAGAIN, || {
-            let tried = self.try_group(group, space_tried);
+            let tried = self.try_group(doing, group, space_tried);
             space_tried |= matches!(tried, Err(Stop::Needs(Need::Space)));
             tried
         })
     }
 
-    fn try_group<G: Group>(&self, group: &G, space_tried: bool) -> Step<Tried<G::Done, G::Job>> {
+    fn try_group<G: Group>(
+        &self,
+        doing: &Doing,
+        group: &G,
+        space_tried: bool,
+    ) -> Step<Tried<G::Done, G::Job>> {
         self.seq.check()?;
         let mut st = self.lock();
         st.metadata.log.running.begin_operation(space_tried);
         let checked = group.check(&mut st);
         let tried = match checked {
             Ok(Checked::Ready(ready)) => {
+                st.begin_changes(doing.untold());
                 let applied = group.apply(&mut st, ready);
+                let notices = st.end_changes(doing.untold());
                 self.leave(st);
+                doing.tell(notices);
                 return applied.map(Tried::Done).map_err(|stop| self.half_done::<G>(stop).into());
             }
             Ok(Checked::Answer(done)) => Ok(Tried::Done(done)),

@@ -64,10 +64,10 @@ impl Call<'_> {
         entries: &[PublishEntry],
         level: Level,
     ) -> Result<Reply> {
-        let Self { runtime, session, cred } = *self;
+        let Self { runtime, session, cred, ref doing } = *self;
         let caller = Caller { cred, rights };
-        let done =
-            runtime.drive_group(&mut Publish { session: session.id, caller, base, entries })?;
+        let mut publish = Publish { session: session.id, caller, base, entries };
+        let done = runtime.drive_group(doing, &mut publish)?;
         let Published { file, names, files, orphan } = done;
         match level {
             Level::Visible => {}

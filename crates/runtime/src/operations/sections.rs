@@ -114,7 +114,10 @@ impl Call<'_> {
     /// `EROFS`; `EAGAIN` if what kept them out of a record came back again and again. Nothing was
     /// applied then, and the sections stay. After a failure of the storage, `EIO`.
     pub(crate) fn commit_sections(&self, commit: &Commit<'_>) -> Result<()> {
-        match self.runtime.drive_group(&mut CommitSections { seq: &self.runtime.seq, commit })? {
+        match self
+            .runtime
+            .drive_group(&self.doing, &mut CommitSections { seq: &self.runtime.seq, commit })?
+        {
             None => Ok(()),
             Some((staged, pause)) if commit.durable => {
                 self.runtime.make_durable(staged, pause).map(drop)

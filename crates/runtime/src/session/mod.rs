@@ -1,8 +1,10 @@
 //! Sessions: what belongs to one Frontend, and the requests that need it.
 
 pub mod demand;
+mod doing;
 pub mod open;
 pub mod ticket_table;
 pub mod tickets;
 
+pub(crate) use doing::Doing;
 pub(crate) use open::{InFlight, Session, Sessions};

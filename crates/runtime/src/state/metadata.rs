@@ -1,7 +1,7 @@
 //! Names, attributes and mappings, and what of them the logs are owed.
 
 use crate::state::log::Log;
-use crate::state::log::names::Traits;
+use crate::state::log::names::{Traits, keys};
 use crate::state::room;
 use crate::state::tree::Tree;
 use siftfs_base::{BLOCK_BYTES, InodeNr, Result, Timestamp};
@@ -105,7 +105,19 @@ impl Metadata {
             let lsn = self.log.staging.draw();
             let publishes = self.tree.publishes(&kind);
             let traits = Traits { moves_directory, publishes };
-            self.log.names.push(NameOp { lsn, time, kind }, traits);
+            let op = NameOp { lsn, time, kind };
+            self.log.changes.names(keys(&op));
+            self.log.names.push(op, traits);
         }
+    }
+
+    /// Bytes `[start, end)` of a file that is in memory are about to change, or its size.
+    pub fn changes_data(&mut self, ino: InodeNr, start: u64, end: u64) {
+        self.log.changes.data(ino, (start, end), self.tree.node(ino).size);
+    }
+
+    /// The size of a file that is in memory is about to change.
+    pub fn changes_size(&mut self, ino: InodeNr) {
+        self.log.changes.size(ino, self.tree.node(ino).size);
     }
 }

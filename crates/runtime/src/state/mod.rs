@@ -2,6 +2,7 @@
 
 pub mod buffers;
 pub mod caches;
+pub mod changes;
 pub mod costs;
 pub mod discards;
 pub mod fills;
@@ -13,6 +14,7 @@ pub mod report;
 pub mod room;
 pub mod sections;
 pub mod shadow;
+pub mod sharing;
 pub mod stats;
 pub mod step;
 pub mod tree;
@@ -51,6 +53,8 @@ pub struct State {
     pub stats: crate::state::stats::RuntimeStats,
     /// Freed blocks whose space goes back to the storage.
     pub discards: Discards,
+    /// The sessions that cache.
+    pub sharing: sharing::Sharing,
     /// Atomic sections, with the bytes that are no file's yet.
     pub sections: Sections,
 }

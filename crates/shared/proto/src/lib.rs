@@ -13,12 +13,14 @@ pub mod compound;
 mod data;
 pub mod flags;
 pub mod ioctl;
+mod notice;
 mod reply;
 mod request;
 mod session;
 pub mod steps;
 mod types;
 pub use data::*;
+pub use notice::*;
 pub use reply::*;
 pub use request::*;
 pub use session::*;
@@ -31,6 +33,12 @@ pub trait FileService: Send + Sync {
     /// Carries out one request on the caller's thread; returns when it is done (for `Fsync`,
     /// when it is durable).
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply, Error>;
+
+    /// As [`FileService::call`], but other sessions that cache may still show what was before: the
+    /// caller answers for the change when nothing is owed any more. `call` waits for that.
+    fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply, Error>, Owed) {
+        (self.call(cred, req), Owed::default())
+    }
 
     /// As [`FileService::call`], with the answer delivered to `done`, possibly on another
     /// thread and later. A `Wait` with a timeout keeps the caller's thread: one without may not.

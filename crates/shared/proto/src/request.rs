@@ -67,7 +67,9 @@ pub enum Request {
     /// Up to `len` bytes; short only at end of file. Reply: `Data`, or `Blocks` for many.
     Read { file: Target, offset: u64, len: u32 },
     /// Write `data`, all of it unless it crosses [`crate::MAX_FILE_SIZE`]: then up to there.
-    /// `append` puts it at the end of file whatever `offset` says. Reply: `Written`.
+    /// `append` puts it at the end of file whatever `offset` says; for a kernel only if `offset` is
+    /// an end that the kernel may believe in because it was not told of a newer one yet (rule R50).
+    /// Reply: `Written`.
     Write { file: Target, offset: u64, data: WriteData, append: bool, kill_priv: bool, times: bool },
     /// Write pages that the kernel's cache held, or their begin if the file ends in the last one:
     /// what they say that the file says already is not written again. Reply: `Written`.

@@ -1,7 +1,7 @@
 //! A door in front of a [`FileService`] that can be closed for good.
 
 use siftfs_base::{Error, errno};
-use siftfs_proto::{Completion, Credentials, FileService, Reply, Request};
+use siftfs_proto::{Completion, Credentials, FileService, Owed, Reply, Request};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -82,6 +82,13 @@ impl FileService for Door {
     fn call(&self, cred: &Credentials, req: Request) -> Result<Reply, Error> {
         let _pass = self.enter()?;
         self.inner.call(cred, req)
+    }
+
+    fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply, Error>, Owed) {
+        match self.enter() {
+            Ok(_pass) => self.inner.call_owing(cred, req),
+            Err(e) => (Err(e), Owed::default()),
+        }
     }
 
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {

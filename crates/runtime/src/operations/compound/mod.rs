@@ -76,7 +76,7 @@ impl Call<'_> {
     /// there was no memory left for callers.
     /// Nothing was changed then. After a failure of the storage, `EIO`.
     pub(crate) fn compound(&self, compound: &Compound) -> Result<Compounded> {
-        let Self { runtime, session, cred } = *self;
+        let Self { runtime, session, cred, ref doing } = *self;
         if compound.steps.is_empty() {
             return Err(errno(libc::EINVAL));
         }
@@ -86,7 +86,7 @@ impl Call<'_> {
         let mut charge = runtime.allowance.wait(cred.uid, need::of(compound))?;
         let memo = Memo::default();
         let mut steps = Steps { runtime, session: session.id, cred, compound, memo };
-        let Answered { answer, placed, orphan } = runtime.drive_group(&mut steps)?;
+        let Answered { answer, placed, orphan } = runtime.drive_group(doing, &mut steps)?;
         // Only the results are left, for as long as the storage takes.
         drop(steps);
         charge.shrink_to(answer.bytes());

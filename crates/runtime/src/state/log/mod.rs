@@ -19,6 +19,7 @@ pub use self::running::Running;
 pub use self::staging::Staging;
 pub use self::time::Time;
 use crate::config::Config;
+use crate::state::changes::Changes;
 use siftfs_base::{InodeNr, Timestamp};
 
 /// What the logs are owed, and what they hold, with the settings that say when it is written.
@@ -36,6 +37,8 @@ pub struct Log {
     pub staging: Staging,
     /// The clock, and the latest time it gave.
     pub time: Time,
+    /// What the operation under way has changed.
+    pub changes: Changes,
     /// `None` on a volume that was clean: rule R18 comes before the mount.
     pub recovery: Option<Recovery>,
 }
@@ -59,6 +62,7 @@ impl Log {
     /// The inode's attributes changed; the running transaction will write them.
     pub fn mark_inode(&mut self, ino: InodeNr) {
         self.running.inode_changed(ino, &self.time);
+        self.changes.attributes(ino);
     }
 
     /// Notes a permission change that is pending on the inode (rule R17).

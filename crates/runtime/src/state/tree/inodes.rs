@@ -1,5 +1,6 @@
 //! Which inodes are in memory, and why.
 
+use crate::state::tree::ends::Ends;
 use crate::state::tree::node::Node;
 use crate::state::tree::nodes::Nodes;
 use crate::state::tree::references::{LetGo, References, SessionId};
@@ -15,6 +16,8 @@ pub struct Inodes {
     versions: u64,
     /// What the sessions refer to.
     pub references: References,
+    /// Ends of files in which kernels may still believe.
+    pub ends: Ends,
     /// Unlinked inodes not freed yet: those on the on-disk orphan list.
     orphans: BTreeSet<InodeNr>,
     /// Unlinked, unreferenced inodes whose blocks are still to be freed.
@@ -35,6 +38,7 @@ impl Inodes {
             nodes: Nodes::default(),
             versions: 0,
             references: References::default(),
+            ends: Ends::default(),
             evict_queue: orphans.iter().copied().collect(),
             orphans,
             untidy: BTreeSet::new(),
@@ -170,6 +174,7 @@ impl Inodes {
     /// The session has ended, and refers to nothing any more.
     pub fn end_session(&mut self, session: SessionId) {
         let LetGo { handles, lookups } = self.references.end(session);
+        self.ends.end(session);
         handles.into_iter().for_each(|ino| self.one_less(ino));
         lookups.into_iter().for_each(|ino| self.queue_if_unreferenced(ino));
     }
@@ -177,6 +182,9 @@ impl Inodes {
     /// The session gives up `count` of its lookups of the inode.
     pub fn forget(&mut self, session: SessionId, ino: InodeNr, count: u64) {
         self.references.forget(session, ino, count);
+        if !self.references.has_looked_up(session, ino) {
+            self.ends.forget(session, ino);
+        }
         self.queue_if_unreferenced(ino);
     }
 

@@ -1,5 +1,6 @@
 //! The files and directories as they are now.
 
+pub mod ends;
 pub mod generations;
 pub mod inodes;
 pub mod node;

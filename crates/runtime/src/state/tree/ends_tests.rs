@@ -1,0 +1,62 @@
+//! Appends by kernels that know an older end.
+
+use super::*;
+
+const A: SessionId = SessionId(1);
+const B: SessionId = SessionId(2);
+const FILE: InodeNr = 12;
+
+#[test]
+fn an_append_at_an_older_end_goes_to_the_end() {
+    let mut ends = Ends::default();
+    assert_eq!(ends.place(A, FILE, 100, 100), 100);
+    // Another session appended 100 bytes, and then 50.
+    ends.changed(A, FILE, 100);
+    ends.changed(A, FILE, 200);
+    assert_eq!(ends.place(A, FILE, 100, 250), 250);
+    assert_eq!(ends.place(A, FILE, 200, 250), 250);
+    assert_eq!(ends.place(B, FILE, 100, 250), 100, "this one was not told of a smaller size");
+}
+
+#[test]
+fn a_large_append_in_pieces_stays_together() {
+    let mut ends = Ends::default();
+    ends.changed(A, FILE, 100);
+    let (mut offset, mut size) = (100, 250);
+    for _ in 0..3 {
+        assert_eq!(ends.place(A, FILE, offset, size), size);
+        ends.moved(A, FILE, offset, 1000);
+        (offset, size) = (offset + 1000, size + 1000);
+    }
+}
+
+#[test]
+fn a_kernel_that_appended_at_the_true_end_knows_it() {
+    let mut ends = Ends::default();
+    ends.changed(A, FILE, 100);
+    assert_eq!(ends.place(A, FILE, 250, 250), 250);
+    // So this is no append, whatever the descriptor says (RWF_NOAPPEND).
+    assert_eq!(ends.place(A, FILE, 100, 300), 100);
+}
+
+#[test]
+fn an_append_at_the_end_of_a_file_that_became_shorter_leaves_no_hole() {
+    let mut ends = Ends::default();
+    ends.changed(A, FILE, 4096);
+    assert_eq!(ends.place(A, FILE, 4096, 10), 10);
+    assert_eq!(ends.place(A, FILE, 5000, 10), 5000, "no end that it can know");
+}
+
+#[test]
+fn what_is_known_of_a_session_or_a_file_ends_with_it() {
+    let mut ends = Ends::default();
+    for (session, ino) in [(A, FILE), (A, 13), (B, FILE)] {
+        ends.changed(session, ino, 100);
+    }
+    ends.forget(A, FILE);
+    assert_eq!(ends.place(A, FILE, 100, 200), 100);
+    assert_eq!(ends.place(B, FILE, 100, 200), 200);
+    ends.end(B);
+    assert_eq!(ends.place(B, FILE, 100, 200), 100);
+    assert_eq!(ends.place(A, 13, 100, 200), 200);
+}
