@@ -4,7 +4,7 @@
 use crate::options::given::{Given, MIN_CACHE};
 use crate::options::parsed::Options;
 use crate::options::table;
-use siftfs_fuse::{MountOptions, Priority};
+use siftfs_fuse::{MountOptions, Priority, WriteCache};
 use siftfs_placement::MIN_MEMORY;
 
 /// Options that fstab and mount(8) use and a helper does not see a meaning in.
@@ -46,6 +46,10 @@ const NO_RECOVERY: [&str; 2] = ["noload", "norecovery"];
 const WHY_RECOVERY: &str = "a volume that was not unmounted cannot be read without its log, for its ext4 area \
                            may be half of a checkpoint; mount it with ro alone, which recovers it first, \
                            or look at it with `siftfs inspect`";
+
+/// Why a shared mount has no writeback cache.
+const NOT_SHARED: &str = "shared and write_cache=writeback exclude each other: other mounts would not see what the \
+                          kernel holds back; leave one of them out";
 
 /// Options whose value is a name that means nothing here; `user=NAME` is what mount(8) keeps.
 const NAMES: [&str; 4] = ["fsname", "context", "comment", "user"];
@@ -90,6 +94,9 @@ pub fn parse_onto(mut o: Options, lists: &[String], sloppy: bool) -> Result<Opti
                 "unknown mount option `{name}`; mount.siftfs(8) has those there are"
             ));
         }
+    }
+    if o.mount.shared && o.mount.write_cache == WriteCache::Writeback {
+        return Err(NOT_SHARED.into());
     }
     Ok(o)
 }

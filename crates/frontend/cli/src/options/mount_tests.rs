@@ -79,6 +79,17 @@ fn wrong_options_are_named() {
 }
 
 /// What fstab, systemd and mount(8) say besides, and that the later of two wins.
+/// Where other mounts may look, the kernel must not hold back what is written.
+#[test]
+fn a_shared_mount_has_no_writeback_cache() {
+    assert!(parsed("shared").unwrap().mount.shared && !parsed("ro").unwrap().mount.shared);
+    for list in ["shared,write_cache=writeback", "write_cache=writeback,shared"] {
+        let why = parsed(list).unwrap_err();
+        assert!(why.contains("shared") && why.contains("write_cache=writeback"), "{why}");
+    }
+    assert!(parsed("shared,write_cache=writeback,write_cache=writethrough").is_ok());
+}
+
 #[test]
 fn options_of_mount() {
     let o = parsed("defaults,noauto,nofail,_netdev,x-systemd.automount,X-mount.mkdir=755").unwrap();

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use zerocopy::FromZeros;
 
-/// What we want from the kernel, each only where it has it. Not among them, on purpose: POSIX and
-/// flock locks (the kernel keeps both, interruptibly), automatic invalidation (the kernel's cache
-/// cannot be stale). The writeback cache is wanted where the mount's options say so.
+/// What we want from the kernel, each only where it has it. Not among them, on purpose: automatic
+/// invalidation (the kernel's cache cannot be stale). The writeback cache is wanted where the
+/// mount's options say so, and so are file locks as requests, which the kernel else keeps itself.
 const WANTED: [(&str, u32); 15] = [
     ("ASYNC_READ", abi::FUSE_ASYNC_READ),
     // File handles are opened after their inode left the kernel's memory, by LOOKUP of ".".
@@ -45,6 +45,10 @@ const WANTED: [(&str, u32); 15] = [
     ("SETXATTR_EXT", abi::FUSE_SETXATTR_EXT),
 ];
 
+/// What a mount wants beside that if other mounts of its volume may be there.
+const LOCKS: [(&str, u32); 2] =
+    [("POSIX_LOCKS", abi::FUSE_POSIX_LOCKS), ("FLOCK_LOCKS", abi::FUSE_FLOCK_LOCKS)];
+
 /// What the mount's options say of the connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
@@ -55,6 +59,8 @@ pub(crate) struct Wanted {
     /// Mounts that map users to others. Of most requests the kernel then does not say who the
     /// caller is.
     pub(crate) idmap: bool,
+    /// File locks come as requests.
+    pub(crate) shared: bool,
 }
 
 /// An initialised connection to the kernel. Requests wait until [`Session::run`]; dropped, it
@@ -114,7 +120,7 @@ impl Session {
             }
             // Older kernels call a page written before the server has it, and only fsync(2) waits.
             let writeback = wanted.writeback && minor >= abi::MINOR_WRITEBACK;
-            let agreed = agree(flags, writeback);
+            let agreed = agree(flags, writeback, wanted.shared);
             let chosen = Transport::choose(wanted.requests, flags, flags2);
             let transport = match chosen.and_then(|t| may_map(wanted.idmap, flags, flags2, t)) {
                 Ok(transport) => transport,
@@ -226,10 +232,11 @@ fn init_zero() -> abi::InitOut {
 }
 
 /// The wanted flags that the kernel offers.
-fn agree(offered: u32, writeback: bool) -> u32 {
+fn agree(offered: u32, writeback: bool, shared: bool) -> u32 {
     let mut agreed = 0;
-    let extra = writeback.then_some(("WRITEBACK_CACHE", abi::FUSE_WRITEBACK_CACHE));
-    for (name, flag) in WANTED.into_iter().chain(extra) {
+    let cache = writeback.then_some(("WRITEBACK_CACHE", abi::FUSE_WRITEBACK_CACHE));
+    let locks = if shared { &LOCKS[..] } else { &[] };
+    for (name, flag) in WANTED.into_iter().chain(cache).chain(locks.iter().copied()) {
         if offered & flag == 0 {
             tracing::info!(name, "the kernel does not offer this");
         }

@@ -119,6 +119,15 @@ fn the_protocol_is_agreed_on() {
     kernel.end();
 }
 
+/// File locks come as requests to a shared mount, where the kernel has such.
+#[test]
+fn file_locks_come_as_requests_to_a_shared_mount_alone() {
+    let locks = abi::FUSE_POSIX_LOCKS | abi::FUSE_FLOCK_LOCKS;
+    assert_eq!(agree(u32::MAX, false, false) & locks, 0);
+    assert_eq!(agree(u32::MAX, false, true) & locks, locks);
+    assert_eq!(agree(abi::FUSE_POSIX_LOCKS, false, true), abi::FUSE_POSIX_LOCKS);
+}
+
 /// Users are mapped where that is wanted, and a kernel that cannot is told so.
 #[test]
 fn mapped_users_only_where_they_are_wanted() {

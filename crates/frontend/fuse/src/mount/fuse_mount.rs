@@ -58,6 +58,9 @@ pub struct MountOptions {
     /// Its bind mounts may map users to others (idmapped mounts). For most requests the kernel then
     /// does not say who the caller is.
     pub idmap: bool,
+    /// Other mounts of the volume may be attached while it is mounted: file locks are the volume's,
+    /// and not this mount's. Not with [`WriteCache::Writeback`].
+    pub shared: bool,
     /// In [`WriteCache::Writeback`], the kernel's dirty pages of open files are asked for so often.
     pub write_back_every: Duration,
     /// SiftFS's own operations are there: publish, compounds, tickets, atomic sections.
@@ -73,6 +76,10 @@ pub enum WriteCache {
     /// In the kernel's page cache, until fsync, close, memory or age sends it on.
     Writeback,
 }
+
+/// Why a mount with the writeback cache is not shared.
+const NOT_SHARED: &str = "a shared mount cannot have write_cache=writeback: other mounts would not \
+                          see what the kernel holds back";
 
 impl Default for MountOptions {
     fn default() -> Self {
@@ -91,6 +98,7 @@ impl Default for MountOptions {
             priority: Priority::default(),
             write_cache: WriteCache::default(),
             idmap: false,
+            shared: false,
             write_back_every: Duration::from_millis(2500),
             operations: true,
         }
@@ -110,23 +118,32 @@ pub struct FuseMount {
 impl FuseMount {
     /// Mounts `service` on `dir`, an absolute path without symbolic links. When this returns,
     /// kernel and server have agreed on the protocol; requests wait until [`FuseMount::serve`].
+    ///
+    /// # Errors
+    /// `InvalidInput` for options that exclude each other; what mount(2) and the kernel's first
+    /// request say.
     pub fn new(
         service: Arc<dyn FileService>,
         dir: &Path,
         options: &MountOptions,
     ) -> io::Result<Self> {
+        let writeback = options.write_cache == WriteCache::Writeback;
+        if options.shared && writeback {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, NOT_SHARED));
+        }
         let threads = options.threads.clamp(1, 64);
         let device = open_device()?;
         kernel_mount(&device, dir, options)?;
-        let writeback = options.write_cache == WriteCache::Writeback;
-        let wanted = Wanted { requests: options.requests, writeback, idmap: options.idmap };
+        let &MountOptions { requests, idmap, shared, .. } = options;
+        let wanted = Wanted { requests, writeback, idmap, shared };
         let made = Session::start(device, wanted).and_then(|kernel| {
             let agreed = Agreed {
                 acls: kernel.has_acls(),
                 writeback: kernel.has_writeback(),
                 settled: kernel.settles_pages(),
                 no_opendir: kernel.has_no_opendir(),
-                idmap: options.idmap,
+                idmap,
+                shared,
             };
             let server = Server::new(service, agreed).with_sync(options.sync);
             let server = server.with_operations(options.operations);

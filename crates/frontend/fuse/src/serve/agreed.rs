@@ -18,6 +18,8 @@ pub(crate) struct Agreed {
     pub(crate) no_opendir: bool,
     /// Mounts may map users to others: of most requests nobody knows whose they are.
     pub(crate) idmap: bool,
+    /// Other mounts of the volume may be there: the server keeps file locks.
+    pub(crate) shared: bool,
 }
 
 impl Agreed {

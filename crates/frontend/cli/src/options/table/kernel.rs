@@ -81,6 +81,14 @@ pub const OPTIONS: &[MountOption] = &[
         &[("idmap", true)],
         |o, on| o.mount.idmap = on,
     ),
+    flag(
+        "shared",
+        "off",
+        "other mounts of the volume may be attached while it is mounted; file locks are kept by \
+         the daemon; not with write_cache=writeback",
+        &[("shared", true)],
+        |o, on| o.mount.shared = on,
+    ),
     value(
         "subtype=NAME",
         "siftfs",
