@@ -46,7 +46,7 @@ pub use publish::Publish;
 pub use section::{Section, commit_all, commit_ordered};
 pub use siftfs_base::{Error, Result};
 pub use siftfs_placement::{OpenOptions, Threads};
-pub use siftfs_proto::{Attr, Credentials, DirEntry, FileKind, RenameMode, SetAttr, StatFs};
+pub use siftfs_proto::{Attr, Cache, Credentials, DirEntry, FileKind, RenameMode, SetAttr, StatFs};
 pub use siftfs_status::{CheckpointReport, RuntimeStatus};
 pub use ticket::Ticket;
 
@@ -158,6 +158,15 @@ impl Volume {
         let service = local.session(Opening::owner())?;
         let shared = Arc::new(Shared { service, cred: Credentials::default() });
         Ok(Self { local, shared })
+    }
+
+    /// Opens a session for another front end of the volume, which is told by `cache` of what others
+    /// change. It ends when it is dropped.
+    ///
+    /// # Errors
+    /// `ENFILE` if too many sessions are open.
+    pub fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>> {
+        self.local.front(opening, cache)
     }
 
     /// The endpoint itself, for requests this handle has no method for.

@@ -4,22 +4,25 @@
 //! turns its operations into file-protocol requests; everything that is a decision (which xattr
 //! namespaces exist, how a directory buffer is filled, how a range is copied) is in `server`, which
 //! knows no kernel structure. `pages` has what the kernel keeps written or dropped, `ioctl` has
-//! SiftFS's own operations, and `mount` attaches all of that to a directory.
+//! SiftFS's own operations, `front` makes the mount one of several of its volume, and `mount`
+//! attaches all of that to a directory.
 //!
 //! The kernel checks permissions (`default_permissions`, and access control lists that it asks us
 //! for) and keeps locks and the page cache; umask and default lists are the Runtime's.
-//! This mount is the volume's only writer, so cached names and attributes stay valid until the
-//! kernel itself changes them.
+//! A mount that is not shared is the volume's only writer, so cached names and attributes stay
+//! valid until the kernel itself changes them.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
 
+mod front;
 mod ioctl;
 mod kernel;
 mod mount;
 mod pages;
 mod serve;
 
+pub use front::cache::Front;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
 pub use mount::connection::abort;

@@ -168,7 +168,7 @@ impl Call<'_> {
             st.timed(ino, times, |st| st.write(ino, at, Input::of(&mut data), privileged, time))?;
             if append && at != offset {
                 let ends = &mut st.metadata.tree.inodes.ends;
-                ends.moved(self.session.id, ino, offset, data.len() as u64);
+                ends.moved(self.session.id, ino, (offset, data.len() as u64), at);
             }
             Ok(())
         })?;

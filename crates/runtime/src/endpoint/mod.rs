@@ -128,6 +128,11 @@ impl FileService for Endpoint {
         }
     }
 
+    fn has_looked_up(&self, ino: InodeNr) -> bool {
+        let st = self.runtime.lock();
+        st.metadata.tree.inodes.references.has_looked_up(self.session.id, ino)
+    }
+
     /// An fsync, or a wait for a ticket, whose flush another thread runs is answered by that one.
     /// After a read has been answered, its thread reads ahead of a sequential reader.
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {

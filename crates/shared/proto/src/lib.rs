@@ -26,7 +26,7 @@ pub use request::*;
 pub use session::*;
 pub use types::*;
 
-use siftfs_base::Error;
+use siftfs_base::{Error, InodeNr};
 
 /// One session's end of the file protocol.
 pub trait FileService: Send + Sync {
@@ -38,6 +38,12 @@ pub trait FileService: Send + Sync {
     /// caller answers for the change when nothing is owed any more. `call` waits for that.
     fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply, Error>, Owed) {
         (self.call(cred, req), Owed::default())
+    }
+
+    /// Does the session refer to the inode by a lookup? For what does not count lookups, yes.
+    fn has_looked_up(&self, ino: InodeNr) -> bool {
+        let _ = ino;
+        true
     }
 
     /// As [`FileService::call`], with the answer delivered to `done`, possibly on another

@@ -114,6 +114,14 @@ impl Owed {
         self.0.extend(other.0.into_iter().filter(|account| account.lock().notices > 0));
     }
 
+    /// What is still owed.
+    #[must_use]
+    pub fn unsettled(self) -> Self {
+        let mut left = Self::default();
+        left.add(self);
+        left
+    }
+
     /// Is nothing owed at present? What is settled stays so.
     pub fn is_settled(&self) -> bool {
         self.0.iter().all(|account| account.lock().notices == 0)

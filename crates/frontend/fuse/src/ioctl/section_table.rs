@@ -168,6 +168,11 @@ impl Sections {
         assert!(self.entry.set(entry.clone()).is_ok(), "a mount is served once");
     }
 
+    /// The threads that have the kernel drop what it has of a file.
+    pub(crate) fn resetting(&self) -> Arc<Resetting> {
+        self.resetting.clone()
+    }
+
     /// Does thread `pid` have the kernel drop a file's pages, and take its size from us?
     pub(crate) fn resets(&self, pid: u32) -> bool {
         self.resetting.has(pid)

@@ -18,7 +18,7 @@ use crate::pages::invalidator::Then;
 use crate::pages::opener::Want;
 use crate::pages::own_mount::{self, Reset, Size};
 use crate::serve::caller::{self, owns};
-use crate::serve::server::Server;
+use crate::serve::server::{Place, Server};
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::commands::{ABORT, COMMIT, FEATURES, START};
 use siftfs_proto::{
@@ -301,12 +301,13 @@ impl Server {
         &self,
         cred: &Credentials,
         (ino, handle): (InodeNr, Handle),
-        offset: u64,
+        at: Place,
         data: WriteData,
         kill_priv: bool,
     ) -> Result<(u32, bool)> {
+        let offset = at.offset;
         let Some(section) = self.sections.of_write(ino, handle) else {
-            return Ok((self.write(cred, ino, offset, data, kill_priv)?, false));
+            return Ok((self.write(cred, ino, at, data, kill_priv)?, false));
         };
         self.carry_out_announced(cred, ino)?;
         if kill_priv {
@@ -320,9 +321,7 @@ impl Server {
                 Ok((len, true))
             }
             // It ended meanwhile.
-            Err(Error::Posix(libc::EINVAL)) => {
-                Ok((self.write(cred, ino, offset, data, false)?, false))
-            }
+            Err(Error::Posix(libc::EINVAL)) => Ok((self.write(cred, ino, at, data, false)?, false)),
             Err(e) => Err(e),
         }
     }

@@ -15,6 +15,7 @@ pub(crate) mod counts;
 mod device;
 pub(crate) mod handler;
 pub(crate) mod notify;
+pub(crate) mod owing;
 pub(crate) mod priority;
 mod readers;
 pub(crate) mod reply;

@@ -1,6 +1,7 @@
 //! Answers: one message, one writev(2).
 
 use super::abi::{self, OutHeader};
+use super::owing::Owing;
 use super::readers::answering;
 use super::ring::desk::{Desk, nothing};
 use crate::kernel::convert::{kind_bits, node};
@@ -9,11 +10,30 @@ use siftfs_proto::{Attr, Blocks, DirEntry, FileKind, Handle, StatFs};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// How long the kernel may trust names and attributes, in seconds: no other writer exists, and
-/// it knows what its own requests change.
-const VALID: u64 = 24 * 3600;
+/// How long the kernel may trust what an answer tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Valid {
+    /// A name.
+    pub(crate) names: Duration,
+    /// Attributes.
+    pub(crate) attributes: Duration,
+}
+
+impl Valid {
+    /// No other writer exists, and the kernel knows what its own requests change.
+    pub(crate) const ALONE: Self = Self::both(Duration::from_secs(24 * 3600));
+
+    /// Another writer may change all of it at any moment.
+    pub(crate) const NEVER: Self = Self::both(Duration::ZERO);
+
+    /// Both as long.
+    pub(crate) const fn both(time: Duration) -> Self {
+        Self { names: time, attributes: time }
+    }
+}
 
 /// Does close(2) send FLUSH? With the writeback cache the kernel sends it in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,12 +41,15 @@ pub(crate) enum Flush {
     /// For a handle that may have an atomic section.
     Sent,
     Left,
+    /// As `Sent`, and the kernel keeps no pages of what is read and written through it.
+    Direct,
 }
 
 /// What the kernel does with an open file: it keeps cached pages over the open.
 fn open_flags(flush: Flush) -> u32 {
     match flush {
         Flush::Sent => abi::FOPEN_KEEP_CACHE,
+        Flush::Direct => abi::FOPEN_KEEP_CACHE | abi::FOPEN_DIRECT_IO,
         Flush::Left => abi::FOPEN_KEEP_CACHE | abi::FOPEN_NOFLUSH,
     }
 }
@@ -102,25 +125,27 @@ impl Channel {
 }
 
 /// Says an answer's body to `send`, in one or more parts.
-pub(crate) fn encode(answer: &Answer, send: impl FnOnce(&[&[u8]])) {
+pub(crate) fn encode(answer: &Answer, valid: Valid, send: impl FnOnce(&[&[u8]])) {
     match answer {
         Answer::Done => send(&[]),
-        Answer::Entry(a) => send(&[entry(a).as_bytes()]),
+        Answer::Entry(a) => send(&[entry(a, valid).as_bytes()]),
         Answer::Missing => {
-            let none = abi::EntryOut { entry_valid: VALID, ..abi::EntryOut::new_zeroed() };
+            let mut none = abi::EntryOut::new_zeroed();
+            (none.entry_valid, none.entry_valid_nsec) = parts(valid.names);
             send(&[none.as_bytes()]);
         }
         Answer::Attr(a) => {
             let mut out = abi::AttrOut::new_zeroed();
-            (out.attr_valid, out.attr) = (VALID, attr(a));
+            (out.attr_valid, out.attr_valid_nsec) = parts(valid.attributes);
+            out.attr = attr(a);
             send(&[out.as_bytes()]);
         }
-        Answer::Statx(a) => send(&[statx(a).as_bytes()]),
+        Answer::Statx(a) => send(&[statx(a, valid).as_bytes()]),
         Answer::Opened(h, flush) => send(&[open(*h, open_flags(*flush)).as_bytes()]),
         Answer::OpenedAnew(h) => send(&[open(*h, abi::FOPEN_NOFLUSH).as_bytes()]),
         Answer::OpenedDir(h) => send(&[open(*h, OPEN_DIR_FLAGS).as_bytes()]),
         Answer::Created(a, h, flush) => {
-            send(&[entry(a).as_bytes(), open(*h, open_flags(*flush)).as_bytes()]);
+            send(&[entry(a, valid).as_bytes(), open(*h, open_flags(*flush)).as_bytes()]);
         }
         Answer::Data(d) => send(&[d]),
         Answer::Blocks(b) => {
@@ -149,8 +174,8 @@ impl Answer {
     }
 }
 
-/// An answer, or the errno of a request that failed.
-pub(crate) type Outcome = std::result::Result<Answer, i32>;
+/// An answer and how long it holds, or the errno of a request that failed.
+pub(crate) type Outcome = std::result::Result<(Answer, Valid), i32>;
 
 /// How an answer reaches the kernel.
 pub(crate) enum Way {
@@ -166,8 +191,8 @@ impl Way {
             answering(unique);
         }
         match (self, outcome) {
-            (Self::Device(channel), Ok(answer)) => {
-                encode(&answer, |body| channel.send(unique, 0, body));
+            (Self::Device(channel), Ok((answer, valid))) => {
+                encode(&answer, valid, |body| channel.send(unique, 0, body));
             }
             (Self::Device(channel), Err(errno)) => channel.send(unique, -errno, &[]),
             (Self::Ring(desk), outcome) => desk.answer(unique, outcome),
@@ -180,11 +205,42 @@ impl Way {
 pub(crate) struct Token {
     way: Option<Way>,
     unique: u64,
+    valid: Valid,
+    /// What it waits for, if there may be other front ends.
+    owing: Option<Arc<Owing>>,
+    /// Called when the answer has to wait; what it gives is kept until the answer is sent.
+    held_back: Option<HeldBack>,
 }
+
+/// Called when an answer has to wait.
+pub(crate) type HeldBack = Box<dyn FnOnce() -> Box<dyn Send> + Send>;
 
 impl Token {
     pub(crate) fn new(way: Way, unique: u64) -> Self {
-        Self { way: Some(way), unique }
+        Self { way: Some(way), unique, valid: Valid::ALONE, owing: None, held_back: None }
+    }
+
+    /// The answer waits for what the request owes to other front ends.
+    pub(crate) fn shared(mut self) -> Self {
+        self.owing = Some(Arc::default());
+        self
+    }
+
+    /// Where that is noted; none for a mount without other front ends.
+    pub(crate) fn owing(&self) -> Option<Arc<Owing>> {
+        self.owing.clone()
+    }
+
+    /// The answer holds as long as `valid` says.
+    pub(crate) fn holds(mut self, valid: Valid) -> Self {
+        self.valid = valid;
+        self
+    }
+
+    /// `act` is called if the answer has to wait.
+    pub(crate) fn when_held_back(mut self, act: HeldBack) -> Self {
+        self.held_back = Some(act);
+        self
     }
 
     /// Answers. An error that is not a plain errno is the volume's trouble and is logged.
@@ -196,7 +252,18 @@ impl Token {
             }
             e.errno()
         });
-        way.answer(self.unique, outcome);
+        let unique = self.unique;
+        let owed = self.owing.take().map(|owing| owing.take()).unwrap_or_default();
+        if owed.is_settled() {
+            return way.answer(unique, outcome.map(|answer| (answer, self.valid)));
+        }
+        // What it tells may have changed when it is sent.
+        let outcome = outcome.map(|answer| (answer, Valid::NEVER));
+        let held = self.held_back.take().map(|act| act());
+        owed.then(Box::new(move || {
+            way.answer(unique, outcome);
+            drop(held);
+        }));
     }
 
     /// The request is of a kind without answers.
@@ -221,13 +288,14 @@ pub(crate) struct DirBuffer {
     bytes: Vec<u8>,
     limit: usize,
     plus: bool,
+    valid: Valid,
 }
 
 impl DirBuffer {
-    /// At most `limit` bytes.
-    pub(crate) fn new(limit: u32, plus: bool) -> Self {
+    /// At most `limit` bytes, whose attributes hold as long as `valid` says.
+    pub(crate) fn new(limit: u32, plus: bool, valid: Valid) -> Self {
         let limit = usize::try_from(limit.min(super::MAX_IO)).unwrap_or(0);
-        Self { bytes: Vec::with_capacity(limit), limit, plus }
+        Self { bytes: Vec::with_capacity(limit), limit, plus, valid }
     }
 
     /// Bytes left.
@@ -248,7 +316,8 @@ impl DirBuffer {
         debug_assert_eq!(before + len, DirEntry::size(e.name.len(), self.plus));
         if self.plus {
             // "." and ".." come without attributes: the kernel reads their numbers only.
-            let entry = e.attr.as_ref().map_or_else(abi::EntryOut::new_zeroed, entry);
+            let told = |attr| entry(attr, self.valid);
+            let entry = e.attr.as_ref().map_or_else(abi::EntryOut::new_zeroed, told);
             self.bytes.extend_from_slice(entry.as_bytes());
         }
         let kind = kind_bits(e.kind) >> 12;
@@ -302,14 +371,21 @@ fn attr(a: &Attr) -> abi::Attr {
     }
 }
 
-fn entry(a: &Attr) -> abi::EntryOut {
+/// Seconds and nanoseconds.
+fn parts(time: Duration) -> (u64, u32) {
+    (time.as_secs(), time.subsec_nanos())
+}
+
+fn entry(a: &Attr, valid: Valid) -> abi::EntryOut {
+    let (entry_valid, entry_valid_nsec) = parts(valid.names);
+    let (attr_valid, attr_valid_nsec) = parts(valid.attributes);
     abi::EntryOut {
         node: node(a.ino),
         generation: u64::from(a.generation),
-        entry_valid: VALID,
-        attr_valid: VALID,
-        entry_valid_nsec: 0,
-        attr_valid_nsec: 0,
+        entry_valid,
+        attr_valid,
+        entry_valid_nsec,
+        attr_valid_nsec,
         attr: attr(a),
     }
 }
@@ -318,12 +394,14 @@ fn open(handle: Handle, open_flags: u32) -> abi::OpenOut {
     abi::OpenOut { handle: handle.0, open_flags, backing: 0 }
 }
 
-fn statx(a: &Attr) -> abi::StatxOut {
+fn statx(a: &Attr, valid: Valid) -> abi::StatxOut {
+    let (attr_valid, attr_valid_nsec) = parts(valid.attributes);
     let time = |t: Timestamp| abi::StatxTime { sec: t.sec, nsec: t.nsec, reserved: 0 };
     let kind_and_perm = kind_bits(a.kind) | u32::from(a.perm);
     let device = u64::from(a.rdev);
     abi::StatxOut {
-        attr_valid: VALID,
+        attr_valid,
+        attr_valid_nsec,
         mask: abi::STATX_BASIC_AND_BTIME,
         block_size: block_size(a),
         nlink: a.nlink,

@@ -134,6 +134,10 @@ impl Session {
                 out.flags |= abi::FUSE_INIT_EXT;
                 out.flags2 |= abi::FUSE2_OVER_IO_URING;
             }
+            if wanted.shared && flags2 & abi::FUSE2_DIRECT_IO_ALLOW_MMAP != 0 {
+                out.flags |= abi::FUSE_INIT_EXT;
+                out.flags2 |= abi::FUSE2_DIRECT_IO_ALLOW_MMAP;
+            }
             if wanted.idmap {
                 out.flags |= abi::FUSE_INIT_EXT;
                 out.flags2 |= abi::FUSE2_ALLOW_IDMAP;

@@ -3,6 +3,7 @@
 //! Our own mount(2) call instead of a helper program: the subtype and the flags are ours to
 //! choose, and a bare umount(2) ends the session.
 
+use crate::front::cache::Front;
 use crate::kernel::MAX_IO;
 use crate::kernel::counts::Counts;
 use crate::kernel::priority::{Priority, Schedule};
@@ -113,6 +114,7 @@ pub struct FuseMount {
     schedule: Arc<Schedule>,
     entry: MountEntry,
     expiry: Prepared,
+    front: Option<Arc<Front>>,
 }
 
 impl FuseMount {
@@ -152,12 +154,23 @@ impl FuseMount {
             read_ahead(&entry);
             let (server, schedule) = (Arc::new(server), Arc::new(Schedule::new(options.priority)));
             let expiry = Prepared::new(options.write_back_every);
-            Ok(Self { session: kernel, server, threads, schedule, entry, expiry })
+            Ok(Self { session: kernel, server, threads, schedule, entry, expiry, front: None })
         });
         if made.is_err() {
             let _ = detach(dir);
         }
         made
+    }
+
+    /// The mount is one of several: its service is a session that `front` was opened with. Its
+    /// options say that it is shared.
+    ///
+    /// # Panics
+    /// If they do not.
+    #[must_use]
+    pub fn with_front(self, front: Arc<Front>) -> Self {
+        assert!(self.server.known.is_some(), "a mount with a front is shared");
+        Self { front: Some(front), ..self }
     }
 
     /// The mount as the kernel lists it; its device number identifies it.
@@ -204,6 +217,9 @@ impl FuseMount {
     /// When the kernel connection fails for another reason.
     pub fn serve(self) -> io::Result<()> {
         self.server.start_invalidator(self.session.notifier(), &self.entry)?;
+        if let Some(front) = &self.front {
+            front.start(&self.server, self.session.notifier(), &self.entry)?;
+        }
         let expiry = self
             .server
             .agreed

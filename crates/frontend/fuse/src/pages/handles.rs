@@ -18,9 +18,21 @@ const INO64_GEN: i32 = 0x81;
 
 /// Opens an inode of the mount for reading.
 pub(crate) fn open_node(mount: impl AsFd, node: u64, generation: u32) -> io::Result<OwnedFd> {
+    open_by(mount, (node, generation), libc::O_RDONLY | libc::O_NONBLOCK)
+}
+
+/// A descriptor that only names an inode of the mount; no server hears of it.
+pub(crate) fn find_node(mount: impl AsFd, node: u64, generation: u32) -> io::Result<OwnedFd> {
+    open_by(mount, (node, generation), libc::O_PATH)
+}
+
+fn open_by(
+    mount: impl AsFd,
+    (node, generation): (u64, u32),
+    flags: libc::c_int,
+) -> io::Result<OwnedFd> {
     let id = [(node >> 32) as u32, (node & 0xFFFF_FFFF) as u32, generation];
     let mut handle = FileHandle { bytes: 12, kind: INO64_GEN, id };
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: the handle is laid out as the call has it, `bytes` says how long it is, and the
     // call keeps no pointer.
     let fd = unsafe {
@@ -28,7 +40,7 @@ pub(crate) fn open_node(mount: impl AsFd, node: u64, generation: u32) -> io::Res
             libc::SYS_open_by_handle_at,
             mount.as_fd().as_raw_fd(),
             &raw mut handle,
-            flags,
+            flags | libc::O_CLOEXEC,
         )
     };
     match i32::try_from(fd) {

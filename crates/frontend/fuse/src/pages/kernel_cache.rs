@@ -2,6 +2,7 @@
 //! through mappings, and pages that are older than a write past the cache.
 
 use crate::kernel::convert::node;
+use crate::kernel::owing::carried;
 use crate::pages::dirty::Part;
 use crate::pages::invalidator::{Name, Then};
 use crate::pages::names::Names;
@@ -188,6 +189,7 @@ impl Server {
         if !self.open_files.may_be_dirty(ino) {
             return then(true);
         }
+        let then = carried(then);
         if !self.invalidator.hold_back() {
             return then(false);
         }

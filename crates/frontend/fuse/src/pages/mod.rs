@@ -9,6 +9,7 @@ pub(crate) mod expiry;
 pub(crate) mod handles;
 pub(crate) mod invalidator;
 pub(crate) mod kernel_cache;
+pub(crate) mod known;
 pub(crate) mod names;
 pub(crate) mod opener;
 pub(crate) mod own_mount;

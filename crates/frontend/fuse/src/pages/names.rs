@@ -21,7 +21,7 @@ use crate::kernel::notify::Notifier;
 use crate::kernel::request::Operation;
 use crate::mount::mountinfo::MountEntry;
 use crate::pages::handles::open_node;
-use crate::pages::own_mount::{open_root_to_look, start_apart};
+use crate::pages::own_mount::{drop_listing, open_root_to_look, start_apart};
 use rustix::fs::{AtFlags, FileType, Mode, StatxFlags, mknodat, statx};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -355,15 +355,6 @@ fn refresh(asked: &Asked, dir: &OwnedFd, node: u64) -> bool {
         }
     }
     all
-}
-
-/// Has the kernel drop the listing that it keeps. By the mtime it knows that a listing is old, but
-/// two changes within one tick of the clock have the same. Pages of which somebody copies entries
-/// now stay, so this waits for nobody.
-fn drop_listing(dir: &OwnedFd) {
-    if let Err(error) = rustix::fs::fadvise(dir, 0, None, rustix::fs::Advice::DontNeed) {
-        tracing::debug!(%error, "the kernel keeps a directory's listing");
-    }
 }
 
 #[cfg(test)]

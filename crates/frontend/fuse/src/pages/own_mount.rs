@@ -19,7 +19,7 @@
 #![allow(unsafe_code)] // unshare(2) and close_range(2) have no safe wrappers
 
 use crate::mount::mountinfo::{MountEntry, mounts_of};
-use crate::pages::handles::open_node;
+use crate::pages::handles::{find_node, open_node};
 use rustix::fs::{
     AtFlags, Mode, OFlags, StatxFlags, StatxTimestamp, Timespec, Timestamps, openat, statx,
 };
@@ -269,6 +269,77 @@ pub(crate) struct NewTime {
     pub(crate) mtime: Timestamp,
     /// Called when it has taken it, and sends no older times any more.
     pub(crate) taken: Box<dyn FnOnce() + Send>,
+}
+
+/// What the kernel is to do with a file or directory that another front end changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Take {
+    /// Take the attributes from the server.
+    Attributes,
+    /// The same of a directory, and drop the listing.
+    Listing,
+    /// The same of a file, and drop all pages. Dirty ones are written first.
+    Pages,
+}
+
+/// Has the kernel take attributes, and drop what it has of the content, on the calling thread,
+/// which has none of the process's descriptors. Where the mount has no place, or the kernel does
+/// not know the inode, there is nothing to do.
+///
+/// # Errors
+/// Those of the calls.
+pub(crate) fn take_back(
+    entry: &MountEntry,
+    (node, generation): (u64, u32),
+    take: Take,
+    resetting: &Resetting,
+) -> io::Result<()> {
+    let Some(root) = open_root(entry)? else { return Ok(()) };
+    let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    let file = match take {
+        Take::Attributes => find_node(&root, node, generation),
+        Take::Listing => open_node(&root, node, generation),
+        Take::Pages => {
+            resetting.list().push(thread);
+            let file = open_node(&root, node, generation);
+            resetting.list().retain(|other| *other != thread);
+            file
+        }
+    };
+    let file = match file {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => return Ok(()),
+        other => other?,
+    };
+    take_attributes(&file)?;
+    if take == Take::Listing {
+        drop_listing(&file);
+    }
+    Ok(())
+}
+
+/// Has the kernel ask for the attributes of a file until it takes them: an answer that another
+/// request's overtook does not count.
+fn take_attributes(file: &OwnedFd) -> io::Result<()> {
+    let known = |sync| {
+        let flags = AtFlags::EMPTY_PATH | sync;
+        let stat = statx(file, "", flags, StatxFlags::SIZE | StatxFlags::MTIME)?;
+        Ok::<_, io::Error>((stat.stx_size, stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec))
+    };
+    for _ in 0..ASKED {
+        if known(AtFlags::STATX_FORCE_SYNC)? == known(AtFlags::STATX_DONT_SYNC)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Has the kernel drop the listing that it keeps of a directory. By the mtime it knows that a
+/// listing is old, but two changes within one tick of the clock have the same. Pages of which
+/// somebody copies entries now stay, so this waits for nobody.
+pub(crate) fn drop_listing(dir: &OwnedFd) {
+    if let Err(error) = rustix::fs::fadvise(dir, 0, None, rustix::fs::Advice::DontNeed) {
+        tracing::debug!(%error, "the kernel keeps a directory's listing");
+    }
 }
 
 /// What became of a file that was to be reset.

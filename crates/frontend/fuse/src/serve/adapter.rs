@@ -4,12 +4,14 @@ use crate::kernel::convert::{
     allocate_mode, inode, kind_of_mode, perm_of_mode, rename_mode, seek, xattr_mode,
 };
 use crate::kernel::handler::Handler;
+use crate::kernel::owing::{during, owe, owed_so_far};
 use crate::kernel::reply::{Answer, DirBuffer, Flush, Token};
 use crate::kernel::request::{Message, Operation};
 use crate::mount::mountinfo::MountEntry;
 use crate::pages::kernel_cache::DirectWrite;
-use crate::serve::open_files::reads_and_writes;
-use crate::serve::server::{CopyRange, Dir, DirCursor, Server};
+use crate::serve::open_files::{appends, reads_and_writes};
+use crate::serve::server::{CopyRange, Dir, DirCursor, Place, Server};
+use crate::serve::told::told;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::commands::is_commit_all;
 use siftfs_proto::ioctl::compound::is_compound;
@@ -27,6 +29,16 @@ pub(crate) struct Adapter {
 
 impl Handler for Adapter {
     fn handle(&self, message: Message<'_>, token: Token) {
+        let token = self.server.shared(token);
+        match token.owing() {
+            None => self.begin(message, token),
+            owing => during(owing, || self.begin(message, token)),
+        }
+    }
+}
+
+impl Adapter {
+    fn begin(&self, message: Message<'_>, token: Token) {
         let (node, cred, op) = self.server.agreed.checked(message);
         match op {
             Operation::Forget { count } => {
@@ -44,7 +56,7 @@ impl Handler for Adapter {
             },
             op => match self.names_dirty(&cred, node, &op) {
                 Some((dirty, request)) => self.write_back_first(cred, dirty, request, token),
-                None => send(&self.server, self.carry_out(&cred, node, op), token),
+                None => self.answer(&cred, node, op, token),
             },
         }
     }
@@ -52,6 +64,18 @@ impl Handler for Adapter {
 
 /// Requests that are answered when something else has been done.
 impl Adapter {
+    /// Carries out a request that is answered at once, or when other front ends know of it.
+    fn answer(&self, cred: &Credentials, node: u64, op: Operation<'_>, token: Token) {
+        let server = &self.server;
+        let token = match (&op, inode(node)) {
+            (Operation::Write { .. }, Ok(ino)) => server.writes(ino, token),
+            _ => token,
+        };
+        let told_of = server.tells(node, &op);
+        let (result, token) = told(told_of, self.carry_out(cred, node, op), token);
+        send(server, result, token);
+    }
+
     fn is_answered_later(&self, node: u64, op: &Operation<'_>) -> bool {
         match op {
             Operation::Fsync { .. }
@@ -69,6 +93,7 @@ impl Adapter {
     fn answer_later(&self, cred: Credentials, ino: InodeNr, op: Operation<'_>, token: Token) {
         match op {
             Operation::Fsync { datasync } => {
+                owe(self.server.page_debts.of(ino));
                 let answer = Box::new(move |result: Result<Reply>| {
                     token.send(result.map(|_| Answer::Done));
                 });
@@ -79,12 +104,14 @@ impl Adapter {
                 self.server.read(&cred, file, part, direct, token_for_data(token));
             }
             Operation::Flush => {
+                owe(self.server.page_debts.of(ino));
                 let then = Box::new(move || token.send(Ok(Answer::Done)));
                 self.server.flush(ino, cred.pid, then);
             }
             Operation::Write { handle, offset, data, kill_priv, flags, .. } => {
                 let data = WriteData::copy_of(offset, data);
                 let file = (ino, Handle(handle));
+                let token = self.server.writes(ino, token);
                 self.write_direct(&cred, file, (offset, data), (kill_priv, flags), token);
             }
             Operation::Ioctl { handle, command, input } => {
@@ -122,7 +149,9 @@ impl Adapter {
         (kill_priv, flags): (bool, u32),
         token: Token,
     ) {
-        let written = self.server.write_by(cred, (ino, handle), offset, data, kill_priv);
+        let append = self.server.agreed.appends(flags);
+        let at = Place { offset, append };
+        let written = self.server.write_by(cred, (ino, handle), at, data, kill_priv);
         let (len, in_section) = match written {
             Err(e) => return token.send(Err(e)),
             Ok(written) => written,
@@ -141,6 +170,9 @@ impl Adapter {
         let server = self.server.clone();
         let release = move || {
             if let Ok(ino) = inode(node) {
+                if let Some(known) = &server.known {
+                    known.closed(ino);
+                }
                 server.release_sections(ino, handle);
             }
             token.send(done(server.release(&cred, handle)));
@@ -179,11 +211,6 @@ fn token_for_offset(token: Token) -> Completion {
     Box::new(move |result: Result<Reply>| {
         token.send(result.and_then(Reply::offset).map(Answer::Offset));
     })
-}
-
-/// Does close(2) of what is opened so send FLUSH?
-fn flush(flags: u32) -> Flush {
-    if reads_and_writes(flags) { Flush::Sent } else { Flush::Left }
 }
 
 /// The caller with the umask that its request brought.
@@ -303,17 +330,12 @@ impl Adapter {
                 done(self.server.done(cred, Request::Release { handle: Handle(handle) }))
             }
             O::ReadDir { handle, cookie, size, plus } => {
-                let mut buffer = DirBuffer::new(size, plus);
                 // A handle of 0 means that the directory was not opened: handles begin with 1.
                 let dir = match handle {
                     0 => Dir::Node(inode(node)?),
                     handle => Dir::Open(Handle(handle)),
                 };
-                let cursor = DirCursor { dir, cookie, plus, room: buffer.room() };
-                let sections = &self.server.sections;
-                let add = &mut |e: &DirEntry| sections.show_entry(e, |e| buffer.add(e));
-                self.server.read_dir(cred, cursor, add)?;
-                Ok(buffer.done())
+                self.list(cred, inode(node)?, (dir, cookie), (size, plus))
             }
             O::StatFs => self.server.call(cred, Request::StatFs)?.space().map(Answer::Statfs),
             O::Destroy => Ok(Answer::Done),
@@ -347,6 +369,32 @@ impl Adapter {
                 }
             }
         }
+    }
+
+    /// Entries of directory `ino`, after `cookie`.
+    fn list(
+        &self,
+        cred: &Credentials,
+        ino: InodeNr,
+        (dir, cookie): (Dir, u64),
+        (size, plus): (u32, bool),
+    ) -> Result<Answer> {
+        let server = &self.server;
+        let valid = server.lists(ino);
+        let mut buffer = DirBuffer::new(size, plus, valid);
+        let cursor = DirCursor { dir, cookie, plus, room: buffer.room() };
+        let shared = server.known.is_some() && plus;
+        let mut names = Vec::new();
+        let add = &mut |e: &DirEntry| {
+            let added = server.sections.show_entry(e, |e| buffer.add(e));
+            if added && shared && e.attr.is_some() {
+                names.push(e.name.clone());
+            }
+            added
+        };
+        let listed = server.read_dir(cred, cursor, add);
+        server.listed(ino, &names, valid);
+        listed.map(|()| buffer.done())
     }
 
     /// Names in directory `ino`, and the attributes of `ino`.
@@ -442,10 +490,20 @@ impl Adapter {
         self.server.ioctl(cred, file, (command, input), answer);
     }
 
+    /// Does close(2) of what is opened so send FLUSH?
+    fn flush(&self, flags: u32) -> Flush {
+        let shared = self.server.known.is_some();
+        match shared || reads_and_writes(flags) {
+            true if shared && appends(flags) => Flush::Direct,
+            true => Flush::Sent,
+            false => Flush::Left,
+        }
+    }
+
     fn created(&self, cred: &Credentials, request: Request, flags: u32) -> Result<Answer> {
         let (attr, handle) = self.server.call(cred, request)?.created()?;
-        self.server.open_files.opened(&self.server.agreed.opener(cred), handle, attr.ino, flags);
-        Ok(Answer::Created(attr, handle, flush(flags)))
+        self.server.opened_by(cred, handle, attr.ino, flags);
+        Ok(Answer::Created(attr, handle, self.flush(flags)))
     }
 
     /// The data of file `ino`.
@@ -456,23 +514,29 @@ impl Adapter {
             // The kernel's offset counts for O_APPEND too: it takes it from the size it knows while
             // it holds the inode's lock, no other thread writes, and a large direct append arrives
             // as several requests in any order.
-            O::Write { handle, offset, data, kill_priv, cached, .. } => {
+            O::Write { handle, offset, data, kill_priv, cached, flags, .. } => {
                 server.open_files.note_cached(ino, offset, data.len() as u64);
+                server.note_pages(ino);
                 let data = WriteData::copy_of(offset, data);
                 if cached {
                     let written = server.write_pages(cred, ino, offset, data);
+                    server.page_debts.add(ino, owed_so_far());
                     return written.inspect_err(|e| server.lost_pages(ino, e)).map(Answer::Written);
                 }
                 let file = (ino, Handle(handle));
-                let written = server.write_by(cred, file, offset, data, kill_priv);
-                written.map(|(len, _)| Answer::Written(len))
+                let at = Place { offset, append: server.agreed.appends(flags) };
+                let (len, _) = server.write_by(cred, file, at, data, kill_priv)?;
+                if at.append && server.known.is_some() {
+                    server.drop_moved(ino, offset + u64::from(len));
+                }
+                Ok(Answer::Written(len))
             }
             O::Open { flags, kill_priv } => {
                 let anew = server.invalidator.drops(cred.pid) || server.sections.resets(cred.pid);
                 let handle = server.open(cred, ino, flags, kill_priv)?;
                 Ok(match anew {
                     true => Answer::OpenedAnew(handle),
-                    false => Answer::Opened(handle, flush(flags)),
+                    false => Answer::Opened(handle, self.flush(flags)),
                 })
             }
             // The kernel then opens directories without asking, and caches what it reads of them.

@@ -30,6 +30,12 @@ impl Agreed {
         !self.writeback
     }
 
+    /// Does a write through a descriptor with these flags go to the end, as the kernel knows it? A
+    /// kernel that owns the size knows it.
+    pub(crate) fn appends(&self, flags: u32) -> bool {
+        !self.writeback && flags & libc::O_APPEND.cast_unsigned() != 0
+    }
+
     /// Of the names that begin with `system.` the two of access control lists are known, if the
     /// kernel enforces them. Others get EOPNOTSUPP: to accept a list that is not enforced would
     /// mislead.

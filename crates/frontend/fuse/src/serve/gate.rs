@@ -1,6 +1,6 @@
 //! A door in front of a [`FileService`] that can be closed for good.
 
-use siftfs_base::{Error, errno};
+use siftfs_base::{Error, InodeNr, errno};
 use siftfs_proto::{Completion, Credentials, FileService, Owed, Reply, Request};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -89,6 +89,10 @@ impl FileService for Door {
             Ok(_pass) => self.inner.call_owing(cred, req),
             Err(e) => (Err(e), Owed::default()),
         }
+    }
+
+    fn has_looked_up(&self, ino: InodeNr) -> bool {
+        self.enter().is_ok_and(|_pass| self.inner.has_looked_up(ino))
     }
 
     fn submit(&self, cred: &Credentials, req: Request, done: Completion) {

@@ -46,6 +46,11 @@ pub(crate) fn writes(flags: u32) -> bool {
     flags & O_ACCMODE != O_RDONLY
 }
 
+/// Does each write(2) go to the end of the file?
+pub(crate) fn appends(flags: u32) -> bool {
+    writes(flags) && flags & libc::O_APPEND.cast_unsigned() != 0
+}
+
 /// Is the file opened to be read and written?
 pub(crate) fn reads_and_writes(flags: u32) -> bool {
     flags & O_ACCMODE == O_RDWR

@@ -4,16 +4,20 @@ use crate::ioctl::section_table::Sections;
 use crate::kernel::MAX_IO;
 use crate::kernel::convert::node;
 use crate::kernel::notify::Notifier;
+use crate::kernel::owing::owe;
 use crate::mount::mountinfo::MountEntry;
 use crate::mount::switch::Switch;
 use crate::pages::invalidator::Invalidator;
+use crate::pages::known::Known;
+use crate::pages::opener::Want;
 use crate::pages::own_mount::{self, Written};
 use crate::serve::agreed::Agreed;
 use crate::serve::caller;
 use crate::serve::calls::Calls;
 use crate::serve::copied_up::CopiedUp;
 use crate::serve::kernel_times::KernelTimes;
-use crate::serve::open_files::{Closed, OpenFiles, Owed};
+use crate::serve::open_files::{Closed, OpenFiles, Owed, appends};
+use crate::serve::page_debts::PageDebts;
 use crate::serve::privileges::Announced;
 use crate::serve::timers::Timers;
 use siftfs_base::{Error, InodeNr, Result, errno};
@@ -52,6 +56,10 @@ pub(crate) struct Server {
     pub(crate) operations: Switch,
     /// Of files whose times the kernel owns.
     pub(crate) kernel_times: Arc<KernelTimes>,
+    /// What the kernel may know, if other front ends may change it.
+    pub(crate) known: Option<Arc<Known>>,
+    /// What pages that came owe.
+    pub(crate) page_debts: PageDebts,
 }
 
 impl Server {
@@ -69,6 +77,8 @@ impl Server {
             sections: Sections::default(),
             operations: Switch::new(true),
             kernel_times: Arc::default(),
+            known: agreed.shared.then(|| Arc::new(Known::new())),
+            page_debts: PageDebts::default(),
         }
     }
 
@@ -96,7 +106,14 @@ impl Server {
     }
 
     pub(crate) fn call(&self, cred: &Credentials, req: Request) -> Result<Reply> {
-        self.service.call(cred, req)
+        let (result, owed) = self.service.call_owing(cred, req);
+        owe(owed);
+        result
+    }
+
+    /// May the kernel know the inode?
+    pub(crate) fn knows(&self, ino: InodeNr) -> bool {
+        self.service.has_looked_up(ino)
     }
 
     /// As [`Server::call`], with the answer on whatever thread has it.
@@ -114,6 +131,27 @@ impl Server {
 
     pub(crate) fn opened(&self, cred: &Credentials, req: Request) -> Result<Handle> {
         self.call(cred, req)?.opened()
+    }
+
+    /// A file was opened.
+    pub(crate) fn opened_by(&self, cred: &Credentials, handle: Handle, ino: InodeNr, flags: u32) {
+        let mut flags = flags;
+        if let Some(known) = &self.known {
+            known.opened(ino);
+            if appends(flags) {
+                flags |= libc::O_DIRECT.cast_unsigned();
+            }
+        }
+        self.open_files.opened(&self.agreed.opener(cred), handle, ino, flags);
+    }
+
+    /// An append went to an end that the kernel does not know: what it wrote into its own pages
+    /// lies elsewhere, and is dropped when the kernel has the answer.
+    pub(crate) fn drop_moved(&self, ino: InodeNr, end: u64) {
+        let attr = self.entry(&Credentials::default(), Request::GetAttr { file: ino.into() });
+        if attr.is_ok_and(|attr| attr.size != end) {
+            self.pages(ino, Want::Drop, Box::new(|| {}));
+        }
     }
 
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
@@ -156,6 +194,7 @@ impl Server {
         let len = size.min(MAX_IO);
         if !direct {
             self.open_files.note_cached(ino, offset, u64::from(len));
+            self.note_pages(ino);
         }
         if let Some(read) = self.read_section(cred, (ino, handle), (offset, len), direct) {
             return done(read);
@@ -191,7 +230,7 @@ impl Server {
         let times = self.agreed.moves_times();
         let request = Request::Open { ino, access, truncate, kill_priv, times };
         let handle = self.opened(cred, request)?;
-        self.open_files.opened(&self.agreed.opener(cred), handle, ino, flags);
+        self.opened_by(cred, handle, ino, flags);
         if let Some(attr) = setgid {
             let set = SetAttr { kill_setgid: true, ..SetAttr::default() };
             if let Err(e) = self.take_away(cred, &attr, set) {
@@ -267,14 +306,21 @@ impl Server {
         &self,
         cred: &Credentials,
         ino: InodeNr,
-        offset: u64,
+        Place { offset, append }: Place,
         data: WriteData,
         kill_priv: bool,
     ) -> Result<u32> {
         self.carry_out_announced(cred, ino)?;
-        let (file, append, times) = (ino.into(), false, self.agreed.moves_times());
+        let (file, times) = (ino.into(), self.agreed.moves_times());
         let write = Request::Write { file, offset, data, append, kill_priv, times };
         self.call(&self.payer(cred, ino), write)?.written()
+    }
+
+    /// An answer is about to bring pages of the file, or of a directory's listing.
+    pub(crate) fn note_pages(&self, ino: InodeNr) {
+        if let Some(known) = &self.known {
+            known.pages(ino);
+        }
     }
 
     pub(crate) fn owed(&self, flags: u32) -> Owed {
@@ -372,7 +418,7 @@ impl Server {
         if bytes.is_empty() {
             return Err(errno(libc::EIO));
         }
-        let written = self.write(cred, r.to, to, bytes.into(), false)?;
+        let written = self.write(cred, r.to, Place::at(to), bytes.into(), false)?;
         Ok((at + u64::from(written), u64::from(written)))
     }
 
@@ -446,8 +492,14 @@ impl Server {
     }
 
     pub(crate) fn forget(&self, cred: &Credentials, ino: InodeNr, count: u64) {
+        let at = self.known.as_ref().map(|known| known.moment());
         if let Err(error) = self.call(cred, Request::Forget { ino, count }) {
             tracing::warn!(ino, count, %error, "forget failed");
+        }
+        if let (Some(known), Some(at)) = (&self.known, at)
+            && !self.knows(ino)
+        {
+            known.forgotten(ino, at);
         }
     }
 
@@ -475,6 +527,21 @@ impl Server {
             }
         }
         Ok(out)
+    }
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) offset: u64,
+    /// The offset is the end that the kernel knows.
+    pub(crate) append: bool,
+}
+
+impl Place {
+    /// Nowhere else.
+    pub(crate) fn at(offset: u64) -> Self {
+        Self { offset, append: false }
     }
 }
 

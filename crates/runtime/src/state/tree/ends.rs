@@ -46,10 +46,12 @@ impl Ends {
         }
     }
 
-    /// A write of the session's kernel with `offset` and `len` bytes was put elsewhere.
-    pub fn moved(&mut self, session: SessionId, ino: InodeNr, offset: u64, len: u64) {
+    /// A write of the session's kernel with `offset` and `len` bytes was put at the end `at`. While
+    /// it was on its way the kernel may have been told of that end, and believes in it still.
+    pub fn moved(&mut self, session: SessionId, ino: InodeNr, (offset, len): (u64, u64), at: u64) {
         if let Some(believed) = self.0.get_mut(&(session, ino)) {
             believed.next = Some(offset.saturating_add(len));
+            believed.ends = (believed.ends.0.min(at), believed.ends.1.max(at));
         }
     }
 

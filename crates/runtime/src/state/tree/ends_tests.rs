@@ -25,9 +25,20 @@ fn a_large_append_in_pieces_stays_together() {
     let (mut offset, mut size) = (100, 250);
     for _ in 0..3 {
         assert_eq!(ends.place(A, FILE, offset, size), size);
-        ends.moved(A, FILE, offset, 1000);
+        ends.moved(A, FILE, (offset, 1000), size);
         (offset, size) = (offset + 1000, size + 1000);
     }
+}
+
+#[test]
+fn an_end_that_the_kernel_is_told_while_its_append_is_on_its_way_is_one_it_believes_in() {
+    let mut ends = Ends::default();
+    ends.changed(A, FILE, 0);
+    ends.changed(A, FILE, 64);
+    // The write took 0. The kernel is told of 128 before the write is carried out, at 128.
+    assert_eq!(ends.place(A, FILE, 0, 128), 128);
+    ends.moved(A, FILE, (0, 64), 128);
+    assert_eq!(ends.place(A, FILE, 128, 192), 192);
 }
 
 #[test]

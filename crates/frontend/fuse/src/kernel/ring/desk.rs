@@ -6,7 +6,7 @@
 //! desk until the owner takes it.
 
 use super::entry::Entry;
-use crate::kernel::reply::{Answer, Outcome, encode};
+use crate::kernel::reply::{Answer, Outcome, Valid, encode};
 use std::cell::RefCell;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ impl Own {
             }
         };
         match outcome {
-            Ok(answer) => encode(answer, |body| send(0, body)),
+            Ok((answer, valid)) => encode(answer, *valid, |body| send(0, body)),
             Err(errno) => send(-errno, &[]),
         }
     }
@@ -141,5 +141,5 @@ impl Desk {
 
 /// What a request of a kind without answers is committed with: a ring knows no other way to fetch.
 pub(crate) fn nothing() -> Outcome {
-    Ok(Answer::Done)
+    Ok((Answer::Done, Valid::ALONE))
 }

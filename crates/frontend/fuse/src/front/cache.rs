@@ -1,0 +1,41 @@
+//! The kernel's cache of a mount, as the Runtime sees it.
+
+use crate::front::teller::Teller;
+use crate::kernel::notify::Notifier;
+use crate::mount::mountinfo::MountEntry;
+use crate::serve::server::Server;
+use siftfs_proto::{Cache, Notice};
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+/// The cache of a mount that may be one of several. It is made before the mount, because the
+/// mount's session is opened with it; until the mount is served its kernel knows nothing.
+#[derive(Default)]
+pub struct Front {
+    teller: OnceLock<Teller>,
+}
+
+impl Front {
+    /// The kernel of `entry` is served from here on.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub(crate) fn start(
+        &self,
+        server: &Arc<Server>,
+        notifier: Notifier,
+        entry: &MountEntry,
+    ) -> io::Result<()> {
+        let teller = Teller::start(server, notifier, entry.clone())?;
+        assert!(self.teller.set(teller).is_ok(), "a mount is served once");
+        Ok(())
+    }
+}
+
+impl Cache for Front {
+    fn take_back(&self, notice: Notice) {
+        if let Some(teller) = self.teller.get() {
+            teller.tell(notice);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The thread that takes back what the kernel knows.
+//!
+//! Attributes take no lock, so it says those itself. Names and pages are asked for by other
+//! threads, which may wait in the kernel for locks that programs hold. So this thread counts a
+//! notice as acknowledged when they are done, or when that is not needed any more:
+//!
+//! * Names count until their time is over.
+//! * Two mounts that write to one file may each wait for the other's page: one that is locked by a
+//!   WRITE whose answer waits. Such a page holds nothing valid, before or after. So pages are not
+//!   waited for beyond a moment if a write of the same file waits here.
+//! * A kernel that does not drop pages for much longer would show old bytes for ever: its
+//!   connection is ended.
+
+use crate::front::asker::{Asker, Job};
+use crate::kernel::convert::node;
+use crate::kernel::notify::Notifier;
+use crate::mount::connection;
+use crate::mount::mountinfo::MountEntry;
+use crate::pages::known::{Known, Stamp, TERM};
+use crate::pages::names::is_gone;
+use crate::pages::own_mount::Take;
+use crate::serve::server::Server;
+use siftfs_base::InodeNr;
+use siftfs_proto::{Credentials, Notice, Request};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How often the thread looks at what it waits for.
+const LOOK: Duration = Duration::from_millis(10);
+/// A kernel may take that long to drop pages. A READ that waits for a slow disk keeps its page.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the thread is told.
+enum Word {
+    /// Something changed.
+    Changed(Notice),
+    /// What was asked for under this number is done.
+    Done(u64),
+    End,
+}
+
+/// The way to the thread. It ends when this is dropped.
+pub(crate) struct Teller {
+    known: Arc<Known>,
+    words: Sender<Word>,
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        let _ = self.words.send(Word::End);
+    }
+}
+
+impl Teller {
+    /// Starts the thread of the mount `entry`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) fn start(
+        server: &Arc<Server>,
+        notifier: Notifier,
+        entry: MountEntry,
+    ) -> io::Result<Self> {
+        let (words, told) = channel();
+        let known = server.known.clone().expect("a shared mount has this");
+        let tell = words.clone();
+        let done = Arc::new(move |number| drop(tell.send(Word::Done(number))));
+        let asker = Asker::new(entry.clone(), server.sections.resetting(), done);
+        let desk = Desk {
+            server: Arc::downgrade(server),
+            known: known.clone(),
+            words: words.clone(),
+            notifier,
+            entry,
+            asker,
+            number: 0,
+            waiting: HashMap::new(),
+            unknown: Vec::new(),
+        };
+        std::thread::Builder::new().name("siftfs-told".into()).spawn(move || desk.run(&told))?;
+        Ok(Self { known, words })
+    }
+
+    /// Takes back what `notice` names. Answers that are given from here on count for no longer than
+    /// other front ends have left the directory alone.
+    pub(super) fn tell(&self, notice: Notice) {
+        for (dir, _) in &notice.names {
+            self.known.changed(*dir, std::iter::empty());
+        }
+        // A mount that has ended shows nothing: the notice comes back, and is dropped.
+        let _ = self.words.send(Word::Changed(notice));
+    }
+}
+
+/// Something that the kernel was asked for.
+struct Waiting {
+    /// Acknowledged when all that share it are dropped.
+    _notice: Arc<Notice>,
+    since: Instant,
+    what: What,
+}
+
+enum What {
+    /// Names of a directory that count until then.
+    Names(InodeNr, Instant),
+    /// A file's pages, which the kernel had at that moment.
+    Pages(InodeNr, Option<Stamp>),
+}
+
+struct Desk {
+    server: Weak<Server>,
+    known: Arc<Known>,
+    words: Sender<Word>,
+    notifier: Notifier,
+    entry: MountEntry,
+    asker: Asker,
+    number: u64,
+    waiting: HashMap<u64, Waiting>,
+    /// Inodes that the kernel did not know yet, though it was told of them, and until when that
+    /// may be.
+    unknown: Vec<(InodeNr, Instant, Arc<Notice>)>,
+}
+
+impl Desk {
+    fn run(mut self, told: &Receiver<Word>) {
+        loop {
+            let word = match self.waiting.is_empty() && self.unknown.is_empty() {
+                true => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => told.recv_timeout(LOOK),
+            };
+            match word {
+                Ok(Word::Changed(notice)) => self.changed(notice),
+                Ok(Word::Done(number)) => self.done(number),
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.look();
+        }
+    }
+
+    fn changed(&mut self, notice: Notice) {
+        let Some(server) = self.server.upgrade() else { return };
+        let notice = Arc::new(notice);
+        for ino in &notice.attributes {
+            self.attributes(*ino, &notice, Instant::now() + TERM);
+        }
+        let mut files: BTreeMap<InodeNr, Take> = BTreeMap::new();
+        for ino in &notice.sizes {
+            if self.known.is_open(*ino) {
+                files.insert(*ino, Take::Attributes);
+            }
+        }
+        for (ino, _, _) in &notice.data {
+            if self.known.has_pages(*ino).is_some() {
+                files.insert(*ino, Take::Pages);
+            }
+        }
+        for dir in self.names(&server, &notice) {
+            if self.known.has_pages(dir).is_some() {
+                files.insert(dir, Take::Listing);
+            }
+        }
+        for (ino, take) in files {
+            self.ask(&server, (ino, take), &notice);
+        }
+    }
+
+    /// The kernel asks for attributes before it uses those that it has. It may just be learning of
+    /// the inode from an answer with older ones: then it is told again.
+    fn attributes(&mut self, ino: InodeNr, notice: &Arc<Notice>, until: Instant) {
+        match self.notifier.forget_attributes(node(ino)) {
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) && Instant::now() < until => {
+                self.unknown.push((ino, until, notice.clone()));
+            }
+            Err(error) if !is_gone(&error) => {
+                tracing::error!(ino, %error, "the kernel may show a file's attributes as they were");
+            }
+            _ => {}
+        }
+    }
+
+    /// Has the kernel look names up again that it may know. Returns the directories.
+    fn names(&mut self, server: &Server, notice: &Arc<Notice>) -> Vec<InodeNr> {
+        let mut dirs: BTreeMap<InodeNr, Vec<&[u8]>> = BTreeMap::new();
+        for (dir, name) in &notice.names {
+            dirs.entry(*dir).or_default().push(name);
+        }
+        for (dir, names) in &dirs {
+            let known = self.known.changed(*dir, names.iter().copied());
+            let Some(until) = known.iter().map(|(_, until)| *until).max() else { continue };
+            let names = known.into_iter().map(|(name, _)| (*dir, name.to_vec())).collect();
+            let number = self.wait(notice, What::Names(*dir, until));
+            let words = self.words.clone();
+            let then = Box::new(move || drop(words.send(Word::Done(number))));
+            server.forget_names(names, Vec::new(), then);
+        }
+        dirs.into_keys().collect()
+    }
+
+    fn ask(&mut self, server: &Server, (ino, take): (InodeNr, Take), notice: &Arc<Notice>) {
+        let at = self.known.has_pages(ino);
+        let get = Request::GetAttr { file: ino.into() };
+        // What is gone shows nothing.
+        let Ok(attr) = server.entry(&Credentials::default(), get) else { return };
+        let number = self.wait(notice, What::Pages(ino, at.filter(|_| take != Take::Attributes)));
+        let (node, generation) = (node(ino), attr.generation);
+        let generation = if node == ROOT { 0 } else { generation };
+        self.asker.ask(Job { number, node, generation, take });
+    }
+
+    fn wait(&mut self, notice: &Arc<Notice>, what: What) -> u64 {
+        self.number += 1;
+        let waiting = Waiting { _notice: notice.clone(), since: Instant::now(), what };
+        self.waiting.insert(self.number, waiting);
+        self.number
+    }
+
+    fn done(&mut self, number: u64) {
+        if let Some(Waiting { what: What::Pages(ino, Some(at)), .. }) = self.waiting.remove(&number)
+        {
+            self.known.dropped(ino, at);
+        }
+    }
+
+    /// Lets go of what need not be waited for any more.
+    fn look(&mut self) {
+        let unknown = std::mem::take(&mut self.unknown);
+        if let Some(server) = self.server.upgrade().filter(|_| !unknown.is_empty()) {
+            for (ino, until, notice) in unknown {
+                // A kernel that has forgotten the inode says so.
+                if server.knows(ino) {
+                    self.attributes(ino, &notice, until);
+                }
+            }
+        }
+        let (now, known) = (Instant::now(), &self.known);
+        let mut silent = None;
+        self.waiting.retain(|_, waiting| match waiting.what {
+            What::Names(dir, until) => {
+                if until <= now {
+                    known.leave_alone(dir);
+                }
+                now < until
+            }
+            What::Pages(ino, _) => {
+                if waiting.since + PATIENCE <= now {
+                    silent = Some(ino);
+                }
+                waiting.since + LOOK > now || !known.is_held_back(ino)
+            }
+        });
+        if let Some(ino) = silent {
+            self.abort(ino);
+        }
+    }
+
+    fn abort(&mut self, ino: InodeNr) {
+        let dir = self.entry.mount_point.display();
+        tracing::error!(
+            ino,
+            %dir,
+            "the kernel keeps pages that another mount changed: this mount's connection ends"
+        );
+        if let Err(error) = connection::abort(&self.entry) {
+            tracing::error!(%error, %dir, "the connection could not be ended");
+        }
+        self.waiting.clear();
+    }
+}
+
+/// The node of the mount's root, which has no generation in the kernel.
+const ROOT: u64 = 1;

@@ -1,0 +1,103 @@
+//! What is noted before an answer counts until it is taken back or its time is over.
+
+use super::*;
+
+const DIR: InodeNr = 11;
+const FILE: InodeNr = 12;
+
+fn changed(known: &Known, names: &[&'static str]) -> Vec<&'static str> {
+    let found = known.changed(DIR, names.iter().map(|name| name.as_bytes()));
+    let text =
+        |(name, _): &(&[u8], Instant)| *names.iter().find(|n| n.as_bytes() == *name).unwrap();
+    found.iter().map(text).collect()
+}
+
+#[test]
+fn only_names_that_were_asked_for_are_told() {
+    let known = Known::new();
+    known.asked(DIR, b"a");
+    known.asked(DIR, b"c");
+    assert!(known.told(DIR, b"a") > Duration::ZERO);
+    known.untold(DIR, b"c");
+    assert_eq!(changed(&known, &["a", "b", "c"]), ["a"]);
+    known.lists(DIR);
+    assert_eq!(changed(&known, &["a", "b"]), ["a", "b"]);
+    known.listed(DIR, [b"d".as_slice()].into_iter(), TERM);
+    assert_eq!(changed(&known, &["a", "b", "d"]), ["a", "d"]);
+}
+
+#[test]
+fn a_name_that_is_being_asked_for_counts() {
+    let known = Known::new();
+    known.asked(DIR, b"a");
+    known.asked(DIR, b"a");
+    assert_eq!(changed(&known, &["a"]), ["a"]);
+    // What is told now does not count: the name has just been changed.
+    assert_eq!(known.told(DIR, b"a"), Duration::ZERO);
+    assert_eq!(changed(&known, &["a"]), ["a"], "another request asks still");
+    assert_eq!(known.told(DIR, b"a"), Duration::ZERO);
+    assert!(changed(&known, &["a"]).is_empty());
+}
+
+#[test]
+fn a_name_that_the_kernel_moved_is_known() {
+    let known = Known::new();
+    known.moves((DIR, b"a"), (DIR, b"b"));
+    assert!(changed(&known, &["a", "b"]).is_empty(), "it did not know the old name");
+    let known = Known::new();
+    known.asked(DIR, b"a");
+    known.told(DIR, b"a");
+    known.moves((DIR, b"a"), (DIR, b"b"));
+    assert_eq!(changed(&known, &["a", "b", "c"]), ["a", "b"]);
+}
+
+#[test]
+fn pages_that_came_after_a_drop_began_stay_known() {
+    let known = Known::new();
+    known.pages(FILE);
+    let at = known.has_pages(FILE).unwrap();
+    known.pages(FILE);
+    known.dropped(FILE, at);
+    let at = known.has_pages(FILE).expect("it came later");
+    known.dropped(FILE, at);
+    assert_eq!(known.has_pages(FILE), None);
+}
+
+#[test]
+fn what_a_forget_meant_is_gone_and_what_came_later_is_not() {
+    let known = Known::new();
+    known.pages(FILE);
+    let at = known.moment();
+    known.pages(FILE);
+    known.forgotten(FILE, at);
+    assert!(known.has_pages(FILE).is_some());
+    known.forgotten(FILE, known.moment());
+    assert!(known.has_pages(FILE).is_none());
+}
+
+#[test]
+fn many_names_become_all_names_and_stay_known() {
+    let known = Known::new();
+    for i in 0..=u32::try_from(MOST_NAMES).unwrap() {
+        known.asked(DIR, &i.to_le_bytes());
+        known.told(DIR, &i.to_le_bytes());
+    }
+    assert!(known.table().names <= MOST_NAMES);
+    let first = 0u32.to_le_bytes();
+    assert_eq!(known.changed(DIR, [first.as_slice()].into_iter()).len(), 1);
+}
+
+#[test]
+fn counts_of_opens_and_held_back_writes_end() {
+    let known = Known::new();
+    known.opened(FILE);
+    known.opened(FILE);
+    known.closed(FILE);
+    assert!(known.is_open(FILE));
+    known.closed(FILE);
+    assert!(!known.is_open(FILE));
+    known.hold_back(FILE);
+    assert!(known.is_held_back(FILE));
+    known.answered(FILE);
+    assert!(!known.is_held_back(FILE));
+}

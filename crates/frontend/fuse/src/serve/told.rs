@@ -1,0 +1,108 @@
+//! What an answer tells a kernel that is not the volume's only one, and how long that counts.
+
+use crate::kernel::convert::inode;
+use crate::kernel::reply::{Answer, Token, Valid};
+use crate::kernel::request::Operation;
+use crate::pages::known::{Known, TERM};
+use crate::serve::server::Server;
+use siftfs_base::{Error, InodeNr, Result, errno};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A name of which a request is going to tell the kernel.
+pub(crate) struct Told<'a> {
+    known: &'a Known,
+    dir: InodeNr,
+    name: &'a [u8],
+}
+
+impl Server {
+    /// What is sent counts as long as other front ends let it.
+    pub(crate) fn shared(&self, token: Token) -> Token {
+        match self.known {
+            Some(_) => token.shared().holds(Valid::both(TERM)),
+            None => token,
+        }
+    }
+
+    /// A request about names in `dir` is about to be carried out.
+    pub(crate) fn tells<'a>(&'a self, dir: u64, op: &Operation<'a>) -> Option<Told<'a>> {
+        use Operation as O;
+        let (known, dir) = (self.known.as_deref()?, inode(dir).ok()?);
+        match *op {
+            O::Lookup { name }
+            | O::MakeNode { name, .. }
+            | O::MakeDir { name, .. }
+            | O::Symlink { name, .. }
+            | O::Link { name, .. }
+            | O::Create { name, .. } => {
+                known.asked(dir, name);
+                Some(Told { known, dir, name })
+            }
+            O::Rename { name, new_dir, new_name, .. } => {
+                // The kernel moves what it knows, and keeps how long it counts.
+                known.moves((dir, name), (inode(new_dir).ok()?, new_name));
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The answer of a WRITE through the kernel's cache may have to wait for other front ends, as
+    /// theirs may for pages that it has locked.
+    pub(crate) fn writes(&self, ino: InodeNr, token: Token) -> Token {
+        /// Gives the place back.
+        struct HeldBack(Arc<Known>, InodeNr);
+        impl Drop for HeldBack {
+            fn drop(&mut self) {
+                self.0.answered(self.1);
+            }
+        }
+        match self.known.clone() {
+            None => token,
+            Some(known) => token.when_held_back(Box::new(move || {
+                known.hold_back(ino);
+                Box::new(HeldBack(known, ino))
+            })),
+        }
+    }
+
+    /// How long entries of the directory count that an answer is going to bring, if others may
+    /// change them. [`Server::listed`] follows.
+    pub(crate) fn lists(&self, dir: InodeNr) -> Valid {
+        self.note_pages(dir);
+        match &self.known {
+            None => Valid::ALONE,
+            Some(known) => Valid { names: known.lists(dir), attributes: TERM },
+        }
+    }
+
+    /// The answer brings these names.
+    pub(crate) fn listed(&self, dir: InodeNr, names: &[Vec<u8>], valid: Valid) {
+        if let Some(known) = &self.known {
+            known.listed(dir, names.iter().map(Vec::as_slice), valid.names);
+        }
+    }
+}
+
+/// The answer of a request that was noted by [`Server::tells`]: a name that is missing is not
+/// remembered, because nobody would tell the kernel when it appears.
+pub(crate) fn told(
+    noted: Option<Told<'_>>,
+    result: Result<Answer>,
+    token: Token,
+) -> (Result<Answer>, Token) {
+    let Some(Told { known, dir, name }) = noted else { return (result, token) };
+    let names = match &result {
+        Ok(Answer::Entry(_) | Answer::Created(..)) => known.told(dir, name),
+        _ => {
+            known.untold(dir, name);
+            Duration::ZERO
+        }
+    };
+    let result = match result {
+        Ok(Answer::Missing) => Err::<_, Error>(errno(libc::ENOENT)),
+        other => other,
+    };
+    (result, token.holds(Valid { names, attributes: TERM }))
+}

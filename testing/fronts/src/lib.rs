@@ -1,0 +1,14 @@
+//! Several front ends of one volume: mounts of it, and a program that embeds it, in one process.
+//!
+//! `stage` is the volume and its front ends. `turns` has them take turns: what one has done, every
+//! other one sees, as on one plain file system. `programs` has many programs work at once, to find
+//! out whether any call waits for ever; what they leave behind all front ends see alike. `appends`
+//! has many programs append to one file.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
+pub mod appends;
+pub mod programs;
+pub mod stage;
+pub mod turns;
+pub mod view;

@@ -1,0 +1,159 @@
+//! `siftfs-fronts`: several front ends of one volume.
+
+use clap::Parser;
+use siftfs_fronts::appends::together;
+use siftfs_fronts::programs::crowd;
+use siftfs_fronts::stage::Stage;
+use siftfs_fronts::turns::Turns;
+use siftfs_fuse::Requests;
+use siftfs_rig::descriptors::own_table;
+use siftfs_rig::place::{Failed, Result};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+/// Several mounts of one SiftFS volume, and a program that embeds it.
+#[derive(Parser)]
+#[command(name = "siftfs-fronts")]
+struct Args {
+    /// Of the first history
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Mounts of the volume
+    #[arg(long, default_value_t = 2)]
+    mounts: u32,
+    /// How long
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// Calls of a history in which front ends take turns
+    #[arg(long, default_value_t = 400)]
+    calls: u64,
+    /// Everything is compared after so many calls
+    #[arg(long, default_value_t = 1)]
+    each: u64,
+    /// This many programs work at once, instead of in turns
+    #[arg(long)]
+    programs: Option<u64>,
+    /// This many programs on each mount append to one file, instead
+    #[arg(long)]
+    appenders: Option<u64>,
+    /// A call may take so many seconds
+    #[arg(long, default_value_t = 20)]
+    patience: u64,
+    /// Requests by rings
+    #[arg(long)]
+    ring: bool,
+    /// As the programs, on these mounts
+    #[arg(long, hide = true)]
+    on: Vec<PathBuf>,
+}
+
+fn one_history(args: &Args, seed: u64, requests: Requests) -> Result<u64> {
+    let stage = Stage::new(args.mounts, requests)?;
+    // Threads of the mounts copy the table of descriptors that they have, and close the copies: of
+    // what programs have open there is to be nothing in it.
+    let calls = std::thread::scope(|scope| {
+        let turns = scope.spawn(|| {
+            own_table().map_err(|e| Failed(e.to_string()))?;
+            take_turns(args, &stage, seed)
+        });
+        turns.join().map_err(|_| Failed("a turn panicked".into()))?
+    });
+    let told = |e: Failed| Failed(format!("seed {seed}: {}", e.0));
+    let calls = calls.map_err(told)?;
+    stage.end().map_err(told)?;
+    Ok(calls)
+}
+
+fn take_turns(args: &Args, stage: &Stage, seed: u64) -> Result<u64> {
+    let mut turns = Turns::new(stage, seed).map_err(|e| Failed(e.to_string()))?;
+    for call in 1..=args.calls {
+        turns.step().map_err(|e| Failed(format!("call {call}: {e}")))?;
+        if call % args.each == 0 {
+            turns.compare().map_err(|e| Failed(format!("call {call}: {e}")))?;
+        }
+    }
+    turns.compare().map_err(Failed)?;
+    Ok(turns.calls)
+}
+
+fn in_turns(args: &Args, requests: Requests) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(args.seconds);
+    let (mut seed, mut calls) = (args.seed, 0);
+    while Instant::now() < end {
+        calls += one_history(args, seed, requests)?;
+        seed += 1;
+    }
+    println!("{} histories, {calls} calls", seed - args.seed);
+    Ok(())
+}
+
+fn at_once(args: &Args, programs: u64, requests: Requests) -> Result<()> {
+    let stage = Stage::new(args.mounts, requests)?;
+    let program = std::env::current_exe().map_err(|e| Failed(e.to_string()))?;
+    let mut command = Command::new(program);
+    for (option, value) in [
+        ("--seed", args.seed),
+        ("--programs", programs),
+        ("--seconds", args.seconds),
+        ("--patience", args.patience),
+    ] {
+        command.arg(option).arg(value.to_string());
+    }
+    for dir in &stage.dirs {
+        command.arg("--on").arg(dir);
+    }
+    let mut child = command.spawn().map_err(|e| Failed(e.to_string()))?;
+    let status = child.wait().map_err(|e| Failed(e.to_string()))?;
+    if !status.success() {
+        return Err(Failed(format!("the programs ended with {status}")));
+    }
+    stage.agree().map_err(Failed)?;
+    stage.end()
+}
+
+fn appending(args: &Args, requests: Requests) -> Result<()> {
+    let stage = Stage::new(args.mounts, requests)?;
+    let records = together(&stage, args.appenders.unwrap_or(1), args.calls)?;
+    println!("{records} records");
+    stage.agree().map_err(Failed)?;
+    stage.end()
+}
+
+fn work_on(args: &Args, programs: u64) -> ExitCode {
+    let [length, patience] = [args.seconds, args.patience].map(Duration::from_secs);
+    match crowd(&args.on, args.seed, programs, length, patience) {
+        Ok(calls) => {
+            println!("{calls} calls");
+            ExitCode::SUCCESS
+        }
+        Err(stuck) => {
+            println!("{stuck}");
+            for dir in &args.on {
+                if let Ok(Some(entry)) = siftfs_fuse::top_mount(dir) {
+                    let _ = siftfs_fuse::abort(&entry);
+                }
+            }
+            // Threads that wait in the kernel end with their mounts.
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let requests = if args.ring { Requests::Ring } else { Requests::Device };
+    let result = match args.programs {
+        None if args.appenders.is_some() => appending(&args, requests),
+        Some(programs) if !args.on.is_empty() => return work_on(&args, programs),
+        Some(programs) => at_once(&args, programs, requests),
+        None => in_turns(&args, requests),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => {
+            eprintln!("{}", failed.0);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A volume in this process, mounted at several places and embedded.
+
+use crate::view;
+use siftfs::Volume;
+use siftfs_fuse::{Front, FuseMount, MountOptions, Requests};
+use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, mkfs};
+use siftfs_proto::Opening;
+use siftfs_rig::place::{Failed, Place, Result};
+use std::fmt::Display;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+/// A call of the program that embeds the volume.
+type Call = Box<dyn FnOnce(&Volume) + Send>;
+
+/// The program that embeds the volume: a thread, because other threads here have tables of
+/// descriptors in which those of the volume are missing.
+struct Embedded {
+    calls: Sender<Call>,
+    thread: JoinHandle<Volume>,
+}
+
+impl Embedded {
+    fn start(volume: Volume) -> Self {
+        let (calls, given) = channel::<Call>();
+        let thread = std::thread::spawn(move || {
+            given.into_iter().for_each(|call| call(&volume));
+            volume
+        });
+        Self { calls, thread }
+    }
+
+    fn call<T: Send + 'static>(&self, act: impl FnOnce(&Volume) -> T + Send + 'static) -> T {
+        let (tell, told) = channel();
+        let call: Call = Box::new(move |volume| drop(tell.send(act(volume))));
+        self.calls.send(call).expect("the thread lives");
+        told.recv().expect("the call returns")
+    }
+}
+
+/// A volume and its front ends.
+pub struct Stage {
+    /// Where it is mounted.
+    pub dirs: Vec<PathBuf>,
+    embedded: Option<Embedded>,
+    servers: Vec<JoinHandle<io::Result<()>>>,
+    place: Place,
+}
+
+pub(crate) fn said(e: impl Display) -> Failed {
+    Failed(e.to_string())
+}
+
+impl Stage {
+    /// A new volume, mounted `count` times.
+    ///
+    /// # Errors
+    /// What cannot be made or mounted.
+    pub fn new(count: u32, requests: Requests) -> Result<Self> {
+        let place = Place::new("siftfs-fronts", 2 << 30, None)?;
+        let image = place.path("volume");
+        let options = MkfsOptions { size: Some(512 << 20), ..MkfsOptions::default() };
+        mkfs(&image, &options, &mut |_, _, _| {}).map_err(said)?;
+        let options = OpenOptions::default();
+        let local = LocalVolume::open(&image, &options, &mut |_, _, _| {}).map_err(said)?;
+        let embedded = Embedded::start(Volume::from_local(local).map_err(said)?);
+        let mut stage =
+            Self { dirs: Vec::new(), embedded: Some(embedded), servers: Vec::new(), place };
+        for number in 1..=count {
+            stage.mount(&format!("m{number}"), requests)?;
+        }
+        Ok(stage)
+    }
+
+    /// Mounts the volume once more.
+    ///
+    /// # Errors
+    /// What mount(2) says.
+    pub fn mount(&mut self, name: &str, requests: Requests) -> Result<()> {
+        let dir = self.place.mount_point(name)?.canonicalize().map_err(said)?;
+        let front = Arc::new(Front::default());
+        let cache = front.clone();
+        let service = self.embed(move |volume| volume.front(Opening::kernel(), cache));
+        let service = service.map_err(said)?;
+        let options = MountOptions { requests, shared: true, ..MountOptions::default() };
+        let mount = FuseMount::new(service, &dir, &options).map_err(said)?.with_front(front);
+        self.servers.push(std::thread::spawn(move || mount.serve()));
+        self.dirs.push(dir);
+        Ok(())
+    }
+
+    /// The program that embeds the volume does something.
+    pub fn embed<T: Send + 'static>(&self, act: impl FnOnce(&Volume) -> T + Send + 'static) -> T {
+        self.embedded.as_ref().expect("the volume is open").call(act)
+    }
+
+    /// A path beside the mounts, on the file system that has the volume.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.place.path(name)
+    }
+
+    /// All front ends show the same.
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn agree(&self) -> std::result::Result<(), String> {
+        let wanted = self.embed(view::of_volume).map_err(|e| e.to_string())?;
+        for (at, dir) in self.dirs.iter().enumerate() {
+            let (view, times) = view::of_directory(dir).map_err(|e| e.to_string())?;
+            if let Some(other) = view::difference(&wanted.0, &view) {
+                return Err(format!("m{at}: {other}"));
+            }
+            if times != wanted.1 {
+                return Err(format!("m{at}: times {times:?} instead of {:?}", wanted.1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Unmounts all, closes the volume, and has it checked.
+    ///
+    /// # Errors
+    /// What is not as it should be.
+    pub fn end(mut self) -> Result<()> {
+        for (dir, server) in self.dirs.iter().zip(self.servers.drain(..)) {
+            siftfs_fuse::unmount(dir).map_err(said)?;
+            server.join().map_err(|_| Failed("a server panicked".into()))?.map_err(said)?;
+        }
+        let Some(Embedded { calls, thread }) = self.embedded.take() else { return Ok(()) };
+        drop(calls);
+        let volume = thread.join().map_err(|_| Failed("the embedding program panicked".into()))?;
+        volume.close().map_err(said)?;
+        let image = self.place.path("volume");
+        let out = siftfs_rig::place::output("e2fsck", &["-fn", &image.to_string_lossy()])?;
+        match out.status.success() {
+            true => Ok(()),
+            false => Err(Failed(String::from_utf8_lossy(&out.stdout).into_owned())),
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for dir in &self.dirs {
+            let _ = siftfs_fuse::detach(dir);
+        }
+    }
+}

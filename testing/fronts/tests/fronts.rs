@@ -1,0 +1,41 @@
+//! A slice of each campaign, by each way in which requests come. Each is a process of its own: a
+//! mapping that a kernel with an old size is asked for ends its process.
+
+use siftfs_rig::rings::{Offer, has_rings};
+use std::process::Command;
+
+fn campaign(args: &[&str]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_siftfs-fronts"));
+    let out = command.args(args).output().expect("the program can be started");
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{args:?}: {}: {text}", out.status);
+}
+
+/// By `/dev/fuse`, and by rings where the kernel has them.
+fn by_both(args: &[&str]) {
+    campaign(args);
+    if has_rings() {
+        let _on = Offer::new().expect("rings can be switched on");
+        campaign(&[args, &["--ring"]].concat());
+    }
+}
+
+#[test]
+fn front_ends_that_take_turns_see_one_file_system() {
+    by_both(&["--seconds", "10", "--seed", "1"]);
+}
+
+#[test]
+fn three_mounts_take_turns() {
+    campaign(&["--seconds", "5", "--seed", "1000", "--mounts", "3"]);
+}
+
+#[test]
+fn programs_at_once_never_wait_for_ever() {
+    by_both(&["--programs", "12", "--seconds", "8", "--seed", "1"]);
+}
+
+#[test]
+fn appends_at_once_are_all_there() {
+    by_both(&["--appenders", "3", "--calls", "300"]);
+}
