@@ -1,6 +1,7 @@
 //! Sessions: what belongs to one Frontend, and the requests that need it.
 
 pub mod demand;
+pub mod locks;
 pub mod open;
 pub mod ticket_table;
 pub mod tickets;
