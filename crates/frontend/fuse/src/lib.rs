@@ -7,7 +7,8 @@
 //! SiftFS's own operations, and `mount` attaches all of that to a directory.
 //!
 //! The kernel checks permissions (`default_permissions`, and access control lists that it asks us
-//! for) and keeps locks and the page cache; umask and default lists are the Runtime's.
+//! for) and keeps locks and the page cache; umask and default lists are the Runtime's. Locks of a
+//! mount that is shared are the Runtime's, too: `locks`.
 //! This mount is the volume's only writer, so cached names and attributes stay valid until the
 //! kernel itself changes them.
 
@@ -16,6 +17,7 @@
 
 mod ioctl;
 mod kernel;
+mod locks;
 mod mount;
 mod pages;
 mod serve;

@@ -91,7 +91,8 @@ pub enum Request {
     /// `Done`.
     Wait { ticket: Ticket, timeout: Option<Duration> },
     /// The session is over, and all that it has ends: handles, references, sections, tickets,
-    /// locks, and waits for such with `ESTALE`. Every later request of it is `ESTALE`. Reply: `Done`.
+    /// locks, and waits for such with `ESTALE`. Every later request of it is `ESTALE`. Reply:
+    /// `Done`.
     EndSession,
     /// fallocate(2). Reply: `Done`.
     Allocate { file: Target, mode: Allocate, offset: u64, len: u64, times: bool },
@@ -153,7 +154,8 @@ pub enum Request {
     /// the requests as far as they stand in each other's way, and no thread waits for it; it is
     /// `EDEADLK` if the wait would never end, `EINTR` if it is ended by `CancelLock`, `EBADF` if
     /// its handle is closed meanwhile, `EINVAL` for the number of another wait. `ENOLCK` beyond the
-    /// bounds on locks and waits. Reply: `Done`.
+    /// bounds on locks and waits. Only a kernel may name an inode instead of an open file, and only
+    /// to give up: what an owner has of its bytes ends with any close(2). Reply: `Done`.
     SetLock { file: Target, ask: LockAsk },
     /// The wait of `SetLock` with this number ends, if there is one: its answer is `EINTR`, given
     /// before this one's. Reply: `Done`.

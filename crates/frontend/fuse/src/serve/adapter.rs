@@ -6,6 +6,7 @@ use crate::kernel::convert::{
 use crate::kernel::handler::Handler;
 use crate::kernel::reply::{Answer, DirBuffer, Flush, Token};
 use crate::kernel::request::{Message, Operation};
+use crate::locks;
 use crate::mount::mountinfo::MountEntry;
 use crate::pages::kernel_cache::DirectWrite;
 use crate::serve::open_files::reads_and_writes;
@@ -27,6 +28,7 @@ pub(crate) struct Adapter {
 
 impl Handler for Adapter {
     fn handle(&self, message: Message<'_>, token: Token) {
+        let unique = message.unique;
         let (node, cred, op) = self.server.agreed.checked(message);
         match op {
             Operation::Forget { count } => {
@@ -36,6 +38,11 @@ impl Handler for Adapter {
             Operation::BatchForget(list) => {
                 list.iter().for_each(|(node, count)| self.forget(&cred, node, count));
                 token.none();
+            }
+            op @ (Operation::GetLock { .. }
+            | Operation::SetLock { .. }
+            | Operation::Interrupt { .. }) => {
+                locks::serve(&self.server, (unique, cred), op, token);
             }
             Operation::Release { handle } => self.release(cred, node, Handle(handle), token),
             op if self.is_answered_later(node, &op) => match inode(node) {
@@ -48,6 +55,10 @@ impl Handler for Adapter {
             },
         }
     }
+
+    fn over(&self) {
+        locks::over(&self.server);
+    }
 }
 
 /// Requests that are answered when something else has been done.
@@ -56,7 +67,7 @@ impl Adapter {
         match op {
             Operation::Fsync { .. }
             | Operation::Read { .. }
-            | Operation::Flush
+            | Operation::Flush { .. }
             | Operation::Write { direct: true, .. }
             | Operation::Ioctl { .. }
             | Operation::Seek { .. } => true,
@@ -78,8 +89,12 @@ impl Adapter {
                 let (file, part) = ((ino, Handle(handle)), (offset, size));
                 self.server.read(&cred, file, part, direct, token_for_data(token));
             }
-            Operation::Flush => {
-                let then = Box::new(move || token.send(Ok(Answer::Done)));
+            Operation::Flush { owner } => {
+                let server = self.server.clone();
+                let closed = cred.clone();
+                let then = Box::new(move || {
+                    token.send(locks::closed(&server, &closed, ino, owner).map(|()| Answer::Done));
+                });
                 self.server.flush(ino, cred.pid, then);
             }
             Operation::Write { handle, offset, data, kill_priv, flags, .. } => {
@@ -181,11 +196,6 @@ fn token_for_offset(token: Token) -> Completion {
     })
 }
 
-/// Does close(2) of what is opened so send FLUSH?
-fn flush(flags: u32) -> Flush {
-    if reads_and_writes(flags) { Flush::Sent } else { Flush::Left }
-}
-
 /// The caller with the umask that its request brought.
 fn masked(cred: &Credentials, umask: u32) -> Credentials {
     Credentials { umask: perm_of_mode(umask), ..cred.clone() }
@@ -211,6 +221,14 @@ fn xattr(value: Vec<u8>, size: u32) -> Result<Answer> {
 impl Adapter {
     pub(crate) fn new(server: Arc<Server>, entry: MountEntry) -> Self {
         Self { server, entry }
+    }
+
+    /// Does close(2) of what is opened so send FLUSH?
+    fn flush(&self, flags: u32) -> Flush {
+        match reads_and_writes(flags) || self.server.agreed.shared {
+            true => Flush::Sent,
+            false => Flush::Left,
+        }
     }
 
     /// Does this set the mtime of a file that may have been stored to through a mapping before? The
@@ -327,7 +345,10 @@ impl Adapter {
             | O::BatchForget(_)
             | O::Fsync { .. }
             | O::Read { .. }
-            | O::Flush
+            | O::Flush { .. }
+            | O::GetLock { .. }
+            | O::SetLock { .. }
+            | O::Interrupt { .. }
             | O::Release { .. }
             | O::Ioctl { .. }
             | O::Seek { .. } => Err(errno(libc::EPROTO)),
@@ -445,7 +466,7 @@ impl Adapter {
     fn created(&self, cred: &Credentials, request: Request, flags: u32) -> Result<Answer> {
         let (attr, handle) = self.server.call(cred, request)?.created()?;
         self.server.open_files.opened(&self.server.agreed.opener(cred), handle, attr.ino, flags);
-        Ok(Answer::Created(attr, handle, flush(flags)))
+        Ok(Answer::Created(attr, handle, self.flush(flags)))
     }
 
     /// The data of file `ino`.
@@ -472,7 +493,7 @@ impl Adapter {
                 let handle = server.open(cred, ino, flags, kill_priv)?;
                 Ok(match anew {
                     true => Answer::OpenedAnew(handle),
-                    false => Answer::Opened(handle, flush(flags)),
+                    false => Answer::Opened(handle, self.flush(flags)),
                 })
             }
             // The kernel then opens directories without asking, and caches what it reads of them.

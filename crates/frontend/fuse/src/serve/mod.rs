@@ -18,4 +18,5 @@ pub(crate) mod open_files;
 pub(crate) mod privileges;
 pub(crate) mod server;
 mod stale;
+pub(crate) mod system_call;
 pub(crate) mod timers;

@@ -144,7 +144,8 @@ impl Owned {
         part
     }
 
-    /// Adds bytes that the owner has nothing of, together with the parts beside them that are alike.
+    /// Adds bytes that the owner has nothing of. Parts beside them that are alike become one with
+    /// them.
     fn insert(&mut self, of: LockRange, lock: Lock, change: &mut Change) {
         let alike = |p: &Part| p.lock.kind == lock.kind && p.lock.handle == lock.handle;
         let (mut first, mut last) = (of.first(), of.last());

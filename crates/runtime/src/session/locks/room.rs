@@ -6,8 +6,8 @@ use std::collections::HashMap;
 /// Parts of locks, and waits, of all sessions together. A part takes about 100 bytes, and 400 if it
 /// is its owner's only one of the file; a wait takes as much. So all together take 100 MiB at most.
 pub(super) const MOST: u64 = 256 << 10;
-/// Owners that have locks of one file, and waits for locks of one file. Whoever asks for a lock is
-/// compared with each of them.
+/// Owners that have locks of one file, and waits for locks of one file. A request for a lock
+/// is compared with each of them.
 pub(super) const OF_ONE_FILE: usize = 16 << 10;
 
 /// A user of one session.

@@ -335,8 +335,8 @@ impl Table {
         wait
     }
 
-    /// `owner` may have given something up: whoever waited for that gets it, in the order of the
-    /// waits, or goes on waiting for another owner.
+    /// `owner` may have given something up: those who waited for that get it, in the order of
+    /// their waits, or go on waiting for another owner.
     fn settle(&mut self, id: SpaceId, owner: OwnerId, answers: &mut Answers) {
         let mut freed = vec![owner];
         while self.settle_once(id, &mut freed, answers) {}
@@ -372,8 +372,8 @@ impl Table {
         false
     }
 
-    /// Whoever waits for a lock that was just taken, while its new owner waits for it in turn, is
-    /// told.
+    /// Ends the waits for a lock that was just taken, where its new owner waits for the waiting
+    /// one in turn.
     fn break_circles(&mut self, ask: &Ask, kind: LockKind, answers: &mut Answers) {
         let (id, owner, range) = (ask.space(), ask.owner(), ask.range());
         if id.whole || !self.waiting.contains_key(&owner) {
