@@ -89,9 +89,16 @@ fn by_number(ino: u32, dir: u32) -> Vec<Request> {
         R::GetFlags { file },
         R::SetFlags { file, flags: 0 },
         R::SectionStart { file },
+        R::GetLock { file, owner: 1, range: LockRange::ALL, kind: LockKind::Read },
+        R::SetLock { file, ask: unlock() },
         R::Publish { base: dir, entries: Vec::new(), level: Level::Visible, rights: Rights::all() },
         R::Compound(Box::new(compound)),
     ]
+}
+
+/// Gives up what nobody has.
+fn unlock() -> LockAsk {
+    LockAsk { owner: 1, pid: 1, place: LockPlace::Whole, kind: None, wait: None }
 }
 
 /// A compound that makes the file `n` in the root.
@@ -168,7 +175,7 @@ fn r31_administration_is_for_administrators() {
 fn a_session_has_no_more_than_it_may() {
     let world = World::new(1);
     let v = world.open();
-    let limits = Limits { handles: 3, inodes: 5, tickets: 2, sections: 1, bytes: 10_000 };
+    let limits = Limits { handles: 3, inodes: 5, tickets: 2, sections: 1, locks: 2, bytes: 10_000 };
     let (poor, other) = (user(&v, limits), user(&v, limits));
     let [(a, first), (_, second), (_, third)] = ["a", "b", "c"].map(|name| create(&poor, name));
     assert_eq!(hold(&poor, a), Err(libc::ENFILE));

@@ -9,6 +9,7 @@ use crate::locks::fair_mutex::FairMutex;
 use crate::locks::gate::{Alarm, Gate};
 use crate::locks::relock;
 use crate::session::demand::Demand;
+use crate::session::locks::FileLocks;
 use crate::session::{Doing, Sessions};
 use crate::staging::pause::{BulkCallers, PauseDebt};
 use crate::staging::sequencer::Sequencer;
@@ -99,6 +100,8 @@ pub struct Runtime {
     pub(crate) allowance: Allowance,
     /// The open sessions, and the tickets of each.
     pub(crate) sessions: Sessions,
+    /// Locks on files. Taken alone.
+    pub(crate) file_locks: FileLocks,
     /// What is wanted durable soon, and nobody waits for.
     pub(crate) demand: Demand,
     pub(crate) lanes: Vec<StagingWriter>,
@@ -177,6 +180,7 @@ impl Runtime {
             unwritten: Unwritten::default(),
             allowance,
             sessions: Sessions::default(),
+            file_locks: FileLocks::default(),
             demand: Demand::default(),
             lanes: parts.lanes,
             record_area: area,

@@ -271,6 +271,10 @@ impl Model {
             | Request::RemoveXattr { .. } => self.exec_attr(req, fx),
             // Files have no flags here, and no program of the generator sets any.
             Request::GetFlags { .. } | Request::SetFlags { .. } => Err(libc::EOPNOTSUPP),
+            // Locks have tests of their own.
+            Request::GetLock { .. } | Request::SetLock { .. } | Request::CancelLock { .. } => {
+                Err(libc::EOPNOTSUPP)
+            }
             Request::Publish { base, entries, rights, .. } => {
                 self.publish(cred, rights, *base, entries, fx)
             }

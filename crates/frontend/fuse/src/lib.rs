@@ -8,9 +8,9 @@
 //! attaches all of that to a directory.
 //!
 //! The kernel checks permissions (`default_permissions`, and access control lists that it asks us
-//! for) and keeps locks and the page cache; umask and default lists are the Runtime's.
-//! A mount that is not shared is the volume's only writer, so cached names and attributes stay
-//! valid until the kernel itself changes them.
+//! for) and keeps locks and the page cache; umask and default lists are the Runtime's. Locks of a
+//! mount that is shared are the Runtime's, too: `locks`. A mount that is not shared is the volume's
+//! only writer, so cached names and attributes stay valid until the kernel itself changes them.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used))]
@@ -18,6 +18,7 @@
 mod front;
 mod ioctl;
 mod kernel;
+mod locks;
 mod mount;
 mod pages;
 mod serve;

@@ -137,6 +137,8 @@ fn named(req: &Request) -> Named {
         | R::RemoveXattr { file, .. }
         | R::GetFlags { file }
         | R::SetFlags { file, .. }
+        | R::GetLock { file, .. }
+        | R::SetLock { file, .. }
         | R::SectionStart { file } => Named::file(file),
         R::GetAttr { file: Target::Inode(ino) }
         | R::ReadLink { ino }
@@ -167,6 +169,7 @@ fn named(req: &Request) -> Named {
         | R::SectionRead { .. }
         | R::SectionCommit { .. }
         | R::SectionAbort { .. }
+        | R::CancelLock { .. }
         | R::StatFs
         | R::SyncAll
         | R::Checkpoint

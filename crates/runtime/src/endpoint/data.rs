@@ -130,6 +130,8 @@ impl Call<'_> {
             }
             st.metadata.tree.inodes.has_to_free()
         };
+        let waits = !self.session.is_kernel();
+        self.runtime.file_locks.close(self.session.id, handle.0, waits);
         if orphan { self.runtime.run_evictions() } else { Ok(Reply::Done) }
     }
 

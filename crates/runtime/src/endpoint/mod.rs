@@ -4,6 +4,7 @@
 mod admission;
 mod attributes;
 mod data;
+mod locks;
 mod names;
 mod operations;
 
@@ -51,6 +52,7 @@ impl Endpoint {
     /// `ENFILE` if there are too many.
     pub fn open(runtime: &Arc<Runtime>, opening: Opening) -> Result<Arc<Self>> {
         let session = runtime.sessions.begin(opening)?;
+        runtime.file_locks.begin(session.id, session.opening.limits.locks);
         runtime.lock().metadata.tree.inodes.references.begin(session.id);
         Ok(Arc::new(Self { runtime: runtime.clone(), session, ended: AtomicBool::new(false) }))
     }
@@ -75,6 +77,8 @@ impl Endpoint {
         if self.ended.swap(true, Ordering::SeqCst) {
             return false;
         }
+        // Others get the locks before anything of this waits.
+        self.runtime.file_locks.end(self.session.id);
         // No request names an inode meanwhile that the session gives up.
         let _naming = relock(self.session.naming.write());
         let id = self.session.id;
@@ -124,6 +128,7 @@ impl FileService for Endpoint {
     fn call_owing(&self, cred: &Credentials, req: Request) -> (Result<Reply>, Owed) {
         match req {
             Request::EndSession => (self.end_session(), Owed::default()),
+            Request::SetLock { file, ask } => (self.set_lock_now(cred, file, ask), Owed::default()),
             req => self.carry_out(cred, req, |call, req| call.carry_out(req)),
         }
     }
@@ -151,6 +156,7 @@ impl FileService for Endpoint {
                     done(result.map(acknowledged));
                 });
             }
+            Request::SetLock { file, ask } => self.set_lock(cred, (file, ask), done),
             Request::Read { file, .. } => {
                 let read = self.call(cred, req);
                 let answered = read.is_ok();
@@ -225,7 +231,12 @@ impl Call<'_> {
             | R::Poll { .. }
             | R::Wait { .. }
             | R::SyncAll => self.durability(req),
-            R::EndSession => unreachable!("a session ends without a call"),
+            R::EndSession | R::SetLock { .. } => unreachable!("it has a way of its own"),
+            R::GetLock { file, owner, range, kind } => self.get_lock(file, owner, (range, kind)),
+            R::CancelLock { number } => {
+                runtime.file_locks.cancel(self.session.id, number);
+                Ok(Reply::Done)
+            }
             R::StatFs => runtime.query(|st| Ok(Reply::Statfs(st.metadata.stat_fs()))),
             R::Checkpoint => {
                 runtime.checkpoint_all().map(|report| Reply::Checkpoint(report.into()))

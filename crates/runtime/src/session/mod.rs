@@ -2,6 +2,7 @@
 
 pub mod demand;
 mod doing;
+pub mod locks;
 pub mod open;
 pub mod ticket_table;
 pub mod tickets;

@@ -1,7 +1,7 @@
 //! What a Runtime answers, and the answers as values.
 
 use crate::compound::Compounded;
-use crate::{Attr, Blocks, DirEntry, Handle, SectionId, StatFs, Ticket};
+use crate::{Attr, Blocks, DirEntry, Handle, HeldLock, SectionId, StatFs, Ticket};
 use siftfs_base::{InodeNr, Result, corrupt};
 use siftfs_status::{CheckpointReport, RuntimeStatus, Trimmed};
 
@@ -62,6 +62,8 @@ pub enum Reply {
     Durable(bool),
     /// An atomic section that was started.
     Section(SectionId),
+    /// The lock that is in the way, if there is one.
+    Lock(Option<HeldLock>),
     /// What a compound came to.
     Compounded(Compounded),
     /// What the checkpoint did.
@@ -124,6 +126,8 @@ answers! {
     durable: Self::Durable(durable) => durable; bool
     /// An atomic section.
     section: Self::Section(section) => section; SectionId
+    /// A lock that is in the way.
+    lock: Self::Lock(lock) => lock; Option<HeldLock>
     /// What a compound came to.
     compounded: Self::Compounded(compounded) => compounded; Compounded
     /// What a checkpoint did.

@@ -2,8 +2,8 @@
 
 use crate::compound::{Access, Compound};
 use crate::{
-    Allocate, FileKind, Handle, Level, PublishEntry, RenameMode, Rights, SectionId, Seek, SetAttr,
-    Target, Ticket, WriteData, XattrMode,
+    Allocate, FileKind, Handle, Level, LockAsk, LockKind, LockRange, PublishEntry, RenameMode,
+    Rights, SectionId, Seek, SetAttr, Target, Ticket, WriteData, XattrMode,
 };
 use siftfs_base::InodeNr;
 use std::time::Duration;
@@ -92,8 +92,9 @@ pub enum Request {
     /// the caller's own thread has begun by then is waited for). Other errors as of `Poll`. Reply:
     /// `Done`.
     Wait { ticket: Ticket, timeout: Option<Duration> },
-    /// The session is over, and all that it has ends: handles, references, sections, tickets. Every
-    /// later request of it is `ESTALE`. Reply: `Done`.
+    /// The session is over, and all that it has ends: handles, references, sections, tickets,
+    /// locks, and waits for such with `ESTALE`. Every later request of it is `ESTALE`. Reply:
+    /// `Done`.
     EndSession,
     /// fallocate(2). Reply: `Done`.
     Allocate { file: Target, mode: Allocate, offset: u64, len: u64, times: bool },
@@ -145,6 +146,22 @@ pub enum Request {
     /// staged transaction takes, or the steps too many, `EAGAIN` if what kept them out of one came
     /// back again and again. Reply: `Compounded`, which may say that a step is refused.
     Compound(Box<Compound>),
+    /// Which lock of another owner keeps this one from being granted (F_GETLK)? `EBADF` for a file
+    /// that is not open. Reply: `Lock`.
+    GetLock { file: Target, owner: u64, range: LockRange, kind: LockKind },
+    /// Take a lock, or give it up. It ends with the session, and with the handle through which it
+    /// was taken. `EBADF` if the file is not open, or a range is to be locked for what the handle
+    /// may not do. `EAGAIN` if another owner is in the way and no wait is asked for. With a wait,
+    /// the answer to [`crate::FileService::submit`] comes when the lock is granted, in the order of
+    /// the requests as far as they stand in each other's way, and no thread waits for it; it is
+    /// `EDEADLK` if the wait would never end, `EINTR` if it is ended by `CancelLock`, `EBADF` if
+    /// its handle is closed meanwhile, `EINVAL` for the number of another wait. `ENOLCK` beyond the
+    /// bounds on locks and waits. Only a kernel may name an inode instead of an open file, and only
+    /// to give up: what an owner has of its bytes ends with any close(2). Reply: `Done`.
+    SetLock { file: Target, ask: LockAsk },
+    /// The wait of `SetLock` with this number ends, if there is one: its answer is `EINTR`, given
+    /// before this one's. Reply: `Done`.
+    CancelLock { number: u64 },
     /// Space and inodes. Reply: `Statfs`.
     StatFs,
     /// Everything done before this call durable and journaled (`siftfs sync`). Reply: `Done`.

@@ -33,6 +33,8 @@ pub struct Limits {
     pub tickets: u64,
     /// Atomic sections; one more is EAGAIN.
     pub sections: u64,
+    /// Locks on files, and waits for such; one more is ENOLCK. The Runtime has bounds of its own.
+    pub locks: u64,
     /// Bytes of data in requests that are being carried out; more is EAGAIN.
     pub bytes: u64,
 }
@@ -44,6 +46,7 @@ impl Limits {
         inodes: u64::MAX,
         tickets: u64::MAX,
         sections: u64::MAX,
+        locks: u64::MAX,
         bytes: u64::MAX,
     };
 }
@@ -56,6 +59,7 @@ impl Default for Limits {
             inodes: 1 << 20,
             tickets: 16 << 10,
             sections: 256,
+            locks: 4 << 10,
             bytes: 256 << 20,
         }
     }

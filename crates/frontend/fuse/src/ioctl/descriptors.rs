@@ -4,18 +4,11 @@
 use crate::ioctl::view::View;
 use crate::kernel::convert::inode;
 use crate::mount::mountinfo::{MountEntry, mounts, mounts_in};
+use crate::serve::system_call::argument;
 use siftfs_base::{InodeNr, Result, errno};
 use siftfs_proto::Credentials;
 use std::cell::OnceCell;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// How often we look whether the caller waits for us yet: it may still be on its way.
-const LOOKS: u32 = 400;
-/// The pause after each look, but for the first ones.
-const PAUSE: Duration = Duration::from_millis(1);
-/// This many first looks have no pause.
-const AT_ONCE: u32 = 20;
+use std::path::PathBuf;
 
 /// What a caller has open. Its thread waits for our answer; what its other threads do to a
 /// descriptor meanwhile only gives another file that it has open.
@@ -55,7 +48,7 @@ impl<'a> Descriptors<'a> {
     /// come to wait for the answer.
     pub(crate) fn view(&self, base: InodeNr) -> Result<View> {
         let unknown = || errno(libc::EOPNOTSUPP);
-        let number = called_on(&self.process)?;
+        let number = argument(&self.process, 0)?;
         let (found, _, id) = self.described(number).ok_or_else(unknown)?;
         // Another thread has given the number to another file. Which one the call was about is not
         // to be seen any more.
@@ -99,39 +92,3 @@ impl<'a> Descriptors<'a> {
         }
     }
 }
-
-/// The number of the descriptor on which the thread calls an ioctl now: the first argument of the
-/// system call in which it waits for us, from its registers. No other thread can change them. The
-/// thread sends its request a moment before it waits.
-fn called_on(thread: &Path) -> Result<u32> {
-    for look in 0..LOOKS {
-        let text = std::fs::read_to_string(thread.join("syscall"));
-        let text = text.map_err(|_| errno(libc::EOPNOTSUPP))?;
-        if let Some(number) = first_argument(&text) {
-            return number.ok_or(errno(libc::EOPNOTSUPP));
-        }
-        if look < AT_ONCE { std::thread::yield_now() } else { std::thread::sleep(PAUSE) }
-    }
-    Err(errno(libc::EAGAIN))
-}
-
-/// The first argument of the system call that a line of `/proc/PID/syscall` shows, as the number of
-/// a descriptor; `None` if the thread runs, and inside that if it is in no system call.
-fn first_argument(line: &str) -> Option<Option<u32>> {
-    let mut words = line.split_whitespace();
-    let call = words.next()?;
-    if call == "running" {
-        return None;
-    }
-    let number = || {
-        call.parse::<u64>().ok()?;
-        let value = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-        // The kernel takes the lower half of the register.
-        u32::try_from(value & u64::from(u32::MAX)).ok()
-    };
-    Some({ number }())
-}
-
-#[cfg(test)]
-#[path = "descriptors_tests.rs"]
-mod tests;

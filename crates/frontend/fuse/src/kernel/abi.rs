@@ -117,6 +117,10 @@ wire! {
     /// In the command area of a submission.
     RingCommand: 24 { flags: u64, commit_id: u64, queue: u16, padding: [u8; 6], }
     FlushIn: 24 { handle: u64, unused: u32, padding: u32, lock_owner: u64, }
+    /// A lock of bytes; `last` is one of them.
+    FileLock: 24 { first: u64, last: u64, kind: u32, pid: u32, }
+    LockIn: 48 { handle: u64, owner: u64, lock: FileLock, flags: u32, padding: u32, }
+    InterruptIn: 8 { unique: u64, }
     /// The bytes given to the call follow.
     IoctlIn: 32 { handle: u64, flags: u32, command: u32, argument: u64, in_size: u32, out_size: u32, }
     /// The bytes that the call gives back follow.
@@ -145,7 +149,7 @@ numbers! {
     MKDIR = 9, UNLINK = 10, RMDIR = 11, RENAME = 12, LINK = 13, OPEN = 14, READ = 15, WRITE = 16,
     STATFS = 17, RELEASE = 18, FSYNC = 20, SETXATTR = 21, GETXATTR = 22, LISTXATTR = 23,
     REMOVEXATTR = 24, FLUSH = 25, INIT = 26, OPENDIR = 27, READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30,
-    CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39, BATCH_FORGET = 42, FALLOCATE = 43, READDIRPLUS = 44,
+    GETLK = 31, SETLK = 32, SETLKW = 33, CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39, BATCH_FORGET = 42, FALLOCATE = 43, READDIRPLUS = 44,
     RENAME2 = 45, LSEEK = 46, COPY_FILE_RANGE = 47, TMPFILE = 51, STATX = 52,
 }
 
@@ -179,7 +183,7 @@ numbers! {
 numbers! {
     FUSE_READ_LOCKOWNER = 1 << 1, FUSE_WRITE_LOCKOWNER = 1 << 1, FUSE_WRITE_CACHE = 1 << 0, FUSE_GETATTR_FH = 1 << 0,
     FUSE_WRITE_KILL_SUIDGID = 1 << 2, FUSE_OPEN_KILL_SUIDGID = 1 << 0,
-    FUSE_SETXATTR_ACL_KILL_SGID = 1 << 0, FUSE_FSYNC_FDATASYNC = 1 << 0,
+    FUSE_LK_FLOCK = 1 << 0, FUSE_SETXATTR_ACL_KILL_SGID = 1 << 0, FUSE_FSYNC_FDATASYNC = 1 << 0,
     FOPEN_DIRECT_IO = 1 << 0, FOPEN_KEEP_CACHE = 1 << 1, FOPEN_CACHE_DIR = 1 << 3, FOPEN_NOFLUSH = 1 << 5,
     FUSE_NOTIFY_INVAL_INODE = 2, FUSE_NOTIFY_INVAL_ENTRY = 3,
     STATX_BASIC_AND_BTIME = 0xfff,

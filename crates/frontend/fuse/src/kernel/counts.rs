@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const LAST: u32 = abi::STATX;
 
 /// Name of each opcode, as `siftfs status` shows it.
-const NAMES: [(u32, &str); 40] = [
+const NAMES: [(u32, &str); 43] = [
     (abi::LOOKUP, "lookup"),
     (abi::FORGET, "forget"),
     (abi::GETATTR, "getattr"),
@@ -37,6 +37,9 @@ const NAMES: [(u32, &str); 40] = [
     (abi::READDIR, "readdir"),
     (abi::RELEASEDIR, "releasedir"),
     (abi::FSYNCDIR, "fsyncdir"),
+    (abi::GETLK, "getlk"),
+    (abi::SETLK, "setlk"),
+    (abi::SETLKW, "setlkw"),
     (abi::CREATE, "create"),
     (abi::INTERRUPT, "interrupt"),
     (abi::DESTROY, "destroy"),

@@ -17,7 +17,7 @@ use std::sync::mpsc::Sender;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Requests without an answer.
-const UNANSWERED: [u32; 2] = [abi::FORGET, abi::BATCH_FORGET];
+const UNANSWERED: [u32; 3] = [abi::FORGET, abi::BATCH_FORGET, abi::INTERRUPT];
 
 /// What came of one attempt to read a request.
 pub(super) enum Next {

@@ -11,6 +11,10 @@ use std::sync::Arc;
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Carries one request out and answers it, now or later, by its token.
     fn handle(&self, message: Message<'_>, token: Token);
+
+    /// The mount is gone: nothing is waited for any more. A ring's thread that has a request ends
+    /// when that is answered.
+    fn over(&self);
 }
 
 /// What is done with a message, however it arrives.

@@ -6,7 +6,7 @@ use super::readers::answering;
 use super::ring::desk::{Desk, nothing};
 use crate::kernel::convert::{kind_bits, node};
 use siftfs_base::{Error, Result, Timestamp};
-use siftfs_proto::{Attr, Blocks, DirEntry, FileKind, Handle, StatFs};
+use siftfs_proto::{Attr, Blocks, DirEntry, FileKind, Handle, HeldLock, LockKind, StatFs};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Valid {
 /// Does close(2) send FLUSH? With the writeback cache the kernel sends it in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flush {
-    /// For a handle that may have an atomic section.
+    /// For a handle that may have an atomic section, or locks that we keep.
     Sent,
     Left,
     /// As `Sent`, and the kernel keeps no pages of what is read and written through it.
@@ -76,6 +76,8 @@ pub(crate) enum Answer {
     Blocks(Blocks),
     Written(u32),
     Offset(u64),
+    /// A lock that is in the way, if there is one.
+    Lock(Option<HeldLock>),
     /// What an ioctl(2) gives back.
     Ioctl(Vec<u8>),
     /// Bytes that an extended attribute or the list of them takes.
@@ -157,6 +159,7 @@ pub(crate) fn encode(answer: &Answer, valid: Valid, send: impl FnOnce(&[&[u8]]))
             send(&[out.as_bytes()]);
         }
         Answer::Offset(offset) => send(&[abi::OffsetOut { offset: *offset }.as_bytes()]),
+        Answer::Lock(held) => send(&[file_lock(*held).as_bytes()]),
         Answer::Ioctl(bytes) => send(&[abi::IoctlOut::new_zeroed().as_bytes(), bytes]),
         Answer::XattrSize(size) => {
             let out = abi::XattrSizeOut { size: *size, padding: 0 };
@@ -392,6 +395,18 @@ fn entry(a: &Attr, valid: Valid) -> abi::EntryOut {
 
 fn open(handle: Handle, open_flags: u32) -> abi::OpenOut {
     abi::OpenOut { handle: handle.0, open_flags, backing: 0 }
+}
+
+fn file_lock(held: Option<HeldLock>) -> abi::FileLock {
+    let number = |kind: i32| u32::try_from(kind).expect("a small number");
+    let Some(HeldLock { kind, range, pid }) = held else {
+        return abi::FileLock { kind: number(libc::F_UNLCK), ..abi::FileLock::new_zeroed() };
+    };
+    let kind = match kind {
+        LockKind::Read => number(libc::F_RDLCK),
+        LockKind::Write => number(libc::F_WRLCK),
+    };
+    abi::FileLock { first: range.first(), last: range.last(), kind, pid }
 }
 
 fn statx(a: &Attr, valid: Valid) -> abi::StatxOut {

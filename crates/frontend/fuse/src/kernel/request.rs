@@ -118,7 +118,27 @@ pub(crate) enum Operation<'a> {
     },
     StatFs,
     /// close(2) of a descriptor, perhaps of one of several for its handle.
-    Flush,
+    Flush {
+        /// Whose locks of bytes end.
+        owner: u64,
+    },
+    GetLock {
+        handle: u64,
+        owner: u64,
+        lock: FileLock,
+    },
+    SetLock {
+        handle: u64,
+        owner: u64,
+        lock: FileLock,
+        /// By flock(2).
+        whole: bool,
+        wait: bool,
+    },
+    /// The caller of another request, which is under way, has got a signal.
+    Interrupt {
+        unique: u64,
+    },
     Release {
         handle: u64,
     },
@@ -188,6 +208,16 @@ pub(crate) enum Operation<'a> {
     },
 }
 
+/// A lock, as the kernel sent it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileLock {
+    pub(crate) first: u64,
+    /// The last byte that is locked.
+    pub(crate) last: u64,
+    pub(crate) kind: u32,
+    pub(crate) pid: u32,
+}
+
 /// Nodes that the kernel forgets in one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Forgets<'a>(&'a [u8]);
@@ -245,7 +275,10 @@ pub(crate) fn parse<'a>(message: &'a [u8], dialect: Dialect) -> Parsed<Message<'
             Some(op) => op,
             None => match files(opcode, &mut rest)? {
                 Some(op) => op,
-                None => whole(opcode, &mut rest)?,
+                None => match locks(opcode, &mut rest)? {
+                    Some(op) => op,
+                    None => whole(opcode, &mut rest)?,
+                },
             },
         },
     };
@@ -277,7 +310,7 @@ fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
             let kill_priv = o.open_flags & abi::FUSE_OPEN_KILL_SUIDGID != 0;
             O::Open { flags: o.flags, kill_priv }
         }
-        abi::FLUSH => rest.take::<abi::FlushIn>().map(|_| O::Flush)?,
+        abi::FLUSH => O::Flush { owner: rest.take::<abi::FlushIn>()?.lock_owner },
         abi::RELEASE => O::Release { handle: rest.take::<abi::ReleaseIn>()?.handle },
         abi::FSYNC | abi::FSYNCDIR => {
             let f: abi::FsyncIn = rest.take()?;
@@ -305,6 +338,25 @@ fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
             O::Copy { offset, to_node, to_handle, to_offset, len, flags }
         }
         _ => return Ok(None),
+    }))
+}
+
+/// Locks, and the end of waits for them.
+fn locks<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> {
+    use Operation as O;
+    if opcode == abi::INTERRUPT {
+        return Ok(Some(O::Interrupt { unique: rest.take::<abi::InterruptIn>()?.unique }));
+    }
+    if !matches!(opcode, abi::GETLK | abi::SETLK | abi::SETLKW) {
+        return Ok(None);
+    }
+    let l: abi::LockIn = rest.take()?;
+    let abi::FileLock { first, last, kind, pid } = l.lock;
+    let (handle, owner, lock) = (l.handle, l.owner, FileLock { first, last, kind, pid });
+    let whole = l.flags & abi::FUSE_LK_FLOCK != 0;
+    Ok(Some(match opcode {
+        abi::GETLK => O::GetLock { handle, owner, lock },
+        _ => O::SetLock { handle, owner, lock, whole, wait: opcode == abi::SETLKW },
     }))
 }
 

@@ -81,7 +81,7 @@ fn files_are_read() {
     is(abi::OPEN, &[&n32(&[2, 1])], O::Open { flags: 2, kill_priv: true });
     is(abi::OPEN, &[&n32(&[2, 0])], O::Open { flags: 2, kill_priv: false });
     is(abi::OPENDIR, &[&n32(&[0, 0])], O::OpenDir);
-    is(abi::FLUSH, &[&n64(&[3, 0, 7])], O::Flush);
+    is(abi::FLUSH, &[&n64(&[3, 0, 7])], O::Flush { owner: 7 });
     is(abi::RELEASE, &[&n64(&[3, 0, 0])], O::Release { handle: 3 });
     is(abi::RELEASEDIR, &[&n64(&[3, 0, 0])], O::ReleaseDir { handle: 3 });
     is(abi::FSYNC, &[&n64(&[3]), &n32(&[1, 0])], O::Fsync { datasync: true });
@@ -96,6 +96,21 @@ fn files_are_read() {
     let (to_node, to_handle, to_offset) = (3, 4, 5);
     let copy = O::Copy { offset: 2, to_node, to_handle, to_offset, len: 6, flags: 7 };
     is(abi::COPY_FILE_RANGE, &[&n64(&[1, 2, 3, 4, 5, 6, 7])], copy);
+}
+
+#[test]
+fn locks_are_read() {
+    use Operation as O;
+    let (handle, owner) = (3, 1 << 60);
+    let lock = FileLock { first: 5, last: 9, kind: 1, pid: 77 };
+    for flags in [0, abi::FUSE_LK_FLOCK] {
+        let body = [n64(&[handle, owner, 5, 9]), n32(&[1, 77, flags, 0])].concat();
+        let whole = flags != 0;
+        is(abi::GETLK, &[&body], O::GetLock { handle, owner, lock });
+        is(abi::SETLK, &[&body], O::SetLock { handle, owner, lock, whole, wait: false });
+        is(abi::SETLKW, &[&body], O::SetLock { handle, owner, lock, whole, wait: true });
+    }
+    is(abi::INTERRUPT, &[&n64(&[44])], O::Interrupt { unique: 44 });
 }
 
 #[test]

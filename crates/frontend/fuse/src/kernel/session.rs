@@ -213,7 +213,10 @@ impl Session {
         let readers = if rings { 1 } else { keep };
         device::start(&device, &dispatch, readers, &ends)?;
         drop((device, dispatch, ends));
-        ended.into_iter().collect()
+        let mut ended = ended.into_iter();
+        let first = ended.next();
+        handler.over();
+        first.into_iter().chain(ended).collect()
     }
 }
 

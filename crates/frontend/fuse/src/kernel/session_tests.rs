@@ -393,6 +393,8 @@ impl Handler for Slow {
         }
         token.send(Ok(Answer::Done));
     }
+
+    fn over(&self) {}
 }
 
 /// Twenty requests that take long do not keep the twenty-first from being read, with one thread or

@@ -7,6 +7,7 @@ use crate::kernel::handler::Handler;
 use crate::kernel::owing::{during, owe, owed_so_far};
 use crate::kernel::reply::{Answer, DirBuffer, Flush, Token};
 use crate::kernel::request::{Message, Operation};
+use crate::locks;
 use crate::mount::mountinfo::MountEntry;
 use crate::pages::kernel_cache::DirectWrite;
 use crate::serve::open_files::{appends, reads_and_writes};
@@ -35,10 +36,15 @@ impl Handler for Adapter {
             owing => during(owing, || self.begin(message, token)),
         }
     }
+
+    fn over(&self) {
+        locks::over(&self.server);
+    }
 }
 
 impl Adapter {
     fn begin(&self, message: Message<'_>, token: Token) {
+        let unique = message.unique;
         let (node, cred, op) = self.server.agreed.checked(message);
         match op {
             Operation::Forget { count } => {
@@ -48,6 +54,11 @@ impl Adapter {
             Operation::BatchForget(list) => {
                 list.iter().for_each(|(node, count)| self.forget(&cred, node, count));
                 token.none();
+            }
+            op @ (Operation::GetLock { .. }
+            | Operation::SetLock { .. }
+            | Operation::Interrupt { .. }) => {
+                locks::serve(&self.server, (unique, cred), op, token);
             }
             Operation::Release { handle } => self.release(cred, node, Handle(handle), token),
             op if self.is_answered_later(node, &op) => match inode(node) {
@@ -80,7 +91,7 @@ impl Adapter {
         match op {
             Operation::Fsync { .. }
             | Operation::Read { .. }
-            | Operation::Flush
+            | Operation::Flush { .. }
             | Operation::Write { direct: true, .. }
             | Operation::Ioctl { .. }
             | Operation::Seek { .. } => true,
@@ -103,9 +114,13 @@ impl Adapter {
                 let (file, part) = ((ino, Handle(handle)), (offset, size));
                 self.server.read(&cred, file, part, direct, token_for_data(token));
             }
-            Operation::Flush => {
+            Operation::Flush { owner } => {
                 owe(self.server.page_debts.of(ino));
-                let then = Box::new(move || token.send(Ok(Answer::Done)));
+                let server = self.server.clone();
+                let closed = cred.clone();
+                let then = Box::new(move || {
+                    token.send(locks::closed(&server, &closed, ino, owner).map(|()| Answer::Done));
+                });
                 self.server.flush(ino, cred.pid, then);
             }
             Operation::Write { handle, offset, data, kill_priv, flags, .. } => {
@@ -349,7 +364,10 @@ impl Adapter {
             | O::BatchForget(_)
             | O::Fsync { .. }
             | O::Read { .. }
-            | O::Flush
+            | O::Flush { .. }
+            | O::GetLock { .. }
+            | O::SetLock { .. }
+            | O::Interrupt { .. }
             | O::Release { .. }
             | O::Ioctl { .. }
             | O::Seek { .. } => Err(errno(libc::EPROTO)),

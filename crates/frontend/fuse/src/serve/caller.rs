@@ -140,7 +140,7 @@ pub(crate) fn umask(pid: u32) -> u16 {
 }
 
 /// A line of a thread's status.
-fn status(pid: u32, field: &str) -> Option<String> {
+pub(crate) fn status(pid: u32, field: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix(field)).map(str::to_string)
 }

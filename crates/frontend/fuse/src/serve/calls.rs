@@ -6,15 +6,16 @@
 //! that such a call waits for always finds one. A user gets a place only while more places are free
 //! than the user has. So a user whose own calls wait for ever leaves places for all other users.
 
-use crate::kernel::bounds::CALLS;
 use siftfs_base::{Result, errno};
 use siftfs_proto::Completion;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The calls of a mount that may wait, by their users.
-#[derive(Default)]
-pub(crate) struct Calls(Mutex<HashMap<u32, usize>>);
+pub(crate) struct Calls {
+    most: usize,
+    users: Mutex<HashMap<u32, usize>>,
+}
 
 /// A place for one call, given back when this is dropped.
 pub(crate) struct Place {
@@ -23,8 +24,13 @@ pub(crate) struct Place {
 }
 
 impl Calls {
+    /// At most this many at a time.
+    pub(crate) fn of(most: usize) -> Self {
+        Self { most, users: Mutex::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a call of `user`.
@@ -33,7 +39,7 @@ impl Calls {
     /// `EAGAIN` if the user has no fewer places than are free.
     pub(crate) fn enter(self: &Arc<Self>, user: u32) -> Result<Place> {
         let mut users = self.lock();
-        let free = CALLS.saturating_sub(users.values().sum());
+        let free = self.most.saturating_sub(users.values().sum());
         let own = users.get(&user).copied().unwrap_or(0);
         if own >= free {
             return Err(errno(libc::EAGAIN));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::kernel::bounds::CALLS;
 
 fn all(calls: &Arc<Calls>, user: u32) -> Vec<Place> {
     std::iter::from_fn(|| calls.enter(user).ok()).collect()
@@ -6,7 +7,7 @@ fn all(calls: &Arc<Calls>, user: u32) -> Vec<Place> {
 
 #[test]
 fn a_user_has_as_many_places_as_he_leaves_free() {
-    let calls = Arc::new(Calls::default());
+    let calls = Arc::new(Calls::of(CALLS));
     let first = all(&calls, 1);
     assert_eq!(first.len(), CALLS / 2);
     let second = all(&calls, 2);
@@ -20,7 +21,7 @@ fn a_user_has_as_many_places_as_he_leaves_free() {
 
 #[test]
 fn a_place_is_kept_until_the_answer() {
-    let calls = Arc::new(Calls::default());
+    let calls = Arc::new(Calls::of(CALLS));
     let answer = calls.enter(7).unwrap().until(Box::new(drop));
     assert_eq!(calls.lock().get(&7), Some(&1));
     answer(Ok(siftfs_proto::Reply::Done));

@@ -19,5 +19,6 @@ mod page_debts;
 pub(crate) mod privileges;
 pub(crate) mod server;
 mod stale;
+pub(crate) mod system_call;
 pub(crate) mod timers;
 mod told;

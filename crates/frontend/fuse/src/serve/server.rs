@@ -2,9 +2,11 @@
 
 use crate::ioctl::section_table::Sections;
 use crate::kernel::MAX_IO;
+use crate::kernel::bounds::CALLS;
 use crate::kernel::convert::node;
 use crate::kernel::notify::Notifier;
 use crate::kernel::owing::owe;
+use crate::locks::waits::LockWaits;
 use crate::mount::mountinfo::MountEntry;
 use crate::mount::switch::Switch;
 use crate::pages::invalidator::Invalidator;
@@ -51,6 +53,8 @@ pub(crate) struct Server {
     pub(crate) invalidator: Arc<Invalidator>,
     /// Calls that wait for the kernel.
     pub(crate) calls: Arc<Calls>,
+    /// Requests for locks that wait.
+    pub(crate) lock_waits: Arc<LockWaits>,
     pub(crate) timers: Timers,
     pub(crate) sections: Sections,
     pub(crate) operations: Switch,
@@ -72,7 +76,8 @@ impl Server {
             announced: Announced::default(),
             copied_up: CopiedUp::default(),
             invalidator: Arc::default(),
-            calls: Arc::default(),
+            calls: Arc::new(Calls::of(CALLS)),
+            lock_waits: Arc::default(),
             timers: Timers::default(),
             sections: Sections::default(),
             operations: Switch::new(true),

@@ -492,6 +492,9 @@ fn call_other(req: &Request) -> Result<Reply> {
         Request::Stage { .. } | Request::Barrier => Ok(Reply::Ticket(Ticket(7))),
         Request::Poll { .. } => Ok(Reply::Durable(true)),
         Request::SetFlags { .. }
+        | Request::GetLock { .. }
+        | Request::SetLock { .. }
+        | Request::CancelLock { .. }
         | Request::Compound(_)
         | Request::Publish { .. }
         | Request::SectionStart { .. }

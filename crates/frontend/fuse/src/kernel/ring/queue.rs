@@ -10,7 +10,7 @@
 //! until the mount ends, because an entry cannot be taken back without a moment in which it could
 //! be given a request; idle ones cost a few pages.
 
-use crate::kernel::bounds::{CALLS, HELD_BACK};
+use crate::kernel::bounds::{CALLS, HELD_BACK, LOCK_WAITS};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ const LEAST: usize = 8;
 const OTHERS: usize = 2 * 1024;
 /// Parked threads that do not count: one for each answer that may wait for requests of the
 /// kernel, or for something that a user decides. Whatever else is parked ends by itself.
-const PARKED: usize = HELD_BACK + CALLS + OTHERS;
+const PARKED: usize = HELD_BACK + CALLS + OTHERS + LOCK_WAITS;
 
 /// The threads of one queue.
 pub(super) struct Queue {
