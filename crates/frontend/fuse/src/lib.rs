@@ -27,9 +27,10 @@ pub use front::cache::Front;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
 pub use mount::connection::abort;
+pub use mount::detached::attach;
 pub use mount::fuse_mount::{
-    FuseMount, MountOptions, Traffic, WriteCache, detach, detach_dead, is_dead, is_silent, remount,
-    says_dead, unmount,
+    FuseMount, MountOptions, NewMount, Traffic, WriteCache, detach, detach_dead, is_dead,
+    is_silent, remount, says_dead, unmount,
 };
 pub use mount::mountinfo::{
     Elsewhere, MountEntry, containing, mount_of_id, mounted_elsewhere, mounts, mounts_of, top_mount,

@@ -3,7 +3,9 @@
 use crate::front::teller::Teller;
 use crate::kernel::notify::Notifier;
 use crate::mount::mountinfo::MountEntry;
+use crate::serve::scope::Part;
 use crate::serve::server::Server;
+use siftfs_base::InodeNr;
 use siftfs_proto::{Cache, Notice};
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -13,9 +15,16 @@ use std::sync::{Arc, OnceLock};
 #[derive(Default)]
 pub struct Front {
     teller: OnceLock<Teller>,
+    part: Part,
 }
 
 impl Front {
+    /// Of a mount whose root is the directory `root` ([`crate::MountOptions::root`]).
+    #[must_use]
+    pub fn of(root: InodeNr) -> Self {
+        Self { teller: OnceLock::new(), part: Part(root) }
+    }
+
     /// The kernel of `entry` is served from here on.
     ///
     /// # Errors
@@ -33,7 +42,8 @@ impl Front {
 }
 
 impl Cache for Front {
-    fn take_back(&self, notice: Notice) {
+    fn take_back(&self, mut notice: Notice) {
+        self.part.show_notice(&mut notice);
         if let Some(teller) = self.teller.get() {
             teller.tell(notice);
         }

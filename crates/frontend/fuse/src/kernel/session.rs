@@ -61,6 +61,9 @@ pub(crate) struct Wanted {
     pub(crate) idmap: bool,
     /// File locks come as requests.
     pub(crate) shared: bool,
+    /// The mount shows a part of the volume. Handles of files are then good for what the kernel
+    /// knows, and no other: what it never looked up here may lie outside of that part.
+    pub(crate) below: bool,
 }
 
 /// An initialised connection to the kernel. Requests wait until [`Session::run`]; dropped, it
@@ -120,7 +123,10 @@ impl Session {
             }
             // Older kernels call a page written before the server has it, and only fsync(2) waits.
             let writeback = wanted.writeback && minor >= abi::MINOR_WRITEBACK;
-            let agreed = agree(flags, writeback, wanted.shared);
+            let mut agreed = agree(flags, writeback, wanted.shared);
+            if wanted.below {
+                agreed &= !abi::FUSE_EXPORT_SUPPORT;
+            }
             let chosen = Transport::choose(wanted.requests, flags, flags2);
             let transport = match chosen.and_then(|t| may_map(wanted.idmap, flags, flags2, t)) {
                 Ok(transport) => transport,

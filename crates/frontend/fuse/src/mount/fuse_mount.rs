@@ -1,6 +1,6 @@
 //! Mounting and unmounting with the kernel's own calls.
 //!
-//! Our own mount(2) call instead of a helper program: the subtype and the flags are ours to
+//! Our own system calls instead of a helper program: the subtype and the flags are ours to
 //! choose, and a bare umount(2) ends the session.
 
 use crate::front::cache::Front;
@@ -9,19 +9,21 @@ use crate::kernel::counts::Counts;
 use crate::kernel::priority::{Priority, Schedule};
 use crate::kernel::session::{Session, Wanted};
 use crate::kernel::transport::{RequestLoop, Requests, State};
+use crate::mount::detached::{Detached, attach};
 use crate::mount::mountinfo::{MountEntry, top_mount};
 use crate::mount::switch::Switch;
 use crate::pages::expiry::{Expiry, Prepared, WriteBack};
 use crate::pages::writers::Writers;
 use crate::serve::adapter::Adapter;
 use crate::serve::agreed::Agreed;
+use crate::serve::scope::{self, Scope};
 use crate::serve::server::Server;
 use rustix::mount::{MountFlags, UnmountFlags};
-use siftfs_proto::{Credentials, FileService, Request};
+use siftfs_base::InodeNr;
+use siftfs_proto::{Credentials, FileService, ROOT_INO, Request};
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
@@ -66,6 +68,8 @@ pub struct MountOptions {
     pub write_back_every: Duration,
     /// SiftFS's own operations are there: publish, compounds, tickets, atomic sections.
     pub operations: bool,
+    /// The directory of the volume that is the mount's root.
+    pub root: InodeNr,
 }
 
 /// Where write(2) leaves data: `docs/design/kernel-cache.md`.
@@ -102,7 +106,93 @@ impl Default for MountOptions {
             shared: false,
             write_back_every: Duration::from_millis(2500),
             operations: true,
+            root: ROOT_INO,
         }
+    }
+}
+
+/// A mount that is nowhere yet: the kernel has it, and kernel and server have agreed on the
+/// protocol. It ends when this is dropped.
+pub struct NewMount {
+    detached: Detached,
+    session: Session,
+    server: Arc<Server>,
+    options: MountOptions,
+    read_only: Switch,
+    front: Option<Arc<Front>>,
+}
+
+impl NewMount {
+    /// Makes a mount of `service`.
+    ///
+    /// # Errors
+    /// `InvalidInput` for options that exclude each other; what the kernel lacks or refuses; the
+    /// root was removed, or is no directory.
+    pub fn new(service: Arc<dyn FileService>, options: &MountOptions) -> io::Result<Self> {
+        let writeback = options.write_cache == WriteCache::Writeback;
+        if options.shared && writeback {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, NOT_SHARED));
+        }
+        let device = open_device()?;
+        let detached = Detached::new(&device, options)?;
+        let read_only = Switch::new(options.read_only);
+        let below = options.root != ROOT_INO;
+        let service =
+            Scope::before(service, options.root, read_only.clone()).map_err(scope::told)?;
+        let &MountOptions { requests, idmap, shared, .. } = options;
+        let wanted = Wanted { requests, writeback, idmap, shared, below };
+        let session = Session::start(device, wanted)?;
+        let agreed = Agreed {
+            acls: session.has_acls(),
+            writeback: session.has_writeback(),
+            settled: session.settles_pages(),
+            no_opendir: session.has_no_opendir(),
+            idmap,
+            shared,
+        };
+        let server = Server::new(service, agreed).with_sync(options.sync);
+        let server = Arc::new(server.with_operations(options.operations));
+        let options = options.clone();
+        Ok(Self { detached, session, server, options, read_only, front: None })
+    }
+
+    /// As [`FuseMount::with_front`].
+    ///
+    /// # Panics
+    /// As there.
+    #[must_use]
+    pub fn with_front(self, front: Arc<Front>) -> Self {
+        Self { front: Some(front), ..self }
+    }
+
+    /// The descriptor that stands for it, for [`attach`].
+    pub fn tree(&self) -> BorrowedFd<'_> {
+        self.detached.tree()
+    }
+
+    /// The mount, which is on a directory now; `None` if it is not to be seen in this process's
+    /// mount namespace.
+    ///
+    /// # Errors
+    /// The table of mounts cannot be read.
+    pub fn attached(self) -> io::Result<Option<FuseMount>> {
+        let Some(entry) = self.detached.entry()? else { return Ok(None) };
+        read_ahead(&entry);
+        let Self { session, server, options, read_only, front, .. } = self;
+        let mount = FuseMount {
+            session,
+            server,
+            threads: options.threads.clamp(1, 64),
+            schedule: Arc::new(Schedule::new(options.priority)),
+            entry,
+            expiry: Prepared::new(options.write_back_every),
+            front: None,
+            read_only,
+        };
+        Ok(Some(match front {
+            Some(front) => mount.with_front(front),
+            None => mount,
+        }))
     }
 }
 
@@ -115,6 +205,7 @@ pub struct FuseMount {
     entry: MountEntry,
     expiry: Prepared,
     front: Option<Arc<Front>>,
+    read_only: Switch,
 }
 
 impl FuseMount {
@@ -122,44 +213,23 @@ impl FuseMount {
     /// kernel and server have agreed on the protocol; requests wait until [`FuseMount::serve`].
     ///
     /// # Errors
-    /// `InvalidInput` for options that exclude each other; what mount(2) and the kernel's first
-    /// request say.
+    /// As [`NewMount::new`] and [`attach`].
     pub fn new(
         service: Arc<dyn FileService>,
         dir: &Path,
         options: &MountOptions,
     ) -> io::Result<Self> {
-        let writeback = options.write_cache == WriteCache::Writeback;
-        if options.shared && writeback {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, NOT_SHARED));
-        }
-        let threads = options.threads.clamp(1, 64);
-        let device = open_device()?;
-        kernel_mount(&device, dir, options)?;
-        let &MountOptions { requests, idmap, shared, .. } = options;
-        let wanted = Wanted { requests, writeback, idmap, shared };
-        let made = Session::start(device, wanted).and_then(|kernel| {
-            let agreed = Agreed {
-                acls: kernel.has_acls(),
-                writeback: kernel.has_writeback(),
-                settled: kernel.settles_pages(),
-                no_opendir: kernel.has_no_opendir(),
-                idmap,
-                shared,
-            };
-            let server = Server::new(service, agreed).with_sync(options.sync);
-            let server = server.with_operations(options.operations);
-            let entry = top_mount(dir)?.filter(MountEntry::is_fuse);
-            let entry = entry.ok_or_else(|| io::Error::other("the new mount is not visible"))?;
-            read_ahead(&entry);
-            let (server, schedule) = (Arc::new(server), Arc::new(Schedule::new(options.priority)));
-            let expiry = Prepared::new(options.write_back_every);
-            Ok(Self { session: kernel, server, threads, schedule, entry, expiry, front: None })
-        });
-        if made.is_err() {
-            let _ = detach(dir);
-        }
-        made
+        let explained = |e: io::Error| match e.raw_os_error() {
+            None => e,
+            Some(number) => {
+                let hint = if number == libc::EPERM { " (mounting needs root)" } else { "" };
+                io::Error::new(e.kind(), format!("mount on {}: {e}{hint}", dir.display()))
+            }
+        };
+        let made = NewMount::new(service, options).map_err(explained)?;
+        attach(made.tree(), dir).map_err(explained)?;
+        let mount = made.attached()?;
+        mount.ok_or_else(|| io::Error::other("the new mount is not visible"))
     }
 
     /// The mount is one of several: its service is a session that `front` was opened with. Its
@@ -191,6 +261,13 @@ impl FuseMount {
     /// Changes [`MountOptions::operations`], also while the mount is served.
     pub fn operations(&self) -> Switch {
         self.server.operations.clone()
+    }
+
+    /// Whether every change through this mount is refused, also while the mount is served. The
+    /// kernel refuses them by flags of its own ([`remount`]); this is about what does not come as a
+    /// call that it checks.
+    pub fn read_only(&self) -> Switch {
+        self.read_only.clone()
     }
 
     /// What the kernel agreed to.
@@ -300,28 +377,6 @@ fn kernel_flags(o: &MountOptions) -> MountFlags {
 /// open.
 pub fn remount(dir: &Path, o: &MountOptions) -> io::Result<()> {
     Ok(rustix::mount::mount_remount(dir, kernel_flags(o), "")?)
-}
-
-fn kernel_mount(device: &OwnedFd, dir: &Path, o: &MountOptions) -> io::Result<()> {
-    let flags = kernel_flags(o);
-    let mut data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
-        device.as_raw_fd(),
-        rustix::process::geteuid().as_raw(),
-        rustix::process::getegid().as_raw(),
-    );
-    if o.allow_other {
-        data.push_str(",allow_other");
-    }
-    let data = CString::new(data)?;
-    let fs_type = match &o.subtype {
-        Some(s) => format!("fuse.{s}"),
-        None => "fuse".to_string(),
-    };
-    rustix::mount::mount(&o.source, dir, fs_type.as_str(), flags, data.as_c_str()).map_err(|e| {
-        let hint = if e == rustix::io::Errno::PERM { " (mounting needs root)" } else { "" };
-        io::Error::new(io::Error::from(e).kind(), format!("mount on {}: {e}{hint}", dir.display()))
-    })
 }
 
 /// umount(2) of exactly this directory.

@@ -1,10 +1,10 @@
-//! Whether a mount has SiftFS's own operations.
+//! Something about a mount that is on or off, and may change while the mount is served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a mount has SiftFS's own operations. Without them their ioctls are those of a file
-/// system that has none.
+/// Something that is on or off: whether a mount has SiftFS's own operations (without them their
+/// ioctls are those of a file system that has none), and whether it is read-only.
 #[derive(Clone)]
 pub struct Switch(Arc<AtomicBool>);
 
