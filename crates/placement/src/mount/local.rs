@@ -148,6 +148,14 @@ impl LocalVolume {
         Ok(Endpoint::open(&self.pair.runtime, opening)?)
     }
 
+    /// Opens sessions as [`LocalVolume::session`] does, from any thread, until it is closed.
+    pub fn sessions(
+        &self,
+    ) -> impl Fn(Opening) -> Result<Arc<dyn FileService>> + Send + Sync + use<> {
+        let runtime = self.pair.runtime.clone();
+        move |opening| Ok(Endpoint::open(&runtime, opening)?)
+    }
+
     /// Opens a session for a Frontend that caches: `cache` is told of what other sessions change.
     /// It ends when it is dropped.
     ///

@@ -38,7 +38,8 @@ pub struct Status {
     pub volume: String,
     /// Path of a log that lies elsewhere.
     pub log: Option<String>,
-    /// Where the volume is mounted.
+    /// Where the volume is mounted. This and what follows, down to `warnings`, is about one mount:
+    /// the one that was asked about, or the oldest.
     pub dir: String,
     /// The mount options as given, and those of later remounts behind them.
     pub options: String,
@@ -52,8 +53,32 @@ pub struct Status {
     pub request_loop: RequestLoop,
     /// What of the mount is not as it should be, and what to do, for people.
     pub warnings: Vec<String>,
+    /// Every mount of the volume, the oldest first.
+    pub mounts: Vec<Mount>,
     /// What the Runtime says, and through it the Service.
     pub runtime: RuntimeStatus,
+}
+
+/// One mount of a volume that may have several.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Mount {
+    /// Where it is.
+    pub dir: String,
+    /// Its device number, `MAJOR:MINOR`.
+    pub device: String,
+    /// Which directory of the volume it shows; none: all of it.
+    pub subdir: Option<String>,
+    /// Its options as given, and those of later remounts behind them.
+    pub options: String,
+    /// Seconds since it was mounted.
+    pub uptime_s: f64,
+    /// Requests that the kernel sent to it, by name.
+    pub requests: BTreeMap<String, u64>,
+    /// How these requests come.
+    pub request_loop: RequestLoop,
+    /// What of it is not as it should be, for people.
+    pub warnings: Vec<String>,
 }
 
 /// How the kernel's requests come.

@@ -2,7 +2,7 @@
 //! ever.
 
 use crate::control::client::{Daemon, Silence, dies, ends_abandoned, is_there};
-use crate::control::messages::{Left, Op, socket_path, volume_socket_path};
+use crate::control::messages::{Left, Op, volume_socket_path};
 use crate::control::waiting::Waiting;
 use crate::show::failure::Failure;
 use crate::show::output::complain;
@@ -27,7 +27,7 @@ const WHAT: &str = "waiting for the volume's last unmount to end";
 /// # Errors
 /// The daemon does not run.
 pub fn is_going(mount: &MountEntry) -> Result<bool, Failure> {
-    let Ok(mut daemon) = Daemon::connect(&socket_path(mount)) else {
+    let Ok(mut daemon) = Daemon::of(mount) else {
         return Ok(dies(mount) || !is_there(mount));
     };
     let until = Instant::now() + LEAVING;
@@ -100,7 +100,8 @@ pub fn end_abandoned(volume: &Path) {
     }
 }
 
-fn is_mounted(volume: &Path) -> bool {
+/// Does this mount namespace show it mounted?
+pub fn is_mounted(volume: &Path) -> bool {
     let volume = volume.canonicalize().unwrap_or_else(|_| volume.to_path_buf());
     mounts().is_ok_and(|all| all.iter().any(|m| m.is_fuse() && m.source == volume))
 }

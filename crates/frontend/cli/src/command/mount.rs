@@ -1,11 +1,11 @@
 //! `siftfs mount`: starts the daemon and waits until the mount is usable.
 
+use crate::command::attach;
 use crate::command::closing;
 use crate::command::remount;
 use crate::command::tune;
 use crate::command::volume::warn_of_volatile;
 use crate::control::client::{Daemon as Client, ends_abandoned};
-use crate::control::messages::socket_path;
 use crate::daemon::limits;
 use crate::daemon::logging;
 use crate::daemon::memory::{self, Arranged};
@@ -85,14 +85,23 @@ pub fn mount(a: &Mount) -> Outcome {
     let area = a.parts.record_area.as_ref().or(options.open.record_area_at.as_ref());
     options.open.record_area_at = area.map(absolute_place).transpose()?;
     let volume = a.volume.canonicalize().map_err(|e| Failure::about(&a.volume, e))?;
+    let dir = mount_point(&a.dir)?;
+    if !a.daemon_child
+        && let Some(code) = attach::attach(a, &volume, &dir, &options)?
+    {
+        return Ok(code);
+    }
     let taken = &options.open;
     limits::check_memory(taken.page_cache + 2 * taken.meta_cache + taken.replay.memory)?;
     limits::check_files(taken.log.as_deref().into_iter().chain([&*volume]))?;
-    let dir = mount_point(&a.dir)?;
     if !a.daemon_child {
         limits::left().iter().for_each(complain);
-        closing::wait_closed(&volume)?;
     }
+    // As the daemon has them, for mounts that are attached later.
+    options.daemon.log_level = a.log_level.or(options.daemon.log_level);
+    let log_file = a.log_file.as_ref().or(options.daemon.log_file.as_ref());
+    options.daemon.log_file =
+        log_file.map(|log| std::path::absolute(log).unwrap_or_else(|_| log.clone()));
     let daemon = Daemon { volume, dir, options, shown: a.options.join(","), memory };
     if a.daemon_child {
         // The daemon's standard error is not shown: the parent reports what went wrong.
@@ -178,7 +187,7 @@ fn mount_point(given: &Path) -> Result<PathBuf, Failure> {
 fn refuse_stopped(dir: &Path) -> Result<(), Failure> {
     let top = top_mount(dir).map_err(|e| Failure::about(dir, e))?;
     let ours = top.filter(|m| m.is_fuse());
-    let daemon = ours.and_then(|m| Client::connect(&socket_path(&m)).ok());
+    let daemon = ours.and_then(|m| Client::of(&m).ok());
     match daemon.filter(Client::is_stopped) {
         Some(daemon) => Err(Failure::about(dir, daemon.stopped())),
         None => Ok(()),

@@ -4,7 +4,7 @@
 
 use crate::control::client::{Reached, has_died, reach};
 use crate::control::messages::{Change, Op};
-use crate::daemon::settings::Plan;
+use crate::daemon::mounts::settings::Plan;
 use crate::options::args::Mount;
 use crate::options::mount as mount_options;
 use crate::options::parsed::Options;
@@ -56,6 +56,7 @@ pub fn remount(a: &Mount) -> Outcome {
     }
     let mut flags = flags(&mount, &change, a.sloppy).map_err(Failure::plain)?;
     (flags.read_only, flags.sync) = (plan.read_only, plan.sync);
+    (flags.nosuid, flags.nodev) = (flags.nosuid || plan.bound, flags.nodev || plan.bound);
     let change = Change { only_check: false, ..change };
     if !plan.read_only || plan.was_read_only {
         ask(a, &mount, &change)?;

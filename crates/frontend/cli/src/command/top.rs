@@ -7,7 +7,7 @@ use crate::show::failure::{Failure, Outcome};
 use crate::show::human::{count, duration, fill, latency, rate};
 use crate::show::output::print;
 use console::Term;
-use siftfs_status::{Distribution, IoCounts, Status};
+use siftfs_status::{Distribution, IoCounts, Mount, Status};
 use std::time::Duration;
 
 /// Shows the mount until the count is reached, the reader goes away, or the command is interrupted.
@@ -72,8 +72,11 @@ fn foreground(before: &Status, now: &Status, seconds: f64, lines: &mut Vec<Line>
     };
     let full: u64 = n.runtime.full_commits.values().sum::<u64>()
         - b.runtime.full_commits.values().sum::<u64>().min(n.runtime.full_commits.values().sum());
+    lines.push(line(&now.dir, format!("{}  up {}  {state}", now.volume, duration(now.uptime_s))));
+    if now.mounts.len() > 1 {
+        lines.extend(now.mounts.iter().map(|m| line("mount", mount(before, m, seconds))));
+    }
     lines.extend([
-        line(&now.dir, format!("{}  up {}  {state}", now.volume, duration(now.uptime_s))),
         line("fsync", fsync(&n.fsync_latency, &b.fsync_latency, seconds)),
         line(
             "waiting",
@@ -81,6 +84,14 @@ fn foreground(before: &Status, now: &Status, seconds: f64, lines: &mut Vec<Line>
         ),
         line("foreground", format!("{} writes, {} flushes", fg(|i| i.writes), fg(|i| i.flushes))),
     ]);
+}
+
+/// One of several mounts, and how many requests come from it.
+fn mount(before: &Status, now: &Mount, seconds: f64) -> String {
+    let requests = |m: &Mount| m.requests.values().sum::<u64>();
+    let earlier = before.mounts.iter().find(|m| m.device == now.device && m.dir == now.dir);
+    let new = requests(now).saturating_sub(earlier.map_or(0, requests));
+    format!("{}  {} requests  {}", now.dir, rate(new, seconds), now.options)
 }
 
 /// The log, what checkpoints made of it, and what is not in it.

@@ -37,6 +37,22 @@ fn each_side_has_its_share_of_a_processor() {
     assert!(picture(&at(10.0, 0, 7, 0), &away).contains("it is stopped"));
 }
 
+/// Of several mounts each has a line with its own rate.
+#[test]
+fn several_mounts() {
+    let mount = |dir: &str, reads| Mount {
+        dir: dir.into(),
+        requests: [("read".to_string(), reads)].into(),
+        ..Mount::default()
+    };
+    let at = |uptime_s, a, b| {
+        let mounts = vec![mount("/a", a), mount("/b", b)];
+        Status { pid: 1, uptime_s, mounts, ..Status::default() }
+    };
+    let text = picture(&at(10.0, 100, 0), &at(12.0, 200, 8));
+    assert!(text.contains("/a  50/s requests") && text.contains("/b  4.0/s requests"), "{text}");
+}
+
 #[test]
 fn another_daemon_counts_from_its_start() {
     let text = picture(&status(1, 1000.0, 9000, 9), &status(2, 2.0, 10, 9));

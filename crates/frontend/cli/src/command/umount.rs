@@ -6,7 +6,7 @@
 
 use crate::command::live::check_log_of;
 use crate::control::client::{Daemon, Reached, Silence, is_there, reach};
-use crate::control::messages::{Left, Op, socket_path};
+use crate::control::messages::{Gone, Left, Op};
 use crate::control::waiting::{PATIENCE, Waiting};
 use crate::options::args::Umount;
 use crate::options::place::resolve;
@@ -90,7 +90,7 @@ pub fn umount(a: &Umount) -> Outcome {
 /// Ends the kernel's connection, whatever the daemon does, and takes the mount away. A daemon that
 /// lives then closes its volume.
 fn force(a: &Umount, mount: &MountEntry) -> Outcome {
-    let daemon = Daemon::connect(&socket_path(mount)).ok();
+    let daemon = Daemon::of(mount).ok();
     let daemon = daemon.and_then(|mut d| d.ask(Op::WaitClosed).is_ok().then_some(d));
     match abort(mount) {
         Ok(()) => {}
@@ -122,15 +122,22 @@ fn leave(a: &Umount, mount: &MountEntry, daemon: Daemon, left: Value) -> Outcome
     let now = mounts_of(mount).unwrap_or_default();
     let other = now.iter().find(|m| before.iter().any(|b| b.id == m.id && b.id != mount.id));
     if let Some(other) = other {
-        complain(format_args!(
-            "{}: unmounted; its volume {} stays mounted on {}",
-            a.dir.display(),
-            mount.source.display(),
-            other.mount_point.display()
-        ));
+        tell_others(a, mount, Some(&other.mount_point));
         return Ok(0);
     }
     wait_closed(a, mount, Ok(left), daemon)
+}
+
+/// Says that the volume stays mounted.
+fn tell_others(a: &Umount, mount: &MountEntry, on: Option<&PathBuf>) {
+    let (dir, volume) = (a.dir.display(), mount.source.display());
+    match on {
+        Some(on) => complain(format_args!(
+            "{dir}: unmounted; its volume {volume} stays mounted on {}",
+            on.display()
+        )),
+        None => complain(format_args!("{dir}: unmounted; its volume {volume} stays mounted")),
+    }
 }
 
 /// How long a mount may be in use without a word of it.
@@ -205,6 +212,10 @@ fn wait_closed(
     loop {
         match said {
             Ok(value) => {
+                if let Ok(Gone { stays_on }) = Gone::deserialize(&value) {
+                    tell_others(a, mount, stays_on.last());
+                    return Ok(0);
+                }
                 let Ok(left) = Left::deserialize(&value) else { break };
                 if left.mounted == Some(true) && Instant::now() >= look {
                     if is_held(a, mount, waiting.since()) {

@@ -2,11 +2,13 @@
 //! moment of the conversation; none of that lets a command wait for ever, or end with a message of
 //! the socket's.
 
-use crate::control::messages::{Answer, Ask, Op, VERSION, receive, send, socket_path};
+use crate::control::messages::{Answer, Ask, Device, Op, VERSION, receive, send, socket_path};
+use crate::control::passing;
 use crate::show::failure::Failure;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::Serialize;
 use serde_json::Value;
 use siftfs_device::is_hosted;
 use siftfs_fuse::{MountEntry, abort, is_dead, is_silent, mount_of_id};
@@ -29,6 +31,8 @@ const STOPPED_SECONDS: u32 = 3;
 /// A connection to a mount's daemon.
 pub struct Daemon {
     stream: UnixStream,
+    /// The mount that it is asked about; `None`: the volume.
+    mount: Option<Device>,
     /// `None` for a daemon outside of the command's PID namespace, as of a container.
     process: Option<(Pid, OwnedFd)>,
 }
@@ -58,10 +62,19 @@ impl From<io::Error> for Silence {
 }
 
 impl Daemon {
-    /// Connects to a socket.
+    /// Connects to the daemon of a mount.
     ///
     /// # Errors
     /// No daemon listens there, or the caller may not connect.
+    pub fn of(mount: &MountEntry) -> io::Result<Self> {
+        let daemon = Self::connect(&socket_path(mount))?;
+        Ok(Self { mount: Some(Device::of(mount)), ..daemon })
+    }
+
+    /// Connects to a socket.
+    ///
+    /// # Errors
+    /// As [`Daemon::of`].
     pub fn connect(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(MESSAGE))?;
@@ -70,7 +83,7 @@ impl Daemon {
             Some(pid) => Some((pid, pidfd_open(pid, PidfdFlags::empty())?)),
             None => None,
         };
-        Ok(Self { stream, process })
+        Ok(Self { stream, mount: None, process })
     }
 
     /// The daemon's process, for messages.
@@ -86,7 +99,23 @@ impl Daemon {
     /// # Errors
     /// The daemon has gone.
     pub fn ask(&mut self, op: Op) -> Result<(), Silence> {
-        Ok(send(&mut self.stream, &Ask { version: VERSION, op })?)
+        self.say(&Ask { version: VERSION, mount: self.mount, op })
+    }
+
+    /// Says more of what was asked for.
+    ///
+    /// # Errors
+    /// The daemon has gone.
+    pub fn say(&mut self, message: &impl Serialize) -> Result<(), Silence> {
+        Ok(send(&mut self.stream, message)?)
+    }
+
+    /// The descriptor that comes behind an answer.
+    ///
+    /// # Errors
+    /// The daemon has gone.
+    pub fn descriptor(&mut self) -> Result<OwnedFd, Silence> {
+        Ok(passing::receive(&self.stream)?)
     }
 
     /// The next answer, or why there is none within a second.
@@ -172,7 +201,7 @@ pub enum Reached {
 /// The daemon may not be asked, does not run, or says no.
 pub fn reach(given: &Path, mount: &MountEntry, op: &Op) -> Result<Reached, Failure> {
     let about = |what: &str| Failure::about(given, what);
-    let mut daemon = match Daemon::connect(&socket_path(mount)) {
+    let mut daemon = match Daemon::of(mount) {
         Ok(daemon) => daemon,
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             return Err(about("only root and the mounting user may ask its daemon"));
@@ -228,7 +257,7 @@ pub fn dies(mount: &MountEntry) -> bool {
 /// A daemon is dead if its socket is there and it does not listen, nor has it the volume. One that
 /// is stopped or slow has both.
 pub fn ends_abandoned(mount: &MountEntry) -> bool {
-    let refused = || match Daemon::connect(&socket_path(mount)) {
+    let refused = || match Daemon::of(mount) {
         Err(e) => e.kind() == io::ErrorKind::ConnectionRefused,
         Ok(_) => false,
     };

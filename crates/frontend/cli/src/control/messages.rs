@@ -1,6 +1,7 @@
 //! How commands speak with the daemon of a mount: JSON documents, each behind its length, on a
 //! unix socket named after the mount's device number, so that it can be found even when the
-//! mount itself is busy or dead, and after the volume.
+//! mount itself is busy or dead, and after the volume. A daemon with several mounts has one socket,
+//! with a name for each of them.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use siftfs_fuse::MountEntry;
@@ -9,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Version of these messages; both sides refuse another one.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Largest message in bytes.
 const MAX_MESSAGE: u32 = 4 << 20;
 const DIRECTORY: &str = "/run/siftfs";
@@ -28,14 +29,53 @@ pub enum Op {
     Checkpoint,
     /// Give the space of all free blocks back.
     Trim,
-    /// Answer at once with a [`Left`], with others as time goes by, and in the end, when the volume
-    /// is closed, with something else. The first answer says that the last will come, however soon
+    /// Answer at once with a [`Left`], with others as time goes by, and in the end with something
+    /// else: when the volume is closed, or, with a [`Gone`], when the mount that is asked about is
+    /// gone and the volume has others. The first answer says that the last will come, however soon
     /// the mount goes. The caller is about to take the mount away.
     WaitClosed,
     /// As [`Op::WaitClosed`], for a command that waits for another one to take the mount away.
     Watch,
     /// Change options of the mount.
     Remount(Change),
+    /// Make one more mount of the volume. The answer is an [`Attaching`].
+    Attach(Attach),
+}
+
+/// One more mount of a volume that the daemon has open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attach {
+    /// As `-o` has them.
+    pub options: Vec<String>,
+}
+
+/// What comes of [`Op::Attach`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attaching {
+    /// The mount is made. Its descriptor comes behind this message: the caller puts it on its
+    /// directory, closes it and says with an [`Attached`] that it has, which is answered when the
+    /// mount is served.
+    Made {
+        /// What the user is to know.
+        warnings: Vec<String>,
+    },
+    /// The last mount has gone, and the volume is being closed.
+    Closing,
+}
+
+/// What became of a mount whose descriptor was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attached {
+    /// It is where it belongs.
+    pub done: bool,
+}
+
+/// A mount is gone, and the volume stays mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gone {
+    /// Where.
+    pub stays_on: Vec<PathBuf>,
 }
 
 /// Options that change while a volume is mounted.
@@ -57,7 +97,8 @@ pub struct Left {
     /// The process that the daemon waits for, in words for people.
     #[serde(default)]
     pub waiting: Option<String>,
-    /// Does the kernel still have the mount, anywhere? If not, the volume is being closed.
+    /// Does the kernel still have the mount, anywhere? If not, the volume is being closed. Where
+    /// the question names no mount, it is about all.
     #[serde(default)]
     pub mounted: Option<bool>,
     /// Is a command about to take the mount away?
@@ -70,8 +111,26 @@ pub struct Left {
 pub struct Ask {
     /// [`VERSION`].
     pub version: u32,
+    /// Which mount it is about; `None`: the volume.
+    pub mount: Option<Device>,
     /// What is asked.
     pub op: Op,
+}
+
+/// The device number of a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its major part.
+    pub major: u32,
+    /// Its minor part.
+    pub minor: u32,
+}
+
+impl Device {
+    /// The number of this mount.
+    pub fn of(mount: &MountEntry) -> Self {
+        Self { major: mount.major, minor: mount.minor }
+    }
 }
 
 /// The daemon's answer.

@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn messages_survive_the_wire() {
     let mut wire = Vec::new();
-    send(&mut wire, &Ask { version: VERSION, op: Op::WaitClosed }).unwrap();
+    send(&mut wire, &Ask { version: VERSION, mount: None, op: Op::WaitClosed }).unwrap();
     let ask: Ask = receive(&mut wire.as_slice()).unwrap();
     assert_eq!((ask.version, ask.op), (VERSION, Op::WaitClosed));
     for cut in 0..wire.len() {

@@ -2,4 +2,5 @@
 
 pub mod client;
 pub mod messages;
+pub mod passing;
 pub mod waiting;

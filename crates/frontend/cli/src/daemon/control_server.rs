@@ -1,20 +1,19 @@
 //! The daemon's end of the control socket.
 
 use crate::control::messages::{
-    Answer, Ask, Change, Left, Op, VERSION, directory, receive, send, socket_path,
-    volume_socket_path,
+    Answer, Ask, Change, Device, Gone, Left, Op, VERSION, receive, send,
 };
-use crate::daemon::private;
+use crate::daemon::mounts::attach;
+use crate::daemon::mounts::front::Front;
+use crate::daemon::mounts::live::Mounts;
+use crate::daemon::mounts::settings::Settings;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use rustix::fs::FlockOperation;
 use serde_json::Value;
 use siftfs_base::{Error, Result as VolumeResult};
-use siftfs_fuse::{FuseMount, Traffic, Writers};
+use siftfs_fuse::Traffic;
 use siftfs_proto::{Credentials, FileService, Reply, Request};
-use siftfs_status::{RequestLoop, Status};
-use std::fs::{DirBuilder, File};
+use siftfs_status::{Mount, RequestLoop, Status};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,23 +32,14 @@ const ODD: &str = "the volume answered with something else";
 const NO_TRIM: &str =
     "what the volume lies on cannot take space back, or the volume's blocks are reserved";
 
-/// Does what [`Op::Remount`] asks.
-pub type Remount = dyn Fn(&Change) -> Result<Value, String> + Send + Sync;
-
-/// What the daemon knows of its mount.
+/// What the daemon knows of its volume.
 pub struct Info {
     /// The volume.
     pub volume: PathBuf,
     /// The volume's log, if that lies elsewhere.
     pub log: Option<PathBuf>,
-    /// Where the volume is mounted.
-    pub dir: PathBuf,
-    /// Mount options as given, and as they changed.
-    pub options: Box<dyn Fn() -> String + Send + Sync>,
-    /// Changes them; the answer is for the command.
-    pub remount: Box<Remount>,
-    /// When it was mounted.
-    pub started: Instant,
+    /// The volume's options.
+    pub settings: Settings,
     /// What is not as it should be.
     pub warnings: Vec<String>,
     /// Bytes that are not in the area yet.
@@ -60,59 +50,32 @@ pub struct Info {
 
 struct Shared {
     service: Arc<dyn FileService>,
-    writers: Writers,
-    traffic: Traffic,
+    mounts: Arc<Mounts>,
     info: Info,
-    state: Mutex<State>,
+    /// Commands that are served.
+    clients: Mutex<usize>,
     changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    clients: usize,
-    /// How many of them are about to take the mount away.
-    leavers: usize,
-    /// The kernel has the mount no more.
-    gone: bool,
-    /// How the daemon ended.
-    closed: Option<Result<(), String>>,
 }
 
 /// Answers commands until the daemon ends.
 pub struct ControlServer {
     shared: Arc<Shared>,
-    /// The socket's names.
-    paths: Vec<PathBuf>,
-    /// The socket's inode: another mount may have put its own in the same place.
-    ino: u64,
 }
 
 impl ControlServer {
-    /// Starts to listen on the socket that belongs to `mount`.
-    pub fn start(mount: &FuseMount, service: Arc<dyn FileService>, info: Info) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o755).create(directory())?;
-        let path = socket_path(mount.entry());
-        let by_volume = volume_socket_path(&info.volume)?;
-        let _turn = take_turn()?;
-        // A device number belongs to one mount at a time, and so does a volume. A socket that is
-        // there belongs to a dead daemon, or to a daemon whose mount is gone and that still closes
-        // its volume.
-        for stale in [&path, &by_volume] {
-            match std::fs::remove_file(stale) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-        }
-        let listener = private::listen(&path)?;
-        if let Err(error) = std::fs::hard_link(&path, &by_volume) {
-            tracing::info!(%error, "a mount of this volume will not wait until it is closed");
-        }
-        let ino = std::fs::symlink_metadata(&path)?.ino();
-        let (writers, traffic) = (mount.writers(), mount.traffic());
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Shared { service, writers, traffic, info, state, changed };
-        let shared = Arc::new(shared);
-        let server = Self { shared: shared.clone(), paths: vec![path, by_volume], ino };
+    /// Answers those that come to `listener`.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(
+        listener: UnixListener,
+        mounts: &Arc<Mounts>,
+        service: Arc<dyn FileService>,
+        info: Info,
+    ) -> io::Result<Self> {
+        let (clients, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { service, mounts: mounts.clone(), info, clients, changed });
+        let server = Self { shared: shared.clone() };
         thread::Builder::new()
             .name("siftfs-control".into())
             .spawn(move || shared.accept(&listener))?;
@@ -122,53 +85,25 @@ impl ControlServer {
     /// The status document, for others in this process.
     pub fn status(&self) -> impl Fn() -> Result<Status, String> + Send + Sync + use<> {
         let shared = self.shared.clone();
-        move || shared.status()
-    }
-
-    /// The kernel has the mount no more: callers that wait are told at once.
-    pub fn gone(&self) {
-        self.shared.lock().gone = true;
-        self.shared.changed.notify_all();
+        move || shared.status(None)
     }
 
     /// Tells every client that waits how the daemon ended, and takes the socket away.
     pub fn finish(self, result: Result<(), String>) {
-        self.remove_socket();
-        let mut state = self.shared.lock();
-        state.closed = Some(result);
-        self.shared.changed.notify_all();
+        self.shared.mounts.closed(result);
+        let mut clients = self.shared.lock();
         let end = Instant::now() + Duration::from_secs(2);
         // A client that waits for the end was answered before the mount went: it is counted by now.
-        while state.clients > 0 && Instant::now() < end {
-            let wait = self.shared.changed.wait_timeout(state, Duration::from_millis(100));
-            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+        while *clients > 0 && Instant::now() < end {
+            let wait = self.shared.changed.wait_timeout(clients, Duration::from_millis(100));
+            clients = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-}
-
-impl ControlServer {
-    /// The kernel gives a device number out again as soon as its mount is gone, long before the
-    /// daemon has closed the volume: only our own socket goes.
-    fn remove_socket(&self) {
-        let Ok(_turn) = take_turn() else { return };
-        for path in &self.paths {
-            if std::fs::symlink_metadata(path).is_ok_and(|m| m.ino() == self.ino) {
-                let _ = std::fs::remove_file(path);
-            }
-        }
-    }
-}
-
-/// Takes a lock, held while the result lives: daemons change the sockets one after the other.
-fn take_turn() -> io::Result<File> {
-    let dir = File::open(directory())?;
-    rustix::fs::flock(&dir, FlockOperation::LockExclusive)?;
-    Ok(dir)
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn accept(self: &Arc<Self>, listener: &UnixListener) {
@@ -199,21 +134,22 @@ impl Shared {
 
     /// Counts a client; false if there are too many.
     fn enter(&self) -> bool {
-        let mut state = self.lock();
-        let room = state.clients < MAX_CLIENTS;
-        state.clients += usize::from(room);
+        let mut clients = self.lock();
+        let room = *clients < MAX_CLIENTS;
+        *clients += usize::from(room);
         room
     }
 
     fn leave(&self) {
-        self.lock().clients -= 1;
+        *self.lock() -= 1;
         self.changed.notify_all();
     }
 
     fn serve(&self, mut stream: UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let user = getsockopt(&stream, PeerCredentials)?.uid();
+        let peer = getsockopt(&stream, PeerCredentials)?;
+        let user = peer.uid();
         if user != 0 && user != rustix::process::geteuid().as_raw() {
             return send(&mut stream, &refuse("only root and the mounting user may ask"));
         }
@@ -222,46 +158,59 @@ impl Shared {
             let what = format!("message version {} instead of {VERSION}", ask.version);
             return send(&mut stream, &refuse(&what));
         }
+        let front = ask.mount.and_then(|device| self.mounts.of(device));
         let answer = match ask.op {
             Op::WaitClosed => {
-                self.lock().leavers += 1;
-                let how = self.wait_closed(&mut stream);
-                self.lock().leavers -= 1;
+                let leaving = self.mounts.leaving(front.as_deref());
+                let how = self.wait_closed(&mut stream, (ask.mount, front));
+                drop(leaving);
                 how?
             }
-            Op::Watch => self.wait_closed(&mut stream)?,
-            op => self.answer(&op),
+            Op::Watch => self.wait_closed(&mut stream, (ask.mount, front))?,
+            Op::Attach(wanted) => {
+                let caller = (&mut stream, peer.pid());
+                attach::attach(&self.mounts, &self.info.settings, &wanted, caller)?
+            }
+            op => self.answer(front, &op),
         };
         send(&mut stream, &answer.map_or_else(|e| refuse(&e), accept))
     }
 
-    /// How the daemon ended; says meanwhile how much is left.
-    fn wait_closed(&self, stream: &mut UnixStream) -> io::Result<Result<Value, String>> {
+    /// How the mount, or the daemon, ended; says meanwhile how much is left.
+    fn wait_closed(
+        &self,
+        stream: &mut UnixStream,
+        (asked, front): (Option<Device>, Option<Arc<Front>>),
+    ) -> io::Result<Result<Value, String>> {
+        // A mount that had gone before the question came.
+        let passed = asked.is_some() && front.is_none();
         loop {
-            let (gone, leaving) = {
-                let state = self.lock();
-                (state.gone, state.leavers > 0)
-            };
+            let mut now = self.mounts.now(front.as_deref());
+            if passed && now.mounted {
+                now.mounted = false;
+                now.others = Some(places(&self.mounts));
+            }
             let left = Left {
                 left_bytes: (self.info.backlog)(),
                 waiting: (self.info.waiting)(),
-                mounted: Some(!gone),
-                leaving,
+                mounted: Some(now.mounted),
+                leaving: now.leaving,
             };
             send(stream, &accept(serde_json::to_value(left)?))?;
-            let state = self.lock();
-            let as_told = |state: &mut State| state.closed.is_none() && state.gone == gone;
-            let ended = self.changed.wait_timeout_while(state, TOLD, as_told);
-            if let Some(how) = &ended.unwrap_or_else(PoisonError::into_inner).0.closed {
-                return Ok(how.clone().map(|()| Value::Null));
+            if let Some(stays_on) = now.others {
+                return Ok(document(&Gone { stays_on }));
             }
+            if let Some(how) = now.closed {
+                return Ok(how.map(|()| Value::Null));
+            }
+            self.mounts.wait(front.as_deref(), &now, TOLD);
         }
     }
 
-    fn answer(&self, op: &Op) -> Result<Value, String> {
+    fn answer(&self, front: Option<Arc<Front>>, op: &Op) -> Result<Value, String> {
         match op {
-            Op::Status => document(&self.status()?),
-            Op::Writers => document(&self.writers.list()),
+            Op::Status => document(&self.status(front)?),
+            Op::Writers => document(&self.one(front)?.writers.list()),
             Op::Sync => match self.call(Request::SyncAll) {
                 Ok(_) => Ok(Value::Null),
                 Err(e) => Err(e.to_string()),
@@ -277,37 +226,77 @@ impl Shared {
                 Err(Error::Posix(libc::EOPNOTSUPP)) => Err(NO_TRIM.into()),
                 Err(e) => Err(e.to_string()),
             },
-            Op::Remount(change) => (self.info.remount)(change),
-            Op::WaitClosed | Op::Watch => Err("not to be asked here".into()),
+            Op::Remount(change) => self.remount(front, change),
+            Op::WaitClosed | Op::Watch | Op::Attach(_) => Err("not to be asked here".into()),
         }
+    }
+
+    /// The mount that is asked about; the oldest where none is named.
+    fn one(&self, front: Option<Arc<Front>>) -> Result<Arc<Front>, String> {
+        let front = front.or_else(|| self.mounts.live().into_iter().next());
+        front.ok_or_else(|| "the mount has gone".into())
+    }
+
+    fn remount(&self, front: Option<Arc<Front>>, change: &Change) -> Result<Value, String> {
+        let front = self.one(front)?;
+        let mut others = self.mounts.live();
+        others.retain(|other| !Arc::ptr_eq(other, &front));
+        self.info.settings.change(&front, &others, change)
     }
 
     fn call(&self, request: Request) -> VolumeResult<Reply> {
         self.service.call(&Credentials::default(), request)
     }
 
-    fn status(&self) -> Result<Status, String> {
+    /// The document, with `front` as its mount, or the oldest.
+    fn status(&self, front: Option<Arc<Front>>) -> Result<Status, String> {
         let runtime = match self.call(Request::Status) {
             Ok(Reply::Status(runtime)) => *runtime,
             Ok(_) => return Err(ODD.into()),
             Err(e) => return Err(e.to_string()),
         };
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        let requests = self.traffic.by_name().into_iter();
+        let mounts: Vec<Mount> = self.mounts.live().iter().map(|f| mount(f)).collect();
+        let one = self.one(front).map(|front| mount(&front)).unwrap_or_default();
+        let warnings = self.info.warnings.iter().cloned().chain(one.warnings).collect();
         Ok(Status {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
             volume: text(&self.info.volume),
             log: self.info.log.as_deref().map(text),
-            dir: text(&self.info.dir),
-            options: (self.info.options)(),
-            uptime_s: self.info.started.elapsed().as_secs_f64(),
+            dir: one.dir,
+            options: one.options,
+            uptime_s: one.uptime_s,
             time_s: since_1970(),
-            requests: requests.map(|(name, n)| (name.to_owned(), n)).collect(),
-            request_loop: request_loop(&self.traffic),
-            warnings: self.info.warnings.clone(),
+            requests: one.requests,
+            request_loop: one.request_loop,
+            warnings,
+            mounts,
             runtime,
         })
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Where mounts are.
+fn places(mounts: &Mounts) -> Vec<PathBuf> {
+    mounts.live().iter().map(|front| front.entry.mount_point.clone()).collect()
+}
+
+/// What one mount says of itself.
+fn mount(front: &Front) -> Mount {
+    let requests = front.traffic.by_name().into_iter();
+    Mount {
+        dir: text(&front.entry.mount_point),
+        device: format!("{}:{}", front.entry.major, front.entry.minor),
+        subdir: front.subdir.as_deref().map(text),
+        options: front.settings.shown(),
+        uptime_s: front.started.elapsed().as_secs_f64(),
+        requests: requests.map(|(name, n)| (name.to_owned(), n)).collect(),
+        request_loop: request_loop(&front.traffic),
+        warnings: front.warnings.clone(),
     }
 }
 

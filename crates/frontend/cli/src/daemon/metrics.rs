@@ -1,7 +1,7 @@
 //! The status document in Prometheus' text format.
 
 use siftfs_status::{
-    CheckpointReport, Distribution, IoCounts, Lane, RegionCounts, Status, Urgency,
+    CheckpointReport, Distribution, IoCounts, Lane, Mount, RegionCounts, Status, Urgency,
 };
 use std::fmt::Write;
 
@@ -70,6 +70,7 @@ pub fn page(s: &Status) -> String {
     for (kind, n) in &s.requests {
         p.sample("siftfs_requests_total", &[("kind", kind)], *n as f64);
     }
+    mounts(&mut p, &s.mounts);
     latencies(&mut p, s);
     fsyncs(&mut p, s);
     background(&mut p, s);
@@ -78,6 +79,38 @@ pub fn page(s: &Status) -> String {
     space(&mut p, s);
     storage(&mut p, s);
     p.0
+}
+
+/// What each mount says of itself. Two may be on one directory; their numbers differ.
+fn mounts(p: &mut Page, all: &[Mount]) {
+    p.family("siftfs_mount_info", "gauge", "A mount of the volume; always 1.");
+    for m in all {
+        let labels = [
+            ("device", &*m.device),
+            ("dir", &*m.dir),
+            ("subdir", m.subdir.as_deref().unwrap_or_default()),
+            ("options", &*m.options),
+            ("requests", &*m.request_loop.kind),
+        ];
+        p.sample("siftfs_mount_info", &labels, 1.0);
+    }
+    p.family("siftfs_mount_uptime_seconds", "gauge", "Time since this mount was made.");
+    for m in all {
+        let labels = [("device", &*m.device), ("dir", &*m.dir)];
+        p.sample("siftfs_mount_uptime_seconds", &labels, m.uptime_s);
+    }
+    p.family("siftfs_mount_warnings", "gauge", "What of this mount is not as it should be.");
+    for m in all {
+        let labels = [("device", &*m.device), ("dir", &*m.dir)];
+        p.sample("siftfs_mount_warnings", &labels, m.warnings.len() as f64);
+    }
+    p.family("siftfs_mount_requests_total", "counter", "Requests of this mount by kind.");
+    for m in all {
+        for (kind, n) in &m.requests {
+            let labels = [("device", &*m.device), ("dir", &*m.dir), ("kind", kind)];
+            p.sample("siftfs_mount_requests_total", &labels, *n as f64);
+        }
+    }
 }
 
 fn latencies(p: &mut Page, s: &Status) {

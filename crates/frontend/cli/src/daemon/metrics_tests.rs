@@ -39,6 +39,29 @@ fn status() -> Status {
     .unwrap()
 }
 
+/// Each mount is there by its name, also where two are on one directory.
+#[test]
+fn every_mount_is_watched() {
+    let status = serde_json::from_str::<Status>(
+        r#"{"mounts":[{"dir":"/a","device":"0:1","requests":{"write":8},"uptime_s":3},
+        {"dir":"/a","device":"0:2","subdir":"x","options":"ro","requests":{"write":2,"open":1},
+         "request_loop":{"kind":"ring"},"warnings":["odd"]}]}"#,
+    );
+    let samples = parse(&page(&status.unwrap()));
+    for (series, value) in [
+        (r#"siftfs_mount_requests_total{device="0:1",dir="/a",kind="write"}"#, 8.0),
+        (r#"siftfs_mount_requests_total{device="0:2",dir="/a",kind="open"}"#, 1.0),
+        (r#"siftfs_mount_uptime_seconds{device="0:1",dir="/a"}"#, 3.0),
+        (r#"siftfs_mount_warnings{device="0:2",dir="/a"}"#, 1.0),
+        (
+            r#"siftfs_mount_info{device="0:2",dir="/a",subdir="x",options="ro",requests="ring"}"#,
+            1.0,
+        ),
+    ] {
+        assert_eq!(samples.get(series), Some(&value), "{series} in {samples:?}");
+    }
+}
+
 /// With a device process, and without one: nothing is said of a link that there is not.
 #[test]
 fn a_device_process_is_watched() {

@@ -1,5 +1,5 @@
-//! The process that serves a mount (`serve`), what it needs of its machine (memory, limits,
-//! processors), and its sockets: for commands and for metrics.
+//! The process that serves a volume (`serve`) and its `mounts`, what it needs of its machine
+//! (memory, limits, processors), and its sockets: for commands and for metrics.
 
 pub mod allocator;
 pub mod cgroup;
@@ -9,9 +9,8 @@ pub mod logging;
 pub mod memory;
 pub mod metrics;
 pub mod metrics_server;
+pub mod mounts;
 pub mod notify;
 pub mod private;
 pub mod processors;
 pub mod serve;
-pub mod settings;
-pub mod utab;

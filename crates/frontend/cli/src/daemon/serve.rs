@@ -5,22 +5,21 @@ use crate::daemon::control_server::{ControlServer, Info};
 use crate::daemon::limits;
 use crate::daemon::memory::Arranged;
 use crate::daemon::metrics_server::{self, Address, Listener};
-use crate::daemon::settings::Settings;
-use crate::daemon::utab;
+use crate::daemon::mounts::attach;
+use crate::daemon::mounts::front::{Front, Wanted, leave_apart, places_of, take_away};
+use crate::daemon::mounts::live::Mounts;
+use crate::daemon::mounts::settings::Settings;
+use crate::daemon::mounts::subdir;
 use crate::options::parsed::Options;
 use crate::show::failure::{Failure, Outcome};
-use siftfs_fuse::{
-    FuseMount, Gate, MountEntry, MountOptions, Syncing, apart, detach, mounts_of, top_mount,
-    unmount,
-};
+use siftfs_fuse::{MountEntry, Syncing, detach, unmount};
 use siftfs_placement::LocalVolume;
-use siftfs_proto::Opening;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,14 +52,6 @@ pub struct Daemon {
     pub memory: Arranged,
 }
 
-/// Why the daemon stops serving.
-enum End {
-    /// The mount is gone.
-    Served(io::Result<()>),
-    /// A signal asked for it and the grace time is over.
-    Forced,
-}
-
 impl Daemon {
     /// Opens, mounts, serves until the mount is gone or a signal ends it, and closes the volume:
     /// when this returns 0 the volume is plain ext4.
@@ -84,44 +75,36 @@ impl Daemon {
             tracing::warn!("{text}");
             report.warning(&self.volume, text);
         }
-        let gate = Gate::default();
-        let started = self.start(&gate, &volume);
-        let (mount, control) = match started {
-            Ok(started) => started,
+        let (ends, ended) = channel();
+        let mounts = Mounts::new(&self.volume, Box::new(volume.sessions()), ends);
+        let control = match self.start(&mounts, &volume) {
+            Ok(control) => control,
             Err(failure) => {
-                gate.close();
-                volume.close().map_err(|e| about(&e))?;
+                mounts.gate().close();
+                let closed = volume.close().map_err(|e| about(&e));
+                mounts.closed(Err(failure.message.clone()));
+                closed?;
                 return Err(failure);
             }
         };
-        let (tx, rx) = channel();
-        Self::watch_signals(signals, mount.entry().clone(), tx.clone());
-        let server = thread::Builder::new().name("siftfs-serve".into());
-        let served = server.spawn(move || tx.send(End::Served(mount.serve())));
+        Self::watch_signals(signals, mounts.clone());
         if let Some(metrics) = &metrics {
             serve_metrics(metrics, &control);
         }
-        // umount(8) is told to wait for as long as there is something to wait for.
-        let line = utab::Line::write(&self.volume, &self.dir);
-        let result = match served {
-            Ok(_) => {
-                report.ready();
-                tracing::info!(volume = %self.volume.display(), dir = %self.dir.display(), "mounted");
-                self.wait(&rx)
-            }
-            Err(e) => {
-                self.detach();
-                Err(Failure::plain(e))
-            }
+        report.ready();
+        if ended.recv().is_err() {
+            tracing::error!("the mounts ended without a word");
+        }
+        let result = match mounts.gone() {
+            Some(failure) => Err(Failure::plain(failure)),
+            None => Ok(()),
         };
-        control.gone();
-        gate.close();
+        mounts.gate().close();
         let closed = volume.close().map_err(|e| {
             let hint = "run `siftfs recover` on it, or mount it again";
             Failure::about(&self.volume, format!("{e}; the volume was not closed: {hint}"))
         });
         let result = closed.and(result);
-        drop(line);
         if let Err(f) = &result {
             tracing::error!(error = f.message, "ended");
         }
@@ -129,77 +112,55 @@ impl Daemon {
         result.map(|()| 0)
     }
 
-    fn start(
-        &self,
-        gate: &Gate,
-        open: &LocalVolume,
-    ) -> Result<(FuseMount, ControlServer), Failure> {
-        let options = MountOptions { source: self.volume.clone(), ..self.options.mount.clone() };
-        let session = open.session(Opening::kernel()).map_err(Failure::plain)?;
+    /// Makes and serves the first mount, and listens for commands.
+    fn start(&self, mounts: &Arc<Mounts>, open: &LocalVolume) -> Result<ControlServer, Failure> {
+        let place = mounts.begin().map_err(|_| Failure::plain("no room for a mount"))?;
+        let mut options = self.options.clone();
+        let about = |e: String| Failure::about(&self.volume, e);
+        // Its directory stays looked up until the mount holds it.
+        let found = subdir::find(mounts, options.subdir.as_deref()).map_err(about)?;
+        options.mount.root = found.ino;
+        attach::bind(&mut options);
+        let made = mounts.open_front(&options.mount).map_err(Failure::plain)?;
+        let on = |e: io::Error| Failure::plain(format!("mount on {}: {e}", self.dir.display()));
+        siftfs_fuse::attach(made.tree(), &self.dir).map_err(on)?;
+        let mount = made.attached().map_err(on)?;
         let mount =
-            FuseMount::new(gate.before(session), &self.dir, &options).map_err(Failure::plain)?;
-        signal_hook::flag::register(SIGXCPU, mount.overtime()).map_err(Failure::plain)?;
-        let settings = Settings::new(
-            self.options.clone(),
-            self.shown.clone(),
-            open.remounter(),
-            (mount.write_back(), mount.operations()),
-        );
-        let settings = Arc::new(settings);
-        let shown = settings.clone();
+            mount.ok_or_else(|| Failure::about(&self.dir, "the new mount is not visible"))?;
+        let entry = mount.entry().clone();
+        let warnings = self.memory.warning.iter().cloned().collect();
         let info = Info {
             volume: self.volume.clone(),
             log: open.log_path().map(Path::to_path_buf),
-            dir: self.dir.clone(),
-            options: Box::new(move || shown.shown()),
-            remount: Box::new(move |change| settings.change(change)),
-            started: Instant::now(),
-            warnings: self.memory.warning.iter().cloned().collect(),
+            settings: Settings::new(options.clone(), open.remounter()),
+            warnings,
             backlog: Box::new(open.backlog()),
             waiting: Box::new(open.waiting()),
         };
-        match ControlServer::start(&mount, gate.before(open.endpoint()), info) {
-            Ok(control) => Ok((mount, control)),
-            Err(e) => {
-                self.detach();
-                Err(Failure::plain(format!("cannot listen for commands: {e}")))
-            }
-        }
-    }
-
-    fn detach(&self) {
-        let _ = leave_apart(&self.dir, detach);
-    }
-
-    fn wait(&self, ends: &Receiver<End>) -> Result<(), Failure> {
-        match ends.recv() {
-            Ok(End::Served(Ok(())) | End::Forced) => Ok(()),
-            Ok(End::Served(Err(e))) => {
-                self.detach();
-                Err(Failure::about(&self.dir, format!("the kernel's requests ended: {e}")))
-            }
-            Err(_) => Err(Failure::about(&self.dir, "the serving thread ended without a word")),
-        }
+        let service = mounts.gate().before(open.endpoint());
+        let started = mounts
+            .listen(&entry)
+            .and_then(|listener| ControlServer::start(listener, mounts, service, info))
+            .map_err(|e| Failure::plain(format!("cannot listen for commands: {e}")));
+        let control = started.inspect_err(|_| take_away(&entry))?;
+        let wanted = Wanted { options, shown: self.shown.clone(), warnings: Vec::new() };
+        mounts.serve(place, mount, wanted).map_err(Failure::plain)?;
+        Ok(control)
     }
 
     /// SIGTERM, SIGINT and SIGHUP unmount; if the mount is in use it is detached, what the
     /// kernel still holds is written, and after a grace time the volume is closed all the same.
-    fn watch_signals(mut signals: Signals, entry: MountEntry, tx: Sender<End>) {
+    fn watch_signals(mut signals: Signals, mounts: Arc<Mounts>) {
         let watch = move || {
             for signal in signals.forever() {
                 tracing::info!(signal, "asked to end");
-                let mut busy = places_of(&entry);
-                busy.retain(|dir| leave_apart(dir, unmount).is_err());
+                let fronts = mounts.stop();
+                let mut busy: Vec<Busy> = fronts.iter().map(|front| unmounted(front)).collect();
+                busy.retain(|(_, dirs)| !dirs.is_empty());
                 // What is detached already, covered, or mounted in another namespace too: only
                 // force is left.
-                if busy.is_empty() {
-                    thread::sleep(GRACE)
-                } else {
-                    leave(&entry, &busy)
-                }
-                if tx.send(End::Forced).is_err() {
-                    return;
-                }
+                leave(&busy, &mounts);
+                mounts.forced();
             }
         };
         let started = thread::Builder::new().name("siftfs-signals".into()).spawn(watch);
@@ -207,6 +168,16 @@ impl Daemon {
             tracing::error!(%error, "no thread for signals; use `siftfs umount`");
         }
     }
+}
+
+/// A mount, and where it is in use.
+type Busy = (MountEntry, Vec<PathBuf>);
+
+/// Unmounts a mount wherever that is possible.
+fn unmounted(front: &Front) -> Busy {
+    let mut busy = places_of(&front.entry);
+    busy.retain(|dir| leave_apart(dir, unmount).is_err());
+    (front.entry.clone(), busy)
 }
 
 fn listen(address: &Address) -> Result<Listener, Failure> {
@@ -220,36 +191,21 @@ fn serve_metrics(listener: &Listener, control: &ControlServer) {
     }
 }
 
-/// Where our file system is mounted now and can be reached, the newest mount first. Since the mount
-/// was made, a program may have moved it, bound it elsewhere, covered it, or put another mount in
-/// its place, even one with the same device number.
-fn places_of(entry: &MountEntry) -> Vec<PathBuf> {
-    let mut mounts = mounts_of(entry).unwrap_or_default();
-    mounts.retain(|m| top_mount(&m.mount_point).is_ok_and(|top| top.is_some_and(|t| t.id == m.id)));
-    mounts.into_iter().rev().map(|m| m.mount_point).collect()
-}
-
-/// Takes a mount away. The kernel may wait for requests that this process answers, and a thread
-/// that waits must keep nothing of it.
-fn leave_apart(dir: &Path, how: fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    let dir = dir.to_path_buf();
-    apart(move || how(&dir))
-}
-
 /// Detaches mounts in use. Pages dirtied through shared mappings are still in the kernel, which
 /// sends them to us only when it is asked to.
-fn leave(entry: &MountEntry, dirs: &[PathBuf]) {
-    let syncing = Syncing::start(entry);
-    for dir in dirs {
+fn leave(busy: &[Busy], mounts: &Mounts) {
+    let syncing: Vec<_> = busy.iter().map(|(entry, _)| Syncing::start(entry)).collect();
+    for dir in busy.iter().flat_map(|(_, dirs)| dirs) {
         if let Err(error) = leave_apart(dir, detach) {
             tracing::error!(%error, dir = %dir.display(), "cannot detach");
         }
     }
     let start = Instant::now();
-    while start.elapsed() < GRACE {
+    while start.elapsed() < GRACE && !mounts.is_over() {
         thread::sleep(Duration::from_millis(50));
     }
-    if syncing.is_ok_and(|syncing| !syncing.is_over()) {
+    let writes = |syncing: &io::Result<Syncing>| syncing.as_ref().is_ok_and(|s| !s.is_over());
+    if syncing.iter().any(writes) {
         tracing::warn!("closing although the kernel still writes");
     }
 }

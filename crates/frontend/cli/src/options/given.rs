@@ -3,6 +3,7 @@
 use crate::options::size::parse_size;
 use siftfs_placement::MIN_MEMORY;
 use std::fmt::Display;
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 /// `name=value`.
@@ -105,6 +106,22 @@ impl Given<'_> {
             Some(ms) if (10..=3_600_000).contains(&ms) => Ok(ms),
             _ => Err(wrong()),
         }
+    }
+
+    /// A directory by its path from a root, which may begin with it; `None` for the root itself.
+    pub fn directory(&self) -> Result<Option<PathBuf>, String> {
+        let mut path = PathBuf::new();
+        for part in Path::new(self.value).components() {
+            match part {
+                Component::Normal(name) => path.push(name),
+                Component::RootDir | Component::CurDir => {}
+                _ => return Err(self.wrong("not a path from the volume's root without `..`")),
+            }
+        }
+        if self.value.is_empty() {
+            return Err(self.wrong("not a path from the volume's root"));
+        }
+        Ok(Some(path).filter(|path| !path.as_os_str().is_empty()))
     }
 
     /// The type of a mount: letters and digits; `None` if it is empty.

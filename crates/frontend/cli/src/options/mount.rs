@@ -60,9 +60,13 @@ const NAMES: [&str; 4] = ["fsname", "context", "comment", "user"];
 /// # Errors
 /// A message naming the option that is unknown or has a wrong value.
 pub fn parse(lists: &[String], sloppy: bool) -> Result<Options, String> {
+    parse_onto(Options { mount: usual(), ..Options::default() }, lists, sloppy)
+}
+
+/// A mount's own options where nothing is said.
+pub fn usual() -> MountOptions {
     // The daemon handles SIGXCPU, which that needs.
-    let mount = MountOptions { priority: Priority::Nice, ..MountOptions::default() };
-    parse_onto(Options { mount, ..Options::default() }, lists, sloppy)
+    MountOptions { priority: Priority::Nice, ..MountOptions::default() }
 }
 
 /// As [`parse`], for a daemon that may take `limit` bytes together with other programs: what is not

@@ -16,6 +16,8 @@ use std::time::Duration;
 pub struct Options {
     /// For the kernel.
     pub mount: MountOptions,
+    /// The directory of the volume that is mounted, from the volume's root; `None`: that root.
+    pub subdir: Option<PathBuf>,
     /// For the volume.
     pub open: OpenOptions,
     /// For the daemon.

@@ -3,8 +3,8 @@
 use crate::options::size::show_size;
 use crate::show::human::{count, duration, fill, latency, rate};
 use siftfs_status::{
-    CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, Memory, RecordArea,
-    RuntimeStatus, Status, Urgency,
+    CheckpointReport, DeviceInfo, Discard, Dispatch, Group, IoCounts, Memory, Mount, RecordArea,
+    RequestLoop, RuntimeStatus, Status, Urgency,
 };
 use std::collections::BTreeMap;
 
@@ -22,12 +22,15 @@ pub fn text(s: &Status) -> String {
     if !s.options.is_empty() {
         lines.push(("options", s.options.clone()));
     }
+    if s.mounts.len() > 1 {
+        lines.extend(s.mounts.iter().map(|m| ("mount", mount(m))));
+    }
     lines.push(("state", state(s)));
     lines.extend(s.warnings.iter().map(|text| ("warning", text.clone())));
     lines.push(("service", service(r)));
     lines.push(("processor", processor(r)));
     lines.push(("requests", reasons(&s.requests, str::to_string)));
-    lines.push(("", request_loop(s)));
+    lines.push(("", request_loop(&s.request_loop)));
     for device in &r.devices {
         lines.push(("storage", storage(device)));
         lines.push(("", format!("{}: {}", device.durable_write, device.why)));
@@ -93,9 +96,22 @@ fn state(s: &Status) -> String {
     format!("FAILED{since}: {why}\n{indent}changes and fsyncs get EIO; {remedy}")
 }
 
+/// One of several mounts.
+fn mount(m: &Mount) -> String {
+    let of = m.subdir.as_ref().map_or_else(String::new, |part| format!(" shows /{part}"));
+    let options = if m.options.is_empty() { "no options" } else { &m.options };
+    let requests = count(m.requests.values().sum());
+    let way = if m.request_loop.kind == "ring" { "by rings" } else { "over /dev/fuse" };
+    let warnings: String = m.warnings.iter().map(|text| format!("; {text}")).collect();
+    format!(
+        "{}{of}, for {}: {options}; {requests} requests {way}{warnings}",
+        m.dir,
+        duration(m.uptime_s)
+    )
+}
+
 /// How requests come, and why.
-fn request_loop(s: &Status) -> String {
-    let l = &s.request_loop;
+fn request_loop(l: &RequestLoop) -> String {
     match &*l.kind {
         "ring" => {
             let (queues, threads) = (count(l.queues), count(l.threads));

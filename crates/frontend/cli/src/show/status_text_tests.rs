@@ -33,6 +33,24 @@ fn a_mount_in_use() {
     }
 }
 
+/// Of several mounts each has a line; of one, none.
+#[test]
+fn several_mounts() {
+    let of = |mounts: &str| text(&status(&format!(r#"{{"dir":"/a","mounts":[{mounts}]}}"#)));
+    let first = r#"{"dir":"/a","options":"shared","uptime_s":100,"requests":{"write":1500,"open":1},
+        "request_loop":{"kind":"ring"}}"#;
+    let second = r#"{"dir":"/b","subdir":"x/y","uptime_s":3,"warnings":["read-only"],
+        "request_loop":{"kind":"device"}}"#;
+    let both = of(&format!("{first},{second}"));
+    for line in [
+        "mount         /a, for 1 min 40 s: shared; 1,501 requests by rings\n",
+        "mount         /b shows /x/y, for 3 s: no options; 0 requests over /dev/fuse; read-only\n",
+    ] {
+        assert!(both.contains(line), "no `{line}` in\n{both}");
+    }
+    assert!(!of(first).contains("requests by rings"), "{}", of(first));
+}
+
 /// A volume that has stopped says why, since when, and what to do.
 #[test]
 fn a_volume_that_has_stopped() {

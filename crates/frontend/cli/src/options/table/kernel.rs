@@ -82,12 +82,19 @@ pub const OPTIONS: &[MountOption] = &[
         |o, on| o.mount.idmap = on,
     ),
     flag(
-        "shared",
+        "shared, share",
         "off",
         "other mounts of the volume may be attached while it is mounted; file locks are kept by \
-         the daemon; not with write_cache=writeback",
-        &[("shared", true)],
+         the daemon; not with write_cache=writeback; mount(8) and fstab keep the word shared for \
+         themselves and pass share on",
+        &[("shared", true), ("share", true)],
         |o, on| o.mount.shared = on,
+    ),
+    value(
+        "subdir=PATH",
+        "all",
+        "mount this directory of the volume, from its root, instead of all of it",
+        |o, v| v.directory().map(|path| o.subdir = path),
     ),
     value(
         "subtype=NAME",

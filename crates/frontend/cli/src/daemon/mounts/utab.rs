@@ -25,29 +25,47 @@ const MAX_LEN: u64 = 16 << 20;
 /// A mount's line in the table; it goes with this value.
 pub struct Line {
     dir: PathBuf,
-    source: Vec<u8>,
+    /// What the line begins with: source and target.
+    begin: Vec<u8>,
 }
 
 impl Line {
-    /// Writes the line of a volume mounted on `target`, in place of one that a dead daemon left.
+    /// Writes the line of a volume mounted on `target`, in place of those that a dead daemon left.
     pub fn write(volume: &Path, target: &Path) -> Self {
         Self::write_in(Path::new(DIRECTORY), volume, target)
     }
 
+    /// Writes the line of one more mount of the volume.
+    pub fn add(volume: &Path, target: &Path) -> Self {
+        Self::add_in(Path::new(DIRECTORY), volume, target)
+    }
+
     fn write_in(dir: &Path, volume: &Path, target: &Path) -> Self {
-        let source = [b"SRC=", &mangled(volume)[..], b" "].concat();
-        let line = [&source[..], b"TARGET=", &mangled(target), OPTIONS, b"\n"].concat();
-        if let Err(error) = replace(dir, &source, &line) {
+        if let Err(error) = replace(dir, &source(volume), b"") {
+            tracing::debug!(%error, "old lines stay in umount(8)'s table");
+        }
+        Self::add_in(dir, volume, target)
+    }
+
+    fn add_in(dir: &Path, volume: &Path, target: &Path) -> Self {
+        let begin = [&source(volume)[..], b"TARGET=", &mangled(target), b" "].concat();
+        let line = [begin.trim_ascii_end(), OPTIONS, b"\n"].concat();
+        if let Err(error) = replace(dir, &begin, &line) {
             tracing::debug!(%error, "umount(8) will not wait: its table cannot be written");
         }
-        Self { dir: dir.to_path_buf(), source }
+        Self { dir: dir.to_path_buf(), begin }
     }
+}
+
+/// What the lines of a volume begin with.
+fn source(volume: &Path) -> Vec<u8> {
+    [b"SRC=", &mangled(volume)[..], b" "].concat()
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
         // umount(8) may have taken it out already.
-        if let Err(error) = replace(&self.dir, &self.source, b"") {
+        if let Err(error) = replace(&self.dir, &self.begin, b"") {
             tracing::debug!(%error, "the line in umount(8)'s table stays");
         }
     }
@@ -67,8 +85,8 @@ fn mangled(path: &Path) -> Vec<u8> {
     out
 }
 
-/// Takes our lines that begin with `source` out and puts `line` in.
-fn replace(dir: &Path, source: &[u8], line: &[u8]) -> io::Result<()> {
+/// Takes our lines that begin with `begin` out and puts `line` in.
+fn replace(dir: &Path, begin: &[u8], line: &[u8]) -> io::Result<()> {
     let _turn = lock(dir)?;
     let path = dir.join("utab");
     let old = match File::open(&path) {
@@ -76,7 +94,7 @@ fn replace(dir: &Path, source: &[u8], line: &[u8]) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(e) => return Err(e),
     };
-    let ours = |l: &[u8]| l.starts_with(source) && l.trim_ascii_end().ends_with(OPTIONS);
+    let ours = |l: &[u8]| l.starts_with(begin) && l.trim_ascii_end().ends_with(OPTIONS);
     let others = old.split_inclusive(|b| *b == b'\n').filter(|l| !ours(l));
     let new = others.chain([line]).collect::<Vec<_>>().concat();
     if new == old {
