@@ -10,7 +10,7 @@ mod volume;
 pub use device::replay::Replay;
 pub use device::server::{OpenMedia, Server, ServerOptions};
 pub use link::connect::{Connector, Dial};
-pub use mount::local::LocalVolume;
+pub use mount::local::{LocalVolume, Sessions};
 pub use mount::recover::{discard_log, discard_log_on, recover, recover_on};
 pub use mount::remount::Remounter;
 pub use options::{

@@ -40,6 +40,29 @@ pub struct LocalVolume {
     remounter: Arc<Remounter>,
 }
 
+/// Opens sessions of a volume.
+pub struct Sessions {
+    runtime: Arc<Runtime>,
+}
+
+impl Sessions {
+    /// As [`LocalVolume::session`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(&self, opening: Opening) -> Result<Arc<dyn FileService>> {
+        Ok(Endpoint::open(&self.runtime, opening)?)
+    }
+
+    /// As [`LocalVolume::front`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn front(&self, opening: Opening, cache: Arc<dyn Cache>) -> Result<Arc<dyn FileService>> {
+        Ok(Endpoint::open_caching(&self.runtime, opening, cache)?)
+    }
+}
+
 /// The thread that commits and asks for checkpoints.
 struct Background {
     stop: Arc<AtomicBool>,
@@ -148,12 +171,9 @@ impl LocalVolume {
         Ok(Endpoint::open(&self.pair.runtime, opening)?)
     }
 
-    /// Opens sessions as [`LocalVolume::session`] does, from any thread, until it is closed.
-    pub fn sessions(
-        &self,
-    ) -> impl Fn(Opening) -> Result<Arc<dyn FileService>> + Send + Sync + use<> {
-        let runtime = self.pair.runtime.clone();
-        move |opening| Ok(Endpoint::open(&runtime, opening)?)
+    /// Opens sessions from any thread, until the volume is closed.
+    pub fn sessions(&self) -> Sessions {
+        Sessions { runtime: self.pair.runtime.clone() }
     }
 
     /// Opens a session for a Frontend that caches: `cache` is told of what other sessions change.

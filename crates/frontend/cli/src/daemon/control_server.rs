@@ -4,8 +4,8 @@ use crate::control::messages::{
     Answer, Ask, Change, Device, Gone, Left, Op, VERSION, receive, send,
 };
 use crate::daemon::mounts::attach;
-use crate::daemon::mounts::front::Front;
 use crate::daemon::mounts::live::Mounts;
+use crate::daemon::mounts::mounted::Mounted;
 use crate::daemon::mounts::settings::Settings;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use serde_json::Value;
@@ -180,7 +180,7 @@ impl Shared {
     fn wait_closed(
         &self,
         stream: &mut UnixStream,
-        (asked, front): (Option<Device>, Option<Arc<Front>>),
+        (asked, front): (Option<Device>, Option<Arc<Mounted>>),
     ) -> io::Result<Result<Value, String>> {
         // A mount that had gone before the question came.
         let passed = asked.is_some() && front.is_none();
@@ -207,7 +207,7 @@ impl Shared {
         }
     }
 
-    fn answer(&self, front: Option<Arc<Front>>, op: &Op) -> Result<Value, String> {
+    fn answer(&self, front: Option<Arc<Mounted>>, op: &Op) -> Result<Value, String> {
         match op {
             Op::Status => document(&self.status(front)?),
             Op::Writers => document(&self.one(front)?.writers.list()),
@@ -232,12 +232,12 @@ impl Shared {
     }
 
     /// The mount that is asked about; the oldest where none is named.
-    fn one(&self, front: Option<Arc<Front>>) -> Result<Arc<Front>, String> {
+    fn one(&self, front: Option<Arc<Mounted>>) -> Result<Arc<Mounted>, String> {
         let front = front.or_else(|| self.mounts.live().into_iter().next());
         front.ok_or_else(|| "the mount has gone".into())
     }
 
-    fn remount(&self, front: Option<Arc<Front>>, change: &Change) -> Result<Value, String> {
+    fn remount(&self, front: Option<Arc<Mounted>>, change: &Change) -> Result<Value, String> {
         let front = self.one(front)?;
         let mut others = self.mounts.live();
         others.retain(|other| !Arc::ptr_eq(other, &front));
@@ -249,7 +249,7 @@ impl Shared {
     }
 
     /// The document, with `front` as its mount, or the oldest.
-    fn status(&self, front: Option<Arc<Front>>) -> Result<Status, String> {
+    fn status(&self, front: Option<Arc<Mounted>>) -> Result<Status, String> {
         let runtime = match self.call(Request::Status) {
             Ok(Reply::Status(runtime)) => *runtime,
             Ok(_) => return Err(ODD.into()),
@@ -286,7 +286,7 @@ fn places(mounts: &Mounts) -> Vec<PathBuf> {
 }
 
 /// What one mount says of itself.
-fn mount(front: &Front) -> Mount {
+fn mount(front: &Mounted) -> Mount {
     let requests = front.traffic.by_name().into_iter();
     Mount {
         dir: text(&front.entry.mount_point),

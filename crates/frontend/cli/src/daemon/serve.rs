@@ -6,8 +6,8 @@ use crate::daemon::limits;
 use crate::daemon::memory::Arranged;
 use crate::daemon::metrics_server::{self, Address, Listener};
 use crate::daemon::mounts::attach;
-use crate::daemon::mounts::front::{Front, Wanted, leave_apart, places_of, take_away};
 use crate::daemon::mounts::live::Mounts;
+use crate::daemon::mounts::mounted::{Mounted, Wanted, leave_apart, places_of, take_away};
 use crate::daemon::mounts::settings::Settings;
 use crate::daemon::mounts::subdir;
 use crate::options::parsed::Options;
@@ -76,7 +76,7 @@ impl Daemon {
             report.warning(&self.volume, text);
         }
         let (ends, ended) = channel();
-        let mounts = Mounts::new(&self.volume, Box::new(volume.sessions()), ends);
+        let mounts = Mounts::new(&self.volume, volume.sessions(), ends);
         let control = match self.start(&mounts, &volume) {
             Ok(control) => control,
             Err(failure) => {
@@ -174,7 +174,7 @@ impl Daemon {
 type Busy = (MountEntry, Vec<PathBuf>);
 
 /// Unmounts a mount wherever that is possible.
-fn unmounted(front: &Front) -> Busy {
+fn unmounted(front: &Mounted) -> Busy {
     let mut busy = places_of(&front.entry);
     busy.retain(|dir| leave_apart(dir, unmount).is_err());
     (front.entry.clone(), busy)

@@ -5,8 +5,8 @@
 
 use crate::control::messages::{Answer, Attach, Attached, Attaching, VERSION, receive, send};
 use crate::control::passing;
-use crate::daemon::mounts::front::{Front, Wanted};
 use crate::daemon::mounts::live::{Mounts, NoPlace, Place};
+use crate::daemon::mounts::mounted::{Mounted, Wanted};
 use crate::daemon::mounts::settings::{Settings, unprivileged};
 use crate::daemon::mounts::subdir;
 use crate::options::mount;
@@ -103,7 +103,7 @@ pub fn bind(options: &mut Options) {
 }
 
 /// May there be one more mount beside these?
-fn may_share(live: &[Arc<Front>]) -> Result<(), String> {
+fn may_share(live: &[Arc<Mounted>]) -> Result<(), String> {
     match live.iter().find(|front| !front.settings.mount().shared) {
         None => Ok(()),
         Some(front) => {

@@ -2,10 +2,11 @@
 //! session, a request loop and options of its own. The volume is closed after the last one.
 
 use crate::control::messages::Device;
-use crate::daemon::mounts::front::{Front, Wanted, take_away};
+use crate::daemon::mounts::mounted::{Mounted, Wanted, take_away};
 use crate::daemon::mounts::sockets::Sockets;
 use siftfs_base::Result as VolumeResult;
-use siftfs_fuse::{FuseMount, Gate, MountEntry, MountOptions, NewMount};
+use siftfs_fuse::{Front, FuseMount, Gate, MountEntry, MountOptions, NewMount};
+use siftfs_placement::Sessions;
 use siftfs_proto::{FileService, Opening};
 use signal_hook::consts::SIGXCPU;
 use std::io;
@@ -19,9 +20,6 @@ use std::time::Duration;
 /// Mounts of a volume at a time.
 pub const MOST_MOUNTS: usize = 64;
 
-/// Opens a session of the volume.
-pub type OpenSession = dyn Fn(Opening) -> VolumeResult<Arc<dyn FileService>> + Send + Sync;
-
 /// Why the daemon stops serving.
 pub enum End {
     /// The last mount is gone.
@@ -34,7 +32,7 @@ pub enum End {
 pub struct Mounts {
     volume: PathBuf,
     gate: Gate,
-    sessions: Box<OpenSession>,
+    sessions: Sessions,
     ends: Sender<End>,
     /// Held while `State::live` changes, so that names and mounts go together. Taken before it.
     sockets: Mutex<Option<Sockets>>,
@@ -45,7 +43,7 @@ pub struct Mounts {
 #[derive(Default)]
 struct State {
     /// Those that are served, the oldest first.
-    live: Vec<Arc<Front>>,
+    live: Vec<Arc<Mounted>>,
     /// Those that are being made.
     coming: usize,
     /// Numbers given out.
@@ -98,7 +96,7 @@ fn relock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Mounts {
     /// None yet. `sessions` opens those of the volume, `ends` is told when the last is gone.
-    pub fn new(volume: &Path, sessions: Box<OpenSession>, ends: Sender<End>) -> Arc<Self> {
+    pub fn new(volume: &Path, sessions: Sessions, ends: Sender<End>) -> Arc<Self> {
         Arc::new(Self {
             volume: volume.to_path_buf(),
             gate: Gate::default(),
@@ -124,7 +122,7 @@ impl Mounts {
     /// # Errors
     /// Those of the volume.
     pub fn session(&self, opening: Opening) -> VolumeResult<Arc<dyn FileService>> {
-        (self.sessions)(opening).map(|session| self.gate.before(session))
+        self.sessions.open(opening).map(|session| self.gate.before(session))
     }
 
     /// Room for one more mount.
@@ -149,12 +147,21 @@ impl Mounts {
     /// # Errors
     /// A message that says what is lacking.
     pub fn open_front(&self, options: &MountOptions) -> Result<NewMount, String> {
-        let session = self.session(Opening::kernel()).map_err(|e| e.to_string())?;
         let options = MountOptions { source: self.volume.clone(), ..options.clone() };
-        NewMount::new(session, &options).map_err(|e| {
-            let hint =
+        let front = options.shared.then(|| Arc::new(Front::of(options.root)));
+        let session = match &front {
+            Some(front) => self.sessions.front(Opening::kernel(), front.clone()),
+            None => self.sessions.open(Opening::kernel()),
+        };
+        let session = self.gate.before(session.map_err(|e| e.to_string())?);
+        let made = NewMount::new(session, &options).map_err(|e| {
+            let root =
                 if e.raw_os_error() == Some(libc::EPERM) { " (mounting needs root)" } else { "" };
-            format!("the kernel does not make the mount: {e}{hint}")
+            format!("the kernel does not make the mount: {e}{root}")
+        })?;
+        Ok(match front {
+            Some(front) => made.with_front(front),
+            None => made,
         })
     }
 
@@ -205,7 +212,7 @@ impl Mounts {
     }
 
     /// Notes a mount that is about to be served.
-    fn enter(&self, mount: &FuseMount, wanted: Wanted) -> io::Result<Arc<Front>> {
+    fn enter(&self, mount: &FuseMount, wanted: Wanted) -> io::Result<Arc<Mounted>> {
         let entry = mount.entry();
         let mut sockets = relock(&self.sockets);
         let mut state = self.lock();
@@ -213,7 +220,7 @@ impl Mounts {
             return Err(io::Error::other("the daemon is about to end"));
         }
         let number = state.numbers;
-        let front = Arc::new(Front::new(number, mount, wanted));
+        let front = Arc::new(Mounted::new(number, mount, wanted));
         // The first one's name came with the socket.
         if let Some(sockets) = sockets.as_mut().filter(|_| number > 0) {
             sockets.add(entry)?;
@@ -226,7 +233,7 @@ impl Mounts {
     }
 
     /// A mount's requests have ended.
-    fn ended(&self, front: &Arc<Front>, how: io::Result<()>) {
+    fn ended(&self, front: &Arc<Mounted>, how: io::Result<()>) {
         if let Err(error) = how {
             tracing::error!(%error, dir = %front.entry.mount_point.display(), "requests ended");
             take_away(&front.entry);
@@ -240,7 +247,7 @@ impl Mounts {
     }
 
     /// Forgets a mount.
-    fn leave(&self, front: &Front) {
+    fn leave(&self, front: &Mounted) {
         let mut sockets = relock(&self.sockets);
         let mut state = self.lock();
         state.live.retain(|other| other.number != front.number);
@@ -268,7 +275,7 @@ impl Mounts {
     }
 
     /// Lets no mount come any more; those that are there, for a signal to take away.
-    pub fn stop(&self) -> Vec<Arc<Front>> {
+    pub fn stop(&self) -> Vec<Arc<Mounted>> {
         let mut state = self.lock();
         state.ending = true;
         state.live.clone()
@@ -305,24 +312,24 @@ impl Mounts {
     }
 
     /// All that are served, the oldest first.
-    pub fn live(&self) -> Vec<Arc<Front>> {
+    pub fn live(&self) -> Vec<Arc<Mounted>> {
         self.lock().live.clone()
     }
 
     /// The mount of this number.
-    pub fn of(&self, device: Device) -> Option<Arc<Front>> {
+    pub fn of(&self, device: Device) -> Option<Arc<Mounted>> {
         self.lock().live.iter().rev().find(|f| Device::of(&f.entry) == device).cloned()
     }
 
     /// How a mount does, or, without one, how all do.
-    pub fn now(&self, front: Option<&Front>) -> Now {
+    pub fn now(&self, front: Option<&Mounted>) -> Now {
         let state = self.lock();
         Self::look(&state, front)
     }
 
-    fn look(state: &State, front: Option<&Front>) -> Now {
+    fn look(state: &State, front: Option<&Mounted>) -> Now {
         let any = !state.live.is_empty() || state.coming > 0;
-        let here = |front: &Front| state.live.iter().any(|f| f.number == front.number);
+        let here = |front: &Mounted| state.live.iter().any(|f| f.number == front.number);
         let mounted = !state.gone && front.map_or(any, here);
         let leaving = match front {
             Some(front) => state.leavers.contains(&front.number),
@@ -334,7 +341,7 @@ impl Mounts {
     }
 
     /// Waits until that changes, but not long.
-    pub fn wait(&self, front: Option<&Front>, told: &Now, limit: Duration) {
+    pub fn wait(&self, front: Option<&Mounted>, told: &Now, limit: Duration) {
         let same = |state: &mut State| {
             let now = Self::look(state, front);
             now.mounted == told.mounted && now.closed.is_none() && now.others.is_none()
@@ -343,7 +350,7 @@ impl Mounts {
     }
 
     /// A command is about to take this mount away, until what is returned is dropped.
-    pub fn leaving(self: &Arc<Self>, front: Option<&Front>) -> Leaving {
+    pub fn leaving(self: &Arc<Self>, front: Option<&Mounted>) -> Leaving {
         let number = front.map(|f| f.number);
         self.lock().leavers.extend(number);
         Leaving { mounts: self.clone(), number }

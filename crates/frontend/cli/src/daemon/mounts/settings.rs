@@ -3,7 +3,7 @@
 
 use crate::control::messages::Change;
 use crate::daemon::logging;
-use crate::daemon::mounts::front::Front;
+use crate::daemon::mounts::mounted::Mounted;
 use crate::options::mount;
 use crate::options::parsed::Options;
 use crate::options::place::absolute_place;
@@ -27,7 +27,7 @@ pub struct Plan {
 }
 
 /// A mount's own options in its daemon.
-pub struct FrontSettings {
+pub struct OwnSettings {
     now: Mutex<Shown>,
     write_back: WriteBack,
     operations: Switch,
@@ -41,7 +41,7 @@ struct Shown {
     words: String,
 }
 
-impl FrontSettings {
+impl OwnSettings {
     /// The options that a mount was made with, and the words in which they were given.
     pub fn new(of: &FuseMount, mount: MountOptions, words: String) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl FrontSettings {
     }
 }
 
-/// The volume's options in its daemon. Those of its mounts are [`FrontSettings`].
+/// The volume's options in its daemon. Those of its mounts are [`OwnSettings`].
 pub struct Settings {
     now: Mutex<Options>,
     remounter: Arc<Remounter>,
@@ -106,8 +106,8 @@ impl Settings {
     /// Which option cannot be changed, or why the volume cannot be; then nothing has changed.
     pub fn change(
         &self,
-        front: &Front,
-        others: &[Arc<Front>],
+        front: &Mounted,
+        others: &[Arc<Mounted>],
         change: &Change,
     ) -> Result<Value, String> {
         let mut now = lock(&self.now);

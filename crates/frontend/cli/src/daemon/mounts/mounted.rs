@@ -1,6 +1,6 @@
 //! One mount of the volume's, and how it is taken away.
 
-use crate::daemon::mounts::settings::FrontSettings;
+use crate::daemon::mounts::settings::OwnSettings;
 use crate::daemon::mounts::utab::Line;
 use crate::options::parsed::Options;
 use siftfs_fuse::{FuseMount, MountEntry, Traffic, Writers, apart, detach, mounts_of, top_mount};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// One mount that is served.
-pub struct Front {
+pub struct Mounted {
     /// Tells it from all others, and grows: the first mount has 0.
     pub number: u64,
     /// The mount as it was made.
@@ -24,14 +24,14 @@ pub struct Front {
     /// Its requests.
     pub traffic: Traffic,
     /// Its options.
-    pub settings: FrontSettings,
+    pub settings: OwnSettings,
     /// What is not as it should be.
     pub warnings: Vec<String>,
     /// In umount(8)'s table, as long as it is served.
     line: Mutex<Option<Line>>,
 }
 
-impl Front {
+impl Mounted {
     /// A mount that is about to be served.
     pub fn new(number: u64, mount: &FuseMount, wanted: Wanted) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Front {
             started: Instant::now(),
             writers: mount.writers(),
             traffic: mount.traffic(),
-            settings: FrontSettings::new(mount, wanted.options.mount, wanted.shown),
+            settings: OwnSettings::new(mount, wanted.options.mount, wanted.shown),
             warnings: wanted.warnings,
             line: Mutex::default(),
         }
