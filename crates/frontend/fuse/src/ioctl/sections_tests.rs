@@ -109,7 +109,7 @@ fn ioctl(server: &Arc<Server>, handle: Handle, command: u32) -> std::result::Res
 }
 
 fn write(server: &Server, handle: Handle) -> bool {
-    let written = server.write_by(&root(), (INO, handle), 0, vec![1; 300].into(), false);
+    let written = server.write_by(&root(), (INO, handle), Place::at(0), vec![1; 300].into(), false);
     let (len, in_section) = written.unwrap();
     assert_eq!(len, 300);
     in_section

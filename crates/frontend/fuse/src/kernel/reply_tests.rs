@@ -101,7 +101,7 @@ fn directory_entries_are_padded_and_bounded() {
         attr: Some(attributes()),
     };
     for (plus, each) in [(false, 32), (true, 160)] {
-        let mut buffer = DirBuffer::new(3 * each + 31, plus);
+        let mut buffer = DirBuffer::new(3 * each + 31, plus, Valid::ALONE);
         for _ in 0..3 {
             assert!(buffer.add(&entry(b"eight ch")));
         }
@@ -113,7 +113,7 @@ fn directory_entries_are_padded_and_bounded() {
         assert_eq!((head.ino, head.cookie, head.name_len, head.kind), (12, 5, 8, 4));
         assert_eq!(name.get(..8).unwrap(), b"eight ch");
     }
-    let mut buffer = DirBuffer::new(u32::MAX, false);
+    let mut buffer = DirBuffer::new(u32::MAX, false, Valid::ALONE);
     assert!(buffer.bytes.capacity() <= 1 << 20, "the kernel's word alone allocates nothing");
     assert!(buffer.add(&entry(b"a")));
     let Answer::Data(bytes) = buffer.done() else { panic!("a directory is data") };

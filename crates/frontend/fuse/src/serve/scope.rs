@@ -192,6 +192,7 @@ impl Part {
             | Reply::Ticket(_)
             | Reply::Durable(_)
             | Reply::Section(_)
+            | Reply::Lock(_)
             | Reply::Compounded(Compounded::Refused { .. })
             | Reply::Checkpoint(_)
             | Reply::Trimmed(_)
@@ -267,6 +268,8 @@ fn inodes(req: &mut Request) -> Vec<&mut InodeNr> {
         | R::RemoveXattr { file, .. }
         | R::GetFlags { file }
         | R::SetFlags { file, .. }
+        | R::GetLock { file, .. }
+        | R::SetLock { file, .. }
         | R::SectionStart { file } => match file {
             Target::Inode(ino) => vec![ino],
             Target::Open(_) => Vec::new(),
@@ -276,6 +279,7 @@ fn inodes(req: &mut Request) -> Vec<&mut InodeNr> {
         | R::Poll { .. }
         | R::Wait { .. }
         | R::EndSession
+        | R::CancelLock { .. }
         | R::ReadDir { .. }
         | R::SectionWrite { .. }
         | R::SectionRead { .. }
@@ -334,6 +338,9 @@ fn changes(req: &Request) -> bool {
         | R::GetXattr { .. }
         | R::ListXattr { .. }
         | R::GetFlags { .. }
+        | R::GetLock { .. }
+        | R::SetLock { .. }
+        | R::CancelLock { .. }
         | R::SectionRead { .. }
         | R::SectionAbort { .. }
         | R::StatFs

@@ -182,7 +182,7 @@ fn a_stranger_announces_a_write() {
     let write = |who: &Credentials| {
         let data = WriteData::Bytes(b"x".to_vec());
         // What the service answers is of no interest here.
-        let _ = server.write(who, 11, 0, data, true);
+        let _ = server.write(who, 11, Place::at(0), data, true);
         kills()
     };
     assert_eq!(write(&Credentials { pid: 2, ..user(1001) }), 0, "another thread's");
