@@ -7,8 +7,8 @@ use std::process::Command;
 fn campaign(args: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_siftfs-fronts"));
     let out = command.args(args).output().expect("the program can be started");
-    let text = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{args:?}: {}: {text}", out.status);
+    let [said, why] = [out.stdout, out.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    assert!(out.status.success(), "{args:?}: {}: {said}{why}", out.status);
 }
 
 /// By `/dev/fuse`, and by rings where the kernel has them.

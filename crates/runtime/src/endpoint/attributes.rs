@@ -83,6 +83,9 @@ impl Call<'_> {
             let set = self.who().may_set_by(tree, (ino, writable), set.clone())?;
             tree.may_set_attr(ino, &set)?;
             st.timed(ino, self.moves(times), |st| st.set_attr(ino, &set))?;
+            if set.size.is_some() && self.session.is_kernel() {
+                self.take_privileges(st, ino, false)?;
+            }
             Ok(st.metadata.tree.attr(ino)?)
         });
         attr.map(Reply::Attr)

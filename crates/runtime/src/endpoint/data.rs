@@ -114,9 +114,12 @@ impl Call<'_> {
 
     /// A change of the file's bytes takes set-id bits and capabilities away: as the kernel says, or
     /// as the caller's rights say.
-    fn take_privileges(&self, st: &mut State, ino: InodeNr, asked: bool) -> Step<()> {
+    pub(super) fn take_privileges(&self, st: &mut State, ino: InodeNr, asked: bool) -> Step<()> {
         match self.who().0 {
             None if asked => st.metadata.kill_privileges(ino),
+            // A kernel asks for the capabilities' end itself, unless it believes that there are
+            // none. Another one may have given them since.
+            None if st.sharing.has_others(self.session.id) => st.metadata.drop_capabilities(ino),
             None => Ok(()),
             Some(caller) => take_privileges(&mut st.metadata, caller, ino),
         }

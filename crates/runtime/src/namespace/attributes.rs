@@ -217,10 +217,16 @@ impl Metadata {
             self.log.mark_perms(ino);
             self.mark_delta(ino);
         }
-        if self.tree.has_capabilities(ino)? {
-            self.remove_xattr(ino, CAPABILITY)?;
+        self.drop_capabilities(ino)
+    }
+
+    /// Takes a file's capabilities away, if it has any.
+    pub fn drop_capabilities(&mut self, ino: InodeNr) -> Step<()> {
+        self.tree.load(ino)?;
+        match self.tree.has_capabilities(ino)? {
+            true => self.remove_xattr(ino, CAPABILITY),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     fn xattrs_changed(&mut self, ino: InodeNr, name: &[u8]) {

@@ -359,9 +359,7 @@ fn may_use(tree: &mut Tree, caller: Caller<'_>, ino: InodeNr, wanted: u16) -> Re
 /// What the storage reports.
 pub fn take_privileges(metadata: &mut Metadata, caller: Caller<'_>, ino: InodeNr) -> Step<()> {
     if caller.rights.keeps_set_id {
-        metadata.tree.load(ino)?;
-        let capable = metadata.tree.has_capabilities(ino)?;
-        return if capable { metadata.remove_xattr(ino, CAPABILITY) } else { Ok(()) };
+        return metadata.drop_capabilities(ino);
     }
     metadata.kill_privileges(ino)?;
     let inode = &mut metadata.tree.node_mut(ino).inode;

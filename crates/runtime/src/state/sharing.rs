@@ -49,6 +49,11 @@ impl Sharing {
         self.caches.retain(|(own, _)| *own != session);
     }
 
+    /// May sessions that cache other than this one change files?
+    pub fn has_others(&self, session: SessionId) -> bool {
+        self.caches.iter().any(|(own, _)| *own != session)
+    }
+
     /// Is a change of `by` to be noted?
     fn is_wanted(&self, by: By) -> bool {
         let other = |(own, _): &(SessionId, _)| Some(*own) != by.session;

@@ -147,3 +147,36 @@ fn written_pages_are_on_their_openers_account() {
     s.umount();
     s.assert_plain_ext4();
 }
+
+/// chattr(1) holds the file's lock until we answer, so a kernel that owns the times takes the new
+/// one a moment later, of a file that may still be changed.
+#[test]
+fn the_time_of_chattr_is_shown_a_moment_later() {
+    use rustix::fs::IFlags;
+    let s = writeback();
+    fs::write(s.path("f"), b"x").unwrap();
+    let ctime = || {
+        let meta = fs::metadata(s.path("f")).unwrap();
+        (meta.ctime(), meta.ctime_nsec())
+    };
+    for flags in [IFlags::NODUMP, IFlags::empty(), IFlags::IMMUTABLE, IFlags::NOATIME] {
+        let before = ctime();
+        std::thread::sleep(Duration::from_millis(20));
+        let f = File::open(s.path("f")).unwrap();
+        rustix::fs::ioctl_setflags(&f, flags).unwrap();
+        drop(f);
+        if flags == IFlags::IMMUTABLE {
+            continue;
+        }
+        let end = std::time::Instant::now() + Duration::from_secs(30);
+        while ctime() == before {
+            assert!(std::time::Instant::now() < end, "{flags:?} is not shown");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let shown = ctime();
+    s.umount();
+    remount(&s);
+    assert_eq!(ctime(), shown);
+    s.umount();
+}

@@ -79,7 +79,7 @@ struct Changed {
 }
 
 /// A file that the kernel knows as it was before a compound.
-enum Stale {
+pub(crate) enum Stale {
     /// Its size is another one.
     Size(InodeNr),
     /// Its times are others, and perhaps its size is.
@@ -310,7 +310,7 @@ impl Server {
     /// Has the kernel take the sizes of files from us, and their times if those are its own: it
     /// asks for neither by itself. On a thread of its own, because it may wait for a file's lock,
     /// whose holder may wait for pages.
-    fn refresh(self: &Arc<Self>, stale: Vec<Stale>, then: Then) {
+    pub(crate) fn refresh(self: &Arc<Self>, stale: Vec<Stale>, then: Then) {
         let server = self.clone();
         let last = Last::new(then);
         let body = move || {

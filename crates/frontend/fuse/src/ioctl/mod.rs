@@ -5,7 +5,7 @@
 //! `descriptors` do that.
 
 mod commit_all;
-mod compound;
+pub(crate) mod compound;
 mod descriptors;
 mod operations;
 mod publish;

@@ -1,5 +1,6 @@
 //! chattr(1) and lsattr(1): the kernel's requests for inode flags, in both of its forms.
 
+use crate::ioctl::compound::Stale;
 use crate::kernel::abi::FsXattr;
 use crate::serve::server::Server;
 use siftfs_base::{InodeNr, Result, errno};
@@ -67,15 +68,27 @@ impl Server {
                 return answer(Err(errno(libc::EBUSY)));
             }
             let set = Request::SetFlags { file: ino.into(), flags: wanted };
-            match server.done(&caller, set) {
-                Err(e) => answer(Err(e)),
-                Ok(()) => {
-                    // It has another ctime, and the kernel does not see that.
-                    server.invalidator.forget_now(ino);
-                    let done = Box::new(move || answer(Ok(Reply::Data(Vec::new()))));
-                    server.seal(ino, wanted & flags::IMMUTABLE != 0, done);
-                }
+            let fixed = wanted & (flags::IMMUTABLE | flags::APPEND) != 0;
+            // Times of a file that may not be changed any more are not to be set either.
+            let own_times = server.agreed.writeback && !fixed;
+            let turn = server.kernel_times.turn(own_times.then_some(ino));
+            if let Err(e) = server.done(&caller, set) {
+                return answer(Err(e));
             }
+            let untold = own_times.then(|| turn.changed(ino));
+            drop(turn);
+            // It has another ctime, and the kernel does not see that.
+            server.invalidator.forget_now(ino);
+            let teller = server.clone();
+            let done = Box::new(move || {
+                answer(Ok(Reply::Data(Vec::new())));
+                // A kernel that owns the times takes this one under the file's lock, which it holds
+                // until it has the answer.
+                if let Some(untold) = untold {
+                    teller.refresh(vec![Stale::Times(untold)], Box::new(|| {}));
+                }
+            });
+            server.seal(ino, wanted & flags::IMMUTABLE != 0, done);
         };
         if wanted & (flags::IMMUTABLE | flags::APPEND) == 0 {
             set(true);

@@ -1,0 +1,222 @@
+//! What sessions that cache are told of each other's changes, by whatever request they are made,
+//! and that a change is answered when all have acknowledged.
+
+use siftfs_placement::LocalVolume;
+use siftfs_proto::compound::{Compound, Step, Wanted};
+use siftfs_proto::*;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+mod support;
+use support::World;
+
+const ROOT: u32 = ROOT_INO;
+
+type Session = Arc<dyn FileService>;
+
+/// A cache that hands its notices over.
+struct Cached(Mutex<Sender<Notice>>);
+
+impl Cache for Cached {
+    fn take_back(&self, notice: Notice) {
+        let _ = self.0.lock().unwrap().send(notice);
+    }
+}
+
+fn caching(v: &LocalVolume) -> (Session, Receiver<Notice>) {
+    let (tell, told) = channel();
+    let cache = Arc::new(Cached(Mutex::new(tell)));
+    (v.front(Opening::kernel(), cache).expect("a session"), told)
+}
+
+fn ask(session: &Session, req: Request) -> (Reply, Owed) {
+    let (result, owed) = session.call_owing(&Credentials::default(), req);
+    (result.expect("the request is carried out"), owed)
+}
+
+fn create(session: &Session, name: &str) -> u32 {
+    match ask(session, Request::Create { parent: ROOT, name: name.into(), perm: 0o644 }) {
+        (Reply::Created { attr, .. }, _) => attr.ino,
+        (other, _) => panic!("{other:?}"),
+    }
+}
+
+fn look_up(session: &Session, name: &str) {
+    ask(session, Request::Lookup { parent: ROOT, name: name.into() });
+}
+
+fn write(ino: u32, offset: u64, data: &[u8]) -> Request {
+    Request::write(ino, offset, data.to_vec())
+}
+
+fn nothing(told: &Receiver<Notice>) {
+    assert!(told.try_recv().is_err(), "a notice that nobody needs");
+}
+
+#[test]
+fn r32_a_change_is_answered_when_its_notice_is_acknowledged() {
+    let world = World::new(1);
+    let v = world.open();
+    let ((one, to_one), (other, to_other)) = (caching(&v), caching(&v));
+    let ino = create(&one, "f");
+    let root = to_other.try_recv().expect("the root is known to every session");
+    assert_eq!(root.names, [(ROOT, b"f".to_vec())]);
+    drop(root);
+    // The other session does not know the file yet.
+    assert!(ask(&one, write(ino, 0, b"x")).1.is_settled());
+    nothing(&to_other);
+    look_up(&other, "f");
+    let (_, owed) = ask(&one, write(ino, 100, b"abc"));
+    let notice = to_other.try_recv().expect("it knows the file now");
+    assert_eq!((&*notice.attributes, &*notice.sizes), ([ino].as_slice(), [ino].as_slice()));
+    assert_eq!(notice.data, [(ino, 100, 103)]);
+    assert!(!owed.is_settled());
+    drop(notice);
+    assert!(owed.is_settled());
+    nothing(&to_one);
+    // A change that leaves the size alone.
+    let (_, owed) = ask(&one, write(ino, 0, b"y"));
+    assert_eq!(to_other.try_recv().unwrap().sizes, []);
+    assert!(owed.is_settled());
+    // The other session has forgotten the file, and then ended.
+    ask(&other, Request::Forget { ino, count: 1 });
+    assert!(ask(&one, write(ino, 0, b"z")).1.is_settled());
+    nothing(&to_other);
+    look_up(&other, "f");
+    let (_, owed) = ask(&one, write(ino, 0, b"w"));
+    assert!(!owed.is_settled());
+    ask(&other, Request::EndSession);
+    assert!(ask(&one, write(ino, 0, b"v")).1.is_settled());
+    drop(to_other);
+    assert!(owed.is_settled(), "what is told to an ended session counts as acknowledged");
+    drop((one, other));
+    v.close().expect("closed");
+    world.e2fsck();
+}
+
+/// Each request that changes something, what is to be named of the file `f`, and whether the name
+/// `f` or `g` changes.
+#[test]
+fn each_change_is_told_by_whatever_door_it_comes() {
+    let world = World::new(1);
+    let v = world.open();
+    let ((one, _to_one), (other, told)) = (caching(&v), caching(&v));
+    let user = v.session(Opening::owner()).expect("a session");
+    let ino = create(&one, "f");
+    ask(&one, write(ino, 0, &[1; 9000]));
+    look_up(&other, "f");
+    while told.try_recv().is_ok() {}
+    let set = |set: SetAttr| Request::SetAttr { file: ino.into(), set, times: true };
+    let names = |name: &str| (ROOT, name.as_bytes().to_vec());
+    let change = |session: &Session, req: Request| {
+        let said = format!("{req:?}");
+        let (reply, owed) = ask(session, req);
+        assert!(!owed.is_settled(), "{said}");
+        let notice = told.try_recv().unwrap_or_else(|_| panic!("not told: {said}"));
+        assert!(told.try_recv().is_err(), "told twice: {said}");
+        (reply, notice)
+    };
+    let allocate = |mode| {
+        let (offset, len) = (4096, 4096);
+        Request::Allocate { file: ino.into(), mode, offset, len, times: true }
+    };
+    for (req, sizes, data) in [
+        (set(SetAttr { perm: Some(0o600), ..SetAttr::default() }), 0, 0),
+        (set(SetAttr { size: Some(5000), ..SetAttr::default() }), 1, 1),
+        (set(SetAttr { size: Some(9000), ..SetAttr::default() }), 1, 0),
+        (allocate(Allocate::PunchHole), 0, 1),
+        (allocate(Allocate::KeepSize), 0, 0),
+        (Request::SetFlags { file: ino.into(), flags: flags::NODUMP }, 0, 0),
+        (
+            Request::SetXattr {
+                file: ino.into(),
+                name: b"user.a".to_vec(),
+                value: b"b".to_vec(),
+                mode: XattrMode::Set,
+                kill_setgid: false,
+            },
+            0,
+            0,
+        ),
+        (
+            Request::WriteBack {
+                file: ino.into(),
+                offset: 0,
+                data: vec![7; 4096].into(),
+                times: true,
+            },
+            0,
+            1,
+        ),
+    ] {
+        let said = format!("{req:?}");
+        let (_, notice) = change(&one, req);
+        assert_eq!(notice.attributes, [ino], "{said}");
+        assert_eq!((notice.sizes.len(), notice.data.len()), (sizes, data), "{said}");
+        assert_eq!(notice.names, [], "{said}");
+    }
+    let link = Request::Link { ino, parent: ROOT, name: b"g".to_vec() };
+    let (_, notice) = change(&one, link);
+    assert_eq!(notice.names, [names("g")]);
+    assert!(notice.attributes.contains(&ino), "it has one link more");
+    let (_, notice) = change(&one, Request::Unlink { parent: ROOT, name: b"g".to_vec() });
+    assert_eq!(notice.names, [names("g")]);
+    assert!(notice.attributes.contains(&ino));
+    let rename = Request::Rename {
+        parent: ROOT,
+        name: b"f".to_vec(),
+        new_parent: ROOT,
+        new_name: b"h".to_vec(),
+        mode: RenameMode::Replace,
+    };
+    let (_, mut notice) = change(&one, rename);
+    notice.names.sort();
+    assert_eq!(notice.names, [names("f"), names("h")]);
+    // A compound of the program that embeds the volume: nobody's kernel asked for it.
+    let steps = vec![Step::Rename { from: b"h".to_vec(), to: b"i".to_vec(), replace: true }];
+    let (level, rights) = (Level::Visible, Rights::all());
+    let compound = Compound { base: ROOT, steps, level, rights, wanted: Wanted::All };
+    let (_, notice) = change(&user, Request::Compound(Box::new(compound)));
+    assert!(notice.names.contains(&names("i")));
+    drop((one, other, user));
+    v.close().expect("closed");
+    world.e2fsck();
+}
+
+/// A kernel asks for the end of a file's capabilities before its first write, and believes the
+/// answer that there are none until attributes come anew. Another one may give the file some.
+#[test]
+fn a_write_takes_capabilities_that_another_front_end_gave() {
+    let world = World::new(1);
+    let v = world.open();
+    let ((one, _to_one), (other, _to_other)) = (caching(&v), caching(&v));
+    let ino = create(&one, "program");
+    look_up(&other, "program");
+    let name = b"security.capability".to_vec();
+    let give = |session: &Session| {
+        let value = b"\x01\0\0\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+        let (name, mode) = (name.clone(), XattrMode::Set);
+        let set = Request::SetXattr { file: ino.into(), name, value, mode, kill_setgid: false };
+        drop(ask(session, set));
+    };
+    let has = || {
+        let names = Request::ListXattr { file: ino.into() };
+        ask(&one, names).0.names().unwrap().contains(&name)
+    };
+    let (mode, times) = (Allocate::Grow, true);
+    let set = SetAttr { size: Some(1), ..SetAttr::default() };
+    for change in [
+        write(ino, 0, b"evil"),
+        Request::SetAttr { file: ino.into(), set, times },
+        Request::Allocate { file: ino.into(), mode, offset: 0, len: 9, times },
+    ] {
+        give(&other);
+        assert!(has());
+        let said = format!("{change:?}");
+        drop(ask(&one, change));
+        assert!(!has(), "{said}");
+    }
+    drop((one, other));
+    v.close().expect("closed");
+    world.e2fsck();
+}
