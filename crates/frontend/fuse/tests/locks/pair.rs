@@ -72,6 +72,11 @@ impl Mount {
 
     fn join(&mut self) {
         if let Some(server) = self.server.take() {
+            let begin = Instant::now();
+            while !server.is_finished() {
+                assert!(begin.elapsed() < PATIENCE, "the mount's threads end with it");
+                sleep(Duration::from_millis(1));
+            }
             server.join().expect("no panic").expect("it was served to its end");
         }
     }
