@@ -56,7 +56,7 @@ fn lock(file: impl Into<Target>, place: LockPlace, kind: Option<LockKind>) -> Re
 
 /// Begins to wait; the answer comes by what is returned.
 fn wait(session: &Session, file: Handle, number: u64) -> Receiver<Result<Reply, i32>> {
-    let wait = Some(LockWait { number, by_process: true });
+    let wait = Some(LockWait { number, until: WaitUntil::Process });
     let ask = LockAsk { owner: 1, pid: 43, place: LockPlace::Whole, kind: WRITE, wait };
     let (tell, told) = channel();
     let done = Box::new(move |result: Result<Reply, Error>| {
@@ -86,14 +86,16 @@ fn sessions_lock_what_they_have_open() {
     assert_eq!(ask(&other, get.clone()), Ok(Reply::Lock(Some(held))));
     assert_eq!(ask(&one, lock(handle, bytes(5, 9), None)), Ok(Reply::Done));
     assert_eq!(ask(&other, get), Ok(Reply::Lock(None)));
-    // Only a kernel names what is not open, and only to give it up.
+    // Only a kernel knows of descriptors, and nobody locks what is not open.
     let Ok(Reply::Entry(attr)) = ask(&other, Request::Lookup { parent: ROOT, name: b"f".into() })
     else {
         panic!("the file is there")
     };
+    let closes = Request::CloseLocks { ino: attr.ino, handle: written, owner: 1 };
+    assert_eq!(ask(&other, closes.clone()), Err(libc::ESTALE));
     assert_eq!(ask(&other, lock(attr.ino, bytes(0, 9), None)), Err(libc::ESTALE));
     let kernel = v.session(Opening::kernel()).expect("a session");
-    assert_eq!(ask(&kernel, lock(attr.ino, bytes(0, 9), None)), Ok(Reply::Done));
+    assert_eq!(ask(&kernel, closes), Ok(Reply::Done));
     assert_eq!(ask(&kernel, lock(attr.ino, bytes(0, 9), READ)), Err(libc::EBADF));
     drop((one, other, kernel));
     v.close().expect("close");
@@ -147,7 +149,7 @@ fn a_call_waits_as_well() {
     let (holder, waiter) = (open(&one, Access::Both), open(&other, Access::Both));
     assert_eq!(ask(&one, lock(holder, LockPlace::Whole, WRITE)), Ok(Reply::Done));
     let waits = std::thread::spawn(move || {
-        let wait = Some(LockWait { number: 1, by_process: true });
+        let wait = Some(LockWait { number: 1, until: WaitUntil::Process });
         let ask = LockAsk { owner: 1, pid: 1, place: LockPlace::Whole, kind: READ, wait };
         let req = Request::SetLock { file: waiter.into(), ask };
         other.call(&Credentials::default(), req).map_err(|e| e.errno())

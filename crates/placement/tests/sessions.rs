@@ -91,6 +91,7 @@ fn by_number(ino: u32, dir: u32) -> Vec<Request> {
         R::SectionStart { file },
         R::GetLock { file, owner: 1, range: LockRange::ALL, kind: LockKind::Read },
         R::SetLock { file, ask: unlock() },
+        R::CloseLocks { ino, handle: Handle(1), owner: 1 },
         R::Publish { base: dir, entries: Vec::new(), level: Level::Visible, rights: Rights::all() },
         R::Compound(Box::new(compound)),
     ]

@@ -272,9 +272,10 @@ impl Model {
             // Files have no flags here, and no program of the generator sets any.
             Request::GetFlags { .. } | Request::SetFlags { .. } => Err(libc::EOPNOTSUPP),
             // Locks have tests of their own.
-            Request::GetLock { .. } | Request::SetLock { .. } | Request::CancelLock { .. } => {
-                Err(libc::EOPNOTSUPP)
-            }
+            Request::GetLock { .. }
+            | Request::SetLock { .. }
+            | Request::CloseLocks { .. }
+            | Request::CancelLock { .. } => Err(libc::EOPNOTSUPP),
             Request::Publish { base, entries, rights, .. } => {
                 self.publish(cred, rights, *base, entries, fx)
             }

@@ -27,24 +27,30 @@ impl Call<'_> {
 
     /// What the session asks for, if it may.
     fn lock_ask(&self, file: Target, ask: LockAsk) -> Result<Ask> {
-        let (ino, handle) = match file {
-            Target::Inode(ino) if ask.kind.is_none() => (ino, 0),
-            Target::Inode(_) => return Err(errno(libc::EBADF)),
-            Target::Open(handle) => {
-                let (ino, access) = self.lockable(handle)?;
-                let may = match ask.kind {
-                    _ if ask.place == LockPlace::Whole => true,
-                    None => true,
-                    Some(LockKind::Read) => access.reads(),
-                    Some(LockKind::Write) => access.writes(),
-                };
-                if !may {
-                    return Err(errno(libc::EBADF));
-                }
-                (ino, handle.0)
-            }
+        let Target::Open(handle) = file else { return Err(errno(libc::EBADF)) };
+        let (ino, access) = self.lockable(handle)?;
+        let may = match ask.kind {
+            _ if ask.place == LockPlace::Whole => true,
+            None => true,
+            Some(LockKind::Read) => access.reads(),
+            Some(LockKind::Write) => access.writes(),
         };
-        Ok(Ask { session: self.session.id, user: self.cred.uid, ino, handle, ask })
+        match may {
+            true => Ok(self.ask(ino, handle, ask)),
+            false => Err(errno(libc::EBADF)),
+        }
+    }
+
+    fn ask(&self, ino: InodeNr, handle: Handle, ask: LockAsk) -> Ask {
+        Ask { session: self.session.id, user: self.cred.uid, ino, handle: handle.0, ask }
+    }
+
+    /// A descriptor is closed.
+    pub(super) fn close_locks(&self, ino: InodeNr, handle: Handle, owner: u64) -> Reply {
+        let (place, pid) = (LockPlace::Range(LockRange::ALL), self.cred.pid);
+        let ask = LockAsk { owner, pid, place, kind: None, wait: None };
+        self.runtime.file_locks.close_descriptor(&self.ask(ino, handle, ask));
+        Reply::Done
     }
 
     /// The inode of a handle that may be used for more than its name, and for what.

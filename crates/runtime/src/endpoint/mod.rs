@@ -233,6 +233,7 @@ impl Call<'_> {
             | R::SyncAll => self.durability(req),
             R::EndSession | R::SetLock { .. } => unreachable!("it has a way of its own"),
             R::GetLock { file, owner, range, kind } => self.get_lock(file, owner, (range, kind)),
+            R::CloseLocks { ino, handle, owner } => Ok(self.close_locks(ino, handle, owner)),
             R::CancelLock { number } => {
                 runtime.file_locks.cancel(self.session.id, number);
                 Ok(Reply::Done)

@@ -85,9 +85,23 @@ pub struct LockAsk {
 pub struct LockWait {
     /// By this number the session can end the wait.
     pub number: u64,
-    /// The owner is a process, which does nothing else meanwhile: `EDEADLK` rather than a circle of
-    /// such owners, each of which waits for a lock of the next one. Counts for ranges alone.
-    pub by_process: bool,
+    /// How long it may last.
+    pub until: WaitUntil,
+}
+
+/// How long a wait may last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitUntil {
+    /// Until the lock is granted, for an owner that does nothing else meanwhile, as a process:
+    /// `EDEADLK` rather than a circle of such owners, each of which waits for a range of the next
+    /// one's.
+    Process,
+    /// Until the lock is granted, for an owner that may give something up meanwhile.
+    File,
+    /// Only while all that is in the way may be about to end ([`crate::Request::CloseLocks`]):
+    /// `EAGAIN` else. A wait of this kind that is ended by its number ends that doubt for the next
+    /// ones.
+    Closed,
 }
 
 /// A lock that is in the way of another.

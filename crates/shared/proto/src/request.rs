@@ -156,9 +156,12 @@ pub enum Request {
     /// the requests as far as they stand in each other's way, and no thread waits for it; it is
     /// `EDEADLK` if the wait would never end, `EINTR` if it is ended by `CancelLock`, `EBADF` if
     /// its handle is closed meanwhile, `EINVAL` for the number of another wait. `ENOLCK` beyond the
-    /// bounds on locks and waits. Only a kernel may name an inode instead of an open file, and only
-    /// to give up: what an owner has of its bytes ends with any close(2). Reply: `Done`.
+    /// bounds on locks and waits. Reply: `Done`.
     SetLock { file: Target, ask: LockAsk },
+    /// A descriptor of an open file is closed, perhaps the last one, which is not known before
+    /// `Release`. What `owner` has of the bytes of `ino` ends, and what was taken through `handle`
+    /// may be about to end. For a kernel's session. Reply: `Done`.
+    CloseLocks { ino: InodeNr, handle: Handle, owner: u64 },
     /// The wait of `SetLock` with this number ends, if there is one: its answer is `EINTR`, given
     /// before this one's. Reply: `Done`.
     CancelLock { number: u64 },

@@ -119,6 +119,7 @@ pub(crate) enum Operation<'a> {
     StatFs,
     /// close(2) of a descriptor, perhaps of one of several for its handle.
     Flush {
+        handle: u64,
         /// Whose locks of bytes end.
         owner: u64,
     },
@@ -310,7 +311,10 @@ fn files<'a>(opcode: u32, rest: &mut Rest<'a>) -> Parsed<Option<Operation<'a>>> 
             let kill_priv = o.open_flags & abi::FUSE_OPEN_KILL_SUIDGID != 0;
             O::Open { flags: o.flags, kill_priv }
         }
-        abi::FLUSH => O::Flush { owner: rest.take::<abi::FlushIn>()?.lock_owner },
+        abi::FLUSH => {
+            let f: abi::FlushIn = rest.take()?;
+            O::Flush { handle: f.handle, owner: f.lock_owner }
+        }
         abi::RELEASE => O::Release { handle: rest.take::<abi::ReleaseIn>()?.handle },
         abi::FSYNC | abi::FSYNCDIR => {
             let f: abi::FsyncIn = rest.take()?;

@@ -81,7 +81,7 @@ fn files_are_read() {
     is(abi::OPEN, &[&n32(&[2, 1])], O::Open { flags: 2, kill_priv: true });
     is(abi::OPEN, &[&n32(&[2, 0])], O::Open { flags: 2, kill_priv: false });
     is(abi::OPENDIR, &[&n32(&[0, 0])], O::OpenDir);
-    is(abi::FLUSH, &[&n64(&[3, 0, 7])], O::Flush { owner: 7 });
+    is(abi::FLUSH, &[&n64(&[3, 0, 7])], O::Flush { handle: 3, owner: 7 });
     is(abi::RELEASE, &[&n64(&[3, 0, 0])], O::Release { handle: 3 });
     is(abi::RELEASEDIR, &[&n64(&[3, 0, 0])], O::ReleaseDir { handle: 3 });
     is(abi::FSYNC, &[&n64(&[3]), &n32(&[1, 0])], O::Fsync { datasync: true });

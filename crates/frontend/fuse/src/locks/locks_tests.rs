@@ -21,6 +21,23 @@ fn a_signal_may_come_before_its_request_waits() {
 }
 
 #[test]
+fn a_wait_ends_in_time_or_tells_so() {
+    let waits = LockWaits::default();
+    let (tell, told) = std::sync::mpsc::channel();
+    let timer = |n: u32| -> Completion {
+        let tell = tell.clone();
+        Box::new(move |result| tell.send((n, result.is_ok())).expect("listened to"))
+    };
+    assert!(waits.begin(1) && waits.goes_on(1));
+    waits.end_in_time(1, timer(10));
+    assert!(told.try_recv().is_err());
+    waits.end(1);
+    assert_eq!((told.try_recv(), waits.goes_on(1)), (Ok((10, true)), false));
+    waits.end_in_time(1, timer(11));
+    assert_eq!(told.try_recv(), Ok((11, true)), "it has ended before");
+}
+
+#[test]
 fn only_what_is_a_lock_is_one() {
     let lock = |first, last, kind| FileLock { first, last, kind, pid: 3 };
     let end = LockRange::LAST;

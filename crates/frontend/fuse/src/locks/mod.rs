@@ -14,10 +14,14 @@ use crate::serve::system_call::argument;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::{
     Completion, Credentials, Handle, LockAsk, LockKind, LockPlace, LockRange, LockWait, Reply,
-    Request,
+    Request, WaitUntil,
 };
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the RELEASE of a file that may have been closed is waited for.
+const CLOSING: Duration = Duration::from_millis(100);
 
 /// Carries out a request about locks, which has this number.
 pub(crate) fn serve(
@@ -46,9 +50,10 @@ pub(crate) fn serve(
                 Ok(ask) => Wanted { unique, cred, file: Handle(handle), ask },
                 Err(e) => return answer(Err(e)),
             };
-            match wait {
-                true => set_waiting(server, request, answer),
-                false => server.submit(&request.cred, request.ask(None), answer),
+            match server.call(&request.cred, request.ask(None)) {
+                Err(Error::Posix(libc::EAGAIN)) if wait => wait_for(server, &request, answer),
+                Err(Error::Posix(libc::EAGAIN)) => wait_for_close(server, &request, answer),
+                other => answer(other),
             }
         }
         _ => token.send(Err(errno(libc::EPROTO))),
@@ -56,13 +61,11 @@ pub(crate) fn serve(
 }
 
 /// close(2) of a descriptor: whatever `owner` has of the bytes of `ino` ends.
-pub(crate) fn closed(server: &Server, cred: &Credentials, ino: InodeNr, owner: u64) -> Result<()> {
-    if !server.agreed.shared {
-        return Ok(());
+pub(crate) fn closed(server: &Server, ino: InodeNr, handle: Handle, owner: u64) -> Result<()> {
+    match server.agreed.shared {
+        true => server.done(&Credentials::default(), Request::CloseLocks { ino, handle, owner }),
+        false => Ok(()),
     }
-    let place = LockPlace::Range(LockRange::ALL);
-    let ask = LockAsk { owner, pid: cred.pid, place, kind: None, wait: None };
-    server.done(cred, Request::SetLock { file: ino.into(), ask })
 }
 
 /// The mount is gone: no wait goes on.
@@ -115,16 +118,43 @@ fn get(
     server.call(cred, get).and_then(Reply::lock).map(Answer::Lock)
 }
 
-/// Takes a lock at once if nobody is in the way, and else waits for it.
-fn set_waiting(server: &Arc<Server>, wanted: Wanted, answer: Completion) {
-    match server.call(&wanted.cred, wanted.ask(None)) {
-        Err(Error::Posix(libc::EAGAIN)) => wait(server, &wanted, answer),
-        other => answer(other),
+/// Refuses a lock that somebody is in the way of, unless that may be the lock of a file that was
+/// just closed. The kernel sends RELEASE after the last close(2) of a file, and does not wait for
+/// it: the next program would find the lock of one that has ended.
+fn wait_for_close(server: &Arc<Server>, wanted: &Wanted, answer: Completion) {
+    let (number, waits) = (wanted.unique, server.lock_waits.clone());
+    if !waits.begin(number) {
+        return answer(Err(errno(libc::EAGAIN)));
+    }
+    let known = waits.clone();
+    let done = Box::new(move |result| {
+        known.end(number);
+        answer(match result {
+            Err(Error::Posix(libc::EINTR)) => Err(errno(libc::EAGAIN)),
+            other => other,
+        });
+    });
+    let wait = LockWait { number, until: WaitUntil::Closed };
+    server.submit(&wanted.cred, wanted.ask(Some(wait)), done);
+    if !waits.goes_on(number) {
+        return;
+    }
+    let timed = server.clone();
+    let alarm = Box::new(move |result: Result<Reply>| {
+        if result.is_err() {
+            interrupt(&timed, number);
+        }
+    });
+    if let Some(in_time) = server.timers.limit(CLOSING, alarm) {
+        waits.end_in_time(number, in_time);
+    }
+    if waits.is_interrupted(number) {
+        cancel(server, number);
     }
 }
 
 /// Waits for a lock, without a thread.
-fn wait(server: &Arc<Server>, wanted: &Wanted, answer: Completion) {
+fn wait_for(server: &Arc<Server>, wanted: &Wanted, answer: Completion) {
     let Wanted { unique, cred, ask, .. } = wanted;
     let waits = &server.lock_waits;
     let user = server.agreed.user(cred).unwrap_or(UNKNOWN);
@@ -142,7 +172,7 @@ fn wait(server: &Arc<Server>, wanted: &Wanted, answer: Completion) {
     if caller.had_signal {
         return answer(Err(errno(libc::EINTR)));
     }
-    let wait = LockWait { number, by_process: caller.by_process };
+    let wait = LockWait { number, until: caller.until };
     server.submit(cred, wanted.ask(Some(wait)), answer);
     if waits.is_interrupted(number) {
         cancel(server, number);
@@ -166,8 +196,8 @@ fn cancel(server: &Server, number: u64) {
 
 /// What can be seen of a thread that waits for a lock.
 struct Caller {
-    /// It waits as a process, and not for an open file: by F_SETLKW.
-    by_process: bool,
+    /// As a process, by F_SETLKW, or for an open file.
+    until: WaitUntil,
     /// It got a signal before its request came by a ring. For such a one there is no INTERRUPT.
     had_signal: bool,
 }
@@ -183,7 +213,8 @@ impl Caller {
         // that no signal does.
         let state = status(pid, "State:");
         let had_signal = state.is_some_and(|state| state.trim_start().starts_with('D'));
-        Self { by_process: place != LockPlace::Whole && !of_file, had_signal }
+        let process = place != LockPlace::Whole && !of_file;
+        Self { until: if process { WaitUntil::Process } else { WaitUntil::File }, had_signal }
     }
 }
 

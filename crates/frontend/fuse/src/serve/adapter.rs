@@ -114,12 +114,12 @@ impl Adapter {
                 let (file, part) = ((ino, Handle(handle)), (offset, size));
                 self.server.read(&cred, file, part, direct, token_for_data(token));
             }
-            Operation::Flush { owner } => {
+            Operation::Flush { handle, owner } => {
                 owe(self.server.page_debts.of(ino));
-                let server = self.server.clone();
-                let closed = cred.clone();
+                let (server, handle) = (self.server.clone(), Handle(handle));
                 let then = Box::new(move || {
-                    token.send(locks::closed(&server, &closed, ino, owner).map(|()| Answer::Done));
+                    let closed = locks::closed(&server, ino, handle, owner);
+                    token.send(closed.map(|()| Answer::Done));
                 });
                 self.server.flush(ino, cred.pid, then);
             }

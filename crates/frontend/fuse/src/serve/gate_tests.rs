@@ -69,3 +69,35 @@ fn close_waits_for_what_goes_on_after_the_answer() {
     assert!(service.0.load(Ordering::SeqCst), "close returned before the request's end");
     caller.join().unwrap();
 }
+
+/// Keeps the requests that wait for a lock.
+#[derive(Default)]
+struct Waits(Mutex<Vec<Completion>>);
+
+impl FileService for Waits {
+    fn call(&self, _: &Credentials, _: Request) -> Result<Reply, Error> {
+        Ok(Reply::Done)
+    }
+    fn submit(&self, _: &Credentials, _: Request, done: Completion) {
+        self.0.lock().unwrap().push(done);
+    }
+}
+
+/// A program that waits for a lock on a detached mount does not keep the volume from being closed.
+#[test]
+fn close_waits_for_no_lock() {
+    use siftfs_proto::{Handle, LockAsk, LockKind, LockPlace, LockWait, WaitUntil};
+    let waits = Arc::new(Waits::default());
+    let gate = Gate::default();
+    let wait = Some(LockWait { number: 1, until: WaitUntil::File });
+    let (place, kind) = (LockPlace::Whole, Some(LockKind::Read));
+    let ask = LockAsk { owner: 1, pid: 1, place, kind, wait };
+    let lock = Request::SetLock { file: Handle(1).into(), ask };
+    let (tell, told) = std::sync::mpsc::channel();
+    let done = Box::new(move |result| tell.send(result).unwrap());
+    gate.before(waits.clone()).submit(&Credentials::default(), lock, done);
+    gate.close();
+    assert!(told.try_recv().is_err(), "it still waits");
+    waits.0.lock().unwrap().drain(..).for_each(|done| done(Ok(Reply::Done)));
+    assert_eq!(told.recv(), Ok(Ok(Reply::Done)));
+}

@@ -249,6 +249,7 @@ fn inodes(req: &mut Request) -> Vec<&mut InodeNr> {
         | R::Create { parent, .. }
         | R::TmpFile { parent, .. } => vec![parent],
         R::Forget { ino, .. }
+        | R::CloseLocks { ino, .. }
         | R::ReadLink { ino }
         | R::Open { ino, .. }
         | R::Hold { ino }
@@ -340,6 +341,7 @@ fn changes(req: &Request) -> bool {
         | R::GetFlags { .. }
         | R::GetLock { .. }
         | R::SetLock { .. }
+        | R::CloseLocks { .. }
         | R::CancelLock { .. }
         | R::SectionRead { .. }
         | R::SectionAbort { .. }

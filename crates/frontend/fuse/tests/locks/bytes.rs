@@ -107,3 +107,29 @@ fn whole_files_are_locked_across_mounts() {
         assert_eq!(a.call("flock g write try"), "ok", "another file");
     });
 }
+
+/// A program that locks what another one has just closed finds it free, although the kernel does
+/// not wait for RELEASE. One whose file lives on in a child keeps its lock.
+#[test]
+fn a_closed_file_is_free() {
+    Pair::each(|pair| {
+        let [one, other] = &pair.mounts;
+        let (mut a, mut b) = (Puppet::new(), Puppet::with(&other.path("f")));
+        for call in ["flock f write try", "ofd f write 0 0 try"] {
+            for _ in 0..300 {
+                a.open("f", &one.path("f"));
+                assert_eq!(a.call(call), "ok");
+                assert_eq!(a.call("close f"), "ok");
+                assert_eq!(b.call(call), "ok");
+                assert_eq!(b.call(&call.replace("write", "none")), "ok");
+            }
+            a.open("f", &one.path("f"));
+            assert_eq!((a.call(call), a.call("fork child")), ("ok".into(), "ok".into()));
+            assert_eq!(a.call("close f"), "ok");
+            assert_eq!((b.call(call), b.call(call)), ("EAGAIN".into(), "EAGAIN".into()));
+            assert_eq!(a.call("close child"), "ok");
+            assert_eq!(b.call(&call.replace("try", "wait")), "ok");
+            assert_eq!(b.call(&call.replace("write", "none")), "ok");
+        }
+    });
+}

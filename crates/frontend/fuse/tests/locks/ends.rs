@@ -80,6 +80,19 @@ fn signals_end_waits() {
     });
 }
 
+/// However early it comes: before the request, beside it, after it.
+#[test]
+fn a_signal_at_any_moment_ends_a_wait() {
+    Pair::each(|pair| {
+        let [one, other] = &pair.mounts;
+        let (mut a, mut b) = (Puppet::with(&one.path("f")), Puppet::with(&other.path("f")));
+        assert_eq!(a.call("flock f write try"), "ok");
+        assert_eq!(b.call("alarms f 5000"), "ok");
+        assert_eq!(a.call("close f"), "ok");
+        assert_eq!(b.call("flock f write wait"), "ok");
+    });
+}
+
 /// A stop and its end begin the call again.
 #[test]
 fn a_stop_ends_no_wait() {
@@ -119,20 +132,18 @@ fn circles_across_mounts_are_refused() {
         assert_eq!((b.answer(), b.call("close g")), ("ok".into(), "ok".into()));
         assert_eq!(a.answer(), "ok");
         drop(all);
-        for kind in ["ofd {} write 0 1 {}", "flock {} write {}"] {
-            let call = |slot, how| kind.replacen("{}", slot, 1).replacen("{}", how, 1);
+        let open_files = ["ofd f write 0 1", "ofd f write 1 1"];
+        for [first, second] in [open_files, ["flock f write", "flock g write"]] {
             let mut pair = [one, other].map(|mount| {
                 let mut puppet = Puppet::with(&mount.path("f"));
                 puppet.open("g", &mount.path("g"));
                 puppet
             });
             let [a, b] = &mut pair;
-            assert_eq!(
-                (a.call(&call("f", "try")), b.call(&call("g", "try"))),
-                ("ok".into(), "ok".into())
-            );
-            a.waits(&call("g", "wait"));
-            b.waits(&call("f", "wait"));
+            assert_eq!(a.call(&format!("{first} try")), "ok");
+            assert_eq!(b.call(&format!("{second} try")), "ok");
+            a.waits(&format!("{second} wait"));
+            b.waits(&format!("{first} wait"));
             a.signal(libc::SIGUSR1);
             assert_eq!(a.answer(), "EINTR");
             assert_eq!(a.call("close f"), "ok");

@@ -5,7 +5,9 @@ use crate::rings;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use siftfs_base::SystemClock;
 use siftfs_device::MemDevice;
-use siftfs_fuse::{FuseMount, Gate, MountEntry, MountOptions, Requests, Traffic, abort, unmount};
+use siftfs_fuse::{
+    Front, FuseMount, Gate, MountEntry, MountOptions, Requests, Traffic, abort, unmount,
+};
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
 use siftfs_proto::{FileService, Opening};
 use std::io;
@@ -72,6 +74,11 @@ impl Mount {
 
     fn join(&mut self) {
         if let Some(server) = self.server.take() {
+            let begin = Instant::now();
+            while !server.is_finished() {
+                assert!(begin.elapsed() < PATIENCE, "the mount's threads end with it");
+                sleep(Duration::from_millis(1));
+            }
             server.join().expect("no panic").expect("it was served to its end");
         }
     }
@@ -88,8 +95,8 @@ impl Mount {
     }
 }
 
-fn session(volume: &LocalVolume, gate: &Gate) -> Arc<dyn FileService> {
-    gate.before(volume.session(Opening::kernel()).expect("a session"))
+fn session(volume: &LocalVolume, gate: &Gate, front: &Arc<Front>) -> Arc<dyn FileService> {
+    gate.before(volume.front(Opening::kernel(), front.clone()).expect("a session"))
 }
 
 impl Pair {
@@ -105,11 +112,13 @@ impl Pair {
         let gate = Gate::default();
         let mounts = [(); 2].map(|()| {
             let dir = tempfile::tempdir().expect("a directory");
-            let session = session(&volume, &gate);
+            let front = Arc::new(Front::default());
+            let session = session(&volume, &gate, &front);
             let options = MountOptions { requests, shared: true, ..MountOptions::default() };
             let make = || FuseMount::new(session.clone(), dir.path(), &options);
             let mount = rings::offering(requests != Requests::Device, make)
-                .expect("these tests need root and /dev/fuse");
+                .expect("these tests need root and /dev/fuse")
+                .with_front(front);
             let (entry, traffic) = (mount.entry().clone(), mount.traffic());
             let server = Some(std::thread::spawn(move || mount.serve()));
             Mount { dir, entry, traffic, server }
@@ -119,7 +128,7 @@ impl Pair {
 
     /// One more session of a kernel.
     pub fn session(&self) -> Arc<dyn FileService> {
-        session(self.volume.as_ref().expect("it is open"), &self.gate)
+        session(self.volume.as_ref().expect("it is open"), &self.gate, &Arc::default())
     }
 
     /// Runs `act` on two mounts by each request loop, and ends them.

@@ -2,6 +2,7 @@
 import errno, fcntl, os, signal, struct, sys
 
 FILES = {}
+ALARMS = []
 TYPES = {"read": fcntl.F_RDLCK, "write": fcntl.F_WRLCK, "none": fcntl.F_UNLCK}
 NAMES = {number: name for name, number in TYPES.items()}
 RANGE = {("posix", "try"): fcntl.F_SETLK, ("posix", "wait"): fcntl.F_SETLKW,
@@ -33,8 +34,17 @@ def carry_out(what, slot, *words):
         kind, how = words
         ops = {"read": fcntl.LOCK_SH, "write": fcntl.LOCK_EX, "none": fcntl.LOCK_UN}
         fcntl.flock(FILES[slot], ops[kind] | (fcntl.LOCK_NB if how == "try" else 0))
-    elif what == "write":
-        os.pwrite(FILES[slot], words[0].encode(), 0)
+    elif what == "alarms":
+        # Waits, again and again, each of which a signal ends that comes at any moment. One that
+        # comes before the call ends nothing, but the next one does.
+        for n in range(int(words[0])):
+            ALARMS.append(n)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, (1 + n % 97) * 3e-6, 0.01)
+                fcntl.flock(FILES[slot], fcntl.LOCK_EX)
+                raise ValueError("the lock was free")
+            except Interrupted:
+                signal.setitimer(signal.ITIMER_REAL, 0)
     elif what == "fork":
         # A child that has all files, and lives until its input ends.
         read, write = os.pipe()
@@ -53,11 +63,14 @@ class Interrupted(Exception):
     pass
 
 
-def handler(_signal, _frame):
-    raise Interrupted
+def handler(number, _frame):
+    if number == signal.SIGUSR1 or ALARMS:
+        ALARMS.clear()
+        raise Interrupted
 
 
 signal.signal(signal.SIGUSR1, handler)
+signal.signal(signal.SIGALRM, handler)
 print(os.getpid(), flush=True)
 for line in sys.stdin:
     try:

@@ -494,6 +494,7 @@ fn call_other(req: &Request) -> Result<Reply> {
         Request::SetFlags { .. }
         | Request::GetLock { .. }
         | Request::SetLock { .. }
+        | Request::CloseLocks { .. }
         | Request::CancelLock { .. }
         | Request::Compound(_)
         | Request::Publish { .. }

@@ -52,6 +52,12 @@ impl FileLocks {
         self.with(|table| table.close(session, handle, waits));
     }
 
+    /// A descriptor of a handle is closed: what the owner has of the bytes ends, and what was taken
+    /// through the handle may be about to.
+    pub(crate) fn close_descriptor(&self, gives_up: &Ask) {
+        self.with(|table| table.close_descriptor(gives_up));
+    }
+
     /// A lock of another owner that keeps this one from being granted.
     pub(crate) fn get(
         &self,

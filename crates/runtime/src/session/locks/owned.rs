@@ -74,6 +74,12 @@ impl Owned {
         Some(self.around(first, part))
     }
 
+    /// The handles of all parts with a byte of `of` that keep others from `kind`.
+    pub(super) fn handles(&self, of: LockRange, kind: LockKind) -> impl Iterator<Item = u64> {
+        let parts = self.within(of).filter(move |(_, part)| part.lock.kind.conflicts(kind));
+        parts.map(|(_, part)| part.lock.handle)
+    }
+
     /// A part, with those beside it that differ in their handle alone.
     fn around(&self, mut first: u64, part: Part) -> HeldLock {
         let (kind, mut last) = (part.lock.kind, part.last);

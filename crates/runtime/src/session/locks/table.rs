@@ -7,8 +7,10 @@ use super::room::{OF_ONE_FILE, Room, User};
 use super::space::{Serial, Space, SpaceId};
 use crate::state::tree::references::SessionId;
 use siftfs_base::{InodeNr, Result, errno};
-use siftfs_proto::{Completion, HeldLock, LockAsk, LockKind, LockPlace, LockRange, LockWait};
-use std::collections::{BTreeMap, HashMap};
+use siftfs_proto::{
+    Completion, HeldLock, LockAsk, LockKind, LockPlace, LockRange, LockWait, WaitUntil,
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What a session asks for.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +19,7 @@ pub(crate) struct Ask {
     /// The user that it is counted to.
     pub(crate) user: u32,
     pub(crate) ino: InodeNr,
-    /// The handle with which the lock ends. To give up needs none.
+    /// The handle with which the lock ends.
     pub(crate) handle: u64,
     pub(crate) ask: LockAsk,
 }
@@ -44,7 +46,11 @@ impl Ask {
 
     /// The wait, if it may be part of a circle.
     fn detects(&self) -> bool {
-        self.ask.place != LockPlace::Whole && self.ask.wait.is_some_and(|wait| wait.by_process)
+        self.ask.place != LockPlace::Whole && self.waits_until(WaitUntil::Process)
+    }
+
+    fn waits_until(&self, until: WaitUntil) -> bool {
+        self.ask.wait.is_some_and(|wait| wait.until == until)
     }
 }
 
@@ -73,6 +79,8 @@ struct Held {
     waits: HashMap<u64, Serial>,
     /// What was taken through each handle: where, by whom, and how many parts.
     through: HashMap<u64, BTreeMap<(SpaceId, OwnerId), u64>>,
+    /// Those of these handles that may be about to be closed.
+    closing: HashSet<u64>,
 }
 
 /// The locks of a volume.
@@ -120,6 +128,7 @@ impl Table {
         let mut answers = Answers::new();
         let Some(held) = self.sessions.get_mut(&session) else { return answers };
         let through = held.through.remove(&handle).unwrap_or_default();
+        held.closing.remove(&handle);
         let waits: Vec<Serial> = match waits {
             true => held.waits.values().copied().collect(),
             false => Vec::new(),
@@ -133,6 +142,17 @@ impl Table {
         for (space, owner) in through.into_keys() {
             self.change(space, owner, 0, |owned| owned.close(handle));
             self.settle(space, owner, &mut answers);
+        }
+        answers
+    }
+
+    /// A descriptor of the handle is closed, which may be the last one.
+    pub(super) fn close_descriptor(&mut self, gives_up: &Ask) -> Answers {
+        let answers = self.set(gives_up, Box::new(drop));
+        if let Some(held) = self.sessions.get_mut(&gives_up.session)
+            && held.through.contains_key(&gives_up.handle)
+        {
+            held.closing.insert(gives_up.handle);
         }
         answers
     }
@@ -173,7 +193,33 @@ impl Table {
             return Answers::new();
         };
         let wait = self.stop(serial);
+        if wait.ask.waits_until(WaitUntil::Closed) {
+            for (session, handle) in self.handles_in_the_way(&wait.ask, wait.kind) {
+                if let Some(held) = self.sessions.get_mut(&session) {
+                    held.closing.remove(&handle);
+                }
+            }
+        }
         vec![(wait.done, Err(errno(libc::EINTR)))]
+    }
+
+    /// Through which handles what is in the way was taken.
+    fn handles_in_the_way(&self, ask: &Ask, kind: LockKind) -> Vec<(SessionId, u64)> {
+        let Some(space) = self.spaces.get(&ask.space()) else { return Vec::new() };
+        let (me, range) = (ask.owner(), ask.range());
+        let others = space.owners.iter().filter(|(other, _)| **other != me);
+        let handles = others.flat_map(|(other, owned)| {
+            owned.handles(range, kind).map(|handle| (other.session, handle))
+        });
+        handles.collect()
+    }
+
+    /// May everything that is in the way be about to end?
+    fn may_end(&self, ask: &Ask, kind: LockKind) -> bool {
+        let closing = |(session, handle): (SessionId, u64)| {
+            self.sessions.get(&session).is_some_and(|held| held.closing.contains(&handle))
+        };
+        self.handles_in_the_way(ask, kind).into_iter().all(closing)
     }
 
     fn try_set(&mut self, ask: &Ask, answers: &mut Answers) -> Result<Tried> {
@@ -263,6 +309,7 @@ impl Table {
             }
             if places.is_empty() {
                 held.through.remove(&handle);
+                held.closing.remove(&handle);
             }
         }
     }
@@ -277,6 +324,9 @@ impl Table {
             return Err(errno(libc::EINVAL));
         }
         let space = self.spaces.get(&ask.space()).expect("somebody is in the way there");
+        if ask.waits_until(WaitUntil::Closed) && !self.may_end(ask, kind) {
+            return Err(errno(libc::EAGAIN));
+        }
         if ask.detects() {
             let from = space.in_the_way(ask.owner(), ask.range(), kind);
             if reaches(from, ask.owner(), |owner| self.waits_for(owner)) {
@@ -358,6 +408,10 @@ impl Table {
             let space = self.spaces.get_mut(&id).expect("somebody waits there");
             if let Some((by, _)) = space.conflict(owner, range, kind) {
                 space.queue.insert(serial, by);
+                if ask.waits_until(WaitUntil::Closed) && !self.may_end(&ask, kind) {
+                    let wait = self.stop(serial);
+                    answers.push((wait.done, Err(errno(libc::EAGAIN))));
+                }
                 continue;
             }
             let had = space.owners.get(&owner).is_some_and(|own| !own.is_empty());

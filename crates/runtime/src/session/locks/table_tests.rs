@@ -64,7 +64,7 @@ impl World {
     }
 }
 
-const WAIT: Option<LockWait> = Some(LockWait { number: 0, by_process: true });
+const WAIT: Option<LockWait> = Some(LockWait { number: 0, until: WaitUntil::Process });
 
 fn bytes(owner: u64, (first, last): (u64, u64), kind: Option<LockKind>) -> Ask {
     let place = LockPlace::Range(LockRange::new(first, last).unwrap());
@@ -139,7 +139,7 @@ fn circles_of_processes_are_refused() {
     assert_eq!(w.now(waiting(bytes(3, (0, 1), READ))), libc::EDEADLK);
     // An open file waits for as long as it takes, and so do whole files.
     let mut patient = waiting(bytes(3, (1, 1), READ));
-    patient.ask.wait.as_mut().unwrap().by_process = false;
+    patient.ask.wait.as_mut().unwrap().until = WaitUntil::File;
     let wait = w.waits(patient);
     let answers = w.table.cancel(S[0], wait);
     assert_eq!(w.give(answers), [(wait, libc::EINTR)].into());
@@ -197,6 +197,49 @@ fn locks_end_with_their_handle() {
     assert_eq!(w.now(bytes(3, (0, 4), WRITE)), 0);
     let answers = w.table.close(S[0], 77, false);
     assert_eq!(w.give(answers), [(wait, 0)].into());
+}
+
+/// A lock of a file that may be about to be closed is waited for, and no other one.
+#[test]
+fn a_file_that_may_be_closed_is_waited_for() {
+    let mut w = World::new(100);
+    let mut brief = waiting(whole(2, WRITE));
+    brief.ask.wait.as_mut().unwrap().until = WaitUntil::Closed;
+    let closes = |w: &mut World, handle: u64| {
+        let answers = w.table.close_descriptor(&Ask { handle, ..bytes(90, (0, 9), None) });
+        w.give(answers)
+    };
+    assert_eq!(w.now(whole(1, READ)), 0);
+    assert_eq!(w.now(brief), libc::EAGAIN);
+    assert_eq!(closes(&mut w, 1), [].into());
+    let wait = w.waits(brief);
+    let answers = w.table.close(S[0], 1, false);
+    assert_eq!(w.give(answers), [(wait, 0)].into());
+    assert_eq!(w.now(whole(2, None)), 0);
+    // Its end ends the doubt.
+    assert_eq!(w.now(whole(1, READ)), 0);
+    assert_eq!(closes(&mut w, 1), [].into());
+    let wait = w.waits(brief);
+    let answers = w.table.cancel(S[0], wait);
+    assert_eq!(w.give(answers), [(wait, libc::EINTR)].into());
+    assert_eq!(w.now(brief), libc::EAGAIN);
+    // Another lock takes the place of the one that ends, or is there beside it.
+    assert_eq!(closes(&mut w, 1), [].into());
+    let wait = w.waits(brief);
+    assert_eq!(w.now(whole(3, READ)), 0);
+    let answers = w.table.close(S[0], 1, false);
+    assert_eq!(w.give(answers), [(wait, libc::EAGAIN)].into());
+    assert_eq!(closes(&mut w, 3), [].into());
+    assert_eq!(w.now(whole(4, READ)), 0);
+    assert_eq!(w.now(brief), libc::EAGAIN);
+    // With the last lock that was taken through it a handle is none that matters.
+    assert_eq!((w.now(whole(3, None)), w.now(whole(4, None))), (0, 0));
+    assert!(w.table.sessions[&S[0]].closing.is_empty());
+    // The owner's own bytes are given up at once.
+    assert_eq!(w.now(bytes(5, (0, 9), WRITE)), 0);
+    let next = w.waits(waiting(bytes(6, (0, 0), WRITE)));
+    let answers = w.table.close_descriptor(&Ask { handle: 77, ..bytes(5, (0, 99), None) });
+    assert_eq!(w.give(answers), [(next, 0)].into());
 }
 
 /// Beyond the bounds the answer is ENOLCK, and who has much leaves as much to others.
@@ -344,7 +387,7 @@ impl Model {
 #[test]
 fn the_table_does_what_the_simplest_one_does() {
     let mut deadlocks = 0;
-    for seed in 0..200 {
+    for seed in 0..100 {
         let (mut w, mut model, mut draw) = (World::new(u64::MAX), Model::default(), Draw(seed));
         for step in 0..120 {
             let first = draw.below(BYTES);
@@ -353,8 +396,8 @@ fn the_table_does_what_the_simplest_one_does() {
             let mut ask = bytes(draw.below(OWNERS), (first, last), kind);
             ask.ino = FILES[draw.below(2) as usize];
             ask.session = S[draw.below(2) as usize];
-            let by_process = draw.below(4) > 0;
-            let wait = LockWait { number: 0, by_process };
+            let until = if draw.below(4) > 0 { WaitUntil::Process } else { WaitUntil::File };
+            let wait = LockWait { number: 0, until };
             ask.ask.wait = (draw.below(3) > 0).then_some(wait);
             let (number, told) = w.ask(ask);
             let expected = model.ask(number, &ask);
@@ -376,5 +419,5 @@ fn the_table_does_what_the_simplest_one_does() {
         assert_eq!(ended[0] + ended[1], model.waits.len(), "seed {seed}");
         assert!(w.table.spaces.is_empty() && w.table.waiting.is_empty(), "seed {seed}");
     }
-    assert!(deadlocks > 200, "circles were drawn: {deadlocks}");
+    assert!(deadlocks > 100, "circles were drawn: {deadlocks}");
 }
