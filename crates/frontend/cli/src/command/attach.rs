@@ -15,10 +15,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often a volume that is being closed is waited for, and then found mounted again.
+/// How often is asked again: after a wait for a volume that was being closed, or because the daemon
+/// does not take the question.
 const TURNS: u32 = 8;
-/// How long a daemon that closes its connection may take to end.
-const ENDING: Duration = Duration::from_secs(30);
+/// How long a daemon that closes its connection may take to end before it is asked again.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// Mounts the volume on `dir` through the daemon that has it mounted. `None` if there is no such
 /// daemon: then the volume is to be opened. A volume that is being closed is waited for.
@@ -31,8 +32,8 @@ pub fn attach(
     dir: &Path,
     options: &Options,
 ) -> Result<Option<u8>, Failure> {
+    let (mut last, mut refused) = (String::new(), false);
     for _ in 0..TURNS {
-        closing::wait_closed(volume)?;
         let Some(mut daemon) = find(volume)? else { return Ok(None) };
         if a.foreground {
             return Err(Failure::about(
@@ -55,15 +56,27 @@ pub fn attach(
                 }
                 return Ok(Some(put));
             }
-            Ok(None) => {}
+            Ok(None) => {
+                closing::wait_closed(volume)?;
+                last = "it is unmounted and mounted again and again".into();
+            }
+            // The kernel may not have told the daemon yet that its mount has gone.
+            Err(Silence::Error(_)) if !refused && !closing::is_mounted(volume) => {
+                closing::wait_closed(volume)?;
+                refused = true;
+            }
             // It was closed meanwhile, or died: then it is as if it were not mounted.
             Err(Silence::Ended) => {
                 daemon.wait_end(ENDING);
+                last = format!(
+                    "its daemon ({}) serves too many commands at once, or is ending",
+                    daemon.name()
+                );
             }
             Err(other) => return Err(failure(volume, &daemon, &other)),
         }
     }
-    Err(Failure::about(volume, "it is unmounted and mounted again and again: try again"))
+    Err(Failure::about(volume, format!("{last}: try again")))
 }
 
 /// The daemon that has the volume.

@@ -29,6 +29,26 @@ fn a_line_comes_and_goes_and_others_stay() {
     assert_eq!(fs::metadata(dir.join("utab")).unwrap().permissions().mode() & 0o777, 0o644);
 }
 
+/// Mounts of one volume have a line each. The first one of a new daemon takes those away that a
+/// dead daemon left, of all its mounts.
+#[test]
+fn several_mounts_of_a_volume() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path();
+    let line = |target: &str| format!("SRC=/a TARGET={target} ROOT=/ OPTS=helper=siftfs\n");
+    let first = Line::write_in(dir, Path::new("/a"), Path::new("/m"));
+    let second = Line::add_in(dir, Path::new("/a"), Path::new("/m/n"));
+    let third = Line::add_in(dir, Path::new("/a"), Path::new("/mn"));
+    assert_eq!(table(dir), line("/m") + &line("/m/n") + &line("/mn"));
+    drop(first);
+    assert_eq!(table(dir), line("/m/n") + &line("/mn"));
+    std::mem::forget((second, third));
+    let again = Line::write_in(dir, Path::new("/a"), Path::new("/m"));
+    assert_eq!(table(dir), line("/m"));
+    drop(again);
+    assert_eq!(table(dir), "");
+}
+
 #[test]
 fn no_table_is_no_error() {
     let tmp = tempfile::tempdir().unwrap();
