@@ -5,6 +5,7 @@ mod bench;
 mod files;
 mod publisher;
 mod report;
+mod twice;
 mod two;
 mod work;
 
@@ -43,6 +44,8 @@ fn run() -> Result<()> {
     let source = step("writing the files to be copied", || Tree::generate(&place, FILES))?;
     println!("\nOne process does everything:");
     let mut table = one_process(&place, &source)?;
+    println!("\nOne volume mounted at two places:");
+    step("two mounts take turns", || twice::demonstrate(&place))?;
     println!("\nA device process does the background work:");
     let spent = two::run(&place, &source)?;
     shares(&mut table, &spent);

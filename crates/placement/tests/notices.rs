@@ -94,93 +94,103 @@ fn r32_a_change_is_answered_when_its_notice_is_acknowledged() {
     world.e2fsck();
 }
 
-/// Each request that changes something, what is to be named of the file `f`, and whether the name
-/// `f` or `g` changes.
-#[test]
-fn each_change_is_told_by_whatever_door_it_comes() {
-    let world = World::new(1);
-    let v = world.open();
-    let ((one, _to_one), (other, told)) = (caching(&v), caching(&v));
-    let user = v.session(Opening::owner()).expect("a session");
-    let ino = create(&one, "f");
-    ask(&one, write(ino, 0, &[1; 9000]));
-    look_up(&other, "f");
-    while told.try_recv().is_ok() {}
-    let set = |set: SetAttr| Request::SetAttr { file: ino.into(), set, times: true };
-    let names = |name: &str| (ROOT, name.as_bytes().to_vec());
-    let change = |session: &Session, req: Request| {
+/// A file `f` that one session makes and another one knows.
+struct Pair {
+    v: LocalVolume,
+    world: World,
+    one: Session,
+    other: Session,
+    told: Receiver<Notice>,
+    _to_one: Receiver<Notice>,
+    ino: u32,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let world = World::new(1);
+        let v = world.open();
+        let ((one, _to_one), (other, told)) = (caching(&v), caching(&v));
+        let ino = create(&one, "f");
+        ask(&one, write(ino, 0, &[1; 9000]));
+        look_up(&other, "f");
+        while told.try_recv().is_ok() {}
+        Self { v, world, one, other, told, _to_one, ino }
+    }
+
+    /// The one notice that the other session gets.
+    fn notice_of(&self, session: &Session, req: Request) -> Notice {
         let said = format!("{req:?}");
-        let (reply, owed) = ask(session, req);
+        let (_, owed) = ask(session, req);
         assert!(!owed.is_settled(), "{said}");
-        let notice = told.try_recv().unwrap_or_else(|_| panic!("not told: {said}"));
-        assert!(told.try_recv().is_err(), "told twice: {said}");
-        (reply, notice)
-    };
-    let allocate = |mode| {
-        let (offset, len) = (4096, 4096);
-        Request::Allocate { file: ino.into(), mode, offset, len, times: true }
-    };
+        let notice = self.told.try_recv().unwrap_or_else(|_| panic!("not told: {said}"));
+        assert!(self.told.try_recv().is_err(), "told twice: {said}");
+        notice
+    }
+
+    fn end(self) {
+        drop((self.one, self.other));
+        self.v.close().expect("closed");
+        self.world.e2fsck();
+    }
+}
+
+fn name(name: &str) -> (u32, Vec<u8>) {
+    (ROOT, name.as_bytes().to_vec())
+}
+
+/// Each request that changes a file, and whether its size and its bytes are other ones then.
+#[test]
+fn each_change_of_a_file_is_told() {
+    let p = Pair::new();
+    let file = Target::Inode(p.ino);
+    let set = |set: SetAttr| Request::SetAttr { file, set, times: true };
+    let allocate = |mode| Request::Allocate { file, mode, offset: 4096, len: 4096, times: true };
+    let (user, value) = (b"user.a".to_vec(), b"b".to_vec());
+    let (mode, kill_setgid) = (XattrMode::Set, false);
     for (req, sizes, data) in [
         (set(SetAttr { perm: Some(0o600), ..SetAttr::default() }), 0, 0),
         (set(SetAttr { size: Some(5000), ..SetAttr::default() }), 1, 1),
         (set(SetAttr { size: Some(9000), ..SetAttr::default() }), 1, 0),
         (allocate(Allocate::PunchHole), 0, 1),
         (allocate(Allocate::KeepSize), 0, 0),
-        (Request::SetFlags { file: ino.into(), flags: flags::NODUMP }, 0, 0),
-        (
-            Request::SetXattr {
-                file: ino.into(),
-                name: b"user.a".to_vec(),
-                value: b"b".to_vec(),
-                mode: XattrMode::Set,
-                kill_setgid: false,
-            },
-            0,
-            0,
-        ),
-        (
-            Request::WriteBack {
-                file: ino.into(),
-                offset: 0,
-                data: vec![7; 4096].into(),
-                times: true,
-            },
-            0,
-            1,
-        ),
+        (Request::SetFlags { file, flags: flags::NODUMP }, 0, 0),
+        (Request::SetXattr { file, name: user, value, mode, kill_setgid }, 0, 0),
+        (Request::WriteBack { file, offset: 0, data: vec![7; 4096].into(), times: true }, 0, 1),
     ] {
         let said = format!("{req:?}");
-        let (_, notice) = change(&one, req);
-        assert_eq!(notice.attributes, [ino], "{said}");
+        let notice = p.notice_of(&p.one, req);
+        assert_eq!(notice.attributes, [p.ino], "{said}");
         assert_eq!((notice.sizes.len(), notice.data.len()), (sizes, data), "{said}");
         assert_eq!(notice.names, [], "{said}");
     }
-    let link = Request::Link { ino, parent: ROOT, name: b"g".to_vec() };
-    let (_, notice) = change(&one, link);
-    assert_eq!(notice.names, [names("g")]);
-    assert!(notice.attributes.contains(&ino), "it has one link more");
-    let (_, notice) = change(&one, Request::Unlink { parent: ROOT, name: b"g".to_vec() });
-    assert_eq!(notice.names, [names("g")]);
-    assert!(notice.attributes.contains(&ino));
-    let rename = Request::Rename {
-        parent: ROOT,
-        name: b"f".to_vec(),
-        new_parent: ROOT,
-        new_name: b"h".to_vec(),
-        mode: RenameMode::Replace,
-    };
-    let (_, mut notice) = change(&one, rename);
+    p.end();
+}
+
+#[test]
+fn each_change_of_names_is_told_by_whatever_door_it_comes() {
+    let p = Pair::new();
+    let link = Request::Link { ino: p.ino, parent: ROOT, name: b"g".to_vec() };
+    let notice = p.notice_of(&p.one, link);
+    assert_eq!(notice.names, [name("g")]);
+    assert!(notice.attributes.contains(&p.ino), "it has one link more");
+    let notice = p.notice_of(&p.one, Request::Unlink { parent: ROOT, name: b"g".to_vec() });
+    assert_eq!(notice.names, [name("g")]);
+    assert!(notice.attributes.contains(&p.ino));
+    let (from, to, mode) = (b"f".to_vec(), b"h".to_vec(), RenameMode::Replace);
+    let rename = Request::Rename { parent: ROOT, name: from, new_parent: ROOT, new_name: to, mode };
+    let mut notice = p.notice_of(&p.one, rename);
     notice.names.sort();
-    assert_eq!(notice.names, [names("f"), names("h")]);
+    assert_eq!(notice.names, [name("f"), name("h")]);
     // A compound of the program that embeds the volume: nobody's kernel asked for it.
-    let steps = vec![Step::Rename { from: b"h".to_vec(), to: b"i".to_vec(), replace: true }];
+    let user = p.v.session(Opening::owner()).expect("a session");
+    let (from, to) = (b"h".to_vec(), b"i".to_vec());
+    let steps = vec![Step::Rename { from, to, replace: true }];
     let (level, rights) = (Level::Visible, Rights::all());
     let compound = Compound { base: ROOT, steps, level, rights, wanted: Wanted::All };
-    let (_, notice) = change(&user, Request::Compound(Box::new(compound)));
-    assert!(notice.names.contains(&names("i")));
-    drop((one, other, user));
-    v.close().expect("closed");
-    world.e2fsck();
+    let notice = p.notice_of(&user, Request::Compound(Box::new(compound)));
+    assert!(notice.names.contains(&name("i")));
+    drop(user);
+    p.end();
 }
 
 /// A kernel asks for the end of a file's capabilities before its first write, and believes the

@@ -28,7 +28,7 @@ struct Args {
     /// Calls of a history in which front ends take turns
     #[arg(long, default_value_t = 400)]
     calls: u64,
-    /// Everything is compared after so many calls
+    /// Number of calls after which everything is compared
     #[arg(long, default_value_t = 1)]
     each: u64,
     /// This many programs work at once, instead of in turns
@@ -37,7 +37,7 @@ struct Args {
     /// This many programs on each mount append to one file, instead
     #[arg(long)]
     appenders: Option<u64>,
-    /// A call may take so many seconds
+    /// Seconds that a call may take
     #[arg(long, default_value_t = 20)]
     patience: u64,
     /// Requests by rings

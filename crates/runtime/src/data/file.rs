@@ -327,7 +327,8 @@ impl State {
 
     pub fn note_dirty(&mut self, ino: InodeNr, start: u64, end: u64) {
         self.sections.changed(ino, start, end);
-        self.metadata.changes_data(ino, start, end);
+        let Metadata { tree, log } = &mut self.metadata;
+        log.changes.data(ino, (start, end), tree.node(ino).size);
         let now = self.metadata.log.time.mono_ns();
         let node = self.metadata.tree.node_mut(ino);
         let before = dirty_pages(node.data.running(), start, end);
@@ -347,7 +348,8 @@ impl State {
     /// Forgets cached bytes of `[start, end)`: whole pages are dropped, parts zeroed.
     pub fn clear_pages(&mut self, ino: InodeNr, start: u64, end: u64) {
         self.sections.changed(ino, start, end);
-        self.metadata.changes_data(ino, start, end);
+        let Metadata { tree, log } = &mut self.metadata;
+        log.changes.data(ino, (start, end), tree.node(ino).size);
         self.metadata.forget_dirty(ino, start, end);
         let data = &mut self.metadata.tree.node_mut(ino).data;
         data.each_mut().into_iter().for_each(|bytes| bytes.remove(start, end));

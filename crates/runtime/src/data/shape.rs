@@ -26,8 +26,8 @@ impl State {
         }
         self.metadata.begin(0)?;
         self.sections.resized(ino);
-        self.metadata.changes_size(ino);
         let old = self.metadata.tree.node(ino).size;
+        self.metadata.log.changes.size(ino, old);
         if size < old || self.metadata.tree.node(ino).trunc_pending {
             self.shrink_to(ino, size)?;
         } else if size > old {
@@ -170,8 +170,8 @@ impl State {
         }
         if !keep && end > self.metadata.tree.node(ino).size {
             self.zero_gap(ino, end)?;
-            self.metadata.changes_size(ino);
             let node = self.metadata.tree.node_mut(ino);
+            self.metadata.log.changes.size(ino, node.size);
             node.size = end;
             node.inode.size = end;
             node.delta.running_mut().size = true;

@@ -2,6 +2,7 @@
 
 use super::Call;
 use crate::data::file::Input;
+use crate::namespace::attributes::drop_capabilities;
 use crate::namespace::kinds::{kind_of, kind_of_entry};
 use crate::namespace::unchecked::take_privileges;
 use crate::state::room::ALLOCATE_PIECE;
@@ -119,7 +120,9 @@ impl Call<'_> {
             None if asked => st.metadata.kill_privileges(ino),
             // A kernel asks for the capabilities' end itself, unless it believes that there are
             // none. Another one may have given them since.
-            None if st.sharing.has_others(self.session.id) => st.metadata.drop_capabilities(ino),
+            None if st.sharing.has_others(self.session.id) => {
+                drop_capabilities(&mut st.metadata, ino)
+            }
             None => Ok(()),
             Some(caller) => take_privileges(&mut st.metadata, caller, ino),
         }

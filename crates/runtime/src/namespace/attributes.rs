@@ -202,6 +202,15 @@ impl State {
     }
 }
 
+/// Takes a file's capabilities away, if it has any.
+pub fn drop_capabilities(metadata: &mut Metadata, ino: InodeNr) -> Step<()> {
+    metadata.tree.load(ino)?;
+    match metadata.tree.has_capabilities(ino)? {
+        true => metadata.remove_xattr(ino, CAPABILITY),
+        false => Ok(()),
+    }
+}
+
 impl Metadata {
     /// Clears setuid, setgid (if group-executable) and the file's capabilities.
     pub fn kill_privileges(&mut self, ino: InodeNr) -> Step<()> {
@@ -217,16 +226,7 @@ impl Metadata {
             self.log.mark_perms(ino);
             self.mark_delta(ino);
         }
-        self.drop_capabilities(ino)
-    }
-
-    /// Takes a file's capabilities away, if it has any.
-    pub fn drop_capabilities(&mut self, ino: InodeNr) -> Step<()> {
-        self.tree.load(ino)?;
-        match self.tree.has_capabilities(ino)? {
-            true => self.remove_xattr(ino, CAPABILITY),
-            false => Ok(()),
-        }
+        drop_capabilities(self, ino)
     }
 
     fn xattrs_changed(&mut self, ino: InodeNr, name: &[u8]) {

@@ -7,6 +7,7 @@
 
 use crate::namespace::access::{CHANGE, Caller, Guard, READ, SEARCH, WRITE};
 use crate::namespace::acl::is_acl;
+use crate::namespace::attributes::drop_capabilities;
 use crate::namespace::kinds::kind_of;
 use crate::state::step::Step;
 use crate::state::{Metadata, Tree};
@@ -359,7 +360,7 @@ fn may_use(tree: &mut Tree, caller: Caller<'_>, ino: InodeNr, wanted: u16) -> Re
 /// What the storage reports.
 pub fn take_privileges(metadata: &mut Metadata, caller: Caller<'_>, ino: InodeNr) -> Step<()> {
     if caller.rights.keeps_set_id {
-        return metadata.drop_capabilities(ino);
+        return drop_capabilities(metadata, ino);
     }
     metadata.kill_privileges(ino)?;
     let inode = &mut metadata.tree.node_mut(ino).inode;

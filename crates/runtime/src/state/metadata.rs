@@ -110,14 +110,4 @@ impl Metadata {
             self.log.names.push(op, traits);
         }
     }
-
-    /// Bytes `[start, end)` of a file that is in memory are about to change, or its size.
-    pub fn changes_data(&mut self, ino: InodeNr, start: u64, end: u64) {
-        self.log.changes.data(ino, (start, end), self.tree.node(ino).size);
-    }
-
-    /// The size of a file that is in memory is about to change.
-    pub fn changes_size(&mut self, ino: InodeNr) {
-        self.log.changes.size(ino, self.tree.node(ino).size);
-    }
 }

@@ -1,10 +1,11 @@
 //! The sessions that cache, and what they are told of each other's changes.
 
-use crate::state::State;
 use crate::state::changes::Noted;
 use crate::state::tree::references::SessionId;
+use crate::state::{Inodes, State};
 use siftfs_base::InodeNr;
 use siftfs_proto::{Cache, Notice, Owed, ROOT_INO};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The open sessions that cache, and how many of the others change something.
@@ -61,6 +62,51 @@ impl Sharing {
     }
 }
 
+impl Sharing {
+    /// The notices of a change, of inodes that the other sessions have looked up, and the ends in
+    /// which their kernels may believe still.
+    fn notices(&self, by: By, noted: &Noted, inodes: &mut Inodes) -> Notices {
+        let resized = noted
+            .sizes
+            .iter()
+            .filter(|(ino, before)| inodes.get(ino).is_some_and(|node| node.size != **before));
+        let resized: BTreeMap<InodeNr, u64> = resized.map(|(ino, size)| (*ino, *size)).collect();
+        let mut notices = Notices { of: Vec::new(), owed: Owed::default() };
+        if by.untold
+            && let Some(own) = by.session
+        {
+            note_ends(own, &resized, inodes);
+        }
+        for (session, cache) in &self.caches {
+            if Some(*session) == by.session {
+                continue;
+            }
+            note_ends(*session, &resized, inodes);
+            let references = &inodes.references;
+            let known = |ino| ino == ROOT_INO || references.has_looked_up(*session, ino);
+            let mut notice = Notice::new(&mut notices.owed);
+            notice.attributes.extend(noted.attributes.iter().filter(|ino| known(**ino)));
+            let data = noted.data.iter().filter(|(ino, _)| known(**ino));
+            notice.data.extend(data.map(|(ino, (start, end))| (*ino, *start, *end)));
+            notice.sizes.extend(resized.keys().filter(|ino| known(**ino)));
+            notice.names.extend(noted.names.iter().filter(|(dir, _)| known(*dir)).cloned());
+            if !notice.is_empty() {
+                notices.of.push((cache.clone(), notice));
+            }
+        }
+        notices
+    }
+}
+
+/// The session's kernel may append at the ends that were.
+fn note_ends(session: SessionId, resized: &BTreeMap<InodeNr, u64>, inodes: &mut Inodes) {
+    for (ino, before) in resized {
+        if inodes.references.has_looked_up(session, *ino) {
+            inodes.ends.changed(session, *ino, *before);
+        }
+    }
+}
+
 impl State {
     /// An operation begins.
     pub fn begin_changes(&mut self, by: By) {
@@ -68,55 +114,9 @@ impl State {
         self.metadata.log.changes.begin(wanted);
     }
 
-    /// The operation has ended, also if it failed half-way: what other sessions are to be told, of
-    /// inodes that they have looked up.
+    /// The operation has ended, also if it failed half-way: what other sessions are to be told.
     pub fn end_changes(&mut self, by: By) -> Option<Notices> {
         let noted = self.metadata.log.changes.take()?;
-        self.note_ends(by, &noted);
-        let mut notices = Notices { of: Vec::new(), owed: Owed::default() };
-        for (session, cache) in &self.sharing.caches {
-            if Some(*session) == by.session {
-                continue;
-            }
-            let notice = self.notice(*session, &noted, &mut notices.owed);
-            if !notice.is_empty() {
-                notices.of.push((cache.clone(), notice));
-            }
-        }
-        Some(notices)
-    }
-
-    fn notice(&self, session: SessionId, noted: &Noted, owed: &mut Owed) -> Notice {
-        let references = &self.metadata.tree.inodes.references;
-        let known = |ino: InodeNr| ino == ROOT_INO || references.has_looked_up(session, ino);
-        let mut notice = Notice::new(owed);
-        notice.attributes.extend(noted.attributes.iter().filter(|ino| known(**ino)));
-        let data = noted.data.iter().filter(|(ino, _)| known(**ino));
-        notice.data.extend(data.map(|(ino, (start, end))| (*ino, *start, *end)));
-        let resized = noted.sizes.iter().filter(|(ino, before)| self.is_resized(**ino, **before));
-        notice.sizes.extend(resized.map(|(ino, _)| *ino).filter(|ino| known(*ino)));
-        notice.names.extend(noted.names.iter().filter(|(dir, _)| known(*dir)).cloned());
-        notice
-    }
-
-    /// Other kernels, and the own one if it was not told, may append at the end that was.
-    fn note_ends(&mut self, by: By, noted: &Noted) {
-        let resized = noted.sizes.iter().filter(|(ino, before)| self.is_resized(**ino, **before));
-        let resized: Vec<_> = resized.map(|(ino, before)| (*ino, *before)).collect();
-        for (ino, before) in resized {
-            let own = by.session.filter(|_| by.untold);
-            let others = self.sharing.caches.iter().map(|(session, _)| *session);
-            let others = others.filter(|session| Some(*session) != by.session);
-            let references = &self.metadata.tree.inodes.references;
-            for session in own.into_iter().chain(others) {
-                if references.has_looked_up(session, ino) {
-                    self.metadata.tree.inodes.ends.changed(session, ino, before);
-                }
-            }
-        }
-    }
-
-    fn is_resized(&self, ino: InodeNr, before: u64) -> bool {
-        self.metadata.tree.inodes.get(&ino).is_some_and(|node| node.size != before)
+        Some(self.sharing.notices(by, &noted, &mut self.metadata.tree.inodes))
     }
 }

@@ -19,7 +19,7 @@ use crate::mount::mountinfo::MountEntry;
 use crate::pages::known::{Known, Stamp, TERM};
 use crate::pages::names::is_gone;
 use crate::pages::own_mount::Take;
-use crate::serve::server::Server;
+use crate::serve::server::{Server, knows};
 use siftfs_base::InodeNr;
 use siftfs_proto::{Credentials, Notice, Request};
 use std::collections::{BTreeMap, HashMap};
@@ -65,7 +65,7 @@ impl Teller {
         entry: MountEntry,
     ) -> io::Result<Self> {
         let (words, told) = channel();
-        let known = server.known.clone().expect("a shared mount has this");
+        let known = server.shares.known.clone().expect("a shared mount has this");
         let tell = words.clone();
         let done = Arc::new(move |number| drop(tell.send(Word::Done(number))));
         let asker = Asker::new(entry.clone(), server.sections.resetting(), done);
@@ -231,7 +231,7 @@ impl Desk {
         if let Some(server) = self.server.upgrade().filter(|_| !unknown.is_empty()) {
             for (ino, until, notice) in unknown {
                 // A kernel that has forgotten the inode says so.
-                if server.knows(ino) {
+                if knows(&server, ino) {
                     self.attributes(ino, &notice, until);
                 }
             }

@@ -136,18 +136,7 @@ impl Session {
                 }
             };
             let mut out = init_out(minor, max_readahead, agreed);
-            if transport.is_ring() {
-                out.flags |= abi::FUSE_INIT_EXT;
-                out.flags2 |= abi::FUSE2_OVER_IO_URING;
-            }
-            if wanted.shared && flags2 & abi::FUSE2_DIRECT_IO_ALLOW_MMAP != 0 {
-                out.flags |= abi::FUSE_INIT_EXT;
-                out.flags2 |= abi::FUSE2_DIRECT_IO_ALLOW_MMAP;
-            }
-            if wanted.idmap {
-                out.flags |= abi::FUSE_INIT_EXT;
-                out.flags2 |= abi::FUSE2_ALLOW_IDMAP;
-            }
+            agree_more(&mut out, &wanted, transport.is_ring(), flags2);
             token.send(Ok(Answer::Init(Box::new(out))));
             let dialect = Dialect { setxattr_ext: agreed & abi::FUSE_SETXATTR_EXT != 0 };
             let counts = Arc::new(Counts::default());
@@ -256,6 +245,22 @@ fn agree(offered: u32, writeback: bool, shared: bool) -> u32 {
         agreed |= offered & flag;
     }
     agreed
+}
+
+/// Says in an answer to INIT what of the second word of flags is agreed on.
+fn agree_more(out: &mut abi::InitOut, wanted: &Wanted, ring: bool, offered: u32) {
+    // Files that append past the kernel's cache can be mapped.
+    let maps = wanted.shared && offered & abi::FUSE2_DIRECT_IO_ALLOW_MMAP != 0;
+    for (agreed, flag) in [
+        (ring, abi::FUSE2_OVER_IO_URING),
+        (maps, abi::FUSE2_DIRECT_IO_ALLOW_MMAP),
+        (wanted.idmap, abi::FUSE2_ALLOW_IDMAP),
+    ] {
+        if agreed {
+            out.flags |= abi::FUSE_INIT_EXT;
+            out.flags2 |= flag;
+        }
+    }
 }
 
 fn init_out(minor: u32, max_readahead: u32, flags: u32) -> abi::InitOut {

@@ -80,8 +80,8 @@ impl Name {
 }
 
 impl Dir {
-    /// How long a name counts that is told now: an eighth of the time for which other front ends have
-    /// left the directory alone, so that two that change it in turns soon wait for nothing.
+    /// How long a name counts that is told now: an eighth of the time for which other front ends
+    /// have left the directory alone, so that two that change it in turns soon wait for nothing.
     fn valid(&self, now: Instant) -> Duration {
         if self.left_alone.is_some_and(|until| now < until) {
             return Duration::ZERO;

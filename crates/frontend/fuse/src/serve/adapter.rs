@@ -10,6 +10,7 @@ use crate::kernel::request::{Message, Operation};
 use crate::locks;
 use crate::mount::mountinfo::MountEntry;
 use crate::pages::kernel_cache::DirectWrite;
+use crate::pages::opener::Want;
 use crate::serve::open_files::{appends, reads_and_writes};
 use crate::serve::server::{CopyRange, Dir, DirCursor, Place, Server};
 use crate::serve::told::told;
@@ -30,7 +31,7 @@ pub(crate) struct Adapter {
 
 impl Handler for Adapter {
     fn handle(&self, message: Message<'_>, token: Token) {
-        let token = self.server.shared(token);
+        let token = self.server.shares.shared(token);
         match token.owing() {
             None => self.begin(message, token),
             owing => during(owing, || self.begin(message, token)),
@@ -79,10 +80,10 @@ impl Adapter {
     fn answer(&self, cred: &Credentials, node: u64, op: Operation<'_>, token: Token) {
         let server = &self.server;
         let token = match (&op, inode(node)) {
-            (Operation::Write { .. }, Ok(ino)) => server.writes(ino, token),
+            (Operation::Write { .. }, Ok(ino)) => server.shares.writes(ino, token),
             _ => token,
         };
-        let told_of = server.tells(node, &op);
+        let told_of = server.shares.tells(node, &op);
         let (result, token) = told(told_of, self.carry_out(cred, node, op), token);
         send(server, result, token);
     }
@@ -104,7 +105,7 @@ impl Adapter {
     fn answer_later(&self, cred: Credentials, ino: InodeNr, op: Operation<'_>, token: Token) {
         match op {
             Operation::Fsync { datasync } => {
-                owe(self.server.page_debts.of(ino));
+                owe(self.server.shares.page_debts.of(ino));
                 let answer = Box::new(move |result: Result<Reply>| {
                     token.send(result.map(|_| Answer::Done));
                 });
@@ -115,7 +116,7 @@ impl Adapter {
                 self.server.read(&cred, file, part, direct, token_for_data(token));
             }
             Operation::Flush { handle, owner } => {
-                owe(self.server.page_debts.of(ino));
+                owe(self.server.shares.page_debts.of(ino));
                 let (server, handle) = (self.server.clone(), Handle(handle));
                 let then = Box::new(move || {
                     let closed = locks::closed(&server, ino, handle, owner);
@@ -126,7 +127,7 @@ impl Adapter {
             Operation::Write { handle, offset, data, kill_priv, flags, .. } => {
                 let data = WriteData::copy_of(offset, data);
                 let file = (ino, Handle(handle));
-                let token = self.server.writes(ino, token);
+                let token = self.server.shares.writes(ino, token);
                 self.write_direct(&cred, file, (offset, data), (kill_priv, flags), token);
             }
             Operation::Ioctl { handle, command, input } => {
@@ -185,7 +186,7 @@ impl Adapter {
         let server = self.server.clone();
         let release = move || {
             if let Ok(ino) = inode(node) {
-                if let Some(known) = &server.known {
+                if let Some(known) = &server.shares.known {
                     known.closed(ino);
                 }
                 server.release_sections(ino, handle);
@@ -398,10 +399,10 @@ impl Adapter {
         (size, plus): (u32, bool),
     ) -> Result<Answer> {
         let server = &self.server;
-        let valid = server.lists(ino);
+        let valid = server.shares.lists(ino);
         let mut buffer = DirBuffer::new(size, plus, valid);
         let cursor = DirCursor { dir, cookie, plus, room: buffer.room() };
-        let shared = server.known.is_some() && plus;
+        let shared = server.shares.may_be_more() && plus;
         let mut names = Vec::new();
         let add = &mut |e: &DirEntry| {
             let added = server.sections.show_entry(e, |e| buffer.add(e));
@@ -411,7 +412,7 @@ impl Adapter {
             added
         };
         let listed = server.read_dir(cred, cursor, add);
-        server.listed(ino, &names, valid);
+        server.shares.listed(ino, &names, valid);
         listed.map(|()| buffer.done())
     }
 
@@ -510,7 +511,7 @@ impl Adapter {
 
     /// Does close(2) of what is opened so send FLUSH?
     fn flush(&self, flags: u32) -> Flush {
-        let shared = self.server.known.is_some();
+        let shared = self.server.shares.may_be_more();
         match shared || reads_and_writes(flags) {
             true if shared && appends(flags) => Flush::Direct,
             true => Flush::Sent,
@@ -534,18 +535,18 @@ impl Adapter {
             // as several requests in any order.
             O::Write { handle, offset, data, kill_priv, cached, flags, .. } => {
                 server.open_files.note_cached(ino, offset, data.len() as u64);
-                server.note_pages(ino);
+                server.shares.note_pages(ino);
                 let data = WriteData::copy_of(offset, data);
                 if cached {
                     let written = server.write_pages(cred, ino, offset, data);
-                    server.page_debts.add(ino, owed_so_far());
+                    server.shares.page_debts.add(ino, owed_so_far());
                     return written.inspect_err(|e| server.lost_pages(ino, e)).map(Answer::Written);
                 }
                 let file = (ino, Handle(handle));
                 let at = Place { offset, append: server.agreed.appends(flags) };
                 let (len, _) = server.write_by(cred, file, at, data, kill_priv)?;
-                if at.append && server.known.is_some() {
-                    server.drop_moved(ino, offset + u64::from(len));
+                if at.append && server.shares.may_be_more() {
+                    self.drop_moved(ino, offset + u64::from(len));
                 }
                 Ok(Answer::Written(len))
             }
@@ -574,6 +575,16 @@ impl Adapter {
                 server.copy(cred, &range).map(Answer::Written)
             }
             _ => Err(errno(libc::ENOSYS)),
+        }
+    }
+
+    /// An append went to an end that the kernel does not know: what it wrote into its own pages
+    /// lies elsewhere, and is dropped when the kernel has the answer.
+    fn drop_moved(&self, ino: InodeNr, end: u64) {
+        let attr =
+            self.server.entry(&Credentials::default(), Request::GetAttr { file: ino.into() });
+        if attr.is_ok_and(|attr| attr.size != end) {
+            self.server.pages(ino, Want::Drop, Box::new(|| {}));
         }
     }
 

@@ -10,8 +10,6 @@ use crate::locks::waits::LockWaits;
 use crate::mount::mountinfo::MountEntry;
 use crate::mount::switch::Switch;
 use crate::pages::invalidator::Invalidator;
-use crate::pages::known::Known;
-use crate::pages::opener::Want;
 use crate::pages::own_mount::{self, Written};
 use crate::serve::agreed::Agreed;
 use crate::serve::caller;
@@ -19,9 +17,9 @@ use crate::serve::calls::Calls;
 use crate::serve::copied_up::CopiedUp;
 use crate::serve::kernel_times::KernelTimes;
 use crate::serve::open_files::{Closed, OpenFiles, Owed, appends};
-use crate::serve::page_debts::PageDebts;
 use crate::serve::privileges::Announced;
 use crate::serve::timers::Timers;
+use crate::serve::told::Shares;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
@@ -60,10 +58,7 @@ pub(crate) struct Server {
     pub(crate) operations: Switch,
     /// Of files whose times the kernel owns.
     pub(crate) kernel_times: Arc<KernelTimes>,
-    /// What the kernel may know, if other front ends may change it.
-    pub(crate) known: Option<Arc<Known>>,
-    /// What pages that came owe.
-    pub(crate) page_debts: PageDebts,
+    pub(crate) shares: Shares,
 }
 
 impl Server {
@@ -82,8 +77,7 @@ impl Server {
             sections: Sections::default(),
             operations: Switch::new(true),
             kernel_times: Arc::default(),
-            known: agreed.shared.then(|| Arc::new(Known::new())),
-            page_debts: PageDebts::default(),
+            shares: Shares::new(agreed.shared),
         }
     }
 
@@ -116,11 +110,6 @@ impl Server {
         result
     }
 
-    /// May the kernel know the inode?
-    pub(crate) fn knows(&self, ino: InodeNr) -> bool {
-        self.service.has_looked_up(ino)
-    }
-
     /// As [`Server::call`], with the answer on whatever thread has it.
     pub(crate) fn submit(&self, cred: &Credentials, req: Request, done: Completion) {
         self.service.submit(cred, req, done);
@@ -141,22 +130,13 @@ impl Server {
     /// A file was opened.
     pub(crate) fn opened_by(&self, cred: &Credentials, handle: Handle, ino: InodeNr, flags: u32) {
         let mut flags = flags;
-        if let Some(known) = &self.known {
+        if let Some(known) = &self.shares.known {
             known.opened(ino);
             if appends(flags) {
                 flags |= libc::O_DIRECT.cast_unsigned();
             }
         }
         self.open_files.opened(&self.agreed.opener(cred), handle, ino, flags);
-    }
-
-    /// An append went to an end that the kernel does not know: what it wrote into its own pages
-    /// lies elsewhere, and is dropped when the kernel has the answer.
-    pub(crate) fn drop_moved(&self, ino: InodeNr, end: u64) {
-        let attr = self.entry(&Credentials::default(), Request::GetAttr { file: ino.into() });
-        if attr.is_ok_and(|attr| attr.size != end) {
-            self.pages(ino, Want::Drop, Box::new(|| {}));
-        }
     }
 
     pub(crate) fn release(&self, cred: &Credentials, handle: Handle) -> Result<()> {
@@ -199,7 +179,7 @@ impl Server {
         let len = size.min(MAX_IO);
         if !direct {
             self.open_files.note_cached(ino, offset, u64::from(len));
-            self.note_pages(ino);
+            self.shares.note_pages(ino);
         }
         if let Some(read) = self.read_section(cred, (ino, handle), (offset, len), direct) {
             return done(read);
@@ -319,13 +299,6 @@ impl Server {
         let (file, times) = (ino.into(), self.agreed.moves_times());
         let write = Request::Write { file, offset, data, append, kill_priv, times };
         self.call(&self.payer(cred, ino), write)?.written()
-    }
-
-    /// An answer is about to bring pages of the file, or of a directory's listing.
-    pub(crate) fn note_pages(&self, ino: InodeNr) {
-        if let Some(known) = &self.known {
-            known.pages(ino);
-        }
     }
 
     pub(crate) fn owed(&self, flags: u32) -> Owed {
@@ -497,12 +470,12 @@ impl Server {
     }
 
     pub(crate) fn forget(&self, cred: &Credentials, ino: InodeNr, count: u64) {
-        let at = self.known.as_ref().map(|known| known.moment());
+        let at = self.shares.known.as_ref().map(|known| known.moment());
         if let Err(error) = self.call(cred, Request::Forget { ino, count }) {
             tracing::warn!(ino, count, %error, "forget failed");
         }
-        if let (Some(known), Some(at)) = (&self.known, at)
-            && !self.knows(ino)
+        if let (Some(known), Some(at)) = (&self.shares.known, at)
+            && !knows(self, ino)
         {
             known.forgotten(ino, at);
         }
@@ -533,6 +506,11 @@ impl Server {
         }
         Ok(out)
     }
+}
+
+/// May the kernel of `server` know the inode?
+pub(crate) fn knows(server: &Server, ino: InodeNr) -> bool {
+    server.service.has_looked_up(ino)
 }
 
 /// Where a write goes.

@@ -4,7 +4,7 @@ use crate::kernel::convert::inode;
 use crate::kernel::reply::{Answer, Token, Valid};
 use crate::kernel::request::Operation;
 use crate::pages::known::{Known, TERM};
-use crate::serve::server::Server;
+use crate::serve::page_debts::PageDebts;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,33 @@ pub(crate) struct Told<'a> {
     name: &'a [u8],
 }
 
-impl Server {
+/// What a mount keeps because others of its volume may change what its kernel knows.
+pub(crate) struct Shares {
+    /// What the kernel may know; none for a mount that is alone.
+    pub(crate) known: Option<Arc<Known>>,
+    /// What pages that came owe.
+    pub(crate) page_debts: PageDebts,
+}
+
+impl Shares {
+    /// Of a mount that may be one of several, or not.
+    pub(crate) fn new(shared: bool) -> Self {
+        let known = shared.then(|| Arc::new(Known::new()));
+        Self { known, page_debts: PageDebts::default() }
+    }
+
+    /// May others change what the kernel knows?
+    pub(crate) fn may_be_more(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// An answer is about to bring pages of the file, or of a directory's listing.
+    pub(crate) fn note_pages(&self, ino: InodeNr) {
+        if let Some(known) = &self.known {
+            known.pages(ino);
+        }
+    }
+
     /// What is sent counts as long as other front ends let it.
     pub(crate) fn shared(&self, token: Token) -> Token {
         match self.known {
@@ -68,7 +94,7 @@ impl Server {
     }
 
     /// How long entries of the directory count that an answer is going to bring, if others may
-    /// change them. [`Server::listed`] follows.
+    /// change them. [`Shares::listed`] follows.
     pub(crate) fn lists(&self, dir: InodeNr) -> Valid {
         self.note_pages(dir);
         match &self.known {
@@ -85,7 +111,7 @@ impl Server {
     }
 }
 
-/// The answer of a request that was noted by [`Server::tells`]: a name that is missing is not
+/// The answer of a request that was noted by [`Shares::tells`]: a name that is missing is not
 /// remembered, because nobody would tell the kernel when it appears.
 pub(crate) fn told(
     noted: Option<Told<'_>>,
