@@ -8,6 +8,7 @@ use siftfs_fronts::turns::Turns;
 use siftfs_fuse::Requests;
 use siftfs_rig::descriptors::own_table;
 use siftfs_rig::place::{Failed, Result};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -37,6 +38,9 @@ struct Args {
     /// This many programs on each mount append to one file, instead
     #[arg(long)]
     appenders: Option<u64>,
+    /// A mount goes while files of it are open, instead
+    #[arg(long)]
+    detached: bool,
     /// Seconds that a call may take
     #[arg(long, default_value_t = 20)]
     patience: u64,
@@ -112,6 +116,38 @@ fn at_once(args: &Args, programs: u64, requests: Requests) -> Result<()> {
     stage.end()
 }
 
+/// A file that is open on a mount without a place is told of changes, too.
+fn detached(args: &Args, requests: Requests) -> Result<()> {
+    let mut stage = Stage::new(args.mounts, requests)?;
+    let dir = stage.dirs.remove(0);
+    let said = |e: std::io::Error| Failed(e.to_string());
+    std::thread::scope(|scope| {
+        let stage = &stage;
+        let reads = scope.spawn(move || {
+            own_table().map_err(said)?;
+            std::fs::write(dir.join("f"), b"old bytes").map_err(said)?;
+            let file = std::fs::File::open(dir.join("f")).map_err(said)?;
+            let mut bytes = [0; 9];
+            file.read_exact_at(&mut bytes, 0).map_err(said)?;
+            siftfs_fuse::detach(&dir).map_err(said)?;
+            for turn in 0..20u8 {
+                let wanted = [turn; 9];
+                let write = move |volume: &siftfs::Volume| {
+                    volume.open_file("/f").and_then(|f| f.write_at(0, &wanted))
+                };
+                stage.embed(write).map_err(|e| Failed(e.to_string()))?;
+                file.read_exact_at(&mut bytes, 0).map_err(said)?;
+                if bytes != wanted {
+                    return Err(Failed(format!("turn {turn}: {bytes:?}")));
+                }
+            }
+            Ok(())
+        });
+        reads.join().map_err(|_| Failed("a turn panicked".into()))?
+    })?;
+    stage.end()
+}
+
 fn appending(args: &Args, requests: Requests) -> Result<()> {
     let stage = Stage::new(args.mounts, requests)?;
     let records = together(&stage, args.appenders.unwrap_or(1), args.calls)?;
@@ -144,6 +180,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let requests = if args.ring { Requests::Ring } else { Requests::Device };
     let result = match args.programs {
+        None if args.detached => detached(&args, requests),
         None if args.appenders.is_some() => appending(&args, requests),
         Some(programs) if !args.on.is_empty() => return work_on(&args, programs),
         Some(programs) => at_once(&args, programs, requests),

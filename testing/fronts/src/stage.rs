@@ -126,8 +126,10 @@ impl Stage {
     /// # Errors
     /// What is not as it should be.
     pub fn end(mut self) -> Result<()> {
-        for (dir, server) in self.dirs.iter().zip(self.servers.drain(..)) {
+        for dir in &self.dirs {
             siftfs_fuse::unmount(dir).map_err(said)?;
+        }
+        for server in self.servers.drain(..) {
             server.join().map_err(|_| Failed("a server panicked".into()))?.map_err(said)?;
         }
         let Some(Embedded { calls, thread }) = self.embedded.take() else { return Ok(()) };

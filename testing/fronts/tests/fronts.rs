@@ -35,6 +35,12 @@ fn programs_at_once_never_wait_for_ever() {
     by_both(&["--programs", "12", "--seconds", "8", "--seed", "1"]);
 }
 
+/// Seen to fail when pages of a mount without a place are not dropped by notification.
+#[test]
+fn a_detached_mount_with_open_files_is_told() {
+    by_both(&["--detached"]);
+}
+
 #[test]
 fn appends_at_once_are_all_there() {
     by_both(&["--appenders", "3", "--calls", "300"]);

@@ -9,6 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// request does not wait for one of them.
 const MOST: usize = 32;
 
+/// What is called when a job is done, or cannot be done.
+pub(super) type Done = Arc<dyn Fn(u64, bool) + Send + Sync>;
+
 /// What is to be done, and the number under which it is reported.
 pub(super) struct Job {
     pub(super) number: u64,
@@ -22,8 +25,8 @@ pub(super) struct Job {
 pub(super) struct Asker {
     entry: MountEntry,
     resetting: Arc<Resetting>,
-    /// Is called when a job is done, or cannot be done.
-    done: Arc<dyn Fn(u64) + Send + Sync>,
+    /// Is called with a job's number when it is done; false if the mount has no place for it.
+    done: Done,
     work: Arc<Mutex<Work>>,
 }
 
@@ -34,11 +37,7 @@ struct Work {
 }
 
 impl Asker {
-    pub(super) fn new(
-        entry: MountEntry,
-        resetting: Arc<Resetting>,
-        done: Arc<dyn Fn(u64) + Send + Sync>,
-    ) -> Self {
+    pub(super) fn new(entry: MountEntry, resetting: Arc<Resetting>, done: Done) -> Self {
         Self { entry, resetting, done, work: Arc::default() }
     }
 
@@ -77,13 +76,15 @@ impl Asker {
                 }
             };
             let Job { number, node, generation, take } = job;
-            if may_call
-                && let Err(error) =
-                    take_back(&self.entry, (node, generation), take, &self.resetting)
-            {
-                tracing::debug!(%error, node, "the kernel could not be asked");
-            }
-            (self.done)(number);
+            let taken = may_call.then(|| {
+                take_back(&self.entry, (node, generation), take, &self.resetting).unwrap_or_else(
+                    |error| {
+                        tracing::debug!(%error, node, "the kernel could not be asked");
+                        false
+                    },
+                )
+            });
+            (self.done)(number, taken.unwrap_or(false));
         }
     }
 }

@@ -11,7 +11,7 @@
 //! * A kernel that does not drop pages for much longer would show old bytes for ever: its
 //!   connection is ended.
 
-use crate::front::asker::{Asker, Job};
+use crate::front::asker::{Asker, Done, Job};
 use crate::kernel::convert::node;
 use crate::kernel::notify::Notifier;
 use crate::mount::connection;
@@ -39,6 +39,9 @@ enum Word {
     Changed(Notice),
     /// What was asked for under this number is done.
     Done(u64),
+    /// It could not be asked for: the mount has no place, as one that was detached while files are
+    /// open.
+    NoPlace(u64),
     End,
 }
 
@@ -67,7 +70,10 @@ impl Teller {
         let (words, told) = channel();
         let known = server.shares.known.clone().expect("a shared mount has this");
         let tell = words.clone();
-        let done = Arc::new(move |number| drop(tell.send(Word::Done(number))));
+        let done: Done = Arc::new(move |number, done| {
+            let word = if done { Word::Done(number) } else { Word::NoPlace(number) };
+            let _ = tell.send(word);
+        });
         let asker = Asker::new(entry.clone(), server.sections.resetting(), done);
         let desk = Desk {
             server: Arc::downgrade(server),
@@ -134,6 +140,7 @@ impl Desk {
             match word {
                 Ok(Word::Changed(notice)) => self.changed(notice),
                 Ok(Word::Done(number)) => self.done(number),
+                Ok(Word::NoPlace(number)) => self.notify(number),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -216,6 +223,27 @@ impl Desk {
         let waiting = Waiting { _notice: notice.clone(), since: Instant::now(), what };
         self.waiting.insert(self.number, waiting);
         self.number
+    }
+
+    /// Pages can only be taken back by a notification. It waits for pages, so it has a thread.
+    fn notify(&mut self, number: u64) {
+        let Some(Waiting { what: What::Pages(ino, Some(_)), .. }) = self.waiting.get(&number)
+        else {
+            return self.done(number);
+        };
+        let (notifier, words, ino) = (self.notifier.clone(), self.words.clone(), *ino);
+        let body = move || {
+            if let Err(error) = notifier.drop_pages(node(ino), 0, 0)
+                && !is_gone(&error)
+            {
+                tracing::error!(ino, %error, "the kernel does not drop its pages");
+            }
+            let _ = words.send(Word::Done(number));
+        };
+        if let Err(error) = std::thread::Builder::new().name("siftfs-notice".into()).spawn(body) {
+            tracing::error!(%error, ino, "no thread: the kernel may show a file as it was");
+            self.done(number);
+        }
     }
 
     fn done(&mut self, number: u64) {

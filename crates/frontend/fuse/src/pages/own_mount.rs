@@ -283,8 +283,8 @@ pub(crate) enum Take {
 }
 
 /// Has the kernel take attributes, and drop what it has of the content, on the calling thread,
-/// which has none of the process's descriptors. Where the mount has no place, or the kernel does
-/// not know the inode, there is nothing to do.
+/// which has none of the process's descriptors. False if the mount has no place where that could be
+/// asked. If the kernel does not know the inode there is nothing to do.
 ///
 /// # Errors
 /// Those of the calls.
@@ -293,8 +293,8 @@ pub(crate) fn take_back(
     (node, generation): (u64, u32),
     take: Take,
     resetting: &Resetting,
-) -> io::Result<()> {
-    let Some(root) = open_root(entry)? else { return Ok(()) };
+) -> io::Result<bool> {
+    let Some(root) = open_root(entry)? else { return Ok(false) };
     let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
     let file = match take {
         Take::Attributes => find_node(&root, node, generation),
@@ -307,14 +307,14 @@ pub(crate) fn take_back(
         }
     };
     let file = match file {
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => return Ok(()),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ESTALE | libc::ENOENT)) => return Ok(true),
         other => other?,
     };
     take_attributes(&file)?;
     if take == Take::Listing {
         drop_listing(&file);
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Has the kernel ask for the attributes of a file until it takes them: an answer that another
