@@ -27,7 +27,7 @@ pub use front::cache::Front;
 pub use kernel::priority::Priority;
 pub use kernel::transport::{RequestLoop, Requests};
 pub use mount::connection::abort;
-pub use mount::detached::attach;
+pub use mount::detached::{attach, take_back};
 pub use mount::fuse_mount::{
     FuseMount, MountOptions, NewMount, Traffic, WriteCache, detach, detach_dead, is_dead,
     is_silent, remount, says_dead, unmount,

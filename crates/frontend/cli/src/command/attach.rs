@@ -9,10 +9,9 @@ use crate::options::parsed::Options;
 use crate::show::failure::{Failure, Outcome};
 use crate::show::output::{complain, say};
 use serde::Deserialize;
-use siftfs_fuse::detach;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Duration;
 
 /// How often is asked again: after a wait for a volume that was being closed, or because the daemon
@@ -117,15 +116,11 @@ fn put(daemon: &mut Daemon, volume: &Path, dir: &Path) -> Outcome {
     match daemon.say(&Attached { done: true }).and_then(|()| daemon.answer()) {
         Ok(_) => Ok(0),
         Err(e) => {
-            take_back(&tree);
+            // A mount that nobody serves does not stay.
+            let _ = siftfs_fuse::take_back(tree.as_fd());
             Err(failure(volume, daemon, &e))
         }
     }
-}
-
-/// A mount that nobody serves does not stay.
-fn take_back(tree: &OwnedFd) {
-    let _ = detach(&PathBuf::from(format!("/proc/self/fd/{}", tree.as_raw_fd())));
 }
 
 fn failure(volume: &Path, daemon: &Daemon, silence: &Silence) -> Failure {

@@ -12,7 +12,7 @@ use crate::show::status_text;
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use serde_json::Value;
-use siftfs_fuse::{MountEntry, containing, flush};
+use siftfs_fuse::{MountEntry, containing, flush, top_mount};
 use siftfs_status::{Status, Trimmed};
 use std::io;
 use std::path::Path;
@@ -29,10 +29,31 @@ fn ask(dir: &Path, op: Op) -> Result<Value, Failure> {
     }
 }
 
-/// Sends what the kernel holds back (pages dirtied through shared mappings) to the daemon, and
-/// waits until it has it. The value is what the kernel says of pages that could not be written.
-/// That may be old, or another program's: the caller does its own work first and tells it then.
+/// Sends what the kernel holds back (pages dirtied through shared mappings) of every mount of the
+/// volume that `dir` is on, and waits until the daemon has it. The value is what the kernel says of
+/// pages that could not be written. That may be old, or another program's: the caller does its own
+/// work first and tells it then.
 fn sync_kernel(dir: &Path) -> Result<Option<io::Error>, Failure> {
+    let mut lost = sync_mount(dir)?;
+    let now = status_of(dir)?;
+    for other in now.mounts.iter().filter(|other| other.dir != now.dir) {
+        let place = Path::new(&other.dir);
+        // One that was moved is not where it was made, and one that has gone holds nothing back.
+        let is_there = || {
+            let top = top_mount(place).ok().flatten();
+            top.is_some_and(|m| format!("{}:{}", m.major, m.minor) == other.device)
+        };
+        match if is_there() { sync_mount(place) } else { Ok(None) } {
+            Ok(told) => lost = lost.or(told),
+            Err(failure) if is_there() => return Err(failure),
+            Err(_) => {}
+        }
+    }
+    Ok(lost)
+}
+
+/// The same for the mount that `dir` is on.
+fn sync_mount(dir: &Path) -> Result<Option<io::Error>, Failure> {
     let about = |e: &dyn std::fmt::Display| Failure::about(dir, e);
     // Where no daemon answers, the kernel's calls would wait for it.
     ask(dir, Op::Writers)?;

@@ -7,7 +7,7 @@ use rustix::process::{Gid, Uid};
 use siftfs_client::{Compound, CompoundError, FileStep, Level, NewAttributes};
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -235,4 +235,34 @@ echo kept > "$D/file"
     assert!(out.status.success(), "{out:?}");
     let e2fsck = run("e2fsck", &["-fn", s.volume()]);
     assert_eq!(e2fsck.code, 0, "{e2fsck:?}");
+}
+
+/// `siftfs sync` through one mount makes durable what programs stored through mappings of another.
+#[test]
+#[allow(unsafe_code)] // mmap(2) has no safe wrapper
+fn a_sync_is_of_all_mounts() {
+    let s = shared();
+    let dir = Beside::of(&s, "other");
+    dir.attach(&s, "").ok();
+    fs::write(dir.path("file"), vec![b'.'; 8192]).unwrap();
+    let file = File::options().read(true).write(true).open(dir.path("file")).unwrap();
+    let flags = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: a new mapping, of a file that stays as long as it is.
+    let map =
+        unsafe { libc::mmap(std::ptr::null_mut(), 8192, flags.0, flags.1, file.as_raw_fd(), 0) };
+    assert_ne!(map, libc::MAP_FAILED);
+    // SAFETY: two pages from there are mapped, and nothing else has them.
+    unsafe { map.cast::<u8>().add(5000).write_bytes(b'X', 100) };
+    siftfs(&["sync", s.dir()]).ok();
+    let daemon = s.daemon();
+    daemon.signal(rustix::process::Signal::KILL);
+    // SAFETY: nothing uses the mapping any more.
+    unsafe { libc::munmap(map, 8192) };
+    drop(file);
+    daemon.wait();
+    s.mount(THROUGH);
+    let found = fs::read(s.path("file")).unwrap();
+    assert!(found[5000..5100].iter().all(|b| *b == b'X'), "what was stored is lost");
+    s.umount();
+    s.assert_plain_ext4();
 }

@@ -289,3 +289,37 @@ grep -q 'may not be looked up' "$T/said" || { cat "$T/said" >&2; exit 3; }
     assert!(out.status.success(), "{out:?}");
     s.assert_plain_ext4();
 }
+
+/// What changes through another mount is seen below the root, and of the root itself: names that
+/// were looked for, contents, attributes, listings.
+#[test]
+fn what_others_change_is_seen() {
+    let s = shared();
+    tree(&s);
+    let dir = Beside::of(&s, "part");
+    dir.attach(&s, "subdir=a/b").ok();
+    assert_eq!(errno(fs::metadata(dir.path("late"))), Some(libc::ENOENT));
+    assert_eq!(names(&dir.path("")), ["c", "file"]);
+    assert_eq!(fs::read(dir.path("file")).unwrap(), b"inside");
+    fs::write(s.path("a/b/late"), "now").unwrap();
+    fs::write(s.path("a/b/file"), "changed").unwrap();
+    fs::create_dir(s.path("a/b/c/d")).unwrap();
+    fs::set_permissions(s.path("a/b"), Permissions::from_mode(0o701)).unwrap();
+    assert_eq!(fs::read(dir.path("late")).unwrap(), b"now");
+    assert_eq!(fs::read(dir.path("file")).unwrap(), b"changed");
+    assert_eq!(names(&dir.path("")), ["c", "file", "late"]);
+    assert_eq!(names(&dir.path("c")), ["d"]);
+    assert_eq!(fs::metadata(dir.path("")).unwrap().mode() & 0o7777, 0o701);
+    fs::remove_file(s.path("a/b/late")).unwrap();
+    assert_eq!(errno(fs::metadata(dir.path("late"))), Some(libc::ENOENT));
+    // And the reverse.
+    assert_eq!(names(&s.path("a/b")), ["c", "file"]);
+    fs::rename(dir.path("file"), dir.path("c/moved")).unwrap();
+    fs::set_permissions(dir.path(""), Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(names(&s.path("a/b")), ["c"]);
+    assert_eq!(fs::read(s.path("a/b/c/moved")).unwrap(), b"changed");
+    assert_eq!(fs::metadata(s.path("a/b")).unwrap().mode() & 0o7777, 0o755);
+    dir.umount();
+    s.umount();
+    s.assert_plain_ext4();
+}

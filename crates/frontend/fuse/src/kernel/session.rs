@@ -123,10 +123,7 @@ impl Session {
             }
             // Older kernels call a page written before the server has it, and only fsync(2) waits.
             let writeback = wanted.writeback && minor >= abi::MINOR_WRITEBACK;
-            let mut agreed = agree(flags, writeback, wanted.shared);
-            if wanted.below {
-                agreed &= !abi::FUSE_EXPORT_SUPPORT;
-            }
+            let agreed = agree(flags, Wanted { writeback, ..wanted });
             let chosen = Transport::choose(wanted.requests, flags, flags2);
             let transport = match chosen.and_then(|t| may_map(wanted.idmap, flags, flags2, t)) {
                 Ok(transport) => transport,
@@ -234,7 +231,8 @@ fn init_zero() -> abi::InitOut {
 }
 
 /// The wanted flags that the kernel offers.
-fn agree(offered: u32, writeback: bool, shared: bool) -> u32 {
+fn agree(offered: u32, wanted: Wanted) -> u32 {
+    let Wanted { writeback, shared, below, .. } = wanted;
     let mut agreed = 0;
     let cache = writeback.then_some(("WRITEBACK_CACHE", abi::FUSE_WRITEBACK_CACHE));
     let locks = if shared { &LOCKS[..] } else { &[] };
@@ -244,7 +242,7 @@ fn agree(offered: u32, writeback: bool, shared: bool) -> u32 {
         }
         agreed |= offered & flag;
     }
-    agreed
+    if below { agreed & !abi::FUSE_EXPORT_SUPPORT } else { agreed }
 }
 
 /// Says in an answer to INIT what of the second word of flags is agreed on.

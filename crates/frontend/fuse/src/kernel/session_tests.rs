@@ -123,9 +123,19 @@ fn the_protocol_is_agreed_on() {
 #[test]
 fn file_locks_come_as_requests_to_a_shared_mount_alone() {
     let locks = abi::FUSE_POSIX_LOCKS | abi::FUSE_FLOCK_LOCKS;
-    assert_eq!(agree(u32::MAX, false, false) & locks, 0);
-    assert_eq!(agree(u32::MAX, false, true) & locks, locks);
-    assert_eq!(agree(abi::FUSE_POSIX_LOCKS, false, true), abi::FUSE_POSIX_LOCKS);
+    let shared = Wanted { shared: true, ..Wanted::default() };
+    assert_eq!(agree(u32::MAX, Wanted::default()) & locks, 0);
+    assert_eq!(agree(u32::MAX, shared) & locks, locks);
+    assert_eq!(agree(abi::FUSE_POSIX_LOCKS, shared), abi::FUSE_POSIX_LOCKS);
+}
+
+/// A mount of a part of the tree lets the kernel open no file by a number that it does not know.
+#[test]
+fn a_part_of_the_tree_is_not_exported() {
+    let export = abi::FUSE_EXPORT_SUPPORT;
+    assert_eq!(agree(u32::MAX, Wanted::default()) & export, export);
+    let below = Wanted { below: true, ..Wanted::default() };
+    assert_eq!(agree(u32::MAX, below), agree(u32::MAX, Wanted::default()) & !export);
 }
 
 /// Users are mapped where that is wanted, and a kernel that cannot is told so.

@@ -11,8 +11,8 @@ use crate::mount::fuse_mount::MountOptions;
 use crate::mount::mountinfo::{MountEntry, mount_of_id};
 use rustix::fs::CWD;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen, move_mount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -71,6 +71,15 @@ impl Detached {
 pub fn attach(tree: BorrowedFd<'_>, dir: &Path) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     Ok(move_mount(tree, "", CWD, dir, flags)?)
+}
+
+/// Takes a mount away by the descriptor that [`attach`] was given, wherever it is now.
+///
+/// # Errors
+/// It is nowhere.
+pub fn take_back(tree: BorrowedFd<'_>) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", tree.as_raw_fd());
+    Ok(rustix::mount::unmount(path, UnmountFlags::DETACH)?)
 }
 
 /// The flags of this mount alone. Access times are the Runtime's, not the kernel's: here they are

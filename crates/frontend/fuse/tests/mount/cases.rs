@@ -3,10 +3,14 @@
 
 use crate::support::Mem;
 use rustix::fs::{FallocateFlags, FileType, RenameFlags, SeekFrom, XattrFlags};
-use siftfs_fuse::{FuseMount, Gate, MountOptions, WriteCache, detach_dead, unmount};
+use siftfs_fuse::{
+    FuseMount, Gate, MountOptions, NewMount, WriteCache, attach, detach_dead, take_back, top_mount,
+    unmount,
+};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -374,4 +378,35 @@ fn busy_and_dead_mounts() {
     assert_eq!(dead.raw_os_error(), Some(libc::ENOTCONN));
     assert_eq!(detach_dead(dir.path()).unwrap(), 1);
     fs::metadata(dir.path()).unwrap();
+}
+
+/// A mount is nowhere until its descriptor is put on a directory, and is taken back by that,
+/// wherever it was moved; it ends with its last descriptor if it never was anywhere.
+#[test]
+fn a_mount_that_is_nowhere_yet() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let places = dirs.each_ref().map(|dir| dir.path().canonicalize().unwrap());
+    let options = crate::options();
+    let mut tree = None;
+    let made = crate::mounting(|| {
+        let nowhere = NewMount::new(Arc::new(Mem::new()), &options)?;
+        assert!(nowhere.attached()?.is_none(), "a mount that was put nowhere is seen");
+        let made = NewMount::new(Arc::new(Mem::new()), &options)?;
+        assert_eq!(top_mount(&places[0])?, None);
+        attach(made.tree(), &places[0])?;
+        tree = Some(made.tree().try_clone_to_owned()?);
+        Ok(made.attached()?.expect("it is there"))
+    });
+    let (made, tree) = (made.unwrap(), tree.unwrap());
+    assert_eq!(made.entry().mount_point, places[0]);
+    assert_eq!(top_mount(&places[0]).unwrap().as_ref(), Some(made.entry()));
+    let server = std::thread::spawn(move || made.serve());
+    fs::write(places[0].join("file"), "x").unwrap();
+    attach(tree.as_fd(), &places[1]).unwrap();
+    assert!(fs::exists(places[1].join("file")).unwrap());
+    take_back(tree.as_fd()).unwrap();
+    assert_eq!(places.map(|place| top_mount(&place).unwrap()), [None, None]);
+    take_back(tree.as_fd()).unwrap_err();
+    drop(tree);
+    server.join().unwrap().unwrap();
 }
