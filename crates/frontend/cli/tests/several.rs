@@ -4,6 +4,8 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 
+#[path = "several/alone.rs"]
+mod alone;
 #[path = "several/attach.rs"]
 mod attach;
 #[path = "several/own.rs"]

@@ -4,6 +4,7 @@
 mod admission;
 mod attributes;
 mod data;
+mod known;
 mod locks;
 mod names;
 mod operations;
@@ -20,11 +21,16 @@ use crate::state::tree::references::SessionId;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use siftfs_proto::compound::Access;
 use siftfs_proto::{
-    Cache, Completion, Credentials, FileService, Handle, Identity, Opening, Owed, Reply, Request,
-    Target,
+    Cache, Completion, Credentials, FileService, Handle, Identity, Notice, Opening, Owed, Reply,
+    Request, Target,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A kernel that was alone may take that long to forget what it knows: a program may keep the lock
+/// of a directory.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One session's end of the file protocol. The session ends with it.
 pub struct Endpoint {
@@ -49,8 +55,18 @@ impl Endpoint {
     /// Opens a session.
     ///
     /// # Errors
-    /// `ENFILE` if there are too many.
+    /// `ENFILE` if there are too many, `EBUSY` if a kernel that was the only front end until now
+    /// does not forget what it knows, because a program keeps the lock of a directory.
     pub fn open(runtime: &Arc<Runtime>, opening: Opening) -> Result<Arc<Self>> {
+        let changes = opening.identity != Identity::Kernel;
+        let endpoint = Self::begin(runtime, opening)?;
+        if changes {
+            endpoint.join(None)?;
+        }
+        Ok(endpoint)
+    }
+
+    fn begin(runtime: &Arc<Runtime>, opening: Opening) -> Result<Arc<Self>> {
         let session = runtime.sessions.begin(opening)?;
         runtime.file_locks.begin(session.id, session.opening.limits.locks);
         runtime.lock().metadata.tree.inodes.references.begin(session.id);
@@ -60,15 +76,31 @@ impl Endpoint {
     /// Opens a session that caches: it is told of what other sessions change.
     ///
     /// # Errors
-    /// `ENFILE` if there are too many.
+    /// As [`Endpoint::open`].
     pub fn open_caching(
         runtime: &Arc<Runtime>,
         opening: Opening,
         cache: Arc<dyn Cache>,
     ) -> Result<Arc<Self>> {
-        let endpoint = Self::open(runtime, opening)?;
-        runtime.lock().sharing.begin(endpoint.session.id, cache);
+        let endpoint = Self::begin(runtime, opening)?;
+        endpoint.join(Some(cache))?;
         Ok(endpoint)
+    }
+
+    /// The session may change files, and caches what it is told if there is a `cache`. Kernels that
+    /// were alone until now forget what they were told.
+    fn join(&self, cache: Option<Arc<dyn Cache>>) -> Result<()> {
+        let alone = self.runtime.lock().sharing.begin(self.session.id, cache);
+        for (session, cache) in alone {
+            let mut owed = Owed::default();
+            let mut notice = Notice::new(&mut owed);
+            (notice.attributes, notice.names) = self.runtime.known_to(session)?;
+            cache.forget_all(notice);
+            if !owed.wait_for(PATIENCE) {
+                return Err(errno(libc::EBUSY));
+            }
+        }
+        Ok(())
     }
 
     /// All that the session has goes with it. Returns whether a removed file is to be freed now;

@@ -12,6 +12,8 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct Sharing {
     caches: Vec<(SessionId, Arc<dyn Cache>)>,
+    /// The other sessions that may change files by themselves.
+    changers: Vec<SessionId>,
 }
 
 /// Who makes a change.
@@ -40,14 +42,33 @@ impl Notices {
 }
 
 impl Sharing {
-    /// A session begins that caches.
-    pub fn begin(&mut self, session: SessionId, cache: Arc<dyn Cache>) {
-        self.caches.push((session, cache));
+    /// A session begins, which may cache. Returns those that were alone until now: what their
+    /// kernels were told does not run out.
+    pub fn begin(
+        &mut self,
+        session: SessionId,
+        cache: Option<Arc<dyn Cache>>,
+    ) -> Vec<(SessionId, Arc<dyn Cache>)> {
+        let alone = self.caches.len() == 1 && self.changers.is_empty();
+        let before = if alone { self.caches.clone() } else { Vec::new() };
+        match cache {
+            Some(cache) => self.caches.push((session, cache)),
+            None => self.changers.push(session),
+        }
+        self.tell();
+        before
     }
 
     /// A session ends, whether it cached or not.
     pub fn end(&mut self, session: SessionId) {
         self.caches.retain(|(own, _)| *own != session);
+        self.changers.retain(|own| *own != session);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let others = self.caches.len() + self.changers.len() > 1;
+        self.caches.iter().for_each(|(_, cache)| cache.shares(others));
     }
 
     /// May sessions that cache other than this one change files?

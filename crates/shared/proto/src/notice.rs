@@ -6,6 +6,7 @@
 use siftfs_base::InodeNr;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A session's cache.
 pub trait Cache: Send + Sync {
@@ -14,6 +15,19 @@ pub trait Cache: Send + Sync {
     /// not taken back within the session's term must have run out by then, or is never shown again
     /// because the session ends.
     fn take_back(&self, notice: Notice);
+
+    /// Another session that may change files is open, or there is none any more. While there is
+    /// none, what is told need not run out. Returns at once; what is told from here on counts for
+    /// no longer than a term.
+    fn shares(&self, others: bool) {
+        let _ = others;
+    }
+
+    /// As [`Cache::take_back`], of all that the session may have been told while it was alone and
+    /// that has not run out. It is not enough that it will.
+    fn forget_all(&self, notice: Notice) {
+        self.take_back(notice);
+    }
 }
 
 /// What other sessions changed of inodes that this one has looked up. Dropped, it is acknowledged.
@@ -133,6 +147,19 @@ impl Owed {
             let open = account.lock();
             drop(account.settled.wait_while(open, |open| open.notices > 0));
         }
+    }
+
+    /// Waits until nothing is owed, for `limit` at most; false if something is owed then.
+    pub fn wait_for(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        self.0.iter().all(|account| {
+            let left = end.saturating_duration_since(Instant::now());
+            let waited = account
+                .settled
+                .wait_timeout_while(account.lock(), left, |open| open.notices > 0)
+                .unwrap_or_else(PoisonError::into_inner);
+            waited.0.notices == 0
+        })
     }
 
     /// Calls `then` when nothing is owed: at once, or from the thread that acknowledges last.

@@ -8,6 +8,7 @@ use crate::serve::server::Server;
 use siftfs_base::InodeNr;
 use siftfs_proto::{Cache, Notice};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The cache of a mount that may be one of several. It is made before the mount, because the
@@ -16,13 +17,15 @@ use std::sync::{Arc, OnceLock};
 pub struct Front {
     teller: OnceLock<Teller>,
     part: Part,
+    /// May others change what the kernel knows?
+    others: AtomicBool,
 }
 
 impl Front {
     /// Of a mount whose root is the directory `root` ([`crate::MountOptions::root`]).
     #[must_use]
     pub fn of(root: InodeNr) -> Self {
-        Self { teller: OnceLock::new(), part: Part(root) }
+        Self { part: Part(root), ..Self::default() }
     }
 
     /// The kernel of `entry` is served from here on.
@@ -37,6 +40,8 @@ impl Front {
     ) -> io::Result<()> {
         let teller = Teller::start(server, notifier, entry.clone())?;
         assert!(self.teller.set(teller).is_ok(), "a mount is served once");
+        // Whatever is said from here on is said to the teller, too.
+        self.shares(self.others.load(Ordering::SeqCst));
         Ok(())
     }
 }
@@ -46,6 +51,20 @@ impl Cache for Front {
         self.part.show_notice(&mut notice);
         if let Some(teller) = self.teller.get() {
             teller.tell(notice);
+        }
+    }
+
+    fn shares(&self, others: bool) {
+        self.others.store(others, Ordering::SeqCst);
+        if let Some(teller) = self.teller.get() {
+            teller.shares(others);
+        }
+    }
+
+    fn forget_all(&self, mut notice: Notice) {
+        self.part.show_notice(&mut notice);
+        if let Some(teller) = self.teller.get() {
+            teller.forget_all(notice);
         }
     }
 }

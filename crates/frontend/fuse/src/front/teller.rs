@@ -16,7 +16,8 @@ use crate::kernel::convert::node;
 use crate::kernel::notify::Notifier;
 use crate::mount::connection;
 use crate::mount::mountinfo::MountEntry;
-use crate::pages::known::{Known, Stamp, TERM};
+use crate::pages::invalidator::Name;
+use crate::pages::known::{Known, LATER, Stamp, TERM};
 use crate::pages::names::is_gone;
 use crate::pages::own_mount::Take;
 use crate::serve::server::{Server, knows};
@@ -37,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 enum Word {
     /// Something changed.
     Changed(Notice),
+    /// The kernel may know all of this.
+    All(Notice),
     /// What was asked for under this number is done.
     Done(u64),
     /// It could not be asked for: the mount has no place, as one that was detached while files are
@@ -90,6 +93,16 @@ impl Teller {
         Ok(Self { known, words })
     }
 
+    /// May others change what the kernel knows? If not, what it is told need not run out.
+    pub(super) fn shares(&self, others: bool) {
+        self.known.share(others);
+    }
+
+    /// Takes back all that the kernel was told while it was alone.
+    pub(super) fn forget_all(&self, notice: Notice) {
+        let _ = self.words.send(Word::All(notice));
+    }
+
     /// Takes back what `notice` names. Answers that are given from here on count for no longer than
     /// other front ends have left the directory alone.
     pub(super) fn tell(&self, notice: Notice) {
@@ -139,6 +152,7 @@ impl Desk {
             };
             match word {
                 Ok(Word::Changed(notice)) => self.changed(notice),
+                Ok(Word::All(notice)) => self.all(notice),
                 Ok(Word::Done(number)) => self.done(number),
                 Ok(Word::NoPlace(number)) => self.notify(number),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -172,6 +186,26 @@ impl Desk {
         }
         for (ino, take) in files {
             self.ask(&server, (ino, take), &notice);
+        }
+    }
+
+    /// What the kernel was told while it was alone counts for a day: it is waited for without end,
+    /// and the one that waits gives up.
+    fn all(&mut self, notice: Notice) {
+        let Some(server) = self.server.upgrade() else { return };
+        let notice = Arc::new(notice);
+        // Answers from before are on their way to the kernel. Nobody else waits: it was alone.
+        std::thread::sleep(LATER);
+        for ino in &notice.attributes {
+            self.attributes(*ino, &notice, Instant::now() + TERM);
+        }
+        let mut dirs: BTreeMap<InodeNr, Vec<Name>> = BTreeMap::new();
+        for (dir, name) in &notice.names {
+            dirs.entry(*dir).or_default().push((*dir, name.clone()));
+        }
+        for names in dirs.into_values() {
+            let notice = notice.clone();
+            server.forget_names(names, Vec::new(), Box::new(move || drop(notice)));
         }
     }
 

@@ -8,13 +8,16 @@
 use siftfs_base::InodeNr;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long names and attributes count at most, while other front ends may change them.
 pub(crate) const TERM: Duration = Duration::from_secs(2);
+/// How long they count while nobody else may.
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The kernel counts from when it has the answer, which is later than when we gave it.
-const LATER: Duration = Duration::from_millis(200);
+pub(crate) const LATER: Duration = Duration::from_millis(200);
 /// How long a directory is left alone in which two front ends waited for each other.
 const ALONE: Duration = Duration::from_secs(10);
 /// A shorter time is none: names that two mounts change in turns are waited for no longer.
@@ -29,6 +32,9 @@ pub(crate) struct Stamp(u64);
 
 /// What the kernel may know.
 pub(crate) struct Known {
+    /// Nobody else may change what the kernel knows. What it is told is not noted, and does not run
+    /// out; pages and listings are noted all the same.
+    alone: AtomicBool,
     hasher: RandomState,
     table: Mutex<Table>,
 }
@@ -144,7 +150,22 @@ impl Table {
 impl Known {
     /// Nothing is known.
     pub(crate) fn new() -> Self {
-        Self { hasher: RandomState::new(), table: Mutex::default() }
+        let (alone, hasher) = (AtomicBool::new(false), RandomState::new());
+        Self { alone, hasher, table: Mutex::default() }
+    }
+
+    /// May others change what the kernel knows?
+    pub(crate) fn share(&self, others: bool) {
+        self.alone.store(!others, Ordering::SeqCst);
+    }
+
+    fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::SeqCst)
+    }
+
+    /// How long attributes count that are told now.
+    pub(crate) fn attributes(&self) -> Duration {
+        if self.is_alone() { DAY } else { TERM }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -163,12 +184,18 @@ impl Known {
     /// An answer is about to tell what a name stands for. [`Known::told`] or [`Known::untold`]
     /// follows.
     pub(crate) fn asked(&self, dir: InodeNr, name: &[u8]) {
+        if self.is_alone() {
+            return;
+        }
         let hash = self.hash(name);
         self.table().name(dir, hash).asking += 1;
     }
 
     /// The answer is about to be given: how long what it tells of the name counts.
     pub(crate) fn told(&self, dir: InodeNr, name: &[u8]) -> Duration {
+        if self.is_alone() {
+            return DAY;
+        }
         let (hash, now) = (self.hash(name), Instant::now());
         let mut table = self.table();
         let valid = table.dirs.get(&dir).map_or(Duration::ZERO, |entry| entry.valid(now));
@@ -180,6 +207,9 @@ impl Known {
 
     /// The answer tells nothing of the name.
     pub(crate) fn untold(&self, dir: InodeNr, name: &[u8]) {
+        if self.is_alone() {
+            return;
+        }
         let hash = self.hash(name);
         let mut table = self.table();
         let name = table.name(dir, hash);
@@ -189,6 +219,9 @@ impl Known {
     /// The kernel is about to give what it knows by one name to the other, with the time for which
     /// that counts, and perhaps the other way round.
     pub(crate) fn moves(&self, from: (InodeNr, &[u8]), to: (InodeNr, &[u8])) {
+        if self.is_alone() {
+            return;
+        }
         let now = Instant::now();
         let mut table = self.table();
         let until = |table: &Table, (dir, name): (InodeNr, &[u8])| {
@@ -206,6 +239,9 @@ impl Known {
     /// An answer is about to list a directory, with what its names stand for. [`Known::listed`]
     /// follows.
     pub(crate) fn lists(&self, dir: InodeNr) -> Duration {
+        if self.is_alone() {
+            return DAY;
+        }
         let mut table = self.table();
         let entry = table.dirs.entry(dir).or_default();
         entry.listing += 1;
@@ -219,6 +255,9 @@ impl Known {
         names: impl Iterator<Item = &'a [u8]>,
         valid: Duration,
     ) {
+        if valid == DAY {
+            return;
+        }
         let until = Instant::now() + valid + LATER;
         let mut table = self.table();
         if !valid.is_zero() {

@@ -3,7 +3,7 @@
 use crate::kernel::convert::inode;
 use crate::kernel::reply::{Answer, Token, Valid};
 use crate::kernel::request::Operation;
-use crate::pages::known::{Known, TERM};
+use crate::pages::known::Known;
 use crate::serve::page_debts::PageDebts;
 use siftfs_base::{Error, InodeNr, Result, errno};
 use std::sync::Arc;
@@ -45,8 +45,8 @@ impl Shares {
 
     /// What is sent counts as long as other front ends let it.
     pub(crate) fn shared(&self, token: Token) -> Token {
-        match self.known {
-            Some(_) => token.shared().holds(Valid::both(TERM)),
+        match &self.known {
+            Some(known) => token.shared().holds(Valid::both(known.attributes())),
             None => token,
         }
     }
@@ -99,7 +99,10 @@ impl Shares {
         self.note_pages(dir);
         match &self.known {
             None => Valid::ALONE,
-            Some(known) => Valid { names: known.lists(dir), attributes: TERM },
+            Some(known) => {
+                let attributes = known.attributes();
+                Valid { names: known.lists(dir), attributes }
+            }
         }
     }
 
@@ -130,5 +133,5 @@ pub(crate) fn told(
         Ok(Answer::Missing) => Err::<_, Error>(errno(libc::ENOENT)),
         other => other,
     };
-    (result, token.holds(Valid { names, attributes: TERM }))
+    (result, token.holds(Valid { names, attributes: known.attributes() }))
 }

@@ -192,6 +192,12 @@ impl References {
         self.lookups.get(&ino).is_some_and(|lookups| lookups.of(session) > 0)
     }
 
+    /// All that the session has looked up.
+    pub fn looked_up_by(&self, session: SessionId) -> Vec<InodeNr> {
+        let own = self.lookups.iter().filter(|(_, lookups)| lookups.of(session) > 0);
+        own.map(|(ino, _)| *ino).collect()
+    }
+
     /// Has any session looked the inode up?
     pub fn is_looked_up(&self, ino: InodeNr) -> bool {
         self.lookups.contains_key(&ino)
