@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
             }
             calm = true;
             for program in 0..self.twins.len() {
-                let Twins { ours, theirs, call } = &mut self.twins[program];
+                let Twins { theirs, call, .. } = &mut self.twins[program];
                 if call.is_none() {
                     continue;
                 }
@@ -196,10 +196,14 @@ impl<'a> Run<'a> {
                 } else if !asleep {
                     calm = false;
                     sleep(Duration::from_micros(200));
-                } else if let Some(answer) = ours.answered() {
-                    let what = format!("program {program}: {answer}, and its twin waits");
-                    self.fail(&what);
                 }
+            }
+        }
+        // A program may have been ahead of its twin until now, and of what that one waited for.
+        for program in 0..self.twins.len() {
+            let Twins { ours, call, .. } = &mut self.twins[program];
+            if let Some(answer) = call.is_some().then(|| ours.answered()).flatten() {
+                self.fail(&format!("program {program}: {answer}, and its twin waits"));
             }
         }
     }
