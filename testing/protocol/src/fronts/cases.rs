@@ -40,8 +40,12 @@ pub fn locked_page() -> Case {
 
 /// Two kernels write and read two pages, partly mapped.
 pub fn two_pages() -> Case {
-    let programs: &[(usize, &[Call])] =
-        &[(0, &[Write(0), Read(1)]), (1, &[Write(1)]), (1, &[Read(0), Read(0)])];
+    let programs: &[(usize, &[Call])] = &[
+        (0, &[Write(0), Read(1)]),
+        (1, &[Write(1), Read(0)]),
+        (1, &[Read(0), Read(0)]),
+        (EMBEDDED, &[Write(0)]),
+    ];
     let mut config = Config::new("two pages", programs);
     config = config.knowing(&[(0, OTHER), (1, PAGE), (1, OTHER)]);
     config.maps = vec![(0, 1), (1, 0)];
@@ -132,7 +136,7 @@ pub fn lease() -> Case {
 /// A lease and mapped pages that are dirty when it is asked for.
 pub fn lease_and_stores() -> Case {
     let programs: &[(usize, &[Call])] =
-        &[(EMBEDDED, &[Lease, Put, Return]), (0, &[Store(0), Fsync]), (1, &[Store(0), Stat])];
+        &[(EMBEDDED, &[Lease, Put]), (0, &[Store(0), Fsync]), (1, &[Store(0), Read(0)])];
     let mut config = Config::new("lease and stores", programs);
     config = config.knowing(&[(0, PAGE), (1, PAGE)]);
     config.faults = Faults { total: 1, death: 1, daemon: 1, ..Faults::default() };
@@ -161,11 +165,8 @@ pub fn removed() -> Case {
 
 /// Two kernels append, and the embedded session.
 pub fn appends() -> Case {
-    let programs: &[(usize, &[Call])] = &[
-        (0, &[Append(1), Append(1), Append(1)]),
-        (1, &[Append(2), Append(2)]),
-        (EMBEDDED, &[Append(3)]),
-    ];
+    let programs: &[(usize, &[Call])] =
+        &[(0, &[Append(1), Append(1)]), (1, &[Append(2), Append(2)]), (EMBEDDED, &[Append(3)])];
     let mut config = Config::new("appends", programs);
     config.faults = Faults { total: 1, death: 1, ..Faults::default() };
     Case { config, reaches: &[seen::OLD_END, seen::TOLD] }
@@ -173,12 +174,8 @@ pub fn appends() -> Case {
 
 /// A little of all.
 pub fn together() -> Case {
-    let programs: &[(usize, &[Call])] = &[
-        (EMBEDDED, &[Lease, Put]),
-        (0, &[Write(0), Create]),
-        (1, &[Append(1), Lookup]),
-        (1, &[Read(0)]),
-    ];
+    let programs: &[(usize, &[Call])] =
+        &[(EMBEDDED, &[Lease, Put]), (0, &[Write(0), Create]), (1, &[Create, Read(0)])];
     let mut config = Config::new("together", programs);
     config = config.knowing(&[(0, PAGE), (1, NAME), (1, ATTRIBUTES)]);
     config.faults = Faults { total: 1, death: 1, silence: 1, ..Faults::default() };

@@ -1,7 +1,7 @@
 //! Kernels: what they forget when they are told, and what they send by themselves.
 
 use super::config::{Call, Config, Mutation};
-use super::state::{At, For, Notice, Page, Scene, Thing};
+use super::state::{At, For, Kernel, Notice, Page, Scene, Thing};
 
 impl Scene {
     /// Can a kernel forget what this notice names, with the locks that it has?
@@ -42,7 +42,12 @@ impl Scene {
                 self.forget_attributes(config, notice.to);
             }
             Thing::Attributes => {}
-            Thing::Page(page) => self.kernels[notice.to].pages[page] = Page::Gone,
+            Thing::Page(page) => {
+                self.kernels[notice.to].pages[page] = Page::Gone;
+                if !self.sweeps(notice.to) {
+                    self.kernels[notice.to].swept = 0;
+                }
+            }
             Thing::Name => self.kernels[notice.to].name = None,
             Thing::Size if self.appends(config, notice.to) => {}
             Thing::Size => self.kernels[notice.to].size = self.truth.end,
@@ -80,24 +85,41 @@ impl Scene {
 
     /// In order, up to a page that is locked or on its way.
     fn could_drop(&self, kernel: usize) -> Option<usize> {
-        let pages = &self.kernels[kernel].pages;
+        let Kernel { pages, swept, .. } = &self.kernels[kernel];
+        if !self.sweeps(kernel) {
+            return None;
+        }
+        let next = (*swept..pages.len()).find(|page| pages[*page] != Page::Gone)?;
+        let free = matches!(pages[next], Page::Clean(_) | Page::Mapped(_) | Page::Dirty(_));
+        free.then_some(next)
+    }
+
+    /// Does a notice name a page, from where the drop is, that only the drop of the file takes?
+    fn sweeps(&self, kernel: usize) -> bool {
+        let Kernel { pages, swept, .. } = &self.kernels[kernel];
         let mapped = |page: usize| matches!(pages[page], Page::Mapped(_) | Page::Dirty(_));
-        let asked = self.notices.iter().any(|n| {
+        self.notices.iter().any(|n| {
             let named = |page| n.thing == Thing::Page(page) && mapped(page);
-            n.to == kernel && !n.done && (0..pages.len()).any(named)
-        });
-        let first = pages.iter().position(|page| *page != Page::Gone)?;
-        let free = matches!(pages[first], Page::Clean(_) | Page::Mapped(_) | Page::Dirty(_));
-        (asked && free).then_some(first)
+            n.to == kernel && !n.done && (*swept..pages.len()).any(named)
+        })
     }
 
     pub(crate) fn drop_next(&mut self, kernel: usize) {
         let page = self.drops_next(kernel).expect("asked before");
         let pages = &mut self.kernels[kernel].pages;
-        pages[page] = match pages[page] {
-            Page::Dirty(content) => Page::Sent(content),
-            _ => Page::Gone,
-        };
+        if let Page::Dirty(content) = pages[page] {
+            pages[page] = Page::Sent(content);
+            return;
+        }
+        pages[page] = Page::Gone;
+        self.kernels[kernel].swept = page + 1;
+        let same = |n: &&mut Notice| n.to == kernel && n.thing == Thing::Page(page);
+        self.notices.iter_mut().filter(same).for_each(|n| n.done = true);
+        self.notices.sort_unstable();
+        self.notices.dedup();
+        if !self.sweeps(kernel) {
+            self.kernels[kernel].swept = 0;
+        }
     }
 
     /// A kernel sends a page that a program stored to.

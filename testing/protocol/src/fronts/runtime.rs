@@ -198,6 +198,11 @@ impl Scene {
         if thing != Thing::Size {
             self.known[to][thing.place()] = Known::TakenBack;
         }
+        if let Thing::Page(page) = thing {
+            // A drop that has passed the page begins anew.
+            let swept = &mut self.kernels[to].swept;
+            *swept = page.min(*swept);
+        }
         let notice = Notice { to, thing, by, done: false };
         // One that nobody counts is not sent twice.
         if matches!(by, For::Client(_)) || !self.notices.contains(&notice) {

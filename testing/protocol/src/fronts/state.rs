@@ -168,6 +168,8 @@ pub struct Kernel {
     pub size: u8,
     /// Pages.
     pub pages: [Page; PAGES],
+    /// Pages before this one have been dropped by the drop of the whole file that is under way.
+    pub swept: usize,
     /// The name, while it is valid.
     pub name: Option<Changes>,
     /// Who holds the directory's lock.
