@@ -3,9 +3,9 @@
 //! A change is applied, then told to every other session that caches, and answered when all of them
 //! have acknowledged. Nobody waits under a lock.
 
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use siftfs_base::InodeNr;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A session's cache.
 pub trait Cache: Send + Sync {
@@ -130,8 +130,10 @@ impl Owed {
     /// Waits until nothing is owed.
     pub fn wait(&self) {
         for account in &self.0 {
-            let open = account.lock();
-            drop(account.settled.wait_while(open, |open| open.notices > 0));
+            let mut open = account.lock();
+            while open.notices > 0 {
+                open = account.settled.wait(open).unwrap_or_else(PoisonError::into_inner);
+            }
         }
     }
 
