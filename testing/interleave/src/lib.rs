@@ -1,9 +1,9 @@
 //! Sources of the product, compiled against `loom`'s locks in place of the standard library's: a
 //! test then runs under every order in which its threads can take them.
 //!
-//! The very files are taken, by path. Each of them gets its locks from `crate::locks::sync`, or from
-//! `crate::sync`, which are this crate's modules here; the rooms below are the product's, with what
-//! is taken of them.
+//! The very files are taken, by path. Each of them gets its locks from `crate::locks::sync`, or
+//! from `crate::sync`, which are this crate's modules here; the rooms below are the product's, with
+//! what is taken of them.
 
 // Their own unit tests run where they are at home.
 #[cfg(not(test))]

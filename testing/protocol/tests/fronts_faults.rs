@@ -92,6 +92,14 @@ fn beside_a_read() -> Config {
     config
 }
 
+/// One writes the other's page, while that one writes another page.
+fn beside_a_write() -> Config {
+    let programs: &[(usize, &[Call])] = &[(0, &[Write(0)]), (1, &[Write(1)]), (1, &[Read(0)])];
+    let mut config = new(programs).knowing(&[(0, OTHER), (1, PAGE)]);
+    config.maps = vec![(0, 1)];
+    config
+}
+
 /// Both write one page that both have, and one reads it.
 fn reread() -> Config {
     let programs: &[(usize, &[Call])] =
@@ -166,6 +174,7 @@ faults! {
     p1_a_kernel_without_the_inode_is_told_again: MissingIsAcknowledged, OLDER, first_lookup();
     p1_a_kernel_is_told_of_its_own_write: OwnPageUntold, OLDER, reread();
     p1_no_early_answer_over_a_read: EarlyOverReads, OLDER, beside_a_read();
+    p1_no_early_answer_by_the_clock: EarlyByTime, OLDER, beside_a_write();
     p1_validity_counts_from_the_answer: ValidityFromChange, OLDER, made_twice();
     p1_validity_has_a_margin: NoMargin, OLDER, name();
     p1_validity_sleeps_with_the_kernel: NamesByBoottime, OLDER, with(name(), sleep());
@@ -178,6 +187,7 @@ faults! {
     r51_a_circle_of_stored_pages: KernelsPagesWait, ANSWERED, stores();
     r51_the_blocked_one_is_not_aborted: AbortTheBlocked, ABORTED, silenced();
     r32_granted_when_drained: GrantBeforeDrained, ALONE, written_and_leased();
+    r32_a_drain_takes_back_what_it_brings: DrainOnce, ANSWERED, stored_and_leased();
     r48_no_lease_beside_a_section: LeaseBesideSection, ALONE, section();
     a_lease_ends_with_its_session: LeaseOutlivesSession, ALONE, with(leased(&[Lease]), death());
     r47_what_is_published_is_not_lost:
@@ -210,6 +220,10 @@ fn silenced() -> Config {
 
 fn written_and_leased() -> Config {
     new(&[(EMBEDDED, &[Lease]), (0, &[Write(0)])])
+}
+
+fn stored_and_leased() -> Config {
+    new(&[(EMBEDDED, &[Lease]), (0, &[Store(0)])]).knowing(&[(0, PAGE)])
 }
 
 fn section() -> Config {

@@ -106,6 +106,8 @@ pub enum Mutation {
     OwnPageUntold,
     /// A write is answered early although the other kernel reads the page.
     EarlyOverReads,
+    /// A write is answered early whatever the other kernel has left of the page.
+    EarlyByTime,
     /// Names are valid for ever.
     NamesWithoutValidity,
     /// A name's validity counts from the change that made it, not from the answer.
@@ -125,6 +127,8 @@ pub enum Mutation {
     CountForeign,
     /// A write lease is granted at once.
     GrantBeforeDrained,
+    /// Pages that kernels send because of a drain are not taken back again.
+    DrainOnce,
     /// A write lease is granted beside a section.
     LeaseBesideSection,
     /// A write lease outlives its session.

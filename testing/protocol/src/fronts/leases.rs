@@ -47,15 +47,16 @@ impl Scene {
         all.filter(|(k, thing)| self.known[*k][thing.place()] == Known::Told)
     }
 
-    pub(crate) fn may_drain(&self) -> bool {
-        let more = self.is_pending() || self.told_meanwhile().next().is_some();
-        self.lease.stage == Stage::Draining && more
+    pub(crate) fn may_drain(&self, config: &Config) -> bool {
+        let told = self.told_meanwhile().next().is_some() && !config.has(Mutation::DrainOnce);
+        self.lease.stage == Stage::Draining && (told || self.is_pending())
     }
 
-    pub(crate) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self, config: &Config) {
         self.durable = self.truth;
         let told: Vec<_> = self.told_meanwhile().collect();
-        told.into_iter().for_each(|(to, thing)| self.notify(to, thing, For::Lease));
+        let told = told.into_iter().filter(|_| !config.has(Mutation::DrainOnce));
+        told.for_each(|(to, thing)| self.notify(to, thing, For::Lease));
         self.notices.sort_unstable();
     }
 

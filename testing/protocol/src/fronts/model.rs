@@ -94,7 +94,7 @@ impl Fronts {
             out.extend(s.may_forget(config, n).then_some(Action::Forget(n)));
             out.extend(notice.done.then_some(Action::Acknowledge(n)));
         }
-        out.extend(s.may_drain().then_some(Action::Drain));
+        out.extend(s.may_drain(config).then_some(Action::Drain));
         out.extend(s.may_grant(config).then_some(Action::Grant));
         out.extend(s.may_comply().then_some(Action::Comply));
         out.extend((s.lease.stage == Stage::Returning).then_some(Action::Ingest));
@@ -164,7 +164,7 @@ impl Fronts {
             Action::Forget(n) => s.forget(config, n),
             Action::Drop(k) => s.drop_next(k),
             Action::Acknowledge(n) => s.acknowledge(config, n),
-            Action::Drain => s.drain(),
+            Action::Drain => s.drain(config),
             Action::Grant => s.grant(config),
             Action::Comply => s.lease.stage = Stage::Returning,
             Action::Ingest | Action::Expire => s.end_lease(config, false),

@@ -284,16 +284,17 @@ impl Scene {
             let about = |n: &Notice| n.by == by && n.to == own && matches!(n.thing, Thing::Page(_));
             self.clients[other].at == At::Held && self.notices.iter().any(about)
         };
+        let holds_back = |kernel: usize| {
+            let of_kernel = |c: &usize| config.session_of(*c) == kernel;
+            (0..self.clients.len()).filter(of_kernel).any(waits_for_own)
+        };
         let mut owed = self.notices.iter().filter(|n| n.by == For::Client(client));
         owed.all(|n| {
             let Thing::Page(page) = n.thing else { return false };
             match self.kernels[n.to].pages[page] {
                 Page::Writing(other) => other == client || waits_for_own(other),
-                Page::Reading(_) if config.has(Mutation::EarlyOverReads) => {
-                    let of_kernel = |c: &usize| config.session_of(*c) == n.to;
-                    (0..self.clients.len()).filter(of_kernel).any(waits_for_own)
-                }
-                _ => false,
+                Page::Reading(_) if config.has(Mutation::EarlyOverReads) => holds_back(n.to),
+                _ => config.has(Mutation::EarlyByTime) && holds_back(n.to),
             }
         })
     }
