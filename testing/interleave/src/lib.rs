@@ -1,8 +1,9 @@
 //! Sources of the product, compiled against `loom`'s locks in place of the standard library's: a
 //! test then runs under every order in which its threads can take them.
 //!
-//! The very files are taken, by path. Each of them gets its locks from `crate::locks::sync`, which
-//! is this crate's module here; the rooms below are the product's, with what is taken of them.
+//! The very files are taken, by path. Each of them gets its locks from `crate::locks::sync`, or
+//! from `crate::sync`, which are this crate's modules here; the rooms below are the product's, with
+//! what is taken of them.
 
 // Their own unit tests run where they are at home.
 #[cfg(not(test))]
@@ -11,6 +12,9 @@ pub mod gate;
 #[cfg(not(test))]
 #[path = "../../../crates/runtime/src/state/log/lane.rs"]
 pub mod lane;
+#[cfg(not(test))]
+#[path = "../../../crates/shared/proto/src/notice.rs"]
+pub mod notice;
 #[cfg(not(test))]
 #[path = "../../../crates/runtime/src/staging/records.rs"]
 pub mod records;
@@ -34,6 +38,12 @@ pub mod locks {
         pub use loom::sync::{Condvar, Mutex, MutexGuard};
         pub use loom::thread::{ThreadId, current};
     }
+}
+
+/// What the file protocol takes of the standard library.
+pub mod sync {
+    pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+    pub use std::sync::PoisonError;
 }
 
 /// The product's `staging`.

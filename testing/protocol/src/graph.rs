@@ -1,15 +1,12 @@
 //! The graph of all states, to show that it has no cycle.
 
-use crate::action::Action;
-use crate::model::Protocol;
-use crate::state::State;
 use stateright::Model;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What a walk over all states found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Walk {
+pub struct Walk<A> {
     /// States.
     pub states: usize,
     /// Steps between them.
@@ -17,14 +14,14 @@ pub struct Walk {
     /// Most steps of one run.
     pub longest: usize,
     /// The steps of a run that ends where it was before, if there is one.
-    pub cycle: Option<Vec<Action>>,
+    pub cycle: Option<Vec<A>>,
 }
 
 /// A state on the present run.
-struct Open {
+struct Open<S, A> {
     id: u64,
-    by: Option<Action>,
-    next: Vec<(Action, State)>,
+    by: Option<A>,
+    next: Vec<(A, S)>,
     /// Steps of the longest run from here, as far as known.
     below: usize,
 }
@@ -34,7 +31,10 @@ struct Open {
 /// Without a cycle every run is finite, so a wait that is over in each state without a next step is
 /// over on every run: the checker's `eventually` would not see that (it takes a state reached again
 /// for one that was judged already).
-pub fn walk(model: &Protocol) -> Walk {
+pub fn walk<M>(model: &M) -> Walk<M::Action>
+where
+    M: Model<State: Hash, Action: Copy>,
+{
     let mut walk = Walk { states: 0, steps: 0, longest: 0, cycle: None };
     // The longest run from a state that is done; nothing while it is on the present run.
     let mut seen: HashMap<u64, Option<usize>> = HashMap::new();
@@ -64,13 +64,13 @@ pub fn walk(model: &Protocol) -> Walk {
     walk
 }
 
-fn open(
-    model: &Protocol,
-    walk: &mut Walk,
+fn open<M: Model<State: Hash>>(
+    model: &M,
+    walk: &mut Walk<M::Action>,
     seen: &mut HashMap<u64, Option<usize>>,
-    by: Option<Action>,
-    state: &State,
-) -> Open {
+    by: Option<M::Action>,
+    state: &M::State,
+) -> Open<M::State, M::Action> {
     let id = identity(state);
     seen.insert(id, None);
     let next = model.next_steps(state);
@@ -79,7 +79,7 @@ fn open(
     Open { id, by, next, below: 0 }
 }
 
-fn identity(state: &State) -> u64 {
+fn identity(state: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     state.hash(&mut hasher);
     hasher.finish()

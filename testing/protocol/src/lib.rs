@@ -12,6 +12,7 @@ mod compact;
 pub mod config;
 mod discard;
 mod failing;
+pub mod fronts;
 pub mod graph;
 mod host;
 mod host_link;

@@ -20,6 +20,10 @@ mod request;
 mod session;
 pub mod steps;
 mod types;
+/// The tests of every order of the threads (`testing/interleave`) have others in their place.
+mod sync {
+    pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+}
 pub use data::*;
 pub use locks::*;
 pub use notice::*;

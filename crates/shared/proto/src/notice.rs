@@ -3,9 +3,9 @@
 //! A change is applied, then told to every other session that caches, and answered when all of them
 //! have acknowledged. Nobody waits under a lock.
 
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use siftfs_base::InodeNr;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A session's cache.
@@ -144,8 +144,10 @@ impl Owed {
     /// Waits until nothing is owed.
     pub fn wait(&self) {
         for account in &self.0 {
-            let open = account.lock();
-            drop(account.settled.wait_while(open, |open| open.notices > 0));
+            let mut open = account.lock();
+            while open.notices > 0 {
+                open = account.settled.wait(open).unwrap_or_else(PoisonError::into_inner);
+            }
         }
     }
 
@@ -153,12 +155,16 @@ impl Owed {
     pub fn wait_for(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         self.0.iter().all(|account| {
-            let left = end.saturating_duration_since(Instant::now());
-            let waited = account
-                .settled
-                .wait_timeout_while(account.lock(), left, |open| open.notices > 0)
-                .unwrap_or_else(PoisonError::into_inner);
-            waited.0.notices == 0
+            let mut open = account.lock();
+            while open.notices > 0 {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return false;
+                }
+                let waited = account.settled.wait_timeout(open, left);
+                open = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            true
         })
     }
 

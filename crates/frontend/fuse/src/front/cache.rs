@@ -5,6 +5,7 @@ use crate::kernel::notify::Notifier;
 use crate::mount::mountinfo::MountEntry;
 use crate::serve::scope::Part;
 use crate::serve::server::Server;
+use crate::serve::told::TakesBack;
 use siftfs_base::InodeNr;
 use siftfs_proto::{Cache, Notice};
 use std::io;
@@ -43,6 +44,14 @@ impl Front {
         // Whatever is said from here on is said to the teller, too.
         self.shares(self.others.load(Ordering::SeqCst));
         Ok(())
+    }
+}
+
+impl TakesBack for Front {
+    fn take_back_own(&self, notice: Notice) {
+        if let Some(teller) = self.teller.get() {
+            teller.tell(notice);
+        }
     }
 }
 

@@ -176,6 +176,7 @@ impl Desk {
         }
         for (ino, _, _) in &notice.data {
             if self.known.has_pages(*ino).is_some() {
+                self.known.takes(*ino);
                 files.insert(*ino, Take::Pages);
             }
         }

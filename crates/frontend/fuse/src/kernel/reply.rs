@@ -213,6 +213,8 @@ pub(crate) struct Token {
     owing: Option<Arc<Owing>>,
     /// Called when the answer has to wait; what it gives is kept until the answer is sent.
     held_back: Option<HeldBack>,
+    /// Dropped when the answer is sent.
+    kept: Option<Box<dyn Send>>,
 }
 
 /// Called when an answer has to wait.
@@ -220,7 +222,8 @@ pub(crate) type HeldBack = Box<dyn FnOnce() -> Box<dyn Send> + Send>;
 
 impl Token {
     pub(crate) fn new(way: Way, unique: u64) -> Self {
-        Self { way: Some(way), unique, valid: Valid::ALONE, owing: None, held_back: None }
+        let (owing, held_back, kept) = (None, None, None);
+        Self { way: Some(way), unique, valid: Valid::ALONE, owing, held_back, kept }
     }
 
     /// The answer waits for what the request owes to other front ends.
@@ -237,6 +240,12 @@ impl Token {
     /// The answer holds as long as `valid` says.
     pub(crate) fn holds(mut self, valid: Valid) -> Self {
         self.valid = valid;
+        self
+    }
+
+    /// `kept` is dropped when the answer is sent.
+    pub(crate) fn keeps(mut self, kept: Box<dyn Send>) -> Self {
+        self.kept = Some(kept);
         self
     }
 

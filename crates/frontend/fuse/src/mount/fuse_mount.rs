@@ -296,6 +296,7 @@ impl FuseMount {
         self.server.start_invalidator(self.session.notifier(), &self.entry)?;
         if let Some(front) = &self.front {
             front.start(&self.server, self.session.notifier(), &self.entry)?;
+            assert!(self.server.shares.front.set(front.clone()).is_ok(), "a mount is served once");
         }
         let expiry = self
             .server

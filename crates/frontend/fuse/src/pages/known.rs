@@ -51,6 +51,10 @@ struct Table {
     open: HashMap<InodeNr, u32>,
     /// Writes of each file whose answers wait for other front ends.
     held_back: HashMap<InodeNr, u32>,
+    /// Reads of each file that are not answered.
+    reads: HashMap<InodeNr, u32>,
+    /// Files whose pages were taken back, and whether the kernel has read some since.
+    taken: HashMap<InodeNr, bool>,
 }
 
 #[derive(Default)]
@@ -300,6 +304,39 @@ impl Known {
         table.cached.insert(ino, stamp);
     }
 
+    /// Pages of a file are about to be taken back.
+    pub(crate) fn takes(&self, ino: InodeNr) {
+        self.table().taken.entry(ino).or_default();
+    }
+
+    /// The kernel sends what a program wrote through its cache. Has it read the file again since
+    /// pages were taken back? While the write was on its way a page of it may have been taken, and
+    /// read again without what was written: the kernel takes its own write for known.
+    pub(crate) fn may_have_lost(&self, ino: InodeNr) -> bool {
+        let mut table = self.table();
+        match table.taken.get(&ino) {
+            Some(true) => {
+                table.taken.remove(&ino);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A read of the file is under way.
+    pub(crate) fn reads(&self, ino: InodeNr) {
+        let mut table = self.table();
+        *table.reads.entry(ino).or_default() += 1;
+        if let Some(again) = table.taken.get_mut(&ino) {
+            *again = true;
+        }
+    }
+
+    /// It is answered.
+    pub(crate) fn read(&self, ino: InodeNr) {
+        less(&mut self.table().reads, ino);
+    }
+
     /// May the kernel have such?
     pub(crate) fn has_pages(&self, ino: InodeNr) -> Option<Stamp> {
         self.table().cached.get(&ino).copied()
@@ -316,6 +353,10 @@ impl Known {
     /// The kernel knew the inode at no later moment than that.
     pub(crate) fn forgotten(&self, ino: InodeNr, at: Stamp) {
         self.dropped(ino, at);
+        let mut table = self.table();
+        if !table.cached.contains_key(&ino) {
+            table.taken.remove(&ino);
+        }
     }
 
     /// A file was opened.
@@ -343,9 +384,10 @@ impl Known {
         less(&mut self.table().held_back, ino);
     }
 
-    /// Does the answer of a write of this file wait?
+    /// Does the answer of a write of this file wait, and nothing else keep its pages locked?
     pub(crate) fn is_held_back(&self, ino: InodeNr) -> bool {
-        self.table().held_back.contains_key(&ino)
+        let table = self.table();
+        table.held_back.contains_key(&ino) && !table.reads.contains_key(&ino)
     }
 }
 

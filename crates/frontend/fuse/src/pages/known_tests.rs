@@ -101,3 +101,26 @@ fn counts_of_opens_and_held_back_writes_end() {
     known.answered(FILE);
     assert!(!known.is_held_back(FILE));
 }
+
+#[test]
+fn a_write_is_lost_at_most_if_pages_were_taken_and_read_again() {
+    let known = Known::new();
+    known.reads(FILE);
+    known.read(FILE);
+    assert!(!known.may_have_lost(FILE), "nothing was taken");
+    known.takes(FILE);
+    assert!(!known.may_have_lost(FILE), "nothing was read again");
+    known.reads(FILE);
+    assert!(known.may_have_lost(FILE));
+    assert!(!known.may_have_lost(FILE), "it is told of once");
+}
+
+#[test]
+fn a_read_under_way_keeps_its_page_locked() {
+    let known = Known::new();
+    known.hold_back(FILE);
+    known.reads(FILE);
+    assert!(!known.is_held_back(FILE));
+    known.read(FILE);
+    assert!(known.is_held_back(FILE));
+}

@@ -113,6 +113,7 @@ impl Adapter {
             }
             Operation::Read { handle, offset, size, direct } => {
                 let (file, part) = ((ino, Handle(handle)), (offset, size));
+                let token = self.server.shares.reads(ino, token);
                 self.server.read(&cred, file, part, direct, token_for_data(token));
             }
             Operation::Flush { handle, owner } => {
@@ -545,6 +546,7 @@ impl Adapter {
                 let file = (ino, Handle(handle));
                 let at = Place { offset, append: server.agreed.appends(flags) };
                 let (len, _) = server.write_by(cred, file, at, data, kill_priv)?;
+                server.shares.wrote(ino, (offset, offset + u64::from(len)));
                 if at.append && server.shares.may_be_more() {
                     self.drop_moved(ino, offset + u64::from(len));
                 }

@@ -22,4 +22,4 @@ pub(crate) mod server;
 mod stale;
 pub(crate) mod system_call;
 pub(crate) mod timers;
-mod told;
+pub(crate) mod told;

@@ -1,12 +1,14 @@
 //! What an answer tells a kernel that is not the volume's only one, and how long that counts.
 
 use crate::kernel::convert::inode;
+use crate::kernel::owing::owe;
 use crate::kernel::reply::{Answer, Token, Valid};
 use crate::kernel::request::Operation;
 use crate::pages::known::Known;
 use crate::serve::page_debts::PageDebts;
 use siftfs_base::{Error, InodeNr, Result, errno};
-use std::sync::Arc;
+use siftfs_proto::{Notice, Owed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A name of which a request is going to tell the kernel.
@@ -22,13 +24,21 @@ pub(crate) struct Shares {
     pub(crate) known: Option<Arc<Known>>,
     /// What pages that came owe.
     pub(crate) page_debts: PageDebts,
+    /// Takes back what the kernel knows.
+    pub(crate) front: OnceLock<Arc<dyn TakesBack>>,
+}
+
+/// Takes back what the own kernel knows.
+pub(crate) trait TakesBack: Send + Sync {
+    /// What `notice` names, by the numbers that the kernel has.
+    fn take_back_own(&self, notice: Notice);
 }
 
 impl Shares {
     /// Of a mount that may be one of several, or not.
     pub(crate) fn new(shared: bool) -> Self {
         let known = shared.then(|| Arc::new(Known::new()));
-        Self { known, page_debts: PageDebts::default() }
+        Self { known, page_debts: PageDebts::default(), front: OnceLock::new() }
     }
 
     /// May others change what the kernel knows?
@@ -90,6 +100,37 @@ impl Shares {
                 known.hold_back(ino);
                 Box::new(HeldBack(known, ino))
             })),
+        }
+    }
+
+    /// A READ is under way until it is answered.
+    pub(crate) fn reads(&self, ino: InodeNr, token: Token) -> Token {
+        /// Says so.
+        struct Reading(Arc<Known>, InodeNr);
+        impl Drop for Reading {
+            fn drop(&mut self) {
+                self.0.read(self.1);
+            }
+        }
+        match self.known.clone() {
+            None => token,
+            Some(known) => {
+                known.reads(ino);
+                token.keeps(Box::new(Reading(known, ino)))
+            }
+        }
+    }
+
+    /// A write through the kernel's cache was carried out. If the kernel may have lost it, it is
+    /// told of it as another front end is, before the answer.
+    pub(crate) fn wrote(&self, ino: InodeNr, (start, end): (u64, u64)) {
+        let lost = self.known.as_ref().is_some_and(|known| known.may_have_lost(ino));
+        if let Some(front) = self.front.get().filter(|_| lost) {
+            let mut owed = Owed::default();
+            let mut notice = Notice::new(&mut owed);
+            notice.data.push((ino, start, end));
+            front.take_back_own(notice);
+            owe(owed);
         }
     }
 
