@@ -251,6 +251,8 @@ fn a_sync_is_of_all_mounts() {
     let map =
         unsafe { libc::mmap(std::ptr::null_mut(), 8192, flags.0, flags.1, file.as_raw_fd(), 0) };
     assert_ne!(map, libc::MAP_FAILED);
+    // A program that is started closes what it does not inherit, and the kernel writes that first.
+    drop(file);
     // SAFETY: two pages from there are mapped, and nothing else has them.
     unsafe { map.cast::<u8>().add(5000).write_bytes(b'X', 100) };
     siftfs(&["sync", s.dir()]).ok();
@@ -258,7 +260,6 @@ fn a_sync_is_of_all_mounts() {
     daemon.signal(rustix::process::Signal::KILL);
     // SAFETY: nothing uses the mapping any more.
     unsafe { libc::munmap(map, 8192) };
-    drop(file);
     daemon.wait();
     s.mount(THROUGH);
     let found = fs::read(s.path("file")).unwrap();
