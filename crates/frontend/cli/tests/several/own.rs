@@ -1,6 +1,6 @@
 //! What each mount has of its own.
 
-use crate::support::{Setup, run, siftfs};
+use crate::support::{SIFTFS, Setup, run, siftfs};
 use crate::{Beside, THROUGH, fuse_for_all, shared, status};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Gid, Uid};
@@ -104,7 +104,7 @@ fn read_only() {
     drop(root);
     // Each by itself.
     let remount = |dir: &str, options: &str| {
-        siftfs(&["mount", s.volume(), dir, "-o", &format!("remount,{options}")]).ok()
+        run(SIFTFS, &["mount", s.volume(), dir, "-o", &format!("remount,{options}")]).ok()
     };
     remount(dir.dir(), "rw");
     fs::write(dir.path("new"), "x").unwrap();
@@ -229,7 +229,7 @@ echo kept > "$D/file"
 "#;
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", text]);
-    command.env("SIFTFS", crate::support::SIFTFS).env("V", s.volume()).env("D", s.dir());
+    command.env("SIFTFS", SIFTFS).env("V", s.volume()).env("D", s.dir());
     command.env("T", s.tmp.path()).uid(SOME).gid(SOME);
     let out = command.output().unwrap();
     assert!(out.status.success(), "{out:?}");
