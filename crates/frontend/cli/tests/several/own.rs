@@ -1,6 +1,6 @@
 //! What each mount has of its own.
 
-use crate::support::{Setup, run, siftfs};
+use crate::support::{SIFTFS, Setup, run, siftfs};
 use crate::{Beside, THROUGH, fuse_for_all, shared, status};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Gid, Uid};
@@ -104,7 +104,7 @@ fn read_only() {
     drop(root);
     // Each by itself.
     let remount = |dir: &str, options: &str| {
-        siftfs(&["mount", s.volume(), dir, "-o", &format!("remount,{options}")]).ok()
+        run(SIFTFS, &["mount", s.volume(), dir, "-o", &format!("remount,{options}")]).ok()
     };
     remount(dir.dir(), "rw");
     fs::write(dir.path("new"), "x").unwrap();
@@ -229,7 +229,7 @@ echo kept > "$D/file"
 "#;
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", text]);
-    command.env("SIFTFS", crate::support::SIFTFS).env("V", s.volume()).env("D", s.dir());
+    command.env("SIFTFS", SIFTFS).env("V", s.volume()).env("D", s.dir());
     command.env("T", s.tmp.path()).uid(SOME).gid(SOME);
     let out = command.output().unwrap();
     assert!(out.status.success(), "{out:?}");
@@ -251,6 +251,8 @@ fn a_sync_is_of_all_mounts() {
     let map =
         unsafe { libc::mmap(std::ptr::null_mut(), 8192, flags.0, flags.1, file.as_raw_fd(), 0) };
     assert_ne!(map, libc::MAP_FAILED);
+    // A program that is started closes what it does not inherit, and the kernel writes that first.
+    drop(file);
     // SAFETY: two pages from there are mapped, and nothing else has them.
     unsafe { map.cast::<u8>().add(5000).write_bytes(b'X', 100) };
     siftfs(&["sync", s.dir()]).ok();
@@ -258,7 +260,6 @@ fn a_sync_is_of_all_mounts() {
     daemon.signal(rustix::process::Signal::KILL);
     // SAFETY: nothing uses the mapping any more.
     unsafe { libc::munmap(map, 8192) };
-    drop(file);
     daemon.wait();
     s.mount(THROUGH);
     let found = fs::read(s.path("file")).unwrap();

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // calls with handles of files have no safe wrapper here
 
-use crate::support::{SIFTFS, Setup, siftfs};
+use crate::support::{SIFTFS, Setup, run, siftfs};
 use crate::{Beside, THROUGH, fuse_for_all, names, shared};
 use siftfs_client::{Compound, CompoundError, Level};
 use std::ffi::CString;
@@ -247,7 +247,8 @@ fn paths_that_are_none() {
         assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
         assert!(!dir.is_mounted());
     }
-    siftfs(&["mount", s.volume(), s.dir(), "-o", "remount,subdir=a"]).fails(1, &["subdir=a: "]);
+    run(SIFTFS, &["mount", s.volume(), s.dir(), "-o", "remount,subdir=a"])
+        .fails(1, &["subdir=a: "]);
     s.umount();
     // As a first mount: the volume is closed again.
     siftfs(&["mount", s.volume(), s.dir(), "-o", "subdir=missing"])

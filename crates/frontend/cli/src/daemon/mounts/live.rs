@@ -241,6 +241,8 @@ impl Mounts {
             let what = format!("{dir}: the kernel's requests ended: {error}");
             self.lock().failure.get_or_insert(what);
         }
+        // Before a command is told that the mount is gone.
+        front.leave_table();
         self.leave(front);
         tracing::info!(dir = %front.entry.mount_point.display(), "unmounted");
         self.look_for_the_end();

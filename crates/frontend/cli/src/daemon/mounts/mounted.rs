@@ -57,6 +57,11 @@ impl Mounted {
         };
         *self.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
     }
+
+    /// Takes it out of that table.
+    pub fn leave_table(&self) {
+        drop(self.line.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
 }
 
 /// What a mount is to be.
