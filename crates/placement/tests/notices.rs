@@ -230,3 +230,43 @@ fn a_write_takes_capabilities_that_another_front_end_gave() {
     v.close().expect("closed");
     world.e2fsck();
 }
+
+/// Bytes of memory that this process has.
+fn memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("proc");
+    let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// 10,000 sessions that know a file: each is told once, and each costs less than 16 KiB. One that
+/// never acknowledges keeps the change's answer back until it ends.
+#[test]
+fn ten_thousand_sessions_are_told() {
+    let world = World::new(1);
+    let v = world.open();
+    let (one, _to_one) = caching(&v);
+    let ino = create(&one, "f");
+    let before = memory();
+    let others: Vec<_> = (0..10_000).map(|_| caching(&v)).collect();
+    others.iter().for_each(|(other, _)| look_up(other, "f"));
+    let each = memory().saturating_sub(before) / others.len() as u64;
+    assert!(each < 16 << 10, "{each} bytes for each session");
+    let (_, owed) = ask(&one, write(ino, 0, b"x"));
+    let mut silent = None;
+    for (number, (_, told)) in others.iter().enumerate() {
+        let notice = told.try_recv().expect("it knows the file");
+        assert_eq!(notice.data, [(ino, 0, 1)]);
+        nothing(told);
+        if number == 5_000 {
+            silent = Some(notice);
+        }
+    }
+    assert!(!owed.is_settled());
+    drop(silent);
+    assert!(owed.is_settled());
+    drop(others);
+    assert!(ask(&one, write(ino, 0, b"y")).1.is_settled());
+    drop(one);
+    v.close().expect("closed");
+    world.e2fsck();
+}

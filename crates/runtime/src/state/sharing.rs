@@ -104,16 +104,20 @@ impl Sharing {
             }
             note_ends(*session, &resized, inodes);
             let references = &inodes.references;
-            let known = |ino| ino == ROOT_INO || references.has_looked_up(*session, ino);
-            let mut notice = Notice::new(&mut notices.owed);
-            notice.attributes.extend(noted.attributes.iter().filter(|ino| known(**ino)));
-            let data = noted.data.iter().filter(|(ino, _)| known(**ino));
-            notice.data.extend(data.map(|(ino, (start, end))| (*ino, *start, *end)));
-            notice.sizes.extend(resized.keys().filter(|ino| known(**ino)));
-            notice.names.extend(noted.names.iter().filter(|(dir, _)| known(*dir)).cloned());
-            if !notice.is_empty() {
-                notices.of.push((cache.clone(), notice));
+            let known =
+                |ino: &InodeNr| *ino == ROOT_INO || references.has_looked_up(*session, *ino);
+            let mut touched =
+                noted.attributes.iter().chain(noted.data.keys()).chain(resized.keys());
+            if !touched.any(known) && !noted.names.iter().any(|(dir, _)| known(dir)) {
+                continue;
             }
+            let mut notice = Notice::new(&mut notices.owed);
+            notice.attributes.extend(noted.attributes.iter().filter(|ino| known(ino)));
+            let data = noted.data.iter().filter(|(ino, _)| known(ino));
+            notice.data.extend(data.map(|(ino, (start, end))| (*ino, *start, *end)));
+            notice.sizes.extend(resized.keys().filter(|ino| known(ino)));
+            notice.names.extend(noted.names.iter().filter(|(dir, _)| known(dir)).cloned());
+            notices.of.push((cache.clone(), notice));
         }
         notices
     }

@@ -51,14 +51,6 @@ impl Notice {
         let (attributes, sizes, data, names) = Default::default();
         Self { attributes, sizes, data, names, _owed: owed.debt() }
     }
-
-    /// Is nothing named?
-    pub fn is_empty(&self) -> bool {
-        self.attributes.is_empty()
-            && self.sizes.is_empty()
-            && self.data.is_empty()
-            && self.names.is_empty()
-    }
 }
 
 /// What follows when nothing is owed any more.

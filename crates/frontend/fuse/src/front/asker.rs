@@ -3,11 +3,15 @@
 use crate::mount::mountinfo::MountEntry;
 use crate::pages::own_mount::{Resetting, Take, start_apart, take_back};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Threads at most. Each waits for pages that a request of this mount has locked, and such a
 /// request does not wait for one of them.
 const MOST: usize = 32;
+
+/// How long a thread stays that has nothing to do.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// What is called when a job is done, or cannot be done.
 pub(super) type Done = Arc<dyn Fn(u64, bool) + Send + Sync>;
@@ -20,7 +24,7 @@ pub(super) struct Job {
     pub(super) take: Take,
 }
 
-/// The threads of one mount. Each ends when nothing is left to do.
+/// The threads of one mount. Each ends when nothing has been left to do for a while.
 #[derive(Clone)]
 pub(super) struct Asker {
     entry: MountEntry,
@@ -28,17 +32,20 @@ pub(super) struct Asker {
     /// Is called with a job's number when it is done; false if the mount has no place for it.
     done: Done,
     work: Arc<Mutex<Work>>,
+    there: Arc<Condvar>,
 }
 
 #[derive(Default)]
 struct Work {
     jobs: VecDeque<Job>,
     threads: usize,
+    /// Threads that wait for a job.
+    idle: usize,
 }
 
 impl Asker {
     pub(super) fn new(entry: MountEntry, resetting: Arc<Resetting>, done: Done) -> Self {
-        Self { entry, resetting, done, work: Arc::default() }
+        Self { entry, resetting, done, work: Arc::default(), there: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Work> {
@@ -50,6 +57,10 @@ impl Asker {
         {
             let mut work = self.lock();
             work.jobs.push_back(job);
+            if work.idle >= work.jobs.len() {
+                self.there.notify_one();
+                return;
+            }
             if work.threads == MOST {
                 return;
             }
@@ -67,6 +78,13 @@ impl Asker {
         loop {
             let job = {
                 let mut work = self.lock();
+                if may_call && work.jobs.is_empty() {
+                    work.idle += 1;
+                    let none = |work: &mut Work| work.jobs.is_empty();
+                    let waited = self.there.wait_timeout_while(work, IDLE, none);
+                    work = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    work.idle -= 1;
+                }
                 match work.jobs.pop_front() {
                     Some(job) => job,
                     None => {

@@ -1,8 +1,9 @@
 //! The thread that takes back what the kernel knows.
 //!
-//! Attributes take no lock, so it says those itself. Names and pages are asked for by other
-//! threads, which may wait in the kernel for locks that programs hold. So this thread counts a
-//! notice as acknowledged when they are done, or when that is not needed any more:
+//! Attributes take no lock, so whoever made the change says those itself, and with that most
+//! notices are done. Names and pages are asked for by other threads, which may wait in the kernel
+//! for locks that programs hold. So this thread counts a notice as acknowledged when they are done,
+//! or when that is not needed any more:
 //!
 //! * Names count until their time is over.
 //! * Two mounts that write to one file may each wait for the other's page: one that is locked by a
@@ -36,8 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the thread is told.
 enum Word {
-    /// Something changed.
-    Changed(Notice),
+    /// Something changed whose attributes are taken back, but for those of inodes that the kernel
+    /// does not know yet.
+    Changed {
+        notice: Notice,
+        unknown: Vec<InodeNr>,
+    },
     /// The kernel may know all of this.
     All(Notice),
     /// What was asked for under this number is done.
@@ -51,6 +56,7 @@ enum Word {
 /// The way to the thread. It ends when this is dropped.
 pub(crate) struct Teller {
     known: Arc<Known>,
+    notifier: Notifier,
     words: Sender<Word>,
 }
 
@@ -71,6 +77,7 @@ impl Teller {
         entry: MountEntry,
     ) -> io::Result<Self> {
         let (words, told) = channel();
+        let way = notifier.clone();
         let known = server.shares.known.clone().expect("a shared mount has this");
         let tell = words.clone();
         let done: Done = Arc::new(move |number, done| {
@@ -90,7 +97,7 @@ impl Teller {
             unknown: Vec::new(),
         };
         std::thread::Builder::new().name("siftfs-told".into()).spawn(move || desk.run(&told))?;
-        Ok(Self { known, words })
+        Ok(Self { known, notifier: way, words })
     }
 
     /// May others change what the kernel knows? If not, what it is told need not run out.
@@ -106,12 +113,60 @@ impl Teller {
     /// Takes back what `notice` names. Answers that are given from here on count for no longer than
     /// other front ends have left the directory alone.
     pub(super) fn tell(&self, notice: Notice) {
-        for (dir, _) in &notice.names {
-            self.known.changed(*dir, std::iter::empty());
+        // It takes no lock and looks at no page. The kernel waits for an inode alone that it is
+        // just freeing, for which it waits for nobody who waits for the caller.
+        let attributes = notice.attributes.iter().copied();
+        let unknown: Vec<_> = attributes.filter(|ino| !forget(&self.notifier, *ino)).collect();
+        let names = names_of(&self.known, &notice);
+        let rest = !unknown.is_empty()
+            || names.values().any(|names| !names.is_empty())
+            || !files_of(&self.known, &notice).is_empty();
+        if rest {
+            // A mount that has ended shows nothing: the notice comes back, and is dropped.
+            let _ = self.words.send(Word::Changed { notice, unknown });
         }
-        // A mount that has ended shows nothing: the notice comes back, and is dropped.
-        let _ = self.words.send(Word::Changed(notice));
     }
+}
+
+/// The kernel asks for attributes before it uses those that it has. False if it does not know the
+/// inode: it may just be learning of it from an answer with older ones, and is to be told again.
+fn forget(notifier: &Notifier, ino: InodeNr) -> bool {
+    match notifier.forget_attributes(node(ino)) {
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return false,
+        Err(error) if !is_gone(&error) => {
+            tracing::error!(ino, %error, "the kernel may show a file's attributes as they were");
+        }
+        _ => {}
+    }
+    true
+}
+
+/// The names of a notice by their directories: those that the kernel may know, and until when.
+fn names_of<'a>(known: &Known, notice: &'a Notice) -> BTreeMap<InodeNr, Vec<(&'a [u8], Instant)>> {
+    let mut dirs: BTreeMap<InodeNr, Vec<&[u8]>> = BTreeMap::new();
+    for (dir, name) in &notice.names {
+        dirs.entry(*dir).or_default().push(name);
+    }
+    let changed =
+        |(dir, names): (InodeNr, Vec<&'a [u8]>)| (dir, known.changed(dir, names.into_iter()));
+    dirs.into_iter().map(changed).collect()
+}
+
+/// What is to be taken back of the files and directories of a notice, of which the kernel may have
+/// more than attributes.
+fn files_of(known: &Known, notice: &Notice) -> BTreeMap<InodeNr, Take> {
+    let mut files = BTreeMap::new();
+    for ino in notice.sizes.iter().filter(|ino| known.is_open(**ino)) {
+        files.insert(*ino, Take::Attributes);
+    }
+    for (ino, _, _) in notice.data.iter().filter(|(ino, _, _)| known.has_pages(*ino).is_some()) {
+        known.takes(*ino);
+        files.insert(*ino, Take::Pages);
+    }
+    for (dir, _) in notice.names.iter().filter(|(dir, _)| known.has_pages(*dir).is_some()) {
+        files.insert(*dir, Take::Listing);
+    }
+    files
 }
 
 /// Something that the kernel was asked for.
@@ -151,7 +206,7 @@ impl Desk {
                 false => told.recv_timeout(LOOK),
             };
             match word {
-                Ok(Word::Changed(notice)) => self.changed(notice),
+                Ok(Word::Changed { notice, unknown }) => self.changed(notice, unknown),
                 Ok(Word::All(notice)) => self.all(notice),
                 Ok(Word::Done(number)) => self.done(number),
                 Ok(Word::NoPlace(number)) => self.notify(number),
@@ -162,30 +217,13 @@ impl Desk {
         }
     }
 
-    fn changed(&mut self, notice: Notice) {
+    fn changed(&mut self, notice: Notice, unknown: Vec<InodeNr>) {
         let Some(server) = self.server.upgrade() else { return };
         let notice = Arc::new(notice);
-        for ino in &notice.attributes {
-            self.attributes(*ino, &notice, Instant::now() + TERM);
-        }
-        let mut files: BTreeMap<InodeNr, Take> = BTreeMap::new();
-        for ino in &notice.sizes {
-            if self.known.is_open(*ino) {
-                files.insert(*ino, Take::Attributes);
-            }
-        }
-        for (ino, _, _) in &notice.data {
-            if self.known.has_pages(*ino).is_some() {
-                self.known.takes(*ino);
-                files.insert(*ino, Take::Pages);
-            }
-        }
-        for dir in self.names(&server, &notice) {
-            if self.known.has_pages(dir).is_some() {
-                files.insert(dir, Take::Listing);
-            }
-        }
-        for (ino, take) in files {
+        let until = Instant::now() + TERM;
+        self.unknown.extend(unknown.into_iter().map(|ino| (ino, until, notice.clone())));
+        self.names(&server, &notice);
+        for (ino, take) in files_of(&self.known, &notice) {
             self.ask(&server, (ino, take), &notice);
         }
     }
@@ -197,8 +235,11 @@ impl Desk {
         let notice = Arc::new(notice);
         // Answers from before are on their way to the kernel. Nobody else waits: it was alone.
         std::thread::sleep(LATER);
+        let until = Instant::now() + TERM;
         for ino in &notice.attributes {
-            self.attributes(*ino, &notice, Instant::now() + TERM);
+            if !forget(&self.notifier, *ino) {
+                self.unknown.push((*ino, until, notice.clone()));
+            }
         }
         let mut dirs: BTreeMap<InodeNr, Vec<Name>> = BTreeMap::new();
         for (dir, name) in &notice.names {
@@ -210,36 +251,16 @@ impl Desk {
         }
     }
 
-    /// The kernel asks for attributes before it uses those that it has. It may just be learning of
-    /// the inode from an answer with older ones: then it is told again.
-    fn attributes(&mut self, ino: InodeNr, notice: &Arc<Notice>, until: Instant) {
-        match self.notifier.forget_attributes(node(ino)) {
-            Err(e) if e.raw_os_error() == Some(libc::ENOENT) && Instant::now() < until => {
-                self.unknown.push((ino, until, notice.clone()));
-            }
-            Err(error) if !is_gone(&error) => {
-                tracing::error!(ino, %error, "the kernel may show a file's attributes as they were");
-            }
-            _ => {}
-        }
-    }
-
-    /// Has the kernel look names up again that it may know. Returns the directories.
-    fn names(&mut self, server: &Server, notice: &Arc<Notice>) -> Vec<InodeNr> {
-        let mut dirs: BTreeMap<InodeNr, Vec<&[u8]>> = BTreeMap::new();
-        for (dir, name) in &notice.names {
-            dirs.entry(*dir).or_default().push(name);
-        }
-        for (dir, names) in &dirs {
-            let known = self.known.changed(*dir, names.iter().copied());
+    /// Has the kernel look names up again that it may know.
+    fn names(&mut self, server: &Server, notice: &Arc<Notice>) {
+        for (dir, known) in names_of(&self.known, notice) {
             let Some(until) = known.iter().map(|(_, until)| *until).max() else { continue };
-            let names = known.into_iter().map(|(name, _)| (*dir, name.to_vec())).collect();
-            let number = self.wait(notice, What::Names(*dir, until));
+            let names = known.into_iter().map(|(name, _)| (dir, name.to_vec())).collect();
+            let number = self.wait(notice, What::Names(dir, until));
             let words = self.words.clone();
             let then = Box::new(move || drop(words.send(Word::Done(number))));
             server.forget_names(names, Vec::new(), then);
         }
-        dirs.into_keys().collect()
     }
 
     fn ask(&mut self, server: &Server, (ino, take): (InodeNr, Take), notice: &Arc<Notice>) {
@@ -294,8 +315,8 @@ impl Desk {
         if let Some(server) = self.server.upgrade().filter(|_| !unknown.is_empty()) {
             for (ino, until, notice) in unknown {
                 // A kernel that has forgotten the inode says so.
-                if knows(&server, ino) {
-                    self.attributes(ino, &notice, until);
+                if knows(&server, ino) && !forget(&self.notifier, ino) && Instant::now() < until {
+                    self.unknown.push((ino, until, notice));
                 }
             }
         }
