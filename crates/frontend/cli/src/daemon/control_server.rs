@@ -188,7 +188,7 @@ impl Shared {
             let mut now = self.mounts.now(front.as_deref());
             if passed && now.mounted {
                 now.mounted = false;
-                now.others = Some(places(&self.mounts));
+                now.others = Some(places(&self.mounts)).filter(|places| !places.is_empty());
             }
             let left = Left {
                 left_bytes: (self.info.backlog)(),

@@ -5,6 +5,8 @@ use crate::support::{Ran, SIFTFS, siftfs};
 use crate::{Beside, THROUGH, names, places, shared, status};
 use rustix::process::Signal;
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -235,5 +237,34 @@ fn a_command_that_is_killed() {
         }
     }
     s.umount();
+    s.assert_plain_ext4();
+}
+
+/// A command asks for a mount and does nothing with it, while the last mount goes: the unmount ends
+/// when the volume is closed, and not before.
+#[test]
+fn a_command_that_stands_still() {
+    let s = shared();
+    let mount = siftfs_fuse::top_mount(s.dir().as_ref()).unwrap().unwrap();
+    let socket = format!("/run/siftfs/{}-{}.sock", mount.major, mount.minor);
+    let mut command = UnixStream::connect(socket).unwrap();
+    // Messages of another version are refused with the number that is wanted.
+    let ask = br#"{"version":4,"mount":null,"op":{"attach":{"options":[]}}}"#;
+    command.write_all(&u32::try_from(ask.len()).unwrap().to_le_bytes()).unwrap();
+    command.write_all(ask).unwrap();
+    let mut len = [0; 4];
+    command.read_exact(&mut len).unwrap();
+    let mut answer = vec![0; u32::from_le_bytes(len) as usize];
+    command.read_exact(&mut answer).unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.contains("\"made\""), "{answer}");
+    let mut going = start(&["umount", s.dir()]);
+    while siftfs_fuse::top_mount(s.dir().as_ref()).unwrap().is_some() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(going.try_wait().unwrap().is_none(), "the unmount did not wait");
+    drop(command);
+    ended(going).ok();
     s.assert_plain_ext4();
 }

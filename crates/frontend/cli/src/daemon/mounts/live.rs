@@ -338,7 +338,8 @@ impl Mounts {
             None => !state.leavers.is_empty(),
         };
         let others = || state.live.iter().map(|f| f.entry.mount_point.clone()).collect();
-        let stays = front.is_some() && !mounted && any && !state.ending;
+        // One that is being made may come to nothing: then the volume is closed after all.
+        let stays = front.is_some() && !mounted && !state.live.is_empty() && !state.ending;
         Now { mounted, leaving, others: stays.then(others), closed: state.closed.clone() }
     }
 
