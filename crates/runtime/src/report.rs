@@ -30,10 +30,16 @@ fn group(ways: &WaysReport) -> Group {
 
 impl Runtime {
     /// What callers have begun, and the memory that they have for it.
-    fn operations(&self, tickets: u64, st: &State) -> Operations {
+    fn operations(
+        &self,
+        (tickets, (locks, lock_waits)): (u64, (u64, u64)),
+        st: &State,
+    ) -> Operations {
         let Usage { now, peak, refused } = self.allowance.usage();
         let sections = st.sections.status();
-        Operations { tickets, bytes: now, bytes_peak: peak, bytes_most: MOST, refused, ..sections }
+        let memory =
+            Operations { bytes: now, bytes_peak: peak, bytes_most: MOST, refused, ..sections };
+        Operations { tickets, locks, lock_waits, ..memory }
     }
 
     /// What the volume lies on: the device of the area, and those of the log and the record area
@@ -80,6 +86,7 @@ impl Runtime {
         let buffers =
             self.record_buffers.bytes() + self.fill_buffers.bytes() + self.unwritten.bytes();
         let tickets = self.sessions.open_tickets(self.seq.durable()) as u64;
+        let locks = self.file_locks.count();
         let st = self.lock();
         Ok(RuntimeStatus {
             failed: failure.as_ref().map(|(error, _)| error.to_string()),
@@ -110,7 +117,7 @@ impl Runtime {
             cache: st.cache(),
             memory: st.memory_report(buffers),
             pending: st.metadata.pending(),
-            operations: self.operations(tickets, &st),
+            operations: self.operations((tickets, locks), &st),
         })
     }
 }

@@ -407,6 +407,10 @@ pub struct Operations {
     pub void_sections: u64,
     /// Bytes in memory that the sections hold.
     pub section_bytes: u64,
+    /// Locks on files that the Runtime keeps: those of shared mounts.
+    pub locks: u64,
+    /// Requests that wait for such a lock.
+    pub lock_waits: u64,
     /// Bytes that sections and running compounds may take by now, of all callers.
     pub bytes: u64,
     /// The most that they took at a time.

@@ -395,6 +395,8 @@ fn space(p: &mut Page, s: &Status) {
     let o = &r.operations;
     p.one("siftfs_open_tickets", "gauge", "Tickets not durable.", o.tickets as f64);
     p.one("siftfs_open_sections", "gauge", "Atomic sections not ended.", o.sections as f64);
+    p.one("siftfs_file_locks", "gauge", "Locks on files of shared mounts.", o.locks as f64);
+    p.one("siftfs_file_lock_waits", "gauge", "Requests waiting for one.", o.lock_waits as f64);
     p.one("siftfs_section_bytes", "gauge", "Memory of sections.", o.section_bytes as f64);
     p.one(
         "siftfs_cache_pages",

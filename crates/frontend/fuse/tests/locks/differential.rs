@@ -124,6 +124,7 @@ struct Call {
 
 /// Everything of one run.
 struct Run<'a> {
+    pair: &'a Pair,
     mounts: &'a [Mount; 2],
     theirs: PathBuf,
     twins: Vec<Twins>,
@@ -141,14 +142,15 @@ fn twins(ours: &Path, theirs: &Path) -> Twins {
 }
 
 impl<'a> Run<'a> {
-    fn new(mounts: &'a [Mount; 2], theirs: &Path, name: &str) -> Self {
+    fn new(pair: &'a Pair, theirs: &Path, name: &str) -> Self {
+        let mounts = &pair.mounts;
         let theirs = theirs.join(name);
         for dir in [&theirs, &mounts[0].path(name)] {
             std::fs::create_dir(dir).expect("a directory");
             FILES.iter().for_each(|file| std::fs::write(dir.join(file), b"").expect("a file"));
         }
         let twins = (0..4).map(|n| twins(&mounts[n % 2].path(name), &theirs)).collect();
-        Self { mounts, theirs, twins, model: Model::default(), log: Vec::new() }
+        Self { pair, mounts, theirs, twins, model: Model::default(), log: Vec::new() }
     }
 
     fn ours(&self, program: usize) -> PathBuf {
@@ -206,6 +208,7 @@ impl<'a> Run<'a> {
                 self.fail(&format!("program {program}: {answer}, and its twin waits"));
             }
         }
+        self.pair.until_wait(self.twins.iter().filter(|t| t.call.is_some()).count() as u64);
     }
 
     /// Nothing is on its way to the mounts but the waits.
@@ -361,7 +364,7 @@ fn answers_are_those_of_the_kernels_own_locks() {
         Pair::by(requests, |pair| {
             let name = format!("{requests:?}");
             let mut draw = Draw(requests as u64 + 1);
-            let mut run = Run::new(&pair.mounts, dir.path(), &name);
+            let mut run = Run::new(pair, dir.path(), &name);
             for _ in 0..steps {
                 let program = draw.below(run.twins.len());
                 match run.twins[program].call {

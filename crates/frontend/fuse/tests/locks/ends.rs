@@ -127,6 +127,7 @@ fn circles_across_mounts_are_refused() {
         let [a, b, c] = &mut all;
         a.waits("posix g write 0 0 wait");
         b.waits("posix h read 0 1 wait");
+        pair.until_wait(2);
         assert_eq!(c.call("posix f read 0 9 wait"), "EDEADLK");
         assert_eq!(c.call("close h"), "ok");
         assert_eq!((b.answer(), b.call("close g")), ("ok".into(), "ok".into()));
@@ -134,16 +135,17 @@ fn circles_across_mounts_are_refused() {
         drop(all);
         let open_files = ["ofd f write 0 1", "ofd f write 1 1"];
         for [first, second] in [open_files, ["flock f write", "flock g write"]] {
-            let mut pair = [one, other].map(|mount| {
+            let mut two = [one, other].map(|mount| {
                 let mut puppet = Puppet::with(&mount.path("f"));
                 puppet.open("g", &mount.path("g"));
                 puppet
             });
-            let [a, b] = &mut pair;
+            let [a, b] = &mut two;
             assert_eq!(a.call(&format!("{first} try")), "ok");
             assert_eq!(b.call(&format!("{second} try")), "ok");
             a.waits(&format!("{second} wait"));
             b.waits(&format!("{first} wait"));
+            pair.until_wait(2);
             a.signal(libc::SIGUSR1);
             assert_eq!(a.answer(), "EINTR");
             assert_eq!(a.call("close f"), "ok");

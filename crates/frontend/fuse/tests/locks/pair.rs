@@ -9,7 +9,7 @@ use siftfs_fuse::{
     Front, FuseMount, Gate, MountEntry, MountOptions, Requests, Traffic, abort, unmount,
 };
 use siftfs_placement::{LocalVolume, MkfsOptions, OpenOptions, Threads, mkfs_on};
-use siftfs_proto::{FileService, Opening};
+use siftfs_proto::{Credentials, FileService, Opening, Reply, Request};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,6 +124,22 @@ impl Pair {
             Mount { dir, entry, traffic, server }
         });
         Self { mounts, volume: Some(volume), gate }
+    }
+
+    /// Returns when this many requests wait for locks. A program sleeps a moment before the daemon
+    /// has its wait.
+    pub fn until_wait(&self, waits: u64) {
+        let volume = self.volume.as_ref().expect("it is open");
+        let begin = Instant::now();
+        loop {
+            let status = volume.endpoint().call(&Credentials::default(), Request::Status);
+            let waiting = status.and_then(Reply::status).expect("a status").operations.lock_waits;
+            if waiting == waits {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{waiting} wait, not {waits}");
+            sleep(Duration::from_millis(1));
+        }
     }
 
     /// One more session of a kernel.

@@ -74,6 +74,11 @@ impl FileLocks {
         self.with(|table| table.set(ask, done));
     }
 
+    /// How many locks there are, and requests that wait for one.
+    pub(crate) fn count(&self) -> (u64, u64) {
+        relock(self.0.lock()).count()
+    }
+
     /// A wait ends without its lock, if it is there.
     pub(crate) fn cancel(&self, session: SessionId, number: u64) {
         self.with(|table| table.cancel(session, number));

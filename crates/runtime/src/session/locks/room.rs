@@ -38,6 +38,10 @@ impl Room {
         assert!(share.is_some_and(|share| share.used == 0), "an ended session has no locks");
     }
 
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
     pub(super) fn is_open(&self, session: SessionId) -> bool {
         self.sessions.contains_key(&session)
     }

@@ -103,6 +103,12 @@ impl Table {
         self.room.begin(session, most);
     }
 
+    /// Parts of locks, and waits.
+    pub(super) fn count(&self) -> (u64, u64) {
+        let waits = self.waits.len() as u64;
+        (self.room.used() - waits, waits)
+    }
+
     /// All that the session has ends.
     pub(super) fn end(&mut self, session: SessionId) -> Answers {
         let Some(held) = self.sessions.remove(&session) else { return Answers::new() };
