@@ -182,6 +182,7 @@ faults! {
     r32_an_acknowledgement_counts_once: CountTwice, COUNTED, with(written(), stray());
     r32_counted_twice_it_answers_too_early: CountTwice, OLDER, with(counted(), stray());
     r32_an_acknowledgement_is_its_sessions: CountForeign, COUNTED, with(written(), stray());
+    r32_none_counts_after_its_session: CountAfterEnd, COUNTED, told_both();
     r51_a_circle_of_pages: NoEarlyAnswer, ANSWERED, circle();
     r51_a_circle_of_directories: NamesWithoutValidity, ANSWERED, directories();
     r51_a_circle_of_stored_pages: KernelsPagesWait, ANSWERED, stores();
@@ -205,6 +206,13 @@ faults! {
 /// A write with two notices.
 fn counted() -> Config {
     written().knowing(&[(1, PAGE), (1, Thing::Attributes)])
+}
+
+/// A write of which both kernels are told; one dies, and what it had on its way comes late.
+fn told_both() -> Config {
+    let mut config = new(&[(EMBEDDED, &[Write(0)])]).knowing(&[(0, PAGE), (1, PAGE)]);
+    config.faults = Faults { total: 2, death: 1, stray: 1, ..Faults::default() };
+    config
 }
 
 fn daemon() -> Faults {

@@ -125,6 +125,8 @@ pub enum Mutation {
     CountTwice,
     /// An acknowledgement counts whose notice is another session's.
     CountForeign,
+    /// An acknowledgement counts whose session has ended.
+    CountAfterEnd,
     /// A write lease is granted at once.
     GrantBeforeDrained,
     /// Pages that kernels send because of a drain are not taken back again.

@@ -20,7 +20,7 @@ pub mod names {
     /// Rule R36.
     pub const AFTER_END: &str = "nothing of a lease appears after its end";
     /// R32: the count that an answer waits for.
-    pub const COUNTED: &str = "an acknowledgement counts once, and only its own session's";
+    pub const COUNTED: &str = "an acknowledgement counts once, and while its own session lasts";
     /// Rule R49.
     pub const R49: &str = "R49: the number of a leased inode is not given away";
     /// Rule R50.

@@ -196,13 +196,19 @@ impl Fronts {
             Action::DaemonDies => s.daemon_dies(config),
             Action::Sleep => s.sleep(config),
             // An acknowledgement is of one notice, which is there once.
-            Action::Again(c) if config.has(Mutation::CountTwice) => s.clients[c].owed -= 1,
+            Action::Again(c) if self.counts_again(s) => s.clients[c].owed -= 1,
             Action::Foreign(n) if config.has(Mutation::CountForeign) => {
                 s.count_foreign(config, n);
             }
             Action::Again(_) | Action::Foreign(_) => {}
             other => unreachable!("no fault: {other:?}"),
         }
+    }
+
+    /// Does an acknowledgement count whose notice is not there (planted faults only)?
+    fn counts_again(&self, s: &Scene) -> bool {
+        let ended = s.alive.contains(&false);
+        self.config.has(Mutation::CountTwice) || ended && self.config.has(Mutation::CountAfterEnd)
     }
 
     /// Notes what this state is for the first time.
