@@ -21,6 +21,11 @@ impl Cache for Cached {
     fn take_back(&self, notice: Notice) {
         let _ = self.0.lock().unwrap().send(notice);
     }
+
+    /// It keeps nothing.
+    fn forget_all(&self, notice: Notice) {
+        drop(notice);
+    }
 }
 
 fn caching(v: &LocalVolume) -> (Session, Receiver<Notice>) {

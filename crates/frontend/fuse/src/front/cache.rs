@@ -50,7 +50,7 @@ impl Front {
 impl TakesBack for Front {
     fn take_back_own(&self, notice: Notice) {
         if let Some(teller) = self.teller.get() {
-            teller.tell(notice);
+            teller.tell_own(notice);
         }
     }
 }

@@ -113,6 +113,14 @@ impl Teller {
     /// Takes back what `notice` names. Answers that are given from here on count for no longer than
     /// other front ends have left the directory alone.
     pub(super) fn tell(&self, notice: Notice) {
+        for (ino, _, _) in &notice.data {
+            self.known.takes(*ino);
+        }
+        self.tell_own(notice);
+    }
+
+    /// As [`Teller::tell`], of a write of this kernel's own, which it may have lost.
+    pub(super) fn tell_own(&self, notice: Notice) {
         // It takes no lock and looks at no page. The kernel waits for an inode alone that it is
         // just freeing, for which it waits for nobody who waits for the caller.
         let attributes = notice.attributes.iter().copied();
@@ -160,7 +168,6 @@ fn files_of(known: &Known, notice: &Notice) -> BTreeMap<InodeNr, Take> {
         files.insert(*ino, Take::Attributes);
     }
     for (ino, _, _) in notice.data.iter().filter(|(ino, _, _)| known.has_pages(*ino).is_some()) {
-        known.takes(*ino);
         files.insert(*ino, Take::Pages);
     }
     for (dir, _) in notice.names.iter().filter(|(dir, _)| known.has_pages(*dir).is_some()) {
@@ -330,10 +337,11 @@ impl Desk {
                 now < until
             }
             What::Pages(ino, _) => {
-                if waiting.since + PATIENCE <= now {
+                let waits = waiting.since + LOOK > now || !known.is_held_back(ino);
+                if waits && waiting.since + PATIENCE <= now {
                     silent = Some(ino);
                 }
-                waiting.since + LOOK > now || !known.is_held_back(ino)
+                waits
             }
         });
         if let Some(ino) = silent {
