@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+#[path = "compounds/appends.rs"]
+mod appends;
 #[allow(dead_code)] // made for sections
 #[path = "sections/calls.rs"]
 mod calls;

@@ -547,7 +547,7 @@ impl Adapter {
                 let at = Place { offset, append: server.agreed.appends(flags) };
                 let (len, _) = server.write_by(cred, file, at, data, kill_priv)?;
                 server.shares.wrote(ino, (offset, offset + u64::from(len)));
-                if at.append && server.shares.may_be_more() {
+                if at.append {
                     self.drop_moved(ino, offset + u64::from(len));
                 }
                 Ok(Answer::Written(len))
