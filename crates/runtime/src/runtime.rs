@@ -10,7 +10,7 @@ use crate::locks::gate::{Alarm, Gate};
 use crate::locks::relock;
 use crate::session::demand::Demand;
 use crate::session::locks::FileLocks;
-use crate::session::{Doing, Sessions};
+use crate::session::{Doing, Sessions, recall};
 use crate::staging::pause::{BulkCallers, PauseDebt};
 use crate::staging::sequencer::Sequencer;
 use crate::staging::unwritten::Unwritten;
@@ -89,6 +89,8 @@ pub struct Runtime {
     pub(crate) progress: Gate,
     /// Notified when a fill of the page cache has ended.
     filled: Condvar,
+    /// Notified when a write lease has ended.
+    pub(crate) lease_ended: Condvar,
     /// Memory that fills read into, of 4 MiB at most each.
     pub(crate) fill_buffers: Pool<2>,
     /// Memory that records are encoded into.
@@ -168,12 +170,14 @@ impl Runtime {
             stats: Default::default(),
             discards: Discards::new(discard),
             sharing: Default::default(),
+            leases: Default::default(),
             sections: Sections::new(allowance.clone()),
         };
         Ok(Self {
             state: FairMutex::new(state, parts.clock.clone()),
             progress: Gate::default(),
             filled: Condvar::new(),
+            lease_ended: Condvar::new(),
             fill_buffers: Pool::default(),
             record_buffers,
             seq,
@@ -290,6 +294,7 @@ impl Runtime {
                 Err(Stop::Needs(need)) => self.make_progress(need)?,
                 Err(Stop::Read(plan)) => self.fill(&plan)?,
                 Err(Stop::Wait(ino, pages)) => self.wait_filled(ino, &pages),
+                Err(Stop::Recall(ino)) => recall::recall(self, ino),
             }
         }
         Err(errno(tired))
@@ -320,6 +325,7 @@ impl Runtime {
         if st.metadata.log.config.read_only {
             return Err(errno(libc::EROFS).into());
         }
+        doing.touch(&mut st)?;
         st.metadata.log.running.begin_operation(space_tried);
         st.begin_changes(doing.told());
         let before = st.metadata.tree.meta.mutations();

@@ -2,6 +2,7 @@
 
 use crate::config::Compact;
 use crate::runtime::{MAX_ROUNDS, Runtime};
+use crate::session::recall;
 use crate::state::log::running::Push;
 use siftfs_base::{Result, Timestamp, errno};
 use siftfs_ext4::own_bytes;
@@ -31,6 +32,12 @@ pub struct Tuning {
 }
 
 impl Runtime {
+    /// Recalls every write lease, and ends those that are not returned within a term. Nobody gets
+    /// one until the volume is made writable again.
+    pub fn end_leases(&self) {
+        recall::recall_all(self);
+    }
+
     /// Puts new settings into effect. A cache that becomes smaller gives up what is clean with the
     /// next request.
     pub fn tune(&self, new: &Tuning) {
@@ -59,6 +66,15 @@ impl Runtime {
     /// # Errors
     /// Something could not be made durable; changes are taken as before.
     pub fn make_read_only(&self) -> Result<()> {
+        self.end_leases();
+        let made = self.stop_changes();
+        if made.is_err() {
+            self.lock().leases.close(false);
+        }
+        made
+    }
+
+    fn stop_changes(&self) -> Result<()> {
         for _ in 0..MAX_ROUNDS {
             let _durable = self.sync_all()?;
             self.checkpoint(Urgency::Emergency)?;
@@ -95,7 +111,9 @@ impl Runtime {
     /// A latched failure (rule R21): only opening the volume again mends it.
     pub fn make_writable(&self) -> Result<()> {
         self.seq.check()?;
-        self.lock().metadata.log.config.read_only = false;
+        let mut st = self.lock();
+        st.metadata.log.config.read_only = false;
+        st.leases.close(false);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The sessions that cache, and what they are told of each other's changes.
 
 use crate::state::changes::Noted;
+use crate::state::leases::Ended;
 use crate::state::tree::references::SessionId;
 use crate::state::{Inodes, State};
 use siftfs_base::InodeNr;
@@ -123,6 +124,36 @@ impl Sharing {
     }
 }
 
+/// What others are told of write leases.
+impl Sharing {
+    /// Before a lease is granted: the other sessions lose what they cache of the file, its pages
+    /// included or not.
+    pub fn before_lease(
+        &self,
+        session: SessionId,
+        (ino, pages): (InodeNr, bool),
+        inodes: &mut Inodes,
+    ) -> Notices {
+        let mut noted = Noted::default();
+        noted.attributes.insert(ino);
+        if pages {
+            noted.data.insert(ino, (0, u64::MAX));
+        }
+        self.notices(By { session: Some(session), untold: false }, &noted, inodes)
+    }
+
+    /// Leases have ended: what their holders changed.
+    pub fn after_leases(&self, ended: &[Ended], inodes: &mut Inodes) -> Vec<Notices> {
+        let each = ended.iter().map(|Ended { ino, session, size }| {
+            let mut noted = Noted::default();
+            noted.attributes.insert(*ino);
+            noted.sizes.insert(*ino, *size);
+            self.notices(By { session: Some(*session), untold: false }, &noted, inodes)
+        });
+        each.collect()
+    }
+}
+
 /// The session's kernel may append at the ends that were.
 fn note_ends(session: SessionId, resized: &BTreeMap<InodeNr, u64>, inodes: &mut Inodes) {
     for (ino, before) in resized {
@@ -141,7 +172,10 @@ impl State {
 
     /// The operation has ended, also if it failed half-way: what other sessions are to be told.
     pub fn end_changes(&mut self, by: By) -> Option<Notices> {
-        let noted = self.metadata.log.changes.take()?;
+        let mut noted = self.metadata.log.changes.take()?;
+        if let Some(session) = by.session {
+            self.leases.withhold(session, &mut noted);
+        }
         Some(self.sharing.notices(by, &noted, &mut self.metadata.tree.inodes))
     }
 }
